@@ -1,0 +1,62 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int err_set(struct err *err, int code, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        err->code = code;
+        vsnprintf(err->text, sizeof err->text, fmt, ap);
+        va_end(ap);
+    }
+    return code;
+}
+
+int err_prefix(struct err *err, const char *fmt, ...)
+{
+    if (!err) return FLETCH_E_INTERNAL;
+    char old[sizeof err->text], head[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(head, sizeof head, fmt, ap);
+    va_end(ap);
+    memcpy(old, err->text, sizeof old);
+    int n = snprintf(err->text, sizeof err->text, "%s: ", head);
+    snprintf(err->text + n, sizeof err->text - (size_t)n, "%s", old);
+    return err->code;
+}
+
+int err_nomem(struct err *err, const char *what)
+{
+    return err_set(err, FLETCH_E_NOMEM, "out of memory for %s", what);
+}
+
+struct err_quoted err_quote(struct str s)
+{
+    struct err_quoted q;
+    size_t o = 0, room = sizeof q.text - 8; /* longest escape, ellipsis, quote, NUL */
+    q.text[o++] = '\'';
+    for (size_t i = 0; i < s.n; i++) {
+        if (o >= room) {
+            memcpy(q.text + o, "...", 3);
+            o += 3;
+            break;
+        }
+        u8 c = (u8)s.p[i];
+        if (c == '\n') {
+            q.text[o++] = '\\';
+            q.text[o++] = 'n';
+        } else if (c < 0x20 || c >= 0x7f) {
+            o += (size_t)snprintf(q.text + o, 5, "\\x%02x", c);
+        } else {
+            q.text[o++] = (char)c;
+        }
+    }
+    q.text[o++] = '\'';
+    q.text[o] = 0;
+    return q;
+}

@@ -1,0 +1,179 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int open_regular(const char *path, u64 *size, struct err *err)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, FLETCH_E_IO, "can't open %s: %s", QUOTE(str_of(path)), strerror(errno));
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(err, FLETCH_E_IO, "%s is not a regular file", QUOTE(str_of(path)));
+    }
+    *size = (u64)st.st_size;
+    return fd;
+}
+
+int file_map_open(struct file_map *m, const char *path, struct err *err)
+{
+    *m = (struct file_map){0};
+    int fd = open_regular(path, &m->n, err);
+    if (fd < 0) return fd;
+    if (m->n > SIZE_MAX / 2) {
+        close(fd);
+        return err_set(err, FLETCH_E_IO, "%s is too large to map", QUOTE(str_of(path)));
+    }
+    void *p = m->n ? mmap(NULL, (size_t)m->n, PROT_READ, MAP_SHARED, fd, 0) : NULL;
+    int saved = errno;
+    close(fd);
+    if (p == MAP_FAILED) {
+        m->n = 0;
+        return err_set(err, FLETCH_E_IO, "can't map %s: %s", QUOTE(str_of(path)), strerror(saved));
+    }
+    m->p = p;
+    return 0;
+}
+
+void file_map_close(struct file_map *m)
+{
+    if (m->p) munmap((void *)(uintptr_t)m->p, (size_t)m->n);
+    *m = (struct file_map){0};
+}
+
+int file_read(char **out, size_t *n, const char *path, size_t max, struct err *err)
+{
+    u64 size;
+    *out = NULL;
+    int fd = open_regular(path, &size, err);
+    if (fd < 0) return fd;
+    if (size > max) {
+        close(fd);
+        return err_set(err, FLETCH_E_LIMIT, "%s is %llu bytes, more than the limit of %zu",
+                       QUOTE(str_of(path)), (unsigned long long)size, max);
+    }
+    char *p = malloc((size_t)size + 1);
+    size_t got = 0;
+    while (p && got < size) {
+        ssize_t r = read(fd, p + got, (size_t)size - got);
+        if (r < 0 && errno == EINTR) continue;
+        if (r <= 0) break;
+        got += (size_t)r;
+    }
+    close(fd);
+    if (!p) return err_nomem(err, path);
+    if (got != size) {
+        free(p);
+        return err_set(err, FLETCH_E_IO, "can't read all of %s", QUOTE(str_of(path)));
+    }
+    p[got] = 0;
+    *out = p;
+    *n = got;
+    return 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+struct file_out {
+    int fd;
+    char *path, *tmp; /* tmp is NULL once renamed */
+};
+
+int file_out_open(struct file_out **out, const char *path, struct err *err)
+{
+    struct file_out *f = calloc(1, sizeof *f);
+    size_t n = strlen(path) + 16;
+    *out = NULL;
+    if (!f) return err_nomem(err, path);
+    f->fd = -1;
+    f->path = strdup(path);
+    f->tmp = malloc(n);
+    if (!f->path || !f->tmp) {
+        free(f->tmp);
+        f->tmp = NULL;
+        file_out_close(f);
+        return err_nomem(err, path);
+    }
+    snprintf(f->tmp, n, "%s.XXXXXX", path);
+    f->fd = mkstemp(f->tmp);
+    if (f->fd < 0) {
+        int saved = errno;
+        free(f->tmp);
+        f->tmp = NULL;
+        file_out_close(f);
+        return err_set(err, FLETCH_E_IO, "can't create %s: %s", QUOTE(str_of(path)),
+                       strerror(saved));
+    }
+    *out = f;
+    return 0;
+}
+
+static int out_failed(struct file_out *f, struct err *err)
+{
+    return err_set(err, FLETCH_E_IO, "can't write %s: %s", QUOTE(str_of(f->path)), strerror(errno));
+}
+
+int file_out_write(struct file_out *f, const void *p, size_t n, struct err *err)
+{
+    for (const char *c = p; n;) {
+        ssize_t r = write(f->fd, c, n);
+        if (r < 0 && errno == EINTR) continue;
+        if (r <= 0) return out_failed(f, err);
+        c += r;
+        n -= (size_t)r;
+    }
+    return 0;
+}
+
+int file_out_pwrite(struct file_out *f, const void *p, size_t n, u64 at, struct err *err)
+{
+    for (const char *c = p; n;) {
+        ssize_t r = pwrite(f->fd, c, n, (off_t)at);
+        if (r < 0 && errno == EINTR) continue;
+        if (r <= 0) return out_failed(f, err);
+        c += r;
+        n -= (size_t)r;
+        at += (u64)r;
+    }
+    return 0;
+}
+
+int file_out_commit(struct file_out *f, struct err *err)
+{
+    mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(f->fd, 0666 & ~mask) != 0 || fsync(f->fd) != 0 || rename(f->tmp, f->path) != 0)
+        return out_failed(f, err);
+    free(f->tmp);
+    f->tmp = NULL;
+    return 0;
+}
+
+void file_out_close(struct file_out *f)
+{
+    if (!f) return;
+    if (f->fd >= 0) close(f->fd);
+    if (f->tmp) unlink(f->tmp);
+    free(f->tmp);
+    free(f->path);
+    free(f);
+}

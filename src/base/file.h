@@ -1,0 +1,30 @@
+/* Whole files: mapped read-only, read into memory, or written beside their final name and
+ * renamed when complete. */
+#ifndef FLETCH_FILE_H
+#define FLETCH_FILE_H
+
+#include "base/err.h"
+
+struct file_map {
+    const u8 *p;
+    u64 n; /* the size when it was opened; a file that shrinks later faults (docs/design.md) */
+};
+
+int file_map_open(struct file_map *m, const char *path, struct err *err);
+void file_map_close(struct file_map *m);
+
+/* The whole file, NUL-terminated (free it). Over max bytes is an error that names the limit. */
+int file_read(char **out, size_t *n, const char *path, size_t max, struct err *err);
+
+bool file_is_dir(const char *path);
+bool file_exists(const char *path);
+
+/* A file that appears under its name only when it is whole. */
+struct file_out;
+int file_out_open(struct file_out **out, const char *path, struct err *err);
+int file_out_write(struct file_out *f, const void *p, size_t n, struct err *err);
+int file_out_pwrite(struct file_out *f, const void *p, size_t n, u64 at, struct err *err);
+int file_out_commit(struct file_out *f, struct err *err); /* sync, rename; close it anyway */
+void file_out_close(struct file_out *f);                  /* removes what was not committed */
+
+#endif

@@ -1,0 +1,15 @@
+/* JSON documents with limits on size and depth; jansson does the parsing. */
+#ifndef FLETCH_JSON_H
+#define FLETCH_JSON_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+
+enum { JSON_MAX_DEPTH = 64 };
+
+/* what: how messages name the document ("config.json"). Duplicate keys are errors. */
+int json_parse(json_t **out, struct str text, const char *what, struct err *err);
+int json_read(json_t **out, const char *path, size_t max, struct err *err);
+
+#endif

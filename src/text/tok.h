@@ -1,0 +1,95 @@
+/* Tokenizers: bytes to token ids and back. Three kinds: SPM (score-driven merges of characters),
+ * byte-level BPE (ranked merges inside pre-split pieces) and RWKV World (longest match). */
+#ifndef FLETCH_TOK_H
+#define FLETCH_TOK_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+enum tok_kind {
+    TOK_NONE, /* ids only, no text */
+    TOK_SPM,
+    TOK_BPE,
+    TOK_RWKV,
+};
+
+/* GGUF's token types. */
+enum tok_type {
+    TOK_NORMAL = 1,
+    TOK_UNKNOWN = 2,
+    TOK_CONTROL = 3,
+    TOK_USER = 4,
+    TOK_UNUSED = 5,
+    TOK_BYTE = 6,
+};
+
+enum tok_norm { TOK_NORM_NONE, TOK_NORM_NFC, TOK_NORM_NFD, TOK_NORM_NFKC, TOK_NORM_NFKD };
+
+/* What a vocabulary is, wherever it came from; texts are in GGUF's stored form (SPM with U+2581,
+ * BPE byte-mapped, RWKV escaped). Plain data: tok_open copies nothing, the spec must outlive it. */
+struct tok_spec {
+    enum tok_kind kind;
+    struct str pre; /* pre-tokenizer name, BPE only */
+    u32 n_tokens;
+    const struct str *tokens; /* [n_tokens] */
+    const u8 *types;          /* [n_tokens] enum tok_type, or NULL: all normal */
+    const float *scores;      /* [n_tokens] SPM, or NULL */
+    u32 n_merges;
+    const struct str *merges; /* [n_merges] "left right" */
+    i64 bos, eos, eot, eom, unk, pad; /* -1 unset */
+    int add_bos, add_eos, add_space_prefix; /* 0, 1, or -1: the kind's default */
+    enum tok_norm norm;       /* applied to text before splitting (tokenizer.json's normaliser) */
+    struct str chat_template; /* p == NULL: none */
+};
+
+/* Sets every id to -1, every flag to "default"; the rest is zero. */
+void tok_spec_init(struct tok_spec *spec);
+/* From Hugging Face files: tokenizer.json and (may be empty) tokenizer_config.json, whose chat
+ * template may also be passed as its own file's text (chat_template.jinja). Everything the spec
+ * points to lives in arena. */
+int tok_spec_from_json(struct tok_spec *spec, struct arena *arena, struct str tokenizer_json,
+                       struct str tokenizer_config, struct str chat_template, struct err *err);
+
+struct tok;
+int tok_open(struct tok **out, const struct tok_spec *spec, struct err *err);
+void tok_close(struct tok *t);
+
+struct tok_ids {
+    i32 *p;
+    size_t n, cap;
+};
+void tok_ids_free(struct tok_ids *ids);
+
+enum {
+    TOK_ADD_BOS = 1,  /* where the vocabulary wants it; add_eos likewise */
+    TOK_SPECIAL = 2,  /* control tokens in the text become their ids */
+};
+
+/* Appends to ids. from_user (may be NULL) has one byte per byte of text: non-zero bytes never
+ * take part in a control token, whatever the flags. Any bytes are legal text. */
+int tok_encode(const struct tok *t, struct str text, const u8 *from_user, unsigned flags,
+               struct tok_ids *ids, struct err *err);
+
+/* The raw bytes of one token; control tokens are empty unless render_special. Borrowed. */
+struct str tok_piece(const struct tok *t, i32 id, bool render_special);
+u32 tok_size(const struct tok *t);
+bool tok_is_eog(const struct tok *t, i32 id);
+i64 tok_bos(const struct tok *t);
+bool tok_adds_bos(const struct tok *t);
+/* The id of a token by its stored text, or -1. */
+i32 tok_find(const struct tok *t, struct str text);
+/* Stored text of a special id as a template sees it ("" when unset). */
+struct str tok_text(const struct tok *t, i64 id);
+
+/* Streaming: feed pieces, take whole UTF-8 characters. Never holds more than 3 bytes back. */
+struct tok_stream {
+    char tail[4]; /* the beginning of a character that is not whole yet */
+    u32 n_tail;
+};
+/* Calls sink with whole characters; raw = invalid bytes pass through, else they become U+FFFD. */
+void tok_stream_feed(struct tok_stream *s, struct str piece, bool raw,
+                     void (*sink)(void *ctx, const char *p, size_t n), void *ctx);
+void tok_stream_flush(struct tok_stream *s, bool raw,
+                      void (*sink)(void *ctx, const char *p, size_t n), void *ctx);
+
+#endif
