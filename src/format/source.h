@@ -13,6 +13,12 @@
 #include "base/strmap.h"
 #include "quant/quant.h"
 
+enum {
+    SOURCE_MAX_ENTRIES = 65536, /* metadata entries, and tensors over all files of a set */
+    SOURCE_MAX_KEY = 256,       /* bytes */
+    SOURCE_MAX_NAME = 63,       /* bytes of a tensor's name, the limit of other engines */
+};
+
 /* GGUF metadata type ids. */
 enum kv_type {
     KV_U8,
@@ -48,7 +54,7 @@ struct tensor {
     u32 n_dims;
     u64 ne[4]; /* ne[0] runs fastest; missing dimensions are 1 */
     u64 n_elems, n_bytes;
-    const u8 *data;          /* in a mapping or made; NULL until source_data makes it */
+    const u8 *data;              /* in a mapping or made; NULL until source_data makes it */
     const struct recipe *recipe; /* how to make it (hf.c); NULL: data is mapped */
 };
 
@@ -62,6 +68,7 @@ struct source {
     struct kv *kvs;
     u32 n_tensors, cap_tensors;
     struct tensor *tensors;
+    u8 **made; /* [n_tensors] bytes made by recipes; NULL until the first one */
     u64 alignment;
     struct strmap kv_index, tensor_index;
     struct arena arena;
@@ -73,7 +80,8 @@ int source_open(struct source **out, const char *path, struct err *err);
 void source_close(struct source *s);
 
 const struct tensor *source_tensor(const struct source *s, const char *name);
-/* The tensor's bytes in its own type, n_bytes long; made on first use and kept until dropped. */
+/* The tensor's bytes in its own type, n_bytes long, at any alignment; made on first use and kept
+ * until dropped. Refuses by name a type that quant_decode does not know. One caller at a time. */
 int source_data(struct source *s, const struct tensor *t, const u8 **out, struct err *err);
 /* Frees made bytes, or tells the system that the mapped pages won't be needed soon. */
 void source_drop(struct source *s, const struct tensor *t);
