@@ -22,13 +22,13 @@ bool str_is(struct str a, const char *z)
 bool str_starts(struct str a, const char *prefix)
 {
     size_t n = strlen(prefix);
-    return a.n >= n && memcmp(a.p, prefix, n) == 0;
+    return n == 0 || (a.n >= n && memcmp(a.p, prefix, n) == 0);
 }
 
 bool str_ends(struct str a, const char *suffix)
 {
     size_t n = strlen(suffix);
-    return a.n >= n && memcmp(a.p + a.n - n, suffix, n) == 0;
+    return n == 0 || (a.n >= n && memcmp(a.p + a.n - n, suffix, n) == 0);
 }
 
 void base_check_failed(const char *cond, const char *file, int line)

@@ -5,10 +5,10 @@
 #include "base/base.h"
 
 struct buf {
-    char *p;    /* always NUL-terminated once something was appended */
-    size_t n;   /* bytes, without the NUL */
+    char *p;  /* always NUL-terminated once something was appended */
+    size_t n; /* bytes, without the NUL */
     size_t cap;
-    size_t max; /* 0 = no limit */
+    size_t max;  /* 0 = no limit */
     bool failed; /* out of memory, or over max */
 };
 

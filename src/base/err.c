@@ -19,15 +19,13 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 int err_prefix(struct err *err, const char *fmt, ...)
 {
     if (!err) return FLETCH_E_INTERNAL;
-    char old[sizeof err->text], head[256];
+    struct err old = *err;
+    char head[256];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(head, sizeof head, fmt, ap);
     va_end(ap);
-    memcpy(old, err->text, sizeof old);
-    int n = snprintf(err->text, sizeof err->text, "%s: ", head);
-    snprintf(err->text + n, sizeof err->text - (size_t)n, "%s", old);
-    return err->code;
+    return err_set(err, old.code, "%s: %s", head, old.text);
 }
 
 int err_nomem(struct err *err, const char *what)

@@ -13,7 +13,8 @@
 static int open_regular(const char *path, u64 *size, struct err *err)
 {
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Opening a pipe would wait for its writer; for regular files the flag means nothing. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(err, FLETCH_E_IO, "can't open %s: %s", QUOTE(str_of(path)), strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
