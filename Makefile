@@ -1,38 +1,156 @@
 # fletch. Everything is built under $B; `make run` and `make test` are all a newcomer needs.
+# V=1 shows the commands; B=dir, CC=clang, OPT=-O0, EXTRA=-fsanitize=… make a build of another kind.
 B       ?= build
-CC      ?= cc
 OPT     ?= -O2 -g
 PREFIX  ?= /usr/local
+Q       := $(if $(V),,@)
 VERSION := $(shell sed -n 's/.*FLETCH_VERSION "\(.*\)".*/\1/p' include/fletch.h)
 SOVER   := $(firstword $(subst ., ,$(VERSION)))
+CORES   := $(shell getconf _NPROCESSORS_ONLN)
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --no-print-directory -j$(CORES) # a -j on the command line wins
+endif
 
 PKGS    := jansson libpcre2-8 libutf8proc
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
-           -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -pthread
+           -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
+LIBS    := -lm -pthread
 
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
 APP     := $(wildcard app/*.c)
 TESTS   := $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c test/*_test.c)
-FUZZ    := $(wildcard test/fuzz/*.c)
+HELPERS := $(filter-out %_test.c,$(wildcard test/*.c))
+FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
+MAN     := $(wildcard docs/*.1)
+C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
 OBJ     := $(SRC:%.c=$B/%.o)
 TESTBIN := $(TESTS:%.c=$B/%)
 
-all: $B/fletch $B/libfletch.a $B/libfletch.so.$(VERSION)
+ifeq ($(shell uname -s),Darwin)
+SO      := libfletch.$(VERSION).dylib
+SONAME  := libfletch.$(SOVER).dylib
+SOLINK  := libfletch.dylib
+SOFLAGS := -dynamiclib -install_name $(PREFIX)/lib/$(SONAME)
+else
+SO      := libfletch.so.$(VERSION)
+SONAME  := libfletch.so.$(SOVER)
+SOLINK  := libfletch.so
+SOFLAGS := -shared -Wl,-soname,$(SONAME)
+endif
 
-$B/%.o: %.c
+.PHONY: all run test asan tsan fuzz cover lint format docs static install uninstall clean
+.SECONDARY:
+all: $B/fletch $B/libfletch.a $B/$(SO)
+
+# Where the libraries are. Made first, because make includes it; `make run` and `make test` install
+# what is missing, every other goal only says so.
+ifneq ($(filter-out clean uninstall format,$(or $(MAKECMDGOALS),all)),)
+include $B/config.mk
+endif
+$B/config.mk: tools/deps Makefile
+	@mkdir -p $B
+	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
+	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
+	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
+	@echo "STATIC_LIBS := $$(pkg-config --static --libs $(PKGS))" >> $@.tmp
+	@mv $@.tmp $@
+
+$B/%.o: %.c $B/config.mk
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -c $< -o $@
+	@echo "cc $<"
+	$Q$(CC) $(CFLAGS) -c $< -o $@
 
 $B/libfletch.a: $(OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$Qar rcs $@ $^
+
+$B/$(SO): $(OBJ)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
 $B/fletch: $(APP:%.c=$B/%.o) $B/libfletch.a
-	$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(LIBS)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
-$B/%_test: $B/%_test.o $B/libfletch.a
-	$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(LIBS)
+$B/fletch-static: $(APP:%.c=$B/%.o) $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -static $^ -o $@ $(STATIC_LIBS) $(LIBS)
+
+$B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(LIBS)
+
+$B/test/fuzz/%: $B/test/fuzz/%.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(LIBS)
+
+$B/tools/%: $B/tools/%.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
+
+run: $B/fletch
+	$B/fletch run -p "Once upon a time" -n 64
+
+static: $B/fletch-static
+
+# LIMIT: seconds a test program may take; RESULTS: a file that collects the totals.
+LIMIT   ?= 120
+test: $B/fletch $(TESTBIN)
+	$Qtest/run -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
+
+# The same tests under sanitizers, in build folders of their own. What they add to the code makes
+# compilers warn of things that are not there, so warnings are left to the plain builds.
+asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
+asan: export UBSAN_OPTIONS = print_stacktrace=1
+asan:
+	$Q$(MAKE) test B=$B-asan OPT="-O1 -g" WARN=-w LIMIT=600 \
+	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+tsan:
+	$Q$(MAKE) test B=$B-tsan OPT="-O1 -g" WARN=-w LIMIT=600 EXTRA="-fsanitize=thread"
+
+# Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
+FUZZ_SECONDS ?= 600
+fuzz:
+	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz CC=clang OPT="-O1 -g" EXTRA="-fsanitize=address,undefined \
+	    -fsanitize=fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer"
+fuzz-%: $B/test/fuzz/%
+	$Qtools/fuzz $< test/corpus/$* $(FUZZ_SECONDS)
+
+# How much of each parser its committed corpus reaches (tools/fuzz-cover.txt says which is whose).
+cover:
+	$Q$(MAKE) cover-report B=$B-cover CC=clang OPT="-O1 -g" \
+	    EXTRA="-fprofile-instr-generate -fcoverage-mapping"
+cover-report: $(FUZZ:%=$B/test/fuzz/%)
+	$Qtools/fuzz-cover $B 90
+
+lint: $(patsubst %.c,$B/%,$(wildcard tools/ops_doc.c))
+	$Qtools/lint $B $(C_FILES)
+format:
+	clang-format -i $(C_FILES)
+docs: $B/tools/ops_doc
+	$< > docs/ops.md
+
+# The archive to install is one object whose internal names are local, so that only fletch_* can
+# clash with a program's own. Where there is no objcopy (macOS) it is the plain one.
+$B/public/libfletch.a: $(OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$Qif command -v objcopy > /dev/null; then ld -r $^ -o $(@D)/fletch.o && \
+	    objcopy --localize-hidden $(@D)/fletch.o && ar rcs $@ $(@D)/fletch.o; \
+	else ar rcs $@ $^; fi
+
+D := $(DESTDIR)$(PREFIX)
+install: all $B/public/libfletch.a
+	install -d $D/bin $D/include $D/lib/pkgconfig $D/share/man/man1
+	install -m 755 $B/fletch $D/bin/
+	install -m 644 include/fletch.h $D/include/
+	install -m 644 $B/public/libfletch.a $D/lib/
+	install -m 755 $B/$(SO) $D/lib/
+	ln -sf $(SO) $D/lib/$(SONAME)
+	ln -sf $(SONAME) $D/lib/$(SOLINK)
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PKGS@|$(PKGS)|' tools/fletch.pc.in \
+	    > $D/lib/pkgconfig/fletch.pc
+	$(if $(MAN),install -m 644 $(MAN) $D/share/man/man1/)
+uninstall:
+	rm -f $D/bin/fletch $D/include/fletch.h $D/lib/libfletch.a $D/lib/pkgconfig/fletch.pc \
+	    $(addprefix $D/lib/,$(SO) $(SONAME) $(SOLINK)) $(MAN:docs/%=$D/share/man/man1/%)
+
+clean:
+	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-ci
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
