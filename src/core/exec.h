@@ -1,0 +1,42 @@
+/* What an executor is: it takes a net's weights and programs, and runs steps. All state that
+ * outlives a step (cache blocks, recurrent state) is its own; the caller names blocks and slots. */
+#ifndef FLETCH_EXEC_H
+#define FLETCH_EXEC_H
+
+#include "core/step.h"
+
+struct exec; /* each executor has its own; all begin with `const struct exec_class *class` */
+
+struct exec_class {
+    const char *name;
+    u64 fused;          /* 1 << OP_... for each fused op it has */
+    enum qtype kv;      /* the KV type it prefers */
+    u32 max_rows;       /* largest T it takes */
+    bool keeps_weights; /* reads weight data where the file has it, at every step */
+    int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
+                u32 n_threads, struct err *err);
+    void (*close)(struct exec *x);
+    /* Places net->weights[id], repacking if it wants; its data is there during this call. */
+    int (*weight)(struct exec *x, u32 id, struct err *err);
+    /* Makes a program ready; *handle names it in submit and read. */
+    int (*load)(struct exec *x, const struct program *p, u32 *handle, struct err *err);
+    /* Queues one prepared step; the step must stay as it is until wait. */
+    int (*submit)(struct exec *x, u32 handle, const struct step *s, struct err *err);
+    int (*wait)(struct exec *x, struct err *err);
+    /* Rows of a buffer as the last step left it: the outputs, or, when op_end stopped the step
+     * early, any buffer that was alive there. */
+    int (*read)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
+                struct err *err);
+    /* Bytes that open and load will take for a program (for the plan). */
+    u64 (*bytes)(const struct program *p, const struct exec_limits *limits);
+};
+
+struct exec {
+    const struct exec_class *class;
+};
+
+/* Cache bytes per token over all layers, and state bytes per slot. */
+u64 exec_kv_bytes(const struct net *net);
+u64 exec_state_bytes(const struct net *net);
+
+#endif

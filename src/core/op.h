@@ -1,0 +1,152 @@
+/* The vocabulary of programs: one documented line per op. tools/ops_doc.c turns this table into
+ * docs/ops.md; core/program.h records ops, ref/ defines what they compute.
+ *
+ * Conventions. An activation is f32 [rows][width]; rows are T (all rows of the step) or R (the
+ * rows whose logits are wanted). t is a row, s(t) its sequence slot, p(t) its position.
+ * W is a weight [out][in] in its file type; sums run over all of "in" and are rounded to f32 once.
+ * silu(z) = z·σ(z), σ(z) = 1/(1+exp(-z)). */
+#ifndef FLETCH_OP_H
+#define FLETCH_OP_H
+
+#include "base/base.h"
+
+/*  X(ID, name, inputs -> outputs, weights, what it computes, rounding and order) */
+#define OP_TABLE(X)                                                                               \
+    X(EMBED, "embed", "ids -> y[T][d]", "E[V][d]", "y_t = E[token(t)]", "exact: the decoded row") \
+    X(IMPORT_HIDDEN, "import_hidden", "step.hidden -> y[T][d]", "",                               \
+      "y_t = hidden_t, rows given with the step (the MTP block's second input)", "exact copy")    \
+    X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                          \
+      "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "         \
+      "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",     \
+      "statistics in f64, result rounded once")                                                   \
+    X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",              \
+      "sum in f64 over ascending n, bias added, rounded once")                                    \
+    X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                       \
+      "per head h: y[h·r .. +m] = x[h·s .. +n]·W[h]ᵀ (MLA's k_b and v_b)", "as matmul")           \
+    X(MATMUL_EXPERTS, "matmul_experts", "x[T][n or k·n], ids[T][k] -> y[T][k·m]", "W[E][m][n]",   \
+      "y[j] = x·W[ids_j]ᵀ for the k chosen experts; x is shared, or one slice per choice",        \
+      "as matmul")                                                                                \
+    X(ADD, "add", "a[T][n], b[T][n] -> y[T][n]", "", "y = a + b", "one rounding")                 \
+    X(MUL, "mul", "a[T][n], b[T][n] (or w) -> y[T][n]", "w[n] (opt)", "y = a ⊙ b, or a ⊙ w",      \
+      "one rounding")                                                                             \
+    X(LERP, "lerp", "a[T][n], b[T][n], m[T][n] (or w) -> y[T][n]", "w[rows][n] (opt)",            \
+      "y = a + (b - a) ⊙ m, or with row j of w for m", "f32, each operation rounded")             \
+    X(ACT, "act", "x[T][n] -> y[T][n]", "",                                                       \
+      "tanh, sigmoid, relu² = max(x,0)², decay = exp(-e^(-1/2)·σ(x))", "f32, our own exp")        \
+    X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "", "y = silu(g) ⊙ u", "f32, our own exp")       \
+    X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                 \
+      "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "      \
+      "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox",                       \
+      "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                             \
+    X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                \
+      "cache[layer][s(t)][p(t)] = (k_t, v_t)", "rounded to the profile's KV type")                \
+    X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "",                                     \
+      "per head h, with g = h/(H/KV): y = Σ_j softmax_j(scale·q·k_j,g)·v_j,g over positions " \
+      "j ≤ p(t) of the row's own slot, read from the cache",                                      \
+      "scores rounded to f32; max, exp and sum in ascending j")                                   \
+    X(LATENT_ATTENTION, "latent_attention", "q[T][H·w] -> y[T][H·c]", "",                         \
+      "as attention with one shared key row of w = c + rope columns whose first c columns are "   \
+      "also the value (MLA, absorbed form)",                                                      \
+      "as attention")                                                                             \
+    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                      \
+      "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "    \
+      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                \
+      "f32; ties go to the lower id; choices in descending order of score")                       \
+    X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",               \
+      "y = Σ_j weight_j·x[j]", "f32 in rank order")                                               \
+    X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                         \
+      "y_t = x of the same slot's previous token (from the state for its first row); "            \
+      "state = x of its last row",                                                                \
+      "exact copy")                                                                               \
+    X(K_CONTROL, "k_control", "k[T][n], a[T][n] -> y[T][n]", "k_a[n]",                            \
+      "y = k ⊙ (1 + (a - 1) ⊙ k_a)", "f32, each operation rounded")                               \
+    X(WKV7, "wkv7", "r, w, k, v, kk, a [T][C], state -> y[T][C], state", "",                      \
+      "per head, in time order: sa_i = -Σ_j S_ij·kk_j; S_ij = S_ij·w_j + v_i·k_j + "          \
+      "sa_i·kk_j·a_j; y_i = Σ_j S_ij·r_j",                                                        \
+      "state f32; sums in f64, rounded once")                                                     \
+    X(RK_BONUS, "rk_bonus", "y, r, k, v [T][C] -> out[T][C]", "r_k[C]",                           \
+      "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")              \
+    X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",          \
+      "exact copy")                                                                               \
+    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                            \
+      "w (opt), b (opt), then W and bias per output",                                             \
+      "norm, then one to three matmuls of its result", "as its parts")                            \
+    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)", \
+      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")
+
+enum op_kind {
+#define OP_ENUM(id, name, io, weights, maths, rounding) OP_##id,
+    OP_TABLE(OP_ENUM)
+#undef OP_ENUM
+        OP_COUNT
+};
+
+struct op_info {
+    const char *name, *io, *weights, *maths, *rounding;
+};
+extern const struct op_info op_info[OP_COUNT];
+
+enum norm_kind { NORM_RMS, NORM_LAYER, NORM_L2 };
+enum act_kind { ACT_TANH, ACT_SIGMOID, ACT_RELU2, ACT_DECAY };
+enum rope_kind { ROPE_NORM, ROPE_NEOX };
+enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+
+enum { NO_BUF = UINT32_MAX, NO_WEIGHT = UINT32_MAX };
+enum { OP_MAX_IN = 6, OP_MAX_OUT = 3, OP_MAX_W = 8 };
+
+/* Columns [col, col + width) of a buffer, all rows. */
+struct operand {
+    u32 buf, col, width;
+};
+
+struct op {
+    enum op_kind kind;
+    u32 n_in, n_out, n_w;
+    struct operand in[OP_MAX_IN], out[OP_MAX_OUT];
+    u32 w[OP_MAX_W]; /* weight ids; NO_WEIGHT where an optional one is absent */
+    u32 origin;      /* index of the (last) recorded op that this one came from */
+    int layer;       /* -1 outside the blocks */
+    union {
+        struct {
+            enum norm_kind kind;
+            u32 group;
+            float eps;
+        } norm; /* NORM, NORM_MATMUL */
+        struct {
+            u32 n_heads, n_in, n_out; /* per head */
+            u32 in_stride, out_stride;
+        } heads; /* MATMUL_HEADS */
+        struct {
+            u32 n_used, n_in, n_out;
+            bool per_slot; /* the input has a slice per choice */
+        } experts;         /* MATMUL_EXPERTS, COMBINE_EXPERTS */
+        struct {
+            u32 row; /* of the weight */
+        } lerp;
+        struct {
+            enum act_kind kind;
+        } act;
+        struct {
+            enum rope_kind kind;
+            u32 n_heads, width, n_rot; /* width: columns moved per head */
+            u32 in_stride, out_stride;
+        } rope;
+        struct {
+            u32 kv; /* index of the cache layer */
+            u32 n_heads, n_kv_heads, k_width, v_width;
+            float scale;
+        } attn; /* KV_STORE, ATTENTION, LATENT_ATTENTION */
+        struct {
+            enum route_kind kind;
+            u32 n_experts, n_used, n_groups, n_groups_used;
+            bool normalise;
+            float floor, scale;
+        } route;
+        struct {
+            u32 state; /* index of the state layer */
+            u32 head;  /* head size of WKV7 and RK_BONUS */
+        } rec;         /* TOKEN_SHIFT, WKV7, RK_BONUS */
+    } p;
+};
+
+#endif

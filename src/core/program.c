@@ -1,0 +1,477 @@
+#include "core/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool grow(void **p, u32 *cap, u32 need, size_t size)
+{
+    if (need <= *cap) return true;
+    u32 want = MAX(MAX(*cap * 2, 32), need);
+    void *q = realloc(*p, (size_t)want * size);
+    if (!q) return false;
+    *p = q;
+    *cap = want;
+    return true;
+}
+
+int net_open(struct net **out, struct err *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out) return err_nomem(err, "the model");
+    (*out)->profile.kv = QT_F16;
+    return 0;
+}
+
+void net_close(struct net *net)
+{
+    if (!net) return;
+    free(net->weights);
+    free(net->states);
+    arena_free(&net->arena);
+    free(net);
+}
+
+u32 net_weight(struct net *net, const struct weight *w)
+{
+    if (!grow((void **)&net->weights, &net->cap_weights, net->n_weights + 1, sizeof *w)) {
+        net->failed = true;
+        return NO_WEIGHT;
+    }
+    net->weights[net->n_weights] = *w;
+    return net->n_weights++;
+}
+
+u32 net_kv(struct net *net, u32 k_width, u32 v_width)
+{
+    CHECK(net->n_kv < ARRAY_LEN(net->kv));
+    net->kv[net->n_kv] = (struct kv_layer){k_width, v_width};
+    return net->n_kv++;
+}
+
+u32 net_state(struct net *net, u32 width)
+{
+    if (!grow((void **)&net->states, &net->cap_states, net->n_states + 1, sizeof *net->states)) {
+        net->failed = true;
+        return 0;
+    }
+    net->states[net->n_states] = (struct state_layer){width};
+    return net->n_states++;
+}
+
+int prog_open(struct program **out, struct net *net, const char *name, struct err *err)
+{
+    struct program *p = *out = calloc(1, sizeof *p);
+    if (!p) return err_nomem(err, "the program");
+    p->net = net;
+    p->name = name;
+    p->logits = p->hidden = NO_BUF;
+    p->layer = -1;
+    return 0;
+}
+
+void prog_close(struct program *p)
+{
+    if (!p) return;
+    free(p->ops);
+    free(p->bufs);
+    free(p);
+}
+
+/* ---- recording ---- */
+
+struct operand prog_buf(struct program *p, const char *name, u32 width)
+{
+    CHECK(width > 0);
+    if (!grow((void **)&p->bufs, &p->cap_bufs, p->n_bufs + 1, sizeof *p->bufs)) {
+        p->net->failed = true;
+        return (struct operand){0, 0, width};
+    }
+    p->bufs[p->n_bufs] = (struct buffer){.name = name, .width = width};
+    return (struct operand){p->n_bufs++, 0, width};
+}
+
+struct operand prog_cols(struct operand x, u32 col, u32 width)
+{
+    CHECK(col + width <= x.width);
+    return (struct operand){x.buf, x.col + col, width};
+}
+
+static struct op *record(struct program *p, enum op_kind kind)
+{
+    if (p->net->failed || !grow((void **)&p->ops, &p->cap_ops, p->n_ops + 1, sizeof *p->ops)) {
+        p->net->failed = true;
+        p->sink = (struct op){.kind = kind};
+        return &p->sink;
+    }
+    struct op *op = &p->ops[p->n_ops];
+    *op = (struct op){.kind = kind, .layer = p->layer, .origin = p->n_ops};
+    p->n_ops++;
+    return op;
+}
+
+static void put_in(struct op *op, struct operand x)
+{
+    CHECK(op->n_in < OP_MAX_IN);
+    op->in[op->n_in++] = x;
+}
+
+static struct operand put_out(struct op *op, struct operand y)
+{
+    CHECK(op->n_out < OP_MAX_OUT);
+    op->out[op->n_out++] = y;
+    return y;
+}
+
+static void put_w(struct op *op, u32 w)
+{
+    CHECK(op->n_w < OP_MAX_W);
+    op->w[op->n_w++] = w;
+}
+
+/* Sticky failure leaves no weights to look at. */
+static const struct weight *wt(const struct program *p, u32 w)
+{
+    static const struct weight none;
+    if (p->net->failed || w == NO_WEIGHT) return &none;
+    CHECK(w < p->net->n_weights);
+    return &p->net->weights[w];
+}
+
+static bool has_width(const struct program *p, u32 w, u32 width)
+{
+    return w == NO_WEIGHT || p->net->failed || wt(p, w)->n_in == width;
+}
+
+struct operand prog_embed(struct program *p, u32 w)
+{
+    struct op *op = record(p, OP_EMBED);
+    put_w(op, w);
+    return put_out(op, prog_buf(p, "embed", MAX(wt(p, w)->n_in, 1)));
+}
+
+struct operand prog_import_hidden(struct program *p, u32 width)
+{
+    struct op *op = record(p, OP_IMPORT_HIDDEN);
+    p->imports_hidden = true;
+    return put_out(op, prog_buf(p, "hidden_in", width));
+}
+
+void prog_norm_to(struct program *p, struct operand out, struct operand x, struct norm_spec spec)
+{
+    u32 group = spec.group ? spec.group : x.width;
+    CHECK(out.width == x.width && x.width % group == 0);
+    CHECK(has_width(p, spec.w, x.width) || has_width(p, spec.w, group));
+    CHECK(has_width(p, spec.b, x.width));
+    struct op *op = record(p, OP_NORM);
+    put_in(op, x);
+    put_w(op, spec.w);
+    put_w(op, spec.b);
+    put_out(op, out);
+    op->p.norm.kind = spec.kind;
+    op->p.norm.group = group;
+    op->p.norm.eps = spec.eps;
+}
+
+struct operand prog_norm(struct program *p, const char *name, struct operand x,
+                         struct norm_spec spec)
+{
+    struct operand out = prog_buf(p, name, x.width);
+    prog_norm_to(p, out, x, spec);
+    return out;
+}
+
+struct operand prog_matmul(struct program *p, const char *name, struct operand x, u32 w, u32 bias)
+{
+    const struct weight *m = wt(p, w);
+    CHECK(p->net->failed || (m->n_in == x.width && m->n_slices == 1));
+    CHECK(has_width(p, bias, m->n_out));
+    struct operand out = prog_buf(p, name, MAX(m->n_out, 1));
+    if (p->n_bufs && !p->net->failed) p->bufs[out.buf].rows = p->bufs[x.buf].rows;
+    struct op *op = record(p, OP_MATMUL);
+    put_in(op, x);
+    put_w(op, w);
+    put_w(op, bias);
+    return put_out(op, out);
+}
+
+void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride, struct operand x,
+                          u32 in_stride, u32 w)
+{
+    const struct weight *m = wt(p, w);
+    CHECK(p->net->failed || (m->n_in <= in_stride && m->n_out <= out_stride &&
+                             m->n_slices * in_stride <= x.width + in_stride - m->n_in &&
+                             m->n_slices * out_stride <= out.width + out_stride - m->n_out));
+    struct op *op = record(p, OP_MATMUL_HEADS);
+    put_in(op, x);
+    put_w(op, w);
+    put_out(op, out);
+    op->p.heads.n_heads = m->n_slices;
+    op->p.heads.n_in = m->n_in;
+    op->p.heads.n_out = m->n_out;
+    op->p.heads.in_stride = in_stride;
+    op->p.heads.out_stride = out_stride;
+}
+
+struct operand prog_matmul_experts(struct program *p, const char *name, struct operand x,
+                                   struct operand ids, u32 w, bool per_slot)
+{
+    const struct weight *m = wt(p, w);
+    CHECK(p->net->failed || x.width == m->n_in * (per_slot ? ids.width : 1));
+    struct op *op = record(p, OP_MATMUL_EXPERTS);
+    put_in(op, x);
+    put_in(op, ids);
+    put_w(op, w);
+    op->p.experts.n_used = ids.width;
+    op->p.experts.n_in = m->n_in;
+    op->p.experts.n_out = m->n_out;
+    op->p.experts.per_slot = per_slot;
+    return put_out(op, prog_buf(p, name, MAX(m->n_out * ids.width, 1)));
+}
+
+static struct operand pairwise(struct program *p, enum op_kind kind, const char *name,
+                               struct operand a, struct operand b)
+{
+    CHECK(a.width == b.width);
+    struct op *op = record(p, kind);
+    put_in(op, a);
+    put_in(op, b);
+    return put_out(op, prog_buf(p, name, a.width));
+}
+
+struct operand prog_add(struct program *p, const char *name, struct operand a, struct operand b)
+{
+    return pairwise(p, OP_ADD, name, a, b);
+}
+
+struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b)
+{
+    struct operand y = pairwise(p, OP_MUL, name, a, b);
+    if (!p->net->failed) put_w(&p->ops[p->n_ops - 1], NO_WEIGHT);
+    return y;
+}
+
+struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w)
+{
+    CHECK(has_width(p, w, a.width));
+    struct op *op = record(p, OP_MUL);
+    put_in(op, a);
+    put_w(op, w);
+    return put_out(op, prog_buf(p, name, a.width));
+}
+
+struct operand prog_lerp(struct program *p, const char *name, struct operand a, struct operand b,
+                         struct operand m)
+{
+    CHECK(a.width == m.width);
+    struct operand y = pairwise(p, OP_LERP, name, a, b);
+    if (p->net->failed) return y;
+    struct op *op = &p->ops[p->n_ops - 1];
+    put_in(op, m);
+    put_w(op, NO_WEIGHT);
+    return y;
+}
+
+struct operand prog_lerp_weight(struct program *p, const char *name, struct operand a,
+                                struct operand b, u32 w, u32 row)
+{
+    CHECK(has_width(p, w, a.width));
+    CHECK(p->net->failed || row < wt(p, w)->n_out);
+    struct operand y = pairwise(p, OP_LERP, name, a, b);
+    if (p->net->failed) return y;
+    struct op *op = &p->ops[p->n_ops - 1];
+    put_w(op, w);
+    op->p.lerp.row = row;
+    return y;
+}
+
+struct operand prog_act(struct program *p, const char *name, enum act_kind kind, struct operand x)
+{
+    struct op *op = record(p, OP_ACT);
+    put_in(op, x);
+    op->p.act.kind = kind;
+    return put_out(op, prog_buf(p, name, x.width));
+}
+
+struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u)
+{
+    return pairwise(p, OP_GLU, name, g, u);
+}
+
+void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
+                  struct operand out, u32 out_stride, struct operand x, u32 in_stride)
+{
+    u32 n_rot = p->net->rope.n_rot;
+    CHECK(n_rot > 0 && n_rot % 2 == 0 && n_rot <= width);
+    CHECK((n_heads - 1) * in_stride + width <= x.width);
+    CHECK((n_heads - 1) * out_stride + width <= out.width);
+    struct op *op = record(p, OP_ROPE);
+    put_in(op, x);
+    put_out(op, out);
+    op->p.rope.kind = kind;
+    op->p.rope.n_heads = n_heads;
+    op->p.rope.width = width;
+    op->p.rope.n_rot = n_rot;
+    op->p.rope.in_stride = in_stride;
+    op->p.rope.out_stride = out_stride;
+}
+
+struct operand prog_rope(struct program *p, const char *name, enum rope_kind kind, u32 n_heads,
+                         struct operand x)
+{
+    struct operand out = prog_buf(p, name, x.width);
+    u32 width = x.width / n_heads;
+    prog_rope_to(p, kind, n_heads, width, out, width, x, width);
+    return out;
+}
+
+void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v)
+{
+    CHECK(k.width == p->net->kv[kv].k_width);
+    CHECK(v.buf == NO_BUF ? p->net->kv[kv].v_width == 0 : v.width == p->net->kv[kv].v_width);
+    struct op *op = record(p, OP_KV_STORE);
+    put_in(op, k);
+    if (v.buf != NO_BUF) put_in(op, v);
+    op->p.attn.kv = kv;
+}
+
+struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
+                              u32 n_kv_heads, struct operand q, float scale)
+{
+    struct kv_layer l = p->net->kv[kv];
+    u32 hd = l.k_width / n_kv_heads, vd = l.v_width / n_kv_heads;
+    CHECK(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
+    struct op *op = record(p, OP_ATTENTION);
+    put_in(op, q);
+    op->p.attn.kv = kv;
+    op->p.attn.n_heads = n_heads;
+    op->p.attn.n_kv_heads = n_kv_heads;
+    op->p.attn.k_width = hd;
+    op->p.attn.v_width = vd;
+    op->p.attn.scale = scale;
+    return put_out(op, prog_buf(p, name, n_heads * vd));
+}
+
+struct operand prog_latent_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
+                                     u32 c_width, struct operand q, float scale)
+{
+    u32 w = p->net->kv[kv].k_width;
+    CHECK(q.width == n_heads * w && c_width <= w);
+    struct op *op = record(p, OP_LATENT_ATTENTION);
+    put_in(op, q);
+    op->p.attn.kv = kv;
+    op->p.attn.n_heads = n_heads;
+    op->p.attn.n_kv_heads = 1;
+    op->p.attn.k_width = w;
+    op->p.attn.v_width = c_width;
+    op->p.attn.scale = scale;
+    return put_out(op, prog_buf(p, name, n_heads * c_width));
+}
+
+void prog_route(struct program *p, struct operand z, struct route_spec spec, struct operand *ids,
+                struct operand *weights)
+{
+    CHECK(spec.n_used >= 1 && spec.n_used <= z.width);
+    CHECK(has_width(p, spec.bias, z.width));
+    *ids = prog_buf(p, "expert_ids", spec.n_used);
+    *weights = prog_buf(p, "expert_weights", spec.n_used);
+    if (!p->net->failed) p->bufs[ids->buf].is_int = true;
+    struct op *op = record(p, OP_ROUTE);
+    put_in(op, z);
+    put_w(op, spec.bias);
+    put_out(op, *ids);
+    put_out(op, *weights);
+    op->p.route.kind = spec.kind;
+    op->p.route.n_experts = z.width;
+    op->p.route.n_used = spec.n_used;
+    op->p.route.n_groups = MAX(spec.n_groups, 1);
+    op->p.route.n_groups_used = MAX(spec.n_groups_used, 1);
+    op->p.route.normalise = spec.normalise;
+    op->p.route.floor = spec.floor;
+    op->p.route.scale = spec.scale;
+}
+
+struct operand prog_combine_experts(struct program *p, const char *name, struct operand x,
+                                    struct operand weights)
+{
+    CHECK(x.width % weights.width == 0);
+    struct op *op = record(p, OP_COMBINE_EXPERTS);
+    put_in(op, x);
+    put_in(op, weights);
+    op->p.experts.n_used = weights.width;
+    op->p.experts.n_out = x.width / weights.width;
+    return put_out(op, prog_buf(p, name, x.width / weights.width));
+}
+
+struct operand prog_token_shift(struct program *p, const char *name, struct operand x, u32 state)
+{
+    CHECK(p->net->failed || p->net->states[state].width == x.width);
+    struct op *op = record(p, OP_TOKEN_SHIFT);
+    put_in(op, x);
+    op->p.rec.state = state;
+    return put_out(op, prog_buf(p, name, x.width));
+}
+
+struct operand prog_k_control(struct program *p, const char *name, struct operand k,
+                              struct operand a, u32 k_a)
+{
+    CHECK(has_width(p, k_a, k.width));
+    struct operand y = pairwise(p, OP_K_CONTROL, name, k, a);
+    if (!p->net->failed) put_w(&p->ops[p->n_ops - 1], k_a);
+    return y;
+}
+
+struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 head, struct operand r,
+                         struct operand w, struct operand k, struct operand v, struct operand kk,
+                         struct operand a)
+{
+    CHECK(r.width % head == 0);
+    CHECK(p->net->failed || p->net->states[state].width == r.width * head);
+    const struct operand in[] = {r, w, k, v, kk, a};
+    struct op *op = record(p, OP_WKV7);
+    for (u32 i = 0; i < ARRAY_LEN(in); i++) {
+        CHECK(in[i].width == r.width);
+        put_in(op, in[i]);
+    }
+    op->p.rec.state = state;
+    op->p.rec.head = head;
+    return put_out(op, prog_buf(p, name, r.width));
+}
+
+struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
+                             struct operand r, struct operand k, struct operand v, u32 r_k)
+{
+    CHECK(y.width % head == 0 && has_width(p, r_k, y.width));
+    const struct operand in[] = {y, r, k, v};
+    struct op *op = record(p, OP_RK_BONUS);
+    for (u32 i = 0; i < ARRAY_LEN(in); i++) {
+        CHECK(in[i].width == y.width);
+        put_in(op, in[i]);
+    }
+    put_w(op, r_k);
+    op->p.rec.head = head;
+    return put_out(op, prog_buf(p, name, y.width));
+}
+
+struct operand prog_gather_rows(struct program *p, struct operand x)
+{
+    struct operand y = prog_buf(p, "gathered", x.width);
+    if (!p->net->failed) p->bufs[y.buf].rows = ROWS_R;
+    struct op *op = record(p, OP_GATHER_ROWS);
+    put_in(op, x);
+    return put_out(op, y);
+}
+
+u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)
+{
+    u64 sum = 0;
+    for (u32 i = 0; i < op->n_w; i++) {
+        if (op->w[i] == NO_WEIGHT) continue;
+        const struct weight *w = &p->net->weights[op->w[i]];
+        u64 n = w->n_bytes;
+        if (op->kind == OP_EMBED) n = n / w->n_out * n_rows;
+        if (op->kind == OP_MATMUL_EXPERTS)
+            n = n / w->n_slices * MIN((u64)n_rows * op->p.experts.n_used, w->n_slices);
+        sum += n;
+    }
+    return sum;
+}

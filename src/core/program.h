@@ -1,0 +1,160 @@
+/* A program: the flat list of ops that one step of a model is, with every buffer's place decided.
+ * Recorded once at load by model/arch/, then only read. A net is what the programs of one model
+ * share: weights, cache layers, recurrent state, the rotary table. Nothing here runs anything. */
+#ifndef FLETCH_PROGRAM_H
+#define FLETCH_PROGRAM_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "core/op.h"
+#include "quant/quant.h"
+
+struct weight {
+    const char *name;
+    enum qtype type;
+    u32 n_in, n_out, n_slices; /* [slices][out][in]; vectors have n_out = 1 */
+    u64 n_bytes;
+    const u8 *data; /* file layout; an executor that repacks may let it go */
+};
+
+struct kv_layer {
+    u32 k_width, v_width; /* values per token; v_width 0: the value is part of the key (MLA) */
+};
+
+struct state_layer {
+    u32 width; /* f32 per sequence slot */
+};
+
+/* Rotary angles: θ_i = position · freq[i], cos and sin times mscale. */
+struct rope_table {
+    u32 n_rot;    /* 0: the model has none */
+    double *freq; /* [n_rot/2] */
+    double mscale;
+};
+
+/* The rounding points that belong to the program. */
+struct profile {
+    enum qtype kv; /* F32 or F16 */
+};
+
+struct net {
+    struct arena arena;
+    u32 n_weights, cap_weights;
+    struct weight *weights;
+    u32 n_kv, n_states;
+    struct kv_layer kv[512];
+    struct state_layer *states;
+    u32 cap_states;
+    struct rope_table rope;
+    struct profile profile;
+    u32 n_vocab, d_model;
+    bool failed; /* memory ran out while recording: ask net_ok once */
+};
+
+int net_open(struct net **out, struct err *err);
+void net_close(struct net *net);
+u32 net_weight(struct net *net, const struct weight *w);
+u32 net_kv(struct net *net, u32 k_width, u32 v_width);
+u32 net_state(struct net *net, u32 width);
+
+enum rows { ROWS_T, ROWS_R };
+
+struct buffer {
+    const char *name;
+    u32 width;
+    enum rows rows;
+    bool is_int;     /* holds i32 (expert ids) */
+    bool kept;       /* an output: lives to the end */
+    u32 first, last; /* op indices of first writing and last reading */
+    u64 place;       /* in columns from the start of its arena (T or R rows each) */
+};
+
+struct program {
+    const char *name;
+    struct net *net;
+    u32 n_ops, cap_ops, n_bufs, cap_bufs;
+    struct op *ops;
+    struct buffer *bufs;
+    u64 n_cols[2];      /* columns needed by ROWS_T and ROWS_R buffers after placement */
+    u32 logits, hidden; /* buffer ids: [R][V] and [T][d] (after the output norm) */
+    bool imports_hidden;
+    int layer;      /* while recording: the block that new ops belong to */
+    struct op sink; /* recorded into when memory ran out */
+};
+
+int prog_open(struct program **out, struct net *net, const char *name, struct err *err);
+void prog_close(struct program *p);
+
+/* Recorders: one per op, shapes CHECKed (they come from weights already bound by shape). Each
+ * returns its output, a new buffer unless a place is given with _to. Memory failures are sticky:
+ * prog_finish reports them. */
+struct operand prog_buf(struct program *p, const char *name, u32 width);
+struct operand prog_cols(struct operand x, u32 col, u32 width);
+struct operand prog_embed(struct program *p, u32 w);
+struct operand prog_import_hidden(struct program *p, u32 width);
+struct norm_spec {
+    enum norm_kind kind;
+    u32 group; /* 0: the whole width */
+    float eps;
+    u32 w, b; /* NO_WEIGHT: none */
+};
+struct operand prog_norm(struct program *p, const char *name, struct operand x,
+                         struct norm_spec spec);
+void prog_norm_to(struct program *p, struct operand out, struct operand x, struct norm_spec spec);
+struct operand prog_matmul(struct program *p, const char *name, struct operand x, u32 w, u32 bias);
+/* Heads of width n_in every in_stride columns of x to heads every out_stride columns of out. */
+void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride, struct operand x,
+                          u32 in_stride, u32 w);
+struct operand prog_matmul_experts(struct program *p, const char *name, struct operand x,
+                                   struct operand ids, u32 w, bool per_slot);
+struct operand prog_add(struct program *p, const char *name, struct operand a, struct operand b);
+struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b);
+struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w);
+struct operand prog_lerp(struct program *p, const char *name, struct operand a, struct operand b,
+                         struct operand m);
+struct operand prog_lerp_weight(struct program *p, const char *name, struct operand a,
+                                struct operand b, u32 w, u32 row);
+struct operand prog_act(struct program *p, const char *name, enum act_kind kind, struct operand x);
+struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u);
+struct operand prog_rope(struct program *p, const char *name, enum rope_kind kind, u32 n_heads,
+                         struct operand x);
+void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
+                  struct operand out, u32 out_stride, struct operand x, u32 in_stride);
+/* v.buf == NO_BUF for a latent cache. */
+void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v);
+struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
+                              u32 n_kv_heads, struct operand q, float scale);
+struct operand prog_latent_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
+                                     u32 c_width, struct operand q, float scale);
+struct route_spec {
+    enum route_kind kind;
+    u32 n_used, n_groups, n_groups_used;
+    bool normalise;
+    float floor, scale;
+    u32 bias; /* NO_WEIGHT: none */
+};
+void prog_route(struct program *p, struct operand z, struct route_spec spec, struct operand *ids,
+                struct operand *weights);
+struct operand prog_combine_experts(struct program *p, const char *name, struct operand x,
+                                    struct operand weights);
+struct operand prog_token_shift(struct program *p, const char *name, struct operand x, u32 state);
+struct operand prog_k_control(struct program *p, const char *name, struct operand k,
+                              struct operand a, u32 k_a);
+struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 head, struct operand r,
+                         struct operand w, struct operand k, struct operand v, struct operand kk,
+                         struct operand a);
+struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
+                             struct operand r, struct operand k, struct operand v, u32 r_k);
+struct operand prog_gather_rows(struct program *p, struct operand x);
+
+/* Marks the outputs, computes liveness and gives every buffer its place. */
+int prog_finish(struct program *p, struct operand logits, struct operand hidden, struct err *err);
+
+/* fuse.c: a copy of p in which the ops of table-driven patterns are replaced by the fused ops in
+ * mask (1 << OP_...); buffer ids stay the same, buffers that vanish get no place. */
+int prog_fuse(struct program **out, const struct program *p, u64 mask, struct err *err);
+
+/* Bytes of weights that op reads in a step of n_rows rows (experts: at most all of them). */
+u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows);
+
+#endif

@@ -1,0 +1,90 @@
+#include "core/step.h"
+
+#include <stdlib.h>
+
+#include "base/num.h"
+
+int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
+              struct err *err)
+{
+    struct step *s = *out = calloc(1, sizeof *s);
+    if (!s) return err_nomem(err, "a step");
+    size_t half = net->rope.n_rot / 2, rows = limits->max_rows;
+    s->net = net;
+    s->limits = *limits;
+    s->table_len = limits->max_pos / limits->block_tokens + 1;
+    s->rows = calloc(rows, sizeof *s->rows);
+    s->out_rows = calloc(limits->max_out, sizeof *s->out_rows);
+    s->edits = calloc(rows + limits->n_slots, sizeof *s->edits);
+    s->tables = calloc((size_t)limits->n_slots * s->table_len, sizeof *s->tables);
+    s->prev = calloc(rows, sizeof *s->prev);
+    s->last = calloc(limits->n_slots, sizeof *s->last);
+    s->cos = calloc(rows * half + 1, sizeof *s->cos);
+    s->sin = calloc(rows * half + 1, sizeof *s->sin);
+    if (!s->rows || !s->out_rows || !s->edits || !s->tables || !s->prev || !s->last || !s->cos ||
+        !s->sin) {
+        step_close(s);
+        *out = NULL;
+        return err_nomem(err, "a step");
+    }
+    step_reset(s);
+    return 0;
+}
+
+void step_close(struct step *s)
+{
+    if (!s) return;
+    free(s->rows);
+    free(s->out_rows);
+    free(s->edits);
+    free(s->tables);
+    free(s->prev);
+    free(s->last);
+    free(s->cos);
+    free(s->sin);
+    free(s);
+}
+
+void step_reset(struct step *s)
+{
+    s->n_rows = s->n_out = s->n_edits = 0;
+    s->hidden = NULL;
+    s->op_begin = 0;
+    s->op_end = UINT32_MAX;
+}
+
+bool step_add(struct step *s, struct row row, bool want_logits)
+{
+    CHECK(row.slot < s->limits.n_slots && row.pos < s->limits.max_pos);
+    if (s->n_rows == s->limits.max_rows || (want_logits && s->n_out == s->limits.max_out))
+        return false;
+    if (want_logits) s->out_rows[s->n_out++] = s->n_rows;
+    s->rows[s->n_rows++] = row;
+    return true;
+}
+
+bool step_edit(struct step *s, enum edit_kind kind, u32 dst, u32 src)
+{
+    if (s->n_edits == s->limits.max_rows + s->limits.n_slots) return false;
+    s->edits[s->n_edits++] = (struct step_edit){kind, dst, src};
+    return true;
+}
+
+void step_prepare(struct step *s)
+{
+    const struct rope_table *rope = &s->net->rope;
+    size_t half = rope->n_rot / 2;
+    for (u32 i = 0; i < s->limits.n_slots; i++) s->last[i] = -1;
+    for (u32 t = 0; t < s->n_rows; t++) {
+        const struct row *r = &s->rows[t];
+        s->prev[t] = s->last[r->slot];
+        s->last[r->slot] = (i32)t;
+        CHECK(s->prev[t] < 0 || s->rows[s->prev[t]].pos + 1 == r->pos);
+        for (size_t i = 0; i < half; i++) {
+            double c, sn;
+            num_sincos((double)r->pos * rope->freq[i], &sn, &c);
+            s->cos[t * half + i] = (float)(c * rope->mscale);
+            s->sin[t * half + i] = (float)(sn * rope->mscale);
+        }
+    }
+}

@@ -1,0 +1,554 @@
+/* Every op, as op.h words it. Sums run in f64 over ascending indices and are rounded to f32 once,
+ * so nothing here depends on the number of threads, the chunking of rows or the compiler. */
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "ref/ref_internal.h"
+
+/* Row t of an operand. */
+static float *at(const struct ref_run *run, struct operand o, u32 t)
+{
+    const struct buffer *b = &run->p->bufs[o.buf];
+    const struct exec_limits *l = &run->x->limits;
+    u32 n = b->rows == ROWS_T ? l->max_rows : l->max_out;
+    return run->prog->mem[b->rows] + b->place * n + (size_t)t * b->width + o.col;
+}
+
+static u32 rows_of(const struct ref_run *run, struct operand o)
+{
+    return run->p->bufs[o.buf].rows == ROWS_T ? run->s->n_rows : run->s->n_out;
+}
+
+static const struct weight *weight_of(const struct ref_run *run, u32 id)
+{
+    return &run->x->net->weights[id];
+}
+
+static u64 row_bytes(const struct weight *w)
+{
+    return w->n_bytes / ((u64)w->n_out * w->n_slices);
+}
+
+/* Row `row` of a weight as floats, in scratch vector `which`; NULL for an absent weight. */
+static const float *row_of(const struct ref_run *run, u32 id, u32 row, u32 which)
+{
+    if (id == NO_WEIGHT) return NULL;
+    const struct weight *w = weight_of(run, id);
+    quant_decode(w->type, w->data + row * row_bytes(w), run->x->vec[which], w->n_in);
+    return run->x->vec[which];
+}
+
+static void op_embed(const struct ref_run *run, const struct op *op)
+{
+    const struct weight *w = weight_of(run, op->w[0]);
+    for (u32 t = 0; t < run->s->n_rows; t++)
+        quant_decode(w->type, w->data + (u64)run->s->rows[t].token * row_bytes(w),
+                     at(run, op->out[0], t), w->n_in);
+}
+
+static void op_import_hidden(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->out[0].width;
+    for (u32 t = 0; t < run->s->n_rows; t++)
+        memcpy(at(run, op->out[0], t), run->s->hidden + (size_t)t * n, n * sizeof(float));
+}
+
+static void norm_group(const struct op *op, const float *x, float *y, u32 n)
+{
+    double sum = 0, sq = 0, mean = 0;
+    if (op->p.norm.kind == NORM_LAYER) {
+        for (u32 i = 0; i < n; i++) sum += (double)x[i];
+        mean = sum / n;
+    }
+    for (u32 i = 0; i < n; i++) sq += ((double)x[i] - mean) * ((double)x[i] - mean);
+    double scale = op->p.norm.kind == NORM_L2 ? 1.0 / fmax(sqrt(sq), (double)op->p.norm.eps)
+                                              : 1.0 / sqrt(sq / n + (double)op->p.norm.eps);
+    for (u32 i = 0; i < n; i++) y[i] = (float)(((double)x[i] - mean) * scale);
+}
+
+static void norm_rows(const struct ref_run *run, const struct op *op, float *out, size_t pitch)
+{
+    u32 n = op->in[0].width, g = op->p.norm.group;
+    const float *w = row_of(run, op->w[0], 0, 0), *b = row_of(run, op->w[1], 0, 1);
+    u32 period = w ? weight_of(run, op->w[0])->n_in : 1;
+    for (u32 t = 0; t < rows_of(run, op->in[0]); t++) {
+        const float *x = at(run, op->in[0], t);
+        float *y = out + t * pitch;
+        for (u32 i = 0; i < n; i += g) norm_group(op, x + i, y + i, g);
+        for (u32 i = 0; i < n; i++) y[i] = y[i] * (w ? w[i % period] : 1.0f) + (b ? b[i] : 0.0f);
+    }
+}
+
+static void op_norm(const struct ref_run *run, const struct op *op)
+{
+    norm_rows(run, op, at(run, op->out[0], 0), run->p->bufs[op->out[0].buf].width);
+}
+
+/* y[t][o] = Σ_i x[t][i]·W[o][i] + bias[o] for rows x and y of given pitch; the one matrix product.
+ */
+struct matmul {
+    const struct weight *w;
+    u32 slice;
+    const float *bias;
+    const float *x;
+    float *y;
+    size_t x_pitch, y_pitch;
+    u32 n_rows;
+};
+
+static void matmul_columns(void *ctx, u64 begin, u64 end)
+{
+    const struct matmul *m = ctx;
+    enum { CHUNK = 1024 }; /* a multiple of every block size */
+    float row[CHUNK];
+    double sum[REF_MAX_ROWS];
+    u64 bytes = row_bytes(m->w);
+    const struct quant_info *info = quant_info(m->w->type);
+    for (u64 o = begin; o < end; o++) {
+        const u8 *data = m->w->data + ((u64)m->slice * m->w->n_out + o) * bytes;
+        for (u32 t = 0; t < m->n_rows; t++) sum[t] = 0;
+        for (u32 i = 0; i < m->w->n_in; i += CHUNK) {
+            u32 n = MIN((u32)CHUNK, m->w->n_in - i);
+            quant_decode(m->w->type, data + (u64)i / info->blk * info->bytes, row, n);
+            for (u32 t = 0; t < m->n_rows; t++) {
+                const float *x = m->x + t * m->x_pitch + i;
+                double s = sum[t];
+                for (u32 j = 0; j < n; j++) s += (double)row[j] * (double)x[j];
+                sum[t] = s;
+            }
+        }
+        for (u32 t = 0; t < m->n_rows; t++)
+            m->y[t * m->y_pitch + o] = (float)(sum[t] + (m->bias ? (double)m->bias[o] : 0));
+    }
+}
+
+static size_t pitch_of(const struct ref_run *run, struct operand o)
+{
+    return run->p->bufs[o.buf].width;
+}
+
+static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, const float *x, size_t x_pitch,
+                        float *y, size_t y_pitch, u32 n_rows)
+{
+    struct matmul m = {.w = weight_of(run, w),
+                       .bias = row_of(run, bias, 0, 2),
+                       .x = x,
+                       .y = y,
+                       .x_pitch = x_pitch,
+                       .y_pitch = y_pitch,
+                       .n_rows = n_rows};
+    pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+}
+
+static void op_matmul(const struct ref_run *run, const struct op *op)
+{
+    matmul_rows(run, op->w[0], op->w[1], at(run, op->in[0], 0), pitch_of(run, op->in[0]),
+                at(run, op->out[0], 0), pitch_of(run, op->out[0]), rows_of(run, op->in[0]));
+}
+
+static void op_matmul_heads(const struct ref_run *run, const struct op *op)
+{
+    for (u32 h = 0; h < op->p.heads.n_heads; h++) {
+        struct matmul m = {.w = weight_of(run, op->w[0]),
+                           .slice = h,
+                           .x = at(run, op->in[0], 0) + (size_t)h * op->p.heads.in_stride,
+                           .y = at(run, op->out[0], 0) + (size_t)h * op->p.heads.out_stride,
+                           .x_pitch = pitch_of(run, op->in[0]),
+                           .y_pitch = pitch_of(run, op->out[0]),
+                           .n_rows = run->s->n_rows};
+        pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+    }
+}
+
+static void op_matmul_experts(const struct ref_run *run, const struct op *op)
+{
+    u32 k = op->p.experts.n_used;
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const i32 *ids = (const i32 *)(const void *)at(run, op->in[1], t);
+        for (u32 j = 0; j < k; j++) {
+            size_t skip = op->p.experts.per_slot ? (size_t)j * op->p.experts.n_in : 0;
+            struct matmul m = {.w = weight_of(run, op->w[0]),
+                               .slice = (u32)ids[j],
+                               .x = at(run, op->in[0], t) + skip,
+                               .y = at(run, op->out[0], t) + (size_t)j * op->p.experts.n_out,
+                               .n_rows = 1};
+            pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+        }
+    }
+}
+
+static float act(enum act_kind kind, float x)
+{
+    switch (kind) {
+    case ACT_TANH: return num_tanh(x);
+    case ACT_SIGMOID: return num_sigmoid(x);
+    case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
+    }
+    return x;
+}
+
+static float glu(float g, float u)
+{
+    return g * num_sigmoid(g) * u;
+}
+
+/* The ops that look at one column at a time. */
+static void op_columns(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->out[0].width;
+    const float *w =
+        op->n_w ? row_of(run, op->w[0], op->kind == OP_LERP ? op->p.lerp.row : 0, 0) : NULL;
+    for (u32 t = 0; t < rows_of(run, op->out[0]); t++) {
+        const float *a = at(run, op->in[0], t);
+        const float *b = op->n_in > 1 ? at(run, op->in[1], t) : w;
+        const float *c = op->n_in > 2 ? at(run, op->in[2], t) : w;
+        float *y = at(run, op->out[0], t);
+        for (u32 i = 0; i < n; i++) {
+            switch (op->kind) {
+            case OP_ADD: y[i] = a[i] + b[i]; break;
+            case OP_MUL: y[i] = a[i] * b[i]; break;
+            case OP_LERP: y[i] = a[i] + (b[i] - a[i]) * c[i]; break;
+            case OP_GLU: y[i] = glu(a[i], b[i]); break;
+            case OP_K_CONTROL: y[i] = a[i] * (1.0f + (b[i] - 1.0f) * w[i]); break;
+            default: y[i] = act(op->p.act.kind, a[i]); break;
+            }
+        }
+    }
+}
+
+static void op_rope(const struct ref_run *run, const struct op *op)
+{
+    u32 half = op->p.rope.n_rot / 2;
+    bool neox = op->p.rope.kind == ROPE_NEOX;
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const float *cos = run->s->cos + (size_t)t * half, *sin = run->s->sin + (size_t)t * half;
+        for (u32 h = 0; h < op->p.rope.n_heads; h++) {
+            const float *x = at(run, op->in[0], t) + (size_t)h * op->p.rope.in_stride;
+            float *y = at(run, op->out[0], t) + (size_t)h * op->p.rope.out_stride;
+            for (u32 i = 0; i < half; i++) {
+                u32 ia = neox ? i : 2 * i, ib = neox ? i + half : 2 * i + 1;
+                float a = x[ia], b = x[ib];
+                y[ia] = a * cos[i] - b * sin[i];
+                y[ib] = a * sin[i] + b * cos[i];
+            }
+            for (u32 i = 2 * half; i < op->p.rope.width; i++) y[i] = x[i];
+        }
+    }
+}
+
+/* ---- the cache ---- */
+
+struct cache {
+    u8 *data;
+    u64 k_bytes, bytes; /* of the key, of the whole row */
+    enum qtype type;
+};
+
+static u64 type_bytes(enum qtype type, u64 n)
+{
+    u64 bytes = 0;
+    CHECK(quant_bytes(type, n, &bytes));
+    return bytes;
+}
+
+static struct cache cache_of(const struct ref_run *run, u32 layer)
+{
+    const struct net *net = run->x->net;
+    u64 k = type_bytes(net->profile.kv, net->kv[layer].k_width);
+    u64 v = type_bytes(net->profile.kv, net->kv[layer].v_width);
+    return (struct cache){run->x->kv[layer], k, k + v, net->profile.kv};
+}
+
+static u8 *cache_row(const struct ref_run *run, const struct cache *c, u32 slot, u32 pos)
+{
+    u32 per = run->x->limits.block_tokens;
+    u32 block = run->s->tables[(size_t)slot * run->s->table_len + pos / per];
+    return c->data + ((u64)block * per + pos % per) * c->bytes;
+}
+
+static void op_kv_store(const struct ref_run *run, const struct op *op)
+{
+    struct cache c = cache_of(run, op->p.attn.kv);
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const struct row *r = &run->s->rows[t];
+        u8 *row = cache_row(run, &c, r->slot, r->pos);
+        quant_encode(c.type, at(run, op->in[0], t), row, op->in[0].width);
+        if (op->n_in > 1)
+            quant_encode(c.type, at(run, op->in[1], t), row + c.k_bytes, op->in[1].width);
+    }
+}
+
+struct attention {
+    const struct ref_run *run;
+    const struct op *op;
+    struct cache c;
+};
+
+static float score(const struct attention *a, const float *q, const u8 *row, u32 g)
+{
+    u32 n = a->op->p.attn.k_width;
+    float k[REF_MAX_HEAD];
+    double sum = 0;
+    quant_decode(a->c.type, row + type_bytes(a->c.type, (u64)g * n), k, n);
+    for (u32 i = 0; i < n; i++) sum += (double)q[i] * (double)k[i];
+    return (float)(sum * (double)a->op->p.attn.scale);
+}
+
+/* Items are (row, head) pairs. Two passes over the cache: the maximum, then exp, sum and values. */
+static void attend(void *ctx, u64 begin, u64 end)
+{
+    const struct attention *a = ctx;
+    const struct op *op = a->op;
+    u32 n_heads = op->p.attn.n_heads, per_group = n_heads / op->p.attn.n_kv_heads;
+    u32 kw = op->p.attn.k_width, vw = op->p.attn.v_width;
+    float v[REF_MAX_HEAD];
+    double acc[REF_MAX_HEAD];
+    for (u64 item = begin; item < end; item++) {
+        u32 t = (u32)(item / n_heads), h = (u32)(item % n_heads), g = h / per_group;
+        const struct row *r = &a->run->s->rows[t];
+        const float *q = at(a->run, op->in[0], t) + (size_t)h * kw;
+        float *y = at(a->run, op->out[0], t) + (size_t)h * vw;
+        u64 v_at =
+            op->kind == OP_LATENT_ATTENTION ? 0 : a->c.k_bytes + type_bytes(a->c.type, (u64)g * vw);
+        float top = -INFINITY;
+        double sum = 0;
+        for (u32 j = 0; j <= r->pos; j++)
+            top = fmaxf(top, score(a, q, cache_row(a->run, &a->c, r->slot, j), g));
+        for (u32 i = 0; i < vw; i++) acc[i] = 0;
+        for (u32 j = 0; j <= r->pos; j++) {
+            const u8 *row = cache_row(a->run, &a->c, r->slot, j);
+            double e = (double)num_exp(score(a, q, row, g) - top);
+            sum += e;
+            quant_decode(a->c.type, row + v_at, v, vw);
+            for (u32 i = 0; i < vw; i++) acc[i] += e * (double)v[i];
+        }
+        for (u32 i = 0; i < vw; i++) y[i] = (float)(acc[i] / sum);
+    }
+}
+
+static void op_attention(const struct ref_run *run, const struct op *op)
+{
+    struct attention a = {run, op, cache_of(run, op->p.attn.kv)};
+    pool_run(run->x->pool, attend, &a, (u64)run->s->n_rows * op->p.attn.n_heads);
+}
+
+/* ---- experts ---- */
+
+static void softmax(const float *z, float *p, u32 n)
+{
+    float top = -INFINITY;
+    double sum = 0;
+    for (u32 i = 0; i < n; i++) top = fmaxf(top, z[i]);
+    for (u32 i = 0; i < n; i++) sum += (double)(p[i] = num_exp(z[i] - top));
+    for (u32 i = 0; i < n; i++) p[i] = (float)((double)p[i] / sum);
+}
+
+static u32 best(const float *score, u32 n)
+{
+    u32 b = 0;
+    for (u32 i = 1; i < n; i++)
+        if (score[i] > score[b]) b = i; /* ties: the lower id */
+    return b;
+}
+
+/* Leaves the n_groups_used groups whose two best scores sum highest; the others become -inf. */
+static void keep_best_groups(const struct op *op, float *score)
+{
+    u32 n = op->p.route.n_groups, size = op->p.route.n_experts / n;
+    float group[REF_MAX_EXPERTS];
+    bool keep[REF_MAX_EXPERTS] = {false};
+    for (u32 g = 0; g < n; g++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (u32 i = g * size; i < (g + 1) * size; i++) {
+            if (score[i] > first) {
+                second = first;
+                first = score[i];
+            } else if (score[i] > second) {
+                second = score[i];
+            }
+        }
+        group[g] = first + second;
+    }
+    for (u32 j = 0; j < op->p.route.n_groups_used; j++) {
+        u32 g = best(group, n);
+        keep[g] = true;
+        group[g] = -INFINITY;
+    }
+    for (u32 i = 0; i < op->p.route.n_experts; i++)
+        if (!keep[i / size]) score[i] = -INFINITY;
+}
+
+static void op_route(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.route.n_experts, k = op->p.route.n_used;
+    const float *bias = row_of(run, op->w[0], 0, 0);
+    float p[REF_MAX_EXPERTS], pick[REF_MAX_EXPERTS];
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const float *z = at(run, op->in[0], t);
+        i32 *ids = (i32 *)(void *)at(run, op->out[0], t);
+        float *w = at(run, op->out[1], t), sum = 0;
+        if (op->p.route.kind == ROUTE_SOFTMAX)
+            softmax(z, p, n);
+        else
+            for (u32 i = 0; i < n; i++) p[i] = num_sigmoid(z[i]);
+        for (u32 i = 0; i < n; i++) pick[i] = p[i] + (bias ? bias[i] : 0);
+        if (op->p.route.n_groups > 1) keep_best_groups(op, pick);
+        for (u32 j = 0; j < k; j++) {
+            u32 e = best(pick, n);
+            pick[e] = -INFINITY;
+            ids[j] = (i32)e;
+            sum += w[j] = p[e];
+        }
+        for (u32 j = 0; j < k; j++) {
+            if (op->p.route.normalise) w[j] /= fmaxf(sum, op->p.route.floor);
+            w[j] *= op->p.route.scale;
+        }
+    }
+}
+
+static void op_combine_experts(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.experts.n_out, k = op->p.experts.n_used;
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const float *x = at(run, op->in[0], t), *w = at(run, op->in[1], t);
+        float *y = at(run, op->out[0], t);
+        for (u32 i = 0; i < n; i++) {
+            float sum = 0;
+            for (u32 j = 0; j < k; j++) sum += w[j] * x[(size_t)j * n + i];
+            y[i] = sum;
+        }
+    }
+}
+
+/* ---- recurrence ---- */
+
+static float *state_of(const struct ref_run *run, const struct op *op, u32 slot)
+{
+    u32 i = op->p.rec.state;
+    return run->x->state[i] + (size_t)slot * run->x->net->states[i].width;
+}
+
+static void op_token_shift(const struct ref_run *run, const struct op *op)
+{
+    size_t bytes = op->in[0].width * sizeof(float);
+    const struct step *s = run->s;
+    for (u32 t = 0; t < s->n_rows; t++)
+        memcpy(at(run, op->out[0], t),
+               s->prev[t] < 0 ? state_of(run, op, s->rows[t].slot)
+                              : at(run, op->in[0], (u32)s->prev[t]),
+               bytes);
+    for (u32 t = 0; t < s->n_rows; t++)
+        memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);
+}
+
+/* One head, one token: S is [head][head], row = value index. */
+static void wkv7_head(u32 n, float *S, const float *in[6], float *y)
+{
+    const float *r = in[0], *w = in[1], *k = in[2], *v = in[3], *kk = in[4], *a = in[5];
+    for (u32 i = 0; i < n; i++) {
+        float *row = S + (size_t)i * n;
+        double sa = 0, out = 0;
+        for (u32 j = 0; j < n; j++) sa -= (double)row[j] * (double)kk[j];
+        for (u32 j = 0; j < n; j++) {
+            row[j] = (float)((double)row[j] * (double)w[j] + (double)v[i] * (double)k[j] +
+                             sa * (double)kk[j] * (double)a[j]);
+            out += (double)row[j] * (double)r[j];
+        }
+        y[i] = (float)out;
+    }
+}
+
+static void op_wkv7(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.rec.head;
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        float *S = state_of(run, op, run->s->rows[t].slot);
+        for (u32 h = 0; h * n < op->in[0].width; h++) {
+            const float *in[6];
+            for (u32 i = 0; i < 6; i++) in[i] = at(run, op->in[i], t) + (size_t)h * n;
+            wkv7_head(n, S + (size_t)h * n * n, in, at(run, op->out[0], t) + (size_t)h * n);
+        }
+    }
+}
+
+static void op_rk_bonus(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.rec.head;
+    const float *r_k = row_of(run, op->w[0], 0, 0);
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const float *y = at(run, op->in[0], t), *r = at(run, op->in[1], t);
+        const float *k = at(run, op->in[2], t), *v = at(run, op->in[3], t);
+        float *out = at(run, op->out[0], t);
+        for (u32 h = 0; h < op->in[0].width; h += n) {
+            double sum = 0;
+            for (u32 j = h; j < h + n; j++) sum += (double)r[j] * (double)k[j] * (double)r_k[j];
+            for (u32 i = h; i < h + n; i++) out[i] = (float)((double)y[i] + sum * (double)v[i]);
+        }
+    }
+}
+
+static void op_gather_rows(const struct ref_run *run, const struct op *op)
+{
+    for (u32 i = 0; i < run->s->n_out; i++)
+        memcpy(at(run, op->out[0], i), at(run, op->in[0], run->s->out_rows[i]),
+               op->in[0].width * sizeof(float));
+}
+
+/* ---- fused forms: their parts, through scratch rows ---- */
+
+static void op_norm_matmul(const struct ref_run *run, const struct op *op)
+{
+    float *h = run->prog->scratch;
+    size_t n = op->in[0].width;
+    norm_rows(run, op, h, n);
+    for (u32 i = 0; i < op->n_out; i++)
+        matmul_rows(run, op->w[2 + 2 * i], op->w[3 + 2 * i], h, n, at(run, op->out[i], 0),
+                    pitch_of(run, op->out[i]), rows_of(run, op->in[0]));
+}
+
+static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
+{
+    size_t n = op->out[0].width, pitch = pitch_of(run, op->in[0]);
+    u32 n_rows = rows_of(run, op->in[0]);
+    float *g = run->prog->scratch, *u = g + n * run->x->limits.max_rows;
+    const float *x = at(run, op->in[0], 0);
+    matmul_rows(run, op->w[0], op->w[1], x, pitch, g, n, n_rows);
+    matmul_rows(run, op->w[2], op->w[3], x, pitch, u, n, n_rows);
+    for (u32 t = 0; t < n_rows; t++) {
+        float *y = at(run, op->out[0], t);
+        for (size_t i = 0; i < n; i++) y[i] = glu(g[t * n + i], u[t * n + i]);
+    }
+}
+
+void ref_op(const struct ref_run *run, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_EMBED: op_embed(run, op); break;
+    case OP_IMPORT_HIDDEN: op_import_hidden(run, op); break;
+    case OP_NORM: op_norm(run, op); break;
+    case OP_MATMUL: op_matmul(run, op); break;
+    case OP_MATMUL_HEADS: op_matmul_heads(run, op); break;
+    case OP_MATMUL_EXPERTS: op_matmul_experts(run, op); break;
+    case OP_ADD:
+    case OP_MUL:
+    case OP_LERP:
+    case OP_GLU:
+    case OP_K_CONTROL:
+    case OP_ACT: op_columns(run, op); break;
+    case OP_ROPE: op_rope(run, op); break;
+    case OP_KV_STORE: op_kv_store(run, op); break;
+    case OP_ATTENTION:
+    case OP_LATENT_ATTENTION: op_attention(run, op); break;
+    case OP_ROUTE: op_route(run, op); break;
+    case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
+    case OP_TOKEN_SHIFT: op_token_shift(run, op); break;
+    case OP_WKV7: op_wkv7(run, op); break;
+    case OP_RK_BONUS: op_rk_bonus(run, op); break;
+    case OP_GATHER_ROWS: op_gather_rows(run, op); break;
+    case OP_NORM_MATMUL: op_norm_matmul(run, op); break;
+    case OP_GATE_UP_GLU: op_gate_up_glu(run, op); break;
+    case OP_COUNT: CHECK(!"op"); break;
+    }
+}
