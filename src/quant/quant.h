@@ -46,7 +46,9 @@ bool quant_bytes(u32 type, u64 n, u64 *out);
 
 /* n is a multiple of the type's block. src and dst need no alignment beyond float's for floats. */
 void quant_decode(enum qtype type, const void *src, float *dst, u64 n);
-void quant_encode(enum qtype type, const float *src, void *dst, u64 n);
+/* False when a value is NaN or infinite, or too large for the type: dst is then filled but not
+ * to be used. Needs no memory and no state, so rows can be encoded by several threads. */
+bool quant_encode(enum qtype type, const float *src, void *dst, u64 n);
 
 float half_to_float(u16 h);
 u16 half_from_float(float f); /* nearest even; overflow to infinity; NaN stays NaN */

@@ -1,8 +1,8 @@
-/* What decode.c and encode.c share: value tables and the packing of six-bit scales. */
+/* What the files of this folder share and nobody else needs. */
 #ifndef FLETCH_QUANT_TABLES_H
 #define FLETCH_QUANT_TABLES_H
 
-#include "base/base.h"
+#include "quant/quant.h"
 
 extern const i8 quant_iq4_values[16];   /* IQ4_NL, IQ4_XS; ascending */
 extern const i8 quant_mxfp4_values[16]; /* E2M1, doubled */
@@ -11,5 +11,16 @@ float quant_mxfp4_scale(u8 e); /* 2^(e-128): half of E8M0, for the doubled table
 
 /* Scale and min j of Q4_K and Q5_K: 2 x 8 values of six bits in 12 bytes. */
 void quant_unpack_k4(const u8 *s, int j, int *scale, int *min);
+
+/* Stores a block's scale and returns it as it will be read; *ok becomes false when it is too
+ * large for a half. */
+float quant_put_scale(u8 *p, float d, bool *ok);
+
+/* One super-block each (encode_k.c). */
+bool quant_encode_q2_k(const float *x, u8 *b);
+bool quant_encode_q3_k(const float *x, u8 *b);
+bool quant_encode_q4_k(const float *x, u8 *b);
+bool quant_encode_q5_k(const float *x, u8 *b);
+bool quant_encode_q6_k(const float *x, u8 *b);
 
 #endif
