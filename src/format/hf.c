@@ -1,0 +1,183 @@
+/* Opens a Hugging Face directory: its configuration and its safetensors files. File names come
+ * from an index inside the directory and must stay inside it. */
+#include "format/hf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/hf_model.h"
+#include "format/json.h"
+
+enum {
+    MAX_CONFIG = 4 << 20,
+    MAX_INDEX = 32 << 20,
+    MAX_SHARDS = 1024,
+};
+
+#define INDEX_NAME "model.safetensors.index.json"
+
+const struct st_tensor *hf_find(const struct hf *h, const char *name)
+{
+    u32 i;
+    return strmap_get(&h->index, str_of(name), &i) ? h->tensors[i] : NULL;
+}
+
+static char *path_in(struct source *s, const char *name)
+{
+    return arena_printf(&s->arena, "%s/%s", s->path, name);
+}
+
+static int open_shard(struct source *s, struct hf *h, const char *name, struct err *err)
+{
+    char *path = path_in(s, name);
+    if (!path) return err_nomem(err, name);
+    int rc = file_map_open(&s->files[s->n_files], path, err);
+    if (rc) return rc;
+    const struct file_map *m = &s->files[s->n_files++];
+    rc = st_parse(&h->files[h->n_files], m->p, m->n, err);
+    if (rc) return err_prefix(err, "%s", QUOTE(str_of(name)));
+    h->n_files++;
+    return 0;
+}
+
+static int reserve_shards(struct source *s, struct hf *h, size_t n, struct err *err)
+{
+    s->files = calloc(n, sizeof *s->files);
+    h->files = calloc(n, sizeof *h->files);
+    return s->files && h->files ? 0 : err_nomem(err, "the list of shards");
+}
+
+static bool shard_name_ok(struct str name)
+{
+    return name.n <= 255 && name.p[0] != '.' && !memchr(name.p, '/', name.n) &&
+           !memchr(name.p, 0, name.n) && str_ends(name, ".safetensors");
+}
+
+static int open_indexed(struct source *s, struct hf *h, const json_t *index, struct err *err)
+{
+    json_t *map = json_object_get(index, "weight_map"), *v;
+    struct strmap seen = {0};
+    const char *key;
+    if (json_object_size(map) == 0)
+        return err_set(err, FLETCH_E_FORMAT, INDEX_NAME ": no weight_map");
+    int rc = reserve_shards(s, h, MIN(json_object_size(map), (size_t)MAX_SHARDS), err);
+    json_object_foreach(map, key, v)
+    {
+        struct str name = {json_string_value(v), json_string_length(v)};
+        u32 i;
+        if (rc) break;
+        if (!name.p || !shard_name_ok(name))
+            rc = err_set(err, FLETCH_E_FORMAT,
+                         INDEX_NAME ": %s is not the name of a safetensors file beside it",
+                         name.p ? QUOTE(name) : "an entry");
+        else if (!strmap_get(&seen, name, &i) && h->n_files == MAX_SHARDS)
+            rc = err_set(err, FLETCH_E_LIMIT, INDEX_NAME ": more than %d files", MAX_SHARDS);
+        else if (strmap_add(&seen, name, i = h->n_files))
+            rc = open_shard(s, h, name.p, err);
+        else if (!strmap_ok(&seen))
+            rc = err_nomem(err, INDEX_NAME);
+        strmap_get(&seen, name, &i);
+        if (rc == 0 && !st_find(&h->files[i], str_of(key)))
+            rc = err_set(err, FLETCH_E_FORMAT, INDEX_NAME ": tensor %s is not in %s",
+                         QUOTE(str_of(key)), QUOTE(name));
+    }
+    strmap_free(&seen);
+    return rc;
+}
+
+static int open_shards(struct source *s, struct hf *h, struct err *err)
+{
+    const char *one = "model.safetensors";
+    const char *path = path_in(s, one), *index_path = path_in(s, INDEX_NAME);
+    json_t *index;
+    int rc;
+    if (!path || !index_path) return err_nomem(err, "paths");
+    if (file_exists(path)) {
+        rc = reserve_shards(s, h, 1, err);
+        return rc ? rc : open_shard(s, h, one, err);
+    }
+    if (!file_exists(index_path))
+        return err_set(err, FLETCH_E_FORMAT,
+                       "%s holds neither %s nor " INDEX_NAME "; other weight formats are not read",
+                       QUOTE(str_of(s->path)), one);
+    rc = json_read(&index, index_path, MAX_INDEX, err);
+    if (rc == 0) rc = open_indexed(s, h, index, err);
+    json_decref(index);
+    return rc;
+}
+
+static int index_tensors(struct source *s, struct hf *h, struct err *err)
+{
+    size_t n = 0;
+    for (u32 i = 0; i < h->n_files; i++) n += h->files[i].n_tensors;
+    h->tensors = arena_alloc(&s->arena, n, sizeof *h->tensors);
+    h->used = arena_alloc(&s->arena, n, sizeof *h->used);
+    if (!h->tensors || !h->used) return err_nomem(err, "the list of tensors");
+    for (u32 i = 0; i < h->n_files; i++)
+        for (u32 k = 0; k < h->files[i].n_tensors; k++) {
+            const struct st_tensor *t = &h->files[i].tensors[k];
+            if (!strmap_add(&h->index, t->name, h->n_tensors) && strmap_ok(&h->index))
+                return err_set(err, FLETCH_E_FORMAT, "tensor %s is in two files", QUOTE(t->name));
+            h->tensors[h->n_tensors++] = t;
+        }
+    return strmap_ok(&h->index) ? 0 : err_nomem(err, "the list of tensors");
+}
+
+/* The directory's own name is the best there is; a path that ends in dots has none. */
+static int add_name(struct source *s, struct err *err)
+{
+    struct str p = str_of(s->path);
+    while (p.n && p.p[p.n - 1] == '/') p.n--;
+    for (size_t i = p.n; i-- > 0;)
+        if (p.p[i] == '/') {
+            p = (struct str){p.p + i + 1, p.n - i - 1};
+            break;
+        }
+    if (p.n == 0 || p.p[p.n - 1] == '.') return 0;
+    return source_add_str(s, "general.name", p, err);
+}
+
+static int read_sampling(struct source *s, struct err *err)
+{
+    const char *path = path_in(s, "generation_config.json");
+    json_t *config = NULL;
+    if (!path) return err_nomem(err, "paths");
+    if (!file_exists(path)) return 0;
+    int rc = json_read(&config, path, MAX_CONFIG, err);
+    if (rc == 0) rc = hf_read_sampling(s, config, err);
+    json_decref(config);
+    return rc;
+}
+
+int hf_read(struct source *s, struct err *err)
+{
+    const char *path = path_in(s, "config.json");
+    json_t *config = NULL;
+    struct hf *h = s->hf = calloc(1, sizeof *h);
+    if (!h || !path) return err_nomem(err, s->path);
+    if (!file_exists(path))
+        return err_set(err, FLETCH_E_FORMAT,
+                       "%s has no config.json; a model is a .gguf file or a Hugging Face directory",
+                       QUOTE(str_of(s->path)));
+    int rc = json_read(&config, path, MAX_CONFIG, err);
+    if (rc == 0) rc = open_shards(s, h, err);
+    if (rc == 0) rc = index_tensors(s, h, err);
+    if (rc == 0) rc = hf_read_config(s, h, config, err);
+    if (rc == 0) rc = add_name(s, err);
+    if (rc == 0) rc = read_sampling(s, err);
+    if (rc == 0) rc = hf_add_tensors(s, h, err);
+    json_decref(config);
+    return rc;
+}
+
+void hf_free(struct source *s)
+{
+    struct hf *h = s->hf;
+    if (!h) return;
+    for (u32 i = 0; i < h->n_files; i++) st_free(&h->files[i]);
+    free(h->files);
+    strmap_free(&h->index);
+    free(h);
+    s->hf = NULL;
+}

@@ -1,0 +1,471 @@
+/* config.json and generation_config.json in GGUF's words. A setting that changes the model's
+ * arithmetic and has no GGUF key is refused by name; one we never look at must not matter. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "format/hf_model.h"
+
+/* The first failure sticks and everything after it does nothing, so that the mapping below
+ * reads as a table. */
+struct cfg {
+    const json_t *root;
+    struct source *s;
+    struct hf *h;
+    const char *arch; /* GGUF's name of it */
+    struct err *err;
+    int rc;
+};
+
+#define FAIL(c, code, ...) ((c)->rc = (c)->rc ? (c)->rc : err_set((c)->err, code, __VA_ARGS__))
+
+/* JSON null and absence mean the same. */
+static const json_t *get(const json_t *obj, const char *key)
+{
+    const json_t *v = json_object_get(obj, key);
+    return json_is_null(v) ? NULL : v;
+}
+
+static struct str get_str(const json_t *obj, const char *key)
+{
+    const json_t *v = get(obj, key);
+    return (struct str){json_string_value(v), json_string_length(v)};
+}
+
+static u32 int_in(struct cfg *c, const char *key, u32 lo, u32 hi, u32 absent)
+{
+    const json_t *v = get(c->root, key);
+    if (!v && absent >= lo) return absent;
+    if (!v) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
+    json_int_t i = json_integer_value(v);
+    if (json_is_integer(v) && i >= (json_int_t)lo && i <= (json_int_t)hi) return (u32)i;
+    FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not an integer from %u to %u", key, lo, hi);
+    return lo;
+}
+
+static u32 need_u32(struct cfg *c, const char *key, u32 hi)
+{
+    return int_in(c, key, 1, hi, 0);
+}
+
+/* absent is at least 1 */
+static u32 opt_u32(struct cfg *c, const char *key, u32 hi, u32 absent)
+{
+    return int_in(c, key, 1, hi, absent);
+}
+
+static double opt_num(struct cfg *c, const json_t *obj, const char *key, double absent)
+{
+    const json_t *v = get(obj, key);
+    if (!v) return absent;
+    double d = json_number_value(v);
+    if (json_is_number(v) && d >= 0 && d <= (double)FLT_MAX) return d;
+    FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a number from 0 up", key);
+    return absent;
+}
+
+static double need_num(struct cfg *c, const json_t *obj, const char *key)
+{
+    if (!get(obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
+    return opt_num(c, obj, key, 1);
+}
+
+static bool opt_bool(struct cfg *c, const char *key, bool absent)
+{
+    const json_t *v = get(c->root, key);
+    if (!v) return absent;
+    if (!json_is_boolean(v)) FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a boolean", key);
+    return json_is_true(v);
+}
+
+/* A setting of which we know one value only. */
+static void only_str(struct cfg *c, const char *key, const char *known)
+{
+    struct str v = get_str(c->root, key);
+    if (get(c->root, key) && (!v.p || !str_is(v, known)))
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: %s %s is not supported, only %s", key,
+             v.p ? QUOTE(v) : "that is not a string", known);
+}
+
+static void only_bool(struct cfg *c, const char *key, bool known)
+{
+    if (opt_bool(c, key, known) != known)
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: %s %s is not supported", key,
+             known ? "false" : "true");
+}
+
+struct key_name {
+    char text[96];
+};
+
+static struct key_name key_of(const struct cfg *c, const char *suffix)
+{
+    struct key_name k;
+    snprintf(k.text, sizeof k.text, "%s.%s", c->arch, suffix);
+    return k;
+}
+
+static void put_u32(struct cfg *c, const char *suffix, u32 v)
+{
+    if (!c->rc) c->rc = source_add_u32(c->s, key_of(c, suffix).text, v, c->err);
+}
+
+static void put_f32(struct cfg *c, const char *suffix, double v)
+{
+    if (!c->rc) c->rc = source_add_f32(c->s, key_of(c, suffix).text, (float)v, c->err);
+}
+
+static void put_bool(struct cfg *c, const char *suffix, bool v)
+{
+    if (!c->rc) c->rc = source_add_bool(c->s, key_of(c, suffix).text, v, c->err);
+}
+
+static void put_str(struct cfg *c, const char *suffix, const char *v)
+{
+    if (!c->rc) c->rc = source_add_str(c->s, key_of(c, suffix).text, str_of(v), c->err);
+}
+
+/* Rotary positions */
+
+/* Slow frequencies are divided by factor, fast ones kept, those between blended. GGUF stores the
+ * divisors as a tensor. */
+static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
+{
+    double factor = need_num(c, p, "factor"), low = need_num(c, p, "low_freq_factor");
+    double high = need_num(c, p, "high_freq_factor");
+    double ctx = need_num(c, p, "original_max_position_embeddings");
+    if (c->h->arch != HF_LLAMA)
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
+             c->arch);
+    if (!(factor > 0 && low > 0 && high > low && ctx > 0))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: the factors of rope type llama3 make no sense");
+    if (c->rc) return;
+    u32 n = n_rot / 2;
+    float *f = arena_alloc(&c->s->arena, n, sizeof *f);
+    if (!f) {
+        c->rc = err_nomem(c->err, "rope_freqs");
+        return;
+    }
+    for (u32 i = 0; i < n; i++) {
+        double wave = 2 * M_PI * pow(base, 2.0 * i / n_rot);
+        double smooth = (ctx / wave - low) / (high - low);
+        f[i] = (float)(smooth > 1 ? 1 : smooth < 0 ? factor : 1 / ((1 - smooth) / factor + smooth));
+    }
+    c->h->rope_freqs = f;
+    c->h->n_rope_freqs = n;
+}
+
+static double yarn_mscale(double factor, double m)
+{
+    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
+}
+
+static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
+{
+    double orig = opt_num(c, p, "original_max_position_embeddings", n_ctx);
+    double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 1);
+    double plain = yarn_mscale(factor, 1), attn = plain;
+    if (get(p, "mscale") && get(p, "mscale_all_dim"))
+        attn = yarn_mscale(factor, opt_num(c, p, "mscale", 1)) /
+               yarn_mscale(factor, opt_num(c, p, "mscale_all_dim", 1));
+    attn = opt_num(c, p, "attention_factor", attn);
+    if (opt_num(c, p, "beta_fast", 32) != 32 || opt_num(c, p, "beta_slow", 1) != 1 ||
+        json_is_false(json_object_get(p, "truncate")))
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: rope type yarn with other than beta_fast 32, beta_slow 1 and truncate "
+             "true is not supported");
+    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: the factors of rope type yarn make no sense");
+    put_str(c, "rope.scaling.type", "yarn");
+    put_f32(c, "rope.scaling.factor", factor);
+    put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
+    /* GGUF's factor multiplies YaRN's own, Hugging Face's replaces it. */
+    if (attn != plain) put_f32(c, "rope.scaling.attn_factor", attn / plain);
+}
+
+/* Transformers 5 writes rope_parameters, earlier versions rope_theta and rope_scaling. */
+static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
+{
+    const json_t *p = get(c->root, "rope_parameters"), *v;
+    const char *key;
+    if (!p) p = get(c->root, "rope_scaling");
+    if (p && !json_is_object(p))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: the rope parameters are not an object");
+    json_object_foreach((json_t *)(uintptr_t)p, key, v)
+    {
+        if (json_is_object(v))
+            FAIL(c, FLETCH_E_UNSUPPORTED,
+                 "config.json: rope parameters per kind of layer (%s) are not supported",
+                 QUOTE(str_of(key)));
+    }
+    double base = opt_num(c, p, "rope_theta", opt_num(c, c->root, "rope_theta", 10000));
+    if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta is not above 0");
+    if (opt_num(c, p, "partial_rotary_factor", opt_num(c, c->root, "partial_rotary_factor", 1)) !=
+        1)
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
+    put_u32(c, "rope.dimension_count", n_rot);
+    put_f32(c, "rope.freq_base", base);
+
+    struct str type = get_str(p, "rope_type");
+    if (!type.p) type = get_str(p, "type");
+    if (!type.p && (get(p, "rope_type") || get(p, "type")))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
+    if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
+    if (str_is(type, "linear")) {
+        put_str(c, "rope.scaling.type", "linear");
+        put_f32(c, "rope.scaling.factor", need_num(c, p, "factor"));
+    } else if (str_is(type, "yarn")) {
+        rope_yarn(c, p, n_ctx);
+    } else if (str_is(type, "llama3")) {
+        rope_llama3(c, p, base, n_rot);
+    } else {
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type %s is not supported", QUOTE(type));
+    }
+}
+
+/* Architectures */
+
+static u32 put_common(struct cfg *c, u32 n_ctx)
+{
+    u32 dim = need_u32(c, "hidden_size", 1 << 20);
+    c->h->n_layers = need_u32(c, "num_hidden_layers", 512);
+    put_u32(c, "context_length", n_ctx);
+    put_u32(c, "embedding_length", dim);
+    put_u32(c, "vocab_size", need_u32(c, "vocab_size", 1 << 30));
+    return dim;
+}
+
+static void read_dense(struct cfg *c)
+{
+    struct hf *h = c->h;
+    u32 n_ctx = need_u32(c, "max_position_embeddings", UINT32_MAX);
+    u32 dim = put_common(c, n_ctx);
+    h->n_heads = need_u32(c, "num_attention_heads", 1 << 16);
+    h->n_kv_heads = opt_u32(c, "num_key_value_heads", 1 << 16, h->n_heads);
+    u32 n_head = opt_u32(c, "head_dim", 1 << 16, MAX(dim / h->n_heads, 1u));
+    if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
+    only_str(c, "hidden_act", "silu");
+    only_bool(c, "use_sliding_window", false);
+    put_u32(c, "block_count", h->n_layers);
+    put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
+    put_u32(c, "attention.head_count", h->n_heads);
+    put_u32(c, "attention.head_count_kv", h->n_kv_heads);
+    put_u32(c, "attention.key_length", n_head);
+    put_u32(c, "attention.value_length", n_head);
+    put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
+    rope(c, n_head, n_ctx);
+}
+
+static void put_experts(struct cfg *c, u32 n_experts, bool norm)
+{
+    c->h->n_experts = n_experts;
+    put_u32(c, "expert_count", n_experts);
+    put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n_experts));
+    put_u32(c, "expert_feed_forward_length", need_u32(c, "moe_intermediate_size", 1 << 24));
+    put_bool(c, "expert_weights_norm", norm);
+}
+
+static void read_qwen3_moe(struct cfg *c)
+{
+    bool local = get(c->root, "num_local_experts") != NULL;
+    read_dense(c);
+    if (json_array_size(get(c->root, "mlp_only_layers")) ||
+        opt_u32(c, "decoder_sparse_step", UINT32_MAX, 1) != 1)
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: dense layers between the expert layers (mlp_only_layers, "
+             "decoder_sparse_step) are not supported");
+    put_experts(c, need_u32(c, local ? "num_local_experts" : "num_experts", 1024),
+                opt_bool(c, "norm_topk_prob", false));
+}
+
+/* Dense blocks come first: either a count or a list that must begin with them. */
+static u32 leading_dense(struct cfg *c)
+{
+    const json_t *types = get(c->root, "mlp_layer_types");
+    u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, 1), i = 0;
+    if (!types) return n;
+    for (n = 0; i < c->h->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool dense = type && strcmp(type, "dense") == 0;
+        if (dense && n == i)
+            n++;
+        else if (dense || !type || strcmp(type, "sparse") != 0)
+            FAIL(c, FLETCH_E_UNSUPPORTED,
+                 "config.json: mlp_layer_types is not some dense layers, then sparse ones");
+    }
+    return n;
+}
+
+static u32 count_mtp(struct cfg *c)
+{
+    char prefix[64];
+    u32 n = int_in(c, "num_nextn_predict_layers", 0, 16, 0);
+    snprintf(prefix, sizeof prefix, "model.layers.%u.", c->h->n_layers);
+    for (u32 i = 0; i < c->h->n_tensors; i++)
+        if (str_starts(c->h->tensors[i]->name, prefix)) return n;
+    return 0;
+}
+
+static void read_glm4_lite(struct cfg *c)
+{
+    struct hf *h = c->h;
+    u32 n_ctx = need_u32(c, "max_position_embeddings", UINT32_MAX);
+    u32 q_rank, kv_rank, n_rot;
+    put_common(c, n_ctx);
+    h->n_heads = need_u32(c, "num_attention_heads", 1 << 16);
+    h->n_nope = need_u32(c, "qk_nope_head_dim", 1 << 16);
+    h->n_value = need_u32(c, "v_head_dim", 1 << 16);
+    n_rot = need_u32(c, "qk_rope_head_dim", 1 << 16);
+    q_rank = need_u32(c, "q_lora_rank", 1 << 20);
+    kv_rank = need_u32(c, "kv_lora_rank", 1 << 20);
+    only_str(c, "hidden_act", "silu");
+    only_str(c, "topk_method", "noaux_tc");
+    only_str(c, "scoring_func", "sigmoid");
+    only_bool(c, "rope_interleave", true);
+    only_bool(c, "attention_bias", false);
+    h->n_mtp = count_mtp(c);
+    put_u32(c, "block_count", h->n_layers + h->n_mtp);
+    if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
+    put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
+    put_u32(c, "leading_dense_block_count", leading_dense(c));
+    put_u32(c, "attention.head_count", h->n_heads);
+    put_u32(c, "attention.head_count_kv", 1);
+    put_u32(c, "attention.q_lora_rank", q_rank);
+    put_u32(c, "attention.kv_lora_rank", kv_rank);
+    put_u32(c, "attention.key_length", kv_rank + n_rot);
+    put_u32(c, "attention.value_length", kv_rank);
+    put_u32(c, "attention.key_length_mla", h->n_nope + n_rot);
+    put_u32(c, "attention.value_length_mla", h->n_value);
+    put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
+    /* Transformers builds q_a_norm and kv_a_norm with its class default, not rms_norm_eps. */
+    if (!c->rc) c->rc = source_add_f32(c->s, "fletch.mla_norm_epsilon", 1e-6f, c->err);
+    put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
+    put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
+    put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
+    put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
+    put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", 1.8));
+    put_u32(c, "expert_gating_func", 2);
+    rope(c, n_rot, n_ctx);
+}
+
+/* The low ranks are read off the tensors: configurations may leave them out. */
+static void put_rank(struct cfg *c, const char *suffix, const char *name)
+{
+    const struct st_tensor *t = hf_find(c->h, name);
+    if (!t || t->n_dims != 2 || t->shape[0] > 1 << 20)
+        FAIL(c, FLETCH_E_FORMAT, "tensor %s is missing or not a matrix", QUOTE(str_of(name)));
+    else
+        put_u32(c, suffix, (u32)t->shape[0]);
+}
+
+static void read_rwkv7(struct cfg *c)
+{
+    u32 dim = put_common(c, 1 << 20); /* what converters write for "no limit" */
+    bool by_size = !get(c->root, "head_dim") && get(c->root, "head_size");
+    u32 n_heads = opt_u32(c, "num_heads", 1 << 16, MAX(dim / 64, 1u));
+    u32 n_head = opt_u32(c, by_size ? "head_size" : "head_dim", 1 << 16, MAX(dim / n_heads, 1u));
+    bool old_eps = get(c->root, "layer_norm_epsilon") != NULL;
+    double eps = opt_num(c, c->root, old_eps ? "layer_norm_epsilon" : "norm_eps", 1e-5);
+    u32 ratio = opt_u32(c, "hidden_ratio", 64, 4);
+    only_str(c, "hidden_act", "sqrelu");
+    only_bool(c, "norm_first", true);
+    if (get(c->root, "attn"))
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: attention layers in RWKV-7 are not supported");
+    put_u32(c, "block_count", c->h->n_layers);
+    put_u32(c, "feed_forward_length", opt_u32(c, "intermediate_size", 1 << 24, ratio * dim));
+    put_u32(c, "attention.head_count", 0);
+    put_u32(c, "wkv.head_size", n_head);
+    put_f32(c, "attention.layer_norm_epsilon", eps);
+    /* 64e-5 with the published sizes, which is what GGUF readers assume. */
+    if (!c->rc)
+        c->rc = source_add_f32(c->s, "fletch.wkv_norm_epsilon", (float)(n_head * eps), c->err);
+    put_rank(c, "attention.decay_lora_rank", "model.layers.0.attn.w_lora.lora.0.weight");
+    put_rank(c, "attention.iclr_lora_rank", "model.layers.0.attn.a_lora.lora.0.weight");
+    /* Block 0 has no value residual; in a model of one block any rank is as good. */
+    put_rank(c, "attention.value_residual_mix_lora_rank",
+             c->h->n_layers > 1 ? "model.layers.1.attn.v_lora.lora.0.weight"
+                                : "model.layers.0.attn.a_lora.lora.0.weight");
+    put_rank(c, "attention.gate_lora_rank", "model.layers.0.attn.g_lora.lora.0.weight");
+}
+
+static const struct {
+    const char *hf, *gguf;
+    enum hf_arch arch;
+    void (*read)(struct cfg *);
+} archs[] = {
+    {"LlamaForCausalLM", "llama", HF_LLAMA, read_dense},
+    {"MistralForCausalLM", "llama", HF_LLAMA, read_dense},
+    {"Qwen2ForCausalLM", "qwen2", HF_QWEN2, read_dense},
+    {"Qwen3ForCausalLM", "qwen3", HF_QWEN3, read_dense},
+    {"Qwen3MoeForCausalLM", "qwen3moe", HF_QWEN3_MOE, read_qwen3_moe},
+    {"Glm4MoeLiteForCausalLM", "deepseek2", HF_GLM4_LITE, read_glm4_lite},
+    {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
+};
+
+static int refuse_quantised(const json_t *config, struct err *err)
+{
+    const json_t *q = get(config, "quantization_config");
+    if (!q) q = get(config, "compression_config");
+    if (!q) return 0;
+    struct str method = get_str(q, "quant_method");
+    return err_set(err, FLETCH_E_UNSUPPORTED,
+                   "config.json: weights quantised by %s are not read; use the original "
+                   "checkpoint or a GGUF file",
+                   method.p ? QUOTE(method) : "an unnamed method");
+}
+
+int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err)
+{
+    struct cfg c = {.root = config, .s = s, .h = h, .err = err};
+    const json_t *first = json_array_get(get(config, "architectures"), 0);
+    struct str name = {json_string_value(first), json_string_length(first)};
+    if (!name.p) return err_set(err, FLETCH_E_FORMAT, "config.json: no architectures");
+    int rc = refuse_quantised(config, err);
+    if (rc) return rc;
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
+        if (!str_is(name, archs[i].hf)) continue;
+        c.arch = archs[i].gguf;
+        h->arch = archs[i].arch;
+        h->tied = opt_bool(&c, "tie_word_embeddings", false);
+        if (!c.rc) c.rc = source_add_str(s, "general.architecture", str_of(c.arch), err);
+        if (!c.rc) c.rc = source_add_str(s, "general.type", STR("model"), err);
+        if (!c.rc) archs[i].read(&c);
+        return c.rc;
+    }
+    return err_set(err, FLETCH_E_UNSUPPORTED, "config.json: architecture %s is not supported",
+                   QUOTE(name));
+}
+
+int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
+{
+    static const struct {
+        const char *hf, *key;
+    } floats[] = {
+        {"temperature", "general.sampling.temp"},
+        {"top_p", "general.sampling.top_p"},
+        {"min_p", "general.sampling.min_p"},
+        {"repetition_penalty", "general.sampling.penalty_repeat"},
+    };
+    bool greedy = json_is_false(get(config, "do_sample"));
+    int rc = greedy ? source_add_f32(s, floats[0].key, 0, err) : 0;
+    for (size_t i = greedy; i < ARRAY_LEN(floats) && rc == 0; i++) {
+        const json_t *v = get(config, floats[i].hf);
+        double d = json_number_value(v);
+        if (!v) continue;
+        if (!json_is_number(v) || !(d >= 0 && d <= (double)FLT_MAX))
+            return err_set(err, FLETCH_E_FORMAT, "generation_config.json: %s is not a number",
+                           floats[i].hf);
+        rc = source_add_f32(s, floats[i].key, (float)d, err);
+    }
+    const json_t *k = get(config, "top_k");
+    if (rc || !k) return rc;
+    json_int_t top_k = json_integer_value(k);
+    if (!json_is_integer(k) || top_k < 0 || top_k > INT32_MAX)
+        return err_set(err, FLETCH_E_FORMAT, "generation_config.json: top_k is not a count");
+    u8 *le = arena_alloc(&s->arena, 4, 1);
+    if (!le) return err_nomem(err, "metadata");
+    for (int i = 0; i < 4; i++) le[i] = (u8)(top_k >> 8 * i);
+    struct kv kv = {STR("general.sampling.top_k"), KV_I32, KV_I32, 1, le, 4};
+    return source_add_kv(s, &kv, err);
+}

@@ -1,0 +1,48 @@
+/* What the three parts of the Hugging Face reader share: hf.c opens the files, hf_config.c says
+ * what the model is, hf_tensors.c gives its tensors GGUF names and shapes. */
+#ifndef FLETCH_HF_MODEL_H
+#define FLETCH_HF_MODEL_H
+
+#include <jansson.h>
+
+#include "format/safetensors.h"
+#include "format/source.h"
+
+/* Bits, so that a rule about tensors can name several. */
+enum hf_arch {
+    HF_LLAMA = 1,
+    HF_QWEN2 = 2,
+    HF_QWEN3 = 4,
+    HF_QWEN3_MOE = 8,
+    HF_GLM4_LITE = 16,
+    HF_RWKV7 = 32,
+};
+
+struct hf {
+    u32 n_files;
+    struct st_file *files;
+    u32 n_tensors;
+    const struct st_tensor **tensors; /* of all files */
+    bool *used;                       /* [n_tensors] some rule took it */
+    struct strmap index;              /* name to place in tensors */
+
+    /* What hf_config.c found out and hf_tensors.c needs. */
+    enum hf_arch arch;
+    bool tied;               /* lm_head is the embedding, whatever the files hold */
+    u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
+    u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
+    u32 n_experts;
+    u32 n_nope, n_value;     /* GLM: parts of a head in kv_b_proj */
+    u32 n_rope_freqs;        /* llama3 scaling: divisors of the frequencies, or 0 */
+    const float *rope_freqs; /* [n_rope_freqs], in the source's arena */
+};
+
+const struct st_tensor *hf_find(const struct hf *h, const char *name);
+/* Adds the metadata that config (config.json) implies to s and fills the second half of h. */
+int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err);
+/* Adds the sampling defaults of generation_config.json. */
+int hf_read_sampling(struct source *s, const json_t *config, struct err *err);
+/* Adds every tensor; one that no rule knows is an error. */
+int hf_add_tensors(struct source *s, struct hf *h, struct err *err);
+
+#endif

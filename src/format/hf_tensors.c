@@ -1,0 +1,404 @@
+/* From Hugging Face's tensors to GGUF's. A table says which name becomes which, and how its
+ * values are laid out; a tensor that needs more than a new name gets a recipe, run by hf_make
+ * when the bytes are asked for. A tensor that no rule takes is refused: a model that has it
+ * would not be computed rightly without it. */
+#include "format/hf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "format/hf_model.h"
+
+enum recipe_kind {
+    RECIPE_ROWS,      /* the rows taken, in order */
+    RECIPE_PAIRS,     /* of each group, rows i and i + n/2 become neighbours 2i and 2i + 1 */
+    RECIPE_TRANSPOSE, /* each group's [rows taken][cols] as [cols][rows taken] */
+    RECIPE_VALUES,    /* ready-made floats */
+};
+
+/* Every source is seen as [n_groups][n_rows][n_cols]; of each group's rows n_take are taken from
+ * first on. Results follow each other, converted to the tensor's type. */
+struct recipe {
+    enum recipe_kind kind;
+    u32 n_src;
+    const struct st_tensor **src;
+    u64 n_groups, n_rows, n_cols;
+    u64 first, n_take;
+    const float *values;
+};
+
+enum how {
+    AS_IS, /* vectors become F32 */
+    AS_F32,
+    FLAT,   /* one dimension, F32 */
+    ROPE_Q, /* llama: GGUF rotates neighbours, the checkpoint rotates halves */
+    ROPE_K,
+    STACK,     /* one tensor from every expert's; %u in the name is the expert */
+    GATE_ROWS, /* [E][2f][d]: the first f rows of each expert */
+    UP_ROWS,   /* and the others */
+    MLA_K,     /* kv_b_proj [heads][k rows, v rows][rank]: k, transposed per head */
+    MLA_V,
+    LERP,      /* %c in the name is each of r w k v a g; {C,1,1,6} */
+    OUTPUT,    /* AS_IS, unless tied to the embedding */
+    VALUE_MIX, /* AS_IS; block 0 has none, or dummies that are dropped */
+    DROP,
+};
+
+struct rule {
+    u32 archs;
+    const char *hf, *gguf;
+    enum how how;
+};
+
+enum {
+    L = HF_LLAMA,
+    Q2 = HF_QWEN2,
+    QM = HF_QWEN3_MOE,
+    G = HF_GLM4_LITE,
+    R = HF_RWKV7,
+    QN = HF_QWEN3 | HF_QWEN3_MOE, /* with norms on q and k */
+    DENSE = HF_LLAMA | HF_QWEN2 | HF_QWEN3,
+    ATTN = DENSE | HF_QWEN3_MOE,
+    MOE = HF_QWEN3_MOE | HF_GLM4_LITE,
+    ALL = ATTN | HF_GLM4_LITE | HF_RWKV7,
+};
+
+static const struct rule model_rules[] = {
+    {ATTN | G, "model.embed_tokens.weight", "token_embd.weight", AS_IS},
+    {R, "model.embeddings.weight", "token_embd.weight", AS_IS},
+    {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
+    {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
+    {ALL, "model.norm.weight", "output_norm.weight", AS_IS},
+    {R, "model.norm.bias", "output_norm.bias", AS_IS},
+    {ALL, "lm_head.weight", "output.weight", OUTPUT},
+};
+
+/* After model.layers.N. and blk.N. */
+static const struct rule block_rules[] = {
+    {ATTN | G, "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {ATTN, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
+    {L | Q2, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
+    {ATTN, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
+    {L | Q2, "self_attn.k_proj.bias", "attn_k.bias", ROPE_K},
+    {ATTN, "self_attn.v_proj.weight", "attn_v.weight", AS_IS},
+    {L | Q2, "self_attn.v_proj.bias", "attn_v.bias", AS_IS},
+    {QN, "self_attn.q_norm.weight", "attn_q_norm.weight", AS_IS},
+    {QN, "self_attn.k_norm.weight", "attn_k_norm.weight", AS_IS},
+    {G, "self_attn.q_a_proj.weight", "attn_q_a.weight", AS_IS},
+    {G, "self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", AS_IS},
+    {G, "self_attn.q_b_proj.weight", "attn_q_b.weight", AS_IS},
+    {G, "self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", AS_IS},
+    {G, "self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", AS_IS},
+    {G, "self_attn.kv_b_proj.weight", "attn_k_b.weight", MLA_K},
+    {G, "self_attn.kv_b_proj.weight", "attn_v_b.weight", MLA_V},
+    {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
+    {L, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
+    {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
+    {ATTN | G, "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
+    {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
+    {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
+    {L, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
+    {L, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
+    {L, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
+    {MOE, "mlp.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {G, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {MOE, "mlp.experts.%u.gate_proj.weight", "ffn_gate_exps.weight", STACK},
+    {MOE, "mlp.experts.%u.up_proj.weight", "ffn_up_exps.weight", STACK},
+    {MOE, "mlp.experts.%u.down_proj.weight", "ffn_down_exps.weight", STACK},
+    {MOE, "mlp.experts.gate_up_proj", "ffn_gate_exps.weight", GATE_ROWS},
+    {MOE, "mlp.experts.gate_up_proj", "ffn_up_exps.weight", UP_ROWS},
+    {MOE, "mlp.experts.down_proj", "ffn_down_exps.weight", AS_IS},
+    {G, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {G, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {G, "mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
+    {R, "attn_norm.weight", "attn_norm.weight", AS_IS},
+    {R, "attn_norm.bias", "attn_norm.bias", AS_IS},
+    {R, "attn.x_%c", "time_mix_lerp_fused.weight", LERP},
+    {R, "attn.w_lora.lora.2.bias", "time_mix_w0.weight", AS_F32},
+    {R, "attn.w_lora.lora.0.weight", "time_mix_w1.weight", AS_F32},
+    {R, "attn.w_lora.lora.2.weight", "time_mix_w2.weight", AS_F32},
+    {R, "attn.a_lora.lora.2.bias", "time_mix_a0.weight", AS_IS},
+    {R, "attn.a_lora.lora.0.weight", "time_mix_a1.weight", AS_IS},
+    {R, "attn.a_lora.lora.2.weight", "time_mix_a2.weight", AS_IS},
+    {R, "attn.v_lora.lora.2.bias", "time_mix_v0.weight", VALUE_MIX},
+    {R, "attn.v_lora.lora.0.weight", "time_mix_v1.weight", VALUE_MIX},
+    {R, "attn.v_lora.lora.2.weight", "time_mix_v2.weight", VALUE_MIX},
+    {R, "attn.g_lora.lora.0.weight", "time_mix_g1.weight", AS_IS},
+    {R, "attn.g_lora.lora.2.weight", "time_mix_g2.weight", AS_IS},
+    {R, "attn.k_k", "time_mix_k_k.weight", FLAT},
+    {R, "attn.k_a", "time_mix_k_a.weight", FLAT},
+    {R, "attn.r_k", "time_mix_r_k.weight", FLAT},
+    {R, "attn.r_proj.weight", "time_mix_receptance.weight", AS_IS},
+    {R, "attn.k_proj.weight", "time_mix_key.weight", AS_IS},
+    {R, "attn.v_proj.weight", "time_mix_value.weight", AS_IS},
+    {R, "attn.o_proj.weight", "time_mix_output.weight", AS_IS},
+    {R, "attn.g_norm.weight", "time_mix_ln.weight", AS_IS},
+    {R, "attn.g_norm.bias", "time_mix_ln.bias", AS_IS},
+    {R, "ffn_norm.weight", "attn_norm_2.weight", AS_IS},
+    {R, "ffn_norm.bias", "attn_norm_2.bias", AS_IS},
+    {R, "ffn.x_k", "channel_mix_lerp_k.weight", FLAT},
+    {R, "ffn.key.weight", "channel_mix_key.weight", AS_IS},
+    {R, "ffn.value.weight", "channel_mix_value.weight", AS_IS},
+};
+
+/* What an MTP block has beside an ordinary block's tensors. */
+static const struct rule mtp_rules[] = {
+    {G, "eh_proj.weight", "nextn.eh_proj.weight", AS_IS},
+    {G, "enorm.weight", "nextn.enorm.weight", AS_IS},
+    {G, "hnorm.weight", "nextn.hnorm.weight", AS_IS},
+    {G, "embed_tokens.weight", "nextn.embed_tokens.weight", AS_IS},
+    {G, "shared_head.head.weight", "nextn.shared_head_head.weight", AS_IS},
+    {G, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
+};
+
+/* Where a rule is applied: the block, or none. */
+struct place {
+    struct source *s;
+    struct hf *h;
+    const char *hf_prefix, *gguf_prefix; /* "model.layers.3.", "blk.3." */
+    u32 block;
+    struct err *err;
+};
+
+static int wrong_shape(const struct place *at, const struct st_tensor *t, const char *want)
+{
+    return err_set(at->err, FLETCH_E_FORMAT, "tensor %s: its shape is not %s", QUOTE(t->name),
+                   want);
+}
+
+/* The tensor of that name, marked as used, or NULL. */
+static const struct st_tensor *take(const struct place *at, const char *name)
+{
+    char full[320];
+    u32 i;
+    snprintf(full, sizeof full, "%s%s", at->hf_prefix, name);
+    if (!strmap_get(&at->h->index, str_of(full), &i)) return NULL;
+    at->h->used[i] = true;
+    return at->h->tensors[i];
+}
+
+/* Adds a tensor of n_dims given slowest first, with the recipe unless the bytes in the file
+ * are what it would make. */
+static int add(const struct place *at, const struct rule *rule, enum qtype type, u32 n_dims,
+               const u64 *dims, const struct recipe *r)
+{
+    const struct st_tensor *t = r->src[0];
+    struct tensor out = {.type = type, .n_dims = n_dims};
+    char *name = arena_printf(&at->s->arena, "%s%s", at->gguf_prefix, rule->gguf);
+    bool whole = r->kind == RECIPE_ROWS && r->n_src == 1 && r->n_take == r->n_rows;
+    bool aligned = (uintptr_t)t->data % quant_info(type)->bytes == 0;
+    if (!name) return err_nomem(at->err, "tensors");
+    if (n_dims > 4) return wrong_shape(at, t, "of at most 4 dimensions");
+    for (u32 i = 0; i < n_dims; i++) out.ne[i] = dims[n_dims - 1 - i];
+    out.name = str_of(name);
+    if (whole && aligned && t->type == type) {
+        out.data = t->data;
+    } else {
+        struct recipe *copy = arena_alloc(&at->s->arena, 1, sizeof *copy);
+        const struct st_tensor **src = arena_alloc(&at->s->arena, r->n_src, sizeof *src);
+        if (!copy || !src) return err_nomem(at->err, "tensors");
+        *copy = *r;
+        memcpy(src, r->src, r->n_src * sizeof *src);
+        copy->src = src;
+        out.recipe = copy;
+    }
+    return source_add_tensor(at->s, &out, at->err);
+}
+
+static int add_plain(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    struct recipe r = {RECIPE_ROWS, 1, &t, 1, 1, t->n_elems, 0, 1, NULL};
+    bool flat = rule->how == FLAT || t->n_dims == 0;
+    bool f32 = rule->how == AS_F32 || flat || t->n_dims == 1;
+    return add(at, rule, f32 ? QT_F32 : t->type, flat ? 1 : t->n_dims,
+               flat ? &t->n_elems : t->shape, &r);
+}
+
+static int add_rope(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    u64 n_heads = rule->how == ROPE_Q ? at->h->n_heads : at->h->n_kv_heads;
+    if (at->h->arch != HF_LLAMA) return add_plain(at, rule, t);
+    if (t->n_dims == 0 || t->n_dims > 2 || t->shape[0] % (2 * n_heads))
+        return wrong_shape(at, t, "[heads * head size, ...]");
+    u64 n_rows = t->shape[0] / n_heads;
+    struct recipe r = {RECIPE_PAIRS, 1,   &t, n_heads, n_rows, t->n_elems / t->shape[0], 0,
+                       n_rows,       NULL};
+    return add(at, rule, t->n_dims == 1 ? QT_F32 : t->type, t->n_dims, t->shape, &r);
+}
+
+static int add_stack(const struct place *at, const struct rule *rule)
+{
+    const struct st_tensor *src[1024];
+    u32 n = at->h->n_experts;
+    CHECK(n >= 1 && n <= ARRAY_LEN(src));
+    for (u32 e = 0; e < n; e++) {
+        char name[128];
+        snprintf(name, sizeof name, rule->hf, e);
+        src[e] = take(at, name);
+        if (!src[e] && e == 0) return 0;
+        if (!src[e])
+            return err_set(at->err, FLETCH_E_FORMAT, "tensor %s%s is missing (%u experts)",
+                           at->hf_prefix, name, n);
+        if (src[e]->n_dims != 2 || memcmp(src[e]->shape, src[0]->shape, sizeof src[e]->shape) ||
+            src[e]->type != src[0]->type)
+            return wrong_shape(at, src[e], "a matrix of the other experts' shape and type");
+    }
+    u64 dims[3] = {n, src[0]->shape[0], src[0]->shape[1]};
+    struct recipe r = {RECIPE_ROWS, n, src, 1, dims[1], dims[2], 0, dims[1], NULL};
+    return add(at, rule, src[0]->type, 3, dims, &r);
+}
+
+static int add_half(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    if (t->n_dims != 3 || t->shape[1] % 2) return wrong_shape(at, t, "[experts, 2 * ff, width]");
+    u64 half = t->shape[1] / 2, dims[3] = {t->shape[0], half, t->shape[2]};
+    u64 first = rule->how == UP_ROWS ? half : 0;
+    struct recipe r = {RECIPE_ROWS, 1, &t, dims[0], 2 * half, dims[2], first, half, NULL};
+    return add(at, rule, t->type, 3, dims, &r);
+}
+
+static int add_mla(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    u64 n_heads = at->h->n_heads, n_k = at->h->n_nope, n_v = at->h->n_value, rank = t->shape[1];
+    if (t->n_dims != 2 || t->shape[0] != n_heads * (n_k + n_v))
+        return wrong_shape(at, t, "[heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank]");
+    struct recipe r = {RECIPE_TRANSPOSE, 1, &t, n_heads, n_k + n_v, rank, 0, n_k, NULL};
+    u64 k_dims[3] = {n_heads, rank, n_k}, v_dims[3] = {n_heads, n_v, rank};
+    if (rule->how == MLA_K) return add(at, rule, t->type, 3, k_dims, &r);
+    r.kind = RECIPE_ROWS;
+    r.first = n_k;
+    r.n_take = n_v;
+    return add(at, rule, t->type, 3, v_dims, &r);
+}
+
+static int add_lerp(const struct place *at, const struct rule *rule)
+{
+    static const char order[] = "rwkvag";
+    const struct st_tensor *src[sizeof order - 1];
+    for (u32 i = 0; i < ARRAY_LEN(src); i++) {
+        char name[64];
+        snprintf(name, sizeof name, rule->hf, order[i]);
+        src[i] = take(at, name);
+        if (!src[i])
+            return err_set(at->err, FLETCH_E_FORMAT, "tensor %s%s is missing", at->hf_prefix, name);
+        if (src[i]->n_elems != src[0]->n_elems)
+            return wrong_shape(at, src[i], "that of the other five");
+    }
+    u64 dims[4] = {ARRAY_LEN(src), 1, 1, src[0]->n_elems};
+    struct recipe r = {RECIPE_ROWS, ARRAY_LEN(src), src, 1, 1, dims[3], 0, 1, NULL};
+    return add(at, rule, QT_F32, 4, dims, &r);
+}
+
+static int apply(const struct place *at, const struct rule *rule)
+{
+    if (rule->how == STACK) return add_stack(at, rule);
+    if (rule->how == LERP) return add_lerp(at, rule);
+    const struct st_tensor *t = take(at, rule->hf);
+    if (!t) return 0; /* whether it must be there is for whoever binds the model */
+    switch (rule->how) {
+    case ROPE_Q:
+    case ROPE_K: return add_rope(at, rule, t);
+    case GATE_ROWS:
+    case UP_ROWS: return add_half(at, rule, t);
+    case MLA_K:
+    case MLA_V: return add_mla(at, rule, t);
+    case OUTPUT: return at->h->tied ? 0 : add_plain(at, rule, t);
+    case VALUE_MIX: return at->block == 0 ? 0 : add_plain(at, rule, t);
+    case DROP: return 0;
+    default: return add_plain(at, rule, t);
+    }
+}
+
+static int apply_all(const struct place *at, const struct rule *rules, size_t n)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++)
+        if (rules[i].archs & (u32)at->h->arch) rc = apply(at, &rules[i]);
+    return rc;
+}
+
+static int add_rope_freqs(struct source *s, const struct hf *h, struct err *err)
+{
+    struct recipe *r = arena_alloc(&s->arena, 1, sizeof *r);
+    if (!r) return err_nomem(err, "tensors");
+    *r = (struct recipe){.kind = RECIPE_VALUES, .values = h->rope_freqs};
+    struct tensor t = {STR("rope_freqs.weight"), QT_F32, 1, {h->n_rope_freqs}, 0, 0, NULL, r};
+    return source_add_tensor(s, &t, err);
+}
+
+int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
+{
+    struct place at = {s, h, "", "", 0, err};
+    int rc = apply_all(&at, model_rules, ARRAY_LEN(model_rules));
+    if (rc == 0 && h->n_rope_freqs) rc = add_rope_freqs(s, h, err);
+    for (u32 n = 0; n < h->n_layers + h->n_mtp && rc == 0; n++) {
+        char hf_prefix[32], gguf_prefix[32];
+        snprintf(hf_prefix, sizeof hf_prefix, "model.layers.%u.", n);
+        snprintf(gguf_prefix, sizeof gguf_prefix, "blk.%u.", n);
+        at = (struct place){s, h, hf_prefix, gguf_prefix, n, err};
+        rc = apply_all(&at, block_rules, ARRAY_LEN(block_rules));
+        if (rc == 0 && n >= h->n_layers) rc = apply_all(&at, mtp_rules, ARRAY_LEN(mtp_rules));
+    }
+    for (u32 i = 0; i < h->n_tensors && rc == 0; i++)
+        if (!h->used[i])
+            rc = err_set(err, FLETCH_E_UNSUPPORTED,
+                         "tensor %s has no place in this architecture as config.json describes it",
+                         QUOTE(h->tensors[i]->name));
+    return rc;
+}
+
+/* Making */
+
+/* n elements from place at of t, as type; t's bytes may lie anywhere. */
+static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u8 *dst)
+{
+    u64 size = quant_info(t->type)->bytes, out = quant_info(type)->bytes;
+    const u8 *src = t->data + at * size;
+    if (t->type == type) {
+        memcpy(dst, src, (size_t)(n * size));
+        return;
+    }
+    for (u64 i = 0; i < n;) {
+        float raw[256], f[256]; /* raw holds any type; float for its alignment */
+        u64 k = MIN(n - i, (u64)ARRAY_LEN(f));
+        memcpy(raw, src + i * size, (size_t)(k * size));
+        quant_decode(t->type, raw, f, k);
+        quant_encode(type, f, dst + i * out, k);
+        i += k;
+    }
+}
+
+static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u8 *dst)
+{
+    size_t size = quant_info(t->type)->bytes;
+    const u8 *src = t->data + at * size;
+    for (u64 c = 0; c < n_cols; c++)
+        for (u64 r = 0; r < n_rows; r++, dst += size)
+            memcpy(dst, src + (r * n_cols + c) * size, size);
+}
+
+int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err *err)
+{
+    const struct recipe *r = t->recipe;
+    u64 size = quant_info(t->type)->bytes, half = r->n_rows / 2;
+    (void)s;
+    (void)err;
+    if (r->kind == RECIPE_VALUES) {
+        memcpy(dst, r->values, (size_t)t->n_bytes);
+        return 0;
+    }
+    CHECK(r->n_src * r->n_groups * r->n_take * r->n_cols == t->n_elems);
+    for (u32 i = 0; i < r->n_src; i++)
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_take * r->n_cols * size) {
+            u64 at = (g * r->n_rows + r->first) * r->n_cols;
+            if (r->kind == RECIPE_ROWS)
+                convert(r->src[i], at, r->n_take * r->n_cols, t->type, dst);
+            else if (r->kind == RECIPE_TRANSPOSE)
+                transpose(r->src[i], at, r->n_take, r->n_cols, dst);
+            for (u64 k = 0; r->kind == RECIPE_PAIRS && k < r->n_rows; k++)
+                convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
+                        dst + k * r->n_cols * size);
+        }
+    return 0;
+}
