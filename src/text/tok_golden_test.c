@@ -1,0 +1,162 @@
+/* Ids as the tokenizers and sentencepiece libraries give them, on vocabularies of our own:
+ * test/golden/tok/NAME/ has tokenizer.json (or spec.json) and cases.json. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/tok.h"
+
+#define DIR_NAME "test/golden/tok"
+
+static json_t *load(const char *name, const char *file)
+{
+    char path[512];
+    snprintf(path, sizeof path, DIR_NAME "/%s/%s", name, file);
+    return json_load_file(path, 0, NULL);
+}
+
+/* {"model", "tokens", "types", "scores"}: what a GGUF file would hold. */
+static void spec_from_lists(struct tok_spec *spec, struct arena *arena, const json_t *v)
+{
+    const json_t *tokens = json_object_get(v, "tokens"), *types = json_object_get(v, "types");
+    const json_t *scores = json_object_get(v, "scores");
+    u32 n = (u32)json_array_size(tokens);
+    struct str *texts = arena_alloc(arena, n, sizeof *texts);
+    u8 *kinds = arena_alloc(arena, n, 1);
+    float *points = arena_alloc(arena, n, sizeof *points);
+    for (u32 i = 0; i < n; i++) {
+        const json_t *t = json_array_get(tokens, i);
+        struct str s = {json_string_value(t), json_string_length(t)};
+        texts[i] = (struct str){arena_copy(arena, s), s.n};
+        kinds[i] = (u8)json_integer_value(json_array_get(types, i));
+        points[i] = (float)json_number_value(json_array_get(scores, i));
+    }
+    tok_spec_init(spec);
+    spec->kind = scores ? TOK_SPM : TOK_RWKV;
+    spec->n_tokens = n;
+    spec->tokens = texts;
+    spec->types = kinds;
+    spec->scores = points;
+    tok_spec_gguf_ids(spec);
+}
+
+static struct tok *open_vocabulary(const char *name, struct arena *arena)
+{
+    struct tok_spec spec;
+    struct tok *t = NULL;
+    struct err err = {0};
+    json_t *lists = load(name, "spec.json");
+    if (lists) {
+        spec_from_lists(&spec, arena, lists);
+    } else {
+        json_t *tokenizer = load(name, "tokenizer.json"),
+               *config = load(name, "tokenizer_config.json");
+        assert_non_null(tokenizer);
+        if (tok_spec_from_json(&spec, arena, tokenizer, config, (struct str){0}, &err))
+            fail_msg("%s: %s", name, err.text);
+        json_decref(tokenizer);
+        json_decref(config);
+    }
+    json_decref(lists);
+    if (tok_open(&t, &spec, &err)) fail_msg("%s: %s", name, err.text);
+    return t;
+}
+
+static size_t base64_decode(const char *in, u8 *out)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    u32 bits = 0, have = 0;
+    size_t n = 0;
+    for (; *in && *in != '='; in++) {
+        bits = bits << 6 | (u32)(strchr(digits, *in) - digits);
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            out[n++] = (u8)(bits >> have);
+        }
+    }
+    return n;
+}
+
+static bool same_ids(const struct tok_ids *got, const json_t *want)
+{
+    if (got->n != json_array_size(want)) return false;
+    for (size_t i = 0; i < got->n; i++)
+        if (got->p[i] != json_integer_value(json_array_get(want, i))) return false;
+    return true;
+}
+
+static void print_difference(const char *name, size_t k, struct str text, const struct tok_ids *got,
+                             const json_t *want)
+{
+    fprintf(stderr, "%s case %zu: %s\n  got ", name, k, QUOTE(text));
+    for (size_t i = 0; i < got->n && i < 60; i++) fprintf(stderr, " %d", got->p[i]);
+    fprintf(stderr, "\n  want");
+    for (size_t i = 0; i < json_array_size(want) && i < 60; i++)
+        fprintf(stderr, " %d", (int)json_integer_value(json_array_get(want, i)));
+    fprintf(stderr, "\n");
+}
+
+/* Encodes every case; returns how many differ. */
+static size_t check_vocabulary(const char *name)
+{
+    struct arena arena = {0};
+    struct tok *t = open_vocabulary(name, &arena);
+    json_t *cases = load(name, "cases.json");
+    size_t n = json_array_size(cases), n_bad = 0;
+    assert_true(n > 20);
+    for (size_t k = 0; k < n; k++) {
+        const json_t *c = json_array_get(cases, k), *want = json_object_get(c, "ids");
+        const char *b64 = json_string_value(json_object_get(c, "text_b64"));
+        struct buf back = {0};
+        struct tok_ids got = {0};
+        struct err err = {0};
+        u8 *text = malloc(strlen(b64) + 1);
+        struct str s = {(char *)text, base64_decode(b64, text)};
+        unsigned flags = json_is_true(json_object_get(c, "special")) ? TOK_SPECIAL : 0;
+        if (json_is_true(json_object_get(c, "bos"))) flags |= TOK_ADD_BOS;
+        if (tok_encode(t, s, NULL, flags, &got, &err)) fail_msg("%s: %s", name, err.text);
+        if (!same_ids(&got, want)) {
+            print_difference(name, k, s, &got, want);
+            n_bad++;
+        }
+        free(text);
+        buf_free(&back);
+        tok_ids_free(&got);
+    }
+    json_decref(cases);
+    tok_close(t);
+    arena_free(&arena);
+    return n_bad;
+}
+
+static void test_ids_equal_those_of_the_libraries(void **state)
+{
+    (void)state;
+    size_t n_folders = 0, n_bad = 0;
+    DIR *dir = opendir(DIR_NAME);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (e->d_name[0] == '.') continue;
+        n_bad += check_vocabulary(e->d_name);
+        n_folders++;
+    }
+    closedir(dir);
+    assert_true(n_folders > 0);
+    assert_int_equal(n_bad, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ids_equal_those_of_the_libraries),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
