@@ -79,9 +79,12 @@ void prog_close(struct program *p)
 
 /* ---- recording ---- */
 
+/* Once recording has given up, widths mean nothing. */
+#define SHAPE(cond) CHECK(p->net->failed || (cond))
+
 struct operand prog_buf(struct program *p, const char *name, u32 width)
 {
-    CHECK(width > 0);
+    SHAPE(width > 0);
     if (!grow((void **)&p->bufs, &p->cap_bufs, p->n_bufs + 1, sizeof *p->bufs)) {
         p->net->failed = true;
         return (struct operand){0, 0, width};
@@ -90,9 +93,9 @@ struct operand prog_buf(struct program *p, const char *name, u32 width)
     return (struct operand){p->n_bufs++, 0, width};
 }
 
-struct operand prog_cols(struct operand x, u32 col, u32 width)
+struct operand prog_cols(const struct program *p, struct operand x, u32 col, u32 width)
 {
-    CHECK(col + width <= x.width);
+    SHAPE(col + width <= x.width);
     return (struct operand){x.buf, x.col + col, width};
 }
 
@@ -159,9 +162,9 @@ struct operand prog_import_hidden(struct program *p, u32 width)
 void prog_norm_to(struct program *p, struct operand out, struct operand x, struct norm_spec spec)
 {
     u32 group = spec.group ? spec.group : x.width;
-    CHECK(out.width == x.width && x.width % group == 0);
-    CHECK(has_width(p, spec.w, x.width) || has_width(p, spec.w, group));
-    CHECK(has_width(p, spec.b, x.width));
+    SHAPE(out.width == x.width && x.width % group == 0);
+    SHAPE(has_width(p, spec.w, x.width) || has_width(p, spec.w, group));
+    SHAPE(has_width(p, spec.b, x.width));
     struct op *op = record(p, OP_NORM);
     put_in(op, x);
     put_w(op, spec.w);
@@ -183,8 +186,8 @@ struct operand prog_norm(struct program *p, const char *name, struct operand x,
 struct operand prog_matmul(struct program *p, const char *name, struct operand x, u32 w, u32 bias)
 {
     const struct weight *m = wt(p, w);
-    CHECK(p->net->failed || (m->n_in == x.width && m->n_slices == 1));
-    CHECK(has_width(p, bias, m->n_out));
+    SHAPE(m->n_in == x.width && m->n_slices == 1);
+    SHAPE(has_width(p, bias, m->n_out));
     struct operand out = prog_buf(p, name, MAX(m->n_out, 1));
     if (p->n_bufs && !p->net->failed) p->bufs[out.buf].rows = p->bufs[x.buf].rows;
     struct op *op = record(p, OP_MATMUL);
@@ -198,9 +201,9 @@ void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride,
                           u32 in_stride, u32 w)
 {
     const struct weight *m = wt(p, w);
-    CHECK(p->net->failed || (m->n_in <= in_stride && m->n_out <= out_stride &&
-                             m->n_slices * in_stride <= x.width + in_stride - m->n_in &&
-                             m->n_slices * out_stride <= out.width + out_stride - m->n_out));
+    SHAPE((m->n_in <= in_stride && m->n_out <= out_stride &&
+           m->n_slices * in_stride <= x.width + in_stride - m->n_in &&
+           m->n_slices * out_stride <= out.width + out_stride - m->n_out));
     struct op *op = record(p, OP_MATMUL_HEADS);
     put_in(op, x);
     put_w(op, w);
@@ -216,7 +219,7 @@ struct operand prog_matmul_experts(struct program *p, const char *name, struct o
                                    struct operand ids, u32 w, bool per_slot)
 {
     const struct weight *m = wt(p, w);
-    CHECK(p->net->failed || x.width == m->n_in * (per_slot ? ids.width : 1));
+    SHAPE(x.width == m->n_in * (per_slot ? ids.width : 1));
     struct op *op = record(p, OP_MATMUL_EXPERTS);
     put_in(op, x);
     put_in(op, ids);
@@ -231,7 +234,7 @@ struct operand prog_matmul_experts(struct program *p, const char *name, struct o
 static struct operand pairwise(struct program *p, enum op_kind kind, const char *name,
                                struct operand a, struct operand b)
 {
-    CHECK(a.width == b.width);
+    SHAPE(a.width == b.width);
     struct op *op = record(p, kind);
     put_in(op, a);
     put_in(op, b);
@@ -252,7 +255,7 @@ struct operand prog_mul(struct program *p, const char *name, struct operand a, s
 
 struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w)
 {
-    CHECK(has_width(p, w, a.width));
+    SHAPE(has_width(p, w, a.width));
     struct op *op = record(p, OP_MUL);
     put_in(op, a);
     put_w(op, w);
@@ -262,7 +265,7 @@ struct operand prog_mul_weight(struct program *p, const char *name, struct opera
 struct operand prog_lerp(struct program *p, const char *name, struct operand a, struct operand b,
                          struct operand m)
 {
-    CHECK(a.width == m.width);
+    SHAPE(a.width == m.width);
     struct operand y = pairwise(p, OP_LERP, name, a, b);
     if (p->net->failed) return y;
     struct op *op = &p->ops[p->n_ops - 1];
@@ -274,8 +277,8 @@ struct operand prog_lerp(struct program *p, const char *name, struct operand a, 
 struct operand prog_lerp_weight(struct program *p, const char *name, struct operand a,
                                 struct operand b, u32 w, u32 row)
 {
-    CHECK(has_width(p, w, a.width));
-    CHECK(p->net->failed || row < wt(p, w)->n_out);
+    SHAPE(has_width(p, w, a.width));
+    SHAPE(row < wt(p, w)->n_out);
     struct operand y = pairwise(p, OP_LERP, name, a, b);
     if (p->net->failed) return y;
     struct op *op = &p->ops[p->n_ops - 1];
@@ -301,9 +304,9 @@ void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width
                   struct operand out, u32 out_stride, struct operand x, u32 in_stride)
 {
     u32 n_rot = p->net->rope.n_rot;
-    CHECK(n_rot > 0 && n_rot % 2 == 0 && n_rot <= width);
-    CHECK((n_heads - 1) * in_stride + width <= x.width);
-    CHECK((n_heads - 1) * out_stride + width <= out.width);
+    SHAPE(n_rot > 0 && n_rot % 2 == 0 && n_rot <= width);
+    SHAPE((n_heads - 1) * in_stride + width <= x.width);
+    SHAPE((n_heads - 1) * out_stride + width <= out.width);
     struct op *op = record(p, OP_ROPE);
     put_in(op, x);
     put_out(op, out);
@@ -326,8 +329,8 @@ struct operand prog_rope(struct program *p, const char *name, enum rope_kind kin
 
 void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v)
 {
-    CHECK(k.width == p->net->kv[kv].k_width);
-    CHECK(v.buf == NO_BUF ? p->net->kv[kv].v_width == 0 : v.width == p->net->kv[kv].v_width);
+    SHAPE(k.width == p->net->kv[kv].k_width);
+    SHAPE(v.buf == NO_BUF ? p->net->kv[kv].v_width == 0 : v.width == p->net->kv[kv].v_width);
     struct op *op = record(p, OP_KV_STORE);
     put_in(op, k);
     if (v.buf != NO_BUF) put_in(op, v);
@@ -339,7 +342,7 @@ struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n
 {
     struct kv_layer l = p->net->kv[kv];
     u32 hd = l.k_width / n_kv_heads, vd = l.v_width / n_kv_heads;
-    CHECK(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
+    SHAPE(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
     struct op *op = record(p, OP_ATTENTION);
     put_in(op, q);
     op->p.attn.kv = kv;
@@ -355,7 +358,7 @@ struct operand prog_latent_attention(struct program *p, const char *name, u32 kv
                                      u32 c_width, struct operand q, float scale)
 {
     u32 w = p->net->kv[kv].k_width;
-    CHECK(q.width == n_heads * w && c_width <= w);
+    SHAPE(q.width == n_heads * w && c_width <= w);
     struct op *op = record(p, OP_LATENT_ATTENTION);
     put_in(op, q);
     op->p.attn.kv = kv;
@@ -370,8 +373,8 @@ struct operand prog_latent_attention(struct program *p, const char *name, u32 kv
 void prog_route(struct program *p, struct operand z, struct route_spec spec, struct operand *ids,
                 struct operand *weights)
 {
-    CHECK(spec.n_used >= 1 && spec.n_used <= z.width);
-    CHECK(has_width(p, spec.bias, z.width));
+    SHAPE(spec.n_used >= 1 && spec.n_used <= z.width);
+    SHAPE(has_width(p, spec.bias, z.width));
     *ids = prog_buf(p, "expert_ids", spec.n_used);
     *weights = prog_buf(p, "expert_weights", spec.n_used);
     if (!p->net->failed) p->bufs[ids->buf].is_int = true;
@@ -393,7 +396,7 @@ void prog_route(struct program *p, struct operand z, struct route_spec spec, str
 struct operand prog_combine_experts(struct program *p, const char *name, struct operand x,
                                     struct operand weights)
 {
-    CHECK(x.width % weights.width == 0);
+    SHAPE(x.width % weights.width == 0);
     struct op *op = record(p, OP_COMBINE_EXPERTS);
     put_in(op, x);
     put_in(op, weights);
@@ -404,7 +407,7 @@ struct operand prog_combine_experts(struct program *p, const char *name, struct 
 
 struct operand prog_token_shift(struct program *p, const char *name, struct operand x, u32 state)
 {
-    CHECK(p->net->failed || p->net->states[state].width == x.width);
+    SHAPE(p->net->states[state].width == x.width);
     struct op *op = record(p, OP_TOKEN_SHIFT);
     put_in(op, x);
     op->p.rec.state = state;
@@ -414,7 +417,7 @@ struct operand prog_token_shift(struct program *p, const char *name, struct oper
 struct operand prog_k_control(struct program *p, const char *name, struct operand k,
                               struct operand a, u32 k_a)
 {
-    CHECK(has_width(p, k_a, k.width));
+    SHAPE(has_width(p, k_a, k.width));
     struct operand y = pairwise(p, OP_K_CONTROL, name, k, a);
     if (!p->net->failed) put_w(&p->ops[p->n_ops - 1], k_a);
     return y;
@@ -424,12 +427,12 @@ struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 hea
                          struct operand w, struct operand k, struct operand v, struct operand kk,
                          struct operand a)
 {
-    CHECK(r.width % head == 0);
-    CHECK(p->net->failed || p->net->states[state].width == r.width * head);
+    SHAPE(r.width % head == 0);
+    SHAPE(p->net->states[state].width == r.width * head);
     const struct operand in[] = {r, w, k, v, kk, a};
     struct op *op = record(p, OP_WKV7);
     for (u32 i = 0; i < ARRAY_LEN(in); i++) {
-        CHECK(in[i].width == r.width);
+        SHAPE(in[i].width == r.width);
         put_in(op, in[i]);
     }
     op->p.rec.state = state;
@@ -440,11 +443,11 @@ struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 hea
 struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
                              struct operand r, struct operand k, struct operand v, u32 r_k)
 {
-    CHECK(y.width % head == 0 && has_width(p, r_k, y.width));
+    SHAPE(y.width % head == 0 && has_width(p, r_k, y.width));
     const struct operand in[] = {y, r, k, v};
     struct op *op = record(p, OP_RK_BONUS);
     for (u32 i = 0; i < ARRAY_LEN(in); i++) {
-        CHECK(in[i].width == y.width);
+        SHAPE(in[i].width == y.width);
         put_in(op, in[i]);
     }
     put_w(op, r_k);

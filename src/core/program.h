@@ -12,9 +12,10 @@
 struct weight {
     const char *name;
     enum qtype type;
-    u32 n_in, n_out, n_slices; /* [slices][out][in]; vectors have n_out = 1 */
-    u64 n_bytes;
-    const u8 *data; /* file layout; an executor that repacks may let it go */
+    u32 n_in, n_out, n_slices;  /* [slices][out][in]; vectors have n_out = 1 */
+    u64 row_bytes, slice_bytes; /* from one row, one slice to the next */
+    u64 n_bytes;                /* of all rows */
+    const u8 *data;             /* file layout; an executor that repacks may let it go */
 };
 
 struct kv_layer {
@@ -48,7 +49,7 @@ struct net {
     struct rope_table rope;
     struct profile profile;
     u32 n_vocab, d_model;
-    bool failed; /* memory ran out while recording: ask net_ok once */
+    bool failed; /* recording gave up (a missing weight, no memory): recorders do nothing more */
 };
 
 int net_open(struct net **out, struct err *err);
@@ -86,10 +87,10 @@ int prog_open(struct program **out, struct net *net, const char *name, struct er
 void prog_close(struct program *p);
 
 /* Recorders: one per op, shapes CHECKed (they come from weights already bound by shape). Each
- * returns its output, a new buffer unless a place is given with _to. Memory failures are sticky:
- * prog_finish reports them. */
+ * returns its output, a new buffer unless a place is given with _to. Failure is sticky: prog_finish
+ * reports it. */
 struct operand prog_buf(struct program *p, const char *name, u32 width);
-struct operand prog_cols(struct operand x, u32 col, u32 width);
+struct operand prog_cols(const struct program *p, struct operand x, u32 col, u32 width);
 struct operand prog_embed(struct program *p, u32 w);
 struct operand prog_import_hidden(struct program *p, u32 width);
 struct norm_spec {

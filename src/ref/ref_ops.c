@@ -25,17 +25,12 @@ static const struct weight *weight_of(const struct ref_run *run, u32 id)
     return &run->x->net->weights[id];
 }
 
-static u64 row_bytes(const struct weight *w)
-{
-    return w->n_bytes / ((u64)w->n_out * w->n_slices);
-}
-
 /* Row `row` of a weight as floats, in scratch vector `which`; NULL for an absent weight. */
 static const float *row_of(const struct ref_run *run, u32 id, u32 row, u32 which)
 {
     if (id == NO_WEIGHT) return NULL;
     const struct weight *w = weight_of(run, id);
-    quant_decode(w->type, w->data + row * row_bytes(w), run->x->vec[which], w->n_in);
+    quant_decode(w->type, w->data + row * w->row_bytes, run->x->vec[which], w->n_in);
     return run->x->vec[which];
 }
 
@@ -43,7 +38,7 @@ static void op_embed(const struct ref_run *run, const struct op *op)
 {
     const struct weight *w = weight_of(run, op->w[0]);
     for (u32 t = 0; t < run->s->n_rows; t++)
-        quant_decode(w->type, w->data + (u64)run->s->rows[t].token * row_bytes(w),
+        quant_decode(w->type, w->data + (u64)run->s->rows[t].token * w->row_bytes,
                      at(run, op->out[0], t), w->n_in);
 }
 
@@ -103,10 +98,9 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
     enum { CHUNK = 1024 }; /* a multiple of every block size */
     float row[CHUNK];
     double sum[REF_MAX_ROWS];
-    u64 bytes = row_bytes(m->w);
     const struct quant_info *info = quant_info(m->w->type);
     for (u64 o = begin; o < end; o++) {
-        const u8 *data = m->w->data + ((u64)m->slice * m->w->n_out + o) * bytes;
+        const u8 *data = m->w->data + m->slice * m->w->slice_bytes + o * m->w->row_bytes;
         for (u32 t = 0; t < m->n_rows; t++) sum[t] = 0;
         for (u32 i = 0; i < m->w->n_in; i += CHUNK) {
             u32 n = MIN((u32)CHUNK, m->w->n_in - i);

@@ -1,0 +1,140 @@
+/* GLM-4.7-Flash (GGUF architecture deepseek2): latent attention in absorbed form, so the cache
+ * holds one row of kv_lora + rope values per token for all heads; mixture of experts with sigmoid
+ * routing after the first dense blocks; one MTP block that predicts the next-but-one token. */
+#include <math.h>
+
+#include "model/arch/parts.h"
+
+static int refuse(struct build *b, const char *why)
+{
+    return err_set(b->err, FLETCH_E_UNSUPPORTED,
+                   "model %s has architecture deepseek2 but is not like GLM-4.7-Flash (%s); other "
+                   "models of this architecture are not supported yet",
+                   b->hp->name[0] ? b->hp->name : "(unnamed)", why);
+}
+
+static int check_kind(struct build *b)
+{
+    const struct hparams *hp = b->hp;
+    if (!hp->head_k_mla || !hp->head_v_mla) return refuse(b, "its kv_b is not split by heads");
+    if (!hp->q_lora) return refuse(b, "no low-rank query");
+    if (hp->rope_scaling == SCALING_YARN) return refuse(b, "yarn rope scaling");
+    if (hp->n_layers > hp->n_dense_layers &&
+        !bind_has(&b->bind, "blk.%u.exp_probs_b.bias", hp->n_dense_layers))
+        return refuse(b, "no selection bias in its router");
+    if (hp->expert_gating && hp->expert_gating != 2) return refuse(b, "its routing is not sigmoid");
+    if (hp->n_mtp > 1) return refuse(b, "more than one MTP block");
+    return 0;
+}
+
+static struct operand inner_norm(struct build *b, const char *label, struct operand x, u32 l,
+                                 const char *name)
+{
+    u32 w = bind_vector(&b->bind, x.width, "blk.%u.%s", l, name);
+    return prog_norm(
+        b->p, label, x,
+        (struct norm_spec){.kind = NORM_RMS, .eps = b->hp->eps_mla, .w = w, .b = NO_WEIGHT});
+}
+
+/* x + Wo·MLA(norm(x)). Per head: query [nope | rope], absorbed by k_b into the latent space. */
+static struct operand mla(struct build *b, struct operand x, u32 l)
+{
+    const struct hparams *hp = b->hp;
+    struct bind *bind = &b->bind;
+    struct program *p = b->p;
+    u32 d = hp->d_model, H = hp->n_heads, c = hp->kv_lora, rot = hp->n_rot;
+    u32 wide = c + rot, qk = hp->head_k_mla, nope = qk - rot, v = hp->head_v_mla;
+    u32 kv = net_kv(p->net, wide, 0);
+
+    struct operand h = part_rms(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
+    u32 wqa = bind_matrix(bind, d, hp->q_lora, "blk.%u.attn_q_a", l);
+    u32 wkv = bind_matrix(bind, d, wide, "blk.%u.attn_kv_a_mqa", l);
+    struct operand qa = prog_matmul(p, "q_a", h, wqa, NO_WEIGHT);
+    struct operand u = prog_matmul(p, "kv_a", h, wkv, NO_WEIGHT); /* [c' | kr] */
+    qa = inner_norm(b, "q_a_norm", qa, l, "attn_q_a_norm");
+    u32 wqb = bind_matrix(bind, hp->q_lora, H * qk, "blk.%u.attn_q_b", l);
+    struct operand q = prog_matmul(p, "q", qa, wqb, NO_WEIGHT); /* [H][nope | rope] */
+
+    struct operand latent = prog_buf(p, "latent", wide); /* [norm(c') | rope(kr)] */
+    u32 wn = bind_vector(bind, c, "blk.%u.attn_kv_a_norm", l);
+    prog_norm_to(p, prog_cols(p, latent, 0, c), prog_cols(p, u, 0, c),
+                 (struct norm_spec){.kind = NORM_RMS, .eps = hp->eps_mla, .w = wn, .b = NO_WEIGHT});
+    prog_rope_to(p, ROPE_NORM, 1, rot, prog_cols(p, latent, c, rot), rot, prog_cols(p, u, c, rot),
+                 rot);
+    prog_kv_store(p, kv, latent, (struct operand){.buf = NO_BUF});
+
+    struct operand absorbed = prog_buf(p, "q_absorbed", H * wide); /* [H][k_bᵀ·nope | rope] */
+    prog_matmul_heads_to(p, absorbed, wide, q, qk,
+                         bind_slices(bind, nope, c, H, "blk.%u.attn_k_b", l));
+    prog_rope_to(p, ROPE_NORM, H, rot, prog_cols(p, absorbed, c, H * wide - c), wide,
+                 prog_cols(p, q, nope, H * qk - nope), qk);
+    struct operand z = prog_latent_attention(p, "attn", kv, H, c, absorbed, 1 / sqrtf((float)qk));
+    struct operand o = prog_buf(p, "attn_v", H * v);
+    prog_matmul_heads_to(p, o, v, z, c, bind_slices(bind, c, v, H, "blk.%u.attn_v_b", l));
+    u32 wo = bind_matrix(bind, H * v, d, "blk.%u.attn_output", l);
+    return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, NO_WEIGHT));
+}
+
+static struct operand block(struct build *b, struct operand x, u32 l)
+{
+    const struct hparams *hp = b->hp;
+    x = mla(b, x, l);
+    u32 wn = bind_vector(&b->bind, hp->d_model, "blk.%u.ffn_norm", l);
+    struct operand h = part_rms(b, "ffn_norm", x, wn);
+    if (l < hp->n_dense_layers)
+        return prog_add(b->p, "block_out", x, part_swiglu(b, h, l, hp->n_ff, ""));
+    u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
+    struct operand y = part_experts(b, h, l, ROUTE_SIGMOID, bias);
+    if (hp->n_shared_experts) {
+        u32 f = hp->n_ff_expert * hp->n_shared_experts;
+        y = prog_add(b->p, "moe_sum", y, part_swiglu(b, h, l, f, "_shexp"));
+    }
+    return prog_add(b->p, "block_out", x, y);
+}
+
+/* e = norm(embed(next token)), g = norm(hidden): x = eh_proj·[e | g], one block, its own head. */
+static int record_mtp(struct build *b, u32 l)
+{
+    const struct hparams *hp = b->hp;
+    struct bind *bind = &b->bind;
+    struct program *p = b->p = b->mtp;
+    u32 d = hp->d_model;
+    bool own_embed = bind_has(bind, "blk.%u.nextn.embed_tokens", l);
+    u32 we = own_embed ? bind_matrix(bind, d, hp->n_vocab, "blk.%u.nextn.embed_tokens", l)
+                       : bind_matrix(bind, d, hp->n_vocab, "token_embd");
+    struct norm_spec norm = {.kind = NORM_RMS, .eps = hp->eps, .b = NO_WEIGHT};
+    struct operand e = prog_embed(p, we), g = prog_import_hidden(p, d);
+    struct operand eg = prog_buf(p, "mtp_in", 2 * d);
+    p->layer = (int)l;
+    norm.w = bind_vector(bind, d, "blk.%u.nextn.enorm", l);
+    prog_norm_to(p, prog_cols(p, eg, 0, d), e, norm);
+    norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
+    prog_norm_to(p, prog_cols(p, eg, d, d), g, norm);
+    u32 wp = bind_matrix(bind, 2 * d, d, "blk.%u.nextn.eh_proj", l);
+    struct operand x = block(b, prog_matmul(p, "eh_proj", eg, wp, NO_WEIGHT), l);
+    u32 wn = bind_has(bind, "blk.%u.nextn.shared_head_norm", l)
+                 ? bind_vector(bind, d, "blk.%u.nextn.shared_head_norm", l)
+                 : bind_vector(bind, d, "output_norm");
+    u32 head = bind_has(bind, "blk.%u.nextn.shared_head_head", l)
+                   ? bind_matrix(bind, d, hp->n_vocab, "blk.%u.nextn.shared_head_head", l)
+                   : part_head(b);
+    return part_output(b, part_rms(b, "mtp_norm", x, wn), head, NO_WEIGHT);
+}
+
+int arch_deepseek2(struct build *b)
+{
+    const struct hparams *hp = b->hp;
+    int rc = check_kind(b);
+    if (rc) return rc;
+    u32 we = bind_matrix(&b->bind, hp->d_model, hp->n_vocab, "token_embd");
+    struct operand x = prog_embed(b->p, we);
+    for (u32 l = 0; l < hp->n_layers; l++) {
+        b->p->layer = (int)l;
+        x = block(b, x, l);
+    }
+    b->p->layer = -1;
+    struct operand hidden =
+        part_rms(b, "output_norm", x, bind_vector(&b->bind, hp->d_model, "output_norm"));
+    rc = part_output(b, hidden, part_head(b), NO_WEIGHT);
+    return rc || !b->mtp ? rc : record_mtp(b, hp->n_layers);
+}

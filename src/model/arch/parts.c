@@ -1,0 +1,128 @@
+#include "model/arch/parts.h"
+
+#include <math.h>
+
+struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w)
+{
+    return prog_norm(
+        b->p, label, x,
+        (struct norm_spec){.kind = NORM_RMS, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
+}
+
+/* q, k and v of block l, from three tensors or from rows of one. */
+static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
+{
+    const struct hparams *hp = b->hp;
+    const u32 n[3] = {hp->n_heads * hp->head_k, hp->n_kv_heads * hp->head_k,
+                      hp->n_kv_heads * hp->head_v};
+    static const char part[3] = {'q', 'k', 'v'};
+    bool fused = bind_has(&b->bind, "blk.%u.attn_qkv", l);
+    u32 all = n[0] + n[1] + n[2], row = 0;
+    for (u32 i = 0; i < 3; i++) {
+        w[i] = fused ? bind_rows(&b->bind, hp->d_model, all, row, n[i], 1, "blk.%u.attn_qkv", l)
+                     : bind_matrix(&b->bind, hp->d_model, n[i], "blk.%u.attn_%c", l, part[i]);
+        bias[i] = fused ? bind_vector_part(&b->bind, all, row, n[i], "blk.%u.attn_qkv.bias", l)
+                        : bind_vector_opt(&b->bind, n[i], "blk.%u.attn_%c.bias", l, part[i]);
+        row += n[i];
+    }
+}
+
+static struct operand head_norm(struct build *b, const char *label, struct operand x, u32 l,
+                                const char *name)
+{
+    u32 w = bind_vector(&b->bind, b->hp->head_k, "blk.%u.%s", l, name);
+    return prog_norm(
+        b->p, label, x,
+        (struct norm_spec){
+            .kind = NORM_RMS, .group = b->hp->head_k, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
+}
+
+struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec)
+{
+    const struct hparams *hp = b->hp;
+    struct program *p = b->p;
+    u32 w[3], bias[3];
+    u32 kv = net_kv(p->net, hp->n_kv_heads * hp->head_k, hp->n_kv_heads * hp->head_v);
+    struct operand h =
+        part_rms(b, "attn_norm", x, bind_vector(&b->bind, hp->d_model, "blk.%u.attn_norm", l));
+    bind_qkv(b, l, w, bias);
+    struct operand q = prog_matmul(p, "q", h, w[0], bias[0]);
+    struct operand k = prog_matmul(p, "k", h, w[1], bias[1]);
+    struct operand v = prog_matmul(p, "v", h, w[2], bias[2]);
+    if (spec.qk_norm) {
+        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
+        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
+    }
+    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
+    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
+    prog_kv_store(p, kv, k, v);
+    struct operand o = prog_attention(p, "attn", kv, hp->n_heads, hp->n_kv_heads, q,
+                                      1.0f / sqrtf((float)hp->head_k));
+    u32 wo = bind_matrix(&b->bind, hp->n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
+    u32 bo = bind_vector_opt(&b->bind, hp->d_model, "blk.%u.attn_output.bias", l);
+    return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
+}
+
+struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix)
+{
+    struct bind *bind = &b->bind;
+    u32 d = b->hp->d_model;
+    u32 wg = bind_matrix(bind, d, n_ff, "blk.%u.ffn_gate%s", l, suffix);
+    u32 bg = bind_vector_opt(bind, n_ff, "blk.%u.ffn_gate%s.bias", l, suffix);
+    u32 wu = bind_matrix(bind, d, n_ff, "blk.%u.ffn_up%s", l, suffix);
+    u32 bu = bind_vector_opt(bind, n_ff, "blk.%u.ffn_up%s.bias", l, suffix);
+    u32 wd = bind_matrix(bind, n_ff, d, "blk.%u.ffn_down%s", l, suffix);
+    u32 bd = bind_vector_opt(bind, d, "blk.%u.ffn_down%s.bias", l, suffix);
+    struct operand gate = prog_matmul(b->p, "ffn_gate", h, wg, bg);
+    struct operand up = prog_matmul(b->p, "ffn_up", h, wu, bu);
+    return prog_matmul(b->p, "ffn_down", prog_glu(b->p, "ffn_glu", gate, up), wd, bd);
+}
+
+struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
+                            u32 bias)
+{
+    const struct hparams *hp = b->hp;
+    struct bind *bind = &b->bind;
+    struct program *p = b->p;
+    u32 d = hp->d_model, f = hp->n_ff_expert, n = hp->n_experts, wg, wu;
+    struct operand z =
+        prog_matmul(p, "router", h, bind_matrix(bind, d, n, "blk.%u.ffn_gate_inp", l), NO_WEIGHT);
+    struct operand ids, weights;
+    prog_route(p, z,
+               (struct route_spec){.kind = kind,
+                                   .n_used = hp->n_experts_used,
+                                   .n_groups = hp->n_expert_groups,
+                                   .n_groups_used = hp->n_groups_used,
+                                   .normalise = hp->expert_norm,
+                                   .floor = 6.103515625e-5f,
+                                   .scale = hp->expert_scale,
+                                   .bias = bias},
+               &ids, &weights);
+    if (bind_has(bind, "blk.%u.ffn_gate_up_exps", l)) {
+        wg = bind_rows(bind, d, 2 * f, 0, f, n, "blk.%u.ffn_gate_up_exps", l);
+        wu = bind_rows(bind, d, 2 * f, f, f, n, "blk.%u.ffn_gate_up_exps", l);
+    } else {
+        wg = bind_slices(bind, d, f, n, "blk.%u.ffn_gate_exps", l);
+        wu = bind_slices(bind, d, f, n, "blk.%u.ffn_up_exps", l);
+    }
+    u32 wd = bind_slices(bind, f, d, n, "blk.%u.ffn_down_exps", l);
+    struct operand gate = prog_matmul_experts(p, "expert_gate", h, ids, wg, false);
+    struct operand up = prog_matmul_experts(p, "expert_up", h, ids, wu, false);
+    struct operand act = prog_glu(p, "expert_glu", gate, up);
+    struct operand down = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
+    return prog_combine_experts(p, "experts", down, weights);
+}
+
+u32 part_head(struct build *b)
+{
+    return bind_matrix(&b->bind, b->hp->d_model, b->hp->n_vocab, "%s",
+                       bind_has(&b->bind, "output") ? "output" : "token_embd");
+}
+
+int part_output(struct build *b, struct operand hidden, u32 head, u32 head_bias)
+{
+    b->p->layer = -1;
+    struct operand rows = prog_gather_rows(b->p, hidden);
+    struct operand logits = prog_matmul(b->p, "logits", rows, head, head_bias);
+    return b->bind.rc ? b->bind.rc : prog_finish(b->p, logits, hidden, b->err);
+}

@@ -1,0 +1,29 @@
+/* What several architectures are made of. x is the residual stream [T][d]. */
+#ifndef FLETCH_PARTS_H
+#define FLETCH_PARTS_H
+
+#include "model/arch.h"
+
+struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w);
+
+struct attention_spec {
+    enum rope_kind rope;
+    bool qk_norm; /* RMS norm of every head of q and k, before the rotation */
+};
+/* x + Wo·attention(norm(x)) of block l; biases are used where the file has them. */
+struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec);
+
+/* Wdown·(silu(Wgate·h) ⊙ Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}. */
+struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix);
+
+/* The routed experts of block l for h. */
+struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
+                            u32 bias);
+
+/* The end of the trunk: the last hidden rows (after the output norm), and the logits of the rows
+ * that are asked for. */
+int part_output(struct build *b, struct operand hidden, u32 head, u32 head_bias);
+/* output.weight, or the embedding where there is none. */
+u32 part_head(struct build *b);
+
+#endif

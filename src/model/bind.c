@@ -1,0 +1,160 @@
+#include "model/bind.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAME_MAX_BYTES = 96 };
+
+struct want {
+    u32 n_in, n_rows, row, n_out, n_slices;
+    u32 n_all, col; /* a vector: entries [col, col + n_in) of n_all; matrices: n_all is 0 */
+};
+
+void bind_init(struct bind *b, struct source *s, struct net *net, struct err *err)
+{
+    *b = (struct bind){.s = s, .net = net, .err = err};
+}
+
+void bind_free(struct bind *b)
+{
+    strmap_free(&b->ids);
+    free(b->bound);
+    *b = (struct bind){0};
+}
+
+static u32 give_up(struct bind *b, int rc)
+{
+    b->rc = rc;
+    b->net->failed = true;
+    return NO_WEIGHT;
+}
+
+static void full_name(char out[NAME_MAX_BYTES], const char *fmt, va_list ap)
+{
+    int n = vsnprintf(out, NAME_MAX_BYTES, fmt, ap);
+    CHECK(n > 0 && n + 8 < NAME_MAX_BYTES);
+    if (!str_ends(str_of(out), ".bias")) snprintf(out + n, NAME_MAX_BYTES - (size_t)n, ".weight");
+}
+
+static int check_tensor(struct bind *b, const struct tensor *t, const char *name,
+                        const struct want *w)
+{
+    const struct quant_info *info = quant_info(t->type);
+    u64 rest = (u64)w->n_rows * w->n_slices;
+    bool fits = w->n_all ? t->n_elems == w->n_all
+                         : t->ne[0] == w->n_in && t->n_elems == rest * w->n_in &&
+                               (w->n_slices == 1 || t->ne[1] == w->n_rows);
+    if (!fits)
+        return err_set(b->err, FLETCH_E_FORMAT,
+                       "tensor '%s' is %llu×%llu×%llu×%llu but the metadata asks for %u×%u×%u",
+                       name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
+                       (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], w->n_in,
+                       w->n_rows, w->n_slices);
+    if (!info || !info->readable)
+        return err_set(b->err, FLETCH_E_UNSUPPORTED,
+                       "tensor '%s' has type %s, which fletch can't read; use a file in another "
+                       "quantisation (Q8_0, Q4_K_M, ...)",
+                       name, info && info->name ? info->name : "unknown");
+    if (w->n_all && info->blk != 1)
+        return err_set(b->err, FLETCH_E_UNSUPPORTED, "vector '%s' is quantised (%s)", name,
+                       info->name);
+    return 0;
+}
+
+/* Key of a bound stretch of rows; a tensor bound twice is one weight. */
+static struct str bind_key(struct bind *b, const char *name, const struct want *w)
+{
+    char *key = arena_printf(&b->net->arena, "%s@%u+%u", name, w->row + w->col, w->n_out);
+    return key ? str_of(key) : (struct str){0};
+}
+
+static u32 bind_want(struct bind *b, const char *name, const struct want *w)
+{
+    u32 id;
+    if (b->rc) return NO_WEIGHT;
+    const struct tensor *t = source_tensor(b->s, name);
+    if (!t) return give_up(b, err_set(b->err, FLETCH_E_FORMAT, "tensor '%s' is missing", name));
+    int rc = check_tensor(b, t, name, w);
+    if (rc) return give_up(b, rc);
+    struct str key = bind_key(b, name, w);
+    if (key.p && strmap_get(&b->ids, key, &id)) return id;
+    u64 row_bytes = 0;
+    CHECK(quant_bytes(t->type, w->n_in, &row_bytes));
+    struct weight weight = {.name = arena_copy(&b->net->arena, str_of(name)),
+                            .type = t->type,
+                            .n_in = w->n_in,
+                            .n_out = w->n_out,
+                            .n_slices = w->n_slices,
+                            .row_bytes = row_bytes,
+                            .slice_bytes = row_bytes * w->n_rows,
+                            .n_bytes = row_bytes * w->n_out * w->n_slices};
+    if (b->n == b->cap) {
+        u32 cap = b->cap ? b->cap * 2 : 64;
+        struct bound *p = realloc(b->bound, cap * sizeof *p);
+        if (!p) return give_up(b, err_nomem(b->err, "the model"));
+        b->bound = p;
+        b->cap = cap;
+    }
+    id = net_weight(b->net, &weight);
+    if (!key.p || !weight.name || id == NO_WEIGHT || !strmap_add(&b->ids, key, id))
+        return give_up(b, err_nomem(b->err, "the model"));
+    CHECK(id == b->n);
+    u64 offset = w->row * row_bytes + (w->n_all ? w->col * row_bytes / w->n_in : 0);
+    b->bound[b->n++] = (struct bound){t, offset};
+    return id;
+}
+
+#define WITH_NAME(fmt)          \
+    char name_[NAME_MAX_BYTES]; \
+    va_list ap_;                \
+    va_start(ap_, fmt);         \
+    full_name(name_, fmt, ap_); \
+    va_end(ap_)
+
+u32 bind_matrix(struct bind *b, u32 n_in, u32 n_out, const char *name, ...)
+{
+    WITH_NAME(name);
+    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, 1, 0, 0});
+}
+
+u32 bind_slices(struct bind *b, u32 n_in, u32 n_out, u32 n_slices, const char *name, ...)
+{
+    WITH_NAME(name);
+    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, n_slices, 0, 0});
+}
+
+u32 bind_vector(struct bind *b, u32 n, const char *name, ...)
+{
+    WITH_NAME(name);
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0});
+}
+
+u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_slices,
+              const char *name, ...)
+{
+    WITH_NAME(name);
+    CHECK(row + n_out <= n_rows);
+    return bind_want(b, name_, &(struct want){n_in, n_rows, row, n_out, n_slices, 0, 0});
+}
+
+u32 bind_vector_opt(struct bind *b, u32 n, const char *name, ...)
+{
+    WITH_NAME(name);
+    if (!source_tensor(b->s, name_)) return NO_WEIGHT;
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0});
+}
+
+u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name, ...)
+{
+    WITH_NAME(name);
+    CHECK(col + n <= n_all);
+    if (!source_tensor(b->s, name_)) return NO_WEIGHT;
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n_all, col});
+}
+
+bool bind_has(const struct bind *b, const char *name, ...)
+{
+    WITH_NAME(name);
+    return source_tensor(b->s, name_) != NULL;
+}

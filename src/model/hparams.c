@@ -1,0 +1,253 @@
+#include "model/hparams.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDEST = 1 << 26 }; /* no activation is wider; keeps every product within u32 */
+
+struct reader {
+    const struct source *s;
+    const struct hparams *hp;
+    struct err *err;
+    int rc; /* sticky */
+};
+
+enum need { OPTIONAL, REQUIRED };
+
+static void missing(struct reader *r, const char *key)
+{
+    r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is missing", key);
+}
+
+/* "{arch}.suffix" */
+static const char *full_key(const struct reader *r, const char *suffix, char *buf, size_t n)
+{
+    snprintf(buf, n, "%s.%s", r->hp->arch, suffix);
+    return buf;
+}
+
+/* A number, or the first of a per-layer array whose entries must all be equal. */
+static void get_u32(struct reader *r, const char *suffix, enum need need, u32 lo, u32 hi, u32 *out)
+{
+    char key[160];
+    if (r->rc) return;
+    const struct kv *kv = source_kv(r->s, full_key(r, suffix, key, sizeof key));
+    if (!kv) {
+        if (need == REQUIRED) missing(r, key);
+        return;
+    }
+    i64 v = 0;
+    for (u64 i = 0; i < MAX(kv->n, 1); i++) {
+        i64 e;
+        if (!kv_int(kv, i, &e)) {
+            r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is not an integer", key);
+            return;
+        }
+        if (i && e != v) {
+            r->rc =
+                err_set(r->err, FLETCH_E_UNSUPPORTED,
+                        "metadata key '%s' differs between layers, which is not supported", key);
+            return;
+        }
+        v = e;
+    }
+    if (v < (i64)lo || v > (i64)hi) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is %lld, outside %u..%u", key,
+                        (long long)v, lo, hi);
+        return;
+    }
+    *out = (u32)v;
+}
+
+static void get_f32(struct reader *r, const char *suffix, enum need need, float lo, float *out)
+{
+    char key[160];
+    if (r->rc) return;
+    float v = 0;
+    int rc = source_get_f32(r->s, full_key(r, suffix, key, sizeof key), &v, r->err);
+    if (rc < 0) {
+        r->rc = rc;
+    } else if (rc == SOURCE_ABSENT) {
+        if (need == REQUIRED) missing(r, key);
+    } else if (!isfinite(v) || v < lo) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is %g", key, (double)v);
+    } else {
+        *out = v;
+    }
+}
+
+static void fail_if(struct reader *r, bool bad, const char *what)
+{
+    if (!r->rc && bad) r->rc = err_set(r->err, FLETCH_E_FORMAT, "%s", what);
+}
+
+static void read_attention(struct reader *r, struct hparams *hp)
+{
+    get_u32(r, "attention.head_count", REQUIRED, 1, 4096, &hp->n_heads);
+    hp->n_kv_heads = hp->n_heads;
+    get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
+    if (r->rc) return;
+    fail_if(r, hp->n_heads % hp->n_kv_heads != 0, "head_count is not a multiple of head_count_kv");
+    hp->head_k = hp->head_v = hp->d_model / hp->n_heads;
+    get_u32(r, "attention.key_length", OPTIONAL, 1, 1 << 16, &hp->head_k);
+    get_u32(r, "attention.value_length", OPTIONAL, 1, 1 << 16, &hp->head_v);
+    fail_if(r, hp->head_k == 0, "embedding_length is smaller than head_count");
+    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention is too wide");
+}
+
+static void read_rope(struct reader *r, struct hparams *hp)
+{
+    char key[160];
+    struct str type = STR("linear");
+    hp->n_rot = hp->head_k;
+    hp->rope_base = 10000;
+    hp->rope_factor = hp->rope_attn_factor = 1;
+    hp->rope_ctx = hp->n_ctx;
+    get_u32(r, "rope.dimension_count", OPTIONAL, 2, 1 << 16, &hp->n_rot);
+    get_f32(r, "rope.freq_base", OPTIONAL, 1e-6f, &hp->rope_base);
+    get_f32(r, "rope.scale_linear", OPTIONAL, 0, &hp->rope_factor);
+    get_f32(r, "rope.scaling.factor", OPTIONAL, 0, &hp->rope_factor);
+    get_f32(r, "rope.scaling.attn_factor", OPTIONAL, 0, &hp->rope_attn_factor);
+    get_u32(r, "rope.scaling.original_context_length", OPTIONAL, 1, 1 << 30, &hp->rope_ctx);
+    if (r->rc) return;
+    if (hp->rope_factor == 0) hp->rope_factor = 1;
+    int rc = source_get_str(r->s, full_key(r, "rope.scaling.type", key, sizeof key), &type, r->err);
+    if (rc < 0) {
+        r->rc = rc;
+    } else if (str_is(type, "none")) {
+        hp->rope_scaling = SCALING_NONE;
+    } else if (str_is(type, "linear")) {
+        hp->rope_scaling = SCALING_LINEAR;
+    } else if (str_is(type, "yarn")) {
+        hp->rope_scaling = SCALING_YARN;
+    } else {
+        r->rc =
+            err_set(r->err, FLETCH_E_UNSUPPORTED, "rope scaling %s is not supported", QUOTE(type));
+    }
+    fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k,
+            "rope.dimension_count is odd or larger than a head");
+}
+
+static void read_experts(struct reader *r, struct hparams *hp)
+{
+    char key[160];
+    get_u32(r, "expert_count", REQUIRED, 1, 1024, &hp->n_experts);
+    get_u32(r, "expert_used_count", REQUIRED, 1, 1024, &hp->n_experts_used);
+    if (r->rc) return;
+    hp->n_ff_expert = hp->n_ff / hp->n_experts_used;
+    hp->n_expert_groups = hp->n_groups_used = 1;
+    hp->expert_norm = true;
+    get_u32(r, "expert_feed_forward_length", OPTIONAL, 1, 1 << 20, &hp->n_ff_expert);
+    get_u32(r, "expert_shared_count", OPTIONAL, 0, 64, &hp->n_shared_experts);
+    get_u32(r, "expert_group_count", OPTIONAL, 0, 1024, &hp->n_expert_groups);
+    get_u32(r, "expert_group_used_count", OPTIONAL, 0, 1024, &hp->n_groups_used);
+    get_u32(r, "leading_dense_block_count", OPTIONAL, 0, 512, &hp->n_dense_layers);
+    get_u32(r, "expert_gating_func", OPTIONAL, 1, 4, &hp->expert_gating);
+    get_f32(r, "expert_weights_scale", OPTIONAL, 0, &hp->expert_scale);
+    if (r->rc) return;
+    int rc = source_get_bool(r->s, full_key(r, "expert_weights_norm", key, sizeof key),
+                             &hp->expert_norm, r->err);
+    if (rc < 0) r->rc = rc;
+    if (hp->expert_scale == 0) hp->expert_scale = 1;
+    hp->n_expert_groups = MAX(hp->n_expert_groups, 1);
+    hp->n_groups_used = MAX(hp->n_groups_used, 1);
+    fail_if(r, hp->n_ff_expert == 0, "expert_feed_forward_length is 0");
+    fail_if(r, hp->n_experts_used > hp->n_experts, "expert_used_count is larger than expert_count");
+    fail_if(r, hp->n_experts % hp->n_expert_groups != 0, "expert groups don't divide the experts");
+    fail_if(r, hp->n_groups_used > hp->n_expert_groups, "more expert groups used than there are");
+    fail_if(r, hp->n_experts_used > hp->n_experts / hp->n_expert_groups * hp->n_groups_used,
+            "fewer experts in the groups used than expert_used_count");
+    fail_if(r, (u64)hp->n_experts_used * MAX(hp->n_ff_expert, hp->d_model) > WIDEST,
+            "experts are too wide");
+}
+
+static void read_mla(struct reader *r, struct hparams *hp)
+{
+    get_u32(r, "attention.q_lora_rank", OPTIONAL, 0, 1 << 16, &hp->q_lora);
+    get_u32(r, "attention.kv_lora_rank", REQUIRED, 1, 1 << 16, &hp->kv_lora);
+    get_u32(r, "attention.key_length_mla", OPTIONAL, 1, 1 << 16, &hp->head_k_mla);
+    get_u32(r, "attention.value_length_mla", OPTIONAL, 1, 1 << 16, &hp->head_v_mla);
+    hp->eps_mla = hp->eps;
+    if (r->rc) return;
+    int rc = source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err);
+    if (rc < 0) r->rc = rc;
+    fail_if(r, !isfinite(hp->eps_mla) || hp->eps_mla < 0, "fletch.mla_norm_epsilon is not usable");
+    if (!hp->head_k_mla) return; /* legacy layout: refused by the architecture, by name */
+    fail_if(r, hp->head_k != hp->kv_lora + hp->n_rot || hp->head_v != hp->kv_lora,
+            "key_length and value_length don't fit kv_lora_rank and the rope dimensions");
+    fail_if(r, hp->head_k_mla <= hp->n_rot,
+            "key_length_mla is not larger than the rope dimensions");
+    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k_mla, hp->head_v_mla) > WIDEST, "MLA is too wide");
+}
+
+static void read_rwkv(struct reader *r, struct hparams *hp)
+{
+    get_u32(r, "wkv.head_size", REQUIRED, 1, 4096, &hp->wkv_head);
+    get_u32(r, "attention.decay_lora_rank", REQUIRED, 1, 1 << 16, &hp->rank_decay);
+    get_u32(r, "attention.iclr_lora_rank", REQUIRED, 1, 1 << 16, &hp->rank_iclr);
+    get_u32(r, "attention.value_residual_mix_lora_rank", REQUIRED, 1, 1 << 16, &hp->rank_value);
+    get_u32(r, "attention.gate_lora_rank", OPTIONAL, 0, 1 << 16, &hp->rank_gate);
+    if (r->rc) return;
+    fail_if(r, hp->d_model % hp->wkv_head != 0, "wkv.head_size does not divide embedding_length");
+    fail_if(r, (u64)hp->d_model * hp->wkv_head > WIDEST, "the wkv state is too large");
+}
+
+static int read_arch(struct hparams *hp, const struct source *s, struct err *err)
+{
+    struct str arch = {0}, name = {0};
+    int rc = source_get_str(s, "general.architecture", &arch, err);
+    if (rc < 0) return rc;
+    if (rc == SOURCE_ABSENT)
+        return err_set(err, FLETCH_E_FORMAT, "metadata key 'general.architecture' is missing");
+    if (arch.n >= sizeof hp->arch || memchr(arch.p, 0, arch.n))
+        return err_set(err, FLETCH_E_UNSUPPORTED, "architecture %s is not supported", QUOTE(arch));
+    memcpy(hp->arch, arch.p, arch.n);
+    if (source_get_str(s, "general.name", &name, NULL) == 0)
+        snprintf(hp->name, sizeof hp->name, "%s", QUOTE(name));
+    return 0;
+}
+
+static void read_vocab_size(struct reader *r, struct hparams *hp)
+{
+    const struct tensor *t = source_tensor(r->s, "token_embd.weight");
+    if (r->rc) return;
+    if (!t) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "tensor 'token_embd.weight' is missing");
+        return;
+    }
+    fail_if(r, t->ne[1] < 1 || t->ne[1] > (1 << 24), "token_embd.weight has no usable vocabulary");
+    hp->n_vocab = (u32)t->ne[1];
+}
+
+int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
+{
+    memset(hp, 0, sizeof *hp);
+    int rc = read_arch(hp, s, err);
+    if (rc) return rc;
+    struct reader r = {s, hp, err, 0};
+    struct str arch = str_of(hp->arch);
+    bool rwkv = str_is(arch, "rwkv7"), arwkv = str_is(arch, "arwkv7");
+    u32 n_blocks = 0;
+    get_u32(&r, "context_length", REQUIRED, 1, 1 << 30, &hp->n_ctx);
+    get_u32(&r, "embedding_length", REQUIRED, 1, 1 << 20, &hp->d_model);
+    get_u32(&r, "block_count", REQUIRED, 1, 512, &n_blocks);
+    get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
+    get_u32(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff);
+    get_f32(&r, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+            REQUIRED, 0, &hp->eps);
+    read_vocab_size(&r, hp);
+    if (r.rc) return r.rc;
+    fail_if(&r, hp->n_mtp >= n_blocks, "nextn_predict_layers leaves no block");
+    if (r.rc) return r.rc;
+    hp->n_layers = n_blocks - hp->n_mtp;
+    if (rwkv || arwkv) {
+        read_rwkv(&r, hp);
+        return r.rc;
+    }
+    read_attention(&r, hp);
+    read_rope(&r, hp);
+    if (str_is(arch, "qwen3moe") || str_is(arch, "deepseek2")) read_experts(&r, hp);
+    if (str_is(arch, "deepseek2")) read_mla(&r, hp);
+    return r.rc;
+}

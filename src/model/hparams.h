@@ -1,0 +1,44 @@
+/* Hyper-parameters: the numbers of a model, read from a source's metadata and checked, so that
+ * everything after may divide by them and multiply them. */
+#ifndef FLETCH_HPARAMS_H
+#define FLETCH_HPARAMS_H
+
+#include "format/source.h"
+
+enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN };
+
+struct hparams {
+    char arch[32];
+    char name[96]; /* general.name, printable; "" when absent */
+    u32 n_ctx;     /* context_length it was trained for */
+    u32 d_model;   /* d */
+    u32 n_layers;  /* blocks of the trunk, without MTP blocks */
+    u32 n_mtp;     /* MTP blocks after them */
+    u32 n_vocab;   /* rows of the embedding */
+    u32 n_ff;      /* width of a dense feed-forward */
+    u32 n_heads, n_kv_heads;
+    u32 head_k, head_v; /* per head; MLA: of the latent form */
+    float eps;          /* of the norms */
+
+    u32 n_rot;
+    float rope_base, rope_factor, rope_attn_factor;
+    enum rope_scaling rope_scaling;
+    u32 rope_ctx; /* original context of yarn */
+
+    u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts;
+    u32 n_expert_groups, n_groups_used, n_dense_layers;
+    float expert_scale;
+    bool expert_norm;
+    u32 expert_gating; /* 1 softmax, 2 sigmoid, 0 not said */
+
+    u32 q_lora, kv_lora;        /* MLA ranks */
+    u32 head_k_mla, head_v_mla; /* head widths of the expanded form */
+    float eps_mla;              /* of MLA's inner norms */
+
+    u32 wkv_head;                                     /* RWKV head size */
+    u32 rank_decay, rank_iclr, rank_value, rank_gate; /* low-rank adapters; gate may be 0 */
+};
+
+int hparams_read(struct hparams *hp, const struct source *s, struct err *err);
+
+#endif

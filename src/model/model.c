@@ -1,0 +1,98 @@
+#include "model/model.h"
+
+#include <stdlib.h>
+
+#include "model/rope.h"
+
+void model_close(struct model *m)
+{
+    if (!m) return;
+    prog_close(m->mtp);
+    prog_close(m->trunk);
+    bind_free(&m->bind);
+    net_close(m->net);
+    vocab_close(m->vocab);
+    source_close(m->source);
+    free(m);
+}
+
+/* Some files announce MTP blocks and leave them out. */
+static bool has_mtp(const struct model *m)
+{
+    return m->hp.n_mtp && bind_has(&m->bind, "blk.%u.nextn.eh_proj", m->hp.n_layers);
+}
+
+static int record(struct model *m, struct err *err)
+{
+    int rc = prog_open(&m->trunk, m->net, "trunk", err);
+    bind_init(&m->bind, m->source, m->net, err);
+    if (!rc && has_mtp(m)) rc = prog_open(&m->mtp, m->net, "mtp", err);
+    if (rc) return rc;
+    struct build b = {.hp = &m->hp, .bind = m->bind, .p = m->trunk, .mtp = m->mtp, .err = err};
+    rc = m->arch->record(&b);
+    m->bind = b.bind;
+    return rc ? rc : b.bind.rc;
+}
+
+static int open_parts(struct model *m, const char *path, enum qtype kv, struct err *err)
+{
+    int rc = source_open(&m->source, path, err);
+    if (rc) return rc;
+    if ((rc = hparams_read(&m->hp, m->source, err))) return rc;
+    m->arch = arch_find(m->hp.arch);
+    if (!m->arch)
+        return err_set(err, FLETCH_E_UNSUPPORTED,
+                       "architecture %s is not supported (see `fletch doctor` for those that are)",
+                       QUOTE(str_of(m->hp.arch)));
+    if ((rc = vocab_load(&m->vocab, m->source, err))) return rc;
+    if (m->vocab->tok && m->vocab->spec.n_tokens > m->hp.n_vocab)
+        return err_set(err, FLETCH_E_FORMAT, "%u tokens but only %u rows in token_embd.weight",
+                       m->vocab->spec.n_tokens, m->hp.n_vocab);
+    if ((rc = net_open(&m->net, err))) return rc;
+    m->net->profile.kv = kv;
+    m->net->n_vocab = m->hp.n_vocab;
+    m->net->d_model = m->hp.d_model;
+    if ((rc = rope_fill(m->net, &m->hp, m->source, err))) return rc;
+    return record(m, err);
+}
+
+int model_open(struct model **out, const char *path, enum qtype kv, struct err *err)
+{
+    struct model *m = *out = calloc(1, sizeof *m);
+    if (!m) return err_nomem(err, "the model");
+    int rc = open_parts(m, path, kv, err);
+    if (rc) {
+        model_close(m);
+        *out = NULL;
+    }
+    return rc;
+}
+
+u64 model_weight_bytes(const struct model *m)
+{
+    u64 sum = 0;
+    for (u32 i = 0; i < m->net->n_weights; i++) sum += m->net->weights[i].n_bytes;
+    return sum;
+}
+
+int model_place(struct model *m, struct exec *x, void (*progress)(void *ctx, u64 done, u64 total),
+                void *ctx, struct err *err)
+{
+    u64 done = 0, total = model_weight_bytes(m);
+    for (u32 i = 0; i < m->net->n_weights; i++) {
+        struct weight *w = &m->net->weights[i];
+        const struct bound *b = &m->bind.bound[i];
+        const u8 *data;
+        int rc = source_data(m->source, b->tensor, &data, err);
+        if (rc) return rc;
+        w->data = data + b->offset;
+        if ((rc = x->class->weight(x, i, err))) return rc;
+        if (!x->class->keeps_weights) {
+            w->data = NULL;
+            source_drop(m->source, b->tensor);
+        }
+        done += w->n_bytes;
+        if (progress) progress(ctx, done, total);
+    }
+    return 0;
+}

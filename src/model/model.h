@@ -1,0 +1,31 @@
+/* A model: source, numbers, vocabulary and recorded programs. Opening it reads headers only;
+ * model_place gives the weights to an executor. */
+#ifndef FLETCH_MODEL_H
+#define FLETCH_MODEL_H
+
+#include "core/exec.h"
+#include "model/arch.h"
+#include "model/vocab.h"
+
+struct model {
+    struct source *source;
+    struct hparams hp;
+    const struct arch *arch;
+    struct vocab *vocab;
+    struct net *net;
+    struct program *trunk; /* as recorded, unfused */
+    struct program *mtp;   /* NULL: the model has no MTP block */
+    struct bind bind;
+};
+
+/* kv: the type that cached keys and values are rounded to. */
+int model_open(struct model **out, const char *path, enum qtype kv, struct err *err);
+void model_close(struct model *m);
+
+/* Hands every weight to the executor. progress (may be NULL) is told bytes done and in all. */
+int model_place(struct model *m, struct exec *x, void (*progress)(void *ctx, u64 done, u64 total),
+                void *ctx, struct err *err);
+
+u64 model_weight_bytes(const struct model *m);
+
+#endif

@@ -1,0 +1,61 @@
+#include "model/rope.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Yarn's share of the unscaled frequency for pair i: 1 for fast pairs, 0 for slow ones. */
+static double yarn_ramp(const struct hparams *hp, u32 i)
+{
+    double n = hp->n_rot, base = (double)hp->rope_base;
+    double turn = (double)hp->rope_ctx / (2 * 3.14159265358979323846);
+    double lo = floor(n * log(turn / 32) / (2 * log(base)));
+    double hi = ceil(n * log(turn / 1) / (2 * log(base)));
+    lo = fmax(lo, 0);
+    hi = fmin(hi, n - 1);
+    double y = ((double)i - lo) / fmax(0.001, hi - lo);
+    return 1 - fmin(1, fmax(0, y));
+}
+
+static int read_factors(float *f, u32 half, struct source *s, struct err *err)
+{
+    const struct tensor *t = source_tensor(s, "rope_freqs.weight");
+    const u8 *data;
+    for (u32 i = 0; i < half; i++) f[i] = 1;
+    if (!t) return 0;
+    const struct quant_info *info = quant_info(t->type);
+    if (t->n_elems != half || !info || info->blk != 1 || !info->readable)
+        return err_set(err, FLETCH_E_FORMAT, "tensor 'rope_freqs.weight' is not %u floats", half);
+    int rc = source_data(s, t, &data, err);
+    if (rc) return rc;
+    quant_decode(t->type, data, f, half);
+    for (u32 i = 0; i < half; i++)
+        if (!(f[i] > 0) || !isfinite(f[i]))
+            return err_set(err, FLETCH_E_FORMAT, "tensor 'rope_freqs.weight' has bad values");
+    return 0;
+}
+
+int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+{
+    u32 half = hp->n_rot / 2;
+    struct rope_table *r = &net->rope;
+    r->n_rot = hp->n_rot;
+    r->mscale = 1;
+    if (!half) return 0;
+    r->freq = arena_alloc(&net->arena, half, sizeof *r->freq);
+    float *f = malloc(half * sizeof *f);
+    int rc = r->freq && f ? read_factors(f, half, s, err) : err_nomem(err, "the rotary table");
+    double factor = (double)hp->rope_factor;
+    for (u32 i = 0; !rc && i < half; i++) {
+        double theta = pow((double)hp->rope_base, -2.0 * i / hp->n_rot);
+        if (hp->rope_scaling == SCALING_LINEAR) theta /= factor;
+        if (hp->rope_scaling == SCALING_YARN) {
+            double ramp = yarn_ramp(hp, i);
+            theta *= (1 - ramp) / factor + ramp;
+        }
+        r->freq[i] = theta / (double)f[i];
+    }
+    if (hp->rope_scaling == SCALING_YARN)
+        r->mscale = (1 + 0.1 * log(factor)) * (double)hp->rope_attn_factor;
+    free(f);
+    return rc;
+}
