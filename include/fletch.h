@@ -1,4 +1,12 @@
-/* fletch: run language models on your own machine. The public interface of libfletch. */
+/* fletch: run language models on your own machine. The public interface of libfletch.
+ *
+ *   engine > model > session. An engine chooses where things run; a model is loaded once; a session
+ *   is one timeline of tokens on a model. Close in reverse order; closing NULL is fine.
+ *
+ * Functions return 0 or a negative code; the handle they were called on keeps one line of text about
+ * the last failure (fletch_engine_error and so on). An open that fails leaves its text in the handle
+ * it was given. A handle is used by one thread at a time; different engines are independent.
+ * Memory that a function hands out (char **, int32_t **) is freed with fletch_free. */
 #ifndef FLETCH_H
 #define FLETCH_H
 
@@ -13,7 +21,6 @@ extern "C" {
 #define FLETCH_VERSION "0.1.0"
 #define FLETCH_API     __attribute__((visibility("default")))
 
-/* Every function returns 0 or one of these; the text of the last failure is kept by the handle. */
 #define FLETCH_ERRORS(X)                                                                           \
     X(NOMEM, -1, "out of memory")                                                                  \
     X(IO, -2, "file can't be read or written")                                                     \
@@ -35,6 +42,184 @@ enum fletch_error_code {
     FLETCH_ERRORS(FLETCH_ERROR_ENUM)
 #undef FLETCH_ERROR_ENUM
 };
+
+FLETCH_API const char *fletch_strerror(int code);
+/* Version, compiler and backends in one line. */
+FLETCH_API const char *fletch_version(void);
+FLETCH_API void fletch_free(void *p);
+
+/* ---- engine ---- */
+
+struct fletch_engine;
+
+struct fletch_engine_params {
+    const char *backend; /* auto (NULL), metal, cuda, cpu, ref, emu */
+    uint32_t n_threads;  /* 0: one per core */
+};
+
+/* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */
+FLETCH_API int fletch_engine_open(struct fletch_engine **out,
+                                  const struct fletch_engine_params *params);
+FLETCH_API void fletch_engine_close(struct fletch_engine *e);
+FLETCH_API const char *fletch_engine_error(const struct fletch_engine *e);
+/* Which backend, and why: "ref: no faster backend is built in". */
+FLETCH_API const char *fletch_engine_backend(const struct fletch_engine *e);
+
+/* ---- model ---- */
+
+struct fletch_model;
+
+typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
+
+struct fletch_model_params {
+    uint32_t n_ctx;      /* longest sequence; 0: the model's own, at most 8192 */
+    uint32_t n_sessions; /* open at once; 0: 1 */
+    uint32_t max_rows;   /* rows in one step, so the chunk of a prompt; 0: 64 */
+    const char *kv_type; /* f32, f16; NULL: what the backend prefers */
+    bool no_fuse;        /* run the program as recorded */
+    uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
+    fletch_progress progress;
+    void *progress_ctx;
+};
+
+/* path: a GGUF file (the first of a split set) or a Hugging Face directory. */
+FLETCH_API int fletch_model_open(struct fletch_model **out, struct fletch_engine *e,
+                                 const char *path, const struct fletch_model_params *params);
+/* A GGUF image in memory that outlives the model. */
+FLETCH_API int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e,
+                                       const void *image, size_t n,
+                                       const struct fletch_model_params *params);
+FLETCH_API void fletch_model_close(struct fletch_model *m);
+FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
+
+struct fletch_sampling {
+    float temperature; /* 0: the most likely token */
+    uint32_t top_k;    /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
+    uint32_t penalty_window; /* latest tokens the penalties look at */
+    uint64_t seed;
+    uint32_t choice; /* index among several answers to one prompt */
+    size_t n_bias;   /* logit bias: tokens and what is added */
+    const int32_t *bias_tokens;
+    const float *bias_values;
+};
+
+struct fletch_model_info {
+    const char *arch, *name; /* name may be "" */
+    uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
+    bool has_vocab, has_template;
+    uint64_t weight_bytes;
+    struct fletch_sampling sampling; /* defaults, from the model where it has them */
+};
+FLETCH_API void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info);
+
+/* ---- text ---- */
+
+enum {
+    FLETCH_BOS = 1,     /* begin with the model's bos token where it wants one */
+    FLETCH_SPECIAL = 2, /* tokenize: control tokens in the text are parsed; detokenize: shown */
+};
+FLETCH_API int fletch_tokenize(struct fletch_model *m, const char *text, size_t n, unsigned flags,
+                               int32_t **ids, size_t *n_ids);
+FLETCH_API int fletch_detokenize(struct fletch_model *m, const int32_t *ids, size_t n_ids,
+                                 unsigned flags, char **text, size_t *n);
+FLETCH_API bool fletch_is_end(const struct fletch_model *m, int32_t id);
+
+struct fletch_chat {
+    const char *messages;      /* JSON array of {role, content, ...} */
+    const char *tools;         /* JSON array, or NULL */
+    const char *args;          /* JSON object of further template variables, or NULL */
+    const char *template_text; /* instead of the model's own, or NULL */
+    bool no_generation_prompt; /* don't end with the beginning of an answer */
+};
+/* The prompt as text, and as tokens: what users wrote never becomes a control token. */
+FLETCH_API int fletch_chat_render(struct fletch_model *m, const struct fletch_chat *chat,
+                                  char **text, size_t *n);
+FLETCH_API int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat,
+                                    int32_t **ids, size_t *n_ids);
+
+/* ---- session ---- */
+
+struct fletch_session;
+
+FLETCH_API int fletch_session_open(struct fletch_session **out, struct fletch_model *m);
+FLETCH_API void fletch_session_close(struct fletch_session *s);
+FLETCH_API const char *fletch_session_error(const struct fletch_session *s);
+FLETCH_API uint32_t fletch_session_length(const struct fletch_session *s);
+/* Back to an empty timeline. */
+FLETCH_API void fletch_session_reset(struct fletch_session *s);
+
+/* Appends tokens. all_logits (may be NULL) receives n rows of n_vocab floats. FLETCH_E_CONTEXT when
+ * they don't fit; then nothing was appended. */
+FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
+                                     float *all_logits);
+/* Logits after the last token, n_vocab floats; NULL when nothing was appended yet. */
+FLETCH_API const float *fletch_session_logits(const struct fletch_session *s);
+/* The token that the sampling settings choose after the last one. Does not append it. */
+FLETCH_API int fletch_session_sample(struct fletch_session *s,
+                                     const struct fletch_sampling *sampling, int32_t *token);
+/* Appends tokens and gives the mean of their final hidden states (n_embd floats). */
+FLETCH_API int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n,
+                                    float *out);
+
+enum fletch_finish {
+    FLETCH_FINISH_LENGTH,  /* max_tokens were generated */
+    FLETCH_FINISH_END,     /* the model ended its answer */
+    FLETCH_FINISH_STOP,    /* a stop text appeared */
+    FLETCH_FINISH_CONTEXT, /* the context is full */
+    FLETCH_FINISH_ASKED,   /* the callback said so */
+};
+
+struct fletch_generate {
+    uint32_t max_tokens; /* 0: until the model or the context ends */
+    struct fletch_sampling sampling;
+    size_t n_stops;
+    const char *const *stops;
+    bool ignore_end; /* go on after end-of-answer tokens */
+    /* Called with whole characters as they become certain (n may be 0 for a token that adds none
+     * yet); non-zero ends the generation. */
+    int (*on_text)(void *ctx, int32_t token, const char *text, size_t n);
+    void *ctx;
+};
+
+struct fletch_generated {
+    uint32_t n_tokens;
+    enum fletch_finish finish;
+};
+
+/* Generates after what the session holds; appended tokens stay in it. */
+FLETCH_API int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
+                                       struct fletch_generated *result);
+
+/* ---- reports: JSON documents, for people after formatting ---- */
+
+/* Metadata and tensors; check: every weight is read and looked at for NaN and infinity. */
+FLETCH_API int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json);
+/* Memory by part, and what would fit if it does not. */
+FLETCH_API int fletch_plan(struct fletch_engine *e, const char *path,
+                           const struct fletch_model_params *params, char **json);
+/* The program: ops, buffers, bytes per step. */
+FLETCH_API int fletch_explain(struct fletch_engine *e, const char *path,
+                              const struct fletch_model_params *params, char **json);
+/* What this machine has, and the state of each backend. */
+FLETCH_API int fletch_doctor(struct fletch_engine *e, char **json);
+
+struct fletch_verify {
+    const char *backend, *against; /* two backends, run in lockstep */
+    uint32_t n_tokens;             /* generated after the prompt; 0: 16 */
+    const int32_t *tokens;         /* the prompt */
+    size_t n_prompt;
+    bool no_fuse; /* the first backend runs unfused too */
+};
+FLETCH_API int fletch_verify(struct fletch_engine *e, const char *path,
+                             const struct fletch_model_params *params,
+                             const struct fletch_verify *v, char **json);
+
+/* type: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k. */
+FLETCH_API int fletch_convert(struct fletch_engine *e, const char *in, const char *out,
+                              const char *type, fletch_progress progress, void *ctx);
 
 #ifdef __cplusplus
 }
