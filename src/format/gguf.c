@@ -91,7 +91,10 @@ static int skip_strs(struct reader *r, const struct kv *kv)
 {
     for (u64 i = 0; i < kv->n; i++) {
         struct str s;
-        if (!get_str(r, &s)) return truncated(r, "a string of the metadata");
+        if (!get_str(r, &s)) {
+            truncated(r, "a string");
+            return err_prefix(r->err, "metadata key %s", QUOTE(kv->key));
+        }
         if (s.n > MAX_VALUE)
             return err_set(r->err, FLETCH_E_LIMIT,
                            "metadata key %s: a string of %zu bytes; at most %d are allowed",
@@ -118,12 +121,16 @@ static int read_kv(struct reader *r, struct kv *kv)
     kv->type = (enum kv_type)type;
     kv->elem = (enum kv_type)elem;
     u64 size = kv->elem == KV_STR ? 8 : kv_size(kv->elem), left = r->n - r->at;
-    if (kv->n > left / size || kv->n > MAX_ARRAY)
+    if (kv->n > left / size)
         return err_set(r->err, FLETCH_E_FORMAT,
                        "metadata key %s: %llu values of type %s, but only %llu bytes of the file "
                        "are left",
                        QUOTE(kv->key), (unsigned long long)kv->n, kv_type_name(kv->elem),
                        (unsigned long long)left);
+    if (kv->n > MAX_ARRAY)
+        return err_set(r->err, FLETCH_E_LIMIT,
+                       "metadata key %s: an array of %llu values; at most %d are allowed",
+                       QUOTE(kv->key), (unsigned long long)kv->n, MAX_ARRAY);
     u64 start = r->at;
     kv->data = r->p + start;
     if (kv->elem == KV_STR) {
@@ -161,13 +168,15 @@ struct extent {
 static int read_tensor(struct source *s, struct reader *r, struct extent *x)
 {
     struct tensor t = {0};
-    u32 type;
+    u32 type = QT_F32;
     if (!get_str(r, &t.name) || !get_u32(r, &t.n_dims)) return truncated(r, "a tensor's name");
-    for (u32 i = 0; i < MIN(t.n_dims, 4); i++)
-        if (!get_le(r, 8, &t.ne[i])) return truncated(r, "a tensor's dimensions");
-    if (t.n_dims <= 4 && (!get_u32(r, &type) || !get_le(r, 8, &x->begin)))
-        return truncated(r, "a tensor's type and offset");
-    t.type = t.n_dims <= 4 ? (enum qtype)type : QT_F32; /* five dimensions are refused below */
+    if (t.n_dims <= 4) { /* more are refused by source_add_tensor */
+        for (u32 i = 0; i < t.n_dims; i++)
+            if (!get_le(r, 8, &t.ne[i])) return truncated(r, "a tensor's dimensions");
+        if (!get_u32(r, &type) || !get_le(r, 8, &x->begin))
+            return truncated(r, "a tensor's type and offset");
+    }
+    t.type = (enum qtype)type;
     x->tensor = s->n_tensors;
     int rc = source_add_tensor(s, &t, r->err);
     if (rc) return rc;

@@ -47,8 +47,7 @@ int gguf_writer_kv(struct gguf_writer *w, const struct kv *kv, struct err *err)
     new.data = (const u8 *)arena_copy(&w->decl->arena,
                                       (struct str){(const char *)kv->data, (size_t)kv->n_bytes});
     if (!new.key.p || !new.data) return err_nomem(err, "metadata");
-    int rc = source_add_kv(w->decl, &new, err);
-    return rc ? rc : gguf_alignment(w->decl, &w->decl->alignment, err);
+    return source_add_kv(w->decl, &new, err);
 }
 
 int gguf_writer_tensor(struct gguf_writer *w, const struct tensor *t, struct err *err)
@@ -78,10 +77,10 @@ static void put_pad(struct buf *b, u64 at, u64 align)
 
 static int lay_out(struct gguf_writer *w, struct err *err)
 {
-    const struct source *s = w->decl;
+    struct source *s = w->decl;
     struct buf b = {0};
     u64 offset = 0;
-    int rc = 0;
+    int rc = gguf_alignment(s, &s->alignment, err);
     w->laid_out = true;
     buf_puts(&b, "GGUF");
     put_le(&b, 3, 4);
