@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Makes test/golden/models/: tiny random models with the logits and hidden states that
+transformers' own classes give, and those of own_models.py for what transformers lacks. See
+README.md beside this."""
+
+import argparse
+import os
+
+import torch
+
+import make_hf
+import make_rwkv
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    ap = argparse.ArgumentParser()
+    ap.add_argument("-o", "--out", default=os.path.join(here, "models"))
+    ap.add_argument("--own-only", action="store_true", help="without transformers' models")
+    args = ap.parse_args()
+    torch.set_num_threads(4)
+    make_rwkv.make_all(args.out)
+    if not args.own_only:
+        make_hf.make_all(args.out)
+    for name in sorted(os.listdir(args.out)):
+        folder = os.path.join(args.out, name)
+        size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+        print(f"{name}: {size} bytes")
+        assert size < 320_000, name
+
+
+if __name__ == "__main__":
+    main()
