@@ -203,6 +203,8 @@ static void test_refuses_bad_files(void **state)
         {"overlap-same", FLETCH_E_FORMAT, "'a' and 'b' overlap"},
         {"data-one-short", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 lie beyond"},
         {"data-missing", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 lie beyond"},
+        {"dims-missing", FLETCH_E_FORMAT, "ends inside a tensor's dimensions"},
+        {"offset-missing", FLETCH_E_FORMAT, "ends inside a tensor's type and offset"},
         {"padding-short", FLETCH_E_FORMAT, "ends inside the padding"},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

@@ -119,6 +119,15 @@ int source_data(struct source *s, const struct tensor *t, const u8 **out, struct
     return 0;
 }
 
+/* Only whole pages inside the range: its neighbours may be in use. */
+static void forget_pages(const u8 *p, u64 n)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)p + (uintptr_t)n) & ~(page - 1);
+    if (begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 void source_drop(struct source *s, const struct tensor *t)
 {
     size_t i = (size_t)(t - s->tensors);
@@ -129,12 +138,10 @@ void source_drop(struct source *s, const struct tensor *t)
         s->made[i] = NULL;
         return;
     }
-    /* Only whole pages inside the tensor: its neighbours may be in use. Advice on an image that
-     * is not a mapping of ours would throw memory away, so files must exist. */
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t begin = ((uintptr_t)t->data + page - 1) & ~(page - 1);
-    uintptr_t end = ((uintptr_t)t->data + (uintptr_t)t->n_bytes) & ~(page - 1);
-    if (s->n_files && begin < end) madvise((void *)begin, end - begin, MADV_DONTNEED);
+    for (u32 f = 0; f < s->n_files; f++) {
+        uintptr_t file = (uintptr_t)s->files[f].p, data = (uintptr_t)t->data;
+        if (data - file < s->files[f].n) forget_pages(t->data, t->n_bytes);
+    }
 }
 
 /* Metadata */

@@ -1,6 +1,7 @@
 /* The truth about storage types: ids and sizes of every GGUF tensor type, and the exact scalar
  * conversion to and from float for the types that fletch reads and writes.
- * Layouts and rounding: docs/formats.md. Compiled without floating-point contraction. */
+ * decode.c says what the bits mean, encode.c and encode_k.c how values are rounded to them; all
+ * of it is compiled without floating-point contraction. */
 #ifndef FLETCH_QUANT_H
 #define FLETCH_QUANT_H
 

@@ -173,6 +173,8 @@ def bad_tensor():
     yield "data-missing", one(ONE, data=0)
     whole = one(ONE)
     yield "padding-short", whole[:len(whole) - 33]
+    yield "dims-missing", gguf([ARCH], n_tensors=1) + info("name", [2**20] * 4)[:30]
+    yield "offset-missing", gguf([ARCH], n_tensors=1) + info("name", [8])[:-2]
 
 
 def main():
