@@ -75,7 +75,8 @@ static f4 fit_error(const struct fit *f, const f4 *x, const f4 *w, const f4 *q, 
     return sum;
 }
 
-/* q gets the quants; returns the scales, and -min in *neg_min. */
+/* q gets the quants; returns the scales, and -min in *neg_min. A flat sub-block divides by zero:
+ * its quants are clamped from NaN to 0, its scale is 1/inf, and no trial has det > 0. */
 static f4 fit_range(const struct fit *f, const f4 *x, const f4 *w, f4 *q, f4 *neg_min)
 {
     f4 min = x[0], max = x[0], sum_w = all(0), sum_x = all(0);
@@ -86,7 +87,6 @@ static f4 fit_range(const struct fit *f, const f4 *x, const f4 *w, f4 *q, f4 *ne
         sum_x += w[i] * x[i];
     }
     min = pick(min > 0, all(0), min);
-    i4 flat = max == min;
     f4 per_step = f->levels / (max - min), scale = 1 / per_step;
     for (int i = 0; i < f->n; i++) q[i] = nearest(per_step * (x[i] - min), 0, f->levels);
     f4 best = fit_error(f, x, w, q, scale, min);
@@ -112,9 +112,8 @@ static f4 fit_range(const struct fit *f, const f4 *x, const f4 *w, f4 *q, f4 *ne
         scale = pick(better, try_scale, scale);
         min = pick(better, try_min, min);
     }
-    for (int i = 0; i < f->n; i++) q[i] = pick(flat, all(0), q[i]);
     *neg_min = -min;
-    return pick(flat, all(0), scale);
+    return scale;
 }
 
 /* Fits all sub-blocks of x; q, scales and mins in element order. */
