@@ -1,0 +1,744 @@
+#include "format/hf.h"
+
+#include "format/hf_testdir.h"
+
+#include <math.h>
+
+static struct testdir dir;
+
+/* Small configurations; a test appends ,"key":value for what it is about. */
+#define LLAMA_BODY                                                                  \
+    "\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"          \
+    "\"intermediate_size\":6,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64," \
+    "\"vocab_size\":5"
+#define CONFIG(arch, body, extra) "{\"architectures\":[\"" arch "\"]," body extra "}"
+#define LLAMA(extra)              CONFIG("LlamaForCausalLM", LLAMA_BODY, extra)
+#define MOE_BODY \
+    LLAMA_BODY ",\"num_experts\":3,\"num_experts_per_tok\":2,\"moe_intermediate_size\":4"
+#define MOE(extra) CONFIG("Qwen3MoeForCausalLM", MOE_BODY, extra)
+#define GLM_BODY                                                                 \
+    LLAMA_BODY ",\"q_lora_rank\":6,\"kv_lora_rank\":4,\"qk_nope_head_dim\":3,"   \
+               "\"qk_rope_head_dim\":2,\"v_head_dim\":5,\"n_routed_experts\":4," \
+               "\"n_shared_experts\":1,\"num_experts_per_tok\":2,\"moe_intermediate_size\":7"
+#define GLM(extra) CONFIG("Glm4MoeLiteForCausalLM", GLM_BODY, extra)
+#define RWKV_BODY                                                                 \
+    "\"hidden_size\":8,\"num_hidden_layers\":2,\"head_dim\":4,\"norm_eps\":1e-5," \
+    "\"vocab_size\":5,\"intermediate_size\":null"
+#define RWKV(extra) CONFIG("RWKV7ForCausalLM", RWKV_BODY, extra)
+
+static int open_dir(struct source **s, const char *config, struct err *err)
+{
+    testdir_puts(&dir, "config.json", config);
+    if (!file_exists(testdir_path(&dir, "model.safetensors.index.json")))
+        testdir_tensors(&dir, "model.safetensors", false);
+    *err = (struct err){0};
+    return source_open(s, dir.path, err);
+}
+
+static struct source *must_open(const char *config)
+{
+    struct source *s;
+    struct err err;
+    if (open_dir(&s, config, &err)) fail_msg("%s", err.text);
+    return s;
+}
+
+static void must_fail(const char *config, const char *text)
+{
+    struct source *s;
+    struct err err;
+    int rc = open_dir(&s, config, &err);
+    if (rc == 0 || !strstr(err.text, text)) fail_msg("%d '%s', not '%s'", rc, err.text, text);
+}
+
+static u32 u32_of(const struct source *s, const char *key)
+{
+    u32 v;
+    if (source_get_u32(s, key, &v, NULL)) fail_msg("no integer %s", key);
+    return v;
+}
+
+static float f32_of(const struct source *s, const char *key)
+{
+    float v;
+    if (source_get_f32(s, key, &v, NULL)) fail_msg("no float %s", key);
+    return v;
+}
+
+static bool bool_of(const struct source *s, const char *key)
+{
+    bool v;
+    if (source_get_bool(s, key, &v, NULL)) fail_msg("no bool %s", key);
+    return v;
+}
+
+static bool str_of_is(const struct source *s, const char *key, const char *want)
+{
+    struct str v;
+    return source_get_str(s, key, &v, NULL) == 0 && str_is(v, want);
+}
+
+#define NEAR(a, b) assert_true(fabs((double)(a) - (double)(b)) <= 1e-6 * fabs((double)(b)))
+
+/* Checks type, shape and every value of a tensor. */
+static void check_tensor(struct source *s, const char *name, enum qtype type, u32 n_dims,
+                         const u64 *ne, const float *want)
+{
+    const struct tensor *t = source_tensor(s, name);
+    const u8 *data;
+    struct err err;
+    if (!t) fail_msg("no tensor %s", name);
+    assert_int_equal(t->type, type);
+    assert_int_equal(t->n_dims, n_dims);
+    for (u32 i = 0; i < n_dims; i++) assert_int_equal(t->ne[i], ne[i]);
+    assert_int_equal(source_data(s, t, &data, &err), 0);
+    assert_int_equal((uintptr_t)data % quant_info(type)->bytes, 0);
+    for (u64 i = 0; i < t->n_elems; i++) {
+        float f;
+        quant_decode(type, data + i * quant_info(type)->bytes, &f, 1);
+        if (f != want[i])
+            fail_msg("%s[%d] is %g, not %g", name, (int)i, (double)f, (double)want[i]);
+    }
+}
+
+#define DIMS(...)                                          \
+    ARRAY_LEN(((const u64[]){__VA_ARGS__})), (const u64[]) \
+    {                                                      \
+        __VA_ARGS__                                        \
+    }
+#define VALUES(...) ((const float[]){__VA_ARGS__})
+
+/* Metadata */
+
+static void llama_keys(void **state)
+{
+    (void)state;
+    struct source *s = must_open(LLAMA(",\"num_key_value_heads\":1,\"rope_theta\":500000.0"));
+    assert_true(str_of_is(s, "general.architecture", "llama"));
+    assert_true(str_of_is(s, "general.type", "model"));
+    assert_true(str_of_is(s, "general.name", strrchr(dir.path, '/') + 1));
+    assert_int_equal(u32_of(s, "llama.embedding_length"), 8);
+    assert_int_equal(u32_of(s, "llama.block_count"), 1);
+    assert_int_equal(u32_of(s, "llama.attention.head_count"), 2);
+    assert_int_equal(u32_of(s, "llama.attention.head_count_kv"), 1);
+    assert_int_equal(u32_of(s, "llama.attention.key_length"), 4);
+    assert_int_equal(u32_of(s, "llama.attention.value_length"), 4);
+    assert_int_equal(u32_of(s, "llama.rope.dimension_count"), 4);
+    assert_int_equal(u32_of(s, "llama.feed_forward_length"), 6);
+    assert_int_equal(u32_of(s, "llama.context_length"), 64);
+    assert_int_equal(u32_of(s, "llama.vocab_size"), 5);
+    NEAR(f32_of(s, "llama.attention.layer_norm_rms_epsilon"), 1e-5);
+    NEAR(f32_of(s, "llama.rope.freq_base"), 500000);
+    assert_null(source_kv(s, "llama.rope.scaling.type"));
+    assert_null(source_tensor(s, "rope_freqs.weight"));
+    source_close(s);
+}
+
+static void absent_and_null_take_the_defaults(void **state)
+{
+    (void)state;
+    struct source *s =
+        must_open(LLAMA(",\"num_key_value_heads\":null,\"head_dim\":null,\"rope_scaling\":null"));
+    assert_int_equal(u32_of(s, "llama.attention.head_count_kv"), 2);
+    assert_int_equal(u32_of(s, "llama.attention.key_length"), 4);
+    NEAR(f32_of(s, "llama.rope.freq_base"), 10000);
+    source_close(s);
+}
+
+static void architectures_get_their_gguf_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *arch;
+    } cases[] = {
+        {CONFIG("MistralForCausalLM", LLAMA_BODY, ",\"head_dim\":6,\"sliding_window\":4096"),
+         "llama"},
+        {CONFIG("Qwen2ForCausalLM", LLAMA_BODY, ",\"use_sliding_window\":false"), "qwen2"},
+        {CONFIG("Qwen3ForCausalLM", LLAMA_BODY, ""), "qwen3"},
+        {MOE(""), "qwen3moe"},
+        {GLM(""), "deepseek2"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct source *s = must_open(cases[i].config);
+        assert_true(str_of_is(s, "general.architecture", cases[i].arch));
+        source_close(s);
+    }
+}
+
+static void old_and_new_spellings_of_rope_agree(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}"),
+        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4}"),
+        LLAMA(",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
+              "\"rope_theta\":5e5}"),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        struct source *s = must_open(configs[i]);
+        NEAR(f32_of(s, "llama.rope.freq_base"), 5e5);
+        assert_true(str_of_is(s, "llama.rope.scaling.type", "linear"));
+        NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
+        source_close(s);
+    }
+}
+
+static void yarn_keys(void **state)
+{
+    (void)state;
+    struct source *s = must_open(
+        LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+              "\"original_max_position_embeddings\":16,\"beta_fast\":32.0,\"beta_slow\":1}"));
+    assert_true(str_of_is(s, "llama.rope.scaling.type", "yarn"));
+    NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
+    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 16);
+    assert_null(source_kv(s, "llama.rope.scaling.attn_factor"));
+    source_close(s);
+    s = must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+                        "\"attention_factor\":2.0}"));
+    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 64);
+    NEAR(f32_of(s, "llama.rope.scaling.attn_factor"), 2 / (1 + 0.1 * log(4)));
+    source_close(s);
+    s = must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
+                        "\"mscale\":1.0,\"mscale_all_dim\":1.0}"));
+    NEAR(f32_of(s, "llama.rope.scaling.attn_factor"), 1 / (1 + 0.1 * log(4)));
+    source_close(s);
+}
+
+/* Head size 64, base 500000: wavelengths of pairs 0..31 run from 2π to about 2 million. With
+ * orig 8192, pairs below 2048 keep theirs, those above 8192 are divided by 8. */
+static void llama3_scaling_becomes_rope_freqs(void **state)
+{
+    (void)state;
+    struct source *s = must_open(
+        LLAMA(",\"head_dim\":64,\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\","
+              "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+              "\"original_max_position_embeddings\":8192}"));
+    const struct tensor *t = source_tensor(s, "rope_freqs.weight");
+    const u8 *data;
+    float f[32];
+    assert_non_null(t);
+    assert_int_equal(t->type, QT_F32);
+    assert_int_equal(t->ne[0], 32);
+    assert_int_equal(source_data(s, t, &data, NULL), 0);
+    memcpy(f, data, sizeof f);
+    for (int i = 0; i < 15; i++) NEAR(f[i], 1);
+    for (int i = 18; i < 32; i++) NEAR(f[i], 8);
+    for (int i = 15; i < 18; i++) { /* between: by the formula of the specification */
+        double wave = 2 * M_PI * pow(500000, i / 32.0), b = (8192 / wave - 1) / 3;
+        NEAR(f[i], 1 / ((1 - b) / 8 + b));
+    }
+    source_close(s);
+}
+
+static void qwen3moe_keys(void **state)
+{
+    (void)state;
+    struct source *s = must_open(MOE(",\"norm_topk_prob\":true,\"mlp_only_layers\":[]"));
+    assert_int_equal(u32_of(s, "qwen3moe.expert_count"), 3);
+    assert_int_equal(u32_of(s, "qwen3moe.expert_used_count"), 2);
+    assert_int_equal(u32_of(s, "qwen3moe.expert_feed_forward_length"), 4);
+    assert_true(bool_of(s, "qwen3moe.expert_weights_norm"));
+    source_close(s);
+    s = must_open(MOE("")); /* transformers' default */
+    assert_false(bool_of(s, "qwen3moe.expert_weights_norm"));
+    source_close(s);
+}
+
+static void glm_keys(void **state)
+{
+    (void)state;
+    struct source *s =
+        must_open(GLM(",\"first_k_dense_replace\":1,\"routed_scaling_factor\":1.5,"
+                      "\"topk_method\":\"noaux_tc\",\"num_nextn_predict_layers\":1,"
+                      "\"rope_parameters\":{\"rope_theta\":1000000,\"rope_type\":\"default\"}"));
+    static const struct {
+        const char *key;
+        u32 value;
+    } ints[] = {
+        {"block_count", 1},
+        {"embedding_length", 8},
+        {"feed_forward_length", 6},
+        {"attention.head_count", 2},
+        {"attention.head_count_kv", 1},
+        {"attention.q_lora_rank", 6},
+        {"attention.kv_lora_rank", 4},
+        {"attention.key_length", 6},
+        {"attention.value_length", 4},
+        {"attention.key_length_mla", 5},
+        {"attention.value_length_mla", 5},
+        {"rope.dimension_count", 2},
+        {"expert_count", 4},
+        {"expert_used_count", 2},
+        {"expert_group_count", 1},
+        {"expert_group_used_count", 1},
+        {"expert_shared_count", 1},
+        {"expert_feed_forward_length", 7},
+        {"expert_gating_func", 2},
+        {"leading_dense_block_count", 1},
+        {"vocab_size", 5},
+        {"context_length", 64},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ints); i++) {
+        char key[96];
+        snprintf(key, sizeof key, "deepseek2.%s", ints[i].key);
+        if (u32_of(s, key) != ints[i].value) fail_msg("%s is %u", key, u32_of(s, key));
+    }
+    NEAR(f32_of(s, "deepseek2.rope.freq_base"), 1e6);
+    NEAR(f32_of(s, "deepseek2.attention.layer_norm_rms_epsilon"), 1e-5);
+    NEAR(f32_of(s, "fletch.mla_norm_epsilon"), 1e-6);
+    NEAR(f32_of(s, "deepseek2.expert_weights_scale"), 1.5);
+    assert_true(bool_of(s, "deepseek2.expert_weights_norm"));
+    assert_null(source_kv(s, "deepseek2.nextn_predict_layers")); /* no tensors of it */
+    source_close(s);
+    s = must_open(GLM(",\"mlp_layer_types\":[\"sparse\"]"));
+    assert_int_equal(u32_of(s, "deepseek2.leading_dense_block_count"), 0);
+    source_close(s);
+}
+
+static void refuses_what_it_would_compute_wrongly(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *text;
+    } cases[] = {
+        {CONFIG("GemmaForCausalLM", LLAMA_BODY, ""), "architecture 'GemmaForCausalLM'"},
+        {"{" LLAMA_BODY "}", "no architectures"},
+        {"[]", "no architectures"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"), "quantised by 'fp8'"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"awq\"}"), "quantised by 'awq'"},
+        {LLAMA(",\"quantization_config\":{}"), "quantised by an unnamed method"},
+        {LLAMA(",\"hidden_act\":\"gelu\""), "hidden_act 'gelu'"},
+        {LLAMA(",\"hidden_act\":3"), "hidden_act that is not a string"},
+        {LLAMA(",\"use_sliding_window\":true"), "use_sliding_window true"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\"}"), "rope type 'longrope'"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"), "rope type 'dynamic'"},
+        {LLAMA(",\"rope_scaling\":{\"type\":7}"), "rope type is not a string"},
+        {LLAMA(",\"rope_scaling\":3"), "not an object"},
+        {LLAMA(",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}"),
+         "per kind of layer ('full_attention')"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), "no factor"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_fast\":16}"), "beta_fast"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0}"), "make no sense"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}"), "no low_freq_factor"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
+               "\"high_freq_factor\":4,\"original_max_position_embeddings\":8}"),
+         "make no sense"},
+        {CONFIG("Qwen3ForCausalLM", LLAMA_BODY,
+                ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+                "\"high_freq_factor\":4,\"original_max_position_embeddings\":8}"),
+         "llama3 is not supported for qwen3"},
+        {LLAMA(",\"partial_rotary_factor\":0.5"), "partial_rotary_factor"},
+        {LLAMA(",\"rope_theta\":0"), "rope_theta is not above 0"},
+        {LLAMA(",\"rope_theta\":\"1\""), "rope_theta is not a number"},
+        {LLAMA(",\"head_dim\":3"), "head size 3 is odd"},
+        {LLAMA(",\"head_dim\":0"), "head_dim is not an integer from 1"},
+        {LLAMA(",\"tie_word_embeddings\":1"), "tie_word_embeddings is not a boolean"},
+        {CONFIG("LlamaForCausalLM", "\"hidden_size\":8", ""), "no max_position_embeddings"},
+        {CONFIG("LlamaForCausalLM",
+                "\"hidden_size\":8,\"max_position_embeddings\":9,\"num_hidden_layers\":513", ""),
+         "num_hidden_layers is not an integer from 1 to 512"},
+        {MOE(",\"decoder_sparse_step\":2"), "decoder_sparse_step"},
+        {MOE(",\"mlp_only_layers\":[0]"), "mlp_only_layers"},
+        {GLM(",\"topk_method\":\"greedy\""), "topk_method 'greedy'"},
+        {GLM(",\"scoring_func\":\"softmax\""), "scoring_func 'softmax'"},
+        {GLM(",\"rope_interleave\":false"), "rope_interleave false"},
+        {GLM(",\"attention_bias\":true"), "attention_bias true"},
+        {GLM(",\"mlp_layer_types\":[\"other\"]"), "mlp_layer_types"},
+        {GLM(",\"mlp_layer_types\":[]"), "mlp_layer_types"},
+        {RWKV(",\"attn\":{\"layers\":[0]}"), "attention layers in RWKV-7"},
+        {RWKV(",\"hidden_act\":\"relu\""), "hidden_act 'relu'"},
+        {RWKV(""), "w_lora.lora.0.weight' is missing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) must_fail(cases[i].config, cases[i].text);
+}
+
+static void generation_config_gives_sampling_defaults(void **state)
+{
+    (void)state;
+    testdir_puts(&dir, "generation_config.json",
+                 "{\"do_sample\":true,\"temperature\":0.6,\"top_k\":20,\"top_p\":0.95,"
+                 "\"min_p\":0.05,\"repetition_penalty\":1.1,\"eos_token_id\":[1,2]}");
+    struct source *s = must_open(LLAMA(""));
+    NEAR(f32_of(s, "general.sampling.temp"), 0.6);
+    NEAR(f32_of(s, "general.sampling.top_p"), 0.95);
+    NEAR(f32_of(s, "general.sampling.min_p"), 0.05);
+    NEAR(f32_of(s, "general.sampling.penalty_repeat"), 1.1);
+    assert_int_equal(u32_of(s, "general.sampling.top_k"), 20);
+    assert_int_equal(source_kv(s, "general.sampling.top_k")->type, KV_I32);
+    source_close(s);
+    testdir_puts(&dir, "generation_config.json", "{\"do_sample\":false,\"temperature\":0.6}");
+    s = must_open(LLAMA(""));
+    assert_true(f32_of(s, "general.sampling.temp") == 0);
+    source_close(s);
+    testdir_puts(&dir, "generation_config.json", "{\"bos_token_id\":1}");
+    s = must_open(LLAMA(""));
+    assert_null(source_kv(s, "general.sampling.temp"));
+    source_close(s);
+    testdir_puts(&dir, "generation_config.json", "{\"temperature\":\"hot\"}");
+    must_fail(LLAMA(""), "temperature is not a number");
+    testdir_puts(&dir, "generation_config.json", "{\"top_k\":-1}");
+    must_fail(LLAMA(""), "top_k is not a count");
+}
+
+/* Tensors */
+
+static void plain_tensors_are_mapped_under_new_names(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.embed_tokens.weight", QT_BF16, 0, 2, 3);
+    TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F16, 10, 2, 3);
+    TESTDIR_TENSOR(&dir, "model.norm.weight", QT_F32, 20, 3);
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.down_proj.weight", QT_F32, 30, 1, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.rotary_emb.inv_freq", QT_F32, 0, 2);
+    struct source *s = must_open(LLAMA(""));
+    assert_int_equal(s->n_tensors, 4);
+    check_tensor(s, "token_embd.weight", QT_BF16, DIMS(3, 2), VALUES(0, 1, 2, 3, 4, 5));
+    check_tensor(s, "output.weight", QT_F16, DIMS(3, 2), VALUES(10, 11, 12, 13, 14, 15));
+    check_tensor(s, "output_norm.weight", QT_F32, DIMS(3), VALUES(20, 21, 22));
+    check_tensor(s, "blk.0.ffn_down.weight", QT_F32, DIMS(2, 1), VALUES(30, 31));
+    assert_null(source_tensor(s, "token_embd.weight")->recipe);
+    assert_null(source_tensor(s, "output_norm.weight")->recipe);
+    source_close(s);
+}
+
+static void unaligned_files_give_aligned_tensors(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.embed_tokens.weight", QT_F32, 7, 2, 2);
+    testdir_tensors(&dir, "model.safetensors", true);
+    testdir_puts(&dir, "config.json", LLAMA(""));
+    struct source *s;
+    assert_int_equal(source_open(&s, dir.path, NULL), 0);
+    check_tensor(s, "token_embd.weight", QT_F32, DIMS(2, 2), VALUES(7, 8, 9, 10));
+    source_close(s);
+}
+
+static void vectors_and_routers_become_f32(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.norm.weight", QT_BF16, 1, 300);
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.gate.weight", QT_F16, 5, 3, 2);
+    struct source *s = must_open(MOE(""));
+    float want[300];
+    for (int i = 0; i < 300; i++) want[i] = bf16_to_float(bf16_from_float((float)(1 + i)));
+    check_tensor(s, "output_norm.weight", QT_F32, DIMS(300), want);
+    check_tensor(s, "blk.0.ffn_gate_inp.weight", QT_F32, DIMS(2, 3), VALUES(5, 6, 7, 8, 9, 10));
+    source_close(s);
+}
+
+/* Two heads of 4: rows 0 1 2 3 of a head become 0 2 1 3. */
+static void llama_rows_of_q_and_k_are_paired(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.weight", QT_BF16, 0, 8, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.bias", QT_F32, 0, 8);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.k_proj.weight", QT_F32, 50, 6, 1);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.v_proj.weight", QT_F32, 50, 6, 1);
+    struct source *s = must_open(LLAMA(",\"num_key_value_heads\":1"));
+    check_tensor(s, "blk.0.attn_q.weight", QT_BF16, DIMS(2, 8),
+                 VALUES(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    check_tensor(s, "blk.0.attn_q.bias", QT_F32, DIMS(8), VALUES(0, 2, 1, 3, 4, 6, 5, 7));
+    check_tensor(s, "blk.0.attn_k.weight", QT_F32, DIMS(1, 6), VALUES(50, 53, 51, 54, 52, 55));
+    check_tensor(s, "blk.0.attn_v.weight", QT_F32, DIMS(1, 6), VALUES(50, 51, 52, 53, 54, 55));
+    source_close(s);
+}
+
+static void other_architectures_keep_the_rows(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.weight", QT_F32, 0, 8, 1);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.bias", QT_F32, 0, 8);
+    struct source *s = must_open(CONFIG("Qwen2ForCausalLM", LLAMA_BODY, ""));
+    check_tensor(s, "blk.0.attn_q.weight", QT_F32, DIMS(1, 8), VALUES(0, 1, 2, 3, 4, 5, 6, 7));
+    check_tensor(s, "blk.0.attn_q.bias", QT_F32, DIMS(8), VALUES(0, 1, 2, 3, 4, 5, 6, 7));
+    source_close(s);
+}
+
+static void experts_are_stacked(void **state)
+{
+    (void)state;
+    for (int e = 2; e >= 0; e--) {
+        static const char *const parts[] = {"gate", "up", "down"};
+        for (int p = 0; p < 3; p++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.0.mlp.experts.%d.%s_proj.weight", e,
+                     parts[p]);
+            TESTDIR_TENSOR(&dir, name, QT_BF16, (float)(100 * p + 10 * e), 2, 1);
+        }
+    }
+    struct source *s = must_open(MOE(""));
+    assert_int_equal(s->n_tensors, 3);
+    check_tensor(s, "blk.0.ffn_gate_exps.weight", QT_BF16, DIMS(1, 2, 3),
+                 VALUES(0, 1, 10, 11, 20, 21));
+    check_tensor(s, "blk.0.ffn_up_exps.weight", QT_BF16, DIMS(1, 2, 3),
+                 VALUES(100, 101, 110, 111, 120, 121));
+    check_tensor(s, "blk.0.ffn_down_exps.weight", QT_BF16, DIMS(1, 2, 3),
+                 VALUES(200, 201, 210, 211, 220, 221));
+    source_close(s);
+}
+
+/* [E=3][2f=4][d=2] counting up: expert e starts at 8e, its gate rows are the first two. */
+static void fused_experts_are_split(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.gate_up_proj", QT_F32, 0, 3, 4, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.down_proj", QT_F32, 0, 3, 2, 1);
+    struct source *s = must_open(MOE(""));
+    check_tensor(s, "blk.0.ffn_gate_exps.weight", QT_F32, DIMS(2, 2, 3),
+                 VALUES(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19));
+    check_tensor(s, "blk.0.ffn_up_exps.weight", QT_F32, DIMS(2, 2, 3),
+                 VALUES(4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23));
+    check_tensor(s, "blk.0.ffn_down_exps.weight", QT_F32, DIMS(1, 2, 3), VALUES(0, 1, 2, 3, 4, 5));
+    source_close(s);
+}
+
+/* Heads 2, k rows 3, v rows 5, rank 4: element [h][row][l] is 32h + 4 row + l. */
+static void kv_b_is_split_and_its_k_part_transposed(void **state)
+{
+    (void)state;
+    float k[2 * 4 * 3], v[2 * 5 * 4];
+    for (int h = 0, i = 0; h < 2; h++)
+        for (int l = 0; l < 4; l++)
+            for (int n = 0; n < 3; n++) k[i++] = (float)(32 * h + 4 * n + l);
+    for (int h = 0, i = 0; h < 2; h++)
+        for (int n = 0; n < 20; n++) v[i++] = (float)(32 * h + 12 + n);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.kv_b_proj.weight", QT_BF16, 0, 16, 4);
+    struct source *s = must_open(GLM(""));
+    assert_int_equal(s->n_tensors, 2);
+    check_tensor(s, "blk.0.attn_k_b.weight", QT_BF16, DIMS(3, 4, 2), k);
+    check_tensor(s, "blk.0.attn_v_b.weight", QT_BF16, DIMS(4, 5, 2), v);
+    source_close(s);
+}
+
+static void mtp_blocks_count_when_they_are_there(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.layers.1.eh_proj.weight", QT_F32, 0, 2, 4);
+    TESTDIR_TENSOR(&dir, "model.layers.1.input_layernorm.weight", QT_F32, 5, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.1.shared_head.norm.weight", QT_F32, 7, 2);
+    struct source *s = must_open(GLM(",\"num_nextn_predict_layers\":1"));
+    assert_int_equal(u32_of(s, "deepseek2.block_count"), 2);
+    assert_int_equal(u32_of(s, "deepseek2.nextn_predict_layers"), 1);
+    check_tensor(s, "blk.1.nextn.eh_proj.weight", QT_F32, DIMS(4, 2),
+                 VALUES(0, 1, 2, 3, 4, 5, 6, 7));
+    check_tensor(s, "blk.1.attn_norm.weight", QT_F32, DIMS(2), VALUES(5, 6));
+    check_tensor(s, "blk.1.nextn.shared_head_norm.weight", QT_F32, DIMS(2), VALUES(7, 8));
+    source_close(s);
+}
+
+static void put_rwkv_block(int n)
+{
+    static const char order[] = "gavkwr"; /* not the order of the stack */
+    static const char *const ranks[] = {"w", "a", "v", "g"};
+    char name[96];
+    for (int i = 0; order[i]; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.attn.x_%c", n, order[i]);
+        TESTDIR_TENSOR(&dir, name, QT_BF16, (float)(10 * i), 1, 1, 2);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        if (n == 0 && i == 2) continue;
+        snprintf(name, sizeof name, "model.layers.%d.attn.%s_lora.lora.0.weight", n, ranks[i]);
+        TESTDIR_TENSOR(&dir, name, QT_BF16, (float)(10 * i), i + 1, 2);
+        snprintf(name, sizeof name, "model.layers.%d.attn.%s_lora.lora.2.weight", n, ranks[i]);
+        TESTDIR_TENSOR(&dir, name, QT_BF16, (float)(10 * i), 2, i + 1);
+        snprintf(name, sizeof name, "model.layers.%d.attn.%s_lora.lora.2.bias", n, ranks[i]);
+        if (i < 3) TESTDIR_TENSOR(&dir, name, QT_BF16, (float)(10 * i), 2);
+    }
+    snprintf(name, sizeof name, "model.layers.%d.attn.r_k", n);
+    TESTDIR_TENSOR(&dir, name, QT_BF16, 60, 2, 3);
+    snprintf(name, sizeof name, "model.layers.%d.ffn.x_k", n);
+    TESTDIR_TENSOR(&dir, name, QT_BF16, 70, 1, 1, 2);
+}
+
+static void rwkv7_keys_and_tensors(void **state)
+{
+    (void)state;
+    put_rwkv_block(0);
+    put_rwkv_block(1);
+    TESTDIR_TENSOR(&dir, "model.layers.0.pre_norm.bias", QT_BF16, 3, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.attn.v_lora.lora.2.bias", QT_F32, 3, 2); /* dummy */
+    struct source *s = must_open(RWKV(""));
+    assert_true(str_of_is(s, "general.architecture", "rwkv7"));
+    assert_int_equal(u32_of(s, "rwkv7.context_length"), 1048576);
+    assert_int_equal(u32_of(s, "rwkv7.block_count"), 2);
+    assert_int_equal(u32_of(s, "rwkv7.feed_forward_length"), 32);
+    assert_int_equal(u32_of(s, "rwkv7.attention.head_count"), 0);
+    assert_int_equal(u32_of(s, "rwkv7.wkv.head_size"), 4);
+    assert_int_equal(u32_of(s, "rwkv7.attention.decay_lora_rank"), 1);
+    assert_int_equal(u32_of(s, "rwkv7.attention.iclr_lora_rank"), 2);
+    assert_int_equal(u32_of(s, "rwkv7.attention.value_residual_mix_lora_rank"), 3);
+    assert_int_equal(u32_of(s, "rwkv7.attention.gate_lora_rank"), 4);
+    NEAR(f32_of(s, "rwkv7.attention.layer_norm_epsilon"), 1e-5);
+    NEAR(f32_of(s, "fletch.wkv_norm_epsilon"), 4e-5);
+    check_tensor(s, "blk.0.time_mix_lerp_fused.weight", QT_F32, DIMS(2, 1, 1, 6),
+                 VALUES(50, 51, 40, 41, 30, 31, 20, 21, 10, 11, 0, 1));
+    check_tensor(s, "blk.1.time_mix_w1.weight", QT_F32, DIMS(2, 1), VALUES(0, 1));
+    check_tensor(s, "blk.1.time_mix_a1.weight", QT_BF16, DIMS(2, 2), VALUES(10, 11, 12, 13));
+    check_tensor(s, "blk.1.time_mix_v2.weight", QT_BF16, DIMS(3, 2),
+                 VALUES(20, 21, 22, 23, 24, 25));
+    check_tensor(s, "blk.1.time_mix_v0.weight", QT_F32, DIMS(2), VALUES(20, 21));
+    check_tensor(s, "blk.0.time_mix_r_k.weight", QT_F32, DIMS(6), VALUES(60, 61, 62, 63, 64, 65));
+    check_tensor(s, "blk.0.channel_mix_lerp_k.weight", QT_F32, DIMS(2), VALUES(70, 71));
+    check_tensor(s, "token_embd_norm.bias", QT_F32, DIMS(2), VALUES(3, 4));
+    assert_null(source_tensor(s, "blk.0.time_mix_v0.weight"));
+    source_close(s);
+}
+
+static void a_tied_output_is_left_out(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.embed_tokens.weight", QT_F32, 0, 2, 2);
+    TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F32, 0, 2, 2);
+    struct source *s = must_open(LLAMA(",\"tie_word_embeddings\":true"));
+    assert_non_null(source_tensor(s, "token_embd.weight"));
+    assert_null(source_tensor(s, "output.weight"));
+    source_close(s);
+}
+
+static void refuses_tensors_that_do_not_belong(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.sinks", QT_F32, 0, 2);
+    must_fail(LLAMA(""), "'model.layers.0.self_attn.sinks' has no place");
+    TESTDIR_TENSOR(&dir, "model.layers.1.input_layernorm.weight", QT_F32, 0, 2);
+    must_fail(LLAMA(""), "'model.layers.1.input_layernorm.weight' has no place");
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_norm.weight", QT_F32, 0, 2);
+    must_fail(LLAMA(""), "q_norm.weight' has no place");
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.weight", QT_F32, 0, 7, 2);
+    must_fail(LLAMA(""), "q_proj.weight': its shape is not");
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.kv_b_proj.weight", QT_F32, 0, 15, 4);
+    must_fail(GLM(""), "kv_b_proj.weight': its shape is not");
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.gate_up_proj", QT_F32, 0, 3, 3, 2);
+    must_fail(MOE(""), "gate_up_proj': its shape is not");
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.0.up_proj.weight", QT_F32, 0, 2, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.1.up_proj.weight", QT_F32, 0, 2, 2);
+    must_fail(MOE(""), "experts.2.up_proj.weight is missing");
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.0.up_proj.weight", QT_F32, 0, 2, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.mlp.experts.1.up_proj.weight", QT_F32, 0, 2, 3);
+    must_fail(MOE(""), "experts.1.up_proj.weight': its shape is not");
+    TESTDIR_TENSOR(&dir, "model.embed_tokens.weight", QT_F32, 0, 1, 1, 1, 1, 2);
+    must_fail(LLAMA(""), "at most 4 dimensions");
+    put_rwkv_block(0);
+    must_fail(RWKV(""), "layers.1.attn.v_lora.lora.0.weight' is missing");
+}
+
+/* Files */
+
+static void shards_are_found_by_the_index(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.embed_tokens.weight", QT_F32, 0, 1, 2);
+    testdir_tensors(&dir, "model-00001-of-00002.safetensors", false);
+    TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F32, 5, 1, 2);
+    TESTDIR_TENSOR(&dir, "model.norm.weight", QT_F32, 7, 2);
+    testdir_tensors(&dir, "model-00002-of-00002.safetensors", false);
+    testdir_puts(&dir, "model.safetensors.index.json",
+                 "{\"weight_map\":{"
+                 "\"lm_head.weight\":\"model-00002-of-00002.safetensors\","
+                 "\"model.embed_tokens.weight\":\"model-00001-of-00002.safetensors\","
+                 "\"model.norm.weight\":\"model-00002-of-00002.safetensors\"}}");
+    struct source *s = must_open(LLAMA(""));
+    assert_int_equal(s->n_files, 2);
+    check_tensor(s, "token_embd.weight", QT_F32, DIMS(2, 1), VALUES(0, 1));
+    check_tensor(s, "output.weight", QT_F32, DIMS(2, 1), VALUES(5, 6));
+    check_tensor(s, "output_norm.weight", QT_F32, DIMS(2), VALUES(7, 8));
+    source_close(s);
+}
+
+static void refuses_bad_indexes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *index, *text;
+    } cases[] = {
+        {"{}", "no weight_map"},
+        {"{\"weight_map\":[]}", "no weight_map"},
+        {"{\"weight_map\":{\"t\":7}}", "an entry is not the name"},
+        {"{\"weight_map\":{\"t\":\"../a.safetensors\"}}", "'../a.safetensors' is not the name"},
+        {"{\"weight_map\":{\"t\":\"/a.safetensors\"}}", "is not the name"},
+        {"{\"weight_map\":{\"t\":\"x/a.safetensors\"}}", "is not the name"},
+        {"{\"weight_map\":{\"t\":\"a.safetensors\\u0000.safetensors\"}}", "is not the name"},
+        {"{\"weight_map\":{\"t\":\"config.json\"}}", "is not the name"},
+        {"{\"weight_map\":{\"t\":\"\"}}", "is not the name"},
+        {"{\"weight_map\":{\"t\":\"none.safetensors\"}}", "can't open"},
+        {"{\"weight_map\":{\"t\":\"a.safetensors\"}}", "tensor 't' is not in 'a.safetensors'"},
+        {"{\"weight_map\":{\"lm_head.weight\":\"a.safetensors\","
+         "\"model.norm.weight\":\"b.safetensors\"}}",
+         "'lm_head.weight' is in two files"},
+        {"{\"weight_map\":{\"t\":\"bad.safetensors\"}}", "'bad.safetensors': safetensors: "},
+    };
+    TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F32, 0, 1, 2);
+    testdir_tensors(&dir, "a.safetensors", false);
+    TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F32, 0, 1, 2);
+    TESTDIR_TENSOR(&dir, "model.norm.weight", QT_F32, 0, 2);
+    testdir_tensors(&dir, "b.safetensors", false);
+    testdir_puts(&dir, "bad.safetensors", "short");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        testdir_puts(&dir, "model.safetensors.index.json", cases[i].index);
+        must_fail(LLAMA(""), cases[i].text);
+    }
+}
+
+static void says_what_a_directory_lacks(void **state)
+{
+    (void)state;
+    struct source *s;
+    struct err err;
+    assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(err.text, "no config.json"));
+    testdir_puts(&dir, "config.json", LLAMA(""));
+    assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(err.text, "holds neither model.safetensors nor"));
+    testdir_puts(&dir, "config.json", "{");
+    assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(err.text, "bad JSON"));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    testdir_open(&dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    testdir_close(&dir);
+    return 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(llama_keys),
+        TEST(absent_and_null_take_the_defaults),
+        TEST(architectures_get_their_gguf_names),
+        TEST(old_and_new_spellings_of_rope_agree),
+        TEST(yarn_keys),
+        TEST(llama3_scaling_becomes_rope_freqs),
+        TEST(qwen3moe_keys),
+        TEST(glm_keys),
+        TEST(refuses_what_it_would_compute_wrongly),
+        TEST(generation_config_gives_sampling_defaults),
+        TEST(plain_tensors_are_mapped_under_new_names),
+        TEST(unaligned_files_give_aligned_tensors),
+        TEST(vectors_and_routers_become_f32),
+        TEST(llama_rows_of_q_and_k_are_paired),
+        TEST(other_architectures_keep_the_rows),
+        TEST(experts_are_stacked),
+        TEST(fused_experts_are_split),
+        TEST(kv_b_is_split_and_its_k_part_transposed),
+        TEST(mtp_blocks_count_when_they_are_there),
+        TEST(rwkv7_keys_and_tensors),
+        TEST(a_tied_output_is_left_out),
+        TEST(refuses_tensors_that_do_not_belong),
+        TEST(shards_are_found_by_the_index),
+        TEST(refuses_bad_indexes),
+        TEST(says_what_a_directory_lacks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
