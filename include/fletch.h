@@ -3,9 +3,9 @@
  *   engine > model > session. An engine chooses where things run; a model is loaded once; a session
  *   is one timeline of tokens on a model. Close in reverse order; closing NULL is fine.
  *
- * Functions return 0 or a negative code; the handle they were called on keeps one line of text about
- * the last failure (fletch_engine_error and so on). An open that fails leaves its text in the handle
- * it was given. A handle is used by one thread at a time; different engines are independent.
+ * Functions return 0 or a negative code; the handle they were called on keeps one line of text
+ * about the last failure (fletch_engine_error and so on). An open that fails leaves its text in the
+ * handle it was given. A handle is used by one thread at a time; different engines are independent.
  * Memory that a function hands out (char **, int32_t **) is freed with fletch_free. */
 #ifndef FLETCH_H
 #define FLETCH_H
@@ -21,19 +21,19 @@ extern "C" {
 #define FLETCH_VERSION "0.1.0"
 #define FLETCH_API     __attribute__((visibility("default")))
 
-#define FLETCH_ERRORS(X)                                                                           \
-    X(NOMEM, -1, "out of memory")                                                                  \
-    X(IO, -2, "file can't be read or written")                                                     \
-    X(FORMAT, -3, "bad model file")                                                                \
-    X(UNSUPPORTED, -4, "not supported")                                                            \
-    X(ARG, -5, "bad argument")                                                                     \
-    X(LIMIT, -6, "over a limit")                                                                   \
-    X(FIT, -7, "does not fit in memory")                                                           \
-    X(CONTEXT, -8, "context full")                                                                 \
-    X(CANCELLED, -9, "cancelled")                                                                  \
-    X(VOCAB, -10, "the model has no vocabulary")                                                   \
-    X(TEMPLATE, -11, "chat template failed")                                                       \
-    X(BACKEND, -12, "backend failed or is not there")                                              \
+#define FLETCH_ERRORS(X)                              \
+    X(NOMEM, -1, "out of memory")                     \
+    X(IO, -2, "file can't be read or written")        \
+    X(FORMAT, -3, "bad model file")                   \
+    X(UNSUPPORTED, -4, "not supported")               \
+    X(ARG, -5, "bad argument")                        \
+    X(LIMIT, -6, "over a limit")                      \
+    X(FIT, -7, "does not fit in memory")              \
+    X(CONTEXT, -8, "context full")                    \
+    X(CANCELLED, -9, "cancelled")                     \
+    X(VOCAB, -10, "the model has no vocabulary")      \
+    X(TEMPLATE, -11, "chat template failed")          \
+    X(BACKEND, -12, "backend failed or is not there") \
     X(INTERNAL, -13, "internal error")
 
 enum fletch_error_code {
@@ -93,10 +93,10 @@ FLETCH_API void fletch_model_close(struct fletch_model *m);
 FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
 
 struct fletch_sampling {
-    float temperature; /* 0: the most likely token */
-    uint32_t top_k;    /* 0: off */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
+    float temperature;                                         /* 0: the most likely token */
+    uint32_t top_k;                                            /* 0: off */
+    float top_p;                                               /* 1: off */
+    float min_p;                                               /* 0: off */
     float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
     uint32_t penalty_window; /* latest tokens the penalties look at */
     uint64_t seed;
@@ -155,6 +155,9 @@ FLETCH_API void fletch_session_reset(struct fletch_session *s);
  * they don't fit; then nothing was appended. */
 FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                                      float *all_logits);
+/* Ends a running append or generate at its next step with FLETCH_E_CANCELLED. The one call that may
+ * come from another thread or a signal handler. */
+FLETCH_API void fletch_session_cancel(struct fletch_session *s);
 /* Logits after the last token, n_vocab floats; NULL when nothing was appended yet. */
 FLETCH_API const float *fletch_session_logits(const struct fletch_session *s);
 /* The token that the sampling settings choose after the last one. Does not append it. */

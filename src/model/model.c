@@ -34,11 +34,10 @@ static int record(struct model *m, struct err *err)
     return rc ? rc : b.bind.rc;
 }
 
-static int open_parts(struct model *m, const char *path, enum qtype kv, struct err *err)
+static int open_parts(struct model *m, enum qtype kv, struct err *err)
 {
-    int rc = source_open(&m->source, path, err);
+    int rc = hparams_read(&m->hp, m->source, err);
     if (rc) return rc;
-    if ((rc = hparams_read(&m->hp, m->source, err))) return rc;
     m->arch = arch_find(m->hp.arch);
     if (!m->arch)
         return err_set(err, FLETCH_E_UNSUPPORTED,
@@ -56,11 +55,15 @@ static int open_parts(struct model *m, const char *path, enum qtype kv, struct e
     return record(m, err);
 }
 
-int model_open(struct model **out, const char *path, enum qtype kv, struct err *err)
+int model_open(struct model **out, struct source *s, enum qtype kv, struct err *err)
 {
     struct model *m = *out = calloc(1, sizeof *m);
-    if (!m) return err_nomem(err, "the model");
-    int rc = open_parts(m, path, kv, err);
+    if (!m) {
+        source_close(s);
+        return err_nomem(err, "the model");
+    }
+    m->source = s;
+    int rc = open_parts(m, kv, err);
     if (rc) {
         model_close(m);
         *out = NULL;

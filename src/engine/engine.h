@@ -1,0 +1,72 @@
+/* The handles behind fletch.h. */
+#ifndef FLETCH_ENGINE_H
+#define FLETCH_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "core/exec.h"
+#include "model/model.h"
+#include "serve/kv.h"
+#include "text/tmpl.h"
+
+enum {
+    ENGINE_BLOCK_TOKENS = 32,
+    ENGINE_MAX_OUT = 64, /* R: rows a step gives logits for */
+    ENGINE_MAX_ROWS = 64,
+    ENGINE_MAX_CTX = 8192, /* unless asked for more */
+};
+
+struct fletch_engine {
+    struct err err;
+    const struct exec_class *class;
+    u32 n_threads;
+    char backend[160]; /* name and why */
+};
+
+struct fletch_model {
+    struct err err;
+    struct fletch_engine *engine;
+    struct model *m;
+    struct program *trunk; /* as the executor runs it: fused unless told otherwise */
+    struct exec *x;
+    u32 h_trunk;
+    struct exec_limits limits;
+    struct step *step;
+    struct kv_pool kv;
+    bool *slot_used; /* [n_slots] */
+    struct fletch_sampling sampling;
+};
+
+/* Backends. backend_find sets an error that says why when it is not there. */
+const struct exec_class *backend_find(const char *name, struct err *err);
+struct backend_state {
+    const char *name;
+    bool works;
+    const char *why;
+};
+const struct backend_state *backend_list(size_t *n);
+
+/* Opening a source by path, or an image with a name for messages. */
+int engine_source(struct source **out, const char *path, const void *image, size_t n,
+                  struct err *err);
+
+/* The numbers a model is opened with: what params leave open is decided here. */
+int engine_kv_type(enum qtype *out, const struct exec_class *class,
+                   const struct fletch_model_params *params, struct err *err);
+int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
+                  const struct fletch_model_params *params, struct err *err);
+
+/* What it will take, by part. */
+struct plan {
+    u64 weights, kv, state, activations, total, available;
+    bool fits;
+    u32 largest_ctx; /* that fits, 0: none */
+};
+void plan_make(struct plan *plan, const struct model *m, const struct program *p,
+               const struct exec_class *class, const struct exec_limits *limits, u64 max_memory);
+u64 plan_available(void);
+/* A program ready for an executor: fused by its abilities unless no_fuse. */
+int engine_program(struct program **out, const struct program *p, const struct exec_class *class,
+                   bool no_fuse, struct err *err);
+
+#endif

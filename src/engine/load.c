@@ -1,0 +1,149 @@
+/* Models behind the public interface: opened, planned, placed. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/engine.h"
+#include "format/gguf.h"
+#include "serve/sample.h"
+
+int engine_source(struct source **out, const char *path, const void *image, size_t n,
+                  struct err *err)
+{
+    if (!image) return source_open(out, path, err);
+    int rc = source_new(out, path, err);
+    if (rc) return rc;
+    if ((rc = gguf_read_image(*out, image, n, err))) {
+        source_close(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void fletch_model_close(struct fletch_model *m)
+{
+    if (!m) return;
+    if (m->slot_used)
+        for (u32 i = 0; i < m->limits.n_slots; i++) CHECK(!m->slot_used[i]); /* sessions first */
+    step_close(m->step);
+    if (m->x) m->x->class->close(m->x);
+    prog_close(m->trunk);
+    kv_close(&m->kv);
+    model_close(m->m);
+    free(m->slot_used);
+    free(m);
+}
+
+/* Sampling settings that the model's authors recommend. */
+static int read_sampling(struct fletch_sampling *s, const struct source *src, struct err *err)
+{
+    *s = sample_defaults();
+    int rc = source_get_f32(src, "general.sampling.temp", &s->temperature, err);
+    if (rc >= 0) rc = source_get_u32(src, "general.sampling.top_k", &s->top_k, err);
+    if (rc >= 0) rc = source_get_f32(src, "general.sampling.top_p", &s->top_p, err);
+    if (rc >= 0) rc = source_get_f32(src, "general.sampling.min_p", &s->min_p, err);
+    if (rc >= 0)
+        rc = source_get_f32(src, "general.sampling.penalty_repeat", &s->repeat_penalty, err);
+    return rc < 0 ? rc : sample_check(s, err);
+}
+
+static int check_plan(const struct fletch_model *m, u64 max_memory, struct err *err)
+{
+    struct plan plan;
+    plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, max_memory);
+    if (plan.fits) return 0;
+    char hint[96] = "; even an empty context does not fit";
+    if (plan.largest_ctx)
+        snprintf(hint, sizeof hint, "; a context of %u would fit (-c %u)", plan.largest_ctx,
+                 plan.largest_ctx);
+    double mb = 1e-6;
+    return err_set(err, FLETCH_E_FIT,
+                   "does not fit: weights %.1f + cache for %u tokens %.1f + state %.1f + "
+                   "activations %.1f = %.1f MB, but %.1f MB are available%s",
+                   (double)plan.weights * mb, m->limits.max_pos, (double)plan.kv * mb,
+                   (double)plan.state * mb, (double)plan.activations * mb, (double)plan.total * mb,
+                   (double)plan.available * mb, hint);
+}
+
+static int open_parts(struct fletch_model *m, struct source *s,
+                      const struct fletch_model_params *params, struct err *err)
+{
+    const struct exec_class *class = m->engine->class;
+    enum qtype kv = class->kv;
+    int rc = engine_kv_type(&kv, class, params, err);
+    if (rc) {
+        source_close(s);
+        return rc;
+    }
+    if ((rc = model_open(&m->m, s, kv, err))) return rc;
+    if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
+    if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
+    if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
+        return rc;
+    if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;
+    m->slot_used = calloc(m->limits.n_slots, sizeof *m->slot_used);
+    if (!m->slot_used) return err_nomem(err, "the sessions");
+    if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
+    if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;
+    if ((rc = class->open(&m->x, m->m->net, &m->limits, m->engine->n_threads, err))) return rc;
+    if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
+                          params ? params->progress_ctx : NULL, err)))
+        return rc;
+    return class->load(m->x, m->trunk, &m->h_trunk, err);
+}
+
+static int open_source(struct fletch_model **out, struct fletch_engine *e, const char *path,
+                       const void *image, size_t n, const struct fletch_model_params *params)
+{
+    struct source *s;
+    *out = NULL;
+    int rc = engine_source(&s, path, image, n, &e->err);
+    if (rc) return rc;
+    struct fletch_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        source_close(s);
+        return err_nomem(&e->err, "the model");
+    }
+    m->engine = e;
+    rc = open_parts(m, s, params, &e->err);
+    if (rc) {
+        fletch_model_close(m);
+        return err_prefix(&e->err, "%s", path);
+    }
+    *out = m;
+    return 0;
+}
+
+int fletch_model_open(struct fletch_model **out, struct fletch_engine *e, const char *path,
+                      const struct fletch_model_params *params)
+{
+    return open_source(out, e, path, NULL, 0, params);
+}
+
+int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e, const void *image,
+                            size_t n, const struct fletch_model_params *params)
+{
+    return open_source(out, e, "built-in model", image, n, params);
+}
+
+const char *fletch_model_error(const struct fletch_model *m)
+{
+    return m->err.text;
+}
+
+void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info)
+{
+    const struct hparams *hp = &m->m->hp;
+    *info = (struct fletch_model_info){
+        .arch = hp->arch,
+        .name = hp->name,
+        .n_ctx = m->limits.max_pos,
+        .n_ctx_trained = hp->n_ctx,
+        .n_vocab = hp->n_vocab,
+        .n_embd = hp->d_model,
+        .n_layers = hp->n_layers,
+        .has_vocab = m->m->vocab->tok != NULL,
+        .has_template = m->m->vocab->spec.chat_template.p != NULL,
+        .weight_bytes = model_weight_bytes(m->m),
+        .sampling = m->sampling,
+    };
+}

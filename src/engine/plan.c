@@ -1,0 +1,91 @@
+/* Limits and memory: what a model will take before anything is taken. */
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int engine_kv_type(enum qtype *out, const struct exec_class *class,
+                   const struct fletch_model_params *params, struct err *err)
+{
+    *out = class->kv;
+    if (!params || !params->kv_type) return 0;
+    if (!quant_by_name(str_of(params->kv_type), out) || (*out != QT_F32 && *out != QT_F16))
+        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16",
+                       QUOTE(str_of(params->kv_type)));
+    return 0;
+}
+
+int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
+                  const struct fletch_model_params *params, struct err *err)
+{
+    static const struct fletch_model_params none;
+    if (!params) params = &none;
+    u32 n_ctx = params->n_ctx;
+    if (!n_ctx) n_ctx = m->net->n_kv ? MIN(m->hp.n_ctx, (u32)ENGINE_MAX_CTX) : m->hp.n_ctx;
+    if (n_ctx > 1u << 24)
+        return err_set(err, FLETCH_E_ARG, "a context of %u tokens is more than %u", n_ctx,
+                       1u << 24);
+    u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
+    if (n_sessions > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 sessions");
+    u32 max_rows = params->max_rows ? params->max_rows : ENGINE_MAX_ROWS;
+    if (max_rows > class->max_rows)
+        return err_set(err, FLETCH_E_ARG, "%u rows a step, but backend %s takes at most %u",
+                       max_rows, class->name, class->max_rows);
+    u64 blocks = m->net->n_kv ? ((u64)n_ctx + ENGINE_BLOCK_TOKENS - 1) / ENGINE_BLOCK_TOKENS : 0;
+    if (blocks * n_sessions > UINT32_MAX / ENGINE_BLOCK_TOKENS)
+        return err_set(err, FLETCH_E_ARG, "%u sessions of %u tokens are too many", n_sessions,
+                       n_ctx);
+    *out = (struct exec_limits){.max_rows = max_rows,
+                                .max_out = MIN(max_rows, (u32)ENGINE_MAX_OUT),
+                                .n_slots = n_sessions,
+                                .n_blocks = (u32)(blocks * n_sessions),
+                                .block_tokens = ENGINE_BLOCK_TOKENS,
+                                .max_pos = n_ctx};
+    return 0;
+}
+
+u64 plan_available(void)
+{
+    u64 kb = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lu", &kb) == 1) break;
+    if (f) fclose(f);
+    if (kb) return kb * 1024;
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (u64)pages * (u64)size : UINT64_MAX;
+}
+
+static u64 kv_bytes(const struct model *m, u64 n_tokens)
+{
+    return exec_kv_bytes(m->net) * n_tokens;
+}
+
+void plan_make(struct plan *plan, const struct model *m, const struct program *p,
+               const struct exec_class *class, const struct exec_limits *limits, u64 max_memory)
+{
+    *plan = (struct plan){
+        .weights = model_weight_bytes(m),
+        .kv = kv_bytes(m, (u64)limits->n_blocks * limits->block_tokens),
+        .state = exec_state_bytes(m->net) * limits->n_slots,
+        .activations =
+            class->bytes(p, limits) + (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
+        .available = max_memory ? max_memory : plan_available(),
+    };
+    u64 rest = plan->weights + plan->state + plan->activations;
+    plan->total = rest + plan->kv;
+    plan->fits = plan->total <= plan->available;
+    if (rest > plan->available) return;
+    u64 per_token = kv_bytes(m, 1) * limits->n_slots;
+    u64 most = per_token ? (plan->available - rest) / per_token : m->hp.n_ctx;
+    most = MIN(most / limits->block_tokens * limits->block_tokens, m->hp.n_ctx);
+    plan->largest_ctx = (u32)most;
+}
+
+int engine_program(struct program **out, const struct program *p, const struct exec_class *class,
+                   bool no_fuse, struct err *err)
+{
+    return prog_fuse(out, p, no_fuse ? 0 : class->fused, err);
+}

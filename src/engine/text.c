@@ -1,0 +1,185 @@
+/* Text behind the public interface: tokens, and chats rendered by the model's template. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "engine/engine.h"
+#include "format/json.h"
+
+static int need_tok(struct fletch_model *m, const struct tok **tok)
+{
+    *tok = m->m->vocab->tok;
+    if (*tok) return 0;
+    return err_set(&m->err, FLETCH_E_VOCAB,
+                   "the model has no vocabulary: it works on token ids only (eval --tokens)");
+}
+
+/* An empty result is a valid pointer, so that callers can free and print it. */
+static int give_ids(struct tok_ids *ids, int32_t **out, size_t *n, struct err *err)
+{
+    if (!ids->p && !(ids->p = malloc(sizeof *ids->p))) return err_nomem(err, "tokens");
+    *out = ids->p;
+    *n = ids->n;
+    return 0;
+}
+
+int fletch_tokenize(struct fletch_model *m, const char *text, size_t n, unsigned flags,
+                    int32_t **ids, size_t *n_ids)
+{
+    const struct tok *tok;
+    struct tok_ids got = {0};
+    *ids = NULL;
+    int rc = need_tok(m, &tok);
+    if (rc) return rc;
+    unsigned f =
+        (flags & FLETCH_BOS ? TOK_ADD_BOS : 0) | (flags & FLETCH_SPECIAL ? TOK_SPECIAL : 0);
+    if ((rc = tok_encode(tok, (struct str){text, n}, NULL, f, &got, &m->err))) {
+        tok_ids_free(&got);
+        return rc;
+    }
+    return give_ids(&got, ids, n_ids, &m->err);
+}
+
+int fletch_detokenize(struct fletch_model *m, const int32_t *ids, size_t n_ids, unsigned flags,
+                      char **text, size_t *n)
+{
+    const struct tok *tok;
+    struct buf b = {0};
+    *text = NULL;
+    int rc = need_tok(m, &tok);
+    if (rc) return rc;
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] < 0 || (u32)ids[i] >= m->m->hp.n_vocab)
+            return err_set(&m->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+                           (int)ids[i], m->m->hp.n_vocab - 1);
+    tok_decode(tok, ids, n_ids, flags & FLETCH_SPECIAL, &b);
+    buf_put(&b, "", 0);
+    if (b.failed) {
+        buf_free(&b);
+        return err_nomem(&m->err, "the text");
+    }
+    *text = b.p;
+    *n = b.n;
+    return 0;
+}
+
+bool fletch_is_end(const struct fletch_model *m, int32_t id)
+{
+    return m->m->vocab->tok && tok_is_eog(m->m->vocab->tok, id);
+}
+
+/* ---- chats ---- */
+
+static int add_json(json_t *vars, const char *key, const char *text, int type, struct err *err)
+{
+    json_t *v;
+    if (!text) return 0;
+    int rc = json_parse(&v, str_of(text), key, err);
+    if (rc) return rc;
+    if (json_typeof(v) != (json_type)type) {
+        json_decref(v);
+        return err_set(err, FLETCH_E_ARG, "%s is not a JSON %s", key,
+                       type == JSON_ARRAY ? "array" : "object");
+    }
+    if (type == JSON_OBJECT ? json_object_update_new(vars, v) : json_object_set_new(vars, key, v))
+        return err_nomem(err, key);
+    return 0;
+}
+
+/* Templates expect the arguments of a tool call as an object; clients often send them as text. */
+static void parse_arguments(json_t *messages)
+{
+    size_t i, j;
+    json_t *message, *call;
+    json_array_foreach(messages, i, message)
+    {
+        json_array_foreach(json_object_get(message, "tool_calls"), j, call)
+        {
+            json_t *f = json_object_get(call, "function");
+            json_t *holder = f ? f : call, *args = json_object_get(holder, "arguments"), *parsed;
+            if (!json_is_string(args)) continue;
+            struct str text = {json_string_value(args), json_string_length(args)};
+            if (json_parse(&parsed, text, "arguments", NULL) == 0)
+                json_object_set_new(holder, "arguments", parsed);
+        }
+    }
+}
+
+static int make_vars(json_t *vars, const struct fletch_chat *chat, struct err *err)
+{
+    int rc = add_json(vars, "template arguments", chat->args, JSON_OBJECT, err);
+    if (!rc) rc = add_json(vars, "messages", chat->messages, JSON_ARRAY, err);
+    if (!rc) rc = add_json(vars, "tools", chat->tools, JSON_ARRAY, err);
+    if (rc) return rc;
+    if (!json_object_get(vars, "messages"))
+        return err_set(err, FLETCH_E_ARG, "a chat needs messages");
+    parse_arguments(json_object_get(vars, "messages"));
+    if (json_object_set_new(vars, "add_generation_prompt",
+                            json_boolean(!chat->no_generation_prompt)))
+        return err_nomem(err, "the chat");
+    return 0;
+}
+
+static json_t *special_texts(const struct tok *tok)
+{
+    struct str bos = tok_text(tok, tok_bos(tok)), eos = tok_text(tok, tok_eos(tok));
+    return json_pack("{s:s%, s:s%}", "bos_token", bos.n ? bos.p : "", bos.n, "eos_token",
+                     eos.n ? eos.p : "", eos.n);
+}
+
+static int render(struct fletch_model *m, const struct fletch_chat *chat, struct tmpl_out *out)
+{
+    const struct tok *tok;
+    struct tmpl *t = NULL;
+    json_t *vars = json_object(), *trusted = NULL;
+    struct str text =
+        chat->template_text ? str_of(chat->template_text) : m->m->vocab->spec.chat_template;
+    *out = (struct tmpl_out){0};
+    int rc = need_tok(m, &tok);
+    if (!rc && !text.p)
+        rc = err_set(&m->err, FLETCH_E_TEMPLATE,
+                     "the model has no chat template; give one with --template FILE");
+    if (!rc) rc = make_vars(vars, chat, &m->err);
+    if (!rc && !(trusted = special_texts(tok))) rc = err_nomem(&m->err, "the chat");
+    if (!rc) rc = tmpl_open(&t, text, &m->err);
+    if (!rc) rc = tmpl_render(t, vars, trusted, time(NULL), NULL, out, &m->err);
+    tmpl_close(t);
+    json_decref(trusted);
+    json_decref(vars);
+    return rc;
+}
+
+int fletch_chat_render(struct fletch_model *m, const struct fletch_chat *chat, char **text,
+                       size_t *n)
+{
+    struct tmpl_out out;
+    *text = NULL;
+    int rc = render(m, chat, &out);
+    if (rc) return rc;
+    *text = out.text;
+    *n = out.n;
+    out.text = NULL;
+    tmpl_out_free(&out);
+    return 0;
+}
+
+int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat, int32_t **ids,
+                         size_t *n_ids)
+{
+    struct tmpl_out out;
+    struct tok_ids got = {0};
+    *ids = NULL;
+    int rc = render(m, chat, &out);
+    if (rc) return rc;
+    const struct tok *tok = m->m->vocab->tok;
+    struct str bos = tok_text(tok, tok_bos(tok));
+    bool has_bos = bos.n && out.n >= bos.n && memcmp(out.text, bos.p, bos.n) == 0;
+    unsigned flags = TOK_SPECIAL | (has_bos ? 0 : TOK_ADD_BOS);
+    rc = tok_encode(tok, (struct str){out.text, out.n}, out.from_user, flags, &got, &m->err);
+    tmpl_out_free(&out);
+    if (rc) {
+        tok_ids_free(&got);
+        return rc;
+    }
+    return give_ids(&got, ids, n_ids, &m->err);
+}
