@@ -1,0 +1,305 @@
+/* Calling what is built in, with positional and named arguments; the tests and functions. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "text/tmpl_internal.h"
+
+enum { MAX_PARAMS = 4 };
+
+const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t n, struct str name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (str_is(name, table[i].name)) return &table[i];
+    }
+    return NULL;
+}
+
+/* The parameter that starts at sig: its name; moves sig behind it. */
+static struct str next_param(const char **sig, bool *optional)
+{
+    struct str name = {*sig, strcspn(*sig, " ?")};
+    *sig += name.n;
+    *optional = **sig == '?';
+    *sig += strspn(*sig, "? ");
+    return name;
+}
+
+static void bind_args(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
+                      const struct tmpl_args *args, struct tmpl_value *bound)
+{
+    u32 n = 0, used = 0;
+    for (const char *sig = fn->sig; *sig; n++) {
+        bool optional;
+        struct str name = next_param(&sig, &optional);
+        u32 kw = 0;
+        CHECK(n < MAX_PARAMS);
+        while (kw < args->n_kw && !str_eq(rt->t->names[args->kw[kw]], name)) kw++;
+        if (n < args->n) {
+            bound[n] = args->v[n];
+        } else if (kw < args->n_kw) {
+            bound[n] = args->v[args->n + kw];
+            used++;
+        } else if (!optional) {
+            RT_FAIL(rt, "'%s' needs the argument %s", fn->name, QUOTE(name));
+        }
+    }
+    if (args->n > n) RT_FAIL(rt, "'%s' takes %u arguments, got %u", fn->name, n, args->n);
+    if (used < args->n_kw) {
+        RT_FAIL(rt, "'%s' got a named argument we don't know, or one twice", fn->name);
+    }
+}
+
+struct tmpl_value tmpl_call_builtin(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
+                                    struct tmpl_value self, const struct tmpl_args *args)
+{
+    struct tmpl_value bound[MAX_PARAMS] = {{.kind = V_UNDEF}};
+    if (!fn->fn) {
+        tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "method '%s' of a %s is not supported",
+                  fn->name, val_type(self));
+    }
+    rt_spend(rt, 1);
+    rt_enter(rt);
+    if (fn->sig) bind_args(rt, fn, args, bound);
+    struct tmpl_value v = fn->fn(rt, self, bound, args);
+    rt_leave(rt);
+    return v;
+}
+
+struct tmpl_value tmpl_call_named(struct tmpl_rt *rt, bool is_test, struct tmpl_value self,
+                                  const struct tmpl_args *args, u32 skip)
+{
+    struct tmpl_args rest = {args->n - skip - 1, args->n_kw, args->v + skip + 1, args->kw};
+    struct str name = str_bytes(arg_str(rt, args->v[skip]));
+    const struct tmpl_builtin *fn = is_test ? tmpl_find_test(name) : tmpl_find_filter(name);
+    if (!fn) {
+        tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "%s %s is not supported",
+                  is_test ? "test" : "filter", QUOTE(name));
+    }
+    return tmpl_call_builtin(rt, fn, self, &rest);
+}
+
+const struct tmpl_str *arg_str(struct tmpl_rt *rt, struct tmpl_value v)
+{
+    if (v.kind != V_STR) RT_FAIL(rt, "an argument is a %s where a string belongs", val_type(v));
+    return v.s;
+}
+
+i64 arg_int(struct tmpl_rt *rt, struct tmpl_value v, i64 otherwise)
+{
+    i64 i = otherwise;
+    if (v.kind != V_UNDEF && !val_integer(v, &i)) {
+        RT_FAIL(rt, "an argument is a %s where an integer belongs", val_type(v));
+    }
+    return i;
+}
+
+/* ---- tests ---- */
+
+#define TEST(name)                                                                   \
+    static struct tmpl_value test_##name(struct tmpl_rt *rt, struct tmpl_value self, \
+                                         const struct tmpl_value *arg,               \
+                                         const struct tmpl_args *all)
+/* One that looks at nothing but the value. */
+#define TEST_KIND(name, condition)      \
+    TEST(name)                          \
+    {                                   \
+        (void)rt, (void)arg, (void)all; \
+        return val_bool(condition);     \
+    }
+#define TEST_COMPARE(name, op)                              \
+    TEST(name)                                              \
+    {                                                       \
+        (void)all;                                          \
+        return val_bool(val_compare(rt, op, self, arg[0])); \
+    }
+
+TEST_KIND(defined, self.kind != V_UNDEF)
+TEST_KIND(undefined, self.kind == V_UNDEF)
+TEST_KIND(none, self.kind == V_NONE)
+TEST_KIND(boolean, self.kind == V_BOOL)
+TEST_KIND(is_true, self.kind == V_BOOL && self.b)
+TEST_KIND(is_false, self.kind == V_BOOL && !self.b)
+TEST_KIND(integer, self.kind == V_INT)
+TEST_KIND(float, self.kind == V_FLOAT)
+TEST_KIND(number, self.kind == V_INT || self.kind == V_FLOAT || self.kind == V_BOOL)
+TEST_KIND(string, self.kind == V_STR)
+TEST_KIND(mapping, self.kind == V_DICT)
+TEST_KIND(iterable, val_iterable(self) || self.kind == V_LOOP)
+TEST_KIND(sequence, self.kind == V_STR || self.kind == V_DICT || self.kind == V_UNDEF ||
+                        (self.kind == V_SEQ && self.seq->kind <= SEQ_RANGE))
+TEST_KIND(callable, self.kind == V_MACRO || self.kind == V_FUNC || self.kind == V_METHOD ||
+                        self.kind == V_UNDEF || self.kind == V_LOOP)
+TEST_COMPARE(eq, CMP_EQ)
+TEST_COMPARE(ne, CMP_NE)
+TEST_COMPARE(lt, CMP_LT)
+TEST_COMPARE(le, CMP_LE)
+TEST_COMPARE(gt, CMP_GT)
+TEST_COMPARE(ge, CMP_GE)
+TEST_COMPARE(in, CMP_IN)
+
+static struct tmpl_value remainder_is(struct tmpl_rt *rt, struct tmpl_value v, struct tmpl_value by,
+                                      i64 wanted)
+{
+    return val_bool(val_eq(rt, val_binary(rt, OP_MOD, v, by), val_int(wanted)));
+}
+
+TEST(odd)
+{
+    (void)arg, (void)all;
+    return remainder_is(rt, self, val_int(2), 1);
+}
+
+TEST(even)
+{
+    (void)arg, (void)all;
+    return remainder_is(rt, self, val_int(2), 0);
+}
+
+TEST(divisibleby)
+{
+    (void)all;
+    return remainder_is(rt, self, arg[0], 0);
+}
+
+/* Identity, as far as it can be told from equality. */
+TEST(sameas)
+{
+    (void)all;
+    bool by_place = self.kind >= V_SEQ && self.kind == arg[0].kind;
+    return val_bool(by_place ? self.seq == arg[0].seq
+                             : self.kind == arg[0].kind && val_eq(rt, self, arg[0]));
+}
+
+static const struct tmpl_builtin tests[] = {
+    {"defined", "", test_defined},
+    {"undefined", "", test_undefined},
+    {"none", "", test_none},
+    {"boolean", "", test_boolean},
+    {"true", "", test_is_true},
+    {"false", "", test_is_false},
+    {"integer", "", test_integer},
+    {"float", "", test_float},
+    {"number", "", test_number},
+    {"string", "", test_string},
+    {"mapping", "", test_mapping},
+    {"iterable", "", test_iterable},
+    {"sequence", "", test_sequence},
+    {"callable", "", test_callable},
+    {"odd", "", test_odd},
+    {"even", "", test_even},
+    {"divisibleby", "num", test_divisibleby},
+    {"sameas", "other", test_sameas},
+    {"in", "seq", test_in},
+    {"eq", "b", test_eq},
+    {"equalto", "b", test_eq},
+    {"==", "b", test_eq},
+    {"ne", "b", test_ne},
+    {"!=", "b", test_ne},
+    {"lt", "b", test_lt},
+    {"lessthan", "b", test_lt},
+    {"<", "b", test_lt},
+    {"le", "b", test_le},
+    {"<=", "b", test_le},
+    {"gt", "b", test_gt},
+    {"greaterthan", "b", test_gt},
+    {">", "b", test_gt},
+    {"ge", "b", test_ge},
+    {">=", "b", test_ge},
+};
+
+const struct tmpl_builtin *tmpl_find_test(struct str name)
+{
+    return tmpl_find_in(tests, ARRAY_LEN(tests), name);
+}
+
+/* ---- functions ---- */
+
+#define FUNCTION(name)                                                             \
+    static struct tmpl_value fn_##name(struct tmpl_rt *rt, struct tmpl_value self, \
+                                       const struct tmpl_value *arg, const struct tmpl_args *all)
+
+FUNCTION(range)
+{
+    (void)self;
+    i64 a = arg_int(rt, arg[0], 0), b = arg_int(rt, arg[1], 0), step = arg_int(rt, arg[2], 1);
+    return val_seq(all->n == 1 ? seq_range(rt, 0, a, 1) : seq_range(rt, a, b, step));
+}
+
+/* A mapping from another one or from pairs (at most one positional argument) and named values. */
+static struct tmpl_dict *make_dict(struct tmpl_rt *rt, const struct tmpl_args *all)
+{
+    struct tmpl_dict *d = dict_new(rt, all->n_kw);
+    if (all->n > 1) RT_FAIL(rt, "one mapping expected, got %u arguments", all->n);
+    if (all->n && all->v[0].kind == V_DICT) {
+        const struct tmpl_dict *from = all->v[0].dict;
+        for (size_t i = 0; i < from->n; i++) dict_set(rt, d, from->e[i].key, from->e[i].value);
+    } else if (all->n) {
+        const struct tmpl_seq *pairs = val_items(rt, all->v[0]);
+        for (size_t i = 0; i < pairs->n; i++) {
+            const struct tmpl_seq *pair = val_items(rt, pairs->v[i]);
+            if (pair->n != 2) RT_FAIL(rt, "pairs expected, got %zu values", pair->n);
+            dict_set(rt, d, pair->v[0], pair->v[1]);
+        }
+    }
+    for (u32 i = 0; i < all->n_kw; i++) {
+        struct str name = rt->t->names[all->kw[i]];
+        dict_set(rt, d, val_str(rt, (struct tmpl_str){.p = name.p, .n = name.n}),
+                 all->v[all->n + i]);
+    }
+    return d;
+}
+
+FUNCTION(dict)
+{
+    (void)self, (void)arg;
+    return (struct tmpl_value){V_DICT, .dict = make_dict(rt, all)};
+}
+
+FUNCTION(namespace)
+{
+    (void)self, (void)arg;
+    return (struct tmpl_value){V_SPACE, .dict = make_dict(rt, all)};
+}
+
+FUNCTION(raise_exception)
+{
+    (void)self, (void)all;
+    struct str s = str_bytes(val_to_str(rt, arg[0]));
+    char text[360];
+    size_t n = MIN(s.n, sizeof text - 1);
+    for (size_t i = 0; i < n; i++) text[i] = s.p[i] >= ' ' && s.p[i] < 0x7f ? s.p[i] : '?';
+    text[n] = 0;
+    RT_FAIL(rt, "%s", text);
+}
+
+FUNCTION(strftime_now)
+{
+    (void)self, (void)all;
+    struct str format = str_bytes(arg_str(rt, arg[0]));
+    char form[128], text[512];
+    struct tm tm;
+    if (format.n + 2 > sizeof form || !localtime_r(&rt->now, &tm)) {
+        RT_FAIL(rt, "strftime_now: can't format %s", QUOTE(format));
+    }
+    /* A last character of our own tells an empty result from one that has no room. */
+    int n_form = snprintf(form, sizeof form, "%.*s.", (int)format.n, format.p);
+    size_t n = strftime(text, sizeof text, form, &tm);
+    if (!n || (size_t)n_form != format.n + 1) {
+        RT_FAIL(rt, "strftime_now: can't format %s", QUOTE(format));
+    }
+    struct tmpl_sbuf sb = {.rt = rt};
+    sbuf_put(&sb, text, n - 1, false);
+    return sbuf_value(&sb);
+}
+
+static const struct tmpl_builtin functions[] = {
+    {"range", "start stop? step?", fn_range},    {"dict", NULL, fn_dict},
+    {"namespace", NULL, fn_namespace},           {"raise_exception", "message", fn_raise_exception},
+    {"strftime_now", "format", fn_strftime_now},
+};
+
+const struct tmpl_builtin *tmpl_find_function(struct str name)
+{
+    return tmpl_find_in(functions, ARRAY_LEN(functions), name);
+}

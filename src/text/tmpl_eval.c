@@ -1,0 +1,492 @@
+/* Runs a template's tree: scopes, control flow, macros, output. Scopes are lexical as in Jinja2: a
+ * loop's turn, a macro's call and a block set have their own names on top of those around their
+ * text; `if` has not. Every step costs fuel, every level of nesting depth, every byte budget. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/tmpl_internal.h"
+
+enum {
+    DEFAULT_FUEL = 20000000,
+    DEFAULT_DEPTH = 1000,
+    DEFAULT_BYTES = 256 << 20,
+};
+
+struct binding {
+    u32 id;
+    struct tmpl_value value;
+    struct binding *next;
+};
+
+struct tmpl_frame {
+    struct tmpl_frame *parent; /* NULL: the globals come next */
+    struct binding *first;
+};
+
+enum flow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE };
+
+static struct tmpl_value eval(struct tmpl_rt *rt, const struct tmpl_node *node);
+static enum flow exec(struct tmpl_rt *rt, const struct tmpl_node *node);
+
+/* ---- limits ---- */
+
+void rt_spend(struct tmpl_rt *rt, u64 work)
+{
+    if (work > rt->fuel) {
+        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "more steps than a template may take");
+    }
+    rt->fuel -= work;
+}
+
+void rt_enter(struct tmpl_rt *rt)
+{
+    if (!rt->depth) tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "nested too deeply");
+    rt->depth--;
+}
+
+void rt_leave(struct tmpl_rt *rt)
+{
+    rt->depth++;
+}
+
+void *rt_alloc(struct tmpl_rt *rt, size_t n, size_t size)
+{
+    return tmpl_alloc(&rt->fault, n, size);
+}
+
+/* ---- names ---- */
+
+static struct tmpl_value lookup(struct tmpl_rt *rt, u32 id)
+{
+    for (struct tmpl_frame *f = rt->frame; f; f = f->parent) {
+        for (struct binding *b = f->first; b; b = b->next) {
+            rt_spend(rt, 1);
+            if (b->id == id) return b->value;
+        }
+    }
+    return rt->globals[id];
+}
+
+static void bind(struct tmpl_rt *rt, u32 id, struct tmpl_value value)
+{
+    if (!rt->frame) {
+        rt->globals[id] = value;
+        return;
+    }
+    struct binding *b = rt->frame->first;
+    while (b && b->id != id) b = b->next;
+    if (!b) {
+        b = rt_alloc(rt, 1, sizeof *b);
+        b->id = id;
+        b->next = rt->frame->first;
+        rt->frame->first = b;
+    }
+    b->value = value;
+}
+
+static void push_frame(struct tmpl_rt *rt, struct tmpl_frame *parent)
+{
+    struct tmpl_frame *f = rt_alloc(rt, 1, sizeof *f);
+    f->parent = parent;
+    rt->frame = f;
+}
+
+static void assign(struct tmpl_rt *rt, const struct tmpl_node *target, struct tmpl_value value)
+{
+    rt->fault.line = target->line;
+    if (target->kind == N_NAME) {
+        bind(rt, target->id, value);
+    } else if (target->kind == N_NSREF) {
+        struct tmpl_value space = lookup(rt, target->id);
+        if (space.kind != V_SPACE) {
+            RT_FAIL(rt, "%s is not a namespace; only those take new attributes",
+                    QUOTE(rt->t->names[target->id]));
+        }
+        dict_set(rt, space.dict, (struct tmpl_value){V_STR, .s = target->name}, value);
+    } else {
+        const struct tmpl_seq *items = val_items(rt, value);
+        if (items->n != target->n) {
+            RT_FAIL(rt, "%u names for %zu values", target->n, items->n);
+        }
+        for (u32 i = 0; i < target->n; i++) assign(rt, target->kid[i], items->v[i]);
+    }
+}
+
+/* ---- calls ---- */
+
+/* Where a block's output went while it is caught, and what was caught. */
+static struct tmpl_value capture(struct tmpl_rt *rt, const struct tmpl_node *body, enum flow *flow)
+{
+    struct tmpl_sbuf sb = {.rt = rt}, *out = rt->out;
+    rt->out = &sb;
+    *flow = exec(rt, body);
+    rt->out = out;
+    return sbuf_value(&sb);
+}
+
+static struct tmpl_value call_macro(struct tmpl_rt *rt, const struct tmpl_macro *m,
+                                    const struct tmpl_args *args)
+{
+    const struct tmpl_node *def = m->node;
+    struct tmpl_frame *caller = rt->frame;
+    u32 n_params = def->n - 1, n_used = 0;
+    enum flow flow;
+    if (args->n > n_params) {
+        RT_FAIL(rt, "macro %s takes %u arguments, got %u", QUOTE(rt->t->names[def->id]), n_params,
+                args->n);
+    }
+    push_frame(rt, m->frame);
+    for (u32 i = 0; i < n_params; i++) {
+        u32 id = def->ids[i], kw = 0;
+        while (kw < args->n_kw && args->kw[kw] != id) kw++;
+        bool named = kw < args->n_kw && i >= args->n;
+        n_used += named;
+        if (i < args->n || named) {
+            bind(rt, id, i < args->n ? args->v[i] : args->v[args->n + kw]);
+        } else {
+            bind(rt, id, def->kid[i + 1] ? eval(rt, def->kid[i + 1]) : val_undef(NULL));
+        }
+    }
+    if (n_used < args->n_kw) {
+        RT_FAIL(rt, "macro %s got a named argument it doesn't take, or one twice",
+                QUOTE(rt->t->names[def->id]));
+    }
+    struct tmpl_value text = capture(rt, def->kid[0], &flow);
+    rt->frame = caller;
+    return text;
+}
+
+static struct tmpl_value call(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value v[TMPL_MAX_ARGS], callee = eval(rt, node->kid[0]);
+    struct tmpl_args args = {node->n_pos, node->n - 1 - node->n_pos, v, node->ids};
+    for (u32 i = 1; i < node->n; i++) v[i - 1] = eval(rt, node->kid[i]);
+    rt->fault.line = node->line;
+    if (node->kind != N_CALL) return tmpl_call_builtin(rt, node->fn, callee, &args);
+    if (callee.kind == V_MACRO) return call_macro(rt, callee.macro, &args);
+    if (callee.kind == V_FUNC) return tmpl_call_builtin(rt, callee.func, val_none(), &args);
+    if (callee.kind == V_METHOD) {
+        return tmpl_call_builtin(rt, callee.method->fn, callee.method->self, &args);
+    }
+    const struct tmpl_node *what = node->kid[0];
+    if (callee.kind == V_UNDEF && (what->kind == N_NAME || what->kind == N_ATTR)) {
+        RT_FAIL(rt, "there is no %s to call", QUOTE(str_bytes(what->name)));
+    }
+    RT_FAIL(rt, "can't call a %s", val_type(callee));
+}
+
+/* ---- expressions ---- */
+
+static struct tmpl_value eval_item(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value of = eval(rt, node->kid[0]), part[3];
+    const struct tmpl_node *index = node->kid[1];
+    if (index->kind != N_SLICE) {
+        struct tmpl_value i = eval(rt, index);
+        rt->fault.line = node->line;
+        return val_item(rt, of, i);
+    }
+    for (int k = 0; k < 3; k++) part[k] = index->kid[k] ? eval(rt, index->kid[k]) : val_none();
+    rt->fault.line = node->line;
+    return val_slice(rt, of, part);
+}
+
+static struct tmpl_value eval_compare(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value left = eval(rt, node->kid[0]);
+    for (u32 i = 1; i < node->n; i++) {
+        struct tmpl_value right = eval(rt, node->kid[i]);
+        rt->fault.line = node->line;
+        if (!val_compare(rt, (enum tmpl_cmp)node->ids[i - 1], left, right)) return val_bool(false);
+        left = right;
+    }
+    return val_bool(true);
+}
+
+static struct tmpl_value eval_items(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    if (node->kind == N_DICT) {
+        struct tmpl_dict *d = dict_new(rt, node->n / 2);
+        for (u32 i = 0; i < node->n; i += 2) {
+            struct tmpl_value key = eval(rt, node->kid[i]);
+            dict_set(rt, d, key, eval(rt, node->kid[i + 1]));
+        }
+        return (struct tmpl_value){V_DICT, .dict = d};
+    }
+    struct tmpl_seq *seq = seq_new(rt, node->kind == N_LIST ? SEQ_LIST : SEQ_TUPLE, node->n);
+    for (u32 i = 0; i < node->n; i++) seq->v[i] = eval(rt, node->kid[i]);
+    return val_seq(seq);
+}
+
+static struct tmpl_value eval_binary(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value a = eval(rt, node->kid[0]), b = eval(rt, node->kid[1]);
+    rt->fault.line = node->line;
+    return val_binary(rt, (enum tmpl_op)node->op, a, b);
+}
+
+static struct tmpl_value eval_concat(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_sbuf sb = {.rt = rt};
+    for (u32 i = 0; i < node->n; i++) print_str(&sb, eval(rt, node->kid[i]));
+    return sbuf_value(&sb);
+}
+
+static struct tmpl_value eval_node(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value v;
+    switch (node->kind) {
+    case N_LIT: return node->v;
+    case N_NAME:
+        v = lookup(rt, node->id);
+        return v.kind == V_UNDEF && !v.s ? val_undef(node->name) : v;
+    case N_ATTR:
+        v = eval(rt, node->kid[0]);
+        rt->fault.line = node->line;
+        return val_attr(rt, v, node->name);
+    case N_ITEM: return eval_item(rt, node);
+    case N_CALL:
+    case N_FILTER:
+    case N_TEST: return call(rt, node);
+    case N_NOT: return val_bool(!val_truth(eval(rt, node->kid[0])));
+    case N_SIGN: return val_sign(rt, node->op, eval(rt, node->kid[0]));
+    case N_BINARY: return eval_binary(rt, node);
+    case N_AND:
+    case N_OR:
+        v = eval(rt, node->kid[0]);
+        return val_truth(v) == (node->kind == N_OR) ? v : eval(rt, node->kid[1]);
+    case N_CONCAT: return eval_concat(rt, node);
+    case N_COMPARE: return eval_compare(rt, node);
+    case N_COND:
+        if (val_truth(eval(rt, node->kid[1]))) return eval(rt, node->kid[0]);
+        return node->kid[2] ? eval(rt, node->kid[2]) : val_undef(NULL);
+    case N_LIST:
+    case N_TUPLE:
+    case N_DICT: return eval_items(rt, node);
+    default: CHECK(node->kind == N_CAPTURED); return rt->captured;
+    }
+}
+
+static struct tmpl_value eval(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    rt->fault.line = node->line;
+    rt_spend(rt, 1);
+    rt_enter(rt);
+    struct tmpl_value v = eval_node(rt, node);
+    rt_leave(rt);
+    return v;
+}
+
+/* ---- loops ---- */
+
+/* The next item that passes the loop's condition. Items are looked at no earlier than Jinja2 does,
+ * because the condition may depend on what the body changes. */
+static bool loop_pull(struct tmpl_rt *rt, struct tmpl_loop *loop, struct tmpl_value *item)
+{
+    while (loop->next < loop->items->n) {
+        *item = loop->items->v[loop->next++];
+        if (!loop->condition) return true;
+        struct tmpl_frame *frame = rt->frame;
+        push_frame(rt, loop->frame);
+        assign(rt, loop->target, *item);
+        bool pass = val_truth(eval(rt, loop->condition));
+        rt->frame = frame;
+        if (pass) return true;
+    }
+    return false;
+}
+
+bool loop_peek(struct tmpl_rt *rt, struct tmpl_loop *loop)
+{
+    if (!loop->has_after) loop->has_after = loop_pull(rt, loop, &loop->after);
+    return loop->has_after;
+}
+
+i64 loop_length(struct tmpl_rt *rt, struct tmpl_loop *loop)
+{
+    if (loop->length >= 0) return loop->length;
+    bool has_after = loop->has_after;
+    struct tmpl_seq *rest = seq_new(rt, SEQ_LIST, loop->items->n - loop->next);
+    rest->n = 0;
+    for (struct tmpl_value item; loop_pull(rt, loop, &item);) rest->v[rest->n++] = item;
+    loop->length = (i64)rest->n + loop->index0 + 1 + has_after;
+    loop->items = rest;
+    loop->next = 0;
+    loop->condition = NULL; /* they have all passed */
+    return loop->length;
+}
+
+static bool loop_next(struct tmpl_rt *rt, struct tmpl_loop *loop)
+{
+    if (!loop_peek(rt, loop)) return false;
+    loop->before = loop->current;
+    loop->current = loop->after;
+    loop->has_after = false;
+    loop->index0++;
+    return true;
+}
+
+static enum flow exec_for(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_frame *frame = rt->frame;
+    struct tmpl_loop *loop = rt_alloc(rt, 1, sizeof *loop);
+    *loop = (struct tmpl_loop){.target = node->kid[0], .condition = node->kid[2], .frame = frame};
+    loop->index0 = loop->length = -1;
+    loop->items = val_items(rt, eval(rt, node->kid[1]));
+    u32 loop_id;
+    bool named = strmap_get(&rt->t->name_ids, STR("loop"), &loop_id);
+    bool any = false;
+    while (loop_next(rt, loop)) {
+        any = true;
+        push_frame(rt, frame);
+        if (named) bind(rt, loop_id, (struct tmpl_value){V_LOOP, .loop = loop});
+        assign(rt, node->kid[0], loop->current);
+        enum flow flow = exec(rt, node->kid[3]);
+        rt->frame = frame;
+        if (flow == FLOW_BREAK) break;
+    }
+    return !any && node->kid[4] ? exec(rt, node->kid[4]) : FLOW_ON;
+}
+
+/* ---- statements ---- */
+
+static enum flow exec_body(struct tmpl_rt *rt, const struct tmpl_node *body)
+{
+    enum flow flow = FLOW_ON;
+    for (u32 i = 0; i < body->n && flow == FLOW_ON; i++) flow = exec(rt, body->kid[i]);
+    return flow;
+}
+
+static enum flow exec_if(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    for (u32 i = 0; i + 1 < node->n; i += 2) {
+        if (val_truth(eval(rt, node->kid[i]))) return exec(rt, node->kid[i + 1]);
+    }
+    return node->n % 2 ? exec(rt, node->kid[node->n - 1]) : FLOW_ON;
+}
+
+static enum flow exec_set_block(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_frame *frame = rt->frame;
+    enum flow flow;
+    push_frame(rt, frame);
+    struct tmpl_value text = capture(rt, node->kid[1], &flow);
+    rt->frame = frame;
+    if (flow != FLOW_ON) return flow;
+    rt->captured = text;
+    assign(rt, node->kid[0], node->kid[2] ? eval(rt, node->kid[2]) : text);
+    return FLOW_ON;
+}
+
+static enum flow exec_node(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_frame *frame = rt->frame;
+    struct tmpl_macro *macro;
+    switch (node->kind) {
+    case N_BODY: return exec_body(rt, node);
+    case N_DATA: sbuf_put_str(rt->out, node->v.s); return FLOW_ON;
+    case N_PRINT: print_str(rt->out, eval(rt, node->kid[0])); return FLOW_ON;
+    case N_IF: return exec_if(rt, node);
+    case N_FOR: return exec_for(rt, node);
+    case N_SET: assign(rt, node->kid[0], eval(rt, node->kid[1])); return FLOW_ON;
+    case N_SETBLOCK: return exec_set_block(rt, node);
+    case N_MACRO:
+        macro = rt_alloc(rt, 1, sizeof *macro);
+        *macro = (struct tmpl_macro){node, frame};
+        bind(rt, node->id, (struct tmpl_value){V_MACRO, .macro = macro});
+        return FLOW_ON;
+    case N_SCOPE:
+        push_frame(rt, frame);
+        exec(rt, node->kid[0]);
+        rt->frame = frame;
+        return FLOW_ON;
+    case N_BREAK: return FLOW_BREAK;
+    default: CHECK(node->kind == N_CONTINUE); return FLOW_CONTINUE;
+    }
+}
+
+static enum flow exec(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    rt->fault.line = node->line;
+    rt_spend(rt, 1);
+    rt_enter(rt);
+    enum flow flow = exec_node(rt, node);
+    rt_leave(rt);
+    return flow;
+}
+
+/* ---- rendering ---- */
+
+/* Gives every name of the template its value from the caller, or from our functions. */
+static void bind_globals(struct tmpl_rt *rt, const json_t *vars, const json_t *trusted)
+{
+    rt->globals = rt_alloc(rt, rt->t->n_names, sizeof *rt->globals);
+    for (u32 i = 0; i < rt->t->n_names; i++) {
+        struct str name = rt->t->names[i];
+        char *key = rt_alloc(rt, name.n + 1, 1);
+        memcpy(key, name.p, name.n);
+        const json_t *own = trusted ? json_object_get(trusted, key) : NULL;
+        const json_t *given = vars ? json_object_get(vars, key) : NULL;
+        const struct tmpl_builtin *fn = tmpl_find_function(name);
+        rt->globals[i] = given ? val_from_json(rt, given, true)
+                         : own ? val_from_json(rt, own, false)
+                         : fn  ? (struct tmpl_value){V_FUNC, .func = fn}
+                               : val_undef(NULL);
+    }
+}
+
+static int copy_out(const struct tmpl_sbuf *sb, struct tmpl_out *out, struct err *err)
+{
+    out->text = malloc(sb->n + 1);
+    out->from_user = malloc(sb->n + 1);
+    if (!out->text || !out->from_user) {
+        tmpl_out_free(out);
+        return err_nomem(err, "a rendered template");
+    }
+    if (sb->n) memcpy(out->text, sb->p, sb->n);
+    if (sb->n && sb->mask) memcpy(out->from_user, sb->mask, sb->n);
+    if (!sb->mask) memset(out->from_user, sb->user, sb->n);
+    out->text[sb->n] = 0;
+    out->n = sb->n;
+    return 0;
+}
+
+/* Apart from tmpl_render, so that nothing it sets lives across the setjmp. */
+static int render(struct tmpl_rt *rt, const json_t *vars, const json_t *trusted,
+                  struct tmpl_out *out)
+{
+    if (setjmp(rt->fault.out)) return rt->fault.code;
+    struct tmpl_sbuf sb = {.rt = rt};
+    bind_globals(rt, vars, trusted);
+    rt->out = &sb;
+    exec(rt, rt->t->root);
+    return copy_out(&sb, out, rt->fault.err);
+}
+
+int tmpl_render(const struct tmpl *t, const json_t *vars, const json_t *trusted, time_t now,
+                const struct tmpl_limits *limits, struct tmpl_out *out, struct err *err)
+{
+    struct tmpl_limits l = limits ? *limits : (struct tmpl_limits){0};
+    *out = (struct tmpl_out){0};
+    struct tmpl_rt *rt = calloc(1, sizeof *rt);
+    if (!rt) return err_nomem(err, "a template");
+    rt->t = t;
+    rt->now = now;
+    rt->fuel = l.fuel ? l.fuel : DEFAULT_FUEL;
+    rt->depth = l.depth ? l.depth : DEFAULT_DEPTH;
+    rt->fault.n_left = l.n_bytes ? l.n_bytes : DEFAULT_BYTES;
+    rt->fault.arena = &rt->arena;
+    rt->fault.err = err;
+    rt->fault.line = 1;
+    int code = render(rt, vars, trusted, out);
+    arena_free(&rt->arena);
+    free(rt);
+    return code;
+}
+
+void tmpl_out_free(struct tmpl_out *out)
+{
+    free(out->text);
+    free(out->from_user);
+    *out = (struct tmpl_out){0};
+}

@@ -1,0 +1,383 @@
+/* What the parts of the template interpreter share: syntax tree, values, strings that remember
+ * where each byte came from, and the way out on errors.
+ *
+ *   tmpl_lex.c      bytes -> tokens (delimiters, whitespace control)
+ *   tmpl_parse.c    tokens -> tree; unknown filters, tests and tags end here
+ *   tmpl_eval.c     tree + variables -> output; scopes, loops, macros
+ *   tmpl_value.c    what operators mean: equality, order, members, slices, arithmetic
+ *   tmpl_str.c      strings with provenance: building, characters, case, searching
+ *   tmpl_print.c    values as text: str(), repr(), tojson
+ *   tmpl_builtin.c  calling what is built in; tests and functions
+ *   tmpl_filter.c   filters
+ *   tmpl_method.c   methods of strings, mappings and lists
+ *
+ * Errors leave by longjmp: every byte lives in one arena that its owner frees afterwards, so there
+ * is nothing to undo on the way, and no caller can forget to look. */
+#ifndef FLETCH_TMPL_INTERNAL_H
+#define FLETCH_TMPL_INTERNAL_H
+
+#include <setjmp.h>
+
+#include "base/arena.h"
+#include "base/strmap.h"
+#include "text/tmpl.h"
+
+enum {
+    TMPL_MAX_SOURCE = 1 << 20,
+    TMPL_MAX_NODES = 200000,
+    TMPL_MAX_NESTING = 300, /* of brackets, blocks and prefix operators in the source */
+    TMPL_MAX_ARGS = 32,
+    TMPL_MAX_RANGE = 100000, /* as Jinja2's sandbox */
+};
+
+/* Where an error goes, and the memory that may be used until then. */
+struct tmpl_fault {
+    jmp_buf out;
+    struct err *err;
+    int code;
+    u32 line;
+    struct arena *arena;
+    size_t n_left; /* bytes that may still be taken from arena */
+};
+_Noreturn void tmpl_fail(struct tmpl_fault *f, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void *tmpl_alloc(struct tmpl_fault *f, size_t n, size_t size);
+
+/* ---- values ---- */
+
+/* Text with its provenance: mask[i] says whether byte i is the user's; mask NULL: all are `user`.
+ */
+struct tmpl_str {
+    const char *p;
+    size_t n;
+    const u8 *mask;
+    bool user;
+};
+
+enum tmpl_kind {
+    V_UNDEF,
+    V_NONE,
+    V_BOOL,
+    V_INT,
+    V_FLOAT,
+    V_STR,
+    V_SEQ,
+    V_DICT,
+    V_SPACE, /* namespace(): the only thing a template can change */
+    V_LOOP,
+    V_MACRO,
+    V_FUNC,
+    V_METHOD,
+};
+
+struct tmpl_value {
+    enum tmpl_kind kind;
+    union {
+        bool b;
+        i64 i;
+        double f;
+        const struct tmpl_str *s; /* V_STR; V_UNDEF: the name that was missing, or NULL */
+        struct tmpl_seq *seq;
+        struct tmpl_dict *dict; /* V_DICT, V_SPACE */
+        struct tmpl_loop *loop;
+        struct tmpl_macro *macro;
+        const struct tmpl_builtin *func;
+        struct tmpl_method *method;
+    };
+};
+
+enum tmpl_seq_kind {
+    SEQ_LIST,
+    SEQ_TUPLE,
+    SEQ_RANGE,
+    SEQ_KEYS,
+    SEQ_VALUES,
+    SEQ_ITEMS,
+    SEQ_ITER, /* what lazy filters give: read once, no length, no index */
+};
+
+struct tmpl_seq {
+    enum tmpl_seq_kind kind;
+    bool user; /* made by the caller, not by the template */
+    size_t n;
+    struct tmpl_value *v;  /* [n] */
+    i64 start, stop, step; /* SEQ_RANGE, as it prints */
+};
+
+struct tmpl_pair {
+    struct tmpl_value key, value;
+};
+
+struct tmpl_dict {
+    bool user;
+    size_t n, cap;
+    struct tmpl_pair *e; /* [n], in order of insertion */
+};
+
+struct tmpl_method {
+    struct tmpl_value self;
+    const struct tmpl_builtin *fn;
+};
+
+struct tmpl_macro {
+    const struct tmpl_node *node;
+    struct tmpl_frame *frame; /* where it was defined */
+};
+
+struct tmpl_loop {
+    const struct tmpl_node *target, *condition; /* condition NULL: every item passes */
+    struct tmpl_frame *frame;                   /* around the loop */
+    const struct tmpl_seq *items;
+    size_t next;        /* first item not looked at yet */
+    i64 index0, length; /* length -1: not known yet */
+    struct tmpl_value before, current, after;
+    bool has_after;
+    struct tmpl_seq *changed; /* arguments of the last loop.changed() */
+};
+
+/* Arguments of a call: n positional values, then n_kw named ones. */
+struct tmpl_args {
+    u32 n, n_kw;
+    const struct tmpl_value *v; /* [n + n_kw] */
+    const u32 *kw;              /* [n_kw] name ids */
+};
+
+struct tmpl_rt;
+typedef struct tmpl_value tmpl_fn(struct tmpl_rt *rt, struct tmpl_value self,
+                                  const struct tmpl_value *arg, const struct tmpl_args *all);
+
+/* sig: names of the parameters in order, "?" behind the optional ones ("old new count?"), which are
+ * undefined when not given; NULL: the function takes whatever comes (from `all`). fn NULL: Python
+ * has it, we refuse it by name. */
+struct tmpl_builtin {
+    const char *name, *sig;
+    tmpl_fn *fn;
+};
+
+/* ---- the tree ---- */
+
+enum tmpl_node_kind {
+    /* expressions; kids in brackets */
+    N_LIT,      /* v */
+    N_NAME,     /* id */
+    N_ATTR,     /* [object] name */
+    N_ITEM,     /* [object, index or N_SLICE] */
+    N_SLICE,    /* [start, stop, step], each may be NULL */
+    N_CALL,     /* [callee, n_pos arguments, named arguments ids] */
+    N_FILTER,   /* [input, arguments as N_CALL] fn */
+    N_TEST,     /* likewise */
+    N_NOT,      /* [x] */
+    N_SIGN,     /* [x] op '-' or '+' */
+    N_BINARY,   /* [a, b] op */
+    N_AND,      /* [a, b] */
+    N_OR,       /* [a, b] */
+    N_CONCAT,   /* [parts] */
+    N_COMPARE,  /* [a, b, ...] ids: the operator before each kid but the first */
+    N_COND,     /* [then, condition, else or NULL] */
+    N_LIST,     /* [items] */
+    N_TUPLE,    /* [items]; also a target */
+    N_DICT,     /* [key, value, ...] */
+    N_CAPTURED, /* the text of the set block whose filters these are */
+    /* statements */
+    N_BODY,     /* [statements] */
+    N_DATA,     /* v */
+    N_PRINT,    /* [x] */
+    N_IF,       /* [condition, body, ..., else body when n is odd] */
+    N_FOR,      /* [target, iterable, condition or NULL, body, else or NULL] */
+    N_SET,      /* [target, x] */
+    N_SETBLOCK, /* [target, body, filters or NULL] */
+    N_NSREF,    /* target: id.name */
+    N_MACRO,    /* [body, default or NULL for each of ids] id */
+    N_SCOPE,    /* [body] */
+    N_BREAK,
+    N_CONTINUE,
+};
+
+enum tmpl_op { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW };
+enum tmpl_cmp { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN };
+
+struct tmpl_node {
+    enum tmpl_node_kind kind;
+    u32 line, n, n_pos, id, op;
+    struct tmpl_node **kid; /* [n] */
+    u32 *ids;
+    union {
+        struct tmpl_value v;
+        const struct tmpl_str *name;
+        const struct tmpl_builtin *fn;
+    };
+};
+
+struct tmpl {
+    struct arena arena;
+    struct strmap name_ids; /* identifier -> index into names */
+    struct str *names;
+    u32 n_names;
+    struct tmpl_node *root;
+};
+
+/* ---- lexer ---- */
+
+enum tmpl_token_kind {
+    T_EOF,
+    T_DATA,
+    T_VAR_BEGIN,
+    T_VAR_END,
+    T_BLOCK_BEGIN,
+    T_BLOCK_END,
+    T_NAME,
+    T_STRING, /* text between the quotes, escapes not yet read */
+    T_INT,
+    T_FLOAT,
+    T_OP,
+};
+
+struct tmpl_token {
+    enum tmpl_token_kind kind;
+    u32 line;
+    struct str text;
+};
+
+/* Copy it to look ahead. */
+struct tmpl_lexer {
+    struct tmpl_fault *fault;
+    struct str src;
+    size_t pos;
+    u32 line;
+    enum tmpl_token_kind inside; /* T_EOF: in data; T_VAR_BEGIN or T_BLOCK_BEGIN: in a tag */
+    bool pending;                /* the begin token of the tag is still to be given */
+    bool line_starting;          /* the last token ended a line */
+    u32 n_open;                  /* brackets; a tag can't end inside them */
+};
+
+struct tmpl_token tmpl_lex(struct tmpl_lexer *lx);
+
+/* ---- strings (tmpl_str.c) ---- */
+
+/* Text under construction, in the arena. */
+struct tmpl_sbuf {
+    struct tmpl_rt *rt;
+    char *p;
+    u8 *mask; /* NULL while all bytes so far are `user` */
+    size_t n, cap;
+    bool user;
+};
+void sbuf_put(struct tmpl_sbuf *sb, const char *p, size_t n, bool user);
+void sbuf_puts(struct tmpl_sbuf *sb, const char *z, bool user);
+void sbuf_put_str(struct tmpl_sbuf *sb, const struct tmpl_str *s);
+void sbuf_put_slice(struct tmpl_sbuf *sb, const struct tmpl_str *s, size_t from, size_t to);
+void sbuf_put_char(struct tmpl_sbuf *sb, i32 c, bool user);
+struct tmpl_value sbuf_value(const struct tmpl_sbuf *sb);
+
+/* The character at s[i] and its length in bytes; a byte that is no UTF-8 is one character, -1. */
+i32 tmpl_char(struct str s, size_t i, size_t *n);
+bool tmpl_is_space(i32 c);
+struct str str_bytes(const struct tmpl_str *s);
+bool str_user_at(const struct tmpl_str *s, size_t i);
+size_t str_count_chars(struct str s);
+size_t str_char_offset(struct str s, size_t index); /* s.n when there are not that many */
+bool str_find(struct str s, struct str what, size_t from, size_t *at);
+struct tmpl_value str_slice(struct tmpl_rt *rt, const struct tmpl_str *s, size_t from, size_t to);
+/* chars NULL: whitespace. */
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+struct tmpl_value str_strip(struct tmpl_rt *rt, const struct tmpl_str *s,
+                            const struct tmpl_str *chars, int sides);
+/* count < 0: all. */
+struct tmpl_value str_replace(struct tmpl_rt *rt, const struct tmpl_str *s,
+                              const struct tmpl_str *old, const struct tmpl_str *new, i64 count);
+enum tmpl_case { CASE_UPPER, CASE_LOWER, CASE_CAPITALIZE, CASE_TITLE_METHOD, CASE_TITLE_FILTER };
+struct tmpl_value str_case(struct tmpl_rt *rt, const struct tmpl_str *s, enum tmpl_case how);
+/* As Python: the lines without their ends, or with them. */
+struct tmpl_seq *str_lines(struct tmpl_rt *rt, const struct tmpl_str *s, bool keep_ends);
+
+/* ---- values (tmpl_value.c) ---- */
+
+struct tmpl_value val_undef(const struct tmpl_str *name);
+struct tmpl_value val_none(void);
+struct tmpl_value val_bool(bool b);
+struct tmpl_value val_int(i64 i);
+struct tmpl_value val_float(double f);
+struct tmpl_value val_str(struct tmpl_rt *rt, struct tmpl_str s);
+struct tmpl_value val_seq(struct tmpl_seq *seq);
+
+struct tmpl_seq *seq_new(struct tmpl_rt *rt, enum tmpl_seq_kind kind, size_t n);
+struct tmpl_seq *seq_range(struct tmpl_rt *rt, i64 start, i64 stop, i64 step);
+struct tmpl_dict *dict_new(struct tmpl_rt *rt, size_t cap);
+void dict_set(struct tmpl_rt *rt, struct tmpl_dict *d, struct tmpl_value key,
+              struct tmpl_value value);
+struct tmpl_value *dict_get(struct tmpl_rt *rt, const struct tmpl_dict *d, struct tmpl_value key);
+bool val_hashable(struct tmpl_value v);
+
+const char *val_type(struct tmpl_value v);
+bool val_truth(struct tmpl_value v);
+bool val_number(struct tmpl_value v, double *f); /* bool counts, as in Python */
+bool val_integer(struct tmpl_value v, i64 *i);
+bool val_eq(struct tmpl_rt *rt, struct tmpl_value a, struct tmpl_value b);
+bool val_less(struct tmpl_rt *rt, struct tmpl_value a, struct tmpl_value b);
+bool val_compare(struct tmpl_rt *rt, enum tmpl_cmp op, struct tmpl_value a, struct tmpl_value b);
+bool val_contains(struct tmpl_rt *rt, struct tmpl_value all, struct tmpl_value x);
+bool val_iterable(struct tmpl_value v);
+/* Everything the value yields; an iterator is empty afterwards. */
+struct tmpl_seq *val_items(struct tmpl_rt *rt, struct tmpl_value v);
+i64 val_length(struct tmpl_rt *rt, struct tmpl_value v);
+struct tmpl_value val_attr(struct tmpl_rt *rt, struct tmpl_value v, const struct tmpl_str *name);
+struct tmpl_value val_item(struct tmpl_rt *rt, struct tmpl_value v, struct tmpl_value index);
+struct tmpl_value val_slice(struct tmpl_rt *rt, struct tmpl_value v, const struct tmpl_value *part);
+struct tmpl_value val_binary(struct tmpl_rt *rt, enum tmpl_op op, struct tmpl_value a,
+                             struct tmpl_value b);
+struct tmpl_value val_sign(struct tmpl_rt *rt, u32 op, struct tmpl_value v);
+struct tmpl_value val_from_json(struct tmpl_rt *rt, const json_t *j, bool user);
+
+/* ---- text of values (tmpl_print.c) ---- */
+
+void print_str(struct tmpl_sbuf *sb, struct tmpl_value v);
+const struct tmpl_str *val_to_str(struct tmpl_rt *rt, struct tmpl_value v);
+struct tmpl_json_style {
+    bool ensure_ascii, sort_keys, pretty;
+    const struct tmpl_str *indent, *item_sep, *key_sep;
+};
+void print_json(struct tmpl_sbuf *sb, struct tmpl_value v, const struct tmpl_json_style *style);
+
+/* ---- builtins ---- */
+
+const struct tmpl_builtin *tmpl_find_filter(struct str name);
+const struct tmpl_builtin *tmpl_find_test(struct str name);
+const struct tmpl_builtin *tmpl_find_function(struct str name);
+const struct tmpl_builtin *tmpl_find_method(struct tmpl_value self, struct str name);
+/* A filter or test called by another filter: its name is args->v[skip], its arguments follow. */
+struct tmpl_value tmpl_call_named(struct tmpl_rt *rt, bool is_test, struct tmpl_value self,
+                                  const struct tmpl_args *args, u32 skip);
+struct tmpl_value tmpl_call_builtin(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
+                                    struct tmpl_value self, const struct tmpl_args *args);
+const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t n,
+                                        struct str name);
+/* An argument that must be a string, or an integer (`otherwise` when it was not given). */
+const struct tmpl_str *arg_str(struct tmpl_rt *rt, struct tmpl_value v);
+i64 arg_int(struct tmpl_rt *rt, struct tmpl_value v, i64 otherwise);
+
+/* ---- evaluation (tmpl_eval.c) ---- */
+
+struct tmpl_rt {
+    struct tmpl_fault fault;
+    struct arena arena;
+    const struct tmpl *t;
+    u64 fuel;
+    u32 depth; /* levels left */
+    time_t now;
+    struct tmpl_value *globals; /* [n_names] */
+    struct tmpl_frame *frame;   /* NULL: top level */
+    struct tmpl_sbuf *out;
+    struct tmpl_value captured;
+};
+
+#define RT_FAIL(rt, ...) tmpl_fail(&(rt)->fault, FLETCH_E_TEMPLATE, __VA_ARGS__)
+void rt_spend(struct tmpl_rt *rt, u64 work);
+/* Around every recursion whose depth the template or the caller decides. */
+void rt_enter(struct tmpl_rt *rt);
+void rt_leave(struct tmpl_rt *rt);
+void *rt_alloc(struct tmpl_rt *rt, size_t n, size_t size);
+
+bool loop_peek(struct tmpl_rt *rt, struct tmpl_loop *loop);
+i64 loop_length(struct tmpl_rt *rt, struct tmpl_loop *loop);
+
+#endif
