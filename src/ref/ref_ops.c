@@ -262,15 +262,28 @@ static u8 *cache_row(const struct ref_run *run, const struct cache *c, u32 slot,
     return c->data + ((u64)block * per + pos % per) * c->bytes;
 }
 
+/* Overflow becomes infinity here and is noticed where logits are read; files are checked harder. */
+static void round_to_cache(enum qtype type, const float *x, u8 *dst, u32 n)
+{
+    if (type == QT_F32) {
+        memcpy(dst, x, n * sizeof *x);
+        return;
+    }
+    for (u32 i = 0; i < n; i++) {
+        u16 h = half_from_float(x[i]);
+        memcpy(dst + 2 * (size_t)i, &h, sizeof h);
+    }
+}
+
 static void op_kv_store(const struct ref_run *run, const struct op *op)
 {
     struct cache c = cache_of(run, op->p.attn.kv);
     for (u32 t = 0; t < run->s->n_rows; t++) {
         const struct row *r = &run->s->rows[t];
         u8 *row = cache_row(run, &c, r->slot, r->pos);
-        quant_encode(c.type, at(run, op->in[0], t), row, op->in[0].width);
+        round_to_cache(c.type, at(run, op->in[0], t), row, op->in[0].width);
         if (op->n_in > 1)
-            quant_encode(c.type, at(run, op->in[1], t), row + c.k_bytes, op->in[1].width);
+            round_to_cache(c.type, at(run, op->in[1], t), row + c.k_bytes, op->in[1].width);
     }
 }
 

@@ -1,0 +1,355 @@
+/* Reports: JSON documents about files, plans, programs and this machine. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/engine.h"
+#include "engine/report.h"
+
+int report_give(json_t *doc, char **json, struct err *err)
+{
+    *json =
+        doc ? json_dumps(doc, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(doc);
+    return *json ? 0 : err_nomem(err, "the report");
+}
+
+json_t *report_text(struct str s)
+{
+    json_t *v = json_stringn(s.n ? s.p : "", s.n);
+    if (v) return v;
+    /* not UTF-8: show it as bytes */
+    return json_sprintf("%s", QUOTE(s));
+}
+
+/* ---- inspect ---- */
+
+enum { SHOWN_ELEMENTS = 8 };
+
+static json_t *kv_element(const struct kv *kv, u64 i, u64 *at)
+{
+    i64 n;
+    double d;
+    struct str s;
+    if (kv->elem == KV_STR) return kv_next_str(kv, at, &s) ? report_text(s) : json_null();
+    if (kv->elem == KV_BOOL) return json_boolean(kv->data[i] != 0);
+    if (kv_int(kv, i, &n)) return json_integer(n);
+    if (kv_float(kv, i, &d) && isfinite(d)) return json_real(d);
+    return json_null();
+}
+
+static json_t *kv_report(const struct kv *kv)
+{
+    bool array = kv->type == KV_ARRAY;
+    u64 at = 0;
+    json_t *value = array ? json_array() : kv_element(kv, 0, &at);
+    for (u64 i = 0; array && i < MIN(kv->n, (u64)SHOWN_ELEMENTS); i++)
+        json_array_append_new(value, kv_element(kv, i, &at));
+    char type[32];
+    snprintf(type, sizeof type, "%s%s", kv_type_name(kv->elem), array ? "[]" : "");
+    json_t *o = json_pack("{s:o, s:s}", "key", report_text(kv->key), "type", type);
+    if (array) json_object_set_new(o, "n", json_integer((json_int_t)kv->n));
+    json_object_set_new(o, "value", value);
+    return o;
+}
+
+static const char *type_name(u32 type)
+{
+    const struct quant_info *info = quant_info(type);
+    return info && info->name ? info->name : "?";
+}
+
+static json_t *tensor_report(const struct tensor *t)
+{
+    json_t *shape = json_array();
+    for (u32 i = 0; i < MAX(t->n_dims, 1); i++)
+        json_array_append_new(shape, json_integer((json_int_t)t->ne[i]));
+    return json_pack("{s:o, s:s, s:o, s:I}", "name", report_text(t->name), "type",
+                     type_name(t->type), "shape", shape, "bytes", (json_int_t)t->n_bytes);
+}
+
+static json_t *types_report(const struct source *s)
+{
+    json_t *list = json_array();
+    for (u32 type = 0; type < QT_COUNT; type++) {
+        u64 n = 0, bytes = 0;
+        for (u32 i = 0; i < s->n_tensors; i++) {
+            if (s->tensors[i].type != type) continue;
+            n++;
+            bytes += s->tensors[i].n_bytes;
+        }
+        if (n)
+            json_array_append_new(list,
+                                  json_pack("{s:s, s:I, s:I}", "type", type_name(type), "tensors",
+                                            (json_int_t)n, "bytes", (json_int_t)bytes));
+    }
+    return list;
+}
+
+/* Counts values of a tensor that are not finite. */
+static int scan_tensor(struct source *s, const struct tensor *t, u64 *nan, u64 *inf,
+                       struct err *err)
+{
+    enum { CHUNK = 4096 };
+    float x[CHUNK];
+    const u8 *data;
+    const struct quant_info *info = quant_info(t->type);
+    int rc = source_data(s, t, &data, err);
+    if (rc) return rc;
+    for (u64 i = 0; i < t->n_elems; i += CHUNK) {
+        u64 n = MIN((u64)CHUNK, t->n_elems - i);
+        quant_decode(t->type, data + i / info->blk * info->bytes, x, n);
+        for (u64 j = 0; j < n; j++) {
+            *nan += isnan(x[j]) != 0;
+            *inf += isinf(x[j]) != 0;
+        }
+    }
+    source_drop(s, t);
+    return 0;
+}
+
+static int check_report(struct source *s, json_t **out, struct err *err)
+{
+    json_t *bad = json_array();
+    for (u32 i = 0; i < s->n_tensors; i++) {
+        const struct tensor *t = &s->tensors[i];
+        u64 nan = 0, inf = 0;
+        int rc = scan_tensor(s, t, &nan, &inf, err);
+        if (rc) {
+            json_decref(bad);
+            return rc;
+        }
+        if (nan || inf)
+            json_array_append_new(bad, json_pack("{s:o, s:I, s:I}", "tensor", report_text(t->name),
+                                                 "nan", (json_int_t)nan, "inf", (json_int_t)inf));
+    }
+    *out = json_pack("{s:b, s:I, s:o}", "ok", json_array_size(bad) == 0, "n_tensors",
+                     (json_int_t)s->n_tensors, "bad", bad);
+    return 0;
+}
+
+static json_t *inspect_report(const struct source *s)
+{
+    struct str arch = STR(""), name = STR("");
+    u64 params = 0, bytes = 0;
+    char format[32];
+    json_t *kvs = json_array(), *tensors = json_array();
+    source_get_str(s, "general.architecture", &arch, NULL);
+    source_get_str(s, "general.name", &name, NULL);
+    for (u32 i = 0; i < s->n_kvs; i++) json_array_append_new(kvs, kv_report(&s->kvs[i]));
+    for (u32 i = 0; i < s->n_tensors; i++) {
+        json_array_append_new(tensors, tensor_report(&s->tensors[i]));
+        params += s->tensors[i].n_elems;
+        bytes += s->tensors[i].n_bytes;
+    }
+    snprintf(format, sizeof format, "GGUF v%u", s->version);
+    return json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "path", s->path,
+                     "format", s->is_dir ? "Hugging Face directory" : format, "arch",
+                     report_text(arch), "name", report_text(name), "n_params", (json_int_t)params,
+                     "n_bytes", (json_int_t)bytes, "n_files", (json_int_t)s->n_files, "metadata",
+                     kvs, "tensors", tensors, "types", types_report(s));
+}
+
+int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json)
+{
+    struct source *s;
+    *json = NULL;
+    int rc = source_open(&s, path, &e->err);
+    if (rc) return rc;
+    json_t *doc = inspect_report(s), *checked = NULL;
+    if (check) rc = check_report(s, &checked, &e->err);
+    source_close(s);
+    if (rc) {
+        json_decref(doc);
+        return rc;
+    }
+    if (checked) json_object_set_new(doc, "check", checked);
+    return report_give(doc, json, &e->err);
+}
+
+/* ---- plan and explain: a model that is opened but not placed ---- */
+
+struct draft {
+    struct model *m;
+    struct program *p;
+    struct exec_limits limits;
+};
+
+static void draft_close(struct draft *d)
+{
+    prog_close(d->p);
+    model_close(d->m);
+}
+
+static int draft_open(struct draft *d, struct fletch_engine *e, const char *path,
+                      const struct fletch_model_params *params)
+{
+    struct source *s;
+    enum qtype kv;
+    *d = (struct draft){0};
+    int rc = engine_kv_type(&kv, e->class, params, &e->err);
+    if (!rc) rc = source_open(&s, path, &e->err);
+    if (!rc) rc = model_open(&d->m, s, kv, &e->err);
+    if (!rc) rc = engine_limits(&d->limits, d->m, e->class, params, &e->err);
+    if (!rc) rc = engine_program(&d->p, d->m->trunk, e->class, params && params->no_fuse, &e->err);
+    if (rc) draft_close(d);
+    return rc;
+}
+
+static const char *kv_name(const struct model *m)
+{
+    return m->net->profile.kv == QT_F16 ? "f16" : "f32";
+}
+
+static json_t *part(const char *name, u64 bytes, const char *note)
+{
+    return json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes, "note", note);
+}
+
+int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_model_params *params,
+                char **json)
+{
+    struct draft d;
+    struct plan plan;
+    *json = NULL;
+    int rc = draft_open(&d, e, path, params);
+    if (rc) return rc;
+    plan_make(&plan, d.m, d.p, e->class, &d.limits, params ? params->max_memory : 0);
+    json_t *parts = json_array();
+    json_array_append_new(
+        parts, part("weights", plan.weights,
+                    e->class->keeps_weights ? "mapped from the file" : "packed for the backend"));
+    if (plan.kv) json_array_append_new(parts, part("kv cache", plan.kv, "for the whole context"));
+    if (plan.state) json_array_append_new(parts, part("state", plan.state, "recurrent, f32"));
+    json_array_append_new(parts, part("activations", plan.activations, "buffers and logits"));
+    json_t *doc = json_pack(
+        "{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model", path, "arch",
+        d.m->hp.arch, "backend", e->class->name, "fits", plan.fits, "total", (json_int_t)plan.total,
+        "available", (json_int_t)plan.available, "n_ctx", (json_int_t)d.limits.max_pos,
+        "n_sessions", (json_int_t)d.limits.n_slots, "kv_type", kv_name(d.m), "max_rows",
+        (json_int_t)d.limits.max_rows, "parts", parts, "largest_ctx", (json_int_t)plan.largest_ctx);
+    draft_close(&d);
+    return report_give(doc, json, &e->err);
+}
+
+static json_t *operand_text(const struct program *p, struct operand o)
+{
+    const struct buffer *b = &p->bufs[o.buf];
+    char cols[48] = "";
+    if (o.col || o.width != b->width)
+        snprintf(cols, sizeof cols, "[%u..%u)", o.col, o.col + o.width);
+    return json_sprintf("%s[%s][%u]%s", b->name, b->rows == ROWS_T ? "T" : "R", b->width, cols);
+}
+
+static json_t *weight_text(const struct weight *w)
+{
+    if (w->n_slices > 1)
+        return json_sprintf("%s %s %ux%ux%u", w->name, type_name(w->type), w->n_in, w->n_out,
+                            w->n_slices);
+    return json_sprintf("%s %s %ux%u", w->name, type_name(w->type), w->n_in, w->n_out);
+}
+
+static json_t *op_report(const struct program *p, u32 i)
+{
+    const struct op *op = &p->ops[i];
+    json_t *in = json_array(), *out = json_array(), *weights = json_array();
+    for (u32 j = 0; j < op->n_in; j++) json_array_append_new(in, operand_text(p, op->in[j]));
+    for (u32 j = 0; j < op->n_out; j++) json_array_append_new(out, operand_text(p, op->out[j]));
+    for (u32 j = 0; j < op->n_w; j++)
+        if (op->w[j] != NO_WEIGHT)
+            json_array_append_new(weights, weight_text(&p->net->weights[op->w[j]]));
+    return json_pack("{s:I, s:i, s:s, s:o, s:o, s:o, s:I}", "i", (json_int_t)i, "layer", op->layer,
+                     "op", op_info[op->kind].name, "out", out, "in", in, "weights", weights,
+                     "bytes", (json_int_t)prog_op_bytes(p, op, 1));
+}
+
+static json_t *program_report(const struct program *p, u32 n_recorded)
+{
+    json_t *ops = json_array();
+    u64 bytes = 0, cols = p->n_cols[ROWS_T];
+    for (u32 i = 0; i < p->n_ops; i++) {
+        json_array_append_new(ops, op_report(p, i));
+        bytes += prog_op_bytes(p, &p->ops[i], 1);
+    }
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", p->name, "n_ops",
+                     (json_int_t)p->n_ops, "n_recorded", (json_int_t)n_recorded, "cols_per_row",
+                     (json_int_t)cols, "bytes_per_row", (json_int_t)(cols * sizeof(float)),
+                     "weight_bytes", (json_int_t)bytes, "kv_bytes_per_token",
+                     (json_int_t)exec_kv_bytes(p->net), "state_bytes",
+                     (json_int_t)exec_state_bytes(p->net), "ops", ops);
+}
+
+int fletch_explain(struct fletch_engine *e, const char *path,
+                   const struct fletch_model_params *params, char **json)
+{
+    struct draft d;
+    struct program *mtp = NULL;
+    *json = NULL;
+    int rc = draft_open(&d, e, path, params);
+    if (rc) return rc;
+    json_t *programs = json_array();
+    json_array_append_new(programs, program_report(d.p, d.m->trunk->n_ops));
+    if (d.m->mtp) rc = engine_program(&mtp, d.m->mtp, e->class, params && params->no_fuse, &e->err);
+    if (mtp) json_array_append_new(programs, program_report(mtp, d.m->mtp->n_ops));
+    json_t *doc = json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "model", path, "arch", d.m->hp.arch,
+                            "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,
+                            "kv_type", kv_name(d.m), "programs", programs);
+    prog_close(mtp);
+    draft_close(&d);
+    if (rc) {
+        json_decref(doc);
+        return rc;
+    }
+    return report_give(doc, json, &e->err);
+}
+
+/* ---- doctor ---- */
+
+static json_t *cpu_report(void)
+{
+    char line[4096], model[128] = "unknown";
+    json_t *features = json_array();
+    static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
+                                         "avx512_vnni", "avx512_bf16", "amx_int8",
+                                         "amx_bf16",    "asimddp",     "i8mm"};
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    bool seen = false;
+    while (f && fgets(line, sizeof line, f)) {
+        sscanf(line, "model name : %127[^\n]", model);
+        if (seen || (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0)) continue;
+        seen = true;
+        for (char *save, *word = strtok_r(line, " \t\n", &save); word;
+             word = strtok_r(NULL, " \t\n", &save))
+            for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+                if (strcmp(word, wanted[i]) == 0)
+                    json_array_append_new(features, json_string(word));
+    }
+    if (f) fclose(f);
+    return json_pack("{s:s, s:I, s:o}", "model", model, "cores",
+                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "features", features);
+}
+
+int fletch_doctor(struct fletch_engine *e, char **json)
+{
+    size_t n;
+    const struct backend_state *state = backend_list(&n);
+    json_t *backends = json_array(), *archs = json_array(), *types = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(backends, json_pack("{s:s, s:b, s:s}", "name", state[i].name, "works",
+                                                  state[i].works, "why", state[i].why));
+    for (const struct arch *a = arch_table; a->name; a++)
+        json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));
+    for (u32 t = 0; t < QT_COUNT; t++) {
+        const struct quant_info *info = quant_info(t);
+        if (info && info->readable) json_array_append_new(types, json_string(info->name));
+    }
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    json_t *doc = json_pack(
+        "{s:s, s:o, s:{s:I, s:I}, s:o, s:o, s:o}", "version", fletch_version(), "cpu", cpu_report(),
+        "memory", "total", (json_int_t)pages * (json_int_t)size, "available",
+        (json_int_t)plan_available(), "backends", backends, "architectures", archs, "types", types);
+    return report_give(doc, json, &e->err);
+}

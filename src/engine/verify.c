@@ -1,0 +1,270 @@
+#include "engine/verify.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/report.h"
+
+/* Largest |a - b| over the largest |b| of the compared rows, by op. Matrix products and what
+ * follows them carry the rounding of everything before; moves and lookups must be exact. */
+static double tolerance_of(enum op_kind kind)
+{
+    switch (kind) {
+    case OP_EMBED:
+    case OP_IMPORT_HIDDEN: return 0;
+    default: return 1e-3;
+    }
+}
+
+/* One of the two: its own model, so that each may repack weights as it likes. */
+struct side {
+    const struct exec_class *class;
+    struct model *m;
+    struct program *p;
+    struct exec *x;
+    u32 handle, next; /* next: the op to run */
+    struct step *s;
+    float *rows; /* what was read last */
+};
+
+struct tally {
+    double worst;
+    u64 n;
+};
+
+struct verify {
+    struct side a, b;
+    struct exec_limits limits;
+    struct err *err;
+    struct tally ops[OP_COUNT];
+    u64 n_compared, n_bad, n_routes, n_routes_different;
+    u32 n_steps, n_tokens, n_tokens_equal;
+    json_t *first; /* difference */
+};
+
+static void side_close(struct side *s)
+{
+    if (s->x) s->class->close(s->x);
+    step_close(s->s);
+    prog_close(s->p);
+    model_close(s->m);
+    free(s->rows);
+}
+
+static u32 widest_buffer(const struct program *p)
+{
+    u32 n = 1;
+    for (u32 i = 0; i < p->n_bufs; i++) n = MAX(n, p->bufs[i].width);
+    return n;
+}
+
+static int side_open(struct side *s, struct verify *v, const struct verify_side *choice,
+                     const char *path, const struct fletch_model_params *params, enum qtype kv,
+                     u32 n_threads)
+{
+    struct source *source;
+    s->class = choice->class;
+    int rc = source_open(&source, path, v->err);
+    if (!rc) rc = model_open(&s->m, source, kv, v->err);
+    if (!rc && !v->limits.max_rows) rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
+    if (!rc) rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
+    if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
+    if (!rc) rc = s->class->open(&s->x, s->m->net, &v->limits, n_threads, v->err);
+    if (!rc) rc = model_place(s->m, s->x, NULL, NULL, v->err);
+    if (!rc) rc = s->class->load(s->x, s->p, &s->handle, v->err);
+    if (rc) return rc;
+    s->rows = calloc((size_t)widest_buffer(s->p) * v->limits.max_rows, sizeof *s->rows);
+    for (u32 i = 0; i < v->limits.n_blocks && i < s->s->table_len; i++) s->s->tables[i] = i;
+    return s->rows ? 0 : err_nomem(v->err, "verify");
+}
+
+static int run_op(struct side *s, struct err *err)
+{
+    s->s->op_begin = s->next;
+    s->s->op_end = ++s->next;
+    int rc = s->class->submit(s->x, s->handle, s->s, err);
+    return rc ? rc : s->class->wait(s->x, err);
+}
+
+static u32 rows_of(const struct side *s, struct operand o)
+{
+    return s->p->bufs[o.buf].rows == ROWS_T ? s->s->n_rows : s->s->n_out;
+}
+
+static void note_difference(struct verify *v, const struct op *op, struct operand o, u64 at)
+{
+    if (v->first) return;
+    v->first =
+        json_pack("{s:I, s:s, s:s, s:i, s:I, s:I, s:f, s:f}", "step", (json_int_t)v->n_steps, "op",
+                  op_info[op->kind].name, "name", v->a.p->bufs[o.buf].name, "layer", op->layer,
+                  "row", (json_int_t)(at / o.width), "column", (json_int_t)(at % o.width), "a",
+                  (double)v->a.rows[at], "b", (double)v->b.rows[at]);
+}
+
+static void compare_ids(struct verify *v, const struct op *op, struct operand o, u64 n)
+{
+    const i32 *a = (const i32 *)(const void *)v->a.rows, *b = (const i32 *)(const void *)v->b.rows;
+    for (u64 i = 0; i < n; i++) {
+        v->n_routes++;
+        if (a[i] == b[i]) continue;
+        v->n_routes_different++;
+        note_difference(v, op, o, i);
+    }
+}
+
+static void compare_rows(struct verify *v, const struct op *op, struct operand o, u64 n)
+{
+    double scale = 0, limit = tolerance_of(op->kind);
+    struct tally *t = &v->ops[op->kind];
+    for (u64 i = 0; i < n; i++)
+        if (isfinite(v->b.rows[i])) scale = fmax(scale, fabs((double)v->b.rows[i]));
+    for (u64 i = 0; i < n; i++) {
+        double a = (double)v->a.rows[i], b = (double)v->b.rows[i];
+        if (!isfinite(a) || !isfinite(b)) v->n_bad++;
+        double d = a == b ? 0 : fabs(a - b) / fmax(scale, 1e-30);
+        if (!(d <= limit)) note_difference(v, op, o, i);
+        if (!(d <= t->worst)) t->worst = d;
+        t->n++;
+    }
+}
+
+/* Both sides stand behind the same recorded op: compare what it wrote. */
+static int compare(struct verify *v, const struct op *op)
+{
+    for (u32 j = 0; j < op->n_out; j++) {
+        struct operand o = op->out[j];
+        u32 n = rows_of(&v->a, o);
+        if (n == 0) continue;
+        int rc = v->a.class->read(v->a.x, v->a.handle, o, 0, n, v->a.rows, v->err);
+        if (!rc) rc = v->b.class->read(v->b.x, v->b.handle, o, 0, n, v->b.rows, v->err);
+        if (rc) return rc;
+        if (v->a.p->bufs[o.buf].is_int)
+            compare_ids(v, op, o, (u64)n * o.width);
+        else
+            compare_rows(v, op, o, (u64)n * o.width);
+        v->n_compared++;
+    }
+    return 0;
+}
+
+/* One step on both sides, op by op; whoever is behind runs. */
+static int lockstep(struct verify *v)
+{
+    struct side *a = &v->a, *b = &v->b;
+    int rc = 0;
+    a->next = b->next = 0;
+    while (!rc && (a->next < a->p->n_ops || b->next < b->p->n_ops)) {
+        u32 at_a = a->next ? a->p->ops[a->next - 1].origin + 1 : 0;
+        u32 at_b = b->next ? b->p->ops[b->next - 1].origin + 1 : 0;
+        rc = run_op(at_a <= at_b ? a : b, v->err);
+        if (rc || !a->next || !b->next) continue;
+        const struct op *oa = &a->p->ops[a->next - 1], *ob = &b->p->ops[b->next - 1];
+        /* the one with fewer outputs: all of them are alive on both sides */
+        if (oa->origin == ob->origin) rc = compare(v, oa->n_out <= ob->n_out ? oa : ob);
+    }
+    v->n_steps++;
+    return rc;
+}
+
+static int last_argmax(struct side *s, struct err *err, i32 *token)
+{
+    struct operand o = {s->p->logits, 0, s->m->hp.n_vocab};
+    int rc = s->class->read(s->x, s->handle, o, s->s->n_out - 1, 1, s->rows, err);
+    u32 best = 0;
+    for (u32 i = 1; !rc && i < o.width; i++)
+        if (s->rows[i] > s->rows[best]) best = i;
+    *token = (i32)best;
+    return rc;
+}
+
+static int run_steps(struct verify *v, const i32 *prompt, u32 n_prompt, u32 n_tokens)
+{
+    i32 token = prompt[0], other;
+    int rc = 0;
+    u32 pos = 0;
+    if (n_prompt + n_tokens > v->limits.max_pos || n_prompt > v->limits.max_rows)
+        return err_set(v->err, FLETCH_E_ARG,
+                       "verify takes a prompt of at most %u tokens and %u tokens in all",
+                       v->limits.max_rows, v->limits.max_pos);
+    for (u32 i = 0; !rc && i <= n_tokens; i++) {
+        u32 n = i ? 1 : n_prompt;
+        const i32 *tokens = i ? &token : prompt;
+        for (struct side *s = &v->a; s <= &v->b; s++) {
+            step_reset(s->s);
+            if (pos == 0) step_edit(s->s, EDIT_ZERO_STATE, 0, 0);
+            for (u32 j = 0; j < n; j++)
+                step_add(s->s, (struct row){tokens[j], 0, pos + j, i ? ROW_D : ROW_P}, j + 1 == n);
+            step_prepare(s->s);
+        }
+        pos += n;
+        rc = lockstep(v);
+        if (!rc) rc = last_argmax(&v->a, v->err, &token);
+        if (!rc) rc = last_argmax(&v->b, v->err, &other);
+        v->n_tokens++;
+        v->n_tokens_equal += token == other;
+    }
+    return rc;
+}
+
+static json_t *make_report(const struct verify *v, const struct verify_side side[2])
+{
+    json_t *limits = json_array();
+    for (u32 i = 0; i < OP_COUNT; i++)
+        if (v->ops[i].n)
+            json_array_append_new(limits,
+                                  json_pack("{s:s, s:f, s:f, s:I}", "op", op_info[i].name, "limit",
+                                            tolerance_of(i), "worst",
+                                            isfinite(v->ops[i].worst) ? v->ops[i].worst : 1e300,
+                                            "n", (json_int_t)v->ops[i].n));
+    bool equal = !v->first && !v->n_bad && v->n_tokens == v->n_tokens_equal;
+    return json_pack("{s:b, s:s, s:s, s:I, s:I, s:o, s:O?, s:{s:I, s:I}, s:I, s:{s:I, s:I}}",
+                     "equal", equal, "backend", side[0].class->name, "against", side[1].class->name,
+                     "n_steps", (json_int_t)v->n_steps, "n_ops", (json_int_t)v->n_compared,
+                     "tolerances", limits, "first_difference", v->first, "routing", "compared",
+                     (json_int_t)v->n_routes, "different", (json_int_t)v->n_routes_different,
+                     "bad_values", (json_int_t)v->n_bad, "tokens", "compared",
+                     (json_int_t)v->n_tokens, "equal", (json_int_t)v->n_tokens_equal);
+}
+
+int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
+               const struct verify_side side[2], u32 n_threads, const i32 *prompt, u32 n_prompt,
+               u32 n_tokens, struct err *err)
+{
+    struct verify *v = calloc(1, sizeof *v);
+    enum qtype kv;
+    *out = NULL;
+    if (!v) return err_nomem(err, "verify");
+    v->err = err;
+    int rc = engine_kv_type(&kv, side[0].class, params, err);
+    if (!rc && n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
+    if (!rc) rc = side_open(&v->a, v, &side[0], path, params, kv, n_threads);
+    if (!rc) rc = side_open(&v->b, v, &side[1], path, params, kv, n_threads);
+    for (u32 i = 0; !rc && i < n_prompt; i++)
+        if (prompt[i] < 0 || (u32)prompt[i] >= v->a.m->hp.n_vocab)
+            rc = err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+                         (int)prompt[i], v->a.m->hp.n_vocab - 1);
+    if (!rc) rc = run_steps(v, prompt, n_prompt, n_tokens);
+    if (!rc) *out = make_report(v, side);
+    json_decref(v->first);
+    side_close(&v->a);
+    side_close(&v->b);
+    free(v);
+    return rc;
+}
+
+int fletch_verify(struct fletch_engine *e, const char *path,
+                  const struct fletch_model_params *params, const struct fletch_verify *f,
+                  char **json)
+{
+    struct verify_side side[2] = {{.no_fuse = f->no_fuse}, {.no_fuse = true}};
+    json_t *doc;
+    *json = NULL;
+    side[0].class = f->backend ? backend_find(f->backend, &e->err) : e->class;
+    if (!side[0].class) return e->err.code;
+    side[1].class = backend_find(f->against ? f->against : "ref", &e->err);
+    if (!side[1].class) return e->err.code;
+    int rc = verify_run(&doc, path, params, side, e->n_threads, f->tokens, (u32)f->n_prompt,
+                        f->n_tokens ? f->n_tokens : 16, &e->err);
+    return rc ? rc : report_give(doc, json, &e->err);
+}

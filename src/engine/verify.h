@@ -1,0 +1,20 @@
+/* Two executors in lockstep: the same steps, compared after every op that both have. */
+#ifndef FLETCH_VERIFY_H
+#define FLETCH_VERIFY_H
+
+#include <jansson.h>
+
+#include "engine/engine.h"
+
+struct verify_side {
+    const struct exec_class *class;
+    bool no_fuse;
+};
+
+/* Feeds the prompt as one step, then n_tokens greedy tokens of side a. *out is the report of
+ * fletch_verify. */
+int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
+               const struct verify_side side[2], u32 n_threads, const i32 *prompt, u32 n_prompt,
+               u32 n_tokens, struct err *err);
+
+#endif
