@@ -20,7 +20,8 @@ LIBS    := -lm -pthread
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
 APP     := $(wildcard app/*.c)
 TESTS   := $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c test/*_test.c)
-HELPERS := $(filter-out %_test.c,$(wildcard test/*.c))
+HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
+CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
 FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
 MAN     := $(wildcard docs/*.1)
 C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
@@ -77,6 +78,9 @@ $B/fletch-static: $(APP:%.c=$B/%.o) $B/libfletch.a
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(LIBS)
 
+$B/%_cli: $B/%_cli.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
+
 $B/test/fuzz/%: $B/test/fuzz/%.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(LIBS)
 
@@ -90,7 +94,7 @@ static: $B/fletch-static
 
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals.
 LIMIT   ?= 120
-test: $B/fletch $(TESTBIN)
+test: $B/fletch $(TESTBIN) $(CLIS)
 	$Qtest/run -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
 # The same tests under sanitizers, in build folders of their own. What they add to the code makes
