@@ -1,0 +1,124 @@
+/* What the commands share: exit codes, messages, files and the way to an open model. Commands are
+ * thin: what they do is in libfletch, what they say is here. */
+#ifndef APP_H
+#define APP_H
+
+#include <jansson.h>
+
+#include "fletch.h"
+#include "opts.h"
+
+enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
+
+extern const struct command cmd_run, cmd_eval, cmd_inspect, cmd_explain, cmd_plan, cmd_tokenize,
+    cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_doctor;
+
+/* ---- say.c: messages and text for people ---- */
+
+/* A printable copy in 'quotes', for messages. */
+struct quoted {
+    char text[96];
+};
+struct quoted quote(const char *s);
+#define QUOTE(s) (quote(s).text)
+
+/* Writes s so that it can't speak to the terminal: control and invalid bytes as \n, \t, \xNN.
+ * Stops at a character that does not fit; always ends with 0. Returns the bytes of s it took. */
+size_t escape(char *out, size_t cap, const char *s, size_t n);
+/* The length of the valid UTF-8 character at s, or 0. */
+size_t utf8_length(const char *s, size_t n);
+/* A JSON string; bytes that are not UTF-8 become U+FFFD. */
+json_t *json_text(const char *s, size_t n);
+void print_json(const json_t *j);
+
+struct human {
+    char text[24];
+};
+struct human human_bytes(uint64_t n); /* 1.5 GiB */
+struct human human_count(uint64_t n); /* 494.0 M */
+
+/* One line on stderr; returns EXIT_FAIL. */
+int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The library's text on stderr; the exit code for its code. */
+int say_failure(int rc, const char *text);
+/* The same for files that hold models, where going over a limit makes a bad model too. */
+int say_model_failure(int rc, const char *text);
+
+/* Progress of what takes longer than a second, where stderr is a terminal. */
+struct progress {
+    const char *what;
+    bool on, shown;
+    double began, last;
+};
+void progress_begin(struct progress *p, const char *what, const struct args *a);
+void progress_report(void *progress, uint64_t done, uint64_t total);
+void progress_end(struct progress *p);
+double now(void); /* seconds */
+
+/* ---- io.c: files ---- */
+
+/* Aborts the program with a message when p is NULL: for the few small things the app allocates. */
+void *need(void *p);
+
+struct text {
+    char *p; /* ends with 0 */
+    size_t n;
+};
+/* Reads all of a file; "-": stdin. Exit code; frees with free. */
+int read_text(struct text *out, const char *path);
+/* The same, when a text file can't hold a NUL. */
+int read_string(char **out, const char *path);
+/* Reads stdin, or says that `what` is missing when it is a terminal. */
+int read_stdin(struct text *out, const char *command, const char *what);
+struct ids {
+    int32_t *p; /* free */
+    size_t n;
+};
+void ids_add(struct ids *ids, int32_t id);
+/* Appends ids separated by commas or blanks. Exit code. */
+int parse_ids(struct ids *ids, const char *command, const char *s);
+/* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
+int finish_stdout(int code);
+
+/* ---- host.c: engine, model and session of a command ---- */
+
+struct host {
+    struct fletch_engine *engine;
+    struct fletch_model *model;
+    struct fletch_session *session;
+    struct fletch_model_info info;
+};
+
+extern const struct opt_group opts_place; /* --backend, --threads */
+extern const struct opt_group opts_model; /* context, memory and so on */
+
+/* Each returns an exit code after saying what went wrong. host_close in any case. */
+int host_open_engine(struct host *h, const char *backend, const struct args *a);
+/* path NULL: the built-in model. When it doesn't fit, the plan is said too. */
+int host_open_model(struct host *h, const char *path, const struct args *a);
+int host_open_session(struct host *h);
+void host_close(struct host *h);
+void host_params(struct fletch_model_params *params, const struct args *a);
+
+/* ---- chat.c: messages into prompts ---- */
+
+extern const struct opt_group opts_template;
+
+struct chat {
+    struct fletch_chat c;
+    char *messages, *tools, *args, *template_text;
+};
+/* messages: a JSON array; tools may be NULL; both are borrowed. Exit code; chat_close always. */
+int chat_open(struct chat *chat, const json_t *messages, const json_t *tools, const struct args *a,
+              const char *command);
+void chat_close(struct chat *chat);
+
+/* ---- report*.c: JSON documents for people ---- */
+
+void report_plan(FILE *out, const json_t *j);
+
+/* ---- man.c ---- */
+
+void man_print(const struct command *const *commands, size_t n);
+
+#endif

@@ -1,0 +1,67 @@
+/* Messages, tools and template options from the command line, as the library's chat template takes
+ * them: JSON texts. */
+#include "app.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct opt template_opts[] = {
+    {0, "template", OPT_TEXT, "FILE", NULL, "chat template to use instead of the model's own",
+     OPT_FIELD(template_file), 0, 0},
+    {0, "template-arg", OPT_TEXTS, "NAME=VALUE", NULL,
+     "set a variable of the template, as in enable_thinking=false; VALUE is JSON where it can be, "
+     "else a text; may be repeated",
+     OPT_FIELD(template_args), 0, 0},
+};
+const struct opt_group opts_template = {"Template options", OPT_TABLE(template_opts)};
+
+static int parse_args(json_t *object, const struct opt_texts *texts, const char *command)
+{
+    for (size_t i = 0; i < texts->n; i++) {
+        const char *text = texts->p[i], *equals = strchr(text, '=');
+        if (!equals || equals == text)
+            return opts_wrong(command, "--template-arg wants NAME=VALUE, not %s", QUOTE(text));
+        json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        if (!value) value = json_text(equals + 1, strlen(equals + 1));
+        char *name = need(strndup(text, (size_t)(equals - text)));
+        int failed = json_object_set_new(object, name, value);
+        free(name);
+        if (failed) return opts_wrong(command, "%s is not UTF-8", QUOTE(text));
+    }
+    return EXIT_OK;
+}
+
+int chat_open(struct chat *chat, const json_t *messages, const json_t *tools, const struct args *a,
+              const char *command)
+{
+    memset(chat, 0, sizeof *chat);
+    if (a->template_args.n) {
+        json_t *object = need(json_object());
+        int rc = parse_args(object, &a->template_args, command);
+        if (!rc) chat->args = need(json_dumps(object, 0));
+        json_decref(object);
+        if (rc) return rc;
+    }
+    if (a->template_file) {
+        int rc = read_string(&chat->template_text, a->template_file);
+        if (rc) return rc;
+    }
+    chat->messages = need(json_dumps(messages, 0));
+    if (tools) chat->tools = need(json_dumps(tools, 0));
+    chat->c = (struct fletch_chat){
+        .messages = chat->messages,
+        .tools = chat->tools,
+        .args = chat->args,
+        .template_text = chat->template_text,
+        .no_generation_prompt = a->no_answer,
+    };
+    return EXIT_OK;
+}
+
+void chat_close(struct chat *chat)
+{
+    free(chat->messages);
+    free(chat->tools);
+    free(chat->args);
+    free(chat->template_text);
+}

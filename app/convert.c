@@ -1,0 +1,44 @@
+/* fletch convert: another GGUF file from a model. */
+#include "app.h"
+
+#include <sys/stat.h>
+
+static const struct opt convert_opts[] = {
+    {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
+    {0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", NULL,
+     "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0},
+};
+static const struct opt_group convert_group = {NULL, OPT_TABLE(convert_opts)};
+
+static int convert(const struct args *a)
+{
+    if (!a->out) return opts_wrong("convert", "where to? -o OUT.gguf is missing");
+    if (!a->type) return opts_wrong("convert", "--type is missing");
+    struct host h = {0};
+    struct progress progress;
+    int code = host_open_engine(&h, "ref", a);
+    if (!code) {
+        progress_begin(&progress, "converting", a);
+        int rc =
+            fletch_convert(h.engine, a->operands.p[0], a->out, a->type, progress_report, &progress);
+        progress_end(&progress);
+        if (rc) code = say_model_failure(rc, fletch_engine_error(h.engine));
+    }
+    struct stat st;
+    if (!code && !a->quiet && stat(a->out, &st) == 0)
+        fprintf(stderr, "wrote %s, %s\n", QUOTE(a->out), human_bytes((uint64_t)st.st_size).text);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_convert = {
+    .name = "convert",
+    .operands = "IN",
+    .summary = "write a GGUF file from a model",
+    .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The file "
+             "appears under its name only when it is complete.",
+    .groups = {&convert_group, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = convert,
+};

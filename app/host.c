@@ -1,0 +1,99 @@
+/* Opens what a command works on, with the options that say how, and says what went wrong. */
+#include "app.h"
+
+#include <string.h>
+
+/* builtin.S */
+extern const unsigned char builtin_model_begin[], builtin_model_end[];
+
+static const struct opt place_opts[] = {
+    {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",
+     "where to run; auto takes the first that works of metal, cuda, cpu, ref and says which",
+     OPT_FIELD(backend), 0, 0},
+    {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
+     OPT_FIELD(n_threads), 1, 1024},
+};
+const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
+
+static const struct opt model_opts[] = {
+    {'c', "context", OPT_COUNT, "N", NULL,
+     "tokens that prompt and answer may take together (default: the model's own, at most 8192)",
+     OPT_FIELD(n_ctx), 1, UINT32_MAX},
+    {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
+     "numbers in the key/value cache (default: what the backend prefers)", OPT_FIELD(kv_type), 0,
+     0},
+    {0, "max-memory", OPT_SIZE, "SIZE", NULL,
+     "memory it may take, such as 512M or 4G (default: what the machine has available)",
+     OPT_FIELD(max_memory), 0, 0},
+    {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
+     OPT_FIELD(no_fuse), 0, 0},
+};
+const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
+
+int host_open_engine(struct host *h, const char *backend, const struct args *a)
+{
+    struct fletch_engine_params params = {.backend = backend,
+                                          .n_threads = (uint32_t)a->n_threads.v};
+    int rc = fletch_engine_open(&h->engine, &params);
+    return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
+}
+
+void host_params(struct fletch_model_params *params, const struct args *a)
+{
+    *params = (struct fletch_model_params){
+        .n_ctx = (uint32_t)a->n_ctx.v,
+        .max_rows = (uint32_t)a->chunk.v,
+        .kv_type = a->kv_type,
+        .no_fuse = a->no_fuse,
+        .max_memory = a->max_memory.v,
+    };
+}
+
+/* What it would take, for people who just read that it does not fit. */
+static void say_plan(struct host *h, const char *path, const struct fletch_model_params *params)
+{
+    char *text;
+    if (!path || fletch_plan(h->engine, path, params, &text)) return;
+    json_t *j = json_loads(text, 0, NULL);
+    if (j) report_plan(stderr, j);
+    json_decref(j);
+    fletch_free(text);
+}
+
+int host_open_model(struct host *h, const char *path, const struct args *a)
+{
+    struct fletch_model_params params;
+    struct progress progress;
+    progress_begin(&progress, "loading", a);
+    host_params(&params, a);
+    params.progress = progress_report;
+    params.progress_ctx = &progress;
+    int rc;
+    if (path)
+        rc = fletch_model_open(&h->model, h->engine, path, &params);
+    else
+        rc = fletch_model_open_image(&h->model, h->engine, builtin_model_begin,
+                                     (size_t)(builtin_model_end - builtin_model_begin), &params);
+    progress_end(&progress);
+    if (rc) {
+        int code = say_model_failure(rc, fletch_engine_error(h->engine));
+        if (code == EXIT_FIT) say_plan(h, path, &params);
+        return code;
+    }
+    fletch_model_info(h->model, &h->info);
+    return EXIT_OK;
+}
+
+int host_open_session(struct host *h)
+{
+    int rc = fletch_session_open(&h->session, h->model);
+    return rc ? say_failure(rc, fletch_model_error(h->model)) : EXIT_OK;
+}
+
+void host_close(struct host *h)
+{
+    fletch_session_close(h->session);
+    fletch_model_close(h->model);
+    fletch_engine_close(h->engine);
+    memset(h, 0, sizeof *h);
+}

@@ -1,0 +1,98 @@
+/* Files and streams that the commands read and write. */
+#include "app.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* More text than any model reads; keeps an endless stream from taking all memory. */
+enum { TEXT_MAX = 1 << 28 };
+
+void *need(void *p)
+{
+    if (!p) exit(say_error("out of memory"));
+    return p;
+}
+
+static int read_stream(struct text *out, FILE *f, const char *name)
+{
+    size_t cap = 1 << 16, n = 0;
+    char *p = need(malloc(cap));
+    for (;;) {
+        n += fread(p + n, 1, cap - n - 1, f);
+        if (n < cap - 1) break;
+        if (cap > TEXT_MAX) {
+            free(p);
+            return say_error("%s: more than %d MiB of text", name, TEXT_MAX >> 20);
+        }
+        p = need(realloc(p, cap *= 2));
+    }
+    if (ferror(f)) {
+        free(p);
+        return say_error("%s: %s", name, strerror(errno));
+    }
+    p[n] = 0;
+    *out = (struct text){p, n};
+    return EXIT_OK;
+}
+
+int read_text(struct text *out, const char *path)
+{
+    if (strcmp(path, "-") == 0) return read_stream(out, stdin, "stdin");
+    FILE *f = fopen(path, "rb");
+    if (!f) return say_error("%s: %s", QUOTE(path), strerror(errno));
+    int rc = read_stream(out, f, QUOTE(path));
+    fclose(f);
+    return rc;
+}
+
+int read_string(char **out, const char *path)
+{
+    struct text text;
+    int rc = read_text(&text, path);
+    if (rc) return rc;
+    if (strlen(text.p) != text.n) {
+        free(text.p);
+        return say_error("%s: holds a NUL byte, so it is not text", QUOTE(path));
+    }
+    *out = text.p;
+    return EXIT_OK;
+}
+
+int read_stdin(struct text *out, const char *command, const char *what)
+{
+    if (isatty(0)) return opts_wrong(command, "no %s given", what);
+    return read_text(out, "-");
+}
+
+void ids_add(struct ids *ids, int32_t id)
+{
+    if ((ids->n & (ids->n - 1)) == 0) /* full at powers of two */
+        ids->p = need(realloc(ids->p, (ids->n ? 2 * ids->n : 1) * sizeof *ids->p));
+    ids->p[ids->n++] = id;
+}
+
+int parse_ids(struct ids *ids, const char *command, const char *s)
+{
+    static const char between[] = ", \t\r\n";
+    for (s += strspn(s, between); *s; s += strspn(s, between)) {
+        char word[12];
+        uint64_t id;
+        size_t n = strcspn(s, between);
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
+        if (n >= sizeof word || !parse_count(word, &id) || id > INT32_MAX)
+            return opts_wrong(command, "%s is not a token id", QUOTE(word));
+        ids_add(ids, (int32_t)id);
+        s += n;
+    }
+    return EXIT_OK;
+}
+
+int finish_stdout(int code)
+{
+    bool failed = fflush(stdout) != 0;
+    if (!failed && !ferror(stdout)) return code;
+    if (errno != EPIPE) say_error("stdout: %s", failed ? strerror(errno) : "write failed");
+    return code ? code : EXIT_FAIL;
+}

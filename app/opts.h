@@ -1,0 +1,104 @@
+/* Commands and their options. Each command has tables of options; the same tables parse a command
+ * line, print --help and make the man page, so the three can't disagree. */
+#ifndef APP_OPTS_H
+#define APP_OPTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum opt_kind {
+    OPT_FLAG,   /* bool */
+    OPT_TEXT,   /* const char * */
+    OPT_TEXTS,  /* struct opt_texts; may be given again and again */
+    OPT_CHOICE, /* const char *; `arg` lists the words: "f32|f16" */
+    OPT_COUNT,  /* struct opt_count */
+    OPT_REAL,   /* struct opt_real */
+    OPT_SIZE,   /* struct opt_count; bytes, with K, M, G or T */
+};
+
+struct opt_texts {
+    size_t n;
+    const char **p;
+};
+struct opt_count {
+    bool set; /* on the command line; the value may also be the table's default */
+    uint64_t v;
+};
+struct opt_real {
+    bool set;
+    double v;
+};
+
+/* What a command line can say, over all commands. Texts are borrowed from argv. */
+struct args {
+    struct opt_texts operands;
+    const char *prompt, *file, *system, *template_file;
+    struct opt_texts stops, template_args, logit_biases;
+    struct opt_count n_tokens, n_ctx, n_threads, max_memory, chunk, seed, top_k;
+    struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+    const char *backend, *against, *kv_type, *type, *out, *tokens, *logits;
+    bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check;
+    bool json, quiet, verbose, help;
+};
+
+struct opt {
+    char letter;      /* 0: none */
+    const char *name; /* without the dashes */
+    enum opt_kind kind;
+    const char *arg; /* how help names the value; NULL for a flag */
+    const char *def; /* the default, parsed like a value; NULL: none, or said in `help` */
+    const char *help;
+    size_t field;    /* offsetof(struct args, ...) */
+    double min, max; /* of numbers; both 0: any */
+};
+
+struct opt_group {
+    const char *title; /* NULL: the command's own */
+    const struct opt *opts;
+    size_t n;
+};
+
+enum { COMMAND_MAX_GROUPS = 7 }; /* and a NULL */
+
+struct command {
+    const char *name, *operands, *summary, *about;
+    const struct opt_group *groups[COMMAND_MAX_GROUPS]; /* up to the first NULL */
+    size_t min_operands, max_operands;
+    int (*run)(const struct args *a); /* returns an exit code */
+};
+
+#define OPT_TABLE(table)  (table), sizeof(table) / sizeof(*(table))
+#define OPT_FIELD(member) offsetof(struct args, member)
+#define OPT_ROW_JSON                                                                  \
+    {                                                                                 \
+        0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a report for people", \
+            OPT_FIELD(json), 0, 0                                                     \
+    }
+
+/* --quiet and --help. */
+extern const struct opt_group opts_common;
+
+/* argv[0] is the command's name. 0, or the exit code of a usage error that was said. */
+int opts_parse(const struct command *cmd, int argc, char **argv, struct args *a);
+void opts_free(const struct command *cmd, struct args *a);
+/* `-p, --prompt TEXT`. */
+void opts_print_name(FILE *out, const struct opt *o);
+void opts_print_help(const struct command *cmd);
+/* Says what is wrong on one line with a hint where to look; returns exit code 2. */
+int opts_wrong(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The candidate that `word` most likely meant, or NULL when none is near. */
+struct near {
+    const char *word, *best;
+    size_t distance;
+};
+void near_consider(struct near *near, const char *candidate);
+
+/* Whole-string numbers: digits only; decimal with exponent; bytes with a unit. */
+bool parse_count(const char *s, uint64_t *v);
+bool parse_real(const char *s, double *v);
+bool parse_size(const char *s, uint64_t *v);
+
+#endif

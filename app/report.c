@@ -1,0 +1,416 @@
+/* fletch inspect, plan, explain and doctor: the library's reports, as tables for people. */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+const char *get_text(const json_t *j, const char *key)
+{
+    const char *s = json_string_value(json_object_get(j, key));
+    return s ? s : "";
+}
+
+uint64_t get_count(const json_t *j, const char *key)
+{
+    json_int_t v = json_integer_value(json_object_get(j, key));
+    return v > 0 ? (uint64_t)v : 0;
+}
+
+bool get_bool(const json_t *j, const char *key)
+{
+    return json_is_true(json_object_get(j, key));
+}
+
+int report_load(json_t **out, const struct args *a, int rc, const char *error, char *text)
+{
+    if (rc) return say_model_failure(rc, error);
+    json_error_t where;
+    *out = json_loads(text, JSON_ALLOW_NUL, &where);
+    if (*out && a->json) puts(text);
+    fletch_free(text);
+    return *out ? EXIT_OK : say_error("the report is not JSON: %s", QUOTE(where.text));
+}
+
+static const struct opt json_opts[] = {OPT_ROW_JSON};
+static const struct opt_group json_group = {NULL, OPT_TABLE(json_opts)};
+
+/* "896 x 4864" */
+static void put_shape(struct table *t, const json_t *shape)
+{
+    char text[128] = "";
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%lld", i ? " x " : "",
+                 (long long)json_integer_value(json_array_get(shape, i)));
+    }
+    table_put(t, "%s", text);
+}
+
+/* ---- inspect ---- */
+
+static const struct opt inspect_opts[] = {
+    {0, "check", OPT_FLAG, NULL, NULL, "read every weight and look for NaN and infinity",
+     OPT_FIELD(check), 0, 0},
+    OPT_ROW_JSON,
+};
+static const struct opt_group inspect_group = {NULL, OPT_TABLE(inspect_opts)};
+
+static void put_value(struct table *t, const json_t *entry)
+{
+    const json_t *value = json_object_get(entry, "value");
+    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    uint64_t n = get_count(entry, "n");
+    table_put(t, "%.72s%s",
+              text                    ? text
+              : json_is_string(value) ? json_string_value(value)
+                                      : "",
+              n > json_array_size(value) && json_is_array(value) ? " ..." : "");
+    free(text);
+}
+
+static void put_type(struct table *t, const json_t *entry)
+{
+    if (json_object_get(entry, "n"))
+        table_put(t, "%s[%llu]", get_text(entry, "type"),
+                  (unsigned long long)get_count(entry, "n"));
+    else
+        table_put(t, "%s", get_text(entry, "type"));
+}
+
+static void print_check(const json_t *check)
+{
+    const json_t *bad = json_object_get(check, "bad"), *item;
+    size_t i;
+    if (get_bool(check, "ok")) {
+        printf("\nno NaN or infinity in %llu tensors\n",
+               (unsigned long long)get_count(check, "n_tensors"));
+        return;
+    }
+    struct table t = {.columns = "lrr"};
+    printf("\nbad weights\n");
+    table_put(&t, "tensor");
+    table_put(&t, "NaN");
+    table_put(&t, "infinite");
+    json_array_foreach(bad, i, item)
+    {
+        table_put(&t, "%s", get_text(item, "tensor"));
+        table_put(&t, "%llu", (unsigned long long)get_count(item, "nan"));
+        table_put(&t, "%llu", (unsigned long long)get_count(item, "inf"));
+    }
+    table_print(&t, stdout);
+}
+
+static void print_summary(const json_t *j)
+{
+    struct table t = {.columns = "ll"};
+    table_put(&t, "file");
+    table_put(&t, "%s", get_text(j, "path"));
+    table_put(&t, "format");
+    table_put(&t, "%s, %llu file%s, %s", get_text(j, "format"),
+              (unsigned long long)get_count(j, "n_files"), get_count(j, "n_files") == 1 ? "" : "s",
+              human_bytes(get_count(j, "n_bytes")).text);
+    table_put(&t, "architecture");
+    table_put(&t, "%s", get_text(j, "arch"));
+    table_put(&t, "name");
+    table_put(&t, "%s", get_text(j, "name"));
+    table_put(&t, "parameters");
+    table_put(&t, "%s", human_count(get_count(j, "n_params")).text);
+    table_print(&t, stdout);
+}
+
+static void print_inspect(const json_t *j)
+{
+    const json_t *item, *list;
+    size_t i;
+    print_summary(j);
+    struct table meta = {.columns = "lll"}, tensors = {.columns = "llrr"},
+                 types = {.columns = "lrr"};
+
+    list = json_object_get(j, "metadata");
+    printf("\n%zu metadata entries\n", json_array_size(list));
+    json_array_foreach(list, i, item)
+    {
+        table_put(&meta, "%s", get_text(item, "key"));
+        put_type(&meta, item);
+        put_value(&meta, item);
+    }
+    table_print(&meta, stdout);
+
+    list = json_object_get(j, "tensors");
+    printf("\n%zu tensors\n", json_array_size(list));
+    json_array_foreach(list, i, item)
+    {
+        table_put(&tensors, "%s", get_text(item, "name"));
+        table_put(&tensors, "%s", get_text(item, "type"));
+        put_shape(&tensors, json_object_get(item, "shape"));
+        table_put(&tensors, "%s", human_bytes(get_count(item, "bytes")).text);
+    }
+    table_print(&tensors, stdout);
+
+    printf("\nby type\n");
+    json_array_foreach(json_object_get(j, "types"), i, item)
+    {
+        table_put(&types, "%s", get_text(item, "type"));
+        table_put(&types, "%llu", (unsigned long long)get_count(item, "tensors"));
+        table_put(&types, "%s", human_bytes(get_count(item, "bytes")).text);
+    }
+    table_print(&types, stdout);
+    if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
+}
+
+static int inspect(const struct args *a)
+{
+    struct host h = {0};
+    char *text = NULL;
+    json_t *j = NULL;
+    int code = host_open_engine(&h, "ref", a);
+    if (!code) {
+        int rc = fletch_inspect(h.engine, a->operands.p[0], a->check, &text);
+        code = report_load(&j, a, rc, fletch_engine_error(h.engine), text);
+    }
+    if (!code && !a->json) print_inspect(j);
+    if (!code && a->check && !get_bool(json_object_get(j, "check"), "ok")) code = EXIT_MODEL;
+    json_decref(j);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_inspect = {
+    .name = "inspect",
+    .operands = "FILE",
+    .summary = "what is in a model file",
+    .about = "Lists metadata and tensors of a model file or directory, without loading weights. "
+             "With --check a weight that is not a number makes the exit code 4.",
+    .groups = {&inspect_group, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = inspect,
+};
+
+/* ---- plan ---- */
+
+void report_plan(FILE *out, const json_t *j)
+{
+    struct table t = {.columns = "lrl"};
+    const json_t *part;
+    size_t i;
+    json_array_foreach(json_object_get(j, "parts"), i, part)
+    {
+        table_put(&t, "%s", get_text(part, "name"));
+        table_put(&t, "%s", human_bytes(get_count(part, "bytes")).text);
+        table_put(&t, "%s", get_text(part, "note"));
+    }
+    table_put(&t, "total");
+    table_put(&t, "%s", human_bytes(get_count(j, "total")).text);
+    table_put(&t, "%s", get_bool(j, "fits") ? "fits" : "does not fit");
+    table_put(&t, "available");
+    table_put(&t, "%s", human_bytes(get_count(j, "available")).text);
+    table_put(&t, "%s", "");
+    fprintf(out, "%s on %s: context %llu, %llu session%s, %s cache, %llu rows a step\n",
+            get_text(j, "arch"), get_text(j, "backend"), (unsigned long long)get_count(j, "n_ctx"),
+            (unsigned long long)get_count(j, "n_sessions"),
+            get_count(j, "n_sessions") == 1 ? "" : "s", get_text(j, "kv_type"),
+            (unsigned long long)get_count(j, "max_rows"));
+    table_print(&t, out);
+    uint64_t largest = get_count(j, "largest_ctx");
+    if (get_bool(j, "fits")) return;
+    if (largest)
+        fprintf(out, "a context of %llu would fit: -c %llu\n", (unsigned long long)largest,
+                (unsigned long long)largest);
+    else
+        fputs("no context would fit: use a smaller model or a smaller type of weights\n", out);
+}
+
+/* Plan and explain take the same arguments. */
+typedef int report_fn(struct fletch_engine *, const char *, const struct fletch_model_params *,
+                      char **);
+
+static int load_for_model(json_t **j, const struct args *a, report_fn *report)
+{
+    struct host h = {0};
+    struct fletch_model_params params;
+    char *text = NULL;
+    host_params(&params, a);
+    int code = host_open_engine(&h, a->backend, a);
+    if (!code) {
+        int rc = report(h.engine, a->operands.p[0], &params, &text);
+        code = report_load(j, a, rc, fletch_engine_error(h.engine), text);
+    }
+    host_close(&h);
+    return code;
+}
+
+static int plan(const struct args *a)
+{
+    json_t *j = NULL;
+    int code = load_for_model(&j, a, fletch_plan);
+    if (!code && !a->json) report_plan(stdout, j);
+    if (!code && !get_bool(j, "fits")) code = EXIT_FIT;
+    json_decref(j);
+    return code;
+}
+
+const struct command cmd_plan = {
+    .name = "plan",
+    .operands = "MODEL",
+    .summary = "the memory a model will take, by part",
+    .about = "Tells how much memory running the model will take and whether that fits; if not, "
+             "which context would fit, with exit code 3.",
+    .groups = {&json_group, &opts_model, &opts_place, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = plan,
+};
+
+/* ---- explain ---- */
+
+/* "a, b" */
+static void put_list(struct table *t, const json_t *list)
+{
+    char text[300] = "";
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *s = json_string_value(json_array_get(list, i));
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", s ? s : "");
+    }
+    table_put(t, "%s", text);
+}
+
+static void print_program(const json_t *program)
+{
+    struct table t = {.columns = "rrlllrl"};
+    const json_t *op;
+    size_t i;
+    printf("\nprogram %s: %llu ops (%llu as recorded)\n", get_text(program, "name"),
+           (unsigned long long)get_count(program, "n_ops"),
+           (unsigned long long)get_count(program, "n_recorded"));
+    printf("  a row: %llu columns, %s; a token reads %s of weights; cache %s a token; state %s\n",
+           (unsigned long long)get_count(program, "cols_per_row"),
+           human_bytes(get_count(program, "bytes_per_row")).text,
+           human_bytes(get_count(program, "weight_bytes")).text,
+           human_bytes(get_count(program, "kv_bytes_per_token")).text,
+           human_bytes(get_count(program, "state_bytes")).text);
+    static const char *const heads[] = {"#", "layer", "op", "out", "in", "bytes", "weights"};
+    for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(program, "ops"), i, op)
+    {
+        json_int_t layer = json_integer_value(json_object_get(op, "layer"));
+        table_put(&t, "%llu", (unsigned long long)get_count(op, "i"));
+        if (layer >= 0 && json_is_integer(json_object_get(op, "layer")))
+            table_put(&t, "%lld", (long long)layer);
+        else
+            table_put(&t, "-");
+        table_put(&t, "%s", get_text(op, "op"));
+        table_put(&t, "%s", get_text(op, "out"));
+        put_list(&t, json_object_get(op, "in"));
+        table_put(&t, "%s", human_bytes(get_count(op, "bytes")).text);
+        put_list(&t, json_object_get(op, "weights"));
+    }
+    table_print(&t, stdout);
+}
+
+static int explain(const struct args *a)
+{
+    json_t *j = NULL;
+    const json_t *program;
+    size_t i;
+    int code = load_for_model(&j, a, fletch_explain);
+    if (!code && !a->json) {
+        printf("%s on %s: context %llu, %s cache\n", get_text(j, "arch"), get_text(j, "backend"),
+               (unsigned long long)get_count(j, "n_ctx"), get_text(j, "kv_type"));
+        json_array_foreach(json_object_get(j, "programs"), i, program) print_program(program);
+    }
+    json_decref(j);
+    return code;
+}
+
+const struct command cmd_explain = {
+    .name = "explain",
+    .operands = "MODEL",
+    .summary = "the program a model runs, op by op",
+    .about = "Prints the program that the model is recorded as: each op with its inputs, output, "
+             "weights and the bytes it touches. T is the number of rows in a step.",
+    .groups = {&json_group, &opts_model, &opts_place, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = explain,
+};
+
+/* ---- doctor ---- */
+
+/* Texts in one paragraph of 80 columns under a title. */
+static void print_words(const char *title, const json_t *list)
+{
+    size_t i, at = 1;
+    const json_t *word;
+    printf("\n%s\n ", title);
+    json_array_foreach(list, i, word)
+    {
+        const char *s = json_string_value(word);
+        if (!s) continue;
+        if (at + 1 + strlen(s) > 80) {
+            fputs("\n ", stdout);
+            at = 1;
+        }
+        at += (size_t)printf(" %s", s);
+    }
+    putchar('\n');
+}
+
+static void print_doctor(const json_t *j)
+{
+    const json_t *cpu = json_object_get(j, "cpu"), *memory = json_object_get(j, "memory"), *item;
+    struct table backends = {.columns = "lll"}, archs = {.columns = "ll"};
+    size_t i;
+    printf("fletch %s, built with %s\n", get_text(j, "version"), get_text(j, "compiler"));
+    printf("cpu: %s, %llu cores\n", get_text(cpu, "model"),
+           (unsigned long long)get_count(cpu, "cores"));
+    printf("memory: %s, %s available\n", human_bytes(get_count(memory, "total")).text,
+           human_bytes(get_count(memory, "available")).text);
+    printf("\nbackends\n");
+    json_array_foreach(json_object_get(j, "backends"), i, item)
+    {
+        table_put(&backends, "%s", get_text(item, "name"));
+        table_put(&backends, "%s", get_bool(item, "works") ? "works" : "no");
+        table_put(&backends, "%s", get_text(item, "why"));
+    }
+    table_print(&backends, stdout);
+    printf("\narchitectures\n");
+    json_array_foreach(json_object_get(j, "architectures"), i, item)
+    {
+        table_put(&archs, "%s", get_text(item, "name"));
+        table_put(&archs, "%s", get_text(item, "models"));
+    }
+    table_print(&archs, stdout);
+    print_words("types of weights", json_object_get(j, "types"));
+    print_words("cpu features", json_object_get(cpu, "features"));
+}
+
+static int doctor(const struct args *a)
+{
+    struct host h = {0};
+    char *text = NULL;
+    json_t *j = NULL;
+    int code = host_open_engine(&h, "ref", a);
+    if (!code) {
+        int rc = fletch_doctor(h.engine, &text);
+        code = report_load(&j, a, rc, fletch_engine_error(h.engine), text);
+    }
+    if (!code && !a->json) print_doctor(j);
+    json_decref(j);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_doctor = {
+    .name = "doctor",
+    .operands = "",
+    .summary = "what this machine has, and which backends work",
+    .about =
+        "Tells what fletch finds on this machine: processor, memory, backends and why one does "
+        "not work, and the models and types it can read.",
+    .groups = {&json_group, &opts_common},
+    .run = doctor,
+};

@@ -1,0 +1,344 @@
+/* fletch run: a prompt in, the answer on stdout as it comes. */
+#include "app.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct opt run_opts[] = {
+    {'p', "prompt", OPT_TEXT, "TEXT", NULL, "the text to continue, or the question with --chat",
+     OPT_FIELD(prompt), 0, 0},
+    {'i', "input", OPT_TEXT, "TEXT", NULL, "the same as --prompt", OPT_FIELD(prompt), 0, 0},
+    {'f', "file", OPT_TEXT, "FILE", NULL,
+     "read the prompt from a file (-: stdin), less one newline at its end", OPT_FIELD(file), 0, 0},
+    {'n', "max-tokens", OPT_COUNT, "N", NULL,
+     "tokens to generate at most (default: until the model ends or the context is full)",
+     OPT_FIELD(n_tokens), 1, UINT32_MAX},
+    {0, "stop", OPT_TEXTS, "TEXT", NULL, "end before this text; may be repeated", OPT_FIELD(stops),
+     0, 0},
+    {0, "ignore-end", OPT_FLAG, NULL, NULL, "go on when the model ends its answer",
+     OPT_FIELD(ignore_end), 0, 0},
+    {0, "special", OPT_FLAG, NULL, NULL, "names of control tokens in the prompt mean the tokens",
+     OPT_FIELD(special), 0, 0},
+    {0, "chat", OPT_FLAG, NULL, NULL, "put the prompt into the model's chat template",
+     OPT_FIELD(chat), 0, 0},
+    {0, "system", OPT_TEXT, "TEXT", NULL, "with --chat: a system message", OPT_FIELD(system), 0, 0},
+    {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object at the end", OPT_FIELD(json), 0, 0},
+    {'v', "verbose", OPT_FLAG, NULL, NULL, "tell model, seed and speed on stderr",
+     OPT_FIELD(verbose), 0, 0},
+};
+static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
+
+static const struct opt sampling_opts[] = {
+    {0, "temp", OPT_REAL, "T", NULL, "temperature; 0 takes the most likely token", OPT_FIELD(temp),
+     0, 100},
+    {0, "top-k", OPT_COUNT, "K", NULL, "choose among the K most likely tokens; 0: all",
+     OPT_FIELD(top_k), 0, UINT32_MAX},
+    {0, "top-p", OPT_REAL, "P", NULL, "choose among the likeliest tokens of this joint probability",
+     OPT_FIELD(top_p), 0, 1},
+    {0, "min-p", OPT_REAL, "P", NULL, "leave out tokens less likely than P times the likeliest",
+     OPT_FIELD(min_p), 0, 1},
+    {0, "repeat-penalty", OPT_REAL, "X", NULL, "divide the logits of recent tokens by X",
+     OPT_FIELD(repeat_penalty), 0.01, 100},
+    {0, "presence-penalty", OPT_REAL, "X", NULL, "subtract X from the logits of recent tokens",
+     OPT_FIELD(presence_penalty), -100, 100},
+    {0, "frequency-penalty", OPT_REAL, "X", NULL, "the same, once for each time they occurred",
+     OPT_FIELD(frequency_penalty), -100, 100},
+    {0, "logit-bias", OPT_TEXTS, "ID=X", NULL, "add X to the logit of a token; may be repeated",
+     OPT_FIELD(logit_biases), 0, 0},
+    {0, "seed", OPT_COUNT, "N", NULL, "the same seed gives the same text (default: random)",
+     OPT_FIELD(seed), 0, 0},
+};
+static const struct opt_group sampling_group = {"Sampling (defaults are the model's own)",
+                                                OPT_TABLE(sampling_opts)};
+
+/* The only word from the signal handler. */
+static volatile sig_atomic_t interrupted;
+
+struct run {
+    const struct args *a;
+    struct host host;
+    int32_t *prompt; /* the library's */
+    size_t n_prompt;
+    struct fletch_generate g;
+    struct fletch_generated made;
+    int32_t *bias_tokens;
+    float *bias_values;
+    struct ids tokens; /* generated */
+    struct text text;  /* generated, with --json */
+    double t_open, t_prompt, t_end;
+};
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* The first Ctrl-C ends the answer; a second one ends the program. */
+static void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+/* ---- the prompt ---- */
+
+static int read_prompt(struct text *out, const struct args *a)
+{
+    if (a->prompt && a->file) return opts_wrong("run", "--prompt and --file were both given");
+    if (a->prompt) {
+        *out = (struct text){need(strdup(a->prompt)), strlen(a->prompt)};
+        return EXIT_OK;
+    }
+    int rc = a->file ? read_text(out, a->file)
+                     : read_stdin(out, "run", "prompt (-p TEXT, -f FILE or stdin)");
+    if (!rc && out->n && out->p[out->n - 1] == '\n') out->p[--out->n] = 0;
+    return rc;
+}
+
+static int tokenize_chat(struct run *r, const struct text *prompt)
+{
+    json_t *messages = need(json_array());
+    const char *system = r->a->system;
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "system", "content",
+                                                  json_text(system, strlen(system))));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content",
+                                              json_text(prompt->p, prompt->n)));
+    struct chat chat;
+    int code = chat_open(&chat, messages, NULL, r->a, "run");
+    if (!code) {
+        int rc = fletch_chat_tokenize(r->host.model, &chat.c, &r->prompt, &r->n_prompt);
+        if (rc) code = say_failure(rc, fletch_model_error(r->host.model));
+    }
+    chat_close(&chat);
+    json_decref(messages);
+    return code;
+}
+
+static int tokenize_prompt(struct run *r, const struct text *prompt)
+{
+    if (r->a->chat) return tokenize_chat(r, prompt);
+    unsigned flags = FLETCH_BOS | (r->a->special ? FLETCH_SPECIAL : 0);
+    int rc = fletch_tokenize(r->host.model, prompt->p, prompt->n, flags, &r->prompt, &r->n_prompt);
+    if (rc) return say_failure(rc, fletch_model_error(r->host.model));
+    if (!r->n_prompt) return say_error("the prompt is empty; give some text with -p");
+    return EXIT_OK;
+}
+
+/* In pieces, so that Ctrl-C and progress work; what can't fit goes in whole, for the library to
+ * refuse with both numbers. */
+static int append_prompt(struct run *r)
+{
+    enum { PIECE = 64 };
+    size_t piece = r->n_prompt > r->host.info.n_ctx ? r->n_prompt : PIECE;
+    struct progress progress;
+    progress_begin(&progress, "reading the prompt", r->a);
+    int rc = 0;
+    for (size_t i = 0; i < r->n_prompt && !rc && !interrupted; i += piece) {
+        size_t n = r->n_prompt - i < piece ? r->n_prompt - i : piece;
+        rc = fletch_session_append(r->host.session, r->prompt + i, n, NULL);
+        progress_report(&progress, i + n, r->n_prompt);
+    }
+    progress_end(&progress);
+    r->t_prompt = now();
+    return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
+}
+
+/* ---- sampling ---- */
+
+static int parse_biases(struct run *r)
+{
+    const struct opt_texts *texts = &r->a->logit_biases;
+    r->bias_tokens = need(calloc(texts->n + 1, sizeof *r->bias_tokens));
+    r->bias_values = need(calloc(texts->n + 1, sizeof *r->bias_values));
+    for (size_t i = 0; i < texts->n; i++) {
+        const char *text = texts->p[i];
+        char id[12];
+        uint64_t token;
+        double value;
+        size_t n = strcspn(text, "=");
+        snprintf(id, sizeof id, "%.*s", (int)(n < sizeof id ? n : sizeof id - 1), text);
+        if (n >= sizeof id || !text[n] || !parse_count(id, &token) || token > INT32_MAX ||
+            !parse_real(text + n + 1, &value) || value < -1e9 || value > 1e9)
+            return opts_wrong("run", "--logit-bias wants ID=X, not %s", QUOTE(text));
+        r->bias_tokens[i] = (int32_t)token;
+        r->bias_values[i] = (float)value;
+    }
+    return EXIT_OK;
+}
+
+static uint64_t random_seed(void)
+{
+    uint64_t seed = 0;
+    FILE *f = fopen("/dev/urandom", "rb");
+    size_t n = f ? fread(&seed, sizeof seed, 1, f) : 0;
+    if (f) fclose(f);
+    /* 53 bits: the seed survives JSON readers that hold numbers as doubles. */
+    return n == 1 ? seed >> 11 : (uint64_t)(now() * 1e9);
+}
+
+static void override(float *to, const struct opt_real *from)
+{
+    if (from->set) *to = (float)from->v;
+}
+
+static void fill_sampling(struct run *r, struct fletch_sampling *s)
+{
+    const struct args *a = r->a;
+    *s = r->host.info.sampling;
+    override(&s->temperature, &a->temp);
+    override(&s->top_p, &a->top_p);
+    override(&s->min_p, &a->min_p);
+    override(&s->repeat_penalty, &a->repeat_penalty);
+    override(&s->presence_penalty, &a->presence_penalty);
+    override(&s->frequency_penalty, &a->frequency_penalty);
+    if (a->top_k.set) s->top_k = (uint32_t)a->top_k.v;
+    s->seed = a->seed.set ? a->seed.v : random_seed();
+    s->n_bias = a->logit_biases.n;
+    s->bias_tokens = r->bias_tokens;
+    s->bias_values = r->bias_values;
+}
+
+/* ---- the answer ---- */
+
+static void keep_text(struct text *to, const char *text, size_t n)
+{
+    to->p = need(realloc(to->p, to->n + n + 1));
+    memcpy(to->p + to->n, text, n);
+    to->n += n;
+}
+
+static int on_text(void *ctx, int32_t token, const char *text, size_t n)
+{
+    struct run *r = ctx;
+    if (r->a->json) {
+        keep_text(&r->text, text, n);
+        ids_add(&r->tokens, token);
+    } else if (n) {
+        fwrite(text, 1, n, stdout);
+        fflush(stdout);
+    }
+    return interrupted || ferror(stdout);
+}
+
+static int generate(struct run *r)
+{
+    r->g.max_tokens = (uint32_t)r->a->n_tokens.v;
+    r->g.stops = r->a->stops.p;
+    r->g.n_stops = r->a->stops.n;
+    r->g.ignore_end = r->a->ignore_end;
+    r->g.on_text = on_text;
+    r->g.ctx = r;
+    r->made.finish = FLETCH_FINISH_ASKED;
+    int rc = interrupted ? 0 : fletch_session_generate(r->host.session, &r->g, &r->made);
+    r->t_end = now();
+    if (!r->a->json) putchar('\n');
+    return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
+}
+
+/* ---- what is said about it ---- */
+
+static double per_second(size_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+static void print_result(const struct run *r)
+{
+    static const char *const finish[] = {"length", "end", "stop", "context", "interrupted"};
+    json_t *tokens = need(json_array());
+    for (size_t i = 0; i < r->tokens.n; i++)
+        json_array_append_new(tokens, json_integer(r->tokens.p[i]));
+    double prompt = r->t_prompt - r->t_open, generated = r->t_end - r->t_prompt;
+    json_t *j =
+        need(json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "text",
+                       json_text(r->text.p ? r->text.p : "", r->text.n), "tokens", tokens, "finish",
+                       finish[r->made.finish], "n_prompt", (json_int_t)r->n_prompt, "n_generated",
+                       (json_int_t)r->made.n_tokens, "seed", (json_int_t)r->g.sampling.seed,
+                       "timings", "prompt_seconds", prompt, "generate_seconds", generated,
+                       "prompt_tokens_per_second", per_second(r->n_prompt, prompt),
+                       "tokens_per_second", per_second(r->made.n_tokens, generated)));
+    print_json(j);
+    json_decref(j);
+}
+
+static void say_model(const struct run *r)
+{
+    const struct fletch_model_info *m = &r->host.info;
+    fprintf(stderr, "model %s (%s), %s of weights, context %u, seed %llu\n",
+            *m->name ? QUOTE(m->name) : "without a name", m->arch,
+            human_bytes(m->weight_bytes).text, m->n_ctx, (unsigned long long)r->g.sampling.seed);
+}
+
+static void say_statistics(const struct run *r)
+{
+    bool terminal = isatty(2);
+    if (r->a->quiet || (!terminal && !r->a->verbose)) return;
+    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s%s\n",
+            terminal ? "\033[2m" : "", r->n_prompt,
+            per_second(r->n_prompt, r->t_prompt - r->t_open), r->made.n_tokens,
+            per_second(r->made.n_tokens, r->t_end - r->t_prompt), terminal ? "\033[0m" : "");
+}
+
+static int run_steps(struct run *r, const struct text *prompt)
+{
+    const struct args *a = r->a;
+    struct host *h = &r->host;
+    int code = parse_biases(r);
+    if (!code) code = host_open_engine(h, a->backend, a);
+    if (code) return code;
+    if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
+    code = host_open_model(h, a->operands.n ? a->operands.p[0] : NULL, a);
+    if (!code) code = tokenize_prompt(r, prompt);
+    if (!code) code = host_open_session(h);
+    if (code) return code;
+    fill_sampling(r, &r->g.sampling);
+    if (a->verbose) say_model(r);
+    catch_interrupt();
+    r->t_open = now();
+    code = append_prompt(r);
+    if (!code) code = generate(r);
+    if (code) return code;
+    if (a->json) print_result(r);
+    if (r->made.finish == FLETCH_FINISH_CONTEXT && !a->quiet)
+        fprintf(stderr, "stopped: the context of %u tokens is full; -c sets a longer one\n",
+                h->info.n_ctx);
+    say_statistics(r);
+    return EXIT_OK;
+}
+
+static int run(const struct args *a)
+{
+    struct run r = {.a = a};
+    struct text prompt = {0};
+    if (!a->chat && (a->system || a->template_file || a->template_args.n))
+        return opts_wrong("run", "--system, --template and --template-arg need --chat");
+    int code = read_prompt(&prompt, a);
+    if (!code) code = run_steps(&r, &prompt);
+    free(prompt.p);
+    fletch_free(r.prompt);
+    free(r.bias_tokens);
+    free(r.bias_values);
+    free(r.tokens.p);
+    free(r.text.p);
+    host_close(&r.host);
+    return code;
+}
+
+const struct command cmd_run = {
+    .name = "run",
+    .operands = "[MODEL]",
+    .summary = "continue a text or answer a question",
+    .about =
+        "Continues a prompt and writes the continuation to stdout as it comes. MODEL is a GGUF "
+        "file (the first of a split set) or a Hugging Face directory; without it the built-in "
+        "model runs. The prompt comes from -p, from a file, or from stdin where that is not a "
+        "terminal. Ctrl-C ends the answer.",
+    .groups = {&run_group, &sampling_group, &opts_template, &opts_model, &opts_place, &opts_common},
+    .max_operands = 1,
+    .run = run,
+};

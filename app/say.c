@@ -1,0 +1,174 @@
+/* What the program says to people: errors, progress, sizes, and text made safe to show. */
+#include "app.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+size_t utf8_length(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    if (!n || u[0] < 0xc2) return n && u[0] < 0x80;
+    size_t len = u[0] < 0xe0 ? 2 : u[0] < 0xf0 ? 3 : u[0] < 0xf5 ? 4 : 0;
+    if (!len || n < len) return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((u[i] & 0xc0) != 0x80) return 0;
+    bool overlong = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xf0 && u[1] < 0x90);
+    bool surrogate = u[0] == 0xed && u[1] > 0x9f;
+    bool beyond = u[0] == 0xf4 && u[1] > 0x8f;
+    return overlong || surrogate || beyond ? 0 : len;
+}
+
+/* C0, DEL and C1, which begin terminal sequences. */
+static bool is_control(const char *s, size_t len)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    return (len == 1 && (u[0] < 0x20 || u[0] == 0x7f)) || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+}
+
+size_t escape(char *out, size_t cap, const char *s, size_t n)
+{
+    size_t i = 0, used = 0;
+    while (i < n) {
+        char piece[8];
+        size_t len = utf8_length(s + i, n - i), taken = 1;
+        if (s[i] == '\n')
+            strcpy(piece, "\\n");
+        else if (s[i] == '\t')
+            strcpy(piece, "\\t");
+        else if (s[i] == '\\')
+            strcpy(piece, "\\\\");
+        else if (!len || is_control(s + i, len))
+            snprintf(piece, sizeof piece, "\\x%02x", (unsigned char)s[i]);
+        else {
+            memcpy(piece, s + i, len);
+            piece[len] = 0;
+            taken = len;
+        }
+        size_t width = strlen(piece);
+        if (used + width >= cap) break;
+        memcpy(out + used, piece, width);
+        used += width;
+        i += taken;
+    }
+    out[used] = 0;
+    return i;
+}
+
+struct quoted quote(const char *s)
+{
+    struct quoted q;
+    char text[80];
+    size_t n = strlen(s);
+    bool whole = escape(text, sizeof text, s, n) == n;
+    snprintf(q.text, sizeof q.text, "'%s'%s", text, whole ? "" : "...");
+    return q;
+}
+
+json_t *json_text(const char *s, size_t n)
+{
+    json_t *j = json_stringn(s, n);
+    if (j) return j;
+    char *clean = need(malloc(3 * n + 1)), *to = clean;
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_length(s + i, n - i);
+        memcpy(to, len ? s + i : "\xef\xbf\xbd", len ? len : 3);
+        to += len ? len : 3;
+        i += len ? len : 1;
+    }
+    j = need(json_stringn(clean, (size_t)(to - clean)));
+    free(clean);
+    return j;
+}
+
+void print_json(const json_t *j)
+{
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    putchar('\n');
+}
+
+static struct human human(uint64_t n, double step, const char *const *units, size_t n_units)
+{
+    struct human h;
+    double v = (double)n;
+    size_t i = 0;
+    while (v >= step && i + 1 < n_units) {
+        v /= step;
+        i++;
+    }
+    snprintf(h.text, sizeof h.text, i ? "%.1f %s" : "%.0f %s", v, units[i]);
+    if (!units[i][0]) h.text[strlen(h.text) - 1] = 0;
+    return h;
+}
+
+struct human human_bytes(uint64_t n)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    return human(n, 1024, units, sizeof units / sizeof *units);
+}
+
+struct human human_count(uint64_t n)
+{
+    static const char *const units[] = {"", "K", "M", "B", "T"};
+    return human(n, 1000, units, sizeof units / sizeof *units);
+}
+
+int say_error(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("fletch: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    return EXIT_FAIL;
+}
+
+int say_failure(int rc, const char *text)
+{
+    say_error("%s", text && *text ? text : fletch_strerror(rc));
+    switch (rc) {
+    case FLETCH_E_ARG: return EXIT_USAGE;
+    case FLETCH_E_FIT: return EXIT_FIT;
+    case FLETCH_E_FORMAT:
+    case FLETCH_E_UNSUPPORTED: return EXIT_MODEL;
+    default: return EXIT_FAIL;
+    }
+}
+
+int say_model_failure(int rc, const char *text)
+{
+    int code = say_failure(rc, text);
+    return rc == FLETCH_E_LIMIT ? EXIT_MODEL : code;
+}
+
+double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void progress_begin(struct progress *p, const char *what, const struct args *a)
+{
+    *p = (struct progress){.what = what, .on = !a->quiet && isatty(2), .began = now()};
+}
+
+void progress_report(void *progress, uint64_t done, uint64_t total)
+{
+    struct progress *p = progress;
+    double t = p->on ? now() : 0;
+    if (!p->on || t - p->began < 1 || t - p->last < 0.1 || !total) return;
+    fprintf(stderr, "\r%s %3.0f %%", p->what, 100.0 * (double)done / (double)total);
+    p->shown = true;
+    p->last = t;
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->on = p->shown = false;
+}

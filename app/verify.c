@@ -1,0 +1,135 @@
+/* fletch verify: two backends side by side, op by op. */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "table.h"
+
+static const struct opt verify_opts[] = {
+    {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto", "the backend to check",
+     OPT_FIELD(backend), 0, 0},
+    {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
+     OPT_FIELD(against), 0, 0},
+    {'p', "prompt", OPT_TEXT, "TEXT", NULL,
+     "text to run (default: a sentence, or ids where the model has no vocabulary)",
+     OPT_FIELD(prompt), 0, 0},
+    {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a text", OPT_FIELD(tokens), 0,
+     0},
+    {'n', "max-tokens", OPT_COUNT, "N", "16", "tokens to generate after the prompt",
+     OPT_FIELD(n_tokens), 1, UINT32_MAX},
+    {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
+     OPT_FIELD(n_threads), 1, 1024},
+    OPT_ROW_JSON,
+};
+static const struct opt_group verify_group = {NULL, OPT_TABLE(verify_opts)};
+
+static void print_difference(const json_t *d)
+{
+    json_t *a = json_object_get(d, "a"), *b = json_object_get(d, "b");
+    printf("first difference: step %llu, op %llu %s, layer %lld, row %llu, column %llu: ",
+           (unsigned long long)get_count(d, "step"), (unsigned long long)get_count(d, "op"),
+           get_text(d, "name"), (long long)json_integer_value(json_object_get(d, "layer")),
+           (unsigned long long)get_count(d, "row"), (unsigned long long)get_count(d, "column"));
+    printf("%.9g against %.9g\n", json_number_value(a), json_number_value(b));
+}
+
+static void print_verify(const json_t *j)
+{
+    struct table t = {.columns = "lrrr"};
+    const json_t *op, *routing = json_object_get(j, "routing");
+    const json_t *tokens = json_object_get(j, "tokens"), *first;
+    size_t i;
+    printf("%s against %s: %llu steps of %llu ops\n", get_text(j, "backend"),
+           get_text(j, "against"), (unsigned long long)get_count(j, "n_steps"),
+           (unsigned long long)get_count(j, "n_ops"));
+    static const char *const heads[] = {"op", "compared", "worst", "limit"};
+    for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(j, "tolerances"), i, op)
+    {
+        table_put(&t, "%s", get_text(op, "op"));
+        table_put(&t, "%llu", (unsigned long long)get_count(op, "n"));
+        table_put(&t, "%.3g", json_number_value(json_object_get(op, "worst")));
+        table_put(&t, "%.3g", json_number_value(json_object_get(op, "limit")));
+    }
+    table_print(&t, stdout);
+    first = json_object_get(j, "first_difference");
+    if (json_is_object(first)) print_difference(first);
+    printf("tokens: %llu of %llu equal; expert choices: %llu of %llu different; NaN or infinite "
+           "values: %llu\n",
+           (unsigned long long)get_count(tokens, "equal"),
+           (unsigned long long)get_count(tokens, "compared"),
+           (unsigned long long)get_count(routing, "different"),
+           (unsigned long long)get_count(routing, "compared"),
+           (unsigned long long)get_count(j, "bad_values"));
+    puts(get_bool(j, "equal") ? "equal within the limits" : "DIFFERENT");
+}
+
+/* The prompt as ids: what was asked for, or something every model can read. */
+static int choose_tokens(struct ids *ids, struct host *h, const struct args *a)
+{
+    enum { N_DEFAULT = 12, STRIDE = 7 };
+    if (a->tokens) return parse_ids(ids, "verify", a->tokens);
+    int code = host_open_model(h, a->operands.p[0], a);
+    if (code) return code;
+    if (!a->prompt && !h->info.has_vocab) {
+        for (uint32_t i = 0; i < N_DEFAULT; i++)
+            ids_add(ids, (int32_t)(STRIDE * (i + 1) % h->info.n_vocab));
+    } else {
+        const char *text = a->prompt ? a->prompt : "The quick brown fox jumps over the lazy dog.";
+        int32_t *tokens = NULL;
+        size_t n = 0;
+        int rc = fletch_tokenize(h->model, text, strlen(text), FLETCH_BOS, &tokens, &n);
+        if (rc) code = say_failure(rc, fletch_model_error(h->model));
+        for (size_t i = 0; i < n && !code; i++) ids_add(ids, tokens[i]);
+        fletch_free(tokens);
+    }
+    fletch_model_close(h->model);
+    h->model = NULL;
+    return code;
+}
+
+static int verify(const struct args *a)
+{
+    struct host h = {0};
+    struct ids ids = {0};
+    char *text = NULL;
+    json_t *j = NULL;
+    if (a->prompt && a->tokens) return opts_wrong("verify", "give a text or ids, not both");
+    int code = host_open_engine(&h, a->backend, a);
+    if (!code) code = choose_tokens(&ids, &h, a);
+    if (!code && !ids.n) code = opts_wrong("verify", "the prompt is empty");
+    if (!code) {
+        struct fletch_model_params params;
+        host_params(&params, a);
+        struct fletch_verify v = {
+            .backend = a->backend,
+            .against = a->against,
+            .n_tokens = (uint32_t)a->n_tokens.v,
+            .tokens = ids.p,
+            .n_prompt = ids.n,
+            .no_fuse = a->no_fuse,
+        };
+        int rc = fletch_verify(h.engine, a->operands.p[0], &params, &v, &text);
+        code = report_load(&j, a, rc, fletch_engine_error(h.engine), text);
+    }
+    if (!code && !a->json) print_verify(j);
+    if (!code && !get_bool(j, "equal")) code = EXIT_FAIL;
+    json_decref(j);
+    free(ids.p);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_verify = {
+    .name = "verify",
+    .operands = "MODEL",
+    .summary = "compare two backends op by op",
+    .about = "Runs a prompt on two backends in lockstep and compares what every op gives, the "
+             "experts that were chosen and the tokens; looks for NaN and infinity. Prints the "
+             "tolerances and the first difference; exit code 1 when they differ.",
+    .groups = {&verify_group, &opts_model, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = verify,
+};
