@@ -367,13 +367,16 @@ static void read_rwkv7(struct cfg *c)
     u32 n_head = opt_u32(c, by_size ? "head_size" : "head_dim", 1 << 16, MAX(dim / n_heads, 1u));
     bool old_eps = get(c->root, "layer_norm_epsilon") != NULL;
     double eps = opt_num(c, c->root, old_eps ? "layer_norm_epsilon" : "norm_eps", 1e-5);
-    u32 ratio = opt_u32(c, "hidden_ratio", 64, 4);
+    double ratio = opt_num(c, c->root, "hidden_ratio", 4);
     only_str(c, "hidden_act", "sqrelu");
     only_bool(c, "norm_first", true);
     if (get(c->root, "attn"))
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: attention layers in RWKV-7 are not supported");
+    if (!(ratio > 0 && ratio <= 64))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: hidden_ratio is not between 0 and 64");
+    u32 n_ff = c->rc ? 1 : ((u32)(dim * ratio) + 31) / 32 * 32;
     put_u32(c, "block_count", c->h->n_layers);
-    put_u32(c, "feed_forward_length", opt_u32(c, "intermediate_size", 1 << 24, ratio * dim));
+    put_u32(c, "feed_forward_length", opt_u32(c, "intermediate_size", 1 << 24, n_ff));
     put_u32(c, "attention.head_count", 0);
     put_u32(c, "wkv.head_size", n_head);
     put_f32(c, "attention.layer_norm_epsilon", eps);

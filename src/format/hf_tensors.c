@@ -276,6 +276,12 @@ static int add_lerp(const struct place *at, const struct rule *rule)
 {
     static const char order[] = "rwkvag";
     const struct st_tensor *src[sizeof order - 1];
+    const struct st_tensor *one = take(at, "attn.x_x"); /* early checkpoints: [6][C] */
+    if (one && one->n_elems % ARRAY_LEN(src) == 0) {
+        u64 dims[4] = {ARRAY_LEN(src), 1, 1, one->n_elems / ARRAY_LEN(src)};
+        struct recipe r = {RECIPE_ROWS, 1, &one, 1, 1, one->n_elems, 0, 1, NULL};
+        return add(at, rule, QT_F32, 4, dims, &r);
+    }
     for (u32 i = 0; i < ARRAY_LEN(src); i++) {
         char name[64];
         snprintf(name, sizeof name, rule->hf, order[i]);

@@ -348,6 +348,7 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {GLM(",\"mlp_layer_types\":[]"), "mlp_layer_types"},
         {RWKV(",\"attn\":{\"layers\":[0]}"), "attention layers in RWKV-7"},
         {RWKV(",\"hidden_act\":\"relu\""), "hidden_act 'relu'"},
+        {RWKV(",\"hidden_ratio\":1e9"), "hidden_ratio"},
         {RWKV(""), "w_lora.lora.0.weight' is missing"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) must_fail(cases[i].config, cases[i].text);
@@ -585,6 +586,27 @@ static void rwkv7_keys_and_tensors(void **state)
     source_close(s);
 }
 
+static void rwkv7_lerps_may_come_in_one(void **state)
+{
+    (void)state;
+    static const char *const ranks[] = {"w", "a", "g"};
+    for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+        char name[96];
+        snprintf(name, sizeof name, "model.layers.0.attn.%s_lora.lora.0.weight", ranks[i]);
+        TESTDIR_TENSOR(&dir, name, QT_F32, 0, 1, 2);
+    }
+    TESTDIR_TENSOR(&dir, "model.layers.0.attn.x_x", QT_BF16, 0, 6, 2);
+    struct source *s = must_open(CONFIG("RWKV7ForCausalLM",
+                                        "\"hidden_size\":20,\"num_hidden_layers\":1,"
+                                        "\"num_heads\":5,\"vocab_size\":5,\"hidden_ratio\":4.0",
+                                        ""));
+    assert_int_equal(u32_of(s, "rwkv7.wkv.head_size"), 4);
+    assert_int_equal(u32_of(s, "rwkv7.feed_forward_length"), 96); /* 80 in whole 32s */
+    check_tensor(s, "blk.0.time_mix_lerp_fused.weight", QT_F32, DIMS(2, 1, 1, 6),
+                 VALUES(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+    source_close(s);
+}
+
 static void a_tied_output_is_left_out(void **state)
 {
     (void)state;
@@ -734,6 +756,7 @@ int main(void)
         TEST(kv_b_is_split_and_its_k_part_transposed),
         TEST(mtp_blocks_count_when_they_are_there),
         TEST(rwkv7_keys_and_tensors),
+        TEST(rwkv7_lerps_may_come_in_one),
         TEST(a_tied_output_is_left_out),
         TEST(refuses_tensors_that_do_not_belong),
         TEST(shards_are_found_by_the_index),

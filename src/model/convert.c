@@ -140,21 +140,17 @@ static u64 bytes_of(enum qtype type, u64 n)
     return bytes;
 }
 
-/* Units begin..end of the slice. What was written is read back, since a scale that overflows F16
- * would spoil a block of good values. */
+/* Units begin..end of the slice. */
 static void convert_units(void *ctx, u64 begin, u64 end)
 {
     struct job *j = ctx;
     float raw[UNIT], f[UNIT]; /* raw holds any type, aligned */
     for (u64 u = begin; u < end; u++) {
         u64 at = u * UNIT, n = MIN(j->n - at, (u64)UNIT);
-        u8 *dst = j->dst + bytes_of(j->to, at);
         memcpy(raw, j->src + bytes_of(j->from, at), (size_t)bytes_of(j->from, n));
         quant_decode(j->from, raw, f, n);
-        if (!all_finite(f, n)) atomic_fetch_or(&j->bad, BAD_SOURCE);
-        quant_encode(j->to, f, dst, n);
-        quant_decode(j->to, memcpy(raw, dst, (size_t)bytes_of(j->to, n)), f, n);
-        if (!all_finite(f, n)) atomic_fetch_or(&j->bad, BAD_RESULT);
+        if (!quant_encode(j->to, f, j->dst + bytes_of(j->to, at), n))
+            atomic_fetch_or(&j->bad, all_finite(f, n) ? BAD_RESULT : BAD_SOURCE);
     }
 }
 
