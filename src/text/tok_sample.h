@@ -94,6 +94,23 @@ static inline void sample_spm(struct sample *s)
     tok_spec_gguf_ids(&s->spec);
 }
 
+/* <s>, ids 1-256 the bytes, a few longer words, one unused. */
+static inline void sample_rwkv(struct sample *s)
+{
+    static const char *const words[] = {"ab", "abcd\\n", "\\\\\\'\\t\\r", "\\xe4\\xb8"};
+    sample_new(s, TOK_RWKV);
+    sample_add(s, STR("<s>"), TOK_CONTROL, 0);
+    for (int b = 0; b < 256; b++) {
+        char text[8] = "\\x00";
+        text[2] = "0123456789abcdef"[b >> 4];
+        text[3] = "0123456789abcdef"[b & 15];
+        sample_add(s, str_of(text), TOK_NORMAL, 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) sample_add(s, str_of(words[i]), TOK_NORMAL, 0);
+    sample_add(s, STR("[PAD]"), TOK_UNUSED, 0);
+    tok_spec_gguf_ids(&s->spec);
+}
+
 static inline void sample_free(struct sample *s)
 {
     arena_free(&s->arena);
