@@ -26,6 +26,8 @@ FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
 MAN     := $(wildcard docs/*.1)
 C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
 OBJ     := $(SRC:%.c=$B/%.o)
+APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
+BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
 
 ifeq ($(shell uname -s),Darwin)
@@ -62,6 +64,11 @@ $B/%.o: %.c $B/config.mk
 	@echo "cc $<"
 	$Q$(CC) $(CFLAGS) -c $< -o $@
 
+# The model that `fletch run` uses when it is given none, inside the binary.
+$B/app/builtin.o: app/builtin.S $(BUILTIN)
+	@mkdir -p $(@D)
+	$Q$(CC) -DBUILTIN_MODEL='"$(BUILTIN)"' -c $< -o $@
+
 $B/libfletch.a: $(OBJ)
 	@rm -f $@
 	$Qar rcs $@ $^
@@ -69,10 +76,10 @@ $B/libfletch.a: $(OBJ)
 $B/$(SO): $(OBJ)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
-$B/fletch: $(APP:%.c=$B/%.o) $B/libfletch.a
+$B/fletch: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
-$B/fletch-static: $(APP:%.c=$B/%.o) $B/libfletch.a
+$B/fletch-static: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -static $^ -o $@ $(STATIC_LIBS) $(LIBS)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
