@@ -5,3 +5,12 @@ const struct op_info op_info[OP_COUNT] = {
     OP_TABLE(OP_ROW)
 #undef OP_ROW
 };
+
+bool op_writes(const struct op *op, u32 col)
+{
+    switch (op->kind) {
+    case OP_MATMUL_HEADS: return col % op->p.heads.out_stride < op->p.heads.n_out;
+    case OP_ROPE: return col % op->p.rope.out_stride < op->p.rope.width;
+    default: return true;
+    }
+}

@@ -149,4 +149,7 @@ struct op {
     } p;
 };
 
+/* Does op write this column of its (first) output? Ops on heads may leave gaps between them. */
+bool op_writes(const struct op *op, u32 col);
+
 #endif

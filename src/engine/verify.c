@@ -118,8 +118,10 @@ static void compare_rows(struct verify *v, const struct op *op, struct operand o
     double scale = 0, limit = tolerance_of(op->kind);
     struct tally *t = &v->ops[op->kind];
     for (u64 i = 0; i < n; i++)
-        if (isfinite(v->b.rows[i])) scale = fmax(scale, fabs((double)v->b.rows[i]));
+        if (op_writes(op, (u32)(i % o.width)) && isfinite(v->b.rows[i]))
+            scale = fmax(scale, fabs((double)v->b.rows[i]));
     for (u64 i = 0; i < n; i++) {
+        if (!op_writes(op, (u32)(i % o.width))) continue;
         double a = (double)v->a.rows[i], b = (double)v->b.rows[i];
         if (!isfinite(a) || !isfinite(b)) v->n_bad++;
         double d = a == b ? 0 : fabs(a - b) / fmax(scale, 1e-30);
