@@ -23,8 +23,14 @@ void harness_open(struct harness *h, const char *path, struct harness_options o)
 {
     struct err err = {0};
     struct source *s;
-    memset(h, 0, sizeof *h);
     must(source_open(&s, path, &err), &err);
+    harness_open_source(h, s, o);
+}
+
+void harness_open_source(struct harness *h, struct source *s, struct harness_options o)
+{
+    struct err err = {0};
+    memset(h, 0, sizeof *h);
     must(model_open(&h->m, s, o.kv, &err), &err);
     u32 n_slots = o.n_slots ? o.n_slots : 1, per_slot = 8;
     h->limits = (struct exec_limits){.max_rows = 128,
@@ -39,10 +45,10 @@ void harness_open(struct harness *h, const char *path, struct harness_options o)
     must(model_place(h->m, h->x, NULL, NULL, &err), &err);
     must(ref_exec.load(h->x, h->p, &h->h_trunk, &err), &err);
     if (h->m->mtp) must(ref_exec.load(h->x, h->m->mtp, &h->h_mtp, &err), &err);
-    /* Blocks in an order that no contiguous cache would have. */
     for (u32 slot = 0; slot < n_slots; slot++)
         for (u32 i = 0; i < per_slot; i++)
-            h->s->tables[slot * h->s->table_len + i] = (per_slot - 1 - i) * n_slots + slot;
+            h->s->tables[slot * h->s->table_len + i] =
+                o.in_order ? slot * per_slot + i : (per_slot - 1 - i) * n_slots + slot;
     step_reset(h->s);
 }
 
@@ -154,4 +160,34 @@ double range_error(const float *a, const float *b, size_t n)
         if (!(d <= worst)) worst = d; /* NaN counts as worst */
     }
     return worst / (hi - lo);
+}
+
+/* Columns of an operand: all marked with its buffer, or being marked. */
+static void mark(const struct program *p, u32 *owner[2], struct operand o, bool write)
+{
+    const struct buffer *b = &p->bufs[o.buf];
+    assert_true(o.col + o.width <= b->width && b->place + b->width <= p->n_cols[b->rows]);
+    for (u64 i = b->place + o.col; i < b->place + o.col + o.width; i++) {
+        if (write) owner[b->rows][i] = o.buf;
+        assert_int_equal(owner[b->rows][i], o.buf);
+    }
+}
+
+void assert_placed(const struct program *p)
+{
+    u32 *owner[2];
+    for (u32 r = 0; r < 2; r++) {
+        owner[r] = malloc((p->n_cols[r] + 1) * sizeof *owner[r]);
+        memset(owner[r], 0xff, (p->n_cols[r] + 1) * sizeof *owner[r]);
+    }
+    for (u32 i = 0; i < p->n_ops; i++) {
+        const struct op *op = &p->ops[i];
+        for (u32 j = 0; j < op->n_in; j++) mark(p, owner, op->in[j], false);
+        for (u32 j = 0; j < op->n_out; j++) mark(p, owner, op->out[j], true);
+        for (u32 j = 0; j < op->n_in; j++) mark(p, owner, op->in[j], false);
+    }
+    mark(p, owner, (struct operand){p->logits, 0, p->bufs[p->logits].width}, false);
+    mark(p, owner, (struct operand){p->hidden, 0, p->bufs[p->hidden].width}, false);
+    free(owner[0]);
+    free(owner[1]);
 }

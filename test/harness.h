@@ -20,11 +20,14 @@ struct harness {
 struct harness_options {
     bool fuse;
     enum qtype kv;
-    u32 n_slots; /* 0: 1 */
-    u32 n_threads;
+    u32 n_slots;   /* 0: 1 */
+    u32 n_threads; /* 0: 1 */
+    bool in_order; /* cache blocks in order; otherwise as no contiguous cache would have them */
 };
 
 void harness_open(struct harness *h, const char *path, struct harness_options options);
+/* The same for a source that is open already; owns it from here on. */
+void harness_open_source(struct harness *h, struct source *s, struct harness_options options);
 void harness_close(struct harness *h);
 /* Adds a row to the step being filled; the block table of every slot is fixed. */
 void harness_row(struct harness *h, i32 token, u32 slot, u32 pos);
@@ -49,6 +52,10 @@ void golden_open(struct golden *g, const char *name);
 void golden_close(struct golden *g);
 /* The float32 array "logits", "layers", ...; NULL when this golden has none. Free it. */
 float *golden_array(const struct golden *g, const char *what, size_t *n);
+
+/* Runs the program with every column marked by the buffer that wrote it last: no op may read what
+ * another buffer has overwritten, nor write over what it reads, nor leave its arena. */
+void assert_placed(const struct program *p);
 
 /* Largest |a - b| over the range of b. */
 double range_error(const float *a, const float *b, size_t n);
