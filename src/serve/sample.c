@@ -108,6 +108,15 @@ static u32 argmax(const float *z, u32 n)
     return b;
 }
 
+/* Measured from the best token, which is 0 then, so that nothing overflows however small the
+ * temperature; what is too far from it is -inf and never drawn. */
+static void heat(const struct fletch_sampling *s, const struct sample_context *c)
+{
+    float top = c->z[argmax(c->z, c->n_vocab)];
+    for (u32 i = 0; i < c->n_vocab; i++)
+        c->z[i] = c->z[i] == top ? 0 : (c->z[i] - top) / s->temperature;
+}
+
 /* Moves the k best of order[0..n) to its front, best first: a heap whose root is the worst kept. */
 static bool worse(const float *z, u32 a, u32 b)
 {
@@ -152,19 +161,17 @@ static u32 restrict_choice(const struct fletch_sampling *s, const struct sample_
     u32 n = c->n_vocab;
     for (u32 i = 0; i < n; i++) c->order[i] = i;
     if (s->top_k && s->top_k < n) n = s->top_k;
-    bool needs_order = n < c->n_vocab || s->top_p < 1;
-    if (needs_order) select_best(c->z, c->order, c->n_vocab, n);
-    float top = needs_order ? c->z[c->order[0]] : c->z[argmax(c->z, n)];
+    if (n < c->n_vocab || s->top_p < 1) select_best(c->z, c->order, c->n_vocab, n);
     if (s->top_p < 1) {
         double sum = 0, part = 0;
-        for (u32 i = 0; i < n; i++) sum += (double)num_exp(c->z[c->order[i]] - top);
+        for (u32 i = 0; i < n; i++) sum += (double)num_exp(c->z[c->order[i]]);
         u32 kept = 0;
         while (kept < n && (kept == 0 || part < (double)s->top_p * sum))
-            part += (double)num_exp(c->z[c->order[kept++]] - top);
+            part += (double)num_exp(c->z[c->order[kept++]]);
         n = kept;
     }
     if (s->min_p > 0) {
-        float floor = top + num_log(s->min_p);
+        float floor = num_log(s->min_p);
         u32 kept = 0;
         for (u32 i = 0; i < n; i++)
             if (c->z[c->order[i]] >= floor) c->order[kept++] = c->order[i];
@@ -183,7 +190,7 @@ int sample_draw(const struct fletch_sampling *s, const struct sample_context *c,
         *token = (i32)argmax(c->z, c->n_vocab);
         return 0;
     }
-    for (u32 i = 0; i < c->n_vocab; i++) c->z[i] /= s->temperature;
+    heat(s, c);
     u32 n = restrict_choice(s, c), best = 0;
     u64 key = noise_key(s->seed, s->choice, c->position);
     float best_z = -INFINITY;
