@@ -7,6 +7,13 @@
 
 enum { MAX_PARAMS = 4 };
 
+static const struct tmpl_str missing = {.p = "missing argument", .n = 16};
+
+bool arg_missing(struct tmpl_value v)
+{
+    return v.kind == V_UNDEF && v.s == &missing;
+}
+
 const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++) {
@@ -42,6 +49,8 @@ static void bind_args(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
             used++;
         } else if (!optional) {
             RT_FAIL(rt, "'%s' needs the argument %s", fn->name, QUOTE(name));
+        } else {
+            bound[n] = val_undef(&missing);
         }
     }
     if (args->n > n) RT_FAIL(rt, "'%s' takes %u arguments, got %u", fn->name, n, args->n);
@@ -53,7 +62,7 @@ static void bind_args(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
 struct tmpl_value tmpl_call_builtin(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
                                     struct tmpl_value self, const struct tmpl_args *args)
 {
-    struct tmpl_value bound[MAX_PARAMS] = {{.kind = V_UNDEF}};
+    struct tmpl_value bound[MAX_PARAMS];
     if (!fn->fn) {
         tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "method '%s' of a %s is not supported",
                   fn->name, val_type(self));
@@ -87,8 +96,9 @@ const struct tmpl_str *arg_str(struct tmpl_rt *rt, struct tmpl_value v)
 
 i64 arg_int(struct tmpl_rt *rt, struct tmpl_value v, i64 otherwise)
 {
-    i64 i = otherwise;
-    if (v.kind != V_UNDEF && !val_integer(v, &i)) {
+    i64 i;
+    if (arg_missing(v)) return otherwise;
+    if (!val_integer(v, &i)) {
         RT_FAIL(rt, "an argument is a %s where an integer belongs", val_type(v));
     }
     return i;
@@ -235,6 +245,7 @@ static struct tmpl_dict *make_dict(struct tmpl_rt *rt, const struct tmpl_args *a
         const struct tmpl_dict *from = all->v[0].dict;
         for (size_t i = 0; i < from->n; i++) dict_set(rt, d, from->e[i].key, from->e[i].value);
     } else if (all->n) {
+        if (all->v[0].kind == V_UNDEF) RT_FAIL(rt, "a mapping is undefined");
         const struct tmpl_seq *pairs = val_items(rt, all->v[0]);
         for (size_t i = 0; i < pairs->n; i++) {
             const struct tmpl_seq *pair = val_items(rt, pairs->v[i]);

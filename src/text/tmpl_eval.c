@@ -335,17 +335,17 @@ static enum flow exec_for(struct tmpl_rt *rt, const struct tmpl_node *node)
     loop->items = val_items(rt, eval(rt, node->kid[1]));
     u32 loop_id;
     bool named = strmap_get(&rt->t->name_ids, STR("loop"), &loop_id);
-    bool any = false;
+    bool completed = false; /* a turn that ran to its end; only that keeps `else` away */
     while (loop_next(rt, loop)) {
-        any = true;
         push_frame(rt, frame);
         if (named) bind(rt, loop_id, (struct tmpl_value){V_LOOP, .loop = loop});
         assign(rt, node->kid[0], loop->current);
         enum flow flow = exec(rt, node->kid[3]);
         rt->frame = frame;
         if (flow == FLOW_BREAK) break;
+        completed = completed || flow == FLOW_ON;
     }
-    return !any && node->kid[4] ? exec(rt, node->kid[4]) : FLOW_ON;
+    return !completed && node->kid[4] ? exec(rt, node->kid[4]) : FLOW_ON;
 }
 
 /* ---- statements ---- */

@@ -20,7 +20,7 @@ static struct tmpl_value text_value(struct tmpl_rt *rt, struct tmpl_value v)
 
 static bool is_absent(struct tmpl_value v)
 {
-    return v.kind == V_UNDEF || v.kind == V_NONE;
+    return arg_missing(v) || v.kind == V_NONE;
 }
 
 /* ---- text ---- */
@@ -144,7 +144,7 @@ FILTER(int)
 {
     (void)all;
     char text[400], *end;
-    struct tmpl_value otherwise = arg[0].kind == V_UNDEF ? val_int(0) : arg[0];
+    struct tmpl_value otherwise = arg_missing(arg[0]) ? val_int(0) : arg[0];
     double f;
     i64 i;
     if (val_integer(self, &i)) return val_int(i);
@@ -165,7 +165,7 @@ FILTER(float)
     (void)all;
     double f;
     if (read_float(rt, self, &f)) return val_float(f);
-    return arg[0].kind == V_UNDEF ? val_float(0) : arg[0];
+    return arg_missing(arg[0]) ? val_float(0) : arg[0];
 }
 
 FILTER(abs)
@@ -180,7 +180,7 @@ FILTER(round)
 {
     (void)all;
     i64 precision = arg_int(rt, arg[0], 0), i;
-    struct str method = arg[1].kind == V_UNDEF ? STR("common") : str_bytes(arg_str(rt, arg[1]));
+    struct str method = arg_missing(arg[1]) ? STR("common") : str_bytes(arg_str(rt, arg[1]));
     char text[400];
     double f;
     if (!val_number(self, &f)) RT_FAIL(rt, "round: a %s is no number", val_type(self));
@@ -192,9 +192,11 @@ FILTER(round)
         return val_float(strtod(text, NULL));
     }
     double scale = pow(10, (double)precision);
-    if (str_is(method, "floor")) return val_float(floor(f * scale) / scale);
-    if (!str_is(method, "ceil")) RT_FAIL(rt, "round: method %s is not supported", QUOTE(method));
-    f = ceil(f * scale) / scale;
+    bool down = str_is(method, "floor");
+    if (!down && !str_is(method, "ceil")) {
+        RT_FAIL(rt, "round: method %s is not supported", QUOTE(method));
+    }
+    f = (down ? floor(f * scale) : ceil(f * scale)) / scale;
     return val_float(f == 0 ? 0 : f); /* Python goes through an integer, which has no -0 */
 }
 
@@ -300,7 +302,7 @@ static struct tmpl_seq *pairs_of(struct tmpl_rt *rt, struct tmpl_value dict)
 FILTER(dictsort)
 {
     (void)all;
-    struct str by = arg[1].kind == V_UNDEF ? STR("key") : str_bytes(arg_str(rt, arg[1]));
+    struct str by = arg_missing(arg[1]) ? STR("key") : str_bytes(arg_str(rt, arg[1]));
     if (self.kind != V_DICT) RT_FAIL(rt, "dictsort: a %s is no mapping", val_type(self));
     if (!str_is(by, "key") && !str_is(by, "value")) RT_FAIL(rt, "dictsort: by 'key' or 'value'");
     return sort_items(rt, pairs_of(rt, self), val_truth(arg[2]), val_truth(arg[0]),

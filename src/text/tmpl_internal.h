@@ -146,8 +146,7 @@ struct tmpl_rt;
 typedef struct tmpl_value tmpl_fn(struct tmpl_rt *rt, struct tmpl_value self,
                                   const struct tmpl_value *arg, const struct tmpl_args *all);
 
-/* sig: names of the parameters in order, "?" behind the optional ones ("old new count?"), which are
- * undefined when not given; NULL: the function takes whatever comes (from `all`). fn NULL: Python
+/* sig: names of the parameters in order, "?" behind the optional ones ("old new count?"), NULL: the function takes whatever comes (from `all`). fn NULL: Python
  * has it, we refuse it by name. */
 struct tmpl_builtin {
     const char *name, *sig;
@@ -351,7 +350,9 @@ struct tmpl_value tmpl_call_builtin(struct tmpl_rt *rt, const struct tmpl_builti
                                     struct tmpl_value self, const struct tmpl_args *args);
 const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t n,
                                         struct str name);
-/* An argument that must be a string, or an integer (`otherwise` when it was not given). */
+/* An optional parameter for which no argument came; an undefined value may well have come. */
+bool arg_missing(struct tmpl_value v);
+/* An argument that must be a string, or an integer (`otherwise` when it is missing). */
 const struct tmpl_str *arg_str(struct tmpl_rt *rt, struct tmpl_value v);
 i64 arg_int(struct tmpl_rt *rt, struct tmpl_value v, i64 otherwise);
 

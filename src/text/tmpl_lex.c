@@ -74,6 +74,7 @@ static size_t lex_raw_tag(const struct tmpl_lexer *lx, size_t pos, const char *n
 static struct tmpl_token lex_raw(struct tmpl_lexer *lx)
 {
     u32 line = lx->line;
+    if (lx->pos == lx->src.n) return (struct tmpl_token){T_DATA, line, {"", 0}};
     for (size_t at = lx->pos; at < lx->src.n; at++) {
         size_t close = lex_raw_tag(lx, at, "endraw");
         size_t end = close ? lex_tag_end(lx, close, "%}", true) : 0;
@@ -89,6 +90,7 @@ static struct tmpl_token lex_raw(struct tmpl_lexer *lx)
 
 static void lex_skip_comment(struct tmpl_lexer *lx)
 {
+    if (lx->pos == lx->src.n) return; /* Jinja2 lets a comment open with the last bytes */
     for (size_t at = lx->pos; at < lx->src.n; at++) {
         size_t end = lex_tag_end(lx, at, "#}", true);
         if (end) {

@@ -15,7 +15,7 @@
 static struct tmpl_value strip(struct tmpl_rt *rt, struct tmpl_value self, struct tmpl_value chars,
                                int sides)
 {
-    bool spaces = chars.kind == V_UNDEF || chars.kind == V_NONE;
+    bool spaces = arg_missing(chars) || chars.kind == V_NONE;
     return str_strip(rt, self.s, spaces ? NULL : arg_str(rt, chars), sides);
 }
 
@@ -120,7 +120,7 @@ static bool next_piece(const struct tmpl_str *s, const struct tmpl_str *sep, boo
 METHOD(split)
 {
     (void)all;
-    bool spaces = arg[0].kind == V_UNDEF || arg[0].kind == V_NONE;
+    bool spaces = arg_missing(arg[0]) || arg[0].kind == V_NONE;
     const struct tmpl_str *sep = spaces ? NULL : arg_str(rt, arg[0]);
     i64 max = arg_int(rt, arg[1], -1);
     if (sep && !sep->n) RT_FAIL(rt, "split: the separator is empty");

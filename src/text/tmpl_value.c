@@ -465,10 +465,14 @@ struct tmpl_value val_slice(struct tmpl_rt *rt, struct tmpl_value v, const struc
     i64 at[3] = {0}, start, step;
     bool given[3];
     if (v.kind == V_UNDEF) fail_undef(rt, v);
-    if (v.kind != V_STR && !(v.kind == V_SEQ && v.seq->kind <= SEQ_RANGE)) return val_undef(NULL);
+    if (v.kind != V_STR && !(v.kind == V_SEQ && v.seq->kind <= SEQ_RANGE)) {
+        RT_FAIL(rt, "a %s has no slices", val_type(v));
+    }
     for (int k = 0; k < 3; k++) {
         given[k] = part[k].kind != V_NONE;
-        if (given[k] && !val_integer(part[k], &at[k])) return val_undef(NULL);
+        if (given[k] && !val_integer(part[k], &at[k])) {
+            RT_FAIL(rt, "a slice can't begin, end or step at a %s", val_type(part[k]));
+        }
     }
     if (given[2] && at[2] == 0) RT_FAIL(rt, "the step of a slice can't be 0");
     i64 count = slice_indices(val_length(rt, v), at, given, &start, &step);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/tok.h"
+#include "text/tok_internal.h"
 
 #define DIR_NAME "test/golden/tok"
 
@@ -104,6 +104,18 @@ static void print_difference(const char *name, size_t k, struct str text, const 
     fprintf(stderr, "\n");
 }
 
+/* Where encoding loses nothing, decoding gives the text back. */
+static bool same_text(const struct tok *t, struct str text, const struct tok_ids *ids, bool special)
+{
+    bool spm = t->spec.kind == TOK_SPM;
+    if (t->spec.norm || (spm && (special || memmem(text.p, text.n, TOK_SPACE, 3)))) return true;
+    struct buf back = {0};
+    tok_decode(t, ids->p, ids->n, special, &back);
+    bool same = str_eq(buf_str(&back), text);
+    buf_free(&back);
+    return same;
+}
+
 /* Encodes every case; returns how many differ. */
 static size_t check_vocabulary(const char *name)
 {
@@ -115,20 +127,19 @@ static size_t check_vocabulary(const char *name)
     for (size_t k = 0; k < n; k++) {
         const json_t *c = json_array_get(cases, k), *want = json_object_get(c, "ids");
         const char *b64 = json_string_value(json_object_get(c, "text_b64"));
-        struct buf back = {0};
         struct tok_ids got = {0};
         struct err err = {0};
         u8 *text = malloc(strlen(b64) + 1);
         struct str s = {(char *)text, base64_decode(b64, text)};
-        unsigned flags = json_is_true(json_object_get(c, "special")) ? TOK_SPECIAL : 0;
-        if (json_is_true(json_object_get(c, "bos"))) flags |= TOK_ADD_BOS;
+        bool special = json_is_true(json_object_get(c, "special"));
+        bool bos = json_is_true(json_object_get(c, "bos"));
+        unsigned flags = (special ? TOK_SPECIAL : 0) | (bos ? TOK_ADD_BOS : 0);
         if (tok_encode(t, s, NULL, flags, &got, &err)) fail_msg("%s: %s", name, err.text);
-        if (!same_ids(&got, want)) {
+        if (!same_ids(&got, want) || (!bos && !same_text(t, s, &got, special))) {
             print_difference(name, k, s, &got, want);
             n_bad++;
         }
         free(text);
-        buf_free(&back);
         tok_ids_free(&got);
     }
     json_decref(cases);

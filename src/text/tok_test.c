@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -527,6 +528,35 @@ static void test_a_megabyte_of_one_character_takes_linear_time(void **state)
     free(text);
 }
 
+static void *encode_many(void *ctx)
+{
+    for (int i = 0; i < 50; i++) {
+        struct buf b = encode(ctx, STR("hello world, it's 1111 o'clock"), NULL, TOK_SPECIAL);
+        if (!strstr(b.p, "hello|Ġwor|ld")) return ctx;
+        buf_free(&b);
+    }
+    return NULL;
+}
+
+static void test_threads_share_an_open_tokenizer(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_bpe(&s, "smollm");
+    s.spec.norm = TOK_NORM_NFC;
+    struct tok *t = open_sample(&s);
+    pthread_t threads[4];
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, encode_many, t), 0);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+    tok_close(t);
+    sample_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_bad_vocabularies_are_refused_with_a_reason),
         cmocka_unit_test(test_scores_of_any_value_are_ordered),
         cmocka_unit_test(test_invalid_utf8_survives_a_round_trip),
+        cmocka_unit_test(test_threads_share_an_open_tokenizer),
         cmocka_unit_test(test_a_megabyte_of_one_character_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
