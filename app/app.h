@@ -29,7 +29,7 @@ size_t escape(char *out, size_t cap, const char *s, size_t n);
 size_t utf8_length(const char *s, size_t n);
 /* A JSON string; bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(const char *s, size_t n);
-void print_json(const json_t *j);
+void say_json(const json_t *j);
 
 struct human {
     char text[24];
@@ -41,7 +41,7 @@ struct human human_count(uint64_t n); /* 494.0 M */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The library's text on stderr; the exit code for its code. */
 int say_failure(int rc, const char *text);
-/* The same for files that hold models, where going over a limit makes a bad model too. */
+/* The same where a model was opened: what is wrong in a file is a bad model. */
 int say_model_failure(int rc, const char *text);
 
 /* Progress of what takes longer than a second, where stderr is a terminal. */

@@ -157,7 +157,7 @@ static void print_result(const struct eval *e)
             finite ? json_real(mean) : json_null(), "n_tokens", (json_int_t)e->n_ids, "n_scored",
             (json_int_t)e->n_scored, "n_windows", (json_int_t)e->n_windows, "n_ctx",
             (json_int_t)e->host.info.n_ctx, "seconds", e->seconds, "tokens_per_second", speed));
-        print_json(j);
+        say_json(j);
         json_decref(j);
         return;
     }

@@ -303,9 +303,9 @@ static void print_program(const json_t *program)
         else
             table_put(&t, "-");
         table_put(&t, "%s", get_text(op, "op"));
-        table_put(&t, "%s", get_text(op, "out"));
+        put_list(&t, json_object_get(op, "out"));
         put_list(&t, json_object_get(op, "in"));
-        table_put(&t, "%s", human_bytes(get_count(op, "bytes")).text);
+        table_put(&t, "%s", get_count(op, "bytes") ? human_bytes(get_count(op, "bytes")).text : "");
         put_list(&t, json_object_get(op, "weights"));
     }
     table_print(&t, stdout);
@@ -364,7 +364,7 @@ static void print_doctor(const json_t *j)
     const json_t *cpu = json_object_get(j, "cpu"), *memory = json_object_get(j, "memory"), *item;
     struct table backends = {.columns = "lll"}, archs = {.columns = "ll"};
     size_t i;
-    printf("fletch %s, built with %s\n", get_text(j, "version"), get_text(j, "compiler"));
+    puts(get_text(j, "version"));
     printf("cpu: %s, %llu cores\n", get_text(cpu, "model"),
            (unsigned long long)get_count(cpu, "cores"));
     printf("memory: %s, %s available\n", human_bytes(get_count(memory, "total")).text,

@@ -236,6 +236,8 @@ static int generate(struct run *r)
     r->made.finish = FLETCH_FINISH_ASKED;
     int rc = interrupted ? 0 : fletch_session_generate(r->host.session, &r->g, &r->made);
     r->t_end = now();
+    /* The last token comes again with text that had waited. */
+    if (r->tokens.n > r->made.n_tokens) r->tokens.n = r->made.n_tokens;
     if (!r->a->json) putchar('\n');
     return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
 }
@@ -262,7 +264,7 @@ static void print_result(const struct run *r)
                        "timings", "prompt_seconds", prompt, "generate_seconds", generated,
                        "prompt_tokens_per_second", per_second(r->n_prompt, prompt),
                        "tokens_per_second", per_second(r->made.n_tokens, generated)));
-    print_json(j);
+    say_json(j);
     json_decref(j);
 }
 

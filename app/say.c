@@ -84,7 +84,7 @@ json_t *json_text(const char *s, size_t n)
     return j;
 }
 
-void print_json(const json_t *j)
+void say_json(const json_t *j)
 {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
@@ -130,19 +130,14 @@ int say_error(const char *fmt, ...)
 int say_failure(int rc, const char *text)
 {
     say_error("%s", text && *text ? text : fletch_strerror(rc));
-    switch (rc) {
-    case FLETCH_E_ARG: return EXIT_USAGE;
-    case FLETCH_E_FIT: return EXIT_FIT;
-    case FLETCH_E_FORMAT:
-    case FLETCH_E_UNSUPPORTED: return EXIT_MODEL;
-    default: return EXIT_FAIL;
-    }
+    return rc == FLETCH_E_ARG ? EXIT_USAGE : rc == FLETCH_E_FIT ? EXIT_FIT : EXIT_FAIL;
 }
 
 int say_model_failure(int rc, const char *text)
 {
     int code = say_failure(rc, text);
-    return rc == FLETCH_E_LIMIT ? EXIT_MODEL : code;
+    bool bad = rc == FLETCH_E_FORMAT || rc == FLETCH_E_UNSUPPORTED || rc == FLETCH_E_LIMIT;
+    return bad ? EXIT_MODEL : code;
 }
 
 double now(void)

@@ -36,12 +36,21 @@ void table_print(struct table *t, FILE *out)
         int w = width_of(t->cells[i]), *max = &widths[i % n_columns];
         if (w > *max) *max = w;
     }
+    int blanks = 0; /* not printed yet: a line doesn't end with them */
     for (size_t i = 0; i < t->n; i++) {
         size_t column = i % n_columns;
-        bool last = column + 1 == n_columns, left = t->columns[column] == 'l';
+        bool left = t->columns[column] == 'l';
         int space = widths[column] - width_of(t->cells[i]);
-        fprintf(out, "  %*s%s%*s%s", left ? 0 : space, "", t->cells[i], left && !last ? space : 0,
-                "", last ? "\n" : "");
+        blanks += 2 + (left ? 0 : space);
+        if (*t->cells[i]) {
+            fprintf(out, "%*s%s", blanks, "", t->cells[i]);
+            blanks = 0;
+        }
+        blanks += left ? space : 0;
+        if (column + 1 == n_columns) {
+            fputc('\n', out);
+            blanks = 0;
+        }
         free(t->cells[i]);
     }
     free(t->cells);

@@ -65,7 +65,7 @@ static int print_pieces(struct host *h, const int32_t *ids, size_t n, bool json)
         }
         fletch_free(piece);
     }
-    if (json) print_json(list);
+    if (json) say_json(list);
     json_decref(list);
     return EXIT_OK;
 }

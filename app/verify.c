@@ -103,7 +103,6 @@ static int verify(const struct args *a)
         struct fletch_model_params params;
         host_params(&params, a);
         struct fletch_verify v = {
-            .backend = a->backend,
             .against = a->against,
             .n_tokens = (uint32_t)a->n_tokens.v,
             .tokens = ids.p,

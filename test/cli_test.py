@@ -1,0 +1,713 @@
+#!/usr/bin/env python3
+"""End-to-end tests of the fletch command: test/cli_test.py BUILD. Python's standard library only.
+
+Each function test_* is one test; its name says what it pins. Models: the golden ones, which have no
+vocabulary, and a tiny random llama made here around a vocabulary of test/golden/tok."""
+
+import array
+import base64
+import json
+import math
+import os
+import pty
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+GOLDEN = "test/golden/models"
+TOK = "test/golden/tok/llama-bpe"
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+    "{{ m.content }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+COMMANDS = (
+    "run eval inspect explain plan tokenize detokenize template verify convert doctor".split()
+)
+
+
+class Result:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err.decode("utf-8", "replace")
+
+    @property
+    def text(self):
+        return self.out.decode()
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def fletch(*args, stdin=b"", code=0, **kw):
+    """Runs a command and expects its exit code; never lets it see a terminal."""
+    p = subprocess.run(
+        [FLETCH, *map(str, args)],
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=100,
+        **kw,
+    )
+    r = Result(p.returncode, p.stdout, p.stderr)
+    assert p.returncode == code, f"{args}: exit code {p.returncode}, not {code}\n{r.err}"
+    return r
+
+
+def one_line(r, *parts):
+    """stdout is empty and stderr is one line that holds all parts."""
+    assert r.out == b"", r.out
+    assert r.err.count("\n") == 1 and r.err.endswith("\n"), r.err
+    for part in parts:
+        assert part in r.err, f"{part!r} is not in: {r.err}"
+
+
+def write_safetensors(path, tensors):
+    head, at = {}, 0
+    for name, (shape, data) in tensors.items():
+        head[name] = dict(dtype="F32", shape=shape, data_offsets=[at, at + 4 * len(data)])
+        at += 4 * len(data)
+    text = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, data in tensors.values():
+            f.write(array.array("f", data).tobytes())
+
+
+def make_model(folder):
+    """A random llama of 2 layers as a Hugging Face directory, with vocabulary and template."""
+    os.makedirs(folder)
+    tok = json.load(open(f"{TOK}/tokenizer.json", encoding="utf-8"))
+    ids = list(tok["model"]["vocab"].values()) + [t["id"] for t in tok["added_tokens"]]
+    n_vocab, d, ffn, kv = max(ids) + 1, 32, 48, 16
+    config = dict(
+        architectures=["LlamaForCausalLM"],
+        model_type="llama",
+        hidden_act="silu",
+        hidden_size=d,
+        intermediate_size=ffn,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=n_vocab,
+        max_position_embeddings=4096,
+        rms_norm_eps=1e-5,
+        rope_theta=10000.0,
+        tie_word_embeddings=True,
+        torch_dtype="float32",
+    )
+    rng = random.Random(7)
+
+    def normal(*shape):
+        n = 1
+        for k in shape:
+            n *= k
+        return list(shape), [rng.gauss(0, 0.3) for _ in range(n)]
+
+    tensors = {"model.embed_tokens.weight": normal(n_vocab, d)}
+    for i in range(2):
+        p = f"model.layers.{i}."
+        tensors[p + "input_layernorm.weight"] = ([d], [1.0] * d)
+        tensors[p + "self_attn.q_proj.weight"] = normal(d, d)
+        tensors[p + "self_attn.k_proj.weight"] = normal(kv, d)
+        tensors[p + "self_attn.v_proj.weight"] = normal(kv, d)
+        tensors[p + "self_attn.o_proj.weight"] = normal(d, d)
+        tensors[p + "post_attention_layernorm.weight"] = ([d], [1.0] * d)
+        tensors[p + "mlp.gate_proj.weight"] = normal(ffn, d)
+        tensors[p + "mlp.up_proj.weight"] = normal(ffn, d)
+        tensors[p + "mlp.down_proj.weight"] = normal(d, ffn)
+    tensors["model.norm.weight"] = ([d], [1.0] * d)
+    write_safetensors(f"{folder}/model.safetensors", tensors)
+    json.dump(config, open(f"{folder}/config.json", "w"))
+    shutil.copy(f"{TOK}/tokenizer.json", folder)
+    config = json.load(open(f"{TOK}/tokenizer_config.json", encoding="utf-8"))
+    config["chat_template"] = TEMPLATE
+    json.dump(config, open(f"{folder}/tokenizer_config.json", "w"))
+    return folder
+
+
+TMP = tempfile.mkdtemp(prefix="fletch-cli-")
+MODEL = make_model(f"{TMP}/model")
+LLAMA = f"{GOLDEN}/llama"  # no vocabulary
+
+
+def tmp(name):
+    return os.path.join(TMP, name)
+
+
+def run(*args, model=MODEL, **kw):
+    return fletch("run", model, "-q", "--temp", "0", "-n", "12", *args, **kw)
+
+
+# ---- help and the command line ----
+
+
+def test_version_names_compiler_and_backends():
+    r = fletch("--version")
+    assert r.text.startswith("fletch ") and "ref" in r.text, r.text
+
+
+def test_no_command_prints_the_overview_on_stderr_and_exits_2():
+    r = fletch(code=2)
+    assert r.out == b"" and all(c in r.err for c in COMMANDS)
+
+
+def test_help_of_every_command_is_the_same_two_ways():
+    overview = fletch("help").text
+    for c in COMMANDS:
+        r = fletch("help", c)
+        assert f"  {c} " in overview
+        assert r.text.startswith(f"usage: fletch {c}") and "--help" in r.text
+        assert r.text == fletch(c, "--help").text == fletch(c, "-h").text
+        assert max(map(len, r.text.split("\n"))) <= 80, c
+
+
+def test_man_page_is_up_to_date():
+    page = fletch("man").text
+    assert page == open("docs/fletch.1").read(), f"make it again: {FLETCH} man > docs/fletch.1"
+
+
+def test_man_page_has_every_command_and_option():
+    page = fletch("man").text.replace("\\-", "-")
+    for c in COMMANDS:
+        assert f"fletch {c}" in page
+        options = re.findall(r"^  (?:-.,|   ) (--[a-z-]+)", fletch("help", c).text, re.M)
+        assert "--help" in options
+        for option in options:
+            assert f"\\fB{option}\\fR" in page, (c, option)
+
+
+def test_unknown_command_suggests_the_nearest():
+    one_line(fletch("tokenise", code=2), "'tokenise'", "did you mean tokenize?")
+    one_line(fletch("xyzzy", code=2), "unknown command 'xyzzy'", "fletch help")
+
+
+def test_unknown_options_are_refused():
+    one_line(fletch("run", "--tmep", "1", code=2), "'--tmep'", "--temp?", "fletch help run")
+    one_line(fletch("run", "-Z", code=2), "'-Z'")
+    one_line(fletch("run", "--js\x1b[31m", code=2), "\\x1b")
+
+
+def test_malformed_values_are_refused():
+    for args in [
+        ["-n", "abc"],
+        ["-n", "12x"],
+        ["-n", "-3"],
+        ["-n", "0"],
+        ["-n", ""],
+        ["-n", "99999999999"],
+        ["--temp", "nan"],
+        ["--temp", "0x1p3"],
+        ["--temp", "1.5.2"],
+        ["--temp", "-1"],
+        ["--top-p", "1.5"],
+        ["--seed", "18446744073709551616"],
+        ["--max-memory", "4Q"],
+        ["--max-memory", "G"],
+        ["--max-memory", "99999999T"],
+        ["--kv-type", "f8"],
+        ["--backend", "gpu"],
+        ["--logit-bias", "5"],
+        ["--logit-bias", "x=1"],
+        ["--json=1"],
+    ]:
+        one_line(fletch("run", MODEL, "-p", "a", *args, code=2), "fletch help run")
+
+
+def test_missing_values_and_operands_are_refused():
+    one_line(fletch("run", MODEL, "-p", code=2), "-p wants TEXT")
+    one_line(fletch("run", MODEL, "--temp", code=2), "--temp wants T")
+    one_line(fletch("eval", code=2), "fletch eval MODEL")
+    one_line(fletch("plan", MODEL, "more", code=2), "'more'")
+    one_line(fletch("convert", MODEL, "--type", "f32", code=2), "-o")
+    one_line(fletch("convert", MODEL, "-o", tmp("x.gguf"), code=2), "--type")
+
+
+def test_values_attach_and_dashes_end_options():
+    want = run("-p", "abc").out
+    assert run("--prompt=abc").out == want
+    assert run("-pabc").out == want
+    assert (
+        fletch("tokenize", MODEL, "--ids", "--", "--ids").out
+        == fletch("tokenize", MODEL, "--ids", stdin=b"--ids").out
+    )
+
+
+# ---- run ----
+
+
+def test_answer_is_alone_on_stdout():
+    r = fletch("run", MODEL, "-p", "Hello", "-n", "4", "--temp", "0")
+    assert r.err.startswith("backend ref: ") and r.err.count("\n") == 1, r.err
+    assert r.out.endswith(b"\n") and b"backend" not in r.out
+    assert fletch("run", MODEL, "-p", "Hello", "-n", "4", "--temp", "0", "-q").err == ""
+
+
+def test_prompt_comes_from_option_file_or_stdin():
+    with open(tmp("prompt.txt"), "w") as f:
+        f.write("Once upon a time\n")
+    want = run("-p", "Once upon a time").out
+    assert run("-i", "Once upon a time").out == want
+    assert run("-f", tmp("prompt.txt")).out == want
+    assert run(stdin=b"Once upon a time\n").out == want
+    assert run("-f", "-", stdin=b"Once upon a time").out == want
+    assert run("-p", "Another").out != want
+    one_line(run("-p", "a", "-f", tmp("prompt.txt"), code=2), "--prompt and --file")
+    one_line(run("-f", tmp("nowhere"), code=1), "nowhere", "No such file")
+
+
+def test_same_seed_gives_the_same_text():
+    args = ["run", MODEL, "-q", "-p", "Hello", "-n", "12", "--temp", "1.5"]
+    a = fletch(*args, "--seed", 5).out
+    assert a == fletch(*args, "--seed", 5).out
+    assert a != fletch(*args, "--seed", 6).out
+    assert fletch(*args).out != fletch(*args).out  # random seeds: 12 draws from 645 tokens
+
+
+def test_sampling_flags_change_the_choice():
+    best = run("-p", "Hello", "-n", "1", "--json").json["tokens"][0]
+    args = ["run", MODEL, "-q", "-p", "Hello", "-n", "1", "--json", "--seed", "3", "--temp", "50"]
+    assert fletch(*args).json["tokens"][0] != best
+    assert fletch(*args, "--top-k", "1").json["tokens"][0] == best
+    assert fletch(*args, "--min-p", "1").json["tokens"][0] == best
+    biased = run("-p", "Hello", "-n", "1", "--json", "--logit-bias", "17=1000").json
+    assert biased["tokens"] == [17]
+    without = run("-p", "Hello", "-n", "1", "--json", "--logit-bias", f"{best}=-1000").json
+    assert without["tokens"][0] != best
+
+
+def test_penalties_break_a_loop():
+    plain = run("-p", "Hello", "-n", "64", "--json").json["tokens"]
+    for flag in ["--repeat-penalty", "--presence-penalty", "--frequency-penalty"]:
+        r = run("-p", "Hello", "-n", "64", "--json", flag, "20").json
+        assert len(set(r["tokens"])) > len(set(plain)), flag
+
+
+def test_stop_texts_end_the_answer_and_are_left_out():
+    text = run("-p", "Hello", "--json").json["text"]
+    stop = text[3:6]
+    r = run("-p", "Hello", "--json", "--stop", "never there", "--stop", stop).json
+    assert r["finish"] == "stop" and r["text"] == text[: text.index(stop)], (text, r)
+
+
+def test_json_result_holds_text_tokens_finish_and_timings():
+    r = run("-p", "Hello", "--json")
+    j = r.json
+    assert j["finish"] == "length" and len(j["tokens"]) == j["n_generated"] == 12
+    assert j["timings"]["generate_seconds"] > 0 and j["n_prompt"] > 0
+    assert run("-p", "Hello").text == j["text"] + "\n"
+    ids = ",".join(map(str, j["tokens"]))
+    whole = fletch("detokenize", MODEL, ids).out.decode("utf-8", "replace")
+    assert whole == j["text"], (whole, j["text"])
+
+
+def test_verbose_tells_the_seed():
+    r = fletch("run", MODEL, "-v", "-p", "a", "-n", "1", "--seed", "42")
+    assert "seed 42" in r.err and "generated 1 tokens" in r.err, r.err
+
+
+def test_full_context_is_a_notice_and_exit_0():
+    r = fletch("run", MODEL, "-p", "Hello", "-c", "16", "--temp", "0", "--ignore-end")
+    assert "context of 16 tokens is full" in r.err
+    j = run("-p", "Hello", "-c", "16", "-n", "99", "--json", "--ignore-end").json
+    assert j["finish"] == "context" and j["n_prompt"] + j["n_generated"] == 16, j
+
+
+def test_prompt_longer_than_the_context_names_both_numbers():
+    n = len(fletch("tokenize", MODEL, "--ids", "word " * 50).text.split())
+    one_line(run("-p", "word " * 50, "-c", "20", code=1), str(n), "20")
+
+
+def test_empty_prompt_goes_on_from_bos():
+    assert run("-p", "").out == run(stdin=b"").out
+
+
+def test_chat_is_the_template_then_a_run():
+    messages = [
+        dict(role="system", content="Be brief."),
+        dict(role="user", content="Hi <|eot_id|>"),
+    ]
+    ids = fletch("template", MODEL, "--ids", stdin=json.dumps(messages).encode()).text.split()
+    r = run("--chat", "--system", "Be brief.", "-p", "Hi <|eot_id|>", "--json").json
+    assert r["n_prompt"] == len(ids), (r["n_prompt"], ids)
+    one_line(run("-p", "a", "--system", "b", code=2), "--chat")
+
+
+def test_special_tokens_in_a_prompt_only_when_asked():
+    plain = run("-p", "<|eot_id|>", "-n", "1", "--json").json["n_prompt"]
+    asked = run("-p", "<|eot_id|>", "-n", "1", "--json", "--special").json["n_prompt"]
+    assert (plain > 2) and (asked == 2), (plain, asked)
+
+
+def test_interrupt_ends_the_answer_cleanly():
+    p = subprocess.Popen(
+        [FLETCH, "run", MODEL, "-q", "-p", "Hello", "-c", "50000", "--ignore-end"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    first = p.stdout.read(1)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 0 and err == b"", (p.returncode, err)
+    assert (first + out).endswith(b"\n")
+    (first + out).decode()  # no half character
+
+
+def test_reader_that_leaves_is_no_news():
+    p = subprocess.Popen(
+        [FLETCH, "run", MODEL, "-q", "-p", "Hello", "-c", "50000", "--ignore-end"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    )
+    p.stdout.read(1)
+    p.stdout.close()
+    err = p.stderr.read()
+    assert p.wait(timeout=60) in (1, -signal.SIGPIPE) and err == b"", err
+
+
+def test_full_disk_is_a_failure():
+    if not os.path.exists("/dev/full"):
+        raise Skip("there is no /dev/full")
+    for args in [["run", MODEL, "-q", "-p", "a", "-c", "5000"], ["doctor"], ["help"]]:
+        with open("/dev/full", "wb") as full:
+            p = subprocess.run(
+                [FLETCH, *args], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+            )
+        assert p.returncode == 1 and b"stdout: No space left" in p.stderr, (args, p)
+
+
+def test_terminal_gets_a_statistics_line():
+    master, slave = pty.openpty()
+    p = subprocess.run(
+        [FLETCH, "run", MODEL, "-p", "Hello", "-n", "2"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+    )
+    os.close(slave)
+    said = os.read(master, 10000).decode()
+    os.close(master)
+    assert p.returncode == 0 and "\x1b[2mprompt" in said and "generated 2 tokens" in said, said
+
+
+def test_terminal_as_stdin_is_not_waited_for():
+    master, slave = pty.openpty()
+    for args in [["run", MODEL], ["tokenize", MODEL], ["detokenize", MODEL], ["template", MODEL]]:
+        p = subprocess.run([FLETCH, *args], stdin=slave, capture_output=True, timeout=60)
+        assert p.returncode == 2 and b"no " in p.stderr, (args, p)
+    os.close(slave)
+    os.close(master)
+
+
+def test_without_a_model_the_built_in_one_runs():
+    r = fletch("run", "-p", "Once upon a time", "-n", "8", "--temp", "0", "-q")
+    assert len(r.out) > 1, r.out
+
+
+# ---- models and memory ----
+
+
+def test_same_tokens_through_directory_and_gguf():
+    want = run("-p", "Once upon a time", "--json").json
+    for kind in ["f32", "f16"]:
+        out = tmp(f"{kind}.gguf")
+        assert "wrote" in fletch("convert", MODEL, "-o", out, "--type", kind).err
+        got = run("-p", "Once upon a time", "--json", model=out).json
+        assert got["n_prompt"] == want["n_prompt"]
+        if kind == "f32":  # the weights are not exact in f16
+            assert got["tokens"] == want["tokens"]
+    for name in ["llama", "qwen3", "rwkv7"]:
+        a, b, c = tmp("a.f32"), tmp("b.f32"), tmp(f"{name}.gguf")
+        fletch("convert", f"{GOLDEN}/{name}", "-o", c, "--type", "f16", "-q")
+        ids = "1,2,3,50,51,52"
+        fletch("eval", f"{GOLDEN}/{name}", "--tokens", ids, "--logits", a, "-q")
+        fletch("eval", c, "--tokens", ids, "--logits", b, "-q")
+        assert open(a, "rb").read() == open(b, "rb").read(), name
+
+
+def test_too_little_memory_is_exit_3_with_the_plan():
+    r = run("-p", "a", "--max-memory", "100K", code=3)
+    assert r.out == b"" and "does not fit" in r.err and "weights" in r.err, r.err
+    r = fletch("plan", MODEL, "--max-memory", "100K", code=3)
+    assert "does not fit" in r.text
+
+
+def test_bad_models_are_exit_4_in_one_line():
+    with open(tmp("bad.gguf"), "wb") as f:
+        f.write(b"GGUF" + b"\xff" * 60)
+    with open(tmp("text.gguf"), "w") as f:
+        f.write("hello, this is no model file at all\n" * 10)
+    for bad in [tmp("bad.gguf"), tmp("text.gguf")]:
+        one_line(run("-p", "a", model=bad, code=4), os.path.basename(bad))
+        one_line(fletch("inspect", bad, code=4), os.path.basename(bad))
+        one_line(fletch("plan", bad, code=4), os.path.basename(bad))
+        one_line(fletch("convert", bad, "-o", tmp("x"), "--type", "f32", code=4))
+    assert not os.path.exists(tmp("x"))
+
+
+def test_missing_model_is_exit_1():
+    for args in [["run", "-q", "-p", "a"], ["plan"], ["inspect"], ["tokenize"], ["verify"]]:
+        one_line(fletch(args[0], tmp("nowhere"), *args[1:], code=1), "nowhere")
+
+
+def test_missing_backend_is_said_not_replaced():
+    one_line(run("-p", "a", "--backend", "metal", code=1), "metal")
+
+
+def test_models_without_vocabulary_refuse_text():
+    for args in [
+        ["run", LLAMA, "-q", "-p", "a"],
+        ["tokenize", LLAMA, "a"],
+        ["detokenize", LLAMA, "1"],
+        ["eval", LLAMA, "-q", "-f", tmp("model/config.json")],
+        ["verify", LLAMA, "-p", "a"],
+    ]:
+        one_line(fletch(*args, code=1), "no vocabulary")
+    one_line(fletch("template", LLAMA, stdin=b"[]", code=1))
+
+
+# ---- eval ----
+
+
+def logits_of(*args):
+    fletch("eval", *args, "--logits", tmp("logits"), "-q")
+    a = array.array("f")
+    with open(tmp("logits"), "rb") as f:
+        a.frombytes(f.read())
+    return a
+
+
+def test_eval_writes_the_golden_logits():
+    want = array.array("f")
+    with open(f"{LLAMA}/logits.f32", "rb") as f:
+        want.frombytes(f.read())
+    ids = json.load(open(f"{LLAMA}/golden.json"))["tokens"]
+    got = logits_of(LLAMA, "--tokens", ",".join(map(str, ids)))
+    assert len(got) == len(want) == len(ids) * 101
+    worst = max(abs(a - b) for a, b in zip(got, want))
+    assert worst <= 1e-4 * (max(want) - min(want)), worst
+
+
+def test_eval_gives_the_same_bits_whatever_the_chunk():
+    for name in ["qwen3", "rwkv7"]:
+        ids = ",".join(str(7 * i % 101) for i in range(40))
+        all_at_once = logits_of(f"{GOLDEN}/{name}", "--tokens", ids)
+        for chunk in ["1", "7"]:
+            assert logits_of(f"{GOLDEN}/{name}", "--tokens", ids, "--chunk", chunk) == all_at_once
+
+
+def nll(logits, n_vocab, ids):
+    """Mean of -ln p, by the book."""
+    total = 0.0
+    for i, token in enumerate(ids[1:]):
+        row = logits[i * n_vocab : (i + 1) * n_vocab]
+        m = max(row)
+        total += m + math.log(math.fsum(math.exp(x - m) for x in row)) - row[token]
+    return total / (len(ids) - 1)
+
+
+def test_eval_perplexity_is_that_of_its_logits():
+    ids = [7 * i % 101 for i in range(30)]
+    text = ",".join(map(str, ids))
+    want = nll(logits_of(LLAMA, "--tokens", text), 101, ids)
+    for chunk in ["64", "7"]:
+        j = fletch("eval", LLAMA, "-q", "--json", "--tokens", text, "--chunk", chunk).json
+        assert abs(j["nll"] - want) < 1e-9 * want and j["n_scored"] == 29, (j, want)
+        assert j["perplexity_error"] > 0 and j["tokens_per_second"] > 0
+
+
+def test_eval_windows_predict_every_token_once():
+    with open(tmp("book.txt"), "w") as f:
+        f.write("It was a dark and stormy night. " * 20)
+    one = fletch("eval", MODEL, "-q", "--json", "-f", tmp("book.txt")).json
+    assert one["n_windows"] == 1 and one["n_scored"] == one["n_tokens"] - 1
+    many = fletch("eval", MODEL, "-q", "--json", "-f", tmp("book.txt"), "-c", "32").json
+    assert many["n_scored"] == one["n_scored"] and many["n_windows"] > 3
+    ids = ",".join(str(7 * i % 101) for i in range(50))
+    j = fletch("eval", LLAMA, "-q", "--json", "--tokens", ids, "-c", "8").json
+    assert j["n_scored"] == 49 and j["n_windows"] == 7, j
+    text = fletch("eval", MODEL, "-q", "-f", tmp("book.txt")).text
+    assert text.startswith("perplexity ") and " +- " in text and "with bos" in text, text
+
+
+def test_eval_refuses_what_it_can_not_do():
+    one_line(fletch("eval", LLAMA, "-q", code=2), "--tokens")
+    one_line(fletch("eval", LLAMA, "-q", "--tokens", "1,101", code=2), "101", "0 to 100")
+    one_line(fletch("eval", LLAMA, "-q", "--tokens", "1,x", code=2), "'x'")
+    one_line(fletch("eval", LLAMA, "-q", "--tokens", "", code=1), "no tokens")
+    ids = ",".join(["1"] * 20)
+    args = ["eval", LLAMA, "-q", "--tokens", ids, "--logits", tmp("l"), "-c", "9"]
+    one_line(fletch(*args, code=1), "20 tokens", "holds 9")
+    args = ["eval", LLAMA, "-q", "--tokens", "1,2", "--logits", tmp("no/where")]
+    one_line(fletch(*args, code=1), "no/where")
+
+
+# ---- text ----
+
+
+def test_tokenize_round_trips_any_bytes():
+    for text in [b"", b"Hello, world\n", "Grüße 你好 🙂".encode(), b"\xff\x00\xfe tail", b"  \t\n"]:
+        ids = fletch("tokenize", MODEL, "--ids", stdin=text).text
+        assert fletch("detokenize", MODEL, stdin=ids.encode()).out == text, text
+        if text and b"\0" not in text:
+            assert fletch("detokenize", MODEL, *ids.split()).out == text
+            assert fletch("detokenize", MODEL, ids.replace(" ", ",")).out == text
+
+
+def test_tokenize_gives_the_golden_ids():
+    for case in json.load(open(f"{TOK}/cases.json"))[:40]:
+        args = ["--ids"] + ([] if case["bos"] else ["--no-bos"])
+        args += ["--special"] if case["special"] else []
+        r = fletch("tokenize", MODEL, *args, stdin=base64.b64decode(case["text_b64"]))
+        assert list(map(int, r.text.split())) == case["ids"], case
+
+
+def test_tokenize_shows_pieces_escaped():
+    lines = fletch("tokenize", MODEL, "a\x1b[31m\n").text.split("\n")
+    assert "<|begin_of_text|>" in lines[0], lines
+    assert "\x1b" not in "".join(lines) and any("\\x1b" in s for s in lines), lines
+    ids = fletch("tokenize", MODEL, "--ids", "Hello").text.split()
+    j = fletch("tokenize", MODEL, "--json", "Hello").json
+    assert [str(t["id"]) for t in j] == ids
+    assert "".join(t["piece"] for t in j) == "<|begin_of_text|>Hello", j
+
+
+def test_detokenize_refuses_what_is_no_id():
+    one_line(fletch("detokenize", MODEL, "1,x", code=2), "'x'")
+    one_line(fletch("detokenize", MODEL, "99999999999", code=2))
+    one_line(fletch("detokenize", MODEL, "1000000", code=2), "1000000")
+    assert fletch("detokenize", MODEL, "--special", "640").text != ""
+
+
+def test_template_renders_the_model_s_own():
+    messages = [dict(role="user", content="Hi")]
+    body = "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
+    answer = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+    text = json.dumps(messages).encode()
+    assert fletch("template", MODEL, stdin=text).text == body + answer
+    wrapped = json.dumps(dict(messages=messages, tools=[])).encode()
+    assert fletch("template", MODEL, stdin=wrapped).text == body + answer
+    assert fletch("template", MODEL, "--no-generation-prompt", stdin=text).text == body
+
+
+def test_template_file_and_arguments():
+    with open(tmp("t.jinja"), "w") as f:
+        f.write("{{ n + 1 }}|{{ s }}|{{ flag is true }}|{{ messages | length }}")
+    args = ["--template-arg", "n=41", "--template-arg", "s=a b", "--template-arg", "flag=true"]
+    r = fletch("template", MODEL, "--template", tmp("t.jinja"), *args, stdin=b"[]")
+    assert r.text == "42|a b|True|0", r.text
+    one_line(fletch("template", MODEL, "--template-arg", "x", stdin=b"[]", code=2), "NAME=VALUE")
+
+
+def test_template_errors_are_one_line():
+    one_line(fletch("template", MODEL, stdin=b"{", code=1), "line 1")
+    one_line(fletch("template", MODEL, stdin=b'{"a": 1}', code=1), "messages")
+    one_line(fletch("template", MODEL, stdin=b'{"messages": [], "tools": 1}', code=1), "tools")
+    with open(tmp("bad.jinja"), "w") as f:
+        f.write("{% unknown %}")
+    one_line(fletch("template", MODEL, "--template", tmp("bad.jinja"), stdin=b"[]", code=1))
+
+
+# ---- reports ----
+
+
+def test_reports_are_json_on_request():
+    for args, keys in [
+        (["inspect", MODEL], "path format arch metadata tensors types"),
+        (["plan", MODEL], "arch backend fits total available parts"),
+        (["explain", MODEL], "arch backend programs"),
+        (["verify", MODEL, "-n", "2"], "equal backend against tolerances first_difference"),
+        (["doctor"], "version cpu memory backends architectures types"),
+    ]:
+        j = fletch(*args, "--json").json
+        assert set(keys.split()) <= set(j), (args, j.keys())
+
+
+def test_inspect_lists_and_checks():
+    text = fletch("inspect", f"{GOLDEN}/llama-gguf/model.gguf", "--check").text
+    for part in ["GGUF v3", "golden llama", "blk.2.ffn_down.weight", "52 x 60", "no NaN"]:
+        assert part in text, part
+    os.makedirs(tmp("nan"))
+    for name in ["config.json", "tokenizer.json"]:
+        shutil.copy(f"{MODEL}/{name}", tmp("nan"))
+    data = bytearray(open(f"{MODEL}/model.safetensors", "rb").read())
+    data[-4:] = struct.pack("<f", float("nan"))
+    open(tmp("nan/model.safetensors"), "wb").write(data)
+    text = fletch("inspect", tmp("nan"), "--check", code=4).text
+    assert "bad weights" in text and "norm" in text, text
+    fletch("inspect", tmp("nan"))
+
+
+def test_plan_names_a_context_that_fits():
+    plan = fletch("plan", MODEL, "--json").json
+    some = plan["total"] - sum(p["bytes"] for p in plan["parts"] if p["name"] == "kv cache") // 2
+    j = fletch("plan", MODEL, "--json", "--max-memory", some, code=3).json
+    assert 0 < j["largest_ctx"] < plan["n_ctx"], j
+    fits = fletch("plan", MODEL, "--max-memory", some, "-c", j["largest_ctx"]).text
+    assert "kv cache" in fits and "fits" in fits
+    fletch("plan", MODEL, "--max-memory", some, "-c", j["largest_ctx"] + 64, code=3)
+
+
+def test_explain_shows_the_fused_program_and_the_recorded_one():
+    fused, plain = (fletch("explain", MODEL, *a).text for a in ([], ["--no-fuse"]))
+    assert "norm+matmul" in fused and "norm+matmul" not in plain
+    assert "blk.1.ffn_down.weight" in plain and "attention" in plain
+
+
+def test_verify_compares_on_every_kind_of_model():
+    for model in [MODEL, f"{GOLDEN}/qwen3_moe", f"{GOLDEN}/rwkv7"]:
+        text = fletch("verify", model, "--backend", "ref", "--against", "ref", "-n", "3").text
+        assert "equal within the limits" in text and "matmul" in text, text
+    j = fletch("verify", f"{GOLDEN}/qwen3_moe", "--json", "-n", "3").json
+    assert j["routing"]["compared"] > 0 and j["bad_values"] == 0
+    one_line(fletch("verify", MODEL, "-p", "a", "--tokens", "1", code=2))
+
+
+def test_convert_is_complete_or_absent():
+    one_line(fletch("convert", MODEL, "-o", tmp("no/dir.gguf"), "--type", "f32", code=1), "no/dir")
+    out = tmp("q8.gguf")
+    for _ in range(2):  # a file that is there is replaced
+        fletch("convert", f"{GOLDEN}/llama-gguf/model.gguf", "-o", out, "--type", "q8_0", "-q")
+    assert [f for f in os.listdir(TMP) if f.startswith("q8.gguf")] == ["q8.gguf"]
+    assert fletch("inspect", out, "--json").json["arch"] == "llama"
+
+
+class Skip(Exception):
+    pass
+
+
+def main():
+    counts = dict(ok=0, fail=0, skip=0)
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
+    only = sys.argv[2:]
+    for name, test in tests:
+        if only and not any(o in name for o in only):
+            continue
+        try:
+            test()
+            counts["ok"] += 1
+            print(f"ok {name}", flush=True)
+        except Skip as why:
+            counts["skip"] += 1
+            print(f"skip {name}: {why}", flush=True)
+        except Exception:
+            counts["fail"] += 1
+            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
+    shutil.rmtree(TMP)
+    print(f"{counts['ok']} passed, {counts['fail']} failed, {counts['skip']} skipped")
+    return counts["fail"] > 0
+
+
+sys.exit(main())
