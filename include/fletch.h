@@ -155,10 +155,12 @@ FLETCH_API void fletch_session_reset(struct fletch_session *s);
  * they don't fit; then nothing was appended. */
 FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                                      float *all_logits);
-/* Ends a running append or generate at its next step with FLETCH_E_CANCELLED. The one call that may
- * come from another thread or a signal handler. */
+/* Ends a running append or generate (or else the next one, unless a reset comes before it) at its
+ * next step with FLETCH_E_CANCELLED; what was fed until then stays. The one call that may come from
+ * another thread or a signal handler. */
 FLETCH_API void fletch_session_cancel(struct fletch_session *s);
-/* Logits after the last token, n_vocab floats; NULL when nothing was appended yet. */
+/* Logits after the last token, n_vocab floats; NULL when nothing was appended yet, or when the last
+ * append was broken off. */
 FLETCH_API const float *fletch_session_logits(const struct fletch_session *s);
 /* The token that the sampling settings choose after the last one. Does not append it. */
 FLETCH_API int fletch_session_sample(struct fletch_session *s,
@@ -192,7 +194,8 @@ struct fletch_generated {
     enum fletch_finish finish;
 };
 
-/* Generates after what the session holds; appended tokens stay in it. */
+/* Generates after what the session holds; appended tokens stay in it. The token that completed a
+ * stop text, or at which the callback ended it, is counted in n_tokens but not appended. */
 FLETCH_API int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                                        struct fletch_generated *result);
 

@@ -13,7 +13,8 @@ enum {
     ENGINE_BLOCK_TOKENS = 32,
     ENGINE_MAX_OUT = 64, /* R: rows a step gives logits for */
     ENGINE_MAX_ROWS = 64,
-    ENGINE_MAX_CTX = 8192, /* unless asked for more */
+    ENGINE_DEFAULT_CTX = 8192, /* unless asked for more */
+    ENGINE_MAX_CTX = 1 << 24,
 };
 
 struct fletch_engine {
@@ -49,6 +50,9 @@ const struct backend_state *backend_list(size_t *n);
 /* Opening a source by path, or an image with a name for messages. */
 int engine_source(struct source **out, const char *path, const void *image, size_t n,
                   struct err *err);
+
+/* A model by path, recorded but not placed. */
+int engine_model(struct model **out, const char *path, enum qtype kv, struct err *err);
 
 /* The numbers a model is opened with: what params leave open is decided here. */
 int engine_kv_type(enum qtype *out, const struct exec_class *class,

@@ -19,6 +19,16 @@ int engine_source(struct source **out, const char *path, const void *image, size
     return rc;
 }
 
+int engine_model(struct model **out, const char *path, enum qtype kv, struct err *err)
+{
+    struct source *s;
+    *out = NULL;
+    int rc = source_open(&s, path, err);
+    if (rc) return rc;
+    rc = model_open(out, s, kv, err);
+    return rc ? err_prefix(err, "%s", QUOTE(str_of(path))) : 0;
+}
+
 void fletch_model_close(struct fletch_model *m)
 {
     if (!m) return;
@@ -43,7 +53,10 @@ static int read_sampling(struct fletch_sampling *s, const struct source *src, st
     if (rc >= 0) rc = source_get_f32(src, "general.sampling.min_p", &s->min_p, err);
     if (rc >= 0)
         rc = source_get_f32(src, "general.sampling.penalty_repeat", &s->repeat_penalty, err);
-    return rc < 0 ? rc : sample_check(s, err);
+    if (rc < 0) return rc;
+    if (sample_check(s, err) == 0) return 0;
+    err_prefix(err, "metadata general.sampling");
+    return err->code = FLETCH_E_FORMAT;
 }
 
 static int check_plan(const struct fletch_model *m, u64 max_memory, struct err *err)
@@ -107,7 +120,7 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
     rc = open_parts(m, s, params, &e->err);
     if (rc) {
         fletch_model_close(m);
-        return err_prefix(&e->err, "%s", path);
+        return err_prefix(&e->err, "%s", QUOTE(str_of(path)));
     }
     *out = m;
     return 0;

@@ -1,6 +1,7 @@
 /* Limits and memory: what a model will take before anything is taken. */
 #include "engine/engine.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,10 +23,11 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     static const struct fletch_model_params none;
     if (!params) params = &none;
     u32 n_ctx = params->n_ctx;
-    if (!n_ctx) n_ctx = m->net->n_kv ? MIN(m->hp.n_ctx, (u32)ENGINE_MAX_CTX) : m->hp.n_ctx;
-    if (n_ctx > 1u << 24)
+    /* without a cache a longer context costs next to nothing */
+    if (!n_ctx) n_ctx = MIN(m->hp.n_ctx, m->net->n_kv ? (u32)ENGINE_DEFAULT_CTX : ENGINE_MAX_CTX);
+    if (n_ctx > ENGINE_MAX_CTX)
         return err_set(err, FLETCH_E_ARG, "a context of %u tokens is more than %u", n_ctx,
-                       1u << 24);
+                       (u32)ENGINE_MAX_CTX);
     u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
     if (n_sessions > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 sessions");
     u32 max_rows = params->max_rows ? params->max_rows : ENGINE_MAX_ROWS;
@@ -51,7 +53,7 @@ u64 plan_available(void)
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
     while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lu", &kb) == 1) break;
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kb) == 1) break;
     if (f) fclose(f);
     if (kb) return kb * 1024;
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

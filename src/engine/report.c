@@ -146,11 +146,11 @@ static json_t *inspect_report(const struct source *s)
         bytes += s->tensors[i].n_bytes;
     }
     snprintf(format, sizeof format, "GGUF v%u", s->version);
-    return json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "path", s->path,
-                     "format", s->is_dir ? "Hugging Face directory" : format, "arch",
-                     report_text(arch), "name", report_text(name), "n_params", (json_int_t)params,
-                     "n_bytes", (json_int_t)bytes, "n_files", (json_int_t)s->n_files, "metadata",
-                     kvs, "tensors", tensors, "types", types_report(s));
+    return json_pack(
+        "{s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "path", report_text(str_of(s->path)),
+        "format", s->is_dir ? "Hugging Face directory" : format, "arch", report_text(arch), "name",
+        report_text(name), "n_params", (json_int_t)params, "n_bytes", (json_int_t)bytes, "n_files",
+        (json_int_t)s->n_files, "metadata", kvs, "tensors", tensors, "types", types_report(s));
 }
 
 int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json)
@@ -187,12 +187,10 @@ static void draft_close(struct draft *d)
 static int draft_open(struct draft *d, struct fletch_engine *e, const char *path,
                       const struct fletch_model_params *params)
 {
-    struct source *s;
     enum qtype kv;
     *d = (struct draft){0};
     int rc = engine_kv_type(&kv, e->class, params, &e->err);
-    if (!rc) rc = source_open(&s, path, &e->err);
-    if (!rc) rc = model_open(&d->m, s, kv, &e->err);
+    if (!rc) rc = engine_model(&d->m, path, kv, &e->err);
     if (!rc) rc = engine_limits(&d->limits, d->m, e->class, params, &e->err);
     if (!rc) rc = engine_program(&d->p, d->m->trunk, e->class, params && params->no_fuse, &e->err);
     if (rc) draft_close(d);
@@ -226,11 +224,12 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
     if (plan.state) json_array_append_new(parts, part("state", plan.state, "recurrent, f32"));
     json_array_append_new(parts, part("activations", plan.activations, "buffers and logits"));
     json_t *doc = json_pack(
-        "{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model", path, "arch",
-        d.m->hp.arch, "backend", e->class->name, "fits", plan.fits, "total", (json_int_t)plan.total,
-        "available", (json_int_t)plan.available, "n_ctx", (json_int_t)d.limits.max_pos,
-        "n_sessions", (json_int_t)d.limits.n_slots, "kv_type", kv_name(d.m), "max_rows",
-        (json_int_t)d.limits.max_rows, "parts", parts, "largest_ctx", (json_int_t)plan.largest_ctx);
+        "{s:o, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
+        report_text(str_of(path)), "arch", d.m->hp.arch, "backend", e->class->name, "fits",
+        plan.fits, "total", (json_int_t)plan.total, "available", (json_int_t)plan.available,
+        "n_ctx", (json_int_t)d.limits.max_pos, "n_sessions", (json_int_t)d.limits.n_slots,
+        "kv_type", kv_name(d.m), "max_rows", (json_int_t)d.limits.max_rows, "parts", parts,
+        "largest_ctx", (json_int_t)plan.largest_ctx);
     draft_close(&d);
     return report_give(doc, json, &e->err);
 }
@@ -294,9 +293,10 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     json_array_append_new(programs, program_report(d.p, d.m->trunk->n_ops));
     if (d.m->mtp) rc = engine_program(&mtp, d.m->mtp, e->class, params && params->no_fuse, &e->err);
     if (mtp) json_array_append_new(programs, program_report(mtp, d.m->mtp->n_ops));
-    json_t *doc = json_pack("{s:s, s:s, s:s, s:I, s:s, s:o}", "model", path, "arch", d.m->hp.arch,
-                            "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,
-                            "kv_type", kv_name(d.m), "programs", programs);
+    json_t *doc =
+        json_pack("{s:o, s:s, s:s, s:I, s:s, s:o}", "model", report_text(str_of(path)), "arch",
+                  d.m->hp.arch, "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,
+                  "kv_type", kv_name(d.m), "programs", programs);
     prog_close(mtp);
     draft_close(&d);
     if (rc) {

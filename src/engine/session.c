@@ -15,6 +15,7 @@ struct fletch_session {
     u32 n_blocks; /* held in step->tables[slot] */
     atomic_bool cancelled;
     float *logits; /* [n_vocab] after the last token */
+    bool fresh;    /* they are: no append was broken off since */
     float *z;      /* scratch of sampling, all [n_vocab] */
     u32 *order, *counts;
 };
@@ -78,6 +79,8 @@ void fletch_session_reset(struct fletch_session *s)
 {
     kv_release(&s->model->kv, block_table(s), &s->n_blocks);
     s->n = 0;
+    s->fresh = false;
+    atomic_store(&s->cancelled, false);
 }
 
 void fletch_session_cancel(struct fletch_session *s)
@@ -87,7 +90,7 @@ void fletch_session_cancel(struct fletch_session *s)
 
 const float *fletch_session_logits(const struct fletch_session *s)
 {
-    return s->n ? s->logits : NULL;
+    return s->fresh ? s->logits : NULL;
 }
 
 /* What a feed wants back besides the logits of the last row; both may be NULL. */
@@ -133,6 +136,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, enum r
     struct fletch_model *m = s->model;
     struct step *step = m->step;
     u32 n_vocab = m->m->hp.n_vocab;
+    s->fresh = false;
     step_reset(step);
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
@@ -153,6 +157,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, enum r
     if (rc) return rc;
     memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
     s->n += n;
+    s->fresh = step->n_out > 0;
     return 0;
 }
 
@@ -193,8 +198,9 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
 int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling *sampling,
                           int32_t *token)
 {
-    if (s->n == 0)
-        return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is empty");
+    if (!s->fresh)
+        return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
+                       s->n ? "not whole" : "empty");
     int rc = sample_check(sampling, &s->err);
     if (rc) return rc;
     return sample_draw(sampling,

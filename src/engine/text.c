@@ -163,6 +163,16 @@ int fletch_chat_render(struct fletch_model *m, const struct fletch_chat *chat, c
     return 0;
 }
 
+/* Did the template write it? A user's bytes never count. */
+static bool begins_with_bos(const struct tmpl_out *out, const struct tok *tok)
+{
+    struct str bos = tok_text(tok, tok_bos(tok));
+    if (!bos.n || out->n < bos.n || memcmp(out->text, bos.p, bos.n) != 0) return false;
+    for (size_t i = 0; i < bos.n; i++)
+        if (out->from_user[i]) return false;
+    return true;
+}
+
 int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat, int32_t **ids,
                          size_t *n_ids)
 {
@@ -172,9 +182,7 @@ int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat,
     int rc = render(m, chat, &out);
     if (rc) return rc;
     const struct tok *tok = m->m->vocab->tok;
-    struct str bos = tok_text(tok, tok_bos(tok));
-    bool has_bos = bos.n && out.n >= bos.n && memcmp(out.text, bos.p, bos.n) == 0;
-    unsigned flags = TOK_SPECIAL | (has_bos ? 0 : TOK_ADD_BOS);
+    unsigned flags = TOK_SPECIAL | (begins_with_bos(&out, tok) ? 0 : TOK_ADD_BOS);
     rc = tok_encode(tok, (struct str){out.text, out.n}, out.from_user, flags, &got, &m->err);
     tmpl_out_free(&out);
     if (rc) {

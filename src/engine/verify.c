@@ -63,10 +63,8 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
                      const char *path, const struct fletch_model_params *params, enum qtype kv,
                      u32 n_threads)
 {
-    struct source *source;
     s->class = choice->class;
-    int rc = source_open(&source, path, v->err);
-    if (!rc) rc = model_open(&s->m, source, kv, v->err);
+    int rc = engine_model(&s->m, path, kv, v->err);
     if (!rc && !v->limits.max_rows) rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
     if (!rc) rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
     if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
@@ -92,14 +90,20 @@ static u32 rows_of(const struct side *s, struct operand o)
     return s->p->bufs[o.buf].rows == ROWS_T ? s->s->n_rows : s->s->n_out;
 }
 
+/* JSON has no NaN. */
+static json_t *number(float f)
+{
+    return isfinite(f) ? json_real((double)f) : json_sprintf("%f", (double)f);
+}
+
 static void note_difference(struct verify *v, const struct op *op, struct operand o, u64 at)
 {
     if (v->first) return;
     v->first =
-        json_pack("{s:I, s:s, s:s, s:i, s:I, s:I, s:f, s:f}", "step", (json_int_t)v->n_steps, "op",
+        json_pack("{s:I, s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "step", (json_int_t)v->n_steps, "op",
                   op_info[op->kind].name, "name", v->a.p->bufs[o.buf].name, "layer", op->layer,
                   "row", (json_int_t)(at / o.width), "column", (json_int_t)(at % o.width), "a",
-                  (double)v->a.rows[at], "b", (double)v->b.rows[at]);
+                  number(v->a.rows[at]), "b", number(v->b.rows[at]));
 }
 
 static void compare_ids(struct verify *v, const struct op *op, struct operand o, u64 n)
@@ -125,8 +129,9 @@ static void compare_rows(struct verify *v, const struct op *op, struct operand o
         double a = (double)v->a.rows[i], b = (double)v->b.rows[i];
         if (!isfinite(a) || !isfinite(b)) v->n_bad++;
         double d = a == b ? 0 : fabs(a - b) / fmax(scale, 1e-30);
-        if (!(d <= limit)) note_difference(v, op, o, i);
-        if (!(d <= t->worst)) t->worst = d;
+        if (isnan(d)) d = INFINITY;
+        if (d > limit) note_difference(v, op, o, i);
+        t->worst = fmax(t->worst, d);
         t->n++;
     }
 }
@@ -162,8 +167,9 @@ static int lockstep(struct verify *v)
         rc = run_op(at_a <= at_b ? a : b, v->err);
         if (rc || !a->next || !b->next) continue;
         const struct op *oa = &a->p->ops[a->next - 1], *ob = &b->p->ops[b->next - 1];
-        /* the one with fewer outputs: all of them are alive on both sides */
-        if (oa->origin == ob->origin) rc = compare(v, oa->n_out <= ob->n_out ? oa : ob);
+        /* a fused op has the outputs of all its parts, and they are still alive on the other side
+         */
+        if (oa->origin == ob->origin) rc = compare(v, oa->n_out >= ob->n_out ? oa : ob);
     }
     v->n_steps++;
     return rc;
@@ -180,17 +186,17 @@ static int last_argmax(struct side *s, struct err *err, i32 *token)
     return rc;
 }
 
-static int run_steps(struct verify *v, const i32 *prompt, u32 n_prompt, u32 n_tokens)
+static int run_steps(struct verify *v, const i32 *prompt, size_t n_prompt, u32 n_tokens)
 {
     i32 token = prompt[0], other;
     int rc = 0;
     u32 pos = 0;
-    if (n_prompt + n_tokens > v->limits.max_pos || n_prompt > v->limits.max_rows)
+    if (n_prompt > v->limits.max_rows || n_prompt + (u64)n_tokens > v->limits.max_pos)
         return err_set(v->err, FLETCH_E_ARG,
                        "verify takes a prompt of at most %u tokens and %u tokens in all",
                        v->limits.max_rows, v->limits.max_pos);
     for (u32 i = 0; !rc && i <= n_tokens; i++) {
-        u32 n = i ? 1 : n_prompt;
+        u32 n = i ? 1 : (u32)n_prompt;
         const i32 *tokens = i ? &token : prompt;
         for (struct side *s = &v->a; s <= &v->b; s++) {
             step_reset(s->s);
@@ -230,7 +236,7 @@ static json_t *make_report(const struct verify *v, const struct verify_side side
 }
 
 int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
-               const struct verify_side side[2], u32 n_threads, const i32 *prompt, u32 n_prompt,
+               const struct verify_side side[2], u32 n_threads, const i32 *prompt, size_t n_prompt,
                u32 n_tokens, struct err *err)
 {
     struct verify *v = calloc(1, sizeof *v);
@@ -242,7 +248,7 @@ int verify_run(json_t **out, const char *path, const struct fletch_model_params 
     if (!rc && n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
     if (!rc) rc = side_open(&v->a, v, &side[0], path, params, kv, n_threads);
     if (!rc) rc = side_open(&v->b, v, &side[1], path, params, kv, n_threads);
-    for (u32 i = 0; !rc && i < n_prompt; i++)
+    for (size_t i = 0; !rc && i < n_prompt; i++)
         if (prompt[i] < 0 || (u32)prompt[i] >= v->a.m->hp.n_vocab)
             rc = err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
                          (int)prompt[i], v->a.m->hp.n_vocab - 1);
@@ -266,7 +272,7 @@ int fletch_verify(struct fletch_engine *e, const char *path,
     if (!side[0].class) return e->err.code;
     side[1].class = backend_find(f->against ? f->against : "ref", &e->err);
     if (!side[1].class) return e->err.code;
-    int rc = verify_run(&doc, path, params, side, e->n_threads, f->tokens, (u32)f->n_prompt,
+    int rc = verify_run(&doc, path, params, side, e->n_threads, f->tokens, f->n_prompt,
                         f->n_tokens ? f->n_tokens : 16, &e->err);
     return rc ? rc : report_give(doc, json, &e->err);
 }

@@ -14,7 +14,7 @@ struct verify_side {
 /* Feeds the prompt as one step, then n_tokens greedy tokens of side a. *out is the report of
  * fletch_verify. */
 int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
-               const struct verify_side side[2], u32 n_threads, const i32 *prompt, u32 n_prompt,
+               const struct verify_side side[2], u32 n_threads, const i32 *prompt, size_t n_prompt,
                u32 n_tokens, struct err *err);
 
 #endif
