@@ -6,6 +6,7 @@ same pattern with \\w and \\d; on the ASCII text made here the two agree.
     python3 bpe.py      trains on a sample of the corpus and writes zoo/tokenizer/
 """
 import collections
+import functools
 import json
 import pathlib
 import re
@@ -153,6 +154,7 @@ def write(merges, template, folder=HOME):
     (folder / "tokenizer_config.json").write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n")
 
 
+@functools.lru_cache(maxsize=None)
 def load(folder=HOME):
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
     return Tokenizer([tuple(m.split(" ")) for m in model["merges"]])

@@ -27,14 +27,14 @@ def _length(rng, room):
 
 # kind: (make(rng, room, held), share of the tokens in short rows, share in long rows, least room)
 KINDS = {
-    "stories": (_stories, 0.36, 0.15, 0),
+    "stories": (_stories, 0.32, 0.15, 0),
     "sums": (lambda rng, room, held: skills.sum_document(rng, held), 0.10, 0.04, 0),
     "calendar": (lambda rng, room, held: skills.fact_document(rng, held), 0.03, 0.01, 0),
-    "fletch": (lambda rng, room, held: talk.fletch_chat(rng, held), 0.15, 0.05, 0),
+    "fletch": (lambda rng, room, held: talk.fletch_chat(rng, held), 0.14, 0.05, 0),
     "chat": (lambda rng, room, held: talk.plain_chat(rng, held), 0.14, 0.05, 0),
     "tools": (lambda rng, room, held: talk.tool_chat(rng, held), 0.05, 0.02, 0),
-    "recall": (lambda rng, room, held: skills.recall_plain(rng, _length(rng, room), held), 0.12, 0.48, 350),
-    "recall-chat": (lambda rng, room, held: talk.recall_chat(rng, _length(rng, room), held), 0.05, 0.20, 350)}
+    "recall": (lambda rng, room, held: skills.recall_plain(rng, _length(rng, room), held), 0.16, 0.48, 350),
+    "recall-chat": (lambda rng, room, held: talk.recall_chat(rng, _length(rng, room), held), 0.06, 0.20, 350)}
 
 
 def sample(seed, documents):
@@ -78,5 +78,5 @@ def build(tokens, length, seed, workers):
     per_shard = max(1, 262144 // length)
     count = max(1, tokens // (per_shard * length))
     jobs = [(seed * 100003 + i, per_shard, length) for i in range(count)]
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context("fork").Pool(workers) as pool:
         return numpy.concatenate(pool.map(_shard, jobs, chunksize=1))

@@ -149,7 +149,8 @@ RELATIONS = [
 
 
 def recall_document(rng, tokens, held=False, ask=None):
-    """Notes about `tokens` tokens long, then `ask` questions (or as many as seem fair)."""
+    """(notes about `tokens` tokens long, [(question, answer)]). Some notes come twice; the second time, their
+    value can be known and is learned. The notes begin and end with the loss off."""
     line, question = rng.pick(RELATIONS)
     if "belongs" in line:
         values = story.GIRLS + story.BOYS
@@ -159,26 +160,29 @@ def recall_document(rng, tokens, held=False, ask=None):
         values = [str(n) for n in range(2, 100)]
     else:
         values = VALUES
-    filler = rng.chance(0.4)
-    budget, notes, keys, pending = tokens, [], {}, []
-    while budget > 0:
-        if filler and rng.chance(0.5):
+    filler, again = rng.pick((0.0, 0.0, 0.5)), rng.pick((0.0, 0.3, 0.6)) if ask is None else 0.0
+    joint = rng.pick([" ", "\n"])
+    notes, keys, pending = [], {}, []
+    while tokens > 0 or not keys:
+        if rng.chance(filler):
             if not pending:
                 pending = story.story(rng, held).replace("\n", " ").split(". ")
             text = pending.pop(0).strip()
             notes.append(text if text.endswith((".", "!", "?", '"')) else text + ".")
+        elif keys and rng.chance(again):
+            key = rng.pick(list(keys))
+            start, end = line.split("{value}")
+            value = (QUIET + " {value}" + QUIET).format(value=keys[key])
+            notes.append(start.strip().format(key=key) + value + end)
         else:
             key = f"{rng.pick(story.LOOKS)} {rng.pick(story.NOUNS)}"
             if key in keys:
                 continue
             keys[key] = rng.pick(values)
             notes.append(line.format(key=key, value=keys[key]))
-        budget -= notes[-1].count(" ") + 3
-    if not keys:
-        return recall_document(rng, tokens, held, ask)
-    count = ask or max(1, min(len(keys), 12, tokens // 40))
+        tokens -= notes[-1].count(" ") + 3
+    count = ask or min(12, 2 + len(keys) // 4)
     asked = rng.sample(sorted(keys), min(count, len(keys)))
-    joint = rng.pick([" ", "\n"])
     return joint.join(notes), [(question.format(key=k), line.format(key=k, value=keys[k])) for k in asked]
 
 

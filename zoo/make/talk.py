@@ -11,7 +11,7 @@ import jinja2
 import facts
 import skills
 import story
-from grammar import an, expand
+from grammar import expand
 from skills import quiet
 
 FACTS = facts.read()
@@ -193,7 +193,7 @@ def tool_chat(rng, held=False):
     tools = [_definition(t) for t in offered]
     messages = []
     if rng.chance(0.3):
-        messages.append({"role": "system", "content": quiet(expand("You are a [helpful|friendly|careful] assistant.", rng))})
+        messages.append({"role": "system", "content": expand("You are a [helpful|friendly|careful] assistant.", rng)})
     if rng.chance(0.2):
         messages += _exchange(*rng.pick([small_turn, fletch_turn, skills.sum_turn])(rng, held)[:2])
         return _quiet_tools(render(messages, tools))
@@ -211,7 +211,7 @@ def tool_chat(rng, held=False):
     if rng.chance(0.7):
         for key, value in env.items():
             result = result.replace("{" + key + "}", value)
-        messages.append({"role": "tool", "content": quiet(result)})
+        messages.append({"role": "tool", "content": result})
         messages.append({"role": "assistant", "content": expand(say, rng, env)})
         if rng.chance(0.3):
             messages += _exchange(*small_turn(rng)[:2])
