@@ -179,7 +179,7 @@ def report(model, tok, device, full):
                     "two digits, held out": exact(model, tok, device, sums(True))}}
     if full:
         out["facts, held-out questions"] = exact(model, tok, device, fact_questions())
-        out["recall"] = {str(n): exact(model, tok, device, recalls(100, n), batch=8) for n in (200, 800, 2000, 3000)}
+        out["recall"] = {str(n): exact(model, tok, device, recalls(100, n), batch=8) for n in (200, 800, 2000, 3200)}
     if any(isinstance(m, models.Experts) for m in model.modules()):
         out["least expert load"] = expert_share(model, tok, device)
     if model.c.family == "glm":
