@@ -7,13 +7,15 @@
 #define NAME(x) x
     .section .rodata
 #endif
-    .globl NAME(builtin_model_begin)
-    .globl NAME(builtin_model_end)
+    .globl NAME(builtin_model)
+    .globl NAME(builtin_model_size)
     .balign 64
-NAME(builtin_model_begin):
+NAME(builtin_model):
     .incbin BUILTIN_MODEL
-NAME(builtin_model_end):
-    .byte 0
+end:
+    .balign 8
+NAME(builtin_model_size):
+    .quad end - NAME(builtin_model)
 #ifdef __linux__
     .section .note.GNU-stack, "", %progbits
 #endif

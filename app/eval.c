@@ -39,11 +39,14 @@ struct eval {
 /* -ln of the probability that softmax(logits) gives to id. */
 static double surprise(const float *logits, size_t n, int32_t id)
 {
-    double max = -INFINITY, sum = 0;
+    size_t top = 0;
+    double sum = 0; /* of the others, relative to the top */
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[top]) top = i;
+    double max = logits[top];
     for (size_t i = 0; i < n; i++)
-        if (logits[i] > max) max = logits[i];
-    for (size_t i = 0; i < n; i++) sum += exp(logits[i] - max);
-    return max + log(sum) - logits[id];
+        if (i != top) sum += exp(logits[i] - max);
+    return max - logits[id] + log1p(sum);
 }
 
 static int get_ids(struct eval *e)

@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* builtin.S */
-extern const unsigned char builtin_model_begin[], builtin_model_end[];
+extern const unsigned char builtin_model[];
+extern const uint64_t builtin_model_size;
 
 static const struct opt place_opts[] = {
     {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",
@@ -72,8 +73,8 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
     if (path)
         rc = fletch_model_open(&h->model, h->engine, path, &params);
     else
-        rc = fletch_model_open_image(&h->model, h->engine, builtin_model_begin,
-                                     (size_t)(builtin_model_end - builtin_model_begin), &params);
+        rc = fletch_model_open_image(&h->model, h->engine, builtin_model,
+                                     (size_t)builtin_model_size, &params);
     progress_end(&progress);
     if (rc) {
         int code = say_model_failure(rc, fletch_engine_error(h->engine));

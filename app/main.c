@@ -47,7 +47,7 @@ static int run_command(int argc, char **argv)
 {
     const struct command *cmd = find_command(argv[0]);
     if (!cmd) return EXIT_USAGE;
-    struct args a;
+    struct args a = {0};
     int code = opts_parse(cmd, argc, argv, &a);
     if (!code && a.help)
         opts_print_help(cmd);

@@ -247,7 +247,6 @@ int opts_parse(const struct command *cmd, int argc, char **argv, struct args *a)
     struct parser p = {cmd, a};
     struct opt_texts *operands = &a->operands;
     bool only_operands = false;
-    memset(a, 0, sizeof *a);
     int rc = start(&p, argc);
     for (int i = 1; i < argc && !rc; i++) {
         const char *arg = argv[i];

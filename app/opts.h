@@ -80,7 +80,8 @@ struct command {
 /* --quiet and --help. */
 extern const struct opt_group opts_common;
 
-/* argv[0] is the command's name. 0, or the exit code of a usage error that was said. */
+/* argv[0] is the command's name; *a starts as zero. 0, or the exit code of a usage error that was
+ * said. */
 int opts_parse(const struct command *cmd, int argc, char **argv, struct args *a);
 void opts_free(const struct command *cmd, struct args *a);
 /* `-p, --prompt TEXT`. */

@@ -320,7 +320,10 @@ static int explain(const struct args *a)
     if (!code && !a->json) {
         printf("%s on %s: context %llu, %s cache\n", get_text(j, "arch"), get_text(j, "backend"),
                (unsigned long long)get_count(j, "n_ctx"), get_text(j, "kv_type"));
-        json_array_foreach(json_object_get(j, "programs"), i, program) print_program(program);
+        json_array_foreach(json_object_get(j, "programs"), i, program)
+        {
+            print_program(program);
+        }
     }
     json_decref(j);
     return code;
