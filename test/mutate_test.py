@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Do the golden tests bite? Each planted mistake must make golden_test fail.
+
+    test/mutate_test.py BUILD
+
+One source file at a time is copied with one text replaced, compiled with the build's compiler and
+linked before BUILD/libfletch.a with the objects of golden_test. A text that is not found exactly
+once is a failure: the mistake has to move with the code.
+"""
+import concurrent.futures
+import os
+import subprocess
+import sys
+import tempfile
+
+PARTS = "src/model/arch/parts.c"
+GLM = "src/model/arch/deepseek2.c"
+RWKV = "src/model/arch/rwkv7.c"
+OPS = "src/ref/ref_ops.c"
+
+MUTANTS = [
+    # name, file, text, replacement
+    ("llama rotates halves", "src/model/arch/llama.c", "ROPE_NORM", "ROPE_NEOX"),
+    ("qwen2 rotates neighbours", "src/model/arch/qwen2.c", "ROPE_NEOX", "ROPE_NORM"),
+    ("glm rotates keys in halves", GLM,
+     "prog_rope_to(p, ROPE_NORM, 1, rot,", "prog_rope_to(p, ROPE_NEOX, 1, rot,"),
+    ("rope exponent", "src/model/rope.c", "-2.0 * i / hp->n_rot", "-1.0 * i / hp->n_rot"),
+    ("rope_freqs ignored", "src/model/rope.c", "theta / (double)f[i]", "theta"),
+    ("epsilon times ten", PARTS, ".eps = b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\n/* q, k",
+     ".eps = 10 * b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\n/* q, k"),
+    ("inner epsilon is the outer one", "src/model/hparams.c",
+     'source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err)', "0"),
+    ("gate and up swapped", PARTS, 'prog_glu(b->p, "ffn_glu", gate, up)',
+     'prog_glu(b->p, "ffn_glu", up, gate)'),
+    ("expert gate and up swapped", PARTS, 'prog_glu(p, "expert_glu", gate, up)',
+     'prog_glu(p, "expert_glu", up, gate)'),
+    ("bias used in expert weights", OPS, "sum += w[j] = p[e];",
+     "sum += w[j] = p[e] + (bias ? bias[e] : 0);"),
+    ("bias not used for the choice", OPS, "pick[i] = p[i] + (bias ? bias[i] : 0)", "pick[i] = p[i]"),
+    ("expert scale forgotten", OPS, "w[j] *= op->p.route.scale;", ";"),
+    ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
+    ("shared expert left out", GLM, "if (hp->n_shared_experts) {", "if (false) {"),
+    ("latent scale of the cached width", GLM, "1 / sqrtf((float)qk)", "1 / sqrtf((float)wide)"),
+    ("attention scale of the model width", PARTS, "1.0f / sqrtf((float)hp->head_k)",
+     "1.0f / sqrtf((float)hp->d_model)"),
+    ("key heads dealt round", OPS, "g = h / per_group", "g = h % op->p.attn.n_kv_heads"),
+    ("attention sees the future", OPS,
+     "for (u32 j = 0; j <= r->pos; j++) {\n            const u8",
+     "for (u32 j = 0; j <= (u32)a->run->s->rows[a->run->s->n_rows - 1].pos; j++) {\n"
+     "            const u8"),
+    ("head norm after rope", PARTS,
+     """    if (spec.qk_norm) {
+        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
+        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
+    }
+    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
+    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
+""",
+     """    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
+    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
+    if (spec.qk_norm) {
+        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
+        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
+    }
+"""),
+    ("residual dropped", PARTS,
+     'return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));',
+     'return prog_matmul(p, "attn_out", o, wo, bo);'),
+    ("MTP halves swapped", GLM,
+     """    prog_norm_to(p, prog_cols(p, eg, 0, d), e, norm);
+    norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
+    prog_norm_to(p, prog_cols(p, eg, d, d), g, norm);
+""",
+     """    prog_norm_to(p, prog_cols(p, eg, d, d), e, norm);
+    norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
+    prog_norm_to(p, prog_cols(p, eg, 0, d), g, norm);
+"""),
+    ("MTP keeps the trunk's norm", GLM, 'bind_has(bind, "blk.%u.nextn.shared_head_norm", l)',
+     "false"),
+    ("shift not carried to the state", OPS,
+     "memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);", ";"),
+    ("kk after the update of k", RWKV, 'prog_mul_weight(p, "k_k", k,',
+     'prog_mul_weight(p, "k_k", prog_k_control(p, "k2", k, a, '
+     'bind_vector(bind, d, "blk.%u.time_mix_k_a", l)),'),
+    ("wkv takes k before its update", RWKV,
+     'k = prog_k_control(p, "k_controlled", k, a, bind_vector(bind, d, "blk.%u.time_mix_k_a", l));',
+     ""),
+    ("lerp order", RWKV, "h, prev, mu, m)", "h, prev, mu, m == 1 ? 2 : m == 2 ? 1 : m)"),
+    ("lerp direction", RWKV, "h, prev, mu, m)", "prev, h, mu, m)"),
+    ("decay without its factor", OPS, "-0.606530660f * num_sigmoid(x)", "-num_sigmoid(x)"),
+    ("group norm epsilon", RWKV, ".eps = 64e-5f", ".eps = 1e-5f"),
+    ("values mixed the other way", RWKV, "v, mix->v_first, m)", "mix->v_first, v, m)"),
+    ("relu not squared", OPS, "x > 0 ? x * x : 0", "x > 0 ? x : 0"),
+    ("state update without a", OPS, "sa * (double)kk[j] * (double)a[j]", "sa * (double)kk[j]"),
+]
+
+
+def mutate(text, name, old, new):
+    """The changed text, or None and why."""
+    if text.count(old) != 1:
+        return None, f"{name}: its text is there {text.count(old)} times, not once"
+    return text.replace(old, new), None
+
+
+def compiler(build):
+    """The build's compiler, preprocessor flags and libraries."""
+    config = {}
+    with open(os.path.join(build, "config.mk")) as f:
+        for line in f:
+            key, _, value = line.partition(":=")
+            config[key.strip()] = value.split()
+    return config["PKG_CFLAGS"], config["PKG_LIBS"]
+
+
+def golden_fails(build, folder, name, source):
+    """True, False, or a text that says why it can't be told. source: None for the plain link."""
+    cflags, libs = compiler(build)
+    cc, extra = os.environ.get("CC", "cc"), os.environ.get("EXTRA", "").split()
+    stem = os.path.join(folder, name.replace(" ", "_").replace("'", ""))
+    objects = []
+    if source:
+        compile_ = [cc, "-std=c11", "-D_GNU_SOURCE", "-O1", "-w", "-ffp-contract=off", "-Isrc",
+                    "-Iinclude", *extra, *cflags, "-c", source, "-o", stem + ".o"]
+        done = subprocess.run(compile_, capture_output=True, text=True)
+        if done.returncode:
+            return f"{name}: does not compile: {done.stderr.strip().splitlines()[0]}"
+        objects = [stem + ".o"]
+    helpers = [os.path.join(build, "test", x) for x in ("golden_test.o", "harness.o")]
+    link = [cc, *extra, *objects, *helpers, os.path.join(build, "libfletch.a"), "-o", stem,
+            "-lcmocka", *libs, "-lm", "-pthread"]
+    done = subprocess.run(link, capture_output=True, text=True)
+    if done.returncode:
+        return f"{name}: does not link: {done.stderr.strip().splitlines()[-1]}"
+    done = subprocess.run([stem], capture_output=True, text=True, timeout=60)
+    if done.returncode < 0:
+        return f"{name}: golden_test died of signal {-done.returncode}"
+    return done.returncode > 0 and "[  FAILED  ]" in done.stdout + done.stderr
+
+
+def main():
+    build = sys.argv[1] if len(sys.argv) > 1 else "build"
+    with tempfile.TemporaryDirectory() as folder:
+
+        def attempt(mutant):
+            name, path, old, new = mutant
+            if path is None:
+                return name, golden_fails(build, folder, "unchanged", None), False
+            with open(path) as f:
+                text, why = mutate(f.read(), name, old, new)
+            if why:
+                return name, why, True
+            copy = os.path.join(folder, name.replace(" ", "_").replace("'", "") + ".c")
+            with open(copy, "w") as f:
+                f.write(text)
+            return name, golden_fails(build, folder, name, copy), True
+
+        bad = 0
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for name, got, want in pool.map(attempt, [("unchanged", None, "", "")] + MUTANTS):
+                bad += got is not want
+                print("ok" if got is want else "not ok", "mutant", name, flush=True)
+                if got is not want:
+                    print("   ", got if isinstance(got, str) else f"golden_test fails: {got}")
+    return bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
