@@ -230,7 +230,7 @@ static bool is_final_sigma(struct tmpl_rt *rt, struct str s, size_t i, i32 cased
 }
 
 /* Upper case with the characters that become several (ss for sharp s, ligatures): utf8proc has
- * these as case foldings only, whose upper case they are. */
+ * these as case foldings only, whose upper case they are. Sharp s (U+DF) titles as Ss. */
 static void put_upper(struct tmpl_sbuf *sb, i32 c, bool user, bool title)
 {
     i32 folded[8];
@@ -239,7 +239,8 @@ static void put_upper(struct tmpl_sbuf *sb, i32 c, bool user, bool title)
     if (c >= 0x80 && utf8proc_category(c) != UTF8PROC_CATEGORY_LU) {
         n = utf8proc_decompose_char(c, folded, 8, UTF8PROC_CASEFOLD, &boundary);
     }
-    if (n < 2 || n > 8 || (title && utf8proc_totitle(c) != c)) {
+    bool single = n < 2 || n > 8 || (title && c != 0xdf && utf8proc_totitle(c) != c);
+    if (single) {
         sbuf_put_char(sb, title ? utf8proc_totitle(c) : utf8proc_toupper(c), user);
         return;
     }
