@@ -50,8 +50,8 @@ static int reserve_shards(struct source *s, struct hf *h, size_t n, struct err *
 
 static bool shard_name_ok(struct str name)
 {
-    return name.n <= 255 && name.p[0] != '.' && !memchr(name.p, '/', name.n) &&
-           !memchr(name.p, 0, name.n) && str_ends(name, ".safetensors");
+    return name.n <= 255 && !memchr(name.p, '/', name.n) && !memchr(name.p, 0, name.n) &&
+           str_ends(name, ".safetensors");
 }
 
 static int open_indexed(struct source *s, struct hf *h, const json_t *index, struct err *err)
