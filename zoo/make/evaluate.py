@@ -23,11 +23,11 @@ PROMPTS = [
     ("chat", "What is the capital of France?"), ("chat", "Which day comes after Monday?"), ("chat", "Tell me a story.")]
 
 
-def split(rows, device):
-    """(ids, targets, weights) of stored rows."""
+def split(rows, device, quiet=0.0):
+    """(ids, targets, weights) of stored rows; `quiet` is the weight of tokens whose loss is off."""
     rows = torch.as_tensor(rows).to(device).long()
     ids = torch.where(rows < 0, -1 - rows, rows)
-    return ids[:, :-1], ids[:, 1:], (rows[:, 1:] >= 0).float()
+    return ids[:, :-1], ids[:, 1:], torch.where(rows[:, 1:] < 0, quiet, 1.0)
 
 
 def padded(sequences, device):
@@ -195,9 +195,9 @@ def write_heldout():
     unmark = lambda text: text.replace(skills.QUIET, "")
     pairs = [(a, b) for a in range(10, 100) for b in range(10, 100) if skills.sum_is_held(a, b)]
     files = {
-        "stories": "\n\n".join(story.story(rng, held=True) for _ in range(17)) + "\n",
-        "sums": "".join(f"{a}+{b}={a + b}\n" for a, b in rng.sample(pairs, 400)),
-        "calendar": "".join(unmark(skills.fact_document(rng, held=True)) for _ in range(20)),
+        "stories": "\n\n".join(story.story(rng, held=True) for _ in range(9)) + "\n",
+        "sums": "".join(f"{a}+{b}={a + b}\n" for a, b in rng.sample(pairs, 200)),
+        "calendar": "".join(unmark(skills.fact_document(rng, held=True)) for _ in range(10)),
         "recall": unmark(skills.recall_plain(rng, 3000, held=True))}
     for name, text in files.items():
         (HELDOUT / f"{name}.txt").write_text(text)

@@ -1,11 +1,4 @@
-"""Trained models as Hugging Face directories, and as small packs to carry between machines.
-
-    python3 export.py unpack PACK... -o DIR     makes DIR/NAME/ from each NAME.pack
-
-A pack is a safetensors file whose matrices are stored as Q8_0 (32 weights, one f16 scale). Q8_0 is
-idempotent: converting the unpacked directory to Q8_0 gives the same blocks as converting the original.
-"""
-import argparse
+"""Trained models as Hugging Face directories, from which `fletch convert` makes GGUF files."""
 import json
 import pathlib
 import shutil
@@ -15,14 +8,13 @@ import numpy
 
 import bpe
 
-NAMES = {"F32": numpy.float32, "F16": numpy.float16, "I8": numpy.int8}
 
-
-def write_safetensors(path, tensors, metadata={}):
-    header, offset = {"__metadata__": metadata}, 0
+def write_safetensors(path, tensors):
+    """Float32 only."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, x in tensors.items():
-        kind = next(k for k, t in NAMES.items() if t == x.dtype)
-        header[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
+        assert x.dtype == numpy.float32
+        header[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
         offset += x.nbytes
     head = json.dumps(header).encode()
     head += b" " * (-len(head) % 8)
@@ -30,15 +22,6 @@ def write_safetensors(path, tensors, metadata={}):
         f.write(struct.pack("<Q", len(head)) + head)
         for x in tensors.values():
             f.write(numpy.ascontiguousarray(x).tobytes())
-
-
-def read_safetensors(path):
-    raw = pathlib.Path(path).read_bytes()
-    size, = struct.unpack_from("<Q", raw)
-    header = json.loads(raw[8:8 + size])
-    metadata = header.pop("__metadata__", {})
-    return {name: numpy.frombuffer(raw[8 + size + h["data_offsets"][0]:8 + size + h["data_offsets"][1]], NAMES[h["dtype"]])
-            .reshape(h["shape"]) for name, h in header.items()}, metadata
 
 
 def tensors(model):
@@ -85,56 +68,12 @@ def hf_config(c):
     return out
 
 
-def write_hf(folder, config, weights, generation=True):
+def write_hf(folder, config, weights):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_safetensors(folder / "model.safetensors", weights, {"format": "pt"})
+    write_safetensors(folder / "model.safetensors", weights)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     eos = [config["eos_token_id"], config["pad_token_id"]]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": eos, "do_sample": False}, indent=1) + "\n")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(bpe.HOME / name, folder / name)
-
-
-def _packs_as_q8(name, x):
-    """Not the router, RWKV's low-rank parts, or what the converter transposes (kv_b_proj)."""
-    return x.ndim == 2 and x.shape[1] % 32 == 0 and not any(s in name for s in ("mlp.gate.", "lora", "r_k", "kv_b_proj"))
-
-
-def pack(path, config, weights):
-    out = {}
-    for name, x in weights.items():
-        if not _packs_as_q8(name, x):
-            out[name] = x
-            continue
-        blocks = x.reshape(x.shape[0], -1, 32)
-        scale = numpy.abs(blocks).max(-1, keepdims=True) / numpy.float32(127)
-        with numpy.errstate(divide="ignore"):
-            inverse = numpy.where(scale > 0, 1 / scale, 0).astype(numpy.float32)
-        steps = blocks * inverse
-        out[name + ".q"] = (numpy.sign(steps) * numpy.floor(numpy.abs(steps) + 0.5)).astype(numpy.int8).reshape(x.shape)
-        out[name + ".d"] = scale[..., 0].astype(numpy.float16)
-    write_safetensors(path, out, {"config": json.dumps(config)})
-
-
-def unpack(path):
-    """(config, float32 tensors)"""
-    stored, metadata = read_safetensors(path)
-    out = {}
-    for name, x in stored.items():
-        if name.endswith(".q"):
-            scale = stored[name[:-2] + ".d"].astype(numpy.float32)
-            out[name[:-2]] = (x.reshape(*scale.shape, 32) * scale[..., None]).reshape(x.shape)
-        elif not name.endswith(".d"):
-            out[name] = x
-    return json.loads(metadata["config"]), out
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["unpack"])
-    parser.add_argument("packs", nargs="+", type=pathlib.Path)
-    parser.add_argument("-o", required=True, type=pathlib.Path, metavar="DIR")
-    arguments = parser.parse_args()
-    for pack_file in arguments.packs:
-        write_hf(arguments.o / pack_file.stem, *unpack(pack_file))

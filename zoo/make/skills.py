@@ -53,7 +53,7 @@ def sum_document(rng, held=False):
     for _ in range(rng.randrange(16, 40)):
         a, sign, b, c = calculation(rng, held)
         gap = " " if rng.chance(0.15) else ""
-        end = END if rng.chance(0.85) else "\n"
+        end = END if rng.chance(0.9) else "\n"
         out.append(quiet(f"{a}{gap}{sign}{gap}{b}{gap}=") + f"{gap}{c}{end}")
     return "".join(out).removesuffix(END)
 

@@ -4,6 +4,8 @@ A story is a cast, a place and a plot. The plot fixes causes and consequences; t
 tell it vary. The key (plot, hero, friend, place, thing) decides whether a story is held out, so no
 held-out story can occur in training.
 """
+import zlib
+
 from grammar import an, expand, held_out, sentence
 
 GIRLS = """Ada Alma Anya Bea Clara Dora Edda Elsa Emmy Faye Flora Gita Greta Hana Hedy Ida Ines Iris Ivy Jana June Kara
@@ -106,13 +108,15 @@ LIKES = [
 SAID = "[said|said|said|replied|whispered|called|laughed|murmured|answered]"
 
 
-def _person(rng):
-    if rng.chance(0.65):
-        girl = rng.chance(0.5)
-        name = rng.pick(GIRLS if girl else BOYS)
-        return {"name": name, "kind": "girl" if girl else "boy", "girl": girl}
+def _person(rng, after=None):
+    """A person or an animal. Everybody has a few usual friends: a weak rule that a small model can learn, and
+    that keeps it from naming the friend like the hero."""
     girl = rng.chance(0.5)
-    return {"name": rng.pick(GIRLS if girl else BOYS), "kind": rng.pick(BEASTS), "girl": girl}
+    names = GIRLS if girl else BOYS
+    name = rng.pick(names)
+    if after and rng.chance(0.7):
+        name = names[(zlib.crc32(after.encode()) + rng.pick(range(4))) % len(names)]
+    return {"name": name, "girl": girl, "kind": ("girl" if girl else "boy") if rng.chance(0.65) else rng.pick(BEASTS)}
 
 
 def _pronouns(env, prefix, girl):
@@ -399,9 +403,9 @@ class Cast(dict):
     """Who and what a story is about; what the plot never mentions is never drawn."""
 
     def __init__(self, rng):
-        hero, friend = _person(rng), _person(rng)
+        hero = friend = _person(rng)
         while friend["name"] == hero["name"]:
-            friend = _person(rng)
+            friend = _person(rng, hero["name"])
         thing, colour, trait = rng.pick(THINGS).replace("-", " "), rng.pick(COLOURS), rng.pick(TRAITS)
         super().__init__(
             LOOSE, hero=hero["name"], friend=friend["name"], kind=hero["kind"], t=thing, colour=colour, Tt=thing.title(),
@@ -426,7 +430,11 @@ class Cast(dict):
 
 
 def story(rng, held=False):
-    """One story. Held-out and training stories never share (plot, hero, friend, place, thing)."""
+    return tell(rng, held)[0]
+
+
+def tell(rng, held=False):
+    """(a story, its cast). Held-out and training stories never share (plot, hero, friend, place, thing)."""
     while True:
         nats = rng.nats
         plot = rng.pick(sorted(PLOTS))
@@ -437,20 +445,21 @@ def story(rng, held=False):
     steps = PLOTS[plot]
     cast["end"] = "[" + steps[-1][0][len("end="):] + "]"
 
-    def tell(options):
+    def say(options):
         return expand(rng.pick(options), rng, cast)
 
-    told = [tell(FRIENDS)]
+    told = [say(FRIENDS)]
     if rng.chance(0.5):
-        told.append(tell(WEATHER))
+        told.append(say(WEATHER))
     if rng.chance(0.5):
         told.reverse()
-    first = [tell(OPENINGS), tell(LIKES)] + told + [tell(ASIDES) for _ in range(rng.pick((1, 2, 3)))]
-    middle = [tell(step) for step in steps[:-1]]
+    count = rng.pick((1, 2, 3)) + (last := rng.chance(0.4))
+    asides = [expand(ASIDES[i], rng, cast) for i in sorted(rng.distinct(range(len(ASIDES)), count))]  # in order: none twice
+    first = [say(OPENINGS), say(LIKES)] + told + asides[:count - last]
+    middle = [say(step) for step in steps[:-1]]
     cut = rng.pick(range(2, len(middle) - 1))
-    last = [tell(ASIDES)] if rng.chance(0.4) else []
-    paragraphs = [first, middle[:cut], middle[cut:] + last + [tell(ENDINGS)]]
+    paragraphs = [first, middle[:cut], middle[cut:] + asides[count - last:] + [say(ENDINGS)]]
     text = "\n".join(" ".join(map(sentence, p)) for p in paragraphs)
     if rng.chance(0.15):
         text = f"Title: {expand(TITLES[plot], rng, cast)}\n\n{text}"
-    return text
+    return text, cast

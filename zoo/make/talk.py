@@ -11,7 +11,7 @@ import jinja2
 import facts
 import skills
 import story
-from grammar import expand
+from grammar import an, expand
 from skills import quiet
 
 FACTS = facts.read()
@@ -89,11 +89,12 @@ def unknown_turn(rng, held=False):
 
 
 def story_turn(rng, held=False):
-    text = story.story(rng, held)
+    text, cast = story.tell(rng, held)
     while text.startswith("Title"):
-        text = story.story(rng, held)
-    ask = "[Tell me|Write|Please tell me|Can you tell me|I would like|Make up] a [|short |little |nice ]story[|, please|.|!]"
-    return expand(ask, rng), text, "I tell a short story with a good end."
+        text, cast = story.tell(rng, held)
+    ask = "[Tell me|Write|Please tell me|Can you tell me|I would like|Make up] a [|short |little |nice ]story"
+    ask += "[|| about {who}| about {a_kind}| about {hero}| about {hero} and {friend}][|, please|.|!]"
+    return expand(ask, rng, dict(cast, a_kind=an(cast["kind"]))), text, "I tell a short story with a good end."
 
 
 TURNS = [(fletch_turn, 0.34), (skills.sum_turn, 0.24), (skills.fact_turn, 0.14), (small_turn, 0.08), (unknown_turn, 0.14),

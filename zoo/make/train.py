@@ -1,9 +1,10 @@
 """Trains the whole zoo on one GPU, in parallel, within a given time.
 
-    python3 zoo/make/train.py --out DIR [--seconds 420] [--only NAME...]
+    python3 zoo/make/train.py --out DIR [--seconds 290] [--fletch build/fletch] [--only NAME...]
 
 Every model is a process of its own with a time slot; all start at once, so that compiling overlaps with the
-writing of the corpus. Left in DIR: NAME.pack (see export.py), NAME.json (figures), zoo.json, loss.svg.
+writing of the corpus. Left in DIR: zoo.json (all figures), loss.svg, and hf/NAME/ in the
+work folder; with --fletch also NAME.gguf in Q8_0, and fletch's perplexity beside PyTorch's.
 """
 import argparse
 import dataclasses
@@ -42,17 +43,20 @@ class Plan:
 
 ZOO = {
     "guide": Plan(Config("llama", 384, 6, 6, 2, 64, ff=1024, eps=1e-5), (0.0, 1.0), lr=2e-3, long=True, full=True, compiled=True),
-    "glm": Plan(Config("glm", 256, 4, 4, ff=768, experts=8, expert_ff=128, q_lora=192), (0.0, 0.62), lr=2e-3, long=True, full=True,
+    "glm": Plan(Config("glm", 256, 4, 4, ff=768, experts=8, expert_ff=128, q_lora=192), (0.0, 0.6), lr=2e-3, long=True, full=True,
                 compiled=True),
-    "rwkv7": Plan(Config("rwkv7", 256, 5, 4, hd=64, ranks=(32, 32, 32, 64)), (0.0, 0.55), lr=2e-3, full=True, compiled=True),
-    "qwen3": Plan(Config("qwen3", 192, 6, 4, 2, 64, ff=512), (0.55, 0.85), long=True, full=True, compiled=True),
-    "guide-draft": Plan(Config("llama", 128, 2, 4, 2, 32, ff=384, eps=1e-5), (0.62, 0.74)),
-    "tiny-llama": Plan(Config("llama", 64, 2, 2, 1, 32, ff=160, eps=1e-5), (0.74, 0.80), batch=16384),
-    "tiny-qwen2": Plan(Config("qwen2", 64, 2, 2, 1, 32, ff=160), (0.78, 0.84), batch=16384),
-    "tiny-qwen3": Plan(Config("qwen3", 64, 2, 2, 1, 64, ff=160), (0.82, 0.88), batch=16384),
-    "tiny-qwen3moe": Plan(Config("qwen3moe", 64, 2, 2, 1, 64, experts=8, expert_ff=32), (0.86, 0.92), batch=16384),
-    "tiny-deepseek2": Plan(Config("glm", 64, 2, 2, ff=128, experts=4, expert_ff=32, q_lora=32, v_hd=32), (0.90, 0.96), batch=16384),
-    "tiny-rwkv7": Plan(Config("rwkv7", 64, 2, 1, hd=64, ranks=(16, 16, 16, 16)), (0.94, 1.0), lr=2e-3, batch=16384)}
+    "rwkv7": Plan(Config("rwkv7", 256, 5, 4, hd=64, ranks=(32, 32, 16, 32)), (0.0, 0.6), lr=2e-3, batch=65536, full=True,
+                  compiled=True),
+    "qwen3": Plan(Config("qwen3", 192, 6, 4, 2, 64, ff=512), (0.6, 0.88), long=True, full=True, compiled=True),
+    "guide-draft": Plan(Config("llama", 128, 2, 4, 2, 32, ff=384, eps=1e-5), (0.6, 0.72)),
+    "tiny-llama": Plan(Config("llama", 64, 2, 2, 1, 32, ff=160, eps=1e-5), (0.60, 0.71), lr=5e-3, batch=16384),
+    "tiny-qwen2": Plan(Config("qwen2", 64, 2, 2, 1, 32, ff=160), (0.71, 0.82), lr=5e-3, batch=16384),
+    "tiny-qwen3": Plan(Config("qwen3", 64, 2, 2, 1, 64, ff=160), (0.72, 0.83), lr=5e-3, batch=16384),
+    "tiny-qwen3moe": Plan(Config("qwen3moe", 64, 2, 2, 1, 64, experts=8, expert_ff=32), (0.82, 0.93), lr=5e-3, batch=16384),
+    "tiny-deepseek2": Plan(Config("glm", 64, 2, 2, ff=128, experts=4, expert_ff=32, q_lora=32, v_hd=32), (0.83, 0.96), lr=5e-3,
+                           batch=16384),
+    "tiny-rwkv7": Plan(Config("rwkv7", 64, 2, 1, hd=64, ranks=(16, 16, 16, 16)), (0.86, 0.99), lr=3e-3, batch=32768)}
+QUIET_WEIGHT = 0.05  # what cannot be predicted is learned only as well as to look right
 
 
 def log(name, text):
@@ -72,7 +76,7 @@ class Rows:
         if len(self.order) < self.count:
             self.order = torch.randperm(len(self.all), generator=self.generator)
         pick, self.order = self.order[:self.count], self.order[self.count:]
-        return evaluate.split(self.all[pick.to(self.all.device)], self.all.device)
+        return evaluate.split(self.all[pick.to(self.all.device)], self.all.device, QUIET_WEIGHT)
 
 
 def compile_blocks(model):
@@ -140,7 +144,7 @@ class Trainer:
         step, progress, mark = 0, 0.0, 0.0
         while progress < 1.0:
             progress = max(step / plan.steps, (time.time() - begin) / (end - begin))
-            rate = plan.lr * min(1.0, (step + 1) / 200) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+            rate = plan.lr * min(1.0, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
             share = 0.1 if progress < 0.1 else 0.3
             rows = long if long and float(torch.rand((), generator=choice)) < share else short
             loss = self.step(rows.next(), rate)
@@ -171,7 +175,24 @@ def eager(device, on=True):
         torch.compiler.set_stance("force_eager" if on else "default")
 
 
-def one(name, work, start, seconds, device):
+class Beside:
+    """fletch on the same weights: the GGUF file and the perplexity of the held-out stories in F32."""
+
+    def __init__(self, fletch, folder, gguf):
+        self.gguf = gguf
+        text = evaluate.HELDOUT / "stories.txt"
+        self.convert = subprocess.Popen([fletch, "convert", folder, "-o", gguf, "--type", "q8_0"], stderr=subprocess.PIPE)
+        self.eval = subprocess.Popen([fletch, "eval", folder, "-f", text, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def result(self):
+        said = self.convert.communicate()[1]
+        assert self.convert.returncode == 0, said
+        out, said = self.eval.communicate()
+        assert self.eval.returncode == 0, said
+        return {"gguf bytes": self.gguf.stat().st_size, "f32 perplexity of stories": json.loads(out)["perplexity"]}
+
+
+def one(name, out, work, fletch, start, seconds, device):
     """The life of one model's process."""
     tok, plan = bpe.load(), ZOO[name]
     trainer = Trainer(name, device)
@@ -184,15 +205,16 @@ def one(name, work, start, seconds, device):
     time.sleep(max(0.0, at(plan.slot[0]) - time.time()))
     curve = trainer.run(work, tok, at(plan.slot[0]), at(plan.slot[1]))
     config, weights = export.hf_config(plan.config), export.tensors(trainer.model)
-    export.pack(work / f"{name}.pack.part", config, weights)
-    (work / f"{name}.pack.part").rename(work / f"{name}.pack")
     export.write_hf(work / "hf" / name, config, weights)
+    beside = fletch and Beside(fletch, work / "hf" / name, out / f"{name}.gguf")
     torch.save(trainer.model.state_dict(), work / f"{name}.pt")
     eager(device)
     before = time.time()
     figures = {"name": name, "parameters": sum(p.numel() for p in trainer.model.parameters()), "steps": curve[-1]["step"],
                "config": dataclasses.asdict(plan.config), "lr": plan.lr, "batch": plan.batch, "seed": plan.seed, "curve": curve}
     figures.update(evaluate.report(trainer.model.eval(), tok, device, plan.full))
+    if beside:
+        figures["fletch"] = beside.result()
     (work / f"{name}.json").write_text(json.dumps(figures, indent=1))
     short = {k: v for k, v in figures.items() if k not in ("curve", "samples", "config", "perplexity")}
     log(name, f"judged in {time.time() - before:.0f} s: {json.dumps(short)}")
@@ -217,7 +239,7 @@ def everything(arguments):
         folder.mkdir(parents=True, exist_ok=True)
     names = arguments.only or list(ZOO)
     command = [sys.executable, __file__, "--out", out, "--work", work, "--seconds", arguments.seconds, "--start", start,
-               "--device", arguments.device]
+               "--device", arguments.device] + (["--fletch", arguments.fletch] if arguments.fletch else [])
     children = {n: subprocess.Popen([*map(str, command), "--one", n], env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "4"})
                 for n in names}
     for stem, tokens, length in (("short", arguments.tokens, 1024), ("long", int(arguments.tokens * 0.6), 4096)):
@@ -231,9 +253,6 @@ def everything(arguments):
         log("guide-draft", f"agreement with guide {zoo['guide-draft']['agreement with guide']:.3f}")
     (out / "zoo.json").write_text(json.dumps(zoo, indent=1))
     (out / "loss.svg").write_text(plot.curves({n: [(p["tokens"] / 1e6, p["held"]) for p in z["curve"]] for n, z in zoo.items()}))
-    for n in zoo:
-        os.replace(work / f"{n}.pack", out / f"{n}.pack") if out.stat().st_dev == work.stat().st_dev else \
-            (out / f"{n}.pack").write_bytes((work / f"{n}.pack").read_bytes())
     log("all", f"done in {time.time() - start:.0f} s" + (f"; failed: {failed}" if failed else ""))
     return 1 if failed else 0
 
@@ -242,16 +261,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/zoo-work"), help="scratch folder")
-    parser.add_argument("--seconds", type=float, default=420, help="from the start to the end of training")
-    parser.add_argument("--tokens", type=int, default=100_000_000, help="short rows; long ones are 0.6 of it")
+    parser.add_argument("--seconds", type=float, default=290, help="from the start to the end of training")
+    parser.add_argument("--tokens", type=int, default=80_000_000, help="short rows; long ones are 0.6 of it")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 3), help="processes that write text")
+    parser.add_argument("--fletch", type=pathlib.Path, help="a fletch binary, to convert and to compare with")
     parser.add_argument("--only", nargs="+", choices=list(ZOO))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        return one(arguments.one, arguments.work, arguments.start, arguments.seconds, arguments.device)
+        return one(arguments.one, arguments.out, arguments.work, arguments.fletch, arguments.start, arguments.seconds, arguments.device)
     return everything(arguments)
 
 
