@@ -146,8 +146,8 @@ struct tmpl_rt;
 typedef struct tmpl_value tmpl_fn(struct tmpl_rt *rt, struct tmpl_value self,
                                   const struct tmpl_value *arg, const struct tmpl_args *all);
 
-/* sig: names of the parameters in order, "?" behind the optional ones ("old new count?"), NULL: the function takes whatever comes (from `all`). fn NULL: Python
- * has it, we refuse it by name. */
+/* sig: names of the parameters in order, "?" behind the optional ones ("old new count?"); NULL: the
+ * function takes whatever comes, from `all`. fn NULL: Python has it, we refuse it by name. */
 struct tmpl_builtin {
     const char *name, *sig;
     tmpl_fn *fn;

@@ -143,6 +143,7 @@ static void limits_stop_bombs(void **state)
     assert_limited("{{ 'x' * 1000000000 }}", none);
     assert_limited("{{ [1] * 100000000000 }}", none);
     assert_limited("{{ 'x' * 2000000 }}", bytes);
+    assert_limited("{% for i in range(20000) %}{% set a = [1, 2, 3] %}{% endfor %}", bytes);
     assert_limited("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", none);
     assert_limited("{% set ns = namespace(l=[]) %}{% for i in range(99) %}{% set ns.l = [ns.l] %}"
                    "{% endfor %}{{ ns.l }}",
