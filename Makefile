@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory -j$(CORES) # a -j on the command line wins
 endif
 
 PKGS    := jansson libpcre2-8 libutf8proc
-WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Werror
+WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi -Werror
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
 LIBS    := -lm -pthread
@@ -26,6 +26,10 @@ FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
 MAN     := $(wildcard docs/*.1)
 C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
 OBJ     := $(SRC:%.c=$B/%.o)
+# Kernels are written once and compiled for each instruction set of the processor's family.
+ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
+OBJ     += $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o
+endif
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
@@ -63,6 +67,13 @@ $B/%.o: %.c $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$Q$(CC) $(CFLAGS) -c $< -o $@
+
+$B/src/cpu/kernels_avx2.o: ISA := -mavx2 -mfma -mf16c
+$B/src/cpu/kernels_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$B/src/cpu/kernels_%.o: src/cpu/kernels.c $B/config.mk
+	@mkdir -p $(@D)
+	@echo "cc $< ($*)"
+	$Q$(CC) $(CFLAGS) $(ISA) -DKERNELS=cpu_kernels_$* -DISA='"$*"' -c $< -o $@
 
 # The model that `fletch run` uses when it is given none, inside the binary.
 $B/app/builtin.o: app/builtin.S $(BUILTIN)

@@ -31,7 +31,7 @@ void harness_open_source(struct harness *h, struct source *s, struct harness_opt
 {
     struct err err = {0};
     memset(h, 0, sizeof *h);
-    must(model_open(&h->m, s, o.kv, &err), &err);
+    must(model_open(&h->m, s, (struct profile){.kv = o.kv}, &err), &err);
     u32 n_slots = o.n_slots ? o.n_slots : 1, per_slot = 8;
     h->limits = (struct exec_limits){.max_rows = 128,
                                      .max_out = 128,

@@ -11,6 +11,7 @@ struct exec_class {
     const char *name;
     u64 fused;          /* 1 << OP_... for each fused op it has */
     enum qtype kv;      /* the KV type it prefers */
+    bool int8;          /* the profile it computes in: see struct profile */
     u32 max_rows;       /* largest T it takes */
     bool keeps_weights; /* reads weight data where the file has it, at every step */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
@@ -27,6 +28,8 @@ struct exec_class {
      * early, any buffer that was alive there. */
     int (*read)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
                 struct err *err);
+    /* Bytes of a weight once placed; NULL: as in the file. */
+    u64 (*weight_bytes)(const struct weight *w);
     /* Bytes that open and load will take for a program (for the plan). */
     u64 (*bytes)(const struct program *p, const struct exec_limits *limits);
 };

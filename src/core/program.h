@@ -36,6 +36,7 @@ struct rope_table {
 /* The rounding points that belong to the program. */
 struct profile {
     enum qtype kv; /* F32 or F16 */
+    bool int8;     /* activations that meet block-quantised weights are rounded (quant/act.h) */
 };
 
 struct net {

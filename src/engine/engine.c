@@ -6,14 +6,16 @@
 #include <string.h>
 
 #include "model/convert.h"
+#include "cpu/cpu.h"
 #include "ref/ref.h"
 
+/* In order of preference. */
 static const struct backend_state backends[] = {
-    {"metal", false, "not built in: this version has the reference executor only"},
-    {"cuda", false, "not built in: this version has the reference executor only"},
-    {"cpu", false, "not built in: this version has the reference executor only"},
-    {"emu", false, "not built in: this version has the reference executor only"},
-    {"ref", true, "plain C on any machine: exact, and slow"},
+    {"metal", NULL, "not built in yet"},
+    {"cuda", NULL, "not built in yet"},
+    {"cpu", &cpu_exec, "packed weights and vector kernels on all cores"},
+    {"ref", &ref_exec, "plain C: the definition of every op, exact and slow"},
+    {"emu", NULL, "not built in yet"},
 };
 
 const struct backend_state *backend_list(size_t *n)
@@ -24,13 +26,13 @@ const struct backend_state *backend_list(size_t *n)
 
 const struct exec_class *backend_find(const char *name, struct err *err)
 {
-    if (strcmp(name, "ref") == 0) return &ref_exec;
-    for (size_t i = 0; i < ARRAY_LEN(backends); i++)
-        if (strcmp(name, backends[i].name) == 0) {
-            err_set(err, FLETCH_E_BACKEND, "backend '%s' is not there: %s; use --backend ref", name,
+    for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
+        if (strcmp(name, backends[i].name) != 0) continue;
+        if (!backends[i].class)
+            err_set(err, FLETCH_E_BACKEND, "backend '%s' is %s; use --backend cpu", name,
                     backends[i].why);
-            return NULL;
-        }
+        return backends[i].class;
+    }
     err_set(err, FLETCH_E_ARG, "unknown backend %s (auto, metal, cuda, cpu, ref or emu)",
             QUOTE(str_of(name)));
     return NULL;
@@ -43,8 +45,9 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     const char *name = params && params->backend ? params->backend : "auto";
     e->n_threads = params ? params->n_threads : 0;
     if (strcmp(name, "auto") == 0) {
-        e->class = &ref_exec;
-        snprintf(e->backend, sizeof e->backend, "ref: no faster backend is built in yet");
+        e->class = &cpu_exec;
+        snprintf(e->backend, sizeof e->backend, "cpu (%s): no GPU backend is built in yet",
+                 cpu_isa());
         return 0;
     }
     e->class = backend_find(name, &e->err);
@@ -88,7 +91,7 @@ const char *fletch_strerror(int code)
 
 const char *fletch_version(void)
 {
-    return "fletch " FLETCH_VERSION " (" COMPILER "; backends: ref)";
+    return "fletch " FLETCH_VERSION " (" COMPILER "; backends: cpu, ref)";
 }
 
 void fletch_free(void *p)

@@ -42,7 +42,7 @@ struct fletch_model {
 const struct exec_class *backend_find(const char *name, struct err *err);
 struct backend_state {
     const char *name;
-    bool works;
+    const struct exec_class *class; /* NULL: it does not work here */
     const char *why;
 };
 const struct backend_state *backend_list(size_t *n);
@@ -52,10 +52,10 @@ int engine_source(struct source **out, const char *path, const void *image, size
                   struct err *err);
 
 /* A model by path, recorded but not placed. */
-int engine_model(struct model **out, const char *path, enum qtype kv, struct err *err);
+int engine_model(struct model **out, const char *path, struct profile profile, struct err *err);
 
 /* The numbers a model is opened with: what params leave open is decided here. */
-int engine_kv_type(enum qtype *out, const struct exec_class *class,
+int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);

@@ -19,13 +19,13 @@ int engine_source(struct source **out, const char *path, const void *image, size
     return rc;
 }
 
-int engine_model(struct model **out, const char *path, enum qtype kv, struct err *err)
+int engine_model(struct model **out, const char *path, struct profile profile, struct err *err)
 {
     struct source *s;
     *out = NULL;
     int rc = source_open(&s, path, err);
     if (rc) return rc;
-    rc = model_open(out, s, kv, err);
+    rc = model_open(out, s, profile, err);
     return rc ? err_prefix(err, "%s", QUOTE(str_of(path))) : 0;
 }
 
@@ -81,13 +81,13 @@ static int open_parts(struct fletch_model *m, struct source *s,
                       const struct fletch_model_params *params, struct err *err)
 {
     const struct exec_class *class = m->engine->class;
-    enum qtype kv = class->kv;
-    int rc = engine_kv_type(&kv, class, params, err);
+    struct profile profile;
+    int rc = engine_profile(&profile, class, params, err);
     if (rc) {
         source_close(s);
         return rc;
     }
-    if ((rc = model_open(&m->m, s, kv, err))) return rc;
+    if ((rc = model_open(&m->m, s, profile, err))) return rc;
     if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))

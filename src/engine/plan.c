@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-int engine_kv_type(enum qtype *out, const struct exec_class *class,
+int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
-    *out = class->kv;
+    *out = (struct profile){.kv = class->kv, .int8 = class->int8};
     if (!params || !params->kv_type) return 0;
-    if (!quant_by_name(str_of(params->kv_type), out) || (*out != QT_F32 && *out != QT_F16))
+    if (!quant_by_name(str_of(params->kv_type), &out->kv) ||
+        (out->kv != QT_F32 && out->kv != QT_F16))
         return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16",
                        QUOTE(str_of(params->kv_type)));
     return 0;
@@ -65,11 +66,19 @@ static u64 kv_bytes(const struct model *m, u64 n_tokens)
     return exec_kv_bytes(m->net) * n_tokens;
 }
 
+static u64 weight_bytes(const struct model *m, const struct exec_class *class)
+{
+    u64 sum = 0;
+    if (!class->weight_bytes) return model_weight_bytes(m);
+    for (u32 i = 0; i < m->net->n_weights; i++) sum += class->weight_bytes(&m->net->weights[i]);
+    return sum;
+}
+
 void plan_make(struct plan *plan, const struct model *m, const struct program *p,
                const struct exec_class *class, const struct exec_limits *limits, u64 max_memory)
 {
     *plan = (struct plan){
-        .weights = model_weight_bytes(m),
+        .weights = weight_bytes(m, class),
         .kv = kv_bytes(m, (u64)limits->n_blocks * limits->block_tokens),
         .state = exec_state_bytes(m->net) * limits->n_slots,
         .activations =

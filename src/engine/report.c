@@ -187,10 +187,10 @@ static void draft_close(struct draft *d)
 static int draft_open(struct draft *d, struct fletch_engine *e, const char *path,
                       const struct fletch_model_params *params)
 {
-    enum qtype kv;
+    struct profile profile;
     *d = (struct draft){0};
-    int rc = engine_kv_type(&kv, e->class, params, &e->err);
-    if (!rc) rc = engine_model(&d->m, path, kv, &e->err);
+    int rc = engine_profile(&profile, e->class, params, &e->err);
+    if (!rc) rc = engine_model(&d->m, path, profile, &e->err);
     if (!rc) rc = engine_limits(&d->limits, d->m, e->class, params, &e->err);
     if (!rc) rc = engine_program(&d->p, d->m->trunk, e->class, params && params->no_fuse, &e->err);
     if (rc) draft_close(d);
@@ -339,7 +339,7 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     json_t *backends = json_array(), *archs = json_array(), *types = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(backends, json_pack("{s:s, s:b, s:s}", "name", state[i].name, "works",
-                                                  state[i].works, "why", state[i].why));
+                                                  state[i].class != NULL, "why", state[i].why));
     for (const struct arch *a = arch_table; a->name; a++)
         json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));
     for (u32 t = 0; t < QT_COUNT; t++) {

@@ -60,11 +60,11 @@ static u32 widest_buffer(const struct program *p)
 }
 
 static int side_open(struct side *s, struct verify *v, const struct verify_side *choice,
-                     const char *path, const struct fletch_model_params *params, enum qtype kv,
-                     u32 n_threads)
+                     const char *path, const struct fletch_model_params *params,
+                     struct profile profile, u32 n_threads)
 {
     s->class = choice->class;
-    int rc = engine_model(&s->m, path, kv, v->err);
+    int rc = engine_model(&s->m, path, profile, v->err);
     if (!rc && !v->limits.max_rows) rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
     if (!rc) rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
     if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
@@ -240,14 +240,14 @@ int verify_run(json_t **out, const char *path, const struct fletch_model_params 
                u32 n_tokens, struct err *err)
 {
     struct verify *v = calloc(1, sizeof *v);
-    enum qtype kv;
+    struct profile profile;
     *out = NULL;
     if (!v) return err_nomem(err, "verify");
     v->err = err;
-    int rc = engine_kv_type(&kv, side[0].class, params, err);
+    int rc = engine_profile(&profile, side[0].class, params, err);
     if (!rc && n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
-    if (!rc) rc = side_open(&v->a, v, &side[0], path, params, kv, n_threads);
-    if (!rc) rc = side_open(&v->b, v, &side[1], path, params, kv, n_threads);
+    if (!rc) rc = side_open(&v->a, v, &side[0], path, params, profile, n_threads);
+    if (!rc) rc = side_open(&v->b, v, &side[1], path, params, profile, n_threads);
     for (size_t i = 0; !rc && i < n_prompt; i++)
         if (prompt[i] < 0 || (u32)prompt[i] >= v->a.m->hp.n_vocab)
             rc = err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",

@@ -34,7 +34,7 @@ static int record(struct model *m, struct err *err)
     return rc ? rc : b.bind.rc;
 }
 
-static int open_parts(struct model *m, enum qtype kv, struct err *err)
+static int open_parts(struct model *m, struct profile profile, struct err *err)
 {
     int rc = hparams_read(&m->hp, m->source, err);
     if (rc) return rc;
@@ -48,14 +48,14 @@ static int open_parts(struct model *m, enum qtype kv, struct err *err)
         return err_set(err, FLETCH_E_FORMAT, "%u tokens but only %u rows in token_embd.weight",
                        m->vocab->spec.n_tokens, m->hp.n_vocab);
     if ((rc = net_open(&m->net, err))) return rc;
-    m->net->profile.kv = kv;
+    m->net->profile = profile;
     m->net->n_vocab = m->hp.n_vocab;
     m->net->d_model = m->hp.d_model;
     if ((rc = rope_fill(m->net, &m->hp, m->source, err))) return rc;
     return record(m, err);
 }
 
-int model_open(struct model **out, struct source *s, enum qtype kv, struct err *err)
+int model_open(struct model **out, struct source *s, struct profile profile, struct err *err)
 {
     struct model *m = *out = calloc(1, sizeof *m);
     if (!m) {
@@ -63,7 +63,7 @@ int model_open(struct model **out, struct source *s, enum qtype kv, struct err *
         return err_nomem(err, "the model");
     }
     m->source = s;
-    int rc = open_parts(m, kv, err);
+    int rc = open_parts(m, profile, err);
     if (rc) {
         model_close(m);
         *out = NULL;

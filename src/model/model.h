@@ -18,8 +18,8 @@ struct model {
     struct bind bind;
 };
 
-/* Owns s from here on, also when it fails. kv: the type that cached keys and values have. */
-int model_open(struct model **out, struct source *s, enum qtype kv, struct err *err);
+/* Owns s from here on, also when it fails. profile: its rounding points. */
+int model_open(struct model **out, struct source *s, struct profile profile, struct err *err);
 void model_close(struct model *m);
 
 /* Hands every weight to the executor. progress (may be NULL) is told bytes done and in all. */

@@ -2,6 +2,7 @@
  * the quant, then minus (dmin * min), each step rounded to float. This is the truth that packed
  * layouts and kernels are tested against, so it is written for reading. */
 #include "quant/quant.h"
+#include "quant/bits.h"
 #include "quant/tables.h"
 
 #include <string.h>
@@ -10,26 +11,9 @@ const i8 quant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                  1,    13,   25,  38,  53,  69,  89,  113};
 const i8 quant_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-static u16 load16(const u8 *p)
-{
-    return (u16)(p[0] | p[1] << 8);
-}
-
 static float load_half(const u8 *p)
 {
-    return half_to_float(load16(p));
-}
-
-/* Quant i of a 32-element block: low nibbles first. */
-static int nibble(const u8 *qs, int i)
-{
-    return qs[i % 16] >> (4 * (i / 16)) & 15;
-}
-
-/* The fifth bit of quant i, in place. */
-static int fifth(const u8 *qh, int i)
-{
-    return (qh[i / 8] >> (i % 8) & 1) << 4;
+    return half_to_float(bits_load16(p));
 }
 
 static void decode_q8_0(const u8 *b, float *y)
@@ -41,31 +25,33 @@ static void decode_q8_0(const u8 *b, float *y)
 static void decode_q4_0(const u8 *b, float *y)
 {
     float d = load_half(b);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)(nibble(b + 2, i) - 8);
+    for (int i = 0; i < 32; i++) y[i] = d * (float)(bits_nibble(b + 2, i) - 8);
 }
 
 static void decode_q4_1(const u8 *b, float *y)
 {
     float d = load_half(b), m = load_half(b + 2);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)nibble(b + 4, i) + m;
+    for (int i = 0; i < 32; i++) y[i] = d * (float)bits_nibble(b + 4, i) + m;
 }
 
 static void decode_q5_0(const u8 *b, float *y)
 {
     float d = load_half(b);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)((nibble(b + 6, i) | fifth(b + 2, i)) - 16);
+    for (int i = 0; i < 32; i++)
+        y[i] = d * (float)((bits_nibble(b + 6, i) | bits_fifth(b + 2, i)) - 16);
 }
 
 static void decode_q5_1(const u8 *b, float *y)
 {
     float d = load_half(b), m = load_half(b + 2);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)(nibble(b + 8, i) | fifth(b + 4, i)) + m;
+    for (int i = 0; i < 32; i++)
+        y[i] = d * (float)(bits_nibble(b + 8, i) | bits_fifth(b + 4, i)) + m;
 }
 
 static void decode_iq4_nl(const u8 *b, float *y)
 {
     float d = load_half(b);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)quant_iq4_values[nibble(b + 2, i)];
+    for (int i = 0; i < 32; i++) y[i] = d * (float)quant_iq4_values[bits_nibble(b + 2, i)];
 }
 
 float quant_mxfp4_scale(u8 e)
@@ -79,18 +65,7 @@ float quant_mxfp4_scale(u8 e)
 static void decode_mxfp4(const u8 *b, float *y)
 {
     float d = quant_mxfp4_scale(b[0]);
-    for (int i = 0; i < 32; i++) y[i] = d * (float)quant_mxfp4_values[nibble(b + 1, i)];
-}
-
-/* Two low bits and nibbles of a 256-element block: quants that lie 32 apart share a byte. */
-static int low2(const u8 *qs, int i)
-{
-    return qs[32 * (i / 128) + i % 32] >> (2 * (i % 128 / 32)) & 3;
-}
-
-static int low4(const u8 *qs, int i)
-{
-    return qs[32 * (i / 64) + i % 32] >> (4 * (i % 64 / 32)) & 15;
+    for (int i = 0; i < 32; i++) y[i] = d * (float)quant_mxfp4_values[bits_nibble(b + 1, i)];
 }
 
 static void decode_q2_k(const u8 *b, float *y)
@@ -99,7 +74,7 @@ static void decode_q2_k(const u8 *b, float *y)
     float d = load_half(b + 80), dmin = load_half(b + 82);
     for (int j = 0; j < 16; j++) {
         float s = d * (float)(scales[j] & 15), m = dmin * (float)(scales[j] >> 4);
-        for (int i = 16 * j; i < 16 * j + 16; i++) y[i] = s * (float)low2(qs, i) - m;
+        for (int i = 16 * j; i < 16 * j + 16; i++) y[i] = s * (float)bits_low2(qs, i) - m;
     }
 }
 
@@ -108,13 +83,8 @@ static void decode_q3_k(const u8 *b, float *y)
     const u8 *hmask = b, *qs = b + 32, *scales = b + 96;
     float d = load_half(b + 108);
     for (int j = 0; j < 16; j++) {
-        int low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
-        int high = scales[8 + j % 4] >> (2 * (j / 4)) & 3;
-        float s = d * (float)((low | high << 4) - 32);
-        for (int i = 16 * j; i < 16 * j + 16; i++) {
-            int set = hmask[i % 32] >> (i / 32) & 1;
-            y[i] = s * (float)(low2(qs, i) - (set ? 0 : 4));
-        }
+        float s = d * (float)bits_q3_k_scale(scales, j);
+        for (int i = 16 * j; i < 16 * j + 16; i++) y[i] = s * (float)bits_q3_k(hmask, qs, i);
     }
 }
 
@@ -137,7 +107,7 @@ static void decode_q4_k(const u8 *b, float *y)
         int scale, min;
         quant_unpack_k4(b + 4, j, &scale, &min);
         float s = d * (float)scale, m = dmin * (float)min;
-        for (int i = 32 * j; i < 32 * j + 32; i++) y[i] = s * (float)low4(qs, i) - m;
+        for (int i = 32 * j; i < 32 * j + 32; i++) y[i] = s * (float)bits_low4(qs, i) - m;
     }
 }
 
@@ -150,7 +120,7 @@ static void decode_q5_k(const u8 *b, float *y)
         quant_unpack_k4(b + 4, j, &scale, &min);
         float s = d * (float)scale, m = dmin * (float)min;
         for (int i = 32 * j; i < 32 * j + 32; i++)
-            y[i] = s * (float)(low4(qs, i) | (qh[i % 32] >> j & 1) << 4) - m;
+            y[i] = s * (float)(bits_low4(qs, i) | (qh[i % 32] >> j & 1) << 4) - m;
     }
 }
 
@@ -160,23 +130,17 @@ static void decode_q6_k(const u8 *b, float *y)
     float d = load_half(b + 208);
     for (int j = 0; j < 16; j++) {
         float s = d * (float)(i8)scales[j];
-        for (int i = 16 * j; i < 16 * j + 16; i++) {
-            int low = ql[64 * (i / 128) + i % 64] >> (4 * (i % 128 / 64)) & 15;
-            y[i] = s * (float)((low | low2(qh, i) << 4) - 32);
-        }
+        for (int i = 16 * j; i < 16 * j + 16; i++) y[i] = s * (float)(bits_q6_k(ql, qh, i) - 32);
     }
 }
 
 static void decode_iq4_xs(const u8 *b, float *y)
 {
-    const u8 *scales_l = b + 4, *qs = b + 8;
-    int scales_h = load16(b + 2);
     float d = load_half(b);
     for (int j = 0; j < 8; j++) {
-        int low = scales_l[j / 2] >> (4 * (j % 2)) & 15, high = scales_h >> (2 * j) & 3;
-        float s = d * (float)((low | high << 4) - 32);
+        float s = d * (float)bits_iq4_xs_scale(b, j);
         for (int i = 0; i < 32; i++)
-            y[32 * j + i] = s * (float)quant_iq4_values[nibble(qs + 16 * j, i)];
+            y[32 * j + i] = s * (float)quant_iq4_values[bits_nibble(b + 8 + 16 * j, i)];
     }
 }
 
@@ -192,7 +156,7 @@ static void decode_f16(const u8 *b, float *y)
 
 static void decode_bf16(const u8 *b, float *y)
 {
-    *y = bf16_to_float(load16(b));
+    *y = bf16_to_float(bits_load16(b));
 }
 
 static void (*const decoders[QT_COUNT])(const u8 *b, float *y) = {

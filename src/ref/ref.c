@@ -32,6 +32,7 @@ static void ref_close(struct exec *exec)
         free(x->programs[i].scratch);
     }
     for (u32 i = 0; i < ARRAY_LEN(x->vec); i++) free(x->vec[i]);
+    free(x->act);
     free(x->kv);
     free(x->state);
     pool_close(x->pool);
@@ -58,6 +59,9 @@ static int ref_open(struct exec **out, const struct net *net, const struct exec_
                   calloc((size_t)limits->n_slots * net->states[i].width, sizeof(float))) != NULL;
     for (u32 i = 0; ok && i < ARRAY_LEN(x->vec); i++)
         ok = (x->vec[i] = calloc(widest_weight(net), sizeof(float))) != NULL;
+    if (ok && net->profile.int8)
+        ok =
+            (x->act = calloc((size_t)limits->max_rows * widest_weight(net), sizeof(float))) != NULL;
     int rc = ok ? pool_open(&x->pool, n_threads, err) : err_nomem(err, "the cache");
     if (rc) {
         ref_close(&x->base);
@@ -178,7 +182,8 @@ static int ref_read(struct exec *exec, u32 handle, struct operand what, u32 row,
 static u64 ref_bytes(const struct program *p, const struct exec_limits *limits)
 {
     return ((p->n_cols[ROWS_T] + scratch_cols(p)) * limits->max_rows +
-            p->n_cols[ROWS_R] * limits->max_out + 3 * (u64)widest_weight(p->net)) *
+            p->n_cols[ROWS_R] * limits->max_out +
+            (3 + (p->net->profile.int8 ? (u64)limits->max_rows : 0)) * widest_weight(p->net)) *
            sizeof(float);
 }
 

@@ -26,6 +26,7 @@ struct ref {
     u8 **kv;       /* [n_kv] [n_blocks · block_tokens] rows of k then v, in the profile's type */
     float **state; /* [n_states] [n_slots][width] */
     float *vec[3]; /* decoded weight rows, as wide as the widest weight */
+    float *act;    /* [max_rows][widest] activations rounded by the profile */
 };
 
 /* One op over the rows of a step. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "quant/act.h"
 #include "ref/ref_internal.h"
 
 /* Row t of an operand. */
@@ -117,6 +118,18 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
     }
 }
 
+static void multiply(const struct ref_run *run, struct matmul *m)
+{
+    if (run->x->net->profile.int8 && quant_info(m->w->type)->blk > 1) {
+        float *rounded = run->x->act;
+        for (u32 t = 0; t < m->n_rows; t++)
+            act_round(m->x + t * m->x_pitch, rounded + (size_t)t * m->w->n_in, m->w->n_in);
+        m->x = rounded;
+        m->x_pitch = m->w->n_in;
+    }
+    pool_run(run->x->pool, matmul_columns, m, m->w->n_out);
+}
+
 static size_t pitch_of(const struct ref_run *run, struct operand o)
 {
     return run->p->bufs[o.buf].width;
@@ -132,7 +145,7 @@ static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, const float 
                        .x_pitch = x_pitch,
                        .y_pitch = y_pitch,
                        .n_rows = n_rows};
-    pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+    multiply(run, &m);
 }
 
 static void op_matmul(const struct ref_run *run, const struct op *op)
@@ -151,7 +164,7 @@ static void op_matmul_heads(const struct ref_run *run, const struct op *op)
                            .x_pitch = pitch_of(run, op->in[0]),
                            .y_pitch = pitch_of(run, op->out[0]),
                            .n_rows = run->s->n_rows};
-        pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+        multiply(run, &m);
     }
 }
 
@@ -167,7 +180,7 @@ static void op_matmul_experts(const struct ref_run *run, const struct op *op)
                                .x = at(run, op->in[0], t) + skip,
                                .y = at(run, op->out[0], t) + (size_t)j * op->p.experts.n_out,
                                .n_rows = 1};
-            pool_run(run->x->pool, matmul_columns, &m, m.w->n_out);
+            multiply(run, &m);
         }
     }
 }
@@ -556,6 +569,6 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
     case OP_NORM_MATMUL: op_norm_matmul(run, op); break;
     case OP_GATE_UP_GLU: op_gate_up_glu(run, op); break;
-    case OP_COUNT: CHECK(!"op"); break;
+    case OP_COUNT: CHECK(op->kind < OP_COUNT); break;
     }
 }

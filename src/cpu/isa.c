@@ -1,0 +1,40 @@
+/* Which kernels this machine can run. */
+#include <string.h>
+
+#include "cpu/cpu.h"
+#include "cpu/kernels.h"
+
+static bool runs(const char *isa)
+{
+#if defined __x86_64__
+    __builtin_cpu_init();
+    if (strcmp(isa, "avx512") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vnni");
+    if (strcmp(isa, "avx2") == 0)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c");
+#endif
+    return strcmp(isa, "generic") == 0;
+}
+
+static const struct cpu_kernels *const tables[] = {
+#if defined __x86_64__
+    &cpu_kernels_avx512,
+    &cpu_kernels_avx2,
+#endif
+    &cpu_kernels_generic,
+};
+
+const struct cpu_kernels *kernels_find(const char *isa)
+{
+    for (size_t i = 0; i < ARRAY_LEN(tables); i++)
+        if ((!isa || strcmp(isa, tables[i]->isa) == 0) && runs(tables[i]->isa)) return tables[i];
+    return NULL;
+}
+
+const char *cpu_isa(void)
+{
+    return kernels_find(NULL)->isa;
+}

@@ -1,0 +1,416 @@
+/* Compiled once per instruction set, with -DKERNELS=<table name> and that set's flags. */
+#include "cpu/kernels.h"
+
+#include "cpu/lanes.h"
+#include "quant/act.h"
+#include "quant/tables.h"
+
+#ifndef KERNELS
+#define KERNELS cpu_kernels_generic
+#define ISA     "generic"
+#endif
+
+static void quantise(const struct cpu_act *a, u32 row)
+{
+    i8 *q = a->q + (size_t)row * a->n;
+    act_quantise(a->x + row * a->pitch, q, a->scale + (size_t)row * (a->n / BLOCK), a->n);
+    i32 *sum = a->sum + (size_t)row * (a->n / 16);
+    for (u32 i = 0; i < a->n / 16; i++) {
+        i32 s = 0;
+        for (u32 j = 0; j < 16; j++) s += q[i * 16 + j];
+        sum[i] = s;
+    }
+}
+
+/* ---- exact int8 dots of 4 columns at a time ---- */
+
+/* 64 stored quants: 16 rows of 4 columns. */
+typedef u8 v64u __attribute__((vector_size(64)));
+
+INLINE v64u load64(const u8 *p)
+{
+    v64u v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* acc[row] += Σ_4 n·x, n unsigned; small says that n ≤ 127. */
+INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
+{
+#if defined __AVX512VNNI__
+    i32 four;
+    (void)small;
+    memcpy(&four, x, sizeof four);
+    return (v16i)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)n, _mm512_set1_epi32(four));
+#elif defined __AVX2__
+    i32 four;
+    __m256i part[2], sum[2];
+    memcpy(&four, x, sizeof four);
+    memcpy(part, &n, sizeof part);
+    memcpy(sum, &acc, sizeof sum);
+    __m256i xs = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+    for (int i = 0; i < 2; i++) {
+        __m256i a = part[i], b = xs;
+        if (!small) { /* n - 128 is signed: |w|·(sign(w)·x) fits i16 pairs exactly */
+            __m256i w = _mm256_xor_si256(a, _mm256_set1_epi8((char)0x80));
+            a = _mm256_abs_epi8(w);
+            b = _mm256_sign_epi8(xs, w);
+        }
+        __m256i pairs = _mm256_maddubs_epi16(a, b);
+        sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, ones));
+    }
+    memcpy(&acc, sum, sizeof acc);
+    return acc;
+#else
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 4; j++)
+            acc[i] += (small ? (i32)n[4 * i + j] : (i32)n[4 * i + j] - 128) * x[j];
+    return acc;
+#endif
+}
+
+/* dot4 with VNNI keeps n unsigned, the others subtract 128 as they go: what acc starts from. */
+INLINE v16i dot_start(i32 sum, bool small)
+{
+#if defined __AVX512VNNI__
+    return (small ? 0 : -128 * sum) - (v16i){0};
+#else
+    (void)sum;
+    (void)small;
+    return (v16i){0};
+#endif
+}
+
+/* Sixteen entries, 128 added, for every 16 bytes of a vector. */
+INLINE v64u look_up(v64u n, const i8 *table)
+{
+#if defined __AVX512BW__
+    __m128i t;
+    memcpy(&t, table, sizeof t);
+    t = _mm_xor_si128(t, _mm_set1_epi8((char)0x80));
+    return (v64u)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
+#elif defined __AVX2__
+    __m128i t;
+    __m256i part[2];
+    memcpy(&t, table, sizeof t);
+    t = _mm_xor_si128(t, _mm_set1_epi8((char)0x80));
+    memcpy(part, &n, sizeof part);
+    for (int i = 0; i < 2; i++)
+        part[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), part[i]);
+    memcpy(&n, part, sizeof n);
+    return n;
+#else
+    for (int i = 0; i < 64; i++) n[i] = (u8)(table[n[i]] + 128);
+    return n;
+#endif
+}
+
+/* ---- tiles ---- */
+
+/* What an encoding is made of, as constants that the compiler folds. */
+struct shape {
+    bool nibbles, small, by_16, has_min;
+    const i8 *table;
+};
+
+INLINE struct shape shape_of(enum encoding enc)
+{
+    return (struct shape){.nibbles = enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 ||
+                                     enc == ENC_K4 || enc == ENC_K2,
+                          .small = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
+                                   enc == ENC_K5 || enc == ENC_K2,
+                          .by_16 = enc == ENC_K6 || enc == ENC_K2,
+                          .has_min = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
+                                     enc == ENC_K5 || enc == ENC_K2,
+                          .table = enc == ENC_NL4   ? quant_iq4_values
+                                   : enc == ENC_MX4 ? quant_mxfp4_values
+                                                    : NULL};
+}
+
+/* Block b of a tile: its quants, and scale and min of each half (equal unless by_16). */
+struct scales {
+    const u8 *quants;
+    v16f s[2], m[2];
+};
+
+INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
+{
+    struct scales o;
+    if (enc == ENC_I8 || enc == ENC_U4 || enc == ENC_U8) {
+        u32 quants = enc == ENC_U4 ? 256 : 512;
+        o.quants = tile + (size_t)b * (quants + (enc == ENC_I8 ? 32 : 64));
+        o.s[0] = o.s[1] = lanes_half(o.quants + quants);
+        o.m[0] = o.m[1] = enc == ENC_I8 ? (v16f){0} : lanes_half(o.quants + quants + 32);
+    } else if (enc == ENC_NL4 || enc == ENC_MX4) {
+        o.quants = tile + (size_t)b * 320;
+        memcpy(&o.s[0], o.quants + 256, 64);
+        o.s[1] = o.s[0];
+        o.m[0] = o.m[1] = (v16f){0};
+    } else {
+        u32 quants = enc == ENC_K4 || enc == ENC_K2 ? 256 : 512;
+        u32 block = quants + (enc == ENC_K2 ? 64 : 32);
+        const u8 *unit = tile + (size_t)(b / 8) * (8 * block + (enc == ENC_K6 ? 32 : 64));
+        o.quants = unit + (size_t)(b % 8) * block;
+        const u8 *s = o.quants + quants;
+        v16f d = lanes_half(unit + 8 * block);
+        v16f e = enc == ENC_K6 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
+        if (enc == ENC_K6) {
+            o.s[0] = d * lanes_from_i8(s);
+            o.s[1] = d * lanes_from_i8(s + 16);
+            o.m[0] = o.m[1] = e;
+        } else if (enc == ENC_K2) {
+            o.s[0] = d * lanes_from_u8(s);
+            o.s[1] = d * lanes_from_u8(s + 16);
+            o.m[0] = e * lanes_from_u8(s + 32);
+            o.m[1] = e * lanes_from_u8(s + 48);
+        } else {
+            o.s[0] = o.s[1] = d * lanes_from_u8(s);
+            o.m[0] = o.m[1] = e * lanes_from_u8(s + 16);
+        }
+    }
+    return o;
+}
+
+enum { ROWS_AT_ONCE = 4 };
+
+/* sum += scale·dx·dot, then min·dx·Σx: one fma each, in ascending blocks. */
+INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, i32 sum_x, bool has_min)
+{
+    sum = lanes_fma(lanes_from_int(dot), s * dx, sum);
+    return has_min ? lanes_fma(m, lanes_set(dx * (float)sum_x), sum) : sum;
+}
+
+/* Groups [g, g + n) of 4 columns of a block, for R rows. */
+INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const i8 *const *x, u32 g,
+                       u32 n, const u32 R)
+{
+    for (u32 i = g; i < g + n; i += f.nibbles ? 2 : 1) {
+        v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
+        for (u32 half = 0; half < (f.nibbles ? 2u : 1u); half++) {
+            v64u q = !f.nibbles ? v : half ? v >> 4 : v & 15;
+            if (f.table) q = look_up(q, f.table);
+            for (u32 r = 0; r < R; r++) acc[r] = dot4(acc[r], q, x[r] + 4 * (i + half), f.small);
+        }
+    }
+}
+
+INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
+                      const struct cpu_act *a, u32 row, const u32 R, float *y)
+{
+    const struct shape f = shape_of(enc);
+    const u32 halves = f.by_16 ? 2 : 1;
+    v16f sum[ROWS_AT_ONCE];
+    for (u32 r = 0; r < R; r++) sum[r] = (v16f){0};
+    for (u32 b = 0; b < w->n_in / BLOCK; b++) {
+        const struct scales sc = scales_of(enc, tile, b);
+        const i8 *x[ROWS_AT_ONCE];
+        for (u32 r = 0; r < R; r++) x[r] = a->q + (size_t)(row + r) * a->n + b * BLOCK;
+        for (u32 h = 0; h < halves; h++) {
+            v16i acc[ROWS_AT_ONCE];
+            i32 sx[ROWS_AT_ONCE];
+            for (u32 r = 0; r < R; r++) {
+                const i32 *s16 = a->sum + (size_t)(row + r) * (a->n / 16) + 2 * b;
+                sx[r] = f.by_16 ? s16[h] : s16[0] + s16[1];
+                acc[r] = dot_start(sx[r], f.small);
+            }
+            dot_groups(acc, f, sc.quants, x, h * 4, 8 / halves, R);
+            for (u32 r = 0; r < R; r++)
+                sum[r] =
+                    add_part(sum[r], acc[r], sc.s[h], sc.m[h],
+                             a->scale[(size_t)(row + r) * (a->n / BLOCK) + b], sx[r], f.has_min);
+        }
+    }
+    for (u32 r = 0; r < R; r++) lanes_store(y + r * TILE, sum[r]);
+}
+
+INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile,
+                       const struct cpu_act *a, u32 row, const u32 R, float *y)
+{
+    v16f sum[ROWS_AT_ONCE];
+    const float *x[ROWS_AT_ONCE];
+    for (u32 r = 0; r < R; r++) {
+        sum[r] = (v16f){0};
+        x[r] = a->x + (row + r) * a->pitch;
+    }
+    for (u32 i = 0; i < w->n_in; i++) {
+        v16f v = enc == ENC_F32   ? lanes_load((const float *)(const void *)tile + (size_t)i * 16)
+                 : enc == ENC_F16 ? lanes_half(tile + (size_t)i * 32)
+                                  : lanes_bf16(tile + (size_t)i * 32);
+        for (u32 r = 0; r < R; r++) sum[r] = lanes_fma(v, lanes_set(x[r][i]), sum[r]);
+    }
+    for (u32 r = 0; r < R; r++) lanes_store(y + r * TILE, sum[r]);
+}
+
+INLINE void tile_rows(enum encoding enc, const struct packed *w, const u8 *tile,
+                      const struct cpu_act *a, u32 row, const u32 R, float *y)
+{
+    if (enc >= ENC_I8)
+        tile_int8(enc, w, tile, a, row, R, y);
+    else
+        tile_float(enc, w, tile, a, row, R, y);
+}
+
+INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
+                    const struct cpu_act *a, u32 row, u32 n_rows, float *y)
+{
+    u32 r = 0;
+    for (; r + 4 <= n_rows; r += 4) tile_rows(enc, w, tile, a, row + r, 4, y + r * TILE);
+    for (; r < n_rows; r++) tile_rows(enc, w, tile, a, row + r, 1, y + r * TILE);
+}
+
+static void tile(const struct packed *w, const u8 *data, const struct cpu_act *a, u32 row,
+                 u32 n_rows, float *y)
+{
+    switch (w->enc) {
+#define TILE_CASE(id, cols, bytes) \
+    case ENC_##id: tile_of(ENC_##id, w, data, a, row, n_rows, y); break;
+        ENCODING_TABLE(TILE_CASE)
+#undef TILE_CASE
+    case ENC_COUNT: break;
+    }
+}
+
+/* ---- rows ---- */
+
+/* Σ f(x) in 16 lanes, the tail as a part-filled vector. */
+static double group_sum(const float *x, u32 n, float mean, bool squares)
+{
+    v16f sum = {0};
+    u32 i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v16f v = lanes_load(x + i) - mean;
+        sum = squares ? lanes_fma(v, v, sum) : sum + v;
+    }
+    for (u32 j = 0; i < n; i++, j++) {
+        float v = x[i] - mean;
+        sum[j] = squares ? fmaf(v, v, sum[j]) : sum[j] + v;
+    }
+    return (double)lanes_sum(sum);
+}
+
+static void norm(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
+                 enum norm_kind kind, u32 group, float eps)
+{
+    for (u32 g = 0; g < n; g += group) {
+        float mean = kind == NORM_LAYER ? (float)(group_sum(x + g, group, 0, false) / group) : 0;
+        double sq = group_sum(x + g, group, mean, true);
+        double s =
+            kind == NORM_L2 ? 1 / fmax(sqrt(sq), (double)eps) : 1 / sqrt(sq / group + (double)eps);
+        float scale = (float)s;
+        for (u32 i = g; i < g + group; i++) y[i] = (x[i] - mean) * scale;
+    }
+    for (u32 i = 0; w && i < n; i += period)
+        for (u32 j = 0; j < period; j++) y[i + j] *= w[j];
+    for (u32 i = 0; b && i < n; i++) y[i] += b[i];
+}
+
+static void glu(float *y, const float *g, const float *u, u32 n)
+{
+    for (u32 i = 0; i < n; i += 16) {
+        u32 k = n - i < 16 ? n - i : 16;
+        v16f a = lanes_load_part(g + i, k), b = lanes_load_part(u + i, k);
+        v16f r = a * lanes_sigmoid(a) * b;
+        memcpy(y + i, &r, k * sizeof *y);
+    }
+}
+
+/* ---- attention ---- */
+
+INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n)
+{
+    u32 k = n - i < 16 ? n - i : 16, size = type == QT_F16 ? 2 : 4;
+    u8 part[64] = {0};
+    const u8 *at = p + (size_t)i * size;
+    if (k < 16) {
+        memcpy(part, at, (size_t)k * size);
+        at = part;
+    }
+    if (type == QT_F16) return lanes_half(at);
+    v16f v;
+    memcpy(&v, at, sizeof v);
+    return v;
+}
+
+INLINE float cached_dot(const float *q, const u8 *k, enum qtype type, u32 n)
+{
+    v16f sum = {0};
+    for (u32 i = 0; i < n; i += 16)
+        sum = lanes_fma(lanes_load_part(q + i, n - i < 16 ? n - i : 16), load_cached(k, type, i, n),
+                        sum);
+    return lanes_sum(sum);
+}
+
+INLINE void attend_block(struct cpu_head *h, const float *q, const struct cpu_block *b,
+                         enum qtype type)
+{
+    float score[BLOCK];
+    v16f top = lanes_set(h->top);
+    for (u32 t = 0; t < BLOCK; t++)
+        score[t] = t < b->n_tokens
+                       ? cached_dot(q, b->k + t * b->stride, type, b->k_width) * b->scale
+                       : -INFINITY;
+    for (u32 t = 0; t < BLOCK; t += 16) top = lanes_max(top, lanes_load(score + t));
+    float new_top = lanes_top(top);
+    v16f sum = {0};
+    for (u32 t = 0; t < BLOCK; t += 16) {
+        v16f e = lanes_exp(lanes_load(score + t) - new_top);
+        lanes_store(score + t, e);
+        sum += e;
+    }
+    float keep = lanes_exp(lanes_set(h->top - new_top))[0];
+    h->sum = fmaf(h->sum, keep, lanes_sum(sum));
+    h->top = new_top;
+    for (u32 i = 0; i < b->v_width; i += 16) {
+        u32 k = b->v_width - i < 16 ? b->v_width - i : 16;
+        v16f acc = lanes_load_part(h->acc + i, k) * keep;
+        for (u32 t = 0; t < b->n_tokens; t++)
+            acc = lanes_fma(lanes_set(score[t]),
+                            load_cached(b->v + t * b->stride, type, i, b->v_width), acc);
+        memcpy(h->acc + i, &acc, k * sizeof *h->acc);
+    }
+}
+
+static void attend(struct cpu_head *h, const float *q, const struct cpu_block *b)
+{
+    if (b->type == QT_F16)
+        attend_block(h, q, b, QT_F16);
+    else
+        attend_block(h, q, b, QT_F32);
+}
+
+/* ---- recurrence ---- */
+
+/* Values in lanes: both sums run over keys, so nothing crosses lanes. */
+INLINE void wkv7_lanes(float *S, float *y, const float *const in[6], u32 n, u32 i, u32 width)
+{
+    const float *r = in[0], *w = in[1], *k = in[2], *v = in[3], *kk = in[4], *a = in[5];
+    v16f sa = {0}, out = {0}, value = lanes_load_part(v + i, width);
+    for (u32 j = 0; j < n; j++)
+        sa = lanes_fma(lanes_load_part(S + (size_t)j * n + i, width), lanes_set(-kk[j]), sa);
+    for (u32 j = 0; j < n; j++) {
+        float *row = S + (size_t)j * n + i;
+        v16f s = lanes_load_part(row, width) * w[j];
+        s = lanes_fma(value, lanes_set(k[j]), s);
+        s = lanes_fma(sa, lanes_set(kk[j] * a[j]), s);
+        out = lanes_fma(s, lanes_set(r[j]), out);
+        memcpy(row, &s, width * sizeof *row);
+    }
+    memcpy(y + i, &out, width * sizeof *y);
+}
+
+static void wkv7(float *S, float *y, const float *const in[6], u32 n)
+{
+    u32 i = 0;
+    for (; i + 16 <= n; i += 16) wkv7_lanes(S, y, in, n, i, 16);
+    if (i < n) wkv7_lanes(S, y, in, n, i, n - i);
+}
+
+const struct cpu_kernels KERNELS = {
+    .isa = ISA,
+    .quantise = quantise,
+    .tile = tile,
+    .norm = norm,
+    .glu = glu,
+    .attend = attend,
+    .wkv7 = wkv7,
+};

@@ -1,0 +1,57 @@
+/* The inner loops, one table per instruction set. kernels.c is written once and compiled for each;
+ * amx.c overrides what tiles do better. All tables give the same bits. */
+#ifndef FLETCH_KERNELS_H
+#define FLETCH_KERNELS_H
+
+#include "cpu/pack.h"
+
+/* Activations of one matrix product: rows as they are, and rounded to int8 with a scale per 32. */
+struct cpu_act {
+    u32 n;          /* columns */
+    const float *x; /* [rows][pitch] */
+    size_t pitch;
+    i8 *q;        /* [rows][n] */
+    float *scale; /* [rows][n/32] */
+    i32 *sum;     /* [rows][n/16] of q */
+};
+
+/* One head of attention over the cache: the running maximum, sum and weighted values. */
+struct cpu_head {
+    float top, sum;
+    float *acc; /* [v_width] */
+};
+
+struct cpu_block {
+    const u8 *k, *v; /* first token's key and value of this head */
+    size_t stride;   /* bytes from token to token */
+    u32 n_tokens;    /* at most 32 */
+    u32 k_width, v_width;
+    enum qtype type; /* F32 or F16 */
+    float scale;
+};
+
+struct cpu_kernels {
+    const char *isa;
+    /* Row `row` of a: q, scale and sum from x. */
+    void (*quantise)(const struct cpu_act *a, u32 row);
+    /* y[r][0..16) = the tile's 16 outputs for rows [row, row + n_rows); y has 16 floats a row. */
+    void (*tile)(const struct packed *w, const u8 *tile, const struct cpu_act *a, u32 row,
+                 u32 n_rows, float *y);
+    void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
+                 enum norm_kind kind, u32 group, float eps);
+    void (*glu)(float *y, const float *g, const float *u, u32 n);
+    /* One more block of cached tokens for one head. */
+    void (*attend)(struct cpu_head *h, const float *q, const struct cpu_block *b);
+    /* One token of one head: S is [key][value]. in: r, w, k, v, kk, a. */
+    void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
+};
+
+extern const struct cpu_kernels cpu_kernels_generic;
+#if defined __x86_64__
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+#endif
+
+/* Best table for this machine, or the one named; NULL when it can't run here. */
+const struct cpu_kernels *kernels_find(const char *isa);
+
+#endif

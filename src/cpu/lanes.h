@@ -1,0 +1,264 @@
+/* Sixteen lanes of f32 or i32, the width that everything in this folder is laid out for. The
+ * compiler's vector types carry + - * /; the rest is here, per instruction set, with results that
+ * are equal in every bit on all of them. Included only by kernels.c, which is compiled once for
+ * each. */
+#ifndef FLETCH_LANES_H
+#define FLETCH_LANES_H
+
+#include <math.h>
+#include <string.h>
+
+#include "quant/quant.h"
+
+#if defined __AVX2__
+#include <immintrin.h>
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float v16f __attribute__((vector_size(64)));
+typedef i32 v16i __attribute__((vector_size(64)));
+
+INLINE v16f lanes_load(const float *p)
+{
+    v16f v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void lanes_store(float *p, v16f v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+INLINE v16f lanes_set(float x)
+{
+    return x - (v16f){0};
+}
+
+/* n < 16 floats, the other lanes zero. */
+INLINE v16f lanes_load_part(const float *p, u32 n)
+{
+    v16f v = {0};
+    memcpy(&v, p, n * sizeof *p);
+    return v;
+}
+
+#if defined __AVX512F__
+
+INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+{
+    return (v16f)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+INLINE v16f lanes_half(const void *p)
+{
+    return (v16f)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+}
+
+INLINE v16f lanes_bf16(const void *p)
+{
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+    return (v16f)_mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+INLINE v16f lanes_from_u8(const u8 *p)
+{
+    __m128i x;
+    memcpy(&x, p, sizeof x);
+    return (v16f)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(x));
+}
+
+INLINE v16f lanes_from_i8(const u8 *p)
+{
+    __m128i x;
+    memcpy(&x, p, sizeof x);
+    return (v16f)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(x));
+}
+
+INLINE v16f lanes_from_int(v16i x)
+{
+    return (v16f)_mm512_cvtepi32_ps((__m512i)x);
+}
+
+INLINE v16f lanes_max(v16f a, v16f b)
+{
+    return (v16f)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+#elif defined __AVX2__ && defined __FMA__ && defined __F16C__
+
+struct halves {
+    __m256 lo, hi;
+};
+
+INLINE struct halves lanes_split(v16f v)
+{
+    struct halves h;
+    memcpy(&h, &v, sizeof h);
+    return h;
+}
+
+INLINE v16f lanes_join(__m256 lo, __m256 hi)
+{
+    struct halves h = {lo, hi};
+    v16f v;
+    memcpy(&v, &h, sizeof v);
+    return v;
+}
+
+INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+{
+    struct halves x = lanes_split(a), y = lanes_split(b), z = lanes_split(c);
+    return lanes_join(_mm256_fmadd_ps(x.lo, y.lo, z.lo), _mm256_fmadd_ps(x.hi, y.hi, z.hi));
+}
+
+INLINE v16f lanes_half(const void *p)
+{
+    __m128i lo, hi;
+    memcpy(&lo, p, sizeof lo);
+    memcpy(&hi, (const u8 *)p + 16, sizeof hi);
+    return lanes_join(_mm256_cvtph_ps(lo), _mm256_cvtph_ps(hi));
+}
+
+INLINE v16f lanes_bf16(const void *p)
+{
+    __m128i x[2];
+    memcpy(x, p, sizeof x);
+    return lanes_join(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x[0]), 16)),
+                      _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x[1]), 16)));
+}
+
+INLINE v16f lanes_from_u8(const u8 *p)
+{
+    __m128i x;
+    memcpy(&x, p, sizeof x);
+    return lanes_join(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(x)),
+                      _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))));
+}
+
+INLINE v16f lanes_from_i8(const u8 *p)
+{
+    __m128i x;
+    memcpy(&x, p, sizeof x);
+    return lanes_join(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x)),
+                      _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))));
+}
+
+INLINE v16f lanes_from_int(v16i x)
+{
+    __m256i h[2];
+    memcpy(h, &x, sizeof h);
+    return lanes_join(_mm256_cvtepi32_ps(h[0]), _mm256_cvtepi32_ps(h[1]));
+}
+
+INLINE v16f lanes_max(v16f a, v16f b)
+{
+    struct halves x = lanes_split(a), y = lanes_split(b);
+    return lanes_join(_mm256_max_ps(x.lo, y.lo), _mm256_max_ps(x.hi, y.hi));
+}
+
+#else
+
+INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+{
+    for (int i = 0; i < 16; i++) c[i] = fmaf(a[i], b[i], c[i]);
+    return c;
+}
+
+INLINE v16f lanes_half(const void *p)
+{
+    u16 h[16];
+    v16f v;
+    memcpy(h, p, sizeof h);
+    for (int i = 0; i < 16; i++) v[i] = half_to_float(h[i]);
+    return v;
+}
+
+INLINE v16f lanes_bf16(const void *p)
+{
+    u16 h[16];
+    v16f v;
+    memcpy(h, p, sizeof h);
+    for (int i = 0; i < 16; i++) v[i] = bf16_to_float(h[i]);
+    return v;
+}
+
+INLINE v16f lanes_from_u8(const u8 *p)
+{
+    v16f v;
+    for (int i = 0; i < 16; i++) v[i] = (float)p[i];
+    return v;
+}
+
+INLINE v16f lanes_from_i8(const u8 *p)
+{
+    v16f v;
+    for (int i = 0; i < 16; i++) v[i] = (float)(i8)p[i];
+    return v;
+}
+
+INLINE v16f lanes_from_int(v16i x)
+{
+    v16f v;
+    for (int i = 0; i < 16; i++) v[i] = (float)x[i];
+    return v;
+}
+
+INLINE v16f lanes_max(v16f a, v16f b)
+{
+    for (int i = 0; i < 16; i++) a[i] = a[i] > b[i] ? a[i] : b[i];
+    return a;
+}
+
+#endif
+
+/* All lanes into one, always in the same order: halves, quarters, eighths, pairs. */
+INLINE float lanes_sum(v16f v)
+{
+    float x[16];
+    memcpy(x, &v, sizeof x);
+    for (int n = 8; n; n /= 2)
+        for (int i = 0; i < n; i++) x[i] += x[i + n];
+    return x[0];
+}
+
+INLINE float lanes_top(v16f v)
+{
+    float x[16], top;
+    memcpy(x, &v, sizeof x);
+    top = x[0];
+    for (int i = 1; i < 16; i++) top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+/* base/num.c's exp in lanes, for x ≤ 88 (softmax, sigmoid): below -87.3 it is 0. */
+INLINE v16f lanes_exp(v16f x)
+{
+    v16i low = x < -87.3365402f;
+    v16f c = (v16f)(((v16i)x & ~low) | ((v16i)lanes_set(-87.0f) & low));
+    v16f n = lanes_fma(c, lanes_set(1.44269504f), lanes_set(12582912.0f)) - 12582912.0f;
+    v16f r = lanes_fma(n, lanes_set(-0.693145752f), c);
+    r = lanes_fma(n, lanes_set(-1.42860677e-6f), r);
+    v16f p = lanes_set(1.98412698e-4f);
+    p = lanes_fma(p, r, lanes_set(1.38888889e-3f));
+    p = lanes_fma(p, r, lanes_set(8.33333333e-3f));
+    p = lanes_fma(p, r, lanes_set(4.16666667e-2f));
+    p = lanes_fma(p, r, lanes_set(1.66666667e-1f));
+    p = lanes_fma(p, r, lanes_set(0.5f));
+    p = lanes_fma(p, r * r, r) + 1.0f;
+    v16i e = __builtin_convertvector(n, v16i), half = e / 2;
+    p = p * (v16f)((half + 127) << 23) * (v16f)((e - half + 127) << 23);
+    return (v16f)((v16i)p & ~low);
+}
+
+/* base/num.c's sigmoid: exp of -|x| only, so nothing overflows. */
+INLINE v16f lanes_sigmoid(v16f x)
+{
+    v16i neg = x < 0;
+    v16f a = (v16f)((v16i)x | (i32)0x80000000); /* -|x| */
+    v16f e = lanes_exp(a), s = 1.0f / (1.0f + e), t = e / (1.0f + e);
+    return (v16f)(((v16i)t & neg) | ((v16i)s & ~neg));
+}
+
+#endif

@@ -1,0 +1,254 @@
+#include "cpu/pack.h"
+
+#include <string.h>
+
+#include "quant/split.h"
+
+static const struct {
+    u32 cols, bytes;
+} units[ENC_COUNT] = {
+#define ENCODING_ROW(id, cols, bytes) {cols, bytes},
+    ENCODING_TABLE(ENCODING_ROW)
+#undef ENCODING_ROW
+};
+
+enum encoding pack_encoding(enum qtype type)
+{
+    switch (type) {
+    case QT_F16: return ENC_F16;
+    case QT_BF16: return ENC_BF16;
+    case QT_Q8_0:
+    case QT_Q5_0: return ENC_I8;
+    case QT_Q4_0:
+    case QT_Q4_1: return ENC_U4;
+    case QT_Q5_1: return ENC_U8;
+    case QT_IQ4_NL:
+    case QT_IQ4_XS: return ENC_NL4;
+    case QT_MXFP4: return ENC_MX4;
+    case QT_Q4_K: return ENC_K4;
+    case QT_Q5_K: return ENC_K5;
+    case QT_Q6_K:
+    case QT_Q3_K: return ENC_K6;
+    case QT_Q2_K: return ENC_K2;
+    default: return ENC_F32;
+    }
+}
+
+bool pack_is_int8(enum encoding enc)
+{
+    return enc >= ENC_I8;
+}
+
+void pack_plan(struct packed *p, const struct weight *w)
+{
+    enum encoding enc = pack_encoding(w->type);
+    *p = (struct packed){.enc = enc,
+                         .n_in = w->n_in,
+                         .n_out = w->n_out,
+                         .n_slices = w->n_slices,
+                         .n_tiles = (w->n_out + TILE - 1) / TILE};
+    p->tile_bytes = (u64)(w->n_in / units[enc].cols) * units[enc].bytes;
+    p->slice_bytes = p->tile_bytes * p->n_tiles;
+}
+
+u64 pack_bytes(const struct weight *w)
+{
+    struct packed p;
+    pack_plan(&p, w);
+    return p.slice_bytes * p.n_slices;
+}
+
+/* ---- quants inside a block of 32 columns ---- */
+
+static void put_byte(u8 *quants, u32 row, u32 col, u8 n)
+{
+    quants[col / 4 * 64 + row * 4 + col % 4] = n;
+}
+
+static u8 get_byte(const u8 *quants, u32 row, u32 col)
+{
+    return quants[col / 4 * 64 + row * 4 + col % 4];
+}
+
+static void put_nibble(u8 *quants, u32 row, u32 col, u8 n)
+{
+    u8 *p = &quants[col / 8 * 64 + row * 4 + col % 4];
+    *p = (u8)(col / 4 % 2 ? (*p & 15) | n << 4 : (*p & 0xf0) | n);
+}
+
+static u8 get_nibble(const u8 *quants, u32 row, u32 col)
+{
+    return quants[col / 8 * 64 + row * 4 + col % 4] >> (col / 4 % 2 * 4) & 15;
+}
+
+static void put_half(u8 *p, u32 row, u16 h)
+{
+    memcpy(p + 2 * row, &h, sizeof h);
+}
+
+static float get_half(const u8 *p, u32 row)
+{
+    u16 h;
+    memcpy(&h, p + 2 * row, sizeof h);
+    return half_to_float(h);
+}
+
+static bool has_nibbles(enum encoding enc)
+{
+    return enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 || enc == ENC_K4 || enc == ENC_K2;
+}
+
+static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
+{
+    for (u32 i = 0; i < BLOCK; i++)
+        (has_nibbles(enc) ? put_nibble : put_byte)(quants, row, i, n[i]);
+}
+
+/* ---- one row of one unit ---- */
+
+static u32 sub_bytes(enum encoding enc)
+{
+    return has_nibbles(enc) ? 256 : 512;
+}
+
+/* What follows the quants in each of the 8 blocks of a K encoding, in rows of 16 bytes. */
+static u32 k_scale_rows(enum encoding enc)
+{
+    return enc == ENC_K2 ? 4 : 2;
+}
+
+static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
+{
+    u32 quants = sub_bytes(enc), block = quants + 16 * k_scale_rows(enc);
+    for (u32 j = 0; j < 8; j++) {
+        u8 *b = unit + j * block, *s = b + quants;
+        put_quants(enc, b, row, q->n + j * BLOCK);
+        if (enc == ENC_K4 || enc == ENC_K5) {
+            s[row] = q->s[j];
+            s[16 + row] = q->m[j];
+        } else {
+            s[row] = q->s[2 * j];
+            s[16 + row] = q->s[2 * j + 1];
+        }
+        if (enc == ENC_K2) {
+            s[32 + row] = q->m[2 * j];
+            s[48 + row] = q->m[2 * j + 1];
+        }
+    }
+    put_half(unit + 8 * block, row, q->d);
+    if (enc != ENC_K6) put_half(unit + 8 * block + 32, row, q->e);
+}
+
+static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
+{
+    u8 *s = unit + sub_bytes(enc);
+    put_quants(enc, unit, row, q->n);
+    if (enc == ENC_NL4 || enc == ENC_MX4) {
+        memcpy(s + 4 * row, &q->f, sizeof q->f);
+        return;
+    }
+    put_half(s, row, q->d);
+    if (enc != ENC_I8) put_half(s + 32, row, q->e);
+}
+
+/* IQ4_XS has eight scales over one: each of its blocks becomes one of the encoding's. */
+static void put_iq4_xs(u8 *unit, u32 unit_bytes, u32 row, const struct quant_split *q)
+{
+    for (u32 j = 0; j < 8; j++) {
+        struct quant_split b = {.f = q->f * (float)(i8)q->s[j]};
+        memcpy(b.n, q->n + j * BLOCK, BLOCK);
+        put_block(ENC_NL4, unit + j * unit_bytes, row, &b);
+    }
+}
+
+static void pack_one_row(const struct packed *p, enum qtype type, u8 *tile, u32 row, const u8 *src)
+{
+    const struct quant_info *info = quant_info(type);
+    u32 bytes = units[p->enc].bytes;
+    if (!pack_is_int8(p->enc)) {
+        u32 size = info->bytes;
+        for (u32 i = 0; i < p->n_in; i++)
+            memcpy(tile + (u64)i * bytes + (u64)row * size, src + (u64)i * size, size);
+        return;
+    }
+    struct quant_split q;
+    for (u32 i = 0; i < p->n_in; i += info->blk, src += info->bytes) {
+        u8 *unit = tile + (u64)(i / units[p->enc].cols) * bytes;
+        quant_split(type, src, &q);
+        if (type == QT_IQ4_XS)
+            put_iq4_xs(unit, bytes, row, &q);
+        else if (units[p->enc].cols == SUPER)
+            put_super(p->enc, unit, row, &q);
+        else
+            put_block(p->enc, unit, row, &q);
+    }
+}
+
+void pack_tiles(const struct packed *p, const struct weight *w, u64 begin, u64 end)
+{
+    for (u64 t = begin; t < end; t++) {
+        u64 slice = t / p->n_tiles, first = t % p->n_tiles * TILE;
+        u8 *tile = p->data + t * p->tile_bytes;
+        memset(tile, 0, p->tile_bytes);
+        for (u32 r = 0; r < TILE && first + r < p->n_out; r++)
+            pack_one_row(p, w->type, tile, r,
+                         w->data + slice * w->slice_bytes + (first + r) * w->row_bytes);
+    }
+}
+
+/* ---- back to floats, for the embedding ---- */
+
+static const i8 nl4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                           1,    13,   25,  38,  53,  69,  89,  113};
+static const i8 mx4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+static float weight_of_block(enum encoding enc, const u8 *unit, u32 row, u32 col)
+{
+    const u8 *s = unit + sub_bytes(enc);
+    u8 n = (has_nibbles(enc) ? get_nibble : get_byte)(unit, row, col);
+    float d;
+    if (enc == ENC_NL4 || enc == ENC_MX4) {
+        memcpy(&d, s + 4 * row, sizeof d);
+        return d * (float)(enc == ENC_NL4 ? nl4 : mx4)[n];
+    }
+    d = get_half(s, row);
+    return enc == ENC_I8 ? d * (float)(n - 128) : d * (float)n + get_half(s + 32, row);
+}
+
+static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col)
+{
+    u32 quants = sub_bytes(enc), block = quants + 16 * k_scale_rows(enc), j = col / BLOCK;
+    const u8 *b = unit + j * block, *s = b + quants, *tail = unit + 8 * block;
+    u8 n = (has_nibbles(enc) ? get_nibble : get_byte)(b, row, col % BLOCK);
+    u32 half = col % BLOCK / 16;
+    float d = get_half(tail, row);
+    if (enc == ENC_K6) return d * (float)(i8)s[16 * half + row] * (float)(n - 128);
+    float e = get_half(tail + 32, row);
+    if (enc == ENC_K2)
+        return d * (float)s[16 * half + row] * (float)n - e * (float)s[32 + 16 * half + row];
+    return d * (float)s[row] * (float)n - e * (float)s[16 + row];
+}
+
+static float weight_of_float(enum encoding enc, const u8 *unit, u32 row)
+{
+    float f;
+    u16 h;
+    if (enc == ENC_F32) {
+        memcpy(&f, unit + 4 * row, sizeof f);
+        return f;
+    }
+    memcpy(&h, unit + 2 * row, sizeof h);
+    return enc == ENC_F16 ? half_to_float(h) : bf16_to_float(h);
+}
+
+void pack_row(const struct packed *p, u32 row, float *dst)
+{
+    const u8 *tile = p->data + (u64)(row / TILE) * p->tile_bytes;
+    u32 r = row % TILE, cols = units[p->enc].cols, bytes = units[p->enc].bytes;
+    for (u32 i = 0; i < p->n_in; i++) {
+        const u8 *unit = tile + (u64)(i / cols) * bytes;
+        dst[i] = cols == 1       ? weight_of_float(p->enc, unit, r)
+                 : cols == BLOCK ? weight_of_block(p->enc, unit, r, i % BLOCK)
+                                 : weight_of_super(p->enc, unit, r, i % SUPER);
+    }
+}

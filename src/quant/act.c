@@ -1,0 +1,28 @@
+#include "quant/act.h"
+
+#include <math.h>
+
+static float block_scale(const float *x, float *inverse)
+{
+    float top = 0;
+    for (u32 i = 0; i < ACT_BLOCK; i++) top = fmaxf(top, fabsf(x[i]));
+    *inverse = top > 0 ? 127.0f / top : 0;
+    return top / 127.0f;
+}
+
+void act_quantise(const float *x, i8 *q, float *scale, u32 n)
+{
+    for (u32 i = 0; i < n; i += ACT_BLOCK) {
+        float inverse;
+        scale[i / ACT_BLOCK] = block_scale(x + i, &inverse);
+        for (u32 j = i; j < i + ACT_BLOCK; j++) q[j] = (i8)lrintf(x[j] * inverse);
+    }
+}
+
+void act_round(const float *x, float *y, u32 n)
+{
+    for (u32 i = 0; i < n; i += ACT_BLOCK) {
+        float inverse, scale = block_scale(x + i, &inverse);
+        for (u32 j = i; j < i + ACT_BLOCK; j++) y[j] = rintf(x[j] * inverse) * scale;
+    }
+}
