@@ -10,7 +10,8 @@ struct reader {
     const struct source *s;
     const struct hparams *hp;
     struct err *err;
-    int rc; /* sticky */
+    int rc;       /* sticky */
+    u32 n_blocks; /* entries that a per-layer array must have */
 };
 
 enum need { OPTIONAL, REQUIRED };
@@ -38,7 +39,13 @@ static void get_u32(struct reader *r, const char *suffix, enum need need, u32 lo
         return;
     }
     i64 v = 0;
-    for (u64 i = 0; i < MAX(kv->n, 1); i++) {
+    if (kv->type == KV_ARRAY && kv->n < MAX(r->n_blocks, 1)) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT,
+                        "metadata key '%s' has %llu entries, fewer than blocks", key,
+                        (unsigned long long)kv->n);
+        return;
+    }
+    for (u64 i = 0; i < kv->n; i++) {
         i64 e;
         if (!kv_int(kv, i, &e)) {
             r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is not an integer", key);
@@ -77,9 +84,12 @@ static void get_f32(struct reader *r, const char *suffix, enum need need, float 
     }
 }
 
-static void fail_if(struct reader *r, bool bad, const char *what)
+static void fail_if(struct reader *r, bool bad, const char *suffix, const char *what)
 {
-    if (!r->rc && bad) r->rc = err_set(r->err, FLETCH_E_FORMAT, "%s", what);
+    char key[160];
+    if (!r->rc && bad)
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' %s",
+                        full_key(r, suffix, key, sizeof key), what);
 }
 
 static void read_attention(struct reader *r, struct hparams *hp)
@@ -88,12 +98,14 @@ static void read_attention(struct reader *r, struct hparams *hp)
     hp->n_kv_heads = hp->n_heads;
     get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
     if (r->rc) return;
-    fail_if(r, hp->n_heads % hp->n_kv_heads != 0, "head_count is not a multiple of head_count_kv");
+    fail_if(r, hp->n_heads % hp->n_kv_heads != 0, "attention.head_count_kv",
+            "does not divide head_count");
     hp->head_k = hp->head_v = hp->d_model / hp->n_heads;
     get_u32(r, "attention.key_length", OPTIONAL, 1, 1 << 16, &hp->head_k);
     get_u32(r, "attention.value_length", OPTIONAL, 1, 1 << 16, &hp->head_v);
-    fail_if(r, hp->head_k == 0, "embedding_length is smaller than head_count");
-    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention is too wide");
+    fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
+    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention.head_count",
+            "times the width of a head is too wide");
 }
 
 static void read_rope(struct reader *r, struct hparams *hp)
@@ -122,11 +134,11 @@ static void read_rope(struct reader *r, struct hparams *hp)
     } else if (str_is(type, "yarn")) {
         hp->rope_scaling = SCALING_YARN;
     } else {
-        r->rc =
-            err_set(r->err, FLETCH_E_UNSUPPORTED, "rope scaling %s is not supported", QUOTE(type));
+        r->rc = err_set(r->err, FLETCH_E_UNSUPPORTED,
+                        "metadata key '%s' is %s, which is not supported", key, QUOTE(type));
     }
-    fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k,
-            "rope.dimension_count is odd or larger than a head");
+    fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k, "rope.dimension_count",
+            "is odd or larger than a head");
 }
 
 static void read_experts(struct reader *r, struct hparams *hp)
@@ -152,14 +164,21 @@ static void read_experts(struct reader *r, struct hparams *hp)
     if (hp->expert_scale == 0) hp->expert_scale = 1;
     hp->n_expert_groups = MAX(hp->n_expert_groups, 1);
     hp->n_groups_used = MAX(hp->n_groups_used, 1);
-    fail_if(r, hp->n_ff_expert == 0, "expert_feed_forward_length is 0");
-    fail_if(r, hp->n_experts_used > hp->n_experts, "expert_used_count is larger than expert_count");
-    fail_if(r, hp->n_experts % hp->n_expert_groups != 0, "expert groups don't divide the experts");
-    fail_if(r, hp->n_groups_used > hp->n_expert_groups, "more expert groups used than there are");
+    fail_if(r, hp->n_ff_expert == 0, "expert_feed_forward_length", "is missing");
+    fail_if(r, hp->n_experts_used > hp->n_experts, "expert_used_count",
+            "is larger than expert_count");
+    fail_if(r, hp->n_experts % hp->n_expert_groups != 0, "expert_group_count",
+            "does not divide expert_count");
+    fail_if(r, hp->n_expert_groups > 1 && hp->n_experts / hp->n_expert_groups < 2,
+            "expert_group_count", "leaves fewer than two experts a group"); /* best two count */
+    fail_if(r, hp->n_groups_used > hp->n_expert_groups, "expert_group_used_count",
+            "is larger than expert_group_count");
     fail_if(r, hp->n_experts_used > hp->n_experts / hp->n_expert_groups * hp->n_groups_used,
-            "fewer experts in the groups used than expert_used_count");
+            "expert_used_count", "is larger than the groups used");
     fail_if(r, (u64)hp->n_experts_used * MAX(hp->n_ff_expert, hp->d_model) > WIDEST,
-            "experts are too wide");
+            "expert_used_count", "times the width of an expert is too wide");
+    fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
+            "is larger than block_count");
 }
 
 static void read_mla(struct reader *r, struct hparams *hp)
@@ -172,13 +191,17 @@ static void read_mla(struct reader *r, struct hparams *hp)
     if (r->rc) return;
     int rc = source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err);
     if (rc < 0) r->rc = rc;
-    fail_if(r, !isfinite(hp->eps_mla) || hp->eps_mla < 0, "fletch.mla_norm_epsilon is not usable");
+    if (!rc && (!isfinite(hp->eps_mla) || hp->eps_mla < 0))
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key 'fletch.mla_norm_epsilon' is %g",
+                        (double)hp->eps_mla);
     if (!hp->head_k_mla) return; /* legacy layout: refused by the architecture, by name */
-    fail_if(r, hp->head_k != hp->kv_lora + hp->n_rot || hp->head_v != hp->kv_lora,
-            "key_length and value_length don't fit kv_lora_rank and the rope dimensions");
-    fail_if(r, hp->head_k_mla <= hp->n_rot,
-            "key_length_mla is not larger than the rope dimensions");
-    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k_mla, hp->head_v_mla) > WIDEST, "MLA is too wide");
+    fail_if(r, hp->head_k != hp->kv_lora + hp->n_rot, "attention.key_length",
+            "is not kv_lora_rank + rope.dimension_count");
+    fail_if(r, hp->head_v != hp->kv_lora, "attention.value_length", "is not kv_lora_rank");
+    fail_if(r, hp->head_k_mla <= hp->n_rot, "attention.key_length_mla",
+            "is not larger than rope.dimension_count");
+    fail_if(r, (u64)hp->n_heads * MAX(hp->head_k_mla, hp->head_v_mla) > WIDEST,
+            "attention.head_count", "times the width of a head is too wide");
 }
 
 static void read_rwkv(struct reader *r, struct hparams *hp)
@@ -189,8 +212,10 @@ static void read_rwkv(struct reader *r, struct hparams *hp)
     get_u32(r, "attention.value_residual_mix_lora_rank", REQUIRED, 1, 1 << 16, &hp->rank_value);
     get_u32(r, "attention.gate_lora_rank", OPTIONAL, 0, 1 << 16, &hp->rank_gate);
     if (r->rc) return;
-    fail_if(r, hp->d_model % hp->wkv_head != 0, "wkv.head_size does not divide embedding_length");
-    fail_if(r, (u64)hp->d_model * hp->wkv_head > WIDEST, "the wkv state is too large");
+    fail_if(r, hp->d_model % hp->wkv_head != 0, "wkv.head_size",
+            "does not divide embedding_length");
+    fail_if(r, (u64)hp->d_model * hp->wkv_head > WIDEST, "wkv.head_size",
+            "makes the state too large");
 }
 
 static int read_arch(struct hparams *hp, const struct source *s, struct err *err)
@@ -216,7 +241,11 @@ static void read_vocab_size(struct reader *r, struct hparams *hp)
         r->rc = err_set(r->err, FLETCH_E_FORMAT, "tensor 'token_embd.weight' is missing");
         return;
     }
-    fail_if(r, t->ne[1] < 1 || t->ne[1] > (1 << 24), "token_embd.weight has no usable vocabulary");
+    if (t->ne[1] < 1 || t->ne[1] > (1 << 24)) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "tensor 'token_embd.weight' has %llu rows",
+                        (unsigned long long)t->ne[1]);
+        return;
+    }
     hp->n_vocab = (u32)t->ne[1];
 }
 
@@ -225,22 +254,21 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     memset(hp, 0, sizeof *hp);
     int rc = read_arch(hp, s, err);
     if (rc) return rc;
-    struct reader r = {s, hp, err, 0};
+    struct reader r = {s, hp, err, 0, 0};
     struct str arch = str_of(hp->arch);
     bool rwkv = str_is(arch, "rwkv7"), arwkv = str_is(arch, "arwkv7");
-    u32 n_blocks = 0;
     get_u32(&r, "context_length", REQUIRED, 1, 1 << 30, &hp->n_ctx);
     get_u32(&r, "embedding_length", REQUIRED, 1, 1 << 20, &hp->d_model);
-    get_u32(&r, "block_count", REQUIRED, 1, 512, &n_blocks);
+    get_u32(&r, "block_count", REQUIRED, 1, 512, &r.n_blocks);
     get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
     get_u32(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff);
     get_f32(&r, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             REQUIRED, 0, &hp->eps);
     read_vocab_size(&r, hp);
     if (r.rc) return r.rc;
-    fail_if(&r, hp->n_mtp >= n_blocks, "nextn_predict_layers leaves no block");
+    fail_if(&r, hp->n_mtp >= r.n_blocks, "nextn_predict_layers", "leaves no block");
     if (r.rc) return r.rc;
-    hp->n_layers = n_blocks - hp->n_mtp;
+    hp->n_layers = r.n_blocks - hp->n_mtp;
     if (rwkv || arwkv) {
         read_rwkv(&r, hp);
         return r.rc;

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Far above any model's (1), low enough that every position's angle can be reduced. */
+static const double MAX_FREQ = 1024;
+
 /* Yarn's share of the unscaled frequency for pair i: 1 for fast pairs, 0 for slow ones. */
 static double yarn_ramp(const struct hparams *hp, u32 i)
 {
@@ -53,6 +56,11 @@ int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struc
             theta *= (1 - ramp) / factor + ramp;
         }
         r->freq[i] = theta / (double)f[i];
+        if (!(r->freq[i] <= MAX_FREQ))
+            rc = err_set(err, FLETCH_E_FORMAT,
+                         "rotary frequency %u is %g: rope.freq_base, rope.scaling.factor or "
+                         "rope_freqs.weight is wrong",
+                         i, r->freq[i]);
     }
     if (hp->rope_scaling == SCALING_YARN)
         r->mscale = (1 + 0.1 * log(factor)) * (double)hp->rope_attn_factor;
