@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/arch.h"
+
 enum { WIDEST = 1 << 26 }; /* no activation is wider; keeps every product within u32 */
 
 struct reader {
@@ -228,6 +230,10 @@ static int read_arch(struct hparams *hp, const struct source *s, struct err *err
     if (arch.n >= sizeof hp->arch || memchr(arch.p, 0, arch.n))
         return err_set(err, FLETCH_E_UNSUPPORTED, "architecture %s is not supported", QUOTE(arch));
     memcpy(hp->arch, arch.p, arch.n);
+    if (!arch_find(hp->arch))
+        return err_set(err, FLETCH_E_UNSUPPORTED,
+                       "architecture %s is not supported (see `fletch doctor` for those that are)",
+                       QUOTE(arch));
     if (source_get_str(s, "general.name", &name, NULL) == 0)
         snprintf(hp->name, sizeof hp->name, "%s", QUOTE(name));
     return 0;

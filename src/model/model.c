@@ -39,10 +39,6 @@ static int open_parts(struct model *m, struct profile profile, struct err *err)
     int rc = hparams_read(&m->hp, m->source, err);
     if (rc) return rc;
     m->arch = arch_find(m->hp.arch);
-    if (!m->arch)
-        return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "architecture %s is not supported (see `fletch doctor` for those that are)",
-                       QUOTE(str_of(m->hp.arch)));
     if ((rc = vocab_load(&m->vocab, m->source, err))) return rc;
     if (m->vocab->tok && m->vocab->spec.n_tokens > m->hp.n_vocab)
         return err_set(err, FLETCH_E_FORMAT, "%u tokens but only %u rows in token_embd.weight",
