@@ -137,6 +137,32 @@ static void test_seeds_decide(void **state)
     assert_string_not_equal(a.text, b.text);
 }
 
+/* Sixteen tokens that are about as likely: noise decides, and every position has its own. */
+static void test_every_position_draws_anew(void **state)
+{
+    struct opened *o = *state;
+    struct heard h;
+    int32_t tokens[16];
+    float bias[16];
+    uint32_t seen = 0, n_seen = 0;
+    for (int32_t i = 0; i < 16; i++) {
+        tokens[i] = 300 + i;
+        bias[i] = 3000;
+    }
+    struct fletch_generate g = settings(&h);
+    g.sampling.temperature = 100;
+    g.sampling.n_bias = 16;
+    g.sampling.bias_tokens = tokens;
+    g.sampling.bias_values = bias;
+    generate(o, &g);
+    for (uint32_t i = 0; i < 24; i++) {
+        assert_in_range(h.tokens[i], 300, 315);
+        seen |= 1u << (h.tokens[i] - 300);
+    }
+    for (; seen; seen &= seen - 1) n_seen++;
+    assert_true(n_seen >= 8);
+}
+
 /* Generates with stops and expects exactly the first n bytes of what comes without. */
 static void expect_stopped(struct opened *o, const struct heard *all, size_t n_stops,
                            const char *const *stops, size_t n)
@@ -195,6 +221,27 @@ static void test_the_earliest_of_several_stops_wins(void **state)
     if (first_at(&all, late) < first) first = first_at(&all, late);
     expect_stopped(o, &all, 3, a, first);
     expect_stopped(o, &all, 2, b, first);
+}
+
+/* Also when one token completes both of them. */
+static void test_the_earliest_of_two_stops_in_one_token_wins(void **state)
+{
+    struct opened *o = *state;
+    struct heard all;
+    uint32_t n_tried = 0;
+    plain(o, &all);
+    for (uint32_t i = 1; i < all.n; i++) {
+        size_t at = all.end[i - 1];
+        char early[3] = {0}, late[3] = {0};
+        if (all.end[i] < at + 4) continue;
+        memcpy(early, all.text + at, 2);
+        memcpy(late, all.text + at + 2, 2);
+        if (first_at(&all, early) != at || first_at(&all, late) != at + 2) continue;
+        expect_stopped(o, &all, 2, (const char *const[]){early, late}, at);
+        expect_stopped(o, &all, 2, (const char *const[]){late, early}, at);
+        n_tried++;
+    }
+    assert_true(n_tried > 0);
 }
 
 static void test_an_empty_stop_stops_nothing(void **state)
@@ -376,8 +423,10 @@ int main(void)
         TEST(test_max_tokens_are_appended),
         TEST(test_the_text_is_that_of_the_tokens),
         TEST(test_seeds_decide),
+        TEST(test_every_position_draws_anew),
         TEST(test_stops_anywhere_in_the_text),
         TEST(test_the_earliest_of_several_stops_wins),
+        TEST(test_the_earliest_of_two_stops_in_one_token_wins),
         TEST(test_an_empty_stop_stops_nothing),
         TEST(test_text_held_back_comes_out_at_the_end),
         TEST(test_the_callback_can_end_it),
