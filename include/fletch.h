@@ -184,7 +184,7 @@ struct fletch_generate {
     const char *const *stops;
     bool ignore_end; /* go on after end-of-answer tokens */
     /* Called with whole characters as they become certain (n may be 0 for a token that adds none
-     * yet); non-zero ends the generation. */
+     * yet; text held back for a stop may come at the end with token -1); non-zero ends it. */
     int (*on_text)(void *ctx, int32_t token, const char *text, size_t n);
     void *ctx;
 };

@@ -292,7 +292,7 @@ static int generate(struct fletch_session *s, struct outlet *o, struct fletch_ge
         rc = feed(s, &token, 1, ROW_D, (struct wants){0});
     }
     if (tok) tok_stream_flush(&stream, false, hold, o);
-    if (o->held.n) let_out(o, token, true);
+    if (o->held.n) let_out(o, -1, true);
     return rc;
 }
 

@@ -380,9 +380,6 @@ static void read_rwkv7(struct cfg *c)
     put_u32(c, "attention.head_count", 0);
     put_u32(c, "wkv.head_size", n_head);
     put_f32(c, "attention.layer_norm_epsilon", eps);
-    /* 64e-5 with the published sizes, which is what GGUF readers assume. */
-    if (!c->rc)
-        c->rc = source_add_f32(c->s, "fletch.wkv_norm_epsilon", (float)(n_head * eps), c->err);
     put_rank(c, "attention.decay_lora_rank", "model.layers.0.attn.w_lora.lora.0.weight");
     put_rank(c, "attention.iclr_lora_rank", "model.layers.0.attn.a_lora.lora.0.weight");
     /* Block 0 has no value residual; in a model of one block any rank is as good. */

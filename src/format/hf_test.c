@@ -571,7 +571,6 @@ static void rwkv7_keys_and_tensors(void **state)
     assert_int_equal(u32_of(s, "rwkv7.attention.value_residual_mix_lora_rank"), 3);
     assert_int_equal(u32_of(s, "rwkv7.attention.gate_lora_rank"), 4);
     NEAR(f32_of(s, "rwkv7.attention.layer_norm_epsilon"), 1e-5);
-    NEAR(f32_of(s, "fletch.wkv_norm_epsilon"), 4e-5);
     check_tensor(s, "blk.0.time_mix_lerp_fused.weight", QT_F32, DIMS(2, 1, 1, 6),
                  VALUES(50, 51, 40, 41, 30, 31, 20, 21, 10, 11, 0, 1));
     check_tensor(s, "blk.1.time_mix_w1.weight", QT_F32, DIMS(2, 1), VALUES(0, 1));

@@ -235,7 +235,8 @@ static int read_arch(struct hparams *hp, const struct source *s, struct err *err
                        "architecture %s is not supported (see `fletch doctor` for those that are)",
                        QUOTE(arch));
     if (source_get_str(s, "general.name", &name, NULL) == 0)
-        snprintf(hp->name, sizeof hp->name, "%s", QUOTE(name));
+        for (size_t i = 0; i < name.n && i + 1 < sizeof hp->name; i++)
+            hp->name[i] = name.p[i] >= ' ' && name.p[i] < 0x7f ? name.p[i] : '?';
     return 0;
 }
 
