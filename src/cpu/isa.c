@@ -1,8 +1,21 @@
 /* Which kernels this machine can run. */
 #include <string.h>
 
+#if defined __x86_64__
+#include <cpuid.h>
+#endif
+
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
+
+#if defined __x86_64__
+/* Not every compiler knows this one by name. */
+static bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
 
 static bool runs(const char *isa)
 {
@@ -13,8 +26,7 @@ static bool runs(const char *isa)
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vnni");
     if (strcmp(isa, "avx2") == 0)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("f16c");
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #endif
     return strcmp(isa, "generic") == 0;
 }
