@@ -18,7 +18,7 @@
     X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                          \
       "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "         \
       "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",     \
-      "statistics in f64, result rounded once")                                                   \
+      "statistics in f64; the normed value, its product with w and the sum with b are rounded")   \
     X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",              \
       "sum in f64 over ascending n, bias added, rounded once")                                    \
     X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                       \

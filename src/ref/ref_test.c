@@ -120,6 +120,41 @@ static void matmul_of_every_writable_type(void **state)
     assert_true(n_types >= 7);
 }
 
+/* Of the profile that rounds activations to 8 bits per 32 where they meet block types. */
+static void check_rounded_matmul(enum qtype type)
+{
+    const float *w;
+    float rounded[64];
+    lab.net->profile.int8 = true;
+    struct operand x = lab_in(64);
+    u32 weight = lab_random_weight(type, 64, 3, 1, &w);
+    struct operand y = prog_matmul(lab.p, "y", x, weight, NO_WEIGHT);
+    lab_row(0, 0), lab_row(0, 1);
+    lab_fill(2);
+    lab_run(y, y);
+    for (u32 t = 0; t < 2; t++) {
+        const float *in = lab_at(x, t);
+        for (u32 i = 0; i < 64; i++) {
+            float top = 0;
+            for (u32 j = i / 32 * 32; j < i / 32 * 32 + 32; j++) top = fmaxf(top, fabsf(in[j]));
+            rounded[i] = type == QT_F16 ? in[i] : rintf(in[i] * (127 / top)) * (top / 127);
+        }
+        for (u32 o = 0; o < 3; o++) lab_close_to(lab_out(y, t)[o], dot(rounded, w + 64 * o, 64));
+    }
+}
+
+static void int8_profile_rounds_what_meets_blocks(void **state)
+{
+    (void)state;
+    check_rounded_matmul(QT_Q8_0);
+}
+
+static void int8_profile_leaves_what_meets_floats(void **state)
+{
+    (void)state;
+    check_rounded_matmul(QT_F16);
+}
+
 static void matmul_heads_strides(void **state)
 {
     (void)state;
@@ -495,6 +530,8 @@ int main(void)
         TEST(norm_of_every_kind),
         TEST(l2_of_nothing_is_nothing),
         TEST(matmul_of_every_writable_type),
+        TEST(int8_profile_rounds_what_meets_blocks),
+        TEST(int8_profile_leaves_what_meets_floats),
         TEST(matmul_heads_strides),
         TEST(experts_share_their_input),
         TEST(experts_have_an_input_each),
