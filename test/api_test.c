@@ -48,13 +48,13 @@ static void test_backends_by_name(void **state)
         int rc;
         const char *part; /* of the error, or of the backend's name and why */
     } cases[] = {
-        {NULL, 0, "ref: no faster backend"},
-        {"auto", 0, "ref: no faster backend"},
+        {NULL, 0, "cpu"},
+        {"auto", 0, ": no GPU backend is built in"},
         {"ref", 0, "ref: asked for"},
-        {"cpu", FLETCH_E_BACKEND, "use --backend ref"},
-        {"cuda", FLETCH_E_BACKEND, "'cuda' is not there: not built in"},
-        {"metal", FLETCH_E_BACKEND, "use --backend ref"},
-        {"emu", FLETCH_E_BACKEND, "use --backend ref"},
+        {"cpu", 0, "cpu: asked for"},
+        {"cuda", FLETCH_E_BACKEND, "'cuda' is not built in"},
+        {"metal", FLETCH_E_BACKEND, "use --backend cpu"},
+        {"emu", FLETCH_E_BACKEND, "use --backend cpu"},
         {"", FLETCH_E_ARG, "unknown backend ''"},
         {"REF\n\x1b[31m", FLETCH_E_ARG, "'REF\\n\\x1b[31m' (auto, metal, cuda, cpu, ref or emu)"},
     };
@@ -172,7 +172,7 @@ static void test_bad_parameters_are_refused(void **state)
         {{.max_memory = 1000}, FLETCH_E_FIT, "does not fit: weights 0.1"},
     };
     struct fletch_engine *e;
-    assert_int_equal(fletch_engine_open(&e, NULL), 0);
+    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){"ref", 1}), 0);
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct fletch_model *m;
         int rc = fletch_model_open(&m, e, GOLDEN("llama"), &cases[i].p);
@@ -194,7 +194,7 @@ static void test_info_and_progress_tell_about_the_model(void **state)
     (void)state;
     struct opened o;
     uint64_t done = 0;
-    opened_tiny(&o, &(struct tiny_model){.n_ctx = 300},
+    opened_tiny(&o, "ref", &(struct tiny_model){.n_ctx = 300},
                 &(struct fletch_model_params){
                     .n_ctx = 40, .progress = count_progress, .progress_ctx = &done});
     struct fletch_model_info info = info_of(o.m);
@@ -205,11 +205,11 @@ static void test_info_and_progress_tell_about_the_model(void **state)
     assert_true(info.weight_bytes > 646 * 32 * 2 * 4 && info.weight_bytes == done);
     assert_true(info.sampling.temperature == 0 && info.sampling.top_p == 1);
     opened_close(&o);
-    opened_tiny(&o, &(struct tiny_model){.chat_template = ""}, NULL);
+    opened_tiny(&o, "ref", &(struct tiny_model){.chat_template = ""}, NULL);
     assert_false(info_of(o.m).has_template);
     assert_int_equal(info_of(o.m).n_ctx, 256);
     opened_close(&o);
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, "ref", GOLDEN("llama"), NULL);
     assert_false(info_of(o.m).has_vocab || info_of(o.m).has_template);
     opened_close(&o);
 }
@@ -234,7 +234,7 @@ static void test_sampling_defaults_come_from_the_model(void **state)
     assert_int_equal(symlink(target, weights), 0);
     write_file(generation, good, strlen(good));
     struct opened o;
-    opened_path(&o, dir, NULL);
+    opened_path(&o, "ref", dir, NULL);
     struct fletch_sampling s = info_of(o.m).sampling;
     assert_true(s.temperature == 0.6f && s.top_k == 20 && s.top_p == 0.95f);
     assert_true(s.min_p == 0.05f && s.repeat_penalty == 1.1f && s.presence_penalty == 0);
@@ -270,25 +270,24 @@ static void expect_same(struct opened *o, const float *expected)
 }
 
 /* Chunks, threads, fusion and an image in memory leave every bit as it is. */
-static void test_ways_of_running_give_the_same_bits(void **state)
+static void expect_same_bits(const char *backend)
 {
-    (void)state;
     static const char path[] = GOLDEN("llama-gguf/model.gguf");
     static const struct fletch_model_params ways[] = {
         {.max_rows = 1}, {.max_rows = 7}, {.max_rows = 512}, {.no_fuse = true}, {.n_sessions = 3}};
     struct opened o;
-    opened_path(&o, path, NULL);
+    opened_path(&o, backend, path, NULL);
     float *expected = logits_of(&o);
     opened_close(&o);
     for (size_t i = 0; i < LENGTH(ways); i++) {
-        opened_path(&o, path, &ways[i]);
+        opened_path(&o, backend, path, &ways[i]);
         expect_same(&o, expected);
         opened_close(&o);
     }
     for (uint32_t n_threads = 0; n_threads < 4; n_threads++) {
         o = (struct opened){0};
-        assert_int_equal(fletch_engine_open(&o.e, &(struct fletch_engine_params){"ref", n_threads}),
-                         0);
+        assert_int_equal(
+            fletch_engine_open(&o.e, &(struct fletch_engine_params){backend, n_threads}), 0);
         assert_int_equal(fletch_model_open(&o.m, o.e, path, NULL), 0);
         assert_int_equal(fletch_session_open(&o.s, o.m), 0);
         expect_same(&o, expected);
@@ -297,7 +296,7 @@ static void test_ways_of_running_give_the_same_bits(void **state)
     size_t n;
     void *image = read_file(path, &n);
     o = (struct opened){0};
-    assert_int_equal(fletch_engine_open(&o.e, NULL), 0);
+    assert_int_equal(fletch_engine_open(&o.e, &(struct fletch_engine_params){backend, 1}), 0);
     int rc = fletch_model_open_image(&o.m, o.e, image, n / 2, NULL);
     expect_error(rc, FLETCH_E_FORMAT, fletch_engine_error(o.e), "beyond");
     assert_int_equal(fletch_model_open_image(&o.m, o.e, image, n, NULL), 0);
@@ -308,15 +307,21 @@ static void test_ways_of_running_give_the_same_bits(void **state)
     free(expected);
 }
 
+static void test_ways_of_running_give_the_same_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(opened_backends); i++) expect_same_bits(opened_backends[i]);
+}
+
 static void test_a_half_precision_cache_is_near(void **state)
 {
     (void)state;
     struct opened o;
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, "ref", GOLDEN("llama"), NULL);
     float *full = logits_of(&o);
     uint32_t n = info_of(o.m).n_vocab;
     opened_close(&o);
-    opened_path(&o, GOLDEN("llama"), &(struct fletch_model_params){.kv_type = "f16"});
+    opened_path(&o, "ref", GOLDEN("llama"), &(struct fletch_model_params){.kv_type = "f16"});
     float *half = logits_of(&o), worst = 0, range = 0;
     opened_close(&o);
     for (uint32_t i = 0; i < n; i++) {
@@ -335,7 +340,8 @@ static void test_sessions_are_limited_and_reusable(void **state)
     (void)state;
     struct opened o;
     struct fletch_session *second, *third;
-    opened_path(&o, GOLDEN("llama"), &(struct fletch_model_params){.n_sessions = 2, .n_ctx = 64});
+    opened_path(&o, "ref", GOLDEN("llama"),
+                &(struct fletch_model_params){.n_sessions = 2, .n_ctx = 64});
     assert_int_equal(fletch_session_open(&second, o.m), 0);
     int rc = fletch_session_open(&third, o.m);
     expect_error(rc, FLETCH_E_LIMIT, fletch_model_error(o.m), "all 2 sessions");
@@ -362,11 +368,12 @@ static void test_sessions_do_not_touch_each_other(void **state)
     int32_t a[30], b[30];
     some_tokens(a, 30, 101, 2);
     some_tokens(b, 30, 101, 3);
-    for (size_t k = 0; k < LENGTH(models); k++) {
+    for (size_t k = 0; k < 2 * LENGTH(models); k++) {
         struct opened o;
         struct fletch_session *t;
         float alone[2][101];
-        opened_path(&o, models[k], &(struct fletch_model_params){.n_sessions = 2, .n_ctx = 64});
+        opened_path(&o, opened_backends[k % 2], models[k / 2],
+                    &(struct fletch_model_params){.n_sessions = 2, .n_ctx = 64});
         append(o.s, a, 30, NULL);
         memcpy(alone[0], fletch_session_logits(o.s), sizeof alone[0]);
         fletch_session_reset(o.s);
@@ -387,15 +394,14 @@ static void test_sessions_do_not_touch_each_other(void **state)
     }
 }
 
-static void test_all_logits_equal_those_step_by_step(void **state)
+static void expect_all_logits(const char *backend)
 {
-    (void)state;
     enum { N = 90 }; /* more than the rows a step gives logits for */
     static float all[N][101];
     int32_t tokens[N];
     struct opened o;
     some_tokens(tokens, N, 101, 4);
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, backend, GOLDEN("llama"), NULL);
     append(o.s, tokens, N, all[0]);
     assert_memory_equal(fletch_session_logits(o.s), all[N - 1], sizeof all[0]);
     fletch_session_reset(o.s);
@@ -409,13 +415,19 @@ static void test_all_logits_equal_those_step_by_step(void **state)
     opened_close(&o);
 }
 
+static void test_all_logits_equal_those_step_by_step(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(opened_backends); i++) expect_all_logits(opened_backends[i]);
+}
+
 static void test_what_does_not_fit_the_context_is_not_appended(void **state)
 {
     (void)state;
     struct opened o;
     int32_t tokens[51];
     some_tokens(tokens, 51, 101, 6);
-    opened_path(&o, GOLDEN("llama"), &(struct fletch_model_params){.n_ctx = 50});
+    opened_path(&o, "ref", GOLDEN("llama"), &(struct fletch_model_params){.n_ctx = 50});
     int rc = fletch_session_append(o.s, tokens, 51, NULL);
     expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "51 tokens do not fit");
     expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "context of 50");
@@ -436,7 +448,7 @@ static void test_tokens_that_are_none_are_refused(void **state)
     (void)state;
     static const int32_t bad[] = {-1, 101, INT32_MAX, INT32_MIN};
     struct opened o;
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, "ref", GOLDEN("llama"), NULL);
     for (size_t i = 0; i < LENGTH(bad); i++) {
         float out[101];
         int32_t tokens[] = {1, 2, bad[i]};
@@ -449,16 +461,15 @@ static void test_tokens_that_are_none_are_refused(void **state)
     opened_close(&o);
 }
 
-static void test_embeddings_are_the_mean_hidden_state(void **state)
+static void expect_mean(const char *backend)
 {
-    (void)state;
     enum { N = 21 };
     int32_t tokens[N];
     float whole[60], chunked[60], one[60];
     double mean[60] = {0};
     struct opened o;
     some_tokens(tokens, N, 101, 8);
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, backend, GOLDEN("llama"), NULL);
     assert_int_equal(info_of(o.m).n_embd, 60);
     assert_int_equal(fletch_session_embed(o.s, tokens, N, whole), 0);
     assert_int_equal(fletch_session_length(o.s), N);
@@ -474,10 +485,16 @@ static void test_embeddings_are_the_mean_hidden_state(void **state)
     int rc = fletch_session_embed(o.s, tokens, 0, one);
     expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "nothing to embed");
     opened_close(&o);
-    opened_path(&o, GOLDEN("llama"), &(struct fletch_model_params){.max_rows = 4});
+    opened_path(&o, backend, GOLDEN("llama"), &(struct fletch_model_params){.max_rows = 4});
     assert_int_equal(fletch_session_embed(o.s, tokens, N, chunked), 0);
     assert_memory_equal(chunked, whole, sizeof whole);
     opened_close(&o);
+}
+
+static void test_embeddings_are_the_mean_hidden_state(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LENGTH(opened_backends); i++) expect_mean(opened_backends[i]);
 }
 
 static void test_sampling_chooses_and_appends_nothing(void **state)
@@ -485,7 +502,7 @@ static void test_sampling_chooses_and_appends_nothing(void **state)
     (void)state;
     struct opened o;
     int32_t tokens[5], token, again;
-    opened_path(&o, GOLDEN("llama"), NULL);
+    opened_path(&o, "ref", GOLDEN("llama"), NULL);
     struct fletch_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     int rc = fletch_session_sample(o.s, &greedy, &token);
     expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "the prompt is empty");
@@ -522,7 +539,8 @@ static void test_a_broken_off_append_leaves_no_logits(void **state)
     int32_t token;
     struct fletch_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     some_tokens(tokens, N, 101, 10);
-    opened_path(&o, GOLDEN("llama"), &(struct fletch_model_params){.max_rows = 1, .n_ctx = N});
+    opened_path(&o, "ref", GOLDEN("llama"),
+                &(struct fletch_model_params){.max_rows = 1, .n_ctx = N});
     append(o.s, tokens, 3, NULL);
     assert_int_equal(pthread_create(&thread, NULL, cancel_soon, o.s), 0);
     int rc = fletch_session_append(o.s, tokens, N - 3, NULL);

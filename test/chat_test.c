@@ -18,7 +18,7 @@ static int open_tiny(void **state)
 {
     struct opened *o = malloc(sizeof *o);
     assert_non_null(o);
-    opened_tiny(o, &(struct tiny_model){.seed = 1}, NULL);
+    opened_tiny(o, "ref", &(struct tiny_model){.seed = 1}, NULL);
     *state = o;
     return 0;
 }
@@ -104,7 +104,7 @@ static void test_bos_where_the_vocabulary_wants_it(void **state)
     (void)state;
     struct opened o;
     size_t n;
-    opened_tiny(&o, &(struct tiny_model){.vocab = "llama-bpe"}, NULL);
+    opened_tiny(&o, "ref", &(struct tiny_model){.vocab = "llama-bpe"}, NULL);
     int32_t *ids = tokenize(o.m, "x", 1, FLETCH_BOS, &n);
     assert_true(n == 2 && ids[0] == 640);
     fletch_free(ids);
@@ -133,7 +133,7 @@ static void test_a_model_without_text_says_so(void **state)
     int32_t *ids;
     char *text;
     size_t n;
-    opened_path(&o, "test/golden/models/llama", NULL);
+    opened_path(&o, "ref", "test/golden/models/llama", NULL);
     int rc = fletch_tokenize(o.m, "x", 1, 0, &ids, &n);
     expect_error(rc, FLETCH_E_VOCAB, fletch_model_error(o.m), "has no vocabulary");
     rc = fletch_detokenize(o.m, (const int32_t[]){1}, 1, 0, &text, &n);
@@ -243,7 +243,7 @@ static void test_bos_comes_once(void **state)
         {"{{ messages[0].content }}", "<|begin_of_text|>hi"},
     };
     struct opened o;
-    opened_tiny(&o, &(struct tiny_model){.vocab = "llama-bpe"}, NULL);
+    opened_tiny(&o, "ref", &(struct tiny_model){.vocab = "llama-bpe"}, NULL);
     for (size_t i = 0; i < LENGTH(cases); i++) {
         char messages[128];
         int32_t *ids;
@@ -333,12 +333,12 @@ static void test_a_model_without_template_says_so(void **state)
     struct opened o;
     char *text;
     size_t n;
-    opened_tiny(&o, &(struct tiny_model){.chat_template = ""}, NULL);
+    opened_tiny(&o, "ref", &(struct tiny_model){.chat_template = ""}, NULL);
     int rc = fletch_chat_render(o.m, &(struct fletch_chat){.messages = HELLO}, &text, &n);
     expect_error(rc, FLETCH_E_TEMPLATE, fletch_model_error(o.m), "--template FILE");
     expect_rendered(o.m, &(struct fletch_chat){.messages = HELLO, .template_text = "x"}, "x");
     opened_close(&o);
-    opened_tiny(&o, &(struct tiny_model){.chat_template = "\n{% for %}"}, NULL);
+    opened_tiny(&o, "ref", &(struct tiny_model){.chat_template = "\n{% for %}"}, NULL);
     rc = fletch_chat_render(o.m, &(struct fletch_chat){.messages = HELLO}, &text, &n);
     expect_error(rc, FLETCH_E_TEMPLATE, fletch_model_error(o.m), "line 2");
     opened_close(&o);

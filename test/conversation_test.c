@@ -54,19 +54,19 @@ static void talk(struct transcript *t, struct fletch_session *s)
     }
 }
 
-static void expect_same_as_fresh(const char *model)
+static void expect_same_as_fresh(const char *backend, const char *model)
 {
     struct transcript *t = calloc(1, sizeof *t);
     float(*all)[N_VOCAB] = calloc(N_CTX, sizeof *all);
     struct opened o;
     assert_true(t && all);
-    opened_path(&o, model, &(struct fletch_model_params){.n_ctx = N_CTX});
+    opened_path(&o, backend, model, &(struct fletch_model_params){.n_ctx = N_CTX});
     talk(t, o.s);
     opened_close(&o);
     assert_true(t->n > 200 && t->n <= N_CTX);
     static const uint32_t chunks[] = {13, 64};
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
-        opened_path(&o, model,
+        opened_path(&o, backend, model,
                     &(struct fletch_model_params){.n_ctx = N_CTX, .max_rows = chunks[i]});
         assert_int_equal(fletch_session_append(o.s, t->tokens, t->n, all[0]), 0);
         for (uint32_t turn = 0; turn < N_TURNS; turn++)
@@ -81,19 +81,22 @@ static void expect_same_as_fresh(const char *model)
 static void test_llama(void **state)
 {
     (void)state;
-    expect_same_as_fresh("test/golden/models/llama");
+    for (int i = 0; i < 2; i++)
+        expect_same_as_fresh(opened_backends[i], "test/golden/models/llama");
 }
 
 static void test_glm(void **state)
 {
     (void)state;
-    expect_same_as_fresh("test/golden/models/glm4_moe_lite");
+    for (int i = 0; i < 2; i++)
+        expect_same_as_fresh(opened_backends[i], "test/golden/models/glm4_moe_lite");
 }
 
 static void test_rwkv7(void **state)
 {
     (void)state;
-    expect_same_as_fresh("test/golden/models/rwkv7");
+    for (int i = 0; i < 2; i++)
+        expect_same_as_fresh(opened_backends[i], "test/golden/models/rwkv7");
 }
 
 int main(void)

@@ -61,11 +61,12 @@ static struct fletch_generated generate(struct opened *o, const struct fletch_ge
     return result;
 }
 
+/* The state of a test is its backend. */
 static int open_tiny(void **state)
 {
     struct opened *o = malloc(sizeof *o);
     assert_non_null(o);
-    opened_tiny(o, &(struct tiny_model){.seed = 1, .n_ctx = 4096}, NULL);
+    opened_tiny(o, *state, &(struct tiny_model){.seed = 1, .n_ctx = 4096}, NULL);
     *state = o;
     return 0;
 }
@@ -306,10 +307,10 @@ static void test_an_end_token_ends_it(void **state)
 
 static void test_a_full_context_ends_it(void **state)
 {
-    (void)state;
     struct opened o;
     struct heard h;
-    opened_tiny(&o, &(struct tiny_model){.seed = 1}, &(struct fletch_model_params){.n_ctx = 33});
+    opened_tiny(&o, *state, &(struct tiny_model){.seed = 1},
+                &(struct fletch_model_params){.n_ctx = 33});
     struct fletch_generate g = settings(&h);
     g.max_tokens = 0;
     struct fletch_generated r = generate(&o, &g);
@@ -384,10 +385,9 @@ static void test_bad_settings_are_refused(void **state)
 /* A model without a vocabulary gives tokens without text. */
 static void test_tokens_without_a_vocabulary(void **state)
 {
-    (void)state;
     struct opened o;
     struct heard h;
-    opened_path(&o, "test/golden/models/llama", NULL);
+    opened_path(&o, *state, "test/golden/models/llama", NULL);
     struct fletch_generate g = settings(&h);
     g.n_stops = 1;
     g.stops = (const char *const[]){"a"};
@@ -402,11 +402,10 @@ static void test_tokens_without_a_vocabulary(void **state)
 /* Weights that are not numbers end in a message, not in some token. */
 static void test_nan_weights_are_noticed(void **state)
 {
-    (void)state;
     struct opened o;
     struct heard h;
     struct fletch_generated r;
-    opened_tiny(&o, &(struct tiny_model){.plant_nan = true}, NULL);
+    opened_tiny(&o, *state, &(struct tiny_model){.plant_nan = true}, NULL);
     struct fletch_generate g = settings(&h);
     prompt(&o);
     int rc = fletch_session_generate(o.s, &g, &r);
@@ -415,10 +414,16 @@ static void test_nan_weights_are_noticed(void **state)
     opened_close(&o);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_tiny, close_tiny)
+#define ON(backend, name, setup, teardown)    \
+    {                                         \
+#name, name, setup, teardown, backend \
+    }
+#define TEST(name) ON(ref, name, open_tiny, close_tiny), ON(cpu, name, open_tiny, close_tiny)
+#define BARE(name) ON(ref, name, NULL, NULL), ON(cpu, name, NULL, NULL)
 
 int main(void)
 {
+    static char ref[] = "ref", cpu[] = "cpu";
     const struct CMUnitTest tests[] = {
         TEST(test_max_tokens_are_appended),
         TEST(test_the_text_is_that_of_the_tokens),
@@ -431,11 +436,11 @@ int main(void)
         TEST(test_text_held_back_comes_out_at_the_end),
         TEST(test_the_callback_can_end_it),
         TEST(test_an_end_token_ends_it),
-        cmocka_unit_test(test_a_full_context_ends_it),
+        BARE(test_a_full_context_ends_it),
         TEST(test_another_thread_can_cancel),
         TEST(test_bad_settings_are_refused),
-        cmocka_unit_test(test_tokens_without_a_vocabulary),
-        cmocka_unit_test(test_nan_weights_are_noticed),
+        BARE(test_tokens_without_a_vocabulary),
+        BARE(test_nan_weights_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

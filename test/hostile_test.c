@@ -20,10 +20,10 @@ struct victim {
     unsigned n_opened, n_refused, n_failed; /* failed: opened, but could not run */
 };
 
-static void open_victim(struct victim *v, const char *path)
+static void open_victim(struct victim *v, const char *backend, const char *path)
 {
     *v = (struct victim){0};
-    assert_int_equal(fletch_engine_open(&v->e, &(struct fletch_engine_params){"ref", 1}), 0);
+    assert_int_equal(fletch_engine_open(&v->e, &(struct fletch_engine_params){backend, 1}), 0);
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
     assert_int_equal(fseek(f, 0, SEEK_END), 0);
@@ -170,9 +170,8 @@ static void spoil_weights(struct victim *v, unsigned n, uint64_t seed)
 
 static void test_a_damaged_model(void **state)
 {
-    (void)state;
     struct victim v;
-    open_victim(&v, "test/golden/models/llama-gguf/model.gguf");
+    open_victim(&v, *state, "test/golden/models/llama-gguf/model.gguf");
     change_bytes(&v, 1, 1);
     plant_numbers(&v, 2000, 2);
     cut_short(&v, 200, 3);
@@ -190,10 +189,9 @@ static void test_a_damaged_model(void **state)
 /* The same with a vocabulary and a template in the header. */
 static void test_a_damaged_vocabulary(void **state)
 {
-    (void)state;
     struct victim v;
     char *path = tiny_model_path(&(struct tiny_model){.seed = 1});
-    open_victim(&v, path);
+    open_victim(&v, *state, path);
     change_bytes(&v, 11, 5);
     plant_numbers(&v, 800, 6);
     cut_short(&v, 50, 7);
@@ -206,9 +204,12 @@ static void test_a_damaged_vocabulary(void **state)
 
 int main(void)
 {
+    static char ref[] = "ref", cpu[] = "cpu";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_damaged_model),
-        cmocka_unit_test(test_a_damaged_vocabulary),
+        cmocka_unit_test_prestate(test_a_damaged_model, ref),
+        cmocka_unit_test_prestate(test_a_damaged_model, cpu),
+        cmocka_unit_test_prestate(test_a_damaged_vocabulary, ref),
+        cmocka_unit_test_prestate(test_a_damaged_vocabulary, cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,20 +7,23 @@
 
 #include <cmocka.h>
 
-void opened_path(struct opened *o, const char *path, const struct fletch_model_params *params)
+const char *const opened_backends[2] = {"ref", "cpu"};
+
+void opened_path(struct opened *o, const char *backend, const char *path,
+                 const struct fletch_model_params *params)
 {
     *o = (struct opened){0};
-    assert_int_equal(fletch_engine_open(&o->e, &(struct fletch_engine_params){"ref", 1}), 0);
+    assert_int_equal(fletch_engine_open(&o->e, &(struct fletch_engine_params){backend, 1}), 0);
     if (fletch_model_open(&o->m, o->e, path, params))
         fail_msg("%s: %s", path, fletch_engine_error(o->e));
     if (fletch_session_open(&o->s, o->m)) fail_msg("%s", fletch_model_error(o->m));
 }
 
-void opened_tiny(struct opened *o, const struct tiny_model *tiny,
+void opened_tiny(struct opened *o, const char *backend, const struct tiny_model *tiny,
                  const struct fletch_model_params *params)
 {
     char *path = tiny_model_path(tiny);
-    opened_path(o, path, params);
+    opened_path(o, backend, path, params);
     o->path = path;
 }
 

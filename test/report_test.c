@@ -16,7 +16,8 @@
 
 static int open_engine(void **state)
 {
-    return fletch_engine_open((struct fletch_engine **)state, NULL);
+    return fletch_engine_open((struct fletch_engine **)state,
+                              &(struct fletch_engine_params){"ref", 1});
 }
 
 static int close_engine(void **state)
