@@ -227,6 +227,18 @@ FLETCH_API int fletch_verify(struct fletch_engine *e, const char *path,
 FLETCH_API int fletch_convert(struct fletch_engine *e, const char *in, const char *out,
                               const char *type, fletch_progress progress, void *ctx);
 
+struct fletch_synth {
+    const char *shape; /* of fletch_synth_shapes, case-insensitive */
+    const char *type;  /* as in fletch_convert */
+    uint32_t n_layers; /* the first of them; 0: all */
+    uint64_t seed;
+};
+/* Writes a GGUF file of a published model's shape with random weights. */
+FLETCH_API int fletch_synth(struct fletch_engine *e, const char *out, const struct fletch_synth *s,
+                            fletch_progress progress, void *ctx);
+/* The shapes it knows. */
+FLETCH_API int fletch_synth_shapes(struct fletch_engine *e, char **json);
+
 #ifdef __cplusplus
 }
 #endif

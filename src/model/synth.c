@@ -1,0 +1,128 @@
+/* Writes a synthetic model: what synth_shape.c declares, in the storage types that convert would
+ * choose, with the bytes of synth_fill.c. */
+#include "model/synth.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "format/gguf.h"
+#include "model/convert.h"
+
+enum {
+    UNIT = 4096,        /* elements: a multiple of every block */
+    SLICE = 512 * UNIT, /* elements made before they are written */
+};
+
+struct synth {
+    struct source *decl;
+    struct gguf_writer *writer;
+    struct pool *pool;
+    u8 *slice;
+    u64 done, total;
+    const struct synth_params *params;
+};
+
+struct fill_job {
+    const struct tensor *t;
+    struct synth_range range;
+    u64 seed, at, n; /* elements of the slice */
+    u8 *dst;
+};
+
+static void fill_units(void *ctx, u64 begin, u64 end)
+{
+    const struct fill_job *j = ctx;
+    const struct quant_info *q = quant_info(j->t->type);
+    u64 from = begin * UNIT, to = MIN(end * UNIT, j->n);
+    synth_fill(j->t->type, j->seed, j->range, (j->at + from) / q->blk, (to - from) / q->blk,
+               j->dst + from / q->blk * q->bytes);
+}
+
+/* Llama 3's scaling as a factor per rotated pair: long waves slower, those between blended. */
+static void fill_rope_freqs(const struct synth_shape *s, u64 n, float *dst)
+{
+    const double low = 1, high = 4, ctx = 8192, factor = s->rope_llama3;
+    for (u64 i = 0; i < n; i++) {
+        double wave = 2 * M_PI * pow(s->rope_base, 2.0 * (double)i / s->head);
+        double blend = (ctx / wave - low) / (high - low);
+        dst[i] = (float)(wave < ctx / high  ? 1
+                         : wave > ctx / low ? factor
+                                            : 1 / ((1 - blend) / factor + blend));
+    }
+}
+
+static int write_tensor(struct synth *y, u32 id, struct err *err)
+{
+    const struct tensor *t = &y->decl->tensors[id];
+    const struct quant_info *q = quant_info(t->type);
+    bool rope = str_is(t->name, "rope_freqs.weight");
+    u64 seed = (y->params->seed + 1) * 0x9e3779b97f4a7c15u ^ (u64)id * 0xd1342543de82ef95u;
+    int rc = 0;
+    for (u64 at = 0; at < t->n_elems && rc == 0; at += SLICE) {
+        struct fill_job j = {t,       synth_range(t), seed, at, MIN(t->n_elems - at, (u64)SLICE),
+                             y->slice};
+        u64 n_bytes = j.n / q->blk * q->bytes;
+        if (rope)
+            fill_rope_freqs(y->params->shape, j.n, (float *)(void *)y->slice);
+        else
+            pool_run(y->pool, fill_units, &j, (j.n + UNIT - 1) / UNIT);
+        rc = gguf_writer_data(y->writer, y->slice, (size_t)n_bytes, err);
+        y->done += n_bytes;
+        if (rc == 0 && y->params->progress) y->params->progress(y->params->ctx, y->done, y->total);
+    }
+    return rc;
+}
+
+/* The types of converted files: RWKV's low-rank matrices, which convert keeps as they are, come
+ * from checkpoints of 16 bits. */
+static int choose_types(struct synth *y, const struct convert_type *type, struct err *err)
+{
+    struct convert_model m;
+    int rc = 0;
+    convert_describe(&m, y->decl);
+    for (u32 i = 0; i < y->decl->n_tensors && rc == 0; i++) {
+        struct tensor *t = &y->decl->tensors[i];
+        enum qtype q = convert_choose(type, &m, t);
+        bool low_rank = y->params->shape->rank_decay && t->n_dims == 2 && q == QT_F32 &&
+                        !memmem(t->name.p, t->name.n, "time_mix_w", 10);
+        t->type = low_rank && type->base != QT_F32 ? QT_F16 : q;
+        CHECK(quant_bytes(t->type, t->n_elems, &t->n_bytes));
+        y->total += t->n_bytes;
+        rc = gguf_writer_tensor(y->writer, t, err);
+    }
+    return rc;
+}
+
+static int write_all(struct synth *y, const char *out, const struct convert_type *type,
+                     struct err *err)
+{
+    int rc = synth_declare(&y->decl, y->params->shape, y->params->n_layers, err);
+    if (rc == 0) rc = source_add_u32(y->decl, "general.file_type", type->file_type, err);
+    if (rc == 0) rc = source_add_u32(y->decl, "general.quantization_version", 2, err);
+    if (rc == 0) rc = pool_open(&y->pool, y->params->n_threads, err);
+    if (rc == 0 && !(y->slice = malloc(SLICE * sizeof(float)))) rc = err_nomem(err, "a slice");
+    if (rc == 0) rc = gguf_writer_open(&y->writer, out, err);
+    for (u32 i = 0; rc == 0 && i < y->decl->n_kvs; i++)
+        rc = gguf_writer_kv(y->writer, &y->decl->kvs[i], err);
+    if (rc == 0) rc = choose_types(y, type, err);
+    for (u32 i = 0; rc == 0 && i < y->decl->n_tensors; i++) rc = write_tensor(y, i, err);
+    return rc ? rc : gguf_writer_finish(y->writer, err);
+}
+
+int synth_run(const char *out, const struct synth_params *params, struct err *err)
+{
+    const struct convert_type *type = convert_type_by_name(params->type);
+    struct synth y = {.params = params};
+    if (!type)
+        return err_set(err, FLETCH_E_ARG,
+                       "unknown type %s; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k",
+                       QUOTE(str_of(params->type)));
+    int rc = write_all(&y, out, type, err);
+    gguf_writer_close(y.writer);
+    pool_close(y.pool);
+    source_close(y.decl);
+    free(y.slice);
+    return rc;
+}

@@ -1,0 +1,53 @@
+/* Synthetic models: files of published models' exact shapes with random weights, so that speed can
+ * be measured, and compared with other engines, without downloading anything. */
+#ifndef FLETCH_SYNTH_H
+#define FLETCH_SYNTH_H
+
+#include "format/source.h"
+
+/* The numbers of a published model. What an architecture doesn't have is 0. */
+struct synth_shape {
+    const char *name, *arch;
+    const char *pre; /* pre-tokenizer of its vocabulary; NULL: RWKV's */
+    u32 n_layers, d_model, n_ff, n_vocab, n_ctx;
+    u32 n_heads, n_kv_heads, head; /* width of a head; RWKV: head only */
+    float eps, rope_base;
+    float rope_llama3; /* factor of Llama 3's rotary scaling */
+    bool tied;
+    u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts, n_dense_layers;
+    u32 q_lora, kv_lora, n_rot, head_mla;             /* head_mla: of keys and of values */
+    u32 rank_decay, rank_iclr, rank_value, rank_gate; /* RWKV */
+};
+
+/* The table, ended by a row without a name. */
+extern const struct synth_shape synth_shapes[];
+/* By name, case-insensitive; NULL when unknown. */
+const struct synth_shape *synth_find(const char *name);
+
+/* Metadata and tensors (without bytes; matrices as f32) of the shape with its first n_layers
+ * blocks, 0: all. */
+int synth_declare(struct source **out, const struct synth_shape *shape, u32 n_layers,
+                  struct err *err);
+
+/* How values are spread: evenly over center ± spread. */
+struct synth_range {
+    float center, spread;
+};
+struct synth_range synth_range(const struct tensor *t);
+
+/* Blocks [first, first + n) of a tensor whose values depend on seed alone, not on how the work is
+ * cut. Types that convert writes; quantised ones need center 0. */
+void synth_fill(enum qtype type, u64 seed, struct synth_range range, u64 first, u64 n, u8 *dst);
+
+struct synth_params {
+    const struct synth_shape *shape;
+    const char *type; /* as in convert_run */
+    u32 n_layers;     /* 0: all */
+    u64 seed;
+    u32 n_threads;                                    /* as in pool_open */
+    void (*progress)(void *ctx, u64 done, u64 total); /* may be NULL */
+    void *ctx;
+};
+int synth_run(const char *out, const struct synth_params *params, struct err *err);
+
+#endif

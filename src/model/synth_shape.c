@@ -1,0 +1,395 @@
+/* The published shapes, and what a file of each declares: metadata, tensors, a made-up vocabulary
+ * of the right size. Names and order are those of published files. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "model/synth.h"
+#include "model/vocab.h"
+#include "text/tok_internal.h" /* tok_map_bytes */
+
+#define LLAMA(n, ctx, theta, tie) \
+    .name = (n), .arch = "llama", .n_ctx = (ctx), .eps = 1e-5f, .rope_base = (theta), .tied = (tie)
+#define QWEN(n, a, ctx, tie)                                                                   \
+    .name = (n), .arch = (a), .pre = "qwen2", .n_ctx = (ctx), .n_vocab = 151936, .eps = 1e-6f, \
+    .rope_base = 1e6f, .tied = (tie)
+#define RWKV(n) \
+    .name = (n), .arch = "rwkv7", .n_ctx = 1 << 20, .n_vocab = 65536, .eps = 1e-5f, .head = 64
+#define SIZE(layers, d, ff) .n_layers = (layers), .d_model = (d), .n_ff = (ff)
+#define HEADS(n, kv, width) .n_heads = (n), .n_kv_heads = (kv), .head = (width)
+#define RANKS(decay, iclr, value, gate) \
+    .rank_decay = (decay), .rank_iclr = (iclr), .rank_value = (value), .rank_gate = (gate)
+
+const struct synth_shape synth_shapes[] = {
+    {LLAMA("SmolLM2-135M", 8192, 1e5f, true), SIZE(30, 576, 1536), HEADS(9, 3, 64), .pre = "smollm",
+     .n_vocab = 49152},
+    {QWEN("Qwen2.5-0.5B", "qwen2", 32768, true), SIZE(24, 896, 4864), HEADS(14, 2, 64)},
+    {QWEN("Qwen3-0.6B", "qwen3", 40960, true), SIZE(28, 1024, 3072), HEADS(16, 8, 128)},
+    {LLAMA("Llama-3.2-1B", 131072, 5e5f, true), SIZE(16, 2048, 8192), HEADS(32, 8, 64),
+     .pre = "llama-bpe", .n_vocab = 128256, .rope_llama3 = 32},
+    {LLAMA("Llama-3.1-8B", 131072, 5e5f, false), SIZE(32, 4096, 14336), HEADS(32, 8, 128),
+     .pre = "llama-bpe", .n_vocab = 128256, .rope_llama3 = 8},
+    {QWEN("Qwen3-30B-A3B", "qwen3moe", 40960, false), SIZE(48, 2048, 6144), HEADS(32, 4, 128),
+     .n_experts = 128, .n_experts_used = 8, .n_ff_expert = 768},
+    {.name = "GLM-4.7-Flash",
+     .arch = "deepseek2",
+     .pre = "glm4",
+     .n_vocab = 154880,
+     .n_ctx = 202752,
+     .eps = 1e-5f,
+     .rope_base = 1e6f,
+     SIZE(47, 2048, 10240),
+     HEADS(20, 1, 576),
+     .n_experts = 64,
+     .n_experts_used = 4,
+     .n_ff_expert = 1536,
+     .n_shared_experts = 1,
+     .n_dense_layers = 1,
+     .q_lora = 768,
+     .kv_lora = 512,
+     .n_rot = 64,
+     .head_mla = 256},
+    {RWKV("RWKV-7-0.4B"), SIZE(24, 1024, 4096), RANKS(64, 64, 32, 128)},
+    {RWKV("RWKV-7-1.5B"), SIZE(24, 2048, 8192), RANKS(96, 96, 64, 256)},
+    {RWKV("RWKV-7-2.9B"), SIZE(32, 2560, 10240), RANKS(96, 96, 64, 320)},
+    {0},
+};
+
+const struct synth_shape *synth_find(const char *name)
+{
+    for (const struct synth_shape *s = synth_shapes; s->name; s++)
+        if (strcasecmp(s->name, name) == 0) return s;
+    return NULL;
+}
+
+/* Declaring: failure is sticky, rc tells. */
+struct declare {
+    struct source *s;
+    const struct synth_shape *shape;
+    u32 n_layers;
+    struct err *err;
+    int rc;
+};
+
+/* "{arch}.suffix" */
+static const char *full_key(const struct declare *d, const char *suffix, char *buf, size_t n)
+{
+    snprintf(buf, n, "%s.%s", d->shape->arch, suffix);
+    return buf;
+}
+
+static void put_u32(struct declare *d, const char *suffix, u32 v)
+{
+    char key[96];
+    if (!d->rc) d->rc = source_add_u32(d->s, full_key(d, suffix, key, sizeof key), v, d->err);
+}
+
+static void put_f32(struct declare *d, const char *suffix, float v)
+{
+    char key[96];
+    if (!d->rc) d->rc = source_add_f32(d->s, full_key(d, suffix, key, sizeof key), v, d->err);
+}
+
+static void put_text(struct declare *d, const char *key, const char *v)
+{
+    if (!d->rc) d->rc = source_add_str(d->s, key, str_of(v), d->err);
+}
+
+/* A tensor whose unused dimensions are 0. */
+static void put(struct declare *d, const u64 ne[4], const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void put(struct declare *d, const u64 ne[4], const char *fmt, ...)
+{
+    char name[SOURCE_MAX_NAME + 1];
+    va_list ap;
+    if (d->rc) return;
+    va_start(ap, fmt);
+    vsnprintf(name, sizeof name, fmt, ap);
+    va_end(ap);
+    struct tensor t = {.type = QT_F32};
+    for (u32 i = 0; i < 4; i++) {
+        t.ne[i] = MAX(ne[i], 1);
+        if (ne[i]) t.n_dims = i + 1;
+    }
+    t.name = (struct str){arena_copy(&d->s->arena, str_of(name)), strlen(name)};
+    d->rc = t.name.p ? source_add_tensor(d->s, &t, d->err) : err_nomem(d->err, "the tensors");
+}
+
+#define DIMS(...)       ((const u64[4]){__VA_ARGS__})
+#define PUT(dims, part) put(d, dims, "blk.%u." part, l)
+/* A norm with weight and bias. */
+#define PUT_LN(n, part) (PUT(DIMS(n), part ".weight"), PUT(DIMS(n), part ".bias"))
+
+static void put_attention(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, q = s->n_heads * s->head, kv = s->n_kv_heads * s->head;
+    PUT(DIMS(n), "attn_norm.weight");
+    PUT(DIMS(n, q), "attn_q.weight");
+    PUT(DIMS(n, kv), "attn_k.weight");
+    PUT(DIMS(n, kv), "attn_v.weight");
+    if (strcmp(s->arch, "qwen2") == 0) {
+        PUT(DIMS(q), "attn_q.bias");
+        PUT(DIMS(kv), "attn_k.bias");
+        PUT(DIMS(kv), "attn_v.bias");
+    }
+    if (strncmp(s->arch, "qwen3", 5) == 0) {
+        PUT(DIMS(s->head), "attn_q_norm.weight");
+        PUT(DIMS(s->head), "attn_k_norm.weight");
+    }
+    PUT(DIMS(q, n), "attn_output.weight");
+}
+
+static void put_mla(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, nope = s->head_mla - s->n_rot, all = s->n_heads * s->head_mla;
+    PUT(DIMS(n), "attn_norm.weight");
+    PUT(DIMS(n, s->q_lora), "attn_q_a.weight");
+    PUT(DIMS(s->q_lora), "attn_q_a_norm.weight");
+    PUT(DIMS(s->q_lora, all), "attn_q_b.weight");
+    PUT(DIMS(n, s->kv_lora + s->n_rot), "attn_kv_a_mqa.weight");
+    PUT(DIMS(s->kv_lora), "attn_kv_a_norm.weight");
+    PUT(DIMS(nope, s->kv_lora, s->n_heads), "attn_k_b.weight");
+    PUT(DIMS(s->kv_lora, s->head_mla, s->n_heads), "attn_v_b.weight");
+    PUT(DIMS(all, n), "attn_output.weight");
+}
+
+static void put_ffn(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, ff = s->n_ff, e = s->n_experts, fe = s->n_ff_expert;
+    PUT(DIMS(n), "ffn_norm.weight");
+    if (!e || l < s->n_dense_layers) {
+        PUT(DIMS(n, ff), "ffn_gate.weight");
+        PUT(DIMS(n, ff), "ffn_up.weight");
+        PUT(DIMS(ff, n), "ffn_down.weight");
+        return;
+    }
+    PUT(DIMS(n, e), "ffn_gate_inp.weight");
+    if (s->kv_lora) PUT(DIMS(e), "exp_probs_b.bias");
+    PUT(DIMS(n, fe, e), "ffn_gate_exps.weight");
+    PUT(DIMS(n, fe, e), "ffn_up_exps.weight");
+    PUT(DIMS(fe, n, e), "ffn_down_exps.weight");
+    if (!s->n_shared_experts) return;
+    fe *= s->n_shared_experts;
+    PUT(DIMS(n, fe), "ffn_gate_shexp.weight");
+    PUT(DIMS(n, fe), "ffn_up_shexp.weight");
+    PUT(DIMS(fe, n), "ffn_down_shexp.weight");
+}
+
+static void put_rwkv(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, dw = s->rank_decay, da = s->rank_iclr, dg = s->rank_gate;
+    u32 dv = l ? s->rank_value : da; /* block 0 has copies of a that nobody uses */
+    PUT_LN(n, "attn_norm");
+    PUT_LN(n, "attn_norm_2");
+    PUT(DIMS(n, 1, 1, 6), "time_mix_lerp_fused.weight");
+    PUT(DIMS(n), "time_mix_w0.weight");
+    PUT(DIMS(n, dw), "time_mix_w1.weight");
+    PUT(DIMS(dw, n), "time_mix_w2.weight");
+    PUT(DIMS(n), "time_mix_a0.weight");
+    PUT(DIMS(n, da), "time_mix_a1.weight");
+    PUT(DIMS(da, n), "time_mix_a2.weight");
+    PUT(DIMS(n), "time_mix_v0.weight");
+    PUT(DIMS(n, dv), "time_mix_v1.weight");
+    PUT(DIMS(dv, n), "time_mix_v2.weight");
+    PUT(DIMS(n, dg), "time_mix_g1.weight");
+    PUT(DIMS(dg, n), "time_mix_g2.weight");
+    PUT(DIMS(n), "time_mix_k_k.weight");
+    PUT(DIMS(n), "time_mix_k_a.weight");
+    PUT(DIMS(n), "time_mix_r_k.weight");
+    PUT(DIMS(n, n), "time_mix_receptance.weight");
+    PUT(DIMS(n, n), "time_mix_key.weight");
+    PUT(DIMS(n, n), "time_mix_value.weight");
+    PUT(DIMS(n, n), "time_mix_output.weight");
+    PUT_LN(n, "time_mix_ln");
+    PUT(DIMS(n), "channel_mix_lerp_k.weight");
+    PUT(DIMS(n, s->n_ff), "channel_mix_key.weight");
+    PUT(DIMS(s->n_ff, n), "channel_mix_value.weight");
+}
+
+static void put_tensors(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model;
+    put(d, DIMS(n, s->n_vocab), "token_embd.weight");
+    if (s->rank_decay) {
+        put(d, DIMS(n), "token_embd_norm.weight");
+        put(d, DIMS(n), "token_embd_norm.bias");
+    }
+    put(d, DIMS(n), "output_norm.weight");
+    if (s->rank_decay) put(d, DIMS(n), "output_norm.bias");
+    if (!s->tied) put(d, DIMS(n, s->n_vocab), "output.weight");
+    if (s->rope_llama3 > 0) put(d, DIMS(s->head / 2), "rope_freqs.weight");
+    for (u32 l = 0; l < d->n_layers && !d->rc; l++) {
+        if (s->rank_decay) {
+            put_rwkv(d, l);
+            continue;
+        }
+        if (s->kv_lora)
+            put_mla(d, l);
+        else
+            put_attention(d, l);
+        put_ffn(d, l);
+    }
+}
+
+static void put_experts(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    char key[96];
+    put_u32(d, "expert_count", s->n_experts);
+    put_u32(d, "expert_used_count", s->n_experts_used);
+    put_u32(d, "expert_feed_forward_length", s->n_ff_expert);
+    if (!s->kv_lora) return;
+    put_u32(d, "expert_shared_count", s->n_shared_experts);
+    put_u32(d, "expert_group_count", 1);
+    put_u32(d, "expert_group_used_count", 1);
+    put_u32(d, "expert_gating_func", 2); /* sigmoid */
+    put_u32(d, "leading_dense_block_count", s->n_dense_layers);
+    put_f32(d, "expert_weights_scale", 1.8f);
+    if (!d->rc)
+        d->rc = source_add_bool(d->s, full_key(d, "expert_weights_norm", key, sizeof key), true,
+                                d->err);
+}
+
+static void put_numbers(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    bool rwkv = s->rank_decay != 0;
+    put_u32(d, "context_length", s->n_ctx);
+    put_u32(d, "embedding_length", s->d_model);
+    put_u32(d, "block_count", d->n_layers);
+    put_u32(d, "feed_forward_length", s->n_ff);
+    put_u32(d, "vocab_size", s->n_vocab);
+    put_u32(d, "attention.head_count", s->n_heads);
+    put_f32(d, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", s->eps);
+    if (rwkv) {
+        put_u32(d, "wkv.head_size", s->head);
+        put_u32(d, "attention.decay_lora_rank", s->rank_decay);
+        put_u32(d, "attention.iclr_lora_rank", s->rank_iclr);
+        put_u32(d, "attention.value_residual_mix_lora_rank", s->rank_value);
+        put_u32(d, "attention.gate_lora_rank", s->rank_gate);
+        put_u32(d, "token_shift_count", 2);
+        return;
+    }
+    put_u32(d, "attention.head_count_kv", s->n_kv_heads);
+    put_u32(d, "attention.key_length", s->head);
+    put_u32(d, "attention.value_length", s->kv_lora ? s->kv_lora : s->head);
+    put_u32(d, "rope.dimension_count", s->n_rot ? s->n_rot : s->head);
+    put_f32(d, "rope.freq_base", s->rope_base);
+    if (s->kv_lora) {
+        put_u32(d, "attention.q_lora_rank", s->q_lora);
+        put_u32(d, "attention.kv_lora_rank", s->kv_lora);
+        put_u32(d, "attention.key_length_mla", s->head_mla);
+        put_u32(d, "attention.value_length_mla", s->head_mla);
+    }
+    if (s->n_experts) put_experts(d);
+}
+
+/* Every byte, made-up words, and one control token that ends texts. */
+static int make_tokens(struct vocab *v, const struct synth_shape *shape, struct err *err)
+{
+    struct tok_spec *spec = &v->spec;
+    bool rwkv = !shape->pre;
+    u32 n = shape->n_vocab, end = rwkv ? 0 : n - 1, first = rwkv ? 1 : 0;
+    struct str *tokens = arena_alloc(&v->arena, n, sizeof *tokens);
+    u8 *types = arena_alloc(&v->arena, n, 1);
+    char *text = arena_alloc(&v->arena, n, 16), *at = text;
+    if (!tokens || !types || !text) return err_nomem(err, "the vocabulary");
+    for (u32 i = 0; i < n; i++, at += 16) {
+        char byte = (char)(i - first);
+        struct buf mapped = {0};
+        if (i == end) {
+            snprintf(at, 16, "<|end|>");
+        } else if (i - first >= 256) {
+            snprintf(at, 16, "w%x", i);
+        } else if (rwkv) {
+            snprintf(at, 16, "\\x%02x", i - first);
+        } else {
+            tok_map_bytes(&mapped, (struct str){&byte, 1});
+            if (mapped.failed) return err_nomem(err, "the vocabulary");
+            snprintf(at, 16, "%s", mapped.p);
+            buf_free(&mapped);
+        }
+        tokens[i] = str_of(at);
+        types[i] = i == end ? TOK_CONTROL : TOK_NORMAL;
+    }
+    spec->tokens = tokens;
+    spec->types = types;
+    spec->n_tokens = n;
+    spec->bos = spec->eos = end;
+    return 0;
+}
+
+static int put_vocab(struct declare *d, struct vocab *v)
+{
+    static const struct str merge = STR("w o"); /* other engines want the list to be there */
+    struct tok_spec *spec = &v->spec;
+    tok_spec_init(spec);
+    spec->kind = d->shape->pre ? TOK_BPE : TOK_RWKV;
+    spec->add_bos = spec->add_eos = 0;
+    if (d->shape->pre) {
+        spec->pre = str_of(d->shape->pre);
+        spec->merges = &merge;
+        spec->n_merges = 1;
+    }
+    int rc = make_tokens(v, d->shape, d->err);
+    return rc ? rc : vocab_to_source(v, d->s, d->err);
+}
+
+int synth_declare(struct source **out, const struct synth_shape *shape, u32 n_layers,
+                  struct err *err)
+{
+    struct declare d = {.shape = shape, .err = err};
+    struct vocab v = {0};
+    char name[64];
+    *out = NULL;
+    if (n_layers > shape->n_layers)
+        return err_set(err, FLETCH_E_ARG, "%s has %u layers; --layers %u is more", shape->name,
+                       shape->n_layers, n_layers);
+    d.n_layers = n_layers ? n_layers : shape->n_layers;
+    d.rc = source_new(&d.s, shape->name, err);
+    snprintf(name, sizeof name, "%s (synthetic)", shape->name);
+    put_text(&d, "general.architecture", shape->arch);
+    put_text(&d, "general.type", "model");
+    put_text(&d, "general.name", name);
+    put_numbers(&d);
+    if (!d.rc) d.rc = put_vocab(&d, &v);
+    arena_free(&v.arena);
+    put_tensors(&d);
+    if (d.rc)
+        source_close(d.s);
+    else
+        *out = d.s;
+    return d.rc;
+}
+
+struct synth_range synth_range(const struct tensor *t)
+{
+    static const struct {
+        const char *end;
+        struct synth_range range;
+    } known[] = {
+        {"norm.weight", {1, 0.1f}},
+        {"attn_norm_2.weight", {1, 0.1f}},
+        {"time_mix_ln.weight", {1, 0.1f}},
+        {"lerp_fused.weight", {0.5f, 0.5f}},
+        {"lerp_k.weight", {0.5f, 0.5f}},
+        {"time_mix_w0.weight", {-3, 2.5f}},
+        {"time_mix_a0.weight", {0, 0.5f}},
+        {"time_mix_v0.weight", {0, 0.5f}},
+        {"time_mix_k_k.weight", {0.8f, .1f}},
+        {"time_mix_k_a.weight", {1, 0.1f}},
+        {"time_mix_r_k.weight", {0, 0.1f}},
+        {"exp_probs_b.bias", {0, 0.1f}},
+        {".bias", {0, 0.02f}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (str_ends(t->name, known[i].end)) return known[i].range;
+    return (struct synth_range){0, sqrtf(3 / (float)t->ne[0])}; /* standard deviation 1/sqrt(n) */
+}
