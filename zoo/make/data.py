@@ -21,8 +21,9 @@ def _stories(rng, room, held):
 
 
 def _length(rng, room):
-    """Log-uniform, and short enough that the questions still fit into the row."""
-    return int(math.exp(rng.uniform(math.log(30), math.log(max(31, room * 0.95 - 260)))))
+    """Half of them short, half of any length, and all so that the questions still fit into the row."""
+    most = max(31.0, room * 0.95 - 560)
+    return int(rng.uniform(30, most) if rng.chance(0.5) else math.exp(rng.uniform(math.log(30), math.log(most))))
 
 
 # kind: (make(rng, room, held), share of the tokens in short rows, share in long rows, least room)

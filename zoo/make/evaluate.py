@@ -71,12 +71,11 @@ def sums(held):
     return [(f"{a}+{b}=", f"{a + b}{skills.END}") for a in range(10) for b in range(10)]
 
 
-def recalls(count, tokens, seed=77, words_only=False):
-    rng, out = Rng(seed), []
-    while len(out) < count:
-        notes, pairs = skills.recall_document(rng, tokens, held=True, ask=1)
-        if not (words_only and pairs[0][1].split()[-1][0].isdigit()):
-            out.append((f"Notes:\n{notes}\n\nQuestion: {pairs[0][0]}\nAnswer:", f" {pairs[0][1]}\n"))
+def recalls(count, tokens, relation=None):
+    rng, out = Rng(77), []
+    for _ in range(count):
+        notes, pairs = skills.recall_document(rng, tokens, held=True, ask=1, relation=relation)
+        out.append((f"Notes:\n{notes}\n\nQuestion: {pairs[0][0]}\nAnswer:", f" {pairs[0][1]}\n"))
     return out
 
 
@@ -180,6 +179,7 @@ def report(model, tok, device, full):
     if full:
         out["facts, held-out questions"] = exact(model, tok, device, fact_questions())
         out["recall"] = {str(n): exact(model, tok, device, recalls(100, n), batch=8) for n in (200, 800, 2000, 3200)}
+        out["recall at 3200 by note"] = {r[0]: exact(model, tok, device, recalls(40, 3200, r), batch=8) for r in skills.RELATIONS}
     if any(isinstance(m, models.Experts) for m in model.modules()):
         out["least expert load"] = expert_share(model, tok, device)
     if model.c.family == "glm":

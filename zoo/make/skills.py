@@ -148,10 +148,10 @@ RELATIONS = [
     ("The {key} costs {value} coins.", "How much does the {key} cost?")]
 
 
-def recall_document(rng, tokens, held=False, ask=None):
+def recall_document(rng, tokens, held=False, ask=None, relation=None):
     """(notes about `tokens` tokens long, [(question, answer)]). Some notes come twice; the second time, their
     value can be known and is learned. The notes begin and end with the loss off."""
-    line, question = rng.pick(RELATIONS)
+    line, question = relation or rng.pick(RELATIONS)
     if "belongs" in line:
         values = story.GIRLS + story.BOYS
     elif "code" in line:
@@ -160,7 +160,7 @@ def recall_document(rng, tokens, held=False, ask=None):
         values = [str(n) for n in range(2, 100)]
     else:
         values = VALUES
-    filler, again = rng.pick((0.0, 0.0, 0.5)), rng.pick((0.0, 0.3, 0.6)) if ask is None else 0.0
+    filler, again = rng.pick((0.0, 0.0, 0.5)), rng.pick((0.0, 0.3, 0.5, 0.6)) if ask is None else 0.0
     joint = rng.pick([" ", "\n"])
     notes, keys, pending = [], {}, []
     while tokens > 0 or not keys:
@@ -181,7 +181,7 @@ def recall_document(rng, tokens, held=False, ask=None):
             keys[key] = rng.pick(values)
             notes.append(line.format(key=key, value=keys[key]))
         tokens -= notes[-1].count(" ") + 3
-    count = ask or min(12, 2 + len(keys) // 4)
+    count = ask or min(24, 2 + len(keys) // 4)
     asked = rng.sample(sorted(keys), min(count, len(keys)))
     return joint.join(notes), [(question.format(key=k), line.format(key=k, value=keys[k])) for k in asked]
 
