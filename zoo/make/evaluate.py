@@ -71,11 +71,14 @@ def sums(held):
     return [(f"{a}+{b}=", f"{a + b}{skills.END}") for a in range(10) for b in range(10)]
 
 
-def recalls(count, tokens, relation=None):
+def recalls(tok, count, tokens, relation=None):
+    """Prompts of `tokens` to 1.1 `tokens` tokens that end in a question, with the answer."""
     rng, out = Rng(77), []
-    for _ in range(count):
-        notes, pairs = skills.recall_document(rng, tokens, held=True, ask=1, relation=relation)
-        out.append((f"Notes:\n{notes}\n\nQuestion: {pairs[0][0]}\nAnswer:", f" {pairs[0][1]}\n"))
+    while len(out) < count:
+        notes, pairs = skills.recall_document(rng, tokens * rng.uniform(0.75, 1.1), held=True, ask=1, relation=relation)
+        prompt = f"Notes:\n{notes}\n\nQuestion: {pairs[0][0]}\nAnswer:"
+        if tokens <= len(tok.encode(prompt)) <= 1.1 * tokens:
+            out.append((prompt, f" {pairs[0][1]}\n"))
     return out
 
 
@@ -178,8 +181,9 @@ def report(model, tok, device, full):
                     "two digits, held out": exact(model, tok, device, sums(True))}}
     if full:
         out["facts, held-out questions"] = exact(model, tok, device, fact_questions())
-        out["recall"] = {str(n): exact(model, tok, device, recalls(100, n), batch=8) for n in (200, 800, 2000, 3200)}
-        out["recall at 3200 by note"] = {r[0]: exact(model, tok, device, recalls(40, 3200, r), batch=8) for r in skills.RELATIONS}
+        out["recall"] = {str(n): exact(model, tok, device, recalls(tok, 100, n), batch=8) for n in (200, 800, 2000, 3000)}
+        out["recall at 3000 by note"] = {r[0]: exact(model, tok, device, recalls(tok, 40, 3000, r), batch=8)
+                                         for r in skills.RELATIONS}
     if any(isinstance(m, models.Experts) for m in model.modules()):
         out["least expert load"] = expert_share(model, tok, device)
     if model.c.family == "glm":
