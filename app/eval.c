@@ -179,7 +179,10 @@ static int eval_steps(struct eval *e)
     int code = host_open_engine(&e->host, a->backend, a);
     if (code) return code;
     if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(e->host.engine));
-    code = host_open_model(&e->host, a->operands.p[0], a);
+    /* measure the model, not the cache, unless asked to */
+    struct args exact = *a;
+    if (!exact.kv_type) exact.kv_type = "f32";
+    code = host_open_model(&e->host, a->operands.p[0], &exact);
     if (!code) code = get_ids(e);
     if (!code) code = host_open_session(&e->host);
     if (!code) code = eval_all(e);

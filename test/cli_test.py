@@ -246,7 +246,7 @@ def test_values_attach_and_dashes_end_options():
 
 def test_answer_is_alone_on_stdout():
     r = fletch("run", MODEL, "-p", "Hello", "-n", "4", "--temp", "0")
-    assert r.err.startswith("backend ref: ") and r.err.count("\n") == 1, r.err
+    assert r.err.startswith("backend cpu (") and r.err.count("\n") == 1, r.err
     assert r.out.endswith(b"\n") and b"backend" not in r.out
     assert fletch("run", MODEL, "-p", "Hello", "-n", "4", "--temp", "0", "-q").err == ""
 

@@ -9,6 +9,7 @@
 int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
+    if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
     *out = (struct profile){.kv = class->kv, .int8 = class->int8};
     if (!params || !params->kv_type) return 0;
     if (!quant_by_name(str_of(params->kv_type), &out->kv) ||

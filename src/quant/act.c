@@ -6,6 +6,7 @@ static float block_scale(const float *x, float *inverse)
 {
     float top = 0;
     for (u32 i = 0; i < ACT_BLOCK; i++) top = fmaxf(top, fabsf(x[i]));
+    if (top < 1e-30f) top = 0; /* as good as nothing, and 127/top must stay finite */
     *inverse = top > 0 ? 127.0f / top : 0;
     return top / 127.0f;
 }
