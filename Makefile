@@ -28,8 +28,9 @@ C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-OBJ     += $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o
+ISA_OBJ := $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o
 endif
+OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
@@ -70,10 +71,10 @@ $B/%.o: %.c $B/config.mk
 
 # Without -O3 gcc keeps their accumulators in memory (a fifth of the speed).
 KERNEL_OPT ?= -O3
-$B/src/cpu/kernels.o $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o: OPT := -g $(KERNEL_OPT)
+$B/src/cpu/kernels.o $(ISA_OBJ): OPT := -g $(KERNEL_OPT)
 $B/src/cpu/kernels_avx2.o: ISA := -mavx2 -mfma -mf16c
 $B/src/cpu/kernels_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
-$B/src/cpu/kernels_%.o: src/cpu/kernels.c $B/config.mk
+$(ISA_OBJ): $B/src/cpu/kernels_%.o: src/cpu/kernels.c $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $< ($*)"
 	$Q$(CC) $(CFLAGS) $(ISA) -DKERNELS=cpu_kernels_$* -DISA='"$*"' -c $< -o $@

@@ -28,6 +28,9 @@ struct exec_class {
      * early, any buffer that was alive there. */
     int (*read)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
                 struct err *err);
+    /* The other way, for verify: what the next op is to find there. */
+    int (*write)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
+                 const float *src, struct err *err);
     /* Bytes of a weight once placed; NULL: as in the file. */
     u64 (*weight_bytes)(const struct weight *w);
     /* Bytes that open and load will take for a program (for the plan). */

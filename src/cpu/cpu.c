@@ -271,19 +271,37 @@ static int cpu_wait(struct exec *exec, struct err *err)
     return 0;
 }
 
+/* Row `row` of a buffer; all rows up to row + n_rows are there. */
+static float *rows_at(const struct cpu *x, u32 handle, struct operand what, u32 row, u32 n_rows)
+{
+    const struct cpu_program *prog = &x->programs[handle];
+    const struct buffer *b = &prog->p->bufs[what.buf];
+    u32 room = b->rows == ROWS_T ? x->limits.max_rows : x->limits.max_out;
+    CHECK(row + n_rows <= room);
+    return prog->mem[b->rows] + b->place * room + (size_t)row * b->width + what.col;
+}
+
 static int cpu_read(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
                     float *dst, struct err *err)
 {
     (void)err;
     const struct cpu *x = (const struct cpu *)exec;
-    const struct cpu_program *prog = &x->programs[handle];
-    const struct buffer *b = &prog->p->bufs[what.buf];
-    u32 pitch_rows = b->rows == ROWS_T ? x->limits.max_rows : x->limits.max_out;
-    CHECK(row + n_rows <= pitch_rows);
-    const float *base = prog->mem[b->rows] + b->place * pitch_rows;
+    size_t pitch = x->programs[handle].p->bufs[what.buf].width;
+    const float *from = rows_at(x, handle, what, row, n_rows);
     for (u32 i = 0; i < n_rows; i++)
-        memcpy(dst + (size_t)i * what.width, base + (size_t)(row + i) * b->width + what.col,
-               what.width * sizeof(float));
+        memcpy(dst + (size_t)i * what.width, from + i * pitch, what.width * sizeof *dst);
+    return 0;
+}
+
+static int cpu_write(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
+                     const float *src, struct err *err)
+{
+    (void)err;
+    const struct cpu *x = (const struct cpu *)exec;
+    size_t pitch = x->programs[handle].p->bufs[what.buf].width;
+    float *to = rows_at(x, handle, what, row, n_rows);
+    for (u32 i = 0; i < n_rows; i++)
+        memcpy(to + i * pitch, src + (size_t)i * what.width, what.width * sizeof *src);
     return 0;
 }
 
@@ -309,6 +327,7 @@ const struct exec_class cpu_exec = {
     .submit = cpu_submit,
     .wait = cpu_wait,
     .read = cpu_read,
+    .write = cpu_write,
     .weight_bytes = pack_bytes,
     .bytes = cpu_bytes,
 };

@@ -11,8 +11,9 @@ struct verify_side {
     bool no_fuse;
 };
 
-/* Feeds the prompt as one step, then n_tokens greedy tokens of side a. *out is the report of
- * fletch_verify. */
+/* Feeds the prompt as one step, then n_tokens greedy tokens, twice: each side freely from its own
+ * values, comparing tokens; then op by op, comparing what each wrote and giving side a the values
+ * of side b to go on with. *out is the report of fletch_verify. */
 int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
                const struct verify_side side[2], u32 n_threads, const i32 *prompt, size_t n_prompt,
                u32 n_tokens, struct err *err);

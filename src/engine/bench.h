@@ -1,0 +1,81 @@
+/* Measuring: what a model does in a second, what each op of it takes, and single kernels, each
+ * beside what this machine was measured to be capable of. bench.c runs models, bench_profile.c
+ * takes them apart, bench_kernel.c builds programs of one kernel, bench_machine.c measures the
+ * machine. */
+#ifndef FLETCH_BENCH_H
+#define FLETCH_BENCH_H
+
+#include <jansson.h>
+
+#include "engine/engine.h"
+
+double bench_now(void); /* seconds */
+
+/* ---- bench_machine.c ---- */
+
+struct bench_machine {
+    double read_gbs;   /* best of several reads by all threads of a buffer no cache holds */
+    u64 read_bytes;    /* that buffer */
+    double fma_gflops; /* best of several loops of independent f32 fmas in registers, all threads */
+    const char *fma;   /* in which registers */
+    u64 llc_bytes;     /* the last-level cache as the system tells it, or a guess */
+    u32 n_threads;
+};
+int bench_measure_machine(struct bench_machine *m, u32 n_threads, struct err *err);
+u64 bench_llc_bytes(void);
+
+/* ---- bench.c: sequences that can be rewound ---- */
+
+struct bench_seq {
+    u32 pos, filled, n_blocks; /* filled: positions whose cache holds something */
+};
+
+struct bench {
+    struct fletch_model *model;
+    struct bench_seq *seqs; /* [n_slots] */
+    float *logits;          /* [max_out][n_vocab] */
+    u64 random;
+    double bytes, placed, flops; /* of the steps since they were zeroed; placed: as packed */
+};
+
+int bench_open(struct bench *b, struct fletch_model *m, struct err *err);
+void bench_close(struct bench *b);
+/* Makes the first n_seqs sequences stand at depth. Not meant to be timed. */
+int bench_rewind(struct bench *b, u32 n_seqs, u32 depth, struct err *err);
+/* Rows for the next tokens of sequences [*seq, n_seqs), which end at position `end`, as many as a
+ * step takes. *seq == n_seqs when all are in. The step is prepared. */
+int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_class cls,
+                    struct err *err);
+/* Adds what the filled step reads and computes to b's sums. */
+void bench_account(struct bench *b);
+
+/* Bytes that an op reads in a step of n_rows rows, as packed by the executor. */
+u64 bench_placed_bytes(const struct exec_class *class, const struct program *p, const struct op *op,
+                       u32 n_rows);
+/* Bytes of cache and state that an op reads (and for state writes) in the step. */
+double bench_memory_bytes(const struct net *net, const struct op *op, const struct step *s);
+/* Floating-point operations of one row: those that don't depend on the context, and per position
+ * of context. */
+double bench_op_flops(const struct net *net, const struct op *op);
+double bench_op_flops_per_position(const struct op *op);
+
+/* ---- bench_profile.c ---- */
+
+struct bench_case {
+    enum bench_mode { BENCH_PREFILL, BENCH_DECODE, BENCH_FULL } mode; /* bits of FLETCH_BENCH_* */
+    u32 n_prompt, n_gen, depth, batch;
+};
+extern const char *const bench_mode_names[3];
+
+/* Appends to a list of profiles and a list of Chrome trace events. */
+int bench_profile(struct bench *b, const struct bench_case *c, u32 n_reps, json_t *profiles,
+                  json_t *events, struct err *err);
+
+/* ---- bench_kernel.c ---- */
+
+/* The report of fletch_bench_kernel for an executor class, checked against another. */
+int bench_kernel_run(json_t **out, const struct exec_class *class, const struct exec_class *against,
+                     u32 n_threads, const char *name, const char *shape, u32 n_reps,
+                     const struct bench_machine *machine, struct err *err);
+
+#endif

@@ -1,0 +1,153 @@
+/* Where the time of a step goes: the program is submitted op by op and each is timed. That costs a
+ * wake-up of the threads per op, so a profile says nothing about tokens per second. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/bench.h"
+
+struct timed {
+    double seconds, bytes, flops;
+};
+
+/* What people call an op: its kind and the buffer it writes, with the shared expert told from the
+ * rest by its weights. */
+static void label_of(const struct program *p, const struct op *op, char *out, size_t n)
+{
+    const char *what = op->n_out ? p->bufs[op->out[0].buf].name : "";
+    bool shared = false;
+    for (u32 i = 0; i < op->n_w; i++)
+        if (op->w[i] != NO_WEIGHT && strstr(p->net->weights[op->w[i]].name, "_shexp"))
+            shared = true;
+    snprintf(out, n, "%s%s%s%s", op_info[op->kind].name, *what ? " " : "", what,
+             shared ? " (shared expert)" : "");
+}
+
+static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *clock,
+                   struct err *err)
+{
+    struct fletch_model *m = b->model;
+    const struct program *p = m->trunk;
+    struct step *s = m->step;
+    int rc = 0;
+    for (u32 i = 0; i < p->n_ops && !rc; i++) {
+        const struct op *op = &p->ops[i];
+        bool out = op->n_out && p->bufs[op->out[0].buf].rows == ROWS_R;
+        u32 rows = out ? s->n_out : s->n_rows;
+        s->op_begin = i;
+        s->op_end = i + 1;
+        double began = bench_now();
+        rc = m->x->class->submit(m->x, m->h_trunk, s, err);
+        if (!rc) rc = m->x->class->wait(m->x, err);
+        double took = bench_now() - began;
+        if (rows == 0) continue;
+        double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
+        ops[i].seconds += took;
+        ops[i].bytes += bytes;
+        ops[i].flops += bench_op_flops(p->net, op) * rows;
+        if (events) {
+            char label[96];
+            label_of(p, op, label, sizeof label);
+            json_array_append_new(events,
+                                  json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i, s:f}}",
+                                            "name", label, "cat", op_info[op->kind].name, "ph", "X",
+                                            "ts", *clock * 1e6, "dur", took * 1e6, "pid", 1, "tid",
+                                            1, "args", "layer", op->layer, "bytes", bytes));
+        }
+        *clock += took;
+    }
+    return rc;
+}
+
+/* Takes the sequences to position end, n_steps counted. */
+static int run_steps(struct bench *b, const struct bench_case *c, u32 end, struct timed *ops,
+                     json_t *events, double *clock, u32 *n_steps, struct err *err)
+{
+    enum row_class cls = c->mode == BENCH_PREFILL ? ROW_P : ROW_D;
+    int rc = 0;
+    for (u32 seq = 0; seq < c->batch && !rc;) {
+        rc = bench_fill_step(b, &seq, c->batch, end, cls, err);
+        if (!rc) rc = run_ops(b, ops, events, clock, err);
+        ++*n_steps;
+    }
+    return rc;
+}
+
+/* One row per label, in the order of their first op. */
+static json_t *by_label(const struct program *p, const struct timed *ops, double all, u32 n_steps)
+{
+    json_t *list = json_array(), *seen = json_object();
+    for (u32 i = 0; i < p->n_ops; i++) {
+        char label[96];
+        label_of(p, &p->ops[i], label, sizeof label);
+        if (json_object_get(seen, label)) continue;
+        json_object_set_new(seen, label, json_true());
+        struct timed sum = {0};
+        u32 n = 0;
+        for (u32 j = i; j < p->n_ops; j++) {
+            char other[96];
+            label_of(p, &p->ops[j], other, sizeof other);
+            if (strcmp(label, other) != 0) continue;
+            n++;
+            sum.seconds += ops[j].seconds;
+            sum.bytes += ops[j].bytes;
+            sum.flops += ops[j].flops;
+        }
+        if (sum.seconds == 0) continue;
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "op", label, "n", (json_int_t)n,
+                            "us", sum.seconds / n_steps * 1e6, "share", sum.seconds / all, "bytes",
+                            sum.bytes / n_steps, "gb_s", sum.bytes / sum.seconds * 1e-9, "gflop_s",
+                            sum.flops / sum.seconds * 1e-9));
+    }
+    json_decref(seen);
+    return list;
+}
+
+static json_t *by_layer(const struct program *p, const struct timed *ops, u32 n_steps)
+{
+    json_t *list = json_array();
+    for (u32 i = 0; i < p->n_ops;) {
+        int layer = p->ops[i].layer;
+        struct timed sum = {0};
+        for (; i < p->n_ops && p->ops[i].layer == layer; i++) {
+            sum.seconds += ops[i].seconds;
+            sum.bytes += ops[i].bytes;
+        }
+        json_array_append_new(
+            list, json_pack("{s:i, s:f, s:f, s:f}", "layer", layer, "us",
+                            sum.seconds / n_steps * 1e6, "bytes", sum.bytes / n_steps, "gb_s",
+                            sum.seconds > 0 ? sum.bytes / sum.seconds * 1e-9 : 0.0));
+    }
+    return list;
+}
+
+int bench_profile(struct bench *b, const struct bench_case *c, u32 n_reps, json_t *profiles,
+                  json_t *events, struct err *err)
+{
+    const struct program *p = b->model->trunk;
+    struct timed *ops = calloc(p->n_ops, sizeof *ops);
+    double all = 0, clock = 0;
+    u32 n_steps = 0, one = c->mode == BENCH_PREFILL ? c->n_prompt : 1;
+    int rc = ops ? bench_rewind(b, c->batch, c->depth, err) : err_nomem(err, "the profile");
+    for (u32 rep = 0; rep <= n_reps && !rc; rep++) { /* the first warms up */
+        rc = bench_rewind(b, c->batch, c->depth, err);
+        if (rep == 1) {
+            memset(ops, 0, p->n_ops * sizeof *ops);
+            n_steps = 0;
+        }
+        if (!rc)
+            rc = run_steps(b, c, c->depth + one, ops, rep == n_reps ? events : NULL, &clock,
+                           &n_steps, err);
+    }
+    for (u32 i = 0; i < p->n_ops && !rc; i++) all += ops[i].seconds;
+    if (!rc)
+        json_array_append_new(
+            profiles,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "mode", bench_mode_names[c->mode],
+                      "n_prompt", (json_int_t)c->n_prompt, "depth", (json_int_t)c->depth, "batch",
+                      (json_int_t)c->batch, "rows_per_step", (json_int_t)b->model->step->n_rows,
+                      "us_per_step", all / n_steps * 1e6, "ops", by_label(p, ops, all, n_steps),
+                      "layers", by_layer(p, ops, n_steps)));
+    free(ops);
+    return rc;
+}
