@@ -239,6 +239,42 @@ FLETCH_API int fletch_synth(struct fletch_engine *e, const char *out, const stru
 /* The shapes it knows. */
 FLETCH_API int fletch_synth_shapes(struct fletch_engine *e, char **json);
 
+struct fletch_counts {
+    const uint32_t *p;
+    size_t n;
+};
+enum {
+    FLETCH_BENCH_PREFILL = 1, /* prompts alone */
+    FLETCH_BENCH_DECODE = 2,  /* generated tokens alone, behind a context of each depth */
+    FLETCH_BENCH_FULL = 4,    /* a prompt, then generated tokens */
+};
+struct fletch_bench {
+    unsigned modes;                       /* 0: all */
+    struct fletch_counts prompts, gens;   /* tokens; empty: a short standard list */
+    struct fletch_counts depths, batches; /* tokens before, sequences at once */
+    uint32_t n_reps;                      /* 0: 7 */
+    bool profile;                         /* time single ops instead of tokens */
+    const void *image;                    /* the model where the path is NULL */
+    size_t n_image;
+    fletch_progress progress;
+    void *ctx;
+};
+/* Speed, latency and memory, beside what this machine was measured to be capable of. params' n_ctx
+ * and n_sessions are decided by the cases. */
+FLETCH_API int fletch_bench(struct fletch_engine *e, const char *path,
+                            const struct fletch_model_params *params,
+                            const struct fletch_bench *bench, char **json);
+
+struct fletch_bench_kernel {
+    const char
+        *name; /* matvec matmul attention latent_attention norm rope route experts wkv7 all */
+    const char *shape; /* "key=value,...", NULL: the kernel's own */
+    uint32_t n_reps;   /* 0: 7 */
+};
+/* Single kernels, each checked against the reference: one that is wrong has no speed. */
+FLETCH_API int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kernel *k,
+                                   char **json);
+
 #ifdef __cplusplus
 }
 #endif

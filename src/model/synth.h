@@ -36,7 +36,7 @@ struct synth_range {
 struct synth_range synth_range(const struct tensor *t);
 
 /* Blocks [first, first + n) of a tensor whose values depend on seed alone, not on how the work is
- * cut. Types that convert writes; quantised ones need center 0. */
+ * cut. Any readable type; quantised ones need center 0. */
 void synth_fill(enum qtype type, u64 seed, struct synth_range range, u64 first, u64 n, u8 *dst);
 
 struct synth_params {

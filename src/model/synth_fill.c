@@ -38,19 +38,34 @@ static void put_k4_scales(u8 *s, const u8 *random)
  * standard deviation of sqrt((n² - 1) / 12) steps. */
 static void tame_block(enum qtype type, float std, const u8 *r, u8 *b)
 {
-    const float std4 = 4.61f, std5 = 9.23f, std6 = 18.47f, std8 = 73.3f;
-    const float k4_scale = 48.3f, q6_scale = 66.1f; /* root mean square of the scales below */
+    const float std2 = 1.118f, std3 = 2.35f, std4 = 4.61f, std5 = 9.23f, std6 = 18.47f,
+                std8 = 73.3f;
+    /* root mean squares: of the scales below, and of the values in tables */
+    const float k2_scale = 8.8f, k4_scale = 48.3f, q6_scale = 66.1f, iq4 = 67.4f, mxfp4 = 5.85f;
     switch (type) {
     case QT_Q8_0:
         put_half(b, std / std8);
         for (int i = 2; i < 34; i++) b[i] = b[i] == 0x80 ? 0x81 : b[i]; /* no encoder writes -128 */
         break;
     case QT_Q4_0: put_half(b, std / std4); break;
+    case QT_Q4_1:
+        put_half(b, std / std4);
+        put_half(b + 2, -7.5f * std / std4);
+        break;
     case QT_Q5_0: put_half(b, std / std5); break;
     case QT_Q5_1:
         put_half(b, std / std5);
         put_half(b + 2, -15.5f * std / std5);
         break;
+    case QT_IQ4_NL: put_half(b, std / iq4); break;
+    case QT_IQ4_XS: put_half(b, std / (iq4 * std6)); break; /* scales of six bits */
+    case QT_MXFP4: b[0] = (u8)(128 + (int)lroundf(log2f(std / mxfp4))); break;
+    case QT_Q2_K:
+        for (int j = 0; j < 16; j++) b[j] = (u8)((b[j] & 15) | (b[j] & 15) << 4); /* min = scale */
+        put_half(b + 80, std / (std2 * k2_scale));
+        put_half(b + 82, 1.5f * std / (std2 * k2_scale));
+        break;
+    case QT_Q3_K: put_half(b + 108, std / (std3 * std6)); break;
     case QT_Q4_K:
         put_half(b, std / (std4 * k4_scale));
         put_half(b + 2, 7.5f * std / (std4 * k4_scale));
