@@ -25,10 +25,22 @@ def render(messages, tools=None, prompt=False, thinking=False):
     return TEMPLATE.render(messages=messages, tools=tools, add_generation_prompt=prompt, enable_thinking=thinking)
 
 
+SHORT = [("What is ", "What's "), ("Who is ", "Who's "), ("Where is ", "Where's "), ("I am ", "I'm "), (" cannot", " can't"),
+         (" do not", " don't"), ("I want to ", "I'd like to "), ("How do I ", "How do you "), ("How can I ", "How could I ")]
+
+
 def _loosen(rng, question):
     """What people do to a question."""
+    if rng.chance(0.3):
+        for long, short in SHORT:
+            question = question.replace(long, short)
     if rng.chance(0.25):
         question = question[0].lower() + question[1:]
+    if rng.chance(0.05):
+        question = question.lower()
+    if rng.chance(0.05):
+        at = rng.randrange(1, len(question))
+        question = question[:at] + question[at + 1:]
     if question[-1] not in ".?!=":
         question += rng.pick(["?", "?", "?", "", "."])
     if rng.chance(0.1):
@@ -70,6 +82,13 @@ UNKNOWN = [
     "[Why is the sky blue|Why do {beast}s sleep|What do {beast}s eat|How do {beast}s breathe]?", "What is the square root of {n}?",
     "How [many people live|do I get|long is a flight] [in|to] {land}?", "[Tell me|Explain] the history of {land}",
     "Which [stock|car|phone|book] should I buy?", "I feel [ill|sad|lonely|sick]. What should I do?", "How do I cook {food}?",
+    "[Can|Could|Will|Would] you [write|sing|draw|send|buy|book|find|order|print] [me |]a [poem|song|letter|ticket|picture|{thing}]",
+    "[Is|Are] {beast}s [dangerous|clever|fast|cheap|real|older than {thing}s]?", "Where [can I buy|do I find|is] [a|my|the] {thing}?",
+    "How do I [fix|clean|build|paint|sell|open] [a|my|the] {thing}?", "What [happened|will happen] in [{n}|{land}|the world]?",
+    "What is the [weather|temperature|time|price of bread] in {land}?", "Do you know [{land}|my friend|what I did|the song about {thing}s]?",
+    "[What|Who|Where] is the [best|biggest|oldest|fastest] {thing} [in {land}|of all]?", "[Should|Can|Must] I [eat|sell|love|trust] "
+    "[a {thing}|a {beast}|this]?", "What does {thing} mean?", "I [have|lost|need|see] a {thing}", "[Why|When|How] [do|did|will] "
+    "{beast}s [come|go|fly|sing|win] [to {land}|home|away]?",
     "[Summarise|Tell me about] the book about {land}", "What is [quantum physics|the theory of gravity|a black hole|DNA|inflation]?"]
 LANDS = "France Spain Italy Japan China India Brazil Canada Peru Kenya Egypt Norway Sweden Poland Greece Turkey Chile Cuba " \
         "Ireland Iceland Finland Nepal Ghana Mexico Germany Austria Rome Paris London Tokyo Berlin".split()
@@ -131,6 +150,9 @@ def plain_chat(rng, held=False):
             messages += _exchange(*_turn(rng, held)[:2])
         messages += _exchange(expand("[What is my name|Do you remember my name|Who am I|What am I called]?", rng),
                               f"Your name is {name}.")
+    elif kind < 0.22:
+        messages += _exchange(_loosen(rng, expand("[What is my name|Do you know my name|Who am I|What am I called]", rng)),
+                              "You have not told me your name yet.")
     elif kind < 0.35:
         system = expand("You are [a helpful assistant|fletch's guide|a friendly helper|an assistant|a small model][|. Answer "
                         "shortly|. Be polite| and you answer questions].", rng)
@@ -140,7 +162,8 @@ def plain_chat(rng, held=False):
         ask, answer, thought = _turn(rng, held)
         messages += _exchange(ask, answer)
         messages[-1]["reasoning_content"] = thought
-        return render(messages).rstrip("\n")
+        # Whether to think is the caller's choice: the mark itself is read, never learned.
+        return render(messages).rstrip("\n").replace("<think>\n", quiet("<think>\n"))
     for _ in range(asked):
         messages += _exchange(*_turn(rng, held)[:2])
     return render(messages).rstrip("\n")

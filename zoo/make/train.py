@@ -48,7 +48,7 @@ ZOO = {
     "rwkv7": Plan(Config("rwkv7", 256, 5, 4, hd=64, ranks=(32, 32, 16, 32)), (0.0, 0.6), lr=2e-3, batch=65536, full=True,
                   compiled=True),
     "qwen3": Plan(Config("qwen3", 192, 6, 4, 2, 64, ff=512), (0.6, 0.88), long=True, full=True, compiled=True),
-    "guide-draft": Plan(Config("llama", 128, 2, 4, 2, 32, ff=384, eps=1e-5), (0.6, 0.72)),
+    "guide-draft": Plan(Config("llama", 160, 1, 5, 1, 32, ff=480, eps=1e-5), (0.6, 0.72), long=True),
     "tiny-llama": Plan(Config("llama", 64, 2, 2, 1, 32, ff=160, eps=1e-5), (0.60, 0.71), lr=5e-3, batch=16384),
     "tiny-qwen2": Plan(Config("qwen2", 64, 2, 2, 1, 32, ff=160), (0.71, 0.82), lr=5e-3, batch=16384),
     "tiny-qwen3": Plan(Config("qwen3", 64, 2, 2, 1, 64, ff=160), (0.72, 0.83), lr=5e-3, batch=16384),
