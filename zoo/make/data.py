@@ -23,7 +23,11 @@ def _stories(rng, room, held):
 def _length(rng, room):
     """Half of them short, half of any length, and all so that the questions still fit into the row."""
     most = max(31.0, room * 0.95 - 560)
-    return int(rng.uniform(30, most) if rng.chance(0.5) else math.exp(rng.uniform(math.log(30), math.log(most))))
+    return int(
+        rng.uniform(30, most)
+        if rng.chance(0.5)
+        else math.exp(rng.uniform(math.log(30), math.log(most)))
+    )
 
 
 # kind: (make(rng, room, held), share of the tokens in short rows, share in long rows, least room)
@@ -34,8 +38,19 @@ KINDS = {
     "fletch": (lambda rng, room, held: talk.fletch_chat(rng, held), 0.14, 0.05, 0),
     "chat": (lambda rng, room, held: talk.plain_chat(rng, held), 0.14, 0.05, 0),
     "tools": (lambda rng, room, held: talk.tool_chat(rng, held), 0.05, 0.02, 0),
-    "recall": (lambda rng, room, held: skills.recall_plain(rng, _length(rng, room), held), 0.16, 0.48, 350),
-    "recall-chat": (lambda rng, room, held: talk.recall_chat(rng, _length(rng, room), held), 0.06, 0.20, 350)}
+    "recall": (
+        lambda rng, room, held: skills.recall_plain(rng, _length(rng, room), held),
+        0.16,
+        0.48,
+        350,
+    ),
+    "recall-chat": (
+        lambda rng, room, held: talk.recall_chat(rng, _length(rng, room), held),
+        0.06,
+        0.20,
+        350,
+    ),
+}
 
 
 def sample(seed, documents):
@@ -65,7 +80,7 @@ def rows(tok, seed, count, length, kinds=None, held=False):
             used[kind] = used.get(kind, 0) + len(ids)
             total += len(ids)
             ids = ids[:room]
-            row[at:at + len(ids)] = ids
+            row[at : at + len(ids)] = ids
             at += len(ids)
     return out
 

@@ -18,9 +18,17 @@ from grammar import Rng
 
 HELDOUT = pathlib.Path(__file__).resolve().parent.parent / "heldout"
 PROMPTS = [
-    ("plain", "Once upon a time"), ("plain", "1+1="), ("plain", "27+48="), ("plain", "Mira was a brave"),
-    ("chat", "How do I make a model smaller?"), ("chat", "What is a GGUF file?"), ("chat", "Hello!"),
-    ("chat", "What is the capital of France?"), ("chat", "Which day comes after Monday?"), ("chat", "Tell me a story.")]
+    ("plain", "Once upon a time"),
+    ("plain", "1+1="),
+    ("plain", "27+48="),
+    ("plain", "Mira was a brave"),
+    ("chat", "How do I make a model smaller?"),
+    ("chat", "What is a GGUF file?"),
+    ("chat", "Hello!"),
+    ("chat", "What is the capital of France?"),
+    ("chat", "Which day comes after Monday?"),
+    ("chat", "Tell me a story."),
+]
 
 
 def split(rows, device, quiet=0.0):
@@ -43,8 +51,11 @@ def held_loss(model, tok, device, kinds=None, rows=24):
     for i, kind in enumerate(kinds or data.KINDS):
         part = data.rows(tok, 900 + i, rows, 1024, {kind: 1.0}, held=True)
         ids, targets, weights = split(part, device)
-        total = sum(float(models.sequence_loss(model, *(x[j:j + 8] for x in (ids, targets, weights)))[0]) *
-                    float(weights[j:j + 8].sum()) for j in range(0, rows, 8))
+        total = sum(
+            float(models.sequence_loss(model, *(x[j : j + 8] for x in (ids, targets, weights)))[0])
+            * float(weights[j : j + 8].sum())
+            for j in range(0, rows, 8)
+        )
         out[kind] = total / float(weights.sum())
     return out
 
@@ -55,9 +66,9 @@ def exact(model, tok, device, pairs, batch=64):
     right = 0
     coded = [(tok.encode(p), tok.encode(a)) for p, a in pairs]
     for i in range(0, len(coded), batch):
-        part = coded[i:i + batch]
+        part = coded[i : i + batch]
         best = model.head(model(padded([p + a for p, a in part], device))).argmax(-1).tolist()
-        right += sum(row[len(p) - 1:len(p) + len(a) - 1] == a for row, (p, a) in zip(best, part))
+        right += sum(row[len(p) - 1 : len(p) + len(a) - 1] == a for row, (p, a) in zip(best, part))
     return right / len(pairs)
 
 
@@ -67,7 +78,12 @@ def chat_prompt(question):
 
 def sums(held):
     if held:
-        return [(f"{a}+{b}=", f"{a + b}") for a in range(10, 100) for b in range(10, 100) if skills.sum_is_held(a, b)]
+        return [
+            (f"{a}+{b}=", f"{a + b}")
+            for a in range(10, 100)
+            for b in range(10, 100)
+            if skills.sum_is_held(a, b)
+        ]
     return [(f"{a}+{b}=", f"{a + b}{skills.END}") for a in range(10) for b in range(10)]
 
 
@@ -75,7 +91,9 @@ def recalls(tok, count, tokens, relation=None):
     """Prompts of `tokens` to 1.1 `tokens` tokens that end in a question, with the answer."""
     rng, out = Rng(77), []
     while len(out) < count:
-        notes, pairs = skills.recall_document(rng, tokens * rng.uniform(0.75, 1.1), held=True, ask=1, relation=relation)
+        notes, pairs = skills.recall_document(
+            rng, tokens * rng.uniform(0.75, 1.1), held=True, ask=1, relation=relation
+        )
         prompt = f"Notes:\n{notes}\n\nQuestion: {pairs[0][0]}\nAnswer:"
         if tokens <= len(tok.encode(prompt)) <= 1.1 * tokens:
             out.append((prompt, f" {pairs[0][1]}\n"))
@@ -102,13 +120,16 @@ def generate(model, tok, device, prompts, count):
             rows[i].append(token)
             if token in (tok.end, tok.turn_end):
                 going.discard(i)
-    return [r[len(p):] for r, p in zip(rows, prompts)]
+    return [r[len(p) :] for r, p in zip(rows, prompts)]
 
 
 def samples(model, tok, device):
     coded = [tok.encode(chat_prompt(text) if kind == "chat" else text) for kind, text in PROMPTS]
     texts = generate(model, tok, device, coded, 320)
-    return [{"mode": kind, "prompt": text, "answer": tok.decode(t)} for (kind, text), t in zip(PROMPTS, texts)]
+    return [
+        {"mode": kind, "prompt": text, "answer": tok.decode(t)}
+        for (kind, text), t in zip(PROMPTS, texts)
+    ]
 
 
 def story_starts(tok, count=48):
@@ -122,7 +143,7 @@ def agreement(model, tok, device, starts, texts):
     same = total = 0
     for p, t in zip(starts, texts):
         best = model.head(model(padded([p + t], device)))[0].argmax(-1).tolist()
-        same += sum(x == y for x, y in zip(best[len(p) - 1:], t))
+        same += sum(x == y for x, y in zip(best[len(p) - 1 :], t))
         total += len(t)
     return same / total
 
@@ -134,7 +155,9 @@ def mtp_agreement(model, tok, device):
     same = total = 0
     for p, t in zip(starts, generate(model, tok, device, starts, 128)):
         ids = padded([p + t], device)
-        best = model.head(model.draft(ids, model(ids)))[0].argmax(-1).tolist()  # best[i] names token i + 2
+        best = (
+            model.head(model.draft(ids, model(ids)))[0].argmax(-1).tolist()
+        )  # best[i] names token i + 2
         same += sum(best[len(p) - 2 + i] == token for i, token in enumerate(t))
         total += len(t)
     return same / total
@@ -156,8 +179,11 @@ def zero_share(model, tok, device):
     """RWKV: share of channel-mix activations that are exactly zero, for each layer."""
     shares, hooks = [[] for _ in model.model.layers], []
     for i, block in enumerate(model.model.layers):
-        hooks.append(block.ffn.key.register_forward_hook(
-            lambda _, __, out, i=i: shares[i].append(float((out <= 0).float().mean()))))
+        hooks.append(
+            block.ffn.key.register_forward_hook(
+                lambda _, __, out, i=i: shares[i].append(float((out <= 0).float().mean()))
+            )
+        )
     models.sequence_loss(model, *split(data.rows(tok, 710, 8, 1024, held=True), device))
     for hook in hooks:
         hook.remove()
@@ -169,21 +195,34 @@ def perplexity(model, tok, device, text):
     """Of a text that fits into the context, as `fletch eval` counts it: all tokens but the first are scored."""
     ids = tok.encode(text)
     assert len(ids) <= 4096
-    logits = model.head(model(padded([ids], device)))[0, :len(ids) - 1].double()
+    logits = model.head(model(padded([ids], device)))[0, : len(ids) - 1].double()
     return math.exp(torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:], device=device)))
 
 
 def report(model, tok, device, full):
     """The figures of one model; `full` adds what only a capable model is asked for."""
-    out = {"loss": held_loss(model, tok, device), "samples": samples(model, tok, device),
-           "perplexity": {path.stem: perplexity(model, tok, device, path.read_text()) for path in sorted(HELDOUT.glob("*.txt"))},
-           "sums": {"one digit": exact(model, tok, device, sums(False)),
-                    "two digits, held out": exact(model, tok, device, sums(True))}}
+    out = {
+        "loss": held_loss(model, tok, device),
+        "samples": samples(model, tok, device),
+        "perplexity": {
+            path.stem: perplexity(model, tok, device, path.read_text())
+            for path in sorted(HELDOUT.glob("*.txt"))
+        },
+        "sums": {
+            "one digit": exact(model, tok, device, sums(False)),
+            "two digits, held out": exact(model, tok, device, sums(True)),
+        },
+    }
     if full:
         out["facts, held-out questions"] = exact(model, tok, device, fact_questions())
-        out["recall"] = {str(n): exact(model, tok, device, recalls(tok, 100, n), batch=8) for n in (200, 800, 2000, 3000)}
-        out["recall at 3000 by note"] = {r[0]: exact(model, tok, device, recalls(tok, 40, 3000, r), batch=8)
-                                         for r in skills.RELATIONS}
+        out["recall"] = {
+            str(n): exact(model, tok, device, recalls(tok, 100, n), batch=8)
+            for n in (200, 800, 2000, 3000)
+        }
+        out["recall at 3000 by note"] = {
+            r[0]: exact(model, tok, device, recalls(tok, 40, 3000, r), batch=8)
+            for r in skills.RELATIONS
+        }
     if any(isinstance(m, models.Experts) for m in model.modules()):
         out["least expert load"] = expert_share(model, tok, device)
     if model.c.family == "glm":
@@ -202,7 +241,8 @@ def write_heldout():
         "stories": "\n\n".join(story.story(rng, held=True) for _ in range(9)) + "\n",
         "sums": "".join(f"{a}+{b}={a + b}\n" for a, b in rng.sample(pairs, 200)),
         "calendar": "".join(unmark(skills.fact_document(rng, held=True)) for _ in range(10)),
-        "recall": unmark(skills.recall_plain(rng, 3000, held=True))}
+        "recall": unmark(skills.recall_plain(rng, 3000, held=True)),
+    }
     for name, text in files.items():
         (HELDOUT / f"{name}.txt").write_text(text)
         print(name, len(bpe.load().encode(text)), "tokens")

@@ -47,7 +47,7 @@ def _parse(text, i, stop):
                 parts.append(text[start:i])
             if c == "{":
                 end = text.index("}", i)
-                parts.append((text[i + 1:end],))
+                parts.append((text[i + 1 : end],))
                 i = end + 1
             else:
                 options = []
@@ -92,6 +92,7 @@ def expand(template, rng, env={}):
 
 def all_forms(template):
     """Every expansion of a template without variables."""
+
     def forms(node):
         if isinstance(node, str):
             return [node]
@@ -101,6 +102,7 @@ def all_forms(template):
         for part in node:
             texts = [t + f for t in texts for f in forms(part)]
         return texts
+
     return forms(parse(template))
 
 

@@ -15,27 +15,27 @@ import wkv7
 
 @dataclasses.dataclass
 class Config:
-    family: str             # llama qwen2 qwen3 qwen3moe glm rwkv7
+    family: str  # llama qwen2 qwen3 qwen3moe glm rwkv7
     d: int
     layers: int
     heads: int
-    kv: int = 0             # key/value heads
-    hd: int = 0             # head size
-    ff: int = 0             # width of a dense feed-forward
+    kv: int = 0  # key/value heads
+    hd: int = 0  # head size
+    ff: int = 0  # width of a dense feed-forward
     experts: int = 0
     top: int = 2
     expert_ff: int = 0
-    q_lora: int = 0         # glm: ranks and head parts of latent attention
+    q_lora: int = 0  # glm: ranks and head parts of latent attention
     kv_lora: int = 512
     nope: int = 32
     rope: int = 64
     v_hd: int = 96
-    ranks: tuple = ()       # rwkv7: w, a, v, g
+    ranks: tuple = ()  # rwkv7: w, a, v, g
     vocab: int = 4096
     context: int = 4096
     theta: float = 10000.0
     eps: float = 1e-6
-    scale: float = 1.8      # glm: routed_scaling_factor
+    scale: float = 1.8  # glm: routed_scaling_factor
 
     @property
     def tied(self):
@@ -63,14 +63,16 @@ def rotate(x, cos, sin, interleaved=False):
     """x [B, H, T, n]; pairs are (i, i + n/2), or (2i, 2i + 1) when interleaved."""
     x = x.float()
     a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
-    cos, sin = cos[:x.shape[-2]], sin[:x.shape[-2]]
+    cos, sin = cos[: x.shape[-2]], sin[: x.shape[-2]]
     a, b = a * cos - b * sin, a * sin + b * cos
     return torch.stack((a, b), -1).flatten(-2) if interleaved else torch.cat((a, b), -1)
 
 
 def attend(q, k, v):
     """Causal attention in the type of v; q may have more heads than k and v."""
-    return F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+    return F.scaled_dot_product_attention(
+        q.to(v.dtype), k.to(v.dtype), v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
+    )
 
 
 class Attention(nn.Module):
@@ -113,13 +115,15 @@ class LatentAttention(nn.Module):
     def forward(self, x, rope):
         c = self.c
         heads = lambda y: y.unflatten(-1, (c.heads, -1)).transpose(1, 2)
-        q_nope, q_rope = heads(self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))).split((c.nope, c.rope), -1)
+        q_nope, q_rope = heads(self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))).split(
+            (c.nope, c.rope), -1
+        )
         latent, k_rope = self.kv_a_proj_with_mqa(x).split((c.kv_lora, c.rope), -1)
         k_nope, v = heads(self.kv_b_proj(self.kv_a_layernorm(latent))).split((c.nope, c.v_hd), -1)
         k_rope = rotate(k_rope.unsqueeze(1), *rope, interleaved=True).expand(-1, c.heads, -1, -1)
         q = torch.cat((q_nope, rotate(q_rope, *rope, interleaved=True).to(q_nope.dtype)), -1)
         k = torch.cat((k_nope, k_rope.to(k_nope.dtype)), -1)
-        y = attend(q, k, F.pad(v, (0, c.nope + c.rope - c.v_hd)))[..., :c.v_hd]
+        y = attend(q, k, F.pad(v, (0, c.nope + c.rope - c.v_hd)))[..., : c.v_hd]
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 
@@ -145,7 +149,8 @@ class Router(nn.Module):
 
 class Experts(nn.Module):
     """A mixture of experts. All experts lie side by side in one wide MLP whose hidden units are weighted by
-    the router, zero for those not chosen: the same function as gathering, and faster at this size."""
+    the router, zero for those not chosen: the same function as gathering, and faster at this size.
+    """
 
     def __init__(self, c):
         super().__init__()
@@ -188,7 +193,9 @@ class Block(nn.Module):
         self.input_layernorm = RMSNorm(c.d, c.eps)
         self.self_attn = LatentAttention(c) if c.family == "glm" else Attention(c)
         self.post_attention_layernorm = RMSNorm(c.d, c.eps)
-        self.mlp = Experts(c) if c.experts and not (c.family == "glm" and index == 0) else MLP(c.d, c.ff)
+        self.mlp = (
+            Experts(c) if c.experts and not (c.family == "glm" and index == 0) else MLP(c.d, c.ff)
+        )
 
     def forward(self, x, rope):
         x = x + self.self_attn(self.input_layernorm(x), rope)
@@ -232,18 +239,22 @@ class Transformer(nn.Module):
                 nn.init.zeros_(p)
 
     def head(self, hidden):
-        return F.linear(hidden, self.model.embed_tokens.weight if self.c.tied else self.lm_head.weight)
+        return F.linear(
+            hidden, self.model.embed_tokens.weight if self.c.tied else self.lm_head.weight
+        )
 
     def forward(self, ids):
         """Hidden states after the last norm, [B, T, d]."""
         x, rope = self.model.embed_tokens(ids), (self.cos, self.sin)
-        for block in self.model.layers[:self.c.layers]:
+        for block in self.model.layers[: self.c.layers]:
             x = block(x, rope)
         return self.model.norm(x)
 
     def draft(self, ids, hidden):
         """GLM: states that predict token p + 2 from `hidden` at p and token p + 1, for p < T - 1."""
-        return self.model.layers[-1](self.model.embed_tokens(ids[:, 1:]), hidden[:, :-1], (self.cos, self.sin))
+        return self.model.layers[-1](
+            self.model.embed_tokens(ids[:, 1:]), hidden[:, :-1], (self.cos, self.sin)
+        )
 
 
 # --- RWKV-7
@@ -252,7 +263,9 @@ class LoRA(nn.Module):
 
     def __init__(self, d, rank, bias, between):
         super().__init__()
-        self.lora = nn.Sequential(nn.Linear(d, rank, bias=False), between, nn.Linear(rank, d, bias=bias))
+        self.lora = nn.Sequential(
+            nn.Linear(d, rank, bias=False), between, nn.Linear(rank, d, bias=bias)
+        )
 
     def forward(self, x):
         return self.lora(x)
@@ -362,10 +375,14 @@ class Rwkv7(nn.Module):
         ramp = torch.arange(c.d) / c.d
         for m, power in (("r", 0.2), ("w", 0.9), ("k", 0.7), ("v", 0.7), ("a", 0.9), ("g", 0.2)):
             getattr(att, "x_" + m).copy_(1 - ramp ** (power * fall))
-        block.ffn.x_k.copy_(1 - ramp ** (fall ** 4))
+        block.ffn.x_k.copy_(1 - ramp ** (fall**4))
         place = torch.arange(c.d) / (c.d - 1)
-        for lora, start in ((att.w_lora, -6.5 + 5 * place ** (0.85 + depth ** 0.5)), (att.a_lora, 0.0),
-                            (getattr(att, "v_lora", None), 1.0), (att.g_lora, None)):
+        for lora, start in (
+            (att.w_lora, -6.5 + 5 * place ** (0.85 + depth**0.5)),
+            (att.a_lora, 0.0),
+            (getattr(att, "v_lora", None), 1.0),
+            (att.g_lora, None),
+        ):
             if lora is not None:
                 nn.init.zeros_(lora.lora[0].weight)
                 nn.init.orthogonal_(lora.lora[2].weight, gain=0.1)
@@ -375,10 +392,10 @@ class Rwkv7(nn.Module):
         att.k_a.fill_(1.0)
         att.r_k.zero_()
         for name, gain in (("r_proj", 0.5), ("k_proj", 0.05), ("v_proj", 0.5)):
-            nn.init.uniform_(getattr(att, name).weight, -gain / c.d ** 0.5, gain / c.d ** 0.5)
+            nn.init.uniform_(getattr(att, name).weight, -gain / c.d**0.5, gain / c.d**0.5)
         att.g_norm.weight.fill_(((1 + i) / c.layers) ** 0.7)
         nn.init.zeros_(att.o_proj.weight)
-        nn.init.uniform_(block.ffn.key.weight, -0.5 / c.d ** 0.5, 0.5 / c.d ** 0.5)
+        nn.init.uniform_(block.ffn.key.weight, -0.5 / c.d**0.5, 0.5 / c.d**0.5)
         nn.init.zeros_(block.ffn.value.weight)
 
     def head(self, hidden):

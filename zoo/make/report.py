@@ -27,8 +27,12 @@ def rounded(value):
 
 
 def q8_perplexity(fletch, name):
-    run = subprocess.run([fletch, "eval", f"{shipped(name)}.gguf", "-f", ZOO / "heldout/stories.txt", "--json"], check=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    run = subprocess.run(
+        [fletch, "eval", f"{shipped(name)}.gguf", "-f", ZOO / "heldout/stories.txt", "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     return json.loads(run.stdout)["perplexity"]
 
 
@@ -37,13 +41,17 @@ def table(zoo):
     yield "|---|---|---|---|---|---|---|---|"
     for name, z in zoo.items():
         f = z["fletch"]
-        yield (f"| `{shipped(name).relative_to(ZOO)}.gguf` | {z['parameters'] / 1e6:.2f} M | {f['gguf bytes']:,} | "
-               f"{z['steps'] * z['batch'] / 1e6:.0f} M | {z['loss']['stories']:.3f} | {z['perplexity']['stories']:.5f} | "
-               f"{f['f32 perplexity of stories']:.5f} | {f.get('q8_0 perplexity of stories', float('nan')):.5f} |")
+        yield (
+            f"| `{shipped(name).relative_to(ZOO)}.gguf` | {z['parameters'] / 1e6:.2f} M | {f['gguf bytes']:,} | "
+            f"{z['steps'] * z['batch'] / 1e6:.0f} M | {z['loss']['stories']:.3f} | {z['perplexity']['stories']:.5f} | "
+            f"{f['f32 perplexity of stories']:.5f} | {f.get('q8_0 perplexity of stories', float('nan')):.5f} |"
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", nargs="+", type=pathlib.Path)
     parser.add_argument("--fletch", type=pathlib.Path)
     arguments = parser.parse_args()
@@ -55,7 +63,11 @@ def main():
             z["fletch"]["q8_0 perplexity of stories"] = q8_perplexity(arguments.fletch, name)
     lines = (f" {json.dumps(n)}: {json.dumps(rounded(z))}" for n, z in zoo.items())
     (ZOO / "figures.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    (ZOO / "loss.svg").write_text(plot.curves({n: [(p["tokens"] / 1e6, p["held"]) for p in z["curve"]] for n, z in zoo.items()}))
+    (ZOO / "loss.svg").write_text(
+        plot.curves(
+            {n: [(p["tokens"] / 1e6, p["held"]) for p in z["curve"]] for n, z in zoo.items()}
+        )
+    )
     print("\n".join(table(zoo)))
 
 

@@ -6,7 +6,7 @@ operands, random lists) is then read but not learned. A switch must stand where 
 import string
 
 import story
-from grammar import expand, held_out, sentence
+from grammar import expand, held_out
 
 QUIET = "\x01"
 END = "<|endoftext|>"
@@ -59,15 +59,23 @@ def sum_document(rng, held=False):
 
 
 WORDS = {"+": "[plus|and]", "-": "minus", "*": "times"}
-ASK_SUM = ["{a}{sign}{b}", "{a} {sign} {b}", "What is {a}{sign}{b}?", "What is {a} {word} {b}?", "{a}{sign}{b}=",
-           "[How much is|Calculate|Please compute|Can you work out|Tell me] {a} {sign} {b}[|?|.]",
-           "[How much is|Work out|What do you get for] {a} {word} {b}?"]
+ASK_SUM = [
+    "{a}{sign}{b}",
+    "{a} {sign} {b}",
+    "What is {a}{sign}{b}?",
+    "What is {a} {word} {b}?",
+    "{a}{sign}{b}=",
+    "[How much is|Calculate|Please compute|Can you work out|Tell me] {a} {sign} {b}[|?|.]",
+    "[How much is|Work out|What do you get for] {a} {word} {b}?",
+]
 
 
 def sum_turn(rng, held=False):
     """(question, answer, thought)"""
     a, sign, b, c = calculation(rng, held)
-    ask = expand(rng.pick(ASK_SUM), rng, {"a": str(a), "b": str(b), "sign": sign, "word": WORDS[sign]})
+    ask = expand(
+        rng.pick(ASK_SUM), rng, {"a": str(a), "b": str(b), "sign": sign, "word": WORDS[sign]}
+    )
     thought = f"I work out {a}{sign}{b}."
     if sign == "+":
         ones, carry = a % 10 + b % 10, (a % 10 + b % 10) // 10
@@ -79,7 +87,15 @@ def sum_turn(rng, held=False):
 
 UNITS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 LENGTHS = dict(zip(story.MONTHS, (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)))
-SPELL = sorted(set(story.NOUNS + story.BEASTS + story.TRAITS + story.LOOKS + [t for t in story.THINGS if "-" not in t]))
+SPELL = sorted(
+    set(
+        story.NOUNS
+        + story.BEASTS
+        + story.TRAITS
+        + story.LOOKS
+        + [t for t in story.THINGS if "-" not in t]
+    )
+)
 
 
 def fact_turn(rng, held=False):
@@ -90,40 +106,67 @@ def fact_turn(rng, held=False):
         b = a + rng.randrange(3, 13)
         up = rng.chance(0.7)
         line = range(a, b + 1) if up else range(b, a - 1, -1)
-        return (expand(f"[Count|Please count|Can you count] from {line[0]} to {line[-1]}[|.|?]", rng),
-                ", ".join(map(str, line)) + ".", "I add one each time." if up else "I take away one each time.")
+        return (
+            expand(f"[Count|Please count|Can you count] from {line[0]} to {line[-1]}[|.|?]", rng),
+            ", ".join(map(str, line)) + ".",
+            "I add one each time." if up else "I take away one each time.",
+        )
     if kind == 1:
         n = rng.randrange(99)
         after = rng.chance(0.6)
         ask = f"[What|Which number] comes [right |]{'after' if after else 'before'} {n if after else n + 1}?"
-        return (expand(ask, rng), f"{n + 1 if after else n} comes {'after' if after else 'before'} "
-                f"{n if after else n + 1}.", "This is counting.")
+        return (
+            expand(ask, rng),
+            f"{n + 1 if after else n} comes {'after' if after else 'before'} "
+            f"{n if after else n + 1}.",
+            "This is counting.",
+        )
     if kind in (2, 3):
         names, unit = (story.DAYS, "day") if kind == 2 else (story.MONTHS, "month")
         i, after = rng.randrange(len(names)), rng.chance(0.6)
         j = (i + (1 if after else -1)) % len(names)
         word = "after" if after else "before"
-        return (expand(f"[What|Which] {unit} [comes|is] {word} {names[i]}?", rng),
-                f"{names[j]} comes {word} {names[i]}.", f"I know the {unit}s in order.")
+        return (
+            expand(f"[What|Which] {unit} [comes|is] {word} {names[i]}?", rng),
+            f"{names[j]} comes {word} {names[i]}.",
+            f"I know the {unit}s in order.",
+        )
     if kind == 4:
         month = rng.pick(story.MONTHS)
         extra = ", and 29 in a leap year" if month == "February" else ""
-        return (expand(f"How many days [has|are in|does] {month}[| have]?", rng),
-                f"{month} has {LENGTHS[month]} days{extra}.", "I know the months.")
+        return (
+            expand(f"How many days [has|are in|does] {month}[| have]?", rng),
+            f"{month} has {LENGTHS[month]} days{extra}.",
+            "I know the months.",
+        )
     if kind == 5:
         i = rng.randrange(12)
-        return (expand(f"[What|Which] is month [number |]{i + 1}?", rng), f"Month {i + 1} is {story.MONTHS[i]}.",
-                "I know the months in order.")
+        return (
+            expand(f"[What|Which] is month [number |]{i + 1}?", rng),
+            f"Month {i + 1} is {story.MONTHS[i]}.",
+            "I know the months in order.",
+        )
     if kind == 6:
         what, items = rng.pick([("days of the week", story.DAYS), ("months", story.MONTHS)])
-        return (expand(f"[List|Name|Tell me|What are] the {what}[|, please|.]", rng), ", ".join(items) + ".",
-                f"I list the {what} in order.")
+        return (
+            expand(f"[List|Name|Tell me|What are] the {what}[|, please|.]", rng),
+            ", ".join(items) + ".",
+            f"I list the {what} in order.",
+        )
     word = rng.pick(SPELL)
     if kind == 7:
-        return (expand(f"[Spell|How do you spell|Please spell|Can you spell] [the word |]{word}[|?|.]", rng),
-                f"{word}: {'-'.join(word)}.", "Letter by letter.")
-    return (expand(f"How many letters [has|are in] [the word |]{word}?", rng),
-            f"{'-'.join(word)}: {len(word)} letters.", "I spell it and count.")
+        return (
+            expand(
+                f"[Spell|How do you spell|Please spell|Can you spell] [the word |]{word}[|?|.]", rng
+            ),
+            f"{word}: {'-'.join(word)}.",
+            "Letter by letter.",
+        )
+    return (
+        expand(f"How many letters [has|are in] [the word |]{word}?", rng),
+        f"{'-'.join(word)}: {len(word)} letters.",
+        "I spell it and count.",
+    )
 
 
 def fact_document(rng, held=False):
@@ -136,16 +179,23 @@ def fact_document(rng, held=False):
 
 
 # --- recall: lists of pairs, asked for later
-VALUES = sorted(set(story.COLOURS + story.BEASTS + "apples bread butter chalk cheese clay cloth coal cocoa corn cotton dust flour "
-                    "glass gold grain gravel hay honey ice ink iron ivory jam lace lead leather lemons linen marble milk moss "
-                    "nails nuts oats oil olives paper pearls pepper plums rice rope rubies rye salt sand seeds silk smoke snow "
-                    "soap spice steel straw string sugar tea tin water wax wheat wine wood wool yarn".split()))
+VALUES = sorted(
+    set(
+        story.COLOURS
+        + story.BEASTS
+        + "apples bread butter chalk cheese clay cloth coal cocoa corn cotton dust flour "
+        "glass gold grain gravel hay honey ice ink iron ivory jam lace lead leather lemons linen marble milk moss "
+        "nails nuts oats oil olives paper pearls pepper plums rice rope rubies rye salt sand seeds silk smoke snow "
+        "soap spice steel straw string sugar tea tin water wax wheat wine wood wool yarn".split()
+    )
+)
 RELATIONS = [
     ("The {key} holds {value}.", "What does the {key} hold?"),
     ("The {key} is full of {value}.", "What is the {key} full of?"),
     ("The {key} belongs to {value}.", "Who does the {key} belong to?"),
     ("The code of the {key} is {value}.", "What is the code of the {key}?"),
-    ("The {key} costs {value} coins.", "How much does the {key} cost?")]
+    ("The {key} costs {value} coins.", "How much does the {key} cost?"),
+]
 
 
 def recall_document(rng, tokens, held=False, ask=None, relation=None):
@@ -160,7 +210,10 @@ def recall_document(rng, tokens, held=False, ask=None, relation=None):
         values = [str(n) for n in range(2, 100)]
     else:
         values = VALUES
-    filler, again = rng.pick((0.0, 0.0, 0.5)), rng.pick((0.0, 0.3, 0.5, 0.6)) if ask is None else 0.0
+    filler, again = (
+        rng.pick((0.0, 0.0, 0.5)),
+        rng.pick((0.0, 0.3, 0.5, 0.6)) if ask is None else 0.0,
+    )
     joint = rng.pick([" ", "\n"])
     notes, keys, pending = [], {}, []
     while tokens > 0 or not keys:
@@ -183,7 +236,9 @@ def recall_document(rng, tokens, held=False, ask=None, relation=None):
         tokens -= notes[-1].count(" ") + 3
     count = ask or min(24, 2 + len(keys) // 4)
     asked = rng.sample(sorted(keys), min(count, len(keys)))
-    return joint.join(notes), [(question.format(key=k), line.format(key=k, value=keys[k])) for k in asked]
+    return joint.join(notes), [
+        (question.format(key=k), line.format(key=k, value=keys[k])) for k in asked
+    ]
 
 
 def recall_plain(rng, tokens, held=False):

@@ -18,7 +18,11 @@ def plain(r, w, k, v, a, b):
     out = []
     for t in range(T):
         u = S @ a[:, t].unsqueeze(-1)
-        S = S * w[:, t].unsqueeze(-2) + u * b[:, t].unsqueeze(-2) + v[:, t].unsqueeze(-1) * k[:, t].unsqueeze(-2)
+        S = (
+            S * w[:, t].unsqueeze(-2)
+            + u * b[:, t].unsqueeze(-2)
+            + v[:, t].unsqueeze(-1) * k[:, t].unsqueeze(-2)
+        )
         out.append((S @ r[:, t].unsqueeze(-1)).squeeze(-1))
     return torch.stack(out, 1)
 
@@ -30,8 +34,24 @@ except ImportError:
     triton = None
 
 if triton:
+
     @triton.jit
-    def _forward(r, w, k, v, a, b, y, u, saved, T, H: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr):
+    def _forward(
+        r,
+        w,
+        k,
+        v,
+        a,
+        b,
+        y,
+        u,
+        saved,
+        T,
+        H: tl.constexpr,
+        N: tl.constexpr,
+        ROWS: tl.constexpr,
+        CHUNK: tl.constexpr,
+    ):
         """Rows of the state are independent, so a program takes ROWS of them."""
         bh, part = tl.program_id(0), tl.program_id(1)
         col, row = tl.arange(0, N), part * ROWS + tl.arange(0, ROWS)
@@ -50,8 +70,27 @@ if triton:
             at += H * N
 
     @triton.jit
-    def _backward(r, w, k, v, a, b, u, saved, dy, dr, dw, dk, dv, da, db, T, H: tl.constexpr, N: tl.constexpr,
-                  CHUNK: tl.constexpr):
+    def _backward(
+        r,
+        w,
+        k,
+        v,
+        a,
+        b,
+        u,
+        saved,
+        dy,
+        dr,
+        dw,
+        dk,
+        dv,
+        da,
+        db,
+        T,
+        H: tl.constexpr,
+        N: tl.constexpr,
+        CHUNK: tl.constexpr,
+    ):
         bh = tl.program_id(0)
         col = tl.arange(0, N)
         square = col[:, None] * N + col[None, :]
@@ -94,7 +133,9 @@ if triton:
             *inputs, u, saved = ctx.saved_tensors
             B, T, H, N = u.shape
             grads = [torch.empty_like(x) for x in inputs]
-            _backward[(B * H,)](*inputs, u, saved, dy.contiguous(), *grads, T, H, N, CHUNK, num_warps=4)
+            _backward[(B * H,)](
+                *inputs, u, saved, dy.contiguous(), *grads, T, H, N, CHUNK, num_warps=4
+            )
             return tuple(grads)
 
 
@@ -110,7 +151,14 @@ def check(device="cuda"):
     B, T, H, N = 3, 64, 2, 64
     make = lambda: torch.randn(B, T, H, N, device=device)
     kk = torch.nn.functional.normalize(make(), dim=-1)
-    inputs = [make(), torch.exp(-0.6065 * make().sigmoid()), make() * 0.5, make(), -kk, kk * make().sigmoid()]
+    inputs = [
+        make(),
+        torch.exp(-0.6065 * make().sigmoid()),
+        make() * 0.5,
+        make(),
+        -kk,
+        kk * make().sigmoid(),
+    ]
     weight = make()
     results = []
     for function, dtype in ((wkv, torch.float32), (plain, torch.float64)):
