@@ -11,7 +11,7 @@
 enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 
 extern const struct command cmd_run, cmd_eval, cmd_inspect, cmd_explain, cmd_plan, cmd_tokenize,
-    cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth, cmd_doctor;
+    cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth, cmd_bench, cmd_doctor;
 
 /* ---- say.c: messages and text for people ---- */
 
@@ -81,6 +81,10 @@ int parse_ids(struct ids *ids, const char *command, const char *s);
 int finish_stdout(int code);
 
 /* ---- host.c: engine, model and session of a command ---- */
+
+/* The built-in model (builtin.S). */
+extern const unsigned char builtin_model[];
+extern const uint64_t builtin_model_size;
 
 struct host {
     struct fletch_engine *engine;

@@ -3,10 +3,6 @@
 
 #include <string.h>
 
-/* builtin.S */
-extern const unsigned char builtin_model[];
-extern const uint64_t builtin_model_size;
-
 static const struct opt place_opts[] = {
     {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",
      "where to run; auto takes the first that works of metal, cuda, cpu, ref and says which",
@@ -23,6 +19,10 @@ static const struct opt model_opts[] = {
     {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
      "numbers in the key/value cache (default: what the backend prefers; eval: f32)",
      OPT_FIELD(kv_type), 0, 0},
+    {0, "act-type", OPT_CHOICE, "f32|int8", NULL,
+     "what activations are rounded to where they meet quantised weights (default: what the backend "
+     "prefers)",
+     OPT_FIELD(act_type), 0, 0},
     {0, "max-memory", OPT_SIZE, "SIZE", NULL,
      "memory it may take, such as 512M or 4G (default: what the machine has available)",
      OPT_FIELD(max_memory), 0, 0},
@@ -45,6 +45,7 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .n_ctx = (uint32_t)a->n_ctx.v,
         .max_rows = (uint32_t)a->chunk.v,
         .kv_type = a->kv_type,
+        .act_type = a->act_type,
         .no_fuse = a->no_fuse,
         .max_memory = a->max_memory.v,
     };

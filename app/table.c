@@ -6,7 +6,7 @@
 
 #include "app.h"
 
-enum { CELL_MAX = 400, MAX_COLUMNS = 8 };
+enum { CELL_MAX = 400, MAX_COLUMNS = 12 };
 
 void table_put(struct table *t, const char *fmt, ...)
 {
@@ -51,8 +51,13 @@ void table_print(struct table *t, FILE *out)
             fputc('\n', out);
             blanks = 0;
         }
-        free(t->cells[i]);
     }
+    table_free(t);
+}
+
+void table_free(struct table *t)
+{
+    for (size_t i = 0; i < t->n; i++) free(t->cells[i]);
     free(t->cells);
     t->cells = NULL;
     t->n = 0;

@@ -14,5 +14,6 @@ struct table {
 void table_put(struct table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints the rows, indented, and empties the table. */
 void table_print(struct table *t, FILE *out);
+void table_free(struct table *t); /* empties it without printing */
 
 #endif

@@ -28,7 +28,9 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
     struct fletch_model *m = b->model;
     const struct program *p = m->trunk;
     struct step *s = m->step;
+    double positions = 0;
     int rc = 0;
+    for (u32 t = 0; t < s->n_rows; t++) positions += s->rows[t].pos + 1;
     for (u32 i = 0; i < p->n_ops && !rc; i++) {
         const struct op *op = &p->ops[i];
         bool out = op->n_out && p->bufs[op->out[0].buf].rows == ROWS_R;
@@ -43,7 +45,8 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
         double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
         ops[i].seconds += took;
         ops[i].bytes += bytes;
-        ops[i].flops += bench_op_flops(p->net, op) * rows;
+        ops[i].flops +=
+            bench_op_flops(p->net, op) * rows + bench_op_flops_per_position(op) * positions;
         if (events) {
             char label[96];
             label_of(p, op, label, sizeof label);

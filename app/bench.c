@@ -1,0 +1,226 @@
+/* fletch bench: how fast a model, its ops or single kernels are here. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct opt bench_opts[] = {
+    {0, "mode", OPT_CHOICE, "all|prefill|decode|full", "all",
+     "prompts alone, generated tokens alone, or one after the other", OPT_FIELD(mode), 0, 0},
+    {'p', "prompts", OPT_TEXT, "LIST", NULL, "tokens of a prompt (default 128,512)",
+     OPT_FIELD(prompts), 0, 0},
+    {'n', "generate", OPT_TEXT, "LIST", NULL, "tokens to generate (default 64)", OPT_FIELD(gens), 0,
+     0},
+    {'d', "depths", OPT_TEXT, "LIST", NULL,
+     "tokens that are in the context already (default: 0 for prefill, 256 for decode)",
+     OPT_FIELD(depths), 0, 0},
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "sequences at once (default 1)", OPT_FIELD(batches), 0,
+     0},
+    {'r', "reps", OPT_COUNT, "N", "7", "runs of every case after a warm-up; the median counts",
+     OPT_FIELD(n_reps), 1, 1000},
+    {0, "chunk", OPT_COUNT, "N", NULL, "tokens of a prompt in one step", OPT_FIELD(chunk), 1,
+     65536},
+    {0, "profile", OPT_FLAG, NULL, NULL,
+     "time every op instead; the JSON document is a Chrome trace", OPT_FIELD(profile), 0, 0},
+    {0, "kernel", OPT_TEXT, "NAME", NULL,
+     "one kernel instead of a model, checked against the reference: matvec, matmul, norm+matmul, "
+     "gate+up+glu, attention, latent_attention, norm, rope, route, experts, wkv7 or all",
+     OPT_FIELD(kernel), 0, 0},
+    {0, "shape", OPT_TEXT, "KEY=N,...", NULL,
+     "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",
+     OPT_FIELD(shape), 0, 0},
+    OPT_ROW_JSON,
+    {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
+    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there", OPT_FIELD(html), 0, 0},
+    {0, "dir", OPT_TEXT, "DIR", P_tmpdir, "folder for fletch-bench.json and fletch-bench.html",
+     OPT_FIELD(dir), 0, 0},
+};
+static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
+
+static const struct opt memory_opts[] = {
+    {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
+     "numbers in the key/value cache (default: what the backend prefers)", OPT_FIELD(kv_type), 0,
+     0},
+    {0, "max-memory", OPT_SIZE, "SIZE", NULL,
+     "memory it may take, such as 512M or 4G (default: what the machine has available)",
+     OPT_FIELD(max_memory), 0, 0},
+    {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
+     OPT_FIELD(no_fuse), 0, 0},
+};
+static const struct opt_group memory_group = {"Model options", OPT_TABLE(memory_opts)};
+
+double get_real(const json_t *j, const char *key)
+{
+    return json_number_value(json_object_get(j, key));
+}
+
+/* ---- the artifacts ---- */
+
+static void write_json(FILE *out, const json_t *doc)
+{
+    json_dumpf(doc, out, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
+    fputc('\n', out);
+}
+
+/* Written beside its name and renamed, so that a link in a shared folder is replaced rather than
+ * followed. */
+static int save(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
+{
+    char temp[4096];
+    int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
+    int fd = n > 0 && (size_t)n < sizeof temp ? mkstemp(temp) : -1;
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        if (fd >= 0) close(fd);
+        return say_error("can't create %s: %s", QUOTE(path), strerror(errno));
+    }
+    write(f, doc);
+    bool failed = ferror(f) != 0;
+    failed |= fclose(f) != 0;
+    failed = failed || rename(temp, path) != 0;
+    if (!failed) return EXIT_OK;
+    int code = say_error("can't write %s: %s", QUOTE(path), strerror(errno));
+    unlink(temp);
+    return code;
+}
+
+static int save_in_dir(const struct args *a, const char *name,
+                       void (*write)(FILE *out, const json_t *doc), const json_t *doc)
+{
+    char path[4000];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", a->dir, name) >= sizeof path)
+        return say_error("the name of the folder is too long");
+    int code = save(path, write, doc);
+    if (!code && !a->quiet) fprintf(stderr, "saved %s\n", QUOTE(path));
+    return code;
+}
+
+/* ---- running ---- */
+
+struct counts {
+    struct ids ids;
+    struct fletch_counts c;
+};
+
+static int parse_counts(struct counts *out, const char *list)
+{
+    int code = list ? parse_ids(&out->ids, "bench", list) : EXIT_OK;
+    out->c = (struct fletch_counts){(const uint32_t *)out->ids.p, out->ids.n};
+    return code;
+}
+
+static unsigned modes_of(const char *mode)
+{
+    return strcmp(mode, "prefill") == 0  ? FLETCH_BENCH_PREFILL
+           : strcmp(mode, "decode") == 0 ? FLETCH_BENCH_DECODE
+           : strcmp(mode, "full") == 0   ? FLETCH_BENCH_FULL
+                                         : 0;
+}
+
+static int give_results(const struct args *a, const json_t *doc)
+{
+    int code = EXIT_OK;
+    if (a->profile) {
+        if (!a->json) bench_print_profile(doc);
+        return save_in_dir(a, "fletch-profile.json", write_json, doc);
+    }
+    if (a->csv)
+        bench_print_csv(doc);
+    else if (!a->json)
+        bench_print(doc);
+    code = save_in_dir(a, "fletch-bench.json", write_json, doc);
+    if (!code) code = save_in_dir(a, "fletch-bench.html", bench_write_html, doc);
+    if (!code && a->html) code = save(a->html, bench_write_html, doc);
+    return code;
+}
+
+static int bench_model(struct host *h, const struct args *a)
+{
+    struct counts prompts = {0}, gens = {0}, depths = {0}, batches = {0};
+    struct fletch_model_params params;
+    struct progress progress;
+    char *text = NULL;
+    json_t *doc = NULL;
+    int code = parse_counts(&prompts, a->prompts);
+    if (!code) code = parse_counts(&gens, a->gens);
+    if (!code) code = parse_counts(&depths, a->depths);
+    if (!code) code = parse_counts(&batches, a->batches);
+    if (!code) {
+        progress_begin(&progress, "measuring", a);
+        host_params(&params, a);
+        struct fletch_bench b = {.modes = modes_of(a->mode),
+                                 .prompts = prompts.c,
+                                 .gens = gens.c,
+                                 .depths = depths.c,
+                                 .batches = batches.c,
+                                 .n_reps = (uint32_t)a->n_reps.v,
+                                 .profile = a->profile,
+                                 .image = builtin_model,
+                                 .n_image = (size_t)builtin_model_size,
+                                 .progress = progress_report,
+                                 .ctx = &progress};
+        int rc =
+            fletch_bench(h->engine, a->operands.n ? a->operands.p[0] : NULL, &params, &b, &text);
+        progress_end(&progress);
+        code = report_load(&doc, a, rc, fletch_engine_error(h->engine), text);
+    }
+    if (!code) code = give_results(a, doc);
+    json_decref(doc);
+    free(prompts.ids.p);
+    free(gens.ids.p);
+    free(depths.ids.p);
+    free(batches.ids.p);
+    return code;
+}
+
+static int bench_kernel(struct host *h, const struct args *a)
+{
+    struct fletch_bench_kernel k = {a->kernel, a->shape, (uint32_t)a->n_reps.v};
+    char *text = NULL;
+    json_t *doc = NULL, *row;
+    size_t i;
+    int rc = fletch_bench_kernel(h->engine, &k, &text);
+    if (rc) return say_failure(rc, fletch_engine_error(h->engine));
+    int code = report_load(&doc, a, rc, fletch_engine_error(h->engine), text);
+    if (code) return code;
+    if (!a->json) bench_print_kernels(doc);
+    code = save_in_dir(a, "fletch-kernels.json", write_json, doc);
+    json_array_foreach(json_object_get(doc, "kernels"), i, row) if (!get_bool(row, "ok")) code =
+        EXIT_FAIL;
+    json_decref(doc);
+    return code;
+}
+
+static int bench(const struct args *a)
+{
+    const char *word = a->operands.n ? a->operands.p[0] : "";
+    struct host h = {0};
+    if (strcmp(word, "compare") == 0) {
+        if (a->operands.n != 3) return opts_wrong("bench", "compare takes two JSON documents");
+        return bench_compare(a->operands.p[1], a->operands.p[2], a);
+    }
+    if (a->operands.n > 1) return opts_wrong("bench", "one model at a time");
+    if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
+    if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
+    if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
+    int code = host_open_engine(&h, a->backend, a);
+    if (!code) code = a->kernel ? bench_kernel(&h, a) : bench_model(&h, a);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .operands = "[MODEL | compare A.json B.json]",
+    .summary = "measure speed",
+    .about = "Measures how fast a model runs here, beside what this machine was measured to be "
+             "capable of in the same run. Without MODEL the built-in one is measured. LIST is "
+             "numbers separated by commas; every combination is a case, and cases take turns. "
+             "compare shows the ratios of two JSON documents with their intervals; exit code 1 "
+             "when the second is significantly slower anywhere.",
+    .groups = {&bench_group, &memory_group, &opts_place, &opts_common},
+    .max_operands = 3,
+    .run = bench,
+};

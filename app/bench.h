@@ -1,0 +1,22 @@
+/* What the files of `fletch bench` share. */
+#ifndef APP_BENCH_H
+#define APP_BENCH_H
+
+#include "report.h"
+
+/* A number of a document; 0 where it is missing. */
+double get_real(const json_t *j, const char *key);
+
+/* bench_report.c: tables for people, and CSV. */
+void bench_print(const json_t *doc);
+void bench_print_csv(const json_t *doc);
+void bench_print_profile(const json_t *doc);
+void bench_print_kernels(const json_t *doc);
+
+/* bench_html.c: one page that needs nothing else. */
+void bench_write_html(FILE *out, const json_t *doc);
+
+/* bench_compare.c: exit code 1 where the second document is significantly slower. */
+int bench_compare(const char *path_a, const char *path_b, const struct args *a);
+
+#endif

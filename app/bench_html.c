@@ -1,0 +1,313 @@
+/* The page of a bench run: the table, the latency distribution, throughput over depth and batch
+ * and the roofline, as inline SVG. Nothing is fetched, nothing runs; light and dark by the
+ * reader's setting. */
+#include <math.h>
+#include <string.h>
+
+#include "bench.h"
+
+static const char style[] =
+    ":root{color-scheme:light dark;--bg:#fcfcfb;--fg:#1c2024;--dim:#687076;--line:#d7dbdf;"
+    "--c0:#0b68cb;--c1:#c2410c;--c2:#15803d;--c3:#8e4ec6;--c4:#b7791f;--c5:#0e7c86}\n"
+    "@media(prefers-color-scheme:dark){:root{--bg:#151718;--fg:#ecedee;--dim:#9ba1a6;"
+    "--line:#33383c;--c0:#52a9ff;--c1:#ff8b3e;--c2:#4cc38a;--c3:#bf7af0;--c4:#f0c000;"
+    "--c5:#3dd3e0}}\n"
+    "body{margin:2rem auto;max-width:64rem;padding:0 1rem;background:var(--bg);color:var(--fg);"
+    "font:15px/1.5 system-ui,sans-serif}\n"
+    "h1{font-size:1.4rem;margin:0}h2{font-size:1rem;margin:2rem 0 .3rem}p,.dim{color:var(--dim)}\n"
+    ".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    "td,th{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);"
+    "white-space:nowrap}th{font-weight:600;color:var(--dim)}td:first-child,th:first-child"
+    "{text-align:left;padding-left:0}\n"
+    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:0 2rem}"
+    "svg{width:100%;height:auto}svg text{fill:var(--dim);font:11px system-ui,sans-serif}"
+    ".axis{stroke:var(--line);fill:none}.mark{stroke-width:2;fill:none}"
+    ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
+    ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.f0{fill:var(--c0)!important}"
+    ".f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}"
+    ".f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}\n";
+
+static void put_text(FILE *out, const char *s)
+{
+    for (; *s; s++) switch (*s) {
+        case '<': fputs("&lt;", out); break;
+        case '>': fputs("&gt;", out); break;
+        case '&': fputs("&amp;", out); break;
+        case '"': fputs("&quot;", out); break;
+        default: fputc(*s, out);
+        }
+}
+
+/* ---- a plot: axes from 1-2-5 steps or decades, lines, points ---- */
+
+enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 12, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
+
+struct scale {
+    double min, max;
+    bool log;
+};
+
+struct plot {
+    FILE *out;
+    struct scale x, y;
+    int n_keys;
+};
+
+static double part_of(const struct scale *s, double v)
+{
+    if (s->log) return log(v / s->min) / log(s->max / s->min);
+    return (v - s->min) / (s->max - s->min);
+}
+
+static double at_x(const struct plot *p, double v)
+{
+    return LEFT + part_of(&p->x, v) * (WIDTH - LEFT - RIGHT);
+}
+
+static double at_y(const struct plot *p, double v)
+{
+    return HEIGHT - BOTTOM - part_of(&p->y, v) * (HEIGHT - TOP - BOTTOM);
+}
+
+/* The next mark of an axis after v, or its first when v is below the start. */
+static double next_mark(const struct scale *s, double v, double step)
+{
+    if (s->log) return v < s->min ? pow(10, ceil(log10(s->min) - 1e-9)) : v * 10;
+    return v < s->min ? ceil(s->min / step - 1e-9) * step : v + step;
+}
+
+static double step_of(const struct scale *s)
+{
+    double raw = (s->max - s->min) / 5, unit = pow(10, floor(log10(raw))), f = raw / unit;
+    return unit * (f < 1.5 ? 1 : f < 3.5 ? 2 : f < 7.5 ? 5 : 10);
+}
+
+static void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const char *title,
+                       const char *x_name, const char *y_name)
+{
+    *p = (struct plot){out, x, y, 0};
+    double step = step_of(&x);
+    fprintf(out, "<div><h2>%s</h2><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
+            title, WIDTH, HEIGHT, title);
+    for (double v = next_mark(&x, x.min - 1, step); v <= x.max * 1.0001; v = next_mark(&x, v, step))
+        fprintf(out,
+                "<path class=\"axis\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
+                "text-anchor=\"middle\">%g</text>",
+                at_x(p, v), TOP, HEIGHT - BOTTOM, at_x(p, v), HEIGHT - BOTTOM + 14, v);
+    step = step_of(&y);
+    for (double v = next_mark(&y, y.min - 1, step); v <= y.max * 1.0001; v = next_mark(&y, v, step))
+        fprintf(out,
+                "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
+                "text-anchor=\"end\">%g</text>",
+                LEFT, at_y(p, v), WIDTH - RIGHT, LEFT - 6, at_y(p, v) + 4, v);
+    fprintf(out,
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text><text x=\"4\" y=\"11\">%s</text>",
+            WIDTH - RIGHT, HEIGHT - 8, x_name, y_name);
+}
+
+static void plot_key(struct plot *p, const char *name)
+{
+    fprintf(p->out, "<text class=\"f%d\" x=\"%d\" y=\"%d\">%s</text>", p->n_keys % N_COLOURS,
+            LEFT + 8, TOP + 14 + 14 * p->n_keys, name);
+    p->n_keys++;
+}
+
+static void plot_end(struct plot *p)
+{
+    fputs("</svg></div>\n", p->out);
+}
+
+/* ---- what is plotted ---- */
+
+#define EACH_ROW(doc, i, row) json_array_foreach(json_object_get(doc, "results"), i, row)
+
+static bool has_latency(const json_t *row)
+{
+    return json_object_get(row, "latency_ms") != NULL;
+}
+
+static void case_name(char *name, size_t n, const json_t *row)
+{
+    snprintf(
+        name, n, "%s p%llu n%llu d%llu b%llu", get_text(row, "mode"),
+        (unsigned long long)get_count(row, "n_prompt"), (unsigned long long)get_count(row, "n_gen"),
+        (unsigned long long)get_count(row, "depth"), (unsigned long long)get_count(row, "batch"));
+}
+
+/* Percentile over latency, one line per case. */
+static void plot_latency(FILE *out, const json_t *doc)
+{
+    const json_t *row;
+    size_t i;
+    struct scale x = {1e30, 0, false};
+    EACH_ROW(doc, i, row)
+    {
+        const json_t *all = json_object_get(json_object_get(row, "latency_ms"), "percentiles");
+        if (json_array_size(all) != 101) continue;
+        x.min = fmin(x.min, json_number_value(json_array_get(all, 0)));
+        x.max = fmax(x.max, json_number_value(json_array_get(all, 99)));
+    }
+    if (x.max <= x.min) return;
+    struct plot p;
+    plot_begin(&p, out, x, (struct scale){0, 100, false}, "Latency of a token",
+               "ms (up to the 99th percentile)", "% of tokens");
+    EACH_ROW(doc, i, row)
+    {
+        const json_t *all = json_object_get(json_object_get(row, "latency_ms"), "percentiles");
+        if (json_array_size(all) != 101 || p.n_keys == N_COLOURS) continue;
+        char name[96];
+        fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+        for (size_t k = 0; k < 100; k++)
+            fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M',
+                    at_x(&p, json_number_value(json_array_get(all, k))), at_y(&p, (double)k));
+        fputs("\"/>", out);
+        case_name(name, sizeof name, row);
+        plot_key(&p, name);
+    }
+    plot_end(&p);
+}
+
+/* Tokens per second over one of a case's numbers, a line per mode and what else differs. */
+static void plot_throughput(FILE *out, const json_t *doc, const char *by, const char *other)
+{
+    const json_t *row, *start;
+    size_t i, k;
+    struct scale x = {1e30, 0, false}, y = {0, 0, false};
+    EACH_ROW(doc, i, row)
+    {
+        x.min = fmin(x.min, get_real(row, by));
+        x.max = fmax(x.max, get_real(row, by));
+        y.max = fmax(y.max, 1.1 * get_real(row, "tokens_per_s"));
+    }
+    if (x.max <= x.min) return; /* nothing varies */
+    struct plot p;
+    char title[64];
+    snprintf(title, sizeof title, "Throughput by %s", by);
+    plot_begin(&p, out, x, y, title, by, "tokens/s");
+    EACH_ROW(doc, k, start)
+    {
+        bool first = true, drawn = false;
+        EACH_ROW(doc, i, row)
+        {
+            bool same = strcmp(get_text(row, "mode"), get_text(start, "mode")) == 0 &&
+                        get_count(row, "n_prompt") == get_count(start, "n_prompt") &&
+                        get_count(row, "n_gen") == get_count(start, "n_gen") &&
+                        get_count(row, other) == get_count(start, other);
+            if (same && i < k) drawn = true;
+            if (!same || drawn || p.n_keys == N_COLOURS) continue;
+            if (first) fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+            fprintf(out, "%c%.1f %.1f", first ? 'M' : 'L', at_x(&p, get_real(row, by)),
+                    at_y(&p, get_real(row, "tokens_per_s")));
+            first = false;
+        }
+        if (first) continue;
+        char name[96];
+        snprintf(name, sizeof name, "%s p%llu n%llu %s %llu", get_text(start, "mode"),
+                 (unsigned long long)get_count(start, "n_prompt"),
+                 (unsigned long long)get_count(start, "n_gen"), other,
+                 (unsigned long long)get_count(start, other));
+        fputs("\"/>", out);
+        plot_key(&p, name);
+    }
+    plot_end(&p);
+}
+
+static void plot_roofline(FILE *out, const json_t *doc)
+{
+    const json_t *m = json_object_get(doc, "machine"), *row;
+    double bandwidth = get_real(m, "read_gb_s"), peak = get_real(m, "fma_gflop_s");
+    struct scale x = {0.1, 1000, true}, y = {0, 0, true};
+    size_t i;
+    if (bandwidth <= 0 || peak <= 0) return;
+    y.max = pow(10, ceil(log10(peak) + 0.3));
+    y.min = y.max / 1e4;
+    struct plot p;
+    plot_begin(&p, out, x, y, "Roofline", "FLOP per byte read", "GFLOP/s");
+    double knee = peak / bandwidth;
+    double start = fmax(x.min, y.min / bandwidth);
+    fprintf(out, "<path class=\"mark\" stroke=\"currentColor\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>",
+            at_x(&p, start), at_y(&p, bandwidth * start), at_x(&p, knee), at_y(&p, peak),
+            WIDTH - RIGHT);
+    fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f GFLOP/s, %s fma</text>",
+            WIDTH - RIGHT, at_y(&p, peak) - 5, peak, get_text(m, "fma"));
+    EACH_ROW(doc, i, row)
+    {
+        double bytes = get_real(row, "active_bytes"), flop = get_real(row, "flop_per_token");
+        double gflops = get_real(row, "gflop_s");
+        if (bytes <= 0 || flop <= 0 || gflops < y.min) continue;
+        double at = fmin(fmax(flop / bytes, x.min), x.max);
+        char name[96];
+        fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>",
+                p.n_keys % N_COLOURS, at_x(&p, at), at_y(&p, fmin(gflops, y.max)));
+        case_name(name, sizeof name, row);
+        fprintf(out, "%s: %.0f GFLOP/s</title></circle>", name, gflops);
+        if (p.n_keys < N_COLOURS) plot_key(&p, name);
+    }
+    plot_end(&p);
+}
+
+static void put_table(FILE *out, const json_t *doc)
+{
+    const json_t *row;
+    size_t i;
+    fputs("<div class=\"wide\"><table><tr><th>case<th>tokens/s<th>best<th>spread<th>first token"
+          "<th>p50<th>p95<th>p99<th>max<th>GB/s<th>of measured<th>GFLOP/s<th>of measured</tr>\n",
+          out);
+    EACH_ROW(doc, i, row)
+    {
+        char name[96];
+        const json_t *l = json_object_get(row, "latency_ms");
+        case_name(name, sizeof name, row);
+        fprintf(out, "<tr><td>%s<td><b>%.1f</b><td>%.1f<td>%.0f %%", name,
+                get_real(row, "tokens_per_s"), get_real(row, "best"),
+                100 * get_real(row, "spread"));
+        if (json_object_get(row, "first_token_ms"))
+            fprintf(out, "<td>%.1f ms", get_real(row, "first_token_ms"));
+        else
+            fputs("<td>", out);
+        if (has_latency(row))
+            fprintf(out, "<td>%.2f<td>%.2f<td>%.2f<td>%.2f", get_real(l, "p50"), get_real(l, "p95"),
+                    get_real(l, "p99"), get_real(l, "max"));
+        else
+            fputs("<td><td><td><td>", out);
+        fprintf(out, "<td>%.1f<td>%.0f %%<td>%.0f<td>%.0f %%</tr>\n", get_real(row, "gb_s"),
+                100 * get_real(row, "bandwidth_share"), get_real(row, "gflop_s"),
+                100 * get_real(row, "flop_share"));
+    }
+    fputs("</table></div>\n", out);
+}
+
+void bench_write_html(FILE *out, const json_t *doc)
+{
+    const json_t *model = json_object_get(doc, "model"), *m = json_object_get(doc, "machine");
+    const char *name = get_text(model, "name");
+    fputs("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+          "content=\"width=device-width\"><title>fletch bench</title><style>",
+          out);
+    fprintf(out, "%s</style>\n<h1>", style);
+    put_text(out, *name ? name : get_text(model, "path"));
+    fprintf(out, "</h1>\n<p>%s, %llu layers, %s of weights. Backend ", get_text(model, "arch"),
+            (unsigned long long)get_count(model, "n_layers"),
+            human_bytes(get_count(model, "weight_bytes")).text);
+    put_text(out, get_text(doc, "backend_why"));
+    fprintf(out,
+            ". Loaded in %.2f s; %s of memory at most, %s planned. %llu threads of this machine "
+            "read %.1f GB/s (best of several over %s) and do %.0f GFLOP/s (%s fma). Medians of "
+            "%llu runs that took turns. ",
+            get_real(doc, "load_s"), human_bytes(get_count(doc, "peak_rss")).text,
+            human_bytes(get_count(doc, "plan_bytes")).text,
+            (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"),
+            human_bytes(get_count(m, "read_bytes")).text, get_real(m, "fma_gflop_s"),
+            get_text(m, "fma"), (unsigned long long)get_count(doc, "reps"));
+    put_text(out, get_text(doc, "version"));
+    fputs(".</p>\n<h2>Results</h2>\n", out);
+    put_table(out, doc);
+    fputs("<p>p: tokens of the prompt, n: generated, d: in the context before, b: sequences at "
+          "once; latencies in ms per step.</p>\n<div class=\"plots\">\n",
+          out);
+    plot_latency(out, doc);
+    plot_throughput(out, doc, "depth", "batch");
+    plot_throughput(out, doc, "batch", "depth");
+    plot_roofline(out, doc);
+    fputs("</div>\n</html>\n", out);
+}

@@ -1,0 +1,183 @@
+/* Bench documents as tables for people, and as CSV. */
+#include "bench.h"
+
+#include "table.h"
+
+static void put_head(struct table *t, const char *const *names)
+{
+    for (; *names; names++) table_put(t, "%s", *names);
+}
+
+static void print_head(const json_t *doc)
+{
+    const json_t *model = json_object_get(doc, "model"), *m = json_object_get(doc, "machine");
+    struct table t = {.columns = "ll"};
+    table_put(&t, "model");
+    table_put(&t, "%s %s, %s", get_text(model, "path"), get_text(model, "name"),
+              human_bytes(get_count(model, "weight_bytes")).text);
+    table_put(&t, "backend");
+    table_put(&t, "%s", get_text(doc, "backend_why"));
+    table_put(&t, "loaded in");
+    table_put(&t, "%.2f s", get_real(doc, "load_s"));
+    if (m) {
+        table_put(&t, "memory");
+        table_put(&t, "%s at most, %s planned", human_bytes(get_count(doc, "peak_rss")).text,
+                  human_bytes(get_count(doc, "plan_bytes")).text);
+        table_put(&t, "machine");
+        table_put(&t, "%llu threads read %.1f GB/s and do %.0f GFLOP/s (%s fma)",
+                  (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"),
+                  get_real(m, "fma_gflop_s"), get_text(m, "fma"));
+    }
+    table_print(&t, stdout);
+    putchar('\n');
+}
+
+void bench_print(const json_t *doc)
+{
+    static const char *const names[] = {"mode",     "prompt",  "gen",    "depth",       "batch",
+                                        "tokens/s", "±",       "p50 ms", "p95/p99/max", "first ms",
+                                        "GB/s",     "GFLOP/s", NULL};
+    struct table t = {.columns = "lrrrrrrrrrrr"};
+    const json_t *row;
+    size_t i;
+    print_head(doc);
+    put_head(&t, names);
+    json_array_foreach(json_object_get(doc, "results"), i, row)
+    {
+        const json_t *l = json_object_get(row, "latency_ms");
+        table_put(&t, "%s", get_text(row, "mode"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "n_prompt"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "n_gen"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "depth"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "batch"));
+        table_put(&t, "%.1f", get_real(row, "tokens_per_s"));
+        table_put(&t, "%.0f %%", 100 * get_real(row, "spread"));
+        table_put(&t, l ? "%.2f" : "", get_real(l, "p50"));
+        table_put(&t, l ? "%.2f/%.2f/%.2f" : "", get_real(l, "p95"), get_real(l, "p99"),
+                  get_real(l, "max"));
+        table_put(&t, json_object_get(row, "first_token_ms") ? "%.1f" : "",
+                  get_real(row, "first_token_ms"));
+        table_put(&t, "%.1f (%.0f %%)", get_real(row, "gb_s"),
+                  100 * get_real(row, "bandwidth_share"));
+        table_put(&t, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
+                  100 * get_real(row, "flop_share"));
+    }
+    table_print(&t, stdout);
+}
+
+void bench_print_csv(const json_t *doc)
+{
+    static const char *const columns[] = {
+        "mode",         "n_prompt",     "n_gen",  "depth",           "batch",   "tokens_per_s",
+        "best",         "worst",        "spread", "first_token_ms",  "p50",     "p95",
+        "p99",          "max",          "gb_s",   "bandwidth_share", "gflop_s", "flop_share",
+        "active_bytes", "placed_bytes", NULL};
+    const json_t *row;
+    size_t i;
+    for (const char *const *c = columns; *c; c++) printf("%s%s", c == columns ? "" : ",", *c);
+    putchar('\n');
+    json_array_foreach(json_object_get(doc, "results"), i, row)
+    {
+        for (const char *const *c = columns; *c; c++) {
+            const json_t *v = json_object_get(row, *c);
+            if (!v) v = json_object_get(json_object_get(row, "latency_ms"), *c);
+            if (c != columns) putchar(',');
+            if (json_is_string(v)) fputs(json_string_value(v), stdout);
+            if (json_is_number(v)) printf("%.9g", json_number_value(v));
+        }
+        putchar('\n');
+    }
+}
+
+static void print_layers(const json_t *layers)
+{
+    double least = 0, most = 0, sum = 0;
+    size_t i, n = 0;
+    const json_t *row;
+    json_array_foreach(layers, i, row)
+    {
+        double us = get_real(row, "us");
+        if (json_integer_value(json_object_get(row, "layer")) < 0) continue;
+        least = n == 0 || us < least ? us : least;
+        most = us > most ? us : most;
+        sum += us;
+        n++;
+    }
+    if (n)
+        printf("  %zu layers: %.0f µs on average, %.0f to %.0f; each of them in the document\n", n,
+               sum / (double)n, least, most);
+}
+
+void bench_print_profile(const json_t *doc)
+{
+    static const char *const names[] = {"op", "times", "µs",      "share",
+                                        "MB", "GB/s",  "GFLOP/s", NULL};
+    const json_t *profile, *row;
+    size_t i, k;
+    print_head(doc);
+    json_array_foreach(json_object_get(doc, "profiles"), i, profile)
+    {
+        struct table t = {.columns = "lrrrrrr"};
+        printf("%s, %llu rows a step at depth %llu: %.0f µs op by op\n", get_text(profile, "mode"),
+               (unsigned long long)get_count(profile, "rows_per_step"),
+               (unsigned long long)get_count(profile, "depth"), get_real(profile, "us_per_step"));
+        put_head(&t, names);
+        json_array_foreach(json_object_get(profile, "ops"), k, row)
+        {
+            table_put(&t, "%s", get_text(row, "op"));
+            table_put(&t, "%llu", (unsigned long long)get_count(row, "n"));
+            table_put(&t, "%.1f", get_real(row, "us"));
+            table_put(&t, "%.1f %%", 100 * get_real(row, "share"));
+            table_put(&t, "%.2f", 1e-6 * get_real(row, "bytes"));
+            table_put(&t, "%.1f", get_real(row, "gb_s"));
+            table_put(&t, "%.0f", get_real(row, "gflop_s"));
+        }
+        table_print(&t, stdout);
+        print_layers(json_object_get(profile, "layers"));
+    }
+}
+
+static void put_shape(struct table *t, json_t *shape)
+{
+    char text[200] = "";
+    size_t n = 0;
+    const char *key;
+    json_t *v;
+    json_object_foreach(shape, key, v)
+    {
+        int k = json_is_string(v) ? snprintf(text + n, sizeof text - n, " %s", json_string_value(v))
+                                  : snprintf(text + n, sizeof text - n, " %s=%lld", key,
+                                             (long long)json_integer_value(v));
+        if (k < 0 || (size_t)k >= sizeof text - n) break;
+        n += (size_t)k;
+    }
+    table_put(t, "%s", n ? text + 1 : "");
+}
+
+void bench_print_kernels(const json_t *doc)
+{
+    static const char *const names[] = {"kernel", "form",    "shape",      "µs", "best",
+                                        "GB/s",   "GFLOP/s", "difference", NULL};
+    const json_t *m = json_object_get(doc, "machine"), *row;
+    struct table t = {.columns = "lllrrrrr"};
+    size_t i;
+    printf("  backend %s; %llu threads read %.1f GB/s and do %.0f GFLOP/s (%s fma)\n\n",
+           get_text(doc, "backend"), (unsigned long long)get_count(m, "threads"),
+           get_real(m, "read_gb_s"), get_real(m, "fma_gflop_s"), get_text(m, "fma"));
+    put_head(&t, names);
+    json_array_foreach(json_object_get(doc, "kernels"), i, row)
+    {
+        bool ok = get_bool(row, "ok");
+        table_put(&t, "%s", get_text(row, "kernel"));
+        table_put(&t, "%s", get_text(row, "form"));
+        put_shape(&t, json_object_get(row, "shape"));
+        table_put(&t, ok ? "%.1f" : "WRONG", get_real(row, "us"));
+        table_put(&t, ok ? "%.1f" : "", get_real(row, "us_best"));
+        table_put(&t, ok ? "%.1f (%.0f %%)" : "", get_real(row, "gb_s"),
+                  100 * get_real(row, "bandwidth_share"));
+        table_put(&t, ok ? "%.0f (%.0f %%)" : "", get_real(row, "gflop_s"),
+                  100 * get_real(row, "flop_share"));
+        table_put(&t, "%.1e", get_real(row, "difference"));
+    }
+    table_print(&t, stdout);
+}
