@@ -25,7 +25,11 @@ static const char style[] =
     ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
     ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.f0{fill:var(--c0)!important}"
     ".f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}"
-    ".f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}\n";
+    ".f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.b0{background:var(--c0)}"
+    ".b1{background:var(--c1)}.b2{background:var(--c2)}.b3{background:var(--c3)}"
+    ".b4{background:var(--c4)}.b5{background:var(--c5)}.key{font-size:12px;color:var(--dim);"
+    "display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding-left:3rem}.key i{display:inline-block;"
+    "width:.7em;height:.7em;border-radius:2px;margin-right:.4em}\n";
 
 static void put_text(FILE *out, const char *s)
 {
@@ -51,6 +55,7 @@ struct plot {
     FILE *out;
     struct scale x, y;
     int n_keys;
+    char keys[N_COLOURS][96];
 };
 
 static double part_of(const struct scale *s, double v)
@@ -73,7 +78,7 @@ static double at_y(const struct plot *p, double v)
 static double next_mark(const struct scale *s, double v, double step)
 {
     if (s->log) return v < s->min ? pow(10, ceil(log10(s->min) - 1e-9)) : v * 10;
-    return v < s->min ? ceil(s->min / step - 1e-9) * step : v + step;
+    return v < s->min ? ceil(s->min / step - 1e-9) * step + 0.0 : v + step; /* + 0: no -0 */
 }
 
 static double step_of(const struct scale *s)
@@ -85,7 +90,7 @@ static double step_of(const struct scale *s)
 static void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const char *title,
                        const char *x_name, const char *y_name)
 {
-    *p = (struct plot){out, x, y, 0};
+    *p = (struct plot){.out = out, .x = x, .y = y};
     double step = step_of(&x);
     fprintf(out, "<div><h2>%s</h2><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
             title, WIDTH, HEIGHT, title);
@@ -105,16 +110,19 @@ static void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y
             WIDTH - RIGHT, HEIGHT - 8, x_name, y_name);
 }
 
+/* Names what has the next colour; what comes after the last colour has no name. */
 static void plot_key(struct plot *p, const char *name)
 {
-    fprintf(p->out, "<text class=\"f%d\" x=\"%d\" y=\"%d\">%s</text>", p->n_keys % N_COLOURS,
-            LEFT + 8, TOP + 14 + 14 * p->n_keys, name);
+    if (p->n_keys < N_COLOURS) snprintf(p->keys[p->n_keys], sizeof *p->keys, "%s", name);
     p->n_keys++;
 }
 
 static void plot_end(struct plot *p)
 {
-    fputs("</svg></div>\n", p->out);
+    fputs("</svg><div class=\"key\">", p->out);
+    for (int i = 0; i < p->n_keys && i < N_COLOURS; i++)
+        fprintf(p->out, "<span><i class=\"b%d\"></i>%s</span>", i, p->keys[i]);
+    fputs("</div></div>\n", p->out);
 }
 
 /* ---- what is plotted ---- */
@@ -128,10 +136,13 @@ static bool has_latency(const json_t *row)
 
 static void case_name(char *name, size_t n, const json_t *row)
 {
-    snprintf(
-        name, n, "%s p%llu n%llu d%llu b%llu", get_text(row, "mode"),
-        (unsigned long long)get_count(row, "n_prompt"), (unsigned long long)get_count(row, "n_gen"),
-        (unsigned long long)get_count(row, "depth"), (unsigned long long)get_count(row, "batch"));
+    static const char *const keys[][2] = {
+        {"n_prompt", "p"}, {"n_gen", "n"}, {"depth", "d"}, {"batch", "b"}};
+    size_t at = (size_t)snprintf(name, n, "%.16s", get_text(row, "mode"));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && at < n; i++)
+        if (get_count(row, keys[i][0]))
+            at += (size_t)snprintf(name + at, n - at, " %s%llu", keys[i][1],
+                                   (unsigned long long)get_count(row, keys[i][0]));
 }
 
 /* Percentile over latency, one line per case. */
@@ -201,11 +212,16 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
             first = false;
         }
         if (first) continue;
-        char name[96];
-        snprintf(name, sizeof name, "%s p%llu n%llu %s %llu", get_text(start, "mode"),
-                 (unsigned long long)get_count(start, "n_prompt"),
-                 (unsigned long long)get_count(start, "n_gen"), other,
-                 (unsigned long long)get_count(start, other));
+        bool prompt = get_count(start, "n_prompt") > 0, gen = get_count(start, "n_gen") > 0;
+        char name[96], p_text[24] = "", n_text[24] = "";
+        if (prompt)
+            snprintf(p_text, sizeof p_text, " p%llu",
+                     (unsigned long long)get_count(start, "n_prompt"));
+        if (gen)
+            snprintf(n_text, sizeof n_text, " n%llu",
+                     (unsigned long long)get_count(start, "n_gen"));
+        snprintf(name, sizeof name, "%.16s%s%s, %s %llu", get_text(start, "mode"), p_text, n_text,
+                 other, (unsigned long long)get_count(start, other));
         fputs("\"/>", out);
         plot_key(&p, name);
     }
@@ -241,7 +257,7 @@ static void plot_roofline(FILE *out, const json_t *doc)
                 p.n_keys % N_COLOURS, at_x(&p, at), at_y(&p, fmin(gflops, y.max)));
         case_name(name, sizeof name, row);
         fprintf(out, "%s: %.0f GFLOP/s</title></circle>", name, gflops);
-        if (p.n_keys < N_COLOURS) plot_key(&p, name);
+        plot_key(&p, name);
     }
     plot_end(&p);
 }
@@ -251,7 +267,7 @@ static void put_table(FILE *out, const json_t *doc)
     const json_t *row;
     size_t i;
     fputs("<div class=\"wide\"><table><tr><th>case<th>tokens/s<th>best<th>spread<th>first token"
-          "<th>p50<th>p95<th>p99<th>max<th>GB/s<th>of measured<th>GFLOP/s<th>of measured</tr>\n",
+          "<th>p50<th>p95<th>p99<th>max<th>GB/s<th>GFLOP/s</tr>\n",
           out);
     EACH_ROW(doc, i, row)
     {
@@ -270,7 +286,7 @@ static void put_table(FILE *out, const json_t *doc)
                     get_real(l, "p99"), get_real(l, "max"));
         else
             fputs("<td><td><td><td>", out);
-        fprintf(out, "<td>%.1f<td>%.0f %%<td>%.0f<td>%.0f %%</tr>\n", get_real(row, "gb_s"),
+        fprintf(out, "<td>%.1f (%.0f %%)<td>%.0f (%.0f %%)</tr>\n", get_real(row, "gb_s"),
                 100 * get_real(row, "bandwidth_share"), get_real(row, "gflop_s"),
                 100 * get_real(row, "flop_share"));
     }
@@ -303,7 +319,8 @@ void bench_write_html(FILE *out, const json_t *doc)
     fputs(".</p>\n<h2>Results</h2>\n", out);
     put_table(out, doc);
     fputs("<p>p: tokens of the prompt, n: generated, d: in the context before, b: sequences at "
-          "once; latencies in ms per step.</p>\n<div class=\"plots\">\n",
+          "once; latencies in ms per step; in brackets the share of what was measured.</p>\n<div "
+          "class=\"plots\">\n",
           out);
     plot_latency(out, doc);
     plot_throughput(out, doc, "depth", "batch");
