@@ -55,10 +55,12 @@ static void print_verify(const json_t *j)
     table_print(&t, stdout);
     first = json_object_get(j, "first_difference");
     if (json_is_object(first)) print_difference(first);
-    printf("tokens: %llu of %llu equal; expert choices: %llu of %llu different; NaN or infinite "
+    printf("tokens: %llu of %llu equal, %llu close calls; expert choices: %llu of %llu different; "
+           "NaN or infinite "
            "values: %llu\n",
            (unsigned long long)get_count(tokens, "equal"),
            (unsigned long long)get_count(tokens, "compared"),
+           (unsigned long long)get_count(tokens, "close"),
            (unsigned long long)get_count(routing, "different"),
            (unsigned long long)get_count(routing, "compared"),
            (unsigned long long)get_count(j, "bad_values"));

@@ -72,12 +72,13 @@ struct fletch_model;
 typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 
 struct fletch_model_params {
-    uint32_t n_ctx;      /* longest sequence; 0: the model's own, at most 8192 */
-    uint32_t n_sessions; /* open at once; 0: 1 */
-    uint32_t max_rows;   /* rows in one step, so the chunk of a prompt; 0: 64 */
-    const char *kv_type; /* f32, f16; NULL: what the backend prefers */
-    bool no_fuse;        /* run the program as recorded */
-    uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
+    uint32_t n_ctx;       /* longest sequence; 0: the model's own, at most 8192 */
+    uint32_t n_sessions;  /* open at once; 0: 1 */
+    uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: 64 */
+    const char *kv_type;  /* f32, f16; NULL: what the backend prefers */
+    const char *act_type; /* activations that meet quantised weights: f32, int8; NULL likewise */
+    bool no_fuse;         /* run the program as recorded */
+    uint64_t max_memory;  /* bytes it may take; 0: what the machine has available */
     fletch_progress progress;
     void *progress_ctx;
 };

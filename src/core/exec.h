@@ -11,7 +11,8 @@ struct exec_class {
     const char *name;
     u64 fused;          /* 1 << OP_... for each fused op it has */
     enum qtype kv;      /* the KV type it prefers */
-    bool int8;          /* the profile it computes in: see struct profile */
+    bool int8;          /* the profile it prefers: see struct profile */
+    bool has_f32_act;   /* it can do without that rounding too */
     u32 max_rows;       /* largest T it takes */
     bool keeps_weights; /* reads weight data where the file has it, at every step */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,

@@ -11,11 +11,17 @@ int engine_profile(struct profile *out, const struct exec_class *class,
 {
     if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
     *out = (struct profile){.kv = class->kv, .int8 = class->int8};
-    if (!params || !params->kv_type) return 0;
-    if (!quant_by_name(str_of(params->kv_type), &out->kv) ||
-        (out->kv != QT_F32 && out->kv != QT_F16))
-        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16",
-                       QUOTE(str_of(params->kv_type)));
+    const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
+    if (kv && (!quant_by_name(str_of(kv), &out->kv) || (out->kv != QT_F32 && out->kv != QT_F16)))
+        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16", QUOTE(str_of(kv)));
+    if (act && strcmp(act, "f32") != 0 && strcmp(act, "int8") != 0)
+        return err_set(err, FLETCH_E_ARG, "activation type %s is not f32 or int8",
+                       QUOTE(str_of(act)));
+    if (act) out->int8 = strcmp(act, "int8") == 0;
+    if (!out->int8 && !class->has_f32_act)
+        return err_set(err, FLETCH_E_BACKEND,
+                       "backend '%s' rounds activations to int8; --backend ref does without",
+                       class->name);
     return 0;
 }
 

@@ -209,6 +209,7 @@ const struct exec_class ref_exec = {
     .name = "ref",
     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
     .kv = QT_F32,
+    .has_f32_act = true,
     .max_rows = REF_MAX_ROWS,
     .keeps_weights = true,
     .open = ref_open,
