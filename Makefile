@@ -28,7 +28,8 @@ C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-ISA_OBJ := $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o
+ISA_OBJ := $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o \
+           $B/src/cpu/kernels_amx.o
 endif
 OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
@@ -47,7 +48,8 @@ SOLINK  := libfletch.so
 SOFLAGS := -shared -Wl,-soname,$(SONAME)
 endif
 
-.PHONY: all run test asan tsan fuzz cover lint format docs static install uninstall clean
+.PHONY: all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
+        install uninstall clean
 .SECONDARY:
 all: $B/fletch $B/libfletch.a $B/$(SO)
 
@@ -73,7 +75,9 @@ $B/%.o: %.c $B/config.mk
 KERNEL_OPT ?= -O3
 $B/src/cpu/kernels.o $(ISA_OBJ): OPT := -g $(KERNEL_OPT)
 $B/src/cpu/kernels_avx2.o: ISA := -mavx2 -mfma -mf16c
-$B/src/cpu/kernels_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$B/src/cpu/kernels_avx512.o: ISA := $(AVX512)
+$B/src/cpu/kernels_amx.o: ISA := $(AVX512) -mamx-tile -mamx-int8
 $(ISA_OBJ): $B/src/cpu/kernels_%.o: src/cpu/kernels.c $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $< ($*)"
@@ -143,6 +147,21 @@ cover:
 	    EXTRA="-fprofile-instr-generate -fcoverage-mapping"
 cover-report: $(FUZZ:%=$B/test/fuzz/%)
 	$Qtools/fuzz-cover $B 90
+
+# Short standard measurements; docs/benchmarks.md says how to read them. bench-tps: tokens per second
+# of a synthetic model, SHAPE in storage type TYPE, behind short, medium and long contexts.
+SHAPE   ?= Qwen2.5-0.5B
+TYPE    ?= q8_0
+bench: $B/fletch
+	$B/fletch bench
+bench-kernels: $B/fletch
+	$B/fletch bench --kernel all
+bench-tps: $B/fletch $B/bench/$(SHAPE)-$(TYPE).gguf
+	$B/fletch bench $B/bench/$(SHAPE)-$(TYPE).gguf --mode prefill -p 512 -r 3
+	$B/fletch bench $B/bench/$(SHAPE)-$(TYPE).gguf --mode decode -n 32 -d 256,2048,8192
+$B/bench/%.gguf: | $B/fletch
+	@mkdir -p $(@D)
+	$B/fletch synth $(SHAPE) --type $(TYPE) -o $@
 
 lint: $(patsubst %.c,$B/%,$(wildcard tools/ops_doc.c))
 	$Qtools/lint $B $(C_FILES)

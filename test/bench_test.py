@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""End-to-end tests of fletch bench and fletch synth: test/bench_test.py BUILD. Python's standard
+library only. Numbers are never judged here, only that they are there and fit together."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+GOLDEN = "test/golden/models/llama-gguf/model.gguf"
+FAST = ["-r", "2", "-p", "16", "-n", "4", "-d", "8"]
+
+
+def fletch(*args, code=0):
+    p = subprocess.run(
+        [FLETCH, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, timeout=100
+    )
+    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.stderr.decode()}"
+    p.text, p.err = p.stdout.decode(), p.stderr.decode()
+    return p
+
+
+def bench(d, *args, code=0):
+    return fletch("bench", *args, "--dir", d, code=code)
+
+
+def test_json_has_every_field(d):
+    doc = json.loads(bench(d, GOLDEN, *FAST, "--json").text)
+    assert doc["machine"]["read_gb_s"] > 0 and doc["machine"]["fma_gflop_s"] > 0
+    assert doc["machine"]["read_bytes"] >= doc["machine"]["llc_bytes"]
+    assert doc["load_s"] > 0 and doc["peak_rss"] > 0 and doc["plan_bytes"] > 0
+    assert [r["mode"] for r in doc["results"]] == ["prefill", "decode", "full"]
+    for r in doc["results"]:
+        for key in "n_prompt n_gen depth batch tokens_per_s best worst spread gb_s gflop_s".split():
+            assert key in r, key
+        for key in "bandwidth_share flop_share active_bytes placed_bytes".split():
+            assert r[key] > 0, key
+        assert len(r["samples"]) == 2
+        assert r["worst"] <= r["tokens_per_s"] <= r["best"]
+        if r["mode"] != "decode":
+            assert r["first_token_ms"] > 0
+        if r["mode"] != "prefill":
+            lat = r["latency_ms"]
+            assert lat["n"] == 8 and 0 < lat["p50"] <= lat["p95"] <= lat["p99"] <= lat["max"]
+            assert r["waits_per_token"] == 1 and r["ops_per_step"] > 0
+
+
+def test_built_in_model_and_artifacts_under_stable_names(d):
+    out = bench(d, *FAST, "-b", "1,2").text
+    assert "built-in" in out and "tokens/s" in out
+    doc = json.load(open(os.path.join(d, "fletch-bench.json")))
+    assert len(doc["results"]) == 6
+    page = open(os.path.join(d, "fletch-bench.html")).read()
+    assert page.count("<svg") >= 3 and "prefers-color-scheme:dark" in page
+    assert not re.search(r"https?://|<script|<link|src=", page), "the page needs something else"
+
+
+def test_csv_has_a_row_per_case(d):
+    lines = bench(d, GOLDEN, *FAST, "--csv").text.splitlines()
+    assert len(lines) == 4 and lines[0].startswith("mode,n_prompt,n_gen,depth,batch,tokens_per_s")
+    assert all(line.count(",") == lines[0].count(",") for line in lines)
+
+
+def test_html_goes_where_it_is_asked_to(d):
+    path = os.path.join(d, "page.html")
+    bench(d, GOLDEN, *FAST, "--mode", "decode", "--html", path)
+    assert open(path).read().startswith("<!doctype html>")
+
+
+def test_names_from_files_are_escaped_in_the_page(d):
+    path = os.path.join(d, "<b>&.gguf")
+    os.symlink(os.path.abspath(GOLDEN), path)
+    bench(d, path, *FAST, "--mode", "decode")
+    assert "<b>&.gguf" not in open(os.path.join(d, "fletch-bench.html")).read()
+
+
+def document(d, name, speeds):
+    doc = {
+        "results": [
+            {"mode": "decode", "n_prompt": 0, "n_gen": 64, "depth": 256, "batch": b, "samples": s}
+            for b, s in speeds.items()
+        ]
+    }
+    path = os.path.join(d, name)
+    json.dump(doc, open(path, "w"))
+    return path
+
+
+def test_compare_finds_a_planted_regression(d):
+    base = [100, 101, 99, 102, 100, 98, 100]
+    a = document(d, "a.json", {1: base, 4: base})
+    slower = document(d, "b.json", {1: base, 4: [0.9 * v for v in base]})
+    p = bench(d, "compare", a, slower, code=1)
+    assert p.text.count("SLOWER") == 1 and "1 of 2 cases" in p.text
+    j = json.loads(bench(d, "compare", a, slower, "--json", code=1).text)
+    rows = {r["batch"]: r for r in j["comparison"]}
+    assert j["regression"] and rows[4]["regression"] and not rows[1]["regression"]
+    assert abs(rows[4]["ratio"] - 0.9) < 1e-6 and rows[4]["low"] < 0.9 < rows[4]["high"] < 0.98
+
+
+def test_compare_forgives_noise_and_praises_speed(d):
+    a = document(d, "a.json", {1: [100, 70, 130, 95, 105, 120, 80]})
+    noisy = document(d, "b.json", {1: [97, 75, 120, 90, 105, 125, 70]})
+    assert "SLOWER" not in bench(d, "compare", a, noisy).text
+    faster = document(d, "c.json", {1: [200, 201, 202, 199, 200, 200, 200]})
+    assert "faster" in bench(d, "compare", a, faster).text
+
+
+def test_compare_refuses_what_it_cannot_compare(d):
+    a = document(d, "a.json", {1: [100] * 7})
+    other = document(d, "b.json", {2: [100] * 7})
+    assert "no case in common" in bench(d, "compare", a, other, code=1).err
+    bad = os.path.join(d, "bad.json")
+    open(bad, "w").write("{")
+    assert "not a document" in bench(d, "compare", a, bad, code=1).err
+    bench(d, "compare", a, code=2)
+
+
+def test_profile_is_a_chrome_trace_without_tokens_per_second(d):
+    out = bench(d, GOLDEN, *FAST, "--profile").text
+    assert "tokens/s" not in out and "matmul" in out and "layers" in out
+    doc = json.load(open(os.path.join(d, "fletch-profile.json")))
+    assert {e["ph"] for e in doc["traceEvents"]} == {"X"}
+    assert {"layer", "bytes"} <= set(doc["traceEvents"][0]["args"])
+
+
+def test_kernels_are_checked(d):
+    doc = json.loads(bench(d, "--kernel", "gate+up+glu", "--shape", "n=256,m=64", "--json").text)
+    assert [k["form"] for k in doc["kernels"]] == ["unfused", "fused"]
+    assert all(k["ok"] and k["us"] > 0 and k["difference"] <= k["tolerance"] for k in doc["kernels"])
+
+
+def test_bad_options_are_refused(d):
+    bench(d, GOLDEN, "-p", "x", code=2)
+    bench(d, GOLDEN, "--kernel", "norm", code=2)
+    bench(d, GOLDEN, "--shape", "n=1", code=2)
+    bench(d, GOLDEN, "--json", "--csv", code=2)
+    bench(d, "--kernel", "nothing", code=2)
+    assert "can't" in bench(os.path.join(d, "nowhere"), GOLDEN, *FAST, code=1).err
+
+
+def test_synthetic_models_run_and_agree_with_the_reference(d):
+    for shape, kind in (("smollm2-135m", "q8_0"), ("rwkv-7-0.4b", "q8_0"), ("Qwen2.5-0.5B", "q4_0")):
+        path = os.path.join(d, shape + ".gguf")
+        fletch("synth", shape, "--type", kind, "--layers", "1", "-o", path)
+        doc = json.loads(fletch("inspect", path, "--json").text)
+        assert doc["name"].lower().startswith(shape.lower())
+        out = fletch("run", path, "-p", "hello", "-n", "2", "--ignore-end").text
+        assert out, shape
+        v = fletch("verify", path, "--backend", "cpu", "--tokens", "5,300,7", "-n", "1", "--json")
+        assert json.loads(v.text)["bad_values"] == 0
+        os.unlink(path)
+
+
+def test_synth_says_what_is_missing(d):
+    assert "GLM-4.7-Flash" in fletch("synth", "--list").text
+    assert len(json.loads(fletch("synth", "--list", "--json").text)["shapes"]) == 10
+    fletch("synth", code=2)
+    fletch("synth", "Qwen3-0.6B", code=2)
+    assert "--list" in fletch("synth", "gpt-9", "-o", os.path.join(d, "x"), code=2).err
+    fletch("synth", "Qwen3-0.6B", "--layers", "29", "-o", os.path.join(d, "x"), code=2)
+    assert not os.listdir(d)
+
+
+def main():
+    failed = False
+    for name, test in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        try:
+            with tempfile.TemporaryDirectory() as d:
+                test(d)
+            print("ok", name)
+        except Exception:
+            failed = True
+            print("not ok", name)
+            traceback.print_exc(file=sys.stdout)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
