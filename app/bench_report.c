@@ -3,6 +3,9 @@
 
 #include "table.h"
 
+/* A cell that stays empty where there is nothing to tell. */
+#define PUT_IF(t, there, ...) ((there) ? table_put(t, __VA_ARGS__) : table_put(t, "%s", ""))
+
 static void put_head(struct table *t, const char *const *names)
 {
     for (; *names; names++) table_put(t, "%s", *names);
@@ -52,11 +55,9 @@ void bench_print(const json_t *doc)
         table_put(&t, "%llu", (unsigned long long)get_count(row, "batch"));
         table_put(&t, "%.1f", get_real(row, "tokens_per_s"));
         table_put(&t, "%.0f %%", 100 * get_real(row, "spread"));
-        table_put(&t, l ? "%.2f" : "", get_real(l, "p50"));
-        table_put(&t, l ? "%.2f/%.2f/%.2f" : "", get_real(l, "p95"), get_real(l, "p99"),
-                  get_real(l, "max"));
-        table_put(&t, json_object_get(row, "first_token_ms") ? "%.1f" : "",
-                  get_real(row, "first_token_ms"));
+        PUT_IF(&t, l, "%.2f", get_real(l, "p50"));
+        PUT_IF(&t, l, "%.2f/%.2f/%.2f", get_real(l, "p95"), get_real(l, "p99"), get_real(l, "max"));
+        PUT_IF(&t, json_object_get(row, "first_token_ms"), "%.1f", get_real(row, "first_token_ms"));
         table_put(&t, "%.1f (%.0f %%)", get_real(row, "gb_s"),
                   100 * get_real(row, "bandwidth_share"));
         table_put(&t, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
@@ -172,11 +173,11 @@ void bench_print_kernels(const json_t *doc)
         table_put(&t, "%s", get_text(row, "form"));
         put_shape(&t, json_object_get(row, "shape"));
         table_put(&t, ok ? "%.1f" : "WRONG", get_real(row, "us"));
-        table_put(&t, ok ? "%.1f" : "", get_real(row, "us_best"));
-        table_put(&t, ok ? "%.1f (%.0f %%)" : "", get_real(row, "gb_s"),
-                  100 * get_real(row, "bandwidth_share"));
-        table_put(&t, ok ? "%.0f (%.0f %%)" : "", get_real(row, "gflop_s"),
-                  100 * get_real(row, "flop_share"));
+        PUT_IF(&t, ok, "%.1f", get_real(row, "us_best"));
+        PUT_IF(&t, ok, "%.1f (%.0f %%)", get_real(row, "gb_s"),
+               100 * get_real(row, "bandwidth_share"));
+        PUT_IF(&t, ok, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
+               100 * get_real(row, "flop_share"));
         table_put(&t, "%.1e", get_real(row, "difference"));
     }
     table_print(&t, stdout);
