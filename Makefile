@@ -49,7 +49,7 @@ SOFLAGS := -shared -Wl,-soname,$(SONAME)
 endif
 
 .PHONY: all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        install uninstall clean
+        zoo-table install uninstall clean
 .SECONDARY:
 all: $B/fletch $B/libfletch.a $B/$(SO)
 
@@ -169,6 +169,10 @@ format:
 	clang-format -i $(C_FILES)
 docs: $B/tools/ops_doc
 	$< > docs/ops.md
+
+# How much the zoo models lose in each storage type.
+zoo-table: $B/fletch
+	$Qpython3 zoo/make/table.py $B/fletch
 
 # The archive to install is one object whose internal names are local, so that only fletch_* can
 # clash with a program's own. Where there is no objcopy (macOS) it is the plain one.
