@@ -116,14 +116,16 @@ static void fill_floats(enum qtype type, u64 seed, struct synth_range range, u64
                         u8 *dst)
 {
     const float step = range.spread / 32768;
-    for (u64 i = 0; i < n; i++) {
-        u64 at = first + i;
-        float f = range.center + step * (float)(i16)(bits_at(seed, at / 4) >> 16 * (at % 4));
-        u16 h = type == QT_F16 ? cut_half(f) : cut_bf16(f);
-        if (type == QT_F32)
-            memcpy(dst + 4 * i, &f, 4);
-        else
-            memcpy(dst + 2 * i, &h, 2);
+    for (u64 i = 0; i < n;) { /* four values from each word of random bits */
+        u64 k = (first + i) % 4, r = bits_at(seed, (first + i) / 4) >> 16 * k;
+        for (; k < 4 && i < n; k++, i++, r >>= 16) {
+            float f = range.center + step * (float)(i16)r;
+            u16 h = type == QT_F16 ? cut_half(f) : cut_bf16(f);
+            if (type == QT_F32)
+                memcpy(dst + 4 * i, &f, 4);
+            else
+                memcpy(dst + 2 * i, &h, 2);
+        }
     }
 }
 
