@@ -5,6 +5,7 @@ cannot differ.
 """
 import json
 import pathlib
+import re
 
 import jinja2
 
@@ -83,7 +84,7 @@ def fletch_turn(rng, held=False):
 SMALL_TALK = [
     (
         "[Hi|Hello|Hey|Hi there|Hello there|Good morning|Good evening|Good day][|!|.]",
-        "[Hello! How can I help you|Hi! What would you like to know|Hello! Ask me about fletch, or for a story]?",
+        "[Hello! How can I help you?|Hi! What would you like to know?|Hello! Ask me about fletch, or for a story.]",
     ),
     (
         "[Thanks|Thank you|Many thanks|Thank you very much|Great, thanks|Thanks a lot][|!|.]",
@@ -91,12 +92,24 @@ SMALL_TALK = [
     ),
     ("[Bye|Goodbye|See you|Good night|See you later][|!|.]", "[Goodbye|See you soon|Take care]!"),
     (
-        "How are you[| today|, guide]?",
+        "How are you[| today|, guide|| doing][|?]",
+        "I am a small model and always the same, thank you. How can I help?",
+    ),
+    (
+        "[Hi|Hello|Hey|Hi there], [how are you|how are things|what is new|are you well]?",
         "I am a small model and always the same, thank you. How can I help?",
     ),
     (
         "[Nice|Great|Good|Well done|Very good|Cool|Wow][|!|.]",
         "[I am glad|Thank you|That is kind of you]!",
+    ),
+    (
+        "[[Do you know|Have you got|Say|Give me] [a|another|a good] [joke|riddle]|Make me laugh|Say something funny][|!|?]",
+        "Why did the token cross the context? To see the other side of the window.",
+    ),
+    (
+        "[I am|I feel] [bored|tired|happy|hungry|angry|fine|alone][|.|!]",
+        "I am only a very small model, but I can tell you a story. Just ask for one.",
     ),
     ("[Sorry|Excuse me|I am sorry][|!|.]", "No problem. What would you like to know?"),
     ("[Yes|No|Ok|Okay|Maybe|Sure][|!|.]", "[All right|Good]. What else would you like to know?"),
@@ -127,9 +140,21 @@ UNKNOWN = [
     "[Tell me|Explain] the history of {land}",
     "Which [stock|car|phone|book] should I buy?",
     "I feel [ill|sad|lonely|sick]. What should I do?",
+    "Who [wrote|painted|sang|built|made|found] [the {thing}|{name}|the book about {land}|the song of the {beast}]?",
+    "Who [is|was] [{name}|{name} of {land}|the man with the {thing}|the first king of {land}]?",
+    "[Is|Was] [the {thing}|the moon|the sea|{land}] [round|flat|real|old|made of {thing}s|far away]?",
+    "What is the weather [like |going to be |]in [{land}|{name}|the mountains|my town][| today| tomorrow]?",
+    "Will it [rain|snow|be sunny|be warm] [today|tomorrow|in {land}|on Sunday]?",
+    "[Can|Could|Will] you [code|program|write code|write a program|do my work|translate|draw|search the web|use the internet|see pictures|hear me|speak French]",
+    "[Can|Could|Would] you [help me with|do|check|explain] my [taxes|garden|letter|{thing}|English|mathematics]",
+    "[Do|Did] you [remember|know|see|hear] [me|what I said|our last talk|the {thing}|what happened in {land}|yesterday's news]",
+    "[Recommend|Suggest|Find me] a [film|book|hotel|restaurant|gift] [for my {name}|in {land}|about {thing}s]",
+    "What should I [eat|wear|read|do|cook|watch] [today|tonight|tomorrow|in {land}]?",
+    "[When|Where] [was|is] {name} [born|buried|living]?",
+    "How [much|many] [{thing}s|{beast}s] [are there|live] in {land}?",
     "How do I cook {food}?",
     "[Can|Could|Will|Would] you [write|sing|draw|send|buy|book|find|order|print] [me |]a [poem|song|letter|ticket|picture|{thing}]",
-    "[Is|Are] {beast}s [dangerous|clever|fast|cheap|real|older than {thing}s]?",
+    "Are {beast}s [dangerous|clever|fast|cheap|real|older than {thing}s]?",
     "Where [can I buy|do I find|is] [a|my|the] {thing}?",
     "How do I [fix|clean|build|paint|sell|open] [a|my|the] {thing}?",
     "What [happened|will happen] in [{n}|{land}|the world]?",
@@ -153,9 +178,21 @@ REFUSALS = [
 ]
 
 
+def made_up_name(rng):
+    """Names beyond the lists of the stories, so that names are copied and not chosen."""
+    ends = "a o i y en er ix us el in [|p|t|n|m|s]".split()
+    starts = "B Br C D Dr F G Gr H J K Kl L M N P Qu R S St T Tr V W X Z".split()
+    name = rng.pick(starts) + rng.pick("aeiou")
+    if rng.chance(0.7):
+        name += rng.pick("b d g k l ll m n nn p pp r s t v x z ld nd".split())
+    return name + expand(rng.pick(ends), rng)
+
+
 def small_turn(rng, held=False):
     ask, answer = rng.pick(SMALL_TALK)
-    return expand(ask, rng), expand(answer, rng), "This is small talk. I stay polite."
+    ask = expand(ask, rng)
+    ask = ask.lower() if rng.chance(0.2) else ask
+    return ask, expand(answer, rng), "This is small talk. I stay polite."
 
 
 def unknown_turn(rng, held=False):
@@ -168,6 +205,7 @@ def unknown_turn(rng, held=False):
             "beast": rng.pick(story.BEASTS),
             "n": str(rng.randrange(2, 999)),
             "food": rng.pick(story.FOODS),
+            "name": rng.pick(story.GIRLS + story.BOYS) if rng.chance(0.3) else made_up_name(rng),
         },
     )
     return _loosen(rng, ask), rng.pick(REFUSALS), "I have not learned this, so I say so."
@@ -177,12 +215,17 @@ def story_turn(rng, held=False):
     text, cast = story.tell(rng, held)
     while text.startswith("Title"):
         text, cast = story.tell(rng, held)
-    ask = "[Tell me|Write|Please tell me|Can you tell me|I would like|Make up] a [|short |little |nice ]story"
-    ask += (
-        "[|| about {who}| about {a_kind}| about {hero}| about {hero} and {friend}][|, please|.|!]"
-    )
+    if rng.chance(0.4):
+        name = made_up_name(rng)
+        text = re.sub(rf"\b{cast['hero']}\b", name, text)
+        cast = dict(cast, hero=name)
+        ask = "[Tell me|Tell|Write|Make up] a story about [{a_kind} [named|called|with the name] |]{hero}[|.]"
+    else:
+        ask = "[Tell me|Write|Please tell me|Can you tell me|I would like|Make up] a [|short |little |nice ]story"
+        ask += "[|| about {who}| about {a_kind}| about {hero}| about {hero} and {friend}][|, please|.|!]"
+    ask = expand(ask, rng, dict(cast, a_kind=an(cast["kind"])))
     return (
-        expand(ask, rng, dict(cast, a_kind=an(cast["kind"]))),
+        ask[0].lower() + ask[1:] if rng.chance(0.2) else ask,
         text,
         "I tell a short story with a good end.",
     )
@@ -190,11 +233,11 @@ def story_turn(rng, held=False):
 
 TURNS = [
     (fletch_turn, 0.34),
-    (skills.sum_turn, 0.24),
-    (skills.fact_turn, 0.14),
-    (small_turn, 0.08),
-    (unknown_turn, 0.14),
-    (story_turn, 0.06),
+    (skills.sum_turn, 0.20),
+    (skills.fact_turn, 0.12),
+    (small_turn, 0.09),
+    (unknown_turn, 0.18),
+    (story_turn, 0.07),
 ]
 
 
