@@ -4,6 +4,10 @@
 #if defined __x86_64__
 #include <cpuid.h>
 #endif
+#if defined __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
@@ -17,10 +21,28 @@ static bool has_f16c(void)
 }
 #endif
 
+#if defined __linux__ && defined __x86_64__
+/* Tiles must be asked for: the kernel keeps their state only for processes that did. */
+static bool has_amx(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    bool tiles = d >> 24 & 1, int8 = d >> 25 & 1;
+    return tiles && int8 && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+#elif defined __x86_64__
+static bool has_amx(void)
+{
+    return false;
+}
+#endif
+
 static bool runs(const char *isa)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
+    if (strcmp(isa, "amx") == 0) return runs("avx512") && has_amx();
     if (strcmp(isa, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
@@ -33,6 +55,7 @@ static bool runs(const char *isa)
 
 static const struct cpu_kernels *const tables[] = {
 #if defined __x86_64__
+    &cpu_kernels_amx,
     &cpu_kernels_avx512,
     &cpu_kernels_avx2,
 #endif

@@ -34,13 +34,13 @@ INLINE v64u load64(const u8 *p)
     return v;
 }
 
-/* acc[row] += Σ_4 n·x, n unsigned; small says that n ≤ 127. */
+/* acc[row] += Σ_4 n·x, n signed; small says that it is 0..127. */
 INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
 {
 #if defined __AVX512VNNI__
     i32 four;
-    (void)small;
     memcpy(&four, x, sizeof four);
+    if (!small) n ^= 0x80; /* n + 128 */
     return (v16i)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)n, _mm512_set1_epi32(four));
 #elif defined __AVX2__
     i32 four;
@@ -51,10 +51,9 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
     __m256i xs = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
     for (int i = 0; i < 2; i++) {
         __m256i a = part[i], b = xs;
-        if (!small) { /* n - 128 is signed: |w|·(sign(w)·x) fits i16 pairs exactly */
-            __m256i w = _mm256_xor_si256(a, _mm256_set1_epi8((char)0x80));
-            a = _mm256_abs_epi8(w);
-            b = _mm256_sign_epi8(xs, w);
+        if (!small) { /* |n|·(sign(n)·x) fits i16 pairs exactly */
+            a = _mm256_abs_epi8(part[i]);
+            b = _mm256_sign_epi8(xs, part[i]);
         }
         __m256i pairs = _mm256_maddubs_epi16(a, b);
         sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, ones));
@@ -62,14 +61,14 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
     memcpy(&acc, sum, sizeof acc);
     return acc;
 #else
+    (void)small;
     for (int i = 0; i < 16; i++)
-        for (int j = 0; j < 4; j++)
-            acc[i] += (small ? (i32)n[4 * i + j] : (i32)n[4 * i + j] - 128) * x[j];
+        for (int j = 0; j < 4; j++) acc[i] += (i8)n[4 * i + j] * x[j];
     return acc;
 #endif
 }
 
-/* dot4 with VNNI keeps n unsigned, the others subtract 128 as they go: what acc starts from. */
+/* What acc starts from: VNNI multiplies n + 128 by x. */
 INLINE v16i dot_start(i32 sum, bool small)
 {
 #if defined __AVX512VNNI__
@@ -81,26 +80,24 @@ INLINE v16i dot_start(i32 sum, bool small)
 #endif
 }
 
-/* Sixteen entries, 128 added, for every 16 bytes of a vector. */
+/* Sixteen entries for every 16 bytes of a vector. */
 INLINE v64u look_up(v64u n, const i8 *table)
 {
 #if defined __AVX512BW__
     __m128i t;
     memcpy(&t, table, sizeof t);
-    t = _mm_xor_si128(t, _mm_set1_epi8((char)0x80));
     return (v64u)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
 #elif defined __AVX2__
     __m128i t;
     __m256i part[2];
     memcpy(&t, table, sizeof t);
-    t = _mm_xor_si128(t, _mm_set1_epi8((char)0x80));
     memcpy(part, &n, sizeof part);
     for (int i = 0; i < 2; i++)
         part[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), part[i]);
     memcpy(&n, part, sizeof n);
     return n;
 #else
-    for (int i = 0; i < 64; i++) n[i] = (u8)(table[n[i]] + 128);
+    for (int i = 0; i < 64; i++) n[i] = (u8)table[n[i]];
     return n;
 #endif
 }
@@ -223,6 +220,101 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
     for (u32 r = 0; r < R; r++) lanes_store(y + r * TILE, sum[r]);
 }
 
+#if defined __AMX_INT8__
+
+/* Sixteen rows at once on the matrix unit: the same exact dots, then the same fma per block and
+ * row. Two blocks (or the halves of one) are in flight, so that one's dots are scaled while the
+ * other's are made. Tiles: 0, 1 sums; 2, 3 activations; 4, 5 weights. */
+enum { AMX_ROWS = 16 };
+
+/* What ldtilecfg reads. */
+struct amx_config {
+    u8 palette, start_row, reserved[14];
+    u16 row_bytes[16];
+    u8 rows[16];
+};
+
+/* The compiler must see that cfg is read: gcc 12's intrinsic lets it drop the stores. cols: columns
+ * of a product, 32 or 16. */
+INLINE void amx_configure(u32 cols)
+{
+    const u16 x = (u16)cols;
+    const u8 w = (u8)(cols / 4);
+    const struct amx_config cfg = {
+        .palette = 1, .row_bytes = {64, 64, x, x, 64, 64}, .rows = {16, 16, 16, 16, w, w}};
+    __asm__ volatile("ldtilecfg %0" ::"m"(cfg));
+}
+
+/* The quants of a block as bytes: where they are, or unpacked into buf. */
+INLINE const u8 *amx_quants(const struct shape f, const u8 *quants, u8 *buf)
+{
+    if (!f.nibbles) return quants;
+    for (u32 j = 0; j < 4; j++) {
+        v64u v = load64(quants + j * 64), lo = v & 15, hi = v >> 4;
+        if (f.table) {
+            lo = look_up(lo, f.table);
+            hi = look_up(hi, f.table);
+        }
+        memcpy(buf + 128 * j, &lo, 64);
+        memcpy(buf + 128 * j + 64, &hi, 64);
+    }
+    return buf;
+}
+
+/* Scales the dots of part h of block b and adds them up. */
+INLINE void amx_add(v16f *sum, const i32 (*dots)[TILE], const struct shape f,
+                    const struct scales *sc, const struct cpu_act *a, u32 row, u32 b, u32 h)
+{
+    const float *dx = a->scale + (size_t)row * (a->n / BLOCK) + b;
+    const i32 *sx = a->sum + (size_t)row * (a->n / 16) + 2 * b;
+#pragma GCC unroll 16
+    for (u32 r = 0; r < AMX_ROWS; r++) {
+        v16i d;
+        memcpy(&d, dots[r], sizeof d);
+        i32 s = !f.has_min ? 0 : f.by_16 ? sx[h] : sx[0] + sx[1];
+        sum[r] = add_part(sum[r], d, sc->s[h], sc->m[h], *dx, s, f.has_min);
+        dx += a->n / BLOCK;
+        sx += a->n / 16;
+    }
+}
+
+INLINE void amx_tile(enum encoding enc, const struct packed *w, const u8 *tile,
+                     const struct cpu_act *a, u32 row, float *y)
+{
+    const struct shape f = shape_of(enc);
+    const u32 n_blocks = w->n_in / BLOCK;
+    _Alignas(64) i32 dots[2][AMX_ROWS][TILE];
+    _Alignas(64) u8 buf[2][512];
+    v16f sum[AMX_ROWS];
+    const i8 *x = a->q + (size_t)row * a->n;
+    for (u32 r = 0; r < AMX_ROWS; r++) sum[r] = (v16f){0};
+    for (u32 b = 0; b < n_blocks; b += f.by_16 ? 1 : 2) {
+        u32 b1 = f.by_16 ? b : b + 1;
+        bool both = b1 < n_blocks;
+        const struct scales s0 = scales_of(enc, tile, b);
+        const struct scales s1 = both && !f.by_16 ? scales_of(enc, tile, b1) : s0;
+        const u8 *q0 = amx_quants(f, s0.quants, buf[0]);
+        const u8 *q1 = f.by_16 ? q0 + 256 : amx_quants(f, s1.quants, buf[1]);
+        _tile_zero(0);
+        _tile_loadd(2, x + b * BLOCK, a->n);
+        _tile_loadd(4, q0, 64);
+        _tile_dpbssd(0, 2, 4);
+        _tile_stored(0, dots[0], sizeof dots[0][0]);
+        if (both) {
+            _tile_zero(1);
+            _tile_loadd(3, x + (f.by_16 ? b * BLOCK + 16 : b1 * BLOCK), a->n);
+            _tile_loadd(5, q1, 64);
+            _tile_dpbssd(1, 3, 5);
+            _tile_stored(1, dots[1], sizeof dots[1][0]);
+        }
+        amx_add(sum, (const i32(*)[TILE])dots[0], f, &s0, a, row, b, 0);
+        if (both) amx_add(sum, (const i32(*)[TILE])dots[1], f, &s1, a, row, b1, f.by_16 ? 1 : 0);
+    }
+    for (u32 r = 0; r < AMX_ROWS; r++) lanes_store(y + r * TILE, sum[r]);
+}
+
+#endif
+
 INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile,
                        const struct cpu_act *a, u32 row, const u32 R, float *y)
 {
@@ -254,6 +346,14 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
                     const struct cpu_act *a, u32 row, u32 n_rows, float *y)
 {
     u32 r = 0;
+#if defined __AMX_INT8__
+    if (enc >= ENC_I8 && n_rows >= AMX_ROWS) {
+        amx_configure(shape_of(enc).by_16 ? 16 : BLOCK);
+        for (; r + AMX_ROWS <= n_rows; r += AMX_ROWS)
+            amx_tile(enc, w, tile, a, row + r, y + r * TILE);
+        _tile_release();
+    }
+#endif
     for (; r + 4 <= n_rows; r += 4) tile_rows(enc, w, tile, a, row + r, 4, y + r * TILE);
     for (; r < n_rows; r++) tile_rows(enc, w, tile, a, row + r, 1, y + r * TILE);
 }

@@ -1,5 +1,5 @@
-/* The inner loops, one table per instruction set. kernels.c is written once and compiled for each;
- * amx.c overrides what tiles do better. All tables give the same bits. */
+/* The inner loops, one table per instruction set. kernels.c is written once and compiled for each.
+ * All tables give the same bits. */
 #ifndef FLETCH_KERNELS_H
 #define FLETCH_KERNELS_H
 
@@ -48,7 +48,7 @@ struct cpu_kernels {
 
 extern const struct cpu_kernels cpu_kernels_generic;
 #if defined __x86_64__
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_amx;
 #endif
 
 /* Best table for this machine, or the one named; NULL when it can't run here. */

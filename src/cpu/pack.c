@@ -212,7 +212,7 @@ static float weight_of_block(enum encoding enc, const u8 *unit, u32 row, u32 col
         return d * (float)(enc == ENC_NL4 ? nl4 : mx4)[n];
     }
     d = get_half(s, row);
-    return enc == ENC_I8 ? d * (float)(n - 128) : d * (float)n + get_half(s + 32, row);
+    return enc == ENC_I8 ? d * (float)(i8)n : d * (float)n + get_half(s + 32, row);
 }
 
 static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col)
@@ -222,7 +222,7 @@ static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col
     u8 n = (has_nibbles(enc) ? get_nibble : get_byte)(b, row, col % BLOCK);
     u32 half = col % BLOCK / 16;
     float d = get_half(tail, row);
-    if (enc == ENC_K6) return d * (float)(i8)s[16 * half + row] * (float)(n - 128);
+    if (enc == ENC_K6) return d * (float)(i8)s[16 * half + row] * (float)(i8)n;
     float e = get_half(tail + 32, row);
     if (enc == ENC_K2)
         return d * (float)s[16 * half + row] * (float)n - e * (float)s[32 + 16 * half + row];

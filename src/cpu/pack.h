@@ -13,18 +13,18 @@ enum { TILE = 16, BLOCK = 32, SUPER = 256 };
 
 /*  X(ID, name, columns per unit, bytes per unit of a tile)
  *  value of a weight, n its stored quant: */
-#define ENCODING_TABLE(X)                                                                       \
-    X(F32, 1, 64)    /* n: [column][row] f32 */                                                 \
-    X(F16, 1, 32)    /* likewise f16 */                                                         \
-    X(BF16, 1, 32)   /* likewise bf16 */                                                        \
-    X(I8, 32, 544)   /* d·(n - 128): quants, 16 f16 d */                                       \
-    X(U4, 32, 320)   /* d·n + m: nibbles, 16 f16 d, 16 f16 m */                                \
-    X(U8, 32, 576)   /* d·n + m: quants, 16 f16 d, 16 f16 m */                                 \
-    X(NL4, 32, 320)  /* d·T[n], T of IQ4_NL: nibbles, 16 f32 d */                              \
-    X(MX4, 32, 320)  /* d·M[n], M of MXFP4: nibbles, 16 f32 d */                               \
-    X(K4, 256, 2368) /* d·s·n - e·m: 8 × (nibbles, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e */ \
-    X(K5, 256, 4416) /* likewise with quants of a byte */                                       \
-    X(K6, 256, 4384) /* d·s·(n - 128), s per 16: 8 × (quants, 2 × 16 i8 s), 16 f16 d */     \
+#define ENCODING_TABLE(X)                                                                        \
+    X(F32, 1, 64)    /* n: [column][row] f32 */                                                  \
+    X(F16, 1, 32)    /* likewise f16 */                                                          \
+    X(BF16, 1, 32)   /* likewise bf16 */                                                         \
+    X(I8, 32, 544)   /* d·n, n signed: quants, 16 f16 d */                                      \
+    X(U4, 32, 320)   /* d·n + m: nibbles, 16 f16 d, 16 f16 m */                                 \
+    X(U8, 32, 576)   /* d·n + m: quants, 16 f16 d, 16 f16 m */                                  \
+    X(NL4, 32, 320)  /* d·T[n], T of IQ4_NL: nibbles, 16 f32 d */                               \
+    X(MX4, 32, 320)  /* d·M[n], M of MXFP4: nibbles, 16 f32 d */                                \
+    X(K4, 256, 2368) /* d·s·n - e·m: 8 × (nibbles, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e */  \
+    X(K5, 256, 4416) /* likewise with quants of a byte */                                        \
+    X(K6, 256, 4384) /* d·s·n, both signed, s per 16: 8 × (quants, 2 × 16 i8 s), 16 f16 d */ \
     X(K2, 256, 2624) /* d·s·n - e·m per 16: 8 × (nibbles, 2 × 16 u8 s, 2 × 16 u8 m), d, e */
 
 enum encoding {

@@ -11,11 +11,9 @@ static void split_32(enum qtype type, const u8 *b, struct quant_split *o)
     o->f = type == QT_MXFP4 ? quant_mxfp4_scale(b[0]) : half_to_float(o->d);
     for (int i = 0; i < 32; i++) {
         switch (type) {
-        case QT_Q8_0: o->n[i] = (u8)(b[2 + i] + 128); break;
+        case QT_Q8_0: o->n[i] = b[2 + i]; break;
         case QT_Q4_1: o->n[i] = (u8)bits_nibble(b + 4, i); break;
-        case QT_Q5_0:
-            o->n[i] = (u8)((bits_nibble(b + 6, i) | bits_fifth(b + 2, i)) - 16 + 128);
-            break;
+        case QT_Q5_0: o->n[i] = (u8)((bits_nibble(b + 6, i) | bits_fifth(b + 2, i)) - 16); break;
         case QT_Q5_1: o->n[i] = (u8)(bits_nibble(b + 8, i) | bits_fifth(b + 4, i)); break;
         case QT_MXFP4: o->n[i] = (u8)bits_nibble(b + 1, i); break;
         default: o->n[i] = (u8)bits_nibble(b + 2, i); break; /* Q4_0, IQ4_NL */
@@ -53,14 +51,14 @@ static void split_q3_k(const u8 *b, struct quant_split *o)
 {
     o->d = bits_load16(b + 108);
     for (int j = 0; j < 16; j++) o->s[j] = (u8)bits_q3_k_scale(b + 96, j);
-    for (int i = 0; i < 256; i++) o->n[i] = (u8)(bits_q3_k(b, b + 32, i) + 128);
+    for (int i = 0; i < 256; i++) o->n[i] = (u8)bits_q3_k(b, b + 32, i);
 }
 
 static void split_q6_k(const u8 *b, struct quant_split *o)
 {
     o->d = bits_load16(b + 208);
     for (int j = 0; j < 16; j++) o->s[j] = b[192 + j];
-    for (int i = 0; i < 256; i++) o->n[i] = (u8)(bits_q6_k(b, b + 128, i) - 32 + 128);
+    for (int i = 0; i < 256; i++) o->n[i] = (u8)(bits_q6_k(b, b + 128, i) - 32);
 }
 
 static void split_iq4_xs(const u8 *b, struct quant_split *o)

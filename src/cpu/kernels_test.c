@@ -1,0 +1,263 @@
+/* Kernels of every instruction set that runs here: the same bits as plain C, whatever the number of
+ * rows, and near what the definition says. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/num.h"
+#include "cpu/kernels.h"
+
+static const char *const isas[] = {"avx2", "avx512", "amx"};
+
+static u64 random_state = 11;
+
+static float next_float(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(i32)(random_state >> 32) * 0x1p-31f;
+}
+
+static float *floats(size_t n, float scale)
+{
+    float *p = aligned_alloc(64, (n * sizeof *p + 63) / 64 * 64);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++) p[i] = next_float() * scale;
+    return p;
+}
+
+enum { IN = 512, OUT = 48, MOST_ROWS = 70, GUARD = 16 };
+
+/* A weight of a type, packed, with rows of activations. */
+struct bench {
+    struct packed w;
+    u8 *data;
+    struct cpu_act a;
+    float *x;
+};
+
+static void bench_open(struct bench *b, enum qtype type)
+{
+    struct weight w = {.type = type, .n_in = IN, .n_out = OUT, .n_slices = 1};
+    float *values = floats((size_t)IN * OUT, 0.1f);
+    assert_true(quant_bytes(type, IN, &w.row_bytes));
+    w.n_bytes = w.slice_bytes = w.row_bytes * OUT;
+    b->data = malloc(w.n_bytes);
+    if (quant_info(type)->writable) {
+        assert_true(quant_encode(type, values, b->data, (u64)IN * OUT));
+    } else { /* IQ4_XS is only read: small numbers in every field are a block */
+        for (u64 i = 0; i < w.n_bytes; i++) b->data[i] = (u8)(i * 37 % 48);
+    }
+    w.data = b->data;
+    pack_plan(&b->w, &w);
+    b->w.data = aligned_alloc(64, (b->w.slice_bytes + 63) / 64 * 64);
+    pack_tiles(&b->w, &w, 0, b->w.n_tiles);
+    b->x = floats((size_t)IN * MOST_ROWS, 2);
+    b->a = (struct cpu_act){.n = IN,
+                            .x = b->x,
+                            .pitch = IN,
+                            .q = malloc(IN * MOST_ROWS),
+                            .scale = malloc(IN / BLOCK * MOST_ROWS * sizeof(float)),
+                            .sum = malloc(IN / 16 * MOST_ROWS * sizeof(i32))};
+    free(values);
+}
+
+static void bench_close(struct bench *b)
+{
+    free(b->data);
+    free(b->w.data);
+    free(b->x);
+    free(b->a.q);
+    free(b->a.scale);
+    free(b->a.sum);
+}
+
+/* All outputs for n_rows rows, tile by tile; what lies behind them must stay untouched. */
+static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows)
+{
+    float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y);
+    float out[(MOST_ROWS + 1) * TILE];
+    for (u32 t = 0; t < n_rows; t++) k->quantise(&b->a, t);
+    for (u32 tile = 0; tile < OUT / TILE; tile++) {
+        for (u32 i = 0; i < GUARD; i++) out[n_rows * TILE + i] = 12345;
+        k->tile(&b->w, b->w.data + tile * b->w.tile_bytes, &b->a, 0, n_rows, out);
+        for (u32 i = 0; i < GUARD; i++) assert_true(out[n_rows * TILE + i] == 12345);
+        for (u32 t = 0; t < n_rows; t++)
+            memcpy(y + (size_t)t * OUT + tile * TILE, out + t * TILE, TILE * sizeof *y);
+    }
+    return y;
+}
+
+static void check_meaning(const struct bench *b, const float *y, u32 n_rows)
+{
+    float row[IN];
+    bool int8 = pack_is_int8(b->w.enc);
+    double worst = 0, scale = 0;
+    for (u32 o = 0; o < OUT; o++) {
+        pack_row(&b->w, o, row);
+        for (u32 t = 0; t < n_rows; t++) {
+            double sum = 0;
+            for (u32 i = 0; i < IN; i++)
+                sum += (double)row[i] * (int8 ? (double)b->a.q[t * IN + i] *
+                                                    (double)b->a.scale[t * (IN / BLOCK) + i / BLOCK]
+                                              : (double)b->x[t * IN + i]);
+            worst = fmax(worst, fabs(sum - (double)y[t * OUT + o]));
+            scale = fmax(scale, fabs(sum));
+        }
+    }
+    if (!(worst <= 2e-6 * scale)) fail_msg("off by %g of %g", worst, scale);
+}
+
+static void products_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    static const u32 rows[] = {1, 2, 4, 7, 16, 35, 64, MOST_ROWS};
+    const struct cpu_kernels *plain = kernels_find("generic");
+    for (u32 type = 0; type < QT_COUNT; type++) {
+        const struct quant_info *info = quant_info(type);
+        if (!info || !info->readable) continue;
+        struct bench b;
+        bench_open(&b, type);
+        float *want = run(plain, &b, MOST_ROWS);
+        check_meaning(&b, want, MOST_ROWS);
+        for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+            for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+                const struct cpu_kernels *k = kernels_find(isas[i]);
+                if (!k) continue;
+                float *got = run(k, &b, rows[r]);
+                if (memcmp(got, want, (size_t)rows[r] * OUT * sizeof *got) != 0)
+                    fail_msg("%s: %s of %u rows differs from plain C", info->name, isas[i],
+                             rows[r]);
+                free(got);
+            }
+        free(want);
+        bench_close(&b);
+    }
+}
+
+/* Odd sizes, so that vectors end part-filled. */
+static void rows_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    enum { N = 77, GROUP = 11 };
+    const struct cpu_kernels *plain = kernels_find("generic");
+    float *x = floats(N, 3), *w = floats(N, 1), *u = floats(N, 1);
+    for (int kind = NORM_RMS; kind <= NORM_L2; kind++) {
+        float want[N], got[N];
+        plain->norm(want, x, w, u, N, N, kind, GROUP, 1e-5f);
+        for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+            if (!kernels_find(isas[i])) continue;
+            kernels_find(isas[i])->norm(got, x, w, u, N, N, kind, GROUP, 1e-5f);
+            assert_memory_equal(got, want, sizeof want);
+        }
+    }
+    float want[N], got[N];
+    plain->glu(want, x, u, N);
+    for (u32 i = 0; i < N; i++) assert_true(want[i] == x[i] * num_sigmoid(x[i]) * u[i]);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels_find(isas[i])) continue;
+        kernels_find(isas[i])->glu(got, x, u, N);
+        assert_memory_equal(got, want, sizeof want);
+    }
+    free(x);
+    free(w);
+    free(u);
+}
+
+/* One head over 70 cached tokens in blocks of 32, against softmax in double. */
+static void attend_all(const struct cpu_kernels *k, enum qtype type, const float *q, const u8 *kv,
+                       float *y)
+{
+    enum { KW = 40, VW = 24, TOKENS = 70 };
+    size_t size = type == QT_F16 ? 2 : 4, stride = (KW + VW) * size;
+    struct cpu_head h = {-INFINITY, 0, y};
+    memset(y, 0, VW * sizeof *y);
+    for (u32 t = 0; t < TOKENS; t += 32) {
+        struct cpu_block b = {.k = kv + t * stride,
+                              .v = kv + t * stride + KW * size,
+                              .stride = stride,
+                              .n_tokens = MIN(32u, TOKENS - t),
+                              .k_width = KW,
+                              .v_width = VW,
+                              .type = type,
+                              .scale = 0.3f};
+        k->attend(&h, q, &b);
+    }
+    for (u32 i = 0; i < VW; i++) y[i] /= h.sum;
+}
+
+static void attention_is_softmax_on_every_instruction_set(void **state)
+{
+    (void)state;
+    enum { KW = 40, VW = 24, TOKENS = 70 };
+    float *kv = floats(TOKENS * (KW + VW), 2), *q = floats(KW, 2);
+    u16 half[TOKENS * (KW + VW)];
+    for (u32 i = 0; i < ARRAY_LEN(half); i++) {
+        half[i] = half_from_float(kv[i]);
+        kv[i] = half_to_float(half[i]);
+    }
+    double p[TOKENS], sum = 0, want[VW] = {0};
+    for (u32 t = 0; t < TOKENS; t++) {
+        double s = 0;
+        for (u32 i = 0; i < KW; i++) s += (double)q[i] * (double)kv[t * (KW + VW) + i];
+        sum += p[t] = exp(s * 0.3);
+    }
+    for (u32 t = 0; t < TOKENS; t++)
+        for (u32 i = 0; i < VW; i++) want[i] += p[t] / sum * (double)kv[t * (KW + VW) + KW + i];
+    float plain[VW], got[VW];
+    attend_all(kernels_find("generic"), QT_F32, q, (const u8 *)kv, plain);
+    for (u32 i = 0; i < VW; i++) assert_true(fabs((double)plain[i] - want[i]) < 1e-5);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels_find(isas[i])) continue;
+        attend_all(kernels_find(isas[i]), QT_F32, q, (const u8 *)kv, got);
+        assert_memory_equal(got, plain, sizeof got);
+        attend_all(kernels_find(isas[i]), QT_F16, q, (const u8 *)half, got);
+        assert_memory_equal(got, plain, sizeof got);
+    }
+    free(kv);
+    free(q);
+}
+
+static void recurrence_is_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    enum { N = 20 }; /* a part-filled second vector */
+    float *in[6], *start = floats(N * N, 1);
+    for (u32 i = 0; i < 6; i++) in[i] = floats(N, 0.7f);
+    float want_S[N * N], want[N], S[N * N], y[N];
+    memcpy(want_S, start, sizeof want_S);
+    kernels_find("generic")->wkv7(want_S, want, (const float *const *)in, N);
+    for (u32 i = 0; i < N; i++) { /* the definition, with S transposed */
+        double sa = 0, out = 0;
+        for (u32 j = 0; j < N; j++) sa -= (double)start[j * N + i] * (double)in[4][j];
+        for (u32 j = 0; j < N; j++)
+            out +=
+                ((double)start[j * N + i] * (double)in[1][j] + (double)in[3][i] * (double)in[2][j] +
+                 sa * (double)in[4][j] * (double)in[5][j]) *
+                (double)in[0][j];
+        assert_true(fabs(out - (double)want[i]) < 1e-5);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels_find(isas[i])) continue;
+        memcpy(S, start, sizeof S);
+        kernels_find(isas[i])->wkv7(S, y, (const float *const *)in, N);
+        assert_memory_equal(y, want, sizeof y);
+        assert_memory_equal(S, want_S, sizeof S);
+    }
+    for (u32 i = 0; i < 6; i++) free(in[i]);
+    free(start);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_equal_on_every_instruction_set),
+        cmocka_unit_test(rows_are_equal_on_every_instruction_set),
+        cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
+        cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
