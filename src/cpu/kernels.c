@@ -372,6 +372,12 @@ static void tile(const struct packed *w, const u8 *data, const struct cpu_act *a
 
 /* ---- rows ---- */
 
+/* Sixteen values from column i on; whole says that rows end with a full vector. */
+INLINE v16f load_row(const float *p, u32 i, u32 n, bool whole)
+{
+    return whole || n - i >= 16 ? lanes_load(p + i) : lanes_load_part(p + i, n - i);
+}
+
 /* Σ f(x) in 16 lanes, the tail as a part-filled vector. */
 static double group_sum(const float *x, u32 n, float mean, bool squares)
 {
@@ -407,22 +413,25 @@ static void norm(float *y, const float *x, const float *w, const float *b, u32 n
 static void glu(float *y, const float *g, const float *u, u32 n)
 {
     for (u32 i = 0; i < n; i += 16) {
-        u32 k = n - i < 16 ? n - i : 16;
-        v16f a = lanes_load_part(g + i, k), b = lanes_load_part(u + i, k);
+        v16f a = load_row(g, i, n, false), b = load_row(u, i, n, false);
         v16f r = a * lanes_sigmoid(a) * b;
-        memcpy(y + i, &r, k * sizeof *y);
+        if (n - i >= 16)
+            lanes_store(y + i, r);
+        else
+            memcpy(y + i, &r, (n - i) * sizeof *y);
     }
 }
 
 /* ---- attention ---- */
 
-INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n)
+/* Sixteen cached values from column i on; whole says that rows end with a full vector. */
+INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
 {
-    u32 k = n - i < 16 ? n - i : 16, size = type == QT_F16 ? 2 : 4;
+    u32 size = type == QT_F16 ? 2 : 4;
     u8 part[64] = {0};
     const u8 *at = p + (size_t)i * size;
-    if (k < 16) {
-        memcpy(part, at, (size_t)k * size);
+    if (!whole && n - i < 16) {
+        memcpy(part, at, (size_t)(n - i) * size);
         at = part;
     }
     if (type == QT_F16) return lanes_half(at);
@@ -431,24 +440,22 @@ INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n)
     return v;
 }
 
-INLINE float cached_dot(const float *q, const u8 *k, enum qtype type, u32 n)
+INLINE float cached_dot(const float *q, const u8 *k, enum qtype type, u32 n, bool whole)
 {
     v16f sum = {0};
     for (u32 i = 0; i < n; i += 16)
-        sum = lanes_fma(lanes_load_part(q + i, n - i < 16 ? n - i : 16), load_cached(k, type, i, n),
-                        sum);
+        sum = lanes_fma(load_row(q, i, n, whole), load_cached(k, type, i, n, whole), sum);
     return lanes_sum(sum);
 }
 
 INLINE void attend_block(struct cpu_head *h, const float *q, const struct cpu_block *b,
-                         enum qtype type)
+                         enum qtype type, bool whole)
 {
     float score[BLOCK];
     v16f top = lanes_set(h->top);
-    for (u32 t = 0; t < BLOCK; t++)
-        score[t] = t < b->n_tokens
-                       ? cached_dot(q, b->k + t * b->stride, type, b->k_width) * b->scale
-                       : -INFINITY;
+    for (u32 t = 0; t < b->n_tokens; t++)
+        score[t] = cached_dot(q, b->k + t * b->stride, type, b->k_width, whole) * b->scale;
+    for (u32 t = b->n_tokens; t < BLOCK; t++) score[t] = -INFINITY;
     for (u32 t = 0; t < BLOCK; t += 16) top = lanes_max(top, lanes_load(score + t));
     float new_top = lanes_top(top);
     v16f sum = {0};
@@ -461,21 +468,23 @@ INLINE void attend_block(struct cpu_head *h, const float *q, const struct cpu_bl
     h->sum = fmaf(h->sum, keep, lanes_sum(sum));
     h->top = new_top;
     for (u32 i = 0; i < b->v_width; i += 16) {
-        u32 k = b->v_width - i < 16 ? b->v_width - i : 16;
-        v16f acc = lanes_load_part(h->acc + i, k) * keep;
+        v16f acc = load_row(h->acc, i, b->v_width, whole) * keep;
         for (u32 t = 0; t < b->n_tokens; t++)
             acc = lanes_fma(lanes_set(score[t]),
-                            load_cached(b->v + t * b->stride, type, i, b->v_width), acc);
-        memcpy(h->acc + i, &acc, k * sizeof *h->acc);
+                            load_cached(b->v + t * b->stride, type, i, b->v_width, whole), acc);
+        memcpy(h->acc + i, &acc, (whole ? 16 : MIN(16, b->v_width - i)) * sizeof *h->acc);
     }
 }
 
 static void attend(struct cpu_head *h, const float *q, const struct cpu_block *b)
 {
-    if (b->type == QT_F16)
-        attend_block(h, q, b, QT_F16);
+    bool whole = b->k_width % 16 == 0 && b->v_width % 16 == 0;
+    if (b->type == QT_F16 && whole)
+        attend_block(h, q, b, QT_F16, true);
+    else if (b->type == QT_F16)
+        attend_block(h, q, b, QT_F16, false);
     else
-        attend_block(h, q, b, QT_F32);
+        attend_block(h, q, b, QT_F32, false);
 }
 
 /* ---- recurrence ---- */

@@ -18,6 +18,8 @@
 
 typedef float v16f __attribute__((vector_size(64)));
 typedef i32 v16i __attribute__((vector_size(64)));
+typedef float v8f __attribute__((vector_size(32)));
+typedef float v4f __attribute__((vector_size(16)));
 
 INLINE v16f lanes_load(const float *p)
 {
@@ -216,11 +218,14 @@ INLINE v16f lanes_max(v16f a, v16f b)
 /* All lanes into one, always in the same order: halves, quarters, eighths, pairs. */
 INLINE float lanes_sum(v16f v)
 {
-    float x[16];
+    v8f x[2];
+    v4f y[2];
     memcpy(x, &v, sizeof x);
-    for (int n = 8; n; n /= 2)
-        for (int i = 0; i < n; i++) x[i] += x[i + n];
-    return x[0];
+    x[0] += x[1];
+    memcpy(y, x, sizeof y);
+    y[0] += y[1];
+    float a = y[0][0] + y[0][2], b = y[0][1] + y[0][3];
+    return a + b;
 }
 
 INLINE float lanes_top(v16f v)
