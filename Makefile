@@ -114,7 +114,8 @@ $B/tools/%: $B/tools/%.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
 run: $B/fletch
-	$B/fletch run -p "Once upon a time" -n 64
+	@printf 'Once upon a time'
+	@$B/fletch run -p "Once upon a time" -n 160
 
 static: $B/fletch-static
 
