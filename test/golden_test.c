@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "harness.h"
-#include "ref/ref_internal.h"
+#include "core/hostmem.h"
 
 /* Of the range of the golden values; measured errors are about 1e-6 (docs/testing.md). */
 static const double tolerance = 1e-4;
@@ -93,7 +93,7 @@ static void check_state(const struct harness *h, const struct golden *g, const c
     size_t n, at = 0;
     float *want = golden_array(g, "state", &n);
     if (!want) return;
-    const struct ref *x = (const struct ref *)h->x;
+    const struct hostmem *x = (const struct hostmem *)h->x;
     float *got = calloc(n, sizeof *got);
     for (int shifts = 0; shifts < 2; shifts++)
         for (u32 i = 0; i < h->m->net->n_states; i++) {

@@ -17,6 +17,7 @@ PARTS = "src/model/arch/parts.c"
 GLM = "src/model/arch/deepseek2.c"
 RWKV = "src/model/arch/rwkv7.c"
 OPS = "src/ref/ref_ops.c"
+HOSTMEM = "src/core/hostmem.c"
 
 MUTANTS = [
     # name, file, text, replacement
@@ -34,10 +35,11 @@ MUTANTS = [
      'prog_glu(b->p, "ffn_glu", up, gate)'),
     ("expert gate and up swapped", PARTS, 'prog_glu(p, "expert_glu", gate, up)',
      'prog_glu(p, "expert_glu", up, gate)'),
-    ("bias used in expert weights", OPS, "sum += w[j] = p[e];",
-     "sum += w[j] = p[e] + (bias ? bias[e] : 0);"),
-    ("bias not used for the choice", OPS, "pick[i] = p[i] + (bias ? bias[i] : 0)", "pick[i] = p[i]"),
-    ("expert scale forgotten", OPS, "w[j] *= op->p.route.scale;", ";"),
+    ("bias used in expert weights", HOSTMEM, "sum += weights[j] = p[e];",
+     "sum += weights[j] = p[e] + (bias ? bias[e] : 0);"),
+    ("bias not used for the choice", HOSTMEM, "pick[i] = p[i] + (bias ? bias[i] : 0)",
+     "(void)bias, pick[i] = p[i]"),
+    ("expert scale forgotten", HOSTMEM, "weights[j] *= op->p.route.scale;", ";"),
     ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
     ("shared expert left out", GLM, "if (hp->n_shared_experts) {", "if (false) {"),
     ("latent scale of the cached width", GLM, "1 / sqrtf((float)qk)", "1 / sqrtf((float)wide)"),

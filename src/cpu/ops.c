@@ -8,10 +8,7 @@
 
 static float *at(const struct cpu_run *run, struct operand o, u32 t)
 {
-    const struct buffer *b = &run->p->bufs[o.buf];
-    const struct exec_limits *l = &run->x->limits;
-    u32 n = b->rows == ROWS_T ? l->max_rows : l->max_out;
-    return run->prog->mem[b->rows] + b->place * n + (size_t)t * b->width + o.col;
+    return hostmem_row(&run->x->host, run->handle, o, t);
 }
 
 static u32 rows_of(const struct cpu_run *run, struct operand o)
@@ -44,7 +41,8 @@ static void share(const struct cpu_run *run, u32 n, u32 *begin, u32 *end)
 /* The next pieces of n items from op i's counter; false when none are left. */
 static bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 *begin, u32 *end)
 {
-    u32 from = atomic_fetch_add_explicit(&run->prog->next[i], piece, memory_order_relaxed);
+    u32 from =
+        atomic_fetch_add_explicit(&run->x->next[run->handle][i], piece, memory_order_relaxed);
     if (from >= n) return false;
     *begin = from;
     *end = MIN(n, from + piece);
@@ -112,7 +110,7 @@ static void op_matmul(const struct cpu_run *run, const struct op *op, u32 i)
 static void norm_row(const struct cpu_run *run, const struct op *op, const float *x, float *y)
 {
     u32 n = op->in[0].width;
-    u32 period = op->w[0] == NO_WEIGHT ? n : run->x->net->weights[op->w[0]].n_in;
+    u32 period = op->w[0] == NO_WEIGHT ? n : run->x->host.net->weights[op->w[0]].n_in;
     run->x->k->norm(y, x, vector_of(run, op->w[0]), vector_of(run, op->w[1]), n, period,
                     op->p.norm.kind, op->p.norm.group, op->p.norm.eps);
 }
@@ -313,44 +311,18 @@ static void op_rope(const struct cpu_run *run, const struct op *op)
 
 /* ---- the cache ---- */
 
-static size_t value_bytes(const struct cpu_run *run)
-{
-    return run->x->net->profile.kv == QT_F16 ? 2 : 4;
-}
-
-static u8 *cache_row(const struct cpu_run *run, u32 layer, u32 slot, u32 pos)
-{
-    const struct kv_layer *l = &run->x->net->kv[layer];
-    u32 per = run->x->limits.block_tokens;
-    u32 block = run->s->tables[(size_t)slot * run->s->table_len + pos / per];
-    return run->x->kv[layer] +
-           ((u64)block * per + pos % per) * (l->k_width + l->v_width) * value_bytes(run);
-}
-
-static void store_row(enum qtype type, const float *x, u8 *dst, u32 n)
-{
-    if (type == QT_F32) {
-        memcpy(dst, x, n * sizeof *x);
-        return;
-    }
-    for (u32 i = 0; i < n; i++) {
-        u16 h = half_from_float(x[i]);
-        memcpy(dst + 2 * (size_t)i, &h, sizeof h);
-    }
-}
-
 static void op_kv_store(const struct cpu_run *run, const struct op *op)
 {
-    enum qtype type = run->x->net->profile.kv;
-    u32 begin, end;
+    const struct hostmem *h = &run->x->host;
+    u32 layer = op->p.attn.kv, width = op->in[0].width, begin, end;
     share(run, run->s->n_rows, &begin, &end);
     for (u32 t = begin; t < end; t++) {
         const struct row *r = &run->s->rows[t];
-        u8 *row = cache_row(run, op->p.attn.kv, r->slot, r->pos);
-        store_row(type, at(run, op->in[0], t), row, op->in[0].width);
+        u8 *row = hostmem_kv_row(h, run->s, layer, r->slot, r->pos);
+        hostmem_kv_put(h, at(run, op->in[0], t), row, width);
         if (op->n_in > 1)
-            store_row(type, at(run, op->in[1], t), row + op->in[0].width * value_bytes(run),
-                      op->in[1].width);
+            hostmem_kv_put(h, at(run, op->in[1], t), row + hostmem_kv_bytes(h, width),
+                           op->in[1].width);
     }
 }
 
@@ -359,15 +331,15 @@ static void attend_group(const struct cpu_run *run, const struct op *op, u32 t, 
                          u32 n)
 {
     const struct row *r = &run->s->rows[t];
-    const struct kv_layer *l = &run->x->net->kv[op->p.attn.kv];
+    const struct kv_layer *l = &run->x->host.net->kv[op->p.attn.kv];
     u32 kw = op->p.attn.k_width, vw = op->p.attn.v_width;
-    size_t size = value_bytes(run);
+    size_t size = hostmem_kv_bytes(&run->x->host, 1);
     bool latent = op->kind == OP_LATENT_ATTENTION;
     for (u32 h = h0; h < h0 + n; h++) {
         struct cpu_head head = {-INFINITY, 0, at(run, op->out[0], t) + (size_t)h * vw};
         memset(head.acc, 0, vw * sizeof *head.acc);
         for (u32 pos = 0; pos <= r->pos; pos += BLOCK) {
-            u8 *row = cache_row(run, op->p.attn.kv, r->slot, pos);
+            u8 *row = hostmem_kv_row(&run->x->host, run->s, op->p.attn.kv, r->slot, pos);
             struct cpu_block b = {.k = row + (size_t)g * kw * size,
                                   .v = latent ? row
                                               : row + ((size_t)l->k_width + (size_t)g * vw) * size,
@@ -375,7 +347,7 @@ static void attend_group(const struct cpu_run *run, const struct op *op, u32 t, 
                                   .n_tokens = MIN((u32)BLOCK, r->pos + 1 - pos),
                                   .k_width = kw,
                                   .v_width = vw,
-                                  .type = run->x->net->profile.kv,
+                                  .type = run->x->host.net->profile.kv,
                                   .scale = op->p.attn.scale};
             run->x->k->attend(&head, at(run, op->in[0], t) + (size_t)h * kw, &b);
         }
@@ -400,68 +372,13 @@ static void op_attention(const struct cpu_run *run, const struct op *op, u32 i)
 
 /* ---- experts ---- */
 
-static u32 best(const float *score, u32 n)
-{
-    u32 b = 0;
-    for (u32 i = 1; i < n; i++)
-        if (score[i] > score[b]) b = i;
-    return b;
-}
-
-/* Leaves the n_groups_used groups whose two best scores sum highest; the others become -inf. */
-static void keep_best_groups(const struct op *op, float *score)
-{
-    u32 n = op->p.route.n_groups, size = op->p.route.n_experts / n;
-    float group[CPU_MAX_EXPERTS];
-    bool keep[CPU_MAX_EXPERTS] = {false};
-    for (u32 g = 0; g < n; g++) {
-        float first = -INFINITY, second = -INFINITY;
-        for (u32 i = g * size; i < (g + 1) * size; i++) {
-            second = fmaxf(second, fminf(first, score[i]));
-            first = fmaxf(first, score[i]);
-        }
-        group[g] = first + second;
-    }
-    for (u32 j = 0; j < op->p.route.n_groups_used; j++) {
-        u32 g = best(group, n);
-        keep[g] = true;
-        group[g] = -INFINITY;
-    }
-    for (u32 i = 0; i < op->p.route.n_experts; i++)
-        if (!keep[i / size]) score[i] = -INFINITY;
-}
-
-static void route_row(const struct op *op, const float *z, const float *bias, i32 *ids, float *w)
-{
-    u32 n = op->p.route.n_experts, k = op->p.route.n_used;
-    float p[CPU_MAX_EXPERTS], pick[CPU_MAX_EXPERTS], top = z[best(z, n)], sum = 0;
-    bool soft = op->p.route.kind == ROUTE_SOFTMAX;
-    for (u32 i = 0; i < n; i++) sum += p[i] = soft ? num_exp(z[i] - top) : num_sigmoid(z[i]);
-    for (u32 i = 0; i < n; i++) {
-        if (soft) p[i] /= sum;
-        pick[i] = p[i] + (bias ? bias[i] : 0);
-    }
-    if (op->p.route.n_groups > 1) keep_best_groups(op, pick);
-    sum = 0;
-    for (u32 j = 0; j < k; j++) {
-        u32 e = best(pick, n);
-        pick[e] = -INFINITY;
-        ids[j] = (i32)e;
-        sum += w[j] = p[e];
-    }
-    for (u32 j = 0; j < k; j++) {
-        if (op->p.route.normalise) w[j] /= fmaxf(sum, op->p.route.floor);
-        w[j] *= op->p.route.scale;
-    }
-}
-
 static void op_route(const struct cpu_run *run, const struct op *op)
 {
     u32 begin, end;
     share(run, run->s->n_rows, &begin, &end);
     for (u32 t = begin; t < end; t++)
-        route_row(op, at(run, op->in[0], t), vector_of(run, op->w[0]),
-                  (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
+        hostmem_route(op, at(run, op->in[0], t), vector_of(run, op->w[0]),
+                      (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
 }
 
 static void op_combine_experts(const struct cpu_run *run, const struct op *op)
@@ -481,8 +398,7 @@ static void op_combine_experts(const struct cpu_run *run, const struct op *op)
 
 static float *state_of(const struct cpu_run *run, const struct op *op, u32 slot)
 {
-    u32 i = op->p.rec.state;
-    return run->x->state[i] + (size_t)slot * run->x->net->states[i].width;
+    return hostmem_state(&run->x->host, op->p.rec.state, slot);
 }
 
 /* The state is read before the barrier and written behind it. */

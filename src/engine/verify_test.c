@@ -10,7 +10,7 @@
 
 #include "engine/verify.h"
 #include "ref/ref.h"
-#include "ref/ref_internal.h"
+#include "core/hostmem.h"
 
 static const char *golden(const char *name)
 {
@@ -100,9 +100,9 @@ struct spoil {
     u32 from;  /* position of the first row that is spoiled */
 };
 
-static void spoil_op(struct ref *x, const struct spoil *how, u32 handle, const struct step *s)
+static void spoil_op(struct hostmem *x, const struct spoil *how, u32 handle, const struct step *s)
 {
-    const struct ref_program *prog = &x->programs[handle];
+    const struct hostmem_program *prog = &x->programs[handle];
     const struct op *op = &prog->p->ops[s->op_begin];
     if (s->op_end != s->op_begin + 1) return; /* running freely */
     if (op->kind != how->kind || op->layer != how->layer) return;
@@ -124,7 +124,7 @@ static int spoiled_submit(struct exec *x, u32 handle, const struct step *s, stru
                           const struct spoil *how)
 {
     int rc = ref_exec.submit(x, handle, s, err);
-    if (!rc) spoil_op((struct ref *)x, how, handle, s);
+    if (!rc) spoil_op((struct hostmem *)x, how, handle, s);
     return rc;
 }
 

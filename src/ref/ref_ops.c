@@ -10,10 +10,7 @@
 /* Row t of an operand. */
 static float *at(const struct ref_run *run, struct operand o, u32 t)
 {
-    const struct buffer *b = &run->p->bufs[o.buf];
-    const struct exec_limits *l = &run->x->limits;
-    u32 n = b->rows == ROWS_T ? l->max_rows : l->max_out;
-    return run->prog->mem[b->rows] + b->place * n + (size_t)t * b->width + o.col;
+    return hostmem_row(&run->x->host, run->handle, o, t);
 }
 
 static u32 rows_of(const struct ref_run *run, struct operand o)
@@ -23,7 +20,7 @@ static u32 rows_of(const struct ref_run *run, struct operand o)
 
 static const struct weight *weight_of(const struct ref_run *run, u32 id)
 {
-    return &run->x->net->weights[id];
+    return &run->x->host.net->weights[id];
 }
 
 /* Row `row` of a weight as floats, in scratch vector `which`; NULL for an absent weight. */
@@ -120,7 +117,7 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
 
 static void multiply(const struct ref_run *run, struct matmul *m)
 {
-    if (run->x->net->profile.int8 && quant_info(m->w->type)->blk > 1) {
+    if (run->x->host.net->profile.int8 && quant_info(m->w->type)->blk > 1) {
         float *rounded = run->x->act;
         for (u32 t = 0; t < m->n_rows; t++)
             act_round(m->x + t * m->x_pitch, rounded + (size_t)t * m->w->n_in, m->w->n_in);
@@ -247,71 +244,43 @@ static void op_rope(const struct ref_run *run, const struct op *op)
 
 /* ---- the cache ---- */
 
-struct cache {
-    u8 *data;
-    u64 k_bytes, bytes; /* of the key, of the whole row */
-    enum qtype type;
-};
-
-static u64 type_bytes(enum qtype type, u64 n)
-{
-    u64 bytes = 0;
-    CHECK(quant_bytes(type, n, &bytes));
-    return bytes;
-}
-
-static struct cache cache_of(const struct ref_run *run, u32 layer)
-{
-    const struct net *net = run->x->net;
-    u64 k = type_bytes(net->profile.kv, net->kv[layer].k_width);
-    u64 v = type_bytes(net->profile.kv, net->kv[layer].v_width);
-    return (struct cache){run->x->kv[layer], k, k + v, net->profile.kv};
-}
-
-static u8 *cache_row(const struct ref_run *run, const struct cache *c, u32 slot, u32 pos)
-{
-    u32 per = run->x->limits.block_tokens;
-    u32 block = run->s->tables[(size_t)slot * run->s->table_len + pos / per];
-    return c->data + ((u64)block * per + pos % per) * c->bytes;
-}
-
-/* Overflow becomes infinity here and is noticed where logits are read; files are checked harder. */
-static void round_to_cache(enum qtype type, const float *x, u8 *dst, u32 n)
-{
-    if (type == QT_F32) {
-        memcpy(dst, x, n * sizeof *x);
-        return;
-    }
-    for (u32 i = 0; i < n; i++) {
-        u16 h = half_from_float(x[i]);
-        memcpy(dst + 2 * (size_t)i, &h, sizeof h);
-    }
-}
-
 static void op_kv_store(const struct ref_run *run, const struct op *op)
 {
-    struct cache c = cache_of(run, op->p.attn.kv);
+    const struct hostmem *h = &run->x->host;
+    u32 layer = op->p.attn.kv, width = op->in[0].width;
     for (u32 t = 0; t < run->s->n_rows; t++) {
         const struct row *r = &run->s->rows[t];
-        u8 *row = cache_row(run, &c, r->slot, r->pos);
-        round_to_cache(c.type, at(run, op->in[0], t), row, op->in[0].width);
+        u8 *row = hostmem_kv_row(h, run->s, layer, r->slot, r->pos);
+        hostmem_kv_put(h, at(run, op->in[0], t), row, width);
         if (op->n_in > 1)
-            round_to_cache(c.type, at(run, op->in[1], t), row + c.k_bytes, op->in[1].width);
+            hostmem_kv_put(h, at(run, op->in[1], t), row + hostmem_kv_bytes(h, width),
+                           op->in[1].width);
     }
 }
 
 struct attention {
     const struct ref_run *run;
     const struct op *op;
-    struct cache c;
 };
+
+/* n cached values from column col on. */
+static void load_cached(const struct attention *a, const u8 *row, u64 col, float *dst, u32 n)
+{
+    const struct hostmem *h = &a->run->x->host;
+    quant_decode(h->net->profile.kv, row + hostmem_kv_bytes(h, col), dst, n);
+}
+
+static const u8 *cached_row(const struct attention *a, const struct row *r, u32 pos)
+{
+    return hostmem_kv_row(&a->run->x->host, a->run->s, a->op->p.attn.kv, r->slot, pos);
+}
 
 static float score(const struct attention *a, const float *q, const u8 *row, u32 g)
 {
     u32 n = a->op->p.attn.k_width;
     float k[REF_MAX_HEAD];
     double sum = 0;
-    quant_decode(a->c.type, row + type_bytes(a->c.type, (u64)g * n), k, n);
+    load_cached(a, row, (u64)g * n, k, n);
     for (u32 i = 0; i < n; i++) sum += (double)q[i] * (double)k[i];
     return (float)(sum * (double)a->op->p.attn.scale);
 }
@@ -323,6 +292,7 @@ static void attend(void *ctx, u64 begin, u64 end)
     const struct op *op = a->op;
     u32 n_heads = op->p.attn.n_heads, per_group = n_heads / op->p.attn.n_kv_heads;
     u32 kw = op->p.attn.k_width, vw = op->p.attn.v_width;
+    u32 k_all = a->run->x->host.net->kv[op->p.attn.kv].k_width;
     float v[REF_MAX_HEAD];
     double acc[REF_MAX_HEAD];
     for (u64 item = begin; item < end; item++) {
@@ -330,18 +300,16 @@ static void attend(void *ctx, u64 begin, u64 end)
         const struct row *r = &a->run->s->rows[t];
         const float *q = at(a->run, op->in[0], t) + (size_t)h * kw;
         float *y = at(a->run, op->out[0], t) + (size_t)h * vw;
-        u64 v_at =
-            op->kind == OP_LATENT_ATTENTION ? 0 : a->c.k_bytes + type_bytes(a->c.type, (u64)g * vw);
+        u64 v_at = op->kind == OP_LATENT_ATTENTION ? 0 : k_all + (u64)g * vw;
         float top = -INFINITY;
         double sum = 0;
-        for (u32 j = 0; j <= r->pos; j++)
-            top = fmaxf(top, score(a, q, cache_row(a->run, &a->c, r->slot, j), g));
+        for (u32 j = 0; j <= r->pos; j++) top = fmaxf(top, score(a, q, cached_row(a, r, j), g));
         for (u32 i = 0; i < vw; i++) acc[i] = 0;
         for (u32 j = 0; j <= r->pos; j++) {
-            const u8 *row = cache_row(a->run, &a->c, r->slot, j);
+            const u8 *row = cached_row(a, r, j);
             double e = (double)num_exp(score(a, q, row, g) - top);
             sum += e;
-            quant_decode(a->c.type, row + v_at, v, vw);
+            load_cached(a, row, v_at, v, vw);
             for (u32 i = 0; i < vw; i++) acc[i] += e * (double)v[i];
         }
         for (u32 i = 0; i < vw; i++) y[i] = (float)(acc[i] / sum);
@@ -350,82 +318,18 @@ static void attend(void *ctx, u64 begin, u64 end)
 
 static void op_attention(const struct ref_run *run, const struct op *op)
 {
-    struct attention a = {run, op, cache_of(run, op->p.attn.kv)};
+    struct attention a = {run, op};
     pool_run(run->x->pool, attend, &a, (u64)run->s->n_rows * op->p.attn.n_heads);
 }
 
 /* ---- experts ---- */
 
-static void softmax(const float *z, float *p, u32 n)
-{
-    float top = -INFINITY;
-    double sum = 0;
-    for (u32 i = 0; i < n; i++) top = fmaxf(top, z[i]);
-    for (u32 i = 0; i < n; i++) sum += (double)(p[i] = num_exp(z[i] - top));
-    for (u32 i = 0; i < n; i++) p[i] = (float)((double)p[i] / sum);
-}
-
-static u32 best(const float *score, u32 n)
-{
-    u32 b = 0;
-    for (u32 i = 1; i < n; i++)
-        if (score[i] > score[b]) b = i; /* ties: the lower id */
-    return b;
-}
-
-/* Leaves the n_groups_used groups whose two best scores sum highest; the others become -inf. */
-static void keep_best_groups(const struct op *op, float *score)
-{
-    u32 n = op->p.route.n_groups, size = op->p.route.n_experts / n;
-    float group[REF_MAX_EXPERTS];
-    bool keep[REF_MAX_EXPERTS] = {false};
-    for (u32 g = 0; g < n; g++) {
-        float first = -INFINITY, second = -INFINITY;
-        for (u32 i = g * size; i < (g + 1) * size; i++) {
-            if (score[i] > first) {
-                second = first;
-                first = score[i];
-            } else if (score[i] > second) {
-                second = score[i];
-            }
-        }
-        group[g] = first + second;
-    }
-    for (u32 j = 0; j < op->p.route.n_groups_used; j++) {
-        u32 g = best(group, n);
-        keep[g] = true;
-        group[g] = -INFINITY;
-    }
-    for (u32 i = 0; i < op->p.route.n_experts; i++)
-        if (!keep[i / size]) score[i] = -INFINITY;
-}
-
 static void op_route(const struct ref_run *run, const struct op *op)
 {
-    u32 n = op->p.route.n_experts, k = op->p.route.n_used;
     const float *bias = row_of(run, op->w[0], 0, 0);
-    float p[REF_MAX_EXPERTS], pick[REF_MAX_EXPERTS];
-    for (u32 t = 0; t < run->s->n_rows; t++) {
-        const float *z = at(run, op->in[0], t);
-        i32 *ids = (i32 *)(void *)at(run, op->out[0], t);
-        float *w = at(run, op->out[1], t), sum = 0;
-        if (op->p.route.kind == ROUTE_SOFTMAX)
-            softmax(z, p, n);
-        else
-            for (u32 i = 0; i < n; i++) p[i] = num_sigmoid(z[i]);
-        for (u32 i = 0; i < n; i++) pick[i] = p[i] + (bias ? bias[i] : 0);
-        if (op->p.route.n_groups > 1) keep_best_groups(op, pick);
-        for (u32 j = 0; j < k; j++) {
-            u32 e = best(pick, n);
-            pick[e] = -INFINITY;
-            ids[j] = (i32)e;
-            sum += w[j] = p[e];
-        }
-        for (u32 j = 0; j < k; j++) {
-            if (op->p.route.normalise) w[j] /= fmaxf(sum, op->p.route.floor);
-            w[j] *= op->p.route.scale;
-        }
-    }
+    for (u32 t = 0; t < run->s->n_rows; t++)
+        hostmem_route(op, at(run, op->in[0], t), bias, (i32 *)(void *)at(run, op->out[0], t),
+                      at(run, op->out[1], t));
 }
 
 static void op_combine_experts(const struct ref_run *run, const struct op *op)
@@ -446,8 +350,7 @@ static void op_combine_experts(const struct ref_run *run, const struct op *op)
 
 static float *state_of(const struct ref_run *run, const struct op *op, u32 slot)
 {
-    u32 i = op->p.rec.state;
-    return run->x->state[i] + (size_t)slot * run->x->net->states[i].width;
+    return hostmem_state(&run->x->host, op->p.rec.state, slot);
 }
 
 static void op_token_shift(const struct ref_run *run, const struct op *op)
@@ -520,7 +423,7 @@ static void op_gather_rows(const struct ref_run *run, const struct op *op)
 
 static void op_norm_matmul(const struct ref_run *run, const struct op *op)
 {
-    float *h = run->prog->scratch;
+    float *h = run->x->scratch[run->handle];
     size_t n = op->in[0].width;
     norm_rows(run, op, h, n);
     for (u32 i = 0; i < op->n_out; i++)
@@ -532,7 +435,7 @@ static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
 {
     size_t n = op->out[0].width, pitch = pitch_of(run, op->in[0]);
     u32 n_rows = rows_of(run, op->in[0]);
-    float *g = run->prog->scratch, *u = g + n * run->x->limits.max_rows;
+    float *g = run->x->scratch[run->handle], *u = g + n * run->x->host.limits.max_rows;
     const float *x = at(run, op->in[0], 0);
     matmul_rows(run, op->w[0], op->w[1], x, pitch, g, n, n_rows);
     matmul_rows(run, op->w[2], op->w[3], x, pitch, u, n, n_rows);

@@ -1,0 +1,234 @@
+#include "core/hostmem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+
+u64 hostmem_kv_bytes(const struct hostmem *h, u64 n)
+{
+    u64 bytes = 0;
+    CHECK(quant_bytes(h->net->profile.kv, n, &bytes));
+    return bytes;
+}
+
+static u64 row_bytes(const struct hostmem *h, u32 layer)
+{
+    return hostmem_kv_bytes(h, (u64)h->net->kv[layer].k_width + h->net->kv[layer].v_width);
+}
+
+int hostmem_open(struct hostmem *h, const struct exec_class *class, const struct net *net,
+                 const struct exec_limits *limits, struct err *err)
+{
+    h->base.class = class;
+    h->net = net;
+    h->limits = *limits;
+    h->kv = calloc(net->n_kv + 1, sizeof *h->kv);
+    h->state = calloc(net->n_states + 1, sizeof *h->state);
+    bool ok = h->kv && h->state;
+    u64 n_tokens = (u64)limits->n_blocks * limits->block_tokens;
+    for (u32 i = 0; ok && i < net->n_kv; i++)
+        ok = (h->kv[i] = calloc(n_tokens, row_bytes(h, i))) != NULL;
+    for (u32 i = 0; ok && i < net->n_states; i++)
+        ok = (h->state[i] =
+                  calloc((size_t)limits->n_slots * net->states[i].width, sizeof(float))) != NULL;
+    return ok ? 0 : err_nomem(err, "the cache");
+}
+
+void hostmem_close(struct hostmem *h)
+{
+    for (u32 i = 0; h->kv && i < h->net->n_kv; i++) free(h->kv[i]);
+    for (u32 i = 0; h->state && i < h->net->n_states; i++) free(h->state[i]);
+    for (u32 i = 0; i < h->n_programs; i++) {
+        free(h->programs[i].mem[ROWS_T]);
+        free(h->programs[i].mem[ROWS_R]);
+    }
+    free(h->kv);
+    free(h->state);
+}
+
+void *hostmem_alloc(u64 n)
+{
+    u64 up;
+    return ck_align_up(n ? n : 1, 64, &up) ? aligned_alloc(64, up) : NULL;
+}
+
+static u32 room_of(const struct hostmem *h, enum rows rows)
+{
+    return rows == ROWS_T ? h->limits.max_rows : h->limits.max_out;
+}
+
+int hostmem_load(struct hostmem *h, const struct program *p, u32 *handle, struct err *err)
+{
+    CHECK(h->n_programs < HOSTMEM_MAX_PROGRAMS);
+    struct hostmem_program *prog = &h->programs[h->n_programs];
+    *handle = h->n_programs++;
+    prog->p = p;
+    for (int rows = ROWS_T; rows <= ROWS_R; rows++)
+        prog->mem[rows] = hostmem_alloc(p->n_cols[rows] * room_of(h, rows) * sizeof(float));
+    return prog->mem[ROWS_T] && prog->mem[ROWS_R] ? 0 : err_nomem(err, "the activations");
+}
+
+u64 hostmem_bytes(const struct program *p, const struct exec_limits *limits)
+{
+    return (p->n_cols[ROWS_T] * limits->max_rows + p->n_cols[ROWS_R] * limits->max_out) *
+           sizeof(float);
+}
+
+/* ---- a step ---- */
+
+static void edit(struct hostmem *h, const struct step_edit *e)
+{
+    if (e->kind == EDIT_COPY_BLOCK) {
+        for (u32 i = 0; i < h->net->n_kv; i++) {
+            u64 n = row_bytes(h, i) * h->limits.block_tokens;
+            memcpy(h->kv[i] + e->dst * n, h->kv[i] + e->src * n, n);
+        }
+        return;
+    }
+    for (u32 i = 0; i < h->net->n_states; i++) {
+        size_t n = h->net->states[i].width * sizeof(float);
+        if (e->kind == EDIT_COPY_STATE)
+            memcpy(hostmem_state(h, i, e->dst), hostmem_state(h, i, e->src), n);
+        else
+            memset(hostmem_state(h, i, e->dst), 0, n);
+    }
+}
+
+void hostmem_edit(struct hostmem *h, const struct step *s)
+{
+    for (u32 i = 0; i < s->n_edits; i++) edit(h, &s->edits[i]);
+}
+
+float *hostmem_row(const struct hostmem *h, u32 handle, struct operand o, u32 row)
+{
+    const struct hostmem_program *prog = &h->programs[handle];
+    const struct buffer *b = &prog->p->bufs[o.buf];
+    return prog->mem[b->rows] + b->place * room_of(h, b->rows) + (size_t)row * b->width + o.col;
+}
+
+u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32 slot, u32 pos)
+{
+    u32 per = h->limits.block_tokens;
+    u32 block = s->tables[(size_t)slot * s->table_len + pos / per];
+    return h->kv[layer] + ((u64)block * per + pos % per) * row_bytes(h, layer);
+}
+
+void hostmem_kv_put(const struct hostmem *h, const float *x, u8 *dst, u32 n)
+{
+    if (h->net->profile.kv == QT_F32) {
+        memcpy(dst, x, n * sizeof *x);
+        return;
+    }
+    for (u32 i = 0; i < n; i++) {
+        u16 half = half_from_float(x[i]);
+        memcpy(dst + 2 * (size_t)i, &half, sizeof half);
+    }
+}
+
+float *hostmem_state(const struct hostmem *h, u32 state, u32 slot)
+{
+    return h->state[state] + (size_t)slot * h->net->states[state].width;
+}
+
+int hostmem_wait(struct exec *x, struct err *err)
+{
+    (void)x;
+    (void)err;
+    return 0;
+}
+
+static size_t check_rows(const struct hostmem *h, u32 handle, struct operand o, u32 row, u32 n_rows)
+{
+    const struct buffer *b = &h->programs[handle].p->bufs[o.buf];
+    CHECK(row + n_rows <= room_of(h, b->rows));
+    return b->width;
+}
+
+int hostmem_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
+                 struct err *err)
+{
+    (void)err;
+    const struct hostmem *h = (const struct hostmem *)x;
+    size_t pitch = check_rows(h, handle, what, row, n_rows);
+    const float *from = hostmem_row(h, handle, what, row);
+    for (u32 i = 0; i < n_rows; i++)
+        memcpy(dst + (size_t)i * what.width, from + i * pitch, what.width * sizeof *dst);
+    return 0;
+}
+
+int hostmem_write(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
+                  const float *src, struct err *err)
+{
+    (void)err;
+    const struct hostmem *h = (const struct hostmem *)x;
+    size_t pitch = check_rows(h, handle, what, row, n_rows);
+    float *to = hostmem_row(h, handle, what, row);
+    for (u32 i = 0; i < n_rows; i++)
+        memcpy(to + i * pitch, src + (size_t)i * what.width, what.width * sizeof *src);
+    return 0;
+}
+
+/* ---- routing ---- */
+
+static u32 best(const float *score, u32 n)
+{
+    u32 b = 0;
+    for (u32 i = 1; i < n; i++)
+        if (score[i] > score[b]) b = i; /* ties: the lower id */
+    return b;
+}
+
+/* Leaves the n_groups_used groups whose two best scores sum highest; the others become -inf. */
+static void keep_best_groups(const struct op *op, float *score)
+{
+    u32 n = op->p.route.n_groups, size = op->p.route.n_experts / n;
+    float group[HOSTMEM_MAX_EXPERTS];
+    bool keep[HOSTMEM_MAX_EXPERTS] = {false};
+    for (u32 g = 0; g < n; g++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (u32 i = g * size; i < (g + 1) * size; i++) {
+            second = fmaxf(second, fminf(first, score[i]));
+            first = fmaxf(first, score[i]);
+        }
+        group[g] = first + second;
+    }
+    for (u32 j = 0; j < op->p.route.n_groups_used; j++) {
+        u32 g = best(group, n);
+        keep[g] = true;
+        group[g] = -INFINITY;
+    }
+    for (u32 i = 0; i < op->p.route.n_experts; i++)
+        if (!keep[i / size]) score[i] = -INFINITY;
+}
+
+static void softmax(const float *z, float *p, u32 n)
+{
+    float top = z[best(z, n)];
+    double sum = 0;
+    for (u32 i = 0; i < n; i++) sum += (double)(p[i] = num_exp(z[i] - top));
+    for (u32 i = 0; i < n; i++) p[i] = (float)((double)p[i] / sum);
+}
+
+void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *ids, float *weights)
+{
+    u32 n = op->p.route.n_experts, k = op->p.route.n_used;
+    float p[HOSTMEM_MAX_EXPERTS], pick[HOSTMEM_MAX_EXPERTS], sum = 0;
+    if (op->p.route.kind == ROUTE_SOFTMAX)
+        softmax(z, p, n);
+    else
+        for (u32 i = 0; i < n; i++) p[i] = num_sigmoid(z[i]);
+    for (u32 i = 0; i < n; i++) pick[i] = p[i] + (bias ? bias[i] : 0);
+    if (op->p.route.n_groups > 1) keep_best_groups(op, pick);
+    for (u32 j = 0; j < k; j++) {
+        u32 e = best(pick, n);
+        pick[e] = -INFINITY;
+        ids[j] = (i32)e;
+        sum += weights[j] = p[e];
+    }
+    for (u32 j = 0; j < k; j++) {
+        if (op->p.route.normalise) weights[j] /= fmaxf(sum, op->p.route.floor);
+        weights[j] *= op->p.route.scale;
+    }
+}

@@ -1,0 +1,58 @@
+/* What executors on the host's own processor have in common: buffers, cache blocks and recurrent
+ * state in plain memory, and how a step's edits, reads and routing choices touch them. Such an
+ * executor begins with a struct hostmem. */
+#ifndef FLETCH_HOSTMEM_H
+#define FLETCH_HOSTMEM_H
+
+#include "core/exec.h"
+
+enum { HOSTMEM_MAX_PROGRAMS = 4, HOSTMEM_MAX_EXPERTS = 1024 };
+
+struct hostmem_program {
+    const struct program *p;
+    float *mem[2]; /* buffers with T and with R rows */
+};
+
+struct hostmem {
+    struct exec base;
+    const struct net *net;
+    struct exec_limits limits;
+    u8 **kv;       /* [n_kv] [n_blocks · block_tokens] rows of k then v, in the profile's type */
+    float **state; /* [n_states] [n_slots][width] */
+    u32 n_programs;
+    struct hostmem_program programs[HOSTMEM_MAX_PROGRAMS];
+};
+
+int hostmem_open(struct hostmem *h, const struct exec_class *class, const struct net *net,
+                 const struct exec_limits *limits, struct err *err);
+void hostmem_close(struct hostmem *h); /* what it holds, not h itself */
+int hostmem_load(struct hostmem *h, const struct program *p, u32 *handle, struct err *err);
+u64 hostmem_bytes(const struct program *p, const struct exec_limits *limits); /* of buffers */
+
+/* Memory aligned to 64 bytes, not cleared; free it. */
+void *hostmem_alloc(u64 n);
+
+/* Carries out the edits of a step. */
+void hostmem_edit(struct hostmem *h, const struct step *s);
+
+/* Row `row` of an operand. */
+float *hostmem_row(const struct hostmem *h, u32 handle, struct operand o, u32 row);
+/* A cached row: its key, with the value behind it. */
+u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32 slot, u32 pos);
+u64 hostmem_kv_bytes(const struct hostmem *h, u64 n); /* of n cached values */
+/* Rounds to the cache's type. Overflow becomes infinity and is noticed where logits are read. */
+void hostmem_kv_put(const struct hostmem *h, const float *x, u8 *dst, u32 n);
+float *hostmem_state(const struct hostmem *h, u32 state, u32 slot);
+
+/* The experts of one row, by OP_ROUTE's words. */
+void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *ids,
+                   float *weights);
+
+/* For the tables of such executors: submit is done when it returns. */
+int hostmem_wait(struct exec *x, struct err *err);
+int hostmem_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
+                 struct err *err);
+int hostmem_write(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
+                  const float *src, struct err *err);
+
+#endif
