@@ -120,7 +120,7 @@ run: $B/fletch
 static: $B/fletch-static
 
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals.
-LIMIT   ?= 120
+LIMIT   ?= 300
 test: $B/fletch $(TESTBIN) $(CLIS)
 	$Qtest/run -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
