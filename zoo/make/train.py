@@ -23,6 +23,7 @@ import bpe
 import data
 import evaluate
 import export
+import load
 import models
 import plot
 from models import Config
@@ -98,6 +99,8 @@ ZOO = {
     ),
 }
 QUIET_WEIGHT = 0.05  # what cannot be predicted is learned only as well as to look right
+THINK = bpe.load().special["<think>"]  # only a prompt says it, so no weight makes it likely
+AFTER_RATE = 0.35  # of the plan's learning rate, where training goes on from finished weights
 
 
 def log(name, text):
@@ -117,7 +120,10 @@ class Rows:
         if len(self.order) < self.count:
             self.order = torch.randperm(len(self.all), generator=self.generator)
         pick, self.order = self.order[: self.count], self.order[self.count :]
-        return evaluate.split(self.all[pick.to(self.all.device)], self.all.device, QUIET_WEIGHT)
+        ids, targets, weights = evaluate.split(
+            self.all[pick.to(self.all.device)], self.all.device, QUIET_WEIGHT
+        )
+        return ids, targets, weights * (targets != THINK)
 
 
 def compile_blocks(model):
@@ -145,6 +151,11 @@ class Trainer:
             **({"fused": True} if device == "cuda" else {}),
         )
         self.experts = [m for m in self.model.modules() if isinstance(m, models.Experts)]
+
+    def go_on(self, path):
+        """Starts from the weights of a GGUF file instead of random ones."""
+        self.model.load_state_dict(load.state(path, self.plan.config.hd))
+        self.plan = dataclasses.replace(self.plan, lr=self.plan.lr * AFTER_RATE)
 
     def losses(self, batch):
         with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
@@ -266,10 +277,13 @@ class Beside:
         }
 
 
-def one(name, out, work, fletch, start, seconds, device):
+def one(name, out, work, fletch, start, seconds, device, after):
     """The life of one model's process."""
-    tok, plan = bpe.load(), ZOO[name]
+    tok = bpe.load()
     trainer = Trainer(name, device)
+    if after:
+        trainer.go_on(after)
+    plan = trainer.plan
     trainer.warm_up()
     while not (work / "ready").exists():
         time.sleep(0.2)
@@ -335,7 +349,9 @@ def everything(arguments):
         start,
         "--device",
         arguments.device,
-    ] + (["--fletch", arguments.fletch] if arguments.fletch else [])
+    ]
+    command += ["--fletch", arguments.fletch] if arguments.fletch else []
+    command += ["--after", arguments.after] if arguments.after else []
     children = {
         n: subprocess.Popen(
             [*map(str, command), "--one", n],
@@ -392,6 +408,7 @@ def main():
         "--fletch", type=pathlib.Path, help="a fletch binary, to convert and to compare with"
     )
     parser.add_argument("--only", nargs="+", choices=list(ZOO))
+    parser.add_argument("--after", type=pathlib.Path, help="a GGUF file of a llama to go on from")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
@@ -405,6 +422,7 @@ def main():
             arguments.start,
             arguments.seconds,
             arguments.device,
+            arguments.after,
         )
     return everything(arguments)
 
