@@ -45,11 +45,11 @@ def curves(series, width=860, height=480):
         path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in line if a > 0)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
         ends.append((y(line[-1][1]), name, line[-1][1], colour))
-    floor = 0.0
-    for at, name, value, colour in sorted(ends):
-        floor = max(floor + 15, at)
+    lowest = height - bottom + 15  # most curves end near the bottom, so names are stacked upwards
+    for at, name, value, colour in sorted(ends, reverse=True):
+        lowest = min(lowest - 15, at)
         out.append(
-            f'<text x="{width - right + 8}" y="{floor:.1f}" fill="{colour}">{name} {value:.3f}</text>'
+            f'<text x="{width - right + 8}" y="{lowest:.1f}" fill="{colour}">{name} {value:.3f}</text>'
         )
     out.append(
         f'<text x="{(left + width - right) / 2}" y="{height - 8}" text-anchor="middle">million tokens</text>'
