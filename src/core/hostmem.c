@@ -65,7 +65,7 @@ int hostmem_load(struct hostmem *h, const struct program *p, u32 *handle, struct
     struct hostmem_program *prog = &h->programs[h->n_programs];
     *handle = h->n_programs++;
     prog->p = p;
-    for (int rows = ROWS_T; rows <= ROWS_R; rows++) {
+    for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++) {
         u64 bytes = p->n_cols[rows] * room_of(h, rows) * sizeof(float);
         prog->mem[rows] = hostmem_alloc(bytes);
         if (prog->mem[rows]) memset(prog->mem[rows], 0, bytes);
