@@ -119,20 +119,23 @@ run: $B/fletch
 
 static: $B/fletch-static
 
-# LIMIT: seconds a test program may take; RESULTS: a file that collects the totals.
+# LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
+# for test/run.
 LIMIT   ?= 300
 test: $B/fletch $(TESTBIN) $(CLIS)
-	$Qtest/run -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
+	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
-# The same tests under sanitizers, in build folders of their own. What they add to the code makes
-# compilers warn of things that are not there, so warnings are left to the plain builds.
+# The same tests under sanitizers, in build folders of their own (races only in the test programs,
+# the scripts would take too long). What they add to the code makes compilers warn of things that
+# are not there, so warnings are left to the plain builds.
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan:
 	$Q$(MAKE) test B=$B-asan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
-	$Q$(MAKE) test B=$B-tsan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 EXTRA="-fsanitize=thread"
+	$Q$(MAKE) test B=$B-tsan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	    RUN_FLAGS=-b EXTRA="-fsanitize=thread"
 
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 FUZZ_SECONDS ?= 600

@@ -141,6 +141,9 @@ def golden_fails(build, folder, name, source):
 
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
+    if "-fsanitize" in os.environ.get("EXTRA", ""):
+        print("skip mutants: a sanitizer adds nothing to them")
+        return
     with tempfile.TemporaryDirectory() as folder:
 
         def attempt(mutant):
