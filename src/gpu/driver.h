@@ -1,0 +1,102 @@
+/* What a GPU driver is: memory, kernels by name, and lists of commands that are made once at load
+ * and submitted as one. gpu.c is written over this alone; driver_cuda.c, driver_metal.m and
+ * driver_emu.cpp are the three that exist. A driver knows nothing of models, programs or steps. */
+#ifndef FLETCH_DRIVER_H
+#define FLETCH_DRIVER_H
+
+#include "base/base.h"
+#include "base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct gpu;      /* an opened device, each driver has its own */
+struct gpu_buf;  /* device memory */
+struct gpu_list; /* recorded commands */
+
+enum gpu_memory {
+    GPU_DEVICE,   /* kernels only; write and read copy */
+    GPU_UPLOAD,   /* the host writes it through gpu_driver.map, a copy command sends it */
+    GPU_READBACK, /* a copy command fills it, the host reads it after wait */
+};
+
+struct gpu_info {
+    char name[128];
+    u64 memory, memory_free; /* bytes this process may use, and those left */
+    u64 max_buffer;          /* largest single buffer */
+    u32 n_units;             /* multiprocessors or cores */
+    u32 api;                 /* 90 for sm_90, 7 for Apple7 */
+};
+
+/* What the driver itself did, since open. */
+struct gpu_counters {
+    u64 submissions, waits, dispatches, barriers, copies, fills;
+    u64 buffers_made, kernels_made, lists_made;
+    u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
+};
+
+enum { GPU_MAX_BUFS = 24, GPU_MAX_ARGS = 256 };
+
+/* Memory that a kernel is given: its buffer from `offset` on. */
+struct gpu_ref {
+    struct gpu_buf *buf;
+    u64 offset;
+};
+
+enum gpu_command_kind { GPU_LAUNCH, GPU_COPY };
+
+struct gpu_command {
+    enum gpu_command_kind kind;
+    bool after; /* needs what earlier commands of the list wrote; else it may overlap them */
+    /* GPU_LAUNCH */
+    u32 kernel; /* from gpu_driver.kernel */
+    u32 groups[3], threads;
+    u32 n_bufs; /* at bindings 0 .. n_bufs - 1, the arguments at n_bufs */
+    struct gpu_ref bufs[GPU_MAX_BUFS];
+    u32 n_args; /* bytes */
+    u8 args[GPU_MAX_ARGS];
+    /* GPU_COPY */
+    struct gpu_ref dst, src;
+    u64 n_bytes;
+};
+
+struct gpu_driver {
+    const char *name;
+    /* Why it can't be used here, in a sentence for doctor; NULL when it can. */
+    const char *(*absent)(void);
+    int (*open)(struct gpu **out, u32 device, struct err *err);
+    void (*close)(struct gpu *g);
+    void (*info)(struct gpu *g, struct gpu_info *out);
+    void (*counters)(const struct gpu *g, struct gpu_counters *out);
+    /* Cleared to zero. FLETCH_E_NOMEM when the device has no room. */
+    int (*alloc)(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
+                 struct err *err);
+    void (*free)(struct gpu *g, struct gpu_buf *b);
+    void *(*map)(struct gpu_buf *b); /* GPU_UPLOAD and GPU_READBACK: where the host sees it */
+    /* At load and for verify, never inside a step. */
+    int (*write)(struct gpu *g, struct gpu_buf *b, u64 offset, const void *src, u64 n,
+                 struct err *err);
+    int (*read)(struct gpu *g, struct gpu_buf *b, u64 offset, void *dst, u64 n, struct err *err);
+    /* A kernel by its name; once per name at load. */
+    int (*kernel)(struct gpu *g, const char *name, u32 *id, struct err *err);
+    int (*record)(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+                  struct err *err);
+    void (*drop)(struct gpu *g, struct gpu_list *list);
+    /* Queues the whole list behind what was queued before. One at a time is waited for. */
+    int (*submit)(struct gpu *g, struct gpu_list *list, struct err *err);
+    int (*wait)(struct gpu *g, struct err *err);
+    /* Microseconds of each command, measured one by one (bench --profile); NULL: can't. */
+    int (*profile)(struct gpu *g, struct gpu_list *list, double *us, struct err *err);
+};
+
+extern const struct gpu_driver driver_cuda, driver_emu;
+#if defined __APPLE__ || defined FLETCH_METAL_STANDIN
+extern const struct gpu_driver driver_metal;
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
