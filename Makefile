@@ -27,10 +27,11 @@ MAN     := $(wildcard docs/*.1)
 C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
+KERNELS := tiles rows
 ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-ISA_OBJ := $B/src/cpu/kernels_avx2.o $B/src/cpu/kernels_avx512.o \
-           $B/src/cpu/kernels_amx.o
+ISAS    := avx2 avx512 amx
 endif
+ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o))
 OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
@@ -73,15 +74,18 @@ $B/%.o: %.c $B/config.mk
 
 # Without -O3 gcc keeps their accumulators in memory (a fifth of the speed).
 KERNEL_OPT ?= -O3
-$B/src/cpu/kernels.o $(ISA_OBJ): OPT := -g $(KERNEL_OPT)
-$B/src/cpu/kernels_avx2.o: ISA := -mavx2 -mfma -mf16c
+$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): OPT := -g $(KERNEL_OPT)
 AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
-$B/src/cpu/kernels_avx512.o: ISA := $(AVX512)
-$B/src/cpu/kernels_amx.o: ISA := $(AVX512) -mamx-tile -mamx-int8
-$(ISA_OBJ): $B/src/cpu/kernels_%.o: src/cpu/kernels.c $B/config.mk
-	@mkdir -p $(@D)
-	@echo "cc $< ($*)"
-	$Q$(CC) $(CFLAGS) $(ISA) -DKERNELS=cpu_kernels_$* -DISA='"$*"' -c $< -o $@
+$B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
+$B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)
+$B/src/cpu/%_amx.o: ISA := -DISA=amx $(AVX512) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+define isa_rule
+$B/src/cpu/%_$1.o: src/cpu/%.c $B/config.mk
+	@mkdir -p $$(@D)
+	@echo "cc $$< ($1)"
+	$$Q$$(CC) $$(CFLAGS) $$(ISA) -c $$< -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rule,$i)))
 
 # The model that `fletch run` uses when it is given none, inside the binary.
 $B/app/builtin.o: app/builtin.S $(BUILTIN)

@@ -31,4 +31,67 @@ struct cpu_run {
 
 void cpu_op(const struct cpu_run *run, u32 i);
 
+/* ops_matmul.c: i is the op's place in the program, for the counter of its work. */
+void cpu_op_matmul(const struct cpu_run *run, const struct op *op, u32 i);
+void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i);
+void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i);
+void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i);
+void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i);
+/* ops_attention.c */
+void cpu_op_kv_store(const struct cpu_run *run, const struct op *op);
+void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i);
+/* ops.c: one row of OP_NORM. */
+void cpu_norm_row(const struct cpu_run *run, const struct op *op, const float *x, float *y);
+
+/* ---- what ops are written with ---- */
+
+static inline float *at(const struct cpu_run *run, struct operand o, u32 t)
+{
+    return hostmem_row(&run->x->host, run->handle, o, t);
+}
+
+static inline u32 rows_of(const struct cpu_run *run, struct operand o)
+{
+    return run->p->bufs[o.buf].rows == ROWS_T ? run->s->n_rows : run->s->n_out;
+}
+
+static inline size_t pitch_of(const struct cpu_run *run, struct operand o)
+{
+    return run->p->bufs[o.buf].width;
+}
+
+static inline const float *vector_of(const struct cpu_run *run, u32 w)
+{
+    return w == NO_WEIGHT ? NULL : run->x->vectors[w];
+}
+
+static inline void barrier(const struct cpu_run *run)
+{
+    team_barrier(run->x->team);
+}
+
+/* This member's part of n items, in one piece. */
+static inline void share(const struct cpu_run *run, u32 n, u32 *begin, u32 *end)
+{
+    *begin = (u32)((u64)n * run->member / run->n_members);
+    *end = (u32)((u64)n * (run->member + 1) / run->n_members);
+}
+
+/* The next pieces of n items from op i's counter; false when none are left. */
+static inline bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 *begin, u32 *end)
+{
+    u32 from =
+        atomic_fetch_add_explicit(&run->x->next[run->handle][i], piece, memory_order_relaxed);
+    if (from >= n) return false;
+    *begin = from;
+    *end = MIN(n, from + piece);
+    return true;
+}
+
+/* Small enough to even out the members, large enough to stream. */
+static inline u32 piece_of(const struct cpu_run *run, u32 n)
+{
+    return MAX(1, n / (run->n_members * 8));
+}
+
 #endif

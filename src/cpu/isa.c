@@ -28,8 +28,8 @@ static bool has_amx(void)
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    bool tiles = d >> 24 & 1, int8 = d >> 25 & 1;
-    return tiles && int8 && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+    bool tiles = d >> 24 & 1, int8 = d >> 25 & 1, bf16 = d >> 22 & 1;
+    return tiles && int8 && bf16 && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 #elif defined __x86_64__
 static bool has_amx(void)
@@ -53,19 +53,16 @@ static bool runs(const char *isa)
     return strcmp(isa, "generic") == 0;
 }
 
-static const struct cpu_kernels *const tables[] = {
-#if defined __x86_64__
-    &cpu_kernels_amx,
-    &cpu_kernels_avx512,
-    &cpu_kernels_avx2,
-#endif
-    &cpu_kernels_generic,
+static const struct cpu_kernels tables[] = {
+#define TABLE(name) {#name, &cpu_tiles_##name, &cpu_rows_##name},
+    CPU_ISAS(TABLE)
+#undef TABLE
 };
 
 const struct cpu_kernels *kernels_find(const char *isa)
 {
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)
-        if ((!isa || strcmp(isa, tables[i]->isa) == 0) && runs(tables[i]->isa)) return tables[i];
+        if ((!isa || strcmp(isa, tables[i].isa) == 0) && runs(tables[i].isa)) return &tables[i];
     return NULL;
 }
 

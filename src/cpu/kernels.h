@@ -1,5 +1,5 @@
-/* The inner loops, one table per instruction set. kernels.c is written once and compiled for each.
- * All tables give the same bits. */
+/* The inner loops, one table per instruction set. tiles.c and rows.c are written once and compiled
+ * for each. All tables give the same bits. */
 #ifndef FLETCH_KERNELS_H
 #define FLETCH_KERNELS_H
 
@@ -30,13 +30,17 @@ struct cpu_block {
     float scale;
 };
 
-struct cpu_kernels {
-    const char *isa;
+/* tiles.c */
+struct tile_kernels {
     /* Row `row` of a: q, scale and sum from x. */
     void (*quantise)(const struct cpu_act *a, u32 row);
     /* y[r][0..16) = the tile's 16 outputs for rows [row, row + n_rows); y has 16 floats a row. */
     void (*tile)(const struct packed *w, const u8 *tile, const struct cpu_act *a, u32 row,
                  u32 n_rows, float *y);
+};
+
+/* rows.c */
+struct row_kernels {
     void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
                  enum norm_kind kind, u32 group, float eps);
     void (*glu)(float *y, const float *g, const float *u, u32 n);
@@ -46,10 +50,29 @@ struct cpu_kernels {
     void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
 };
 
-extern const struct cpu_kernels cpu_kernels_generic;
+struct cpu_kernels {
+    const char *isa;
+    const struct tile_kernels *tiles;
+    const struct row_kernels *rows;
+};
+
 #if defined __x86_64__
-extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_amx;
+#define CPU_ISAS(X) X(amx) X(avx512) X(avx2) X(generic) /* best first */
+#else
+#define CPU_ISAS(X) X(generic)
 #endif
+#define CPU_ISA_TABLES(isa)                           \
+    extern const struct tile_kernels cpu_tiles_##isa; \
+    extern const struct row_kernels cpu_rows_##isa;
+CPU_ISAS(CPU_ISA_TABLES)
+
+/* The name of a table in a file that is compiled for one instruction set. */
+#ifndef ISA
+#define ISA generic
+#endif
+#define KERNEL_TABLE(prefix)      KERNEL_JOIN(prefix, ISA)
+#define KERNEL_JOIN(prefix, isa)  KERNEL_PASTE(prefix, isa)
+#define KERNEL_PASTE(prefix, isa) prefix##_##isa
 
 /* Best table for this machine, or the one named; NULL when it can't run here. */
 const struct cpu_kernels *kernels_find(const char *isa);

@@ -80,10 +80,10 @@ static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows)
 {
     float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y);
     float out[(MOST_ROWS + 1) * TILE];
-    for (u32 t = 0; t < n_rows; t++) k->quantise(&b->a, t);
+    for (u32 t = 0; t < n_rows; t++) k->tiles->quantise(&b->a, t);
     for (u32 tile = 0; tile < OUT / TILE; tile++) {
         for (u32 i = 0; i < GUARD; i++) out[n_rows * TILE + i] = 12345;
-        k->tile(&b->w, b->w.data + tile * b->w.tile_bytes, &b->a, 0, n_rows, out);
+        k->tiles->tile(&b->w, b->w.data + tile * b->w.tile_bytes, &b->a, 0, n_rows, out);
         for (u32 i = 0; i < GUARD; i++) assert_true(out[n_rows * TILE + i] == 12345);
         for (u32 t = 0; t < n_rows; t++)
             memcpy(y + (size_t)t * OUT + tile * TILE, out + t * TILE, TILE * sizeof *y);
@@ -147,19 +147,19 @@ static void rows_are_equal_on_every_instruction_set(void **state)
     float *x = floats(N, 3), *w = floats(N, 1), *u = floats(N, 1);
     for (int kind = NORM_RMS; kind <= NORM_L2; kind++) {
         float want[N], got[N];
-        plain->norm(want, x, w, u, N, N, kind, GROUP, 1e-5f);
+        plain->rows->norm(want, x, w, u, N, N, kind, GROUP, 1e-5f);
         for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
             if (!kernels_find(isas[i])) continue;
-            kernels_find(isas[i])->norm(got, x, w, u, N, N, kind, GROUP, 1e-5f);
+            kernels_find(isas[i])->rows->norm(got, x, w, u, N, N, kind, GROUP, 1e-5f);
             assert_memory_equal(got, want, sizeof want);
         }
     }
     float want[N], got[N];
-    plain->glu(want, x, u, N);
+    plain->rows->glu(want, x, u, N);
     for (u32 i = 0; i < N; i++) assert_true(want[i] == x[i] * num_sigmoid(x[i]) * u[i]);
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
         if (!kernels_find(isas[i])) continue;
-        kernels_find(isas[i])->glu(got, x, u, N);
+        kernels_find(isas[i])->rows->glu(got, x, u, N);
         assert_memory_equal(got, want, sizeof want);
     }
     free(x);
@@ -184,7 +184,7 @@ static void attend_all(const struct cpu_kernels *k, enum qtype type, const float
                               .v_width = VW,
                               .type = type,
                               .scale = 0.3f};
-        k->attend(&h, q, &b);
+        k->rows->attend(&h, q, &b);
     }
     for (u32 i = 0; i < VW; i++) y[i] /= h.sum;
 }
@@ -229,7 +229,7 @@ static void recurrence_is_equal_on_every_instruction_set(void **state)
     for (u32 i = 0; i < 6; i++) in[i] = floats(N, 0.7f);
     float want_S[N * N], want[N], S[N * N], y[N];
     memcpy(want_S, start, sizeof want_S);
-    kernels_find("generic")->wkv7(want_S, want, (const float *const *)in, N);
+    kernels_find("generic")->rows->wkv7(want_S, want, (const float *const *)in, N);
     for (u32 i = 0; i < N; i++) { /* the definition, with S transposed */
         double sa = 0, out = 0;
         for (u32 j = 0; j < N; j++) sa -= (double)start[j * N + i] * (double)in[4][j];
@@ -243,7 +243,7 @@ static void recurrence_is_equal_on_every_instruction_set(void **state)
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
         if (!kernels_find(isas[i])) continue;
         memcpy(S, start, sizeof S);
-        kernels_find(isas[i])->wkv7(S, y, (const float *const *)in, N);
+        kernels_find(isas[i])->rows->wkv7(S, y, (const float *const *)in, N);
         assert_memory_equal(y, want, sizeof y);
         assert_memory_equal(S, want_S, sizeof S);
     }

@@ -1,7 +1,7 @@
 /* Sixteen lanes of f32 or i32, the width that everything in this folder is laid out for. The
  * compiler's vector types carry + - * /; the rest is here, per instruction set, with results that
- * are equal in every bit on all of them. Included only by kernels.c, which is compiled once for
- * each. */
+ * are equal in every bit on all of them. Included only by tiles.c and rows.c, which are compiled
+ * once for each. */
 #ifndef FLETCH_LANES_H
 #define FLETCH_LANES_H
 
