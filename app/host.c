@@ -9,6 +9,10 @@ static const struct opt place_opts[] = {
      OPT_FIELD(backend), 0, 0},
     {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
+    {0, "isa", OPT_TEXT, "NAME", NULL,
+     "instruction set of the cpu backend: amx, avx512, avx2, i8mm, dotprod, neon or generic "
+     "(default: the best that this machine has)",
+     OPT_FIELD(isa), 0, 0},
 };
 const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 
@@ -33,8 +37,8 @@ const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
-    struct fletch_engine_params params = {.backend = backend,
-                                          .n_threads = (uint32_t)a->n_threads.v};
+    struct fletch_engine_params params = {
+        .backend = backend, .n_threads = (uint32_t)a->n_threads.v, .isa = a->isa};
     int rc = fletch_engine_open(&h->engine, &params);
     return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
 }

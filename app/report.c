@@ -389,6 +389,8 @@ static void print_doctor(const json_t *j)
     table_print(&archs, stdout);
     print_words("types of weights", json_object_get(j, "types"));
     print_words("cpu features", json_object_get(cpu, "features"));
+    print_words("instruction sets of the cpu backend, best first (--isa)",
+                json_object_get(cpu, "isas"));
 }
 
 static int doctor(const struct args *a)

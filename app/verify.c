@@ -7,8 +7,6 @@
 #include "table.h"
 
 static const struct opt verify_opts[] = {
-    {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto", "the backend to check",
-     OPT_FIELD(backend), 0, 0},
     {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
      OPT_FIELD(against), 0, 0},
     {'p', "prompt", OPT_TEXT, "TEXT", NULL,
@@ -18,8 +16,6 @@ static const struct opt verify_opts[] = {
      0},
     {'n', "max-tokens", OPT_COUNT, "N", "16", "tokens to generate after the prompt",
      OPT_FIELD(n_tokens), 1, UINT32_MAX},
-    {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
-     OPT_FIELD(n_threads), 1, 1024},
     OPT_ROW_JSON,
 };
 static const struct opt_group verify_group = {NULL, OPT_TABLE(verify_opts)};
@@ -27,9 +23,9 @@ static const struct opt_group verify_group = {NULL, OPT_TABLE(verify_opts)};
 static void print_difference(const json_t *d)
 {
     json_t *a = json_object_get(d, "a"), *b = json_object_get(d, "b");
-    printf("first difference: step %llu, op %llu %s, layer %lld, row %llu, column %llu: ",
-           (unsigned long long)get_count(d, "step"), (unsigned long long)get_count(d, "op"),
-           get_text(d, "name"), (long long)json_integer_value(json_object_get(d, "layer")),
+    printf("first difference: step %llu, op %s of %s, layer %lld, row %llu, column %llu: ",
+           (unsigned long long)get_count(d, "step"), get_text(d, "op"), get_text(d, "name"),
+           (long long)json_integer_value(json_object_get(d, "layer")),
            (unsigned long long)get_count(d, "row"), (unsigned long long)get_count(d, "column"));
     printf("%.9g against %.9g\n", json_number_value(a), json_number_value(b));
 }
@@ -129,7 +125,7 @@ const struct command cmd_verify = {
     .about = "Runs a prompt on two backends in lockstep and compares what every op gives, the "
              "experts that were chosen and the tokens; looks for NaN and infinity. Prints the "
              "tolerances and the first difference; exit code 1 when they differ.",
-    .groups = {&verify_group, &opts_model, &opts_common},
+    .groups = {&verify_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = verify,

@@ -55,6 +55,7 @@ struct fletch_engine;
 struct fletch_engine_params {
     const char *backend; /* auto (NULL), metal, cuda, cpu, ref, emu */
     uint32_t n_threads;  /* 0: one per core */
+    const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
 };
 
 /* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */

@@ -44,23 +44,30 @@ static void test_backends_by_name(void **state)
 {
     (void)state;
     static const struct {
-        const char *name;
+        const char *name, *isa;
         int rc;
         const char *part; /* of the error, or of the backend's name and why */
     } cases[] = {
-        {NULL, 0, "cpu"},
-        {"auto", 0, ": no GPU backend is built in"},
-        {"ref", 0, "ref: asked for"},
-        {"cpu", 0, "cpu: asked for"},
-        {"cuda", FLETCH_E_BACKEND, "'cuda' is not built in"},
-        {"metal", FLETCH_E_BACKEND, "use --backend cpu"},
-        {"emu", FLETCH_E_BACKEND, "use --backend cpu"},
-        {"", FLETCH_E_ARG, "unknown backend ''"},
-        {"REF\n\x1b[31m", FLETCH_E_ARG, "'REF\\n\\x1b[31m' (auto, metal, cuda, cpu, ref or emu)"},
+        {NULL, NULL, 0, "cpu"},
+        {"auto", NULL, 0, ": no GPU backend is built in"},
+        {"auto", "generic", 0, "cpu (generic): "},
+        {"ref", NULL, 0, "ref: asked for"},
+        {"cpu", NULL, 0, "): asked for"},
+        {"cpu", "generic", 0, "cpu (generic): asked for"},
+        {"cpu", "mmx\n", FLETCH_E_ARG, "instruction set 'mmx\\n'"},
+        {"ref", "generic", FLETCH_E_ARG, "backend ref can't use instruction set 'generic'"},
+        {"cuda", NULL, FLETCH_E_BACKEND, "'cuda' is not built in"},
+        {"metal", NULL, FLETCH_E_BACKEND, "use --backend cpu"},
+        {"emu", NULL, FLETCH_E_BACKEND, "use --backend cpu"},
+        {"", NULL, FLETCH_E_ARG, "unknown backend ''"},
+        {"REF\n\x1b[31m", NULL, FLETCH_E_ARG,
+         "'REF\\n\\x1b[31m' (auto, metal, cuda, cpu, ref or emu)"},
     };
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct fletch_engine *e;
-        int rc = fletch_engine_open(&e, &(struct fletch_engine_params){cases[i].name, 1});
+        int rc = fletch_engine_open(&e, &(struct fletch_engine_params){.backend = cases[i].name,
+                                                                       .n_threads = 1,
+                                                                       .isa = cases[i].isa});
         assert_int_equal(rc, cases[i].rc);
         if (rc)
             expect_error(rc, cases[i].rc, fletch_engine_error(e), cases[i].part);
@@ -172,7 +179,9 @@ static void test_bad_parameters_are_refused(void **state)
         {{.max_memory = 1000}, FLETCH_E_FIT, "does not fit: weights 0.1"},
     };
     struct fletch_engine *e;
-    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){"ref", 1}), 0);
+    assert_int_equal(
+        fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "ref", .n_threads = 1}),
+        0);
     for (size_t i = 0; i < LENGTH(cases); i++) {
         struct fletch_model *m;
         int rc = fletch_model_open(&m, e, GOLDEN("llama"), &cases[i].p);
@@ -287,7 +296,9 @@ static void expect_same_bits(const char *backend)
     for (uint32_t n_threads = 0; n_threads < 4; n_threads++) {
         o = (struct opened){0};
         assert_int_equal(
-            fletch_engine_open(&o.e, &(struct fletch_engine_params){backend, n_threads}), 0);
+            fletch_engine_open(
+                &o.e, &(struct fletch_engine_params){.backend = backend, .n_threads = n_threads}),
+            0);
         assert_int_equal(fletch_model_open(&o.m, o.e, path, NULL), 0);
         assert_int_equal(fletch_session_open(&o.s, o.m), 0);
         expect_same(&o, expected);
@@ -296,7 +307,9 @@ static void expect_same_bits(const char *backend)
     size_t n;
     void *image = read_file(path, &n);
     o = (struct opened){0};
-    assert_int_equal(fletch_engine_open(&o.e, &(struct fletch_engine_params){backend, 1}), 0);
+    assert_int_equal(fletch_engine_open(
+                         &o.e, &(struct fletch_engine_params){.backend = backend, .n_threads = 1}),
+                     0);
     int rc = fletch_model_open_image(&o.m, o.e, image, n / 2, NULL);
     expect_error(rc, FLETCH_E_FORMAT, fletch_engine_error(o.e), "beyond");
     assert_int_equal(fletch_model_open_image(&o.m, o.e, image, n, NULL), 0);

@@ -23,7 +23,9 @@ struct victim {
 static void open_victim(struct victim *v, const char *backend, const char *path)
 {
     *v = (struct victim){0};
-    assert_int_equal(fletch_engine_open(&v->e, &(struct fletch_engine_params){backend, 1}), 0);
+    assert_int_equal(fletch_engine_open(
+                         &v->e, &(struct fletch_engine_params){.backend = backend, .n_threads = 1}),
+                     0);
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
     assert_int_equal(fseek(f, 0, SEEK_END), 0);

@@ -13,7 +13,9 @@ void opened_path(struct opened *o, const char *backend, const char *path,
                  const struct fletch_model_params *params)
 {
     *o = (struct opened){0};
-    assert_int_equal(fletch_engine_open(&o->e, &(struct fletch_engine_params){backend, 1}), 0);
+    assert_int_equal(fletch_engine_open(
+                         &o->e, &(struct fletch_engine_params){.backend = backend, .n_threads = 1}),
+                     0);
     if (fletch_model_open(&o->m, o->e, path, params))
         fail_msg("%s: %s", path, fletch_engine_error(o->e));
     if (fletch_session_open(&o->s, o->m)) fail_msg("%s", fletch_model_error(o->m));

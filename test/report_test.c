@@ -17,7 +17,7 @@
 static int open_engine(void **state)
 {
     return fletch_engine_open((struct fletch_engine **)state,
-                              &(struct fletch_engine_params){"ref", 1});
+                              &(struct fletch_engine_params){.backend = "ref", .n_threads = 1});
 }
 
 static int close_engine(void **state)

@@ -90,7 +90,10 @@ static void check_model(const json_t *doc, const struct check *check)
     size_t i;
     json_t *kase, *cases = json_object_get(doc, "cases");
     assert_int_equal(json_array_size(cases), 20);
-    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){check->backend, 0}), 0);
+    assert_int_equal(
+        fletch_engine_open(
+            &e, &(struct fletch_engine_params){.backend = check->backend, .n_threads = 0}),
+        0);
     if (fletch_model_open(&m, e, path, NULL)) fail_msg("%s", fletch_engine_error(e));
     struct fletch_model_info info;
     fletch_model_info(m, &info);

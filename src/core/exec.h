@@ -9,6 +9,7 @@ struct exec; /* each executor has its own; all begin with `const struct exec_cla
 
 struct exec_class {
     const char *name;
+    const char *isa;    /* of the kernels, where executors of one name differ by it */
     u64 fused;          /* 1 << OP_... for each fused op it has */
     enum qtype kv;      /* the KV type it prefers */
     bool int8;          /* the profile it prefers: see struct profile */

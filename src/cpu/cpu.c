@@ -29,8 +29,8 @@ static void cpu_close(struct exec *exec)
     free(x);
 }
 
-static int cpu_open(struct exec **out, const struct net *net, const struct exec_limits *limits,
-                    u32 n_threads, struct err *err)
+static int cpu_open(struct exec **out, const struct exec_class *class, const struct net *net,
+                    const struct exec_limits *limits, u32 n_threads, struct err *err)
 {
     *out = NULL;
     if (limits->block_tokens % BLOCK != 0)
@@ -39,8 +39,8 @@ static int cpu_open(struct exec **out, const struct net *net, const struct exec_
     struct cpu *x = calloc(1, sizeof *x);
     if (!x) return err_nomem(err, "the executor");
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int rc = hostmem_open(&x->host, &cpu_exec, net, limits, err);
-    x->k = kernels_find(NULL);
+    int rc = hostmem_open(&x->host, class, net, limits, err);
+    x->k = kernels_find(class->isa);
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
@@ -212,21 +212,43 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
     return hostmem_bytes(p, limits) + n * sizeof(float) + n + n / BLOCK * 4 + n / 16 * 4;
 }
 
-const struct exec_class cpu_exec = {
-    .name = "cpu",
-    .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
-    .kv = QT_F16,
-    .int8 = true,
-    .max_rows = CPU_MAX_ROWS,
-    .keeps_weights = false,
-    .open = cpu_open,
-    .close = cpu_close,
-    .weight = cpu_weight,
-    .load = cpu_load,
-    .submit = cpu_submit,
-    .wait = hostmem_wait,
-    .read = hostmem_read,
-    .write = hostmem_write,
-    .weight_bytes = pack_bytes,
-    .bytes = cpu_bytes,
+/* ---- classes, one per instruction set ---- */
+
+#define OPEN_WITH(set)                                                                      \
+    static int open_##set(struct exec **out, const struct net *net,                         \
+                          const struct exec_limits *limits, u32 n_threads, struct err *err) \
+    {                                                                                       \
+        return cpu_open(out, cpu_class(#set), net, limits, n_threads, err);                 \
+    }
+CPU_ISAS(OPEN_WITH)
+#undef OPEN_WITH
+
+static const struct exec_class classes[] = {
+#define CLASS_OF(set)                                          \
+    {.name = "cpu",                                            \
+     .isa = #set,                                              \
+     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU, \
+     .kv = QT_F16,                                             \
+     .int8 = true,                                             \
+     .max_rows = CPU_MAX_ROWS,                                 \
+     .open = open_##set,                                       \
+     .close = cpu_close,                                       \
+     .weight = cpu_weight,                                     \
+     .load = cpu_load,                                         \
+     .submit = cpu_submit,                                     \
+     .wait = hostmem_wait,                                     \
+     .read = hostmem_read,                                     \
+     .write = hostmem_write,                                   \
+     .weight_bytes = pack_bytes,                               \
+     .bytes = cpu_bytes},
+    CPU_ISAS(CLASS_OF)
+#undef CLASS_OF
 };
+
+const struct exec_class *cpu_class(const char *isa)
+{
+    const struct cpu_kernels *k = kernels_find(isa);
+    for (size_t i = 0; k && i < ARRAY_LEN(classes); i++)
+        if (strcmp(classes[i].isa, k->isa) == 0) return &classes[i];
+    return NULL;
+}

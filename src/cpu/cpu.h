@@ -4,9 +4,8 @@
 
 #include "core/exec.h"
 
-extern const struct exec_class cpu_exec;
-
-/* The instruction set it uses on this machine. */
-const char *cpu_isa(void);
+/* The executor with the kernels of one instruction set (class->isa): the best that runs here, or
+ * the one named; NULL when that can't run here. */
+const struct exec_class *cpu_class(const char *isa);
 
 #endif

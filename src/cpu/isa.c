@@ -65,8 +65,3 @@ const struct cpu_kernels *kernels_find(const char *isa)
         if ((!isa || strcmp(isa, tables[i].isa) == 0) && runs(tables[i].isa)) return &tables[i];
     return NULL;
 }
-
-const char *cpu_isa(void)
-{
-    return kernels_find(NULL)->isa;
-}

@@ -11,7 +11,8 @@
 #include "base/num.h"
 #include "cpu/kernels.h"
 
-static const char *const isas[] = {"avx2", "avx512", "amx"};
+#define ISA_NAME(isa) #isa,
+static const char *const isas[] = {CPU_ISAS(ISA_NAME)};
 
 static u64 random_state = 11;
 

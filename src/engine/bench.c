@@ -489,7 +489,7 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
     json_t *kernels;
     *json = NULL;
     int rc = bench_measure_machine(&machine, e->n_threads, &e->err);
-    const struct exec_class *ref = rc ? NULL : backend_find("ref", &e->err);
+    const struct exec_class *ref = rc ? NULL : backend_find("ref", NULL, &e->err);
     if (!rc)
         rc = bench_kernel_run(&kernels, e->class, ref, e->n_threads, k->name, k->shape,
                               k->n_reps ? k->n_reps : 7, &machine, &e->err);

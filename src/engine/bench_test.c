@@ -40,7 +40,7 @@ static void test_every_kernel_of_the_cpu_is_right_and_has_a_speed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(small); i++) {
-        json_t *list = run(&cpu_exec, small[i][0], small[i][1]), *row;
+        json_t *list = run(cpu_class(NULL), small[i][0], small[i][1]), *row;
         size_t k;
         bool fused = strchr(small[i][0], '+') != NULL; /* both forms of what is fused */
         assert_int_equal(json_array_size(list), fused ? 2 : 1);
@@ -97,8 +97,8 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err err = {0};
         json_t *list;
-        int rc = bench_kernel_run(&list, &cpu_exec, &ref_exec, 1, bad[i][0], bad[i][1], 1, &machine,
-                                  &err);
+        int rc = bench_kernel_run(&list, cpu_class(NULL), &ref_exec, 1, bad[i][0], bad[i][1], 1,
+                                  &machine, &err);
         assert_int_equal(rc, FLETCH_E_ARG);
         if (!strstr(err.text, bad[i][2])) fail_msg("%s says: %s", bad[i][1], err.text);
     }
@@ -121,7 +121,9 @@ static json_t *bench_golden(const struct fletch_bench *b)
 {
     struct fletch_engine *e;
     char *text;
-    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){"cpu", 2}), 0);
+    assert_int_equal(
+        fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "cpu", .n_threads = 2}),
+        0);
     int rc = fletch_bench(e, GOLDEN, NULL, b, &text);
     if (rc) print_error("%s\n", fletch_engine_error(e));
     assert_int_equal(rc, 0);
@@ -171,7 +173,9 @@ static void test_active_bytes_grow_with_depth_by_the_cache(void **state)
         bytes[i] = json_number_value(
             json_object_get(json_array_get(json_object_get(doc, "results"), i), "active_bytes"));
     json_decref(doc);
-    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){"cpu", 1}), 0);
+    assert_int_equal(
+        fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "cpu", .n_threads = 1}),
+        0);
     assert_int_equal(fletch_explain(e, GOLDEN, NULL, &text), 0);
     doc = json_loads(text, 0, NULL);
     const json_t *program = json_array_get(json_object_get(doc, "programs"), 0);
@@ -221,7 +225,9 @@ static void test_impossible_cases_are_refused(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct fletch_engine *e;
         char *text;
-        assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){"cpu", 1}), 0);
+        assert_int_equal(fletch_engine_open(
+                             &e, &(struct fletch_engine_params){.backend = "cpu", .n_threads = 1}),
+                         0);
         assert_int_equal(fletch_bench(e, GOLDEN, NULL, &bad[i], &text), FLETCH_E_ARG);
         assert_null(text);
         fletch_engine_close(e);

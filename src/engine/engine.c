@@ -7,14 +7,20 @@
 
 #include "model/convert.h"
 #include "cpu/cpu.h"
+#include "cpu/kernels.h"
 #include "ref/ref.h"
+
+static const struct exec_class *ref_class(const char *isa)
+{
+    return isa ? NULL : &ref_exec;
+}
 
 /* In order of preference. */
 static const struct backend_state backends[] = {
     {"metal", NULL, "not built in yet"},
     {"cuda", NULL, "not built in yet"},
-    {"cpu", &cpu_exec, "packed weights and vector kernels on all cores"},
-    {"ref", &ref_exec, "plain C: the definition of every op, exact and slow"},
+    {"cpu", cpu_class, "packed weights and vector kernels on all cores"},
+    {"ref", ref_class, "plain C: the definition of every op, exact and slow"},
     {"emu", NULL, "not built in yet"},
 };
 
@@ -24,14 +30,20 @@ const struct backend_state *backend_list(size_t *n)
     return backends;
 }
 
-const struct exec_class *backend_find(const char *name, struct err *err)
+const struct exec_class *backend_find(const char *name, const char *isa, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
         if (strcmp(name, backends[i].name) != 0) continue;
-        if (!backends[i].class)
+        const struct exec_class *class = backends[i].find ? backends[i].find(isa) : NULL;
+        if (!backends[i].find)
             err_set(err, FLETCH_E_BACKEND, "backend '%s' is %s; use --backend cpu", name,
                     backends[i].why);
-        return backends[i].class;
+        else if (!class)
+            err_set(
+                err, FLETCH_E_ARG,
+                "backend %s can't use instruction set %s here; fletch doctor tells which it can",
+                name, QUOTE(str_of(isa)));
+        return class;
     }
     err_set(err, FLETCH_E_ARG, "unknown backend %s (auto, metal, cuda, cpu, ref or emu)",
             QUOTE(str_of(name)));
@@ -44,15 +56,13 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     if (!e) return FLETCH_E_NOMEM;
     const char *name = params && params->backend ? params->backend : "auto";
     e->n_threads = params ? params->n_threads : 0;
-    if (strcmp(name, "auto") == 0) {
-        e->class = &cpu_exec;
-        snprintf(e->backend, sizeof e->backend, "cpu (%s): no GPU backend is built in yet",
-                 cpu_isa());
-        return 0;
-    }
-    e->class = backend_find(name, &e->err);
+    bool chosen = strcmp(name, "auto") != 0;
+    e->class = backend_find(chosen ? name : "cpu", params ? params->isa : NULL, &e->err);
     if (!e->class) return e->err.code;
-    snprintf(e->backend, sizeof e->backend, "%s: asked for", name);
+    char isa[16] = "";
+    if (e->class->isa) snprintf(isa, sizeof isa, " (%s)", e->class->isa);
+    snprintf(e->backend, sizeof e->backend, "%s%s: %s", e->class->name, isa,
+             chosen ? "asked for" : "no GPU backend is built in yet");
     return 0;
 }
 
@@ -91,7 +101,12 @@ const char *fletch_strerror(int code)
 
 const char *fletch_version(void)
 {
-    return "fletch " FLETCH_VERSION " (" COMPILER "; backends: cpu, ref)";
+    const char *isa = cpu_class(NULL)->isa;
+#define VERSION_WITH(set) \
+    if (strcmp(isa, #set) == 0) return "fletch " FLETCH_VERSION " (" COMPILER "; cpu: " #set ")";
+    CPU_ISAS(VERSION_WITH)
+#undef VERSION_WITH
+    return "fletch " FLETCH_VERSION;
 }
 
 void fletch_free(void *p)

@@ -38,11 +38,12 @@ struct fletch_model {
     struct fletch_sampling sampling;
 };
 
-/* Backends. backend_find sets an error that says why when it is not there. */
-const struct exec_class *backend_find(const char *name, struct err *err);
+/* Backends. backend_find sets an error that says why when it is not there; isa (NULL: the best)
+ * names the instruction set of one that has several. */
+const struct exec_class *backend_find(const char *name, const char *isa, struct err *err);
 struct backend_state {
     const char *name;
-    const struct exec_class *class; /* NULL: it does not work here */
+    const struct exec_class *(*find)(const char *isa); /* NULL: it does not work here */
     const char *why;
 };
 const struct backend_state *backend_list(size_t *n);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cpu/cpu.h"
+#include "cpu/kernels.h"
 #include "engine/engine.h"
 #include "engine/report.h"
 
@@ -315,6 +317,9 @@ static json_t *cpu_report(void)
     static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
                                          "avx512_vnni", "avx512_bf16", "amx_int8",
                                          "amx_bf16",    "asimddp",     "i8mm"};
+#define ISA_NAME(set) #set,
+    static const char *const names[] = {CPU_ISAS(ISA_NAME)};
+#undef ISA_NAME
     FILE *f = fopen("/proc/cpuinfo", "re");
     bool seen = false;
     while (f && fgets(line, sizeof line, f)) {
@@ -328,8 +333,12 @@ static json_t *cpu_report(void)
                     json_array_append_new(features, json_string(word));
     }
     if (f) fclose(f);
-    return json_pack("{s:s, s:I, s:o}", "model", model, "cores",
-                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "features", features);
+    json_t *isas = json_array();
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (cpu_class(names[i])) json_array_append_new(isas, json_string(names[i]));
+    return json_pack("{s:s, s:I, s:o, s:s, s:o}", "model", model, "cores",
+                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "features", features, "isa",
+                     cpu_class(NULL)->isa, "isas", isas);
 }
 
 int fletch_doctor(struct fletch_engine *e, char **json)
@@ -339,7 +348,7 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     json_t *backends = json_array(), *archs = json_array(), *types = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(backends, json_pack("{s:s, s:b, s:s}", "name", state[i].name, "works",
-                                                  state[i].class != NULL, "why", state[i].why));
+                                                  state[i].find != NULL, "why", state[i].why));
     for (const struct arch *a = arch_table; a->name; a++)
         json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));
     for (u32 t = 0; t < QT_COUNT; t++) {

@@ -318,9 +318,9 @@ int fletch_verify(struct fletch_engine *e, const char *path,
     struct verify_side side[2] = {{.no_fuse = f->no_fuse}, {.no_fuse = true}};
     json_t *doc;
     *json = NULL;
-    side[0].class = f->backend ? backend_find(f->backend, &e->err) : e->class;
+    side[0].class = f->backend ? backend_find(f->backend, NULL, &e->err) : e->class;
     if (!side[0].class) return e->err.code;
-    side[1].class = backend_find(f->against ? f->against : "ref", &e->err);
+    side[1].class = backend_find(f->against ? f->against : "ref", NULL, &e->err);
     if (!side[1].class) return e->err.code;
     int rc = verify_run(&doc, path, params, side, e->n_threads, f->tokens, f->n_prompt,
                         f->n_tokens ? f->n_tokens : 16, &e->err);
