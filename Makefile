@@ -33,6 +33,13 @@ ISAS    := avx2 avx512 amx
 endif
 ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o))
 OBJ     += $(ISA_OBJ)
+# CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
+NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+SM      ?= 90
+ifneq ($(NVCC),)
+FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu))
+endif
+OBJ     += $B/src/gpu/fatbins.o
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
@@ -50,7 +57,7 @@ SOFLAGS := -shared -Wl,-soname,$(SONAME)
 endif
 
 .PHONY: all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        zoo-table install uninstall clean
+        release zoo-table install uninstall clean
 .SECONDARY:
 all: $B/fletch $B/libfletch.a $B/$(SO)
 
@@ -64,7 +71,6 @@ $B/config.mk: tools/deps Makefile
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
-	@echo "STATIC_LIBS := $$(pkg-config --static --libs $(PKGS))" >> $@.tmp
 	@mv $@.tmp $@
 
 $B/%.o: %.c $B/config.mk
@@ -87,6 +93,18 @@ $B/src/cpu/%_$1.o: src/cpu/%.c $B/config.mk
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$i)))
 
+# No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.
+NVFLAGS := -x cu -std=c++17 -O3 -fmad=false -Isrc \
+           $(foreach a,$(SM),-gencode arch=compute_$a,code=sm_$a) \
+           -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
+$B/src/gpu/%.fatbin: src/gpu/% Makefile
+	@mkdir -p $(@D)
+	@echo "nvcc $<"
+	$Q$(NVCC) $(NVFLAGS) -fatbin -MMD -MF $(@:.fatbin=.d) -MT $@ $< -o $@
+$B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
+	@mkdir -p $(@D)
+	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@
+
 # The model that `fletch run` uses when it is given none, inside the binary.
 $B/app/builtin.o: app/builtin.S $(BUILTIN)
 	@mkdir -p $(@D)
@@ -102,8 +120,10 @@ $B/$(SO): $(OBJ)
 $B/fletch: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
+# Needs nothing but the C library, which a GPU driver, loaded when it is there, must share.
 $B/fletch-static: $(APP_OBJ) $B/libfletch.a
-	$Q$(CC) $(LDFLAGS) $(EXTRA) -static $^ -o $@ $(STATIC_LIBS) $(LIBS)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -static-libgcc $^ -o $@ \
+	    -Wl,-Bstatic $(PKG_LIBS) -Wl,-Bdynamic $(LIBS)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(LIBS)
@@ -122,6 +142,9 @@ run: $B/fletch
 	@$B/fletch run -p "Once upon a time" -n 160
 
 static: $B/fletch-static
+# The same with kernels for every chip since Turing.
+release:
+	$Q$(MAKE) static B=$B-release SM="75 80 86 89 90 100 120"
 
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
 # for test/run.
@@ -208,6 +231,6 @@ uninstall:
 	    $(addprefix $D/lib/,$(SO) $(SONAME) $(SOLINK)) $(MAN:docs/%=$D/share/man/man1/%)
 
 clean:
-	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-ci
+	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-ci $B-release
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
