@@ -95,7 +95,7 @@ static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows)
 static void check_meaning(const struct bench *b, const float *y, u32 n_rows)
 {
     float row[IN];
-    bool int8 = pack_is_int8(b->w.enc);
+    bool int8 = encoding_is_int8(b->w.enc);
     double worst = 0, scale = 0;
     for (u32 o = 0; o < OUT; o++) {
         pack_row(&b->w, o, row);

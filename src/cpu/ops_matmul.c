@@ -47,7 +47,7 @@ void cpu_op_matmul(const struct cpu_run *run, const struct op *op, u32 i)
     u32 n_rows = rows_of(run, op->in[0]), begin, end;
     struct cpu_act a =
         act_of(run, at(run, op->in[0], 0), pitch_of(run, op->in[0]), op->in[0].width);
-    round_rows(run, &a, n_rows, pack_is_int8(w->enc));
+    round_rows(run, &a, n_rows, encoding_is_int8(w->enc));
     while (take(run, i, w->n_tiles, piece_of(run, w->n_tiles), &begin, &end))
         for (u32 t = begin; t < end; t++)
             tile_rows(run, w, w->data, t, &a, 0, n_rows, bias, at(run, op->out[0], 0) + t * TILE,
@@ -60,7 +60,7 @@ void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i)
     struct cpu_act a = act_of(run, run->x->normed, n, n);
     bool int8 = false;
     for (u32 j = 0; j < op->n_out; j++) {
-        int8 |= pack_is_int8(run->x->packed[op->w[2 + 2 * j]].enc);
+        int8 |= encoding_is_int8(run->x->packed[op->w[2 + 2 * j]].enc);
         n_tiles += run->x->packed[op->w[2 + 2 * j]].n_tiles;
     }
     share(run, n_rows, &begin, &end);
@@ -88,7 +88,7 @@ void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i)
     struct cpu_act a =
         act_of(run, at(run, op->in[0], 0), pitch_of(run, op->in[0]), op->in[0].width);
     float g[AT_ONCE * TILE], u[AT_ONCE * TILE];
-    round_rows(run, &a, n_rows, pack_is_int8(wg->enc) || pack_is_int8(wu->enc));
+    round_rows(run, &a, n_rows, encoding_is_int8(wg->enc) || encoding_is_int8(wu->enc));
     while (take(run, i, wg->n_tiles, piece_of(run, wg->n_tiles), &begin, &end))
         for (u32 tile = begin; tile < end; tile++)
             for (u32 t = 0; t < n_rows; t += AT_ONCE) {
@@ -115,7 +115,7 @@ void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i)
                at(run, op->in[0], j / H) + (size_t)(j % H) * op->p.heads.in_stride, n * sizeof *x);
     a.x = x;
     a.pitch = n;
-    for (u32 j = begin; pack_is_int8(w->enc) && j < end; j++) run->x->k->tiles->quantise(&a, j);
+    for (u32 j = begin; encoding_is_int8(w->enc) && j < end; j++) run->x->k->tiles->quantise(&a, j);
     barrier(run);
     u32 n_items = H * w->n_tiles;
     while (take(run, i, n_items, piece_of(run, n_items), &begin, &end))
@@ -136,7 +136,7 @@ void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i
     u32 per_row = op->p.experts.per_slot ? k : 1, n_in_rows = run->s->n_rows * per_row;
     struct cpu_act a = act_of(run, at(run, op->in[0], 0), n, n);
     if (per_row == 1) a.pitch = pitch_of(run, op->in[0]);
-    round_rows(run, &a, n_in_rows, pack_is_int8(w->enc));
+    round_rows(run, &a, n_in_rows, encoding_is_int8(w->enc));
     u32 n_items = run->s->n_rows * k * w->n_tiles;
     while (take(run, i, n_items, piece_of(run, n_items), &begin, &end))
         for (u32 item = begin; item < end; item++) {

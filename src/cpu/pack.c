@@ -4,50 +4,22 @@
 
 #include "quant/split.h"
 
-static const struct {
-    u32 cols, bytes;
-} units[ENC_COUNT] = {
-#define ENCODING_ROW(id, cols, bytes) {cols, bytes},
-    ENCODING_TABLE(ENCODING_ROW)
-#undef ENCODING_ROW
+/* Of a unit: one tile of rows, encoding_info.cols columns. */
+static const u32 unit_bytes[ENC_COUNT] = {
+    [ENC_F32] = 64,  [ENC_F16] = 32,  [ENC_BF16] = 32, [ENC_I8] = 544,
+    [ENC_U4] = 320,  [ENC_U8] = 576,  [ENC_NL4] = 320, [ENC_MX4] = 320,
+    [ENC_K4] = 2368, [ENC_K5] = 4416, [ENC_K6] = 4384, [ENC_K2] = 2624,
 };
-
-enum encoding pack_encoding(enum qtype type)
-{
-    switch (type) {
-    case QT_F16: return ENC_F16;
-    case QT_BF16: return ENC_BF16;
-    case QT_Q8_0:
-    case QT_Q5_0: return ENC_I8;
-    case QT_Q4_0:
-    case QT_Q4_1: return ENC_U4;
-    case QT_Q5_1: return ENC_U8;
-    case QT_IQ4_NL:
-    case QT_IQ4_XS: return ENC_NL4;
-    case QT_MXFP4: return ENC_MX4;
-    case QT_Q4_K: return ENC_K4;
-    case QT_Q5_K: return ENC_K5;
-    case QT_Q6_K:
-    case QT_Q3_K: return ENC_K6;
-    case QT_Q2_K: return ENC_K2;
-    default: return ENC_F32;
-    }
-}
-
-bool pack_is_int8(enum encoding enc)
-{
-    return enc >= ENC_I8;
-}
 
 void pack_plan(struct packed *p, const struct weight *w)
 {
-    enum encoding enc = pack_encoding(w->type);
+    enum encoding enc = encoding_of(w->type);
     *p = (struct packed){.enc = enc,
                          .n_in = w->n_in,
                          .n_out = w->n_out,
                          .n_slices = w->n_slices,
                          .n_tiles = (w->n_out + TILE - 1) / TILE};
-    p->tile_bytes = (u64)(w->n_in / units[enc].cols) * units[enc].bytes;
+    p->tile_bytes = (u64)(w->n_in / encoding_info[enc].cols) * unit_bytes[enc];
     p->slice_bytes = p->tile_bytes * p->n_tiles;
 }
 
@@ -93,22 +65,17 @@ static float get_half(const u8 *p, u32 row)
     return half_to_float(h);
 }
 
-static bool has_nibbles(enum encoding enc)
-{
-    return enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 || enc == ENC_K4 || enc == ENC_K2;
-}
-
 static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
 {
     for (u32 i = 0; i < BLOCK; i++)
-        (has_nibbles(enc) ? put_nibble : put_byte)(quants, row, i, n[i]);
+        (encoding_has_nibbles(enc) ? put_nibble : put_byte)(quants, row, i, n[i]);
 }
 
 /* ---- one row of one unit ---- */
 
 static u32 sub_bytes(enum encoding enc)
 {
-    return has_nibbles(enc) ? 256 : 512;
+    return encoding_has_nibbles(enc) ? 256 : 512;
 }
 
 /* What follows the quants in each of the 8 blocks of a K encoding, in rows of 16 bytes. */
@@ -152,20 +119,20 @@ static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_s
 }
 
 /* IQ4_XS has eight scales over one: each of its blocks becomes one of the encoding's. */
-static void put_iq4_xs(u8 *unit, u32 unit_bytes, u32 row, const struct quant_split *q)
+static void put_iq4_xs(u8 *unit, u32 row, const struct quant_split *q)
 {
     for (u32 j = 0; j < 8; j++) {
         struct quant_split b = {.f = q->f * (float)(i8)q->s[j]};
         memcpy(b.n, q->n + j * BLOCK, BLOCK);
-        put_block(ENC_NL4, unit + j * unit_bytes, row, &b);
+        put_block(ENC_NL4, unit + j * unit_bytes[ENC_NL4], row, &b);
     }
 }
 
 static void pack_one_row(const struct packed *p, enum qtype type, u8 *tile, u32 row, const u8 *src)
 {
     const struct quant_info *info = quant_info(type);
-    u32 bytes = units[p->enc].bytes;
-    if (!pack_is_int8(p->enc)) {
+    u32 bytes = unit_bytes[p->enc];
+    if (!encoding_is_int8(p->enc)) {
         u32 size = info->bytes;
         for (u32 i = 0; i < p->n_in; i++)
             memcpy(tile + (u64)i * bytes + (u64)row * size, src + (u64)i * size, size);
@@ -173,11 +140,11 @@ static void pack_one_row(const struct packed *p, enum qtype type, u8 *tile, u32 
     }
     struct quant_split q;
     for (u32 i = 0; i < p->n_in; i += info->blk, src += info->bytes) {
-        u8 *unit = tile + (u64)(i / units[p->enc].cols) * bytes;
+        u8 *unit = tile + (u64)(i / encoding_info[p->enc].cols) * bytes;
         quant_split(type, src, &q);
         if (type == QT_IQ4_XS)
-            put_iq4_xs(unit, bytes, row, &q);
-        else if (units[p->enc].cols == SUPER)
+            put_iq4_xs(unit, row, &q);
+        else if (encoding_info[p->enc].cols == SUPER)
             put_super(p->enc, unit, row, &q);
         else
             put_block(p->enc, unit, row, &q);
@@ -198,18 +165,14 @@ void pack_tiles(const struct packed *p, const struct weight *w, u64 begin, u64 e
 
 /* ---- back to floats, for the embedding ---- */
 
-static const i8 nl4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                           1,    13,   25,  38,  53,  69,  89,  113};
-static const i8 mx4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 static float weight_of_block(enum encoding enc, const u8 *unit, u32 row, u32 col)
 {
     const u8 *s = unit + sub_bytes(enc);
-    u8 n = (has_nibbles(enc) ? get_nibble : get_byte)(unit, row, col);
+    u8 n = (encoding_has_nibbles(enc) ? get_nibble : get_byte)(unit, row, col);
     float d;
     if (enc == ENC_NL4 || enc == ENC_MX4) {
         memcpy(&d, s + 4 * row, sizeof d);
-        return d * (float)(enc == ENC_NL4 ? nl4 : mx4)[n];
+        return d * (float)(enc == ENC_NL4 ? encoding_nl4 : encoding_mx4)[n];
     }
     d = get_half(s, row);
     return enc == ENC_I8 ? d * (float)(i8)n : d * (float)n + get_half(s + 32, row);
@@ -219,7 +182,7 @@ static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col
 {
     u32 quants = sub_bytes(enc), block = quants + 16 * k_scale_rows(enc), j = col / BLOCK;
     const u8 *b = unit + j * block, *s = b + quants, *tail = unit + 8 * block;
-    u8 n = (has_nibbles(enc) ? get_nibble : get_byte)(b, row, col % BLOCK);
+    u8 n = (encoding_has_nibbles(enc) ? get_nibble : get_byte)(b, row, col % BLOCK);
     u32 half = col % BLOCK / 16;
     float d = get_half(tail, row);
     if (enc == ENC_K6) return d * (float)(i8)s[16 * half + row] * (float)(i8)n;
@@ -244,7 +207,7 @@ static float weight_of_float(enum encoding enc, const u8 *unit, u32 row)
 void pack_row(const struct packed *p, u32 row, float *dst)
 {
     const u8 *tile = p->data + (u64)(row / TILE) * p->tile_bytes;
-    u32 r = row % TILE, cols = units[p->enc].cols, bytes = units[p->enc].bytes;
+    u32 r = row % TILE, cols = encoding_info[p->enc].cols, bytes = unit_bytes[p->enc];
     for (u32 i = 0; i < p->n_in; i++) {
         const u8 *unit = tile + (u64)(i / cols) * bytes;
         dst[i] = cols == 1       ? weight_of_float(p->enc, unit, r)

@@ -8,32 +8,18 @@
 #define FLETCH_PACK_H
 
 #include "core/program.h"
+#include "quant/encoding.h"
 
 enum { TILE = 16, BLOCK = 32, SUPER = 256 };
 
-/*  X(ID, name, columns per unit, bytes per unit of a tile)
- *  value of a weight, n its stored quant: */
-#define ENCODING_TABLE(X)                                                                        \
-    X(F32, 1, 64)    /* n: [column][row] f32 */                                                  \
-    X(F16, 1, 32)    /* likewise f16 */                                                          \
-    X(BF16, 1, 32)   /* likewise bf16 */                                                         \
-    X(I8, 32, 544)   /* d·n, n signed: quants, 16 f16 d */                                      \
-    X(U4, 32, 320)   /* d·n + m: nibbles, 16 f16 d, 16 f16 m */                                 \
-    X(U8, 32, 576)   /* d·n + m: quants, 16 f16 d, 16 f16 m */                                  \
-    X(NL4, 32, 320)  /* d·T[n], T of IQ4_NL: nibbles, 16 f32 d */                               \
-    X(MX4, 32, 320)  /* d·M[n], M of MXFP4: nibbles, 16 f32 d */                                \
-    X(K4, 256, 2368) /* d·s·n - e·m: 8 × (nibbles, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e */  \
-    X(K5, 256, 4416) /* likewise with quants of a byte */                                        \
-    X(K6, 256, 4384) /* d·s·n, both signed, s per 16: 8 × (quants, 2 × 16 i8 s), 16 f16 d */ \
-    X(K2, 256, 2624) /* d·s·n - e·m per 16: 8 × (nibbles, 2 × 16 u8 s, 2 × 16 u8 m), d, e */
-
-enum encoding {
-#define ENCODING_ENUM(id, cols, bytes) ENC_##id,
-    ENCODING_TABLE(ENCODING_ENUM)
-#undef ENCODING_ENUM
-        ENC_COUNT
-};
-
+/* A unit of an encoding (quant/encoding.h) holds the columns that share its outermost scale:
+ *   F32 F16 BF16  [column][row]
+ *   I8            quants, 16 f16 d
+ *   U4 U8         quants, 16 f16 d, 16 f16 m
+ *   NL4 MX4       nibbles, 16 f32 d
+ *   K4 K5         8 × (quants, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e
+ *   K6            8 × (quants, 2 × 16 i8 s), 16 f16 d
+ *   K2            8 × (nibbles, 2 × 16 u8 s, 2 × 16 u8 m), 16 f16 d, 16 f16 e */
 struct packed {
     enum encoding enc;
     u32 n_in, n_out, n_slices;
@@ -42,10 +28,6 @@ struct packed {
     u8 *data; /* aligned to 64 */
 };
 
-/* The encoding of a storage type. */
-enum encoding pack_encoding(enum qtype type);
-/* Does it multiply int8 activations? */
-bool pack_is_int8(enum encoding enc);
 u64 pack_bytes(const struct weight *w);
 /* Lays out p for w (data stays NULL). */
 void pack_plan(struct packed *p, const struct weight *w);

@@ -1,0 +1,133 @@
+/* How ops become launches. An emitter is one function per kind of op that appends launches to the
+ * list of one T: which kernel, how many groups, what is bound where. Nothing here needs a device:
+ * memory is named by space and offset, so that plan and explain count launches and scratch without
+ * one, and gpu.c puts real buffers in their place when it records.
+ *
+ * A whole emitter, with its kernel (kernels/rows.gpu):
+ *
+ *   int emit_rope(struct emit *e, const struct op *op)
+ *   {
+ *       struct rope_args a = {.n_heads = op->p.rope.n_heads, …,
+ *                             .x_pitch = emit_pitch(e, op->in[0]), .y_pitch = …};
+ *       emit_launch(e, "k_rope", e->rows, a.n_heads, ROPE_THREADS);   // groups x, y; threads
+ *       emit_step(e, STEP_HEAD);                                      // binding 0
+ *       emit_step(e, STEP_COS);                                       // 1
+ *       emit_step(e, STEP_SIN);                                       // 2
+ *       emit_in(e, op->in[0]);                                        // 3
+ *       emit_out(e, op->out[0]);                                      // 4
+ *       return emit_args(e, &a, sizeof a);                            // 5, ends the launch
+ *   }
+ *
+ *   KERNEL(k_rope, ROPE_THREADS)
+ *   (DEV(const uint) head BUF(0), DEV(const float) cosine BUF(1), DEV(const float) sine BUF(2),
+ *    DEV(const float) x BUF(3), DEV(float) y BUF(4), ARGS(rope_args) a BUF(5) GPU_IDS)
+ *   {
+ *       uint t = gpu_group.x, h = gpu_group.y;
+ *       if (t >= head[HEAD_N_ROWS]) return;
+ *       …
+ *   }
+ *
+ * Bindings follow the order of the calls, arguments come last. What a launch reads and writes is
+ * known from them, so emit.c finds by itself which launches must wait for earlier ones. An emitter
+ * refuses what its kernels can't do with an error that names the op. */
+#ifndef FLETCH_EMIT_H
+#define FLETCH_EMIT_H
+
+#include "core/exec.h"
+#include "gpu/args.h"
+#include "gpu/driver.h"
+#include "gpu/gpu_pack.h"
+#include "gpu/gpu_step.h"
+
+enum space {
+    SPACE_STEP,
+    SPACE_TABLES,
+    SPACE_T, /* activations with T rows */
+    SPACE_R, /* and with R */
+    SPACE_KV,
+    SPACE_STATE,
+    SPACE_WEIGHT, /* offset: id · 2 + plane */
+    SPACE_SCRATCH,
+    SPACE_COUNT
+};
+
+struct binding {
+    enum space space;
+    u64 offset, n; /* bytes */
+    bool write;
+};
+
+struct launch {
+    char kernel[32];
+    u32 op; /* index in the program */
+    u32 groups[3], threads;
+    u32 n_bufs, n_args;
+    struct binding bufs[GPU_MAX_BUFS];
+    u8 args[GPU_MAX_ARGS];
+    bool after;
+};
+
+struct emit {
+    const struct program *p;
+    const struct exec_limits *limits;
+    u32 rows;     /* T of the list */
+    u32 out_rows; /* R: min(T, max_out) */
+    u32 op;       /* the op being emitted */
+    u64 scratch;  /* bytes needed so far, over all launches */
+    struct step_layout step;
+    u32 n, cap;
+    struct launch *list;
+    u32 barrier; /* launches from here on may overlap */
+    struct err *err;
+    int rc; /* sticky */
+};
+
+/* All launches of p for one T; the caller frees e->list. */
+int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
+                 u32 rows, struct err *err);
+
+/* One launch: begin it, bind in order, end it with its arguments. */
+void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads);
+void emit_in(struct emit *e, struct operand o);
+void emit_out(struct emit *e, struct operand o); /* also what is read and written */
+void emit_step(struct emit *e, enum step_part part);
+void emit_tables(struct emit *e, bool write);
+void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see gpu_pack.h) */
+/* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */
+void emit_vector(struct emit *e, u32 id, u32 row);
+void emit_kv(struct emit *e, u32 layer, bool write);
+void emit_state(struct emit *e, u32 layer); /* read and written */
+/* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what an op
+ * leaves there is gone with the next op. offset is a multiple of 256. */
+void emit_scratch(struct emit *e, u64 offset, u64 n, bool write);
+int emit_args(struct emit *e, const void *args, u32 n);
+
+u32 emit_pitch(const struct emit *e, struct operand o);
+/* ROWS_ALL or ROWS_OUT, and how many there are room for. */
+u32 emit_rows_of(const struct emit *e, struct operand o);
+u32 emit_n_rows(const struct emit *e, struct operand o);
+/* Sets the error: the executor lacks this op, or this form of it. */
+int emit_lacks(struct emit *e, const struct op *op, const char *what);
+
+/* The emitters. emit_rows.c: */
+int emit_embed(struct emit *e, const struct op *op);
+int emit_copy(struct emit *e, const struct op *op);
+int emit_norm(struct emit *e, const struct op *op);
+int emit_columns(struct emit *e, const struct op *op);
+int emit_rope(struct emit *e, const struct op *op);
+int emit_kv_store(struct emit *e, const struct op *op);
+/* emit_matmul.c: */
+int emit_matmul(struct emit *e, const struct op *op);
+int emit_matmul_heads(struct emit *e, const struct op *op);
+int emit_norm_matmul(struct emit *e, const struct op *op);
+int emit_gate_up_glu(struct emit *e, const struct op *op);
+/* emit_attention.c, emit_experts.c, emit_recurrent.c: */
+int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
+int emit_route(struct emit *e, const struct op *op);
+int emit_matmul_experts(struct emit *e, const struct op *op);
+int emit_combine_experts(struct emit *e, const struct op *op);
+int emit_token_shift(struct emit *e, const struct op *op);
+int emit_wkv7(struct emit *e, const struct op *op);
+int emit_rk_bonus(struct emit *e, const struct op *op);
+
+#endif

@@ -1,0 +1,32 @@
+/* The executor for GPUs, over any driver of driver.h.
+ *
+ *   program ──► emit.h: launches (symbolic, no device needed) ──► gpu.c: one recorded list per T
+ *
+ * gpu.c       owns the device: memory, recorded lists, submit, wait, read
+ * gpu_pack.h  weights as planes
+ * gpu_step.h  a step as bytes
+ * emit.h      how an op becomes launches: emit.c has the table, emit_….c one function per op
+ * args.h      what host and kernels share; kernels/ the kernels, in the dialect of simt.h
+ *
+ * Lists exist for T of 1, 2, 4 .. 64 and then multiples of 64 up to max_rows, recorded when first
+ * needed; a step of n rows takes the smallest list that holds them. No launch depends on anything
+ * but T: fixed numbers of groups stride over the work, rows beyond HEAD_N_ROWS idle. */
+#ifndef FLETCH_GPU_H
+#define FLETCH_GPU_H
+
+#include "core/exec.h"
+#include "gpu/driver.h"
+
+/* NULL when there is no such executor ("cuda", "metal", "emu"). */
+const struct exec_class *gpu_exec_class(const char *name);
+const struct gpu_driver *gpu_exec_driver(const struct exec_class *class);
+
+/* What the device did since open, and what it is. */
+void gpu_exec_counters(const struct exec *x, struct gpu_counters *out);
+void gpu_exec_info(const struct exec *x, struct gpu_info *out);
+
+/* Launches of a step of n_rows rows, by op ([n_ops], may be NULL); without any device. */
+int gpu_count_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
+                       u32 *by_op, u32 *total, struct err *err);
+
+#endif
