@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "core/sample.h"
 
 u64 hostmem_kv_bytes(const struct hostmem *h, u64 n)
 {
@@ -26,7 +27,9 @@ int hostmem_open(struct hostmem *h, const struct exec_class *class, const struct
     h->limits = *limits;
     h->kv = calloc(net->n_kv + 1, sizeof *h->kv);
     h->state = calloc(net->n_states + 1, sizeof *h->state);
-    bool ok = h->kv && h->state;
+    h->sample_z = hostmem_alloc((u64)HOSTMEM_LANES * net->n_vocab * sizeof *h->sample_z);
+    h->sample_order = hostmem_alloc((u64)HOSTMEM_LANES * net->n_vocab * sizeof *h->sample_order);
+    bool ok = h->kv && h->state && h->sample_z && h->sample_order;
     u64 n_tokens = (u64)limits->n_blocks * limits->block_tokens;
     for (u32 i = 0; ok && i < net->n_kv; i++)
         ok = (h->kv[i] = calloc(n_tokens, row_bytes(h, i))) != NULL;
@@ -46,6 +49,8 @@ void hostmem_close(struct hostmem *h)
     }
     free(h->kv);
     free(h->state);
+    free(h->sample_z);
+    free(h->sample_order);
 }
 
 void *hostmem_alloc(u64 n)
@@ -75,7 +80,8 @@ int hostmem_load(struct hostmem *h, const struct program *p, u32 *handle, struct
 
 u64 hostmem_bytes(const struct program *p, const struct exec_limits *limits)
 {
-    return (p->n_cols[ROWS_T] * limits->max_rows + p->n_cols[ROWS_R] * limits->max_out) *
+    u64 sampling = (u64)HOSTMEM_LANES * p->net->n_vocab * 2;
+    return (p->n_cols[ROWS_T] * limits->max_rows + p->n_cols[ROWS_R] * limits->max_out + sampling) *
            sizeof(float);
 }
 
@@ -234,4 +240,32 @@ void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *
         if (op->p.route.normalise) weights[j] /= fmaxf(sum, op->p.route.floor);
         weights[j] *= op->p.route.scale;
     }
+}
+
+/* ---- sampling ---- */
+
+static void sample_one(const struct hostmem *h, u32 handle, const struct step *s,
+                       const struct op *op, u32 i, u32 lane)
+{
+    const struct sample_row *row = &s->sample[i];
+    size_t n_vocab = op->in[0].width;
+    struct sample_in in = {.logits = hostmem_row(h, handle, op->in[0], i),
+                           .n_vocab = op->in[0].width,
+                           .position = s->rows[s->out_rows[i]].pos + 1,
+                           .edits = s->sample_edits + row->first_edit,
+                           .mask = s->masks + (size_t)i * step_mask_words(s->net)};
+    struct sample_scratch x = {h->sample_z + lane * n_vocab, h->sample_order + lane * n_vocab};
+    i32 token = sample_token(row, &in, &x);
+    memcpy(hostmem_row(h, handle, op->out[0], i), &token, sizeof token);
+    if (row->n_logprobs && token >= 0)
+        sample_logprobs(&in, token, row->n_logprobs - 1, hostmem_row(h, handle, op->out[1], i),
+                        (i32 *)(void *)hostmem_row(h, handle, op->out[2], i));
+}
+
+void hostmem_sample(const struct hostmem *h, u32 handle, const struct step *s, const struct op *op,
+                    u32 member, u32 n_members)
+{
+    n_members = MIN(n_members, (u32)HOSTMEM_LANES);
+    for (u32 i = member; member < n_members && i < s->n_out; i += n_members)
+        sample_one(h, handle, s, op, i, member);
 }

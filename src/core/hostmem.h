@@ -6,7 +6,11 @@
 
 #include "core/exec.h"
 
-enum { HOSTMEM_MAX_PROGRAMS = 4, HOSTMEM_MAX_EXPERTS = 1024 };
+enum {
+    HOSTMEM_MAX_PROGRAMS = 4,
+    HOSTMEM_MAX_EXPERTS = 1024,
+    HOSTMEM_LANES = 4, /* rows sampled at the same time */
+};
 
 struct hostmem_program {
     const struct program *p;
@@ -17,8 +21,10 @@ struct hostmem {
     struct exec base;
     const struct net *net;
     struct exec_limits limits;
-    u8 **kv;       /* [n_kv] [n_blocks · block_tokens] rows of k then v, in the profile's type */
-    float **state; /* [n_states] [n_slots][width] */
+    u8 **kv;         /* [n_kv] [n_blocks · block_tokens] rows of k then v, in the profile's type */
+    float **state;   /* [n_states] [n_slots][width] */
+    float *sample_z; /* [HOSTMEM_LANES][n_vocab] */
+    u32 *sample_order; /* the same */
     u32 n_programs;
     struct hostmem_program programs[HOSTMEM_MAX_PROGRAMS];
 };
@@ -47,6 +53,10 @@ float *hostmem_state(const struct hostmem *h, u32 state, u32 slot);
 /* The experts of one row, by OP_ROUTE's words. */
 void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *ids,
                    float *weights);
+
+/* One member's share of OP_SAMPLE; all n_members may call it at the same time. */
+void hostmem_sample(const struct hostmem *h, u32 handle, const struct step *s, const struct op *op,
+                    u32 member, u32 n_members);
 
 /* For the tables of such executors: submit is done when it returns. */
 int hostmem_wait(struct exec *x, struct err *err);

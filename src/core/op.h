@@ -68,6 +68,16 @@
       "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")              \
     X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",          \
       "exact copy")                                                                               \
+    X(SAMPLE, "sample", "z[R][V], step.sample -> id[R][1], logprobs[R][1+N], top[R][N]", "",      \
+      "for the row's edits: z_e += bias_e, then for recent e z_e /= repeat (below 0: times) "     \
+      "and z_e -= presence + frequency·count_e; z_e = -inf where the row's mask has no bit. "    \
+      "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "     \
+      "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "    \
+      "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "    \
+      "a hash of (seed, choice, p(t)+1, e) (core/sample.c). -1: some z is not a number; "         \
+      "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "     \
+      "then of the likeliest tokens, whose ids are top",                                          \
+      "f32, our own exp and log; sums of integers; ties go to the lower id")                      \
     X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                            \
       "w (opt), b (opt), then W and bias per output",                                             \
       "norm, then one to three matmuls of its result", "as its parts")                            \
@@ -93,6 +103,7 @@ enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
 enum { NO_BUF = UINT32_MAX, NO_WEIGHT = UINT32_MAX };
 enum { OP_MAX_IN = 6, OP_MAX_OUT = 3, OP_MAX_W = 8 };
+enum { SAMPLE_MAX_TOP = 20 }; /* N of OP_SAMPLE: likeliest tokens that a row may ask for */
 
 /* Columns [col, col + width) of a buffer, all rows. */
 struct operand {

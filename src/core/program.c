@@ -64,7 +64,7 @@ int prog_open(struct program **out, struct net *net, const char *name, struct er
     if (!p) return err_nomem(err, "the program");
     p->net = net;
     p->name = name;
-    p->logits = p->hidden = NO_BUF;
+    p->logits = p->hidden = p->sampled = p->logprobs = p->top = NO_BUF;
     p->layer = -1;
     return 0;
 }
@@ -462,6 +462,25 @@ struct operand prog_gather_rows(struct program *p, struct operand x)
     struct op *op = record(p, OP_GATHER_ROWS);
     put_in(op, x);
     return put_out(op, y);
+}
+
+void prog_sample(struct program *p, struct operand logits)
+{
+    const struct operand out[] = {prog_buf(p, "sampled", 1),
+                                  prog_buf(p, "logprobs", 1 + SAMPLE_MAX_TOP),
+                                  prog_buf(p, "top", SAMPLE_MAX_TOP)};
+    struct op *op = record(p, OP_SAMPLE);
+    put_in(op, logits);
+    for (u32 i = 0; i < ARRAY_LEN(out); i++) {
+        put_out(op, out[i]);
+        if (p->net->failed) continue;
+        p->bufs[out[i].buf].rows = ROWS_R;
+        p->bufs[out[i].buf].is_int = i != 1;
+        p->bufs[out[i].buf].kept = true;
+    }
+    p->sampled = out[0].buf;
+    p->logprobs = out[1].buf;
+    p->top = out[2].buf;
 }
 
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)

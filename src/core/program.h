@@ -77,8 +77,9 @@ struct program {
     u32 n_ops, cap_ops, n_bufs, cap_bufs;
     struct op *ops;
     struct buffer *bufs;
-    u64 n_cols[2];      /* columns needed by ROWS_T and ROWS_R buffers after placement */
-    u32 logits, hidden; /* buffer ids: [R][V] and [T][d] (after the output norm) */
+    u64 n_cols[2];              /* columns needed by ROWS_T and ROWS_R buffers after placement */
+    u32 logits, hidden;         /* buffer ids: [R][V] and [T][d] (after the output norm) */
+    u32 sampled, logprobs, top; /* what OP_SAMPLE gives; NO_BUF: the program has none */
     bool imports_hidden;
     int layer;      /* while recording: the block that new ops belong to */
     struct op sink; /* recorded into when memory ran out */
@@ -148,6 +149,8 @@ struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 hea
 struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
                              struct operand r, struct operand k, struct operand v, u32 r_k);
 struct operand prog_gather_rows(struct program *p, struct operand x);
+/* Sets sampled, logprobs and top, which are kept. */
+void prog_sample(struct program *p, struct operand logits);
 
 /* Marks the outputs, computes liveness and gives every buffer its place. */
 int prog_finish(struct program *p, struct operand logits, struct operand hidden, struct err *err);

@@ -4,6 +4,11 @@
 
 #include "base/num.h"
 
+u32 step_mask_words(const struct net *net)
+{
+    return net->n_vocab / 32 + 1;
+}
+
 int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
               struct err *err)
 {
@@ -21,8 +26,11 @@ int step_open(struct step **out, const struct net *net, const struct exec_limits
     s->last = calloc(limits->n_slots, sizeof *s->last);
     s->cos = calloc(rows * half + 1, sizeof *s->cos);
     s->sin = calloc(rows * half + 1, sizeof *s->sin);
+    s->sample = calloc(limits->max_out, sizeof *s->sample);
+    s->sample_edits = calloc((size_t)limits->max_out * SAMPLE_MAX_EDITS, sizeof *s->sample_edits);
+    s->masks = calloc((size_t)limits->max_out * step_mask_words(net), sizeof *s->masks);
     if (!s->rows || !s->out_rows || !s->edits || !s->tables || !s->prev || !s->last || !s->cos ||
-        !s->sin) {
+        !s->sin || !s->sample || !s->sample_edits || !s->masks) {
         step_close(s);
         *out = NULL;
         return err_nomem(err, "a step");
@@ -42,12 +50,15 @@ void step_close(struct step *s)
     free(s->last);
     free(s->cos);
     free(s->sin);
+    free(s->sample);
+    free(s->sample_edits);
+    free(s->masks);
     free(s);
 }
 
 void step_reset(struct step *s)
 {
-    s->n_rows = s->n_out = s->n_edits = 0;
+    s->n_rows = s->n_out = s->n_edits = s->n_sample_edits = 0;
     s->hidden = NULL;
     s->op_begin = 0;
     s->op_end = UINT32_MAX;
@@ -58,7 +69,10 @@ bool step_add(struct step *s, struct row row, bool want_logits)
     CHECK(row.slot < s->limits.n_slots && row.pos < s->limits.max_pos);
     if (s->n_rows == s->limits.max_rows || (want_logits && s->n_out == s->limits.max_out))
         return false;
-    if (want_logits) s->out_rows[s->n_out++] = s->n_rows;
+    if (want_logits) {
+        s->sample[s->n_out] = (struct sample_row){0};
+        s->out_rows[s->n_out++] = s->n_rows;
+    }
     s->rows[s->n_rows++] = row;
     return true;
 }

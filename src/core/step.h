@@ -29,6 +29,33 @@ struct step_edit {
     u32 dst, src;
 };
 
+/* How the token after an out row is chosen (OP_SAMPLE). All zero: the most likely one. */
+struct sample_row {
+    float temperature; /* 0: the most likely token; top_k, top_p, min_p count above 0 only */
+    u32 top_k;         /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repeat, presence, frequency; /* penalties of edits with a count */
+    u32 choice;                        /* index among several answers to one prompt */
+    u64 seed;
+    u32 first_edit, n_edits; /* in step.sample_edits */
+    u32 n_logprobs;          /* 0: none; n: of the chosen token and of the n - 1 likeliest */
+    bool masked;             /* only tokens whose bit is set in its row of step.masks */
+};
+
+/* Changes one logit; a row's edits name each id once. */
+struct sample_edit {
+    u32 id;
+    float bias;
+    u32 count; /* how often it occurred recently; above 0 the penalties are due */
+};
+
+enum {
+    SAMPLE_BAD = -1,         /* instead of an id: a logit is not a number */
+    SAMPLE_NONE = -2,        /* the mask allows none */
+    SAMPLE_MAX_EDITS = 2048, /* per row */
+};
+
 /* How much of everything an executor makes room for. */
 struct exec_limits {
     u32 max_rows;     /* T */
@@ -48,6 +75,10 @@ struct step {
     struct step_edit *edits; /* [max_rows + n_slots] carried out before the first op */
     u32 *tables;             /* [n_slots][table_len] block of each stretch of positions */
     u32 table_len;
+    struct sample_row *sample;        /* [max_out] */
+    struct sample_edit *sample_edits; /* [max_out · SAMPLE_MAX_EDITS] */
+    u32 n_sample_edits;
+    u32 *masks;           /* [max_out][step_mask_words] allowed tokens, bit i % 32 of word i / 32 */
     const float *hidden;  /* [T][d_model] for programs that import it */
     i32 *prev;            /* [max_rows] the row before this one of the same slot, -1: none */
     i32 *last;            /* [n_slots] scratch of step_prepare: last row seen of each slot */
@@ -59,7 +90,9 @@ int step_open(struct step **out, const struct net *net, const struct exec_limits
               struct err *err);
 void step_close(struct step *s);
 void step_reset(struct step *s);
-/* False when the step is full. */
+/* Words of one row of masks. */
+u32 step_mask_words(const struct net *net);
+/* False when the step is full. A row that wants logits gets an all-zero sample row. */
 bool step_add(struct step *s, struct row row, bool want_logits);
 bool step_edit(struct step *s, enum edit_kind kind, u32 dst, u32 src);
 /* Derives prev, cos and sin. Call once after the last row. */

@@ -226,6 +226,9 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_WKV7: op_wkv7(run, op); break;
     case OP_RK_BONUS: op_rk_bonus(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
+    case OP_SAMPLE:
+        hostmem_sample(&run->x->host, run->handle, run->s, op, run->member, run->n_members);
+        break;
     case OP_NORM_MATMUL: cpu_op_norm_matmul(run, op, i); break;
     case OP_GATE_UP_GLU: cpu_op_gate_up_glu(run, op, i); break;
     case OP_COUNT: CHECK(op->kind < OP_COUNT); break;

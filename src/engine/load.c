@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "format/gguf.h"
-#include "serve/sample.h"
+#include "serve/sampling.h"
 
 int engine_source(struct source **out, const char *path, const void *image, size_t n,
                   struct err *err)
@@ -46,7 +46,7 @@ void fletch_model_close(struct fletch_model *m)
 /* Sampling settings that the model's authors recommend. */
 static int read_sampling(struct fletch_sampling *s, const struct source *src, struct err *err)
 {
-    *s = sample_defaults();
+    *s = sampling_defaults();
     int rc = source_get_f32(src, "general.sampling.temp", &s->temperature, err);
     if (rc >= 0) rc = source_get_u32(src, "general.sampling.top_k", &s->top_k, err);
     if (rc >= 0) rc = source_get_f32(src, "general.sampling.top_p", &s->top_p, err);
@@ -54,7 +54,7 @@ static int read_sampling(struct fletch_sampling *s, const struct source *src, st
     if (rc >= 0)
         rc = source_get_f32(src, "general.sampling.penalty_repeat", &s->repeat_penalty, err);
     if (rc < 0) return rc;
-    if (sample_check(s, err) == 0) return 0;
+    if (sampling_check(s, 0, err) == 0) return 0;
     err_prefix(err, "metadata general.sampling");
     return err->code = FLETCH_E_FORMAT;
 }

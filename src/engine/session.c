@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "core/sample.h"
 #include "engine/engine.h"
-#include "serve/sample.h"
+#include "serve/sampling.h"
 
 struct fletch_session {
     struct err err;
@@ -16,8 +17,8 @@ struct fletch_session {
     atomic_bool cancelled;
     float *logits; /* [n_vocab] after the last token */
     bool fresh;    /* they are: no append was broken off since */
-    float *z;      /* scratch of sampling, all [n_vocab] */
-    u32 *order, *counts;
+    struct sample_scratch scratch;
+    struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
 };
 
 static u32 *block_table(const struct fletch_session *s)
@@ -33,9 +34,9 @@ void fletch_session_close(struct fletch_session *s)
     s->model->slot_used[s->slot] = false;
     free(s->tokens);
     free(s->logits);
-    free(s->z);
-    free(s->order);
-    free(s->counts);
+    free(s->scratch.z);
+    free(s->scratch.order);
+    free(s->edits);
     free(s);
 }
 
@@ -54,10 +55,10 @@ int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
     m->slot_used[slot] = true;
     s->tokens = calloc(m->limits.max_pos, sizeof *s->tokens);
     s->logits = calloc(n_vocab, sizeof *s->logits);
-    s->z = calloc(n_vocab, sizeof *s->z);
-    s->order = calloc(n_vocab, sizeof *s->order);
-    s->counts = calloc(n_vocab, sizeof *s->counts);
-    if (!s->tokens || !s->logits || !s->z || !s->order || !s->counts) {
+    s->scratch.z = calloc(n_vocab, sizeof *s->scratch.z);
+    s->scratch.order = calloc(n_vocab, sizeof *s->scratch.order);
+    s->edits = calloc(SAMPLE_MAX_EDITS, sizeof *s->edits);
+    if (!s->tokens || !s->logits || !s->scratch.z || !s->scratch.order || !s->edits) {
         fletch_session_close(s);
         return err_nomem(&m->err, "the session");
     }
@@ -201,18 +202,17 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
     if (!s->fresh)
         return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
                        s->n ? "not whole" : "empty");
-    int rc = sample_check(sampling, &s->err);
+    u32 n_vocab = s->model->m->hp.n_vocab;
+    int rc = sampling_check(sampling, n_vocab, &s->err);
     if (rc) return rc;
-    return sample_draw(sampling,
-                       &(struct sample_context){.logits = s->logits,
-                                                .n_vocab = s->model->m->hp.n_vocab,
-                                                .history = s->tokens,
-                                                .n_history = s->n,
-                                                .position = s->n,
-                                                .z = s->z,
-                                                .order = s->order,
-                                                .counts = s->counts},
-                       token, &s->err);
+    struct sample_row row;
+    sampling_row(sampling, s->tokens, s->n, &row, s->edits);
+    const struct sample_in in = {
+        .logits = s->logits, .n_vocab = n_vocab, .position = s->n, .edits = s->edits};
+    i32 id = sample_token(&row, &in, &s->scratch);
+    if ((rc = sampling_result(id, s->n, &s->err))) return rc;
+    *token = id;
+    return 0;
 }
 
 /* ---- generation ---- */

@@ -470,6 +470,7 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_WKV7: op_wkv7(run, op); break;
     case OP_RK_BONUS: op_rk_bonus(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
+    case OP_SAMPLE: hostmem_sample(&run->x->host, run->handle, run->s, op, 0, 1); break;
     case OP_NORM_MATMUL: op_norm_matmul(run, op); break;
     case OP_GATE_UP_GLU: op_gate_up_glu(run, op); break;
     case OP_COUNT: CHECK(op->kind < OP_COUNT); break;

@@ -124,5 +124,6 @@ int part_output(struct build *b, struct operand hidden, u32 head, u32 head_bias)
     b->p->layer = -1;
     struct operand rows = prog_gather_rows(b->p, hidden);
     struct operand logits = prog_matmul(b->p, "logits", rows, head, head_bias);
+    prog_sample(b->p, logits);
     return b->bind.rc ? b->bind.rc : prog_finish(b->p, logits, hidden, b->err);
 }

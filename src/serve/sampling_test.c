@@ -8,15 +8,20 @@
 
 #include <cmocka.h>
 
-#include "serve/sample.h"
+#include "core/sample.h"
+#include "serve/sampling.h"
 
 enum { MAX_VOCAB = 4096 };
 
 struct fixture {
     float z[MAX_VOCAB];
-    u32 order[MAX_VOCAB], counts[MAX_VOCAB];
-    struct sample_context c;
+    u32 order[MAX_VOCAB], mask[MAX_VOCAB / 32];
+    struct sample_edit edits[SAMPLE_MAX_EDITS];
+    struct sample_in in;
     struct fletch_sampling s;
+    const i32 *history;
+    size_t n_history;
+    bool masked;
     struct err err;
 };
 
@@ -24,8 +29,8 @@ static int open_fixture(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    f->s = sample_defaults();
-    f->c = (struct sample_context){.z = f->z, .order = f->order, .counts = f->counts};
+    f->s = sampling_defaults();
+    f->in = (struct sample_in){.edits = f->edits, .mask = f->mask};
     *state = f;
     return 0;
 }
@@ -38,18 +43,26 @@ static int close_fixture(void **state)
 
 static void set_logits(struct fixture *f, const float *logits, u32 n)
 {
-    f->c.logits = logits;
-    f->c.n_vocab = n;
+    f->in.logits = logits;
+    f->in.n_vocab = n;
 }
 
 #define LOGITS(f, ...) \
     set_logits(f, (const float[]){__VA_ARGS__}, ARRAY_LEN(((float[]){__VA_ARGS__})))
 
+static i32 draw_any(struct fixture *f)
+{
+    struct sample_row row;
+    if (sampling_check(&f->s, f->in.n_vocab, &f->err)) fail_msg("%s", f->err.text);
+    sampling_row(&f->s, f->history, f->n_history, &row, f->edits);
+    row.masked = f->masked;
+    return sample_token(&row, &f->in, &(struct sample_scratch){f->z, f->order});
+}
+
 static i32 draw(struct fixture *f)
 {
-    i32 token = -1;
-    if (sample_draw(&f->s, &f->c, &token, &f->err)) fail_msg("%s", f->err.text);
-    for (u32 i = 0; i < f->c.n_vocab; i++) assert_int_equal(f->counts[i], 0);
+    i32 token = draw_any(f);
+    assert_in_range(token, 0, f->in.n_vocab - 1);
     return token;
 }
 
@@ -90,19 +103,22 @@ static void test_bias_is_added(void **state)
     f->s.bias_values = (const float[]){2.5f, -1.5f};
     assert_int_equal(draw(f), 0);
     assert_true(f->z[0] == 3.5f && f->z[1] == 2 && f->z[2] == 1.5f);
+    f->s.bias_tokens = (const i32[]){2, 2}; /* twice the same: both count */
+    draw(f);
+    assert_true(f->z[0] == 1 && f->z[2] == 4);
     f->s.bias_tokens = (const i32[]){0, 3};
-    assert_int_equal(sample_draw(&f->s, &f->c, &(i32){0}, &f->err), FLETCH_E_ARG);
+    assert_int_equal(sampling_check(&f->s, 3, &f->err), FLETCH_E_ARG);
     assert_non_null(strstr(f->err.text, "token 3"));
     f->s.bias_tokens = (const i32[]){-1, 0};
-    assert_int_equal(sample_draw(&f->s, &f->c, &(i32){0}, &f->err), FLETCH_E_ARG);
+    assert_int_equal(sampling_check(&f->s, 3, &f->err), FLETCH_E_ARG);
 }
 
 static void test_penalties_follow_their_formulas(void **state)
 {
     struct fixture *f = *state;
     static const i32 history[] = {4, 1, 2, 1, 1};
-    f->c.history = history;
-    f->c.n_history = ARRAY_LEN(history);
+    f->history = history;
+    f->n_history = ARRAY_LEN(history);
     LOGITS(f, 1, 2, -2, 0, 5);
     f->s.repeat_penalty = 2; /* once a token: positive logits divided, negative multiplied */
     draw(f);
@@ -122,6 +138,12 @@ static void test_penalties_follow_their_formulas(void **state)
     f->s.penalty_window = 3; /* 2, 1, 1 */
     draw(f);
     assert_true(f->z[1] == 1 - 0.5f - 0.5f && f->z[4] == 5);
+    f->s.n_bias = 1; /* bias comes before the penalties */
+    f->s.bias_tokens = (const i32[]){1};
+    f->s.bias_values = (const float[]){-3};
+    draw(f);
+    assert_true(f->z[1] == -2 - 0.5f - 0.5f);
+    f->s.n_bias = 0;
     f->s.penalty_window = 0;
     draw(f);
     assert_true(f->z[1] == 2 && f->z[2] == -2);
@@ -214,11 +236,11 @@ static void test_extremes_neither_overflow_nor_change_the_choice(void **state)
             LOGITS(f, -3e38f, 3e38f, 1);
             assert_int_equal(drawn(f), 1 << 1);
         }
-    f->s = sample_defaults();
+    f->s = sampling_defaults();
     f->s.temperature = 1;
     f->s.repeat_penalty = 0.01f; /* makes the logits infinite */
-    f->c.history = (const i32[]){1, 2};
-    f->c.n_history = 2;
+    f->history = (const i32[]){1, 2};
+    f->n_history = 2;
     LOGITS(f, 3e38f, 3e38f, 3e38f);
     assert_int_equal(drawn(f), 1 << 1 | 1 << 2);
     f->s.min_p = 0.5f;
@@ -237,7 +259,13 @@ static int by_score(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* After a draw with top-k, order begins with the k best, best first. */
+static int by_id(const void *a, const void *b)
+{
+    const u32 *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* After a draw with top-k, order begins with the k best. */
 static void test_selection_equals_sorting(void **state)
 {
     struct fixture *f = *state;
@@ -256,7 +284,11 @@ static void test_selection_equals_sorting(void **state)
         draw(f);
         for (u32 i = 0; i < n; i++) sorted[i].z = f->z[i];
         qsort(sorted, n, sizeof *sorted, by_score);
-        for (u32 i = 0; i < f->s.top_k; i++) assert_int_equal(f->order[i], sorted[i].id);
+        u32 want[MAX_VOCAB];
+        for (u32 i = 0; i < f->s.top_k; i++) want[i] = sorted[i].id;
+        qsort(want, f->s.top_k, sizeof *want, by_id);
+        qsort(f->order, f->s.top_k, sizeof *f->order, by_id);
+        assert_memory_equal(want, f->order, f->s.top_k * sizeof *want);
     }
 }
 
@@ -267,17 +299,17 @@ static void test_a_draw_depends_on_its_key_only(void **state)
     LOGITS(f, 1, 3, 2, 0, 2.5f, 2, 1);
     i32 first[200];
     for (i32 i = 0; i < 200; i++) {
-        f->c.position = (u32)i;
+        f->in.position = (u32)i;
         first[i] = draw(f);
     }
     for (i32 i = 199; i >= 0; i--) {
-        f->c.position = (u32)i;
+        f->in.position = (u32)i;
         assert_int_equal(draw(f), first[i]);
     }
     /* Tokens that can't be chosen, before or behind, and being sorted, change nothing. */
     LOGITS(f, 1, 3, 2, 0, 2.5f, 2, 1, -1e9f, -1e9f, -1e9f);
     for (i32 i = 0; i < 200; i++) {
-        f->c.position = (u32)i;
+        f->in.position = (u32)i;
         f->s.top_k = i % 2 ? 0 : 9;
         assert_int_equal(draw(f), first[i]);
     }
@@ -292,18 +324,18 @@ static void test_seed_choice_and_position_all_change_draws(void **state)
     f->s.temperature = 1;
     set_logits(f, logits, 64);
     for (u32 i = 0; i < 100; i++) {
-        f->c.position = i;
+        f->in.position = i;
         base[i] = draw(f);
     }
     for (u32 i = 0; i < 100; i++) {
-        f->c.position = i;
+        f->in.position = i;
         f->s.seed = 1;
         same[0] += draw(f) == base[i];
         f->s.seed = 0;
         f->s.choice = 1;
         same[1] += draw(f) == base[i];
         f->s.choice = 0;
-        f->c.position = i + 100;
+        f->in.position = i + 100;
         same[2] += draw(f) == base[i];
     }
     for (u32 i = 0; i < 3; i++) assert_in_range(same[i], 0, 8); /* 1.6 expected by chance */
@@ -339,11 +371,10 @@ static void count_draws(struct fixture *f, u32 axis, double *counts, double *pai
 {
     i32 last = 0;
     for (u32 i = 0; i < N_DRAWS; i++) {
-        if (axis == 0) f->c.position = i;
+        if (axis == 0) f->in.position = i;
         if (axis == 1) f->s.seed = i;
         if (axis == 2) f->s.choice = i;
-        i32 token;
-        assert_int_equal(sample_draw(&f->s, &f->c, &token, &f->err), 0);
+        i32 token = draw_any(f);
         counts[token]++;
         if (i % 2) pairs[last * N_TOKENS + token]++;
         last = token;
@@ -405,19 +436,78 @@ static void test_logits_that_are_not_numbers_are_refused(void **state)
     struct fixture *f = *state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        i32 token;
-        f->c.position = 17;
         LOGITS(f, 1, 2, bad[i]);
-        assert_int_equal(sample_draw(&f->s, &f->c, &token, &f->err), FLETCH_E_FORMAT);
-        assert_non_null(strstr(f->err.text, "not a number (token 2 at position 17)"));
-        assert_non_null(strstr(f->err.text, "inspect --check"));
+        assert_int_equal(draw_any(f), SAMPLE_BAD);
     }
+    assert_int_equal(sampling_result(SAMPLE_BAD, 17, &f->err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(f->err.text, "not a number at position 17"));
+    assert_non_null(strstr(f->err.text, "inspect --check"));
+    assert_int_equal(sampling_result(SAMPLE_NONE, 17, &f->err), FLETCH_E_ARG);
+    assert_int_equal(sampling_result(0, 17, &f->err), 0);
+}
+
+static void test_masked_tokens_are_never_chosen(void **state)
+{
+    struct fixture *f = *state;
+    LOGITS(f, 1, 3, 2, 0, 2.5f);
+    f->masked = true;
+    assert_int_equal(draw_any(f), SAMPLE_NONE);
+    f->mask[0] = 1 << 0 | 1 << 3;
+    assert_int_equal(draw(f), 0);
+    f->s.temperature = 100;
+    assert_int_equal(drawn(f), 1 << 0 | 1 << 3);
+    f->s.top_p = 0.4f;
+    assert_int_equal(drawn(f), 1 << 0);
+    f->s.top_p = 1;
+    f->s.top_k = 4; /* fewer are allowed than it asks for */
+    assert_int_equal(drawn(f), 1 << 0 | 1 << 3);
+}
+
+/* Skipping tokens whose noise can't suffice must not change who wins. */
+static void test_a_draw_is_the_argmax_of_all_noise(void **state)
+{
+    struct fixture *f = *state;
+    static float logits[MAX_VOCAB];
+    u64 r = 3;
+    f->s.temperature = 1;
+    for (u32 i = 0; i < MAX_VOCAB; i++) logits[i] = (float)(next(&r) % 1000) * 0.02f;
+    set_logits(f, logits, MAX_VOCAB);
+    for (f->s.seed = 0; f->s.seed < 200; f->s.seed++) {
+        u32 best = 0;
+        float best_y = -INFINITY;
+        i32 token = draw(f);
+        for (u32 i = 0; i < MAX_VOCAB; i++) {
+            float y = f->z[i] + sample_gumbel(f->s.seed, 0, 0, i);
+            if (y > best_y) best_y = y, best = i;
+        }
+        assert_int_equal(token, best);
+    }
+}
+
+static void test_logprobs_are_of_the_plain_softmax(void **state)
+{
+    struct fixture *f = *state;
+    float lp[1 + 3];
+    i32 top[3];
+    double sum = 0;
+    set_logits(f, uneven, N_TOKENS);
+    for (u32 i = 0; i < N_TOKENS; i++) sum += exp((double)uneven[i]);
+    sample_logprobs(&f->in, 3, 3, lp, top);
+    assert_true(top[0] == 2 && top[1] == 4 && top[2] == 7);
+    const i32 ids[] = {3, 2, 4, 7};
+    for (u32 i = 0; i < 4; i++)
+        assert_true(fabs((double)lp[i] - ((double)uneven[ids[i]] - log(sum))) < 1e-6);
+    LOGITS(f, 5, 5, 5, 5); /* of equals the lower ids */
+    sample_logprobs(&f->in, 3, 3, lp, top);
+    assert_true(top[0] == 0 && top[1] == 1 && top[2] == 2);
+    sample_logprobs(&f->in, 3, 0, lp, top);
+    assert_true(fabs((double)lp[0] + log(4)) < 1e-6);
 }
 
 static void expect_refused(struct fletch_sampling s, const char *part)
 {
     struct err err = {0};
-    assert_int_equal(sample_check(&s, &err), FLETCH_E_ARG);
+    assert_int_equal(sampling_check(&s, 0, &err), FLETCH_E_ARG);
     if (!strstr(err.text, part)) fail_msg("%s", err.text);
 }
 
@@ -436,7 +526,7 @@ static void test_settings_out_of_range_are_refused_by_name(void **state)
         {offsetof(struct fletch_sampling, presence_penalty), -100, 100, "presence penalty"},
         {offsetof(struct fletch_sampling, frequency_penalty), -100, 100, "frequency penalty"},
     };
-    assert_int_equal(sample_check(&f->s, &f->err), 0);
+    assert_int_equal(sampling_check(&f->s, 0, &f->err), 0);
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         struct fletch_sampling s = f->s;
         float *v = (float *)(void *)((char *)&s + fields[i].field);
@@ -445,7 +535,7 @@ static void test_settings_out_of_range_are_refused_by_name(void **state)
                              NAN, INFINITY, -INFINITY};
         for (size_t j = 0; j < ARRAY_LEN(good); j++) {
             *v = good[j];
-            assert_int_equal(sample_check(&s, &f->err), 0);
+            assert_int_equal(sampling_check(&s, 0, &f->err), 0);
         }
         for (size_t j = 0; j < ARRAY_LEN(bad); j++) {
             *v = bad[j];
@@ -456,6 +546,11 @@ static void test_settings_out_of_range_are_refused_by_name(void **state)
     f->s.bias_tokens = (const i32[]){5};
     f->s.bias_values = (const float[]){NAN};
     expect_refused(f->s, "bias of token 5");
+    f->s.n_bias = 0;
+    f->s.penalty_window = SAMPLE_MAX_EDITS + 1; /* matters only where something is penalised */
+    assert_int_equal(sampling_check(&f->s, 0, &f->err), 0);
+    f->s.presence_penalty = 1;
+    expect_refused(f->s, "penalty window");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)
@@ -477,6 +572,9 @@ int main(void)
         TEST(test_a_two_percent_bias_would_be_seen),
         TEST(test_noise_is_gumbel_out_to_its_tail),
         TEST(test_logits_that_are_not_numbers_are_refused),
+        TEST(test_masked_tokens_are_never_chosen),
+        TEST(test_a_draw_is_the_argmax_of_all_noise),
+        TEST(test_logprobs_are_of_the_plain_softmax),
         TEST(test_settings_out_of_range_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
