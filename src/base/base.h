@@ -36,7 +36,7 @@ bool str_ends(struct str a, const char *suffix);
 
 /* A broken invariant of our own: always on, always fatal. Input is never CHECKed. */
 #define CHECK(cond) ((cond) ? (void)0 : base_check_failed(#cond, __FILE__, __LINE__))
-_Noreturn void base_check_failed(const char *cond, const char *file, int line);
+void base_check_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
 /* False when the exact result does not fit. */
 #define CK_ADD(a, b, out) (!__builtin_add_overflow((a), (b), (out)))

@@ -7,10 +7,6 @@
 #include "base/base.h"
 #include "base/err.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct gpu;      /* an opened device, each driver has its own */
 struct gpu_buf;  /* device memory */
 struct gpu_list; /* recorded commands */
@@ -83,20 +79,18 @@ struct gpu_driver {
     int (*record)(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
                   struct err *err);
     void (*drop)(struct gpu *g, struct gpu_list *list);
-    /* Queues the whole list behind what was queued before. One at a time is waited for. */
+    /* Queues the whole list behind what was queued before. */
     int (*submit)(struct gpu *g, struct gpu_list *list, struct err *err);
+    /* Until the oldest list that was not waited for is done. */
     int (*wait)(struct gpu *g, struct err *err);
     /* Microseconds of each command, measured one by one (bench --profile); NULL: can't. */
     int (*profile)(struct gpu *g, struct gpu_list *list, double *us, struct err *err);
 };
 
 extern const struct gpu_driver driver_cuda, driver_emu;
+extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
 #if defined __APPLE__ || defined FLETCH_METAL_STANDIN
 extern const struct gpu_driver driver_metal;
-#endif
-
-#ifdef __cplusplus
-}
 #endif
 
 #endif

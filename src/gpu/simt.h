@@ -1,0 +1,236 @@
+/* The kernel dialect: one C++ subset that expands to CUDA, to the Metal Shading Language and to the
+ * emulator (fast, or checked with SIMT_CHECKED). Kernels know nothing else of where they run.
+ *
+ * Where kernels live: every src/gpu/kernels/NAME.gpu is found and compiled by the Makefile, every
+ * KERNEL() in it is in the driver's table under its own name; there is nothing else to register.
+ * Metal and CUDA compile all of them as one text, so helpers' names are unique across files; what
+ * files share goes into headers beside them (included as "gpu/kernels/x.h", guarded).
+ *
+ *     #include "gpu/simt.h"
+ *     #include "gpu/args.h"
+ *     KERNEL(k_scale, 64)(CONST(float) w BUF(0), DEV(const float) x BUF(1), DEV(float) y BUF(2),
+ *                         ARGS(scale_args) a BUF(3) GPU_IDS)
+ *     {
+ *         TG_ARRAY(float, part, 2);
+ *         float k = w[0];                    // CONST may be read before the wait,
+ *         dep_wait();                        // DEV only after it; every thread calls it once
+ *         for (uint i = gpu_group.x * 64u + gpu_tid; i < a.n; i += gpu_groups.x * 64u)
+ *             y[i] = x[i] * k;
+ *     }
+ *
+ * Rules
+ * - Buffers are BUF(0..) in order, then ARGS(struct of args.h) as the next one, then GPU_IDS with
+ *   no comma before it. The number after the name is the largest group; a multiple of 32.
+ * - gpu_group, gpu_groups (.x .y .z: place in and size of the grid), gpu_tid (in the group),
+ *   gpu_lane (0..31), gpu_simd (which 32 of the group) exist in the kernel's body only; helpers
+ *   (GPU_FN) get what they need as parameters.
+ * - Pointers are written CONST(T), DEV(T), DEV(const T), TG(T), THR(T); no pointers to pointers, no
+ *   references but ARGS. A helper that takes several kinds is a function template over its type.
+ * - Elements of CONST, DEV and TG are loaded and stored whole: `float4 v = p[i]; use v.x`, never
+ *   p[i].x, &p[i] or a struct of args.h. Give functions that are overloaded or templates (min, max,
+ *   simd_*) values, not p[i]. Pointers may be cast to another element type of the same kind and
+ *   moved with + (unsigned).
+ * - A buffer is bound as CONST when no kernel of the same list writes it (weights).
+ * - TG_ARRAY only at the top of a kernel's body, at most 32 KiB in all; it starts undefined.
+ * - Vectors (float2 float4 uint2 uint4) have .x .y .z .w and make_float4(...) only, no operators.
+ * - float, uint, int, u8 i8 u16 i16 u64; halves are u16 bits (f16_to_f32 ...). No double,
+ * recursion, lambdas, function pointers, globals but `GPU_CONST(T, name, n) = {...};` tables, no
+ * static.
+ * - tg_barrier() orders threadgroup memory (simd_barrier() for one simdgroup's own use of it),
+ *   tg_dev_barrier() also what the group wrote to DEV; simd ops order nothing. All threads of a
+ *   group reach a barrier, all lanes of a simdgroup a simd op; threads that leave early do so as
+ *   whole groups (or simdgroups, where no barrier follows), after dep_wait().
+ * - Groups of a launch see nothing of each other's writes, except through atomic_add.
+ * - Arithmetic means the same bits everywhere: only fmaf() fuses, simd_sum adds by halves (lane i
+ *   and i^16 first, then 8, 4, 2, 1), / and sqrtf round correctly, exp and so on are num_f32.h's.
+ */
+#ifndef SIMT_H
+#define SIMT_H
+
+#if defined SIMT_LIST /* ------------------------------ only the names, for tools/gpu-table */
+
+#define KERNEL(name, n_threads) SIMT_KERNEL name
+
+#elif defined __METAL_VERSION__ /* ------------------------------------------------- Metal */
+
+#include <metal_stdlib>
+using namespace metal;
+typedef uchar u8;
+typedef char i8;
+typedef ushort u16;
+typedef short i16;
+typedef uint u32;
+typedef int i32;
+typedef ulong u64;
+#define KERNEL(name, n_threads) [[max_total_threads_per_threadgroup(n_threads)]] kernel void name
+#define BUF(n)                  [[buffer(n)]]
+#define CONST(T)                device const T *
+#define DEV(T)                  device T *
+#define TG(T)                   threadgroup T *
+#define THR(T)                  thread T *
+#define ARGS(T)                 constant T &
+#define GPU_IDS                                                                                   \
+    , uint3 gpu_group [[threadgroup_position_in_grid]],                                           \
+        uint3 gpu_groups [[threadgroups_per_grid]], uint gpu_tid [[thread_index_in_threadgroup]], \
+        uint gpu_lane [[thread_index_in_simdgroup]],                                              \
+        uint gpu_simd [[simdgroup_index_in_threadgroup]]
+#define TG_ARRAY(T, name, n)  threadgroup T name[n]
+#define GPU_CONST(T, name, n) constant T name[n]
+#define GPU_FN                static inline
+#define UNROLL                _Pragma("clang loop unroll(full)")
+#define tg_barrier()          threadgroup_barrier(mem_flags::mem_threadgroup)
+#define tg_dev_barrier()      threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device)
+#define simd_barrier()        simdgroup_barrier(mem_flags::mem_threadgroup)
+#define dep_wait()
+#define dep_launch()
+#define fmaf(a, b, c)           fma(a, b, c)
+#define fabsf(x)                fabs(x)
+#define fmaxf(a, b)             fmax(a, b)
+#define fminf(a, b)             fmin(a, b)
+#define sqrtf(x)                sqrt(x)
+#define rintf(x)                rint(x)
+#define floorf(x)               floor(x)
+#define as_float(u)             as_type<float>(u)
+#define as_uint(f)              as_type<uint>(f)
+#define make_float2(a, b)       float2(a, b)
+#define make_float4(a, b, c, d) float4(a, b, c, d)
+#define make_uint2(a, b)        uint2(a, b)
+#define make_uint4(a, b, c, d)  uint4(a, b, c, d)
+GPU_FN float f16_to_f32(u16 h)
+{
+    return (float)as_type<half>(h);
+}
+GPU_FN u16 f32_to_f16(float f)
+{
+    return as_type<ushort>((half)f);
+}
+GPU_FN int dot4_i8(uint a, uint b, int acc)
+{
+    char4 x = as_type<char4>(a), y = as_type<char4>(b);
+    return acc + (int)x.x * (int)y.x + (int)x.y * (int)y.y + (int)x.z * (int)y.z +
+           (int)x.w * (int)y.w;
+}
+#define simd_sum(v)             simt_sum(v) /* Metal's own leave the order open */
+#define simd_max(v)             simt_max(v)
+#define simd_any(v)             simd_any(v)
+#define atomic_u32              atomic_uint
+#define atomic_add(p, v)        atomic_fetch_add_explicit(p, v, memory_order_relaxed)
+#define SIMT_SHUFFLES
+
+#elif defined __CUDACC__ /* --------------------------------------------------------- CUDA */
+
+typedef unsigned char u8;
+typedef signed char i8;
+typedef unsigned short u16;
+typedef short i16;
+typedef unsigned int u32;
+typedef int i32;
+typedef unsigned long long u64;
+typedef unsigned int uint;
+typedef unsigned short ushort;
+#define KERNEL(name, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name
+#define BUF(n)
+#define CONST(T) const T *__restrict__
+#define DEV(T)   T *
+#define TG(T)    T *
+#define THR(T)   T *
+#define ARGS(T)  const T
+#define GPU_IDS
+#define gpu_group             blockIdx
+#define gpu_groups            gridDim
+#define gpu_tid               threadIdx.x
+#define gpu_lane              (threadIdx.x & 31u)
+#define gpu_simd              (threadIdx.x >> 5)
+#define TG_ARRAY(T, name, n)  __shared__ T name[n]
+#define GPU_CONST(T, name, n) static __constant__ T name[n]
+#define GPU_FN                static __device__ __forceinline__
+#define UNROLL                _Pragma("unroll")
+#define tg_barrier()          __syncthreads()
+#define tg_dev_barrier()      __syncthreads()
+#define simd_barrier()        __syncwarp()
+#if __CUDA_ARCH__ >= 900
+#define dep_wait()   asm volatile("griddepcontrol.wait;" ::: "memory")
+#define dep_launch() asm volatile("griddepcontrol.launch_dependents;")
+#else
+#define dep_wait()
+#define dep_launch()
+#endif
+#define as_float(u)             __uint_as_float(u)
+#define as_uint(f)              __float_as_uint(f)
+GPU_FN float f16_to_f32(u16 h)
+{
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+GPU_FN u16 f32_to_f16(float f)
+{
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+GPU_FN int dot4_i8(uint a, uint b, int acc)
+{
+    return __dp4a((int)a, (int)b, acc);
+}
+template <class T> GPU_FN T simd_shuffle_xor(T v, u16 m)
+{
+    return __shfl_xor_sync(0xffffffffu, v, m);
+}
+template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
+{
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+#define simd_broadcast(v, lane) simd_shuffle(v, lane)
+#define simd_sum(v)             simt_sum(v)
+#define simd_max(v)             simt_max(v)
+#define simd_any(v)             (__any_sync(0xffffffffu, v) != 0)
+#define atomic_u32              uint
+#define atomic_add(p, v)        atomicAdd(p, v)
+#define SIMT_SHUFFLES
+
+#else /* ------------------------------------------------------------------------ emulator */
+#include "gpu/emu/dialect.h"
+#endif
+
+#ifndef SIMT_LIST /* ----------------------------------------------------------- all of them */
+
+#ifdef SIMT_SHUFFLES
+template <class T> GPU_FN T simt_sum(T v)
+{
+    for (u16 m = 16; m > 0; m >>= 1) v = v + simd_shuffle_xor(v, m);
+    return v;
+}
+template <class T> GPU_FN T simt_max(T v)
+{
+    for (u16 m = 16; m > 0; m >>= 1) {
+        T o = simd_shuffle_xor(v, m);
+        v = o > v ? o : v;
+    }
+    return v;
+}
+#endif
+
+GPU_FN float bf16_to_f32(u16 h)
+{
+    return as_float((uint)h << 16);
+}
+/* Nearest even; a NaN stays one. */
+GPU_FN u16 f32_to_bf16(float f)
+{
+    uint u = as_uint(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (u16)(u >> 16 | 0x40u);
+    return (u16)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+/* Two halves of a word, the low one first. */
+GPU_FN float2 f16x2_to_f32(uint u)
+{
+    return make_float2(f16_to_f32((u16)u), f16_to_f32((u16)(u >> 16)));
+}
+GPU_FN float2 bf16x2_to_f32(uint u)
+{
+    return make_float2(as_float(u << 16), as_float(u & 0xffff0000u));
+}
+
+#endif
+#endif
