@@ -1,82 +1,242 @@
 /* Fusion, once, after recording: a table of patterns, each a run of consecutive ops that one fused
  * op replaces. A value that only the run uses disappears; everything else keeps its buffer, so a
- * fused and an unfused program can be compared buffer by buffer. */
+ * fused and an unfused program can be compared buffer by buffer. A fused op has the weights of its
+ * parts one behind the other, and the parts themselves for all that an executor wants to know. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/place.h"
 
-/* Is x written by op `at` and read by nobody outside ops at+1 .. at+n_readers? */
-static bool used_only_by(const struct program *p, u32 at, u32 n_readers)
-{
-    const struct operand x = p->ops[at].out[0];
-    if (p->bufs[x.buf].kept || x.col != 0 || x.width != p->bufs[x.buf].width) return false;
-    return p->bufs[x.buf].first == at && p->bufs[x.buf].last <= at + n_readers;
-}
+enum { MAX_STEPS = 9 };
+
+/* A run of ops. Letters name values: a letter stands for the same columns wherever it is. */
+struct pattern {
+    enum op_kind fused;
+    const char *in, *out; /* of the fused op, as far as they occur; other values must vanish */
+    struct {
+        enum op_kind kind;
+        const char *in, *out;
+        char without; /* 0: must be there; a letter: what its output is without it; '-': nothing */
+    } steps[MAX_STEPS];
+};
+
+/* In order of preference: the first that matches at an op wins. */
+static const struct pattern patterns[] = {
+    {OP_NORM_QKV_STORE,
+     "x",
+     "c",
+     {{OP_NORM, "x", "h", 0},
+      {OP_MATMUL, "h", "q", 0},
+      {OP_MATMUL, "h", "k", 0},
+      {OP_MATMUL, "h", "v", 0},
+      {OP_NORM, "q", "a", 'q'},
+      {OP_NORM, "k", "b", 'k'},
+      {OP_ROPE, "a", "c", 0},
+      {OP_ROPE, "b", "d", 0},
+      {OP_KV_STORE, "dv", "", 0}}},
+    {OP_NORM_GATE_UP_GLU,
+     "x",
+     "y",
+     {{OP_NORM, "x", "h", 0},
+      {OP_MATMUL, "h", "g", 0},
+      {OP_MATMUL, "h", "u", 0},
+      {OP_GLU, "gu", "y", 0}}},
+    {OP_NORM_MATMUL,
+     "x",
+     "abc",
+     {{OP_NORM, "x", "h", 0},
+      {OP_MATMUL, "h", "a", 0},
+      {OP_MATMUL, "h", "b", '-'},
+      {OP_MATMUL, "h", "c", '-'}}},
+    {OP_GATE_UP_GLU,
+     "x",
+     "y",
+     {{OP_MATMUL, "x", "g", 0}, {OP_MATMUL, "x", "u", 0}, {OP_GLU, "gu", "y", 0}}},
+    {OP_MATMUL_ADD,
+     "xrs",
+     "z",
+     {{OP_MATMUL, "x", "m", 0}, {OP_ADD, "rm", "y", 0}, {OP_ADD, "sy", "z", 'y'}}},
+    {OP_ROPE_STORE,
+     "qkv",
+     "a",
+     {{OP_ROPE, "q", "a", 0}, {OP_ROPE, "k", "b", 0}, {OP_KV_STORE, "bv", "", 0}}},
+    {OP_EXPERTS_GLU,
+     "xi",
+     "y",
+     {{OP_MATMUL_EXPERTS, "xi", "g", 0},
+      {OP_MATMUL_EXPERTS, "xi", "u", 0},
+      {OP_GLU, "gu", "y", 0}}},
+    {OP_EXPERTS_SUM,
+     "xiwr",
+     "z",
+     {{OP_MATMUL_EXPERTS, "xi", "d", 0},
+      {OP_COMBINE_EXPERTS, "dw", "y", 0},
+      {OP_ADD, "ry", "z", 'y'}}},
+    {OP_TIME_MIX,
+     "rwkvafmg",
+     "s",
+     {{OP_LERP, "vfm", "u", 'v'},
+      {OP_MUL, "k", "z", 0},
+      {OP_NORM, "z", "n", 0},
+      {OP_K_CONTROL, "ka", "c", 0},
+      {OP_WKV7, "rwcuna", "y", 0},
+      {OP_NORM, "y", "o", 'y'},
+      {OP_RK_BONUS, "orcu", "b", 0},
+      {OP_MUL, "bg", "s", 'b'}}},
+};
+
+/* What the letters of a pattern stand for so far. */
+struct letters {
+    char same_as['z' + 1]; /* 0: itself */
+    bool known['z' + 1];
+    struct operand value['z' + 1];
+};
 
 static bool same(struct operand a, struct operand b)
 {
     return a.buf == b.buf && a.col == b.col && a.width == b.width;
 }
 
-static bool is_plain_matmul(const struct program *p, u32 i)
+/* Takes the operands for the letters; false if one stands for something else already. */
+static bool unify(struct letters *l, const char *names, const struct operand *x, u32 n)
 {
-    return i < p->n_ops && p->ops[i].kind == OP_MATMUL;
-}
-
-/* norm, matmul, [matmul, [matmul]]: all of the norm's readers, three at most. */
-static u32 match_norm_matmul(const struct program *p, u32 at, struct op *out)
-{
-    const struct op *norm = &p->ops[at];
-    u32 n = 0;
-    if (norm->kind != OP_NORM) return 0;
-    while (n < OP_MAX_OUT && is_plain_matmul(p, at + 1 + n) &&
-           same(p->ops[at + 1 + n].in[0], norm->out[0]))
-        n++;
-    if (n == 0 || !used_only_by(p, at, n)) return 0;
-    *out = *norm;
-    out->kind = OP_NORM_MATMUL;
-    out->n_out = n;
+    if (strlen(names) != n) return false;
     for (u32 i = 0; i < n; i++) {
-        const struct op *m = &p->ops[at + 1 + i];
-        out->out[i] = m->out[0];
-        out->w[out->n_w++] = m->w[0];
-        out->w[out->n_w++] = m->w[1];
+        int c = l->same_as[(int)names[i]] ? l->same_as[(int)names[i]] : names[i];
+        if (l->known[c] && !same(l->value[c], x[i])) return false;
+        l->known[c] = true;
+        l->value[c] = x[i];
     }
-    return n + 1;
+    return true;
 }
 
-static u32 match_gate_up_glu(const struct program *p, u32 at, struct op *out)
+/* Is o, written by op i, read by nobody behind op `end`? Then it needs no buffer. */
+static bool vanishes(const struct program *p, struct operand o, u32 i, u32 end)
 {
-    if (!is_plain_matmul(p, at) || !is_plain_matmul(p, at + 1) || at + 2 >= p->n_ops) return 0;
-    const struct op *gate = &p->ops[at], *up = gate + 1, *glu = gate + 2;
-    if (glu->kind != OP_GLU || !same(gate->in[0], up->in[0]) || !same(glu->in[0], gate->out[0]) ||
-        !same(glu->in[1], up->out[0]) || !used_only_by(p, at, 2) || !used_only_by(p, at + 1, 1))
-        return 0;
-    *out = *glu;
-    out->kind = OP_GATE_UP_GLU;
-    out->n_in = 1;
-    out->in[0] = gate->in[0];
-    out->n_w = 4;
-    memcpy(out->w, (u32[]){gate->w[0], gate->w[1], up->w[0], up->w[1]}, 4 * sizeof(u32));
-    return 3;
+    const struct buffer *b = &p->bufs[o.buf];
+    return !b->kept && o.col == 0 && o.width == b->width && b->first == i && b->last < end;
 }
 
-/* In order of preference: the first that matches at an op wins. */
-static const struct pattern {
-    enum op_kind fused;
-    u32 (*match)(const struct program *p, u32 at, struct op *out); /* ops replaced, 0 = none */
-} patterns[] = {
-    {OP_GATE_UP_GLU, match_gate_up_glu},
-    {OP_NORM_MATMUL, match_norm_matmul},
-};
+/* A fused op without inputs and outputs for ops [at, at + n) of p. */
+static struct op fused_op(const struct program *p, enum op_kind kind, u32 at, u32 n)
+{
+    struct op out = p->ops[at];
+    out.kind = kind;
+    out.n_in = out.n_out = out.n_w = 0;
+    out.n_parts = n;
+    for (u32 i = at; i < at + n; i++)
+        for (u32 j = 0; j < p->ops[i].n_w; j++) {
+            CHECK(out.n_w < OP_MAX_W);
+            out.w[out.n_w++] = p->ops[i].w[j];
+        }
+    return out;
+}
+
+static u32 list_known(const struct letters *l, const char *names, struct operand *x)
+{
+    u32 n = 0;
+    for (; *names; names++) {
+        int c = l->same_as[(int)*names] ? l->same_as[(int)*names] : *names;
+        if (l->known[c]) x[n++] = l->value[c];
+    }
+    return n;
+}
+
+/* The number of ops replaced at `at`, 0 for none. */
+static u32 match(const struct program *p, u32 at, const struct pattern *pat, struct op *out)
+{
+    struct letters l = {0};
+    u32 n = 0;
+    for (u32 i = 0; i < MAX_STEPS && pat->steps[i].in; i++) {
+        const struct op *op = &p->ops[at + n];
+        struct letters before = l;
+        if (at + n < p->n_ops && op->kind == pat->steps[i].kind &&
+            unify(&l, pat->steps[i].in, op->in, op->n_in) &&
+            unify(&l, pat->steps[i].out, op->out, op->n_out)) {
+            n++;
+            continue;
+        }
+        if (!pat->steps[i].without) return 0;
+        l = before;
+        if (pat->steps[i].without != '-')
+            l.same_as[(int)pat->steps[i].out[0]] = pat->steps[i].without;
+    }
+    *out = fused_op(p, pat->fused, at, n);
+    out->n_in = list_known(&l, pat->in, out->in);
+    out->n_out = list_known(&l, pat->out, out->out);
+    for (u32 i = at; i < at + n; i++) {
+        bool kept = p->ops[i].n_out == 0;
+        for (u32 j = 0; j < out->n_out; j++) kept |= same(p->ops[i].out[0], out->out[j]);
+        if (!kept && !vanishes(p, p->ops[i].out[0], i, at + n)) return 0;
+    }
+    return n;
+}
+
+/* ---- OP_MATMULS: as many as there are ---- */
+
+/* Is x written by one of ops [at, i) that are of this kind? */
+static bool written_by(const struct program *p, u32 at, u32 i, struct operand x, enum op_kind kind)
+{
+    for (u32 j = at; j < i; j++)
+        if (p->ops[j].kind == kind && p->ops[j].out[0].buf == x.buf) return true;
+    return false;
+}
+
+static bool joins(const struct program *p, u32 at, u32 i, u32 n_matmuls)
+{
+    const struct op *op = &p->ops[i];
+    switch (op->kind) {
+    case OP_LERP: return op->n_w == 1 && n_matmuls == 0 && i - at < 6;
+    case OP_MATMUL:
+        return n_matmuls < OP_MAX_OUT && !written_by(p, at, i, op->in[0], OP_MATMUL) &&
+               !written_by(p, at, i, op->in[0], OP_ACT);
+    case OP_ACT:
+        return n_matmuls && p->ops[i - 1].kind == OP_MATMUL &&
+               same(op->in[0], p->ops[i - 1].out[0]);
+    default: return false;
+    }
+}
+
+static void add_input(struct op *out, struct operand x)
+{
+    for (u32 i = 0; i < out->n_in; i++)
+        if (same(out->in[i], x)) return;
+    if (out->n_in < OP_MAX_IN) out->in[out->n_in] = x;
+    out->n_in++;
+}
+
+static u32 match_matmuls(const struct program *p, u32 at, struct op *out)
+{
+    u32 n = 0, n_matmuls = 0;
+    for (; at + n < p->n_ops && joins(p, at, at + n, n_matmuls); n++)
+        n_matmuls += p->ops[at + n].kind == OP_MATMUL;
+    if (n < 2 || n_matmuls == 0) return 0;
+    *out = fused_op(p, OP_MATMULS, at, n);
+    for (u32 i = at; i < at + n; i++) {
+        const struct op *op = &p->ops[i];
+        bool acts = i + 1 < at + n && p->ops[i + 1].kind == OP_ACT;
+        if (op->kind == OP_LERP || acts) {
+            if (!vanishes(p, op->out[0], i, at + n)) return 0;
+        } else {
+            out->out[out->n_out++] = op->out[0];
+        }
+        for (u32 j = 0; j < op->n_in; j++)
+            if (!written_by(p, at, i, op->in[j], OP_LERP) && op->kind != OP_ACT)
+                add_input(out, op->in[j]);
+    }
+    return out->n_in <= OP_MAX_IN ? n : 0;
+}
+
+/* ---- programs ---- */
 
 static u32 fuse_at(const struct program *p, u32 at, u64 mask, struct op *out)
 {
     for (u32 i = 0; i < ARRAY_LEN(patterns); i++) {
-        u32 n = mask >> patterns[i].fused & 1 ? patterns[i].match(p, at, out) : 0;
+        u32 n = mask >> patterns[i].fused & 1 ? match(p, at, &patterns[i], out) : 0;
         if (n) return n;
     }
+    u32 n = mask >> OP_MATMULS & 1 ? match_matmuls(p, at, out) : 0;
+    if (n) return n;
     *out = p->ops[at];
     return 1;
 }
@@ -90,17 +250,21 @@ int prog_fuse(struct program **out, const struct program *p, u64 mask, struct er
     f->cap_ops = p->n_ops;
     f->cap_bufs = p->n_bufs;
     f->ops = calloc(p->n_ops, sizeof *f->ops);
+    f->recorded = calloc(p->n_ops, sizeof *f->recorded);
     f->bufs = calloc(p->n_bufs, sizeof *f->bufs);
-    if (!f->ops || !f->bufs) {
+    if (!f->ops || !f->recorded || !f->bufs) {
         prog_close(f);
         *out = NULL;
         return err_nomem(err, "the program");
     }
+    memcpy(f->recorded, p->ops, p->n_ops * sizeof *f->recorded);
     memcpy(f->bufs, p->bufs, p->n_bufs * sizeof *f->bufs);
     f->n_ops = 0;
     for (u32 at = 0; at < p->n_ops;) {
         struct op *op = &f->ops[f->n_ops++];
-        at += fuse_at(p, at, mask, op);
+        u32 n = fuse_at(p, at, mask, op);
+        if (n > 1) op->parts = &f->recorded[at];
+        at += n;
         op->origin = at - 1;
     }
     rc = prog_place(f, err);

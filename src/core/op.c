@@ -14,3 +14,10 @@ bool op_writes(const struct op *op, u32 col)
     default: return true;
     }
 }
+
+const struct op *op_part(const struct op *op, enum op_kind kind, u32 nth)
+{
+    for (u32 i = 0; i < op->n_parts; i++)
+        if (op->parts[i].kind == kind && nth-- == 0) return &op->parts[i];
+    return NULL;
+}

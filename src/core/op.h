@@ -11,78 +11,105 @@
 #include "base/base.h"
 
 /*  X(ID, name, inputs -> outputs, weights, what it computes, rounding and order) */
-#define OP_TABLE(X)                                                                               \
-    X(EMBED, "embed", "ids -> y[T][d]", "E[V][d]", "y_t = E[token(t)]", "exact: the decoded row") \
-    X(IMPORT_HIDDEN, "import_hidden", "step.hidden -> y[T][d]", "",                               \
-      "y_t = hidden_t, rows given with the step (the MTP block's second input)", "exact copy")    \
-    X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                          \
-      "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "         \
-      "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",     \
-      "statistics in f64; the normed value, its product with w and the sum with b are rounded")   \
-    X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",              \
-      "sum in f64 over ascending n, bias added, rounded once")                                    \
-    X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                       \
-      "per head h: y[h·r .. +m] = x[h·s .. +n]·W[h]ᵀ (MLA's k_b and v_b)", "as matmul")           \
-    X(MATMUL_EXPERTS, "matmul_experts", "x[T][n or k·n], ids[T][k] -> y[T][k·m]", "W[E][m][n]",   \
-      "y[j] = x·W[ids_j]ᵀ for the k chosen experts; x is shared, or one slice per choice",        \
-      "as matmul")                                                                                \
-    X(ADD, "add", "a[T][n], b[T][n] -> y[T][n]", "", "y = a + b", "one rounding")                 \
-    X(MUL, "mul", "a[T][n], b[T][n] (or w) -> y[T][n]", "w[n] (opt)", "y = a ⊙ b, or a ⊙ w",      \
-      "one rounding")                                                                             \
-    X(LERP, "lerp", "a[T][n], b[T][n], m[T][n] (or w) -> y[T][n]", "w[rows][n] (opt)",            \
-      "y = a + (b - a) ⊙ m, or with row j of w for m", "f32, each operation rounded")             \
-    X(ACT, "act", "x[T][n] -> y[T][n]", "",                                                       \
-      "tanh, sigmoid, relu² = max(x,0)², decay = exp(-e^(-1/2)·σ(x))", "f32, our own exp")        \
-    X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "", "y = silu(g) ⊙ u", "f32, our own exp")       \
-    X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                 \
-      "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "      \
-      "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox",                       \
-      "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                             \
-    X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                \
-      "cache[layer][s(t)][p(t)] = (k_t, v_t)", "rounded to the profile's KV type")                \
-    X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "",                                     \
-      "per head h, with g = h/(H/KV): y = Σ_j softmax_j(scale·q·k_j,g)·v_j,g over positions " \
-      "j ≤ p(t) of the row's own slot, read from the cache",                                      \
-      "scores rounded to f32; max, exp and sum in ascending j")                                   \
-    X(LATENT_ATTENTION, "latent_attention", "q[T][H·w] -> y[T][H·c]", "",                         \
-      "as attention with one shared key row of w = c + rope columns whose first c columns are "   \
-      "also the value (MLA, absorbed form)",                                                      \
-      "as attention")                                                                             \
-    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                      \
-      "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "    \
-      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                \
-      "f32; ties go to the lower id; choices in descending order of score")                       \
-    X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",               \
-      "y = Σ_j weight_j·x[j]", "f32 in rank order")                                               \
-    X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                         \
-      "y_t = x of the same slot's previous token (from the state for its first row); "            \
-      "state = x of its last row",                                                                \
-      "exact copy")                                                                               \
-    X(K_CONTROL, "k_control", "k[T][n], a[T][n] -> y[T][n]", "k_a[n]",                            \
-      "y = k ⊙ (1 + (a - 1) ⊙ k_a)", "f32, each operation rounded")                               \
-    X(WKV7, "wkv7", "r, w, k, v, kk, a [T][C], state -> y[T][C], state", "",                      \
-      "per head, in time order: sa_i = -Σ_j S_ij·kk_j; S_ij = S_ij·w_j + v_i·k_j + "          \
-      "sa_i·kk_j·a_j; y_i = Σ_j S_ij·r_j",                                                        \
-      "state f32; sums in f64, rounded once")                                                     \
-    X(RK_BONUS, "rk_bonus", "y, r, k, v [T][C] -> out[T][C]", "r_k[C]",                           \
-      "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")              \
-    X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",          \
-      "exact copy")                                                                               \
-    X(SAMPLE, "sample", "z[R][V], step.sample -> id[R][1], logprobs[R][1+N], top[R][N]", "",      \
-      "for the row's edits: z_e += bias_e, then for recent e z_e /= repeat (below 0: times) "     \
-      "and z_e -= presence + frequency·count_e; z_e = -inf where the row's mask has no bit. "    \
-      "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "     \
-      "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "    \
-      "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "    \
-      "a hash of (seed, choice, p(t)+1, e) (core/sample.c). -1: some z is not a number; "         \
-      "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "     \
-      "then of the likeliest tokens, whose ids are top",                                          \
-      "f32, our own exp and log; sums of integers; ties go to the lower id")                      \
-    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                            \
-      "w (opt), b (opt), then W and bias per output",                                             \
-      "norm, then one to three matmuls of its result", "as its parts")                            \
-    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)", \
-      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")
+#define OP_TABLE(X)                                                                                \
+    X(EMBED, "embed", "ids -> y[T][d]", "E[V][d]", "y_t = E[token(t)]", "exact: the decoded row")  \
+    X(IMPORT_HIDDEN, "import_hidden", "step.hidden -> y[T][d]", "",                                \
+      "y_t = hidden_t, rows given with the step (the MTP block's second input)", "exact copy")     \
+    X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                           \
+      "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "          \
+      "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",      \
+      "statistics in f64; the normed value, its product with w and the sum with b are rounded")    \
+    X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",               \
+      "sum in f64 over ascending n, bias added, rounded once")                                     \
+    X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                        \
+      "per head h: y[h·r .. +m] = x[h·s .. +n]·W[h]ᵀ (MLA's k_b and v_b)", "as matmul")            \
+    X(MATMUL_EXPERTS, "matmul_experts", "x[T][n or k·n], ids[T][k] -> y[T][k·m]", "W[E][m][n]",    \
+      "y[j] = x·W[ids_j]ᵀ for the k chosen experts; x is shared, or one slice per choice",         \
+      "as matmul")                                                                                 \
+    X(ADD, "add", "a[T][n], b[T][n] -> y[T][n]", "", "y = a + b", "one rounding")                  \
+    X(MUL, "mul", "a[T][n], b[T][n] (or w) -> y[T][n]", "w[n] (opt)", "y = a ⊙ b, or a ⊙ w",       \
+      "one rounding")                                                                              \
+    X(LERP, "lerp", "a[T][n], b[T][n], m[T][n] (or w) -> y[T][n]", "w[rows][n] (opt)",             \
+      "y = a + (b - a) ⊙ m, or with row j of w for m", "f32, each operation rounded")              \
+    X(ACT, "act", "x[T][n] -> y[T][n]", "",                                                        \
+      "tanh, sigmoid, relu² = max(x,0)², decay = exp(-e^(-1/2)·σ(x))", "f32, our own exp")         \
+    X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "", "y = silu(g) ⊙ u", "f32, our own exp")        \
+    X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                  \
+      "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "       \
+      "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox",                        \
+      "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                              \
+    X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                 \
+      "cache[layer][s(t)][p(t)] = (k_t, v_t)", "rounded to the profile's KV type")                 \
+    X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "",                                      \
+      "per head h, with g = h/(H/KV): y = Σ_j softmax_j(scale·q·k_j,g)·v_j,g over positions "  \
+      "j ≤ p(t) of the row's own slot, read from the cache",                                       \
+      "scores rounded to f32; max, exp and sum in ascending j")                                    \
+    X(LATENT_ATTENTION, "latent_attention", "q[T][H·w] -> y[T][H·c]", "",                          \
+      "as attention with one shared key row of w = c + rope columns whose first c columns are "    \
+      "also the value (MLA, absorbed form)",                                                       \
+      "as attention")                                                                              \
+    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                       \
+      "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "     \
+      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                 \
+      "f32; ties go to the lower id; choices in descending order of score")                        \
+    X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",                \
+      "y = Σ_j weight_j·x[j]", "f32 in rank order")                                                \
+    X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                          \
+      "y_t = x of the same slot's previous token (from the state for its first row); "             \
+      "state = x of its last row",                                                                 \
+      "exact copy")                                                                                \
+    X(K_CONTROL, "k_control", "k[T][n], a[T][n] -> y[T][n]", "k_a[n]",                             \
+      "y = k ⊙ (1 + (a - 1) ⊙ k_a)", "f32, each operation rounded")                                \
+    X(WKV7, "wkv7", "r, w, k, v, kk, a [T][C], state -> y[T][C], state", "",                       \
+      "per head, in time order: sa_i = -Σ_j S_ij·kk_j; S_ij = S_ij·w_j + v_i·k_j + "           \
+      "sa_i·kk_j·a_j; y_i = Σ_j S_ij·r_j",                                                         \
+      "state f32; sums in f64, rounded once")                                                      \
+    X(RK_BONUS, "rk_bonus", "y, r, k, v [T][C] -> out[T][C]", "r_k[C]",                            \
+      "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")               \
+    X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",           \
+      "exact copy")                                                                                \
+    X(SAMPLE, "sample", "z[R][V], step.sample -> id[R][1], logprobs[R][1+N], top[R][N]", "",       \
+      "for the row's edits: z_e += bias_e, then for recent e z_e /= repeat (below 0: times) "      \
+      "and z_e -= presence + frequency·count_e; z_e = -inf where the row's mask has no bit. "     \
+      "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "      \
+      "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "     \
+      "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "     \
+      "a hash of (seed, choice, p(t)+1, e) (core/sample.c). -1: some z is not a number; "          \
+      "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "      \
+      "then of the likeliest tokens, whose ids are top",                                           \
+      "f32, our own exp and log; sums of integers; ties go to the lower id")                       \
+    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                             \
+      "w (opt), b (opt), then W and bias per output",                                              \
+      "norm, then one to three matmuls of its result", "as its parts")                             \
+    X(NORM_QKV_STORE, "norm+qkv+rope+kv_store", "x[T][n] -> q[T][H·hd], cache",                    \
+      "w (opt), b (opt), W and bias of q, k and v, then w and b of the head norms if it has them", \
+      "norm; matmuls to q, k and v; head norms of q and k (opt); ropes; kv_store of k and v",      \
+      "as its parts")                                                                              \
+    X(NORM_GATE_UP_GLU, "norm+gate+up+glu", "x[T][n] -> y[T][m]",                                  \
+      "w (opt), b (opt), Wg[m][n], bg (opt), Wu[m][n], bu (opt)", "norm, then gate+up+glu",        \
+      "as its parts")                                                                              \
+    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)",  \
+      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")                                       \
+    X(MATMUL_ADD, "matmul+add", "x[T][n], r[T][m], s[T][m] (opt) -> y[T][m]", "W[m][n], b (opt)",  \
+      "y = r + (x·Wᵀ + b), or s + (r + (x·Wᵀ + b))", "as its parts")                               \
+    X(MATMULS, "lerp+matmul+act", "what its parts read -> what its parts leave",                   \
+      "those of its parts, in order",                                                              \
+      "up to six lerps by weight rows, then matmuls that don't read each other, of those "         \
+      "lerps or of other inputs, each with an act of its result or none",                          \
+      "as its parts")                                                                              \
+    X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",        \
+      "y = rope(q); kv_store of rope(k) and v", "as its parts")                                    \
+    X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                       \
+      "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")    \
+    X(EXPERTS_SUM, "experts down+combine",                                                         \
+      "x[T][k·n], ids[T][k], weight[T][k], r[T][m] (opt) -> y[T][m]", "W[E][m][n]",                \
+      "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                 \
+    X(TIME_MIX, "wkv7+head+tail",                                                                  \
+      "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",    \
+      "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                   \
+      "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "     \
+      "rk_bonus; ⊙ g (opt)",                                                                       \
+      "as its parts")
 
 enum op_kind {
 #define OP_ENUM(id, name, io, weights, maths, rounding) OP_##id,
@@ -102,7 +129,7 @@ enum rope_kind { ROPE_NORM, ROPE_NEOX };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
 enum { NO_BUF = UINT32_MAX, NO_WEIGHT = UINT32_MAX };
-enum { OP_MAX_IN = 6, OP_MAX_OUT = 3, OP_MAX_W = 8 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 8, OP_MAX_W = 24 };
 enum { SAMPLE_MAX_TOP = 20 }; /* N of OP_SAMPLE: likeliest tokens that a row may ask for */
 
 /* Columns [col, col + width) of a buffer, all rows. */
@@ -117,6 +144,9 @@ struct op {
     u32 w[OP_MAX_W]; /* weight ids; NO_WEIGHT where an optional one is absent */
     u32 origin;      /* index of the (last) recorded op that this one came from */
     int layer;       /* -1 outside the blocks */
+    /* Of a fused op: the recorded ops it replaces, in order. Its p is that of the first. */
+    const struct op *parts;
+    u32 n_parts; /* 0: recorded as it is */
     union {
         struct {
             enum norm_kind kind;
@@ -162,5 +192,7 @@ struct op {
 
 /* Does op write this column of its (first) output? Ops on heads may leave gaps between them. */
 bool op_writes(const struct op *op, u32 col);
+/* The nth part of that kind (from 0), or NULL. */
+const struct op *op_part(const struct op *op, enum op_kind kind, u32 nth);
 
 #endif

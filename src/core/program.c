@@ -73,6 +73,7 @@ void prog_close(struct program *p)
 {
     if (!p) return;
     free(p->ops);
+    free(p->recorded);
     free(p->bufs);
     free(p);
 }
@@ -486,7 +487,8 @@ void prog_sample(struct program *p, struct operand logits)
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)
 {
     u64 sum = 0;
-    for (u32 i = 0; i < op->n_w; i++) {
+    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_bytes(p, &op->parts[i], n_rows);
+    for (u32 i = 0; i < op->n_w && !op->n_parts; i++) {
         if (op->w[i] == NO_WEIGHT) continue;
         const struct weight *w = &p->net->weights[op->w[i]];
         u64 n = w->n_bytes;

@@ -76,6 +76,7 @@ struct program {
     struct net *net;
     u32 n_ops, cap_ops, n_bufs, cap_bufs;
     struct op *ops;
+    struct op *recorded; /* of a fused program: the ops before fusion, parts of the others */
     struct buffer *bufs;
     u64 n_cols[2];              /* columns needed by ROWS_T and ROWS_R buffers after placement */
     u32 logits, hidden;         /* buffer ids: [R][V] and [T][d] (after the output norm) */

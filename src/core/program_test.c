@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -460,6 +461,119 @@ static void mask_decides_what_fuses(void **state)
     }
 }
 
+/* The names of block l's ops. */
+static void list_block(const struct program *q, int l, char *out, size_t n)
+{
+    *out = 0;
+    for (u32 i = 0; i < q->n_ops; i++)
+        if (q->ops[i].layer == l) {
+            size_t used = strlen(out);
+            snprintf(out + used, n - used, "%s%s", used ? " " : "", op_info[q->ops[i].kind].name);
+        }
+}
+
+/* With every fused op there is: what the second block of each kind of model becomes. */
+static void blocks_fuse_to_few_ops(void **state)
+{
+    (void)state;
+    static const char dense[] =
+        "norm+qkv+rope+kv_store attention matmul+add norm+gate+up+glu matmul+add";
+    static const struct {
+        const char *golden, *ops;
+    } want[] = {
+        {"llama", dense},
+        {"qwen2", dense},
+        {"qwen3", dense},
+        {"qwen3_moe", "norm+qkv+rope+kv_store attention matmul+add norm matmul route experts "
+                      "gate+up+glu experts down+combine"},
+        {"glm4_moe_lite",
+         "norm+matmul norm+matmul norm rope kv_store matmul_heads rope latent_attention "
+         "matmul_heads matmul+add norm matmul route experts gate+up+glu experts down+combine "
+         "gate+up+glu matmul+add"},
+        {"rwkv7", "norm token_shift lerp+matmul+act lerp+matmul+act wkv7+head+tail matmul+add norm "
+                  "token_shift lerp+matmul+act matmul+add"},
+        {"arwkv7-nogate", "norm token_shift lerp+matmul+act lerp+matmul+act wkv7+head+tail "
+                          "matmul+add norm+gate+up+glu matmul+add"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        struct golden g;
+        struct harness h;
+        char got[512];
+        golden_open(&g, want[i].golden);
+        harness_open(&h, g.model, (struct harness_options){.kv = QT_F32});
+        struct program *f;
+        assert_int_equal(prog_fuse(&f, h.m->trunk, UINT64_MAX, NULL), 0);
+        assert_placed(f);
+        list_block(f, 1, got, sizeof got);
+        assert_string_equal(got, want[i].ops);
+        u64 bytes[2] = {0};
+        for (u32 j = 0; j < f->n_ops; j++) bytes[0] += prog_op_bytes(f, &f->ops[j], 3);
+        for (u32 j = 0; j < h.m->trunk->n_ops; j++)
+            bytes[1] += prog_op_bytes(h.m->trunk, &h.m->trunk->ops[j], 3);
+        assert_int_equal(bytes[0], bytes[1]);
+        prog_close(f);
+        harness_close(&h);
+        golden_close(&g);
+    }
+}
+
+/* Parts may be absent: their inputs are then left out, and those behind keep their order. */
+static void optional_parts_may_be_absent(void **state)
+{
+    for (u32 two = 0; two < 2; two++) {
+        struct operand x = prog_embed(p, weight(8, 4, 1)), r = prog_act(p, "r", ACT_TANH, x);
+        u32 w = weight(8, 8, 1);
+        struct operand y = prog_add(p, "y", r, prog_matmul(p, "m", x, w, NO_WEIGHT));
+        if (two) y = prog_add(p, "z", x, y);
+        finish(y);
+        struct program *f = fuse(1ull << OP_MATMUL_ADD);
+        const struct op *op = &f->ops[2];
+        assert_int_equal(op->kind, OP_MATMUL_ADD);
+        assert_int_equal(op->n_parts, 2 + two);
+        assert_int_equal(op->n_in, 2 + two);
+        const struct operand in[] = {x, r, x};
+        assert_memory_equal(op->in, in, op->n_in * sizeof *in);
+        assert_memory_equal(&op->out[0], &y, sizeof y);
+        assert_true(op->n_w == 2 && op->w[0] == w && op->w[1] == NO_WEIGHT);
+        assert_ptr_equal(op_part(op, OP_ADD, 0), &op->parts[1]);
+        assert_ptr_equal(op_part(op, OP_ADD, 2), NULL);
+        assert_placed(f);
+        prog_close(f);
+        teardown(state);
+        setup(state);
+    }
+}
+
+/* What another op reads must stay, so the run can't start with it. */
+static void lerps_and_products_fuse_only_when_nobody_else_reads_them(void **state)
+{
+    for (u32 kind = 0; kind < 3; kind++) {
+        struct operand x = prog_embed(p, weight(8, 4, 1)), b = prog_act(p, "b", ACT_TANH, x);
+        u32 mu = weight(8, 2, 1);
+        struct operand l0 = prog_lerp_weight(p, "l0", x, b, mu, 0);
+        struct operand l1 = prog_lerp_weight(p, "l1", x, b, mu, 1);
+        struct operand m = matmul(l0, 8), y = prog_act(p, "a", ACT_SIGMOID, m);
+        struct operand v = matmul(l1, 8), u = matmul(b, 8), a = y;
+        if (kind == 1) y = prog_add(p, "again", y, l0);
+        if (kind == 2) y = prog_add(p, "again", y, m);
+        finish(matmul(prog_glu(p, "y", y, prog_add(p, "sum", u, v)), 8));
+        struct program *f = fuse(1ull << OP_MATMULS);
+        const struct op *op = &f->ops[2];
+        assert_int_equal(count(f, OP_MATMULS), 1); /* at least its end; never one matmul alone */
+        assert_int_equal(op->kind, kind ? OP_LERP : OP_MATMULS);
+        if (kind == 0) {
+            const struct operand in[] = {x, b}, out[] = {a, v, u};
+            assert_true(op->n_parts == 6 && op->n_in == 2 && op->n_out == 3 && op->n_w == 8);
+            assert_memory_equal(op->in, in, sizeof in);
+            assert_memory_equal(op->out, out, sizeof out);
+        }
+        assert_placed(f);
+        prog_close(f);
+        teardown(state);
+        setup(state);
+    }
+}
+
 static void bytes_read_by_ops(void **state)
 {
     (void)state;
@@ -490,6 +604,9 @@ int main(void)
         TEST(gate_up_glu_fuses),
         TEST(swapped_or_read_gates_do_not_fuse),
         TEST(mask_decides_what_fuses),
+        TEST(blocks_fuse_to_few_ops),
+        TEST(optional_parts_may_be_absent),
+        TEST(lerps_and_products_fuse_only_when_nobody_else_reads_them),
         TEST(bytes_read_by_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,21 +16,26 @@ static struct operand layer_norm(struct build *b, const char *label, struct oper
                      (struct norm_spec){.kind = NORM_LAYER, .eps = b->hp->eps, .w = w, .b = bias});
 }
 
-/* bias + W2·f(W1·x), tensors blk.l.time_mix_{c}1, {c}2 and (when with_bias) {c}0. */
-static struct operand low_rank(struct build *b, struct operand x, u32 l, char c, u32 rank,
-                               const enum act_kind *f, bool with_bias)
+/* f(W1·x), tensor blk.l.time_mix_{c}1: the narrow middle of a low-rank pair. */
+static struct operand low_rank_in(struct build *b, struct operand x, u32 l, char c, u32 rank,
+                                  const enum act_kind *f)
 {
-    struct bind *bind = &b->bind;
-    u32 d = b->hp->d_model;
-    u32 w1 = bind_matrix(bind, d, rank, "blk.%u.time_mix_%c1", l, c);
-    u32 w2 = bind_matrix(bind, rank, d, "blk.%u.time_mix_%c2", l, c);
-    u32 bias = with_bias ? bind_vector(bind, d, "blk.%u.time_mix_%c0", l, c) : NO_WEIGHT;
+    u32 w1 = bind_matrix(&b->bind, b->hp->d_model, rank, "blk.%u.time_mix_%c1", l, c);
     struct operand y = prog_matmul(b->p, "low_rank_in", x, w1, NO_WEIGHT);
-    if (f) y = prog_act(b->p, "low_rank_act", *f, y);
+    return f ? prog_act(b->p, "low_rank_act", *f, y) : y;
+}
+
+/* W2·y + bias, tensors {c}2 and (when with_bias) {c}0. */
+static struct operand low_rank_out(struct build *b, struct operand y, u32 l, char c, bool with_bias)
+{
+    u32 d = b->hp->d_model;
+    u32 w2 = bind_matrix(&b->bind, y.width, d, "blk.%u.time_mix_%c2", l, c);
+    u32 bias = with_bias ? bind_vector(&b->bind, d, "blk.%u.time_mix_%c0", l, c) : NO_WEIGHT;
     return prog_matmul(b->p, "low_rank_out", y, w2, bias);
 }
 
-/* Wo·(gated wkv7 of h), with the steps numbered as in the paper's listing. */
+/* Wo·(gated wkv7 of h). Recorded level by level: the products of the shifted rows, those of their
+ * low-rank middles, then what is done head by head; fuse.c makes one op of each level. */
 static struct operand time_mix(struct build *b, struct operand h, u32 l, struct mixer *mix)
 {
     static const enum act_kind f_tanh = ACT_TANH, f_sigmoid = ACT_SIGMOID;
@@ -50,17 +55,19 @@ static struct operand time_mix(struct build *b, struct operand h, u32 l, struct 
         prog_matmul(p, "k", x[2], bind_matrix(bind, d, d, "blk.%u.time_mix_key", l), NO_WEIGHT);
     struct operand v =
         prog_matmul(p, "v", x[3], bind_matrix(bind, d, d, "blk.%u.time_mix_value", l), NO_WEIGHT);
-    struct operand w =
-        prog_act(p, "decay", ACT_DECAY, low_rank(b, x[1], l, 'w', hp->rank_decay, &f_tanh, true));
-    struct operand a =
-        prog_act(p, "a", ACT_SIGMOID, low_rank(b, x[4], l, 'a', hp->rank_iclr, NULL, true));
-    if (l == 0) {
-        mix->v_first = v;
-    } else {
-        struct operand m = prog_act(p, "v_mix", ACT_SIGMOID,
-                                    low_rank(b, x[3], l, 'v', hp->rank_value, NULL, true));
+    struct operand w1 = low_rank_in(b, x[1], l, 'w', hp->rank_decay, &f_tanh);
+    struct operand a1 = low_rank_in(b, x[4], l, 'a', hp->rank_iclr, NULL), v1 = v, g1 = v, m, g;
+    if (l > 0) v1 = low_rank_in(b, x[3], l, 'v', hp->rank_value, NULL);
+    if (mix->has_gate) g1 = low_rank_in(b, x[5], l, 'g', hp->rank_gate, &f_sigmoid);
+
+    struct operand w = prog_act(p, "decay", ACT_DECAY, low_rank_out(b, w1, l, 'w', true));
+    struct operand a = prog_act(p, "a", ACT_SIGMOID, low_rank_out(b, a1, l, 'a', true));
+    if (l > 0) m = prog_act(p, "v_mix", ACT_SIGMOID, low_rank_out(b, v1, l, 'v', true));
+    if (mix->has_gate) g = low_rank_out(b, g1, l, 'g', false);
+    if (l > 0)
         v = prog_lerp(p, "v_mixed", v, mix->v_first, m);
-    }
+    else
+        mix->v_first = v;
 
     struct operand kk =
         prog_mul_weight(p, "k_k", k, bind_vector(bind, d, "blk.%u.time_mix_k_k", l));
@@ -79,8 +86,7 @@ static struct operand time_mix(struct build *b, struct operand h, u32 l, struct 
                                          .b = bind_vector(bind, d, "blk.%u.time_mix_ln.bias", l)});
     y = prog_rk_bonus(p, "wkv_bonus", hs, y, r, k, v,
                       bind_vector(bind, d, "blk.%u.time_mix_r_k", l));
-    if (mix->has_gate)
-        y = prog_mul(p, "gated", y, low_rank(b, x[5], l, 'g', hp->rank_gate, &f_sigmoid, false));
+    if (mix->has_gate) y = prog_mul(p, "gated", y, g);
     u32 wo = bind_matrix(bind, d, d, "blk.%u.time_mix_output", l);
     return prog_matmul(p, "time_mix_out", y, wo, NO_WEIGHT);
 }
