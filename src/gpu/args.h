@@ -32,7 +32,7 @@ enum {
     HEAD_WORDS = 16,
 };
 
-enum { SPLIT_TOKENS = 256 };
+enum { SPLIT_TOKENS = 64 };
 
 /* Threads of a group by kernel; the host launches with the same number. */
 enum {
@@ -46,19 +46,21 @@ enum {
     EDIT_THREADS = 256,
 };
 
+/* enum norm_kind, for kernels; NONE where a norm is optional */
+enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
+
 /* Which count bounds the rows of an op: an index into HEAD. */
 enum { ROWS_ALL = HEAD_N_ROWS, ROWS_OUT = HEAD_N_OUT };
 
-/* k_copy, k_gather, k_import: y[t] = x[t], x[out[t]] or hidden[t] */
+/* k_copy: y[t] = x[t], or x[rows[t]] to gather */
 struct copy_args {
-    unsigned n, x_pitch, y_pitch;
+    unsigned n, rows, gather, x_pitch, y_pitch; /* rows: ROWS_... */
 };
 
-/* k_edit_state: zero or copy; k_edit_blocks: every layer of a run of equal ones */
+/* k_edit: the step's edits of state slots, or of cache blocks (enum edit_kind, for kernels) */
+enum { EDIT_ZERO, EDIT_STATE, EDIT_BLOCK };
 struct edit_args {
-    unsigned kind; /* that it carries out: enum edit_kind */
-    unsigned n;    /* 4-byte words of one item (a slot's state, a layer's block) */
-    unsigned n_layers, layer_words;
+    unsigned blocks;
 };
 
 /* k_embed_<encoding> */
@@ -69,9 +71,10 @@ struct embed_args {
 
 /* k_norm: groups of `group` columns; w repeats every `period` */
 struct norm_args {
-    unsigned n, group, period, kind, rows; /* kind: enum norm_kind; rows: ROWS_... */
+    unsigned n, group, period, kind, rows; /* kind: NORM_KIND_...; rows: ROWS_... */
     unsigned has_w, has_b;
     unsigned x_pitch, y_pitch;
+    unsigned threads; /* of a group: enough for 4 columns each, 256 at most */
     float eps;
 };
 
@@ -104,29 +107,80 @@ struct kv_store_args {
     unsigned block_tokens, table_len;
 };
 
-/* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is one
- * (kind NORM_NONE: none) */
-enum { NORM_NONE = 3 };
+/* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is one;
+ * slices of n columns every `stride` */
 struct quantise_args {
-    unsigned n, rows, x_pitch;
+    unsigned n, rows, x_pitch, stride, n_slices;
     unsigned norm, has_w, has_b;
     float eps;
 };
 
-/* k_matmul_<encoding> for one row and k_matmul_<encoding>_r<N>: y_i = x·W_iᵀ + b_i (+ residual) for
- * up to three matrices of one encoding and input, or silu(x·W_0ᵀ)·(x·W_1ᵀ) */
-enum { MATMUL_MAX = 3 };
+/* k_matmul_<encoding> and k_glu_<encoding> for one row, k_matmul_<encoding>_r<N> for N at a time:
+ * y_i = x·W_iᵀ + b_i (+ residual) for up to three matrices of one encoding and input, or
+ * silu(x·W_0ᵀ + b_0)·(x·W_1ᵀ + b_1). Slices (heads): group.z, x and y move by a stride. */
+enum { MATMUL_MAX = 3, MATMUL_SIMDS = MATMUL_THREADS / 32, MATMUL_MAX_IN = 16384 };
+enum { MATMUL_MAX_NORM_F32 = 6144 }; /* columns of a fused norm before floats */
 struct matmul_part {
     unsigned n_out, y_pitch, has_bias;
 };
 struct matmul_args {
-    unsigned n_in, rows, x_pitch;
-    unsigned q_row, s_row;                 /* of the planes: 16-byte units and bytes per row */
-    unsigned n_parts, glu, residual_pitch; /* residual_pitch 0: none */
-    unsigned norm, has_w, has_b;           /* one row only: a norm of x first */
+    unsigned n_in, rows, x_pitch, x_stride, y_stride;
+    unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+    unsigned residual_pitch; /* 0: none */
+    unsigned norm, has_w, has_b; /* one row only: a norm of x first */
     float eps;
     struct matmul_part part[MATMUL_MAX];
-    unsigned x_stride, y_stride; /* matmul_heads: columns from slice to slice */
+};
+
+/* k_attention_<f16|f32>_h<heads>, k_latent_<f16|f32>_h<heads>, k_attention_merge. A unit is eight
+ * values of a head; a cached row of a head is read by 1 << shift lanes at once. */
+enum {
+    ATTN_THREADS = 128,
+    ATTN_MAX_HEAD = 256,
+    ATTN_COLS = ATTN_MAX_HEAD / ATTN_THREADS, /* output columns of a thread */
+    LATENT_THREADS = 256,
+    LATENT_SIMDS = LATENT_THREADS / 32,
+    LATENT_MAX_K = 576,
+    LATENT_MAX_V = 2 * LATENT_THREADS,
+    LATENT_TILE = LATENT_MAX_K * 2, /* 16-byte units of the cached rows in threadgroup memory */
+};
+struct attention_args {
+    unsigned n_heads, n_kv_heads, k_units, v_units, k_shift, v_shift;
+    unsigned row_units, v_at; /* 16-byte units: of a cached row, before its first value */
+    unsigned q_pitch, y_pitch, block_tokens, table_len;
+    unsigned max_items; /* that the scratch has room for */
+    float scale;
+};
+
+/* k_token_shift, k_token_keep */
+enum { SHIFT_THREADS = 256 };
+struct shift_args {
+    unsigned n, x_pitch, y_pitch;
+};
+
+/* k_wkv7_<head size> */
+struct wkv7_args {
+    unsigned n_heads, r_pitch, w_pitch, k_pitch, v_pitch, kk_pitch, a_pitch, y_pitch;
+};
+
+/* k_rk_bonus */
+enum { BONUS_THREADS = 128 };
+struct bonus_args {
+    unsigned head, n_heads, y_pitch, r_pitch, k_pitch, v_pitch, out_pitch;
+};
+
+/* k_route */
+enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_MAX_USED = 32 };
+struct route_args {
+    unsigned softmax, n_experts, n_used, n_groups, n_groups_used, normalise, has_bias;
+    unsigned z_pitch, ids_pitch, weights_pitch;
+    float floor, scale;
+};
+
+/* k_combine_experts */
+enum { COMBINE_THREADS = 256 };
+struct combine_args {
+    unsigned n, n_used, x_pitch, weights_pitch, y_pitch;
 };
 
 #endif
