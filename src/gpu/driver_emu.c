@@ -167,10 +167,10 @@ static int check_command(const struct gpu *g, const struct gpu_command *c, struc
     }
     CHECK(c->kernel < g->n_kernels);
     const struct emu_kernel *k = g->kernels[c->kernel];
-    if (c->n_bufs > GPU_MAX_BUFS || c->n_bufs + 1 != k->n_binds || c->n_args != k->n_args)
+    if (c->n_bufs > GPU_MAX_BUFS || c->n_bufs != k->n_bufs || c->n_args != k->n_args)
         return err_set(err, FLETCH_E_INTERNAL,
                        "kernel %s takes %u buffers and %u bytes of arguments, given %u and %u",
-                       k->name, k->n_binds - 1, k->n_args, c->n_bufs, c->n_args);
+                       k->name, k->n_bufs, k->n_args, c->n_bufs, c->n_args);
     if (c->threads == 0 || c->threads % EMU_SIMD != 0 || c->threads > k->max_threads)
         return err_set(err, FLETCH_E_INTERNAL, "kernel %s takes up to %u threads, given %u",
                        k->name, k->max_threads, c->threads);

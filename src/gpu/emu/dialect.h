@@ -39,7 +39,7 @@ template <class To, class From> static inline To bits(From v)
     return t;
 }
 
-/* Binds parameter i of a kernel; the last one is its ids. */
+/* Binds parameter i of a kernel: buffers (0 bytes), perhaps arguments, its ids. */
 template <class T> struct bind;
 template <class T> struct bind<const T &> {
     enum { bytes = sizeof(T) };
@@ -62,6 +62,12 @@ template <class T> struct last_but_one<T, ids> {
     typedef T type;
 };
 
+#ifdef SIMT_CHECKED
+static const bool checked = true;
+#else
+static const bool checked = false;
+#endif
+
 template <auto F> struct entry;
 template <class... A, void (*F)(A...)> struct entry<F> {
     template <u32... I> static void go(const emu_bind *b, indices<I...>)
@@ -69,8 +75,12 @@ template <class... A, void (*F)(A...)> struct entry<F> {
         F(bind<A>::get(b, I)...);
     }
     static void call(const emu_bind *b) { go(b, typename count<sizeof...(A)>::type()); }
-    static constexpr u32 n_binds = sizeof...(A) - 1;
-    static constexpr u32 n_args = bind<typename last_but_one<A...>::type>::bytes;
+    typedef bind<typename last_but_one<A...>::type> last;
+    static constexpr u32 n_args = last::bytes;
+    static constexpr emu_kernel kernel(const char *name, u32 max_threads)
+    {
+        return {name, call, sizeof...(A) - 1 - (n_args > 0), n_args, max_threads, checked};
+    }
 };
 
 #ifdef SIMT_CHECKED
@@ -136,12 +146,14 @@ template <class T> struct const_pointer : pointer<const T, DEVICE> {
 };
 
 template <class T> struct bind<pointer<T, DEVICE>> {
+    enum { bytes = 0 };
     static pointer<T, DEVICE> get(const emu_bind *b, u32 i)
     {
         return {(T *)(b[i].buf.p + b[i].offset), b[i].buf, false};
     }
 };
 template <class T> struct bind<const_pointer<T>> {
+    enum { bytes = 0 };
     static const_pointer<T> get(const emu_bind *b, u32 i)
     {
         return const_pointer<T>(
@@ -171,6 +183,7 @@ template <space S> static inline u32 add(const pointer<u32, S> &p, u32 v)
 #else
 
 template <class T> struct bind<T *> {
+    enum { bytes = 0 };
     static T *get(const emu_bind *b, u32 i) { return (T *)(b[i].buf.p + b[i].offset); }
 };
 #define CONST(T)             const T *
@@ -202,17 +215,13 @@ template <> struct ops<i32> {
     static void name
 /* For tools/gpu-table. */
 #ifdef SIMT_CHECKED
-#define EMU_CHECKED     true
 #define EMU_TABLE(file) emu_checked_##file
 #else
-#define EMU_CHECKED     false
 #define EMU_TABLE(file) emu_fast_##file
 #endif
-#define EMU_ENTRY(name)                                                 \
-    {                                                                   \
-#name, emu::entry < name> ::call, emu::entry < name> ::n_binds, \
-            emu::entry < name> ::n_args, name##_max, EMU_CHECKED        \
-    }
+// clang-format off
+#define EMU_ENTRY(name) emu::entry<name>::kernel(#name, name##_max)
+// clang-format on
 #define BUF(n)
 #define THR(T)                T *
 #define ARGS(T)               const T &

@@ -31,8 +31,8 @@ struct emu_bind {
 struct emu_kernel {
     const char *name;
     void (*fn)(const struct emu_bind *b);
-    u32 n_binds; /* buffers, then the argument block */
-    u32 n_args;  /* bytes of the argument block */
+    u32 n_bufs;
+    u32 n_args; /* bytes of the argument block, which is bound behind them; 0: it takes none */
     u32 max_threads;
     bool checked;
 };

@@ -325,8 +325,8 @@ static int check_launch(const emu_launch *l, struct err *err)
         return err_set(err, FLETCH_E_INTERNAL,
                        "kernel %s: groups of %u threads, it takes %u at most", k->name, l->threads,
                        k->max_threads);
-    const emu_bind *a = l->binds + k->n_binds - 1;
-    if (a->buf.n - a->offset != k->n_args)
+    const emu_bind *a = l->binds + k->n_bufs;
+    if (k->n_args > 0 && a->buf.n - a->offset != k->n_args)
         return err_set(err, FLETCH_E_INTERNAL, "kernel %s: %llu bytes of arguments, it has %u",
                        k->name, (unsigned long long)(a->buf.n - a->offset), k->n_args);
     return 0;
