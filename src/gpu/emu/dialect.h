@@ -334,4 +334,7 @@ GPU_FN int dot4_i8(uint a, uint b, int acc)
     return acc;
 }
 
+/* Words of Metal that would be fine names here. */
+#pragma GCC poison half bfloat device constant threadgroup thread double sampler vertex fragment
+
 #endif
