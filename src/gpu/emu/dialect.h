@@ -31,14 +31,6 @@ template <class T> struct mutable_of {
 template <class T> struct mutable_of<const T> {
     typedef T type;
 };
-template <class To, class From> static inline To bits(From v)
-{
-    static_assert(sizeof(To) == sizeof(From), "as many bits");
-    To t;
-    memcpy(&t, &v, sizeof t);
-    return t;
-}
-
 /* Binds parameter i of a kernel: buffers (0 bytes), perhaps arguments, its ids. */
 template <class T> struct bind;
 template <class T> struct bind<const T &> {
@@ -312,21 +304,11 @@ GPU_FN bool simd_any(bool v, int line = __builtin_LINE())
 
 GPU_FN float f16_to_f32(u16 h)
 {
-    u32 sign = (h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 1023;
-    if (e == 31) return as_float(sign | 0x7f800000u | m << 13);
-    if (e) return as_float(sign | (e + 112) << 23 | m << 13);
-    return as_float(sign | as_uint((float)m * 0x1p-24f));
+    return emu::f16_to_f32(h);
 }
-/* Nearest even: adding 2^(e+13) of the value's own exponent e pushes out the bits that go. */
 GPU_FN u16 f32_to_f16(float f)
 {
-    u32 u = as_uint(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
-    if (a > 0x7f800000u) return (u16)(sign | 0x7e00u);
-    if (a >= 0x477ff000u) return (u16)(sign | 0x7c00u); /* 65520 and more */
-    if (a < 0x38800000u)                                /* subnormal or zero: one unit is 2^-24 */
-        return (u16)(sign | (as_uint(as_float(a) + 0.5f) - 0x3f000000u));
-    a += 0xfffu + (a >> 13 & 1u);
-    return (u16)(sign | (a - 0x38000000u) >> 13);
+    return emu::f32_to_f16(f);
 }
 GPU_FN int dot4_i8(uint a, uint b, int acc)
 {

@@ -3,6 +3,8 @@
 #ifndef FLETCH_EMU_RT_H
 #define FLETCH_EMU_RT_H
 
+#include <string.h>
+
 #include "gpu/emu/emu.h"
 
 namespace emu
@@ -56,6 +58,34 @@ u32 meet_reduce(enum op op, u32 v, int line); /* one value for the simdgroup */
 const u32 *meet_exchange(u32 v, int line);
 void *tg_alloc(u32 n, u32 align);
 [[noreturn]] void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+template <class To, class From> static inline To bits(From v)
+{
+    static_assert(sizeof(To) == sizeof(From), "as many bits");
+    To t;
+    memcpy(&t, &v, sizeof t);
+    return t;
+}
+
+/* Halves as the devices convert them: exactly, and to the nearest even. */
+static inline float f16_to_f32(u16 h)
+{
+    u32 sign = (h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 1023;
+    if (e == 31) return bits<float>(sign | 0x7f800000u | m << 13);
+    if (e) return bits<float>(sign | (e + 112) << 23 | m << 13);
+    return bits<float>(sign | bits<u32>((float)m * 0x1p-24f));
+}
+
+static inline u16 f32_to_f16(float f)
+{
+    u32 u = bits<u32>(f), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (u16)(sign | 0x7e00u);
+    if (a >= 0x477ff000u) return (u16)(sign | 0x7c00u); /* 65520 and more */
+    if (a < 0x38800000u) /* below 2^-14 a unit is 2^-24, which is that of 0.5f */
+        return (u16)(sign | (bits<u32>(bits<float>(a) + 0.5f) - 0x3f000000u));
+    a += 0xfffu + (a >> 13 & 1u);
+    return (u16)(sign | (a - 0x38000000u) >> 13);
+}
 
 /* The checks: of n bytes at `at`, which are inside the buffer. */
 void tg_access(const void *at, u32 n, bool write);
