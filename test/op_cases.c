@@ -1,0 +1,582 @@
+#include "op_cases.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/synth.h"
+
+/* ---- recording ---- */
+
+/* Columns of what a row brings, never aligned. */
+static struct operand take(struct op_lab *l, u32 width)
+{
+    struct operand x = prog_cols(l->p, l->in, l->used + 1, width);
+    l->used += width + 3;
+    return x;
+}
+
+static void give(struct op_lab *l, struct operand y)
+{
+    l->out[l->n_out++] = y;
+}
+
+static u32 weight(struct op_lab *l, enum qtype type, u32 n_in, u32 n_out, u32 n_slices)
+{
+    const struct quant_info *q = quant_info(type);
+    u64 row = (u64)n_in / q->blk * q->bytes, n = row * n_out * n_slices;
+    u8 *data = arena_alloc(&l->net->arena, n, 1);
+    assert_non_null(data);
+    synth_fill(type, ++l->seed, (struct synth_range){0, n_out == 1 ? 1 : sqrtf(3 / (float)n_in)}, 0,
+               n / q->bytes, data);
+    return net_weight(l->net, &(struct weight){.name = "weight",
+                                               .type = type,
+                                               .n_in = n_in,
+                                               .n_out = n_out,
+                                               .n_slices = n_slices,
+                                               .row_bytes = row,
+                                               .slice_bytes = row * n_out,
+                                               .n_bytes = n,
+                                               .data = data});
+}
+
+static u32 vector(struct op_lab *l, bool wanted, u32 n)
+{
+    return wanted ? weight(l, QT_F32, n, 1, 1) : NO_WEIGHT;
+}
+
+static void record_embed(struct op_lab *l, const struct op_shape *s)
+{
+    give(l, prog_embed(l->p, weight(l, s->type, s->n, s->m, 1)));
+}
+
+static void record_import(struct op_lab *l, const struct op_shape *s)
+{
+    (void)s;
+    give(l, l->in);
+}
+
+static struct operand norm(struct op_lab *l, const struct op_shape *s, struct operand x)
+{
+    u32 group = s->head ? s->head : s->n;
+    return prog_norm(l->p, "normed", x,
+                     (struct norm_spec){.kind = s->kind,
+                                        .group = s->head,
+                                        .eps = 1e-5f,
+                                        .w = vector(l, s->weight, s->per_slot ? s->n : group),
+                                        .b = vector(l, s->bias, s->n)});
+}
+
+static void record_norm(struct op_lab *l, const struct op_shape *s)
+{
+    give(l, norm(l, s, take(l, s->n)));
+}
+
+static struct operand matmul(struct op_lab *l, const struct op_shape *s, struct operand x, u32 m)
+{
+    return prog_matmul(l->p, "y", x, weight(l, s->type, x.width, m, 1), vector(l, s->bias, m));
+}
+
+static void record_matmul(struct op_lab *l, const struct op_shape *s)
+{
+    give(l, matmul(l, s, take(l, s->n), s->m));
+}
+
+static void record_matmul_heads(struct op_lab *l, const struct op_shape *s)
+{
+    u32 in = s->n + s->gap, out = s->m + s->gap;
+    struct operand y = prog_buf(l->p, "y", s->heads * out + 5);
+    y = prog_cols(l->p, y, 5, s->heads * out);
+    prog_matmul_heads_to(l->p, y, out, take(l, s->heads * in), in,
+                         weight(l, s->type, s->n, s->m, s->heads));
+    give(l, y);
+}
+
+static struct operand route(struct op_lab *l, const struct op_shape *s, struct operand *weights)
+{
+    struct operand ids;
+    prog_route(l->p, take(l, s->experts),
+               (struct route_spec){.kind = s->kind,
+                                   .n_used = s->used,
+                                   .n_groups = s->groups,
+                                   .n_groups_used = s->groups / 2,
+                                   .normalise = s->weight,
+                                   .floor = 6.1e-5f,
+                                   .scale = 1.5f,
+                                   .bias = vector(l, s->bias, s->experts)},
+               &ids, weights);
+    return ids;
+}
+
+static void record_matmul_experts(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand weights, ids = route(l, s, &weights);
+    struct operand x = take(l, s->per_slot ? s->n * s->used : s->n);
+    give(l, prog_matmul_experts(l->p, "y", x, ids, weight(l, s->type, s->n, s->m, s->experts),
+                                s->per_slot));
+}
+
+static void record_combine(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand x = take(l, s->n * s->used);
+    give(l, prog_combine_experts(l->p, "y", x, take(l, s->used)));
+}
+
+static void record_route(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand weights, ids = route(l, s, &weights);
+    give(l, ids);
+    give(l, weights);
+}
+
+static void record_pairwise(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand a = take(l, s->n), b = take(l, s->n);
+    switch (l->c->kind) {
+    case OP_ADD: give(l, prog_add(l->p, "y", a, b)); break;
+    case OP_GLU: give(l, prog_glu(l->p, "y", a, b)); break;
+    case OP_K_CONTROL: give(l, prog_k_control(l->p, "y", a, b, vector(l, true, s->n))); break;
+    case OP_MUL:
+        give(l, s->weight ? prog_mul_weight(l->p, "y", a, vector(l, true, s->n))
+                          : prog_mul(l->p, "y", a, b));
+        break;
+    default:
+        give(l, s->weight
+                    ? prog_lerp_weight(l->p, "y", a, b, weight(l, QT_F32, s->n, s->m, 1), s->m - 1)
+                    : prog_lerp(l->p, "y", a, b, take(l, s->n)));
+    }
+}
+
+static void record_act(struct op_lab *l, const struct op_shape *s)
+{
+    give(l, prog_act(l->p, "y", s->kind, take(l, s->n)));
+}
+
+static void make_angles(struct op_lab *l, u32 n_rot)
+{
+    double *freq = arena_alloc(&l->net->arena, n_rot / 2, sizeof *freq);
+    assert_non_null(freq);
+    for (u32 i = 0; i < n_rot / 2; i++) freq[i] = pow(1e4, -2.0 * i / n_rot);
+    l->net->rope = (struct rope_table){n_rot, freq, 1.25};
+}
+
+static void record_rope(struct op_lab *l, const struct op_shape *s)
+{
+    u32 in = s->head + s->gap, out = s->head + 2 * s->gap;
+    make_angles(l, s->n);
+    struct operand y = prog_buf(l->p, "y", s->heads * out + 3);
+    y = prog_cols(l->p, y, 3, s->heads * out);
+    prog_rope_to(l->p, s->kind, s->heads, s->head, y, out, take(l, s->heads * in), in);
+    give(l, y);
+}
+
+static void record_attention(struct op_lab *l, const struct op_shape *s)
+{
+    u32 vw = s->v_head ? s->v_head : s->head;
+    u32 kv = net_kv(l->net, s->kv_heads * s->head, s->kv_heads * vw);
+    struct operand k = take(l, s->kv_heads * s->head), v = take(l, s->kv_heads * vw);
+    prog_kv_store(l->p, kv, k, v);
+    give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, take(l, s->heads * s->head),
+                           2 / sqrtf((float)s->head)));
+}
+
+static void record_latent_attention(struct op_lab *l, const struct op_shape *s)
+{
+    u32 kv = net_kv(l->net, s->head, 0);
+    prog_kv_store(l->p, kv, take(l, s->head), (struct operand){.buf = NO_BUF});
+    give(l, prog_latent_attention(l->p, "y", kv, s->heads, s->v_head, take(l, s->heads * s->head),
+                                  2 / sqrtf((float)s->head)));
+}
+
+static void record_token_shift(struct op_lab *l, const struct op_shape *s)
+{
+    u32 state = net_state(l->net, s->n);
+    give(l, prog_token_shift(l->p, "y", take(l, s->n), state));
+}
+
+static void record_wkv7(struct op_lab *l, const struct op_shape *s)
+{
+    u32 state = net_state(l->net, s->n * s->head);
+    struct operand x[6];
+    for (u32 i = 0; i < 6; i++) x[i] = take(l, s->n);
+    x[1] = prog_act(l->p, "w", ACT_DECAY, x[1]);
+    x[4] = prog_norm(
+        l->p, "kk", x[4],
+        (struct norm_spec){
+            .kind = NORM_L2, .group = s->head, .eps = 1e-12f, .w = NO_WEIGHT, .b = NO_WEIGHT});
+    x[5] = prog_act(l->p, "a", ACT_SIGMOID, x[5]);
+    give(l, prog_wkv7(l->p, "y", state, s->head, x[0], x[1], x[2], x[3], x[4], x[5]));
+}
+
+static void record_rk_bonus(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand x[4];
+    for (u32 i = 0; i < 4; i++) x[i] = take(l, s->n);
+    give(l, prog_rk_bonus(l->p, "y", s->head, x[0], x[1], x[2], x[3], vector(l, true, s->n)));
+}
+
+static void record_gather(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand y = prog_gather_rows(l->p, take(l, s->n));
+    give(l, s->m ? matmul(l, s, y, s->m) : y);
+}
+
+static struct operand rms(struct op_lab *l, struct operand x, u32 group)
+{
+    return norm(l, &(struct op_shape){.n = x.width, .head = group, .weight = true}, x);
+}
+
+static void record_norm_matmul(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand x = rms(l, take(l, s->n), 0);
+    for (u32 i = 0; i < s->kind; i++) give(l, matmul(l, s, x, s->m + 8 * i));
+}
+
+static void record_gate_up_glu(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand x = take(l, s->n);
+    if (l->c->kind == OP_NORM_GATE_UP_GLU) x = rms(l, x, 0);
+    struct operand g = matmul(l, s, x, s->m), u = matmul(l, s, x, s->m);
+    give(l, prog_glu(l->p, "y", g, u));
+}
+
+/* weight: a second residual. */
+static void record_matmul_add(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand m = matmul(l, s, take(l, s->n), s->m);
+    struct operand y = prog_add(l->p, "y", take(l, s->m), m);
+    give(l, s->weight ? prog_add(l->p, "z", take(l, s->m), y) : y);
+}
+
+/* From q, k and v on: ropes, store and attention. */
+static void rope_and_attend(struct op_lab *l, const struct op_shape *s, struct operand q,
+                            struct operand k, struct operand v)
+{
+    u32 kv = net_kv(l->net, k.width, v.width);
+    struct operand rq = prog_rope(l->p, "rq", s->kind, s->heads, q);
+    struct operand rk = prog_rope(l->p, "rk", s->kind, s->kv_heads, k);
+    prog_kv_store(l->p, kv, rk, v);
+    give(l, rq);
+    give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, rq, 2 / sqrtf((float)s->head)));
+}
+
+static void record_rope_store(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand q = take(l, s->heads * s->head), k = take(l, s->kv_heads * s->head);
+    make_angles(l, s->head);
+    rope_and_attend(l, s, q, k, take(l, s->kv_heads * s->head));
+}
+
+/* weight: with head norms. */
+static void record_norm_qkv_store(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand x = rms(l, take(l, s->n), 0);
+    struct operand q = matmul(l, s, x, s->heads * s->head);
+    struct operand k = matmul(l, s, x, s->kv_heads * s->head);
+    struct operand v = matmul(l, s, x, s->kv_heads * s->head);
+    make_angles(l, s->head);
+    if (s->weight) {
+        q = rms(l, q, s->head);
+        k = rms(l, k, s->head);
+    }
+    rope_and_attend(l, s, q, k, v);
+}
+
+/* Three lerps, a product of each, one of them with an act. */
+static void record_matmuls(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand a = take(l, s->n), b = take(l, s->n), x[3];
+    u32 w = weight(l, QT_F32, s->n, 3, 1);
+    for (u32 i = 0; i < 3; i++) x[i] = prog_lerp_weight(l->p, "x", a, b, w, i);
+    give(l, matmul(l, s, x[0], s->m));
+    give(l, prog_act(l->p, "y", ACT_RELU2, matmul(l, s, x[1], s->m + 9)));
+    give(l, matmul(l, s, x[2], s->m));
+}
+
+static void record_experts_glu(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand weights, ids = route(l, s, &weights), x = take(l, s->n), y[2];
+    for (u32 i = 0; i < 2; i++)
+        y[i] = prog_matmul_experts(l->p, "y", x, ids, weight(l, s->type, s->n, s->m, s->experts),
+                                   false);
+    give(l, prog_glu(l->p, "y", y[0], y[1]));
+}
+
+/* weight: with a residual. */
+static void record_experts_sum(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand weights, ids = route(l, s, &weights), x = take(l, s->n * s->used);
+    struct operand d =
+        prog_matmul_experts(l->p, "d", x, ids, weight(l, s->type, s->n, s->m, s->experts), true);
+    struct operand y = prog_combine_experts(l->p, "y", d, weights);
+    give(l, s->weight ? prog_add(l->p, "z", take(l, s->m), y) : y);
+}
+
+/* weight: with a value of the first layer, a norm and a gate. */
+static void record_time_mix(struct op_lab *l, const struct op_shape *s)
+{
+    u32 state = net_state(l->net, s->n * s->head);
+    struct operand r = take(l, s->n), w = prog_act(l->p, "w", ACT_DECAY, take(l, s->n));
+    struct operand k = take(l, s->n), v = take(l, s->n);
+    struct operand a = prog_act(l->p, "a", ACT_SIGMOID, take(l, s->n));
+    if (s->weight) {
+        struct operand first = take(l, s->n);
+        v = prog_lerp(l->p, "v", v, first, take(l, s->n));
+    }
+    struct norm_spec l2 = {
+        .kind = NORM_L2, .group = s->head, .eps = 1e-12f, .w = NO_WEIGHT, .b = NO_WEIGHT};
+    struct operand kk = prog_mul_weight(l->p, "kk", k, vector(l, true, s->n));
+    kk = prog_norm(l->p, "kk", kk, l2);
+    k = prog_k_control(l->p, "k", k, a, vector(l, true, s->n));
+    struct operand y = prog_wkv7(l->p, "y", state, s->head, r, w, k, v, kk, a);
+    if (s->weight)
+        y = norm(l,
+                 &(struct op_shape){.n = s->n,
+                                    .head = s->head,
+                                    .kind = NORM_LAYER,
+                                    .weight = true,
+                                    .bias = true,
+                                    .per_slot = true},
+                 y);
+    y = prog_rk_bonus(l->p, "y", s->head, y, r, k, v, vector(l, true, s->n));
+    give(l, s->weight ? prog_mul(l->p, "y", y, take(l, s->n)) : y);
+}
+
+static void record_sample(struct op_lab *l, const struct op_shape *s)
+{
+    l->net->n_vocab = s->n;
+    prog_sample(l->p, prog_gather_rows(l->p, take(l, s->n)));
+    for (u32 i = 0; i < 3; i++) give(l, l->p->ops[l->p->n_ops - 1].out[i]);
+}
+
+/* ---- the table ---- */
+
+#define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
+#define BLOCK_TYPES(X) \
+    X(Q8_0)            \
+    X(Q4_0)            \
+    X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+#define EACH_TYPE(X) FLOAT_TYPES(X) BLOCK_TYPES(X)
+
+#define EMBED_OF(T) \
+    {OP_EMBED, "embed " #T, record_embed, {.n = 256, .m = OP_VOCAB, .type = QT_##T}},
+#define MATMUL_OF(T) {OP_MATMUL, "matmul " #T, record_matmul, {.n = 512, .m = 40, .type = QT_##T}},
+#define RAGGED_OF(T)         \
+    {OP_MATMUL,              \
+     "matmul " #T " ragged", \
+     record_matmul,          \
+     {.n = 77, .m = 17, .type = QT_##T, .bias = true}},
+#define HEADS_OF(T)       \
+    {OP_MATMUL_HEADS,     \
+     "matmul_heads " #T,  \
+     record_matmul_heads, \
+     {.n = 256, .m = 24, .heads = 3, .gap = 4, .type = QT_##T}},
+#define EXPERTS_OF(T)                                               \
+    {OP_MATMUL_EXPERTS,                                             \
+     "matmul_experts " #T,                                          \
+     record_matmul_experts,                                         \
+     {.n = 256, .m = 24, .experts = 8, .used = 3, .type = QT_##T}}, \
+        {OP_MATMUL_EXPERTS,                                         \
+         "matmul_experts per choice " #T,                           \
+         record_matmul_experts,                                     \
+         {.n = 256, .m = 33, .experts = 5, .used = 2, .type = QT_##T, .per_slot = true}},
+#define FUSED_OF(T)                                                                               \
+    {OP_NORM_MATMUL,                                                                              \
+     "norm+matmul " #T,                                                                           \
+     record_norm_matmul,                                                                          \
+     {.n = 256, .m = 24, .kind = 3, .type = QT_##T, .bias = true}},                               \
+        {OP_NORM_MATMUL,                                                                          \
+         "norm+matmul of one " #T,                                                                \
+         record_norm_matmul,                                                                      \
+         {.n = 512, .m = 17, .kind = 1, .type = QT_##T}},                                         \
+        {OP_NORM_QKV_STORE,                                                                       \
+         "norm+qkv " #T,                                                                          \
+         record_norm_qkv_store,                                                                   \
+         {.n = 256, .heads = 6, .kv_heads = 2, .head = 16, .type = QT_##T, .bias = true}},        \
+        {OP_NORM_QKV_STORE,                                                                       \
+         "norm+qkv with head norms " #T,                                                          \
+         record_norm_qkv_store,                                                                   \
+         {.n = 256,                                                                               \
+          .heads = 2,                                                                             \
+          .kv_heads = 1,                                                                          \
+          .head = 24,                                                                             \
+          .kind = ROPE_NEOX,                                                                      \
+          .type = QT_##T,                                                                         \
+          .weight = true}},                                                                       \
+        {OP_NORM_GATE_UP_GLU,                                                                     \
+         "norm+gate+up+glu " #T,                                                                  \
+         record_gate_up_glu,                                                                      \
+         {.n = 256, .m = 40, .type = QT_##T}},                                                    \
+        {OP_GATE_UP_GLU,                                                                          \
+         "gate+up+glu " #T,                                                                       \
+         record_gate_up_glu,                                                                      \
+         {.n = 256, .m = 40, .type = QT_##T, .bias = true}},                                      \
+        {OP_MATMUL_ADD,                                                                           \
+         "matmul+add " #T,                                                                        \
+         record_matmul_add,                                                                       \
+         {.n = 256, .m = 41, .type = QT_##T, .bias = true}},                                      \
+        {OP_MATMUL_ADD,                                                                           \
+         "matmul+add+add " #T,                                                                    \
+         record_matmul_add,                                                                       \
+         {.n = 256, .m = 64, .type = QT_##T, .weight = true}},                                    \
+        {OP_MATMULS, "lerp+matmul+act " #T, record_matmuls, {.n = 256, .m = 24, .type = QT_##T}}, \
+        {OP_EXPERTS_GLU,                                                                          \
+         "experts gate+up+glu " #T,                                                               \
+         record_experts_glu,                                                                      \
+         {.n = 256, .m = 40, .experts = 6, .used = 2, .type = QT_##T}},                           \
+        {OP_EXPERTS_SUM,                                                                          \
+         "experts down+combine " #T,                                                              \
+         record_experts_sum,                                                                      \
+         {.n = 256, .m = 40, .experts = 6, .used = 3, .type = QT_##T}},                           \
+        {OP_EXPERTS_SUM,                                                                          \
+         "experts down+combine+add " #T,                                                          \
+         record_experts_sum,                                                                      \
+         {.n = 256, .m = 27, .experts = 6, .used = 3, .type = QT_##T, .weight = true}},
+
+const struct op_case op_cases[] = {
+    EACH_TYPE(EMBED_OF) EACH_TYPE(MATMUL_OF) FLOAT_TYPES(RAGGED_OF){
+        OP_MATMUL, "matmul of 32 to 1", record_matmul, {.n = 32, .m = 1, .type = QT_Q8_0}},
+    {OP_MATMUL, "matmul of 96 to 16", record_matmul, {.n = 96, .m = 16, .type = QT_Q4_0}},
+    {OP_MATMUL,
+     "matmul with bias",
+     record_matmul,
+     {.n = 256, .m = 67, .type = QT_Q4_K, .bias = true}},
+    {OP_MATMUL, "matmul, wide", record_matmul, {.n = 2816, .m = 129, .type = QT_Q8_0}},
+    HEADS_OF(F32) HEADS_OF(F16) HEADS_OF(Q8_0) HEADS_OF(Q4_K) EXPERTS_OF(F16) EXPERTS_OF(Q8_0)
+        EXPERTS_OF(Q4_K) EXPERTS_OF(Q6_K) EXPERTS_OF(MXFP4) FUSED_OF(F32) FUSED_OF(BF16)
+            FUSED_OF(Q8_0) FUSED_OF(Q4_K){OP_IMPORT_HIDDEN, "import_hidden", record_import, {0}},
+    {OP_NORM, "norm rms", record_norm, {.n = 256, .kind = NORM_RMS, .weight = true}},
+    {OP_NORM, "norm rms, ragged", record_norm, {.n = 77, .kind = NORM_RMS, .weight = true}},
+    {OP_NORM,
+     "norm rms of heads",
+     record_norm,
+     {.n = 96, .head = 24, .kind = NORM_RMS, .weight = true}},
+    {OP_NORM,
+     "norm layer",
+     record_norm,
+     {.n = 130, .kind = NORM_LAYER, .weight = true, .bias = true}},
+    {OP_NORM,
+     "norm layer of groups",
+     record_norm,
+     {.n = 192, .head = 64, .kind = NORM_LAYER, .weight = true, .bias = true, .per_slot = true}},
+    {OP_NORM, "norm l2 of groups", record_norm, {.n = 140, .head = 20, .kind = NORM_L2}},
+    {OP_NORM, "norm of one column", record_norm, {.n = 1, .kind = NORM_RMS}},
+    {OP_ADD, "add", record_pairwise, {.n = 77}},
+    {OP_ADD, "add, wide", record_pairwise, {.n = 1024}},
+    {OP_MUL, "mul", record_pairwise, {.n = 77}},
+    {OP_MUL, "mul by a weight", record_pairwise, {.n = 77, .weight = true}},
+    {OP_LERP, "lerp", record_pairwise, {.n = 77}},
+    {OP_LERP, "lerp by a weight's row", record_pairwise, {.n = 77, .m = 6, .weight = true}},
+    {OP_GLU, "glu", record_pairwise, {.n = 77}},
+    {OP_GLU, "glu, wide", record_pairwise, {.n = 1024}},
+    {OP_K_CONTROL, "k_control", record_pairwise, {.n = 77}},
+    {OP_ACT, "act tanh", record_act, {.n = 77, .kind = ACT_TANH}},
+    {OP_ACT, "act sigmoid", record_act, {.n = 77, .kind = ACT_SIGMOID}},
+    {OP_ACT, "act relu2", record_act, {.n = 77, .kind = ACT_RELU2}},
+    {OP_ACT, "act decay", record_act, {.n = 77, .kind = ACT_DECAY}},
+    {OP_ROPE, "rope norm", record_rope, {.n = 64, .heads = 3, .head = 64, .kind = ROPE_NORM}},
+    {OP_ROPE, "rope neox", record_rope, {.n = 64, .heads = 3, .head = 64, .kind = ROPE_NEOX}},
+    {OP_ROPE,
+     "rope norm of a part",
+     record_rope,
+     {.n = 12, .heads = 2, .head = 21, .gap = 2, .kind = ROPE_NORM}},
+    {OP_ROPE,
+     "rope neox of a part",
+     record_rope,
+     {.n = 12, .heads = 5, .head = 21, .gap = 1, .kind = ROPE_NEOX}},
+    {OP_ATTENTION, "attention", record_attention, {.heads = 4, .kv_heads = 4, .head = 64}},
+    {OP_ATTENTION,
+     "attention, groups of 7",
+     record_attention,
+     {.heads = 14, .kv_heads = 2, .head = 64}},
+    {OP_ATTENTION,
+     "attention, one key head",
+     record_attention,
+     {.heads = 6, .kv_heads = 1, .head = 128}},
+    {OP_ATTENTION,
+     "attention, ragged heads",
+     record_attention,
+     {.heads = 4, .kv_heads = 2, .head = 40, .v_head = 24}},
+    {OP_ATTENTION,
+     "attention, heads of 7",
+     record_attention,
+     {.heads = 2, .kv_heads = 1, .head = 7}},
+    {OP_KV_STORE, "kv_store", record_attention, {.heads = 2, .kv_heads = 2, .head = 33}},
+    {OP_LATENT_ATTENTION,
+     "latent_attention",
+     record_latent_attention,
+     {.heads = 5, .head = 576, .v_head = 512}},
+    {OP_LATENT_ATTENTION,
+     "latent_attention, ragged",
+     record_latent_attention,
+     {.heads = 3, .head = 43, .v_head = 36}},
+    {OP_ROUTE,
+     "route softmax",
+     record_route,
+     {.experts = 64, .used = 4, .kind = ROUTE_SOFTMAX, .weight = true}},
+    {OP_ROUTE,
+     "route softmax, as it is",
+     record_route,
+     {.experts = 7, .used = 7, .kind = ROUTE_SOFTMAX}},
+    {OP_ROUTE,
+     "route sigmoid with bias",
+     record_route,
+     {.experts = 64, .used = 4, .kind = ROUTE_SIGMOID, .weight = true, .bias = true}},
+    {OP_ROUTE,
+     "route sigmoid in groups",
+     record_route,
+     {.experts = 32, .used = 3, .groups = 4, .kind = ROUTE_SIGMOID, .weight = true, .bias = true}},
+    {OP_COMBINE_EXPERTS, "combine_experts", record_combine, {.n = 77, .used = 4}},
+    {OP_TOKEN_SHIFT, "token_shift", record_token_shift, {.n = 77}},
+    {OP_WKV7, "wkv7", record_wkv7, {.n = 128, .head = 64}},
+    {OP_WKV7, "wkv7, heads of 20", record_wkv7, {.n = 60, .head = 20}},
+    {OP_RK_BONUS, "rk_bonus", record_rk_bonus, {.n = 128, .head = 64}},
+    {OP_RK_BONUS, "rk_bonus, heads of 11", record_rk_bonus, {.n = 77, .head = 11}},
+    {OP_ROPE_STORE, "rope+kv_store", record_rope_store, {.heads = 4, .kv_heads = 2, .head = 32}},
+    {OP_ROPE_STORE,
+     "rope+kv_store neox",
+     record_rope_store,
+     {.heads = 3, .kv_heads = 1, .head = 20, .kind = ROPE_NEOX}},
+    {OP_TIME_MIX, "wkv7+head+tail", record_time_mix, {.n = 128, .head = 64}},
+    {OP_TIME_MIX,
+     "wkv7+head+tail with all",
+     record_time_mix,
+     {.n = 60, .head = 20, .weight = true}},
+    {OP_SAMPLE, "sample", record_sample, {.n = 300}},
+    {OP_SAMPLE, "sample of few", record_sample, {.n = 33}},
+    {OP_GATHER_ROWS, "gather_rows", record_gather, {.n = 77}},
+    {OP_GATHER_ROWS, "gather_rows and matmul", record_gather, {.n = 256, .m = 70, .type = QT_Q6_K}},
+};
+const u32 op_case_count = ARRAY_LEN(op_cases);
+
+/* Largest difference over the largest value. What is a copy, or rounded at every operation, is
+ * exact. Inside a fused norm and product the last bit of a norm may round an int8 activation the
+ * other way. */
+double op_tolerance(const struct op_lab *l)
+{
+    switch (l->c->kind) {
+    case OP_EMBED:
+    case OP_IMPORT_HIDDEN:
+    case OP_GATHER_ROWS:
+    case OP_TOKEN_SHIFT:
+    case OP_ADD:
+    case OP_MUL:
+    case OP_LERP:
+    case OP_K_CONTROL:
+    case OP_ROPE: return l->c->s.m && l->c->kind == OP_GATHER_ROWS ? 2e-6 : 0;
+    case OP_NORM_QKV_STORE:
+    case OP_NORM_GATE_UP_GLU:
+    case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
+    case OP_ATTENTION:
+    case OP_LATENT_ATTENTION:
+    case OP_KV_STORE:
+    case OP_ROPE_STORE:
+    case OP_WKV7:
+    case OP_TIME_MIX: return 1e-5;
+    default: return 3e-6;
+    }
+}
