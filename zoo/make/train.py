@@ -23,8 +23,8 @@ import bpe
 import data
 import evaluate
 import export
-import load
 import models
+import muon
 import plot
 from models import Config
 
@@ -38,6 +38,7 @@ class Plan:
     long: bool = False  # also rows of 4096 tokens
     full: bool = False  # judged on facts and recall too
     compiled: bool = False
+    muon: bool = False  # for the matrices inside the blocks
     steps: int = 100000  # an upper bound; usually the time decides
     seed: int = 1
 
@@ -50,6 +51,7 @@ ZOO = {
         long=True,
         full=True,
         compiled=True,
+        muon=True,
     ),
     "glm": Plan(
         Config("glm", 256, 4, 4, ff=768, experts=8, expert_ff=128, q_lora=192),
@@ -68,7 +70,12 @@ ZOO = {
         compiled=True,
     ),
     "qwen3": Plan(
-        Config("qwen3", 192, 6, 4, 2, 64, ff=512), (0.6, 0.88), long=True, full=True, compiled=True
+        Config("qwen3", 192, 6, 4, 2, 64, ff=512),
+        (0.6, 0.88),
+        long=True,
+        full=True,
+        compiled=True,
+        muon=True,
     ),
     "guide-draft": Plan(
         Config("llama", 160, 1, 5, 1, 32, ff=480, eps=1e-5), (0.6, 0.72), long=True
@@ -100,7 +107,6 @@ ZOO = {
 }
 QUIET_WEIGHT = 0.05  # what cannot be predicted is learned only as well as to look right
 THINK = bpe.load().special["<think>"]  # only a prompt says it, so no weight makes it likely
-AFTER_RATE = 0.35  # of the plan's learning rate, where training goes on from finished weights
 
 
 def log(name, text):
@@ -141,34 +147,38 @@ class Trainer:
         self.name, self.plan, self.device = name, ZOO[name], device
         torch.manual_seed(self.plan.seed)
         self.model = models.build(self.plan.config).to(device)
-        matrices = [p for p in self.model.parameters() if p.dim() >= 2 and p.shape[0] > 1]
-        others = [p for p in self.model.parameters() if not (p.dim() >= 2 and p.shape[0] > 1)]
-        self.optimizer = torch.optim.AdamW(
+        self.optimizers = self.make_optimizers(device == "cuda")
+        self.experts = [m for m in self.model.modules() if isinstance(m, models.Experts)]
+
+    def make_optimizers(self, fused):
+        blocks, matrices, others = [], [], []
+        for name, p in self.model.named_parameters():
+            matrix = p.dim() >= 2 and p.shape[0] > 1
+            inside = self.plan.muon and ".layers." in name
+            (others if not matrix else blocks if inside else matrices).append(p)
+        adam = torch.optim.AdamW(
             [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
             lr=self.plan.lr,
             betas=(0.9, 0.97),
             eps=1e-8,
-            **({"fused": True} if device == "cuda" else {}),
+            fused=fused,
         )
-        self.experts = [m for m in self.model.modules() if isinstance(m, models.Experts)]
-
-    def go_on(self, path):
-        """Starts from the weights of a GGUF file instead of random ones."""
-        self.model.load_state_dict(load.state(path, self.plan.config.hd))
-        self.plan = dataclasses.replace(self.plan, lr=self.plan.lr * AFTER_RATE)
+        return [adam, muon.Muon(blocks, self.plan.lr, 0.1)] if blocks else [adam]
 
     def losses(self, batch):
         with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
             return models.sequence_loss(self.model, *batch)
 
     def step(self, batch, rate):
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
         loss, extra = self.losses(batch)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         (loss + extra).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         for m in self.experts:
             m.balance()
         return loss.detach()
@@ -184,7 +194,7 @@ class Trainer:
                 self.plan.config.vocab, (self.plan.batch // length, length + 1), device=self.device
             )
             self.losses(evaluate.split(noise, self.device))[0].backward()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         for m in self.experts:
             m.load.zero_()
         torch.cuda.synchronize()
@@ -277,12 +287,10 @@ class Beside:
         }
 
 
-def one(name, out, work, fletch, start, seconds, device, after):
+def one(name, out, work, fletch, start, seconds, device):
     """The life of one model's process."""
     tok = bpe.load()
     trainer = Trainer(name, device)
-    if after:
-        trainer.go_on(after)
     plan = trainer.plan
     trainer.warm_up()
     while not (work / "ready").exists():
@@ -351,7 +359,6 @@ def everything(arguments):
         arguments.device,
     ]
     command += ["--fletch", arguments.fletch] if arguments.fletch else []
-    command += ["--after", arguments.after] if arguments.after else []
     children = {
         n: subprocess.Popen(
             [*map(str, command), "--one", n],
@@ -408,7 +415,6 @@ def main():
         "--fletch", type=pathlib.Path, help="a fletch binary, to convert and to compare with"
     )
     parser.add_argument("--only", nargs="+", choices=list(ZOO))
-    parser.add_argument("--after", type=pathlib.Path, help="a GGUF file of a llama to go on from")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--start", type=float, help=argparse.SUPPRESS)
@@ -422,7 +428,6 @@ def main():
             arguments.start,
             arguments.seconds,
             arguments.device,
-            arguments.after,
         )
     return everything(arguments)
 
