@@ -48,7 +48,8 @@ struct gpu_command {
     /* GPU_LAUNCH */
     u32 kernel; /* from gpu_driver.kernel */
     u32 groups[3], threads;
-    u32 n_bufs; /* at bindings 0 .. n_bufs - 1, the arguments at n_bufs */
+    u32 tg_bytes; /* threadgroup memory beside the kernel's own arrays; native kernels only */
+    u32 n_bufs;   /* at bindings 0 .. n_bufs - 1, the arguments at n_bufs */
     struct gpu_ref bufs[GPU_MAX_BUFS];
     u32 n_args; /* bytes */
     u8 args[GPU_MAX_ARGS];
@@ -85,12 +86,13 @@ struct gpu_driver {
     int (*wait)(struct gpu *g, struct err *err);
     /* Microseconds of each command, measured one by one (bench --profile); NULL: can't. */
     int (*profile)(struct gpu *g, struct gpu_list *list, double *us, struct err *err);
+    /* Writes what follows to a file for the vendor's tools, until called with NULL; NULL: can't. */
+    int (*capture)(struct gpu *g, const char *path, struct err *err);
 };
 
 extern const struct gpu_driver driver_cuda, driver_emu;
 extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
-#if defined __APPLE__ || defined FLETCH_METAL_STANDIN
-extern const struct gpu_driver driver_metal;
-#endif
+/* Its address is NULL where it is not built in: everywhere but on macOS and in tests. */
+extern const struct gpu_driver driver_metal __attribute__((weak));
 
 #endif

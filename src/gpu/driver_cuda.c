@@ -2,16 +2,18 @@
  * or to start: libcuda is looked for when it is asked for, the prototypes are our own, and the
  * kernels come as fatbins inside the program (fatbins.S) when there was an nvcc.
  *
- * A list becomes one graph, so that a step costs the host one call. Its commands form levels: one
- * with `after` begins a level, those without join it, and every command of a level depends on all
- * of the level before. From sm_90 on, kernels depend on kernels by programmatic edges: a kernel
- * starts while its producers still run, loads its weights, and waits for them in dep_wait(). */
+ * A list becomes one graph, so that a step costs the host one call. Its commands form a chain, also
+ * those that needn't wait for the one before: side by side, three small matrix products and their
+ * reader took 13.2 µs on an H200, in a row 11.2. From sm_90 on, kernels follow kernels by
+ * programmatic edges: a kernel starts while earlier ones still run, loads its weights, and waits
+ * for them in dep_wait(). */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/driver.h"
+#include "gpu/kernels/blit.h"
 
 /* ---- what we use of cuda.h ---- */
 
@@ -35,6 +37,9 @@ enum {
     CU_ATTR_UNITS = 16,
     CU_ATTR_MAJOR = 75,
     CU_ATTR_MINOR = 76,
+    CU_ATTR_MAX_SHARED = 97,
+    CU_FUNC_MAX_SHARED = 8,
+    CU_FUNC_CARVEOUT = 9,
     CU_HOST_PORTABLE = 1,
     CU_HOST_MAPPED = 2,
     CU_STREAM_NON_BLOCKING = 1,
@@ -83,6 +88,7 @@ struct cu_copy_node {
     X(module_load, "cuModuleLoadData", (cu_module *, const void *))                            \
     X(module_function, "cuModuleGetFunction", (cu_function *, cu_module, const char *))        \
     X(module_unload, "cuModuleUnload", (cu_module))                                            \
+    X(function_set, "cuFuncSetAttribute", (cu_function, int, int))                             \
     X(mem_info, "cuMemGetInfo_v2", (size_t *, size_t *))                                       \
     X(mem_alloc, "cuMemAlloc_v2", (cu_ptr *, size_t))                                          \
     X(mem_free, "cuMemFree_v2", (cu_ptr))                                                      \
@@ -123,6 +129,7 @@ struct cuda {
 extern const void *const gpu_fatbins[];
 
 enum { MAX_MODULES = 16, MAX_KERNELS = 512, MAX_QUEUED = 4 };
+enum { BLIT_MAX = 1 << 20 }; /* bytes */
 
 struct gpu {
     struct cuda cu;
@@ -132,8 +139,10 @@ struct gpu {
     u32 n_modules, n_kernels;
     cu_module modules[MAX_MODULES];
     cu_function kernels[MAX_KERNELS];
+    cu_function blit;          /* k_blit; NULL: not there */
     cu_event done[MAX_QUEUED]; /* of submission i at i % MAX_QUEUED */
     u32 api;
+    int max_shared; /* bytes a group may have */
     struct gpu_counters count;
 };
 
@@ -145,7 +154,7 @@ struct gpu_buf {
 
 struct gpu_list {
     cu_graph_exec exec;
-    u32 n_dispatches, n_copies, n_levels;
+    u32 n_dispatches, n_copies, n_barriers;
     u32 n;
     struct gpu_command *commands; /* for profile */
 };
@@ -221,6 +230,8 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
     if ((rc = failed(g, cu->device_get(&g->device, (int)device), "cuDeviceGet", err)) ||
         (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "the chip", err)) ||
         (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "the chip", err)) ||
+        (rc = failed(g, cu->device_attr(&g->max_shared, CU_ATTR_MAX_SHARED, g->device), "the chip",
+                     err)) ||
         (rc = failed(g, cu->context_retain(&g->context, g->device), "opening the GPU", err)) ||
         (rc = failed(g, cu->context_set(g->context), "cuCtxSetCurrent", err)) ||
         (rc = failed(g, cu->stream_create(&g->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate",
@@ -238,6 +249,7 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
             return err_set(err, FLETCH_E_BACKEND,
                            "this build has no CUDA kernels for sm_%u; make release has", g->api);
         if ((rc = failed(g, load, "loading the kernels", err))) return rc;
+        if (!g->blit) cu->module_function(&g->blit, g->modules[g->n_modules], "k_blit");
     }
     return 0;
 }
@@ -359,6 +371,8 @@ static int cuda_kernel(struct gpu *g, const char *name, u32 *id, struct err *err
         cu_result rc = g->cu.module_function(&g->kernels[g->n_kernels], g->modules[i], name);
         if (rc == CU_NOT_FOUND) continue;
         if (rc) return failed(g, rc, name, err);
+        /* One division of the on-chip memory for all: kernels that differ can't share a unit. */
+        g->cu.function_set(g->kernels[g->n_kernels], CU_FUNC_CARVEOUT, 100);
         g->count.kernels_made++;
         *id = g->n_kernels++;
         return 0;
@@ -387,6 +401,33 @@ static cu_result add_kernel(struct gpu *g, cu_graph graph, const struct gpu_comm
         .function = g->kernels[c->kernel],
         .grid = {c->groups[0], c->groups[1], c->groups[2]},
         .block = {c->threads, 1, 1},
+        .shared_bytes = c->tg_bytes,
+        .params = params,
+    };
+    enum { MAX_WITHOUT_ASKING = 48 << 10 };
+    if (c->tg_bytes > MAX_WITHOUT_ASKING) {
+        cu_result rc = g->cu.function_set(k.function, CU_FUNC_MAX_SHARED, g->max_shared);
+        if (rc) return rc;
+    }
+    return g->cu.graph_kernel(node, graph, NULL, 0, &k);
+}
+
+/* A small copy is a kernel: that costs a step 1 to 2 µs, a copy node 7 (H200). */
+static bool is_blit(const struct gpu *g, const struct gpu_command *c)
+{
+    return g->blit && c->n_bytes <= BLIT_MAX &&
+           (address(c->src) | address(c->dst) | c->n_bytes) % 4 == 0;
+}
+
+static cu_result add_blit(struct gpu *g, cu_graph graph, const struct gpu_command *c, cu_node *node)
+{
+    cu_ptr src = address(c->src), dst = address(c->dst);
+    struct blit_args args = {.n_words = (u32)(c->n_bytes / 4)};
+    void *params[] = {&src, &dst, &args};
+    struct cu_kernel_node k = {
+        .function = g->blit,
+        .grid = {MIN(BLIT_GROUPS, args.n_words / BLIT_THREADS + 1), 1, 1},
+        .block = {BLIT_THREADS, 1, 1},
         .params = params,
     };
     return g->cu.graph_kernel(node, graph, NULL, 0, &k);
@@ -394,58 +435,44 @@ static cu_result add_kernel(struct gpu *g, cu_graph graph, const struct gpu_comm
 
 static cu_result add_copy(struct gpu *g, cu_graph graph, const struct gpu_command *c, cu_node *node)
 {
-    struct cu_copy_node copy = {
-        .src = {.memory_type = CU_MEMORY_UNIFIED,
-                .device = address(c->src),
-                .pitch = c->n_bytes,
-                .height = 1},
-        .dst = {.memory_type = CU_MEMORY_UNIFIED,
-                .device = address(c->dst),
-                .pitch = c->n_bytes,
-                .height = 1},
-        .width = c->n_bytes,
-        .height = 1,
-        .depth = 1,
-    };
-    CHECK(c->n_bytes <= c->src.buf->n - c->src.offset &&
-          c->n_bytes <= c->dst.buf->n - c->dst.offset);
+    struct cu_copy_side src = {.memory_type = CU_MEMORY_UNIFIED, .device = address(c->src)};
+    struct cu_copy_side dst = {.memory_type = CU_MEMORY_UNIFIED, .device = address(c->dst)};
+    src.pitch = dst.pitch = c->n_bytes;
+    src.height = dst.height = 1;
+    struct cu_copy_node copy = {src, dst, c->n_bytes, 1, 1};
     return g->cu.graph_copy(node, graph, NULL, 0, &copy, g->context);
 }
 
-/* Makes `node` depend on the n nodes of the level before it. */
-static cu_result depend(struct gpu *g, cu_graph graph, const struct gpu_command *commands,
-                        const cu_node *nodes, u32 begin, u32 end, u32 at)
+static cu_result add_command(struct gpu *g, cu_graph graph, const struct gpu_command *c,
+                             cu_node *node, bool *is_kernel)
 {
-    for (u32 i = begin; i < end; i++) {
-        bool early =
-            g->api >= 90 && commands[i].kind == GPU_LAUNCH && commands[at].kind == GPU_LAUNCH;
-        struct cu_edge edge = {0};
-        if (early) edge = (struct cu_edge){CU_PORT_PROGRAMMATIC, 0, CU_EDGE_PROGRAMMATIC, {0}};
-        cu_result rc = g->cu.graph_depend(graph, &nodes[i], &nodes[at], &edge, 1);
-        if (rc) return rc;
-    }
-    return 0;
+    *is_kernel = true;
+    if (c->kind == GPU_LAUNCH) return add_kernel(g, graph, c, node);
+    CHECK(c->n_bytes <= c->src.buf->n - c->src.offset);
+    CHECK(c->n_bytes <= c->dst.buf->n - c->dst.offset);
+    if (is_blit(g, c)) return add_blit(g, graph, c, node);
+    *is_kernel = false;
+    return add_copy(g, graph, c, node);
 }
 
-static cu_result fill_graph(struct gpu *g, cu_graph graph, struct gpu_list *list, cu_node *nodes)
+static cu_result fill_graph(struct gpu *g, cu_graph graph, struct gpu_list *list)
 {
-    u32 before = 0,
-        level = 0; /* the level being made begins at `level`, the one before at `before` */
+    static const struct cu_edge whole = {0};
+    static const struct cu_edge early = {CU_PORT_PROGRAMMATIC, 0, CU_EDGE_PROGRAMMATIC, {0}};
+    cu_node last = NULL, node;
+    bool was_kernel = false, is_kernel;
     for (u32 i = 0; i < list->n; i++) {
         const struct gpu_command *c = &list->commands[i];
-        if (i == 0 || c->after) {
-            before = level;
-            level = i;
-            list->n_levels++;
-        }
-        cu_result rc = c->kind == GPU_COPY ? add_copy(g, graph, c, &nodes[i])
-                                           : add_kernel(g, graph, c, &nodes[i]);
-        if (!rc) rc = depend(g, graph, list->commands, nodes, before, level, i);
+        cu_result rc = add_command(g, graph, c, &node, &is_kernel);
+        bool overlaps = g->api >= 90 && was_kernel && is_kernel;
+        if (!rc && last)
+            rc = g->cu.graph_depend(graph, &last, &node, overlaps ? &early : &whole, 1);
         if (rc) return rc;
-        if (c->kind == GPU_COPY)
-            list->n_copies++;
-        else
-            list->n_dispatches++;
+        last = node;
+        was_kernel = is_kernel;
+        list->n_dispatches += c->kind == GPU_LAUNCH;
+        list->n_copies += c->kind == GPU_COPY;
+        list->n_barriers += i > 0 && c->after;
     }
     return 0;
 }
@@ -464,22 +491,19 @@ static int cuda_record(struct gpu *g, struct gpu_list **out, const struct gpu_co
 {
     *out = NULL;
     struct gpu_list *list = calloc(1, sizeof *list);
-    cu_node *nodes = calloc(MAX(n, 1), sizeof(cu_node));
     cu_graph graph = NULL;
     if (list) list->commands = calloc(MAX(n, 1), sizeof *c);
-    if (!list || !nodes || !list->commands) {
+    if (!list || !list->commands) {
         cuda_drop(g, list);
-        free(nodes);
         return err_nomem(err, "a list of GPU commands");
     }
     memcpy(list->commands, c, n * sizeof *c);
     list->n = n;
     g->cu.context_set(g->context);
     cu_result rc = g->cu.graph_create(&graph, 0);
-    if (!rc) rc = fill_graph(g, graph, list, nodes);
+    if (!rc) rc = fill_graph(g, graph, list);
     if (!rc) rc = g->cu.graph_instantiate(&list->exec, graph, 0);
     if (graph) g->cu.graph_destroy(graph);
-    free(nodes);
     if (rc) {
         cuda_drop(g, list);
         return failed(g, rc, "recording a list", err);
@@ -499,7 +523,7 @@ static int cuda_submit(struct gpu *g, struct gpu_list *list, struct err *err)
     g->count.submissions++;
     g->count.dispatches += list->n_dispatches;
     g->count.copies += list->n_copies;
-    g->count.barriers += list->n_levels - 1;
+    g->count.barriers += list->n_barriers;
     return 0;
 }
 
@@ -525,8 +549,8 @@ static cu_result time_graph(struct gpu *g, cu_graph graph, const struct gpu_list
         cu_result rc = g->cu.graph_event(&node, graph, &last, last != NULL, events[i]);
         if (rc || i == list->n) return rc;
         last = node;
-        const struct gpu_command *c = &list->commands[i];
-        rc = c->kind == GPU_COPY ? add_copy(g, graph, c, &node) : add_kernel(g, graph, c, &node);
+        bool is_kernel;
+        rc = add_command(g, graph, &list->commands[i], &node, &is_kernel);
         if (!rc) rc = g->cu.graph_depend(graph, &last, &node, &whole, 1);
         if (rc) return rc;
         last = node;
