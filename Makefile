@@ -40,11 +40,6 @@ ifneq ($(NVCC),)
 FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu))
 endif
 OBJ     += $B/src/gpu/fatbins.o
-# GPU kernels on the CPU, each fast and checked (src/gpu/emu).
-GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
-EMU_OBJ := $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/kernels/table.o \
-           $(GPU_SRC:%.gpu=$B/%_fast.o) $(GPU_SRC:%.gpu=$B/%_checked.o)
-OBJ     += $(EMU_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
@@ -71,12 +66,14 @@ all: $B/fletch $B/libfletch.a $B/$(SO)
 ifneq ($(filter-out clean uninstall format,$(or $(MAKECMDGOALS),all)),)
 include $B/config.mk
 endif
-$B/config.mk: tools/deps Makefile
+$B/config.mk: tools/deps tools/standin-flags Makefile
 	@mkdir -p $B
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
+	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
 	@mv $@.tmp $@
+include tools/gpu.mk
 
 $B/%.o: %.c $B/config.mk
 	@mkdir -p $(@D)
@@ -110,31 +107,6 @@ $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 	@mkdir -p $(@D)
 	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@
 
-# C++ for the emulator and what it expands only, and none of C++'s libraries. Its fibers and the
-# sanitizers' idea of a stack don't go together; the checked kernels do that work.
-CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
-            -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
-            -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
-            -fno-sanitize=address,thread
-$B/src/gpu/emu/%.o: src/gpu/emu/%.cpp $B/config.mk
-	@mkdir -p $(@D)
-	@echo "c++ $<"
-	$Q$(CC) $(CXXFLAGS) -c $< -o $@
-$B/src/gpu/kernels/%.cpp: src/gpu/kernels/%.gpu src/gpu/simt.h $(wildcard src/gpu/*.h src/gpu/kernels/*.h) tools/gpu-table
-	@mkdir -p $(@D)
-	$QCC="$(CC)" tools/gpu-table file $< > $@
-$B/src/gpu/kernels/%_fast.o: $B/src/gpu/kernels/%.cpp
-	@echo "c++ src/gpu/kernels/$*.gpu"
-	$Q$(CC) $(CXXFLAGS) -c $< -o $@
-$B/src/gpu/kernels/%_checked.o: $B/src/gpu/kernels/%.cpp
-	@echo "c++ src/gpu/kernels/$*.gpu (checked)"
-	$Q$(CC) $(CXXFLAGS) -DSIMT_CHECKED -c $< -o $@
-$B/src/gpu/kernels/table.c: $(GPU_SRC) tools/gpu-table
-	@mkdir -p $(@D)
-	$Qtools/gpu-table all $(GPU_SRC) > $@
-$B/src/gpu/kernels/table.o: $B/src/gpu/kernels/table.c
-	$Q$(CC) $(CFLAGS) -c $< -o $@
-
 # The model that `fletch run` uses when it is given none, inside the binary.
 $B/app/builtin.o: app/builtin.S $(BUILTIN)
 	@mkdir -p $(@D)
@@ -156,7 +128,8 @@ $B/fletch-static: $(APP_OBJ) $B/libfletch.a
 	    -Wl,-Bstatic $(PKG_LIBS) -Wl,-Bdynamic $(LIBS)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
-	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(LIBS)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(PKG_LIBS) $(LIBS) \
+	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS))
 
 $B/%_cli: $B/%_cli.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)

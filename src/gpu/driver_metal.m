@@ -1,0 +1,442 @@
+/* The Metal driver: driver.h on Apple's GPUs (macOS 13 and later, Apple7 and later). Objective-C
+ * without automatic reference counting, so that the same file runs on Linux against the stand-in
+ * framework under test/standin.
+ *
+ * A list is encoded anew for every submission, into one command buffer with one concurrent encoder:
+ * what it needs (pipelines, buffers, arguments in one buffer of the list's own) is there since record.
+ * Hazard tracking is off: barriers stand where a command says `after`, and a fence puts each encoder
+ * behind the one before it. Copies are a kernel, so that no second encoder is needed. */
+#import <Foundation/Foundation.h>
+#import <Metal/Metal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/driver.h"
+#include "gpu/kernels/blit.h"
+
+enum {
+    MAX_KERNELS = 512,
+    MAX_QUEUED = 16,
+    ARGS_ALIGN = 256, /* what every device takes as an offset for constants */
+    OPTIONS = MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked,
+};
+
+extern const char gpu_metal_text[]; /* metal_text.S */
+
+struct gpu_buf {
+    id<MTLBuffer> mtl;
+    u64 n;
+    enum gpu_memory where;
+};
+
+struct gpu_list {
+    id<MTLBuffer> args; /* ARGS_ALIGN bytes for each command */
+    u32 n;
+    struct gpu_command commands[];
+};
+
+struct gpu {
+    id<MTLDevice> device;
+    id<MTLCommandQueue> queue;
+    id<MTLLibrary> library;
+    id<MTLFence> fence;
+    id<MTLResidencySet> resident; /* nil before macOS 15 */
+    bool capturing;
+    u32 n_kernels, blit;
+    id<MTLComputePipelineState> kernels[MAX_KERNELS];
+    u32 n_queued;
+    id<MTLCommandBuffer> queued[MAX_QUEUED];
+    struct gpu_counters did;
+};
+
+static const char *why(NSError *e)
+{
+    return e ? [[e localizedDescription] UTF8String] : "no reason given";
+}
+
+static const char *metal_absent(void)
+{
+    @autoreleasepool {
+        id<MTLDevice> d = MTLCreateSystemDefaultDevice();
+        bool fits = d && [d supportsFamily:MTLGPUFamilyApple7];
+        const char *text = !d      ? "there is no Metal device"
+                           : !fits ? "the GPU is older than Apple's M1 (family Apple7)"
+                                   : NULL;
+        [d release];
+        return text;
+    }
+}
+
+static void metal_close(struct gpu *g);
+
+static int compile(struct gpu *g, struct err *err)
+{
+    MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
+    o.fastMathEnabled = NO; /* the same bits on every backend */
+    o.languageVersion = MTLLanguageVersion3_0;
+    NSError *e = nil;
+    NSString *text = [NSString stringWithUTF8String:gpu_metal_text];
+    g->library = [g->device newLibraryWithSource:text options:o error:&e];
+    if (!g->library)
+        return err_set(err, FLETCH_E_BACKEND, "Metal does not compile the kernels: %s", why(e));
+    return 0;
+}
+
+static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err);
+
+/* Keeps memory wired between steps, where the system can. */
+static void make_resident(struct gpu *g)
+{
+    if (![g->device respondsToSelector:@selector(newResidencySetWithDescriptor:error:)]) return;
+    MTLResidencySetDescriptor *d = [[[MTLResidencySetDescriptor alloc] init] autorelease];
+    g->resident = [g->device newResidencySetWithDescriptor:d error:NULL];
+    if (g->resident) [g->queue addResidencySet:g->resident];
+}
+
+static int metal_open(struct gpu **out, u32 device, struct err *err)
+{
+    *out = NULL;
+    const char *absent = metal_absent();
+    if (absent) return err_set(err, FLETCH_E_BACKEND, "Metal: %s", absent);
+    if (device != 0) return err_set(err, FLETCH_E_ARG, "Metal has device 0 only");
+    struct gpu *g = calloc(1, sizeof *g);
+    if (!g) return err_nomem(err, "Metal device");
+    int rc = 0;
+    @autoreleasepool {
+        g->device = MTLCreateSystemDefaultDevice();
+        g->queue = [g->device newCommandQueue];
+        g->fence = [g->device newFence];
+        if (g->queue && g->fence)
+            rc = compile(g, err);
+        else
+            rc = err_set(err, FLETCH_E_BACKEND, "Metal gives no command queue");
+        if (rc == 0) rc = metal_kernel(g, "k_blit", &g->blit, err);
+        if (rc == 0) make_resident(g);
+    }
+    if (rc < 0) {
+        metal_close(g);
+        return rc;
+    }
+    *out = g;
+    return 0;
+}
+
+static int metal_capture(struct gpu *g, const char *path, struct err *err)
+{
+    int rc = 0;
+    @autoreleasepool {
+        MTLCaptureManager *m = [MTLCaptureManager sharedCaptureManager];
+        if (g->capturing) [m stopCapture];
+        g->capturing = false;
+        if (path && ![m supportsDestination:MTLCaptureDestinationGPUTraceDocument]) {
+            rc = err_set(err, FLETCH_E_BACKEND,
+                         "captures are off: set MTL_CAPTURE_ENABLED=1 in the environment");
+        } else if (path) {
+            MTLCaptureDescriptor *d = [[[MTLCaptureDescriptor alloc] init] autorelease];
+            NSError *e = nil;
+            d.captureObject = g->device;
+            d.destination = MTLCaptureDestinationGPUTraceDocument;
+            d.outputURL = [NSURL fileURLWithPath:[NSString stringWithUTF8String:path]];
+            g->capturing = [m startCaptureWithDescriptor:d error:&e];
+            if (!g->capturing)
+                rc = err_set(err, FLETCH_E_BACKEND, "no capture to %s: %s",
+                             QUOTE(str_of(path)), why(e));
+        }
+    }
+    return rc;
+}
+
+static void metal_close(struct gpu *g)
+{
+    if (!g) return;
+    @autoreleasepool {
+        for (u32 i = 0; i < g->n_queued; i++) {
+            [g->queued[i] waitUntilCompleted];
+            [g->queued[i] release];
+        }
+        metal_capture(g, NULL, NULL);
+        for (u32 i = 0; i < g->n_kernels; i++) [g->kernels[i] release];
+        [g->resident release];
+        [g->fence release];
+        [g->library release];
+        [g->queue release];
+        [g->device release];
+    }
+    free(g);
+}
+
+static void metal_info(struct gpu *g, struct gpu_info *out)
+{
+    *out = (struct gpu_info){0};
+    @autoreleasepool {
+        u64 used = [g->device currentAllocatedSize];
+        out->memory = [g->device recommendedMaxWorkingSetSize];
+        out->memory_free = used < out->memory ? out->memory - used : 0;
+        out->max_buffer = [g->device maxBufferLength];
+        for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;
+        strncpy(out->name, [[g->device name] UTF8String], sizeof out->name - 1);
+    }
+}
+
+static void metal_counters(const struct gpu *g, struct gpu_counters *out)
+{
+    *out = g->did;
+}
+
+static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
+                       struct err *err)
+{
+    *out = NULL;
+    u64 most = [g->device maxBufferLength], room = [g->device recommendedMaxWorkingSetSize];
+    u64 used = [g->device currentAllocatedSize], size = MAX(n, 1);
+    if (size > most || used > room || size > room - used)
+        return err_set(err, FLETCH_E_NOMEM,
+                       "%.1f GB more of GPU memory is too much: %.1f of %.1f GB are in use, and a "
+                       "buffer may have %.1f",
+                       (double)size / 1e9, (double)used / 1e9, (double)room / 1e9,
+                       (double)most / 1e9);
+    struct gpu_buf *b = calloc(1, sizeof *b);
+    if (!b) return err_nomem(err, "Metal buffer");
+    b->mtl = [g->device newBufferWithLength:size options:OPTIONS];
+    if (!b->mtl) {
+        free(b);
+        return err_set(err, FLETCH_E_NOMEM, "Metal has no buffer of %.1f GB", (double)size / 1e9);
+    }
+    memset([b->mtl contents], 0, size);
+    [g->resident addAllocation:b->mtl];
+    b->n = n;
+    b->where = where;
+    g->did.bytes_allocated += n;
+    g->did.buffers_made++;
+    *out = b;
+    return 0;
+}
+
+static void metal_free(struct gpu *g, struct gpu_buf *b)
+{
+    if (!b) return;
+    g->did.bytes_allocated -= b->n;
+    [g->resident removeAllocation:b->mtl];
+    [b->mtl release];
+    free(b);
+}
+
+static u8 *bytes_at(const struct gpu_buf *b, u64 offset, u64 n)
+{
+    CHECK(offset <= b->n && n <= b->n - offset);
+    return (u8 *)[b->mtl contents] + offset;
+}
+
+static void *metal_map(struct gpu_buf *b)
+{
+    return b->where == GPU_DEVICE ? NULL : [b->mtl contents];
+}
+
+static int metal_write(struct gpu *g, struct gpu_buf *b, u64 offset, const void *src, u64 n,
+                       struct err *err)
+{
+    (void)err;
+    CHECK(g->n_queued == 0);
+    if (n > 0) memcpy(bytes_at(b, offset, n), src, n);
+    return 0;
+}
+
+static int metal_read(struct gpu *g, struct gpu_buf *b, u64 offset, void *dst, u64 n,
+                      struct err *err)
+{
+    (void)err;
+    CHECK(g->n_queued == 0);
+    if (n > 0) memcpy(dst, bytes_at(b, offset, n), n);
+    return 0;
+}
+
+static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err)
+{
+    CHECK(g->n_kernels < MAX_KERNELS);
+    int rc = 0;
+    @autoreleasepool {
+        NSError *e = nil;
+        id<MTLComputePipelineState> p = nil;
+        id<MTLFunction> f =
+            [g->library newFunctionWithName:[NSString stringWithUTF8String:name]];
+        if (f) p = [g->device newComputePipelineStateWithFunction:f error:&e];
+        if (!f)
+            rc = err_set(err, FLETCH_E_UNSUPPORTED, "there is no kernel %s", name);
+        else if (!p)
+            rc = err_set(err, FLETCH_E_BACKEND, "Metal does not take kernel %s: %s", name, why(e));
+        else if ([p threadExecutionWidth] != 32)
+            rc = err_set(err, FLETCH_E_UNSUPPORTED, "kernel %s has simdgroups of %u, not 32", name,
+                         (u32)[p threadExecutionWidth]);
+        [f release];
+        if (rc == 0) {
+            *number = g->n_kernels++;
+            g->kernels[*number] = p;
+            g->did.kernels_made++;
+        } else {
+            [p release];
+        }
+    }
+    return rc;
+}
+
+/* A copy as the launch that does it. */
+static int lower(struct gpu *g, struct gpu_command *c, struct err *err)
+{
+    if (c->kind == GPU_LAUNCH) return 0;
+    if (c->n_bytes % 4 || c->dst.offset % 4 || c->src.offset % 4 || c->n_bytes / 4 > 0xffffffff)
+        return err_set(err, FLETCH_E_INTERNAL, "a copy of %llu bytes is not one of words",
+                       (unsigned long long)c->n_bytes);
+    bytes_at(c->src.buf, c->src.offset, c->n_bytes);
+    bytes_at(c->dst.buf, c->dst.offset, c->n_bytes);
+    struct blit_args a = {(u32)(c->n_bytes / 4)};
+    u64 groups = MIN((u64)BLIT_GROUPS, a.n_words / BLIT_THREADS + 1);
+    c->kernel = g->blit;
+    c->groups[0] = (u32)groups, c->groups[1] = c->groups[2] = 1;
+    c->threads = BLIT_THREADS;
+    c->n_bufs = 2;
+    c->bufs[0] = c->src, c->bufs[1] = c->dst;
+    c->n_args = sizeof a;
+    memcpy(c->args, &a, sizeof a);
+    return 0;
+}
+
+static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+                        struct err *err)
+{
+    *out = NULL;
+    struct gpu_list *list = malloc(sizeof *list + n * sizeof *c);
+    if (!list) return err_nomem(err, "command list");
+    list->n = n;
+    if (n > 0) memcpy(list->commands, c, n * sizeof *c);
+    list->args = [g->device newBufferWithLength:MAX(n, 1) * ARGS_ALIGN options:OPTIONS];
+    int rc = list->args ? 0 : err_set(err, FLETCH_E_NOMEM, "Metal has no buffer for arguments");
+    for (u32 i = 0; i < n && rc == 0; i++) {
+        struct gpu_command *l = list->commands + i;
+        rc = lower(g, l, err);
+        if (rc < 0) break;
+        CHECK(l->kernel < g->n_kernels && l->n_bufs < 30 && l->n_args <= ARGS_ALIGN);
+        u64 most = [g->kernels[l->kernel] maxTotalThreadsPerThreadgroup];
+        if (l->threads > most)
+            rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel runs %llu threads at most, not %u",
+                         (unsigned long long)most, l->threads);
+        memcpy((u8 *)[list->args contents] + (size_t)i * ARGS_ALIGN, l->args, l->n_args);
+    }
+    if (rc < 0) {
+        [list->args release];
+        free(list);
+        return rc;
+    }
+    [g->resident addAllocation:list->args];
+    [g->resident commit];
+    [g->resident requestResidency];
+    g->did.lists_made++;
+    *out = list;
+    return 0;
+}
+
+static void metal_drop(struct gpu *g, struct gpu_list *list)
+{
+    if (!list) return;
+    [g->resident removeAllocation:list->args];
+    [list->args release];
+    free(list);
+}
+
+static void encode_launch(struct gpu *g, id<MTLComputeCommandEncoder> e,
+                          const struct gpu_list *list, u32 i)
+{
+    const struct gpu_command *c = list->commands + i;
+    [e setComputePipelineState:g->kernels[c->kernel]];
+    for (u32 b = 0; b < c->n_bufs; b++)
+        [e setBuffer:c->bufs[b].buf->mtl offset:c->bufs[b].offset atIndex:b];
+    if (c->n_args > 0) [e setBuffer:list->args offset:(u64)i * ARGS_ALIGN atIndex:c->n_bufs];
+    [e dispatchThreadgroups:MTLSizeMake(c->groups[0], c->groups[1], c->groups[2])
+        threadsPerThreadgroup:MTLSizeMake(c->threads, 1, 1)];
+    g->did.copies += c->kind == GPU_COPY;
+    g->did.dispatches += c->kind == GPU_LAUNCH;
+}
+
+/* Commands [begin, end) of a list, committed; the caller owns what is returned. */
+static id<MTLCommandBuffer> commit(struct gpu *g, const struct gpu_list *list, u32 begin, u32 end)
+{
+    id<MTLCommandBuffer> cb;
+    @autoreleasepool {
+        cb = [[g->queue commandBufferWithUnretainedReferences] retain];
+        id<MTLComputeCommandEncoder> e =
+            [cb computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
+        cb.label = @"fletch step";
+        [e waitForFence:g->fence];
+        for (u32 i = begin; i < end; i++) {
+            if (list->commands[i].after && i > begin) {
+                [e memoryBarrierWithScope:MTLBarrierScopeBuffers];
+                g->did.barriers++;
+            }
+            encode_launch(g, e, list, i);
+        }
+        [e updateFence:g->fence];
+        [e endEncoding];
+        [cb commit];
+    }
+    return cb;
+}
+
+static int metal_submit(struct gpu *g, struct gpu_list *list, struct err *err)
+{
+    if (g->n_queued == MAX_QUEUED)
+        return err_set(err, FLETCH_E_LIMIT, "%d lists are queued, none waited for", MAX_QUEUED);
+    g->queued[g->n_queued++] = commit(g, list, 0, list->n);
+    g->did.submissions++;
+    return 0;
+}
+
+static int finish(id<MTLCommandBuffer> cb, double *us, struct err *err)
+{
+    int rc = 0;
+    @autoreleasepool {
+        [cb waitUntilCompleted];
+        if ([cb status] != MTLCommandBufferStatusCompleted)
+            rc = err_set(err, FLETCH_E_BACKEND, "the GPU gave up: %s", why([cb error]));
+        if (us) *us = ([cb GPUEndTime] - [cb GPUStartTime]) * 1e6;
+        [cb release];
+    }
+    return rc;
+}
+
+static int metal_wait(struct gpu *g, struct err *err)
+{
+    g->did.waits++;
+    if (g->n_queued == 0) return 0;
+    id<MTLCommandBuffer> cb = g->queued[0];
+    memmove(g->queued, g->queued + 1, --g->n_queued * sizeof g->queued[0]);
+    return finish(cb, NULL, err);
+}
+
+static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struct err *err)
+{
+    CHECK(g->n_queued == 0);
+    int rc = 0;
+    for (u32 i = 0; i < list->n && rc == 0; i++)
+        rc = finish(commit(g, list, i, i + 1), us + i, err);
+    return rc;
+}
+
+const struct gpu_driver driver_metal = {
+    .name = "metal",
+    .absent = metal_absent,
+    .open = metal_open,
+    .close = metal_close,
+    .info = metal_info,
+    .counters = metal_counters,
+    .alloc = metal_alloc,
+    .free = metal_free,
+    .map = metal_map,
+    .write = metal_write,
+    .read = metal_read,
+    .kernel = metal_kernel,
+    .record = metal_record,
+    .drop = metal_drop,
+    .submit = metal_submit,
+    .wait = metal_wait,
+    .profile = metal_profile,
+    .capture = metal_capture,
+};

@@ -1,0 +1,311 @@
+/* What driver.h promises, on every driver that can be had here: the emulator, fast and checked, and
+ * Metal and CUDA on a real device or on their stand-ins, whose own counters are looked at too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu/driver.h"
+#include "gpu/kernels/blit.h"
+#include "standin/standin.h"
+
+extern struct standin standin __attribute__((weak));
+
+enum { N_WORDS = 1000, GUARD = 16 };
+
+struct lab {
+    const struct gpu_driver *d;
+    struct gpu *g;
+    struct gpu_buf *up, *a, *b, *back;
+    u32 blit;
+    struct err err;
+};
+
+static void open_lab(struct lab *lab, const struct gpu_driver *d)
+{
+    *lab = (struct lab){.d = d};
+    assert_int_equal(d->open(&lab->g, 0, &lab->err), 0);
+    u64 n = (N_WORDS + GUARD) * 4;
+    assert_int_equal(d->alloc(lab->g, &lab->up, n, GPU_UPLOAD, &lab->err), 0);
+    assert_int_equal(d->alloc(lab->g, &lab->a, n, GPU_DEVICE, &lab->err), 0);
+    assert_int_equal(d->alloc(lab->g, &lab->b, n, GPU_DEVICE, &lab->err), 0);
+    assert_int_equal(d->alloc(lab->g, &lab->back, n, GPU_READBACK, &lab->err), 0);
+    assert_int_equal(d->kernel(lab->g, "k_blit", &lab->blit, &lab->err), 0);
+}
+
+static void close_lab(struct lab *lab)
+{
+    lab->d->free(lab->g, lab->up);
+    lab->d->free(lab->g, lab->a);
+    lab->d->free(lab->g, lab->b);
+    lab->d->free(lab->g, lab->back);
+    lab->d->close(lab->g);
+    if (lab->d == &driver_metal && &standin) assert_int_equal(standin.alive, 0);
+}
+
+static struct gpu_command copy(struct gpu_buf *dst, struct gpu_buf *src, u64 n)
+{
+    return (struct gpu_command){
+        .kind = GPU_COPY, .after = true, .dst = {dst, 0}, .src = {src, 0}, .n_bytes = n};
+}
+
+static struct gpu_command blit(const struct lab *lab, struct gpu_buf *dst, struct gpu_buf *src)
+{
+    struct blit_args args = {N_WORDS};
+    struct gpu_command c = {.kind = GPU_LAUNCH,
+                            .after = true,
+                            .kernel = lab->blit,
+                            .groups = {3, 1, 1},
+                            .threads = BLIT_THREADS,
+                            .n_bufs = 2,
+                            .bufs = {{src, 0}, {dst, 0}},
+                            .n_args = sizeof args};
+    memcpy(c.args, &args, sizeof args);
+    return c;
+}
+
+/* up → a → b → back, the middle one by a kernel */
+static struct gpu_list *record_chain(struct lab *lab)
+{
+    struct gpu_command c[] = {copy(lab->a, lab->up, N_WORDS * 4), blit(lab, lab->b, lab->a),
+                              copy(lab->back, lab->b, N_WORDS * 4)};
+    struct gpu_list *list;
+    assert_int_equal(lab->d->record(lab->g, &list, c, ARRAY_LEN(c), &lab->err), 0);
+    return list;
+}
+
+static void fill(u32 *p, u32 seed)
+{
+    for (u32 i = 0; i < N_WORDS; i++) p[i] = i * 2654435761u + seed;
+}
+
+static void check_step(struct lab *lab, struct gpu_list *list, u32 seed)
+{
+    u32 *up = lab->d->map(lab->up), *back = lab->d->map(lab->back);
+    fill(up, seed);
+    assert_int_equal(lab->d->submit(lab->g, list, &lab->err), 0);
+    assert_int_equal(lab->d->wait(lab->g, &lab->err), 0);
+    assert_memory_equal(back, up, N_WORDS * 4);
+    for (u32 i = 0; i < GUARD; i++) assert_int_equal(back[N_WORDS + i], 0);
+}
+
+static void check_contract(const struct gpu_driver *d)
+{
+    struct lab lab;
+    open_lab(&lab, d);
+    struct gpu_info info;
+    d->info(lab.g, &info);
+    assert_true(info.name[0] && info.memory > 0 && info.max_buffer > 0);
+    assert_null(d->map(lab.a));
+
+    u32 *host = malloc(N_WORDS * 4), *seen = malloc(N_WORDS * 4);
+    assert_int_equal(d->read(lab.g, lab.a, GUARD * 4, seen, N_WORDS * 4, &lab.err), 0);
+    for (u32 i = 0; i < N_WORDS; i++) assert_int_equal(seen[i], 0); /* as allocated */
+    fill(host, 7);
+    assert_int_equal(d->write(lab.g, lab.a, GUARD * 4, host, N_WORDS * 4, &lab.err), 0);
+    assert_int_equal(d->read(lab.g, lab.a, GUARD * 4, seen, N_WORDS * 4, &lab.err), 0);
+    assert_memory_equal(seen, host, N_WORDS * 4);
+    free(host);
+    free(seen);
+
+    u32 id;
+    assert_int_equal(d->kernel(lab.g, "k_nonsense", &id, &lab.err), FLETCH_E_UNSUPPORTED);
+    assert_non_null(strstr(lab.err.text, "k_nonsense"));
+
+    struct gpu_list *list = record_chain(&lab);
+    struct gpu_counters before, after;
+    d->counters(lab.g, &before);
+    for (u32 i = 1; i <= 5; i++) check_step(&lab, list, i);
+    d->counters(lab.g, &after);
+    assert_int_equal(after.submissions - before.submissions, 5);
+    assert_int_equal(after.waits - before.waits, 5);
+    assert_int_equal(after.dispatches - before.dispatches, 5);
+    assert_int_equal(after.copies - before.copies, 10);
+    assert_int_equal(after.buffers_made, before.buffers_made);
+    assert_int_equal(after.kernels_made, before.kernels_made);
+    if (d->profile) {
+        double us[3] = {-1, -1, -1};
+        assert_int_equal(d->profile(lab.g, list, us, &lab.err), 0);
+        for (u32 i = 0; i < 3; i++) assert_true(us[i] >= 0);
+    }
+    d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+/* Two lists in the queue: the second finds what the first left. */
+static void check_order(const struct gpu_driver *d)
+{
+    struct lab lab;
+    open_lab(&lab, d);
+    struct gpu_command first[] = {copy(lab.a, lab.up, N_WORDS * 4)};
+    struct gpu_command second[] = {blit(&lab, lab.b, lab.a), copy(lab.back, lab.b, N_WORDS * 4)};
+    struct gpu_list *one, *two;
+    assert_int_equal(d->record(lab.g, &one, first, 1, &lab.err), 0);
+    assert_int_equal(d->record(lab.g, &two, second, 2, &lab.err), 0);
+    fill(d->map(lab.up), 3);
+    assert_int_equal(d->submit(lab.g, one, &lab.err), 0);
+    assert_int_equal(d->submit(lab.g, two, &lab.err), 0);
+    assert_int_equal(d->wait(lab.g, &lab.err), 0);
+    assert_int_equal(d->wait(lab.g, &lab.err), 0);
+    assert_memory_equal(d->map(lab.back), d->map(lab.up), N_WORDS * 4);
+    d->drop(lab.g, one);
+    d->drop(lab.g, two);
+    close_lab(&lab);
+}
+
+static void check_driver(const struct gpu_driver *d)
+{
+    check_contract(d);
+    check_order(d);
+}
+
+static void emulator_keeps_the_contract(void **state)
+{
+    (void)state;
+    check_driver(&driver_emu);
+    check_driver(&driver_emu_checked);
+}
+
+static void metal_keeps_the_contract(void **state)
+{
+    (void)state;
+    if (!&driver_metal || driver_metal.absent()) skip();
+    check_driver(&driver_metal);
+}
+
+/* Nothing is seen before the wait: emulator and stand-ins do the work there and not sooner. */
+static void work_is_done_at_the_wait(void **state)
+{
+    (void)state;
+    struct lab lab;
+    open_lab(&lab, &driver_emu);
+    struct gpu_list *list = record_chain(&lab);
+    fill(lab.d->map(lab.up), 9);
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(((u32 *)lab.d->map(lab.back))[1], 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    assert_int_not_equal(((u32 *)lab.d->map(lab.back))[1], 0);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+static void lists_are_checked_when_recorded(void **state)
+{
+    (void)state;
+    struct lab lab;
+    open_lab(&lab, &driver_emu);
+    struct gpu_list *list;
+    struct gpu_command c = blit(&lab, lab.b, lab.a);
+    c.n_bufs = 1;
+    assert_int_equal(lab.d->record(lab.g, &list, &c, 1, &lab.err), FLETCH_E_INTERNAL);
+    c = blit(&lab, lab.b, lab.a);
+    c.threads = BLIT_THREADS + 32;
+    assert_int_equal(lab.d->record(lab.g, &list, &c, 1, &lab.err), FLETCH_E_INTERNAL);
+    c = copy(lab.b, lab.a, (N_WORDS + GUARD + 1) * 4);
+    assert_int_equal(lab.d->record(lab.g, &list, &c, 1, &lab.err), FLETCH_E_INTERNAL);
+    close_lab(&lab);
+}
+
+static void metal_needs_one_submission_and_one_wait(void **state)
+{
+    (void)state;
+    if (!&driver_metal || !&standin) skip();
+    struct lab lab;
+    open_lab(&lab, &driver_metal);
+    struct gpu_list *list = record_chain(&lab);
+    struct standin before = standin;
+    check_step(&lab, list, 1);
+    check_step(&lab, list, 2);
+    assert_int_equal(standin.submissions - before.submissions, 2);
+    assert_int_equal(standin.waits - before.waits, 2);
+    assert_int_equal(standin.dispatches - before.dispatches, 6);
+    assert_int_equal(standin.barriers - before.barriers, 4);
+    assert_int_equal(standin.buffers, before.buffers);
+    assert_int_equal(standin.pipelines, before.pipelines);
+    assert_int_equal(standin.alive, before.alive);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+static void metal_captures_on_demand(void **state)
+{
+    (void)state;
+    if (!&driver_metal || !&standin) skip();
+    struct lab lab;
+    open_lab(&lab, &driver_metal);
+    u64 before = standin.captures;
+    assert_int_equal(lab.d->capture(lab.g, "step.gputrace", &lab.err), 0);
+    assert_int_equal(lab.d->capture(lab.g, NULL, &lab.err), 0);
+    assert_int_equal(standin.captures - before, 1);
+    close_lab(&lab);
+}
+
+static void metal_says_why_it_cannot_open(void **state)
+{
+    (void)state;
+    if (!&driver_metal || !&standin) skip();
+    static const struct {
+        enum standin_fault fault;
+        const char *says;
+    } cases[] = {{STANDIN_NO_DEVICE, "no Metal device"},
+                 {STANDIN_OLD_DEVICE, "Apple7"},
+                 {STANDIN_BAD_TEXT, "kernal"}};
+    for (u32 i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gpu *g;
+        struct err err = {0};
+        standin.fault = cases[i].fault;
+        assert_int_equal(driver_metal.open(&g, 0, &err), FLETCH_E_BACKEND);
+        assert_null(g);
+        assert_non_null(strstr(err.text, cases[i].says));
+        standin.fault = STANDIN_FINE;
+        assert_int_equal(standin.alive, 0);
+    }
+}
+
+static void metal_without_memory_says_so(void **state)
+{
+    (void)state;
+    if (!&driver_metal || !&standin) skip();
+    struct lab lab;
+    open_lab(&lab, &driver_metal);
+    struct gpu_buf *b;
+    standin.fault = STANDIN_NO_MEMORY;
+    assert_int_equal(lab.d->alloc(lab.g, &b, 64, GPU_DEVICE, &lab.err), FLETCH_E_NOMEM);
+    standin.fault = STANDIN_FINE;
+    assert_int_equal(lab.d->alloc(lab.g, &b, (u64)1 << 40, GPU_DEVICE, &lab.err), FLETCH_E_NOMEM);
+    close_lab(&lab);
+}
+
+static void metal_survives_a_lost_device(void **state)
+{
+    (void)state;
+    if (!&driver_metal || !&standin) skip();
+    struct lab lab;
+    open_lab(&lab, &driver_metal);
+    struct gpu_list *list = record_chain(&lab);
+    standin.fault = STANDIN_LOST;
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), FLETCH_E_BACKEND);
+    assert_non_null(strstr(lab.err.text, "removed"));
+    standin.fault = STANDIN_FINE;
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(emulator_keeps_the_contract),
+        cmocka_unit_test(work_is_done_at_the_wait),
+        cmocka_unit_test(lists_are_checked_when_recorded),
+        cmocka_unit_test(metal_keeps_the_contract),
+        cmocka_unit_test(metal_needs_one_submission_and_one_wait),
+        cmocka_unit_test(metal_captures_on_demand),
+        cmocka_unit_test(metal_says_why_it_cannot_open),
+        cmocka_unit_test(metal_without_memory_says_so),
+        cmocka_unit_test(metal_survives_a_lost_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

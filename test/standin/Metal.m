@@ -1,0 +1,482 @@
+/* The stand-in Metal framework, on the emulator. Work is done when it is waited for and no sooner,
+ * so that a host that forgets to wait reads stale memory. What Metal's validation layer would refuse
+ * stops the program: misuse() says what it was. The kernels are those that table.py made of the very
+ * text that the driver hands over. */
+#import <Metal/Metal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/emu/emu.h"
+#include "standin.h"
+
+enum { MAX_BUFFERS = 31, MAX_COMMANDS = 4096 };
+
+struct standin standin;
+extern const char gpu_metal_text[];
+extern const struct emu_kernel *const emu_metal[];
+
+static void misuse(const char *what)
+{
+    fprintf(stderr, "stand-in Metal: %s\n", what);
+    abort();
+}
+
+/* An object that counts as alive. */
+@interface Counted : NSObject
+@end
+@implementation Counted
+- (id)init
+{
+    standin.alive++;
+    return self;
+}
+- (void)dealloc
+{
+    standin.alive--;
+    [super dealloc];
+}
+@end
+
+static NSError *error_of(const char *text)
+{
+    NSError *e = [[[NSError alloc] init] autorelease];
+    e->text = [[NSString stringWithUTF8String:text] retain];
+    return e;
+}
+
+@implementation MTLCompileOptions
+@synthesize fastMathEnabled = fast, languageVersion = version;
+@end
+
+@class Device;
+
+@interface Buffer : Counted <MTLBuffer> {
+@public
+    u8 *p;
+    NSUInteger n;
+    Buffer *next; /* of all that are alive */
+}
+@end
+
+static Buffer *all_buffers;
+
+@implementation Buffer
+- (NSUInteger)length
+{
+    return n;
+}
+- (void *)contents
+{
+    return p;
+}
+- (void)dealloc
+{
+    Buffer **at = &all_buffers;
+    while (*at != self) at = &(*at)->next;
+    *at = next;
+    free(p);
+    [super dealloc];
+}
+@end
+
+static bool is_alive(const Buffer *b)
+{
+    const Buffer *i = all_buffers;
+    while (i && i != b) i = i->next;
+    return i != NULL;
+}
+
+@interface Function : Counted <MTLFunction> {
+@public
+    const struct emu_kernel *kernel;
+}
+@end
+@implementation Function
+@end
+
+@interface Library : Counted <MTLLibrary>
+@end
+@implementation Library
+- (id<MTLFunction>)newFunctionWithName:(NSString *)name
+{
+    const struct emu_kernel *k = emu_find(emu_metal, [name UTF8String]);
+    if (!k) return nil;
+    Function *f = [[Function alloc] init];
+    f->kernel = k;
+    return f;
+}
+@end
+
+@interface Pipeline : Counted <MTLComputePipelineState> {
+@public
+    const struct emu_kernel *kernel;
+}
+@end
+@implementation Pipeline
+- (NSUInteger)maxTotalThreadsPerThreadgroup
+{
+    return kernel->max_threads;
+}
+- (NSUInteger)threadExecutionWidth
+{
+    return EMU_SIMD;
+}
+@end
+
+@interface Fence : Counted <MTLFence>
+@end
+@implementation Fence
+@end
+
+@implementation MTLResidencySetDescriptor
+@end
+
+@interface Residency : Counted <MTLResidencySet> {
+    int n_members;
+}
+@end
+@implementation Residency
+- (void)addAllocation:(id<MTLAllocation>)allocation
+{
+    (void)allocation;
+    n_members++;
+}
+- (void)removeAllocation:(id<MTLAllocation>)allocation
+{
+    (void)allocation;
+    if (--n_members < 0) misuse("a residency set loses what it never had");
+}
+- (void)commit
+{
+}
+- (void)requestResidency
+{
+}
+@end
+
+struct command {
+    const struct emu_kernel *kernel;
+    const Buffer *buffers[MAX_BUFFERS]; /* not owned: references are unretained */
+    NSUInteger offsets[MAX_BUFFERS];
+    MTLSize groups, threads;
+    bool after;
+};
+
+@class Queue;
+
+@interface CommandBuffer : Counted <MTLCommandBuffer> {
+@public
+    Queue *queue;
+    struct command *commands;
+    int n;
+    bool encoding, waits_for_fence, updates_fence;
+    MTLCommandBufferStatus status;
+    NSError *error;
+    NSString *label;
+}
+- (void)run;
+@end
+
+@interface Queue : Counted <MTLCommandQueue> {
+@public
+    struct emulator *emu;
+    CommandBuffer *pending[64];
+    int n_pending;
+    int n_encoders;
+    id resident;
+}
+@end
+
+@interface Encoder : Counted <MTLComputeCommandEncoder> {
+@public
+    CommandBuffer *cb;
+    struct command now;
+    bool ended, barrier;
+}
+@end
+
+@implementation Encoder
+- (void)setComputePipelineState:(id<MTLComputePipelineState>)state
+{
+    now.kernel = ((Pipeline *)state)->kernel;
+}
+- (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index
+{
+    if (index >= MAX_BUFFERS) misuse("a buffer's index is over 30");
+    if (offset >= [buffer length]) misuse("an offset beyond its buffer");
+    now.buffers[index] = (Buffer *)buffer;
+    now.offsets[index] = offset;
+}
+- (void)dispatchThreadgroups:(MTLSize)groups threadsPerThreadgroup:(MTLSize)threads
+{
+    if (ended) misuse("an encoder is used after endEncoding");
+    if (!now.kernel) misuse("a dispatch without pipeline");
+    if (!groups.width || !groups.height || !groups.depth) misuse("an empty grid");
+    if (threads.width * threads.height * threads.depth > now.kernel->max_threads)
+        misuse("too many threads in a group");
+    for (u32 i = 0; i < now.kernel->n_bufs + (now.kernel->n_args > 0); i++)
+        if (!now.buffers[i]) misuse("a buffer that the kernel uses is not bound");
+    if (cb->n == MAX_COMMANDS) misuse("more commands than the stand-in takes");
+    now.groups = groups;
+    now.threads = threads;
+    now.after = barrier;
+    barrier = false;
+    cb->commands[cb->n++] = now;
+    standin.dispatches++;
+}
+- (void)memoryBarrierWithScope:(MTLBarrierScope)scope
+{
+    if (scope != MTLBarrierScopeBuffers) misuse("a barrier for something else than buffers");
+    barrier = true;
+    standin.barriers++;
+}
+- (void)waitForFence:(id<MTLFence>)fence
+{
+    if (!fence || cb->n > 0) misuse("a fence is waited for behind the first dispatch");
+    cb->waits_for_fence = true;
+}
+- (void)updateFence:(id<MTLFence>)fence
+{
+    if (!fence) misuse("no fence");
+    cb->updates_fence = true;
+}
+- (void)endEncoding
+{
+    if (ended) misuse("endEncoding twice");
+    ended = true;
+    cb->encoding = false;
+}
+- (void)dealloc
+{
+    if (!ended) misuse("an encoder goes without endEncoding");
+    [cb release];
+    [super dealloc];
+}
+@end
+
+@implementation CommandBuffer
+@synthesize label = label;
+- (id<MTLComputeCommandEncoder>)computeCommandEncoderWithDispatchType:(MTLDispatchType)type
+{
+    if (encoding || status) misuse("an encoder for a command buffer that is busy or committed");
+    if (type != MTLDispatchTypeConcurrent) misuse("a serial encoder: barriers would say nothing");
+    Encoder *e = [[[Encoder alloc] init] autorelease];
+    e->cb = [self retain];
+    encoding = true;
+    commands = commands ? commands : malloc(MAX_COMMANDS * sizeof *commands);
+    return e;
+}
+- (void)commit
+{
+    if (encoding) misuse("commit before endEncoding");
+    if (status) misuse("commit twice");
+    if (!updates_fence || (queue->n_encoders > 0 && !waits_for_fence))
+        misuse("untracked buffers, and no fence between this encoder and the one before");
+    if (queue->n_pending == 64) misuse("more than 64 command buffers at once");
+    status = MTLCommandBufferStatusCommitted;
+    queue->n_encoders++;
+    queue->pending[queue->n_pending++] = [self retain];
+    standin.submissions++;
+}
+- (void)waitUntilCompleted
+{
+    if (status < MTLCommandBufferStatusCommitted) misuse("wait before commit");
+    standin.waits += status == MTLCommandBufferStatusCommitted;
+    while (status == MTLCommandBufferStatusCommitted) {
+        CommandBuffer *first = queue->pending[0];
+        memmove(queue->pending, queue->pending + 1,
+                (size_t)--queue->n_pending * sizeof queue->pending[0]);
+        [first run];
+        [first release];
+    }
+}
+- (void)run
+{
+    struct err err = {0};
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++) {
+        const struct command *c = commands + i;
+        struct emu_bind binds[MAX_BUFFERS] = {{{0}, 0}};
+        for (u32 b = 0; b < c->kernel->n_bufs + (c->kernel->n_args > 0); b++) {
+            if (!is_alive(c->buffers[b])) misuse("a buffer went before the GPU was done with it");
+            binds[b].buf = (struct emu_buffer){c->buffers[b]->p, c->buffers[b]->n, NULL};
+            binds[b].offset = c->offsets[b];
+        }
+        struct emu_bind *args = binds + c->kernel->n_bufs;
+        args->buf.n = args->offset + c->kernel->n_args; /* Metal does not know its size */
+        struct emu_launch l = {
+            .kernel = c->kernel,
+            .groups = {(u32)c->groups.width, (u32)c->groups.height, (u32)c->groups.depth},
+            .threads = (u32)(c->threads.width * c->threads.height * c->threads.depth),
+            .binds = binds,
+            .after = c->after};
+        rc = standin.fault == STANDIN_LOST
+                 ? err_set(&err, FLETCH_E_BACKEND, "the device was removed")
+                 : emu_run(queue->emu, &l, &err);
+    }
+    if (rc < 0) error = [error_of(err.text) retain];
+    status = rc < 0 ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted;
+}
+- (MTLCommandBufferStatus)status
+{
+    return status;
+}
+- (NSError *)error
+{
+    return error;
+}
+- (double)GPUStartTime
+{
+    return 1;
+}
+- (double)GPUEndTime
+{
+    return 1.000001;
+}
+- (void)dealloc
+{
+    free(commands);
+    [error release];
+    [label release];
+    [super dealloc];
+}
+@end
+
+@implementation Queue
+- (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences
+{
+    CommandBuffer *cb = [[[CommandBuffer alloc] init] autorelease];
+    cb->queue = self;
+    return cb;
+}
+- (void)addResidencySet:(id<MTLResidencySet>)set
+{
+    resident = [set retain];
+}
+- (void)dealloc
+{
+    if (n_pending) misuse("a queue goes before its work is done");
+    [resident release];
+    emu_close(emu);
+    [super dealloc];
+}
+@end
+
+@interface Device : Counted <MTLDevice>
+@end
+@implementation Device
+- (NSString *)name
+{
+    return @"stand-in for Metal";
+}
+- (NSUInteger)maxBufferLength
+{
+    return (NSUInteger)1 << 32;
+}
+- (uint64_t)recommendedMaxWorkingSetSize
+{
+    return (uint64_t)1 << 34;
+}
+- (NSUInteger)currentAllocatedSize
+{
+    NSUInteger sum = 0;
+    for (const Buffer *b = all_buffers; b; b = b->next) sum += b->n;
+    return sum;
+}
+- (BOOL)supportsFamily:(MTLGPUFamily)family
+{
+    return family <= (standin.fault == STANDIN_OLD_DEVICE ? 1006 : MTLGPUFamilyApple7);
+}
+- (id<MTLCommandQueue>)newCommandQueue
+{
+    Queue *q = [[Queue alloc] init];
+    if (emu_open(&q->emu, 0, NULL) < 0) misuse("no emulator");
+    return q;
+}
+- (id<MTLFence>)newFence
+{
+    return [[Fence alloc] init];
+}
+- (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options
+{
+    if (!length || length > [self maxBufferLength]) misuse("a buffer of no length, or too long");
+    if (!(options & MTLResourceHazardTrackingModeUntracked)) misuse("a buffer that is tracked");
+    if (standin.fault == STANDIN_NO_MEMORY) return nil;
+    Buffer *b = [[Buffer alloc] init];
+    b->p = aligned_alloc(256, (length + 255) / 256 * 256);
+    b->n = length;
+    memset(b->p, 0xff, length); /* nothing promises zeros */
+    b->next = all_buffers;
+    all_buffers = b;
+    standin.buffers++;
+    return b;
+}
+- (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
+                               options:(MTLCompileOptions *)options
+                                 error:(NSError **)error
+{
+    if (options.fastMathEnabled) misuse("fast maths");
+    if (strcmp([source UTF8String], gpu_metal_text)) misuse("a text that was not checked");
+    if (standin.fault == STANDIN_BAD_TEXT) {
+        *error = error_of("program_source:1:1: error: unknown type name 'kernal'");
+        return nil;
+    }
+    standin.libraries++;
+    return [[Library alloc] init];
+}
+- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
+                                                             error:(NSError **)error
+{
+    (void)error;
+    Pipeline *p = [[Pipeline alloc] init];
+    p->kernel = ((Function *)function)->kernel;
+    standin.pipelines++;
+    return p;
+}
+- (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
+                                               error:(NSError **)error
+{
+    (void)descriptor;
+    (void)error;
+    return [[Residency alloc] init];
+}
+@end
+
+id<MTLDevice> MTLCreateSystemDefaultDevice(void)
+{
+    return standin.fault == STANDIN_NO_DEVICE ? nil : [[Device alloc] init];
+}
+
+@implementation MTLCaptureDescriptor
+@synthesize captureObject = object, destination = where, outputURL = url;
+- (void)dealloc
+{
+    [object release];
+    [url release];
+    [super dealloc];
+}
+@end
+
+@implementation MTLCaptureManager
++ (MTLCaptureManager *)sharedCaptureManager
+{
+    static MTLCaptureManager *shared;
+    if (!shared) shared = [[MTLCaptureManager alloc] init];
+    return shared;
+}
+- (BOOL)supportsDestination:(MTLCaptureDestination)destination
+{
+    return destination == MTLCaptureDestinationGPUTraceDocument;
+}
+- (BOOL)startCaptureWithDescriptor:(MTLCaptureDescriptor *)descriptor error:(NSError **)error
+{
+    (void)error;
+    if (!descriptor.captureObject || !descriptor.outputURL) misuse("a capture of nothing");
+    standin.captures++;
+    return YES;
+}
+- (void)stopCapture
+{
+}
+@end

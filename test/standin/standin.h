@@ -1,0 +1,27 @@
+/* The stand-ins for Metal and CUDA: what they saw, counted by themselves, and what goes wrong on
+ * request. Tests read and set these; drivers know nothing of them. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include "base/base.h"
+
+enum standin_fault {
+    STANDIN_FINE,
+    STANDIN_NO_DEVICE,
+    STANDIN_OLD_DEVICE,
+    STANDIN_BAD_TEXT,  /* the kernels don't compile */
+    STANDIN_NO_MEMORY, /* no buffer is given any more */
+    STANDIN_LOST,      /* the next thing to be run fails, and all after it */
+};
+
+struct standin {
+    enum standin_fault fault;
+    u64 alive;                                    /* objects that somebody owns */
+    u64 buffers, pipelines, libraries;            /* made */
+    u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
+    u64 captures;
+};
+
+extern struct standin standin;
+
+#endif

@@ -1,0 +1,86 @@
+# The emulator, the kernels' Metal text, and the stand-ins that run the Metal and CUDA drivers where
+# there is no GPU. Included by Makefile.
+
+# GPU kernels on the CPU, each fast and checked (src/gpu/emu).
+GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
+GPU_INC := $(wildcard src/gpu/*.h src/gpu/kernels/*.h)
+OBJ     += $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/kernels/table.o \
+           $(GPU_SRC:%.gpu=$B/%_fast.o) $(GPU_SRC:%.gpu=$B/%_checked.o)
+
+# C++ for the emulator and what it expands only, and none of C++'s libraries. Its fibers and the
+# sanitizers' idea of a stack don't go together; the checked kernels do that work.
+CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
+            -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+            -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
+            -fno-sanitize=address,thread
+$B/src/gpu/emu/%.o: src/gpu/emu/%.cpp $B/config.mk
+	@mkdir -p $(@D)
+	@echo "c++ $<"
+	$Q$(CC) $(CXXFLAGS) -c $< -o $@
+$B/src/gpu/kernels/%.cpp: src/gpu/kernels/%.gpu $(GPU_INC) tools/gpu-table
+	@mkdir -p $(@D)
+	$QCC="$(CC)" tools/gpu-table file $< > $@
+$B/src/gpu/kernels/%_fast.o: $B/src/gpu/kernels/%.cpp
+	@echo "c++ src/gpu/kernels/$*.gpu"
+	$Q$(CC) $(CXXFLAGS) -c $< -o $@
+$B/src/gpu/kernels/%_checked.o: $B/src/gpu/kernels/%.cpp
+	@echo "c++ src/gpu/kernels/$*.gpu (checked)"
+	$Q$(CC) $(CXXFLAGS) -DSIMT_CHECKED -c $< -o $@
+$B/src/gpu/kernels/table.c: $(GPU_SRC) tools/gpu-table
+	@mkdir -p $(@D)
+	$Qtools/gpu-table all $(GPU_SRC) > $@
+$B/src/gpu/kernels/table.o: $B/src/gpu/kernels/table.c
+	$Q$(CC) $(CFLAGS) -c $< -o $@
+
+# Metal: the driver and one text with all kernels. On macOS both are part of the library.
+OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra -Werror -fno-objc-arc -fPIC \
+             -fvisibility=hidden -MMD -MP -Isrc -Iinclude
+$B/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
+	@mkdir -p $(@D)
+	$Qtools/gpu-text $(GPU_SRC) > $@.tmp && mv $@.tmp $@
+$B/src/gpu/metal_text.o: src/gpu/metal_text.S $B/src/gpu/kernels.metal
+	$Q$(CC) -DMETAL_TEXT='"$B/src/gpu/kernels.metal"' -c $< -o $@
+
+ifeq ($(shell uname -s),Darwin)
+OBJ       += $B/src/gpu/driver_metal.o $B/src/gpu/metal_text.o
+LIBS      += -framework Metal -framework Foundation
+OBJCFLAGS += -Wno-deprecated-declarations -Wno-unguarded-availability-new
+$B/src/gpu/driver_metal.o: src/gpu/driver_metal.m $B/config.mk
+	@mkdir -p $(@D)
+	@echo "cc $<"
+	$Q$(CC) $(OBJCFLAGS) -c $< -o $@
+else ifneq ($(STANDIN),)
+# Elsewhere the driver is built for tests, on a stand-in framework that runs the text itself.
+STANDIN_METAL := $B/standin/driver_metal.o $B/standin/Metal.o $B/standin/Foundation.o \
+                 $B/standin/kernels.o $B/src/gpu/metal_text.o
+STANDIN_LIBS  := -lobjc
+STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
+                 -fconstant-string-class=NSConstantString
+# Apple's compiler takes the text by its own rules; C++ for OpenCL has nearly the same.
+OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang -cl-ext=-all,+cl_khr_fp16
+METAL_CHECK   := -D__METAL_VERSION__=310 -Wall -Werror -Wno-unknown-attributes \
+                 -Wno-unused-function -Wno-pass-failed -Itest/standin/metal
+$B/standin/kernels.cpp: $B/src/gpu/kernels.metal test/standin/metal/table.py test/standin/metal/metal_stdlib
+	@mkdir -p $(@D)
+	@echo "metal $<"
+	$Qclang $(OPENCL) $(METAL_CHECK) -fsyntax-only $<
+	$Qpython3 test/standin/metal/table.py $< $@
+$B/standin/kernels.o: $B/standin/kernels.cpp
+	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) $(METAL_CHECK) -Wno-duplicate-decl-specifier -c $< -o $@
+$B/standin/%.o: test/standin/%.m $B/config.mk
+	@mkdir -p $(@D)
+	@echo "cc $<"
+	$Qclang $(STANDIN_OBJC) -c $< -o $@
+$B/standin/%.o: src/gpu/%.m $B/config.mk
+	@mkdir -p $(@D)
+	@echo "cc $< (on stand-ins)"
+	$Qclang $(STANDIN_OBJC) -c $< -o $@
+endif
+
+# fletch with the Metal driver, wherever it is.
+$B/standin/fletch: $(APP_OBJ) $(STANDIN_METAL) $B/libfletch.a
+	@mkdir -p $(@D)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS) $(STANDIN_LIBS)
+
+# Tests that run every driver that there is.
+$B/test/driver_test $B/src/gpu/op_test: $(STANDIN_METAL)
