@@ -104,6 +104,23 @@ int host_open_session(struct host *h);
 void host_close(struct host *h);
 void host_params(struct fletch_model_params *params, const struct args *a);
 
+/* ---- sampling.c: how tokens are chosen ---- */
+
+extern const struct opt_group opts_sampling;
+
+struct sampling {
+    const struct args *a;
+    int32_t *bias_tokens;
+    float *bias_values;
+};
+/* Exit code; sampling_close always. */
+int sampling_open(struct sampling *s, const struct args *a, const char *command);
+void sampling_close(struct sampling *s);
+/* The model's defaults with what the command line says; a random seed where it says none. Borrows
+ * from s. */
+struct fletch_sampling sampling_over(const struct sampling *s,
+                                     const struct fletch_sampling *defaults);
+
 /* ---- chat.c: messages into prompts ---- */
 
 extern const struct opt_group opts_template;

@@ -30,29 +30,6 @@ static const struct opt run_opts[] = {
 };
 static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
 
-static const struct opt sampling_opts[] = {
-    {0, "temp", OPT_REAL, "T", NULL, "temperature; 0 takes the most likely token", OPT_FIELD(temp),
-     0, 100},
-    {0, "top-k", OPT_COUNT, "K", NULL, "choose among the K most likely tokens; 0: all",
-     OPT_FIELD(top_k), 0, UINT32_MAX},
-    {0, "top-p", OPT_REAL, "P", NULL, "choose among the likeliest tokens of this joint probability",
-     OPT_FIELD(top_p), 0, 1},
-    {0, "min-p", OPT_REAL, "P", NULL, "leave out tokens less likely than P times the likeliest",
-     OPT_FIELD(min_p), 0, 1},
-    {0, "repeat-penalty", OPT_REAL, "X", NULL, "divide the logits of recent tokens by X",
-     OPT_FIELD(repeat_penalty), 0.01, 100},
-    {0, "presence-penalty", OPT_REAL, "X", NULL, "subtract X from the logits of recent tokens",
-     OPT_FIELD(presence_penalty), -100, 100},
-    {0, "frequency-penalty", OPT_REAL, "X", NULL, "the same, once for each time they occurred",
-     OPT_FIELD(frequency_penalty), -100, 100},
-    {0, "logit-bias", OPT_TEXTS, "ID=X", NULL, "add X to the logit of a token; may be repeated",
-     OPT_FIELD(logit_biases), 0, 0},
-    {0, "seed", OPT_COUNT, "N", NULL, "the same seed gives the same text (default: random)",
-     OPT_FIELD(seed), 0, 0},
-};
-static const struct opt_group sampling_group = {"Sampling (defaults are the model's own)",
-                                                OPT_TABLE(sampling_opts)};
-
 /* The only word from the signal handler. */
 static volatile sig_atomic_t interrupted;
 
@@ -63,8 +40,7 @@ struct run {
     size_t n_prompt;
     struct fletch_generate g;
     struct fletch_generated made;
-    int32_t *bias_tokens;
-    float *bias_values;
+    struct sampling sampling;
     struct ids tokens; /* generated */
     struct text text;  /* generated, with --json */
     double t_open, t_prompt, t_end;
@@ -146,61 +122,6 @@ static int append_prompt(struct run *r)
     progress_end(&progress);
     r->t_prompt = now();
     return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
-}
-
-/* ---- sampling ---- */
-
-static int parse_biases(struct run *r)
-{
-    const struct opt_texts *texts = &r->a->logit_biases;
-    r->bias_tokens = need(calloc(texts->n + 1, sizeof *r->bias_tokens));
-    r->bias_values = need(calloc(texts->n + 1, sizeof *r->bias_values));
-    for (size_t i = 0; i < texts->n; i++) {
-        const char *text = texts->p[i];
-        char id[12];
-        uint64_t token;
-        double value;
-        size_t n = strcspn(text, "=");
-        snprintf(id, sizeof id, "%.*s", (int)(n < sizeof id ? n : sizeof id - 1), text);
-        if (n >= sizeof id || !text[n] || !parse_count(id, &token) || token > INT32_MAX ||
-            !parse_real(text + n + 1, &value) || value < -1e9 || value > 1e9)
-            return opts_wrong("run", "--logit-bias wants ID=X, not %s", QUOTE(text));
-        r->bias_tokens[i] = (int32_t)token;
-        r->bias_values[i] = (float)value;
-    }
-    return EXIT_OK;
-}
-
-static uint64_t random_seed(void)
-{
-    uint64_t seed = 0;
-    FILE *f = fopen("/dev/urandom", "rb");
-    size_t n = f ? fread(&seed, sizeof seed, 1, f) : 0;
-    if (f) fclose(f);
-    /* 53 bits: the seed survives JSON readers that hold numbers as doubles. */
-    return n == 1 ? seed >> 11 : (uint64_t)(now() * 1e9);
-}
-
-static void override(float *to, const struct opt_real *from)
-{
-    if (from->set) *to = (float)from->v;
-}
-
-static void fill_sampling(struct run *r, struct fletch_sampling *s)
-{
-    const struct args *a = r->a;
-    *s = r->host.info.sampling;
-    override(&s->temperature, &a->temp);
-    override(&s->top_p, &a->top_p);
-    override(&s->min_p, &a->min_p);
-    override(&s->repeat_penalty, &a->repeat_penalty);
-    override(&s->presence_penalty, &a->presence_penalty);
-    override(&s->frequency_penalty, &a->frequency_penalty);
-    if (a->top_k.set) s->top_k = (uint32_t)a->top_k.v;
-    s->seed = a->seed.set ? a->seed.v : random_seed();
-    s->n_bias = a->logit_biases.n;
-    s->bias_tokens = r->bias_tokens;
-    s->bias_values = r->bias_values;
 }
 
 /* ---- the answer ---- */
@@ -290,7 +211,7 @@ static int run_steps(struct run *r, const struct text *prompt)
 {
     const struct args *a = r->a;
     struct host *h = &r->host;
-    int code = parse_biases(r);
+    int code = sampling_open(&r->sampling, a, "run");
     if (!code) code = host_open_engine(h, a->backend, a);
     if (code) return code;
     if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
@@ -298,7 +219,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     if (!code) code = tokenize_prompt(r, prompt);
     if (!code) code = host_open_session(h);
     if (code) return code;
-    fill_sampling(r, &r->g.sampling);
+    r->g.sampling = sampling_over(&r->sampling, &h->info.sampling);
     if (a->verbose) say_model(r);
     catch_interrupt();
     r->t_open = now();
@@ -323,8 +244,7 @@ static int run(const struct args *a)
     if (!code) code = run_steps(&r, &prompt);
     free(prompt.p);
     fletch_free(r.prompt);
-    free(r.bias_tokens);
-    free(r.bias_values);
+    sampling_close(&r.sampling);
     free(r.tokens.p);
     free(r.text.p);
     host_close(&r.host);
@@ -340,7 +260,7 @@ const struct command cmd_run = {
         "file (the first of a split set) or a Hugging Face directory; without it the built-in "
         "model runs. The prompt comes from -p, from a file, or from stdin where that is not a "
         "terminal. Ctrl-C ends the answer.",
-    .groups = {&run_group, &sampling_group, &opts_template, &opts_model, &opts_place, &opts_common},
+    .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_place, &opts_common},
     .max_operands = 1,
     .run = run,
 };
