@@ -13,6 +13,8 @@ static const struct opt place_opts[] = {
      "instruction set of the cpu backend: amx, avx512, avx2, i8mm, dotprod, neon or generic "
      "(default: the best that this machine has)",
      OPT_FIELD(isa), 0, 0},
+    {0, "device", OPT_COUNT, "N", "0", "which GPU, where there are several", OPT_FIELD(device), 0,
+     64},
 };
 const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 
@@ -23,7 +25,7 @@ static const struct opt model_opts[] = {
     {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
      "numbers in the key/value cache (default: what the backend prefers; eval: f32)",
      OPT_FIELD(kv_type), 0, 0},
-    {0, "act-type", OPT_CHOICE, "f32|int8", NULL,
+    {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
      "what activations are rounded to where they meet quantised weights (default: what the backend "
      "prefers)",
      OPT_FIELD(act_type), 0, 0},
@@ -37,8 +39,10 @@ const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
-    struct fletch_engine_params params = {
-        .backend = backend, .n_threads = (uint32_t)a->n_threads.v, .isa = a->isa};
+    struct fletch_engine_params params = {.backend = backend,
+                                          .n_threads = (uint32_t)a->n_threads.v,
+                                          .isa = a->isa,
+                                          .device = (uint32_t)a->device.v};
     int rc = fletch_engine_open(&h->engine, &params);
     return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
 }

@@ -36,7 +36,8 @@ struct args {
     struct opt_texts operands;
     const char *prompt, *file, *system, *template_file;
     struct opt_texts stops, template_args, logit_biases;
-    struct opt_count n_tokens, n_ctx, n_threads, max_memory, chunk, seed, top_k, n_layers, n_reps;
+    struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
+    struct opt_count n_reps;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *against, *kv_type, *act_type, *type, *out, *tokens, *logits;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;

@@ -56,6 +56,7 @@ struct fletch_engine_params {
     const char *backend; /* auto (NULL), metal, cuda, cpu, ref, emu */
     uint32_t n_threads;  /* 0: one per core */
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
+    uint32_t device;     /* of a GPU backend, where there are several */
 };
 
 /* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */
@@ -77,7 +78,7 @@ struct fletch_model_params {
     uint32_t n_sessions;  /* open at once; 0: 1 */
     uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: 64 */
     const char *kv_type;  /* f32, f16; NULL: what the backend prefers */
-    const char *act_type; /* activations that meet quantised weights: f32, int8; NULL likewise */
+    const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
     bool no_fuse;         /* run the program as recorded */
     uint64_t max_memory;  /* bytes it may take; 0: what the machine has available */
     fletch_progress progress;

@@ -64,6 +64,7 @@ struct exec_limits {
     u32 n_blocks;     /* cache blocks in the pool */
     u32 block_tokens; /* tokens per block */
     u32 max_pos;      /* longest sequence */
+    u32 device;       /* which one, where an executor has several */
 };
 
 struct step {

@@ -8,6 +8,7 @@
 #include "model/convert.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
+#include "gpu/gpu.h"
 #include "ref/ref.h"
 
 static const struct exec_class *ref_class(const char *isa)
@@ -15,13 +16,13 @@ static const struct exec_class *ref_class(const char *isa)
     return isa ? NULL : &ref_exec;
 }
 
-/* In order of preference. */
+/* In order of preference; the last two only when asked for. */
 static const struct backend_state backends[] = {
-    {"metal", NULL, "not built in yet"},
-    {"cuda", NULL, "not built in yet"},
+    {"metal", NULL, "Apple GPUs, one command buffer for each step"},
+    {"cuda", NULL, "NVIDIA GPUs, one graph launch for each step"},
     {"cpu", cpu_class, "packed weights and vector kernels on all cores"},
     {"ref", ref_class, "plain C: the definition of every op, exact and slow"},
-    {"emu", NULL, "not built in yet"},
+    {"emu", NULL, "the GPU's kernels on the processor: to check them, slow"},
 };
 
 const struct backend_state *backend_list(size_t *n)
@@ -30,24 +31,47 @@ const struct backend_state *backend_list(size_t *n)
     return backends;
 }
 
+const char *backend_absent(const struct backend_state *b)
+{
+    return b->find ? NULL : gpu_absent(b->name);
+}
+
+static const struct exec_class *class_of(const struct backend_state *b, const char *isa)
+{
+    return b->find ? b->find(isa) : isa ? NULL : gpu_class(b->name);
+}
+
 const struct exec_class *backend_find(const char *name, const char *isa, struct err *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
         if (strcmp(name, backends[i].name) != 0) continue;
-        const struct exec_class *class = backends[i].find ? backends[i].find(isa) : NULL;
-        if (!backends[i].find)
-            err_set(err, FLETCH_E_BACKEND, "backend '%s' is %s; use --backend cpu", name,
-                    backends[i].why);
+        const char *why = backend_absent(&backends[i]);
+        const struct exec_class *class = class_of(&backends[i], isa);
+        if (why)
+            err_set(err, FLETCH_E_BACKEND, "backend '%s' can't be used: %s; use --backend cpu",
+                    name, why);
         else if (!class)
             err_set(
                 err, FLETCH_E_ARG,
                 "backend %s can't use instruction set %s here; fletch doctor tells which it can",
                 name, QUOTE(str_of(isa)));
-        return class;
+        return why ? NULL : class;
     }
     err_set(err, FLETCH_E_ARG, "unknown backend %s (auto, metal, cuda, cpu, ref or emu)",
             QUOTE(str_of(name)));
     return NULL;
+}
+
+/* The first that works, and why the better ones don't. */
+static void choose(struct fletch_engine *e, const char *isa)
+{
+    const char *why = NULL;
+    size_t i = 0;
+    for (; backends[i].find == NULL && (isa || backend_absent(&backends[i])); i++)
+        why = backend_absent(&backends[i]);
+    e->class = backend_find(backends[i].name, isa, &e->err);
+    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU: " : "the best there is",
+             why ? why : "");
 }
 
 int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_params *params)
@@ -55,14 +79,20 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     struct fletch_engine *e = *out = calloc(1, sizeof *e);
     if (!e) return FLETCH_E_NOMEM;
     const char *name = params && params->backend ? params->backend : "auto";
+    const char *isa = params ? params->isa : NULL;
     e->n_threads = params ? params->n_threads : 0;
-    bool chosen = strcmp(name, "auto") != 0;
-    e->class = backend_find(chosen ? name : "cpu", params ? params->isa : NULL, &e->err);
+    e->device = params ? params->device : 0;
+    char why[160] = "asked for";
+    if (strcmp(name, "auto") == 0) {
+        choose(e, isa);
+        memcpy(why, e->backend, sizeof why);
+    } else {
+        e->class = backend_find(name, isa, &e->err);
+    }
     if (!e->class) return e->err.code;
-    char isa[16] = "";
-    if (e->class->isa) snprintf(isa, sizeof isa, " (%s)", e->class->isa);
-    snprintf(e->backend, sizeof e->backend, "%s%s: %s", e->class->name, isa,
-             chosen ? "asked for" : "no GPU backend is built in yet");
+    bool many = e->class->isa != NULL;
+    snprintf(e->backend, sizeof e->backend, "%s%s%s%s: %.120s", e->class->name, many ? " (" : "",
+             many ? e->class->isa : "", many ? ")" : "", why);
     return 0;
 }
 

@@ -20,7 +20,7 @@ enum {
 struct fletch_engine {
     struct err err;
     const struct exec_class *class;
-    u32 n_threads;
+    u32 n_threads, device;
     char backend[160]; /* name and why */
 };
 
@@ -43,9 +43,11 @@ struct fletch_model {
 const struct exec_class *backend_find(const char *name, const char *isa, struct err *err);
 struct backend_state {
     const char *name;
-    const struct exec_class *(*find)(const char *isa); /* NULL: it does not work here */
-    const char *why;
+    const struct exec_class *(*find)(const char *isa); /* NULL: a GPU's (gpu/gpu.h) */
+    const char *what;
 };
+/* Why it can't be used here; NULL when it can. */
+const char *backend_absent(const struct backend_state *b);
 const struct backend_state *backend_list(size_t *n);
 
 /* Opening a source by path, or an image with a name for messages. */

@@ -90,6 +90,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = model_open(&m->m, s, profile, err))) return rc;
     if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
+    m->limits.device = m->engine->device;
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;

@@ -346,9 +346,11 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     size_t n;
     const struct backend_state *state = backend_list(&n);
     json_t *backends = json_array(), *archs = json_array(), *types = json_array();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const char *absent = backend_absent(&state[i]);
         json_array_append_new(backends, json_pack("{s:s, s:b, s:s}", "name", state[i].name, "works",
-                                                  state[i].find != NULL, "why", state[i].why));
+                                                  !absent, "why", absent ? absent : state[i].what));
+    }
     for (const struct arch *a = arch_table; a->name; a++)
         json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));
     for (u32 t = 0; t < QT_COUNT; t++) {

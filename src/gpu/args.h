@@ -11,9 +11,12 @@
  *   ITEMS     uint[T + 1]   how many stretches of SPLIT_TOKENS positions the rows before this one
  *                           attend to; the last is their total
  *   COS, SIN  float[T][n_rot / 2]
- *   TABLES    uint2[]       changed entries of the block tables: (index, block); k_tables runs
- * first HIDDEN    float[T][d]   for programs that import it T is the list's row count; only the
- * first HEAD_N_ROWS rows are real, the others idle.
+ *   TABLES    uint2[]       changed entries of the block tables: index, block (k_tables)
+ *   SAMPLE    uint[R][SAMPLE_WORDS]   how each out row's token is chosen (struct sample_row)
+ *   HIDDEN    float[T][d]   for programs that import it
+ *   SAMPLE_EDITS   uint[][SAMPLE_EDIT_WORDS]   id, bias, count (struct sample_edit)
+ *   MASKS     uint[R][n_vocab / 32 + 1]
+ * T is the list's row count; only the first HEAD_N_ROWS rows are real, the others idle.
  *
  * What stays on the device from step to step:
  *   block tables  uint[n_slots][table_len]      the block of each stretch of block_tokens positions
@@ -28,11 +31,30 @@ enum {
     HEAD_N_ROWS,
     HEAD_N_OUT,
     HEAD_N_TABLES,
-    HEAD_N_EDITS,
     HEAD_WORDS = 16,
 };
 
 enum { SPLIT_TOKENS = 64 };
+
+/* Words of a row of SAMPLE. */
+enum {
+    SAMPLE_TEMPERATURE, /* float */
+    SAMPLE_TOP_K,
+    SAMPLE_TOP_P,     /* float */
+    SAMPLE_MIN_P,     /* float */
+    SAMPLE_REPEAT,    /* float */
+    SAMPLE_PRESENCE,  /* float */
+    SAMPLE_FREQUENCY, /* float */
+    SAMPLE_CHOICE,
+    SAMPLE_SEED_LOW,
+    SAMPLE_SEED_HIGH,
+    SAMPLE_FIRST_EDIT,
+    SAMPLE_N_EDITS,
+    SAMPLE_N_LOGPROBS,
+    SAMPLE_MASKED,
+    SAMPLE_WORDS = 16,
+    SAMPLE_EDIT_WORDS = 3,
+};
 
 /* Threads of a group by kernel; the host launches with the same number. */
 enum {
@@ -57,7 +79,8 @@ struct copy_args {
     unsigned n, rows, gather, x_pitch, y_pitch; /* rows: ROWS_... */
 };
 
-/* k_edit: the step's edits of state slots, or of cache blocks (enum edit_kind, for kernels) */
+/* k_edit: edits in order, of state slots or of cache blocks (enum edit_kind, for kernels). They run
+ * in a list of their own before the step that asks for them. */
 enum { EDIT_ZERO, EDIT_STATE, EDIT_BLOCK };
 struct edit_args {
     unsigned blocks;
@@ -107,8 +130,9 @@ struct kv_store_args {
     unsigned block_tokens, table_len;
 };
 
-/* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is one;
- * slices of n columns every `stride` */
+/* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is
+ * one; slices of n columns every `stride`. k_norm_rows: only the norm. */
+enum { ACT_COLUMNS = 32 };
 struct quantise_args {
     unsigned n, rows, x_pitch, stride, n_slices;
     unsigned norm, has_w, has_b;
@@ -116,7 +140,7 @@ struct quantise_args {
 };
 
 /* k_matmul_<encoding> and k_glu_<encoding> for one row, k_matmul_<encoding>_r<N> for N at a time:
- * y_i = x·W_iᵀ + b_i (+ residual) for up to three matrices of one encoding and input, or
+ * y_i = x·W_iᵀ + b_i (y_0 = s + (r + y_0)) for up to three matrices of one encoding and input, or
  * silu(x·W_0ᵀ + b_0)·(x·W_1ᵀ + b_1). Slices (heads): group.z, x and y move by a stride. */
 enum { MATMUL_MAX = 3, MATMUL_SIMDS = MATMUL_THREADS / 32, MATMUL_MAX_IN = 16384 };
 enum { MATMUL_MAX_NORM_F32 = 6144 }; /* columns of a fused norm before floats */
@@ -125,8 +149,8 @@ struct matmul_part {
 };
 struct matmul_args {
     unsigned n_in, rows, x_pitch, x_stride, y_stride;
-    unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
-    unsigned residual_pitch; /* 0: none */
+    unsigned q_row, s_row;       /* of the planes: 16-byte units and bytes per row */
+    unsigned add_pitch[2];       /* of what is added to y_0 in the end; 0: nothing */
     unsigned norm, has_w, has_b; /* one row only: a norm of x first */
     float eps;
     struct matmul_part part[MATMUL_MAX];
@@ -163,6 +187,13 @@ struct wkv7_args {
     unsigned n_heads, r_pitch, w_pitch, k_pitch, v_pitch, kk_pitch, a_pitch, y_pitch;
 };
 
+/* k_time_mix_<head size>; pitches of 0: not there */
+struct time_mix_args {
+    unsigned n_heads, r_pitch, w_pitch, k_pitch, v_pitch, a_pitch;
+    unsigned first_pitch, m_pitch, g_pitch, y_pitch, has_norm;
+    float l2_eps, norm_eps;
+};
+
 /* k_rk_bonus */
 enum { BONUS_THREADS = 128 };
 struct bonus_args {
@@ -177,10 +208,24 @@ struct route_args {
     float floor, scale;
 };
 
+/* k_experts_<encoding>, k_experts_glu_<encoding>, k_experts_sum_<encoding> */
+struct experts_args {
+    unsigned n_in, n_out, n_used, x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
+    unsigned weights_pitch, residual_pitch;
+    unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+};
+
 /* k_combine_experts */
 enum { COMBINE_THREADS = 256 };
 struct combine_args {
     unsigned n, n_used, x_pitch, weights_pitch, y_pitch;
+};
+
+/* k_sample_parts, k_sample */
+enum { SAMPLE_THREADS = 512, SAMPLE_MAX_PARTS = 64 };
+struct sample_args {
+    unsigned n_vocab, n_parts, mask_words;
+    unsigned logits_pitch, ids_pitch, logprobs_pitch, top_pitch;
 };
 
 #endif

@@ -46,14 +46,15 @@ enum space {
     SPACE_R, /* and with R */
     SPACE_KV,
     SPACE_STATE,
-    SPACE_WEIGHT, /* offset: id · 2 + plane */
+    SPACE_WEIGHT,
     SPACE_SCRATCH,
     SPACE_COUNT
 };
 
 struct binding {
     enum space space;
-    u64 offset, n; /* bytes */
+    u32 weight, plane; /* SPACE_WEIGHT: what offset counts from */
+    u64 offset, n;     /* bytes */
     bool write;
 };
 
@@ -74,6 +75,8 @@ struct emit {
     u32 out_rows; /* R: min(T, max_out) */
     u32 op;       /* the op being emitted */
     u64 scratch;  /* bytes needed so far, over all launches */
+    u64 inner;    /* where the scratch of the op begins: behind what its parts leave each other */
+    u64 *at;      /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
     struct step_layout step;
     u32 n, cap;
     struct launch *list;
@@ -88,6 +91,7 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
 
 /* One launch: begin it, bind in order, end it with its arguments. */
 void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads);
+void emit_depth(struct emit *e, u32 gz); /* of the grid, where it is not 1 */
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
@@ -106,6 +110,18 @@ u32 emit_pitch(const struct emit *e, struct operand o);
 /* ROWS_ALL or ROWS_OUT, and how many there are room for. */
 u32 emit_rows_of(const struct emit *e, struct operand o);
 u32 emit_n_rows(const struct emit *e, struct operand o);
+/* A fused op as its parts: what they leave each other lies in scratch memory. _begin makes room for
+ * that, so that an emitter may also do some of the parts in its own way. */
+void emit_parts_begin(struct emit *e, const struct op *op);
+void emit_parts_end(struct emit *e);
+int emit_parts(struct emit *e, const struct op *op);
+int emit_op(struct emit *e, const struct op *op);
+/* Where a cache or state layer lies among the others, and its bytes. */
+u64 emit_kv_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
+u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
+/* Rows that the operand's buffer has room for: more than T, so that kernels may take eight at once.
+ */
+u32 emit_room(const struct exec_limits *limits, enum rows rows);
 /* Sets the error: the executor lacks this op, or this form of it. */
 int emit_lacks(struct emit *e, const struct op *op, const char *what);
 
@@ -120,14 +136,20 @@ int emit_kv_store(struct emit *e, const struct op *op);
 int emit_matmul(struct emit *e, const struct op *op);
 int emit_matmul_heads(struct emit *e, const struct op *op);
 int emit_norm_matmul(struct emit *e, const struct op *op);
-int emit_gate_up_glu(struct emit *e, const struct op *op);
-/* emit_attention.c, emit_experts.c, emit_recurrent.c: */
+int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
+int emit_matmul_add(struct emit *e, const struct op *op);
+int emit_norm_qkv_store(struct emit *e, const struct op *op);
+/* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
 int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);
+int emit_experts_glu(struct emit *e, const struct op *op);
+int emit_experts_sum(struct emit *e, const struct op *op);
 int emit_token_shift(struct emit *e, const struct op *op);
 int emit_wkv7(struct emit *e, const struct op *op);
 int emit_rk_bonus(struct emit *e, const struct op *op);
+int emit_time_mix(struct emit *e, const struct op *op);
+int emit_sample(struct emit *e, const struct op *op);
 
 #endif

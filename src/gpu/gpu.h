@@ -17,9 +17,12 @@
 #include "core/exec.h"
 #include "gpu/driver.h"
 
-/* NULL when there is no such executor ("cuda", "metal", "emu"). */
-const struct exec_class *gpu_exec_class(const char *name);
-const struct gpu_driver *gpu_exec_driver(const struct exec_class *class);
+/* "cuda", "metal", "emu" or "emu_checked". */
+const struct exec_class *gpu_class(const char *name);
+/* Why it can't be used here, in a sentence; NULL when it can. */
+const char *gpu_absent(const char *name);
+/* Its driver; NULL when it is no class of these. */
+const struct gpu_driver *gpu_driver_of(const struct exec_class *class);
 
 /* What the device did since open, and what it is. */
 void gpu_exec_counters(const struct exec *x, struct gpu_counters *out);

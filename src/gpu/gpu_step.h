@@ -15,17 +15,37 @@ enum step_part {
     STEP_COS,
     STEP_SIN,
     STEP_TABLES,
-    STEP_EDITS,
+    STEP_SAMPLE,
     STEP_HIDDEN,
+    STEP_SAMPLE_EDITS, /* from here on only sent when a row asks for it */
+    STEP_MASKS,
     STEP_PARTS
 };
 
 /* Offsets and sizes for T rows; every part begins at a multiple of 256. */
 struct step_layout {
-    u64 at[STEP_PARTS], n[STEP_PARTS], bytes;
+    u32 rows, out_rows;
+    u64 at[STEP_PARTS], n[STEP_PARTS];
+    u64 bytes[2]; /* that are sent: always, and with edits of logits or masks */
 };
 
-void step_layout(struct step_layout *l, const struct net *net, const struct exec_limits *limits,
-                 u32 rows, bool hidden);
+void step_layout(struct step_layout *l, const struct program *p, const struct exec_limits *limits,
+                 u32 rows);
+
+/* What block tables the device has, so that only changes are sent. */
+struct step_tables {
+    u32 *known; /* [n_slots][table_len] */
+    u32 len;
+    u64 n_bytes;
+};
+
+/* How many changes of the tables a step of so many rows has room for. */
+u32 step_max_tables(u32 rows);
+
+/* Writes s at dst. False when the tables have changed in more places than there is room for: then
+ * nothing is marked as known, and the caller sends the tables as they are. *extra: whether the
+ * parts behind STEP_HIDDEN are needed. */
+bool step_write(const struct step_layout *l, const struct step *s, struct step_tables *tables,
+                u8 *dst, bool *extra);
 
 #endif

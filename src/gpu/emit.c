@@ -1,0 +1,332 @@
+#include "gpu/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+u32 emit_room(const struct exec_limits *limits, enum rows rows)
+{
+    u32 n = rows == ROWS_T ? limits->max_rows : limits->max_out;
+    return (n + 7) / 8 * 8;
+}
+
+u64 emit_kv_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n)
+{
+    u64 at = 0, tokens = (u64)limits->n_blocks * limits->block_tokens;
+    u32 size = net->profile.kv == QT_F32 ? 4 : 2;
+    *n = 0;
+    for (u32 i = 0; i <= layer; i++) {
+        at += *n;
+        *n = (tokens * (net->kv[i].k_width + net->kv[i].v_width) * size + 255) / 256 * 256;
+    }
+    return at;
+}
+
+u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n)
+{
+    u64 at = 0;
+    *n = 0;
+    for (u32 i = 0; i <= layer; i++) {
+        at += *n;
+        *n = ((u64)limits->n_slots * net->states[i].width * sizeof(float) + 255) / 256 * 256;
+    }
+    return at;
+}
+
+/* ---- one launch ---- */
+
+static struct launch *current(struct emit *e)
+{
+    return &e->list[e->n];
+}
+
+void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads)
+{
+    if (e->rc) return;
+    if (e->n == e->cap) {
+        u32 cap = e->cap ? 2 * e->cap : 256;
+        struct launch *list = realloc(e->list, cap * sizeof *list);
+        if (!list) {
+            e->rc = err_nomem(e->err, "the launches");
+            return;
+        }
+        e->list = list;
+        e->cap = cap;
+    }
+    struct launch *l = current(e);
+    memset(l, 0, sizeof *l);
+    CHECK(strlen(kernel) < sizeof l->kernel);
+    strcpy(l->kernel, kernel);
+    l->op = e->op;
+    l->groups[0] = gx;
+    l->groups[1] = gy;
+    l->groups[2] = 1;
+    l->threads = threads;
+}
+
+void emit_depth(struct emit *e, u32 gz)
+{
+    if (!e->rc) current(e)->groups[2] = gz;
+}
+
+static void bind(struct emit *e, struct binding b)
+{
+    if (e->rc) return;
+    struct launch *l = current(e);
+    CHECK(l->n_bufs < GPU_MAX_BUFS);
+    l->bufs[l->n_bufs++] = b;
+}
+
+static bool in_scratch(const struct emit *e, u32 buf)
+{
+    return e->p->bufs[buf].first == UINT32_MAX;
+}
+
+static void bind_operand(struct emit *e, struct operand o, bool write)
+{
+    const struct buffer *b = &e->p->bufs[o.buf];
+    u64 room = emit_room(e->limits, b->rows);
+    u64 n = ((room - 1) * b->width + o.width) * sizeof(float);
+    if (in_scratch(e, o.buf)) {
+        u64 at = e->at[o.buf] + o.col * sizeof(float);
+        bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = at, .n = n, .write = write});
+        return;
+    }
+    bind(e, (struct binding){.space = b->rows == ROWS_T ? SPACE_T : SPACE_R,
+                             .offset = (b->place * room + o.col) * sizeof(float),
+                             .n = n,
+                             .write = write});
+}
+
+void emit_in(struct emit *e, struct operand o)
+{
+    bind_operand(e, o, false);
+}
+
+void emit_out(struct emit *e, struct operand o)
+{
+    bind_operand(e, o, true);
+}
+
+void emit_step(struct emit *e, enum step_part part)
+{
+    bind(e,
+         (struct binding){.space = SPACE_STEP, .offset = e->step.at[part], .n = e->step.n[part]});
+}
+
+void emit_tables(struct emit *e, bool write)
+{
+    bind(e, (struct binding){.space = SPACE_TABLES, .n = 1, .write = write});
+}
+
+static void bind_plane(struct emit *e, u32 id, u32 plane, u64 offset)
+{
+    bind(e, (struct binding){
+                .space = SPACE_WEIGHT, .weight = id, .plane = plane, .offset = offset, .n = 1});
+}
+
+void emit_weight(struct emit *e, u32 id)
+{
+    bind_plane(e, id, 0, 0);
+    bind_plane(e, id, 1, 0);
+}
+
+void emit_vector(struct emit *e, u32 id, u32 row)
+{
+    if (id == NO_WEIGHT) {
+        emit_step(e, STEP_HEAD);
+        return;
+    }
+    struct planes p;
+    const struct weight *w = &e->p->net->weights[id];
+    planes_plan(&p, w);
+    if (p.enc != ENC_F32 && !e->rc)
+        e->rc = err_set(e->err, FLETCH_E_UNSUPPORTED, "tensor '%s' is used as a vector but is %s",
+                        w->name, quant_info(w->type)->name);
+    bind_plane(e, id, 0, (u64)row * p.q_row * 16);
+}
+
+void emit_kv(struct emit *e, u32 layer, bool write)
+{
+    u64 n;
+    bind(e, (struct binding){.space = SPACE_KV,
+                             .offset = emit_kv_at(e->p->net, e->limits, layer, &n),
+                             .n = n,
+                             .write = write});
+}
+
+void emit_state(struct emit *e, u32 layer)
+{
+    u64 n;
+    bind(e, (struct binding){.space = SPACE_STATE,
+                             .offset = emit_state_at(e->p->net, e->limits, layer, &n),
+                             .n = n,
+                             .write = true});
+}
+
+void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
+{
+    CHECK(offset % 256 == 0);
+    offset += e->inner;
+    e->scratch = MAX(e->scratch, offset + n);
+    bind(e, (struct binding){
+                .space = SPACE_SCRATCH, .offset = offset, .n = MAX(n, 1), .write = write});
+}
+
+static bool touches(const struct binding *a, const struct binding *b)
+{
+    return a->space == b->space && (a->write || b->write) && a->offset < b->offset + b->n &&
+           b->offset < a->offset + a->n;
+}
+
+static bool must_wait(const struct launch *l, const struct launch *earlier)
+{
+    for (u32 i = 0; i < l->n_bufs; i++)
+        for (u32 j = 0; j < earlier->n_bufs; j++)
+            if (touches(&l->bufs[i], &earlier->bufs[j])) return true;
+    return false;
+}
+
+int emit_args(struct emit *e, const void *args, u32 n)
+{
+    if (e->rc) return e->rc;
+    struct launch *l = current(e);
+    CHECK(n <= sizeof l->args);
+    if (n) memcpy(l->args, args, n);
+    l->n_args = n;
+    l->after = e->n == 0;
+    for (u32 i = e->barrier; i < e->n && !l->after; i++) l->after = must_wait(l, &e->list[i]);
+    if (l->after) e->barrier = e->n;
+    e->n++;
+    return 0;
+}
+
+/* ---- what emitters ask for ---- */
+
+u32 emit_pitch(const struct emit *e, struct operand o)
+{
+    return e->p->bufs[o.buf].width;
+}
+
+u32 emit_rows_of(const struct emit *e, struct operand o)
+{
+    return e->p->bufs[o.buf].rows == ROWS_T ? ROWS_ALL : ROWS_OUT;
+}
+
+u32 emit_n_rows(const struct emit *e, struct operand o)
+{
+    return e->p->bufs[o.buf].rows == ROWS_T ? e->rows : e->out_rows;
+}
+
+int emit_lacks(struct emit *e, const struct op *op, const char *what)
+{
+    if (!e->rc)
+        e->rc = err_set(e->err, FLETCH_E_UNSUPPORTED, "op '%s' of layer %d: no kernel for %s",
+                        op_info[op->kind].name, op->layer, what);
+    return e->rc;
+}
+
+/* ---- programs ---- */
+
+void emit_parts_begin(struct emit *e, const struct op *op)
+{
+    e->inner = 0;
+    for (u32 i = 0; i < op->n_parts; i++) {
+        const struct op *part = &op->parts[i];
+        for (u32 j = 0; j < part->n_out; j++) {
+            u32 buf = part->out[j].buf;
+            if (!in_scratch(e, buf)) continue;
+            const struct buffer *b = &e->p->bufs[buf];
+            e->at[buf] = e->inner;
+            e->inner += ((u64)b->width * emit_room(e->limits, b->rows) * 4 + 255) / 256 * 256;
+        }
+    }
+    e->scratch = MAX(e->scratch, e->inner);
+}
+
+void emit_parts_end(struct emit *e)
+{
+    e->inner = 0;
+}
+
+int emit_parts(struct emit *e, const struct op *op)
+{
+    emit_parts_begin(e, op);
+    for (u32 i = 0; i < op->n_parts && !e->rc; i++) emit_op(e, &op->parts[i]);
+    emit_parts_end(e);
+    return e->rc;
+}
+
+static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
+    [OP_EMBED] = emit_embed,
+    [OP_IMPORT_HIDDEN] = emit_copy,
+    [OP_NORM] = emit_norm,
+    [OP_MATMUL] = emit_matmul,
+    [OP_MATMUL_HEADS] = emit_matmul_heads,
+    [OP_ADD] = emit_columns,
+    [OP_MUL] = emit_columns,
+    [OP_LERP] = emit_columns,
+    [OP_ACT] = emit_columns,
+    [OP_GLU] = emit_columns,
+    [OP_K_CONTROL] = emit_columns,
+    [OP_ROPE] = emit_rope,
+    [OP_KV_STORE] = emit_kv_store,
+    [OP_ATTENTION] = emit_attention,
+    [OP_LATENT_ATTENTION] = emit_attention,
+    [OP_ROUTE] = emit_route,
+    [OP_MATMUL_EXPERTS] = emit_matmul_experts,
+    [OP_COMBINE_EXPERTS] = emit_combine_experts,
+    [OP_EXPERTS_GLU] = emit_experts_glu,
+    [OP_EXPERTS_SUM] = emit_experts_sum,
+    [OP_TOKEN_SHIFT] = emit_token_shift,
+    [OP_WKV7] = emit_wkv7,
+    [OP_RK_BONUS] = emit_rk_bonus,
+    [OP_TIME_MIX] = emit_time_mix,
+    [OP_GATHER_ROWS] = emit_copy,
+    [OP_SAMPLE] = emit_sample,
+    [OP_NORM_MATMUL] = emit_norm_matmul,
+    [OP_GATE_UP_GLU] = emit_gate_up_glu,
+    [OP_NORM_GATE_UP_GLU] = emit_gate_up_glu,
+    [OP_MATMUL_ADD] = emit_matmul_add,
+    [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
+};
+
+int emit_op(struct emit *e, const struct op *op)
+{
+    if (!emitters[op->kind]) return emit_lacks(e, op, "this op");
+    int rc = emitters[op->kind](e, op);
+    if (rc && !e->rc) e->rc = rc;
+    return e->rc;
+}
+
+/* Block tables change before anything reads them. */
+static void begin(struct emit *e)
+{
+    if (!e->p->net->n_kv) return;
+    emit_launch(e, "k_tables", 1, 1, TABLES_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_TABLES);
+    emit_tables(e, true);
+    emit_args(e, NULL, 0);
+}
+
+int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
+                 u32 rows, struct err *err)
+{
+    *e = (struct emit){.p = p,
+                       .limits = limits,
+                       .rows = rows,
+                       .out_rows = MIN(rows, limits->max_out),
+                       .err = err,
+                       .at = calloc(p->n_bufs + 1, sizeof *e->at)};
+    if (!e->at) return err_nomem(err, "the launches");
+    step_layout(&e->step, p, limits, rows);
+    begin(e);
+    for (e->op = 0; e->op < p->n_ops && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
+    free(e->at);
+    e->at = NULL;
+    if (e->rc) {
+        free(e->list);
+        e->list = NULL;
+    }
+    return e->rc;
+}

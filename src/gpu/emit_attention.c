@@ -1,0 +1,96 @@
+/* Attention as launches: the splits of all rows, then their merge. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+enum {
+    UNIT = 8,           /* cached values that a lane takes at once */
+    MIN_ITEMS = 1024,   /* splits of a step that the scratch holds, more if one row has more */
+    GROUPS = 1024,      /* launched at most, for any amount of work */
+    LATENT_GROUPS = 528 /* likewise; they are twice as large */
+};
+
+/* Lanes that read one row of n units: a power of two, as its logarithm. */
+static u32 shift_of(u32 n_units)
+{
+    u32 shift = 0;
+    while (1u << shift < n_units) shift++;
+    return shift;
+}
+
+/* How many heads that share a cached row a group takes at once; kernels exist for these. */
+static u32 heads_at_once(const struct op *op, bool f32)
+{
+    u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads;
+    if (op->kind == OP_LATENT_ATTENTION) return per <= 4 || f32 ? 4 : 20;
+    if (f32) return per == 1 ? 1 : 4;
+    return per <= 2 ? per : per <= 4 ? 4 : 8;
+}
+
+static const char *unfit(const struct op *op)
+{
+    u32 k = op->p.attn.k_width, v = op->p.attn.v_width;
+    if (k % UNIT || v % UNIT) return "heads whose size is not a multiple of 8";
+    if (op->kind == OP_LATENT_ATTENTION)
+        return k > LATENT_MAX_K || v > LATENT_MAX_V ? "latent rows of more than 512 + 64 values"
+                                                    : NULL;
+    return MAX(k, v) > ATTN_MAX_HEAD ? "heads of more than 256 values" : NULL;
+}
+
+static void bind_scratch(struct emit *e, u64 n_parts, u32 v_width, bool write)
+{
+    u64 bytes = n_parts * v_width * sizeof(float);
+    emit_scratch(e, 0, bytes, write);
+    emit_scratch(e, (bytes + 255) / 256 * 256, n_parts * 2 * sizeof(float), write);
+}
+
+int emit_attention(struct emit *e, const struct op *op)
+{
+    const struct net *net = e->p->net;
+    const struct kv_layer *l = &net->kv[op->p.attn.kv];
+    bool f32 = net->profile.kv == QT_F32, latent = op->kind == OP_LATENT_ATTENTION;
+    if (unfit(op)) return emit_lacks(e, op, unfit(op));
+    u32 per_unit = f32 ? 2 : 1, n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, f32);
+    u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
+    u32 per = n_heads / op->p.attn.n_kv_heads;
+    u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
+    struct attention_args a = {
+        .n_heads = n_heads,
+        .n_kv_heads = op->p.attn.n_kv_heads,
+        .k_units = op->p.attn.k_width / UNIT,
+        .v_units = op->p.attn.v_width / UNIT,
+        .k_shift = shift_of(op->p.attn.k_width / UNIT),
+        .v_shift = shift_of(op->p.attn.v_width / UNIT),
+        .row_units = (l->k_width + l->v_width) / UNIT * per_unit,
+        .v_at = l->k_width / UNIT * per_unit,
+        .q_pitch = emit_pitch(e, op->in[0]),
+        .y_pitch = emit_pitch(e, op->out[0]),
+        .block_tokens = e->limits->block_tokens,
+        .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
+        .max_items = (u32)MIN((u64)e->rows * splits, MAX(splits, MIN_ITEMS)),
+        .scale = op->p.attn.scale,
+    };
+    u64 n_parts = (u64)a.max_items * n_heads, items = (u64)e->rows * splits * tiles;
+    char name[32];
+    snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", f32 ? "f32" : "f16",
+             at_once);
+    emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
+                latent ? LATENT_THREADS : ATTN_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_step(e, STEP_ITEMS);
+    emit_tables(e, false);
+    emit_in(e, op->in[0]);
+    emit_kv(e, op->p.attn.kv, false);
+    bind_scratch(e, n_parts, op->p.attn.v_width, true);
+    emit_out(e, op->out[0]);
+    emit_args(e, &a, sizeof a);
+
+    u64 pieces = (u64)e->rows * n_heads * ((op->p.attn.v_width + ATTN_THREADS - 1) / ATTN_THREADS);
+    emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, ATTN_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ITEMS);
+    bind_scratch(e, n_parts, op->p.attn.v_width, false);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}

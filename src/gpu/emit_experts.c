@@ -1,0 +1,129 @@
+/* Experts as launches: one for gate, up and glu of all that are chosen, one for down and the sum.
+ */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+int emit_route(struct emit *e, const struct op *op)
+{
+    if (op->p.route.n_experts > ROUTE_MAX_EXPERTS || op->p.route.n_used > ROUTE_MAX_USED)
+        return emit_lacks(e, op, "more than 1024 experts, or more than 32 of them at once");
+    struct route_args a = {.softmax = op->p.route.kind == ROUTE_SOFTMAX,
+                           .n_experts = op->p.route.n_experts,
+                           .n_used = op->p.route.n_used,
+                           .n_groups = op->p.route.n_groups,
+                           .n_groups_used = op->p.route.n_groups_used,
+                           .normalise = op->p.route.normalise,
+                           .has_bias = op->w[0] != NO_WEIGHT,
+                           .z_pitch = emit_pitch(e, op->in[0]),
+                           .ids_pitch = emit_pitch(e, op->out[0]),
+                           .weights_pitch = emit_pitch(e, op->out[1]),
+                           .floor = op->p.route.floor,
+                           .scale = op->p.route.scale};
+    emit_launch(e, "k_route", e->rows, 1, 32);
+    emit_step(e, STEP_HEAD);
+    emit_vector(e, op->w[0], 0);
+    emit_in(e, op->in[0]);
+    emit_out(e, op->out[0]);
+    emit_out(e, op->out[1]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_combine_experts(struct emit *e, const struct op *op)
+{
+    u32 n = op->p.experts.n_out;
+    struct combine_args a = {.n = n,
+                             .n_used = op->p.experts.n_used,
+                             .x_pitch = emit_pitch(e, op->in[0]),
+                             .weights_pitch = emit_pitch(e, op->in[1]),
+                             .y_pitch = emit_pitch(e, op->out[0])};
+    emit_launch(e, "k_combine_experts", e->rows, (n + COMBINE_THREADS - 1) / COMBINE_THREADS,
+                COMBINE_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_in(e, op->in[0]);
+    emit_in(e, op->in[1]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+/* What all products by experts have in common; m is the matmul_experts. */
+static struct experts_args args_of(const struct emit *e, const struct op *m, struct operand y)
+{
+    struct planes w;
+    planes_plan(&w, &e->p->net->weights[m->w[0]]);
+    return (struct experts_args){.n_in = m->p.experts.n_in,
+                                 .n_out = m->p.experts.n_out,
+                                 .n_used = m->p.experts.n_used,
+                                 .x_pitch = emit_pitch(e, m->in[0]),
+                                 .x_slice = m->p.experts.per_slot ? m->p.experts.n_in : 0,
+                                 .y_pitch = emit_pitch(e, y),
+                                 .ids_pitch = emit_pitch(e, m->in[1]),
+                                 .q_row = w.q_row,
+                                 .s_row = w.s_row};
+}
+
+static const char *encoding_name(const struct emit *e, u32 w)
+{
+    return encoding_info[encoding_of(e->p->net->weights[w].type)].name;
+}
+
+static bool unfit(const struct emit *e, const struct op *m, u32 n_in)
+{
+    return (m->in[0].col | emit_pitch(e, m->in[0]) | m->p.experts.n_in) % 4 || n_in > MATMUL_MAX_IN;
+}
+
+static const char too_odd[] = "columns that are not a multiple of 4, or more than 16384";
+
+static void launch(struct emit *e, const char *kind, u32 w, u32 n_out, u32 rows)
+{
+    char name[32];
+    snprintf(name, sizeof name, "k_experts%s_%s", kind, encoding_name(e, w));
+    emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS, rows, MATMUL_THREADS);
+    emit_step(e, STEP_HEAD);
+}
+
+int emit_matmul_experts(struct emit *e, const struct op *op)
+{
+    struct experts_args a = args_of(e, op, op->out[0]);
+    if (unfit(e, op, a.n_in)) return emit_lacks(e, op, too_odd);
+    launch(e, "", op->w[0], a.n_out, e->rows * a.n_used);
+    emit_in(e, op->in[1]);
+    emit_in(e, op->in[0]);
+    emit_weight(e, op->w[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_experts_glu(struct emit *e, const struct op *op)
+{
+    const struct op *gate = &op->parts[0], *up = &op->parts[1];
+    const struct weight *w = e->p->net->weights;
+    if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type)) return emit_parts(e, op);
+    struct experts_args a = args_of(e, gate, op->out[0]);
+    if (unfit(e, gate, a.n_in)) return emit_lacks(e, op, too_odd);
+    launch(e, "_glu", gate->w[0], a.n_out, e->rows * a.n_used);
+    emit_in(e, gate->in[1]);
+    emit_in(e, gate->in[0]);
+    emit_weight(e, gate->w[0]);
+    emit_weight(e, up->w[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_experts_sum(struct emit *e, const struct op *op)
+{
+    const struct op *down = &op->parts[0];
+    struct experts_args a = args_of(e, down, op->out[0]);
+    if (unfit(e, down, a.n_in * a.n_used)) return emit_parts(e, op);
+    bool adds = op->n_in > 3;
+    a.weights_pitch = emit_pitch(e, op->in[2]);
+    a.residual_pitch = adds ? emit_pitch(e, op->in[3]) : 0;
+    launch(e, "_sum", down->w[0], a.n_out, e->rows);
+    emit_in(e, op->in[1]);
+    emit_in(e, op->in[2]);
+    emit_in(e, op->in[0]);
+    emit_in(e, op->in[adds ? 3 : 0]);
+    emit_weight(e, down->w[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}

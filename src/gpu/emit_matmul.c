@@ -1,0 +1,292 @@
+/* Launches of the kernels in kernels/matmul.gpu. Everything here is a product: up to three matrices
+ * that share an input, with or without a norm in front and something to add behind. One row is one
+ * launch; more rows are normed and rounded by a launch of its own first. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+struct product {
+    const struct op *op;   /* for messages */
+    const struct op *norm; /* of x first; NULL: none */
+    struct operand x;
+    u32 n;
+    u32 w[MATMUL_MAX], bias[MATMUL_MAX];
+    struct operand y[MATMUL_MAX];
+    u32 n_add;
+    struct operand add[2];
+    u32 n_slices, n_in, x_stride, y_stride; /* slices (heads) of n_in columns each */
+};
+
+static struct planes planes_of(const struct emit *e, u32 id)
+{
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[id]);
+    return p;
+}
+
+static u32 n_out_of(const struct emit *e, u32 id)
+{
+    return e->p->net->weights[id].n_out;
+}
+
+static struct product plain(const struct emit *e, const struct op *op, struct operand x)
+{
+    (void)e;
+    return (struct product){.op = op, .x = x, .n_slices = 1, .n_in = x.width};
+}
+
+static void add_matrix(struct product *m, u32 w, u32 bias, struct operand y)
+{
+    CHECK(m->n < MATMUL_MAX);
+    m->w[m->n] = w;
+    m->bias[m->n] = bias;
+    m->y[m->n++] = y;
+}
+
+/* Can one launch norm and round the only row by itself? */
+static bool fits_one(const struct emit *e, const struct product *m, enum encoding enc)
+{
+    if (emit_n_rows(e, m->x) > 1) return false;
+    if (encoding_is_int8(enc)) return m->n_in <= MATMUL_MAX_IN;
+    return !m->norm || m->n_in <= MATMUL_MAX_NORM_F32;
+}
+
+static void bind_norm(struct emit *e, const struct op *norm)
+{
+    emit_vector(e, norm ? norm->w[0] : NO_WEIGHT, 0);
+    emit_vector(e, norm ? norm->w[1] : NO_WEIGHT, 0);
+}
+
+static void bind_adds(struct emit *e, const struct product *m)
+{
+    for (u32 i = 0; i < 2; i++) emit_in(e, i < m->n_add ? m->add[i] : m->x);
+}
+
+/* Where more rows than one wait, rounded to int8 (with scales behind them), or normed. */
+static u64 waiting_bytes(const struct emit *e, const struct product *m, bool int8)
+{
+    u64 n = (u64)emit_room(e->limits, e->p->bufs[m->x.buf].rows) * m->n_in * m->n_slices;
+    return (n * (int8 ? 1 : sizeof(float)) + 255) / 256 * 256;
+}
+
+static void bind_waiting(struct emit *e, const struct product *m, bool int8, bool write)
+{
+    u64 n = waiting_bytes(e, m, int8);
+    emit_scratch(e, 0, n, write);
+    emit_scratch(e, n, int8 ? n / ACT_COLUMNS * sizeof(float) : 0, write);
+}
+
+static void emit_waiting(struct emit *e, const struct product *m, bool int8)
+{
+    struct quantise_args a = {.n = m->n_in,
+                              .rows = emit_rows_of(e, m->x),
+                              .x_pitch = emit_pitch(e, m->x),
+                              .stride = m->x_stride,
+                              .n_slices = m->n_slices,
+                              .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
+                              .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
+                              .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
+                              .eps = m->norm ? m->norm->p.norm.eps : 0};
+    emit_launch(e, int8 ? "k_quantise" : "k_norm_rows", emit_n_rows(e, m->x), m->n_slices,
+                NORM_THREADS);
+    emit_step(e, STEP_HEAD);
+    bind_norm(e, m->norm);
+    emit_in(e, m->x);
+    bind_waiting(e, m, int8, true);
+    emit_args(e, &a, sizeof a);
+}
+
+/* The matrices of m that are of this encoding, as one launch. */
+static void emit_matrices(struct emit *e, const struct product *m, enum encoding enc)
+{
+    u32 pick[MATMUL_MAX], n = 0, n_out = 0, n_rows = emit_n_rows(e, m->x);
+    bool int8 = encoding_is_int8(enc), one = fits_one(e, m, enc), waits = int8 || m->norm;
+    for (u32 i = 0; i < m->n; i++)
+        if (planes_of(e, m->w[i]).enc == enc) pick[n++] = i;
+    struct planes w = planes_of(e, m->w[pick[0]]);
+    u32 in_width = m->n_in * m->n_slices;
+    struct matmul_args a = {
+        .n_in = m->n_in,
+        .rows = emit_rows_of(e, m->x),
+        .x_pitch = !one && waits ? in_width : emit_pitch(e, m->x),
+        .x_stride = !one && waits ? m->n_in : m->x_stride,
+        .y_stride = m->y_stride,
+        .q_row = w.q_row,
+        .s_row = w.s_row,
+        .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
+        .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
+        .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
+        .eps = m->norm ? m->norm->p.norm.eps : 0,
+    };
+    for (u32 i = 0; i < n; i++) {
+        u32 id = m->w[pick[i]], rows = n_out_of(e, id);
+        a.part[i].n_out = rows;
+        a.part[i].y_pitch = emit_pitch(e, m->y[pick[i]]);
+        a.part[i].has_bias = m->bias[pick[i]] != NO_WEIGHT;
+        n_out += rows;
+    }
+    for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
+    u32 at_once = one ? 1 : n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : 2;
+    char name[32];
+    if (one)
+        snprintf(name, sizeof name, "k_matmul_%s", encoding_info[enc].name);
+    else
+        snprintf(name, sizeof name, "k_matmul_%s_r%u", encoding_info[enc].name, at_once);
+    emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS,
+                (n_rows + at_once - 1) / at_once, MATMUL_THREADS);
+    emit_depth(e, m->n_slices);
+    emit_step(e, STEP_HEAD);
+    if (one) {
+        bind_norm(e, m->norm);
+        emit_in(e, m->x);
+    } else if (waits) {
+        bind_waiting(e, m, int8, false);
+    } else {
+        emit_in(e, m->x);
+        emit_step(e, STEP_HEAD);
+    }
+    bind_adds(e, m);
+    for (u32 i = 0; i < MATMUL_MAX; i++) {
+        u32 j = pick[i < n ? i : 0];
+        emit_weight(e, m->w[j]);
+        emit_vector(e, m->bias[j], 0);
+        emit_out(e, m->y[j]);
+    }
+    emit_args(e, &a, sizeof a);
+}
+
+static int emit_product(struct emit *e, const struct product *m)
+{
+    bool waiting[2] = {false, false}, done[ENC_COUNT] = {false};
+    if ((m->x.col | emit_pitch(e, m->x) | m->n_in | m->x_stride) % 4)
+        return emit_lacks(e, m->op, "columns that are not a multiple of 4");
+    for (u32 i = 0; i < m->n; i++) {
+        enum encoding enc = planes_of(e, m->w[i]).enc;
+        bool int8 = encoding_is_int8(enc);
+        if (done[enc]) continue;
+        done[enc] = true;
+        if (!fits_one(e, m, enc) && !waiting[int8] && (int8 || m->norm)) {
+            emit_waiting(e, m, int8);
+            waiting[int8] = true;
+            waiting[!int8] = false; /* they lie in the same place */
+        }
+        emit_matrices(e, m, enc);
+    }
+    return e->rc;
+}
+
+int emit_matmul(struct emit *e, const struct op *op)
+{
+    struct product m = plain(e, op, op->in[0]);
+    add_matrix(&m, op->w[0], op->w[1], op->out[0]);
+    return emit_product(e, &m);
+}
+
+int emit_matmul_heads(struct emit *e, const struct op *op)
+{
+    struct product m = {.op = op,
+                        .x = op->in[0],
+                        .n_slices = op->p.heads.n_heads,
+                        .n_in = op->p.heads.n_in,
+                        .x_stride = op->p.heads.in_stride,
+                        .y_stride = op->p.heads.out_stride};
+    add_matrix(&m, op->w[0], NO_WEIGHT, op->out[0]);
+    return emit_product(e, &m);
+}
+
+int emit_matmul_add(struct emit *e, const struct op *op)
+{
+    const struct op *mul = op_part(op, OP_MATMUL, 0);
+    struct product m = plain(e, op, op->in[0]);
+    add_matrix(&m, mul->w[0], mul->w[1], op->out[0]);
+    m.n_add = op->n_in - 1;
+    for (u32 i = 0; i < m.n_add; i++) m.add[i] = op->in[1 + i];
+    return emit_product(e, &m);
+}
+
+/* The norm of a fused op and all its matmuls. */
+static int emit_normed(struct emit *e, const struct op *op)
+{
+    struct product m = plain(e, op, op->in[0]);
+    m.norm = op_part(op, OP_NORM, 0);
+    for (u32 i = 0; i < op->n_parts; i++)
+        if (op->parts[i].kind == OP_MATMUL)
+            add_matrix(&m, op->parts[i].w[0], op->parts[i].w[1], op->parts[i].out[0]);
+    return emit_product(e, &m);
+}
+
+int emit_norm_matmul(struct emit *e, const struct op *op)
+{
+    return emit_normed(e, op);
+}
+
+/* The other parts, once the norm and the matmuls are done. */
+static void emit_rest(struct emit *e, const struct op *op)
+{
+    bool normed = false;
+    for (u32 i = 0; i < op->n_parts; i++) {
+        bool first_norm = op->parts[i].kind == OP_NORM && !normed;
+        normed |= first_norm;
+        if (first_norm || op->parts[i].kind == OP_MATMUL) continue;
+        emit_op(e, &op->parts[i]);
+    }
+}
+
+int emit_norm_qkv_store(struct emit *e, const struct op *op)
+{
+    emit_parts_begin(e, op);
+    emit_normed(e, op);
+    emit_rest(e, op);
+    emit_parts_end(e);
+    return e->rc;
+}
+
+static int emit_glu(struct emit *e, const struct op *op, const struct op *norm,
+                    const struct op *gate, const struct op *up)
+{
+    struct planes w = planes_of(e, gate->w[0]);
+    struct matmul_args a = {
+        .n_in = op->in[0].width,
+        .rows = emit_rows_of(e, op->in[0]),
+        .q_row = w.q_row,
+        .s_row = w.s_row,
+        .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
+        .has_w = norm && norm->w[0] != NO_WEIGHT,
+        .has_b = norm && norm->w[1] != NO_WEIGHT,
+        .eps = norm ? norm->p.norm.eps : 0,
+        .part = {{.n_out = op->out[0].width, .has_bias = gate->w[1] != NO_WEIGHT},
+                 {.n_out = op->out[0].width, .has_bias = up->w[1] != NO_WEIGHT}},
+    };
+    char name[32];
+    snprintf(name, sizeof name, "k_glu_%s", encoding_info[w.enc].name);
+    emit_launch(e, name, (op->out[0].width + MATMUL_SIMDS - 1) / MATMUL_SIMDS, 1, MATMUL_THREADS);
+    emit_step(e, STEP_HEAD);
+    bind_norm(e, norm);
+    emit_in(e, op->in[0]);
+    emit_weight(e, gate->w[0]);
+    emit_vector(e, gate->w[1], 0);
+    emit_weight(e, up->w[0]);
+    emit_vector(e, up->w[1], 0);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_gate_up_glu(struct emit *e, const struct op *op)
+{
+    const struct op *norm = op_part(op, OP_NORM, 0);
+    const struct op *gate = op_part(op, OP_MATMUL, 0), *up = op_part(op, OP_MATMUL, 1);
+    struct product m = plain(e, op, op->in[0]);
+    m.norm = norm;
+    enum encoding enc = planes_of(e, gate->w[0]).enc;
+    if ((m.x.col | emit_pitch(e, m.x) | m.n_in) % 4)
+        return emit_lacks(e, op, "columns that are not a multiple of 4");
+    if (fits_one(e, &m, enc) && planes_of(e, up->w[0]).enc == enc)
+        return emit_glu(e, op, norm, gate, up);
+    emit_parts_begin(e, op);
+    add_matrix(&m, gate->w[0], gate->w[1], gate->out[0]);
+    add_matrix(&m, up->w[0], up->w[1], up->out[0]);
+    emit_product(e, &m);
+    emit_op(e, op_part(op, OP_GLU, 0));
+    emit_parts_end(e);
+    return e->rc;
+}

@@ -1,0 +1,159 @@
+/* Launches of the kernels in kernels/rows.gpu. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+static u32 groups_of(u32 n, u32 threads)
+{
+    return (n + threads - 1) / threads;
+}
+
+int emit_embed(struct emit *e, const struct op *op)
+{
+    struct planes w;
+    char name[32];
+    planes_plan(&w, &e->p->net->weights[op->w[0]]);
+    struct embed_args a = {.n = op->out[0].width,
+                           .y_pitch = emit_pitch(e, op->out[0]),
+                           .q_row = w.q_row,
+                           .s_row = w.s_row};
+    snprintf(name, sizeof name, "k_embed_%s", encoding_info[w.enc].name);
+    emit_launch(e, name, e->rows, 1, EMBED_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_weight(e, op->w[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_copy(struct emit *e, const struct op *op)
+{
+    bool gather = op->kind == OP_GATHER_ROWS;
+    u32 n = op->out[0].width;
+    struct copy_args a = {.n = n,
+                          .rows = emit_rows_of(e, op->out[0]),
+                          .gather = gather,
+                          .x_pitch = gather ? emit_pitch(e, op->in[0]) : n,
+                          .y_pitch = emit_pitch(e, op->out[0])};
+    emit_launch(e, "k_copy", groups_of(n, COLUMNS_THREADS), emit_n_rows(e, op->out[0]),
+                COLUMNS_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_OUT);
+    if (gather)
+        emit_in(e, op->in[0]);
+    else
+        emit_step(e, STEP_HIDDEN);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_norm(struct emit *e, const struct op *op)
+{
+    u32 n = op->in[0].width, group = op->p.norm.group;
+    u32 xp = emit_pitch(e, op->in[0]), yp = emit_pitch(e, op->out[0]);
+    if ((group | op->in[0].col | op->out[0].col | xp | yp) % 4)
+        return emit_lacks(e, op, "columns that are not a multiple of 4");
+    struct norm_args a = {
+        .n = n,
+        .group = group,
+        .period = op->w[0] == NO_WEIGHT ? n : e->p->net->weights[op->w[0]].n_in,
+        .kind = op->p.norm.kind,
+        .rows = emit_rows_of(e, op->in[0]),
+        .has_w = op->w[0] != NO_WEIGHT,
+        .has_b = op->w[1] != NO_WEIGHT,
+        .x_pitch = xp,
+        .y_pitch = yp,
+        .threads = MIN((u32)NORM_THREADS, groups_of(group / 4, 32) * 32),
+        .eps = op->p.norm.eps,
+    };
+    emit_launch(e, "k_norm", emit_n_rows(e, op->in[0]), n / group, a.threads);
+    emit_step(e, STEP_HEAD);
+    emit_vector(e, op->w[0], 0);
+    emit_vector(e, op->w[1], 0);
+    emit_in(e, op->in[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+static u32 function_of(const struct op *op)
+{
+    static const u32 acts[] = {[ACT_TANH] = COLUMNS_TANH,
+                               [ACT_SIGMOID] = COLUMNS_SIGMOID,
+                               [ACT_RELU2] = COLUMNS_RELU2,
+                               [ACT_DECAY] = COLUMNS_DECAY};
+    switch (op->kind) {
+    case OP_ADD: return COLUMNS_ADD;
+    case OP_MUL: return COLUMNS_MUL;
+    case OP_LERP: return COLUMNS_LERP;
+    case OP_GLU: return COLUMNS_GLU;
+    case OP_K_CONTROL: return COLUMNS_K_CONTROL;
+    default: return acts[op->p.act.kind];
+    }
+}
+
+/* Inputs, then the weight row if there is one; what is missing is bound to the first input. */
+int emit_columns(struct emit *e, const struct op *op)
+{
+    u32 n = op->out[0].width, pitch[3];
+    u32 w = op->n_w ? op->w[0] : NO_WEIGHT;
+    u32 at = w == NO_WEIGHT ? 3 : op->n_in; /* where the weight goes */
+    for (u32 i = 0; i < 3; i++)
+        pitch[i] = i == at ? 0 : emit_pitch(e, op->in[i < op->n_in ? i : 0]);
+    struct columns_args a = {.n = n,
+                             .f = function_of(op),
+                             .rows = emit_rows_of(e, op->out[0]),
+                             .a_pitch = pitch[0],
+                             .b_pitch = pitch[1],
+                             .c_pitch = pitch[2],
+                             .y_pitch = emit_pitch(e, op->out[0])};
+    emit_launch(e, "k_columns", groups_of(n, COLUMNS_THREADS), emit_n_rows(e, op->out[0]),
+                COLUMNS_THREADS);
+    emit_step(e, STEP_HEAD);
+    for (u32 i = 0; i < 3; i++) {
+        if (i == at)
+            emit_vector(e, w, op->kind == OP_LERP ? op->p.lerp.row : 0);
+        else
+            emit_in(e, op->in[i < op->n_in ? i : 0]);
+    }
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_rope(struct emit *e, const struct op *op)
+{
+    struct rope_args a = {.n_heads = op->p.rope.n_heads,
+                          .width = op->p.rope.width,
+                          .n_rot = op->p.rope.n_rot,
+                          .neox = op->p.rope.kind == ROPE_NEOX,
+                          .in_stride = op->p.rope.in_stride,
+                          .out_stride = op->p.rope.out_stride,
+                          .x_pitch = emit_pitch(e, op->in[0]),
+                          .y_pitch = emit_pitch(e, op->out[0])};
+    emit_launch(e, "k_rope", e->rows, a.n_heads, ROPE_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_COS);
+    emit_step(e, STEP_SIN);
+    emit_in(e, op->in[0]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+int emit_kv_store(struct emit *e, const struct op *op)
+{
+    bool has_v = op->n_in > 1;
+    struct kv_store_args a = {.k_width = op->in[0].width,
+                              .v_width = has_v ? op->in[1].width : 0,
+                              .k_pitch = emit_pitch(e, op->in[0]),
+                              .v_pitch = has_v ? emit_pitch(e, op->in[1]) : 0,
+                              .block_tokens = e->limits->block_tokens,
+                              .table_len = e->limits->max_pos / e->limits->block_tokens + 1};
+    bool f32 = e->p->net->profile.kv == QT_F32;
+    emit_launch(e, f32 ? "k_kv_store_f32" : "k_kv_store_f16", e->rows, 1, KV_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    emit_in(e, op->in[0]);
+    emit_in(e, op->in[has_v ? 1 : 0]);
+    emit_kv(e, op->p.attn.kv, true);
+    return emit_args(e, &a, sizeof a);
+}

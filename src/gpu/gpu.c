@@ -1,0 +1,612 @@
+#include "gpu/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pool.h"
+#include "gpu/emit.h"
+
+enum {
+    MAX_PROGRAMS = 4,
+    MAX_ROWS = 4096,
+    MAX_KERNELS = 512,
+    STAGING = 64 << 20,       /* bytes of weights that are packed at a time */
+    CHUNK_LIMIT = 1ull << 32, /* of one buffer of weights */
+    EDIT_GROUPS = 64,
+};
+
+struct list {
+    struct gpu_list *list[2]; /* sends the step without, and with edits of logits and masks */
+    struct step_layout step;
+};
+
+struct gpu_program {
+    const struct program *p;
+    struct gpu_buf *mem[2], *scratch, *step, *upload;
+    u32 n_lists;
+    struct list *lists;
+};
+
+struct gpu_exec {
+    struct exec base;
+    const struct gpu_driver *d;
+    struct gpu *g;
+    const struct net *net;
+    struct exec_limits limits;
+    struct pool *pool;
+    struct planes *planes; /* [n_weights] */
+    struct weight_place {
+        u32 chunk;
+        u64 at;
+    } * places; /* [n_weights] where the first plane begins; the second follows */
+    u32 n_chunks;
+    struct gpu_buf **chunks, *staging;
+    struct gpu_buf *kv, *state, *tables, *edits, *edits_upload, *layers[2];
+    struct step_tables known;
+    struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
+    u32 n_pending;
+    u32 n_programs;
+    struct gpu_program programs[MAX_PROGRAMS];
+    u32 n_kernels;
+    struct kernel {
+        char name[32];
+        u32 id;
+    } kernels[MAX_KERNELS];
+};
+
+static u64 round_up(u64 n, u64 to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* ---- open and close ---- */
+
+static void free_program(struct gpu_exec *x, struct gpu_program *prog)
+{
+    for (u32 i = 0; i < prog->n_lists; i++)
+        for (u32 j = 0; j < 2; j++)
+            if (prog->lists[i].list[j]) x->d->drop(x->g, prog->lists[i].list[j]);
+    free(prog->lists);
+    struct gpu_buf *bufs[] = {prog->mem[0], prog->mem[1], prog->scratch, prog->step, prog->upload};
+    for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
+        if (bufs[i]) x->d->free(x->g, bufs[i]);
+}
+
+static int gpu_wait(struct exec *exec, struct err *err);
+
+static void gpu_close(struct exec *exec)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    if (!x) return;
+    struct err ignored = {0};
+    if (x->g) gpu_wait(exec, &ignored);
+    for (u32 i = 0; i < x->n_programs; i++) free_program(x, &x->programs[i]);
+    if (x->edit_list) x->d->drop(x->g, x->edit_list);
+    struct gpu_buf *bufs[] = {x->staging, x->kv,           x->state,     x->tables,
+                              x->edits,   x->edits_upload, x->layers[0], x->layers[1]};
+    for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
+        if (bufs[i]) x->d->free(x->g, bufs[i]);
+    for (u32 i = 0; x->chunks && i < x->n_chunks; i++)
+        if (x->chunks[i]) x->d->free(x->g, x->chunks[i]);
+    if (x->g) x->d->close(x->g);
+    pool_close(x->pool);
+    free(x->chunks);
+    free(x->planes);
+    free(x->places);
+    free(x->known.known);
+    free(x);
+}
+
+/* Gives every weight its place in buffers of limited size. */
+static int plan_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
+{
+    u64 limit = MIN(max_buffer, (u64)CHUNK_LIMIT), at = 0;
+    u64 *sizes = calloc(x->net->n_weights + 1, sizeof *sizes);
+    x->chunks = calloc(x->net->n_weights + 1, sizeof *x->chunks);
+    int rc = sizes && x->chunks ? 0 : err_nomem(err, "the executor");
+    for (u32 i = 0; !rc && i < x->net->n_weights; i++) {
+        struct planes *p = &x->planes[i];
+        planes_plan(p, &x->net->weights[i]);
+        u64 n = p->bytes[0] + p->bytes[1];
+        if (n > max_buffer)
+            rc = err_set(err, FLETCH_E_FIT, "tensor '%s' of %.1f MB is larger than a buffer may be",
+                         x->net->weights[i].name, (double)n * 1e-6);
+        if (!x->n_chunks || at + n > limit) {
+            x->n_chunks++;
+            at = 0;
+        }
+        x->places[i] = (struct weight_place){x->n_chunks - 1, at};
+        at += n;
+        sizes[x->n_chunks - 1] = at;
+    }
+    for (u32 i = 0; !rc && i < x->n_chunks; i++)
+        rc = x->d->alloc(x->g, &x->chunks[i], sizes[i], GPU_DEVICE, err);
+    free(sizes);
+    return rc;
+}
+
+/* Layers as k_edit wants them: first unit and units of an item, in 16 bytes. */
+static int place_layers(struct gpu_exec *x, u32 which, u32 n_layers, struct gpu_buf **memory,
+                        struct err *err)
+{
+    u64 end = 0;
+    u32 *layers = calloc(2 * (size_t)n_layers + 1, sizeof *layers);
+    if (!layers) return err_nomem(err, "the executor");
+    int rc = 0;
+    for (u32 i = 0; i < n_layers && !rc; i++) {
+        const struct kv_layer *kv = &x->net->kv[i];
+        u64 n, at = which ? emit_kv_at(x->net, &x->limits, i, &n)
+                          : emit_state_at(x->net, &x->limits, i, &n);
+        u64 item = which ? (u64)(kv->k_width + kv->v_width) * x->limits.block_tokens *
+                               (x->net->profile.kv == QT_F32 ? 4 : 2)
+                         : (u64)x->net->states[i].width * sizeof(float);
+        if (item % 16 || n > UINT32_MAX * 2ull)
+            rc = err_set(err, FLETCH_E_LIMIT, "%s layer %u has a size that kernels can't address",
+                         which ? "cache" : "state", i);
+        layers[2 * i] = (u32)(at / 16);
+        layers[2 * i + 1] = (u32)(item / 16);
+        end = at + n;
+    }
+    if (!rc) rc = x->d->alloc(x->g, memory, MAX(end, 1), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->layers[which], n_layers * 8ull + 1, GPU_DEVICE, err);
+    if (!rc && n_layers) rc = x->d->write(x->g, x->layers[which], 0, layers, n_layers * 8ull, err);
+    free(layers);
+    return rc;
+}
+
+static u64 edit_bytes(const struct exec_limits *limits)
+{
+    return (1 + (u64)limits->max_rows + limits->n_slots) * 16;
+}
+
+static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *err)
+{
+    for (u32 i = 0; i < x->n_kernels; i++)
+        if (strcmp(x->kernels[i].name, name) == 0) {
+            *id = x->kernels[i].id;
+            return 0;
+        }
+    CHECK(x->n_kernels < MAX_KERNELS);
+    struct kernel *k = &x->kernels[x->n_kernels];
+    int rc = x->d->kernel(x->g, name, &k->id, err);
+    if (rc) return rc;
+    strcpy(k->name, name);
+    *id = k->id;
+    x->n_kernels++;
+    return 0;
+}
+
+/* The list that carries out a step's edits: of states, then of blocks. */
+static int record_edits(struct gpu_exec *x, struct err *err)
+{
+    struct gpu_buf *memory[2] = {x->state, x->kv};
+    const u32 n_layers[2] = {x->net->n_states, x->net->n_kv};
+    struct gpu_command c[3] = {{.kind = GPU_COPY,
+                                .dst = {x->edits, 0},
+                                .src = {x->edits_upload, 0},
+                                .n_bytes = edit_bytes(&x->limits)}};
+    u32 n = 1;
+    for (u32 i = 0; i < 2; i++) {
+        if (!n_layers[i]) continue;
+        struct edit_args a = {.blocks = i};
+        c[n] = (struct gpu_command){.kind = GPU_LAUNCH,
+                                    .after = true,
+                                    .groups = {EDIT_GROUPS, n_layers[i], 1},
+                                    .threads = EDIT_THREADS,
+                                    .n_bufs = 3,
+                                    .bufs = {{x->edits, 0}, {x->layers[i], 0}, {memory[i], 0}},
+                                    .n_args = sizeof a};
+        memcpy(c[n].args, &a, sizeof a);
+        int rc = kernel_id(x, "k_edit", &c[n].kernel, err);
+        if (rc) return rc;
+        n++;
+    }
+    return x->d->record(x->g, &x->edit_list, c, n, err);
+}
+
+static int open_memory(struct gpu_exec *x, struct err *err)
+{
+    struct gpu_info info;
+    x->d->info(x->g, &info);
+    int rc = plan_weights(x, info.max_buffer, err);
+    x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
+    x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
+    x->known.known = malloc(x->known.n_bytes);
+    if (!rc && !x->known.known) rc = err_nomem(err, "the executor");
+    if (x->known.known) memset(x->known.known, 0, x->known.n_bytes);
+    if (!rc) rc = x->d->alloc(x->g, &x->staging, STAGING, GPU_UPLOAD, err);
+    if (!rc) rc = place_layers(x, 0, x->net->n_states, &x->state, err);
+    if (!rc) rc = place_layers(x, 1, x->net->n_kv, &x->kv, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->edits, edit_bytes(&x->limits), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->edits_upload, edit_bytes(&x->limits), GPU_UPLOAD, err);
+    return rc ? rc : record_edits(x, err);
+}
+
+static int open_with(struct exec **out, const struct exec_class *class, const struct gpu_driver *d,
+                     const struct net *net, const struct exec_limits *limits, u32 n_threads,
+                     struct err *err)
+{
+    *out = NULL;
+    const char *why = gpu_absent(class->name);
+    if (why)
+        return err_set(err, FLETCH_E_BACKEND, "backend '%s' is not there: %s", class->name, why);
+    struct gpu_exec *x = calloc(1, sizeof *x);
+    if (!x) return err_nomem(err, "the executor");
+    x->base.class = class;
+    x->d = d;
+    x->net = net;
+    x->limits = *limits;
+    x->planes = calloc(net->n_weights + 1, sizeof *x->planes);
+    x->places = calloc(net->n_weights + 1, sizeof *x->places);
+    int rc = x->planes && x->places ? 0 : err_nomem(err, "the executor");
+    if (!rc) rc = pool_open(&x->pool, n_threads, err);
+    if (!rc) rc = d->open(&x->g, limits->device, err);
+    if (!rc) rc = open_memory(x, err);
+    if (rc) {
+        gpu_close(&x->base);
+        return rc;
+    }
+    *out = &x->base;
+    return 0;
+}
+
+/* ---- weights ---- */
+
+struct packing {
+    const struct planes *p;
+    const struct weight *w;
+    u64 first;
+    u8 *q, *s;
+};
+
+static void pack_rows(void *ctx, u64 begin, u64 end)
+{
+    const struct packing *k = ctx;
+    planes_pack(k->p, k->w, k->first + begin, k->first + end, k->q + begin * k->p->q_row * 16,
+                k->s + begin * k->p->s_row);
+}
+
+static int gpu_weight(struct exec *exec, u32 id, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    const struct planes *p = &x->planes[id];
+    struct gpu_buf *to = x->chunks[x->places[id].chunk];
+    u64 q_row = p->q_row * 16ull, per = q_row + p->s_row, q_at = x->places[id].at;
+    u64 at_once = STAGING / per;
+    u8 *staging = x->d->map(x->staging);
+    if (!at_once)
+        return err_set(err, FLETCH_E_LIMIT, "rows of tensor '%s' are longer than %d MB",
+                       x->net->weights[id].name, STAGING >> 20);
+    int rc = 0;
+    for (u64 r = 0; r < p->n_rows && !rc; r += at_once) {
+        u64 n = MIN(at_once, p->n_rows - r);
+        struct packing k = {p, &x->net->weights[id], r, staging, staging + n * q_row};
+        pool_run(x->pool, pack_rows, &k, n);
+        rc = x->d->write(x->g, to, q_at + r * q_row, k.q, n * q_row, err);
+        if (!rc && p->s_row)
+            rc = x->d->write(x->g, to, q_at + p->bytes[0] + r * p->s_row, k.s, n * p->s_row, err);
+    }
+    return rc;
+}
+
+/* ---- programs ---- */
+
+/* Lists are for 1, 2, 4 .. 64 rows, then for multiples of 64, and none for more than max_rows. */
+static u32 list_rows(const struct exec_limits *limits, u32 list)
+{
+    u32 rows = list <= 6 ? 1u << list : (list - 5) * 64;
+    return MIN(rows, limits->max_rows);
+}
+
+static u32 list_for(const struct exec_limits *limits, u32 n_rows)
+{
+    u32 list = 0;
+    while (list_rows(limits, list) < n_rows) list++;
+    return list;
+}
+
+struct sizes {
+    u64 mem[2], scratch, step;
+};
+
+/* What a program's own buffers take; finds out whether there is a kernel for every op. */
+static int measure(struct sizes *out, const struct program *p, const struct exec_limits *limits,
+                   struct err *err)
+{
+    u32 n_lists = list_for(limits, limits->max_rows) + 1;
+    *out = (struct sizes){0};
+    for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
+        out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
+    for (u32 i = 0; i < n_lists; i++) {
+        struct emit e;
+        int rc = emit_program(&e, p, limits, list_rows(limits, i), err);
+        if (rc) return rc;
+        free(e.list);
+        out->scratch = MAX(out->scratch, MAX(e.scratch, 256));
+        out->step = MAX(out->step, e.step.bytes[1]);
+    }
+    return 0;
+}
+
+static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct sizes size;
+    int rc = measure(&size, p, &x->limits, err);
+    if (rc) return rc;
+    CHECK(x->n_programs < MAX_PROGRAMS);
+    struct gpu_program *prog = &x->programs[x->n_programs];
+    *handle = x->n_programs++;
+    prog->p = p;
+    prog->n_lists = list_for(&x->limits, x->limits.max_rows) + 1;
+    prog->lists = calloc(prog->n_lists, sizeof *prog->lists);
+    if (!prog->lists) return err_nomem(err, "the program");
+    for (u32 i = 0; i < prog->n_lists; i++)
+        step_layout(&prog->lists[i].step, p, &x->limits, list_rows(&x->limits, i));
+    rc = x->d->alloc(x->g, &prog->mem[0], size.mem[0], GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
+    return rc ? rc : x->d->alloc(x->g, &prog->upload, size.step, GPU_UPLOAD, err);
+}
+
+static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program *prog,
+                              const struct binding *b)
+{
+    switch (b->space) {
+    case SPACE_STEP: return (struct gpu_ref){prog->step, b->offset};
+    case SPACE_TABLES: return (struct gpu_ref){x->tables, b->offset};
+    case SPACE_T: return (struct gpu_ref){prog->mem[ROWS_T], b->offset};
+    case SPACE_R: return (struct gpu_ref){prog->mem[ROWS_R], b->offset};
+    case SPACE_KV: return (struct gpu_ref){x->kv, b->offset};
+    case SPACE_STATE: return (struct gpu_ref){x->state, b->offset};
+    case SPACE_SCRATCH: return (struct gpu_ref){prog->scratch, b->offset};
+    default: break;
+    }
+    const struct weight_place *place = &x->places[b->weight];
+    u64 plane = b->plane && x->planes[b->weight].bytes[1] ? x->planes[b->weight].bytes[0] : 0;
+    return (struct gpu_ref){x->chunks[place->chunk], place->at + plane + b->offset};
+}
+
+static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const struct launch *l,
+                      struct gpu_command *c, struct err *err)
+{
+    *c = (struct gpu_command){.kind = GPU_LAUNCH,
+                              .after = l->after,
+                              .threads = l->threads,
+                              .n_bufs = l->n_bufs,
+                              .n_args = l->n_args};
+    memcpy(c->groups, l->groups, sizeof c->groups);
+    memcpy(c->args, l->args, l->n_args);
+    for (u32 i = 0; i < l->n_bufs; i++) c->bufs[i] = resolve(x, prog, &l->bufs[i]);
+    return kernel_id(x, l->kernel, &c->kernel, err);
+}
+
+/* The ops [begin, end) for a list's rows; all of them is a whole step. */
+static int record(struct gpu_exec *x, struct gpu_program *prog, const struct step_layout *step,
+                  bool extra, u32 begin, u32 end, struct gpu_list **out, struct err *err)
+{
+    struct emit e;
+    int rc = emit_program(&e, prog->p, &x->limits, step->rows, err);
+    if (rc) return rc;
+    struct gpu_command *c = calloc(e.n + 1, sizeof *c);
+    u32 n = 1;
+    if (!c) rc = err_nomem(err, "the program");
+    if (c)
+        c[0] = (struct gpu_command){.kind = GPU_COPY,
+                                    .dst = {prog->step, 0},
+                                    .src = {prog->upload, 0},
+                                    .n_bytes = step->bytes[extra]};
+    for (u32 i = 0; i < e.n && !rc; i++) {
+        bool tables = strcmp(e.list[i].kernel, "k_tables") == 0;
+        if (!tables && (e.list[i].op < begin || e.list[i].op >= end)) continue;
+        rc = command_of(x, prog, &e.list[i], &c[n], err);
+        if (n == 1) c[n].after = true;
+        n++;
+    }
+    if (!rc) rc = x->d->record(x->g, out, c, n, err);
+    free(c);
+    free(e.list);
+    return rc;
+}
+
+/* ---- steps ---- */
+
+static int submit_edits(struct gpu_exec *x, const struct step *s, struct err *err)
+{
+    u32 *to = x->d->map(x->edits_upload);
+    to[0] = s->n_edits;
+    for (u32 i = 0; i < s->n_edits; i++) {
+        to += 4;
+        to[0] = s->edits[i].kind;
+        to[1] = s->edits[i].dst;
+        to[2] = s->edits[i].src;
+    }
+    int rc = x->d->submit(x->g, x->edit_list, err);
+    if (!rc) x->n_pending++;
+    return rc;
+}
+
+/* The tables as they are: where a step has too many changes to carry them. */
+static int write_tables(struct gpu_exec *x, const struct step *s, struct err *err)
+{
+    memcpy(x->known.known, s->tables, x->known.n_bytes);
+    return x->d->write(x->g, x->tables, 0, x->known.known, x->known.n_bytes, err);
+}
+
+static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct gpu_program *prog = &x->programs[handle];
+    int rc = gpu_wait(exec, err);
+    if (rc || s->n_rows == 0) return rc;
+    bool whole = s->op_begin == 0 && s->op_end >= prog->p->n_ops, extra;
+    struct list *list = &prog->lists[list_for(&x->limits, s->n_rows)];
+    u8 *upload = x->d->map(prog->upload);
+    if (!step_write(&list->step, s, &x->known, upload, &extra)) {
+        if ((rc = write_tables(x, s, err))) return rc;
+        CHECK(step_write(&list->step, s, &x->known, upload, &extra));
+    }
+    if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, s, err))) return rc;
+    struct gpu_list **made = whole ? &list->list[extra] : &x->passing;
+    if (!*made) rc = record(x, prog, &list->step, extra, s->op_begin, s->op_end, made, err);
+    if (!rc) rc = x->d->submit(x->g, *made, err);
+    if (!rc) x->n_pending++;
+    return rc;
+}
+
+static int gpu_wait(struct exec *exec, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    int rc = 0;
+    for (; x->n_pending && !rc; x->n_pending--) rc = x->d->wait(x->g, err);
+    if (x->passing) x->d->drop(x->g, x->passing);
+    x->passing = NULL;
+    return rc;
+}
+
+/* ---- reading and writing buffers ---- */
+
+/* Where row `row` of an operand begins. */
+static u64 row_at(const struct gpu_exec *x, u32 handle, struct operand o, u32 row)
+{
+    const struct buffer *b = &x->programs[handle].p->bufs[o.buf];
+    u64 room = emit_room(&x->limits, b->rows);
+    CHECK(row < room && b->first != UINT32_MAX);
+    return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
+}
+
+static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n_rows, float *dst,
+                const float *src, struct err *err)
+{
+    const struct buffer *b = &x->programs[handle].p->bufs[o.buf];
+    struct gpu_buf *mem = x->programs[handle].mem[b->rows];
+    bool together = b->width == o.width;
+    u32 n = together ? 1 : n_rows;
+    u64 bytes = (u64)o.width * (together ? n_rows : 1) * sizeof(float);
+    int rc = 0;
+    for (u32 i = 0; i < n && n_rows && !rc; i++) {
+        u64 at = row_at(x, handle, o, row + i), k = (u64)i * o.width;
+        rc = dst ? x->d->read(x->g, mem, at, dst + k, bytes, err)
+                 : x->d->write(x->g, mem, at, src + k, bytes, err);
+    }
+    return rc;
+}
+
+static int gpu_read(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
+                    float *dst, struct err *err)
+{
+    return move((struct gpu_exec *)exec, handle, what, row, n_rows, dst, NULL, err);
+}
+
+static int gpu_write(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
+                     const float *src, struct err *err)
+{
+    return move((struct gpu_exec *)exec, handle, what, row, n_rows, NULL, src, err);
+}
+
+static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
+{
+    struct sizes size;
+    struct err ignored = {0};
+    if (measure(&size, p, limits, &ignored)) return 0;
+    return size.mem[0] + size.mem[1] + size.scratch + size.step +
+           round_up((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
+}
+
+/* ---- one class for each driver ---- */
+
+#define GPU_CLASS(driver)                                                                       \
+    static int driver##_open(struct exec **out, const struct net *net,                          \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err); \
+    static const struct exec_class driver##_class = {                                           \
+        .name = #driver,                                                                        \
+        .fused = GPU_FUSED,                                                                     \
+        .kv = QT_F16,                                                                           \
+        .int8 = true,                                                                           \
+        .max_rows = MAX_ROWS,                                                                   \
+        .open = driver##_open,                                                                  \
+        .close = gpu_close,                                                                     \
+        .weight = gpu_weight,                                                                   \
+        .load = gpu_load,                                                                       \
+        .submit = gpu_submit,                                                                   \
+        .wait = gpu_wait,                                                                       \
+        .read = gpu_read,                                                                       \
+        .write = gpu_write,                                                                     \
+        .weight_bytes = planes_bytes,                                                           \
+        .bytes = gpu_bytes,                                                                     \
+    };                                                                                          \
+    static int driver##_open(struct exec **out, const struct net *net,                          \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err)  \
+    {                                                                                           \
+        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);  \
+    }
+
+#define GPU_FUSED                                                                    \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
+     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE)
+
+GPU_CLASS(cuda)
+GPU_CLASS(metal)
+GPU_CLASS(emu)
+GPU_CLASS(emu_checked)
+
+static const struct {
+    const struct exec_class *class;
+    const struct gpu_driver *driver;
+} classes[] = {
+    {&cuda_class, &driver_cuda},
+    {&metal_class, &driver_metal},
+    {&emu_class, &driver_emu},
+    {&emu_checked_class, &driver_emu_checked},
+};
+
+const struct exec_class *gpu_class(const char *name)
+{
+    for (u32 i = 0; i < ARRAY_LEN(classes); i++)
+        if (strcmp(classes[i].class->name, name) == 0) return classes[i].class;
+    return NULL;
+}
+
+const struct gpu_driver *gpu_driver_of(const struct exec_class *class)
+{
+    for (u32 i = 0; i < ARRAY_LEN(classes); i++)
+        if (classes[i].class == class) return classes[i].driver;
+    return NULL;
+}
+
+static const char *driver_absent(const struct gpu_driver *d)
+{
+    return d ? d->absent() : "this build is not for macOS";
+}
+
+const char *gpu_absent(const char *name)
+{
+    return driver_absent(gpu_driver_of(gpu_class(name)));
+}
+
+void gpu_exec_counters(const struct exec *exec, struct gpu_counters *out)
+{
+    const struct gpu_exec *x = (const struct gpu_exec *)exec;
+    x->d->counters(x->g, out);
+}
+
+void gpu_exec_info(const struct exec *exec, struct gpu_info *out)
+{
+    const struct gpu_exec *x = (const struct gpu_exec *)exec;
+    x->d->info(x->g, out);
+}
+
+int gpu_count_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
+                       u32 *by_op, u32 *total, struct err *err)
+{
+    struct emit e;
+    int rc = emit_program(&e, p, limits, list_rows(limits, list_for(limits, n_rows)), err);
+    if (rc) return rc;
+    *total = e.n;
+    if (by_op) memset(by_op, 0, p->n_ops * sizeof *by_op);
+    for (u32 i = 0; by_op && i < e.n; i++) by_op[e.list[i].op]++;
+    free(e.list);
+    return 0;
+}

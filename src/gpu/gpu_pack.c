@@ -1,0 +1,128 @@
+#include "gpu/gpu_pack.h"
+
+#include <string.h>
+
+#include "quant/split.h"
+
+/* Bytes of the second plane for each group of columns that share the outermost scale. */
+static const u8 scale_bytes[ENC_COUNT] = {
+    [ENC_I8] = 2,  [ENC_U4] = 4,  [ENC_U8] = 4,  [ENC_NL4] = 4, [ENC_MX4] = 4,
+    [ENC_K4] = 20, [ENC_K5] = 20, [ENC_K6] = 18, [ENC_K2] = 36,
+};
+
+static bool is_vector(const struct weight *w)
+{
+    return w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1;
+}
+
+static u64 round_up(u64 n, u64 to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static u64 row_bytes(enum encoding enc, u64 n)
+{
+    switch (enc) {
+    case ENC_F32: return n * 4;
+    case ENC_F16:
+    case ENC_BF16: return n * 2;
+    default: return encoding_has_nibbles(enc) ? n / 2 : n;
+    }
+}
+
+void planes_plan(struct planes *p, const struct weight *w)
+{
+    enum encoding enc = is_vector(w) ? ENC_F32 : encoding_of(w->type);
+    *p = (struct planes){.enc = enc, .n_rows = (u64)w->n_out * w->n_slices};
+    p->q_row = (u32)(round_up(row_bytes(enc, w->n_in), 16) / 16);
+    p->s_row = w->n_in / encoding_info[enc].cols * scale_bytes[enc];
+    p->bytes[0] = round_up(p->n_rows * p->q_row * 16, 256);
+    p->bytes[1] = round_up(p->n_rows * p->s_row, 256);
+}
+
+u64 planes_bytes(const struct weight *w)
+{
+    struct planes p;
+    planes_plan(&p, w);
+    return p.bytes[0] + p.bytes[1];
+}
+
+/* ---- one row ---- */
+
+static u8 *put_half(u8 *s, u16 h)
+{
+    memcpy(s, &h, sizeof h);
+    return s + sizeof h;
+}
+
+/* 32 quants. */
+static u8 *put_quants(enum encoding enc, u8 *q, const u8 *n)
+{
+    if (!encoding_has_nibbles(enc)) {
+        memcpy(q, n, 32);
+        return q + 32;
+    }
+    for (u32 i = 0; i < 16; i++) q[i] = (u8)(n[i] | n[16 + i] << 4);
+    return q + 16;
+}
+
+/* The scales of one split block. */
+static u8 *put_scales(enum encoding enc, enum qtype type, u8 *s, const struct quant_split *q)
+{
+    if (enc == ENC_NL4 || enc == ENC_MX4) {
+        u32 n = type == QT_IQ4_XS ? 8 : 1; /* its eight blocks become blocks of their own */
+        for (u32 j = 0; j < n; j++, s += sizeof(float)) {
+            float d = n == 1 ? q->f : q->f * (float)(i8)q->s[j];
+            memcpy(s, &d, sizeof d);
+        }
+        return s;
+    }
+    s = put_half(s, q->d);
+    if (enc == ENC_I8) return s;
+    if (enc == ENC_K6) {
+        memcpy(s, q->s, 16);
+        return s + 16;
+    }
+    s = put_half(s, q->e);
+    u32 n = enc == ENC_K2 ? 16 : enc == ENC_K4 || enc == ENC_K5 ? 8 : 0;
+    for (u32 j = 0; j < n; j++) {
+        *s++ = q->s[j];
+        *s++ = q->m[j];
+    }
+    return s;
+}
+
+static void pack_row(const struct planes *p, const struct weight *w, const u8 *src, u8 *q, u8 *s)
+{
+    const struct quant_info *info = quant_info(w->type);
+    if (!encoding_is_int8(p->enc)) {
+        u64 n = row_bytes(p->enc, w->n_in);
+        if (p->enc == ENC_F32)
+            quant_decode(w->type, src, (float *)(void *)q, w->n_in);
+        else
+            memcpy(q, src, n);
+        memset(q + n, 0, p->q_row * 16ull - n);
+        return;
+    }
+    struct quant_split b;
+    for (u32 i = 0; i < w->n_in; i += info->blk, src += info->bytes) {
+        if (w->type == QT_Q8_0) { /* most files: as it is */
+            memcpy(s, src, 2);
+            memcpy(q, src + 2, 32);
+            s += 2;
+            q += 32;
+            continue;
+        }
+        quant_split(w->type, src, &b);
+        s = put_scales(p->enc, w->type, s, &b);
+        for (u32 j = 0; j < info->blk; j += 32) q = put_quants(p->enc, q, b.n + j);
+    }
+}
+
+void planes_pack(const struct planes *p, const struct weight *w, u64 begin, u64 end, u8 *q, u8 *s)
+{
+    for (u64 r = begin; r < end; r++) {
+        const u8 *src = w->data + r / w->n_out * w->slice_bytes + r % w->n_out * w->row_bytes;
+        pack_row(p, w, src, q + (r - begin) * p->q_row * 16, s + (r - begin) * p->s_row);
+    }
+}

@@ -1,0 +1,117 @@
+/* Dots of a weight's row with rows of activations, unit by unit: what all matrix products share. */
+#ifndef KERNELS_DOT_H
+#define KERNELS_DOT_H
+
+#include "gpu/args.h"
+#include "gpu/kernels/units.h"
+
+/* acc[r] += unit u of a weight's row · row r of int8 activations. */
+template <int E, int N, class XQ, class XS>
+GPU_FN void dot_rounded(uint4 raw, uint2 bits, uint u, XQ xq, XS xs, uint pitch, THR(float) acc)
+{
+    uint w[8];
+    float d[4];
+    unit_words<E>(raw, w);
+    unit_scales<E>(bits, d);
+    UNROLL
+    for (int r = 0; r < N; r++) {
+        uint x[8];
+        uint at = (uint)r * (pitch / 16u) + u * (uint)(UNIT_COLUMNS(E) / 16);
+        uint4 lo = xq[at];
+        x[0] = lo.x, x[1] = lo.y, x[2] = lo.z, x[3] = lo.w;
+        if (UNIT_HAS_NIBBLES(E)) {
+            uint4 hi = xq[at + 1u];
+            x[4] = hi.x, x[5] = hi.y, x[6] = hi.z, x[7] = hi.w;
+        }
+        float scale = xs[(uint)r * (pitch / 32u) + u * (uint)UNIT_COLUMNS(E) / 32u];
+        acc[r] = fmaf(scale, unit_dot<E>(w, d, x), acc[r]);
+    }
+}
+
+/* The same for floats; columns beyond n are not there. */
+template <int E, int N, class X>
+GPU_FN void dot_floats(uint4 raw, uint u, X x, uint pitch, uint n, THR(float) acc)
+{
+    float w[UNIT_COLUMNS(E)];
+    unit_floats<E>(raw, w);
+    uint col = u * (uint)UNIT_COLUMNS(E);
+    UNROLL
+    for (int r = 0; r < N; r++) {
+        uint at = ((uint)r * pitch + col) / 4u;
+        UNROLL
+        for (int i = 0; i < UNIT_COLUMNS(E); i += 4) {
+            if (col + (uint)i >= n) break;
+            uint4 v = x[at + (uint)i / 4u];
+            acc[r] = fmaf(w[i], as_float(v.x), acc[r]);
+            acc[r] = fmaf(w[i + 1], as_float(v.y), acc[r]);
+            acc[r] = fmaf(w[i + 2], as_float(v.z), acc[r]);
+            acc[r] = fmaf(w[i + 3], as_float(v.w), acc[r]);
+        }
+    }
+}
+
+/* Activations come as 16-byte units too: sixteen rounded ones, or four floats. */
+template <int E, int N, class X, class XS>
+GPU_FN void dot_unit(uint4 raw, uint2 bits, uint u, X x, XS scales, uint pitch, uint n, THR(float) acc)
+{
+    if (UNIT_IS_INT8(E))
+        dot_rounded<E, N>(raw, bits, u, x, scales, pitch, acc);
+    else
+        dot_floats<E, N>(raw, u, x, pitch, n, acc);
+}
+
+/* Units in flight per lane and weight row. */
+enum { MATMUL_DEEP = 4 };
+
+template <int E>
+GPU_FN void load_units(CONST(uint4) q, CONST(u8) s, uint first, uint n_units, uint lane,
+                       THR(uint4) raw, THR(uint2) bits)
+{
+    UNROLL
+    for (int i = 0; i < MATMUL_DEEP; i++) {
+        uint u = first + (uint)i * 32u + lane;
+        bool real = u < n_units;
+        raw[i] = make_uint4(0u, 0u, 0u, 0u);
+        bits[i] = make_uint2(0u, 0u);
+        if (real) raw[i] = q[u];
+        if (real) bits[i] = unit_scale_bits<E>(s, u);
+    }
+}
+
+/* Σ over a weight's row, on all lanes. The first units are already there. */
+template <int E, class X, class XS>
+GPU_FN float dot_row(CONST(uint4) q, CONST(u8) s, uint n_units, uint n, X x, XS scales, uint lane,
+                     THR(uint4) raw, THR(uint2) bits)
+{
+    float acc = 0.0f;
+    for (uint first = 0u; first < n_units; first += 32u * (uint)MATMUL_DEEP) {
+        if (first > 0u) load_units<E>(q, s, first, n_units, lane, raw, bits);
+        UNROLL
+        for (int i = 0; i < MATMUL_DEEP; i++) {
+            uint u = first + (uint)i * 32u + lane;
+            if (u < n_units) dot_unit<E, 1>(raw[i], bits[i], u, x, scales, 0u, n, &acc);
+        }
+    }
+    return simd_sum(acc);
+}
+
+/* n columns as dot_row wants them for encoding E, rounded ones in threadgroup memory. Ends with a
+ * barrier. */
+template <int E>
+GPU_FN void stage_rounded(DEV(const float4) x, uint n, TG(uint4) xs, TG(float) scales, uint tid,
+                          uint n_threads)
+{
+    TG(uint) words = (TG(uint))xs;
+    for (uint base = 0u; UNIT_IS_INT8(E) && base < n / 4u; base += n_threads) {
+        uint i = base + tid;
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (i < n / 4u) v = x[i];
+        float scale;
+        uint word = act_word(v, &scale);
+        if (i < n / 4u) words[i] = word;
+        if (i < n / 4u && i % 8u == 0u) scales[i / 8u] = scale;
+    }
+    tg_barrier();
+}
+
+#endif

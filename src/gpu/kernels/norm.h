@@ -1,0 +1,64 @@
+/* The statistics of a norm over n columns of one row, by up to 256 threads of one group. Thread i
+ * takes columns 4i .. 4i+3, then every 1024th, whatever the number of threads: so a row's norm is
+ * the same to the bit wherever it is computed. n is a multiple of 4, x aligned to 16 bytes. */
+#ifndef KERNELS_NORM_H
+#define KERNELS_NORM_H
+
+#include "gpu/args.h"
+#include "gpu/simt.h"
+
+/* The sum of v over the group; part has a word per simdgroup. */
+GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_simds)
+{
+    v = simd_sum(v);
+    if (n_simds == 1u) return v;
+    tg_barrier(); /* part may still be read from the last sum */
+    if (lane == 0u) part[simd] = v;
+    tg_barrier();
+    float sum = 0.0f;
+    for (uint i = 0u; i < n_simds; i++) sum += part[i];
+    return sum;
+}
+
+/* Mean (0 unless kind is layer) and factor: a normed value is (x - mean)·factor. */
+template <class X>
+GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint tid, uint n_threads)
+{
+    float mean = 0.0f, sq = 0.0f;
+    uint lane = tid % 32u, simd = tid / 32u, n_simds = n_threads / 32u;
+    if (kind == NORM_KIND_LAYER) {
+        float sum = 0.0f;
+        for (uint i = tid; i < n / 4u; i += n_threads) {
+            float4 v = x[i];
+            sum += (v.x + v.y) + (v.z + v.w);
+        }
+        mean = group_sum(sum, part, lane, simd, n_simds) / (float)n;
+    }
+    for (uint i = tid; i < n / 4u; i += n_threads) {
+        float4 v = x[i];
+        float a = v.x - mean, b = v.y - mean, c = v.z - mean, d = v.w - mean;
+        sq += fmaf(a, a, b * b) + fmaf(c, c, d * d);
+    }
+    sq = group_sum(sq, part, lane, simd, n_simds);
+    if (kind == NORM_KIND_L2) return make_float2(mean, 1.0f / fmaxf(sqrtf(sq), eps));
+    return make_float2(mean, 1.0f / sqrtf(sq / (float)n + eps));
+}
+
+/* Four normed columns; w and b are read when they are there. */
+template <class V>
+GPU_FN float4 norm_apply(float4 x, float2 stats, V w, uint wi, bool has_w, V b, uint bi, bool has_b)
+{
+    float4 y = make_float4((x.x - stats.x) * stats.y, (x.y - stats.x) * stats.y,
+                           (x.z - stats.x) * stats.y, (x.w - stats.x) * stats.y);
+    if (has_w) {
+        float4 v = w[wi];
+        y = make_float4(y.x * v.x, y.y * v.y, y.z * v.z, y.w * v.w);
+    }
+    if (has_b) {
+        float4 v = b[bi];
+        y = make_float4(y.x + v.x, y.y + v.y, y.z + v.z, y.w + v.w);
+    }
+    return y;
+}
+
+#endif

@@ -1,0 +1,178 @@
+/* Weights as lanes see them: one 16-byte unit of the first plane and the scales that belong to it
+ * (gpu_pack.h has the layouts). A unit of a quantised encoding becomes words of four signed bytes,
+ * dotted exactly with int8 activations; one of floats becomes floats. */
+#ifndef KERNELS_UNITS_H
+#define KERNELS_UNITS_H
+
+#include "gpu/simt.h"
+
+enum {
+    UNIT_F32,
+    UNIT_F16,
+    UNIT_BF16,
+    UNIT_I8,
+    UNIT_U4,
+    UNIT_U8,
+    UNIT_NL4,
+    UNIT_MX4,
+    UNIT_K4,
+    UNIT_K5,
+    UNIT_K6,
+    UNIT_K2,
+};
+
+#define UNIT_IS_INT8(E) ((E) >= UNIT_I8)
+#define UNIT_HAS_NIBBLES(E) \
+    ((E) == UNIT_U4 || (E) == UNIT_NL4 || (E) == UNIT_MX4 || (E) == UNIT_K4 || (E) == UNIT_K2)
+#define UNIT_HAS_MIN(E) \
+    ((E) == UNIT_U4 || (E) == UNIT_U8 || (E) == UNIT_K4 || (E) == UNIT_K5 || (E) == UNIT_K2)
+/* Columns of a unit, and words of four bytes that it becomes. */
+#define UNIT_COLUMNS(E) \
+    (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : (E) == UNIT_F32 ? 4 : 8)
+#define UNIT_WORDS(E) (UNIT_HAS_NIBBLES(E) ? 8 : 4)
+
+/* Values of IQ4_NL, and of MXFP4 doubled, as bytes. */
+GPU_CONST(uint, units_nl4, 4) = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
+GPU_CONST(uint, units_mx4, 4) = {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu};
+
+GPU_FN uint units_lookup(uint4 table, uint nibbles)
+{
+    uint r = 0u;
+    UNROLL
+    for (uint i = 0u; i < 32u; i += 8u) {
+        uint n = nibbles >> i & 15u;
+        uint w = n < 8u ? (n < 4u ? table.x : table.y) : (n < 12u ? table.z : table.w);
+        r |= (w >> (n % 4u * 8u) & 255u) << i;
+    }
+    return r;
+}
+
+/* The words of a quantised unit: columns 0..3, 4..7, ... */
+template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
+{
+    w[0] = raw.x, w[1] = raw.y, w[2] = raw.z, w[3] = raw.w;
+    if (UNIT_HAS_NIBBLES(E)) {
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            w[4 + i] = w[i] >> 4 & 0x0f0f0f0fu;
+            w[i] &= 0x0f0f0f0fu;
+        }
+    }
+    if (E == UNIT_NL4 || E == UNIT_MX4) {
+        uint4 t = E == UNIT_NL4 ? make_uint4(units_nl4[0], units_nl4[1], units_nl4[2], units_nl4[3])
+                                : make_uint4(units_mx4[0], units_mx4[1], units_mx4[2], units_mx4[3]);
+        UNROLL
+        for (int i = 0; i < 8; i++) w[i] = units_lookup(t, w[i]);
+    }
+}
+
+/* The scales of unit u of a row, as they are stored. */
+template <int E> GPU_FN uint2 unit_scale_bits(CONST(u8) s, uint u)
+{
+    CONST(u16) s16 = (CONST(u16))s;
+    CONST(uint) s32 = (CONST(uint))s;
+    if (E == UNIT_I8) return make_uint2(s16[u / 2u], 0u);
+    if (E == UNIT_U8) return make_uint2(s32[u / 2u], 0u);
+    if (E == UNIT_U4 || E == UNIT_NL4 || E == UNIT_MX4) return make_uint2(s32[u], 0u);
+    if (E == UNIT_K4) return make_uint2(s32[u / 8u * 5u], s16[u / 8u * 10u + 2u + u % 8u]);
+    if (E == UNIT_K5) return make_uint2(s32[u / 16u * 5u], s16[u / 16u * 10u + 2u + u % 16u / 2u]);
+    if (E == UNIT_K2) return make_uint2(s32[u / 8u * 9u], s32[u / 8u * 9u + 1u + u % 8u]);
+    if (E == UNIT_K6) return make_uint2(s16[u / 16u * 9u], s[u / 16u * 18u + 2u + u % 16u]);
+    return make_uint2(0u, 0u);
+}
+
+/* value = d[0]·n + d[1]; the last 16 columns of a K2 unit: d[2]·n + d[3] */
+template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
+{
+    d[1] = d[2] = d[3] = 0.0f;
+    if (E == UNIT_I8) {
+        d[0] = f16_to_f32((u16)bits.x);
+    } else if (E == UNIT_U4 || E == UNIT_U8) {
+        float2 v = f16x2_to_f32(bits.x);
+        d[0] = v.x, d[1] = v.y;
+    } else if (E == UNIT_NL4 || E == UNIT_MX4) {
+        d[0] = as_float(bits.x);
+    } else if (E == UNIT_K6) {
+        d[0] = f16_to_f32((u16)bits.x) * (float)(i8)bits.y;
+    } else {
+        float2 v = f16x2_to_f32(bits.x);
+        d[0] = v.x * (float)(bits.y & 255u), d[1] = -(v.y * (float)(bits.y >> 8 & 255u));
+        if (E == UNIT_K2)
+            d[2] = v.x * (float)(bits.y >> 16 & 255u), d[3] = -(v.y * (float)(bits.y >> 24));
+    }
+}
+
+/* Σ over the columns of a unit of weight·x, x = scale·xq, with xq the unit's words of activations. */
+template <int E>
+GPU_FN float unit_dot(THR(const uint) w, THR(const float) d, THR(const uint) xq)
+{
+    int a = 0, b = 0, sa = 0, sb = 0;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        a = dot4_i8(w[i], xq[i], a);
+        if (UNIT_HAS_MIN(E)) sa = dot4_i8(0x01010101u, xq[i], sa);
+    }
+    if (UNIT_HAS_NIBBLES(E)) {
+        UNROLL
+        for (int i = 4; i < UNIT_WORDS(E); i++) {
+            b = dot4_i8(w[i], xq[i], b);
+            if (UNIT_HAS_MIN(E)) sb = dot4_i8(0x01010101u, xq[i], sb);
+        }
+    }
+    if (E == UNIT_K2)
+        return fmaf(d[0], (float)a, fmaf(d[1], (float)sa, fmaf(d[2], (float)b, d[3] * (float)sb)));
+    if (UNIT_HAS_MIN(E)) return fmaf(d[0], (float)(a + b), d[1] * (float)(sa + sb));
+    return d[0] * (float)(a + b);
+}
+
+/* The values of a unit of floats. */
+template <int E> GPU_FN void unit_floats(uint4 raw, THR(float) f)
+{
+    if (E == UNIT_F32) {
+        f[0] = as_float(raw.x), f[1] = as_float(raw.y);
+        f[2] = as_float(raw.z), f[3] = as_float(raw.w);
+    } else {
+        uint w[4];
+        w[0] = raw.x, w[1] = raw.y, w[2] = raw.z, w[3] = raw.w;
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            float2 v = E == UNIT_F16 ? f16x2_to_f32(w[i]) : bf16x2_to_f32(w[i]);
+            f[2 * i] = v.x, f[2 * i + 1] = v.y;
+        }
+    }
+}
+
+/* All values of a unit, exactly as the file means them. */
+template <int E> GPU_FN void unit_values(uint4 raw, uint2 bits, THR(float) f)
+{
+    if (!UNIT_IS_INT8(E)) {
+        unit_floats<E>(raw, f);
+        return;
+    }
+    uint w[8];
+    float d[4];
+    unit_words<E>(raw, w);
+    unit_scales<E>(bits, d);
+    UNROLL
+    for (int i = 0; i < UNIT_COLUMNS(E); i++) {
+        float n = (float)(i8)(w[i / 4] >> (i % 4 * 8));
+        f[i] = E == UNIT_K2 && i >= 16 ? d[2] * n + d[3] : d[0] * n + d[1];
+    }
+}
+
+/* Rounds four columns to a word of int8. The eight lanes around share a block of 32 columns and its
+ * scale (quant/act.h). All lanes of the simdgroup take part. */
+GPU_FN uint act_word(float4 x, THR(float) scale)
+{
+    float top = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
+    UNROLL
+    for (u16 m = 4; m > 0; m >>= 1) top = fmaxf(top, simd_shuffle_xor(top, m));
+    if (top < 1e-30f) top = 0.0f;
+    float inverse = top > 0.0f ? 127.0f / top : 0.0f;
+    *scale = top / 127.0f;
+    uint a = (uint)(int)rintf(x.x * inverse), b = (uint)(int)rintf(x.y * inverse);
+    uint c = (uint)(int)rintf(x.z * inverse), d = (uint)(int)rintf(x.w * inverse);
+    return (a & 255u) | (b & 255u) << 8 | (c & 255u) << 16 | d << 24;
+}
+
+#endif
