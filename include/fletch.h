@@ -75,7 +75,9 @@ typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 
 struct fletch_model_params {
     uint32_t n_ctx;       /* longest sequence; 0: the model's own, at most 8192 */
-    uint32_t n_sessions;  /* open at once; 0: 1 */
+    uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
+    uint64_t kv_tokens;   /* that the cache has room for, over all of them; 0: n_ctx for each */
+    uint32_t n_snapshots; /* states of recurrent models that a batch keeps for reuse */
     uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: 64 */
     const char *kv_type;  /* f32, f16; NULL: what the backend prefers */
     const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
@@ -178,6 +180,9 @@ enum fletch_finish {
     FLETCH_FINISH_STOP,    /* a stop text appeared */
     FLETCH_FINISH_CONTEXT, /* the context is full */
     FLETCH_FINISH_ASKED,   /* the callback said so */
+    FLETCH_FINISH_CANCELLED,
+    FLETCH_FINISH_TIMEOUT, /* it was not done in the time it was given */
+    FLETCH_FINISH_FAILED,
 };
 
 struct fletch_generate {
@@ -201,6 +206,87 @@ struct fletch_generated {
  * stop text, or at which the callback ended it, is counted in n_tokens but not appended. */
 FLETCH_API int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                                        struct fletch_generated *result);
+
+/* ---- batch: many requests at once on one model ---- */
+
+/* Every step takes the next token of all running requests and a piece of the prompts that are being
+ * read, so that nobody waits for anybody's end. What a request gets does not depend on what else
+ * runs. Callbacks are called inside fletch_batch_step. */
+struct fletch_batch;
+
+struct fletch_batch_params {
+    uint32_t max_waiting; /* requests that may wait for their turn; more are refused. 0: 1024 */
+    bool no_reuse;        /* compute every prompt from its beginning */
+};
+
+/* The model's sessions share its room with the batch. */
+FLETCH_API int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
+                                 const struct fletch_batch_params *params);
+/* Requests that are not done end as cancelled. */
+FLETCH_API void fletch_batch_close(struct fletch_batch *b);
+FLETCH_API const char *fletch_batch_error(const struct fletch_batch *b);
+
+struct fletch_token {
+    int32_t id;       /* -1: only text that had waited for a stop text */
+    const char *text; /* whole characters that became certain */
+    size_t n_text;
+    float logprob; /* when logprobs were asked for: its own and those of the likeliest */
+    uint32_t n_top;
+    const int32_t *top_ids;
+    const float *top_logprobs;
+};
+
+struct fletch_result {
+    uint64_t id;
+    enum fletch_finish finish;
+    int code;          /* when it failed */
+    const char *error; /* "" otherwise */
+    uint32_t n_prompt, n_generated;
+    uint32_t n_reused;     /* tokens of the prompt that were in the cache */
+    const char *reuse_end; /* why not more */
+    uint32_t n_preempted;  /* times it gave its room to others and began again */
+    double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
+};
+
+struct fletch_request {    /* all of it is copied */
+    const int32_t *tokens; /* the prompt */
+    size_t n_tokens;
+    uint32_t max_tokens; /* 0: until the model or the context ends */
+    struct fletch_sampling sampling;
+    size_t n_stops;
+    const char *const *stops;
+    bool ignore_end;
+    uint32_t n_logprobs; /* 0: none; n: of the token and of the n - 1 likeliest, at most 20 */
+    uint64_t client;     /* those who wait get turns by client */
+    int32_t priority;    /* higher ones first; waiting raises it */
+    double timeout;      /* seconds; 0: none */
+    /* Non-zero ends the request. */
+    int (*on_token)(void *ctx, const struct fletch_token *token);
+    /* Once for every request that was accepted, as the last call. */
+    void (*on_done)(void *ctx, const struct fletch_result *result);
+    void *ctx;
+};
+
+/* FLETCH_E_LIMIT when too many wait, FLETCH_E_CONTEXT when it can never fit. This and cancel may
+ * be called from any thread, and from callbacks. */
+FLETCH_API int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r,
+                                   uint64_t *id);
+/* Ends a request at the next step; one that is done already stays so. */
+FLETCH_API int fletch_batch_cancel(struct fletch_batch *b, uint64_t id);
+/* Runs one step, after waiting at most so many seconds for something to do. Gives the number of
+ * requests that are not done. A step that failed ends the requests in it, not the batch. */
+FLETCH_API size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds);
+
+struct fletch_batch_stats {
+    uint64_t n_steps, n_mixed;                /* steps; with prompts and answers in one */
+    uint64_t n_prompt_rows, n_answer_rows;    /* tokens computed, again ones included */
+    uint64_t n_done, n_failed, n_preemptions; /* requests */
+    uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
+    uint32_t n_running, n_waiting, most_running;
+    uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */
+    uint32_t prompt_budget;            /* rows of prompts that a step takes beside answers */
+};
+FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats);
 
 /* ---- reports: JSON documents, for people after formatting ---- */
 

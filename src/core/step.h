@@ -73,7 +73,7 @@ struct step {
     u32 n_rows, n_out, n_edits;
     struct row *rows;        /* [max_rows] rows of one slot in ascending position */
     u32 *out_rows;           /* [max_out] rows whose logits are wanted, ascending */
-    struct step_edit *edits; /* [max_rows + n_slots] carried out before the first op */
+    struct step_edit *edits; /* [max_rows + n_slots] carried out in order before the first op */
     u32 *tables;             /* [n_slots][table_len] block of each stretch of positions */
     u32 table_len;
     struct sample_row *sample;        /* [max_out] */

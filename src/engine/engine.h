@@ -34,7 +34,8 @@ struct fletch_model {
     struct exec_limits limits;
     struct step *step;
     struct kv_pool kv;
-    bool *slot_used; /* [n_slots] */
+    u32 n_sessions;  /* slots for sequences; those behind them keep snapshots */
+    bool *slot_used; /* [n_sessions] */
     struct fletch_sampling sampling;
 };
 
@@ -62,6 +63,9 @@ int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);
+
+/* batch_check of serve/batch.h, for tests. */
+void engine_batch_check(const struct fletch_batch *b);
 
 /* What it will take, by part. */
 struct plan {

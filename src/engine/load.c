@@ -33,7 +33,7 @@ void fletch_model_close(struct fletch_model *m)
 {
     if (!m) return;
     if (m->slot_used)
-        for (u32 i = 0; i < m->limits.n_slots; i++) CHECK(!m->slot_used[i]); /* sessions first */
+        for (u32 i = 0; i < m->n_sessions; i++) CHECK(!m->slot_used[i]); /* sessions first */
     step_close(m->step);
     if (m->x) m->x->class->close(m->x);
     prog_close(m->trunk);
@@ -94,7 +94,8 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;
-    m->slot_used = calloc(m->limits.n_slots, sizeof *m->slot_used);
+    m->n_sessions = params && params->n_sessions ? params->n_sessions : 1;
+    m->slot_used = calloc(m->n_sessions, sizeof *m->slot_used);
     if (!m->slot_used) return err_nomem(err, "the sessions");
     if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
     if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;

@@ -42,14 +42,19 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     if (max_rows > class->max_rows)
         return err_set(err, FLETCH_E_ARG, "%u rows a step, but backend %s takes at most %u",
                        max_rows, class->name, class->max_rows);
-    u64 blocks = m->net->n_kv ? ((u64)n_ctx + ENGINE_BLOCK_TOKENS - 1) / ENGINE_BLOCK_TOKENS : 0;
-    if (blocks * n_sessions > UINT32_MAX / ENGINE_BLOCK_TOKENS)
+    /* each in whole blocks; a pool that is smaller than that is shared */
+    u64 per = ENGINE_BLOCK_TOKENS, each = (n_ctx + per - 1) / per, blocks = each * n_sessions;
+    if (params->kv_tokens) blocks = MIN(blocks, (params->kv_tokens + per - 1) / per);
+    if (!m->net->n_kv) blocks = 0;
+    if (blocks > UINT32_MAX / per)
         return err_set(err, FLETCH_E_ARG, "%u sessions of %u tokens are too many", n_sessions,
                        n_ctx);
+    u32 n_snapshots = m->net->n_states ? params->n_snapshots : 0;
+    if (n_snapshots > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots");
     *out = (struct exec_limits){.max_rows = max_rows,
                                 .max_out = MIN(max_rows, (u32)ENGINE_MAX_OUT),
-                                .n_slots = n_sessions,
-                                .n_blocks = (u32)(blocks * n_sessions),
+                                .n_slots = n_sessions + n_snapshots,
+                                .n_blocks = (u32)blocks,
                                 .block_tokens = ENGINE_BLOCK_TOKENS,
                                 .max_pos = n_ctx};
     return 0;

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "core/sample.h"
 #include "engine/engine.h"
+#include "engine/outlet.h"
 #include "serve/sampling.h"
 
 struct fletch_session {
@@ -17,6 +17,7 @@ struct fletch_session {
     atomic_bool cancelled;
     float *logits; /* [n_vocab] after the last token */
     bool fresh;    /* they are: no append was broken off since */
+    bool unread;   /* they are still in the executor, as its first out row */
     struct sample_scratch scratch;
     struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
 };
@@ -44,10 +45,10 @@ int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
 {
     u32 slot = 0, n_vocab = m->m->hp.n_vocab;
     *out = NULL;
-    while (slot < m->limits.n_slots && m->slot_used[slot]) slot++;
-    if (slot == m->limits.n_slots)
+    while (slot < m->n_sessions && m->slot_used[slot]) slot++;
+    if (slot == m->n_sessions)
         return err_set(&m->err, FLETCH_E_LIMIT, "all %u sessions of this model are open",
-                       m->limits.n_slots);
+                       m->n_sessions);
     struct fletch_session *s = calloc(1, sizeof *s);
     if (!s) return err_nomem(&m->err, "the session");
     s->model = m;
@@ -94,10 +95,12 @@ const float *fletch_session_logits(const struct fletch_session *s)
     return s->fresh ? s->logits : NULL;
 }
 
-/* What a feed wants back besides the logits of the last row; both may be NULL. */
+/* What a feed wants back besides the logits of the last row; all may be NULL. */
 struct wants {
-    float *all_logits;  /* [n][n_vocab] */
-    double *hidden_sum; /* [n_embd] */
+    float *all_logits;                      /* [n][n_vocab] */
+    double *hidden_sum;                     /* [n_embd] */
+    const struct fletch_sampling *sampling; /* the next token, instead of logits */
+    i32 *next;
 };
 
 static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
@@ -130,36 +133,55 @@ static int add_hidden(struct fletch_session *s, u32 n_rows, double *sum)
     return rc;
 }
 
+static int read_logits(struct fletch_session *s, u32 row, u32 n, float *to, struct err *err)
+{
+    struct fletch_model *m = s->model;
+    struct operand logits = {m->trunk->logits, 0, m->m->hp.n_vocab};
+    return m->x->class->read(m->x, m->h_trunk, logits, row, n, to, err);
+}
+
+static int read_results(struct fletch_session *s, u32 n, const struct wants *wants)
+{
+    struct fletch_model *m = s->model;
+    u32 n_out = m->step->n_out;
+    int rc = 0;
+    if (wants->all_logits) rc = read_logits(s, 0, n, wants->all_logits, &s->err);
+    if (!rc && wants->next) {
+        struct operand sampled = {m->trunk->sampled, 0, 1};
+        rc = m->x->class->read(m->x, m->h_trunk, sampled, 0, 1, (float *)(void *)wants->next,
+                               &s->err);
+    } else if (!rc && n_out) {
+        rc = read_logits(s, n_out - 1, 1, s->logits, &s->err);
+    }
+    if (!rc && wants->hidden_sum) rc = add_hidden(s, n, wants->hidden_sum);
+    s->fresh = !rc && n_out && !wants->next;
+    s->unread = !rc && wants->next;
+    return rc;
+}
+
 /* One step with the next n tokens. */
 static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, enum row_class cls,
                       bool last, const struct wants *wants)
 {
     struct fletch_model *m = s->model;
     struct step *step = m->step;
-    u32 n_vocab = m->m->hp.n_vocab;
-    s->fresh = false;
+    s->fresh = s->unread = false;
     step_reset(step);
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     if (s->n == 0) CHECK(step_edit(step, EDIT_ZERO_STATE, s->slot, 0));
+    memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
     for (u32 i = 0; i < n; i++) {
         bool want = wants->all_logits || (last && i + 1 == n);
         CHECK(step_add(step, (struct row){tokens[i], s->slot, s->n + i, cls}, want));
     }
+    if (wants->next) sampling_fill(step, 0, wants->sampling, s->tokens, s->n + n);
     step_prepare(step);
     int rc = m->x->class->submit(m->x, m->h_trunk, step, &s->err);
     if (!rc) rc = m->x->class->wait(m->x, &s->err);
-    struct operand logits = {m->trunk->logits, 0, n_vocab};
-    if (!rc && wants->all_logits)
-        rc = m->x->class->read(m->x, m->h_trunk, logits, 0, n, wants->all_logits, &s->err);
-    if (!rc && step->n_out)
-        rc = m->x->class->read(m->x, m->h_trunk, logits, step->n_out - 1, 1, s->logits, &s->err);
-    if (!rc && wants->hidden_sum) rc = add_hidden(s, n, wants->hidden_sum);
-    if (rc) return rc;
-    memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
-    s->n += n;
-    s->fresh = step->n_out > 0;
-    return 0;
+    if (!rc) rc = read_results(s, n, wants);
+    if (!rc) s->n += n;
+    return rc;
 }
 
 static int feed(struct fletch_session *s, const i32 *tokens, size_t n, enum row_class cls,
@@ -217,92 +239,59 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 
 /* ---- generation ---- */
 
-/* Text on its way out: what could be the beginning of a stop text waits. */
-struct outlet {
-    const struct fletch_generate *g;
-    struct buf held;
-    bool stopped; /* a stop text appeared */
-    bool asked;   /* the callback said enough */
-};
-
-static void hold(void *ctx, const char *p, size_t n)
+static bool tell(const struct fletch_generate *g, i32 token, struct str text)
 {
-    buf_put(&((struct outlet *)ctx)->held, p, n);
+    return g->on_text && g->on_text(g->ctx, token, text.p, text.n);
 }
 
-/* Bytes at the end of held that are the beginning of a stop text; or finds a whole one. */
-static size_t must_wait(struct outlet *o, size_t *stop_at)
+/* Draws, gives out and appends tokens until something ends it. The first token comes from logits
+ * that are here; all others are drawn where they are computed. */
+static int generate(struct fletch_session *s, const struct fletch_generate *g, struct outlet *o,
+                    struct fletch_generated *result)
 {
-    size_t wait = 0;
-    *stop_at = SIZE_MAX;
-    for (size_t i = 0; i < o->g->n_stops; i++) {
-        const char *stop = o->g->stops[i];
-        size_t n = strlen(stop);
-        if (n == 0 || !o->held.n) continue;
-        const char *hit = memmem(o->held.p, o->held.n, stop, n);
-        if (hit) *stop_at = MIN(*stop_at, (size_t)(hit - o->held.p));
-        for (size_t k = MIN(n - 1, o->held.n); k > wait; k--)
-            if (memcmp(o->held.p + o->held.n - k, stop, k) == 0) wait = k;
-    }
-    return wait;
-}
-
-static void let_out(struct outlet *o, i32 token, bool all)
-{
-    size_t stop_at, wait = must_wait(o, &stop_at);
-    size_t n = all ? o->held.n : o->held.n - wait;
-    if (stop_at != SIZE_MAX) {
-        n = stop_at;
-        o->stopped = true;
-    }
-    if (o->g->on_text && o->g->on_text(o->g->ctx, token, o->held.p ? o->held.p : "", n))
-        o->asked = true;
-    if (n) {
-        memmove(o->held.p, o->held.p + n, o->held.n - n);
-        o->held.n -= n;
-    }
-}
-
-/* Draws, gives out and appends tokens until something ends it. */
-static int generate(struct fletch_session *s, struct outlet *o, struct fletch_generated *result)
-{
-    const struct fletch_generate *g = o->g;
     const struct tok *tok = s->model->m->vocab->tok;
-    struct tok_stream stream = {0};
-    int rc = 0;
+    struct str text;
     i32 token = -1;
+    int rc = 0;
     result->finish = FLETCH_FINISH_LENGTH;
     while (!rc && (!g->max_tokens || result->n_tokens < g->max_tokens)) {
         if (s->n == s->model->limits.max_pos) {
             result->finish = FLETCH_FINISH_CONTEXT;
             break;
         }
-        if ((rc = fletch_session_sample(s, &g->sampling, &token))) break;
+        rc = result->n_tokens ? sampling_result(token, s->n, &s->err)
+                              : fletch_session_sample(s, &g->sampling, &token);
+        if (rc) break;
         if (!g->ignore_end && tok && tok_is_eog(tok, token)) {
             result->finish = FLETCH_FINISH_END;
             break;
         }
         result->n_tokens++;
-        if (tok) tok_stream_feed(&stream, tok_piece(tok, token, false), false, hold, o);
-        let_out(o, token, false);
-        if (o->stopped || o->asked) {
-            result->finish = o->stopped ? FLETCH_FINISH_STOP : FLETCH_FINISH_ASKED;
+        bool stopped = outlet_feed(o, token, &text), asked = tell(g, token, text);
+        if (stopped || asked) {
+            result->finish = stopped ? FLETCH_FINISH_STOP : FLETCH_FINISH_ASKED;
             return 0;
         }
-        rc = feed(s, &token, 1, ROW_D, (struct wants){0});
+        i32 fed = token;
+        rc = feed(s, &fed, 1, ROW_D, (struct wants){.sampling = &g->sampling, .next = &token});
     }
-    if (tok) tok_stream_flush(&stream, false, hold, o);
-    if (o->held.n) let_out(o, -1, true);
+    outlet_flush(o, &text);
+    if (text.n) tell(g, -1, text);
     return rc;
 }
 
 int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                             struct fletch_generated *result)
 {
-    struct outlet o = {.g = g};
+    struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
     *result = (struct fletch_generated){0};
-    int rc = generate(s, &o, result);
+    int rc = generate(s, g, &o, result);
     if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
-    buf_free(&o.held);
+    outlet_close(&o);
+    if (s->unread) {
+        struct err err;
+        s->fresh = read_logits(s, 0, 1, s->logits, &err) == 0;
+        s->unread = false;
+    }
     return rc;
 }

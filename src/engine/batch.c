@@ -1,0 +1,172 @@
+/* Batches behind the public interface: the scheduler's tokens become text. */
+#include "serve/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "engine/outlet.h"
+
+struct fletch_batch {
+    struct err err;
+    struct fletch_model *model;
+    struct batch *b;
+};
+
+/* What a request needs besides its tokens; lives from submit to its end. */
+struct job {
+    struct fletch_batch *batch;
+    struct fletch_request r; /* the callbacks, and what ends it */
+    struct outlet outlet;
+    bool ended, stopped;
+    char *stops[]; /* [r.n_stops], then their texts */
+};
+
+int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
+                      const struct fletch_batch_params *params)
+{
+    struct fletch_batch *b = *out = calloc(1, sizeof *b);
+    if (!b) return err_nomem(&m->err, "the batch");
+    b->model = m;
+    struct batch_env env = {.x = m->x,
+                            .p = m->trunk,
+                            .handle = m->h_trunk,
+                            .step = m->step,
+                            .kv = &m->kv,
+                            .slot_used = m->slot_used,
+                            .n_slots = m->n_sessions};
+    int rc = batch_open(&b->b, &env, params, &m->err);
+    if (rc) {
+        free(b);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void fletch_batch_close(struct fletch_batch *b)
+{
+    if (!b) return;
+    batch_close(b->b);
+    free(b);
+}
+
+const char *fletch_batch_error(const struct fletch_batch *b)
+{
+    return b->err.text;
+}
+
+/* ---- what the scheduler tells ---- */
+
+static bool tell(struct job *j, i32 id, struct str text, const struct batch_logprobs *l)
+{
+    struct fletch_token t = {.id = id, .text = text.p, .n_text = text.n};
+    if (l && l->n) {
+        t.logprob = l->values[0];
+        t.n_top = l->n - 1;
+        t.top_ids = l->top_ids;
+        t.top_logprobs = l->values + 1;
+    }
+    return j->r.on_token && j->r.on_token(j->r.ctx, &t);
+}
+
+static bool on_token(void *ctx, i32 id, const struct batch_logprobs *logprobs)
+{
+    struct job *j = ctx;
+    struct str text;
+    if (!j->r.ignore_end && j->outlet.tok && tok_is_eog(j->outlet.tok, id)) {
+        j->ended = true;
+        return true;
+    }
+    j->stopped = outlet_feed(&j->outlet, id, &text);
+    bool asked = tell(j, id, text, logprobs);
+    return j->stopped || asked;
+}
+
+static void on_done(void *ctx, const struct fletch_result *from)
+{
+    struct job *j = ctx;
+    struct fletch_result result = *from;
+    struct str text;
+    if (j->ended) {
+        result.finish = FLETCH_FINISH_END;
+        result.n_generated--; /* the end itself is nothing that was said */
+    }
+    if (j->stopped) result.finish = FLETCH_FINISH_STOP;
+    if (!j->stopped && result.finish != FLETCH_FINISH_ASKED) {
+        outlet_flush(&j->outlet, &text);
+        if (text.n) tell(j, -1, text, NULL);
+    }
+    if (j->outlet.held.failed && result.finish != FLETCH_FINISH_FAILED) {
+        result.finish = FLETCH_FINISH_FAILED;
+        result.code = FLETCH_E_NOMEM;
+        result.error = "out of memory for the text";
+    }
+    if (j->r.on_done) j->r.on_done(j->r.ctx, &result);
+    outlet_close(&j->outlet);
+    free(j);
+}
+
+/* ---- requests ---- */
+
+static struct job *job_new(struct fletch_batch *b, const struct fletch_request *r)
+{
+    size_t bytes = 0, at;
+    for (size_t i = 0; i < r->n_stops; i++) bytes += strlen(r->stops[i]) + 1;
+    struct job *j = calloc(1, sizeof *j + r->n_stops * sizeof *j->stops + bytes);
+    if (!j) return NULL;
+    j->batch = b;
+    j->r = *r;
+    char *texts = (char *)(j->stops + r->n_stops);
+    for (size_t i = 0; i < r->n_stops; i++, texts += at) {
+        at = strlen(r->stops[i]) + 1;
+        j->stops[i] = memcpy(texts, r->stops[i], at);
+    }
+    j->outlet = (struct outlet){.tok = b->model->m->vocab->tok,
+                                .n_stops = r->n_stops,
+                                .stops = (const char *const *)j->stops};
+    return j;
+}
+
+int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, uint64_t *id)
+{
+    struct err err = {0};
+    u64 unused;
+    struct job *j = job_new(b, r);
+    if (!j) return err_nomem(&b->err, "the request");
+    struct batch_request request = {.tokens = r->tokens,
+                                    .n_tokens = (u32)MIN(r->n_tokens, (size_t)UINT32_MAX),
+                                    .max_tokens = r->max_tokens,
+                                    .sampling = r->sampling,
+                                    .n_logprobs = r->n_logprobs,
+                                    .client = r->client,
+                                    .priority = r->priority,
+                                    .timeout = r->timeout,
+                                    .on_token = on_token,
+                                    .on_done = on_done,
+                                    .ctx = j};
+    int rc = batch_submit(b->b, &request, id ? id : &unused, &err);
+    if (!rc) return 0;
+    b->err = err;
+    free(j);
+    return rc;
+}
+
+int fletch_batch_cancel(struct fletch_batch *b, uint64_t id)
+{
+    return batch_cancel(b->b, id, &b->err);
+}
+
+size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds)
+{
+    return batch_step(b->b, wait_seconds);
+}
+
+void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats)
+{
+    batch_stats(b->b, stats);
+}
+
+void engine_batch_check(const struct fletch_batch *b)
+{
+    batch_check(b->b);
+}

@@ -1,0 +1,605 @@
+#include "serve/batch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "serve/queue.h"
+#include "serve/sampling.h"
+
+enum {
+    DEFAULT_WAITING = 1024,
+    FIRST_BUDGET = 32, /* rows of prompts beside answers, before anything was measured */
+    MIN_BUDGET = 4,
+};
+
+struct batch {
+    struct batch_env env;
+    struct snap_pool snaps;
+    bool reuses;
+    u32 max_running, max_waiting;
+    struct request **running; /* [max_running] in order of admission */
+    u32 n_running;
+    struct queue waiting;
+    struct client *clients; /* [max_live] */
+    u32 max_live;
+    struct request **out; /* [max_out] whose each out row is */
+    float *logprobs;
+    i32 *ids; /* [max_out] */
+    u64 n_admitted;
+    double usual;  /* seconds of a step with answers only */
+    double budget; /* rows of prompts beside answers */
+    struct fletch_batch_stats stats;
+    /* what other threads touch */
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    struct queue inbox;
+    u64 *cancels; /* [cap_cancels] */
+    u32 n_cancels, cap_cancels;
+    u32 n_live; /* requests that are not done */
+    u64 last_id;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static u32 *table_of(const struct batch *b, const struct request *r)
+{
+    return b->env.step->tables + (size_t)r->slot * b->env.step->table_len;
+}
+
+/* ---- opening ---- */
+
+int batch_open(struct batch **out, const struct batch_env *env,
+               const struct fletch_batch_params *params, struct err *err)
+{
+    const struct exec_limits *l = &env->step->limits;
+    struct batch *b = *out = calloc(1, sizeof *b);
+    if (!b) return err_nomem(err, "the batch");
+    pthread_condattr_t attr;
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->came, &attr);
+    pthread_condattr_destroy(&attr);
+    queue_init(&b->waiting);
+    queue_init(&b->inbox);
+    b->env = *env;
+    b->max_running = MIN(MIN(env->n_slots, l->max_out), l->max_rows);
+    b->max_waiting = params && params->max_waiting ? params->max_waiting : DEFAULT_WAITING;
+    b->max_live = b->max_waiting + b->max_running;
+    /* what a model of both kinds has behind it is in two places; nobody asked for that yet */
+    b->reuses = !(params && params->no_reuse) && !(env->p->net->n_kv && env->p->net->n_states);
+    b->budget = FIRST_BUDGET;
+    b->running = calloc(b->max_running, sizeof *b->running);
+    b->clients = calloc(b->max_live, sizeof *b->clients);
+    b->out = calloc(l->max_out, sizeof *b->out);
+    b->ids = calloc(l->max_out, sizeof *b->ids);
+    b->logprobs = calloc(1 + 2 * SAMPLE_MAX_TOP, sizeof *b->logprobs);
+    u32 n_snaps = b->reuses && env->p->net->n_states ? l->n_slots - env->n_slots : 0;
+    int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
+    if (!rc && (!b->running || !b->clients || !b->out || !b->ids || !b->logprobs))
+        rc = err_nomem(err, "the batch");
+    if (rc) {
+        batch_close(b);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* ---- requests come and go ---- */
+
+static int check_request(const struct batch *b, const struct batch_request *r, struct err *err)
+{
+    const struct step *s = b->env.step;
+    u32 n_vocab = s->net->n_vocab, max_pos = s->limits.max_pos;
+    if (!r->n_tokens) return err_set(err, FLETCH_E_ARG, "the prompt is empty");
+    for (u32 i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] < 0 || (u32)r->tokens[i] >= n_vocab)
+            return err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+                           (int)r->tokens[i], n_vocab - 1);
+    if (r->n_tokens >= max_pos)
+        return err_set(err, FLETCH_E_CONTEXT,
+                       "a prompt of %u tokens leaves no room in the context of %u", r->n_tokens,
+                       max_pos);
+    u64 most = MIN((u64)max_pos, (u64)r->n_tokens + (r->max_tokens ? r->max_tokens : max_pos));
+    if (s->net->n_kv && kv_blocks_for(b->env.kv, most) > b->env.kv->n_blocks)
+        return err_set(err, FLETCH_E_CONTEXT,
+                       "%llu tokens of prompt and answer are more than the cache's %llu",
+                       (unsigned long long)most,
+                       (unsigned long long)b->env.kv->n_blocks * b->env.kv->block_tokens);
+    if (r->n_logprobs > 1 + SAMPLE_MAX_TOP)
+        return err_set(err, FLETCH_E_ARG, "logprobs of more than %d tokens", SAMPLE_MAX_TOP);
+    return sampling_check(&r->sampling, n_vocab, err);
+}
+
+/* One allocation: the request, its tokens, its biases. */
+static struct request *copy_request(const struct batch *b, const struct batch_request *from)
+{
+    u32 max_pos = b->env.step->limits.max_pos, n = from->n_tokens;
+    u32 room = from->max_tokens && from->max_tokens < max_pos - n ? n + from->max_tokens : max_pos;
+    size_t n_bias = from->sampling.n_bias;
+    struct request *r =
+        calloc(1, sizeof *r + room * sizeof(i32) + n_bias * (sizeof(i32) + sizeof(float)));
+    if (!r) return NULL;
+    i32 *bias_tokens = (i32 *)(void *)(r + 1);
+    float *bias_values = (float *)(void *)(bias_tokens + n_bias);
+    r->r = *from;
+    r->tokens = (i32 *)(void *)(bias_values + n_bias);
+    memcpy(r->tokens, from->tokens, n * sizeof(i32));
+    if (n_bias) {
+        memcpy(bias_tokens, from->sampling.bias_tokens, n_bias * sizeof(i32));
+        memcpy(bias_values, from->sampling.bias_values, n_bias * sizeof(float));
+    }
+    r->r.sampling.bias_tokens = bias_tokens;
+    r->r.sampling.bias_values = bias_values;
+    r->r.tokens = NULL;
+    r->n_prompt = r->n_tokens = n;
+    r->room = room;
+    r->t_submit = now();
+    r->result = (struct fletch_result){.n_prompt = n, .error = "", .reuse_end = "it never ran"};
+    return r;
+}
+
+int batch_submit(struct batch *b, const struct batch_request *from, u64 *id, struct err *err)
+{
+    int rc = check_request(b, from, err);
+    if (rc) return rc;
+    struct request *r = copy_request(b, from);
+    if (!r) return err_nomem(err, "the request");
+    pthread_mutex_lock(&b->lock);
+    bool full = b->n_live >= b->max_live;
+    if (!full) {
+        b->n_live++;
+        *id = r->id = r->result.id = ++b->last_id;
+        queue_put(&b->inbox, r);
+        pthread_cond_signal(&b->came);
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (!full) return 0;
+    free(r);
+    return err_set(err, FLETCH_E_LIMIT, "%u requests wait already; try again later",
+                   b->max_waiting);
+}
+
+int batch_cancel(struct batch *b, u64 id, struct err *err)
+{
+    int rc = 0;
+    pthread_mutex_lock(&b->lock);
+    if (b->n_cancels == b->cap_cancels) {
+        u32 cap = b->cap_cancels * 2 + 16;
+        u64 *more = realloc(b->cancels, cap * sizeof *more);
+        if (more) {
+            b->cancels = more;
+            b->cap_cancels = cap;
+        } else {
+            rc = err_nomem(err, "the cancellation");
+        }
+    }
+    if (!rc) b->cancels[b->n_cancels++] = id;
+    pthread_cond_signal(&b->came);
+    pthread_mutex_unlock(&b->lock);
+    return rc;
+}
+
+/* Gives back slot and blocks; full blocks of the prompt stay findable. */
+static void leave_room(struct batch *b, struct request *r)
+{
+    u32 i = 0;
+    kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
+    b->env.slot_used[r->slot] = false;
+    while (b->running[i] != r) i++;
+    b->n_running--;
+    memmove(b->running + i, b->running + i + 1, (b->n_running - i) * sizeof *b->running);
+    r->n_fed = r->n_published = r->snap_at = 0;
+    r->order = 0;
+}
+
+/* The end of a request, wherever it is. */
+static void finish(struct batch *b, struct request *r, enum fletch_finish why,
+                   const struct err *err)
+{
+    if (r->order)
+        leave_room(b, r);
+    else
+        queue_remove(&b->waiting, r);
+    r->client->n_live--;
+    r->result.finish = why;
+    r->result.code = why == FLETCH_FINISH_FAILED ? err->code : 0;
+    r->result.error = why == FLETCH_FINISH_FAILED ? err->text : "";
+    r->result.n_generated = r->n_tokens - r->n_prompt;
+    r->result.seconds = now() - r->t_submit;
+    b->stats.n_done++;
+    b->stats.n_failed += why == FLETCH_FINISH_FAILED;
+    pthread_mutex_lock(&b->lock);
+    b->n_live--;
+    pthread_mutex_unlock(&b->lock);
+    r->r.on_done(r->r.ctx, &r->result);
+    free(r);
+}
+
+static struct request *find(const struct batch *b, u64 id)
+{
+    for (u32 i = 0; i < b->n_running; i++)
+        if (b->running[i]->id == id) return b->running[i];
+    struct request *r = b->waiting.head;
+    while (r && r->id != id) r = r->next;
+    return r;
+}
+
+static void take_in(struct batch *b, struct request *r)
+{
+    queue_remove(&b->inbox, r);
+    r->client = client_find(b->clients, b->max_live, r->r.client);
+    r->client->n_live++;
+    r->waits_since = b->stats.n_steps;
+    queue_put(&b->waiting, r);
+}
+
+/* What came from other threads since the last step, requests before what cancels them. Callbacks
+ * may submit and cancel, so none is called with the lock held. */
+static void take_mail(struct batch *b)
+{
+    pthread_mutex_lock(&b->lock);
+    while (b->inbox.head || b->n_cancels) {
+        if (b->inbox.head) {
+            take_in(b, b->inbox.head);
+            continue;
+        }
+        struct request *r = find(b, b->cancels[--b->n_cancels]);
+        if (!r) continue;
+        pthread_mutex_unlock(&b->lock);
+        finish(b, r, FLETCH_FINISH_CANCELLED, NULL);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+static struct request *overdue(const struct batch *b, double t)
+{
+    for (u32 i = 0; i < b->n_running; i++)
+        if (b->running[i]->r.timeout > 0 && t - b->running[i]->t_submit > b->running[i]->r.timeout)
+            return b->running[i];
+    for (struct request *r = b->waiting.head; r; r = r->next)
+        if (r->r.timeout > 0 && t - r->t_submit > r->r.timeout) return r;
+    return NULL;
+}
+
+void batch_close(struct batch *b)
+{
+    if (!b) return;
+    if (b->clients) take_mail(b);
+    while (b->n_running) finish(b, b->running[0], FLETCH_FINISH_CANCELLED, NULL);
+    while (b->waiting.head) finish(b, b->waiting.head, FLETCH_FINISH_CANCELLED, NULL);
+    if (b->reuses) kv_forget(b->env.kv);
+    snap_close(&b->snaps);
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->came);
+    free(b->running);
+    free(b->clients);
+    free(b->out);
+    free(b->ids);
+    free(b->logprobs);
+    free(b->cancels);
+    free(b);
+}
+
+/* ---- room ---- */
+
+/* The last that came, of those with the lowest priority: the first ones always get on. */
+static struct request *victim(const struct batch *b)
+{
+    struct request *v = b->running[b->n_running - 1];
+    for (u32 i = b->n_running; i-- > 0;)
+        if (b->running[i]->r.priority < v->r.priority) v = b->running[i];
+    return v;
+}
+
+static void preempt(struct batch *b, struct request *r)
+{
+    leave_room(b, r);
+    r->waits_since = b->stats.n_steps;
+    r->result.n_preempted++;
+    b->stats.n_preemptions++;
+    queue_put(&b->waiting, r);
+}
+
+/* Room for the next token of everybody who runs. */
+static void grow(struct batch *b)
+{
+    if (!b->env.p->net->n_kv) return;
+    for (u32 i = 0; i < b->n_running;) {
+        struct request *r = b->running[i];
+        if (kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, r->n_tokens)) {
+            i++;
+            continue;
+        }
+        preempt(b, victim(b));
+        i = 0; /* whoever left may have stood before this one */
+    }
+}
+
+/* What the cache has of its tokens; says why not more. */
+static u32 reuse(struct batch *b, struct request *r, u32 *from)
+{
+    u32 n = 0;
+    if (!b->reuses) {
+        r->result.reuse_end = "reuse is off";
+        return 0;
+    }
+    *from = UINT32_MAX;
+    if (b->env.p->net->n_states)
+        n = snap_match(&b->snaps, r->tokens, r->n_prompt, from);
+    else
+        n = kv_match(b->env.kv, r->tokens, r->n_prompt, table_of(b, r), &r->n_blocks);
+    u32 left = r->n_prompt - n;
+    r->result.reuse_end = left <= b->env.step->limits.block_tokens
+                              ? "what is left is shorter than a block"
+                          : n ? "the rest was not computed before, or is gone"
+                              : "nothing that begins like this is there";
+    return n;
+}
+
+/* Gives a waiting request its slot and the blocks of all its tokens; false: there is no room. */
+static bool admit(struct batch *b, struct request *r)
+{
+    u32 slot = 0, from = UINT32_MAX;
+    while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
+    if (b->n_running == b->max_running || slot == b->env.n_slots) return false;
+    r->slot = slot;
+    u32 n = reuse(b, r, &from);
+    /* some of those who run will need a block quite soon */
+    u64 spare = b->n_running / 4, need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
+    if (b->env.p->net->n_kv &&
+        (need + spare > kv_available(b->env.kv) ||
+         !kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + 1))) {
+        kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
+        return false;
+    }
+    if (b->env.p->net->n_states)
+        CHECK(from == UINT32_MAX ? step_edit(b->env.step, EDIT_ZERO_STATE, slot, 0)
+                                 : step_edit(b->env.step, EDIT_COPY_STATE, slot, from));
+    queue_remove(&b->waiting, r);
+    b->env.slot_used[slot] = true;
+    b->running[b->n_running++] = r;
+    b->stats.most_running = MAX(b->stats.most_running, b->n_running);
+    r->order = ++b->n_admitted;
+    r->n_fed = n;
+    if (!r->result.n_preempted) {
+        r->result.queue_seconds = now() - r->t_submit;
+        r->result.n_reused = n;
+        b->stats.n_prompt += r->n_prompt;
+        b->stats.n_reused += n;
+    }
+    return true;
+}
+
+/* ---- the rows of a step ---- */
+
+static bool is_answering(const struct request *r)
+{
+    return r->n_fed + 1 == r->n_tokens && r->n_fed >= r->n_prompt;
+}
+
+/* The next n tokens of a request. The last one that is known asks for the next. */
+static void add_rows(struct batch *b, struct request *r, u32 n)
+{
+    struct step *s = b->env.step;
+    u32 slot;
+    if (r->snap_at && r->snap_at == r->n_fed && snap_put(&b->snaps, r->tokens, r->n_fed, &slot))
+        CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
+    for (u32 i = 0; i < n; i++, r->n_fed++) {
+        enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
+        bool last = r->n_fed + 1 == r->n_tokens;
+        CHECK(step_add(s, (struct row){r->tokens[r->n_fed], r->slot, r->n_fed, cls}, last));
+        if (!last) continue;
+        sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_tokens);
+        s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
+        b->out[s->n_out - 1] = r;
+    }
+    r->client->rows += n;
+}
+
+/* As many rows of what it has to read as there are, at most up to where a snapshot is due. */
+static u32 add_reading(struct batch *b, struct request *r, u32 most)
+{
+    u32 n = MIN(most, r->n_tokens - r->n_fed);
+    u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
+    if (point) n = MIN(n, point - r->n_fed);
+    add_rows(b, r, n);
+    r->snap_at = r->n_fed == point ? point : 0;
+    return n;
+}
+
+/* Rows of answers, then rows of prompts: of those who are at it, then of newcomers. */
+static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
+{
+    struct step *s = b->env.step;
+    struct request *r;
+    *n_answers = *n_prompts = 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        if (!is_answering(b->running[i])) continue;
+        add_rows(b, b->running[i], 1);
+        ++*n_answers;
+    }
+    u32 most = s->limits.max_rows - s->n_rows;
+    if (*n_answers) most = MIN(most, (u32)b->budget);
+    for (u32 i = 0; i < b->n_running && most; i++) {
+        if (b->running[i]->n_fed == b->running[i]->n_tokens) continue; /* it is in already */
+        u32 n = add_reading(b, b->running[i], most);
+        *n_prompts += n;
+        most -= n;
+    }
+    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, r)) {
+        u32 n = add_reading(b, r, most);
+        *n_prompts += n;
+        most -= n;
+    }
+}
+
+/* ---- running it ---- */
+
+static int run_step(struct batch *b, struct err *err)
+{
+    struct exec *x = b->env.x;
+    struct step *s = b->env.step;
+    struct operand ids = {b->env.p->sampled, 0, 1};
+    step_prepare(s);
+    int rc = x->class->submit(x, b->env.handle, s, err);
+    if (!rc) rc = x->class->wait(x, err);
+    if (!rc && s->n_out)
+        rc = x->class->read(x, b->env.handle, ids, 0, s->n_out, (float *)(void *)b->ids, err);
+    return rc;
+}
+
+static int read_logprobs(struct batch *b, u32 i, u32 n, struct batch_logprobs *out, struct err *err)
+{
+    struct exec *x = b->env.x;
+    const struct operand values = {b->env.p->logprobs, 0, n}, ids = {b->env.p->top, 0, n - 1};
+    float *top = b->logprobs + 1 + SAMPLE_MAX_TOP;
+    *out = (struct batch_logprobs){n, b->logprobs, (const i32 *)(const void *)top};
+    int rc = x->class->read(x, b->env.handle, values, i, 1, b->logprobs, err);
+    if (!rc && n > 1) rc = x->class->read(x, b->env.handle, ids, i, 1, top, err);
+    return rc;
+}
+
+/* A token came: tells it, and ends the request when that was the last. */
+static void deliver(struct batch *b, u32 i, i32 token)
+{
+    struct request *r = b->out[i];
+    struct batch_logprobs logprobs = {0};
+    struct err err = {0};
+    int rc = sampling_result(token, r->n_tokens, &err);
+    if (!rc && r->r.n_logprobs) rc = read_logprobs(b, i, r->r.n_logprobs, &logprobs, &err);
+    if (rc) {
+        finish(b, r, FLETCH_FINISH_FAILED, &err);
+        return;
+    }
+    if (r->n_tokens == r->n_prompt) r->result.first_token_seconds = now() - r->t_submit;
+    r->tokens[r->n_tokens++] = token;
+    if (r->r.on_token(r->r.ctx, token, &logprobs))
+        finish(b, r, FLETCH_FINISH_ASKED, NULL);
+    else if (r->r.max_tokens && r->n_tokens - r->n_prompt == r->r.max_tokens)
+        finish(b, r, FLETCH_FINISH_LENGTH, NULL);
+    else if (r->n_tokens == b->env.step->limits.max_pos)
+        finish(b, r, FLETCH_FINISH_CONTEXT, NULL);
+}
+
+/* Full blocks of prompts become findable. */
+static void publish(struct batch *b)
+{
+    if (!b->reuses || !b->env.p->net->n_kv) return;
+    u32 per = b->env.kv->block_tokens;
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        u32 end = MIN(r->n_fed, r->n_prompt) / per;
+        for (; r->n_published < end; r->n_published++)
+            kv_publish(b->env.kv, table_of(b, r), r->n_published,
+                       r->tokens + (size_t)r->n_published * per);
+    }
+}
+
+/* Prompts may make a step at most twice as long as those who answer are used to. */
+static void learn(struct batch *b, u32 n_answers, u32 n_prompts, double seconds)
+{
+    if (!n_answers) return;
+    if (!n_prompts) {
+        b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
+        return;
+    }
+    if (b->usual <= 0) return;
+    if (seconds > 2 * b->usual)
+        b->budget = MAX((double)MIN_BUDGET, b->budget * 0.7);
+    else if (seconds < 1.7 * b->usual && n_prompts >= (u32)b->budget)
+        b->budget = MIN((double)b->env.step->limits.max_rows, b->budget * 1.1 + 1);
+}
+
+static void wait_for_work(struct batch *b, double seconds)
+{
+    if (b->n_running || b->waiting.head || seconds <= 0) return;
+    double until = now() + MIN(seconds, 1e6);
+    struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
+    pthread_mutex_lock(&b->lock);
+    while (!b->inbox.head && !b->n_cancels)
+        if (pthread_cond_timedwait(&b->came, &b->lock, &t)) break;
+    pthread_mutex_unlock(&b->lock);
+}
+
+size_t batch_step(struct batch *b, double wait_seconds)
+{
+    struct request *late;
+    struct err err = {0};
+    u32 n_answers, n_prompts;
+    wait_for_work(b, wait_seconds);
+    take_mail(b);
+    double began = now();
+    while ((late = overdue(b, began))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
+    step_reset(b->env.step);
+    grow(b);
+    fill_step(b, &n_answers, &n_prompts);
+    if (b->env.step->n_rows) {
+        int rc = run_step(b, &err);
+        b->stats.n_steps++;
+        b->stats.n_answer_rows += n_answers;
+        b->stats.n_prompt_rows += n_prompts;
+        b->stats.n_mixed += n_answers && n_prompts;
+        learn(b, n_answers, n_prompts, now() - began);
+        /* what lies in the executor's memory now is anybody's guess */
+        while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
+        if (!rc) publish(b);
+        for (u32 i = 0; !rc && i < b->env.step->n_out; i++) deliver(b, i, b->ids[i]);
+    } else if (b->waiting.head) { /* nobody runs, and still there is no room */
+        err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
+        finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
+    }
+    pthread_mutex_lock(&b->lock);
+    size_t n_live = b->n_live;
+    pthread_mutex_unlock(&b->lock);
+    return n_live;
+}
+
+void batch_stats(const struct batch *b, struct fletch_batch_stats *stats)
+{
+    *stats = b->stats;
+    stats->n_running = b->n_running;
+    stats->n_waiting = b->waiting.n;
+    stats->n_blocks = b->env.kv->n_blocks;
+    stats->n_free = b->env.kv->n_free;
+    stats->n_idle = b->env.kv->n_idle;
+    stats->n_evicted = b->env.kv->n_evicted;
+    stats->prompt_budget = (u32)b->budget;
+}
+
+void batch_check(const struct batch *b)
+{
+    u32 n_live = b->inbox.n, n = 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        const struct request *r = b->running[i];
+        CHECK(r->order && r->n_fed < r->n_tokens && r->n_tokens <= r->room);
+        CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));
+        for (u32 j = 0; j < i; j++) CHECK(b->running[j]->slot != r->slot);
+        if (b->env.p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));
+        n_live++;
+    }
+    for (const struct request *r = b->waiting.head; r; r = r->next, n++)
+        CHECK(!r->order && !r->n_blocks && !r->n_fed && n < b->waiting.n);
+    CHECK(n == b->waiting.n && n_live + n == b->n_live);
+    u32 of_clients = 0;
+    for (u32 i = 0; i < b->max_live; i++) of_clients += b->clients[i].n_live;
+    CHECK(of_clients == b->n_running + b->waiting.n);
+    const u32 **tables = calloc(b->max_running + 1, sizeof *tables);
+    u32 *n_held = calloc(b->max_running + 1, sizeof *n_held);
+    CHECK(tables && n_held);
+    for (u32 i = 0; i < b->n_running; i++) {
+        tables[i] = table_of(b, b->running[i]);
+        n_held[i] = b->running[i]->n_blocks;
+    }
+    kv_check(b->env.kv, tables, n_held, b->n_running);
+    free(tables);
+    free(n_held);
+}

@@ -1,0 +1,61 @@
+/* The scheduler: many requests on one model, one step at a time. It owns who waits, who runs, what
+ * goes into the next step and who makes room when blocks run out; it knows tokens, not text.
+ *
+ * A request's tokens are a function of its prompt and settings alone: rows of its prompt are class
+ * P and those of its answer class D whenever they are computed, also again after it gave its room
+ * to others; blocks and states that it finds in the cache were computed from prompts too. */
+#ifndef FLETCH_BATCH_H
+#define FLETCH_BATCH_H
+
+#include "core/exec.h"
+#include "serve/kv.h"
+#include "serve/snap.h"
+
+/* What it runs on. All borrowed; the rest of the slots and blocks may be in use by others. */
+struct batch_env {
+    struct exec *x;
+    const struct program *p;
+    u32 handle;
+    struct step *step;
+    struct kv_pool *kv;
+    bool *slot_used; /* [n_slots] */
+    u32 n_slots;     /* for sequences; those behind them keep snapshots */
+};
+
+struct batch_logprobs {
+    u32 n; /* as asked for: the token's own first */
+    const float *values;
+    const i32 *top_ids; /* [n - 1] */
+};
+
+struct batch_request {
+    const i32 *tokens; /* the prompt; borrowed during submit, as all pointers below */
+    u32 n_tokens, max_tokens;
+    struct fletch_sampling sampling;
+    u32 n_logprobs;
+    u64 client;
+    i32 priority;
+    double timeout;
+    /* true: that was the last one. */
+    bool (*on_token)(void *ctx, i32 token, const struct batch_logprobs *logprobs);
+    void (*on_done)(void *ctx, const struct fletch_result *result);
+    void *ctx;
+};
+
+struct batch;
+
+int batch_open(struct batch **out, const struct batch_env *env,
+               const struct fletch_batch_params *params, struct err *err);
+void batch_close(struct batch *b);
+/* From any thread. */
+int batch_submit(struct batch *b, const struct batch_request *r, u64 *id, struct err *err);
+int batch_cancel(struct batch *b, u64 id, struct err *err);
+/* From one thread; gives the number of requests that are not done. */
+size_t batch_step(struct batch *b, double wait_seconds);
+void batch_stats(const struct batch *b, struct fletch_batch_stats *stats);
+
+/* Every request is in one place, every slot and block has the owners it should have; ends the
+ * program otherwise. The tables of slots that others use are theirs. */
+void batch_check(const struct batch *b);
+
+#endif

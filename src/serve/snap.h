@@ -1,0 +1,34 @@
+/* Snapshots of recurrent state: what a published cache block is to attention. A slot that no
+ * sequence uses keeps the state behind some tokens; prompts that begin with them go on from there.
+ * The copying itself is done by edits of a step. */
+#ifndef FLETCH_SNAP_H
+#define FLETCH_SNAP_H
+
+#include "base/err.h"
+
+enum { SNAP_EVERY = 1024, SNAP_GRAIN = 32 };
+
+struct snap {
+    i32 *tokens; /* NULL: empty */
+    u32 n;
+    u64 used; /* when */
+};
+
+struct snap_pool {
+    u32 n, first_slot;
+    struct snap *snaps; /* [n]: slots first_slot and on */
+    u64 clock;
+};
+
+int snap_open(struct snap_pool *p, u32 n, u32 first_slot, struct err *err);
+void snap_close(struct snap_pool *p);
+
+/* Where in a prompt of n tokens to stop next for a snapshot, behind `at`; 0: nowhere. */
+u32 snap_point(const struct snap_pool *p, u32 at, u32 n);
+/* The most tokens, fewer than n, that a snapshot has; its slot. 0: none. */
+u32 snap_match(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot);
+/* The slot to copy the state behind these tokens to; false when it is there already, or when there
+ * is no memory to remember it. */
+bool snap_put(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot);
+
+#endif

@@ -1,0 +1,341 @@
+/* Many requests at once give token for token what each gives alone: on a small model of every
+ * family, with prompts that share beginnings and others, arriving in between, read in pieces, with
+ * fewer cache blocks than they would like. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "opened.h"
+
+enum { N_REQUESTS = 64, MAX_PROMPT = 150, MAX_ANSWER = 90, N_SHARED = 3 };
+
+struct want {
+    i32 prompt[MAX_PROMPT], answer[MAX_ANSWER], got[MAX_ANSWER];
+    u32 n_prompt, n_answer, n_got, n_done;
+    u64 id;
+    struct fletch_sampling sampling;
+    struct fletch_result result;
+};
+
+struct fixture {
+    struct opened o;
+    struct fletch_batch *b;
+    struct want want[N_REQUESTS];
+    u64 random;
+};
+
+static u32 below(struct fixture *f, u32 n)
+{
+    f->random = f->random * 6364136223846793005u + 1442695040888963407u;
+    return (u32)(f->random >> 33) % n;
+}
+
+static const char *const models[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2", "rwkv7"};
+
+static void open_model(struct fixture *f, const char *model, const char *backend, u64 kv_tokens)
+{
+    char path[64];
+    struct fletch_model_params params = {
+        .n_ctx = 256, .n_sessions = 12, .kv_tokens = kv_tokens, .n_snapshots = 16, .max_rows = 48};
+    snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
+    *f = (struct fixture){.random = 5};
+    opened_path(&f->o, backend, path, &params);
+}
+
+static void open_batch(struct fixture *f, const struct fletch_batch_params *params)
+{
+    fletch_session_close(f->o.s); /* its slot is for requests too */
+    f->o.s = NULL;
+    if (fletch_batch_open(&f->b, f->o.m, params)) fail_msg("%s", fletch_model_error(f->o.m));
+}
+
+static void close_all(struct fixture *f)
+{
+    fletch_batch_close(f->b);
+    opened_close(&f->o);
+    free(f);
+}
+
+/* Half of the prompts begin like others. */
+static void make_prompts(struct fixture *f)
+{
+    static i32 shared[N_SHARED][100];
+    for (u32 i = 0; i < N_SHARED; i++)
+        for (u32 j = 0; j < 100; j++) shared[i][j] = (i32)below(f, 200);
+    for (u32 i = 0; i < N_REQUESTS; i++) {
+        struct want *w = &f->want[i];
+        w->n_prompt = 1 + below(f, MAX_PROMPT);
+        w->n_answer = 1 + below(f, MAX_ANSWER);
+        for (u32 j = 0; j < w->n_prompt; j++) w->prompt[j] = (i32)below(f, 200);
+        if (i % 2 == 0)
+            memcpy(w->prompt, shared[below(f, N_SHARED)], MIN(w->n_prompt, 100u) * sizeof(i32));
+        w->sampling = (struct fletch_sampling){.temperature = i % 4 < 2 ? 0 : 0.8f,
+                                               .top_p = i % 3 ? 1 : 0.9f,
+                                               .repeat_penalty = i % 5 ? 1 : 1.2f,
+                                               .penalty_window = 32,
+                                               .seed = i};
+    }
+}
+
+static int keep_alone(void *ctx, int32_t token, const char *text, size_t n)
+{
+    (void)text;
+    (void)n;
+    struct want *w = ctx;
+    if (token >= 0) w->answer[w->n_got++] = token;
+    return 0;
+}
+
+static void run_alone(struct fixture *f, struct want *w)
+{
+    struct fletch_generated made;
+    fletch_session_reset(f->o.s);
+    if (fletch_session_append(f->o.s, w->prompt, w->n_prompt, NULL) ||
+        fletch_session_generate(f->o.s,
+                                &(struct fletch_generate){.max_tokens = w->n_answer,
+                                                          .sampling = w->sampling,
+                                                          .ignore_end = true,
+                                                          .on_text = keep_alone,
+                                                          .ctx = w},
+                                &made))
+        fail_msg("%s", fletch_session_error(f->o.s));
+    assert_int_equal(made.n_tokens, w->n_answer);
+    w->n_got = 0;
+}
+
+static int keep(void *ctx, const struct fletch_token *t)
+{
+    struct want *w = ctx;
+    if (t->id < 0) return 0;
+    assert_true(w->n_got < w->n_answer && !w->n_done);
+    w->got[w->n_got++] = t->id;
+    return 0;
+}
+
+static void done(void *ctx, const struct fletch_result *r)
+{
+    struct want *w = ctx;
+    w->n_done++;
+    w->result = *r;
+}
+
+static void submit(struct fixture *f, struct want *w, u32 client)
+{
+    struct fletch_request r = {.tokens = w->prompt,
+                               .n_tokens = w->n_prompt,
+                               .max_tokens = w->n_answer,
+                               .sampling = w->sampling,
+                               .ignore_end = true,
+                               .client = client,
+                               .on_token = keep,
+                               .on_done = done,
+                               .ctx = w};
+    if (fletch_batch_submit(f->b, &r, &w->id)) fail_msg("%s", fletch_batch_error(f->b));
+}
+
+static void expect_alone(const struct want *w)
+{
+    assert_int_equal(w->n_done, 1);
+    assert_int_equal(w->result.finish, FLETCH_FINISH_LENGTH);
+    assert_int_equal(w->result.n_generated, w->n_answer);
+    assert_int_equal(w->n_got, w->n_answer);
+    assert_memory_equal(w->got, w->answer, w->n_got * sizeof *w->got);
+}
+
+static void run_all(struct fixture *f)
+{
+    u32 n_sent = 0;
+    while (n_sent < N_REQUESTS || fletch_batch_step(f->b, 0)) {
+        for (u32 n = below(f, 4); n && n_sent < N_REQUESTS; n--, n_sent++)
+            submit(f, &f->want[n_sent], n_sent % 5);
+        if (n_sent < N_REQUESTS) fletch_batch_step(f->b, 0);
+        engine_batch_check(f->b);
+    }
+}
+
+static void test_together_as_alone(void **state)
+{
+    const char *model = *state;
+    struct fixture *f = calloc(1, sizeof *f);
+    struct fletch_batch_stats s;
+    u32 n_preempted = 0, n_reused = 0;
+    open_model(f, model, "cpu", 700);
+    make_prompts(f);
+    for (u32 i = 0; i < N_REQUESTS; i++) run_alone(f, &f->want[i]);
+    open_batch(f, NULL);
+    run_all(f);
+    for (u32 i = 0; i < N_REQUESTS; i++) {
+        expect_alone(&f->want[i]);
+        n_preempted += f->want[i].result.n_preempted;
+        n_reused += f->want[i].result.n_reused;
+    }
+    /* it was no easy run */
+    fletch_batch_stats(f->b, &s);
+    bool recurrent = strcmp(model, "rwkv7") == 0;
+    assert_true(s.most_running > 6 && s.n_mixed > 10 && s.n_done == N_REQUESTS && !s.n_failed);
+    assert_true(s.n_reused > 500 && s.n_reused == n_reused);
+    assert_true(recurrent ? !s.n_blocks : s.n_preemptions > 0 && s.n_evicted > 0);
+    assert_int_equal(s.n_preemptions, n_preempted);
+    assert_int_equal(s.n_free + s.n_idle, s.n_blocks);
+    close_all(f);
+}
+
+/* ---- text ---- */
+
+struct heard {
+    char text[4096];
+    size_t n;
+    i32 ids[64];
+    float logprob[64];
+    u32 n_ids, n_top;
+    struct fletch_result result;
+};
+
+static int hear_alone(void *ctx, int32_t token, const char *text, size_t n)
+{
+    struct heard *h = ctx;
+    memcpy(h->text + h->n, text, n);
+    h->n += n;
+    if (token >= 0) h->ids[h->n_ids++] = token;
+    return 0;
+}
+
+static int hear(void *ctx, const struct fletch_token *t)
+{
+    struct heard *h = ctx;
+    if (t->id >= 0) h->logprob[h->n_ids] = t->logprob;
+    if (t->id >= 0 && t->n_top) {
+        h->n_top = t->n_top;
+        assert_int_equal(t->id, t->top_ids[0]); /* greedy */
+        assert_true(t->logprob == t->top_logprobs[0] && t->top_logprobs[1] <= t->logprob);
+    }
+    return hear_alone(ctx, t->id, t->text, t->n_text);
+}
+
+static void heard_done(void *ctx, const struct fletch_result *r)
+{
+    ((struct heard *)ctx)->result = *r;
+}
+
+static void test_texts_end_as_they_do_alone(void **state)
+{
+    (void)state;
+    static const i32 prompt[] = {70, 71, 72, 73};
+    struct fixture *f = calloc(1, sizeof *f);
+    struct heard alone[8] = {0}, together[8] = {0};
+    struct fletch_generated made[8];
+    struct fletch_request r[8];
+    char stop[3][8] = {""};
+    const char *stops[3] = {stop[0], stop[1], stop[2]};
+    opened_tiny(&f->o, "cpu", &(struct tiny_model){.seed = 3},
+                &(struct fletch_model_params){.n_sessions = 4});
+    for (u32 i = 0; i < 8; i++) {
+        struct fletch_generate g = {
+            .max_tokens = 30,
+            .sampling = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = 100 + i % 4},
+            .ignore_end = i % 2,
+            .stops = stops,
+            .n_stops = i < 4 ? 0 : 3,
+            .on_text = hear_alone,
+            .ctx = &alone[i]};
+        fletch_session_reset(f->o.s);
+        assert_int_equal(fletch_session_append(f->o.s, prompt, 4, NULL), 0);
+        assert_int_equal(fletch_session_generate(f->o.s, &g, &made[i]), 0);
+        if (i < 3) memcpy(stop[i], alone[i].text + alone[i].n / 2, 3); /* what surely comes */
+        r[i] = (struct fletch_request){.tokens = prompt,
+                                       .n_tokens = 4,
+                                       .max_tokens = 30,
+                                       .sampling = g.sampling,
+                                       .ignore_end = g.ignore_end,
+                                       .stops = stops,
+                                       .n_stops = g.n_stops,
+                                       .on_token = hear,
+                                       .on_done = heard_done,
+                                       .ctx = &together[i]};
+    }
+    for (u32 i = 4; i < 7; i++) assert_int_equal(made[i].finish, FLETCH_FINISH_STOP);
+    open_batch(f, NULL);
+    for (u32 i = 0; i < 8; i++) assert_int_equal(fletch_batch_submit(f->b, &r[i], NULL), 0);
+    while (fletch_batch_step(f->b, 0)) engine_batch_check(f->b);
+    for (u32 i = 0; i < 8; i++) {
+        assert_int_equal(together[i].result.finish, made[i].finish);
+        assert_int_equal(together[i].result.n_generated, made[i].n_tokens);
+        assert_int_equal(together[i].n, alone[i].n);
+        assert_memory_equal(together[i].text, alone[i].text, alone[i].n);
+    }
+    close_all(f);
+}
+
+static void test_logprobs_come_with_tokens(void **state)
+{
+    (void)state;
+    static const i32 prompt[] = {70, 71, 72, 73};
+    struct fixture *f = calloc(1, sizeof *f);
+    struct heard h = {0};
+    open_model(f, "llama", "cpu", 0);
+    open_batch(f, NULL);
+    struct fletch_request r = {.tokens = prompt,
+                               .n_tokens = 4,
+                               .max_tokens = 10,
+                               .sampling = {.top_p = 1, .repeat_penalty = 1},
+                               .ignore_end = true,
+                               .n_logprobs = 6,
+                               .on_token = hear,
+                               .on_done = heard_done,
+                               .ctx = &h};
+    assert_int_equal(fletch_batch_submit(f->b, &r, NULL), 0);
+    while (fletch_batch_step(f->b, 0)) {
+    }
+    assert_int_equal(h.n_ids, 10);
+    assert_int_equal(h.n_top, 5);
+    for (u32 i = 0; i < 10; i++) assert_true(h.logprob[i] < 0 && h.logprob[i] > -20);
+    close_all(f);
+}
+
+static void test_sessions_and_batches_share_the_room(void **state)
+{
+    (void)state;
+    struct fixture *f = calloc(1, sizeof *f);
+    struct fletch_session *s[12] = {NULL};
+    open_model(f, "llama", "cpu", 0);
+    make_prompts(f);
+    f->want[0].n_answer = 3;
+    run_alone(f, &f->want[0]);
+    if (fletch_batch_open(&f->b, f->o.m, NULL)) fail_msg("%s", fletch_model_error(f->o.m));
+    submit(f, &f->want[0], 0);
+    while (fletch_batch_step(f->b, 0)) {
+    }
+    expect_alone(&f->want[0]);
+    for (u32 i = 0; i < 11; i++) assert_int_equal(fletch_session_open(&s[i], f->o.m), 0);
+    submit(f, &f->want[1], 0); /* sessions have all slots: it is told so, and does not hang */
+    while (fletch_batch_step(f->b, 0)) {
+    }
+    assert_int_equal(f->want[1].result.finish, FLETCH_FINISH_FAILED);
+    assert_int_equal(f->want[1].result.code, FLETCH_E_LIMIT);
+    for (u32 i = 0; i < 11; i++) fletch_session_close(s[i]);
+    close_all(f);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[32] = {0};
+    static char labels[32][64];
+    size_t n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(models); i++, n++) {
+        snprintf(labels[n], sizeof labels[n], "%s: together as alone", models[i]);
+        tests[n] = (struct CMUnitTest){labels[n], test_together_as_alone, NULL, NULL,
+                                       (void *)(uintptr_t)models[i]};
+    }
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_texts_end_as_they_do_alone),
+        cmocka_unit_test(test_logprobs_come_with_tokens),
+        cmocka_unit_test(test_sessions_and_batches_share_the_room),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) tests[n++] = others[i];
+    return _cmocka_run_group_tests("batch", tests, n, NULL, NULL);
+}
