@@ -32,6 +32,16 @@ $B/src/gpu/kernels/table.c: $(GPU_SRC) tools/gpu-table
 $B/src/gpu/kernels/table.o: $B/src/gpu/kernels/table.c
 	$Q$(CC) $(CFLAGS) -c $< -o $@
 
+# Kernels with mistakes in them, for planted_test.
+$B/test/planted.cpp: test/planted.gpu $(GPU_INC) tools/gpu-table
+	@mkdir -p $(@D)
+	$QCC="$(CC)" tools/gpu-table file $< > $@
+$B/test/planted_fast.o: $B/test/planted.cpp
+	$Q$(CC) $(CXXFLAGS) -I. -c $< -o $@
+$B/test/planted_checked.o: $B/test/planted.cpp
+	$Q$(CC) $(CXXFLAGS) -I. -DSIMT_CHECKED -c $< -o $@
+$B/test/planted_test: $B/test/planted_fast.o $B/test/planted_checked.o
+
 # Metal: the driver and one text with all kernels. On macOS both are part of the library.
 OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra -Werror -fno-objc-arc -fPIC \
              -fvisibility=hidden -MMD -MP -Isrc -Iinclude

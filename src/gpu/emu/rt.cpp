@@ -242,9 +242,9 @@ static bool run_group(worker *w, u32 n_threads)
             thread *lanes = w->threads + (w->order & 1 ? n_threads - EMU_SIMD - s : s);
             enum outcome o = run_simd(w, lanes);
             if (o == BROKEN) return false;
-            (o == LEFT ? left : waits) = lanes;
-            if (o == AT_BARRIER && !same_place(lanes, waits))
+            if (o == AT_BARRIER && waits && !same_place(lanes, waits))
                 return give_up(w, lanes, "divergent barrier", lanes->line, waits->line);
+            (o == LEFT ? left : waits) = lanes;
         }
         if (!waits) return true;
         if (left)

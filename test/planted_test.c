@@ -1,0 +1,170 @@
+/* The checked emulator finds what it is there to find: each kernel of planted.gpu has one mistake,
+ * and must be stopped with words that say which. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu/emu/emu.h"
+
+enum { N = 128 };
+
+extern const struct emu_kernel emu_checked_planted[], emu_fast_planted[];
+
+struct lab {
+    struct emulator *emu;
+    struct emu_buffer w, x, y;
+    float wv[N], xv[N], yv[N];
+};
+
+static struct emu_buffer remembered(float *p)
+{
+    struct emu_buffer b = {(u8 *)p, N * sizeof *p, emu_shadow_new(N * sizeof *p)};
+    assert_non_null(b.shadow);
+    return b;
+}
+
+static struct lab *open_lab(void)
+{
+    struct lab *lab = aligned_alloc(64, (sizeof *lab + 63) / 64 * 64);
+    assert_non_null(lab);
+    assert_int_equal(emu_open(&lab->emu, 1, NULL), 0);
+    for (u32 i = 0; i < N; i++) lab->wv[i] = 1, lab->xv[i] = 2, lab->yv[i] = 0;
+    lab->w = remembered(lab->wv);
+    lab->x = remembered(lab->xv);
+    lab->y = remembered(lab->yv);
+    return lab;
+}
+
+static void close_lab(struct lab *lab)
+{
+    emu_shadow_free(lab->w.shadow);
+    emu_shadow_free(lab->x.shadow);
+    emu_shadow_free(lab->y.shadow);
+    emu_close(lab->emu);
+    free(lab);
+}
+
+static int run(struct lab *lab, const struct emu_kernel *table, const char *name, bool after,
+               struct err *err)
+{
+    const struct emu_kernel *const tables[] = {table, NULL};
+    u32 n = N;
+    struct emu_bind binds[] = {
+        {lab->w, 0}, {lab->x, 0}, {lab->y, 0}, {{(u8 *)&n, sizeof n, NULL}, 0}};
+    struct emu_launch l = {.kernel = emu_find(tables, name),
+                           .groups = {2, 1, 1},
+                           .threads = 64,
+                           .binds = binds,
+                           .after = after};
+    assert_non_null(l.kernel);
+    return emu_run(lab->emu, &l, err);
+}
+
+static void a_right_kernel_runs(void **state)
+{
+    (void)state;
+    const struct emu_kernel *tables[] = {emu_checked_planted, emu_fast_planted};
+    for (u32 i = 0; i < 2; i++) {
+        struct lab *lab = open_lab();
+        struct err err = {0};
+        if (run(lab, tables[i], "k_right", true, &err) < 0) fail_msg("%s", err.text);
+        assert_true(lab->yv[0] == 128 + 128 + 64 && lab->yv[64] == lab->yv[0]);
+        assert_true(lab->yv[1] == 128 && lab->yv[127] == 128);
+        close_lab(lab);
+    }
+}
+
+static void each_mistake_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kernel, *says;
+    } planted[] = {
+        {"k_reads_beyond", "of 128 elements"},
+        {"k_writes_beyond", "of 128 elements"},
+        {"k_misaligned", "misaligned"},
+        {"k_no_barrier", "threadgroup byte"},
+        {"k_no_barrier_before_reuse", "race on threadgroup"},
+        {"k_simd_barrier_too_small", "threadgroup byte"},
+        {"k_tg_barrier_for_device", "race on buffer"},
+        {"k_groups_race", "another group's write"},
+        {"k_reads_other_group", "another group's write"},
+        {"k_divergent_sum", "some lanes have left"},
+        {"k_divergent_ops", "divergent simd op"},
+        {"k_divergent_barrier", "divergent barrier"},
+        {"k_simdgroups_at_two_barriers", "divergent barrier"},
+        {"k_leaves_before_barrier", "a simdgroup left"},
+        {"k_lanes_leave_before_sum", "some lanes have left"},
+        {"k_unwritten", "no thread has written"},
+        {"k_array_too_small", "of 60 elements"},
+        {"k_too_much_memory", "threadgroup memory"},
+        {"k_dev_before_wait", "before dep_wait"},
+        {"k_never_waits", "without dep_wait"},
+    };
+    u32 n = 0;
+    for (const struct emu_kernel *k = emu_checked_planted; k->name; k++) n++;
+    assert_int_equal(n, ARRAY_LEN(planted) + 1);
+    for (u32 i = 0; i < ARRAY_LEN(planted); i++) {
+        struct lab *lab = open_lab();
+        struct err err = {0};
+        if (run(lab, emu_checked_planted, planted[i].kernel, true, &err) != FLETCH_E_INTERNAL)
+            fail_msg("%s was not found", planted[i].kernel);
+        if (!strstr(err.text, planted[i].says)) fail_msg("%s", err.text);
+        if (!strstr(err.text, planted[i].kernel)) fail_msg("%s", err.text);
+        close_lab(lab);
+    }
+}
+
+/* Two launches that write the same words are fine one behind the other, a race side by side. */
+static void launches_that_overlap_may_not_share(void **state)
+{
+    (void)state;
+    struct lab *lab = open_lab();
+    struct err err = {0};
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, &err), 0);
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, &err), 0);
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", false, &err), FLETCH_E_INTERNAL);
+    assert_non_null(strstr(err.text, "another group's"));
+    close_lab(lab);
+}
+
+static void copies_take_part_in_it(void **state)
+{
+    (void)state;
+    struct lab *lab = open_lab();
+    struct err err = {0};
+    struct emu_bind y = {lab->y, 0}, x = {lab->x, 0};
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, &err), 0);
+    assert_int_equal(emu_copy(lab->emu, x, y, N * 4, true, &err), 0);
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, &err), 0);
+    assert_int_equal(emu_copy(lab->emu, x, y, N * 4, false, &err), FLETCH_E_INTERNAL);
+    close_lab(lab);
+}
+
+/* A kernel's reads count once a launch, in sectors of 32 bytes. */
+static void bytes_are_counted_once(void **state)
+{
+    (void)state;
+    struct lab *lab = open_lab();
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, NULL), 0);
+    u64 one = emu_bytes_read(lab->emu);
+    assert_int_equal(one, 2 * N * 4 + 2 * 32); /* w, x, and the first words of y's two halves */
+    assert_int_equal(run(lab, emu_checked_planted, "k_right", true, NULL), 0);
+    assert_int_equal(emu_bytes_read(lab->emu), 2 * one);
+    close_lab(lab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_right_kernel_runs),
+        cmocka_unit_test(each_mistake_is_found),
+        cmocka_unit_test(launches_that_overlap_may_not_share),
+        cmocka_unit_test(copies_take_part_in_it),
+        cmocka_unit_test(bytes_are_counted_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
