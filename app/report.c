@@ -280,7 +280,8 @@ static void put_list(struct table *t, const json_t *list)
 
 static void print_program(const json_t *program)
 {
-    struct table t = {.columns = "rrlllrl"};
+    bool launches = json_object_get(program, "launches") != NULL;
+    struct table t = {.columns = launches ? "rrlllrrl" : "rrlllrl"};
     const json_t *op;
     size_t i;
     printf("\nprogram %s: %llu ops (%llu as recorded)\n", get_text(program, "name"),
@@ -292,8 +293,13 @@ static void print_program(const json_t *program)
            human_bytes(get_count(program, "weight_bytes")).text,
            human_bytes(get_count(program, "kv_bytes_per_token")).text,
            human_bytes(get_count(program, "state_bytes")).text);
-    static const char *const heads[] = {"#", "layer", "op", "out", "in", "bytes", "weights"};
-    for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
+    if (launches)
+        printf("  a token is %llu kernels in one submission\n",
+               (unsigned long long)get_count(program, "launches"));
+    static const char *const heads[] = {"#",  "layer", "op",      "out",
+                                        "in", "bytes", "kernels", "weights"};
+    for (i = 0; i < sizeof heads / sizeof *heads; i++)
+        if (launches || strcmp(heads[i], "kernels") != 0) table_put(&t, "%s", heads[i]);
     json_array_foreach(json_object_get(program, "ops"), i, op)
     {
         json_int_t layer = json_integer_value(json_object_get(op, "layer"));
@@ -306,6 +312,7 @@ static void print_program(const json_t *program)
         put_list(&t, json_object_get(op, "out"));
         put_list(&t, json_object_get(op, "in"));
         table_put(&t, "%s", get_count(op, "bytes") ? human_bytes(get_count(op, "bytes")).text : "");
+        if (launches) table_put(&t, "%llu", (unsigned long long)get_count(op, "launches"));
         put_list(&t, json_object_get(op, "weights"));
     }
     table_print(&t, stdout);

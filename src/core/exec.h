@@ -7,13 +7,21 @@
 
 struct exec; /* each executor has its own; all begin with `const struct exec_class *class` */
 
+/* What a device was told to do, since open. */
+struct exec_counters {
+    u64 submissions, waits, launches, copies;
+    u64 buffers_made, kernels_made, lists_made;
+    u64 bytes_allocated, bytes_read; /* read: by kernels, where it can be counted */
+};
+
 struct exec_class {
     const char *name;
     const char *isa;    /* of the kernels, where executors of one name differ by it */
     u64 fused;          /* 1 << OP_... for each fused op it has */
     enum qtype kv;      /* the KV type it prefers */
-    bool int8;          /* the profile it prefers: see struct profile */
+    bool int8, bf16;    /* the profile it prefers: see struct profile */
     bool has_f32_act;   /* it can do without that rounding too */
+    bool has_bf16;      /* it knows the one to bf16 */
     u32 max_rows;       /* largest T it takes */
     bool keeps_weights; /* reads weight data where the file has it, at every step */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
@@ -37,6 +45,16 @@ struct exec_class {
     u64 (*weight_bytes)(const struct weight *w);
     /* Bytes that open and load will take for a program (for the plan). */
     u64 (*bytes)(const struct program *p, const struct exec_limits *limits);
+
+    /* Of executors with a device; NULL for the others. */
+    /* Bytes free where it places things. */
+    u64 (*available)(u32 device);
+    /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device. */
+    int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,
+                    u32 *by_op, u32 *total, struct err *err);
+    void (*counters)(const struct exec *x, struct exec_counters *out);
+    /* Runs a step and times what each op takes by itself ([n_ops], microseconds). */
+    int (*profile)(struct exec *x, u32 handle, const struct step *s, double *us, struct err *err);
 };
 
 struct exec {

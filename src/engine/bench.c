@@ -18,14 +18,14 @@ int bench_open(struct bench *b, struct fletch_model *m, struct err *err)
 {
     *b = (struct bench){.model = m};
     b->seqs = calloc(m->limits.n_slots, sizeof *b->seqs);
-    b->logits = calloc((size_t)m->limits.max_out * m->m->hp.n_vocab, sizeof *b->logits);
-    return b->seqs && b->logits ? 0 : err_nomem(err, "the bench");
+    b->sampled = calloc(m->limits.max_out, sizeof *b->sampled);
+    return b->seqs && b->sampled ? 0 : err_nomem(err, "the bench");
 }
 
 void bench_close(struct bench *b)
 {
     free(b->seqs);
-    free(b->logits);
+    free(b->sampled);
 }
 
 /* Any token will do, but not always the same: routed experts depend on it. */
@@ -65,21 +65,19 @@ static int submit(struct bench *b, struct err *err)
     return rc ? rc : m->x->class->wait(m->x, err);
 }
 
-/* The most likely token of each row that has logits, as a generation would need it. */
+/* Fetches the token that each row with logits chose, as a generation would. */
 static int choose(struct bench *b, struct err *err)
 {
     struct fletch_model *m = b->model;
-    u32 n = m->step->n_out, n_vocab = m->m->hp.n_vocab;
-    struct operand logits = {m->trunk->logits, 0, n_vocab};
+    u32 n = m->step->n_out;
     if (n == 0) return 0;
-    int rc = m->x->class->read(m->x, m->h_trunk, logits, 0, n, b->logits, err);
+    int rc = m->x->class->read(m->x, m->h_trunk, (struct operand){m->trunk->sampled, 0, 1}, 0, n,
+                               b->sampled, err);
     for (u32 i = 0; !rc && i < n; i++) {
-        const float *z = b->logits + (size_t)i * n_vocab;
-        u32 best = 0;
-        for (u32 j = 1; j < n_vocab; j++)
-            if (z[j] > z[best]) best = j;
-        b->random += best; /* a use for it */
-        if (!isfinite(z[best]))
+        i32 id;
+        memcpy(&id, &b->sampled[i], sizeof id);
+        b->random += (u32)id; /* a use for it */
+        if (id < 0)
             rc = err_set(err, FLETCH_E_INTERNAL, "the logits are not finite; try fletch verify");
     }
     return rc;
@@ -97,6 +95,7 @@ static int advance(struct bench *b, u32 n_seqs, u32 end, enum row_class cls, dou
         if (!rc) rc = submit(b, err);
         if (!rc) rc = choose(b, err);
         *seconds += bench_now() - began;
+        b->n_steps++;
         bench_account(b);
     }
     return rc;
@@ -133,6 +132,8 @@ static bool attends(const struct op *op)
 double bench_memory_bytes(const struct net *net, const struct op *op, const struct step *s)
 {
     double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += bench_memory_bytes(net, &op->parts[i], s);
+    if (op->kind == OP_SAMPLE) return sizeof(float) * (double)net->n_vocab * s->n_out;
     if (op->kind == OP_WKV7 || op->kind == OP_TOKEN_SHIFT) {
         double width = net->states[op->p.rec.state].width;
         for (u32 t = 0; t < s->n_rows; t++)
@@ -151,22 +152,17 @@ double bench_memory_bytes(const struct net *net, const struct op *op, const stru
 double bench_op_flops(const struct net *net, const struct op *op)
 {
     double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += bench_op_flops(net, &op->parts[i]);
     switch (op->kind) {
     case OP_MATMUL:
-    case OP_NORM_MATMUL:
-    case OP_GATE_UP_GLU:
     case OP_MATMUL_HEADS:
-    case OP_MATMUL_EXPERTS:
-        for (u32 i = 0; i < op->n_w; i++) {
-            if (op->w[i] == NO_WEIGHT) continue;
-            const struct weight *w = &net->weights[op->w[i]];
-            if (w->n_out == 1) continue; /* norms and biases */
-            double n = op->kind == OP_MATMUL_EXPERTS ? op->p.experts.n_used : w->n_slices;
-            sum += 2 * n * w->n_in * w->n_out;
-        }
-        return sum;
+    case OP_MATMUL_EXPERTS: {
+        const struct weight *w = &net->weights[op->w[0]];
+        double n = op->kind == OP_MATMUL_EXPERTS ? op->p.experts.n_used : w->n_slices;
+        return 2 * n * w->n_in * w->n_out;
+    }
     case OP_WKV7: return 9.0 * op->out[0].width * op->p.rec.head;
-    default: return 0;
+    default: return sum;
     }
 }
 
@@ -218,7 +214,17 @@ struct result {
     struct bench_case c;
     struct series seconds, first, latency; /* per run, per run, per generated token */
     double bytes, placed, flops;           /* of one run */
+    double launches, waits;                /* per step, as the executor counted */
 };
+
+/* An executor that counts nothing does one wait a step. */
+static struct exec_counters counters_of(const struct bench *b)
+{
+    struct exec_counters c = {.waits = b->n_steps};
+    const struct exec *x = b->model->x;
+    if (x->class->counters) x->class->counters(x, &c);
+    return c;
+}
 
 static int run_once(struct bench *b, struct result *r, bool keep, struct err *err)
 {
@@ -227,6 +233,8 @@ static int run_once(struct bench *b, struct result *r, bool keep, struct err *er
     u32 end = c->depth + c->n_prompt, n_gen = keep ? c->n_gen : MIN(c->n_gen, 4u);
     int rc = bench_rewind(b, c->batch, c->depth, err);
     b->bytes = b->placed = b->flops = 0;
+    b->n_steps = 0;
+    struct exec_counters before = counters_of(b);
     if (!rc && c->n_prompt) rc = advance(b, c->batch, end, ROW_P, &seconds, err);
     if (!rc && c->n_prompt && keep) rc = series_add(&r->first, seconds, err);
     for (u32 i = 0; i < n_gen && !rc; i++) {
@@ -239,6 +247,9 @@ static int run_once(struct bench *b, struct result *r, bool keep, struct err *er
     r->bytes = b->bytes;
     r->placed = b->placed;
     r->flops = b->flops;
+    struct exec_counters after = counters_of(b);
+    r->launches = (double)(after.launches - before.launches) / (double)b->n_steps;
+    r->waits = (double)(after.waits - before.waits) / (double)b->n_steps;
     return series_add(&r->seconds, seconds, err);
 }
 
@@ -295,8 +306,9 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
     if (r->latency.n) {
         json_object_set_new(o, "latency_ms", latency_report(&r->latency));
         json_object_set_new(o, "ops_per_step", json_integer((json_int_t)n_ops));
-        json_object_set_new(o, "waits_per_token", json_real(1.0 / c->batch));
+        json_object_set_new(o, "waits_per_token", json_real(r->waits / c->batch));
     }
+    if (r->launches > 0) json_object_set_new(o, "launches_per_step", json_real(r->launches));
     return o;
 }
 

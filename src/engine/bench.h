@@ -33,8 +33,8 @@ struct bench_seq {
 struct bench {
     struct fletch_model *model;
     struct bench_seq *seqs; /* [n_slots] */
-    float *logits;          /* [max_out][n_vocab] */
-    u64 random;
+    float *sampled;         /* [max_out] ids, as bits */
+    u64 random, n_steps;
     double bytes, placed, flops; /* of the steps since they were zeroed; placed: as packed */
 };
 

@@ -1,5 +1,6 @@
-/* Where the time of a step goes: the program is submitted op by op and each is timed. That costs a
- * wake-up of the threads per op, so a profile says nothing about tokens per second. */
+/* Where the time of a step goes: the program is submitted op by op and each is timed, unless the
+ * executor can do that itself. That costs a wake-up per op, so a profile says nothing about tokens
+ * per second. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,41 +23,62 @@ static void label_of(const struct program *p, const struct op *op, char *out, si
              shared ? " (shared expert)" : "");
 }
 
+/* Op i of the step took so long. */
+static void account(struct bench *b, u32 i, double took, struct timed *ops, json_t *events,
+                    double *clock)
+{
+    const struct program *p = b->model->trunk;
+    const struct step *s = b->model->step;
+    const struct op *op = &p->ops[i];
+    bool out = op->n_out && p->bufs[op->out[0].buf].rows == ROWS_R;
+    u32 rows = out ? s->n_out : s->n_rows;
+    double positions = 0;
+    if (rows == 0) return;
+    for (u32 t = 0; t < s->n_rows; t++) positions += s->rows[t].pos + 1;
+    double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
+    ops[i].seconds += took;
+    ops[i].bytes += bytes;
+    ops[i].flops += bench_op_flops(p->net, op) * rows + bench_op_flops_per_position(op) * positions;
+    if (events) {
+        char label[96];
+        label_of(p, op, label, sizeof label);
+        json_array_append_new(events,
+                              json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i, s:f}}", "name",
+                                        label, "cat", op_info[op->kind].name, "ph", "X", "ts",
+                                        *clock * 1e6, "dur", took * 1e6, "pid", 1, "tid", 1, "args",
+                                        "layer", op->layer, "bytes", bytes));
+    }
+    *clock += took;
+}
+
+/* Where the executor can time the parts of a step itself. */
+static int run_timed(struct bench *b, struct timed *ops, json_t *events, double *clock,
+                     struct err *err)
+{
+    struct fletch_model *m = b->model;
+    double *us = calloc(m->trunk->n_ops, sizeof *us);
+    if (!us) return err_nomem(err, "the profile");
+    int rc = m->x->class->profile(m->x, m->h_trunk, m->step, us, err);
+    for (u32 i = 0; i < m->trunk->n_ops && !rc; i++)
+        account(b, i, us[i] * 1e-6, ops, events, clock);
+    free(us);
+    return rc;
+}
+
 static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *clock,
                    struct err *err)
 {
     struct fletch_model *m = b->model;
-    const struct program *p = m->trunk;
     struct step *s = m->step;
-    double positions = 0;
     int rc = 0;
-    for (u32 t = 0; t < s->n_rows; t++) positions += s->rows[t].pos + 1;
-    for (u32 i = 0; i < p->n_ops && !rc; i++) {
-        const struct op *op = &p->ops[i];
-        bool out = op->n_out && p->bufs[op->out[0].buf].rows == ROWS_R;
-        u32 rows = out ? s->n_out : s->n_rows;
+    if (m->x->class->profile) return run_timed(b, ops, events, clock, err);
+    for (u32 i = 0; i < m->trunk->n_ops && !rc; i++) {
         s->op_begin = i;
         s->op_end = i + 1;
         double began = bench_now();
         rc = m->x->class->submit(m->x, m->h_trunk, s, err);
         if (!rc) rc = m->x->class->wait(m->x, err);
-        double took = bench_now() - began;
-        if (rows == 0) continue;
-        double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
-        ops[i].seconds += took;
-        ops[i].bytes += bytes;
-        ops[i].flops +=
-            bench_op_flops(p->net, op) * rows + bench_op_flops_per_position(op) * positions;
-        if (events) {
-            char label[96];
-            label_of(p, op, label, sizeof label);
-            json_array_append_new(events,
-                                  json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i, s:f}}",
-                                            "name", label, "cat", op_info[op->kind].name, "ph", "X",
-                                            "ts", *clock * 1e6, "dur", took * 1e6, "pid", 1, "tid",
-                                            1, "args", "layer", op->layer, "bytes", bytes));
-        }
-        *clock += took;
+        account(b, i, bench_now() - began, ops, events, clock);
     }
     return rc;
 }

@@ -10,14 +10,21 @@ int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
     if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
-    *out = (struct profile){.kv = class->kv, .int8 = class->int8};
+    *out = (struct profile){.kv = class->kv, .int8 = class->int8, .bf16 = class->bf16};
     const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
     if (kv && (!quant_by_name(str_of(kv), &out->kv) || (out->kv != QT_F32 && out->kv != QT_F16)))
         return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16", QUOTE(str_of(kv)));
-    if (act && strcmp(act, "f32") != 0 && strcmp(act, "int8") != 0)
-        return err_set(err, FLETCH_E_ARG, "activation type %s is not f32 or int8",
-                       QUOTE(str_of(act)));
-    if (act) out->int8 = strcmp(act, "int8") == 0;
+    if (act) {
+        out->bf16 = strcmp(act, "bf16") == 0;
+        out->int8 = out->bf16 || strcmp(act, "int8") == 0;
+        if (!out->int8 && strcmp(act, "f32") != 0)
+            return err_set(err, FLETCH_E_ARG, "activation type %s is not f32, int8 or bf16",
+                           QUOTE(str_of(act)));
+    }
+    if (out->bf16 && !class->has_bf16)
+        return err_set(err, FLETCH_E_BACKEND,
+                       "backend '%s' does not round to bf16; --act-type int8 is the nearest",
+                       class->name);
     if (!out->int8 && !class->has_f32_act)
         return err_set(err, FLETCH_E_BACKEND,
                        "backend '%s' rounds activations to int8; --backend ref does without",
@@ -95,7 +102,9 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
         .state = exec_state_bytes(m->net) * limits->n_slots,
         .activations =
             class->bytes(p, limits) + (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
-        .available = max_memory ? max_memory : plan_available(),
+        .available = max_memory         ? max_memory
+                     : class->available ? class->available(limits->device)
+                                        : plan_available(),
     };
     u64 rest = plan->weights + plan->state + plan->activations;
     plan->total = rest + plan->kv;

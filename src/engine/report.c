@@ -267,7 +267,24 @@ static json_t *op_report(const struct program *p, u32 i)
                      "bytes", (json_int_t)prog_op_bytes(p, op, 1));
 }
 
-static json_t *program_report(const struct program *p, u32 n_recorded)
+/* How many kernels a step of one row is, for each op and in all. */
+static int add_launches(json_t *report, const struct program *p, const struct exec_class *class,
+                        const struct exec_limits *limits, struct err *err)
+{
+    u32 total, *by_op = calloc(p->n_ops + 1, sizeof *by_op);
+    int rc =
+        by_op ? class->launches(p, limits, 1, by_op, &total, err) : err_nomem(err, "the report");
+    for (u32 i = 0; i < p->n_ops && !rc; i++)
+        json_object_set_new(json_array_get(json_object_get(report, "ops"), i), "launches",
+                            json_integer((json_int_t)by_op[i]));
+    if (!rc) json_object_set_new(report, "launches", json_integer((json_int_t)total));
+    free(by_op);
+    return rc;
+}
+
+static int program_report(json_t *programs, const struct program *p, u32 n_recorded,
+                          const struct exec_class *class, const struct exec_limits *limits,
+                          struct err *err)
 {
     json_t *ops = json_array();
     u64 bytes = 0, cols = p->n_cols[ROWS_T];
@@ -275,12 +292,14 @@ static json_t *program_report(const struct program *p, u32 n_recorded)
         json_array_append_new(ops, op_report(p, i));
         bytes += prog_op_bytes(p, &p->ops[i], 1);
     }
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", p->name, "n_ops",
-                     (json_int_t)p->n_ops, "n_recorded", (json_int_t)n_recorded, "cols_per_row",
-                     (json_int_t)cols, "bytes_per_row", (json_int_t)(cols * sizeof(float)),
-                     "weight_bytes", (json_int_t)bytes, "kv_bytes_per_token",
-                     (json_int_t)exec_kv_bytes(p->net), "state_bytes",
-                     (json_int_t)exec_state_bytes(p->net), "ops", ops);
+    json_t *report = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", p->name, "n_ops",
+        (json_int_t)p->n_ops, "n_recorded", (json_int_t)n_recorded, "cols_per_row",
+        (json_int_t)cols, "bytes_per_row", (json_int_t)(cols * sizeof(float)), "weight_bytes",
+        (json_int_t)bytes, "kv_bytes_per_token", (json_int_t)exec_kv_bytes(p->net), "state_bytes",
+        (json_int_t)exec_state_bytes(p->net), "ops", ops);
+    json_array_append_new(programs, report);
+    return class->launches ? add_launches(report, p, class, limits, err) : 0;
 }
 
 int fletch_explain(struct fletch_engine *e, const char *path,
@@ -292,9 +311,11 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     int rc = draft_open(&d, e, path, params);
     if (rc) return rc;
     json_t *programs = json_array();
-    json_array_append_new(programs, program_report(d.p, d.m->trunk->n_ops));
-    if (d.m->mtp) rc = engine_program(&mtp, d.m->mtp, e->class, params && params->no_fuse, &e->err);
-    if (mtp) json_array_append_new(programs, program_report(mtp, d.m->mtp->n_ops));
+    rc = program_report(programs, d.p, d.m->trunk->n_ops, e->class, &d.limits, &e->err);
+    if (!rc && d.m->mtp)
+        rc = engine_program(&mtp, d.m->mtp, e->class, params && params->no_fuse, &e->err);
+    if (!rc && mtp)
+        rc = program_report(programs, mtp, d.m->mtp->n_ops, e->class, &d.limits, &e->err);
     json_t *doc =
         json_pack("{s:o, s:s, s:s, s:I, s:s, s:o}", "model", report_text(str_of(path)), "arch",
                   d.m->hp.arch, "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,

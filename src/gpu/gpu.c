@@ -23,6 +23,8 @@ struct list {
 struct gpu_program {
     const struct program *p;
     struct gpu_buf *mem[2], *scratch, *step, *upload;
+    struct gpu_buf *sampled; /* [R] ids as the last whole step left them, for the host */
+    bool has_sampled;
     u32 n_lists;
     struct list *lists;
 };
@@ -31,6 +33,7 @@ struct gpu_exec {
     struct exec base;
     const struct gpu_driver *d;
     struct gpu *g;
+    u32 n_walkers; /* struct gpu_info */
     const struct net *net;
     struct exec_limits limits;
     struct pool *pool;
@@ -59,6 +62,11 @@ static u64 round_up(u64 n, u64 to)
     return (n + to - 1) / to * to;
 }
 
+static const char *gpu_driver_absent(const struct gpu_driver *d)
+{
+    return d ? d->absent() : "this build is not for macOS";
+}
+
 /* ---- open and close ---- */
 
 static void free_program(struct gpu_exec *x, struct gpu_program *prog)
@@ -67,7 +75,8 @@ static void free_program(struct gpu_exec *x, struct gpu_program *prog)
         for (u32 j = 0; j < 2; j++)
             if (prog->lists[i].list[j]) x->d->drop(x->g, prog->lists[i].list[j]);
     free(prog->lists);
-    struct gpu_buf *bufs[] = {prog->mem[0], prog->mem[1], prog->scratch, prog->step, prog->upload};
+    struct gpu_buf *bufs[] = {prog->mem[0], prog->mem[1], prog->scratch,
+                              prog->step,   prog->upload, prog->sampled};
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
 }
@@ -208,6 +217,7 @@ static int open_memory(struct gpu_exec *x, struct err *err)
 {
     struct gpu_info info;
     x->d->info(x->g, &info);
+    x->n_walkers = info.n_walkers;
     int rc = plan_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
     x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
@@ -243,6 +253,7 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
     if (!rc) rc = pool_open(&x->pool, n_threads, err);
     if (!rc) rc = d->open(&x->g, limits->device, err);
     if (!rc) rc = open_memory(x, err);
+    if (rc == FLETCH_E_NOMEM) rc = err->code = FLETCH_E_FIT;
     if (rc) {
         gpu_close(&x->base);
         return rc;
@@ -348,7 +359,9 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
-    return rc ? rc : x->d->alloc(x->g, &prog->upload, size.step, GPU_UPLOAD, err);
+    if (!rc) rc = x->d->alloc(x->g, &prog->upload, size.step, GPU_UPLOAD, err);
+    u64 n = emit_room(&x->limits, ROWS_R) * sizeof(i32);
+    return rc ? rc : x->d->alloc(x->g, &prog->sampled, n, GPU_READBACK, err);
 }
 
 static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program *prog,
@@ -375,12 +388,25 @@ static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const 
     *c = (struct gpu_command){.kind = GPU_LAUNCH,
                               .after = l->after,
                               .threads = l->threads,
+                              .tg_bytes = l->tg_bytes,
                               .n_bufs = l->n_bufs,
                               .n_args = l->n_args};
     memcpy(c->groups, l->groups, sizeof c->groups);
+    u32 most = x->n_walkers * l->per_unit / l->groups[2];
+    if (x->n_walkers && l->per_unit) c->groups[0] = MIN(c->groups[0], MAX(most, 1));
     memcpy(c->args, l->args, l->n_args);
     for (u32 i = 0; i < l->n_bufs; i++) c->bufs[i] = resolve(x, prog, &l->bufs[i]);
     return kernel_id(x, l->kernel, &c->kernel, err);
+}
+
+/* Where row `row` of an operand begins. */
+static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, struct operand o,
+                  u32 row)
+{
+    const struct buffer *b = &prog->p->bufs[o.buf];
+    u64 room = emit_room(&x->limits, b->rows);
+    CHECK(row < room && b->first != UINT32_MAX);
+    return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
 }
 
 /* The ops [begin, end) for a list's rows; all of them is a whole step. */
@@ -390,7 +416,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct ste
     struct emit e;
     int rc = emit_program(&e, prog->p, &x->limits, step->rows, err);
     if (rc) return rc;
-    struct gpu_command *c = calloc(e.n + 1, sizeof *c);
+    struct gpu_command *c = calloc(e.n + 2, sizeof *c);
     u32 n = 1;
     if (!c) rc = err_nomem(err, "the program");
     if (c)
@@ -405,6 +431,15 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct ste
         if (n == 1) c[n].after = true;
         n++;
     }
+    bool whole = begin == 0 && end >= prog->p->n_ops;
+    if (!rc && whole && prog->p->sampled != NO_BUF)
+        c[n++] = (struct gpu_command){
+            .kind = GPU_COPY,
+            .after = true,
+            .dst = {prog->sampled, 0},
+            .src = {prog->mem[ROWS_R],
+                    row_at(x, prog, (struct operand){prog->p->sampled, 0, 1}, 0)},
+            .n_bytes = step->out_rows * sizeof(i32)};
     if (!rc) rc = x->d->record(x->g, out, c, n, err);
     free(c);
     free(e.list);
@@ -449,6 +484,7 @@ static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
         CHECK(step_write(&list->step, s, &x->known, upload, &extra));
     }
     if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, s, err))) return rc;
+    prog->has_sampled = whole;
     struct gpu_list **made = whole ? &list->list[extra] : &x->passing;
     if (!*made) rc = record(x, prog, &list->step, extra, s->op_begin, s->op_end, made, err);
     if (!rc) rc = x->d->submit(x->g, *made, err);
@@ -468,15 +504,6 @@ static int gpu_wait(struct exec *exec, struct err *err)
 
 /* ---- reading and writing buffers ---- */
 
-/* Where row `row` of an operand begins. */
-static u64 row_at(const struct gpu_exec *x, u32 handle, struct operand o, u32 row)
-{
-    const struct buffer *b = &x->programs[handle].p->bufs[o.buf];
-    u64 room = emit_room(&x->limits, b->rows);
-    CHECK(row < room && b->first != UINT32_MAX);
-    return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
-}
-
 static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n_rows, float *dst,
                 const float *src, struct err *err)
 {
@@ -487,7 +514,7 @@ static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n
     u64 bytes = (u64)o.width * (together ? n_rows : 1) * sizeof(float);
     int rc = 0;
     for (u32 i = 0; i < n && n_rows && !rc; i++) {
-        u64 at = row_at(x, handle, o, row + i), k = (u64)i * o.width;
+        u64 at = row_at(x, &x->programs[handle], o, row + i), k = (u64)i * o.width;
         rc = dst ? x->d->read(x->g, mem, at, dst + k, bytes, err)
                  : x->d->write(x->g, mem, at, src + k, bytes, err);
     }
@@ -497,7 +524,14 @@ static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n
 static int gpu_read(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
                     float *dst, struct err *err)
 {
-    return move((struct gpu_exec *)exec, handle, what, row, n_rows, dst, NULL, err);
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct gpu_program *prog = &x->programs[handle];
+    if (what.buf == prog->p->sampled && prog->has_sampled) {
+        const i32 *ids = x->d->map(prog->sampled);
+        memcpy(dst, ids + row, n_rows * sizeof *ids);
+        return 0;
+    }
+    return move(x, handle, what, row, n_rows, dst, NULL, err);
 }
 
 static int gpu_write(struct exec *exec, u32 handle, struct operand what, u32 row, u32 n_rows,
@@ -515,9 +549,79 @@ static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
            round_up((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
 }
 
+/* ---- what devices can tell ---- */
+
+static int gpu_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
+                        u32 *by_op, u32 *total, struct err *err)
+{
+    struct emit e;
+    int rc = emit_program(&e, p, limits, list_rows(limits, list_for(limits, n_rows)), err);
+    if (rc) return rc;
+    *total = e.n;
+    memset(by_op, 0, p->n_ops * sizeof *by_op);
+    for (u32 i = 0; i < e.n; i++) by_op[e.list[i].op]++;
+    free(e.list);
+    return 0;
+}
+
+static void gpu_counters(const struct exec *exec, struct exec_counters *out)
+{
+    const struct gpu_exec *x = (const struct gpu_exec *)exec;
+    struct gpu_counters c;
+    x->d->counters(x->g, &c);
+    *out = (struct exec_counters){.submissions = c.submissions,
+                                  .waits = c.waits,
+                                  .launches = c.dispatches,
+                                  .copies = c.copies,
+                                  .buffers_made = c.buffers_made,
+                                  .kernels_made = c.kernels_made,
+                                  .lists_made = c.lists_made,
+                                  .bytes_allocated = c.bytes_allocated,
+                                  .bytes_read = c.bytes_read};
+}
+
+static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, double *us,
+                       struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct gpu_program *prog = &x->programs[handle];
+    struct emit e;
+    if (!x->d->profile)
+        return err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' can't be profiled", x->d->name);
+    int rc = gpu_submit(exec, handle, s, err); /* a first time, so that its list is there */
+    if (!rc) rc = gpu_wait(exec, err);
+    if (rc) return rc;
+    struct list *list = &prog->lists[list_for(&x->limits, s->n_rows)];
+    if ((rc = emit_program(&e, prog->p, &x->limits, list->step.rows, err))) return rc;
+    double *each = calloc(e.n + 2, sizeof *each);
+    if (!each) rc = err_nomem(err, "the profile");
+    if (!rc) rc = x->d->profile(x->g, list->list[list->list[0] ? 0 : 1], each, err);
+    memset(us, 0, prog->p->n_ops * sizeof *us);
+    for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
+    free(each);
+    free(e.list);
+    return rc;
+}
+
+/* All there is when the device can't be opened: open will say why. */
+static u64 available_on(const struct gpu_driver *d, u32 device)
+{
+    struct gpu *g;
+    struct gpu_info info;
+    struct err ignored = {0};
+    if (gpu_driver_absent(d) || d->open(&g, device, &ignored)) return UINT64_MAX;
+    d->info(g, &info);
+    d->close(g);
+    return info.memory_free;
+}
+
 /* ---- one class for each driver ---- */
 
 #define GPU_CLASS(driver)                                                                       \
+    static u64 driver##_available(u32 device)                                                   \
+    {                                                                                           \
+        return available_on(&driver_##driver, device);                                          \
+    }                                                                                           \
     static int driver##_open(struct exec **out, const struct net *net,                          \
                              const struct exec_limits *limits, u32 n_threads, struct err *err); \
     static const struct exec_class driver##_class = {                                           \
@@ -536,6 +640,10 @@ static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
         .write = gpu_write,                                                                     \
         .weight_bytes = planes_bytes,                                                           \
         .bytes = gpu_bytes,                                                                     \
+        .available = driver##_available,                                                        \
+        .launches = gpu_launches,                                                               \
+        .counters = gpu_counters,                                                               \
+        .profile = gpu_profile,                                                                 \
     };                                                                                          \
     static int driver##_open(struct exec **out, const struct net *net,                          \
                              const struct exec_limits *limits, u32 n_threads, struct err *err)  \
@@ -576,37 +684,7 @@ const struct gpu_driver *gpu_driver_of(const struct exec_class *class)
     return NULL;
 }
 
-static const char *driver_absent(const struct gpu_driver *d)
-{
-    return d ? d->absent() : "this build is not for macOS";
-}
-
 const char *gpu_absent(const char *name)
 {
-    return driver_absent(gpu_driver_of(gpu_class(name)));
-}
-
-void gpu_exec_counters(const struct exec *exec, struct gpu_counters *out)
-{
-    const struct gpu_exec *x = (const struct gpu_exec *)exec;
-    x->d->counters(x->g, out);
-}
-
-void gpu_exec_info(const struct exec *exec, struct gpu_info *out)
-{
-    const struct gpu_exec *x = (const struct gpu_exec *)exec;
-    x->d->info(x->g, out);
-}
-
-int gpu_count_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                       u32 *by_op, u32 *total, struct err *err)
-{
-    struct emit e;
-    int rc = emit_program(&e, p, limits, list_rows(limits, list_for(limits, n_rows)), err);
-    if (rc) return rc;
-    *total = e.n;
-    if (by_op) memset(by_op, 0, p->n_ops * sizeof *by_op);
-    for (u32 i = 0; by_op && i < e.n; i++) by_op[e.list[i].op]++;
-    free(e.list);
-    return 0;
+    return gpu_driver_absent(gpu_driver_of(gpu_class(name)));
 }

@@ -24,12 +24,4 @@ const char *gpu_absent(const char *name);
 /* Its driver; NULL when it is no class of these. */
 const struct gpu_driver *gpu_driver_of(const struct exec_class *class);
 
-/* What the device did since open, and what it is. */
-void gpu_exec_counters(const struct exec *x, struct gpu_counters *out);
-void gpu_exec_info(const struct exec *x, struct gpu_info *out);
-
-/* Launches of a step of n_rows rows, by op ([n_ops], may be NULL); without any device. */
-int gpu_count_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                       u32 *by_op, u32 *total, struct err *err);
-
 #endif
