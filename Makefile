@@ -27,10 +27,10 @@ MAN     := $(wildcard docs/*.1)
 C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
-KERNELS := tiles rows
-ifneq ($(filter x86_64 amd64,$(shell uname -m)),)
-ISAS    := avx2 avx512 amx
-endif
+KERNELS := tiles panels rows
+TARGET  := $(shell $(CC) -dumpmachine)
+ISAS    := $(if $(filter x86_64-% amd64-%,$(TARGET)),avx2 avx512 amx) \
+           $(if $(filter aarch64-% arm64-%,$(TARGET)),neon dotprod i8mm)
 ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o))
 OBJ     += $(ISA_OBJ)
 # CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
@@ -87,6 +87,9 @@ AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
 $B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)
 $B/src/cpu/%_amx.o: ISA := -DISA=amx $(AVX512) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+$B/src/cpu/%_neon.o: ISA := -DISA=neon -DLANES_NEON
+$B/src/cpu/%_dotprod.o: ISA := -DISA=dotprod -DLANES_NEON -march=armv8.2-a+dotprod
+$B/src/cpu/%_i8mm.o: ISA := -DISA=i8mm -DLANES_NEON -march=armv8.2-a+dotprod+i8mm
 define isa_rule
 $B/src/cpu/%_$1.o: src/cpu/%.c $B/config.mk
 	@mkdir -p $$(@D)

@@ -37,6 +37,7 @@ struct rope_table {
 struct profile {
     enum qtype kv; /* F32 or F16 */
     bool int8;     /* activations that meet block-quantised weights are rounded (quant/act.h) */
+    bool bf16; /* instead, in rows of prompts: they and all weights but F32 are rounded to bf16 */
 };
 
 struct net {

@@ -10,20 +10,32 @@
 
 #include "cpu/cpu_internal.h"
 
+static void free_scratch(struct cpu *x)
+{
+    free(x->act.x);
+    free(x->act.q);
+    free(x->act.scale);
+    free(x->act.sum);
+    free(x->act.b);
+    for (u32 i = 0; x->lists && i < team_size(x->team); i++) {
+        free(x->lists[i].places);
+        free(x->lists[i].batches);
+        free(x->lists[i].up);
+    }
+}
+
 static void cpu_close(struct exec *exec)
 {
     struct cpu *x = (struct cpu *)exec;
     if (!x) return;
     const struct net *net = x->host.net;
+    free_scratch(x);
+    free(x->lists);
     team_close(x->team);
     for (u32 i = 0; x->packed && i < net->n_weights; i++) free(x->packed[i].data);
     for (u32 i = 0; x->vectors && i < net->n_weights; i++) free(x->vectors[i]);
     for (u32 i = 0; i < ARRAY_LEN(x->next); i++) free(x->next[i]);
     hostmem_close(&x->host);
-    free(x->act.q);
-    free(x->act.scale);
-    free(x->act.sum);
-    free(x->normed);
     free(x->packed);
     free(x->vectors);
     free(x);
@@ -45,6 +57,8 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
     if (!rc) rc = team_open(&x->team, n_threads ? n_threads : (u32)MAX(1, cores), err);
+    if (!rc) x->lists = calloc(team_size(x->team), sizeof *x->lists);
+    if (!rc && !x->lists) rc = err_nomem(err, "the executor");
     if (rc) {
         cpu_close(&x->host.base);
         return rc;
@@ -96,26 +110,49 @@ static int cpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Floats of input that an op's matrix product rounds, for n_rows rows. */
-static u64 rounded(const struct op *op, u32 n_rows)
+/* What products of a program need beside its buffers. */
+struct scratch {
+    u64 x, q, b;             /* values as they are, as int8, as bf16 */
+    u64 n_places, n_batches; /* of each member */
+};
+
+/* Rows, parts of a row and slices of its weight: see cpu_op_matmul and its like. */
+static void add_needs(struct scratch *s, const struct program *p, const struct op *op, u32 n_rows,
+                      u32 n_parts, u32 n_slices, u32 n)
 {
-    switch (op->kind) {
-    case OP_MATMUL:
-    case OP_NORM_MATMUL:
-    case OP_GATE_UP_GLU: return (u64)n_rows * op->in[0].width;
-    case OP_MATMUL_HEADS: return (u64)n_rows * op->p.heads.n_heads * op->p.heads.n_in;
-    case OP_MATMUL_EXPERTS:
-        return (u64)n_rows * op->p.experts.n_in *
-               (op->p.experts.per_slot ? op->p.experts.n_used : 1);
-    default: return 0;
-    }
+    u64 places = (u64)n_rows * n_parts, batches = 2 * (u64)n_slices;
+    bool as_is = op->kind == OP_NORM_MATMUL || op->kind == OP_NORM_GATE_UP_GLU;
+    for (u32 i = 0; i < op->n_w; i++)
+        as_is |= op->w[i] != NO_WEIGHT && quant_info(p->net->weights[op->w[i]].type)->blk == 1;
+    s->n_places = MAX(s->n_places, places);
+    s->n_batches = MAX(s->n_batches, batches);
+    s->q = MAX(s->q, places * n);
+    if (as_is) s->x = MAX(s->x, places * n);
+    if (p->net->profile.bf16)
+        s->b = MAX(s->b, (places / TILE + MIN(places, batches)) * cpu_group_values(n));
 }
 
-static u64 widest_rounded(const struct program *p, u32 n_rows)
+static void add_scratch(struct scratch *s, const struct program *p, u32 n_rows)
 {
-    u64 n = BLOCK;
-    for (u32 i = 0; i < p->n_ops; i++) n = MAX(n, rounded(&p->ops[i], n_rows));
-    return n;
+    for (u32 i = 0; i < p->n_ops; i++) {
+        const struct op *op = &p->ops[i];
+        switch (op->kind) {
+        case OP_MATMUL:
+        case OP_MATMUL_ADD:
+        case OP_NORM_MATMUL:
+        case OP_GATE_UP_GLU:
+        case OP_NORM_GATE_UP_GLU: add_needs(s, p, op, n_rows, 1, 1, op->in[0].width); break;
+        case OP_MATMUL_HEADS:
+            add_needs(s, p, op, n_rows, op->p.heads.n_heads, op->p.heads.n_heads, op->p.heads.n_in);
+            break;
+        case OP_MATMUL_EXPERTS:
+        case OP_EXPERTS_GLU:
+            add_needs(s, p, op, n_rows, op->p.experts.n_used, p->net->weights[op->w[0]].n_slices,
+                      op->p.experts.n_in);
+            break;
+        default: break;
+        }
+    }
 }
 
 static int check_limits(const struct op *op, struct err *err)
@@ -125,21 +162,32 @@ static int check_limits(const struct op *op, struct err *err)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
         return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
+    if (op->kind == OP_MATMUL_HEADS && op->p.heads.n_heads > CPU_MAX_SLICES)
+        return err_set(err, FLETCH_E_LIMIT, "more than %d heads", CPU_MAX_SLICES);
     return 0;
 }
 
-/* The rounding buffers serve all programs: as large as the widest needs. */
-static bool grow_act(struct cpu *x, u64 n)
+/* One scratch serves all programs: as large as the neediest wants it. */
+static bool grow_scratch(struct cpu *x)
 {
-    free(x->act.q);
-    free(x->act.scale);
-    free(x->act.sum);
-    free(x->normed);
-    x->act.q = hostmem_alloc(n);
-    x->act.scale = hostmem_alloc(n / BLOCK * sizeof *x->act.scale);
-    x->act.sum = hostmem_alloc(n / 16 * sizeof *x->act.sum);
-    x->normed = hostmem_alloc(n * sizeof *x->normed);
-    return x->act.q && x->act.scale && x->act.sum && x->normed;
+    struct scratch s = {0};
+    for (u32 i = 0; i < x->host.n_programs; i++)
+        add_scratch(&s, x->host.programs[i].p, x->host.limits.max_rows);
+    free_scratch(x);
+    x->act.x = hostmem_alloc(s.x * sizeof *x->act.x);
+    x->act.q = hostmem_alloc(s.q);
+    x->act.scale = hostmem_alloc(s.q / BLOCK * sizeof *x->act.scale);
+    x->act.sum = hostmem_alloc(s.q / 16 * sizeof *x->act.sum);
+    x->act.b = hostmem_alloc(s.b * sizeof *x->act.b);
+    bool ok = x->act.x && x->act.q && x->act.scale && x->act.sum && x->act.b;
+    for (u32 i = 0; i < team_size(x->team); i++) {
+        struct cpu_lists *l = &x->lists[i];
+        l->places = hostmem_alloc(s.n_places * sizeof *l->places);
+        l->batches = hostmem_alloc(s.n_batches * sizeof *l->batches);
+        l->up = hostmem_alloc((u64)x->host.limits.max_rows * CPU_UP_TILES * TILE * sizeof *l->up);
+        ok &= l->places && l->batches && l->up;
+    }
+    return ok;
 }
 
 static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
@@ -151,11 +199,8 @@ static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     }
     int rc = hostmem_load(&x->host, p, handle, err);
     if (rc) return rc;
-    u64 n = BLOCK;
-    for (u32 i = 0; i < x->host.n_programs; i++)
-        n = MAX(n, widest_rounded(x->host.programs[i].p, x->host.limits.max_rows));
     x->next[*handle] = calloc(p->n_ops, sizeof **x->next);
-    return x->next[*handle] && grow_act(x, n) ? 0 : err_nomem(err, "the activations");
+    return x->next[*handle] && grow_scratch(x) ? 0 : err_nomem(err, "the activations");
 }
 
 /* ---- steps ---- */
@@ -208,8 +253,10 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
 
 static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 {
-    u64 n = widest_rounded(p, limits->max_rows);
-    return hostmem_bytes(p, limits) + n * sizeof(float) + n + n / BLOCK * 4 + n / 16 * 4;
+    struct scratch s = {0};
+    add_scratch(&s, p, limits->max_rows);
+    return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q + s.q / BLOCK * sizeof(float) +
+           s.q / 16 * sizeof(i32) + s.b * sizeof(u16);
 }
 
 /* ---- classes, one per instruction set ---- */
@@ -223,23 +270,40 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 CPU_ISAS(OPEN_WITH)
 #undef OPEN_WITH
 
+#define CPU_FUSED                                                                    \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
+     1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU)
+
+/* Only a matrix unit makes bf16 the faster way. */
+enum {
+    CPU_PREFERS_BF16_amx = true,
+    CPU_PREFERS_BF16_avx512 = false,
+    CPU_PREFERS_BF16_avx2 = false,
+    CPU_PREFERS_BF16_i8mm = false,
+    CPU_PREFERS_BF16_dotprod = false,
+    CPU_PREFERS_BF16_neon = false,
+    CPU_PREFERS_BF16_generic = false,
+};
+
 static const struct exec_class classes[] = {
-#define CLASS_OF(set)                                          \
-    {.name = "cpu",                                            \
-     .isa = #set,                                              \
-     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU, \
-     .kv = QT_F16,                                             \
-     .int8 = true,                                             \
-     .max_rows = CPU_MAX_ROWS,                                 \
-     .open = open_##set,                                       \
-     .close = cpu_close,                                       \
-     .weight = cpu_weight,                                     \
-     .load = cpu_load,                                         \
-     .submit = cpu_submit,                                     \
-     .wait = hostmem_wait,                                     \
-     .read = hostmem_read,                                     \
-     .write = hostmem_write,                                   \
-     .weight_bytes = pack_bytes,                               \
+#define CLASS_OF(set)                \
+    {.name = "cpu",                  \
+     .isa = #set,                    \
+     .fused = CPU_FUSED,             \
+     .kv = QT_F16,                   \
+     .int8 = true,                   \
+     .bf16 = CPU_PREFERS_BF16_##set, \
+     .has_bf16 = true,               \
+     .max_rows = CPU_MAX_ROWS,       \
+     .open = open_##set,             \
+     .close = cpu_close,             \
+     .weight = cpu_weight,           \
+     .load = cpu_load,               \
+     .submit = cpu_submit,           \
+     .wait = hostmem_wait,           \
+     .read = hostmem_read,           \
+     .write = hostmem_write,         \
+     .weight_bytes = pack_bytes,     \
      .bytes = cpu_bytes},
     CPU_ISAS(CLASS_OF)
 #undef CLASS_OF

@@ -7,7 +7,39 @@
 #include "cpu/kernels.h"
 #include "cpu/team.h"
 
-enum { CPU_MAX_ROWS = 512, CPU_MAX_HEAD = 2048 };
+enum {
+    CPU_MAX_ROWS = 512,
+    CPU_MAX_HEAD = 2048,
+    CPU_MAX_SLICES = 1024,      /* heads or experts of a weight */
+    CPU_UP_TILES = 8,           /* of a gate that are worked on at once */
+    CPU_CACHED_BYTES = 1 << 20, /* of the second cache, for activations */
+};
+
+/* A row of activations: a row of the step, and which of its heads or choices. */
+struct cpu_place {
+    u32 row, part;
+};
+
+/* Places that meet the same matrix in the same way. */
+struct cpu_batch {
+    u32 slice, begin, end;
+    bool bf16;
+    u32 group; /* of bf16 rows, where its first is */
+};
+
+/* What a member notes down about the product that it works on. */
+struct cpu_lists {
+    struct cpu_place *places;
+    struct cpu_batch *batches;
+    float *up; /* [max_rows][CPU_UP_TILES][16] */
+    u32 n_places, n_batches;
+};
+
+/* bf16 values in a group of 16 rows. */
+static inline size_t cpu_group_values(u32 n)
+{
+    return (size_t)(n + BLOCK - 1) / BLOCK * BLOCK * TILE;
+}
 
 struct cpu {
     struct hostmem host;
@@ -16,8 +48,8 @@ struct cpu {
     struct packed *packed;                   /* [n_weights] matrices */
     float **vectors;                         /* [n_weights] vectors as f32, NULL for matrices */
     atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_ops] work handed out */
-    struct cpu_act act;                      /* rounded activations of the op that runs */
-    float *normed; /* [max_rows][widest] what a fused norm keeps to itself */
+    struct cpu_act act;                      /* activations of the product that runs */
+    struct cpu_lists *lists;                 /* [team] */
 };
 
 /* One op, on one member of the team. */

@@ -5,8 +5,11 @@
 #include <cpuid.h>
 #endif
 #if defined __linux__
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined __APPLE__
+#include <sys/sysctl.h>
 #endif
 
 #include "cpu/cpu.h"
@@ -38,6 +41,40 @@ static bool has_amx(void)
 }
 #endif
 
+#if defined __aarch64__ && defined __linux__
+static bool has_dotprod(void)
+{
+    return getauxval(AT_HWCAP) >> 20 & 1; /* HWCAP_ASIMDDP */
+}
+
+static bool has_i8mm(void)
+{
+    return getauxval(AT_HWCAP2) >> 13 & 1; /* HWCAP2_I8MM */
+}
+#elif defined __aarch64__ && defined __APPLE__
+static bool has_dotprod(void)
+{
+    return true;
+}
+
+static bool has_i8mm(void)
+{
+    int yes = 0;
+    size_t n = sizeof yes;
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &yes, &n, NULL, 0) == 0 && yes;
+}
+#elif defined __aarch64__
+static bool has_dotprod(void)
+{
+    return false;
+}
+
+static bool has_i8mm(void)
+{
+    return false;
+}
+#endif
+
 static bool runs(const char *isa)
 {
 #if defined __x86_64__
@@ -49,12 +86,16 @@ static bool runs(const char *isa)
                __builtin_cpu_supports("avx512vnni");
     if (strcmp(isa, "avx2") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+#elif defined __aarch64__
+    if (strcmp(isa, "i8mm") == 0) return has_dotprod() && has_i8mm();
+    if (strcmp(isa, "dotprod") == 0) return has_dotprod();
+    if (strcmp(isa, "neon") == 0) return true;
 #endif
     return strcmp(isa, "generic") == 0;
 }
 
 static const struct cpu_kernels tables[] = {
-#define TABLE(name) {#name, &cpu_tiles_##name, &cpu_rows_##name},
+#define TABLE(name) {#name, &cpu_tiles_##name, &cpu_panels_##name, &cpu_rows_##name},
     CPU_ISAS(TABLE)
 #undef TABLE
 };

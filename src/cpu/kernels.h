@@ -1,18 +1,18 @@
-/* The inner loops, one table per instruction set. tiles.c and rows.c are written once and compiled
- * for each. All tables give the same bits. */
+/* The inner loops, one table per instruction set. tiles.c, panels.c and rows.c are written once
+ * and compiled for each. All tables give the same bits. */
 #ifndef FLETCH_KERNELS_H
 #define FLETCH_KERNELS_H
 
 #include "cpu/pack.h"
 
-/* Activations of one matrix product: rows as they are, and rounded to int8 with a scale per 32. */
+/* Rows of activations in the forms that products want them in. */
 struct cpu_act {
-    u32 n;          /* columns */
-    const float *x; /* [rows][pitch] */
-    size_t pitch;
-    i8 *q;        /* [rows][n] */
-    float *scale; /* [rows][n/32] */
+    u32 n;        /* columns */
+    float *x;     /* [rows][n] as they are */
+    i8 *q;        /* [rows][n] rounded to int8, */
+    float *scale; /* [rows][n/32] with their scales */
     i32 *sum;     /* [rows][n/16] of q */
+    u16 *b;       /* rounded to bf16: see struct cpu_panel */
 };
 
 /* One head of attention over the cache: the running maximum, sum and weighted values. */
@@ -33,10 +33,40 @@ struct cpu_block {
 /* tiles.c */
 struct tile_kernels {
     /* Row `row` of a: q, scale and sum from x. */
-    void (*quantise)(const struct cpu_act *a, u32 row);
+    void (*quantise)(const struct cpu_act *a, u32 row, const float *x);
     /* y[r][0..16) = the tile's 16 outputs for rows [row, row + n_rows); y has 16 floats a row. */
     void (*tile)(const struct packed *w, const u8 *tile, const struct cpu_act *a, u32 row,
                  u32 n_rows, float *y);
+};
+
+/* One or two tiles of weights against rows of bf16 activations, over a stretch of columns: sums
+ * start from the bias at block 0 and go on from y behind it. Activations are groups of 16 rows,
+ * [blocks of 32 columns][16][32], the last block filled up with zeros. */
+enum { PANEL_BLOCKS = 16 }; /* decoded weights of so many blocks stay in the first cache */
+
+struct cpu_half {
+    const struct packed *w;
+    const u8 *tile;
+    const float *bias; /* NULL: none */
+    u32 n;             /* outputs */
+    float *const *y;   /* [n_rows] outputs of each row begin at y[row] + col */
+    size_t col;
+};
+
+struct cpu_panel {
+    const u16 *x;        /* groups */
+    size_t group_values; /* from group to group */
+    u32 n_rows;
+    u32 block, n_blocks; /* the stretch */
+    u32 n_halves;
+    struct cpu_half half[2];
+};
+
+/* panels.c */
+struct panel_kernels {
+    /* Rounds x to row `row` of a group. */
+    void (*pack)(u16 *group, u32 row, const float *x, u32 n);
+    void (*multiply)(const struct cpu_panel *p);
 };
 
 /* rows.c */
@@ -53,16 +83,20 @@ struct row_kernels {
 struct cpu_kernels {
     const char *isa;
     const struct tile_kernels *tiles;
+    const struct panel_kernels *panels;
     const struct row_kernels *rows;
 };
 
 #if defined __x86_64__
 #define CPU_ISAS(X) X(amx) X(avx512) X(avx2) X(generic) /* best first */
+#elif defined __aarch64__
+#define CPU_ISAS(X) X(i8mm) X(dotprod) X(neon) X(generic)
 #else
 #define CPU_ISAS(X) X(generic)
 #endif
-#define CPU_ISA_TABLES(isa)                           \
-    extern const struct tile_kernels cpu_tiles_##isa; \
+#define CPU_ISA_TABLES(isa)                             \
+    extern const struct tile_kernels cpu_tiles_##isa;   \
+    extern const struct panel_kernels cpu_panels_##isa; \
     extern const struct row_kernels cpu_rows_##isa;
 CPU_ISAS(CPU_ISA_TABLES)
 

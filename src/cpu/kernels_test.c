@@ -59,7 +59,6 @@ static void bench_open(struct bench *b, enum qtype type)
     b->x = floats((size_t)IN * MOST_ROWS, 2);
     b->a = (struct cpu_act){.n = IN,
                             .x = b->x,
-                            .pitch = IN,
                             .q = malloc(IN * MOST_ROWS),
                             .scale = malloc(IN / BLOCK * MOST_ROWS * sizeof(float)),
                             .sum = malloc(IN / 16 * MOST_ROWS * sizeof(i32))};
@@ -81,7 +80,7 @@ static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows)
 {
     float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y);
     float out[(MOST_ROWS + 1) * TILE];
-    for (u32 t = 0; t < n_rows; t++) k->tiles->quantise(&b->a, t);
+    for (u32 t = 0; t < n_rows; t++) k->tiles->quantise(&b->a, t, b->x + (size_t)t * IN);
     for (u32 tile = 0; tile < OUT / TILE; tile++) {
         for (u32 i = 0; i < GUARD; i++) out[n_rows * TILE + i] = 12345;
         k->tiles->tile(&b->w, b->w.data + tile * b->w.tile_bytes, &b->a, 0, n_rows, out);
@@ -134,6 +133,103 @@ static void products_are_equal_on_every_instruction_set(void **state)
                              rows[r]);
                 free(got);
             }
+        free(want);
+        bench_close(&b);
+    }
+}
+
+/* ---- bf16 panels ---- */
+
+enum { GROUP = IN * TILE };
+
+/* All outputs for rows [first, first + n_rows), with rows of y in no order that a rectangle has;
+ * outputs from OUT - 3 on don't exist and stay untouched. */
+static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first, u32 n_rows)
+{
+    float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y), *rows[MOST_ROWS];
+    u16 *x = aligned_alloc(64, (MOST_ROWS / TILE + 1) * GROUP * sizeof *x);
+    float bias[OUT];
+    for (u32 i = 0; i < OUT; i++) bias[i] = (float)i * 0.01f;
+    for (u32 i = 0; i < MOST_ROWS * OUT; i++) y[i] = 12345;
+    for (u32 t = 0; t < n_rows; t++) {
+        rows[t] = y + (size_t)t * OUT;
+        k->panels->pack(x + t / TILE * GROUP, t % TILE, b->x + (size_t)(first + t) * IN, IN);
+    }
+    float *last = rows[0];
+    for (u32 t = 0; first == 0 && n_rows > 40 && t < 40; t++) rows[t] = t < 39 ? rows[t + 1] : last;
+    for (u32 block = 0; block < IN / BLOCK; block += 7)
+        for (u32 tile = 0; tile < OUT / TILE; tile += 2) {
+            struct cpu_panel p = {.x = x,
+                                  .group_values = GROUP,
+                                  .n_rows = n_rows,
+                                  .block = block,
+                                  .n_blocks = MIN(7u, IN / BLOCK - block),
+                                  .n_halves = MIN(2u, OUT / TILE - tile)};
+            for (u32 h = 0; h < p.n_halves; h++)
+                p.half[h] = (struct cpu_half){.w = &b->w,
+                                              .tile = b->w.data + (tile + h) * b->w.tile_bytes,
+                                              .bias = bias + (tile + h) * TILE,
+                                              .n = MIN(TILE, OUT - 3 - (tile + h) * TILE),
+                                              .y = rows,
+                                              .col = (tile + h) * TILE};
+            k->panels->multiply(&p);
+        }
+    free(x);
+    return y;
+}
+
+static double rounded(float x)
+{
+    return (double)bf16_to_float(bf16_from_float(x));
+}
+
+static void check_panels(const struct bench *b, const float *y, u32 n_rows)
+{
+    float row[IN];
+    double worst = 0, scale = 0;
+    for (u32 o = 0; o < OUT; o++) {
+        pack_row(&b->w, o, row);
+        for (u32 t = 0; t < n_rows; t++) {
+            u32 at = t < 40 ? (t + 1) % 40 : t; /* where run_panels put it */
+            double sum = (double)(float)o * (double)0.01f, got = (double)y[at * OUT + o];
+            for (u32 i = 0; i < IN; i++) sum += rounded(row[i]) * rounded(b->x[t * IN + i]);
+            if (o >= OUT - 3) sum = 12345;
+            worst = fmax(worst, fabs(sum - got));
+            if (o < OUT - 3) scale = fmax(scale, fabs(sum));
+        }
+    }
+    if (!(worst <= 2e-6 * scale)) fail_msg("off by %g of %g", worst, scale);
+}
+
+/* Every number of rows, and every row alone. */
+static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, const float *want)
+{
+    for (u32 n = 1; n <= MOST_ROWS; n++) {
+        float *got = run_panels(k, b, 0, n), *alone = run_panels(k, b, n - 1, 1);
+        for (u32 t = 0; t < n; t++) {
+            u32 from = t < 40 ? (t + 1) % 40 : t, to = n > 40 ? from : t;
+            if (memcmp(got + to * OUT, want + from * OUT, OUT * sizeof *got) != 0)
+                fail_msg("%s: row %u of %u differs from plain C", k->isa, t, n);
+        }
+        u32 from = n <= 40 ? n % 40 : n - 1;
+        assert_memory_equal(alone, want + from * OUT, OUT * sizeof *alone);
+        free(got);
+        free(alone);
+    }
+}
+
+static void panels_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    for (u32 type = 0; type < QT_COUNT; type++) {
+        const struct quant_info *info = quant_info(type);
+        if (!info || !info->readable || type == QT_F32) continue;
+        struct bench b;
+        bench_open(&b, type);
+        float *want = run_panels(kernels_find("generic"), &b, 0, MOST_ROWS);
+        check_panels(&b, want, MOST_ROWS);
+        for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+            if (kernels_find(isas[i])) check_rows_of_panels(kernels_find(isas[i]), &b, want);
         free(want);
         bench_close(&b);
     }
@@ -256,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_equal_on_every_instruction_set),
+        cmocka_unit_test(panels_are_equal_on_every_instruction_set),
         cmocka_unit_test(rows_are_equal_on_every_instruction_set),
         cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
         cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),

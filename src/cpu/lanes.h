@@ -1,6 +1,6 @@
 /* Sixteen lanes of f32 or i32, the width that everything in this folder is laid out for. The
  * compiler's vector types carry + - * /; the rest is here, per instruction set, with results that
- * are equal in every bit on all of them. Included only by tiles.c and rows.c, which are compiled
+ * are equal in every bit on all of them. Included only by what is compiled
  * once for each. */
 #ifndef FLETCH_LANES_H
 #define FLETCH_LANES_H
@@ -12,12 +12,15 @@
 
 #if defined __AVX2__
 #include <immintrin.h>
+#elif defined LANES_NEON
+#include <arm_neon.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float v16f __attribute__((vector_size(64)));
 typedef i32 v16i __attribute__((vector_size(64)));
+typedef u32 v16u __attribute__((vector_size(64)));
 typedef float v8f __attribute__((vector_size(32)));
 typedef float v4f __attribute__((vector_size(16)));
 
@@ -160,6 +163,87 @@ INLINE v16f lanes_max(v16f a, v16f b)
     return lanes_join(_mm256_max_ps(x.lo, y.lo), _mm256_max_ps(x.hi, y.hi));
 }
 
+#elif defined LANES_NEON
+
+struct quarters {
+    float32x4_t v[4];
+};
+
+INLINE struct quarters lanes_split(v16f v)
+{
+    struct quarters q;
+    memcpy(&q, &v, sizeof q);
+    return q;
+}
+
+INLINE v16f lanes_join(struct quarters q)
+{
+    v16f v;
+    memcpy(&v, &q, sizeof v);
+    return v;
+}
+
+INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+{
+    struct quarters x = lanes_split(a), y = lanes_split(b), z = lanes_split(c);
+    for (int i = 0; i < 4; i++) z.v[i] = vfmaq_f32(z.v[i], x.v[i], y.v[i]);
+    return lanes_join(z);
+}
+
+INLINE v16f lanes_half(const void *p)
+{
+    float16x4_t h[4];
+    struct quarters q;
+    memcpy(h, p, sizeof h);
+    for (int i = 0; i < 4; i++) q.v[i] = vcvt_f32_f16(h[i]);
+    return lanes_join(q);
+}
+
+INLINE v16f lanes_bf16(const void *p)
+{
+    uint16x4_t h[4];
+    struct quarters q;
+    memcpy(h, p, sizeof h);
+    for (int i = 0; i < 4; i++) q.v[i] = vreinterpretq_f32_u32(vshll_n_u16(h[i], 16));
+    return lanes_join(q);
+}
+
+INLINE v16f lanes_from_int(v16i x)
+{
+    int32x4_t n[4];
+    struct quarters q;
+    memcpy(n, &x, sizeof n);
+    for (int i = 0; i < 4; i++) q.v[i] = vcvtq_f32_s32(n[i]);
+    return lanes_join(q);
+}
+
+INLINE v16f lanes_from_u8(const u8 *p)
+{
+    uint8x16_t x = vld1q_u8(p);
+    uint16x8_t lo = vmovl_u8(vget_low_u8(x)), hi = vmovl_high_u8(x);
+    return lanes_join((struct quarters){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(lo))),
+                                         vcvtq_f32_u32(vmovl_high_u16(lo)),
+                                         vcvtq_f32_u32(vmovl_u16(vget_low_u16(hi))),
+                                         vcvtq_f32_u32(vmovl_high_u16(hi))}});
+}
+
+INLINE v16f lanes_from_i8(const u8 *p)
+{
+    int8x16_t x = vreinterpretq_s8_u8(vld1q_u8(p));
+    int16x8_t lo = vmovl_s8(vget_low_s8(x)), hi = vmovl_high_s8(x);
+    return lanes_join((struct quarters){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))),
+                                         vcvtq_f32_s32(vmovl_high_s16(lo)),
+                                         vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))),
+                                         vcvtq_f32_s32(vmovl_high_s16(hi))}});
+}
+
+INLINE v16f lanes_max(v16f a, v16f b)
+{
+    struct quarters x = lanes_split(a), y = lanes_split(b);
+    for (int i = 0; i < 4; i++) x.v[i] = vbslq_f32(vcgtq_f32(x.v[i], y.v[i]), x.v[i], y.v[i]);
+    return lanes_join(x);
+}
+
 #else
 
 INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
@@ -214,6 +298,13 @@ INLINE v16f lanes_max(v16f a, v16f b)
 }
 
 #endif
+
+/* bf16 bits, rounded to nearest even; what is no number stays none. */
+INLINE v16i lanes_to_bf16(v16f x)
+{
+    v16u u = (v16u)x, up = u + 0x7fff + (u >> 16 & 1), nan = (v16u)(x != x);
+    return (v16i)(((up & ~nan) | ((u | 0x400000) & nan)) >> 16);
+}
 
 /* All lanes into one, always in the same order: halves, quarters, eighths, pairs. */
 INLINE float lanes_sum(v16f v)

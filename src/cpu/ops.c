@@ -207,8 +207,10 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_EMBED: op_embed(run, op); break;
     case OP_IMPORT_HIDDEN: op_import_hidden(run, op); break;
     case OP_NORM: op_norm(run, op); break;
+    case OP_MATMUL_ADD:
     case OP_MATMUL: cpu_op_matmul(run, op, i); break;
     case OP_MATMUL_HEADS: cpu_op_matmul_heads(run, op, i); break;
+    case OP_EXPERTS_GLU:
     case OP_MATMUL_EXPERTS: cpu_op_matmul_experts(run, op, i); break;
     case OP_ADD:
     case OP_MUL:
@@ -230,6 +232,7 @@ void cpu_op(const struct cpu_run *run, u32 i)
         hostmem_sample(&run->x->host, run->handle, run->s, op, run->member, run->n_members);
         break;
     case OP_NORM_MATMUL: cpu_op_norm_matmul(run, op, i); break;
+    case OP_NORM_GATE_UP_GLU:
     case OP_GATE_UP_GLU: cpu_op_gate_up_glu(run, op, i); break;
     default: CHECK(!"an op that the executor's class does not list"); break;
     }

@@ -1,150 +1,344 @@
-/* Matrix products on the team: activations are rounded row by row, then tiles of 16 outputs are
- * handed out. */
+/* Matrix products on the team. All of them, over rows, heads or experts, plain or fused, are one
+ * kind of job: the rows of activations that meet the same matrix are brought together in batches
+ * and rounded by all members, then tiles of 16 outputs are handed out. Rows of prompts go through
+ * bf16 panels where the profile says so, all others through tiles; what a row gets never depends on
+ * others. */
 #include <string.h>
 
 #include "cpu/cpu_internal.h"
 
-static struct cpu_act act_of(const struct cpu_run *run, const float *x, size_t pitch, u32 n)
+enum { MAX_PRODUCTS = 3 };
+
+/* One matrix: y = x·Wᵀ + bias. */
+struct product {
+    const struct packed *w;
+    const float *bias;
+    float *y;
+    size_t pitch, step; /* of y from row to row, from part (head or choice) to part */
+};
+
+struct job {
+    const struct cpu_run *run;
+    const struct op *op;
+    const float *x;
+    size_t pitch, step; /* of x likewise */
+    u32 n;              /* columns of x */
+    u32 n_products;
+    struct product products[MAX_PRODUCTS];
+    bool norm;         /* op begins with a norm of x */
+    bool glu;          /* y of the first product = silu(first)·second */
+    u32 n_add;         /* inputs of op behind x that are added to y of the first */
+    bool int8, floats; /* what class D meets */
+    bool f32;          /* what class P meets beside bf16 */
+    struct cpu_act act;
+    struct cpu_lists *lists;
+    u32 n_tiles; /* of a batch: all products; of a pair for glu */
+};
+
+/* ---- which rows meet which matrix ---- */
+
+/* Rows that give logits are few and their last bits choose tokens: never bf16. */
+static bool is_bf16(const struct job *j, u32 row)
 {
-    struct cpu_act a = run->x->act;
-    a.x = x;
-    a.pitch = pitch;
-    a.n = n;
-    return a;
+    const struct cpu_run *run = j->run;
+    return run->x->host.net->profile.bf16 && run->s->rows[row].cls == ROW_P &&
+           run->p->bufs[j->op->in[0].buf].rows == ROWS_T;
 }
 
-/* Rounds the rows that int8 weights will meet; ends with a barrier. */
-static void round_rows(const struct cpu_run *run, const struct cpu_act *a, u32 n_rows, bool int8)
+/* The slice of a part is the part itself (heads), or what ids say (experts). */
+static u32 slice_of(const struct job *j, const struct operand *ids, u32 row, u32 part)
+{
+    i32 id;
+    if (!ids) return part;
+    memcpy(&id, at(j->run, *ids, row) + part, sizeof id);
+    return (u32)id;
+}
+
+/* Sorts the (row, part) of a step by class and slice into batches, rows of one in their order. */
+static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct operand *ids)
+{
+    u32 n_rows = rows_of(j->run, j->op->in[0]), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
+    struct cpu_lists *l = j->lists;
+    for (u32 t = 0; t < n_rows; t++)
+        for (u32 c = 0; c < n_parts; c++)
+            next[(is_bf16(j, t) ? 0 : n_slices) + slice_of(j, ids, t, c) + 1]++;
+    l->n_batches = 0;
+    for (u32 key = 0; key < 2 * n_slices; key++) {
+        u32 n = next[key + 1];
+        next[key + 1] += next[key];
+        if (!n) continue;
+        l->batches[l->n_batches++] = (struct cpu_batch){.slice = key % n_slices,
+                                                        .begin = next[key],
+                                                        .end = next[key] + n,
+                                                        .bf16 = key < n_slices,
+                                                        .group = group};
+        group += (n + TILE - 1) / TILE;
+    }
+    l->n_places = n_rows * n_parts;
+    for (u32 t = 0; t < n_rows; t++)
+        for (u32 c = 0; c < n_parts; c++)
+            l->places[next[(is_bf16(j, t) ? 0 : n_slices) + slice_of(j, ids, t, c)]++] =
+                (struct cpu_place){t, c};
+}
+
+/* ---- rounding ---- */
+
+static void prepare_row(const struct job *j, const struct cpu_batch *b, u32 i)
+{
+    const struct cpu_act *a = &j->act;
+    const struct cpu_place *p = &j->lists->places[i];
+    const float *x = j->x + p->row * j->pitch + p->part * j->step;
+    float *own = a->x + (size_t)i * j->n;
+    u32 in_batch = i - b->begin;
+    if (j->norm)
+        cpu_norm_row(j->run, j->op, x, own);
+    else if (b->bf16 ? j->f32 : j->floats)
+        memcpy(own, x, j->n * sizeof *x);
+    if (j->norm) x = own;
+    if (b->bf16)
+        j->run->x->k->panels->pack(a->b + (b->group + in_batch / TILE) * cpu_group_values(j->n),
+                                   in_batch % TILE, x, j->n);
+    else if (j->int8)
+        j->run->x->k->tiles->quantise(a, i, x);
+}
+
+static void prepare(const struct job *j)
 {
     u32 begin, end;
-    share(run, n_rows, &begin, &end);
-    for (u32 t = begin; int8 && t < end; t++) run->x->k->tiles->quantise(a, t);
-    barrier(run);
+    share(j->run, j->lists->n_places, &begin, &end);
+    for (u32 k = 0; k < j->lists->n_batches; k++) {
+        const struct cpu_batch *b = &j->lists->batches[k];
+        for (u32 i = MAX(begin, b->begin); i < MIN(end, b->end); i++) prepare_row(j, b, i);
+    }
+    barrier(j->run);
 }
 
-/* One tile of w for all rows, bias added; y is where its first column goes. */
-static void tile_rows(const struct cpu_run *run, const struct packed *w, const u8 *data, u32 tile,
-                      const struct cpu_act *a, u32 row, u32 n_rows, const float *bias, float *y,
-                      size_t pitch)
+/* ---- products ---- */
+
+/* Tiles [begin, end) of a product for a batch. */
+struct piece {
+    const struct job *j;
+    const struct cpu_batch *b;
+    const struct product *p;
+    u32 begin, end;
+    float *y[CPU_MAX_ROWS], *up[CPU_MAX_ROWS]; /* first column of each row */
+};
+
+static u32 cols_of(const struct piece *s)
+{
+    return MIN(s->end * TILE, s->p->w->n_out) - s->begin * TILE;
+}
+
+/* The part of a panel that is tile t of a product. */
+static struct cpu_half half_of(const struct piece *s, const struct product *p, u32 t,
+                               float *const *y)
+{
+    return (struct cpu_half){.w = p->w,
+                             .tile = p->w->data + s->b->slice * p->w->slice_bytes +
+                                     t * p->w->tile_bytes,
+                             .bias = p->bias ? p->bias + t * TILE : NULL,
+                             .n = MIN(TILE, p->w->n_out - t * TILE),
+                             .y = y,
+                             .col = (t - s->begin) * TILE};
+}
+
+/* Does this product go through bf16 panels? */
+static bool in_panels(const struct piece *s, const struct product *p)
+{
+    return s->b->bf16 && p->w->enc != ENC_F32;
+}
+
+/* Columns outermost, so that this stretch of the activations stays in the second cache. With an
+ * `up`, tiles of both products are paired, else neighbours. */
+static void multiply_panels(const struct piece *s, const struct product *p, float *const *y,
+                            const struct product *up)
+{
+    const struct job *j = s->j;
+    u32 n_blocks = (j->n + BLOCK - 1) / BLOCK;
+    struct cpu_panel panel = {.x = j->act.b + s->b->group * cpu_group_values(j->n),
+                              .group_values = cpu_group_values(j->n),
+                              .n_rows = s->b->end - s->b->begin};
+    for (u32 b = 0; b < n_blocks; b += PANEL_BLOCKS) {
+        panel.block = b;
+        panel.n_blocks = MIN(PANEL_BLOCKS, n_blocks - b);
+        for (u32 t = s->begin; t < s->end; t += up ? 1 : 2) {
+            panel.n_halves = up || t + 1 < s->end ? 2 : 1;
+            panel.half[0] = half_of(s, p, t, y);
+            if (panel.n_halves > 1)
+                panel.half[1] = up ? half_of(s, up, t, s->up) : half_of(s, p, t + 1, y);
+            j->run->x->k->panels->multiply(&panel);
+        }
+    }
+}
+
+static void multiply_tiles(const struct piece *s, const struct product *p, float *const *y)
 {
     enum { AT_ONCE = 64 };
     _Alignas(64) float out[AT_ONCE * TILE];
-    u32 first = tile * TILE, n = MIN(TILE, w->n_out - first);
-    for (u32 t = 0; t < n_rows; t += AT_ONCE) {
-        u32 k = MIN(AT_ONCE, n_rows - t);
-        run->x->k->tiles->tile(w, data + tile * w->tile_bytes, a, row + t, k, out);
-        for (u32 r = 0; r < k; r++)
-            for (u32 i = 0; i < n; i++)
-                y[(t + r) * pitch + i] =
-                    bias ? out[r * TILE + i] + bias[first + i] : out[r * TILE + i];
+    u32 n_rows = s->b->end - s->b->begin;
+    for (u32 t = s->begin; t < s->end; t++) {
+        const struct cpu_half h = half_of(s, p, t, y);
+        for (u32 row = 0; row < n_rows; row += AT_ONCE) {
+            u32 k = MIN(AT_ONCE, n_rows - row);
+            s->j->run->x->k->tiles->tile(p->w, h.tile, &s->j->act, s->b->begin + row, k, out);
+            for (u32 r = 0; r < k; r++)
+                for (u32 i = 0; i < h.n; i++)
+                    y[row + r][h.col + i] =
+                        h.bias ? out[r * TILE + i] + h.bias[i] : out[r * TILE + i];
+        }
     }
+}
+
+static void multiply_one(const struct piece *s, const struct product *p, float *const *y)
+{
+    if (in_panels(s, p))
+        multiply_panels(s, p, y, NULL);
+    else
+        multiply_tiles(s, p, y);
+}
+
+/* What a fused op does to its product. */
+static void finish(const struct piece *s)
+{
+    const struct job *j = s->j;
+    u32 n = cols_of(s);
+    for (u32 r = 0; r < s->b->end - s->b->begin; r++) {
+        u32 row = j->lists->places[s->b->begin + r].row;
+        if (j->glu) j->run->x->k->rows->glu(s->y[r], s->y[r], s->up[r], n);
+        for (u32 k = 0; k < j->n_add; k++) {
+            const float *x = at(j->run, j->op->in[1 + k], row) + s->begin * TILE;
+            for (u32 i = 0; i < n; i++) s->y[r][i] = x[i] + s->y[r][i];
+        }
+    }
+}
+
+static void multiply(struct piece *s)
+{
+    const struct job *j = s->j;
+    const struct product *p = s->p;
+    for (u32 r = 0; r < s->b->end - s->b->begin; r++) {
+        const struct cpu_place *at_place = &j->lists->places[s->b->begin + r];
+        s->y[r] = p->y + at_place->row * p->pitch + at_place->part * p->step + s->begin * TILE;
+        s->up[r] = j->lists->up + (size_t)r * CPU_UP_TILES * TILE;
+    }
+    if (j->glu && in_panels(s, p) && in_panels(s, p + 1)) {
+        multiply_panels(s, p, s->y, p + 1);
+    } else {
+        multiply_one(s, p, s->y);
+        if (j->glu) multiply_one(s, p + 1, s->up);
+    }
+    finish(s);
+}
+
+/* Small enough to even out the members, large enough that rows of bf16 which don't fit in the
+ * second cache come from behind it only a few times; panels are pairs of tiles. */
+static u32 tiles_at_once(const struct job *j)
+{
+    u32 n_items = j->lists->n_batches * j->n_tiles, n = piece_of(j->run, n_items);
+    if (j->lists->batches[0].bf16) {
+        u64 bytes = (u64)j->lists->n_places * j->n * sizeof(u16);
+        if (bytes > CPU_CACHED_BYTES) n = n_items / (j->run->n_members * 2);
+        n = (n + 2) / 2 * 2;
+    }
+    return j->glu ? MIN(n, CPU_UP_TILES) : n;
+}
+
+static void run_job(struct job *j, u32 i)
+{
+    struct piece s = {.j = j};
+    u32 begin, end;
+    for (u32 k = 0; k < j->n_products; k++) {
+        enum encoding enc = j->products[k].w->enc;
+        j->int8 |= encoding_is_int8(enc);
+        j->floats |= !encoding_is_int8(enc);
+        j->f32 |= enc == ENC_F32;
+        if (!j->glu || k == 0) j->n_tiles += j->products[k].w->n_tiles;
+    }
+    prepare(j);
+    if (j->lists->n_batches == 0) return;
+    while (take(j->run, i, j->lists->n_batches * j->n_tiles, tiles_at_once(j), &begin, &end))
+        for (; begin < end; begin += s.end - s.begin) {
+            s.b = &j->lists->batches[begin / j->n_tiles];
+            s.p = j->products;
+            s.begin = begin % j->n_tiles;
+            while (s.begin >= s.p->w->n_tiles) s.begin -= s.p++->w->n_tiles;
+            s.end = MIN(s.p->w->n_tiles, s.begin + (end - begin));
+            multiply(&s);
+        }
+}
+
+/* ---- ops ---- */
+
+static struct job job_of(const struct cpu_run *run, const struct op *op, u32 n)
+{
+    struct job j = {.run = run,
+                    .op = op,
+                    .x = at(run, op->in[0], 0),
+                    .pitch = pitch_of(run, op->in[0]),
+                    .n = n,
+                    .act = run->x->act,
+                    .lists = &run->x->lists[run->member]};
+    j.act.n = n;
+    return j;
+}
+
+static void add_product(struct job *j, u32 w, u32 bias, struct operand out)
+{
+    j->products[j->n_products++] = (struct product){.w = &j->run->x->packed[w],
+                                                    .bias = vector_of(j->run, bias),
+                                                    .y = at(j->run, out, 0),
+                                                    .pitch = pitch_of(j->run, out)};
 }
 
 void cpu_op_matmul(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    const struct packed *w = &run->x->packed[op->w[0]];
-    const float *bias = vector_of(run, op->w[1]);
-    u32 n_rows = rows_of(run, op->in[0]), begin, end;
-    struct cpu_act a =
-        act_of(run, at(run, op->in[0], 0), pitch_of(run, op->in[0]), op->in[0].width);
-    round_rows(run, &a, n_rows, encoding_is_int8(w->enc));
-    while (take(run, i, w->n_tiles, piece_of(run, w->n_tiles), &begin, &end))
-        for (u32 t = begin; t < end; t++)
-            tile_rows(run, w, w->data, t, &a, 0, n_rows, bias, at(run, op->out[0], 0) + t * TILE,
-                      pitch_of(run, op->out[0]));
+    struct job j = job_of(run, op, op->in[0].width);
+    j.n_add = op->n_in - 1;
+    add_product(&j, op->w[0], op->w[1], op->out[0]);
+    list_places(&j, 1, 1, NULL);
+    run_job(&j, i);
 }
 
 void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    u32 n_rows = rows_of(run, op->in[0]), n = op->in[0].width, begin, end, n_tiles = 0;
-    struct cpu_act a = act_of(run, run->x->normed, n, n);
-    bool int8 = false;
-    for (u32 j = 0; j < op->n_out; j++) {
-        int8 |= encoding_is_int8(run->x->packed[op->w[2 + 2 * j]].enc);
-        n_tiles += run->x->packed[op->w[2 + 2 * j]].n_tiles;
-    }
-    share(run, n_rows, &begin, &end);
-    for (u32 t = begin; t < end; t++) {
-        cpu_norm_row(run, op, at(run, op->in[0], t), run->x->normed + (size_t)t * n);
-        if (int8) run->x->k->tiles->quantise(&a, t);
-    }
-    barrier(run);
-    while (take(run, i, n_tiles, piece_of(run, n_tiles), &begin, &end))
-        for (u32 t = begin; t < end; t++) {
-            u32 j = 0, tile = t;
-            while (tile >= run->x->packed[op->w[2 + 2 * j]].n_tiles)
-                tile -= run->x->packed[op->w[2 + 2 * j++]].n_tiles;
-            const struct packed *w = &run->x->packed[op->w[2 + 2 * j]];
-            tile_rows(run, w, w->data, tile, &a, 0, n_rows, vector_of(run, op->w[3 + 2 * j]),
-                      at(run, op->out[j], 0) + tile * TILE, pitch_of(run, op->out[j]));
-        }
+    struct job j = job_of(run, op, op->in[0].width);
+    j.norm = true;
+    for (u32 k = 0; k < op->n_out; k++)
+        add_product(&j, op->w[2 + 2 * k], op->w[3 + 2 * k], op->out[k]);
+    list_places(&j, 1, 1, NULL);
+    run_job(&j, i);
 }
 
 void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    enum { AT_ONCE = 64 };
-    const struct packed *wg = &run->x->packed[op->w[0]], *wu = &run->x->packed[op->w[2]];
-    u32 n_rows = rows_of(run, op->in[0]), begin, end;
-    struct cpu_act a =
-        act_of(run, at(run, op->in[0], 0), pitch_of(run, op->in[0]), op->in[0].width);
-    float g[AT_ONCE * TILE], u[AT_ONCE * TILE];
-    round_rows(run, &a, n_rows, encoding_is_int8(wg->enc) || encoding_is_int8(wu->enc));
-    while (take(run, i, wg->n_tiles, piece_of(run, wg->n_tiles), &begin, &end))
-        for (u32 tile = begin; tile < end; tile++)
-            for (u32 t = 0; t < n_rows; t += AT_ONCE) {
-                u32 k = MIN(AT_ONCE, n_rows - t), first = tile * TILE;
-                u32 n = MIN(TILE, wg->n_out - first);
-                tile_rows(run, wg, wg->data, tile, &a, t, k, vector_of(run, op->w[1]), g, TILE);
-                tile_rows(run, wu, wu->data, tile, &a, t, k, vector_of(run, op->w[3]), u, TILE);
-                for (u32 r = 0; r < k; r++)
-                    run->x->k->rows->glu(at(run, op->out[0], t + r) + first, g + r * TILE,
-                                         u + r * TILE, n);
-            }
+    struct job j = job_of(run, op, op->in[0].width);
+    j.glu = true;
+    j.norm = op->kind == OP_NORM_GATE_UP_GLU;
+    for (u32 k = j.norm ? 2 : 0; k < op->n_w; k += 2)
+        add_product(&j, op->w[k], op->w[k + 1], op->out[0]);
+    list_places(&j, 1, 1, NULL);
+    run_job(&j, i);
 }
 
 void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    const struct packed *w = &run->x->packed[op->w[0]];
-    u32 n_rows = run->s->n_rows, H = op->p.heads.n_heads, n = op->p.heads.n_in, begin, end;
-    /* every (row, head) is a row of activations of its own */
-    struct cpu_act a = act_of(run, at(run, op->in[0], 0), pitch_of(run, op->in[0]), n);
-    float *x = run->x->normed; /* heads of one row side by side: [rows][H][n] */
-    share(run, n_rows * H, &begin, &end);
-    for (u32 j = begin; j < end; j++)
-        memcpy(x + (size_t)j * n,
-               at(run, op->in[0], j / H) + (size_t)(j % H) * op->p.heads.in_stride, n * sizeof *x);
-    a.x = x;
-    a.pitch = n;
-    for (u32 j = begin; encoding_is_int8(w->enc) && j < end; j++) run->x->k->tiles->quantise(&a, j);
-    barrier(run);
-    u32 n_items = H * w->n_tiles;
-    while (take(run, i, n_items, piece_of(run, n_items), &begin, &end))
-        for (u32 item = begin; item < end; item++) {
-            u32 h = item / w->n_tiles, tile = item % w->n_tiles;
-            for (u32 t = 0; t < n_rows; t++)
-                tile_rows(run, w, w->data + h * w->slice_bytes, tile, &a, t * H + h, 1, NULL,
-                          at(run, op->out[0], t) + (size_t)h * op->p.heads.out_stride + tile * TILE,
-                          0);
-        }
+    struct job j = job_of(run, op, op->p.heads.n_in);
+    j.step = op->p.heads.in_stride;
+    add_product(&j, op->w[0], NO_WEIGHT, op->out[0]);
+    j.products[0].step = op->p.heads.out_stride;
+    list_places(&j, op->p.heads.n_heads, op->p.heads.n_heads, NULL);
+    run_job(&j, i);
 }
 
-/* Items are (row, choice, tile); a row's input is shared by its choices or sliced among them. */
 void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    const struct packed *w = &run->x->packed[op->w[0]];
-    u32 k = op->p.experts.n_used, n = op->p.experts.n_in, begin, end;
-    u32 per_row = op->p.experts.per_slot ? k : 1, n_in_rows = run->s->n_rows * per_row;
-    struct cpu_act a = act_of(run, at(run, op->in[0], 0), n, n);
-    if (per_row == 1) a.pitch = pitch_of(run, op->in[0]);
-    round_rows(run, &a, n_in_rows, encoding_is_int8(w->enc));
-    u32 n_items = run->s->n_rows * k * w->n_tiles;
-    while (take(run, i, n_items, piece_of(run, n_items), &begin, &end))
-        for (u32 item = begin; item < end; item++) {
-            u32 pair = item / w->n_tiles, tile = item % w->n_tiles, t = pair / k, j = pair % k;
-            i32 e;
-            memcpy(&e, at(run, op->in[1], t) + j, sizeof e);
-            tile_rows(run, w, w->data + (u64)(u32)e * w->slice_bytes, tile, &a,
-                      per_row == 1 ? t : pair, 1, NULL,
-                      at(run, op->out[0], t) + (size_t)j * op->p.experts.n_out + tile * TILE, 0);
-        }
+    struct job j = job_of(run, op, op->p.experts.n_in);
+    j.step = op->p.experts.per_slot ? j.n : 0;
+    j.glu = op->kind == OP_EXPERTS_GLU;
+    for (u32 k = 0; k < op->n_w; k++) {
+        add_product(&j, op->w[k], NO_WEIGHT, op->out[0]);
+        j.products[k].step = op->p.experts.n_out;
+    }
+    list_places(&j, op->p.experts.n_used, j.products[0].w->n_slices, &op->in[1]);
+    run_job(&j, i);
 }

@@ -2,14 +2,13 @@
  * that set's flags. */
 #include "cpu/kernels.h"
 
-#include "cpu/lanes.h"
+#include "cpu/decode.h"
 #include "quant/act.h"
-#include "quant/tables.h"
 
-static void quantise(const struct cpu_act *a, u32 row)
+static void quantise(const struct cpu_act *a, u32 row, const float *x)
 {
     i8 *q = a->q + (size_t)row * a->n;
-    act_quantise(a->x + row * a->pitch, q, a->scale + (size_t)row * (a->n / BLOCK), a->n);
+    act_quantise(x, q, a->scale + (size_t)row * (a->n / BLOCK), a->n);
     i32 *sum = a->sum + (size_t)row * (a->n / 16);
     for (u32 i = 0; i < a->n / 16; i++) {
         i32 s = 0;
@@ -19,16 +18,6 @@ static void quantise(const struct cpu_act *a, u32 row)
 }
 
 /* ---- exact int8 dots of 4 columns at a time ---- */
-
-/* 64 stored quants: 16 rows of 4 columns. */
-typedef u8 v64u __attribute__((vector_size(64)));
-
-INLINE v64u load64(const u8 *p)
-{
-    v64u v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 /* acc[row] += Σ_4 n·x, n signed; small says that it is 0..127. */
 INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
@@ -56,6 +45,26 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
     }
     memcpy(&acc, sum, sizeof acc);
     return acc;
+#elif defined LANES_NEON
+    (void)small;
+    i32 four;
+    int8x16_t part[4];
+    int32x4_t sum[4];
+    memcpy(&four, x, sizeof four);
+    memcpy(part, &n, sizeof part);
+    memcpy(sum, &acc, sizeof sum);
+    int8x16_t xs = vreinterpretq_s8_s32(vdupq_n_s32(four));
+    for (int i = 0; i < 4; i++) {
+#if defined __ARM_FEATURE_DOTPROD
+        sum[i] = vdotq_s32(sum[i], part[i], xs);
+#else
+        int16x8_t lo = vmull_s8(vget_low_s8(part[i]), vget_low_s8(xs));
+        int16x8_t hi = vmull_high_s8(part[i], xs);
+        sum[i] = vaddq_s32(sum[i], vpaddq_s32(vpaddlq_s16(lo), vpaddlq_s16(hi)));
+#endif
+    }
+    memcpy(&acc, sum, sizeof acc);
+    return acc;
 #else
     (void)small;
     for (int i = 0; i < 16; i++)
@@ -76,93 +85,7 @@ INLINE v16i dot_start(i32 sum, bool small)
 #endif
 }
 
-/* Sixteen entries for every 16 bytes of a vector. */
-INLINE v64u look_up(v64u n, const i8 *table)
-{
-#if defined __AVX512BW__
-    __m128i t;
-    memcpy(&t, table, sizeof t);
-    return (v64u)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
-#elif defined __AVX2__
-    __m128i t;
-    __m256i part[2];
-    memcpy(&t, table, sizeof t);
-    memcpy(part, &n, sizeof part);
-    for (int i = 0; i < 2; i++)
-        part[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), part[i]);
-    memcpy(&n, part, sizeof n);
-    return n;
-#else
-    for (int i = 0; i < 64; i++) n[i] = (u8)table[n[i]];
-    return n;
-#endif
-}
-
 /* ---- tiles ---- */
-
-/* What an encoding is made of, as constants that the compiler folds. */
-struct shape {
-    bool nibbles, small, by_16, has_min;
-    const i8 *table;
-};
-
-INLINE struct shape shape_of(enum encoding enc)
-{
-    return (struct shape){.nibbles = enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 ||
-                                     enc == ENC_K4 || enc == ENC_K2,
-                          .small = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
-                                   enc == ENC_K5 || enc == ENC_K2,
-                          .by_16 = enc == ENC_K6 || enc == ENC_K2,
-                          .has_min = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
-                                     enc == ENC_K5 || enc == ENC_K2,
-                          .table = enc == ENC_NL4   ? quant_iq4_values
-                                   : enc == ENC_MX4 ? quant_mxfp4_values
-                                                    : NULL};
-}
-
-/* Block b of a tile: its quants, and scale and min of each half (equal unless by_16). */
-struct scales {
-    const u8 *quants;
-    v16f s[2], m[2];
-};
-
-INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
-{
-    struct scales o;
-    if (enc == ENC_I8 || enc == ENC_U4 || enc == ENC_U8) {
-        u32 quants = enc == ENC_U4 ? 256 : 512;
-        o.quants = tile + (size_t)b * (quants + (enc == ENC_I8 ? 32 : 64));
-        o.s[0] = o.s[1] = lanes_half(o.quants + quants);
-        o.m[0] = o.m[1] = enc == ENC_I8 ? (v16f){0} : lanes_half(o.quants + quants + 32);
-    } else if (enc == ENC_NL4 || enc == ENC_MX4) {
-        o.quants = tile + (size_t)b * 320;
-        memcpy(&o.s[0], o.quants + 256, 64);
-        o.s[1] = o.s[0];
-        o.m[0] = o.m[1] = (v16f){0};
-    } else {
-        u32 quants = enc == ENC_K4 || enc == ENC_K2 ? 256 : 512;
-        u32 block = quants + (enc == ENC_K2 ? 64 : 32);
-        const u8 *unit = tile + (size_t)(b / 8) * (8 * block + (enc == ENC_K6 ? 32 : 64));
-        o.quants = unit + (size_t)(b % 8) * block;
-        const u8 *s = o.quants + quants;
-        v16f d = lanes_half(unit + 8 * block);
-        v16f e = enc == ENC_K6 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
-        if (enc == ENC_K6) {
-            o.s[0] = d * lanes_from_i8(s);
-            o.s[1] = d * lanes_from_i8(s + 16);
-            o.m[0] = o.m[1] = e;
-        } else if (enc == ENC_K2) {
-            o.s[0] = d * lanes_from_u8(s);
-            o.s[1] = d * lanes_from_u8(s + 16);
-            o.m[0] = e * lanes_from_u8(s + 32);
-            o.m[1] = e * lanes_from_u8(s + 48);
-        } else {
-            o.s[0] = o.s[1] = d * lanes_from_u8(s);
-            o.m[0] = o.m[1] = e * lanes_from_u8(s + 16);
-        }
-    }
-    return o;
-}
 
 enum { ROWS_AT_ONCE = 4 };
 
@@ -173,10 +96,57 @@ INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, i32 sum_x, bo
     return has_min ? lanes_fma(m, lanes_set(dx * (float)sum_x), sum) : sum;
 }
 
+/* Group i of 4 columns of a block. */
+INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
+{
+    v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
+    if (f.nibbles) v = i % 2 ? v >> 4 : v & 15;
+    return f.table ? look_up(v, f.table) : v;
+}
+
+#if defined __ARM_FEATURE_MATMUL_INT8
+/* As dot_groups for an even number of rows: two of them and two of the tile's make four sums of 8
+ * columns in one instruction. */
+INLINE void dot_pairs(v16i *acc, const struct shape f, const u8 *quants, const i8 *const *x, u32 g,
+                      u32 n, const u32 R)
+{
+    int32x4_t sum[ROWS_AT_ONCE / 2][8];
+    for (u32 r = 0; r < R / 2; r++)
+        for (u32 j = 0; j < 8; j++) sum[r][j] = vdupq_n_s32(0);
+    for (u32 i = g; i < g + n; i += 2) {
+        v64u q0 = group_of(f, quants, i), q1 = group_of(f, quants, i + 1);
+        int32x4_t a[4], b[4];
+        memcpy(a, &q0, sizeof a);
+        memcpy(b, &q1, sizeof b);
+        for (u32 r = 0; r < R / 2; r++) {
+            int8x16_t xs = vcombine_s8(vld1_s8(x[2 * r] + 4 * i), vld1_s8(x[2 * r + 1] + 4 * i));
+            for (u32 j = 0; j < 8; j++) {
+                int32x4_t w = j % 2 ? vzip2q_s32(a[j / 2], b[j / 2]) : vzip1q_s32(a[j / 2], b[j / 2]);
+                sum[r][j] = vmmlaq_s32(sum[r][j], xs, vreinterpretq_s8_s32(w));
+            }
+        }
+    }
+    for (u32 r = 0; r < R / 2; r++)
+        for (u32 j = 0; j < 4; j++) {
+            int64x2_t lo = vreinterpretq_s64_s32(sum[r][2 * j]);
+            int64x2_t hi = vreinterpretq_s64_s32(sum[r][2 * j + 1]);
+            int64x2_t even = vuzp1q_s64(lo, hi), odd = vuzp2q_s64(lo, hi);
+            memcpy((char *)&acc[2 * r] + 16 * j, &even, sizeof even);
+            memcpy((char *)&acc[2 * r + 1] + 16 * j, &odd, sizeof odd);
+        }
+}
+#endif
+
 /* Groups [g, g + n) of 4 columns of a block, for R rows. */
 INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const i8 *const *x, u32 g,
                        u32 n, const u32 R)
 {
+#if defined __ARM_FEATURE_MATMUL_INT8
+    if (R % 2 == 0) {
+        dot_pairs(acc, f, quants, x, g, n, R);
+        return;
+    }
+#endif
     for (u32 i = g; i < g + n; i += f.nibbles ? 2 : 1) {
         v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
         for (u32 half = 0; half < (f.nibbles ? 2u : 1u); half++) {
@@ -318,7 +288,7 @@ INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile
     const float *x[ROWS_AT_ONCE];
     for (u32 r = 0; r < R; r++) {
         sum[r] = (v16f){0};
-        x[r] = a->x + (row + r) * a->pitch;
+        x[r] = a->x + (size_t)(row + r) * a->n;
     }
     for (u32 i = 0; i < w->n_in; i++) {
         v16f v = enc == ENC_F32   ? lanes_load((const float *)(const void *)tile + (size_t)i * 16)

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "quant/quant.h"
+
 static float block_scale(const float *x, float *inverse)
 {
     float top = 0;
@@ -26,4 +28,9 @@ void act_round(const float *x, float *y, u32 n)
         float inverse, scale = block_scale(x + i, &inverse);
         for (u32 j = i; j < i + ACT_BLOCK; j++) y[j] = rintf(x[j] * inverse) * scale;
     }
+}
+
+void act_round_bf16(const float *x, float *y, u32 n)
+{
+    for (u32 i = 0; i < n; i++) y[i] = bf16_to_float(bf16_from_float(x[i]));
 }

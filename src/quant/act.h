@@ -12,4 +12,7 @@ void act_quantise(const float *x, i8 *q, float *scale, u32 n);
 /* The values that q and scale stand for. */
 void act_round(const float *x, float *y, u32 n);
 
+/* Another rounding: every value to bf16, nearest even. */
+void act_round_bf16(const float *x, float *y, u32 n);
+
 #endif

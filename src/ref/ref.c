@@ -35,7 +35,8 @@ static int ref_open(struct exec **out, const struct net *net, const struct exec_
     bool ok = true;
     for (u32 i = 0; i < ARRAY_LEN(x->vec); i++)
         ok &= (x->vec[i] = calloc(wide, sizeof(float))) != NULL;
-    if (net->profile.int8) ok &= (x->act = calloc(limits->max_rows * wide, sizeof(float))) != NULL;
+    if (net->profile.int8 || net->profile.bf16)
+        ok &= (x->act = calloc(limits->max_rows * wide, sizeof(float))) != NULL;
     if (!rc && !ok) rc = err_nomem(err, "the executor");
     if (!rc) rc = pool_open(&x->pool, n_threads, err);
     if (rc) {
@@ -107,7 +108,8 @@ static int ref_submit(struct exec *exec, u32 handle, const struct step *s, struc
 static u64 ref_bytes(const struct program *p, const struct exec_limits *limits)
 {
     u64 rows = limits->max_rows;
-    u64 wide = (3 + (p->net->profile.int8 ? rows : 0)) * widest_weight(p->net);
+    u64 wide =
+        (3 + (p->net->profile.int8 || p->net->profile.bf16 ? rows : 0)) * widest_weight(p->net);
     return hostmem_bytes(p, limits) + (scratch_cols(p) * rows + wide) * sizeof(float);
 }
 
@@ -116,6 +118,7 @@ const struct exec_class ref_exec = {
     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
     .kv = QT_F32,
     .has_f32_act = true,
+    .has_bf16 = true,
     .max_rows = REF_MAX_ROWS,
     .keeps_weights = true,
     .open = ref_open,

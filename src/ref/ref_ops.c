@@ -88,13 +88,22 @@ struct matmul {
     float *y;
     size_t x_pitch, y_pitch;
     u32 n_rows;
+    const struct row *rows; /* of the step; NULL: only those that give logits */
+    const struct profile *profile;
 };
+
+/* The profile's rounding of both sides. Rows that give logits are few, and their last bits choose
+ * tokens: never. */
+static bool is_bf16(const struct matmul *m, u32 t)
+{
+    return m->profile->bf16 && m->rows && m->rows[t].cls == ROW_P && m->w->type != QT_F32;
+}
 
 static void matmul_columns(void *ctx, u64 begin, u64 end)
 {
     const struct matmul *m = ctx;
     enum { CHUNK = 1024 }; /* a multiple of every block size */
-    float row[CHUNK];
+    float row[CHUNK], rounded[CHUNK];
     double sum[REF_MAX_ROWS];
     const struct quant_info *info = quant_info(m->w->type);
     for (u64 o = begin; o < end; o++) {
@@ -103,10 +112,12 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
         for (u32 i = 0; i < m->w->n_in; i += CHUNK) {
             u32 n = MIN((u32)CHUNK, m->w->n_in - i);
             quant_decode(m->w->type, data + (u64)i / info->blk * info->bytes, row, n);
+            act_round_bf16(row, rounded, n);
             for (u32 t = 0; t < m->n_rows; t++) {
                 const float *x = m->x + t * m->x_pitch + i;
+                const float *w = is_bf16(m, t) ? rounded : row;
                 double s = sum[t];
-                for (u32 j = 0; j < n; j++) s += (double)row[j] * (double)x[j];
+                for (u32 j = 0; j < n; j++) s += (double)w[j] * (double)x[j];
                 sum[t] = s;
             }
         }
@@ -117,12 +128,21 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
 
 static void multiply(const struct ref_run *run, struct matmul *m)
 {
-    if (run->x->host.net->profile.int8 && quant_info(m->w->type)->blk > 1) {
-        float *rounded = run->x->act;
-        for (u32 t = 0; t < m->n_rows; t++)
-            act_round(m->x + t * m->x_pitch, rounded + (size_t)t * m->w->n_in, m->w->n_in);
-        m->x = rounded;
-        m->x_pitch = m->w->n_in;
+    const struct profile *profile = m->profile = &run->x->host.net->profile;
+    u32 n = m->w->n_in;
+    for (u32 t = 0; (profile->int8 || profile->bf16) && t < m->n_rows; t++) {
+        const float *x = m->x + t * m->x_pitch;
+        float *rounded = run->x->act + (size_t)t * n;
+        if (is_bf16(m, t))
+            act_round_bf16(x, rounded, n);
+        else if (profile->int8 && quant_info(m->w->type)->blk > 1)
+            act_round(x, rounded, n);
+        else
+            memcpy(rounded, x, n * sizeof *x);
+    }
+    if (profile->int8 || profile->bf16) {
+        m->x = run->x->act;
+        m->x_pitch = n;
     }
     pool_run(run->x->pool, matmul_columns, m, m->w->n_out);
 }
@@ -132,8 +152,9 @@ static size_t pitch_of(const struct ref_run *run, struct operand o)
     return run->p->bufs[o.buf].width;
 }
 
-static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, const float *x, size_t x_pitch,
-                        float *y, size_t y_pitch, u32 n_rows)
+/* All rows of `in`, or of x, which was made from them. */
+static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, struct operand in,
+                        const float *x, size_t x_pitch, float *y, size_t y_pitch)
 {
     struct matmul m = {.w = weight_of(run, w),
                        .bias = row_of(run, bias, 0, 2),
@@ -141,14 +162,15 @@ static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, const float 
                        .y = y,
                        .x_pitch = x_pitch,
                        .y_pitch = y_pitch,
-                       .n_rows = n_rows};
+                       .n_rows = rows_of(run, in),
+                       .rows = run->p->bufs[in.buf].rows == ROWS_T ? run->s->rows : NULL};
     multiply(run, &m);
 }
 
 static void op_matmul(const struct ref_run *run, const struct op *op)
 {
-    matmul_rows(run, op->w[0], op->w[1], at(run, op->in[0], 0), pitch_of(run, op->in[0]),
-                at(run, op->out[0], 0), pitch_of(run, op->out[0]), rows_of(run, op->in[0]));
+    matmul_rows(run, op->w[0], op->w[1], op->in[0], at(run, op->in[0], 0), pitch_of(run, op->in[0]),
+                at(run, op->out[0], 0), pitch_of(run, op->out[0]));
 }
 
 static void op_matmul_heads(const struct ref_run *run, const struct op *op)
@@ -160,7 +182,8 @@ static void op_matmul_heads(const struct ref_run *run, const struct op *op)
                            .y = at(run, op->out[0], 0) + (size_t)h * op->p.heads.out_stride,
                            .x_pitch = pitch_of(run, op->in[0]),
                            .y_pitch = pitch_of(run, op->out[0]),
-                           .n_rows = run->s->n_rows};
+                           .n_rows = run->s->n_rows,
+                           .rows = run->s->rows};
         multiply(run, &m);
     }
 }
@@ -176,7 +199,8 @@ static void op_matmul_experts(const struct ref_run *run, const struct op *op)
                                .slice = (u32)ids[j],
                                .x = at(run, op->in[0], t) + skip,
                                .y = at(run, op->out[0], t) + (size_t)j * op->p.experts.n_out,
-                               .n_rows = 1};
+                               .n_rows = 1,
+                               .rows = &run->s->rows[t]};
             multiply(run, &m);
         }
     }
@@ -427,8 +451,8 @@ static void op_norm_matmul(const struct ref_run *run, const struct op *op)
     size_t n = op->in[0].width;
     norm_rows(run, op, h, n);
     for (u32 i = 0; i < op->n_out; i++)
-        matmul_rows(run, op->w[2 + 2 * i], op->w[3 + 2 * i], h, n, at(run, op->out[i], 0),
-                    pitch_of(run, op->out[i]), rows_of(run, op->in[0]));
+        matmul_rows(run, op->w[2 + 2 * i], op->w[3 + 2 * i], op->in[0], h, n,
+                    at(run, op->out[i], 0), pitch_of(run, op->out[i]));
 }
 
 static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
@@ -437,8 +461,8 @@ static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
     u32 n_rows = rows_of(run, op->in[0]);
     float *g = run->x->scratch[run->handle], *u = g + n * run->x->host.limits.max_rows;
     const float *x = at(run, op->in[0], 0);
-    matmul_rows(run, op->w[0], op->w[1], x, pitch, g, n, n_rows);
-    matmul_rows(run, op->w[2], op->w[3], x, pitch, u, n, n_rows);
+    matmul_rows(run, op->w[0], op->w[1], op->in[0], x, pitch, g, n);
+    matmul_rows(run, op->w[2], op->w[3], op->in[0], x, pitch, u, n);
     for (u32 t = 0; t < n_rows; t++) {
         float *y = at(run, op->out[0], t);
         for (size_t i = 0; i < n; i++) y[i] = glu(g[t * n + i], u[t * n + i]);

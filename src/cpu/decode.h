@@ -1,0 +1,112 @@
+/* How kernels read packed tiles: what an encoding is made of, and the scales of a block. */
+#ifndef FLETCH_DECODE_H
+#define FLETCH_DECODE_H
+
+#include "cpu/lanes.h"
+#include "cpu/pack.h"
+#include "quant/tables.h"
+
+/* 64 stored quants: 16 rows of 4 columns. */
+typedef u8 v64u __attribute__((vector_size(64)));
+
+INLINE v64u load64(const u8 *p)
+{
+    v64u v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* Sixteen entries for every 16 bytes of a vector. */
+INLINE v64u look_up(v64u n, const i8 *table)
+{
+#if defined __AVX512BW__
+    __m128i t;
+    memcpy(&t, table, sizeof t);
+    return (v64u)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
+#elif defined __AVX2__
+    __m128i t;
+    __m256i part[2];
+    memcpy(&t, table, sizeof t);
+    memcpy(part, &n, sizeof part);
+    for (int i = 0; i < 2; i++)
+        part[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), part[i]);
+    memcpy(&n, part, sizeof n);
+    return n;
+#elif defined LANES_NEON
+    int8x16_t t = vld1q_s8(table);
+    uint8x16_t part[4];
+    memcpy(part, &n, sizeof part);
+    for (int i = 0; i < 4; i++) part[i] = vreinterpretq_u8_s8(vqtbl1q_s8(t, part[i]));
+    memcpy(&n, part, sizeof n);
+    return n;
+#else
+    for (int i = 0; i < 64; i++) n[i] = (u8)table[n[i]];
+    return n;
+#endif
+}
+
+/* What an encoding is made of, as constants that the compiler folds. */
+struct shape {
+    bool nibbles, small, by_16, has_min;
+    const i8 *table;
+};
+
+INLINE struct shape shape_of(enum encoding enc)
+{
+    return (struct shape){.nibbles = enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 ||
+                                     enc == ENC_K4 || enc == ENC_K2,
+                          .small = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
+                                   enc == ENC_K5 || enc == ENC_K2,
+                          .by_16 = enc == ENC_K6 || enc == ENC_K2,
+                          .has_min = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
+                                     enc == ENC_K5 || enc == ENC_K2,
+                          .table = enc == ENC_NL4   ? quant_iq4_values
+                                   : enc == ENC_MX4 ? quant_mxfp4_values
+                                                    : NULL};
+}
+
+/* Block b of a tile: its quants, and scale and min of each half (equal unless by_16). */
+struct scales {
+    const u8 *quants;
+    v16f s[2], m[2];
+};
+
+INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
+{
+    struct scales o;
+    if (enc == ENC_I8 || enc == ENC_U4 || enc == ENC_U8) {
+        u32 quants = enc == ENC_U4 ? 256 : 512;
+        o.quants = tile + (size_t)b * (quants + (enc == ENC_I8 ? 32 : 64));
+        o.s[0] = o.s[1] = lanes_half(o.quants + quants);
+        o.m[0] = o.m[1] = enc == ENC_I8 ? (v16f){0} : lanes_half(o.quants + quants + 32);
+    } else if (enc == ENC_NL4 || enc == ENC_MX4) {
+        o.quants = tile + (size_t)b * 320;
+        memcpy(&o.s[0], o.quants + 256, 64);
+        o.s[1] = o.s[0];
+        o.m[0] = o.m[1] = (v16f){0};
+    } else {
+        u32 quants = enc == ENC_K4 || enc == ENC_K2 ? 256 : 512;
+        u32 block = quants + (enc == ENC_K2 ? 64 : 32);
+        const u8 *unit = tile + (size_t)(b / 8) * (8 * block + (enc == ENC_K6 ? 32 : 64));
+        o.quants = unit + (size_t)(b % 8) * block;
+        const u8 *s = o.quants + quants;
+        v16f d = lanes_half(unit + 8 * block);
+        v16f e = enc == ENC_K6 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
+        if (enc == ENC_K6) {
+            o.s[0] = d * lanes_from_i8(s);
+            o.s[1] = d * lanes_from_i8(s + 16);
+            o.m[0] = o.m[1] = e;
+        } else if (enc == ENC_K2) {
+            o.s[0] = d * lanes_from_u8(s);
+            o.s[1] = d * lanes_from_u8(s + 16);
+            o.m[0] = e * lanes_from_u8(s + 32);
+            o.m[1] = e * lanes_from_u8(s + 48);
+        } else {
+            o.s[0] = o.s[1] = d * lanes_from_u8(s);
+            o.m[0] = o.m[1] = e * lanes_from_u8(s + 16);
+        }
+    }
+    return o;
+}
+
+#endif

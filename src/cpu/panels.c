@@ -1,0 +1,275 @@
+/* Matrix products in bf16, for rows of prompts: weights are decoded once for all rows of a step and
+ * rounded to bf16, sums are f32 in the order of the TDPBF16PS instruction, which plain fma repeats
+ * in every bit. Compiled once per instruction set, with -DISA=<its name> and that set's flags.
+ *
+ * A tile holds 32 columns: of activations [row][column], of weights [column/2][row][column%2]. */
+#include "cpu/kernels.h"
+
+#include "cpu/decode.h"
+
+enum { TILE_VALUES = TILE * BLOCK }; /* 1 KiB of bf16 */
+
+/* Sixteen rows of two columns as pairs, rounded to nearest even. */
+INLINE void store_pairs(u16 *p, v16f even, v16f odd)
+{
+#if defined __AVX512BF16__
+    const __m512i order =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
+#else
+    v16i x = lanes_to_bf16(even) | lanes_to_bf16(odd) << 16;
+    memcpy(p, &x, sizeof x);
+#endif
+}
+
+/* ---- weights ---- */
+
+/* Column j of the four of a group: byte j of every row's four. */
+INLINE v16f column_of(v64u group, u32 j, bool small)
+{
+    v16i x = (v16i)group;
+    x = small ? (v16i)((v16u)x >> 8 * j & 255) : x << (24 - 8 * j) >> 24;
+    return lanes_from_int(x);
+}
+
+INLINE v16f scaled(v16f n, v16f s, v16f m, bool has_min)
+{
+    return has_min ? lanes_fma(n, s, m) : n * s;
+}
+
+INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
+{
+    const struct shape f = shape_of(enc);
+    const struct scales sc = scales_of(enc, tile, b);
+    for (u32 i = 0; i < 8; i++) {
+        v64u q = load64(sc.quants + (f.nibbles ? i / 2 : i) * 64);
+        if (f.nibbles) q = i % 2 ? q >> 4 : q & 15;
+        if (f.table) q = look_up(q, f.table);
+        v16f s = sc.s[i / 4], m = sc.m[i / 4], c[4];
+        for (u32 j = 0; j < 4; j++) c[j] = scaled(column_of(q, j, f.small), s, m, f.has_min);
+        store_pairs(dst + i * 64, c[0], c[1]);
+        store_pairs(dst + i * 64 + 32, c[2], c[3]);
+    }
+}
+
+INLINE v16f float_column(enum encoding enc, const u8 *tile, u32 i)
+{
+    return enc == ENC_F16 ? lanes_half(tile + (size_t)i * 32) : lanes_bf16(tile + (size_t)i * 32);
+}
+
+INLINE void decode_floats(enum encoding enc, const u8 *tile, u32 n, u32 b, u16 *dst)
+{
+    u32 begin = b * BLOCK, end = MIN(n, begin + BLOCK);
+    for (u32 i = begin; i < begin + BLOCK; i += 2)
+        store_pairs(dst + (i - begin) * TILE, i < end ? float_column(enc, tile, i) : (v16f){0},
+                    i + 1 < end ? float_column(enc, tile, i + 1) : (v16f){0});
+}
+
+INLINE void decode_as(enum encoding enc, const u8 *tile, u32 n, u32 b, u32 n_blocks, u16 *dst)
+{
+    for (u32 i = 0; i < n_blocks; i++)
+        if (enc >= ENC_I8)
+            decode_quants(enc, tile, b + i, dst + (size_t)i * TILE_VALUES);
+        else
+            decode_floats(enc, tile, n, b + i, dst + (size_t)i * TILE_VALUES);
+}
+
+static void decode(const struct packed *w, const u8 *tile, u32 b, u32 n_blocks, u16 *dst)
+{
+    switch (w->enc) {
+#define DECODE_CASE(id, cols, bytes) \
+    case ENC_##id: decode_as(ENC_##id, tile, w->n_in, b, n_blocks, dst); break;
+        ENCODING_TABLE(DECODE_CASE)
+#undef DECODE_CASE
+    case ENC_COUNT: break;
+    }
+}
+
+/* ---- activations ---- */
+
+static void pack(u16 *group, u32 row, const float *x, u32 n)
+{
+    for (u32 i = 0; i < n; i += BLOCK) {
+        u16 *dst = group + (size_t)i * TILE + row * BLOCK;
+        float part[BLOCK] = {0};
+        const float *src = x + i;
+        if (n - i < BLOCK) src = memcpy(part, src, (n - i) * sizeof *part);
+        v16f lo = lanes_load(src), hi = lanes_load(src + 16);
+#if defined __AVX512BF16__
+        _mm512_storeu_si512(dst, (__m512i)_mm512_cvtne2ps_pbh((__m512)hi, (__m512)lo));
+#else
+        v16i a = lanes_to_bf16(lo), b = lanes_to_bf16(hi);
+        for (u32 j = 0; j < 16; j++) {
+            dst[j] = (u16)a[j];
+            dst[16 + j] = (u16)b[j];
+        }
+#endif
+    }
+}
+
+/* ---- products ---- */
+
+#if defined __AMX_BF16__
+
+enum { ROWS_AT_ONCE = 2 * TILE };
+
+/* Where sums of 16 rows and 16 outputs are: in y, or in a copy where y is no rectangle. */
+struct sums {
+    float *p;
+    size_t pitch; /* bytes */
+    u32 n_rows;
+    bool copied;
+};
+
+static struct sums sums_of(const struct cpu_panel *p, u32 row, const struct cpu_half *h,
+                           float (*copy)[TILE])
+{
+    float *const *y = h->y + row;
+    struct sums s = {.n_rows = MIN(TILE, p->n_rows - row)};
+    ptrdiff_t pitch = s.n_rows == TILE ? y[1] - y[0] : 0;
+    s.copied = s.n_rows < TILE || h->n < TILE;
+    for (u32 r = 1; !s.copied && r < TILE; r++) s.copied = y[r] - y[r - 1] != pitch;
+    s.p = s.copied ? copy[0] : y[0] + h->col;
+    s.pitch = s.copied ? sizeof *copy : (size_t)pitch * sizeof(float);
+    for (u32 r = 0; s.copied && p->block > 0 && r < s.n_rows; r++)
+        memcpy(copy[r], y[r] + h->col, h->n * sizeof **y);
+    return s;
+}
+
+static void sums_put(const struct sums *s, const struct cpu_half *h, u32 row)
+{
+    for (u32 r = 0; s->copied && r < s->n_rows; r++)
+        memcpy(h->y[row + r] + h->col, s->p + r * TILE, h->n * sizeof *s->p);
+}
+
+/* All tiles are full. The compiler must see that the configuration is read: gcc 12's intrinsic lets
+ * it drop the stores. */
+static void amx_configure(void)
+{
+    const struct {
+        u8 palette, start_row, reserved[14];
+        u16 row_bytes[16];
+        u8 rows[16];
+    } full = {.palette = 1,
+              .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+              .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    __asm__ volatile("ldtilecfg %0" ::"m"(full));
+}
+
+/* Does `with` tile, row group, weight tile for each of the products that there are. */
+#define EACH_PRODUCT(with)                  \
+    do {                                    \
+        with(0, 0, 0);                      \
+        if (n_tiles > 1) with(1, 0, 1);     \
+        if (n_groups > 1) {                 \
+            with(2, 1, 0);                  \
+            if (n_tiles > 1) with(3, 1, 1); \
+        }                                   \
+    } while (0)
+
+/* One or two groups of 16 rows against one or two weight tiles. Tiles: 0 to 3 sums, 4 and 5
+ * activations, 6 and 7 weights. */
+INLINE void amx_block(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TILE_VALUES],
+                      const float *start, u32 row, u32 n_groups, u32 n_tiles)
+{
+    _Alignas(64) float copy[2][2][TILE][TILE];
+    struct sums s[2][2];
+    const size_t group = p->group_values;
+    const u16 *x = p->x + row / TILE * group + (size_t)p->block * TILE_VALUES;
+#define SUMS_OF(t, g, c) s[g][c] = sums_of(p, row + g * TILE, &p->half[c], copy[g][c])
+    EACH_PRODUCT(SUMS_OF);
+#define SUMS_START(t, g, c) _tile_loadd(t, start + c * TILE, 0)
+#define SUMS_LOAD(t, g, c)  _tile_loadd(t, s[g][c].p, s[g][c].pitch)
+    if (p->block == 0)
+        EACH_PRODUCT(SUMS_START);
+    else
+        EACH_PRODUCT(SUMS_LOAD);
+    for (u32 b = 0; b < p->n_blocks * TILE_VALUES; b += TILE_VALUES) {
+        _tile_loadd(4, x + b, 64);
+        _tile_loadd(6, w[0] + b, 64);
+        if (n_tiles > 1) _tile_loadd(7, w[1] + b, 64);
+        if (n_groups > 1) _tile_loadd(5, x + group + b, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        if (n_tiles > 1) _tile_dpbf16ps(1, 4, 7);
+        if (n_groups > 1) _tile_dpbf16ps(2, 5, 6);
+        if (n_groups > 1 && n_tiles > 1) _tile_dpbf16ps(3, 5, 7);
+    }
+#define SUMS_STORE(t, g, c) _tile_stored(t, s[g][c].p, s[g][c].pitch)
+    EACH_PRODUCT(SUMS_STORE);
+#define SUMS_PUT(t, g, c) sums_put(&s[g][c], &p->half[c], row + g * TILE)
+    EACH_PRODUCT(SUMS_PUT);
+}
+
+static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TILE_VALUES],
+                     const float *start, u32 row)
+{
+    bool groups = p->n_rows - row > TILE, tiles = p->n_halves > 1;
+    if (groups && tiles)
+        amx_block(p, w, start, row, 2, 2);
+    else if (tiles)
+        amx_block(p, w, start, row, 1, 2);
+    else if (groups)
+        amx_block(p, w, start, row, 2, 1);
+    else
+        amx_block(p, w, start, row, 1, 1);
+}
+
+#else
+
+enum { ROWS_AT_ONCE = 1 };
+
+/* sum += x·w over one block as TDPBF16PS does it: even and odd columns apart, then together. */
+INLINE v16f add_block(v16f sum, const u16 *x, const u16 *w)
+{
+    v16f even = {0}, odd = {0};
+    for (u32 i = 0; i < BLOCK; i += 2) {
+        v16i pair;
+        memcpy(&pair, w + (size_t)i * TILE, sizeof pair);
+        even = lanes_fma((v16f)(pair << 16), lanes_set(bf16_to_float(x[i])), even);
+        odd = lanes_fma((v16f)(pair & -65536), lanes_set(bf16_to_float(x[i + 1])), odd);
+    }
+    return sum + (even + odd);
+}
+
+static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TILE_VALUES],
+                     const float *start, u32 row)
+{
+    const u16 *x =
+        p->x + row / TILE * p->group_values + (size_t)p->block * TILE_VALUES + row % TILE * BLOCK;
+    for (u32 c = 0; c < p->n_halves; c++) {
+        u32 n = p->half[c].n;
+        float *y = p->half[c].y[row] + p->half[c].col;
+        v16f sum = lanes_load(start + c * TILE);
+        if (p->block > 0) sum = n == TILE ? lanes_load(y) : lanes_load_part(y, n);
+        for (u32 b = 0; b < p->n_blocks * TILE_VALUES; b += TILE_VALUES)
+            sum = add_block(sum, x + b, w[c] + b);
+        memcpy(y, &sum, n * sizeof *y);
+    }
+}
+
+#endif
+
+static void multiply(const struct cpu_panel *p)
+{
+    _Alignas(64) u16 w[2][PANEL_BLOCKS * TILE_VALUES];
+    _Alignas(64) float start[2 * TILE] = {0};
+    for (u32 c = 0; c < p->n_halves; c++) {
+        const struct cpu_half *h = &p->half[c];
+        decode(h->w, h->tile, p->block, p->n_blocks, w[c]);
+        if (h->bias) memcpy(start + c * TILE, h->bias, h->n * sizeof *start);
+    }
+#if defined __AMX_BF16__
+    amx_configure();
+#endif
+    for (u32 row = 0; row < p->n_rows; row += ROWS_AT_ONCE) block_of(p, w, start, row);
+#if defined __AMX_BF16__
+    _tile_release();
+#endif
+}
+
+const struct panel_kernels KERNEL_TABLE(cpu_panels) = {
+    .pack = pack,
+    .multiply = multiply,
+};
