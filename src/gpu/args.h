@@ -65,11 +65,19 @@ enum {
     ROPE_THREADS = 128,
     KV_THREADS = 128,
     MATMUL_THREADS = 256,
+    MATVEC_THREADS = 512,
     EDIT_THREADS = 256,
 };
 
 /* enum norm_kind, for kernels; NONE where a norm is optional */
 enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
+
+/* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM of
+ * an H200, so that a launch's weights travel while the one before it runs; with two words, six. */
+enum { QUEUE_BATCH = 2 };
+#define QUEUE_SLOTS(words)          ((words) == 2 ? 6 : 8)
+#define QUEUE_BYTES(words, threads) \
+    ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
 
 /* Which count bounds the rows of an op: an index into HEAD. */
 enum { ROWS_ALL = HEAD_N_ROWS, ROWS_OUT = HEAD_N_OUT };
@@ -124,6 +132,16 @@ struct rope_args {
     unsigned in_stride, out_stride, x_pitch, y_pitch;
 };
 
+/* k_heads_<f16|f32>: norms of heads (NORM_KIND_NONE: none), rotation and the way into the cache */
+enum { HEADS_THREADS = 256 };
+struct heads_args {
+    unsigned n_heads, n_kv_heads, width, v_width, n_rot, neox; /* widths of one head */
+    unsigned q_norm, k_norm;
+    unsigned q_pitch, k_pitch, v_pitch, y_pitch;
+    unsigned block_tokens, table_len, threads;
+    float q_eps, k_eps;
+};
+
 /* k_kv_store_<f16|f32> */
 struct kv_store_args {
     unsigned k_width, v_width, k_pitch, v_pitch;
@@ -143,6 +161,7 @@ struct quantise_args {
  * y_i = x·W_iᵀ + b_i (y_0 = s + (r + y_0)) for up to three matrices of one encoding and input, or
  * silu(x·W_0ᵀ + b_0)·(x·W_1ᵀ + b_1). Slices (heads): group.z, x and y move by a stride. */
 enum { MATMUL_MAX = 3, MATMUL_SIMDS = MATMUL_THREADS / 32, MATMUL_MAX_IN = 16384 };
+enum { MATVEC_SIMDS = MATVEC_THREADS / 32 };
 enum { MATMUL_MAX_NORM_F32 = 6144 }; /* columns of a fused norm before floats */
 struct matmul_part {
     unsigned n_out, y_pitch, has_bias;

@@ -22,6 +22,7 @@ struct gpu_info {
     u64 memory, memory_free; /* bytes this process may use, and those left */
     u64 max_buffer;          /* largest single buffer */
     u32 n_units;             /* multiprocessors or cores */
+    u32 n_walkers;           /* groups that go round over the work; 0: one for each piece of it */
     u32 api;                 /* 90 for sm_90, 7 for Apple7 */
 };
 

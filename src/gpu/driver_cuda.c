@@ -37,7 +37,6 @@ enum {
     CU_ATTR_UNITS = 16,
     CU_ATTR_MAJOR = 75,
     CU_ATTR_MINOR = 76,
-    CU_ATTR_MAX_SHARED = 97,
     CU_FUNC_MAX_SHARED = 8,
     CU_FUNC_CARVEOUT = 9,
     CU_HOST_PORTABLE = 1,
@@ -142,7 +141,6 @@ struct gpu {
     cu_function blit;          /* k_blit; NULL: not there */
     cu_event done[MAX_QUEUED]; /* of submission i at i % MAX_QUEUED */
     u32 api;
-    int max_shared; /* bytes a group may have */
     struct gpu_counters count;
 };
 
@@ -230,8 +228,6 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
     if ((rc = failed(g, cu->device_get(&g->device, (int)device), "cuDeviceGet", err)) ||
         (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "the chip", err)) ||
         (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "the chip", err)) ||
-        (rc = failed(g, cu->device_attr(&g->max_shared, CU_ATTR_MAX_SHARED, g->device), "the chip",
-                     err)) ||
         (rc = failed(g, cu->context_retain(&g->context, g->device), "opening the GPU", err)) ||
         (rc = failed(g, cu->context_set(g->context), "cuCtxSetCurrent", err)) ||
         (rc = failed(g, cu->stream_create(&g->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate",
@@ -281,7 +277,7 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     out->memory = total;
     out->memory_free = left;
     out->max_buffer = total;
-    out->n_units = (u32)units;
+    out->n_units = out->n_walkers = (u32)units;
 }
 
 static void cuda_counters(const struct gpu *g, struct gpu_counters *out)
@@ -406,7 +402,7 @@ static cu_result add_kernel(struct gpu *g, cu_graph graph, const struct gpu_comm
     };
     enum { MAX_WITHOUT_ASKING = 48 << 10 };
     if (c->tg_bytes > MAX_WITHOUT_ASKING) {
-        cu_result rc = g->cu.function_set(k.function, CU_FUNC_MAX_SHARED, g->max_shared);
+        cu_result rc = g->cu.function_set(k.function, CU_FUNC_MAX_SHARED, (int)c->tg_bytes);
         if (rc) return rc;
     }
     return g->cu.graph_kernel(node, graph, NULL, 0, &k);

@@ -68,6 +68,13 @@ void emit_depth(struct emit *e, u32 gz)
     if (!e->rc) current(e)->groups[2] = gz;
 }
 
+void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes)
+{
+    if (e->rc) return;
+    current(e)->per_unit = per_unit;
+    current(e)->tg_bytes = tg_bytes;
+}
+
 static void bind(struct emit *e, struct binding b)
 {
     if (e->rc) return;
@@ -288,6 +295,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_NORM_GATE_UP_GLU] = emit_gate_up_glu,
     [OP_MATMUL_ADD] = emit_matmul_add,
     [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
+    [OP_MATMULS] = emit_matmuls,
 };
 
 int emit_op(struct emit *e, const struct op *op)

@@ -62,6 +62,9 @@ struct launch {
     char kernel[32];
     u32 op; /* index in the program */
     u32 groups[3], threads;
+    u32 per_unit; /* at most that many groups for a unit of a device that wants few (0: any number)
+                   */
+    u32 tg_bytes; /* struct gpu_command */
     u32 n_bufs, n_args;
     struct binding bufs[GPU_MAX_BUFS];
     u8 args[GPU_MAX_ARGS];
@@ -92,6 +95,8 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
 /* One launch: begin it, bind in order, end it with its arguments. */
 void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads);
 void emit_depth(struct emit *e, u32 gz); /* of the grid, where it is not 1 */
+/* Its groups walk over the work, a few for each unit of the device, with queues of n bytes. */
+void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes);
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
@@ -139,6 +144,8 @@ int emit_norm_matmul(struct emit *e, const struct op *op);
 int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
 int emit_matmul_add(struct emit *e, const struct op *op);
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
+/* emit_mix.c: */
+int emit_matmuls(struct emit *e, const struct op *op);
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
 int emit_route(struct emit *e, const struct op *op);

@@ -76,6 +76,7 @@ int emit_attention(struct emit *e, const struct op *op)
              at_once);
     emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
                 latent ? LATENT_THREADS : ATTN_THREADS);
+    emit_walk(e, 2, 0);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_step(e, STEP_ITEMS);

@@ -651,9 +651,10 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);  \
     }
 
-#define GPU_FUSED                                                                    \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
-     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE)
+#define GPU_FUSED                                                                        \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |     \
+     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_EXPERTS_GLU |        \
+     1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS)
 
 GPU_CLASS(cuda)
 GPU_CLASS(metal)

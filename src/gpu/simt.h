@@ -27,9 +27,9 @@
  * - Pointers are written CONST(T), DEV(T), DEV(const T), TG(T), THR(T); no pointers to pointers, no
  *   references but ARGS. A helper that takes several kinds is a function template over its type.
  * - Elements of CONST, DEV and TG are loaded and stored whole: `float4 v = p[i]; use v.x`, never
- *   p[i].x, &p[i] or a struct of args.h. Give functions that are overloaded or templates (min, max,
- *   simd_*) values, not p[i]. Pointers may be cast to another element type of the same kind and
- *   moved with + (unsigned).
+ *   p[i].x, &p[i] or a struct (helpers may take structs by value, also of pointers). Give functions
+ *   that are overloaded or templates (min, max, simd_*) values, not p[i]. Pointers may be cast to
+ *   another element type of the same kind and moved with + (unsigned).
  * - A buffer is bound as CONST when no kernel of the same list writes it (weights).
  * - TG_ARRAY only at the top of a kernel's body, at most 32 KiB in all; it starts undefined.
  * - Vectors (float2 float4 uint2 uint4) have .x .y .z .w and make_float4(...) only, no operators.
@@ -40,6 +40,12 @@
  *   tg_dev_barrier() also what the group wrote to DEV; simd ops order nothing. All threads of a
  *   group reach a barrier, all lanes of a simdgroup a simd op; threads that leave early do so as
  *   whole groups (or simdgroups, where no barrier follows), after dep_wait().
+ * - A lane may have a queue of 16-byte units and words on their way from CONST memory, QUEUE_SLOTS
+ *   of them (args.h): queue_send_unit/_word(slot, pointer), queue_commit() after each batch of
+ *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
+ *   queue_unit/_word(slot, the same pointer). It is real on CUDA, in threadgroup memory that the
+ *   host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is taken. touch(pointer) asks
+ *   for what will be read soon.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add.
  * - Arithmetic means the same bits everywhere: only fmaf() fuses, simd_sum adds by halves (lane i
  *   and i^16 first, then 8, 4, 2, 1), / and sqrtf round correctly, exp and so on are num_f32.h's.
@@ -189,6 +195,54 @@ template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
 #define atomic_add(p, v)        atomicAdd(p, v)
 #define SIMT_SHUFFLES
 
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
+#define SIMT_QUEUE
+/* A slot: [thread] units, then [WORDS][thread] words. */
+template <int WORDS> GPU_FN uint queue_slot(uint slot)
+{
+    extern __shared__ uint4 queue_memory[];
+    return (uint)__cvta_generic_to_shared(queue_memory) +
+           slot * (blockDim.x * (16u + 4u * (uint)WORDS));
+}
+template <int WORDS> GPU_FN void queue_send_unit(uint slot, CONST(uint4) p)
+{
+    uint at = queue_slot<WORDS>(slot) + threadIdx.x * 16u;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(p) : "memory");
+}
+template <int WORDS> GPU_FN void queue_send_word(uint slot, uint which, CONST(u8) p)
+{
+    uint at = queue_slot<WORDS>(slot) + blockDim.x * (16u + 4u * which) + threadIdx.x * 4u;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"((u64)p & ~3ull)
+                 : "memory");
+}
+GPU_FN void queue_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> GPU_FN void queue_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
+{
+    uint at = queue_slot<WORDS>(slot) + threadIdx.x * 16u;
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CONST(u8) p)
+{
+    uint at = queue_slot<WORDS>(slot) + blockDim.x * (16u + 4u * which) + threadIdx.x * 4u, v;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
+    if (BYTES < 4) v = v >> ((uint)(u64)p & 3u) * 8u & ((1u << BYTES % 4 * 8) - 1u);
+    return v;
+}
+#endif
+#define touch(p) asm volatile("prefetch.global.L1 [%0];" ::"l"(p))
+
 #else /* ------------------------------------------------------------------------ emulator */
 #include "gpu/emu/dialect.h"
 #endif
@@ -209,6 +263,28 @@ template <class T> GPU_FN T simt_max(T v)
     }
     return v;
 }
+#endif
+
+#ifndef SIMT_QUEUE
+template <int WORDS, class P> GPU_FN void queue_send_unit(uint, P) {}
+template <int WORDS, class P> GPU_FN void queue_send_word(uint, uint, P) {}
+#define queue_commit()
+template <int N> GPU_FN void queue_wait() {}
+template <int WORDS> GPU_FN uint4 queue_unit(uint, CONST(uint4) p)
+{
+    return p[0];
+}
+template <int WORDS, int BYTES> GPU_FN uint queue_word(uint, uint, CONST(u8) p)
+{
+    CONST(u16) p16 = (CONST(u16))p;
+    CONST(uint) p32 = (CONST(uint))p;
+    if (BYTES == 4) return p32[0];
+    if (BYTES == 2) return p16[0];
+    return p[0];
+}
+#endif
+#ifndef touch
+#define touch(p)
 #endif
 
 GPU_FN float bf16_to_f32(u16 h)

@@ -1,6 +1,6 @@
 /* The statistics of a norm over n columns of one row, by up to 256 threads of one group. Thread i
  * takes columns 4i .. 4i+3, then every 1024th, whatever the number of threads: so a row's norm is
- * the same to the bit wherever it is computed. n is a multiple of 4, x aligned to 16 bytes. */
+ * the same to the bit wherever it is computed. A group may have more threads than take part. n is a multiple of 4, x aligned to 16 bytes. */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H
 
@@ -13,7 +13,7 @@ GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_sim
     v = simd_sum(v);
     if (n_simds == 1u) return v;
     tg_barrier(); /* part may still be read from the last sum */
-    if (lane == 0u) part[simd] = v;
+    if (lane == 0u && simd < n_simds) part[simd] = v;
     tg_barrier();
     float sum = 0.0f;
     for (uint i = 0u; i < n_simds; i++) sum += part[i];
@@ -28,13 +28,13 @@ GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint
     uint lane = tid % 32u, simd = tid / 32u, n_simds = n_threads / 32u;
     if (kind == NORM_KIND_LAYER) {
         float sum = 0.0f;
-        for (uint i = tid; i < n / 4u; i += n_threads) {
+        for (uint i = tid; tid < n_threads && i < n / 4u; i += n_threads) {
             float4 v = x[i];
             sum += (v.x + v.y) + (v.z + v.w);
         }
         mean = group_sum(sum, part, lane, simd, n_simds) / (float)n;
     }
-    for (uint i = tid; i < n / 4u; i += n_threads) {
+    for (uint i = tid; tid < n_threads && i < n / 4u; i += n_threads) {
         float4 v = x[i];
         float a = v.x - mean, b = v.y - mean, c = v.z - mean, d = v.w - mean;
         sq += fmaf(a, a, b * b) + fmaf(c, c, d * d);

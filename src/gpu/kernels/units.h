@@ -66,19 +66,59 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
     }
 }
 
-/* The scales of unit u of a row, as they are stored. */
-template <int E> GPU_FN uint2 unit_scale_bits(CONST(u8) s, uint u)
+/* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
+#define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
+#define UNIT_SCALE_BYTES(E, i)                                          \
+    ((E) == UNIT_I8   ? 2                                               \
+     : (E) == UNIT_K6 ? 2 - (i)                                         \
+     : (i) == 0       ? 4                                               \
+                      : ((E) == UNIT_K2 ? 4 : 2))
+template <int E, int I> GPU_FN uint unit_scale_at(uint u)
+{
+    if (E == UNIT_I8) return u / 2u * 2u;
+    if (E == UNIT_U8) return u / 2u * 4u;
+    if (E == UNIT_K4) return u / 8u * 20u + (I == 0 ? 0u : 4u + u % 8u * 2u);
+    if (E == UNIT_K5) return u / 16u * 20u + (I == 0 ? 0u : 4u + u % 16u / 2u * 2u);
+    if (E == UNIT_K2) return u / 8u * 36u + (I == 0 ? 0u : 4u + u % 8u * 4u);
+    if (E == UNIT_K6) return u / 16u * 18u + (I == 0 ? 0u : 2u + u % 16u);
+    return u * 4u;
+}
+
+template <int BYTES> GPU_FN uint unit_word(CONST(u8) s)
 {
     CONST(u16) s16 = (CONST(u16))s;
     CONST(uint) s32 = (CONST(uint))s;
-    if (E == UNIT_I8) return make_uint2(s16[u / 2u], 0u);
-    if (E == UNIT_U8) return make_uint2(s32[u / 2u], 0u);
-    if (E == UNIT_U4 || E == UNIT_NL4 || E == UNIT_MX4) return make_uint2(s32[u], 0u);
-    if (E == UNIT_K4) return make_uint2(s32[u / 8u * 5u], s16[u / 8u * 10u + 2u + u % 8u]);
-    if (E == UNIT_K5) return make_uint2(s32[u / 16u * 5u], s16[u / 16u * 10u + 2u + u % 16u / 2u]);
-    if (E == UNIT_K2) return make_uint2(s32[u / 8u * 9u], s32[u / 8u * 9u + 1u + u % 8u]);
-    if (E == UNIT_K6) return make_uint2(s16[u / 16u * 9u], s[u / 16u * 18u + 2u + u % 16u]);
-    return make_uint2(0u, 0u);
+    if (BYTES == 4) return s32[0];
+    if (BYTES == 2) return s16[0];
+    return s[0];
+}
+
+/* They as they are stored. */
+template <int E> GPU_FN uint2 unit_scale_bits(CONST(u8) s, uint u)
+{
+    uint x = 0u, y = 0u;
+    if (UNIT_SCALES(E) > 0) x = unit_word<UNIT_SCALE_BYTES(E, 0)>(s + unit_scale_at<E, 0>(u));
+    if (UNIT_SCALES(E) > 1) y = unit_word<UNIT_SCALE_BYTES(E, 1)>(s + unit_scale_at<E, 1>(u));
+    return make_uint2(x, y);
+}
+
+/* The same by way of a lane's queue (simt.h). */
+template <int E> GPU_FN void unit_send(CONST(uint4) q, CONST(u8) s, uint u, uint slot)
+{
+    enum { WORDS = UNIT_SCALES(E) };
+    queue_send_unit<WORDS>(slot, q + u);
+    if (WORDS > 0) queue_send_word<WORDS>(slot, 0u, s + unit_scale_at<E, 0>(u));
+    if (WORDS > 1) queue_send_word<WORDS>(slot, 1u, s + unit_scale_at<E, 1>(u));
+}
+template <int E> GPU_FN uint2 unit_take(CONST(u8) s, uint u, uint slot)
+{
+    enum { WORDS = UNIT_SCALES(E) };
+    uint x = 0u, y = 0u;
+    if (WORDS > 0)
+        x = queue_word<WORDS, UNIT_SCALE_BYTES(E, 0)>(slot, 0u, s + unit_scale_at<E, 0>(u));
+    if (WORDS > 1)
+        y = queue_word<WORDS, UNIT_SCALE_BYTES(E, 1)>(slot, 1u, s + unit_scale_at<E, 1>(u));
+    return make_uint2(x, y);
 }
 
 /* value = d[0]·n + d[1]; the last 16 columns of a K2 unit: d[2]·n + d[3] */
