@@ -131,8 +131,8 @@ $B/fletch-static: $(APP_OBJ) $B/libfletch.a
 	    -Wl,-Bstatic $(PKG_LIBS) -Wl,-Bdynamic $(LIBS)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
-	$Q$(CC) $(LDFLAGS) $(EXTRA) $(filter %.o,$^) $(filter %.a,$^) -o $@ -lcmocka $(PKG_LIBS) $(LIBS) \
-	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS))
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \
+	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS) $(STANDIN_RUN))
 
 $B/%_cli: $B/%_cli.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
@@ -155,7 +155,7 @@ release:
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
 # for test/run.
 LIMIT   ?= 300
-test: $B/fletch $(TESTBIN) $(CLIS)
+test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
 # The same tests under sanitizers, in build folders of their own (races only in the test programs,

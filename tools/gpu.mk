@@ -4,8 +4,9 @@
 # GPU kernels on the CPU, each fast and checked (src/gpu/emu).
 GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
 GPU_INC := $(wildcard src/gpu/*.h src/gpu/kernels/*.h)
-OBJ     += $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/kernels/table.o \
+EMU_OBJ := $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/kernels/table.o \
            $(GPU_SRC:%.gpu=$B/%_fast.o) $(GPU_SRC:%.gpu=$B/%_checked.o)
+OBJ     += $(EMU_OBJ)
 
 # C++ for the emulator and what it expands only, and none of C++'s libraries. Its fibers and the
 # sanitizers' idea of a stack don't go together; the checked kernels do that work.
@@ -67,9 +68,10 @@ STANDIN_LIBS  := -lobjc
 STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
                  -fconstant-string-class=NSConstantString
 # Apple's compiler takes the text by its own rules; C++ for OpenCL has nearly the same.
-OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang -cl-ext=-all,+cl_khr_fp16
+OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang \
+                 -cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space
 METAL_CHECK   := -D__METAL_VERSION__=310 -Wall -Werror -Wno-unknown-attributes \
-                 -Wno-unused-function -Wno-pass-failed -Itest/standin/metal
+                 -Wno-unused-function -Wno-pass-failed -Wno-tautological-compare -Itest/standin/metal
 $B/standin/kernels.cpp: $B/src/gpu/kernels.metal test/standin/metal/table.py test/standin/metal/metal_stdlib
 	@mkdir -p $(@D)
 	@echo "metal $<"
@@ -87,10 +89,27 @@ $B/standin/%.o: src/gpu/%.m $B/config.mk
 	$Qclang $(STANDIN_OBJC) -c $< -o $@
 endif
 
-# fletch with the Metal driver, wherever it is.
-$B/standin/fletch: $(APP_OBJ) $(STANDIN_METAL) $B/libfletch.a
+# CUDA: a libcuda.so.1 on the emulator, for machines that have none.
+ifneq ($(filter-out Darwin,$(shell uname -s)),)
+ifeq ($(shell ldconfig -p 2> /dev/null | grep libcuda.so.1),)
+STANDIN_CUDA := $B/standin/fatbins.o $B/standin/libcuda.so.1
+STANDIN_RUN  := -Wl,-rpath,$(abspath $B/standin)
+endif
+endif
+$B/standin/fatbins.o: src/gpu/fatbins.S $B/config.mk
 	@mkdir -p $(@D)
-	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS) $(STANDIN_LIBS)
+	$Q$(CC) -DFATBINS='BLOB("$B/config.mk")' -c $< -o $@
+$B/standin/libcuda.o: test/standin/libcuda.c $B/config.mk
+	@mkdir -p $(@D)
+	@echo "cc $<"
+	$Q$(CC) $(CFLAGS) -Itest/standin -Wno-missing-prototypes -c $< -o $@
+$B/standin/libcuda.so.1: $B/standin/libcuda.o $(EMU_OBJ) $(patsubst %,$B/src/base/%.o,base err pool)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -shared -Wl,-soname,libcuda.so.1 $^ -o $@ $(LIBS)
 
-# Tests that run every driver that there is.
-$B/test/driver_test $B/src/gpu/op_test: $(STANDIN_METAL)
+# Programs that find every driver, real or on a stand-in: fletch, and tests of drivers and kernels.
+STANDINS := $(STANDIN_METAL) $(STANDIN_CUDA)
+link_standins = $(filter %.o,$^) $(filter %.a %.so.1,$^) -o $@
+$B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
+	@mkdir -p $(@D)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(LIBS) $(STANDIN_LIBS) $(STANDIN_RUN)
+$B/test/driver_test $B/src/gpu/op_test: $(STANDINS)

@@ -12,7 +12,7 @@
 
 enum { MAX_BUFFERS = 31, MAX_COMMANDS = 4096 };
 
-struct standin standin;
+struct standin standin_metal;
 extern const char gpu_metal_text[];
 extern const struct emu_kernel *const emu_metal[];
 
@@ -28,12 +28,12 @@ static void misuse(const char *what)
 @implementation Counted
 - (id)init
 {
-    standin.alive++;
+    standin_metal.alive++;
     return self;
 }
 - (void)dealloc
 {
-    standin.alive--;
+    standin_metal.alive--;
     [super dealloc];
 }
 @end
@@ -223,13 +223,13 @@ struct command {
     now.after = barrier;
     barrier = false;
     cb->commands[cb->n++] = now;
-    standin.dispatches++;
+    standin_metal.dispatches++;
 }
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope
 {
     if (scope != MTLBarrierScopeBuffers) misuse("a barrier for something else than buffers");
     barrier = true;
-    standin.barriers++;
+    standin_metal.barriers++;
 }
 - (void)waitForFence:(id<MTLFence>)fence
 {
@@ -277,12 +277,12 @@ struct command {
     status = MTLCommandBufferStatusCommitted;
     queue->n_encoders++;
     queue->pending[queue->n_pending++] = [self retain];
-    standin.submissions++;
+    standin_metal.submissions++;
 }
 - (void)waitUntilCompleted
 {
     if (status < MTLCommandBufferStatusCommitted) misuse("wait before commit");
-    standin.waits += status == MTLCommandBufferStatusCommitted;
+    standin_metal.waits += status == MTLCommandBufferStatusCommitted;
     while (status == MTLCommandBufferStatusCommitted) {
         CommandBuffer *first = queue->pending[0];
         memmove(queue->pending, queue->pending + 1,
@@ -311,7 +311,7 @@ struct command {
             .threads = (u32)(c->threads.width * c->threads.height * c->threads.depth),
             .binds = binds,
             .after = c->after};
-        rc = standin.fault == STANDIN_LOST
+        rc = standin_metal.fault == STANDIN_LOST
                  ? err_set(&err, FLETCH_E_BACKEND, "the device was removed")
                  : emu_run(queue->emu, &l, &err);
     }
@@ -386,7 +386,7 @@ struct command {
 }
 - (BOOL)supportsFamily:(MTLGPUFamily)family
 {
-    return family <= (standin.fault == STANDIN_OLD_DEVICE ? 1006 : MTLGPUFamilyApple7);
+    return family <= (standin_metal.fault == STANDIN_OLD_DEVICE ? 1006 : MTLGPUFamilyApple7);
 }
 - (id<MTLCommandQueue>)newCommandQueue
 {
@@ -402,14 +402,14 @@ struct command {
 {
     if (!length || length > [self maxBufferLength]) misuse("a buffer of no length, or too long");
     if (!(options & MTLResourceHazardTrackingModeUntracked)) misuse("a buffer that is tracked");
-    if (standin.fault == STANDIN_NO_MEMORY) return nil;
+    if (standin_metal.fault == STANDIN_NO_MEMORY) return nil;
     Buffer *b = [[Buffer alloc] init];
     b->p = aligned_alloc(256, (length + 255) / 256 * 256);
     b->n = length;
     memset(b->p, 0xff, length); /* nothing promises zeros */
     b->next = all_buffers;
     all_buffers = b;
-    standin.buffers++;
+    standin_metal.buffers++;
     return b;
 }
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
@@ -418,11 +418,11 @@ struct command {
 {
     if (options.fastMathEnabled) misuse("fast maths");
     if (strcmp([source UTF8String], gpu_metal_text)) misuse("a text that was not checked");
-    if (standin.fault == STANDIN_BAD_TEXT) {
+    if (standin_metal.fault == STANDIN_BAD_TEXT) {
         *error = error_of("program_source:1:1: error: unknown type name 'kernal'");
         return nil;
     }
-    standin.libraries++;
+    standin_metal.libraries++;
     return [[Library alloc] init];
 }
 - (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
@@ -431,7 +431,7 @@ struct command {
     (void)error;
     Pipeline *p = [[Pipeline alloc] init];
     p->kernel = ((Function *)function)->kernel;
-    standin.pipelines++;
+    standin_metal.pipelines++;
     return p;
 }
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
@@ -445,7 +445,7 @@ struct command {
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void)
 {
-    return standin.fault == STANDIN_NO_DEVICE ? nil : [[Device alloc] init];
+    return standin_metal.fault == STANDIN_NO_DEVICE ? nil : [[Device alloc] init];
 }
 
 @implementation MTLCaptureDescriptor
@@ -473,7 +473,7 @@ id<MTLDevice> MTLCreateSystemDefaultDevice(void)
 {
     (void)error;
     if (!descriptor.captureObject || !descriptor.outputURL) misuse("a capture of nothing");
-    standin.captures++;
+    standin_metal.captures++;
     return YES;
 }
 - (void)stopCapture

@@ -8,10 +8,10 @@
 enum standin_fault {
     STANDIN_FINE,
     STANDIN_NO_DEVICE,
-    STANDIN_OLD_DEVICE,
-    STANDIN_BAD_TEXT,  /* the kernels don't compile */
-    STANDIN_NO_MEMORY, /* no buffer is given any more */
-    STANDIN_LOST,      /* the next thing to be run fails, and all after it */
+    STANDIN_OLD_DEVICE, /* one that the kernels were not made for */
+    STANDIN_BAD_TEXT,   /* the kernels don't compile */
+    STANDIN_NO_MEMORY,  /* no buffer is given any more */
+    STANDIN_LOST,       /* the next thing to be run fails, and all after it */
 };
 
 struct standin {
@@ -22,6 +22,8 @@ struct standin {
     u64 captures;
 };
 
-extern struct standin standin;
+/* Weak: a test that has no stand-in finds NULL at their addresses. */
+extern struct standin standin_metal __attribute__((weak));
+extern struct standin standin_cuda __attribute__((weak, visibility("default")));
 
 #endif
