@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Mistakes that Apple's compiler would refuse must be refused here too, where it can't be had: each
+text below has one, and must be stopped by one of the three checks that the kernels' Metal text goes
+through (clang with address spaces, C++ for OpenCL, table.py). Called with the build folder."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HEAD = '''#include <metal_stdlib>
+using namespace metal;
+struct some_args { float v; uint i; };
+static inline float first(device const float *p) { return p[0]; }
+'''
+KERNEL = '''[[max_total_threads_per_threadgroup(64)]] kernel void k(device float *p [[buffer(0)]]%s,
+    uint3 g [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]])
+{ %s }'''
+
+
+def body(text, parameters='', before=''):
+    return before + KERNEL % (parameters, text)
+
+
+RIGHT = {
+    'threadgroup memory and a helper': body(
+        'threadgroup float s[8]; s[t] = p[t]; threadgroup_barrier(mem_flags::mem_threadgroup);'
+        'p[t] = s[0] + first(p);'),
+    'vectors': body('p[t] = float4(1.0f, 2.0f, 3.0f, 4.0f).y;'),
+    'arguments': body('p[t] = a.v;', ', constant some_args &a [[buffer(1)]]'),
+}
+WRONG = {
+    'device pointer as threadgroup pointer': body('threadgroup float *q = p; q[0] = 1;'),
+    'threadgroup passed as device': body('threadgroup float s[8]; p[t] = first(s);'),
+    'cast from device to threadgroup': body('p[t] = ((threadgroup float *)p)[0];'),
+    'helper without address space, given device': body(
+        'p[t] = h(p);', before='static float h(float *q) { return q[0]; }\n'),
+    'helper without address space, given a local': body(
+        'float x = 1; p[t] = h(&x);', before='static float h(float *q) { return q[0]; }\n'),
+    'local pointer without address space': body('float x = 1; float *q = &x; p[t] = q[0];'),
+    'reference without address space': body(
+        'float x; h(x); p[t] = x;', before='static void h(float &x) { x = 1; }\n'),
+    'kernel parameter without address space': body('p[t] = q[0];', ', float *q [[buffer(1)]]'),
+    'write to constant': body('q[0] = 1;', ', constant float *q [[buffer(1)]]'),
+    'parameter without attribute': body('p[t] = q[0];', ', device float *q'),
+    'the same buffer twice': body('p[t] = q[t];', ', device float *q [[buffer(0)]]'),
+    'buffers with a gap': body('p[t] = q[t];', ', device float *q [[buffer(2)]]'),
+    'buffer 31': body('p[t] = q[t];', ', device float *q [[buffer(31)]]'),
+    'misspelt attribute': body('p[t] = l;', ', uint l [[thread_index_in_simdgroop]]'),
+    'threadgroup array in a block': body(
+        'if (t < 4u) { threadgroup float s[8]; s[t] = 1; p[t] = s[0]; }'),
+    'threadgroup array in a helper': body(
+        'p[t] = h();', before='static float h() { threadgroup float s[8]; s[0] = 1; return s[0]; }\n'),
+    'global without constant': body('p[t] = tab[0];', before='float tab[2] = {1, 2};\n'),
+    'static local': body('static float x = 0; p[t] = x;'),
+    'double': body('double d = p[0]; p[t] = (float)d;'),
+    'recursion': body('p[t] = r(3);',
+                      before='static inline int r(int x) { return x ? r(x - 1) + 1 : 0; }\n'),
+    'function pointer': body('float (*f)(float) = h; p[t] = f(p[t]);',
+                             before='static float h(float x) { return x; }\n'),
+    'lambda': body('auto f = [](float x) { return x; }; p[t] = f(p[t]);'),
+    'virtual function': body('V v; p[t] = v.f();',
+                             before='struct V { virtual float f() { return 1; } };\n'),
+    'array of a length that is not constant': body('float a[t]; a[0] = 1; p[t] = a[0];'),
+    'pointer to pointer': body('q[0][0] = 1;', ', device float *device *q [[buffer(1)]]'),
+    'unknown function': body('p[t] = simd_summ(p[t]);'),
+    'goto': body('goto x; x: p[t] = 1;'),
+    'new': body('thread float *q = new float; p[t] = *q;'),
+    'kernel that returns something': 'kernel int k(device float *p [[buffer(0)]]) { return 1; }',
+    'kernel without a largest group': 'kernel void k(device float *p [[buffer(0)]]) { p[0] = 1; }',
+    'as_type of another size': body('p[t] = as_type<float>((ushort)1);'),
+    'fused multiply-add by another name': body('p[t] = fmaf(p[0], p[1], p[2]);'),
+}
+COMMON = ['-D__METAL_VERSION__=310', '-Wno-unknown-attributes', '-Itest/standin/metal', '-w',
+          '-fsyntax-only']
+OPENCL = ['clang', '-x', 'cl', '-cl-std=clc++2021', '-cl-no-stdinc', '-Xclang',
+          '-cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space'] + COMMON
+CPLUSPLUS = ['clang', '-x', 'c++', '-std=c++17', '-fno-exceptions', '-Isrc', '-Iinclude'] + COMMON
+
+
+def refused(folder, text):
+    """Which of the three checks stop it."""
+    metal, cpp = os.path.join(folder, 'k.metal'), os.path.join(folder, 'k.cpp')
+    with open(metal, 'w') as f:
+        f.write(HEAD + text + '\n')
+
+    def fails(command):
+        return subprocess.run(command, capture_output=True).returncode != 0
+    by = []
+    if fails(OPENCL + [metal]):
+        by.append('OpenCL')
+    if fails([sys.executable, 'test/standin/metal/table.py', metal, cpp]):
+        by.append('table.py')
+    if not os.path.exists(cpp) or fails(CPLUSPLUS + [cpp]):
+        by.append('C++')
+    return by
+
+
+def main():
+    if not shutil.which('clang'):
+        print('skip metal_text: there is no clang')
+        return 0
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in RIGHT.items():
+            by = refused(folder, text)
+            print(('not ok' if by else 'ok'), name + (' refused by ' + ', '.join(by) if by else ''))
+            bad += bool(by)
+        for name, text in WRONG.items():
+            by = refused(folder, text)
+            print(('ok' if by else 'not ok'), name + ': ' + (', '.join(by) or 'taken by all'))
+            bad += not by
+    return bad > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
