@@ -1,0 +1,157 @@
+/* The GPU executor on the emulator, over the tiny models of the zoo: the same tokens as the
+ * reference at the same profile, one submission and one wait a token, nothing made once it runs,
+ * and no more memory read than the model needs. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/bench.h"
+#include "gpu/gpu.h"
+#include "opened.h"
+
+static const char *const models[] = {"zoo/tiny/llama.gguf",     "zoo/tiny/qwen2.gguf",
+                                     "zoo/tiny/qwen3.gguf",     "zoo/tiny/qwen3moe.gguf",
+                                     "zoo/tiny/deepseek2.gguf", "zoo/tiny/rwkv7.gguf"};
+enum { N_PROMPT = 13, N_TOKENS = 40 };
+
+static const struct fletch_model_params same = {.n_ctx = 256, .kv_type = "f16", .act_type = "int8"};
+
+static void prompt_of(i32 *tokens, u32 n_vocab)
+{
+    for (u32 i = 0; i < N_PROMPT; i++) tokens[i] = (i32)((i * 7919 + 17) % n_vocab);
+}
+
+/* Whether z[a] and z[b] lie so close that rounding may turn them round. */
+static bool close_call(const float *z, u32 n, i32 a, i32 b)
+{
+    float top = 0;
+    for (u32 i = 0; i < n; i++) top = fmaxf(top, fabsf(z[i]));
+    return fabsf(z[a] - z[b]) <= 0.05f * top;
+}
+
+/* Both sides are fed what the reference chose; returns how often they would have chosen otherwise.
+ */
+static u32 disagreements(const char *path, float temperature)
+{
+    struct opened gpu, ref;
+    struct fletch_model_info info;
+    u32 n = 0;
+    opened_path(&gpu, "emu", path, &same);
+    opened_path(&ref, "ref", path, &same);
+    fletch_model_info(ref.m, &info);
+    struct fletch_sampling how = info.sampling;
+    how.temperature = temperature;
+    how.seed = 42;
+    i32 prompt[N_PROMPT], a, b;
+    prompt_of(prompt, info.n_vocab);
+    assert_int_equal(fletch_session_append(gpu.s, prompt, N_PROMPT, NULL), 0);
+    assert_int_equal(fletch_session_append(ref.s, prompt, N_PROMPT, NULL), 0);
+    for (u32 i = 0; i < N_TOKENS; i++) {
+        assert_int_equal(fletch_session_sample(gpu.s, &how, &a), 0);
+        assert_int_equal(fletch_session_sample(ref.s, &how, &b), 0);
+        if (a != b) {
+            n++;
+            if (temperature == 0 && !close_call(fletch_session_logits(ref.s), info.n_vocab, a, b))
+                fail_msg("%s: token %u is %d, not %d", path, i, (int)a, (int)b);
+        }
+        assert_int_equal(fletch_session_append(gpu.s, &b, 1, NULL), 0);
+        assert_int_equal(fletch_session_append(ref.s, &b, 1, NULL), 0);
+    }
+    opened_close(&gpu);
+    opened_close(&ref);
+    return n;
+}
+
+static void chooses_the_tokens_of_the_reference(void **state)
+{
+    assert_true(disagreements(*state, 0) <= 1);
+    assert_true(disagreements(*state, 0.8f) <= 2);
+}
+
+static struct exec_counters counters_of(const struct fletch_model *m)
+{
+    struct exec_counters c;
+    m->x->class->counters(m->x, &c);
+    return c;
+}
+
+static void one_submission_and_wait_for_a_token(void **state)
+{
+    enum { WARM = 2, N = 40 }; /* N crosses the border of a cache block */
+    struct opened o;
+    struct fletch_model_info info;
+    i32 prompt[N_PROMPT];
+    opened_path(&o, "emu", *state, &same);
+    fletch_model_info(o.m, &info);
+    prompt_of(prompt, info.n_vocab);
+    assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, NULL), 0);
+    struct fletch_generate g = {.sampling = info.sampling, .max_tokens = WARM, .ignore_end = true};
+    struct fletch_generated result;
+    g.sampling.temperature = 0;
+    assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
+    struct exec_counters before = counters_of(o.m);
+    g.max_tokens = N;
+    assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
+    assert_int_equal(result.n_tokens, N);
+    struct exec_counters after = counters_of(o.m);
+    assert_int_equal(after.submissions - before.submissions, N);
+    assert_int_equal(after.waits - before.waits, N);
+    assert_int_equal(after.buffers_made, before.buffers_made);
+    assert_int_equal(after.kernels_made, before.kernels_made);
+    assert_int_equal(after.lists_made, before.lists_made);
+    u32 total, *by_op = calloc(o.m->trunk->n_ops, sizeof *by_op);
+    assert_int_equal(o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, by_op, &total, &o.m->err),
+                     0);
+    assert_int_equal(after.launches - before.launches, (u64)N * total);
+    free(by_op);
+    opened_close(&o);
+}
+
+/* A row's bits are the same alone, among others, and in chunks of any size. */
+static void rows_do_not_depend_on_their_step(void **state)
+{
+    static const u32 chunks[] = {1, 3, 16};
+    struct opened o;
+    struct fletch_model_info info;
+    i32 prompt[N_PROMPT];
+    opened_path(&o, "emu", *state, &same);
+    fletch_model_info(o.m, &info);
+    prompt_of(prompt, info.n_vocab);
+    size_t row = info.n_vocab * sizeof(float);
+    float *want = malloc(row * N_PROMPT), *got = malloc(row * N_PROMPT);
+    assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, want), 0);
+    for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
+        fletch_session_reset(o.s);
+        for (u32 i = 0; i < N_PROMPT; i += chunks[c]) {
+            u32 n = MIN(chunks[c], N_PROMPT - i);
+            assert_int_equal(
+                fletch_session_append(o.s, prompt + i, n, got + (size_t)i * info.n_vocab), 0);
+        }
+        assert_memory_equal(got, want, row * N_PROMPT);
+    }
+    free(want);
+    free(got);
+    opened_close(&o);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[3 * ARRAY_LEN(models)];
+    size_t n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        void *m = (void *)(uintptr_t)models[i];
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_prestate(chooses_the_tokens_of_the_reference, m);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_prestate(one_submission_and_wait_for_a_token, m);
+        tests[n++] =
+            (struct CMUnitTest)cmocka_unit_test_prestate(rows_do_not_depend_on_their_step, m);
+    }
+    return _cmocka_run_group_tests("gpu", tests, n, NULL, NULL);
+}
