@@ -12,12 +12,12 @@
 
 /* ---- recording ---- */
 
-/* Columns of what a row brings, never aligned. */
+/* Columns of what a row brings, aligned no more than they must be. */
 static struct operand take(struct op_lab *l, u32 width)
 {
-    struct operand x = prog_cols(l->p, l->in, l->used + 1, width);
-    l->used += width + 3;
-    return x;
+    u32 col = l->used + l->align;
+    l->used = col + (width + l->align - 1) / l->align * l->align;
+    return prog_cols(l->p, l->in, col, width);
 }
 
 static void give(struct op_lab *l, struct operand y)
@@ -505,7 +505,12 @@ const struct op_case op_cases[] = {
      "attention, heads of 7",
      record_attention,
      {.heads = 2, .kv_heads = 1, .head = 7}},
-    {OP_KV_STORE, "kv_store", record_attention, {.heads = 2, .kv_heads = 2, .head = 33}},
+    {OP_ATTENTION,
+     "attention, heads of 256",
+     record_attention,
+     {.heads = 3, .kv_heads = 1, .head = 256}},
+    {OP_KV_STORE, "kv_store", record_attention, {.heads = 2, .kv_heads = 2, .head = 32}},
+    {OP_KV_STORE, "kv_store, ragged", record_attention, {.heads = 2, .kv_heads = 2, .head = 33}},
     {OP_LATENT_ATTENTION,
      "latent_attention",
      record_latent_attention,
@@ -531,7 +536,8 @@ const struct op_case op_cases[] = {
      record_route,
      {.experts = 32, .used = 3, .groups = 4, .kind = ROUTE_SIGMOID, .weight = true, .bias = true}},
     {OP_COMBINE_EXPERTS, "combine_experts", record_combine, {.n = 77, .used = 4}},
-    {OP_TOKEN_SHIFT, "token_shift", record_token_shift, {.n = 77}},
+    {OP_TOKEN_SHIFT, "token_shift", record_token_shift, {.n = 64}},
+    {OP_TOKEN_SHIFT, "token_shift, ragged", record_token_shift, {.n = 77}},
     {OP_WKV7, "wkv7", record_wkv7, {.n = 128, .head = 64}},
     {OP_WKV7, "wkv7, heads of 20", record_wkv7, {.n = 60, .head = 20}},
     {OP_RK_BONUS, "rk_bonus", record_rk_bonus, {.n = 128, .head = 64}},
@@ -544,6 +550,10 @@ const struct op_case op_cases[] = {
     {OP_TIME_MIX, "wkv7+head+tail", record_time_mix, {.n = 128, .head = 64}},
     {OP_TIME_MIX,
      "wkv7+head+tail with all",
+     record_time_mix,
+     {.n = 64, .head = 32, .weight = true}},
+    {OP_TIME_MIX,
+     "wkv7+head+tail, heads of 20",
      record_time_mix,
      {.n = 60, .head = 20, .weight = true}},
     {OP_SAMPLE, "sample", record_sample, {.n = 300}},

@@ -46,11 +46,14 @@ struct op_lab {
     struct program *p; /* as recorded */
     struct operand in; /* the rows that a step brings */
     u32 used;          /* columns of them given away */
+    u32 align;         /* what their first column is a multiple of */
     u32 n_out;
     struct operand out[OP_MAX_OUT]; /* what is compared */
     u64 seed;
 };
 void op_lab_open(struct op_lab *l, const struct op_case *c, struct profile profile);
+/* With the profile and the alignment that an executor wants. */
+void op_lab_open_for(struct op_lab *l, const struct op_case *c, const struct exec_class *class);
 void op_lab_close(struct op_lab *l);
 u32 op_lab_width(const struct op_lab *l); /* of all that is compared */
 
@@ -66,7 +69,8 @@ struct op_side {
     struct step *s;
     float *hidden, *buf;
 };
-void op_side_open(struct op_side *o, const struct op_lab *l, const struct exec_class *class,
+/* False when the executor refuses the program: it has no kernel for such a shape. */
+bool op_side_open(struct op_side *o, const struct op_lab *l, const struct exec_class *class,
                   enum op_form form, u32 n_threads);
 void op_side_close(struct op_side *o);
 /* The first n rows behind the past, in one step or each in a step of its own; y: [n][width]. Fails
@@ -77,10 +81,15 @@ void op_side_run(struct op_side *o, u32 n, enum row_class cls, bool alone, float
 void op_compare(const struct op_lab *l, u32 n, const float *got, const float *want,
                 const char *who);
 
+enum op_result {
+    OP_NOTHING, /* it fuses nothing here */
+    OP_REFUSED, /* it has no kernel for such a shape, and says so */
+    OP_RAN,
+};
+
 /* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class, twice the
- * same, and every row the same bits as alone in its step. False (nothing was run) when the
- * executor fuses nothing here. */
-bool op_case_check(const struct op_case *c, const struct exec_class *class, enum op_form form,
+ * same, and every row the same bits as alone in its step. */
+enum op_result op_case_check(const struct op_case *c, const struct exec_class *class, enum op_form form,
                    u32 n_threads);
 
 #endif

@@ -242,7 +242,8 @@ static bool run_group(worker *w, u32 n_threads)
             thread *lanes = w->threads + (w->order & 1 ? n_threads - EMU_SIMD - s : s);
             enum outcome o = run_simd(w, lanes);
             if (o == BROKEN) return false;
-            if (o == AT_BARRIER && waits && !same_place(lanes, waits))
+            /* simdgroups may have met within themselves as often as they like */
+            if (o == AT_BARRIER && waits && (lanes->op != waits->op || lanes->line != waits->line))
                 return give_up(w, lanes, "divergent barrier", lanes->line, waits->line);
             (o == LEFT ? left : waits) = lanes;
         }

@@ -1,0 +1,74 @@
+/* Every op on a GPU executor against the reference (test/op_cases.c): `op_test` runs them on the
+ * emulator, `op_test cuda` on another, `op_test cuda attention` only those with that in their name.
+ * The checked emulator (emu_checked) looks at every access on top. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../test/op_cases.h"
+#include "gpu/gpu.h"
+
+static const struct exec_class *class;
+static const char *wanted = ""; /* in the name of a case */
+
+/* Shapes that no kernel is made for; everything else must run. */
+static const char *const refused[] = {
+    "matmul F32 ragged",     "matmul F16 ragged", "matmul BF16 ragged",
+    "attention, heads of 7", "kv_store, ragged",  "latent_attention, ragged",
+    "token_shift, ragged",   "wkv7, heads of 20", "wkv7+head+tail, heads of 20",
+};
+
+static bool may_refuse(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        if (strcmp(name, refused[i]) == 0) return true;
+    return false;
+}
+
+static void check_all(enum op_form form)
+{
+    u32 n_ran = 0, n_odd = 0;
+    for (u32 i = 0; i < op_case_count; i++) {
+        if (!strstr(op_cases[i].name, wanted)) continue;
+        enum op_result r = op_case_check(&op_cases[i], class, form, 2);
+        bool odd = may_refuse(op_cases[i].name) != (r == OP_REFUSED);
+        if (odd)
+            print_error("%s %s\n", op_cases[i].name, r == OP_REFUSED ? "refused" : "not refused");
+        n_ran += r == OP_RAN;
+        n_odd += odd;
+    }
+    print_message("%u cases on %s\n", n_ran, class->name);
+    assert_int_equal(n_odd, 0);
+    if (!wanted[0]) assert_true(n_ran > 0);
+}
+
+static void ops_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_all(OP_UNFUSED);
+}
+
+static void fused_ops_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_all(OP_FUSED);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "emu";
+    class = gpu_class(name);
+    if (!class || gpu_absent(name)) {
+        print_error("%s: %s\n", name, class ? gpu_absent(name) : "no such executor");
+        return 1;
+    }
+    if (argc > 2) wanted = argv[2];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_are_near_the_reference),
+        cmocka_unit_test(fused_ops_are_near_the_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
