@@ -140,27 +140,27 @@ static void products_are_equal_on_every_instruction_set(void **state)
 
 /* ---- bf16 panels ---- */
 
-enum { GROUP = IN * TILE };
+enum { GROUP_VALUES = IN * TILE };
 
 /* All outputs for rows [first, first + n_rows), with rows of y in no order that a rectangle has;
  * outputs from OUT - 3 on don't exist and stay untouched. */
 static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first, u32 n_rows)
 {
     float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y), *rows[MOST_ROWS];
-    u16 *x = aligned_alloc(64, (MOST_ROWS / TILE + 1) * GROUP * sizeof *x);
+    u16 *x = aligned_alloc(64, (MOST_ROWS / TILE + 1) * GROUP_VALUES * sizeof *x);
     float bias[OUT];
     for (u32 i = 0; i < OUT; i++) bias[i] = (float)i * 0.01f;
     for (u32 i = 0; i < MOST_ROWS * OUT; i++) y[i] = 12345;
     for (u32 t = 0; t < n_rows; t++) {
         rows[t] = y + (size_t)t * OUT;
-        k->panels->pack(x + t / TILE * GROUP, t % TILE, b->x + (size_t)(first + t) * IN, IN);
+        k->panels->pack(x + t / TILE * GROUP_VALUES, t % TILE, b->x + (size_t)(first + t) * IN, IN);
     }
     float *last = rows[0];
     for (u32 t = 0; first == 0 && n_rows > 40 && t < 40; t++) rows[t] = t < 39 ? rows[t + 1] : last;
     for (u32 block = 0; block < IN / BLOCK; block += 7)
         for (u32 tile = 0; tile < OUT / TILE; tile += 2) {
             struct cpu_panel p = {.x = x,
-                                  .group_values = GROUP,
+                                  .group_values = GROUP_VALUES,
                                   .n_rows = n_rows,
                                   .block = block,
                                   .n_blocks = MIN(7u, IN / BLOCK - block),

@@ -32,20 +32,9 @@ u64 pack_bytes(const struct weight *w)
 
 /* ---- quants inside a block of 32 columns ---- */
 
-static void put_byte(u8 *quants, u32 row, u32 col, u8 n)
-{
-    quants[col / 4 * 64 + row * 4 + col % 4] = n;
-}
-
 static u8 get_byte(const u8 *quants, u32 row, u32 col)
 {
     return quants[col / 4 * 64 + row * 4 + col % 4];
-}
-
-static void put_nibble(u8 *quants, u32 row, u32 col, u8 n)
-{
-    u8 *p = &quants[col / 8 * 64 + row * 4 + col % 4];
-    *p = (u8)(col / 4 % 2 ? (*p & 15) | n << 4 : (*p & 0xf0) | n);
 }
 
 static u8 get_nibble(const u8 *quants, u32 row, u32 col)
@@ -65,10 +54,15 @@ static float get_half(const u8 *p, u32 row)
     return half_to_float(h);
 }
 
+/* Four columns at once, as a word. */
 static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
 {
-    for (u32 i = 0; i < BLOCK; i++)
-        (encoding_has_nibbles(enc) ? put_nibble : put_byte)(quants, row, i, n[i]);
+    u32 x[BLOCK / 4];
+    memcpy(x, n, sizeof x);
+    if (encoding_has_nibbles(enc))
+        for (u32 i = 0; i < BLOCK / 4; i += 2) x[i / 2] = x[i] | x[i + 1] << 4;
+    for (u32 i = 0; i < BLOCK / (encoding_has_nibbles(enc) ? 8 : 4); i++)
+        memcpy(quants + i * 64 + row * 4, &x[i], sizeof x[i]);
 }
 
 /* ---- one row of one unit ---- */
@@ -128,38 +122,55 @@ static void put_iq4_xs(u8 *unit, u32 row, const struct quant_split *q)
     }
 }
 
-static void pack_one_row(const struct packed *p, enum qtype type, u8 *tile, u32 row, const u8 *src)
+/* One block of one row, `at` columns from its beginning. */
+static void put_row(enum encoding enc, enum qtype type, u8 *tile, u32 row, u32 at, const u8 *src)
 {
-    const struct quant_info *info = quant_info(type);
-    u32 bytes = unit_bytes[p->enc];
-    if (!encoding_is_int8(p->enc)) {
-        u32 size = info->bytes;
-        for (u32 i = 0; i < p->n_in; i++)
-            memcpy(tile + (u64)i * bytes + (u64)row * size, src + (u64)i * size, size);
-        return;
-    }
+    u8 *unit = tile + (u64)(at / encoding_info[enc].cols) * unit_bytes[enc];
     struct quant_split q;
-    for (u32 i = 0; i < p->n_in; i += info->blk, src += info->bytes) {
-        u8 *unit = tile + (u64)(i / encoding_info[p->enc].cols) * bytes;
-        quant_split(type, src, &q);
-        if (type == QT_IQ4_XS)
-            put_iq4_xs(unit, row, &q);
-        else if (encoding_info[p->enc].cols == SUPER)
-            put_super(p->enc, unit, row, &q);
+    quant_split(type, src, &q);
+    if (type == QT_IQ4_XS)
+        put_iq4_xs(unit, row, &q);
+    else if (encoding_info[enc].cols == SUPER)
+        put_super(enc, unit, row, &q);
+    else
+        put_block(enc, unit, row, &q);
+}
+
+/* Columns [at, at + n) of one row of floats. */
+static void put_floats(u32 size, u8 *tile, u32 row, u32 at, u32 n, const u8 *src)
+{
+    for (u32 i = at; i < at + n; i++, src += size)
+        if (size == 2)
+            memcpy(tile + (u64)i * TILE * 2 + row * 2, src, 2);
         else
-            put_block(p->enc, unit, row, &q);
-    }
+            memcpy(tile + (u64)i * TILE * 4 + row * 4, src, 4);
+}
+
+/* All rows of a few columns before the next columns: what is written stays in the cache. */
+static void pack_tile(const struct packed *p, const struct weight *w, u8 *tile, const u8 *src,
+                      u32 n_rows)
+{
+    const struct quant_info *info = quant_info(w->type);
+    bool blocks = encoding_is_int8(p->enc);
+    u32 cols = blocks ? info->blk : BLOCK;
+    if (n_rows < TILE) memset(tile, 0, p->tile_bytes);
+    for (u32 at = 0; at < p->n_in; at += cols)
+        for (u32 r = 0; r < n_rows; r++) {
+            const u8 *row = src + r * w->row_bytes + (u64)at / info->blk * info->bytes;
+            if (blocks)
+                put_row(p->enc, w->type, tile, r, at, row);
+            else
+                put_floats(info->bytes, tile, r, at, MIN(cols, p->n_in - at), row);
+        }
 }
 
 void pack_tiles(const struct packed *p, const struct weight *w, u64 begin, u64 end)
 {
     for (u64 t = begin; t < end; t++) {
         u64 slice = t / p->n_tiles, first = t % p->n_tiles * TILE;
-        u8 *tile = p->data + t * p->tile_bytes;
-        memset(tile, 0, p->tile_bytes);
-        for (u32 r = 0; r < TILE && first + r < p->n_out; r++)
-            pack_one_row(p, w->type, tile, r,
-                         w->data + slice * w->slice_bytes + (first + r) * w->row_bytes);
+        pack_tile(p, w, p->data + t * p->tile_bytes,
+                  w->data + slice * w->slice_bytes + first * w->row_bytes,
+                  (u32)MIN(TILE, p->n_out - first));
     }
 }
 
