@@ -56,6 +56,9 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .act_type = a->act_type,
         .no_fuse = a->no_fuse,
         .max_memory = a->max_memory.v,
+        .n_sessions = (uint32_t)a->parallel.v,
+        .kv_tokens = a->cache_tokens.v,
+        .n_snapshots = (uint32_t)a->parallel.v,
     };
 }
 

@@ -1,0 +1,520 @@
+/* fletch batch: a file of requests, one JSON object a line, many at once; answers as they come. */
+#include "app.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINE_MAX_BYTES = 1 << 26, MAX_STOPS = 16 };
+
+static const struct opt batch_opts[] = {
+    {'o', "output", OPT_TEXT, "FILE", NULL,
+     "write answers to FILE instead of stdout; requests that it answers already are not run again",
+     OPT_FIELD(out), 0, 0},
+    {0, "parallel", OPT_COUNT, "N", "8", "requests to run at once", OPT_FIELD(parallel), 1, 1024},
+    {0, "cache-tokens", OPT_COUNT, "N", NULL,
+     "tokens that the cache has room for, over all requests (default: a whole context for each)",
+     OPT_FIELD(cache_tokens), 1, UINT32_MAX},
+    {'n', "max-tokens", OPT_COUNT, "N", "256", "tokens to generate for a request that does not say",
+     OPT_FIELD(n_tokens), 1, UINT32_MAX},
+    {0, "no-reuse", OPT_FLAG, NULL, NULL, "compute every prompt from its beginning",
+     OPT_FIELD(no_reuse), 0, 0},
+    {'v', "verbose", OPT_FLAG, NULL, NULL, "tell on stderr what was computed and reused",
+     OPT_FIELD(verbose), 0, 0},
+};
+static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
+
+static volatile sig_atomic_t interrupted;
+
+struct batch {
+    const struct args *a;
+    struct host host;
+    struct sampling sampling;
+    struct fletch_batch *b;
+    FILE *in, *out;
+    json_t *seen; /* ids as JSON texts: true where an answer was there before this run */
+    size_t n_lines, n_skipped, n_done, n_failed, n_tokens, n_live;
+    double began;
+    int code; /* what went wrong with files */
+};
+
+/* One request from its line to its answer. */
+struct job {
+    struct batch *b;
+    json_t *id;
+    struct fletch_request r;
+    int32_t *prompt; /* the library's */
+    struct ids bias_tokens, tokens;
+    float *bias_values;
+    const char *stops[MAX_STOPS]; /* borrowed from line */
+    json_t *line, *logprobs;
+    struct text text;
+    char error[256];
+};
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+/* ---- answers ---- */
+
+static void write_line(struct batch *b, json_t *answer)
+{
+    char *text = need(json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(9)));
+    fprintf(b->out, "%s\n", text);
+    free(text);
+    if (fflush(b->out) && !b->code)
+        b->code = say_error("%s: %s", b->a->out ? QUOTE(b->a->out) : "stdout", strerror(errno));
+}
+
+static void job_free(struct job *j)
+{
+    json_decref(j->id);
+    json_decref(j->line);
+    json_decref(j->logprobs);
+    fletch_free(j->prompt);
+    free(j->bias_tokens.p);
+    free(j->bias_values);
+    free(j->tokens.p);
+    free(j->text.p);
+    free(j);
+}
+
+/* Also for those that were never submitted. */
+static void answer_failure(struct job *j, const char *why)
+{
+    json_t *answer =
+        need(json_pack("{s:O, s:o}", "id", j->id, "error", json_text(why, strlen(why))));
+    write_line(j->b, answer);
+    json_decref(answer);
+    j->b->n_failed++;
+}
+
+static int on_token(void *ctx, const struct fletch_token *t)
+{
+    struct job *j = ctx;
+    j->text.p = need(realloc(j->text.p, j->text.n + t->n_text + 1));
+    memcpy(j->text.p + j->text.n, t->text, t->n_text);
+    j->text.n += t->n_text;
+    if (t->id < 0) return 0;
+    ids_add(&j->tokens, t->id);
+    if (!j->logprobs) return 0;
+    json_t *top = need(json_array());
+    for (uint32_t i = 0; i < t->n_top; i++)
+        json_array_append_new(top,
+                              json_pack("[i, f]", (int)t->top_ids[i], (double)t->top_logprobs[i]));
+    json_array_append_new(j->logprobs,
+                          json_pack("{s:f, s:o}", "logprob", (double)t->logprob, "top", top));
+    return 0;
+}
+
+static void answer(struct job *j, const struct fletch_result *r)
+{
+    static const char *const finish[] = {"length",      "end",       "stop",    "context",
+                                         "interrupted", "cancelled", "timeout", "failed"};
+    json_t *tokens = need(json_array());
+    for (size_t i = 0; i < j->tokens.n; i++)
+        json_array_append_new(tokens, json_integer(j->tokens.p[i]));
+    json_t *line = need(
+        json_pack("{s:O, s:o, s:o, s:s, s:I, s:I, s:I, s:s, s:I, s:f, s:f}", "id", j->id, "text",
+                  json_text(j->text.p ? j->text.p : "", j->text.n), "tokens", tokens,
+                  "finish_reason", finish[r->finish], "n_prompt", (json_int_t)r->n_prompt,
+                  "n_generated", (json_int_t)r->n_generated, "n_reused", (json_int_t)r->n_reused,
+                  "reuse_end", r->reuse_end, "n_preempted", (json_int_t)r->n_preempted,
+                  "first_token_seconds", r->first_token_seconds, "seconds", r->seconds));
+    if (j->logprobs) json_object_set(line, "logprobs", j->logprobs);
+    write_line(j->b, line);
+    json_decref(line);
+    j->b->n_done++;
+    j->b->n_tokens += r->n_generated;
+}
+
+static void on_done(void *ctx, const struct fletch_result *r)
+{
+    struct job *j = ctx;
+    j->b->n_live--;
+    if (r->finish == FLETCH_FINISH_FAILED)
+        answer_failure(j, r->error);
+    else if (r->finish != FLETCH_FINISH_CANCELLED) /* interrupted: not answered */
+        answer(j, r);
+    job_free(j);
+}
+
+/* ---- lines ---- */
+
+static bool wrong(struct job *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Always false, so that a taker can end with it. */
+static bool wrong(struct job *j, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(j->error, sizeof j->error, fmt, args);
+    va_end(args);
+    return false;
+}
+
+static bool take_number(struct job *j, const char *key, const json_t *v)
+{
+    const struct {
+        const char *key;
+        float *to;
+    } reals[] = {
+        {"temperature", &j->r.sampling.temperature},
+        {"top_p", &j->r.sampling.top_p},
+        {"min_p", &j->r.sampling.min_p},
+        {"repeat_penalty", &j->r.sampling.repeat_penalty},
+        {"presence_penalty", &j->r.sampling.presence_penalty},
+        {"frequency_penalty", &j->r.sampling.frequency_penalty},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        if (strcmp(key, reals[i].key) != 0) continue;
+        if (!json_is_number(v)) return wrong(j, "%s is not a number", key);
+        *reals[i].to = (float)json_number_value(v);
+        return true;
+    }
+    const struct {
+        const char *key;
+        uint32_t *to;
+    } counts[] = {{"max_tokens", &j->r.max_tokens},
+                  {"top_k", &j->r.sampling.top_k},
+                  {"penalty_window", &j->r.sampling.penalty_window},
+                  {"choice", &j->r.sampling.choice}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (strcmp(key, counts[i].key) != 0) continue;
+        json_int_t n = json_integer_value(v);
+        if (!json_is_integer(v) || n < 0 || n > UINT32_MAX)
+            return wrong(j, "%s is not a count", key);
+        *counts[i].to = (uint32_t)n;
+        return true;
+    }
+    return wrong(j, "unknown key %s", QUOTE(key));
+}
+
+static bool take_stops(struct job *j, const json_t *v)
+{
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > MAX_STOPS) return wrong(j, "more than %d stop texts", MAX_STOPS);
+    for (size_t i = 0; i < n; i++) {
+        j->stops[i] = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
+        if (!j->stops[i]) return wrong(j, "a stop is not a text");
+    }
+    j->r.stops = j->stops;
+    j->r.n_stops = n;
+    return true;
+}
+
+static bool take_biases(struct job *j, json_t *v)
+{
+    const char *key;
+    json_t *value;
+    size_t n = 0;
+    if (!json_is_object(v)) return wrong(j, "logit_bias is not an object of id: value");
+    j->bias_values = need(calloc(json_object_size(v) + 1, sizeof *j->bias_values));
+    json_object_foreach(v, key, value)
+    {
+        uint64_t id;
+        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value))
+            return wrong(j, "logit_bias of %s is not id: value", QUOTE(key));
+        ids_add(&j->bias_tokens, (int32_t)id);
+        j->bias_values[n++] = (float)json_number_value(value);
+    }
+    j->r.sampling.n_bias = n;
+    j->r.sampling.bias_tokens = j->bias_tokens.p;
+    j->r.sampling.bias_values = j->bias_values;
+    return true;
+}
+
+static bool take_other(struct job *j, const char *key, json_t *v)
+{
+    if (strcmp(key, "stop") == 0) return take_stops(j, v);
+    if (strcmp(key, "logit_bias") == 0) return take_biases(j, v);
+    if (strcmp(key, "ignore_end") == 0) {
+        j->r.ignore_end = json_is_true(v);
+        return json_is_boolean(v) || wrong(j, "ignore_end is not true or false");
+    }
+    if (strcmp(key, "timeout") == 0) {
+        j->r.timeout = json_number_value(v);
+        return (json_is_number(v) && j->r.timeout > 0) || wrong(j, "timeout is no time");
+    }
+    if (!json_is_integer(v)) return take_number(j, key, v);
+    json_int_t n = json_integer_value(v);
+    if (strcmp(key, "seed") == 0) {
+        j->r.sampling.seed = (uint64_t)n;
+        return n >= 0 || wrong(j, "seed is negative");
+    }
+    if (strcmp(key, "logprobs") == 0) {
+        j->r.n_logprobs = (uint32_t)n + 1;
+        j->logprobs = need(json_array());
+        return (n >= 0 && n <= 20) || wrong(j, "logprobs is not one of 0 to 20");
+    }
+    if (strcmp(key, "priority") == 0) {
+        j->r.priority = (int32_t)n;
+        return (n >= -1000 && n <= 1000) || wrong(j, "priority is not one of -1000 to 1000");
+    }
+    return take_number(j, key, v);
+}
+
+static bool take_ids(struct job *j, const json_t *v)
+{
+    j->prompt = need(malloc((json_array_size(v) + 1) * sizeof *j->prompt));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        json_int_t id = json_integer_value(json_array_get(v, i));
+        if (!json_is_integer(json_array_get(v, i)) || id < 0 || id > INT32_MAX)
+            return wrong(j, "tokens holds something that is no token id");
+        j->prompt[i] = (int32_t)id;
+    }
+    j->r.n_tokens = json_array_size(v);
+    return true;
+}
+
+static bool take_messages(struct job *j, const json_t *v)
+{
+    struct chat chat;
+    int rc = chat_open(&chat, v, json_object_get(j->line, "tools"), j->b->a, "batch");
+    if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->r.n_tokens))
+        rc = !wrong(j, "%s", fletch_model_error(j->b->host.model));
+    chat_close(&chat);
+    return !rc;
+}
+
+/* Exactly one of prompt, messages and tokens. */
+static bool take_prompt(struct job *j)
+{
+    json_t *prompt = json_object_get(j->line, "prompt"),
+           *tokens = json_object_get(j->line, "tokens");
+    json_t *messages = json_object_get(j->line, "messages");
+    if (!prompt + !tokens + !messages != 2)
+        return wrong(j, "give one of prompt, messages and tokens");
+    if (tokens) return json_is_array(tokens) ? take_ids(j, tokens) : wrong(j, "tokens is no array");
+    if (messages)
+        return json_is_array(messages) ? take_messages(j, messages)
+                                       : wrong(j, "messages is no array");
+    if (!json_is_string(prompt)) return wrong(j, "prompt is not a text");
+    if (fletch_tokenize(j->b->host.model, json_string_value(prompt), json_string_length(prompt),
+                        FLETCH_BOS, &j->prompt, &j->r.n_tokens))
+        return wrong(j, "%s", fletch_model_error(j->b->host.model));
+    return true;
+}
+
+static bool take_line(struct job *j)
+{
+    static const char *const elsewhere[] = {"id", "prompt", "messages", "tokens", "tools"};
+    const char *key;
+    json_t *v;
+    json_object_foreach(j->line, key, v)
+    {
+        bool known = false;
+        for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+            known |= strcmp(key, elsewhere[i]) == 0;
+        if (!known && !take_other(j, key, v)) return false;
+    }
+    return take_prompt(j);
+}
+
+/* ---- ids ---- */
+
+/* What an id is filed under. */
+static char *id_key(const json_t *id)
+{
+    return need(json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT));
+}
+
+/* The line's own id, or its number. False: it was answered before. */
+static bool take_id(struct job *j)
+{
+    struct batch *b = j->b;
+    json_t *id = json_object_get(j->line, "id");
+    bool good = json_is_string(id) || json_is_integer(id);
+    j->id = good ? json_incref(id) : json_integer((json_int_t)b->n_lines);
+    if (id && !good) return !wrong(j, "id is neither a text nor an integer");
+    char *key = id_key(j->id);
+    json_t *before = json_object_get(b->seen, key);
+    if (!before) json_object_set_new(b->seen, key, json_false());
+    if (json_is_false(before)) wrong(j, "the id %s was used before", QUOTE(key));
+    free(key);
+    return !json_is_true(before);
+}
+
+static void submit(struct batch *b, const char *text, size_t n)
+{
+    json_error_t at;
+    struct job *j = need(calloc(1, sizeof *j));
+    j->b = b;
+    j->r.sampling = sampling_over(&b->sampling, &b->host.info.sampling);
+    if (!b->a->seed.set) j->r.sampling.seed = 0; /* the same file gives the same answers */
+    j->r.max_tokens = (uint32_t)b->a->n_tokens.v;
+    j->r.on_token = on_token;
+    j->r.on_done = on_done;
+    j->r.ctx = j;
+    j->line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (!take_id(j)) {
+        b->n_skipped++;
+        job_free(j);
+        return;
+    }
+    if (!json_is_object(j->line))
+        wrong(j, "line %zu is not a JSON object: %s", b->n_lines,
+              j->line ? "it is another value" : at.text);
+    if (!*j->error && take_line(j)) {
+        j->r.tokens = j->prompt;
+        if (fletch_batch_submit(b->b, &j->r, NULL) == 0) {
+            b->n_live++;
+            return;
+        }
+        wrong(j, "%s", fletch_batch_error(b->b));
+    }
+    answer_failure(j, j->error);
+    job_free(j);
+}
+
+/* ---- files ---- */
+
+/* Answers that are there already. A last line without an end was being written when the program
+ * was killed: it is cut off. */
+static int read_answers(struct batch *b)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    long whole = 0;
+    struct stat st;
+    if (stat(b->a->out, &st) == 0 && !S_ISREG(st.st_mode)) return EXIT_OK; /* a pipe, a terminal */
+    FILE *f = fopen(b->a->out, "r+");
+    if (!f)
+        return errno == ENOENT ? EXIT_OK : say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
+    while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
+        json_t *j = json_loadb(line, (size_t)n, 0, NULL), *id = json_object_get(j, "id");
+        if (id && !json_object_get(j, "error")) {
+            char *key = id_key(id);
+            json_object_set_new(b->seen, key, json_true());
+            free(key);
+        }
+        json_decref(j);
+        whole = ftell(f);
+    }
+    int failed = ferror(f) || ftruncate(fileno(f), whole);
+    int why = errno;
+    free(line);
+    fclose(f);
+    return failed ? say_error("%s: %s", QUOTE(b->a->out), strerror(why)) : EXIT_OK;
+}
+
+static int open_files(struct batch *b)
+{
+    const char *in = b->a->operands.p[b->a->operands.n - 1];
+    b->in = strcmp(in, "-") == 0 ? stdin : fopen(in, "rb");
+    if (!b->in) return say_error("%s: %s", QUOTE(in), strerror(errno));
+    b->out = stdout;
+    b->seen = need(json_object());
+    if (!b->a->out) return EXIT_OK;
+    int code = read_answers(b);
+    if (!code && !(b->out = fopen(b->a->out, "ab")))
+        code = say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
+    return code;
+}
+
+/* Runs steps while there are lines or requests; twice as many are read as run, so that there is
+ * always one to go on with. */
+static int run_all(struct batch *b)
+{
+    char *line = NULL;
+    size_t cap = 0, most = 2 * (size_t)b->a->parallel.v;
+    bool more = true;
+    b->began = now();
+    while (!interrupted && !b->code && (more || b->n_live)) {
+        while (more && b->n_live < most && !b->code) {
+            ssize_t n = getline(&line, &cap, b->in);
+            more = n > 0;
+            b->n_lines += more;
+            if (n > LINE_MAX_BYTES) b->code = say_error("line %zu is too long", b->n_lines);
+            if (more && !b->code && strspn(line, " \t\r\n") < (size_t)n) submit(b, line, (size_t)n);
+        }
+        fletch_batch_step(b->b, 0);
+    }
+    free(line);
+    if (ferror(b->in) && !b->code) b->code = say_error("the requests can't be read");
+    return b->code;
+}
+
+static void say_end(const struct batch *b)
+{
+    struct fletch_batch_stats s;
+    double seconds = now() - b->began;
+    fletch_batch_stats(b->b, &s);
+    if (interrupted)
+        fprintf(stderr, "interrupted; the same command with -o goes on where this ended\n");
+    fprintf(stderr, "%zu answered, %zu failed, %zu there before; %zu tokens in %.1f s, %.1f/s\n",
+            b->n_done, b->n_failed, b->n_skipped, b->n_tokens, seconds,
+            seconds > 0 ? (double)b->n_tokens / seconds : 0);
+    if (b->a->verbose)
+        fprintf(stderr,
+                "%llu steps, %llu mixed; at most %u at once; %llu of %llu prompt tokens reused; "
+                "%llu times a request made room for others\n",
+                (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed, s.most_running,
+                (unsigned long long)s.n_reused, (unsigned long long)s.n_prompt,
+                (unsigned long long)s.n_preemptions);
+}
+
+static int batch_steps(struct batch *b)
+{
+    const struct args *a = b->a;
+    int code = sampling_open(&b->sampling, a, "batch");
+    if (!code) code = open_files(b);
+    if (!code) code = host_open_engine(&b->host, a->backend, a);
+    if (code) return code;
+    if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(b->host.engine));
+    code = host_open_model(&b->host, a->operands.n > 1 ? a->operands.p[0] : NULL, a);
+    if (code) return code;
+    struct fletch_batch_params params = {.no_reuse = a->no_reuse};
+    int rc = fletch_batch_open(&b->b, b->host.model, &params);
+    if (rc) return say_failure(rc, fletch_model_error(b->host.model));
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    code = run_all(b);
+    if (!a->quiet) say_end(b);
+    return code || interrupted || b->n_failed ? EXIT_FAIL : EXIT_OK;
+}
+
+static int batch(const struct args *a)
+{
+    struct batch b = {.a = a};
+    int code = batch_steps(&b);
+    fletch_batch_close(b.b);
+    sampling_close(&b.sampling);
+    if (b.in && b.in != stdin) fclose(b.in);
+    if (b.out && b.out != stdout && fclose(b.out) && !code)
+        code = say_error("%s: %s", QUOTE(a->out), strerror(errno));
+    json_decref(b.seen);
+    host_close(&b.host);
+    return code;
+}
+
+const struct command cmd_batch = {
+    .name = "batch",
+    .operands = "[MODEL] FILE",
+    .summary = "answer a file of requests, many at once",
+    .about =
+        "Reads requests from FILE (-: stdin), one JSON object a line, and writes an answer for "
+        "each as it comes, also one a line. A request has one of prompt (a text), messages (for "
+        "the chat template, with tools) and tokens (ids), and may have id, max_tokens, "
+        "temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, "
+        "penalty_window, logit_bias, seed (0 if none is given), choice, stop, ignore_end, "
+        "logprobs, "
+        "priority and timeout; what it does not say is as on the command line. An answer has id, "
+        "text, tokens, finish_reason and figures; one that failed has id and error. With -o the "
+        "command may be killed and given again: what was answered is not computed again. What a "
+        "request gets does not depend on the others.",
+    .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_place,
+               &opts_common},
+    .min_operands = 1,
+    .max_operands = 2,
+    .run = batch,
+};

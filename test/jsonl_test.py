@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""End-to-end tests of fletch batch: test/jsonl_test.py BUILD. Python's standard library only."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+PROMPTS = ["Once upon a time", "27+48=", "The little dog", "Hello", "Once upon a time there was"]
+
+
+def start(*args, **kw):
+    return subprocess.Popen(
+        [FLETCH, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw
+    )
+
+
+def fletch(*args, code=0, stdin=b""):
+    p = start(*args, stdin=subprocess.PIPE)
+    p.out, p.err = (x.decode() for x in p.communicate(stdin, timeout=100))
+    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.err}"
+    return p
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def write(d, name, requests):
+    path = os.path.join(d, name)
+    with open(path, "w") as f:
+        for r in requests:
+            f.write((r if isinstance(r, str) else json.dumps(r)) + "\n")
+    return path
+
+
+def requests(n, **more):
+    return [
+        {"id": f"r{i}", "prompt": PROMPTS[i % len(PROMPTS)], "max_tokens": 12, "seed": i, **more}
+        for i in range(n)
+    ]
+
+
+def test_every_request_gets_what_run_says(d):
+    path = write(d, "a.jsonl", requests(10, temperature=0.8))
+    answers = {a["id"]: a for a in lines(fletch("batch", path, "--parallel", 4).out)}
+    assert len(answers) == 10
+    for i in range(0, 10, 3):
+        alone = json.loads(
+            fletch("run", "-p", PROMPTS[i % len(PROMPTS)], "-n", 12, "--seed", i, "--temp", 0.8,
+                   "--json").out
+        )
+        a = answers[f"r{i}"]
+        assert (a["text"], a["tokens"]) == (alone["text"], alone["tokens"]), (a, alone)
+        assert a["finish_reason"] == alone["finish"]
+
+
+def test_chat_ids_stops_and_logprobs(d):
+    chat = [{"role": "user", "content": "How do I make a model smaller?"}]
+    path = write(d, "a.jsonl", [
+        {"id": 1, "messages": chat, "max_tokens": 40},
+        {"id": 2, "tokens": [44, 317, 257], "max_tokens": 3, "logprobs": 2},
+        {"prompt": "Once upon a time", "stop": [" a ", "zzz"], "max_tokens": 50},
+        {"id": "b", "prompt": "Hello", "max_tokens": 4, "logit_bias": {"44": 100}},
+    ])
+    a = {x["id"]: x for x in lines(fletch("batch", path).out)}
+    assert a[1]["text"].startswith("Convert it") and a[1]["finish_reason"] == "end"
+    assert len(a[2]["logprobs"]) == 3 and len(a[2]["logprobs"][0]["top"]) == 2
+    assert a[2]["logprobs"][0]["top"][0][1] == a[2]["logprobs"][0]["logprob"] < 0
+    assert a[3]["finish_reason"] == "stop" and " a " not in a[3]["text"]
+    assert a["b"]["tokens"] == [44] * 4
+
+
+def test_bad_lines_are_answered_with_what_is_wrong(d):
+    bad = ["nonsense", "[1]", {"id": "k", "prompt": "a", "tempratur": 1}, {"id": "n"},
+           {"id": "two", "prompt": "a", "tokens": [1]}, {"id": "t", "tokens": [-1]},
+           {"id": "h", "tokens": [99999999]}, {"id": "m", "prompt": 5}, {"id": [], "prompt": "a"},
+           {"id": "s", "prompt": "a", "stop": 3}, {"id": "x", "prompt": "a", "temperature": -1},
+           {"id": "l", "prompt": "a", "logprobs": 99}, {"id": "z", "prompt": "a", "max_tokens": -4},
+           {"id": "good", "prompt": "a", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
+    a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).out)
+    assert len(a) == len(bad)
+    assert sum("error" in x for x in a) == len(bad) - 1
+    errors = {str(x["id"]): x["error"] for x in a if "error" in x}
+    assert "tempratur" in errors["k"] and "one of" in errors["n"] and "one of" in errors["two"]
+    assert "used before" in errors["good"] and "temperature" in errors["x"]
+    assert all("\n" not in e and e for e in errors.values())
+
+
+def test_a_killed_run_goes_on(d):
+    path, out = write(d, "a.jsonl", requests(40)), os.path.join(d, "out.jsonl")
+    want = {a["id"]: a["tokens"] for a in lines(fletch("batch", path).out)}
+    p = start("batch", path, "-o", out, "--parallel", 2)
+    deadline = time.time() + 60
+    while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out) > 3000):
+        time.sleep(0.01)
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    p.stdout.close(), p.stderr.close()
+    before = open(out).read()
+    n_before = before.count("\n")
+    assert 3 < n_before < 40
+    with open(out, "a") as f:
+        f.write('{"id":"r39","text":"cut o')  # as a kill in the middle of a write leaves it
+    assert f"{n_before} there before" in fletch("batch", path, "-o", out).err
+    answers = lines(open(out).read())
+    assert len(answers) == 40 and {a["id"]: a["tokens"] for a in answers} == want
+    assert open(out).read().startswith(before[: before.rindex("\n") + 1])
+    assert "0 answered" in fletch("batch", path, "-o", out).err
+
+
+def test_interrupt_ends_it_cleanly(d):
+    path, out = write(d, "a.jsonl", requests(200, max_tokens=200)), os.path.join(d, "out.jsonl")
+    p = start("batch", path, "-o", out)
+    deadline = time.time() + 60
+    while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out) > 0):
+        time.sleep(0.01)
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=60)[1].decode()
+    assert p.returncode == 1 and "interrupted" in err, err
+    assert all("error" not in a for a in lines(open(out).read()))
+
+
+def test_files_that_do_not_work(d):
+    path = write(d, "a.jsonl", requests(2))
+    assert "No such file" in fletch("batch", os.path.join(d, "none"), code=1).err
+    assert "No such file" in fletch("batch", path, "-o", os.path.join(d, "no/dir"), code=1).err
+    if os.path.exists("/dev/full"):
+        assert "No space" in fletch("batch", path, "-o", "/dev/full", code=1).err
+    assert fletch("batch", "-", stdin=b"").out == ""
+
+
+def test_little_room_is_shared(d):
+    path = write(d, "a.jsonl", requests(12, max_tokens=60, ignore_end=True))
+    plenty = {a["id"]: a["tokens"] for a in lines(fletch("batch", path, "-c", 256).out)}
+    p = fletch("batch", path, "-c", 256, "--cache-tokens", 256, "-v")
+    assert {a["id"]: a["tokens"] for a in lines(p.out)} == plenty
+    assert " 0 times a request made room" not in p.err
+    path = write(d, "b.jsonl", [{"id": "big", "prompt": "a " * 100, "max_tokens": 200}])
+    a = lines(fletch("batch", path, "-c", 512, "--cache-tokens", 64, code=1).out)[0]
+    assert "more than the cache's 64" in a["error"], a
+
+
+def main():
+    counts = dict(ok=0, fail=0)
+    only = sys.argv[2:]
+    for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_")]:
+        if only and not any(o in name for o in only):
+            continue
+        try:
+            with tempfile.TemporaryDirectory() as d:
+                test(d)
+            counts["ok"] += 1
+            print(f"ok {name}", flush=True)
+        except Exception:
+            counts["fail"] += 1
+            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
+    print(f"{counts['ok']} passed, {counts['fail']} failed, 0 skipped")
+    return counts["fail"] > 0
+
+
+sys.exit(main())
