@@ -36,9 +36,15 @@ static void cpu_close(struct exec *exec)
     for (u32 i = 0; x->vectors && i < net->n_weights; i++) free(x->vectors[i]);
     for (u32 i = 0; i < ARRAY_LEN(x->next); i++) free(x->next[i]);
     hostmem_close(&x->host);
+    free(x->attention);
     free(x->packed);
     free(x->vectors);
     free(x);
+}
+
+static u32 n_cores(void)
+{
+    return (u32)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static int cpu_open(struct exec **out, const struct exec_class *class, const struct net *net,
@@ -50,13 +56,12 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
                        limits->block_tokens, BLOCK);
     struct cpu *x = calloc(1, sizeof *x);
     if (!x) return err_nomem(err, "the executor");
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int rc = hostmem_open(&x->host, class, net, limits, err);
     x->k = kernels_find(class->isa);
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
-    if (!rc) rc = team_open(&x->team, n_threads ? n_threads : (u32)MAX(1, cores), err);
+    if (!rc) rc = team_open(&x->team, n_threads ? n_threads : n_cores(), err);
     if (!rc) x->lists = calloc(team_size(x->team), sizeof *x->lists);
     if (!rc && !x->lists) rc = err_nomem(err, "the executor");
     if (rc) {
@@ -190,6 +195,16 @@ static bool grow_scratch(struct cpu *x)
     return ok;
 }
 
+static bool grow_attention(struct cpu *x)
+{
+    u64 n = 0;
+    for (u32 i = 0; i < x->host.n_programs; i++)
+        n = MAX(n, cpu_attention_bytes(x->host.programs[i].p, team_size(x->team)));
+    free(x->attention);
+    x->attention = hostmem_alloc(n);
+    return x->attention;
+}
+
 static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct cpu *x = (struct cpu *)exec;
@@ -200,7 +215,9 @@ static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     int rc = hostmem_load(&x->host, p, handle, err);
     if (rc) return rc;
     x->next[*handle] = calloc(p->n_ops, sizeof **x->next);
-    return x->next[*handle] && grow_scratch(x) ? 0 : err_nomem(err, "the activations");
+    return x->next[*handle] && grow_scratch(x) && grow_attention(x)
+               ? 0
+               : err_nomem(err, "the activations");
 }
 
 /* ---- steps ---- */
@@ -256,7 +273,7 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
     struct scratch s = {0};
     add_scratch(&s, p, limits->max_rows);
     return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q + s.q / BLOCK * sizeof(float) +
-           s.q / 16 * sizeof(i32) + s.b * sizeof(u16);
+           s.q / 16 * sizeof(i32) + s.b * sizeof(u16) + cpu_attention_bytes(p, n_cores());
 }
 
 /* ---- classes, one per instruction set ---- */

@@ -50,6 +50,7 @@ struct cpu {
     atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_ops] work handed out */
     struct cpu_act act;                      /* activations of the product that runs */
     struct cpu_lists *lists;                 /* [team] */
+    u8 *attention;                           /* cpu_attention_bytes of scratch */
 };
 
 /* One op, on one member of the team. */
@@ -72,6 +73,7 @@ void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i
 /* ops_attention.c */
 void cpu_op_kv_store(const struct cpu_run *run, const struct op *op);
 void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i);
+u64 cpu_attention_bytes(const struct program *p, u32 n_members);
 /* ops.c: one row of OP_NORM. */
 void cpu_norm_row(const struct cpu_run *run, const struct op *op, const float *x, float *y);
 

@@ -15,19 +15,26 @@ struct cpu_act {
     u16 *b;       /* rounded to bf16: see struct cpu_panel */
 };
 
-/* One head of attention over the cache: the running maximum, sum and weighted values. */
-struct cpu_head {
-    float top, sum;
-    float *acc; /* [v_width] */
-};
-
-struct cpu_block {
-    const u8 *k, *v; /* first token's key and value of this head */
+/* 32 cached tokens of one key head, and where they are unpacked to, once for all queries. */
+struct cpu_kv {
+    const u8 *k, *v; /* first token's key and value */
+    size_t to_next;  /* from there to what will be unpacked next: fetched meanwhile */
     size_t stride;   /* bytes from token to token */
-    u32 n_tokens;    /* at most 32 */
+    u32 n_tokens;    /* the rest is zeros */
     u32 k_width, v_width;
     enum qtype type; /* F32 or F16 */
-    float scale;
+    float *kt;       /* [k_width rounded up to 16][32] */
+    float *vf;       /* [32][v_width rounded up to 16] */
+};
+
+/* What a query has gathered from the tokens so far: floats [top, ..16 | Σ of weights in 16 lanes |
+ * Σ of weighted values]. Weights are exp(score - top). */
+enum { STATE_SUM = 16, STATE_VALUE = 32 };
+
+struct cpu_query {
+    const float *q; /* [k_width] */
+    float *state;
+    u32 n_tokens; /* of the 32 that it sees, at least one */
 };
 
 /* tiles.c */
@@ -74,8 +81,11 @@ struct row_kernels {
     void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
                  enum norm_kind kind, u32 group, float eps);
     void (*glu)(float *y, const float *g, const float *u, u32 n);
-    /* One more block of cached tokens for one head. */
-    void (*attend)(struct cpu_head *h, const float *q, const struct cpu_block *b);
+    /* Attention: unpack, let queries gather, add what they gathered elsewhere, and divide. */
+    void (*unpack)(const struct cpu_kv *kv);
+    void (*attend)(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale);
+    void (*merge)(float *state, const float *other, u32 v_width);
+    void (*finish)(float *y, const float *state, u32 v_width);
     /* One token of one head: S is [key][value]. in: r, w, k, v, kk, a. */
     void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
 };

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "base/num.h"
 #include "cpu/kernels.h"
 
 #define ISA_NAME(isa) #isa,
@@ -235,127 +234,11 @@ static void panels_are_equal_on_every_instruction_set(void **state)
     }
 }
 
-/* Odd sizes, so that vectors end part-filled. */
-static void rows_are_equal_on_every_instruction_set(void **state)
-{
-    (void)state;
-    enum { N = 77, GROUP = 11 };
-    const struct cpu_kernels *plain = kernels_find("generic");
-    float *x = floats(N, 3), *w = floats(N, 1), *u = floats(N, 1);
-    for (int kind = NORM_RMS; kind <= NORM_L2; kind++) {
-        float want[N], got[N];
-        plain->rows->norm(want, x, w, u, N, N, kind, GROUP, 1e-5f);
-        for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
-            if (!kernels_find(isas[i])) continue;
-            kernels_find(isas[i])->rows->norm(got, x, w, u, N, N, kind, GROUP, 1e-5f);
-            assert_memory_equal(got, want, sizeof want);
-        }
-    }
-    float want[N], got[N];
-    plain->rows->glu(want, x, u, N);
-    for (u32 i = 0; i < N; i++) assert_true(want[i] == x[i] * num_sigmoid(x[i]) * u[i]);
-    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
-        if (!kernels_find(isas[i])) continue;
-        kernels_find(isas[i])->rows->glu(got, x, u, N);
-        assert_memory_equal(got, want, sizeof want);
-    }
-    free(x);
-    free(w);
-    free(u);
-}
-
-/* One head over 70 cached tokens in blocks of 32, against softmax in double. */
-static void attend_all(const struct cpu_kernels *k, enum qtype type, const float *q, const u8 *kv,
-                       float *y)
-{
-    enum { KW = 40, VW = 24, TOKENS = 70 };
-    size_t size = type == QT_F16 ? 2 : 4, stride = (KW + VW) * size;
-    struct cpu_head h = {-INFINITY, 0, y};
-    memset(y, 0, VW * sizeof *y);
-    for (u32 t = 0; t < TOKENS; t += 32) {
-        struct cpu_block b = {.k = kv + t * stride,
-                              .v = kv + t * stride + KW * size,
-                              .stride = stride,
-                              .n_tokens = MIN(32u, TOKENS - t),
-                              .k_width = KW,
-                              .v_width = VW,
-                              .type = type,
-                              .scale = 0.3f};
-        k->rows->attend(&h, q, &b);
-    }
-    for (u32 i = 0; i < VW; i++) y[i] /= h.sum;
-}
-
-static void attention_is_softmax_on_every_instruction_set(void **state)
-{
-    (void)state;
-    enum { KW = 40, VW = 24, TOKENS = 70 };
-    float *kv = floats(TOKENS * (KW + VW), 2), *q = floats(KW, 2);
-    u16 half[TOKENS * (KW + VW)];
-    for (u32 i = 0; i < ARRAY_LEN(half); i++) {
-        half[i] = half_from_float(kv[i]);
-        kv[i] = half_to_float(half[i]);
-    }
-    double p[TOKENS], sum = 0, want[VW] = {0};
-    for (u32 t = 0; t < TOKENS; t++) {
-        double s = 0;
-        for (u32 i = 0; i < KW; i++) s += (double)q[i] * (double)kv[t * (KW + VW) + i];
-        sum += p[t] = exp(s * 0.3);
-    }
-    for (u32 t = 0; t < TOKENS; t++)
-        for (u32 i = 0; i < VW; i++) want[i] += p[t] / sum * (double)kv[t * (KW + VW) + KW + i];
-    float plain[VW], got[VW];
-    attend_all(kernels_find("generic"), QT_F32, q, (const u8 *)kv, plain);
-    for (u32 i = 0; i < VW; i++) assert_true(fabs((double)plain[i] - want[i]) < 1e-5);
-    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
-        if (!kernels_find(isas[i])) continue;
-        attend_all(kernels_find(isas[i]), QT_F32, q, (const u8 *)kv, got);
-        assert_memory_equal(got, plain, sizeof got);
-        attend_all(kernels_find(isas[i]), QT_F16, q, (const u8 *)half, got);
-        assert_memory_equal(got, plain, sizeof got);
-    }
-    free(kv);
-    free(q);
-}
-
-static void recurrence_is_equal_on_every_instruction_set(void **state)
-{
-    (void)state;
-    enum { N = 20 }; /* a part-filled second vector */
-    float *in[6], *start = floats(N * N, 1);
-    for (u32 i = 0; i < 6; i++) in[i] = floats(N, 0.7f);
-    float want_S[N * N], want[N], S[N * N], y[N];
-    memcpy(want_S, start, sizeof want_S);
-    kernels_find("generic")->rows->wkv7(want_S, want, (const float *const *)in, N);
-    for (u32 i = 0; i < N; i++) { /* the definition, with S transposed */
-        double sa = 0, out = 0;
-        for (u32 j = 0; j < N; j++) sa -= (double)start[j * N + i] * (double)in[4][j];
-        for (u32 j = 0; j < N; j++)
-            out +=
-                ((double)start[j * N + i] * (double)in[1][j] + (double)in[3][i] * (double)in[2][j] +
-                 sa * (double)in[4][j] * (double)in[5][j]) *
-                (double)in[0][j];
-        assert_true(fabs(out - (double)want[i]) < 1e-5);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
-        if (!kernels_find(isas[i])) continue;
-        memcpy(S, start, sizeof S);
-        kernels_find(isas[i])->rows->wkv7(S, y, (const float *const *)in, N);
-        assert_memory_equal(y, want, sizeof y);
-        assert_memory_equal(S, want_S, sizeof S);
-    }
-    for (u32 i = 0; i < 6; i++) free(in[i]);
-    free(start);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_equal_on_every_instruction_set),
         cmocka_unit_test(panels_are_equal_on_every_instruction_set),
-        cmocka_unit_test(rows_are_equal_on_every_instruction_set),
-        cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
-        cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

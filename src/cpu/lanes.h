@@ -91,6 +91,45 @@ INLINE v16f lanes_max(v16f a, v16f b)
     return (v16f)_mm512_max_ps((__m512)a, (__m512)b);
 }
 
+INLINE bool lanes_any(v16i x)
+{
+    return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
+}
+
+/* Rows to columns: two rounds inside the quarters of a vector, two among them. */
+INLINE void lanes_transpose(v16f r[16])
+{
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_ps((__m512)r[i], (__m512)r[i + 1]);
+        a[i + 1] = _mm512_unpackhi_ps((__m512)r[i], (__m512)r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            __m512d x = (__m512d)a[i + j], y = (__m512d)a[i + j + 2];
+            b[i + 2 * j] = (__m512)_mm512_unpacklo_pd(x, y);
+            b[i + 2 * j + 1] = (__m512)_mm512_unpackhi_pd(x, y);
+        }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            __m512 x = b[i + 8 * j], y = b[i + 8 * j + 4];
+            a[i + 4 * j] = _mm512_shuffle_f32x4(x, y, 0x88);
+            a[i + 4 * j + 8] = _mm512_shuffle_f32x4(x, y, 0xdd);
+        }
+#pragma GCC unroll 16
+    for (int i = 0; i < 4; i++)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            r[i + 4 * j] = (v16f)_mm512_shuffle_f32x4(a[i + 8 * j], a[i + 8 * j + 4], 0x88);
+            r[i + 4 * j + 8] = (v16f)_mm512_shuffle_f32x4(a[i + 8 * j], a[i + 8 * j + 4], 0xdd);
+        }
+}
+
 #elif defined __AVX2__ && defined __FMA__ && defined __F16C__
 
 struct halves {
@@ -305,6 +344,26 @@ INLINE v16i lanes_to_bf16(v16f x)
     v16u u = (v16u)x, up = u + 0x7fff + (u >> 16 & 1), nan = (v16u)(x != x);
     return (v16i)(((up & ~nan) | ((u | 0x400000) & nan)) >> 16);
 }
+
+#if !defined __AVX512F__
+
+INLINE bool lanes_any(v16i x)
+{
+    i32 any = 0;
+    for (int i = 0; i < 16; i++) any |= x[i];
+    return any != 0;
+}
+
+INLINE void lanes_transpose(v16f r[16])
+{
+    float x[16][16], y[16][16];
+    memcpy(x, r, sizeof x);
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) y[j][i] = x[i][j];
+    memcpy(r, y, sizeof y);
+}
+
+#endif
 
 /* All lanes into one, always in the same order: halves, quarters, eighths, pairs. */
 INLINE float lanes_sum(v16f v)

@@ -19,46 +19,263 @@ void cpu_op_kv_store(const struct cpu_run *run, const struct op *op)
     }
 }
 
-/* One row's heads [h0, h0 + n) that share a key head, block by block of the cache. */
-static void attend_group(const struct cpu_run *run, const struct op *op, u32 t, u32 g, u32 h0,
-                         u32 n)
+/* ---- attention ----
+ * A run is a few rows of one slot: blocks of the cache are unpacked once for all its rows and all
+ * heads that share them. Positions are split every SPLIT tokens, and a query adds up its splits in
+ * ascending order: the result is the same whether one member does them all (many runs) or each
+ * member a few (one long context). */
+
+enum { SPLIT = 256, QUERIES = 128, LONGEST_RUN = 32 };
+
+struct attention {
+    const struct op *op;
+    u32 kw, vw, per;       /* per: heads that share a key head */
+    u32 longest_run, most; /* rows; queries of a run */
+    size_t state;          /* floats of one */
+};
+
+static u32 round_up_16(u32 n)
 {
-    const struct row *r = &run->s->rows[t];
-    const struct kv_layer *l = &run->x->host.net->kv[op->p.attn.kv];
-    u32 kw = op->p.attn.k_width, vw = op->p.attn.v_width;
-    size_t size = hostmem_kv_bytes(&run->x->host, 1);
-    bool latent = op->kind == OP_LATENT_ATTENTION;
-    for (u32 h = h0; h < h0 + n; h++) {
-        struct cpu_head head = {-INFINITY, 0, at(run, op->out[0], t) + (size_t)h * vw};
-        memset(head.acc, 0, vw * sizeof *head.acc);
-        for (u32 pos = 0; pos <= r->pos; pos += BLOCK) {
-            u8 *row = hostmem_kv_row(&run->x->host, run->s, op->p.attn.kv, r->slot, pos);
-            struct cpu_block b = {.k = row + (size_t)g * kw * size,
-                                  .v = latent ? row
-                                              : row + ((size_t)l->k_width + (size_t)g * vw) * size,
-                                  .stride = (l->k_width + l->v_width) * size,
-                                  .n_tokens = MIN((u32)BLOCK, r->pos + 1 - pos),
-                                  .k_width = kw,
-                                  .v_width = vw,
-                                  .type = run->x->host.net->profile.kv,
-                                  .scale = op->p.attn.scale};
-            run->x->k->rows->attend(&head, at(run, op->in[0], t) + (size_t)h * kw, &b);
-        }
-        for (u32 i = 0; i < vw; i++) head.acc[i] /= head.sum;
+    return (n + 15) / 16 * 16;
+}
+
+static struct attention attention_of(const struct op *op)
+{
+    struct attention a = {.op = op,
+                          .kw = op->p.attn.k_width,
+                          .vw = op->p.attn.v_width,
+                          .per = op->p.attn.n_heads / op->p.attn.n_kv_heads};
+    a.longest_run = MIN(MAX(QUERIES / a.per, 1), (u32)LONGEST_RUN);
+    a.most = a.longest_run * op->p.attn.n_heads;
+    a.state = STATE_VALUE + round_up_16(a.vw);
+    return a;
+}
+
+/* Rows [t0, t1) of one slot, heads [h0, h1): all of several key heads, or some of one. Queries are
+ * in order of key heads, then rows, so that those who see a token are the last of their key head.
+ * n: heads to a key head. */
+struct part {
+    u32 t0, t1, h0, h1, n;
+};
+
+static u32 n_queries(struct part p)
+{
+    return (p.t1 - p.t0) * (p.h1 - p.h0);
+}
+
+static u32 row_of(struct part p, u32 i)
+{
+    return p.t0 + i / p.n % (p.t1 - p.t0);
+}
+
+static u32 head_of(struct part p, u32 i)
+{
+    return p.h0 + i / (p.n * (p.t1 - p.t0)) * p.n + i % p.n;
+}
+
+/* Part j of rows [t0, t1) when parts have n_heads heads. */
+static struct part part_of(const struct attention *a, u32 t0, u32 t1, u32 n_heads, u32 j)
+{
+    if (n_heads >= a->per) return (struct part){t0, t1, j * n_heads, (j + 1) * n_heads, a->per};
+    u32 pieces = (a->per + n_heads - 1) / n_heads, h0 = j / pieces * a->per;
+    u32 from = h0 + j % pieces * n_heads, to = MIN(from + n_heads, h0 + a->per);
+    return (struct part){t0, t1, from, to, to - from};
+}
+
+static u32 n_parts(const struct attention *a, u32 n_heads)
+{
+    u32 H = a->op->p.attn.n_heads;
+    return n_heads >= a->per ? H / n_heads : H / a->per * ((a->per + n_heads - 1) / n_heads);
+}
+
+/* What a member works with: a part's queries, what they gathered from one split and from all so
+ * far, and the unpacked block. */
+struct desk {
+    struct cpu_query *q;
+    float *split, *all, *kt, *vf;
+};
+
+static u64 desk_floats(const struct attention *a)
+{
+    return 2 * a->most * a->state + BLOCK * (a->state + round_up_16(a->kw));
+}
+
+static u64 desk_bytes(const struct attention *a)
+{
+    u64 n = desk_floats(a) * sizeof(float) + (u64)a->most * sizeof(struct cpu_query);
+    return (n + 63) / 64 * 64;
+}
+
+/* Splits of one run that wait to be added up, at most. */
+static u32 shelf_size(u32 n_members)
+{
+    return 4 * n_members;
+}
+
+u64 cpu_attention_bytes(const struct program *p, u32 n_members)
+{
+    u64 most = 0;
+    for (u32 i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind != OP_ATTENTION && p->ops[i].kind != OP_LATENT_ATTENTION) continue;
+        struct attention a = attention_of(&p->ops[i]);
+        u64 shelf = (shelf_size(n_members) + 1) * a.most * a.state * sizeof(float);
+        most = MAX(most, n_members * desk_bytes(&a) + shelf);
     }
+    return most;
+}
+
+static struct desk desk_of(const struct cpu_run *run, const struct attention *a)
+{
+    float *p = (float *)(void *)(run->x->attention + desk_bytes(a) * run->member);
+    struct desk d = {.split = p, .all = p + a->most * a->state};
+    d.vf = d.all + a->most * a->state;
+    d.kt = d.vf + BLOCK * a->state;
+    d.q = (struct cpu_query *)(void *)(p + desk_floats(a));
+    return d;
+}
+
+/* Behind the desks. */
+static float *shelf_of(const struct cpu_run *run, const struct attention *a, u32 place)
+{
+    u8 *shelf = run->x->attention + desk_bytes(a) * run->n_members;
+    return (float *)(void *)shelf + (u64)place * a->most * a->state;
+}
+
+static void clear_states(const struct attention *a, float *states, u32 n)
+{
+    memset(states, 0, n * a->state * sizeof *states);
+    for (u32 i = 0; i < n; i++) states[i * a->state] = -INFINITY;
+}
+
+/* The block of 32 tokens at pos. */
+static void attend_block(const struct cpu_run *run, const struct attention *a, struct part p,
+                         const struct desk *d, u32 pos)
+{
+    const struct hostmem *host = &run->x->host;
+    const struct row *rows = run->s->rows;
+    size_t size = hostmem_kv_bytes(host, 1);
+    u32 layer = a->op->p.attn.kv, slot = rows[p.t0].slot, last = rows[p.t1 - 1].pos;
+    const u8 *row = hostmem_kv_row(host, run->s, layer, slot, pos), *next = row;
+    if (pos + BLOCK <= last) next = hostmem_kv_row(host, run->s, layer, slot, pos + BLOCK);
+    const struct kv_layer *l = &host->net->kv[layer];
+    struct cpu_kv kv = {.stride = (l->k_width + l->v_width) * size,
+                        .n_tokens = MIN((u32)BLOCK, last + 1 - pos),
+                        .k_width = a->kw,
+                        .v_width = a->vw,
+                        .type = host->net->profile.kv,
+                        .kt = d->kt,
+                        .vf = d->vf};
+    u32 first = p.t0, per_head = (p.t1 - p.t0) * p.n;
+    while (rows[first].pos < pos) first++;
+    for (u32 i = 0; i < n_queries(p); i += per_head) {
+        size_t g = head_of(p, i) / a->per;
+        kv.k = row + g * a->kw * size;
+        kv.v = l->v_width ? row + (l->k_width + g * a->vw) * size : row;
+        kv.to_next = (uintptr_t)next - (uintptr_t)row; /* the same head: heads are side by side */
+        run->x->k->rows->unpack(&kv);
+        u32 from = i + (first - p.t0) * p.n;
+        for (u32 j = from; j < i + per_head; j++)
+            d->q[j].n_tokens = MIN((u32)BLOCK, rows[row_of(p, j)].pos + 1 - pos);
+        run->x->k->rows->attend(&kv, d->q + from, i + per_head - from, a->op->p.attn.scale);
+    }
+}
+
+/* Splits [s0, s1) of a part, added up in states. */
+static void attend_splits(const struct cpu_run *run, const struct attention *a, struct part p,
+                          u32 s0, u32 s1, struct desk *d, float *states)
+{
+    u32 n = n_queries(p), end = run->s->rows[p.t1 - 1].pos + 1;
+    for (u32 i = 0; i < n; i++)
+        d->q[i] = (struct cpu_query){.q = at(run, a->op->in[0], row_of(p, i)) +
+                                          (size_t)head_of(p, i) * a->kw,
+                                     .state = d->split + i * a->state};
+    clear_states(a, states, n);
+    for (u32 s = s0; s < s1; s++) {
+        clear_states(a, d->split, n);
+        for (u32 pos = s * SPLIT; pos < MIN(end, (s + 1) * SPLIT); pos += BLOCK)
+            attend_block(run, a, p, d, pos);
+        for (u32 i = 0; i < n; i++)
+            run->x->k->rows->merge(states + i * a->state, d->split + i * a->state, a->vw);
+    }
+}
+
+static void finish_query(const struct cpu_run *run, const struct attention *a, struct part p, u32 i,
+                         const float *state)
+{
+    float *y = at(run, a->op->out[0], row_of(p, i)) + (size_t)head_of(p, i) * a->vw;
+    run->x->k->rows->finish(y, state, a->vw);
+}
+
+/* This member's share of adding up n splits from the shelf to the run's states, which the last of
+ * them finishes. */
+static void add_up(const struct cpu_run *run, const struct attention *a, struct part p, u32 n,
+                   bool first, bool last)
+{
+    u32 at_ = p.h0 * (p.t1 - p.t0), m = run->n_members;
+    for (u32 i = (run->member + m - at_ % m) % m; i < n_queries(p); i += m) {
+        size_t place = (at_ + i) * a->state;
+        float *state = shelf_of(run, a, 0) + place;
+        if (first) clear_states(a, state, 1);
+        for (u32 s = 1; s <= n; s++)
+            run->x->k->rows->merge(state, shelf_of(run, a, s) + place, a->vw);
+        if (last) finish_query(run, a, p, i, state);
+    }
+}
+
+/* All members on one run: each takes splits, then each adds up some of the queries. */
+static void attend_together(const struct cpu_run *run, const struct attention *a, u32 t0, u32 t1,
+                            struct desk *d)
+{
+    u32 n_splits = run->s->rows[t1 - 1].pos / SPLIT + 1, m = run->n_members;
+    u32 H = a->op->p.attn.n_heads, heads = (a->per + m - 1) / m;
+    if (n_splits >= 2 * m)
+        heads = H;
+    else if (n_splits * (H / a->per) >= m)
+        heads = a->per;
+    u32 parts = n_parts(a, heads), shelf = shelf_size(m);
+    for (u32 s0 = 0; s0 < n_splits; s0 += shelf) {
+        u32 n = MIN(shelf, n_splits - s0);
+        for (u32 item = run->member; item < n * parts; item += m) {
+            struct part p = part_of(a, t0, t1, heads, item % parts);
+            u32 s = item / parts;
+            attend_splits(run, a, p, s0 + s, s0 + s + 1, d,
+                          shelf_of(run, a, 1 + s) + p.h0 * (t1 - t0) * a->state);
+        }
+        barrier(run);
+        for (u32 j = 0; j < parts; j++)
+            add_up(run, a, part_of(a, t0, t1, heads, j), n, s0 == 0, s0 + n == n_splits);
+        if (s0 + n < n_splits) barrier(run);
+    }
+}
+
+static u32 run_end(const struct cpu_run *run, const struct attention *a, u32 t0)
+{
+    u32 t = t0 + 1;
+    while (t < run->s->n_rows && t - t0 < a->longest_run &&
+           run->s->rows[t].slot == run->s->rows[t0].slot)
+        t++;
+    return t;
 }
 
 void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i)
 {
-    u32 groups = op->p.attn.n_kv_heads, per = op->p.attn.n_heads / groups, begin, end;
-    if (groups == 1) { /* nothing shared to keep together: spread the heads */
-        groups = op->p.attn.n_heads;
-        per = 1;
-    }
-    u32 n = run->s->n_rows * groups;
-    while (take(run, i, n, 1, &begin, &end))
-        for (u32 item = begin; item < end; item++) {
-            u32 t = item / groups, g = item % groups;
-            attend_group(run, op, t, op->p.attn.n_kv_heads == 1 ? 0 : g, g * per, per);
+    struct attention a = attention_of(op);
+    struct desk d = desk_of(run, &a);
+    u32 n_rows = run->s->n_rows, n_runs = 0, begin, end;
+    for (u32 t = 0; t < n_rows; t = run_end(run, &a, t)) n_runs++;
+    if (n_runs * op->p.attn.n_kv_heads < 2 * run->n_members && run->n_members > 1) {
+        for (u32 t = 0; t < n_rows; t = run_end(run, &a, t)) {
+            attend_together(run, &a, t, run_end(run, &a, t), &d);
+            barrier(run);
         }
+        return;
+    }
+    /* short runs read all heads of a block at once, as it lies in memory */
+    u32 heads = n_rows / n_runs >= 4 ? a.per : op->p.attn.n_heads, parts = n_parts(&a, heads);
+    for (u32 t = 0, r = 0; take(run, i, n_runs * parts, 1, &begin, &end);) {
+        for (; r < begin / parts; r++) t = run_end(run, &a, t);
+        struct part p = part_of(&a, t, run_end(run, &a, t), heads, begin % parts);
+        attend_splits(run, &a, p, 0, run->s->rows[p.t1 - 1].pos / SPLIT + 1, &d, d.all);
+        for (u32 q = 0; q < n_queries(p); q++) finish_query(run, &a, p, q, d.all + q * a.state);
+    }
 }

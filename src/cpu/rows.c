@@ -10,20 +10,30 @@ INLINE v16f load_row(const float *p, u32 i, u32 n, bool whole)
     return whole || n - i >= 16 ? lanes_load(p + i) : lanes_load_part(p + i, n - i);
 }
 
-/* Σ f(x) in 16 lanes, the tail as a part-filled vector. */
+typedef double v8d __attribute__((vector_size(64)));
+
+/* Σ (x - mean) or Σ (x - mean)², in 16 lanes of f64: squares of large values don't fit f32. */
 static double group_sum(const float *x, u32 n, float mean, bool squares)
 {
-    v16f sum = {0};
+    v8d sum[2] = {{0}};
     u32 i = 0;
     for (; i + 16 <= n; i += 16) {
         v16f v = lanes_load(x + i) - mean;
-        sum = squares ? lanes_fma(v, v, sum) : sum + v;
+        v8f half[2];
+        memcpy(half, &v, sizeof half);
+        for (u32 j = 0; j < 2; j++) {
+            v8d d = __builtin_convertvector(half[j], v8d);
+            sum[j] += squares ? d * d : d;
+        }
     }
     for (u32 j = 0; i < n; i++, j++) {
-        float v = x[i] - mean;
-        sum[j] = squares ? fmaf(v, v, sum[j]) : sum[j] + v;
+        double d = (double)(x[i] - mean);
+        sum[j / 8][j % 8] += squares ? d * d : d;
     }
-    return (double)lanes_sum(sum);
+    sum[0] += sum[1];
+    double s = 0;
+    for (u32 j = 0; j < 8; j++) s += sum[0][j];
+    return s;
 }
 
 static void norm(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
@@ -56,6 +66,18 @@ static void glu(float *y, const float *g, const float *u, u32 n)
 
 /* ---- attention ---- */
 
+/* Queries that share the loads of a block: two vectors of sums each must fit into registers. */
+#if defined __AVX512F__
+enum { AT_ONCE = 8 };
+#else
+enum { AT_ONCE = 2 };
+#endif
+
+INLINE u32 round_up_16(u32 n)
+{
+    return (n + 15) / 16 * 16;
+}
+
 /* Sixteen cached values from column i on; whole says that rows end with a full vector. */
 INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
 {
@@ -72,51 +94,160 @@ INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
     return v;
 }
 
-INLINE float cached_dot(const float *q, const u8 *k, enum qtype type, u32 n, bool whole)
+/* Keys and values lie in short pieces far apart: no processor foresees that by itself. */
+INLINE void fetch_next(const struct cpu_kv *kv, u32 t, u32 size)
 {
-    v16f sum = {0};
-    for (u32 i = 0; i < n; i += 16)
-        sum = lanes_fma(load_row(q, i, n, whole), load_cached(k, type, i, n, whole), sum);
-    return lanes_sum(sum);
+    const u8 *k = kv->k + kv->to_next + t * kv->stride, *v = kv->v + kv->to_next + t * kv->stride;
+    for (u32 i = 0; i < kv->k_width * size; i += 64) __builtin_prefetch(k + i, 0, 2);
+    for (u32 i = 0; kv->v != kv->k && i < kv->v_width * size; i += 64)
+        __builtin_prefetch(v + i, 0, 2);
 }
 
-INLINE void attend_block(struct cpu_head *h, const float *q, const struct cpu_block *b,
-                         enum qtype type, bool whole)
+/* whole: every vector is full and every token is there. */
+INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, bool whole)
 {
-    float score[BLOCK];
-    v16f top = lanes_set(h->top);
-    for (u32 t = 0; t < b->n_tokens; t++)
-        score[t] = cached_dot(q, b->k + t * b->stride, type, b->k_width, whole) * b->scale;
-    for (u32 t = b->n_tokens; t < BLOCK; t++) score[t] = -INFINITY;
-    for (u32 t = 0; t < BLOCK; t += 16) top = lanes_max(top, lanes_load(score + t));
-    float new_top = lanes_top(top);
-    v16f sum = {0};
-    for (u32 t = 0; t < BLOCK; t += 16) {
-        v16f e = lanes_exp(lanes_load(score + t) - new_top);
-        lanes_store(score + t, e);
-        sum += e;
-    }
-    float keep = lanes_exp(lanes_set(h->top - new_top))[0];
-    h->sum = fmaf(h->sum, keep, lanes_sum(sum));
-    h->top = new_top;
-    for (u32 i = 0; i < b->v_width; i += 16) {
-        v16f acc = load_row(h->acc, i, b->v_width, whole) * keep;
-        for (u32 t = 0; t < b->n_tokens; t++)
-            acc = lanes_fma(lanes_set(score[t]),
-                            load_cached(b->v + t * b->stride, type, i, b->v_width, whole), acc);
-        memcpy(h->acc + i, &acc, (whole ? 16 : MIN(16, b->v_width - i)) * sizeof *h->acc);
+    const u32 n = whole ? BLOCK : kv->n_tokens, vw = round_up_16(kv->v_width);
+    for (u32 t = 0; t < BLOCK; t += 16)
+        for (u32 i = 0; i < kv->k_width; i += 16) {
+            v16f r[16];
+#pragma GCC unroll 16
+            for (u32 j = 0; j < 16; j++)
+                r[j] = t + j < n
+                           ? load_cached(kv->k + (t + j) * kv->stride, type, i, kv->k_width, whole)
+                           : (v16f){0};
+            lanes_transpose(r);
+#pragma GCC unroll 16
+            for (u32 j = 0; j < 16; j++) lanes_store(kv->kt + (size_t)(i + j) * BLOCK + t, r[j]);
+        }
+    for (u32 t = 0; t < BLOCK; t++) {
+        if (kv->to_next) fetch_next(kv, t, type == QT_F16 ? 2 : 4);
+        for (u32 i = 0; i < kv->v_width; i += 16)
+            lanes_store(kv->vf + (size_t)t * vw + i,
+                        t < n ? load_cached(kv->v + t * kv->stride, type, i, kv->v_width, whole)
+                              : (v16f){0});
     }
 }
 
-static void attend(struct cpu_head *h, const float *q, const struct cpu_block *b)
+static void unpack(const struct cpu_kv *kv)
 {
-    bool whole = b->k_width % 16 == 0 && b->v_width % 16 == 0;
-    if (b->type == QT_F16 && whole)
-        attend_block(h, q, b, QT_F16, true);
-    else if (b->type == QT_F16)
-        attend_block(h, q, b, QT_F16, false);
+    bool whole = kv->n_tokens == BLOCK && kv->k_width % 16 == 0 && kv->v_width % 16 == 0;
+    if (kv->type == QT_F16 && whole)
+        unpack_type(kv, QT_F16, true);
+    else if (kv->type == QT_F16)
+        unpack_type(kv, QT_F16, false);
     else
-        attend_block(h, q, b, QT_F32, false);
+        unpack_type(kv, QT_F32, false);
+}
+
+/* s[r][t] = scale·q_r·k_t, each one chain of fma in ascending columns. */
+INLINE void score(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R, float scale,
+                  float (*s)[BLOCK])
+{
+    v16f lo[AT_ONCE], hi[AT_ONCE];
+    for (u32 r = 0; r < R; r++) lo[r] = hi[r] = (v16f){0};
+    for (u32 i = 0; i < kv->k_width; i++) {
+        v16f k0 = lanes_load(kv->kt + (size_t)i * BLOCK);
+        v16f k1 = lanes_load(kv->kt + (size_t)i * BLOCK + 16);
+        for (u32 r = 0; r < R; r++) {
+            v16f x = lanes_set(q[r].q[i]);
+            lo[r] = lanes_fma(x, k0, lo[r]);
+            hi[r] = lanes_fma(x, k1, hi[r]);
+        }
+    }
+    for (u32 r = 0; r < R; r++) {
+        lanes_store(s[r], lo[r] * scale);
+        lanes_store(s[r] + 16, hi[r] * scale);
+    }
+}
+
+/* Scores to weights. The top moves only when a score is well above it: e⁸ is far from overflow, and
+ * what was gathered seldom needs to be scaled. */
+INLINE void weigh(const struct cpu_query *q, float *s, u32 v_width)
+{
+    const v16i lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const v16i none = (v16i)lanes_set(-INFINITY);
+    v16i in0 = lane < (i32)q->n_tokens, in1 = lane + 16 < (i32)q->n_tokens;
+    v16f s0 = (v16f)(((v16i)lanes_load(s) & in0) | (none & ~in0));
+    v16f s1 = (v16f)(((v16i)lanes_load(s + 16) & in1) | (none & ~in1));
+    float top = q->state[0];
+    if (lanes_any(s0 > top + 8) || lanes_any(s1 > top + 8)) {
+        float new_top = lanes_top(lanes_max(s0, s1));
+        v16f keep = lanes_exp(lanes_set(top - new_top));
+        for (u32 i = 0; i < 16 + v_width; i += 16)
+            lanes_store(q->state + STATE_SUM + i, lanes_load(q->state + STATE_SUM + i) * keep);
+        q->state[0] = top = new_top;
+    }
+    s0 = lanes_exp(s0 - top);
+    s1 = lanes_exp(s1 - top);
+    lanes_store(s, s0);
+    lanes_store(s + 16, s1);
+    lanes_store(q->state + STATE_SUM, lanes_load(q->state + STATE_SUM) + s0 + s1);
+}
+
+/* Adds weighted values of W vectors from column i on. */
+INLINE void gather(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R, u32 i,
+                   const u32 W, float (*s)[BLOCK])
+{
+    const size_t pitch = round_up_16(kv->v_width);
+    v16f acc[AT_ONCE][2];
+    for (u32 r = 0; r < R; r++)
+        for (u32 w = 0; w < W; w++) acc[r][w] = lanes_load(q[r].state + STATE_VALUE + i + 16 * w);
+    for (u32 t = 0; t < kv->n_tokens; t++) {
+        v16f v[2];
+        for (u32 w = 0; w < W; w++) v[w] = lanes_load(kv->vf + t * pitch + i + 16 * w);
+        for (u32 r = 0; r < R; r++)
+            for (u32 w = 0; w < W; w++) acc[r][w] = lanes_fma(lanes_set(s[r][t]), v[w], acc[r][w]);
+    }
+    for (u32 r = 0; r < R; r++)
+        for (u32 w = 0; w < W; w++) lanes_store(q[r].state + STATE_VALUE + i + 16 * w, acc[r][w]);
+}
+
+INLINE void attend_rows(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R,
+                        float scale)
+{
+    _Alignas(64) float s[AT_ONCE][BLOCK];
+    const u32 vw = round_up_16(kv->v_width);
+    u32 i = 0;
+    score(kv, q, R, scale, s);
+    for (u32 r = 0; r < R; r++) weigh(&q[r], s[r], vw);
+    for (; i + 32 <= vw; i += 32) gather(kv, q, R, i, 2, s);
+    if (i < vw) gather(kv, q, R, i, 1, s);
+}
+
+static void attend(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale)
+{
+    for (; n >= AT_ONCE; n -= AT_ONCE, q += AT_ONCE) attend_rows(kv, q, AT_ONCE, scale);
+    switch (n) {
+#if defined __AVX512F__
+    case 7: attend_rows(kv, q, 7, scale); break;
+    case 6: attend_rows(kv, q, 6, scale); break;
+    case 5: attend_rows(kv, q, 5, scale); break;
+    case 4: attend_rows(kv, q, 4, scale); break;
+    case 3: attend_rows(kv, q, 3, scale); break;
+    case 2: attend_rows(kv, q, 2, scale); break;
+#endif
+    case 1: attend_rows(kv, q, 1, scale); break;
+    default: break;
+    }
+}
+
+static void merge(float *state, const float *other, u32 v_width)
+{
+    if (!(other[0] > -INFINITY)) return; /* it saw nothing */
+    float top = other[0] > state[0] ? other[0] : state[0];
+    v16f a = lanes_exp(lanes_set(state[0] - top)), b = lanes_exp(lanes_set(other[0] - top));
+    state[0] = top;
+    for (u32 i = STATE_SUM; i < STATE_VALUE + v_width; i += 16)
+        lanes_store(state + i, lanes_fma(lanes_load(state + i), a, lanes_load(other + i) * b));
+}
+
+static void finish(float *y, const float *state, u32 v_width)
+{
+    float sum = lanes_sum(lanes_load(state + STATE_SUM));
+    for (u32 i = 0; i < v_width; i += 16) {
+        v16f v = lanes_load(state + STATE_VALUE + i) / sum;
+        memcpy(y + i, &v, MIN(16, v_width - i) * sizeof *y);
+    }
 }
 
 /* ---- recurrence ---- */
@@ -149,6 +280,9 @@ static void wkv7(float *S, float *y, const float *const in[6], u32 n)
 const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .norm = norm,
     .glu = glu,
+    .unpack = unpack,
     .attend = attend,
+    .merge = merge,
+    .finish = finish,
     .wkv7 = wkv7,
 };
