@@ -120,6 +120,7 @@ enum {
     COLUMNS_SIGMOID,
     COLUMNS_RELU2,
     COLUMNS_DECAY,
+    COLUMNS_NONE,
 };
 struct columns_args {
     unsigned n, f, rows;
@@ -173,6 +174,23 @@ struct matmul_args {
     unsigned norm, has_w, has_b; /* one row only: a norm of x first */
     float eps;
     struct matmul_part part[MATMUL_MAX];
+};
+
+/* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
+ * x, or x + (x2 - x)·m; y = act(W·input + bias). Places are counted from the start of the buffer of
+ * weights in 16 bytes (s: in bytes) and of the activations in floats. */
+enum { MIX_MAX = 8 };
+enum { MIX_NOTHING = 0xffffffffu >> 1 };
+struct mix_part {
+    unsigned first;             /* group */
+    unsigned n_in, n_out, f;    /* f: COLUMNS_..., COLUMNS_NONE for no act */
+    unsigned q, s, s_row;       /* s_row: bytes from row to row */
+    unsigned bias, m;           /* or MIX_NOTHING */
+    unsigned x, x2, y;
+};
+struct mix_args {
+    unsigned n_parts, n_groups;
+    struct mix_part part[MIX_MAX];
 };
 
 /* k_attention_<f16|f32>_h<heads>, k_latent_<f16|f32>_h<heads>, k_attention_merge. A unit is eight

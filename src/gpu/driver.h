@@ -33,7 +33,7 @@ struct gpu_counters {
     u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
 };
 
-enum { GPU_MAX_BUFS = 24, GPU_MAX_ARGS = 256 };
+enum { GPU_MAX_BUFS = 24, GPU_MAX_ARGS = 512 };
 
 /* Memory that a kernel is given: its buffer from `offset` on. */
 struct gpu_ref {

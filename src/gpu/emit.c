@@ -75,6 +75,13 @@ void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes)
     current(e)->tg_bytes = tg_bytes;
 }
 
+void emit_groups(struct emit *e, u32 gx, u32 tg_bytes)
+{
+    if (e->rc) return;
+    current(e)->groups[0] = gx;
+    current(e)->tg_bytes = tg_bytes;
+}
+
 static void bind(struct emit *e, struct binding b)
 {
     if (e->rc) return;
@@ -102,6 +109,32 @@ static void bind_operand(struct emit *e, struct operand o, bool write)
                              .offset = (b->place * room + o.col) * sizeof(float),
                              .n = n,
                              .write = write});
+}
+
+void emit_all(struct emit *e)
+{
+    bind(e, (struct binding){.space = SPACE_T});
+}
+
+void emit_chunk(struct emit *e, u32 chunk)
+{
+    bind(e, (struct binding){.space = SPACE_CHUNK, .weight = chunk});
+}
+
+u32 emit_touch(struct emit *e, struct operand o, bool write)
+{
+    const struct buffer *b = &e->p->bufs[o.buf];
+    u64 room = emit_room(e->limits, b->rows), at = b->place * room + o.col;
+    CHECK(b->rows == ROWS_T && !in_scratch(e, o.buf));
+    if (e->rc) return 0;
+    struct launch *l = current(e);
+    CHECK(l->n_touched < EMIT_MAX_TOUCHED);
+    l->touched[l->n_touched++] =
+        (struct binding){.space = SPACE_T,
+                         .offset = at * sizeof(float),
+                         .n = ((room - 1) * b->width + o.width) * sizeof(float),
+                         .write = write};
+    return (u32)at;
 }
 
 void emit_in(struct emit *e, struct operand o)
@@ -185,12 +218,20 @@ static bool touches(const struct binding *a, const struct binding *b)
            b->offset < a->offset + a->n;
 }
 
-static bool must_wait(const struct launch *l, const struct launch *earlier)
+static bool any_touches(const struct binding *a, u32 n_a, const struct binding *b, u32 n_b)
 {
-    for (u32 i = 0; i < l->n_bufs; i++)
-        for (u32 j = 0; j < earlier->n_bufs; j++)
-            if (touches(&l->bufs[i], &earlier->bufs[j])) return true;
+    for (u32 i = 0; i < n_a; i++)
+        for (u32 j = 0; j < n_b; j++)
+            if (touches(&a[i], &b[j])) return true;
     return false;
+}
+
+static bool must_wait(const struct launch *l, const struct launch *m)
+{
+    return any_touches(l->bufs, l->n_bufs, m->bufs, m->n_bufs) ||
+           any_touches(l->touched, l->n_touched, m->bufs, m->n_bufs) ||
+           any_touches(l->bufs, l->n_bufs, m->touched, m->n_touched) ||
+           any_touches(l->touched, l->n_touched, m->touched, m->n_touched);
 }
 
 int emit_args(struct emit *e, const void *args, u32 n)
@@ -283,6 +324,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_MATMUL_EXPERTS] = emit_matmul_experts,
     [OP_COMBINE_EXPERTS] = emit_combine_experts,
     [OP_EXPERTS_GLU] = emit_experts_glu,
+    [OP_ROUTE_EXPERTS_GLU] = emit_experts_glu,
     [OP_EXPERTS_SUM] = emit_experts_sum,
     [OP_TOKEN_SHIFT] = emit_token_shift,
     [OP_WKV7] = emit_wkv7,
@@ -325,13 +367,17 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
                        .rows = rows,
                        .out_rows = MIN(rows, limits->max_out),
                        .err = err,
-                       .at = calloc(p->n_bufs + 1, sizeof *e->at)};
-    if (!e->at) return err_nomem(err, "the launches");
+                       .at = calloc(p->n_bufs + 1, sizeof *e->at),
+                       .places = calloc(p->net->n_weights + 1, sizeof *e->places)};
+    if (!e->at || !e->places) e->rc = err_nomem(err, "the launches");
+    if (e->places) planes_place(p->net, e->places, NULL);
     step_layout(&e->step, p, limits, rows);
     begin(e);
     for (e->op = 0; e->op < p->n_ops && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
     free(e->at);
+    free(e->places);
     e->at = NULL;
+    e->places = NULL;
     if (e->rc) {
         free(e->list);
         e->list = NULL;

@@ -47,6 +47,7 @@ enum space {
     SPACE_KV,
     SPACE_STATE,
     SPACE_WEIGHT,
+    SPACE_CHUNK, /* a whole buffer of weights */
     SPACE_SCRATCH,
     SPACE_COUNT
 };
@@ -58,6 +59,8 @@ struct binding {
     bool write;
 };
 
+enum { EMIT_MAX_TOUCHED = 24 };
+
 struct launch {
     char kernel[32];
     u32 op; /* index in the program */
@@ -67,6 +70,8 @@ struct launch {
     u32 tg_bytes; /* struct gpu_command */
     u32 n_bufs, n_args;
     struct binding bufs[GPU_MAX_BUFS];
+    u32 n_touched; /* what it reads and writes through a binding of all activations */
+    struct binding touched[EMIT_MAX_TOUCHED];
     u8 args[GPU_MAX_ARGS];
     bool after;
 };
@@ -79,7 +84,8 @@ struct emit {
     u32 op;       /* the op being emitted */
     u64 scratch;  /* bytes needed so far, over all launches */
     u64 inner;    /* where the scratch of the op begins: behind what its parts leave each other */
-    u64 *at;      /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
+    struct weight_place *places;
+    u64 *at; /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
     struct step_layout step;
     u32 n, cap;
     struct launch *list;
@@ -94,12 +100,18 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
 
 /* One launch: begin it, bind in order, end it with its arguments. */
 void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads);
-void emit_depth(struct emit *e, u32 gz); /* of the grid, where it is not 1 */
+void emit_depth(struct emit *e, u32 gz);                /* of the grid, where it is not 1 */
+void emit_groups(struct emit *e, u32 gx, u32 tg_bytes); /* once they are known */
 /* Its groups walk over the work, a few for each unit of the device, with queues of n bytes. */
 void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes);
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
+/* All activations with T rows, and a whole buffer of weights; for kernels that find things by
+ * places in their arguments. What they touch there is said beside it. */
+void emit_all(struct emit *e);
+void emit_chunk(struct emit *e, u32 chunk);
+u32 emit_touch(struct emit *e, struct operand o, bool write); /* its place, in floats */
 void emit_tables(struct emit *e, bool write);
 void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see gpu_pack.h) */
 /* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */
@@ -135,10 +147,12 @@ int emit_embed(struct emit *e, const struct op *op);
 int emit_copy(struct emit *e, const struct op *op);
 int emit_norm(struct emit *e, const struct op *op);
 int emit_columns(struct emit *e, const struct op *op);
+u32 emit_act(enum act_kind kind); /* as COLUMNS_... */
 int emit_rope(struct emit *e, const struct op *op);
 int emit_kv_store(struct emit *e, const struct op *op);
 /* emit_matmul.c: */
 int emit_matmul(struct emit *e, const struct op *op);
+u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */
 int emit_matmul_heads(struct emit *e, const struct op *op);
 int emit_norm_matmul(struct emit *e, const struct op *op);
 int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */

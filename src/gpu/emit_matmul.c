@@ -96,6 +96,11 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
     emit_args(e, &a, sizeof a);
 }
 
+u32 emit_scale_words(enum encoding enc)
+{
+    return enc >= ENC_K4 ? 2 : encoding_is_int8(enc);
+}
+
 /* A launch of matvec.gpu: n_out rows like w's in each slice. */
 static void emit_matvec(struct emit *e, const char *name, u32 n_out, const struct planes *w,
                         u32 n_slices)

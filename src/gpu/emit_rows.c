@@ -75,19 +75,24 @@ int emit_norm(struct emit *e, const struct op *op)
     return emit_args(e, &a, sizeof a);
 }
 
-static u32 function_of(const struct op *op)
+u32 emit_act(enum act_kind kind)
 {
     static const u32 acts[] = {[ACT_TANH] = COLUMNS_TANH,
                                [ACT_SIGMOID] = COLUMNS_SIGMOID,
                                [ACT_RELU2] = COLUMNS_RELU2,
                                [ACT_DECAY] = COLUMNS_DECAY};
+    return acts[kind];
+}
+
+static u32 function_of(const struct op *op)
+{
     switch (op->kind) {
     case OP_ADD: return COLUMNS_ADD;
     case OP_MUL: return COLUMNS_MUL;
     case OP_LERP: return COLUMNS_LERP;
     case OP_GLU: return COLUMNS_GLU;
     case OP_K_CONTROL: return COLUMNS_K_CONTROL;
-    default: return acts[op->p.act.kind];
+    default: return emit_act(op->p.act.kind);
     }
 }
 

@@ -10,8 +10,7 @@ enum {
     MAX_PROGRAMS = 4,
     MAX_ROWS = 4096,
     MAX_KERNELS = 512,
-    STAGING = 64 << 20,       /* bytes of weights that are packed at a time */
-    CHUNK_LIMIT = 1ull << 32, /* of one buffer of weights */
+    STAGING = 64 << 20, /* bytes of weights that are packed at a time */
     EDIT_GROUPS = 64,
 };
 
@@ -38,10 +37,7 @@ struct gpu_exec {
     struct exec_limits limits;
     struct pool *pool;
     struct planes *planes; /* [n_weights] */
-    struct weight_place {
-        u32 chunk;
-        u64 at;
-    } * places; /* [n_weights] where the first plane begins; the second follows */
+    struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
     struct gpu_buf **chunks, *staging;
     struct gpu_buf *kv, *state, *tables, *edits, *edits_upload, *layers[2];
@@ -106,30 +102,23 @@ static void gpu_close(struct exec *exec)
     free(x);
 }
 
-/* Gives every weight its place in buffers of limited size. */
-static int plan_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
+static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
 {
-    u64 limit = MIN(max_buffer, (u64)CHUNK_LIMIT), at = 0;
     u64 *sizes = calloc(x->net->n_weights + 1, sizeof *sizes);
     x->chunks = calloc(x->net->n_weights + 1, sizeof *x->chunks);
-    int rc = sizes && x->chunks ? 0 : err_nomem(err, "the executor");
-    for (u32 i = 0; !rc && i < x->net->n_weights; i++) {
-        struct planes *p = &x->planes[i];
-        planes_plan(p, &x->net->weights[i]);
-        u64 n = p->bytes[0] + p->bytes[1];
-        if (n > max_buffer)
-            rc = err_set(err, FLETCH_E_FIT, "tensor '%s' of %.1f MB is larger than a buffer may be",
-                         x->net->weights[i].name, (double)n * 1e-6);
-        if (!x->n_chunks || at + n > limit) {
-            x->n_chunks++;
-            at = 0;
-        }
-        x->places[i] = (struct weight_place){x->n_chunks - 1, at};
-        at += n;
-        sizes[x->n_chunks - 1] = at;
+    if (!sizes || !x->chunks) {
+        free(sizes);
+        return err_nomem(err, "the executor");
     }
-    for (u32 i = 0; !rc && i < x->n_chunks; i++)
-        rc = x->d->alloc(x->g, &x->chunks[i], sizes[i], GPU_DEVICE, err);
+    int rc = 0;
+    for (u32 i = 0; i < x->net->n_weights; i++) planes_plan(&x->planes[i], &x->net->weights[i]);
+    x->n_chunks = planes_place(x->net, x->places, sizes);
+    for (u32 i = 0; !rc && i < x->n_chunks; i++) {
+        if (sizes[i] > max_buffer)
+            rc = err_set(err, FLETCH_E_FIT, "weights of %.1f MB in one piece, but %.1f may be",
+                         (double)sizes[i] * 1e-6, (double)max_buffer * 1e-6);
+        if (!rc) rc = x->d->alloc(x->g, &x->chunks[i], sizes[i], GPU_DEVICE, err);
+    }
     free(sizes);
     return rc;
 }
@@ -218,7 +207,7 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     struct gpu_info info;
     x->d->info(x->g, &info);
     x->n_walkers = info.n_walkers;
-    int rc = plan_weights(x, info.max_buffer, err);
+    int rc = alloc_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
     x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
     x->known.known = malloc(x->known.n_bytes);
@@ -377,6 +366,7 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
     case SPACE_SCRATCH: return (struct gpu_ref){prog->scratch, b->offset};
     default: break;
     }
+    if (b->space == SPACE_CHUNK) return (struct gpu_ref){x->chunks[b->weight], 0};
     const struct weight_place *place = &x->places[b->weight];
     u64 plane = b->plane && x->planes[b->weight].bytes[1] ? x->planes[b->weight].bytes[0] : 0;
     return (struct gpu_ref){x->chunks[place->chunk], place->at + plane + b->offset};
@@ -651,10 +641,11 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);  \
     }
 
-#define GPU_FUSED                                                                        \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |     \
-     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_EXPERTS_GLU |        \
-     1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS)
+#define GPU_FUSED                                                                    \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
+     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_EXPERTS_GLU |    \
+     1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS |             \
+     1ull << OP_ROUTE_EXPERTS_GLU)
 
 GPU_CLASS(cuda)
 GPU_CLASS(metal)

@@ -47,6 +47,24 @@ u64 planes_bytes(const struct weight *w)
     return p.bytes[0] + p.bytes[1];
 }
 
+u32 planes_place(const struct net *net, struct weight_place *places, u64 *sizes)
+{
+    enum { LIMIT = 1u << 31 };
+    u64 at = 0;
+    u32 n_chunks = 0;
+    for (u32 i = 0; i < net->n_weights; i++) {
+        u64 n = planes_bytes(&net->weights[i]);
+        if (!n_chunks || at + n > LIMIT) {
+            n_chunks++;
+            at = 0;
+        }
+        places[i] = (struct weight_place){n_chunks - 1, at};
+        at += n;
+        if (sizes) sizes[n_chunks - 1] = at;
+    }
+    return n_chunks;
+}
+
 /* ---- one row ---- */
 
 static u8 *put_half(u8 *s, u16 h)

@@ -34,6 +34,14 @@ struct planes {
 
 void planes_plan(struct planes *p, const struct weight *w);
 u64 planes_bytes(const struct weight *w);
+/* Where each weight lies: weights follow each other in buffers that end at 2 GiB (a larger weight
+ * has one of its own), so that kernels can find one from another. Returns how many buffers there
+ * are; sizes ([n_weights]) may be NULL. */
+struct weight_place {
+    u32 chunk;
+    u64 at; /* of the first plane; the second follows */
+};
+u32 planes_place(const struct net *net, struct weight_place *places, u64 *sizes);
 /* Packs rows [begin, end), counted over all slices, to the start of q and of s. */
 void planes_pack(const struct planes *p, const struct weight *w, u64 begin, u64 end, u8 *q, u8 *s);
 

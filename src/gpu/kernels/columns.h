@@ -1,0 +1,25 @@
+/* What is done to columns one by one. */
+#ifndef KERNELS_COLUMNS_H
+#define KERNELS_COLUMNS_H
+
+#include "gpu/args.h"
+#include "gpu/num_f32.h"
+#include "gpu/simt.h"
+
+GPU_FN float columns_of(uint f, float a, float b, float c)
+{
+    switch (f) {
+    case COLUMNS_ADD: return a + b;
+    case COLUMNS_MUL: return a * b;
+    case COLUMNS_LERP: return a + (b - a) * c;
+    case COLUMNS_GLU: return a * num_sigmoid(a) * b;
+    case COLUMNS_K_CONTROL: return a * (1.0f + (b - 1.0f) * c);
+    case COLUMNS_TANH: return num_tanh(a);
+    case COLUMNS_SIGMOID: return num_sigmoid(a);
+    case COLUMNS_RELU2: return a > 0.0f ? a * a : 0.0f;
+    case COLUMNS_DECAY: return num_exp(-0.606530660f * num_sigmoid(a));
+    default: return a;
+    }
+}
+
+#endif
