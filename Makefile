@@ -12,6 +12,7 @@ MAKEFLAGS += --no-print-directory -j$(CORES) # a -j on the command line wins
 endif
 
 PKGS    := jansson libpcre2-8 libutf8proc libxxhash
+APP_PKGS := libedit
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi -Werror
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
@@ -71,6 +72,9 @@ $B/config.mk: tools/deps tools/standin-flags Makefile
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
+	@echo "APP_CFLAGS := $$(pkg-config --cflags $(APP_PKGS))" >> $@.tmp
+	@echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS))" >> $@.tmp
+	@echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
 	@mv $@.tmp $@
 include tools/gpu.mk
@@ -122,13 +126,14 @@ $B/libfletch.a: $(OBJ)
 $B/$(SO): $(OBJ)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
+$(APP_OBJ): CFLAGS += $(APP_CFLAGS)
 $B/fletch: $(APP_OBJ) $B/libfletch.a
-	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
 # Needs nothing but the C library, which a GPU driver, loaded when it is there, must share.
 $B/fletch-static: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -static-libgcc $^ -o $@ \
-	    -Wl,-Bstatic $(PKG_LIBS) -Wl,-Bdynamic $(LIBS)
+	    -Wl,-Bstatic $(PKG_LIBS) $(APP_STATIC) -Wl,-Bdynamic $(LIBS)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \

@@ -10,9 +10,9 @@
 
 enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 
-extern const struct command cmd_run, cmd_batch, cmd_eval, cmd_inspect, cmd_explain, cmd_plan,
-    cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth, cmd_bench,
-    cmd_doctor;
+extern const struct command cmd_run, cmd_chat, cmd_batch, cmd_eval, cmd_inspect, cmd_explain,
+    cmd_plan, cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth,
+    cmd_bench, cmd_doctor;
 
 /* ---- say.c: messages and text for people ---- */
 
@@ -38,6 +38,8 @@ struct human {
 struct human human_bytes(uint64_t n); /* 1.5 GiB */
 struct human human_count(uint64_t n); /* 494.0 M */
 
+/* Text of unknown origin for a terminal: newlines and tabs stay, other control bytes are shown. */
+void say_text(FILE *out, const char *s, size_t n);
 /* One line on stderr; returns EXIT_FAIL. */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The library's text on stderr; the exit code for its code. */

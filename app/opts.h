@@ -42,7 +42,7 @@ struct args {
     const char *backend, *isa, *against, *kv_type, *act_type, *type, *out, *tokens, *logits;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
-    bool no_reuse, json, quiet, verbose, help;
+    bool think, no_think, no_reuse, json, quiet, verbose, help;
 };
 
 struct opt {

@@ -58,6 +58,19 @@ size_t escape(char *out, size_t cap, const char *s, size_t n)
     return i;
 }
 
+void say_text(FILE *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = utf8_length(s + i, n - i);
+        bool safe = s[i] == '\n' || s[i] == '\t' || !len || !is_control(s + i, len);
+        if (safe)
+            fwrite(s + i, 1, len ? len : 1, out);
+        else
+            fprintf(out, "\\x%02x", (unsigned char)s[i]);
+        i += len ? len : 1;
+    }
+}
+
 struct quoted quote(const char *s)
 {
     struct quoted q;

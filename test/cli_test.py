@@ -30,7 +30,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
 )
 COMMANDS = (
-    "run eval inspect explain plan tokenize detokenize template verify convert synth bench "
+    "run chat eval inspect explain plan tokenize detokenize template verify convert synth bench "
     "doctor".split()
 )
 

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""fletch chat, through a pipe and on a terminal, with the built-in model: test/talk_test.py BUILD.
+Python's standard library only. Each function test_* is one test; its name says what it pins."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+TMP = tempfile.mkdtemp(prefix="fletch-talk-")
+
+
+def chat(*lines, args=(), code=0):
+    """What the program says to these lines: (stdout, stderr)."""
+    p = subprocess.run(
+        [FLETCH, "chat", "--temp", "0", *args],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert p.returncode == code, p
+    return p.stdout, p.stderr
+
+
+def saved(name):
+    with open(os.path.join(TMP, name)) as f:
+        return json.load(f)["messages"]
+
+
+class Terminal:
+    """A person at a terminal."""
+
+    def __init__(self, *args):
+        self.said = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ.update(HOME=TMP, TERM="xterm", LC_ALL="C.UTF-8", XDG_STATE_HOME="")
+            os.execv(FLETCH, [FLETCH, "chat", "--temp", "0", *args])
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, text, seconds=60):
+        """Reads until `text` was said since the last call; returns what was."""
+        end = time.time() + seconds
+        while text not in self.said:
+            assert time.time() < end, f"{text!r} never came: {self.said!r}"
+            if select.select([self.fd], [], [], 1)[0]:
+                self.said += os.read(self.fd, 4096).decode("utf-8", "replace")
+        at = self.said.index(text) + len(text)
+        said, self.said = self.said[:at], self.said[at:]
+        return said
+
+    def say(self, text):
+        """Types a line when the program waits for one."""
+        self.wait_for("> ")
+        self.type(text)
+
+    def leave(self, word="/bye\n"):
+        """The exit code."""
+        self.say(word)
+        try:
+            while select.select([self.fd], [], [], 20)[0] and os.read(self.fd, 4096):
+                pass
+        except OSError:  # how Linux ends a terminal that nobody holds
+            pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+# ---- through a pipe ----
+
+
+def test_each_line_is_a_message_and_gets_an_answer():
+    out, err = chat("Hello!", "What is 2+3?")
+    assert out == "Hello! How can I help you?\n2+3=5\n", out
+    assert err == "", err
+
+
+def test_the_model_sees_what_was_said_before():
+    out, _ = chat("My name is Mira.", "What is my name?")
+    assert "Mira" in out.splitlines()[-1], out
+
+
+def test_several_lines_are_one_message():
+    chat('"""', "one", "two", '"""', "three \\", "four", f"/save {TMP}/lines.json")
+    said = [m["content"] for m in saved("lines.json") if m["role"] == "user"]
+    assert said == ["one\ntwo", "three \nfour"], said
+
+
+def test_undo_regen_and_edit_change_the_conversation():
+    chat("Hello!", "/regen", "What is 1+1?", "/undo", "/edit What is 2+2?", f"/save {TMP}/a.json")
+    messages = saved("a.json")
+    assert [m["role"] for m in messages] == ["user", "assistant"], messages
+    assert messages[0]["content"] == "What is 2+2?" and "4" in messages[1]["content"], messages
+
+
+def test_a_saved_conversation_goes_on():
+    chat("My name is Mira.", f"/save {TMP}/b.json")
+    out, err = chat(f"/load {TMP}/b.json", "What is my name?")
+    assert "Mira" in out and "loaded 2 messages" in err, (out, err)
+
+
+def test_what_is_no_conversation_is_refused_and_the_chat_goes_on():
+    for name, text in [("bad", "{"), ("list", '[{"role": 1}]'), ("other", '{"x": []}')]:
+        with open(f"{TMP}/{name}.json", "w") as f:
+            f.write(text)
+        out, err = chat(f"/load {TMP}/{name}.json", "What is 2+3?")
+        assert err.startswith("fletch: ") and err.count("\n") == 1 and out == "2+3=5\n", (out, err)
+    _, err = chat("/load /nowhere/x.json", "/read /nowhere/y", "/save /nowhere/z")
+    assert err.count("\n") == 3 and err.count("fletch: ") == 3, err
+
+
+def test_a_file_goes_with_the_next_message():
+    with open(f"{TMP}/notes.txt", "w") as f:
+        f.write("Notes:\nThe red box holds tea. The old lamp holds sand.")
+    chat(f"/read {TMP}/notes.txt", "What does the red box hold?", f"/save {TMP}/c.json")
+    said = saved("c.json")[0]["content"]
+    assert said.startswith("Notes:") and said.endswith("\n\nWhat does the red box hold?"), said
+
+
+def test_settings_are_checked():
+    _, err = chat("/set temp hot", "/set temp 0.5", "/set nothing 1", "/set", "/think maybe", "/sytem")
+    assert "temp wants a number from 0 to 100, not 'hot'" in err, err
+    assert "no such setting: 'nothing 1'" in err, err
+    assert "temp               0.5" in err, err
+    assert "/think wants on or off" in err and "did you mean /system?" in err, err
+
+
+def test_a_full_context_leaves_out_the_oldest_and_says_so():
+    lines = [f"What is {i}+{i}?" for i in range(1, 13)]
+    out, err = chat(*lines, f"/save {TMP}/d.json", args=["-c", "220", "-n", "20"])
+    assert "nearly full" in err and "no longer sees the first" in err, err
+    assert out.splitlines()[-1] == "12+12=24", out
+    assert len(saved("d.json")) == 24
+
+
+def test_a_message_that_never_fits_is_an_error_and_the_chat_goes_on():
+    out, err = chat("word " * 300, "What is 2+3?", args=["-c", "160", "-n", "20"])
+    assert "the context has 160" in err and out.endswith("2+3=5\n"), (out, err)
+
+
+def test_thinking_is_the_templates_business():
+    out, _ = chat("/think on", "What is 17+25?")
+    assert "42" in out, out
+    _, err = chat(args=["--think", "--no-think"], code=2)
+    assert "both given" in err, err
+
+
+def test_a_model_without_a_template_is_refused():
+    _, err = chat(args=["test/golden/models/llama-gguf/model.gguf"], code=1)
+    assert "no chat template" in err and "--template" in err, err
+
+
+# ---- on a terminal ----
+
+
+def test_a_terminal_gets_prompt_answer_and_statistics():
+    t = Terminal()
+    t.wait_for("/help lists commands")
+    t.say("What is 2+3?\n")
+    t.wait_for("2+3=5")
+    t.wait_for("; context ")
+    t.say("What is 2+4?\n")
+    assert "known)" in t.wait_for("; context "), "the second prompt reuses the first"
+    assert t.leave() == 0
+
+
+def test_tab_completes_commands():
+    t = Terminal()
+    t.say("/tok\t\n")
+    t.wait_for("0 of 4096 tokens of context")
+    assert t.leave() == 0
+
+
+def test_control_c_stops_the_answer_and_keeps_the_conversation():
+    t = Terminal()
+    t.say("Tell me a story.\n")
+    t.wait_for("Once")
+    os.kill(t.pid, signal.SIGINT)
+    t.wait_for("; stopped")
+    t.say(f"/save {TMP}/e.json\n")
+    t.wait_for("saved 2 messages")
+    assert saved("e.json")[1]["content"].startswith("Once")
+    t.say("What is 2+3?\n")
+    t.wait_for("2+3=5")
+    t.wait_for("; context ")
+    assert t.leave("\x04") == 0
+
+
+def test_a_model_cannot_command_the_terminal():
+    escape = next(i for i in range(400) if piece(i) == b"\x1b")
+    t = Terminal("-n", "4", "--logit-bias", f"{escape}=1000")
+    t.say("x\n")
+    said = t.wait_for("; context ")
+    assert "\\x1b\\x1b\\x1b\\x1b" in said, said
+    assert t.leave() == 0
+
+
+def piece(token):
+    p = subprocess.run([FLETCH, "detokenize", "zoo/guide.gguf", str(token)], capture_output=True)
+    return p.stdout.removesuffix(b"\n")
+
+
+def main():
+    counts = dict(ok=0, fail=0)
+    for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_")]:
+        if sys.argv[2:] and not any(o in name for o in sys.argv[2:]):
+            continue
+        try:
+            test()
+            counts["ok"] += 1
+            print(f"ok {name}", flush=True)
+        except Exception:
+            counts["fail"] += 1
+            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
+    print(f"{counts['ok']} passed, {counts['fail']} failed, 0 skipped")
+    return counts["fail"] > 0
+
+
+sys.exit(main())
