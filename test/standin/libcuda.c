@@ -21,7 +21,7 @@ enum {
     ILLEGAL_ADDRESS = 700,
 };
 enum { ATTR_UNITS = 16, ATTR_MAJOR = 75, ATTR_MINOR = 76, ATTR_MAX_SHARED = 97 };
-enum { MAX_PARAMS = 32, MAX_ITEMS = 4096, ARGS_BYTES = 256 };
+enum { MAX_PARAMS = 32, MAX_ITEMS = 4096, ARGS_BYTES = 256, MAX_SHARED = 227 << 10 };
 
 typedef int cu_result;
 typedef u64 cu_ptr;
@@ -244,7 +244,7 @@ EXPORT cu_result cuDeviceGetAttribute(int *value, int attribute, int device)
     case ATTR_UNITS: *value = 2; return 0;
     case ATTR_MAJOR: *value = standin_cuda.fault == STANDIN_OLD_DEVICE ? 3 : 9; return 0;
     case ATTR_MINOR: *value = 0; return 0;
-    case ATTR_MAX_SHARED: *value = 227 << 10; return 0;
+    case ATTR_MAX_SHARED: *value = MAX_SHARED; return 0;
     default: return INVALID_VALUE;
     }
 }
@@ -483,7 +483,7 @@ EXPORT cu_result cuGraphAddKernelNode_v2(struct node **out, struct graph *g,
     (void)deps;
     const struct emu_kernel *f = k->function;
     u32 threads = k->block[0] * k->block[1] * k->block[2];
-    if (!f || f->n_bufs > MAX_PARAMS || f->n_args > ARGS_BYTES || k->shared_bytes)
+    if (!f || f->n_bufs > MAX_PARAMS || f->n_args > ARGS_BYTES || k->shared_bytes > MAX_SHARED)
         misuse("a kernel that the stand-in can't run");
     if (threads == 0 || threads > f->max_threads) misuse("too many threads in a block");
     if (!k->grid[0] || !k->grid[1] || !k->grid[2]) misuse("an empty grid");

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Whole models through the Metal and CUDA drivers, on their stand-ins: the tiny models of the zoo say
+word for word what they say on the emulator, greedy and with a seed. Metal runs its own text of the
+kernels, so this compares two expansions of every kernel. Called with the build folder."""
+import os
+import subprocess
+import sys
+
+MODELS = ('llama', 'qwen2', 'qwen3moe', 'deepseek2', 'rwkv7')
+STANDINS = (('metal', 'Metal.o'), ('cuda', 'libcuda.so.1'))
+WAYS = (('--temp', '0'), ('--temp', '0.8', '--seed', '7'))
+
+
+def say(fletch, model, backend, way):
+    run = subprocess.run([fletch, 'run', f'zoo/tiny/{model}.gguf', '--backend', backend, '-p',
+                          'Once upon a time', '-n', '12', '-q', *way], capture_output=True, text=True)
+    return run.stdout if run.returncode == 0 else f'{run.returncode}: {run.stderr}'
+
+
+def main():
+    build = sys.argv[1]
+    fletch = os.path.join(build, 'standin', 'fletch')
+    there = [b for b, part in STANDINS if os.path.exists(os.path.join(build, 'standin', part))]
+    bad = 0
+    for b, _ in STANDINS:
+        if b not in there:
+            print(f'skip {b}: this build has no stand-in for it')
+    for model in MODELS if there else ():
+        for way in WAYS:
+            expected = say(fletch, model, 'emu', way)
+            for b in there:
+                said = say(fletch, model, b, way)
+                ok = said == expected and expected.strip()
+                print(f'{"ok" if ok else "not ok"} {model} on {b} {" ".join(way)}')
+                if not ok:
+                    bad += 1
+                    print(f'  emu: {expected!r}\n  {b}: {said!r}')
+    return bad > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
