@@ -25,7 +25,8 @@ HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
 FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
 MAN     := $(wildcard docs/*.1)
-C_FILES := $(wildcard $(addsuffix *.[ch],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ tools/ examples/))
+C_FILES := $(wildcard $(addsuffix *.[chm],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ \
+           test/standin/ test/standin/*/ tools/ examples/) src/gpu/emu/*.cpp)
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
 KERNELS := tiles panels rows

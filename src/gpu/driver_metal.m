@@ -3,9 +3,10 @@
  * framework under test/standin.
  *
  * A list is encoded anew for every submission, into one command buffer with one concurrent encoder:
- * what it needs (pipelines, buffers, arguments in one buffer of the list's own) is there since record.
- * Hazard tracking is off: barriers stand where a command says `after`, and a fence puts each encoder
- * behind the one before it. Copies are a kernel, so that no second encoder is needed. */
+ * what it needs (pipelines, buffers, arguments in one buffer of the list's own) is there since
+ * record. Hazard tracking is off: barriers stand where a command says `after`, and a fence puts
+ * each encoder behind the one before it. Copies are a kernel, so that no second encoder is needed.
+ */
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
 #include <stdlib.h>
@@ -139,8 +140,8 @@ static int metal_capture(struct gpu *g, const char *path, struct err *err)
             d.outputURL = [NSURL fileURLWithPath:[NSString stringWithUTF8String:path]];
             g->capturing = [m startCaptureWithDescriptor:d error:&e];
             if (!g->capturing)
-                rc = err_set(err, FLETCH_E_BACKEND, "no capture to %s: %s",
-                             QUOTE(str_of(path)), why(e));
+                rc = err_set(err, FLETCH_E_BACKEND, "no capture to %s: %s", QUOTE(str_of(path)),
+                             why(e));
         }
     }
     return rc;
@@ -257,8 +258,7 @@ static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err
     @autoreleasepool {
         NSError *e = nil;
         id<MTLComputePipelineState> p = nil;
-        id<MTLFunction> f =
-            [g->library newFunctionWithName:[NSString stringWithUTF8String:name]];
+        id<MTLFunction> f = [g->library newFunctionWithName:[NSString stringWithUTF8String:name]];
         if (f) p = [g->device newComputePipelineStateWithFunction:f error:&e];
         if (!f)
             rc = err_set(err, FLETCH_E_UNSUPPORTED, "there is no kernel %s", name);

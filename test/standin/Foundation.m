@@ -39,7 +39,7 @@
 @end
 
 @interface CString : NSString {
-@public
+  @public
     char *text;
 }
 @end

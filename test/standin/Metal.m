@@ -1,7 +1,7 @@
 /* The stand-in Metal framework, on the emulator. Work is done when it is waited for and no sooner,
- * so that a host that forgets to wait reads stale memory. What Metal's validation layer would refuse
- * stops the program: misuse() says what it was. The kernels are those that table.py made of the very
- * text that the driver hands over. */
+ * so that a host that forgets to wait reads stale memory. What Metal's validation layer would
+ * refuse stops the program: misuse() says what it was. The kernels are those that table.py made of
+ * the very text that the driver hands over. */
 #import <Metal/Metal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static NSError *error_of(const char *text)
 @class Device;
 
 @interface Buffer : Counted <MTLBuffer> {
-@public
+  @public
     u8 *p;
     NSUInteger n;
     Buffer *next; /* of all that are alive */
@@ -88,7 +88,7 @@ static bool is_alive(const Buffer *b)
 }
 
 @interface Function : Counted <MTLFunction> {
-@public
+  @public
     const struct emu_kernel *kernel;
 }
 @end
@@ -109,7 +109,7 @@ static bool is_alive(const Buffer *b)
 @end
 
 @interface Pipeline : Counted <MTLComputePipelineState> {
-@public
+  @public
     const struct emu_kernel *kernel;
 }
 @end
@@ -166,7 +166,7 @@ struct command {
 @class Queue;
 
 @interface CommandBuffer : Counted <MTLCommandBuffer> {
-@public
+  @public
     Queue *queue;
     struct command *commands;
     int n;
@@ -179,7 +179,7 @@ struct command {
 @end
 
 @interface Queue : Counted <MTLCommandQueue> {
-@public
+  @public
     struct emulator *emu;
     CommandBuffer *pending[64];
     int n_pending;
@@ -189,7 +189,7 @@ struct command {
 @end
 
 @interface Encoder : Counted <MTLComputeCommandEncoder> {
-@public
+  @public
     CommandBuffer *cb;
     struct command now;
     bool ended, barrier;

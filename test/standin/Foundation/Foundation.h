@@ -21,7 +21,7 @@ typedef long NSInteger;
 
 /* The count of owners lives behind the object: constant strings have no place for it. */
 __attribute__((objc_root_class))
-@interface NSObject <NSObject> {
+@interface NSObject<NSObject> {
     Class isa;
 }
 + (id)alloc;
@@ -42,14 +42,14 @@ __attribute__((objc_root_class))
 @end
 
 @interface NSError : NSObject {
-@public
+  @public
     NSString *text;
 }
 - (NSString *)localizedDescription;
 @end
 
 @interface NSURL : NSObject {
-@public
+  @public
     NSString *path;
 }
 + (id)fileURLWithPath:(NSString *)path;
@@ -57,7 +57,7 @@ __attribute__((objc_root_class))
 @end
 
 @interface NSAutoreleasePool : NSObject {
-@public
+  @public
     id *objects;
     int n;
     NSAutoreleasePool *outer;
