@@ -113,3 +113,11 @@ $B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
 	@mkdir -p $(@D)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(LIBS) $(STANDIN_LIBS) $(STANDIN_RUN)
 $B/test/driver_test $B/src/gpu/op_test: $(STANDINS)
+
+# On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode.
+.PHONY: mac-report capture
+mac-report: $B/fletch $B/src/gpu/op_test
+	$Qtools/mac-report $B $B/mac-report.txt
+capture: $B/fletch
+	MTL_CAPTURE_ENABLED=1 $B/fletch run --backend metal -p "Once upon a time" -n 1 \
+	    --capture $B/token.gputrace

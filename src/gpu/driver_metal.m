@@ -19,8 +19,12 @@ enum {
     MAX_KERNELS = 512,
     MAX_QUEUED = 16,
     ARGS_ALIGN = 256, /* what every device takes as an offset for constants */
-    OPTIONS = MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked,
 };
+#define OPTIONS (MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked)
+/* Sets that keep memory wired between steps: from macOS 15 on, if the SDK knows them. */
+#if !defined __MAC_OS_X_VERSION_MAX_ALLOWED || __MAC_OS_X_VERSION_MAX_ALLOWED >= 150000
+#define HAS_RESIDENCY
+#endif
 
 extern const char gpu_metal_text[]; /* metal_text.S */
 
@@ -41,7 +45,9 @@ struct gpu {
     id<MTLCommandQueue> queue;
     id<MTLLibrary> library;
     id<MTLFence> fence;
+#ifdef HAS_RESIDENCY
     id<MTLResidencySet> resident; /* nil before macOS 15 */
+#endif
     bool capturing;
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
@@ -85,14 +91,42 @@ static int compile(struct gpu *g, struct err *err)
 
 static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err);
 
-/* Keeps memory wired between steps, where the system can. */
-static void make_resident(struct gpu *g)
+#ifdef HAS_RESIDENCY
+static void residency_open(struct gpu *g)
 {
     if (![g->device respondsToSelector:@selector(newResidencySetWithDescriptor:error:)]) return;
     MTLResidencySetDescriptor *d = [[[MTLResidencySetDescriptor alloc] init] autorelease];
     g->resident = [g->device newResidencySetWithDescriptor:d error:NULL];
     if (g->resident) [g->queue addResidencySet:g->resident];
 }
+
+static void residency_add(struct gpu *g, id<MTLBuffer> b)
+{
+    [g->resident addAllocation:b];
+}
+
+static void residency_remove(struct gpu *g, id<MTLBuffer> b)
+{
+    [g->resident removeAllocation:b];
+}
+
+static void residency_commit(struct gpu *g)
+{
+    [g->resident commit];
+    [g->resident requestResidency];
+}
+
+static void residency_close(struct gpu *g)
+{
+    [g->resident release];
+}
+#else
+#define residency_open(g)      ((void)(g))
+#define residency_add(g, b)    ((void)(g))
+#define residency_remove(g, b) ((void)(g))
+#define residency_commit(g)    ((void)(g))
+#define residency_close(g)     ((void)(g))
+#endif
 
 static int metal_open(struct gpu **out, u32 device, struct err *err)
 {
@@ -112,7 +146,7 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
         else
             rc = err_set(err, FLETCH_E_BACKEND, "Metal gives no command queue");
         if (rc == 0) rc = metal_kernel(g, "k_blit", &g->blit, err);
-        if (rc == 0) make_resident(g);
+        if (rc == 0) residency_open(g);
     }
     if (rc < 0) {
         metal_close(g);
@@ -157,7 +191,7 @@ static void metal_close(struct gpu *g)
         }
         metal_capture(g, NULL, NULL);
         for (u32 i = 0; i < g->n_kernels; i++) [g->kernels[i] release];
-        [g->resident release];
+        residency_close(g);
         [g->fence release];
         [g->library release];
         [g->queue release];
@@ -204,7 +238,7 @@ static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memo
         return err_set(err, FLETCH_E_NOMEM, "Metal has no buffer of %.1f GB", (double)size / 1e9);
     }
     memset([b->mtl contents], 0, size);
-    [g->resident addAllocation:b->mtl];
+    residency_add(g, b->mtl);
     b->n = n;
     b->where = where;
     g->did.bytes_allocated += n;
@@ -217,7 +251,7 @@ static void metal_free(struct gpu *g, struct gpu_buf *b)
 {
     if (!b) return;
     g->did.bytes_allocated -= b->n;
-    [g->resident removeAllocation:b->mtl];
+    residency_remove(g, b->mtl);
     [b->mtl release];
     free(b);
 }
@@ -326,9 +360,8 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
         free(list);
         return rc;
     }
-    [g->resident addAllocation:list->args];
-    [g->resident commit];
-    [g->resident requestResidency];
+    residency_add(g, list->args);
+    residency_commit(g);
     g->did.lists_made++;
     *out = list;
     return 0;
@@ -337,7 +370,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
 static void metal_drop(struct gpu *g, struct gpu_list *list)
 {
     if (!list) return;
-    [g->resident removeAllocation:list->args];
+    residency_remove(g, list->args);
     [list->args release];
     free(list);
 }

@@ -50,7 +50,11 @@ struct thread {
 };
 
 /* The thread that runs on this core; not volatile, since a fiber stays on its core. */
+#ifdef __ELF__ /* a load instead of a call */
 extern __thread thread *cur __attribute__((tls_model("initial-exec")));
+#else
+extern __thread thread *cur;
+#endif
 
 void meet(enum op op, int line);              /* a barrier */
 u32 meet_reduce(enum op op, u32 v, int line); /* one value for the simdgroup */
