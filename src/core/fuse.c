@@ -56,10 +56,25 @@ static const struct pattern patterns[] = {
      "xrs",
      "z",
      {{OP_MATMUL, "x", "m", 0}, {OP_ADD, "rm", "y", 0}, {OP_ADD, "sy", "z", 'y'}}},
+    {OP_MLA_STORE,
+     "qck",
+     "a",
+     {{OP_ROPE, "q", "a", 0},
+      {OP_NORM, "c", "n", 0},
+      {OP_ROPE, "k", "r", 0},
+      {OP_KV_STORE, "l", "", 0}}},
+    {OP_NORM_SHIFT, "x", "hy", {{OP_NORM, "x", "h", 0}, {OP_TOKEN_SHIFT, "h", "y", 0}}},
     {OP_ROPE_STORE,
      "qkv",
      "a",
      {{OP_ROPE, "q", "a", 0}, {OP_ROPE, "k", "b", 0}, {OP_KV_STORE, "bv", "", 0}}},
+    {OP_ROUTE_EXPERTS_GLU,
+     "zx",
+     "iwy",
+     {{OP_ROUTE, "z", "iw", 0},
+      {OP_MATMUL_EXPERTS, "xi", "g", 0},
+      {OP_MATMUL_EXPERTS, "xi", "u", 0},
+      {OP_GLU, "gu", "y", 0}}},
     {OP_EXPERTS_GLU,
      "xi",
      "y",
@@ -110,11 +125,11 @@ static bool unify(struct letters *l, const char *names, const struct operand *x,
     return true;
 }
 
-/* Is o, written by op i, read by nobody behind op `end`? Then it needs no buffer. */
-static bool vanishes(const struct program *p, struct operand o, u32 i, u32 end)
+/* Is the buffer of o used by nobody but ops [at, end)? Then it needs no place. */
+static bool vanishes(const struct program *p, struct operand o, u32 at, u32 end)
 {
     const struct buffer *b = &p->bufs[o.buf];
-    return !b->kept && o.col == 0 && o.width == b->width && b->first == i && b->last < end;
+    return !b->kept && b->first >= at && b->last < end;
 }
 
 /* A fused op without inputs and outputs for ops [at, at + n) of p. */
@@ -167,7 +182,7 @@ static u32 match(const struct program *p, u32 at, const struct pattern *pat, str
     for (u32 i = at; i < at + n; i++) {
         bool kept = p->ops[i].n_out == 0;
         for (u32 j = 0; j < out->n_out; j++) kept |= same(p->ops[i].out[0], out->out[j]);
-        if (!kept && !vanishes(p, p->ops[i].out[0], i, at + n)) return 0;
+        if (!kept && !vanishes(p, p->ops[i].out[0], at, at + n)) return 0;
     }
     return n;
 }
@@ -216,7 +231,7 @@ static u32 match_matmuls(const struct program *p, u32 at, struct op *out)
         const struct op *op = &p->ops[i];
         bool acts = i + 1 < at + n && p->ops[i + 1].kind == OP_ACT;
         if (op->kind == OP_LERP || acts) {
-            if (!vanishes(p, op->out[0], i, at + n)) return 0;
+            if (!vanishes(p, op->out[0], at, at + n)) return 0;
         } else {
             out->out[out->n_out++] = op->out[0];
         }

@@ -97,8 +97,16 @@
       "up to six lerps by weight rows, then matmuls that don't read each other, of those "         \
       "lerps or of other inputs, each with an act of its result or none",                          \
       "as its parts")                                                                              \
+    X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",     \
+      "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")    \
+    X(NORM_SHIFT, "norm+token_shift", "x[T][n], state -> h[T][n], y[T][n], state",                 \
+      "w[n] (opt), b[n] (opt)", "h = norm(x), y = token_shift(h)", "as its parts")                 \
     X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",        \
       "y = rope(q); kv_store of rope(k) and v", "as its parts")                                    \
+    X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu",                                              \
+      "z[T][E], x[T][n] -> ids[T][k], weight[T][k], y[T][k·m]",                                    \
+      "bias[E] (opt), Wg[E][m][n], Wu[E][m][n]", "route, then experts gate+up+glu",                \
+      "as its parts")                                                                              \
     X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                       \
       "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")    \
     X(EXPERTS_SUM, "experts down+combine",                                                         \

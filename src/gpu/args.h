@@ -178,6 +178,23 @@ struct matmul_args {
 
 /* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
  * x, or x + (x2 - x)·m; y = act(W·input + bias). Places are counted from the start of the buffer of
+/* k_mla_store_<f16|f32>: rotation of the queries' heads; norm of the latent, rotation of the key
+ * behind it, and both into the cache */
+enum { MLA_THREADS = 256, MLA_HEADS = 8 }; /* heads of a group */
+struct mla_store_args {
+    unsigned n_heads, n_rot, neox, q_stride, y_stride; /* strides: from head to head */
+    unsigned n, norm, has_w, has_b;                    /* n: columns of the latent */
+    unsigned q_pitch, c_pitch, k_pitch, y_pitch;
+    unsigned block_tokens, table_len;
+    float eps;
+};
+
+/* k_norm_shift: one row */
+struct norm_shift_args {
+    unsigned n, norm, has_w, has_b;
+    float eps;
+};
+
  * weights in 16 bytes (s: in bytes) and of the activations in floats. */
 enum { MIX_MAX = 8 };
 enum { MIX_NOTHING = 0xffffffffu >> 1 };

@@ -338,6 +338,8 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_MATMUL_ADD] = emit_matmul_add,
     [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
     [OP_MATMULS] = emit_matmuls,
+    [OP_NORM_SHIFT] = emit_norm_shift,
+    [OP_MLA_STORE] = emit_mla_store,
 };
 
 int emit_op(struct emit *e, const struct op *op)

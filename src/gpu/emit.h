@@ -150,6 +150,8 @@ int emit_columns(struct emit *e, const struct op *op);
 u32 emit_act(enum act_kind kind); /* as COLUMNS_... */
 int emit_rope(struct emit *e, const struct op *op);
 int emit_kv_store(struct emit *e, const struct op *op);
+int emit_norm_shift(struct emit *e, const struct op *op);
+int emit_mla_store(struct emit *e, const struct op *op);
 /* emit_matmul.c: */
 int emit_matmul(struct emit *e, const struct op *op);
 u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */

@@ -162,3 +162,82 @@ int emit_kv_store(struct emit *e, const struct op *op)
     emit_kv(e, op->p.attn.kv, true);
     return emit_args(e, &a, sizeof a);
 }
+
+/* ---- neighbours in one launch ---- */
+
+int emit_norm_shift(struct emit *e, const struct op *op)
+{
+    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
+    u32 n = norm->in[0].width;
+    if (e->rows > 1 || norm->p.norm.group != n ||
+        (n | norm->in[0].col | norm->out[0].col | shift->out[0].col) % 4)
+        return emit_parts(e, op);
+    struct norm_shift_args a = {.n = n,
+                                .norm = norm->p.norm.kind,
+                                .has_w = norm->w[0] != NO_WEIGHT,
+                                .has_b = norm->w[1] != NO_WEIGHT,
+                                .eps = norm->p.norm.eps};
+    emit_launch(e, "k_norm_shift", 1, 1, NORM_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_vector(e, norm->w[0], 0);
+    emit_vector(e, norm->w[1], 0);
+    emit_in(e, norm->in[0]);
+    emit_state(e, shift->p.rec.state);
+    emit_out(e, norm->out[0]);
+    emit_out(e, shift->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
+/* The cached row is the norm's columns, then the rotated ones, and nothing else? */
+static bool is_latent_row(const struct emit *e, const struct op *norm, const struct op *rope,
+                          const struct op *store)
+{
+    u32 n = norm->in[0].width, rot = rope->p.rope.n_rot;
+    struct operand row = store->in[0];
+    return store->n_in == 1 && norm->p.norm.group == n && rope->p.rope.n_heads == 1 &&
+           rope->p.rope.width == rot && norm->out[0].buf == row.buf &&
+           rope->out[0].buf == row.buf && row.col == 0 && norm->out[0].col == 0 &&
+           rope->out[0].col == n && row.width == n + rot &&
+           (n | norm->in[0].col | emit_pitch(e, norm->in[0])) % 4 == 0;
+}
+
+int emit_mla_store(struct emit *e, const struct op *op)
+{
+    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
+    const struct op *norm = op_part(op, OP_NORM, 0), *store = op_part(op, OP_KV_STORE, 0);
+    if (!is_latent_row(e, norm, rk, store) || rq->p.rope.width != rq->p.rope.n_rot)
+        return emit_parts(e, op);
+    struct mla_store_args a = {.n_heads = rq->p.rope.n_heads,
+                               .n_rot = rq->p.rope.n_rot,
+                               .neox = rq->p.rope.kind == ROPE_NEOX,
+                               .q_stride = rq->p.rope.in_stride,
+                               .y_stride = rq->p.rope.out_stride,
+                               .n = norm->in[0].width,
+                               .norm = norm->p.norm.kind,
+                               .has_w = norm->w[0] != NO_WEIGHT,
+                               .has_b = norm->w[1] != NO_WEIGHT,
+                               .q_pitch = emit_pitch(e, rq->in[0]),
+                               .c_pitch = emit_pitch(e, norm->in[0]),
+                               .k_pitch = emit_pitch(e, rk->in[0]),
+                               .y_pitch = emit_pitch(e, rq->out[0]),
+                               .block_tokens = e->limits->block_tokens,
+                               .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
+                               .eps = norm->p.norm.eps};
+    bool f32 = e->p->net->profile.kv == QT_F32;
+    emit_launch(e, f32 ? "k_mla_store_f32" : "k_mla_store_f16", e->rows,
+                1 + groups_of(a.n_heads, MLA_HEADS), MLA_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    emit_step(e, STEP_COS);
+    emit_step(e, STEP_SIN);
+    emit_vector(e, norm->w[0], 0);
+    emit_vector(e, norm->w[1], 0);
+    emit_in(e, rq->in[0]);
+    emit_in(e, norm->in[0]);
+    emit_in(e, rk->in[0]);
+    emit_out(e, rq->out[0]);
+    emit_kv(e, store->p.attn.kv, true);
+    return emit_args(e, &a, sizeof a);
+}

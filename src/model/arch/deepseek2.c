@@ -56,6 +56,12 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
     u32 wqb = bind_matrix(bind, hp->q_lora, H * qk, "blk.%u.attn_q_b", l);
     struct operand q = prog_matmul(p, "q", qa, wqb, NO_WEIGHT); /* [H][nope | rope] */
 
+    struct operand absorbed = prog_buf(p, "q_absorbed", H * wide); /* [H][k_bᵀ·nope | rope] */
+    prog_matmul_heads_to(p, absorbed, wide, q, qk,
+                         bind_slices(bind, nope, c, H, "blk.%u.attn_k_b", l));
+    prog_rope_to(p, ROPE_NORM, H, rot, prog_cols(p, absorbed, c, H * wide - c), wide,
+                 prog_cols(p, q, nope, H * qk - nope), qk);
+
     struct operand latent = prog_buf(p, "latent", wide); /* [norm(c') | rope(kr)] */
     u32 wn = bind_vector(bind, c, "blk.%u.attn_kv_a_norm", l);
     prog_norm_to(p, prog_cols(p, latent, 0, c), prog_cols(p, u, 0, c),
@@ -63,12 +69,6 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
     prog_rope_to(p, ROPE_NORM, 1, rot, prog_cols(p, latent, c, rot), rot, prog_cols(p, u, c, rot),
                  rot);
     prog_kv_store(p, kv, latent, (struct operand){.buf = NO_BUF});
-
-    struct operand absorbed = prog_buf(p, "q_absorbed", H * wide); /* [H][k_bᵀ·nope | rope] */
-    prog_matmul_heads_to(p, absorbed, wide, q, qk,
-                         bind_slices(bind, nope, c, H, "blk.%u.attn_k_b", l));
-    prog_rope_to(p, ROPE_NORM, H, rot, prog_cols(p, absorbed, c, H * wide - c), wide,
-                 prog_cols(p, q, nope, H * qk - nope), qk);
     struct operand z = prog_latent_attention(p, "attn", kv, H, c, absorbed, 1 / sqrtf((float)qk));
     struct operand o = prog_buf(p, "attn_v", H * v);
     prog_matmul_heads_to(p, o, v, z, c, bind_slices(bind, c, v, H, "blk.%u.attn_v_b", l));
