@@ -137,6 +137,18 @@ static void add_needs(struct scratch *s, const struct program *p, const struct o
         s->b = MAX(s->b, (places / TILE + MIN(places, batches)) * cpu_group_values(n));
 }
 
+/* Each product may have an input of its own. */
+static void add_matmuls(struct scratch *s, const struct program *p, const struct op *op, u32 n_rows)
+{
+    u32 n = 0, width = 0;
+    for (u32 i = 0; i < op->n_parts; i++) {
+        if (op->parts[i].kind != OP_MATMUL) continue;
+        n++;
+        width = MAX(width, op->parts[i].in[0].width);
+    }
+    add_needs(s, p, op, n_rows, n, n, width);
+}
+
 static void add_scratch(struct scratch *s, const struct program *p, u32 n_rows)
 {
     for (u32 i = 0; i < p->n_ops; i++) {
@@ -155,6 +167,7 @@ static void add_scratch(struct scratch *s, const struct program *p, u32 n_rows)
             add_needs(s, p, op, n_rows, op->p.experts.n_used, p->net->weights[op->w[0]].n_slices,
                       op->p.experts.n_in);
             break;
+        case OP_MATMULS: add_matmuls(s, p, op, n_rows); break;
         default: break;
         }
     }
@@ -167,6 +180,11 @@ static int check_limits(const struct op *op, struct err *err)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
         return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
+    const struct op *wkv = op->kind == OP_TIME_MIX ? op_part(op, OP_WKV7, 0) : NULL;
+    if (wkv && wkv->p.rec.head > CPU_MAX_HEAD)
+        return err_set(err, FLETCH_E_LIMIT, "wkv heads of more than %d values", CPU_MAX_HEAD);
+    if (op->kind == OP_ROPE_STORE && op->parts[1].p.rope.width > CPU_MAX_HEAD)
+        return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_MATMUL_HEADS && op->p.heads.n_heads > CPU_MAX_SLICES)
         return err_set(err, FLETCH_E_LIMIT, "more than %d heads", CPU_MAX_SLICES);
     return 0;
@@ -287,9 +305,10 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 CPU_ISAS(OPEN_WITH)
 #undef OPEN_WITH
 
-#define CPU_FUSED                                                                    \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
-     1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU)
+#define CPU_FUSED                                                                                  \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |               \
+     1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU | 1ull << OP_MATMULS | 1ull << OP_ROPE_STORE | \
+     1ull << OP_TIME_MIX)
 
 /* Only a matrix unit makes bf16 the faster way. */
 enum {

@@ -24,7 +24,8 @@ struct cpu_place {
 struct cpu_batch {
     u32 slice, begin, end;
     bool bf16;
-    u32 group; /* of bf16 rows, where its first is */
+    u32 group;                        /* of bf16 rows, where its first is */
+    u32 product, n_products, n_tiles; /* what it meets */
 };
 
 /* What a member notes down about the product that it works on. */
@@ -70,6 +71,12 @@ void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i);
 void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i);
 void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i);
 void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i);
+void cpu_op_matmuls(const struct cpu_run *run, const struct op *op);
+/* ops_recurrent.c */
+void cpu_op_token_shift(const struct cpu_run *run, const struct op *op);
+void cpu_op_wkv7(const struct cpu_run *run, const struct op *op);
+void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op);
+void cpu_op_time_mix(const struct cpu_run *run, const struct op *op);
 /* ops_attention.c */
 void cpu_op_kv_store(const struct cpu_run *run, const struct op *op);
 void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i);

@@ -81,6 +81,8 @@ struct row_kernels {
     void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
                  enum norm_kind kind, u32 group, float eps);
     void (*glu)(float *y, const float *g, const float *u, u32 n);
+    void (*act)(float *y, const float *x, u32 n, enum act_kind kind);
+    void (*lerp)(float *y, const float *a, const float *b, const float *m, u32 n);
     /* Attention: unpack, let queries gather, add what they gathered elsewhere, and divide. */
     void (*unpack)(const struct cpu_kv *kv);
     void (*attend)(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale);

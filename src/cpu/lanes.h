@@ -260,20 +260,18 @@ INLINE v16f lanes_from_u8(const u8 *p)
 {
     uint8x16_t x = vld1q_u8(p);
     uint16x8_t lo = vmovl_u8(vget_low_u8(x)), hi = vmovl_high_u8(x);
-    return lanes_join((struct quarters){{vcvtq_f32_u32(vmovl_u16(vget_low_u16(lo))),
-                                         vcvtq_f32_u32(vmovl_high_u16(lo)),
-                                         vcvtq_f32_u32(vmovl_u16(vget_low_u16(hi))),
-                                         vcvtq_f32_u32(vmovl_high_u16(hi))}});
+    return lanes_join((struct quarters){
+        {vcvtq_f32_u32(vmovl_u16(vget_low_u16(lo))), vcvtq_f32_u32(vmovl_high_u16(lo)),
+         vcvtq_f32_u32(vmovl_u16(vget_low_u16(hi))), vcvtq_f32_u32(vmovl_high_u16(hi))}});
 }
 
 INLINE v16f lanes_from_i8(const u8 *p)
 {
     int8x16_t x = vreinterpretq_s8_u8(vld1q_u8(p));
     int16x8_t lo = vmovl_s8(vget_low_s8(x)), hi = vmovl_high_s8(x);
-    return lanes_join((struct quarters){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))),
-                                         vcvtq_f32_s32(vmovl_high_s16(lo)),
-                                         vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))),
-                                         vcvtq_f32_s32(vmovl_high_s16(hi))}});
+    return lanes_join((struct quarters){
+        {vcvtq_f32_s32(vmovl_s16(vget_low_s16(lo))), vcvtq_f32_s32(vmovl_high_s16(lo)),
+         vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_high_s16(hi))}});
 }
 
 INLINE v16f lanes_max(v16f a, v16f b)
@@ -414,6 +412,20 @@ INLINE v16f lanes_sigmoid(v16f x)
     v16f a = (v16f)((v16i)x | (i32)0x80000000); /* -|x| */
     v16f e = lanes_exp(a), s = 1.0f / (1.0f + e), t = e / (1.0f + e);
     return (v16f)(((v16i)t & neg) | ((v16i)s & ~neg));
+}
+
+/* base/num.c's tanh, both of its ways, and a choice. */
+INLINE v16f lanes_tanh(v16f x)
+{
+    v16i sign = (v16i)x & (i32)0x80000000;
+    v16f a = (v16f)((v16i)x & 0x7fffffff), z = x * x, p = lanes_set(2.18694885e-2f);
+    p = lanes_fma(p, z, lanes_set(-5.39682540e-2f));
+    p = lanes_fma(p, z, lanes_set(1.33333333e-1f));
+    p = lanes_fma(p, z, lanes_set(-3.33333333e-1f));
+    p = lanes_fma(p * z, x, x);
+    v16f e = lanes_exp(a * -2.0f), t = (v16f)((v16i)((1.0f - e) / (1.0f + e)) | sign);
+    v16i small = a < 0.25f;
+    return (v16f)(((v16i)p & small) | ((v16i)t & ~small));
 }
 
 #endif

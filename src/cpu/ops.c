@@ -40,20 +40,9 @@ static void op_norm(const struct cpu_run *run, const struct op *op)
         cpu_norm_row(run, op, at(run, op->in[0], t), at(run, op->out[0], t));
 }
 
-static float act(enum act_kind kind, float x)
-{
-    switch (kind) {
-    case ACT_TANH: return num_tanh(x);
-    case ACT_SIGMOID: return num_sigmoid(x);
-    case ACT_RELU2: return x > 0 ? x * x : 0;
-    case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
-    }
-    return x;
-}
-
 /* Columns [from, to) of one row of an op that looks at one column at a time. */
-static void columns(const struct op *op, const float *a, const float *b, const float *c,
-                    const float *w, float *y, u32 from, u32 to)
+static void columns(const struct op *op, const float *a, const float *b, const float *w, float *y,
+                    u32 from, u32 to)
 {
     switch (op->kind) {
     case OP_ADD:
@@ -62,15 +51,10 @@ static void columns(const struct op *op, const float *a, const float *b, const f
     case OP_MUL:
         for (u32 i = from; i < to; i++) y[i] = a[i] * b[i];
         break;
-    case OP_LERP:
-        for (u32 i = from; i < to; i++) y[i] = a[i] + (b[i] - a[i]) * c[i];
-        break;
     case OP_K_CONTROL:
         for (u32 i = from; i < to; i++) y[i] = a[i] * (1.0f + (b[i] - 1.0f) * w[i]);
         break;
-    default:
-        for (u32 i = from; i < to; i++) y[i] = act(op->p.act.kind, a[i]);
-        break;
+    default: break;
     }
 }
 
@@ -88,28 +72,68 @@ static void op_columns(const struct cpu_run *run, const struct op *op)
         float *y = at(run, op->out[0], t);
         if (op->kind == OP_GLU)
             run->x->k->rows->glu(y + from, a + from, b + from, to - from);
+        else if (op->kind == OP_ACT)
+            run->x->k->rows->act(y + from, a + from, to - from, op->p.act.kind);
+        else if (op->kind == OP_LERP)
+            run->x->k->rows->lerp(y + from, a + from, b + from,
+                                  (op->n_in > 2 ? at(run, op->in[2], t) : w) + from, to - from);
         else
-            columns(op, a, b, op->n_in > 2 ? at(run, op->in[2], t) : w, w, y, from, to);
+            columns(op, a, b, w, y, from, to);
     }
+}
+
+/* Head h of row t, from x to y. */
+static void rope_head(const struct cpu_run *run, const struct op *op, u32 t, const float *x,
+                      float *y)
+{
+    u32 half = op->p.rope.n_rot / 2;
+    bool neox = op->p.rope.kind == ROPE_NEOX;
+    const float *cos = run->s->cos + (size_t)t * half, *sin = run->s->sin + (size_t)t * half;
+    for (u32 i = 0; i < half; i++) {
+        u32 ia = neox ? i : 2 * i, ib = neox ? i + half : 2 * i + 1;
+        float a = x[ia], b = x[ib];
+        y[ia] = a * cos[i] - b * sin[i];
+        y[ib] = a * sin[i] + b * cos[i];
+    }
+    for (u32 i = 2 * half; i < op->p.rope.width; i++) y[i] = x[i];
 }
 
 static void op_rope(const struct cpu_run *run, const struct op *op)
 {
-    u32 half = op->p.rope.n_rot / 2, H = op->p.rope.n_heads, begin, end;
-    bool neox = op->p.rope.kind == ROPE_NEOX;
+    u32 H = op->p.rope.n_heads, begin, end;
     share(run, run->s->n_rows * H, &begin, &end);
     for (u32 item = begin; item < end; item++) {
         u32 t = item / H, h = item % H;
-        const float *cos = run->s->cos + (size_t)t * half, *sin = run->s->sin + (size_t)t * half;
-        const float *x = at(run, op->in[0], t) + (size_t)h * op->p.rope.in_stride;
-        float *y = at(run, op->out[0], t) + (size_t)h * op->p.rope.out_stride;
-        for (u32 i = 0; i < half; i++) {
-            u32 ia = neox ? i : 2 * i, ib = neox ? i + half : 2 * i + 1;
-            float a = x[ia], b = x[ib];
-            y[ia] = a * cos[i] - b * sin[i];
-            y[ib] = a * sin[i] + b * cos[i];
+        rope_head(run, op, t, at(run, op->in[0], t) + (size_t)h * op->p.rope.in_stride,
+                  at(run, op->out[0], t) + (size_t)h * op->p.rope.out_stride);
+    }
+}
+
+/* Items are the heads of q and of k; k's are rotated on their way to the cache. */
+static void op_rope_store(const struct cpu_run *run, const struct op *op)
+{
+    const struct hostmem *host = &run->x->host;
+    const struct op *rope[2] = {&op->parts[0], &op->parts[1]}, *store = &op->parts[2];
+    u32 H = rope[0]->p.rope.n_heads, K = rope[1]->p.rope.n_heads, begin, end;
+    u32 kw = rope[1]->p.rope.width, vw = store->in[1].width / K;
+    share(run, run->s->n_rows * (H + K), &begin, &end);
+    for (u32 item = begin; item < end; item++) {
+        u32 t = item / (H + K), h = item % (H + K);
+        const struct row *r = &run->s->rows[t];
+        if (h < H) {
+            rope_head(run, rope[0], t,
+                      at(run, op->in[0], t) + (size_t)h * rope[0]->p.rope.in_stride,
+                      at(run, op->out[0], t) + (size_t)h * rope[0]->p.rope.out_stride);
+            continue;
         }
-        for (u32 i = 2 * half; i < op->p.rope.width; i++) y[i] = x[i];
+        float turned[CPU_MAX_HEAD];
+        h -= H;
+        u8 *row = hostmem_kv_row(host, run->s, store->p.attn.kv, r->slot, r->pos);
+        rope_head(run, rope[1], t, at(run, op->in[1], t) + (size_t)h * rope[1]->p.rope.in_stride,
+                  turned);
+        hostmem_kv_put(host, turned, row + hostmem_kv_bytes(host, (u64)h * kw), kw);
+        hostmem_kv_put(host, at(run, op->in[2], t) + (size_t)h * vw,
+                       row + hostmem_kv_bytes(host, (u64)K * kw + (u64)h * vw), vw);
     }
 }
 
@@ -134,60 +158,6 @@ static void op_combine_experts(const struct cpu_run *run, const struct op *op)
         float sum = 0;
         for (u32 j = 0; j < k; j++) sum += w[j] * x[(size_t)j * n + i];
         at(run, op->out[0], t)[i] = sum;
-    }
-}
-
-/* ---- recurrence ---- */
-
-static float *state_of(const struct cpu_run *run, const struct op *op, u32 slot)
-{
-    return hostmem_state(&run->x->host, op->p.rec.state, slot);
-}
-
-/* The state is read before the barrier and written behind it. */
-static void op_token_shift(const struct cpu_run *run, const struct op *op)
-{
-    const struct step *s = run->s;
-    size_t bytes = op->in[0].width * sizeof(float);
-    u32 begin, end;
-    share(run, s->n_rows, &begin, &end);
-    for (u32 t = begin; t < end; t++)
-        memcpy(at(run, op->out[0], t),
-               s->prev[t] < 0 ? state_of(run, op, s->rows[t].slot)
-                              : at(run, op->in[0], (u32)s->prev[t]),
-               bytes);
-    barrier(run);
-    for (u32 t = begin; t < end; t++)
-        if (s->last[s->rows[t].slot] == (i32)t)
-            memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);
-}
-
-/* A head keeps its member for all rows, so its tokens come in order. */
-static void op_wkv7(const struct cpu_run *run, const struct op *op)
-{
-    u32 n = op->p.rec.head, H = op->in[0].width / n, begin, end;
-    share(run, H, &begin, &end);
-    for (u32 h = begin; h < end; h++)
-        for (u32 t = 0; t < run->s->n_rows; t++) {
-            const float *in[6];
-            for (u32 i = 0; i < 6; i++) in[i] = at(run, op->in[i], t) + (size_t)h * n;
-            float *S = state_of(run, op, run->s->rows[t].slot) + (size_t)h * n * n;
-            run->x->k->rows->wkv7(S, at(run, op->out[0], t) + (size_t)h * n, in, n);
-        }
-}
-
-static void op_rk_bonus(const struct cpu_run *run, const struct op *op)
-{
-    u32 n = op->p.rec.head, H = op->in[0].width / n, begin, end;
-    const float *r_k = vector_of(run, op->w[0]);
-    share(run, run->s->n_rows * H, &begin, &end);
-    for (u32 item = begin; item < end; item++) {
-        u32 t = item / H, h = item % H * n;
-        const float *y = at(run, op->in[0], t), *r = at(run, op->in[1], t);
-        const float *k = at(run, op->in[2], t), *v = at(run, op->in[3], t);
-        float *out = at(run, op->out[0], t), sum = 0;
-        for (u32 j = h; j < h + n; j++) sum = fmaf(r[j] * k[j], r_k[j], sum);
-        for (u32 i = h; i < h + n; i++) out[i] = fmaf(sum, v[i], y[i]);
     }
 }
 
@@ -219,18 +189,21 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_K_CONTROL:
     case OP_ACT: op_columns(run, op); break;
     case OP_ROPE: op_rope(run, op); break;
+    case OP_ROPE_STORE: op_rope_store(run, op); break;
     case OP_KV_STORE: cpu_op_kv_store(run, op); break;
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION: cpu_op_attention(run, op, i); break;
     case OP_ROUTE: op_route(run, op); break;
     case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
-    case OP_TOKEN_SHIFT: op_token_shift(run, op); break;
-    case OP_WKV7: op_wkv7(run, op); break;
-    case OP_RK_BONUS: op_rk_bonus(run, op); break;
+    case OP_TOKEN_SHIFT: cpu_op_token_shift(run, op); break;
+    case OP_WKV7: cpu_op_wkv7(run, op); break;
+    case OP_RK_BONUS: cpu_op_rk_bonus(run, op); break;
+    case OP_TIME_MIX: cpu_op_time_mix(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
     case OP_SAMPLE:
         hostmem_sample(&run->x->host, run->handle, run->s, op, run->member, run->n_members);
         break;
+    case OP_MATMULS: cpu_op_matmuls(run, op); break;
     case OP_NORM_MATMUL: cpu_op_norm_matmul(run, op, i); break;
     case OP_NORM_GATE_UP_GLU:
     case OP_GATE_UP_GLU: cpu_op_gate_up_glu(run, op, i); break;

@@ -7,14 +7,22 @@
 
 #include "cpu/cpu_internal.h"
 
-enum { MAX_PRODUCTS = 3 };
+enum { MAX_PRODUCTS = OP_MAX_OUT };
 
 /* One matrix: y = x·Wᵀ + bias. */
 struct product {
     const struct packed *w;
     const float *bias;
     float *y;
-    size_t pitch, step; /* of y from row to row, from part (head or choice) to part */
+    size_t pitch, step;   /* of y from row to row, from part (head or choice) to part */
+    const struct op *act; /* of y, or NULL */
+    u32 input;            /* which of a job's inputs, where it has several */
+};
+
+/* One of several inputs: a, or lerp(a, b, by mu). */
+struct input {
+    struct operand a, b;
+    const float *mu; /* NULL: a itself */
 };
 
 struct job {
@@ -25,6 +33,8 @@ struct job {
     u32 n;              /* columns of x */
     u32 n_products;
     struct product products[MAX_PRODUCTS];
+    u32 n_inputs; /* 0: only x; else parts are inputs, and each product meets one */
+    struct input inputs[MAX_PRODUCTS];
     bool norm;         /* op begins with a norm of x */
     bool glu;          /* y of the first product = silu(first)·second */
     u32 n_add;         /* inputs of op behind x that are added to y of the first */
@@ -32,7 +42,7 @@ struct job {
     bool f32;          /* what class P meets beside bf16 */
     struct cpu_act act;
     struct cpu_lists *lists;
-    u32 n_tiles; /* of a batch: all products; of a pair for glu */
+    u32 n_tiles; /* of all batches; of a pair for glu */
 };
 
 /* ---- which rows meet which matrix ---- */
@@ -87,14 +97,18 @@ static void prepare_row(const struct job *j, const struct cpu_batch *b, u32 i)
 {
     const struct cpu_act *a = &j->act;
     const struct cpu_place *p = &j->lists->places[i];
-    const float *x = j->x + p->row * j->pitch + p->part * j->step;
+    const struct input *in = j->n_inputs ? &j->inputs[p->part] : NULL;
+    const float *x = in ? at(j->run, in->a, p->row) : j->x + p->row * j->pitch + p->part * j->step;
     float *own = a->x + (size_t)i * j->n;
     u32 in_batch = i - b->begin;
+    bool lerp = in && in->mu;
     if (j->norm)
         cpu_norm_row(j->run, j->op, x, own);
+    else if (lerp)
+        j->run->x->k->rows->lerp(own, x, at(j->run, in->b, p->row), in->mu, j->n);
     else if (b->bf16 ? j->f32 : j->floats)
         memcpy(own, x, j->n * sizeof *x);
-    if (j->norm) x = own;
+    if (j->norm || lerp) x = own;
     if (b->bf16)
         j->run->x->k->panels->pack(a->b + (b->group + in_batch / TILE) * cpu_group_values(j->n),
                                    in_batch % TILE, x, j->n);
@@ -205,6 +219,7 @@ static void finish(const struct piece *s)
     for (u32 r = 0; r < s->b->end - s->b->begin; r++) {
         u32 row = j->lists->places[s->b->begin + r].row;
         if (j->glu) j->run->x->k->rows->glu(s->y[r], s->y[r], s->up[r], n);
+        if (s->p->act) j->run->x->k->rows->act(s->y[r], s->y[r], n, s->p->act->p.act.kind);
         for (u32 k = 0; k < j->n_add; k++) {
             const float *x = at(j->run, j->op->in[1 + k], row) + s->begin * TILE;
             for (u32 i = 0; i < n; i++) s->y[r][i] = x[i] + s->y[r][i];
@@ -234,13 +249,37 @@ static void multiply(struct piece *s)
  * second cache come from behind it only a few times; panels are pairs of tiles. */
 static u32 tiles_at_once(const struct job *j)
 {
-    u32 n_items = j->lists->n_batches * j->n_tiles, n = piece_of(j->run, n_items);
+    u32 n_items = j->n_tiles, n = piece_of(j->run, n_items);
     if (j->lists->batches[0].bf16) {
         u64 bytes = (u64)j->lists->n_places * j->n * sizeof(u16);
         if (bytes > CPU_CACHED_BYTES) n = n_items / (j->run->n_members * 2);
         n = (n + 2) / 2 * 2;
     }
     return j->glu ? MIN(n, CPU_UP_TILES) : n;
+}
+
+/* Which products a batch meets: all, or those of its input. */
+static void set_products(struct job *j, struct cpu_batch *b)
+{
+    b->product = b->n_tiles = 0;
+    b->n_products = j->n_products;
+    if (j->n_inputs) {
+        while (j->products[b->product].input != b->slice) b->product++;
+        for (b->n_products = 0; b->product + b->n_products < j->n_products; b->n_products++)
+            if (j->products[b->product + b->n_products].input != b->slice) break;
+        b->slice = 0;
+    }
+    for (u32 k = 0; k < (j->glu ? 1 : b->n_products); k++)
+        b->n_tiles += j->products[b->product + k].w->n_tiles;
+    j->n_tiles += b->n_tiles;
+}
+
+/* From op i's counter; an op of several jobs has none to spare, so members get equal shares. */
+static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *end)
+{
+    if (!j->n_inputs) return take(j->run, i, j->n_tiles, tiles_at_once(j), begin, end);
+    share(j->run, j->n_tiles, begin, end);
+    return first && *begin < *end;
 }
 
 static void run_job(struct job *j, u32 i)
@@ -252,15 +291,16 @@ static void run_job(struct job *j, u32 i)
         j->int8 |= encoding_is_int8(enc);
         j->floats |= !encoding_is_int8(enc);
         j->f32 |= enc == ENC_F32;
-        if (!j->glu || k == 0) j->n_tiles += j->products[k].w->n_tiles;
     }
+    for (u32 k = 0; k < j->lists->n_batches; k++) set_products(j, &j->lists->batches[k]);
     prepare(j);
     if (j->lists->n_batches == 0) return;
-    while (take(j->run, i, j->lists->n_batches * j->n_tiles, tiles_at_once(j), &begin, &end))
+    for (bool first = true; next_tiles(j, i, first, &begin, &end); first = false)
         for (; begin < end; begin += s.end - s.begin) {
-            s.b = &j->lists->batches[begin / j->n_tiles];
-            s.p = j->products;
-            s.begin = begin % j->n_tiles;
+            s.b = j->lists->batches;
+            s.begin = begin;
+            while (s.begin >= s.b->n_tiles) s.begin -= s.b++->n_tiles;
+            s.p = &j->products[s.b->product];
             while (s.begin >= s.p->w->n_tiles) s.begin -= s.p++->w->n_tiles;
             s.end = MIN(s.p->w->n_tiles, s.begin + (end - begin));
             multiply(&s);
@@ -318,6 +358,64 @@ void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i)
         add_product(&j, op->w[k], op->w[k + 1], op->out[0]);
     list_places(&j, 1, 1, NULL);
     run_job(&j, i);
+}
+
+/* The place of x among the job's inputs, which it joins if it is new. */
+static u32 input_of(struct job *j, struct operand x)
+{
+    u32 k = 0;
+    const struct op *lerp = NULL;
+    struct input in = {.a = x};
+    for (u32 i = 0; i < j->op->n_parts && !lerp; i++)
+        if (j->op->parts[i].kind == OP_LERP && j->op->parts[i].out[0].buf == x.buf)
+            lerp = &j->op->parts[i];
+    if (lerp) {
+        in.a = lerp->in[0];
+        in.b = lerp->in[1];
+        in.mu = vector_of(j->run, lerp->w[0]) + (size_t)lerp->p.lerp.row * x.width;
+    }
+    while (k < j->n_inputs && memcmp(&j->inputs[k], &in, sizeof in) != 0) k++;
+    if (k == j->n_inputs) j->inputs[j->n_inputs++] = in;
+    return k;
+}
+
+/* Adds the product of part i, with its act if it has one. */
+static void add_part(struct job *j, u32 i, u32 input)
+{
+    const struct op *m = &j->op->parts[i];
+    const struct op *act = i + 1 < j->op->n_parts && m[1].kind == OP_ACT ? m + 1 : NULL;
+    add_product(j, m->w[0], m->w[1], act ? act->out[0] : m->out[0]);
+    j->products[j->n_products - 1].act = act;
+    j->products[j->n_products - 1].input = input;
+}
+
+/* A job for the matmuls of each width, its products in order of their inputs. */
+void cpu_op_matmuls(const struct cpu_run *run, const struct op *op)
+{
+    u32 input[64], left = 0;
+    CHECK(op->n_parts <= ARRAY_LEN(input));
+    for (u32 i = 0; i < op->n_parts; i++) left += op->parts[i].kind == OP_MATMUL;
+    for (u64 done = 0; left;) {
+        u32 width = 0;
+        struct job j = job_of(run, op, 0);
+        for (u32 i = 0; i < op->n_parts; i++) {
+            const struct op *m = &op->parts[i];
+            input[i] = UINT32_MAX;
+            if (m->kind != OP_MATMUL || done >> i & 1) continue;
+            if (!width) width = m->in[0].width;
+            if (m->in[0].width != width) continue;
+            input[i] = input_of(&j, m->in[0]);
+            done |= 1ull << i;
+            left--;
+        }
+        j.n = j.act.n = width;
+        for (u32 k = 0; k < j.n_inputs; k++)
+            for (u32 i = 0; i < op->n_parts; i++)
+                if (input[i] == k) add_part(&j, i, k);
+        list_places(&j, j.n_inputs, j.n_inputs, NULL);
+        run_job(&j, 0);
+        if (left) barrier(run);
+    }
 }
 
 void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i)

@@ -64,6 +64,44 @@ static void glu(float *y, const float *g, const float *u, u32 n)
     }
 }
 
+static void lerp(float *y, const float *a, const float *b, const float *m, u32 n)
+{
+    for (u32 i = 0; i < n; i += 16) {
+        v16f x = load_row(a, i, n, false), d = load_row(b, i, n, false) - x;
+        v16f r = x + d * load_row(m, i, n, false);
+        memcpy(y + i, &r, MIN(16, n - i) * sizeof *y);
+    }
+}
+
+INLINE v16f act_lanes(enum act_kind kind, v16f x)
+{
+    switch (kind) {
+    case ACT_TANH: return lanes_tanh(x);
+    case ACT_SIGMOID: return lanes_sigmoid(x);
+    case ACT_RELU2: x = lanes_max(x, (v16f){0}); return x * x;
+    case ACT_DECAY: return lanes_exp(lanes_sigmoid(x) * -0.606530660f);
+    }
+    return x;
+}
+
+INLINE void act_kind(float *y, const float *x, u32 n, enum act_kind kind)
+{
+    for (u32 i = 0; i < n; i += 16) {
+        v16f r = act_lanes(kind, load_row(x, i, n, false));
+        memcpy(y + i, &r, MIN(16, n - i) * sizeof *y);
+    }
+}
+
+static void act(float *y, const float *x, u32 n, enum act_kind kind)
+{
+    switch (kind) {
+    case ACT_TANH: act_kind(y, x, n, ACT_TANH); break;
+    case ACT_SIGMOID: act_kind(y, x, n, ACT_SIGMOID); break;
+    case ACT_RELU2: act_kind(y, x, n, ACT_RELU2); break;
+    case ACT_DECAY: act_kind(y, x, n, ACT_DECAY); break;
+    }
+}
+
 /* ---- attention ---- */
 
 /* Queries that share the loads of a block: two vectors of sums each must fit into registers. */
@@ -252,34 +290,46 @@ static void finish(float *y, const float *state, u32 v_width)
 
 /* ---- recurrence ---- */
 
-/* Values in lanes: both sums run over keys, so nothing crosses lanes. */
-INLINE void wkv7_lanes(float *S, float *y, const float *const in[6], u32 n, u32 i, u32 width)
+/* Columns [i, i + 16·W) of the values, in lanes: both sums run over keys, so nothing crosses lanes,
+ * and W sums are under way at a time. width: columns of the last vector. */
+INLINE void wkv7_lanes(float *S, float *y, const float *const in[6], u32 n, u32 i, const u32 W,
+                       const u32 width)
 {
     const float *r = in[0], *w = in[1], *k = in[2], *v = in[3], *kk = in[4], *a = in[5];
-    v16f sa = {0}, out = {0}, value = lanes_load_part(v + i, width);
-    for (u32 j = 0; j < n; j++)
-        sa = lanes_fma(lanes_load_part(S + (size_t)j * n + i, width), lanes_set(-kk[j]), sa);
-    for (u32 j = 0; j < n; j++) {
-        float *row = S + (size_t)j * n + i;
-        v16f s = lanes_load_part(row, width) * w[j];
-        s = lanes_fma(value, lanes_set(k[j]), s);
-        s = lanes_fma(sa, lanes_set(kk[j] * a[j]), s);
-        out = lanes_fma(s, lanes_set(r[j]), out);
-        memcpy(row, &s, width * sizeof *row);
+    v16f sa[4], out[4], value[4];
+    for (u32 c = 0; c < W; c++) {
+        sa[c] = out[c] = (v16f){0};
+        value[c] = lanes_load_part(v + i + 16 * c, width);
     }
-    memcpy(y + i, &out, width * sizeof *y);
+    for (u32 j = 0; j < n; j++)
+        for (u32 c = 0; c < W; c++)
+            sa[c] = lanes_fma(lanes_load_part(S + (size_t)j * n + i + 16 * c, width),
+                              lanes_set(-kk[j]), sa[c]);
+    for (u32 j = 0; j < n; j++)
+        for (u32 c = 0; c < W; c++) {
+            float *row = S + (size_t)j * n + i + 16 * c;
+            v16f s = lanes_load_part(row, width) * w[j];
+            s = lanes_fma(value[c], lanes_set(k[j]), s);
+            s = lanes_fma(sa[c], lanes_set(kk[j] * a[j]), s);
+            out[c] = lanes_fma(s, lanes_set(r[j]), out[c]);
+            memcpy(row, &s, width * sizeof *row);
+        }
+    for (u32 c = 0; c < W; c++) memcpy(y + i + 16 * c, &out[c], width * sizeof *y);
 }
 
 static void wkv7(float *S, float *y, const float *const in[6], u32 n)
 {
     u32 i = 0;
-    for (; i + 16 <= n; i += 16) wkv7_lanes(S, y, in, n, i, 16);
-    if (i < n) wkv7_lanes(S, y, in, n, i, n - i);
+    for (; i + 64 <= n; i += 64) wkv7_lanes(S, y, in, n, i, 4, 16);
+    for (; i + 16 <= n; i += 16) wkv7_lanes(S, y, in, n, i, 1, 16);
+    if (i < n) wkv7_lanes(S, y, in, n, i, 1, n - i);
 }
 
 const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .norm = norm,
     .glu = glu,
+    .act = act,
+    .lerp = lerp,
     .unpack = unpack,
     .attend = attend,
     .merge = merge,

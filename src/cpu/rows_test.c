@@ -83,6 +83,50 @@ static void gates_are_equal_on_every_instruction_set(void **state)
     }
 }
 
+static float act_of(enum act_kind kind, float x)
+{
+    switch (kind) {
+    case ACT_TANH: return num_tanh(x);
+    case ACT_SIGMOID: return num_sigmoid(x);
+    case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
+    }
+    return 0;
+}
+
+/* Small, middling and large arguments of both signs, and zeros. */
+static void acts_are_those_of_num_on_every_instruction_set(void **state)
+{
+    (void)state;
+    float x[N], want[N], got[N];
+    fill(x, N, 1);
+    for (u32 i = 0; i < N; i++) x[i] *= i % 3 == 0 ? 0.3f : i % 3 == 1 ? 4 : 120;
+    x[5] = 0;
+    x[6] = -0.0f;
+    for (int kind = ACT_TANH; kind <= ACT_DECAY; kind++)
+        for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+            if (!kernels(i)) continue;
+            for (u32 j = 0; j < N; j++) want[j] = act_of(kind, x[j]);
+            kernels(i)->act(got, x, N, kind);
+            assert_memory_equal(got, want, sizeof want);
+        }
+}
+
+static void lerps_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    float a[N], b[N], m[N], want[N], got[N];
+    fill(a, N, 1);
+    fill(b, N, 1);
+    fill(m, N, 1);
+    for (u32 j = 0; j < N; j++) want[j] = a[j] + (b[j] - a[j]) * m[j];
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels(i)) continue;
+        kernels(i)->lerp(got, a, b, m, N);
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
 /* ---- attention ---- */
 
 enum { KW = 40, VW = 24, STATE = STATE_VALUE + 32, TOKENS = 70, QUERIES = 19, SCALE = 3 };
@@ -206,6 +250,8 @@ int main(void)
         cmocka_unit_test(norms_are_equal_on_every_instruction_set),
         cmocka_unit_test(norms_of_huge_values_are_finite),
         cmocka_unit_test(gates_are_equal_on_every_instruction_set),
+        cmocka_unit_test(acts_are_those_of_num_on_every_instruction_set),
+        cmocka_unit_test(lerps_are_equal_on_every_instruction_set),
         cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
         cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
     };
