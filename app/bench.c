@@ -25,8 +25,10 @@ static const struct opt bench_opts[] = {
     {0, "profile", OPT_FLAG, NULL, NULL,
      "time every op instead; the JSON document is a Chrome trace", OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
-     "one kernel instead of a model, checked against the reference: matvec, matmul, norm+matmul, "
-     "gate+up+glu, attention, latent_attention, norm, rope, route, experts, wkv7 or all",
+     "one kernel instead of a model, checked against the reference and fused where it can be: "
+     "matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, gate+up+glu, "
+     "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, rope+kv_store, "
+     "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
      OPT_FIELD(kernel), 0, 0},
     {0, "shape", OPT_TEXT, "KEY=N,...", NULL,
      "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",

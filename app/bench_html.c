@@ -1,6 +1,6 @@
-/* The page of a bench run: the table, the latency distribution, throughput over depth and batch
- * and the roofline, as inline SVG. Nothing is fetched, nothing runs; light and dark by the
- * reader's setting. */
+/* The page of a bench run: the headline figures, the table, the latency distribution, throughput
+ * over depth and batch, every run and the roofline, as inline SVG. Nothing is fetched, nothing
+ * runs; light and dark by the reader's setting. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +29,12 @@ static const char style[] =
     ".b1{background:var(--c1)}.b2{background:var(--c2)}.b3{background:var(--c3)}"
     ".b4{background:var(--c4)}.b5{background:var(--c5)}.key{font-size:12px;color:var(--dim);"
     "display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding-left:3rem}.key i{display:inline-block;"
-    "width:.7em;height:.7em;border-radius:2px;margin-right:.4em}\n";
+    "width:.7em;height:.7em;border-radius:2px;margin-right:.4em}\n"
+    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:1rem;"
+    "margin:1.2rem 0}.card{border:1px solid var(--line);border-radius:8px;padding:.7rem 1rem;"
+    "color:var(--dim);font-size:13px}.card b{display:block;font-size:1.7rem;color:var(--fg);"
+    "font-variant-numeric:tabular-nums}.bar{height:6px;border-radius:3px;background:var(--line);"
+    "margin-top:.5rem}.bar i{display:block;height:100%;border-radius:3px;background:var(--c0)}\n";
 
 static void put_text(FILE *out, const char *s)
 {
@@ -44,7 +49,7 @@ static void put_text(FILE *out, const char *s)
 
 /* ---- a plot: axes from 1-2-5 steps or decades, lines, points ---- */
 
-enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 12, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
+enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 24, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
 
 struct scale {
     double min, max;
@@ -178,6 +183,15 @@ static void plot_latency(FILE *out, const json_t *doc)
     plot_end(&p);
 }
 
+/* Cases that differ in nothing but what the plot is over. */
+static bool same_line(const json_t *a, const json_t *b, const char *other)
+{
+    return strcmp(get_text(a, "mode"), get_text(b, "mode")) == 0 &&
+           get_count(a, "n_prompt") == get_count(b, "n_prompt") &&
+           get_count(a, "n_gen") == get_count(b, "n_gen") &&
+           get_count(a, other) == get_count(b, other);
+}
+
 /* Tokens per second over one of a case's numbers, a line per mode and what else differs. */
 static void plot_throughput(FILE *out, const json_t *doc, const char *by, const char *other)
 {
@@ -200,10 +214,7 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
         bool first = true, drawn = false;
         EACH_ROW(doc, i, row)
         {
-            bool same = strcmp(get_text(row, "mode"), get_text(start, "mode")) == 0 &&
-                        get_count(row, "n_prompt") == get_count(start, "n_prompt") &&
-                        get_count(row, "n_gen") == get_count(start, "n_gen") &&
-                        get_count(row, other) == get_count(start, other);
+            bool same = same_line(row, start, other);
             if (same && i < k) drawn = true;
             if (!same || drawn || p.n_keys == N_COLOURS) continue;
             if (first) fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
@@ -212,6 +223,11 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
             first = false;
         }
         if (first) continue;
+        fputs("\"/>", out);
+        EACH_ROW(doc, i, row)
+        if (same_line(row, start, other))
+            fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", p.n_keys,
+                    at_x(&p, get_real(row, by)), at_y(&p, get_real(row, "tokens_per_s")));
         bool prompt = get_count(start, "n_prompt") > 0, gen = get_count(start, "n_gen") > 0;
         char name[96], p_text[24] = "", n_text[24] = "";
         if (prompt)
@@ -222,7 +238,42 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
                      (unsigned long long)get_count(start, "n_gen"));
         snprintf(name, sizeof name, "%.16s%s%s, %s %llu", get_text(start, "mode"), p_text, n_text,
                  other, (unsigned long long)get_count(start, other));
+        plot_key(&p, name);
+    }
+    plot_end(&p);
+}
+
+/* Every run against the median of its case: how steady the machine was. */
+static void plot_runs(FILE *out, const json_t *doc)
+{
+    const json_t *row, *v;
+    size_t i, k, n = 0;
+    struct scale y = {90, 110, false};
+    EACH_ROW(doc, i, row)
+    {
+        const json_t *all = json_object_get(row, "samples");
+        double mid = get_real(row, "tokens_per_s");
+        if (json_array_size(all) > n) n = json_array_size(all);
+        json_array_foreach(all, k, v)
+        {
+            y.min = fmin(y.min, 100 * json_number_value(v) / mid);
+            y.max = fmax(y.max, 100 * json_number_value(v) / mid);
+        }
+    }
+    if (n < 2 || !isfinite(y.min) || !isfinite(y.max)) return;
+    struct plot p;
+    plot_begin(&p, out, (struct scale){1, (double)n, false}, y, "Every run, in turns", "run",
+               "% of the median");
+    EACH_ROW(doc, i, row)
+    {
+        char name[96];
+        if (p.n_keys == N_COLOURS) break;
+        fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+        json_array_foreach(json_object_get(row, "samples"), k, v)
+            fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M', at_x(&p, (double)k + 1),
+                    at_y(&p, 100 * json_number_value(v) / get_real(row, "tokens_per_s")));
         fputs("\"/>", out);
+        case_name(name, sizeof name, row);
         plot_key(&p, name);
     }
     plot_end(&p);
@@ -293,6 +344,52 @@ static void put_table(FILE *out, const json_t *doc)
     fputs("</table></div>\n", out);
 }
 
+/* One figure with what it is, and how much of what was measured it takes. */
+static void put_card(FILE *out, double value, const char *unit, const char *what, double share)
+{
+    fprintf(out, "<div class=\"card\"><b>%.*f</b>%s, %s", value < 100 ? 1 : 0, value, unit, what);
+    if (share >= 0)
+        fprintf(out, "<div class=\"bar\"><i style=\"width:%.0f%%\"></i></div>",
+                100 * fmin(share, 1));
+    fputs("</div>", out);
+}
+
+/* The fastest case of each mode. */
+static void put_cards(FILE *out, const json_t *doc)
+{
+    const json_t *row, *prefill = NULL, *decode = NULL;
+    size_t i;
+    EACH_ROW(doc, i, row)
+    {
+        const json_t **best = !get_count(row, "n_gen")      ? &prefill
+                              : !get_count(row, "n_prompt") ? &decode
+                                                            : NULL;
+        if (best && (!*best || get_real(row, "tokens_per_s") > get_real(*best, "tokens_per_s")))
+            *best = row;
+    }
+    char what[128], name[96];
+    fputs("<div class=\"cards\">", out);
+    if (decode) {
+        case_name(name, sizeof name, decode);
+        snprintf(what, sizeof what, "%s: %.0f %% of the read bandwidth", name,
+                 100 * get_real(decode, "bandwidth_share"));
+        put_card(out, get_real(decode, "tokens_per_s"), "tokens/s generated", what,
+                 get_real(decode, "bandwidth_share"));
+    }
+    if (prefill) {
+        case_name(name, sizeof name, prefill);
+        snprintf(what, sizeof what, "%s: %.0f %% of the f32 fma peak", name,
+                 100 * get_real(prefill, "flop_share"));
+        put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s of prompts", what,
+                 get_real(prefill, "flop_share"));
+        put_card(out, get_real(prefill, "first_token_ms"), "ms", "until its first token", -1);
+    }
+    double plan = (double)get_count(doc, "plan_bytes"), rss = (double)get_count(doc, "peak_rss");
+    snprintf(what, sizeof what, "of memory at most; %s planned", human_bytes((uint64_t)plan).text);
+    put_card(out, rss / 1048576, "MiB", what, plan > 0 ? rss / plan : -1);
+    fputs("</div>\n", out);
+}
+
 void bench_write_html(FILE *out, const json_t *doc)
 {
     const json_t *model = json_object_get(doc, "model"), *m = json_object_get(doc, "machine");
@@ -307,16 +404,17 @@ void bench_write_html(FILE *out, const json_t *doc)
             human_bytes(get_count(model, "weight_bytes")).text);
     put_text(out, get_text(doc, "backend_why"));
     fprintf(out,
-            ". Loaded in %.2f s; %s of memory at most, %s planned. %llu threads of this machine "
+            ". Loaded in %.2f s. %llu threads of this machine "
             "read %.1f GB/s (best of several over %s) and do %.0f GFLOP/s (%s fma). Medians of "
             "%llu runs that took turns. ",
-            get_real(doc, "load_s"), human_bytes(get_count(doc, "peak_rss")).text,
-            human_bytes(get_count(doc, "plan_bytes")).text,
-            (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"),
-            human_bytes(get_count(m, "read_bytes")).text, get_real(m, "fma_gflop_s"),
-            get_text(m, "fma"), (unsigned long long)get_count(doc, "reps"));
+            get_real(doc, "load_s"), (unsigned long long)get_count(m, "threads"),
+            get_real(m, "read_gb_s"), human_bytes(get_count(m, "read_bytes")).text,
+            get_real(m, "fma_gflop_s"), get_text(m, "fma"),
+            (unsigned long long)get_count(doc, "reps"));
     put_text(out, get_text(doc, "version"));
-    fputs(".</p>\n<h2>Results</h2>\n", out);
+    fputs(".</p>\n", out);
+    put_cards(out, doc);
+    fputs("<h2>Results</h2>\n", out);
     put_table(out, doc);
     fputs("<p>p: tokens of the prompt, n: generated, d: in the context before, b: sequences at "
           "once; latencies in ms per step; in brackets the share of what was measured.</p>\n<div "
@@ -325,6 +423,7 @@ void bench_write_html(FILE *out, const json_t *doc)
     plot_latency(out, doc);
     plot_throughput(out, doc, "depth", "batch");
     plot_throughput(out, doc, "batch", "depth");
+    plot_runs(out, doc);
     plot_roofline(out, doc);
     fputs("</div>\n</html>\n", out);
 }

@@ -37,10 +37,10 @@ static void print_head(const json_t *doc)
 
 void bench_print(const json_t *doc)
 {
-    static const char *const names[] = {"mode",     "prompt",  "gen",    "depth",       "batch",
-                                        "tokens/s", "±",       "p50 ms", "p95/p99/max", "first ms",
-                                        "GB/s",     "GFLOP/s", NULL};
-    struct table t = {.columns = "lrrrrrrrrrrr"};
+    static const char *const names[] = {"mode",     "prompt",   "gen",  "depth",   "batch",
+                                        "tokens/s", "best",     "±",    "p50 ms",  "p95/p99/max",
+                                        "first ms", "MB/token", "GB/s", "GFLOP/s", NULL};
+    struct table t = {.columns = "lrrrrrrrrrrrrr"};
     const json_t *row;
     size_t i;
     print_head(doc);
@@ -54,10 +54,12 @@ void bench_print(const json_t *doc)
         table_put(&t, "%llu", (unsigned long long)get_count(row, "depth"));
         table_put(&t, "%llu", (unsigned long long)get_count(row, "batch"));
         table_put(&t, "%.1f", get_real(row, "tokens_per_s"));
+        table_put(&t, "%.1f", get_real(row, "best"));
         table_put(&t, "%.0f %%", 100 * get_real(row, "spread"));
         PUT_IF(&t, l, "%.2f", get_real(l, "p50"));
         PUT_IF(&t, l, "%.2f/%.2f/%.2f", get_real(l, "p95"), get_real(l, "p99"), get_real(l, "max"));
         PUT_IF(&t, json_object_get(row, "first_token_ms"), "%.1f", get_real(row, "first_token_ms"));
+        table_put(&t, "%.1f", 1e-6 * get_real(row, "active_bytes"));
         table_put(&t, "%.1f (%.0f %%)", get_real(row, "gb_s"),
                   100 * get_real(row, "bandwidth_share"));
         table_put(&t, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
@@ -88,6 +90,16 @@ void bench_print_csv(const json_t *doc)
         }
         putchar('\n');
     }
+}
+
+static void print_parts(const json_t *parts)
+{
+    const json_t *row;
+    size_t i;
+    json_array_foreach(parts, i, row)
+        printf("%s%s %.1f %%, %.1f GB/s", i ? "; " : "  by part: ", get_text(row, "part"),
+               100 * get_real(row, "share"), get_real(row, "gb_s"));
+    putchar('\n');
 }
 
 static void print_layers(const json_t *layers)
@@ -134,6 +146,7 @@ void bench_print_profile(const json_t *doc)
             table_put(&t, "%.0f", get_real(row, "gflop_s"));
         }
         table_print(&t, stdout);
+        print_parts(json_object_get(profile, "parts"));
         print_layers(json_object_get(profile, "layers"));
     }
 }

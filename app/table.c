@@ -6,7 +6,7 @@
 
 #include "app.h"
 
-enum { CELL_MAX = 400, MAX_COLUMNS = 12 };
+enum { CELL_MAX = 400, MAX_COLUMNS = 16 };
 
 void table_put(struct table *t, const char *fmt, ...)
 {
@@ -32,6 +32,7 @@ void table_print(struct table *t, FILE *out)
 {
     size_t n_columns = strlen(t->columns);
     int widths[MAX_COLUMNS] = {0};
+    if (n_columns > MAX_COLUMNS) abort(); /* tables are our own */
     for (size_t i = 0; i < t->n; i++) {
         int w = width_of(t->cells[i]), *max = &widths[i % n_columns];
         if (w > *max) *max = w;

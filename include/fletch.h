@@ -57,6 +57,7 @@ struct fletch_engine_params {
     uint32_t n_threads;  /* 0: one per core */
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
     uint32_t device;     /* of a GPU backend, where there are several */
+    const char *capture; /* file for a trace of the device (metal); NULL: none */
 };
 
 /* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */
@@ -355,8 +356,7 @@ FLETCH_API int fletch_bench(struct fletch_engine *e, const char *path,
                             const struct fletch_bench *bench, char **json);
 
 struct fletch_bench_kernel {
-    const char
-        *name; /* matvec matmul attention latent_attention norm rope route experts wkv7 all */
+    const char *name;  /* as fletch help bench lists them: matvec, attention, ..., all */
     const char *shape; /* "key=value,...", NULL: the kernel's own */
     uint32_t n_reps;   /* 0: 7 */
 };

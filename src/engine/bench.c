@@ -133,7 +133,6 @@ double bench_memory_bytes(const struct net *net, const struct op *op, const stru
 {
     double sum = 0;
     for (u32 i = 0; i < op->n_parts; i++) sum += bench_memory_bytes(net, &op->parts[i], s);
-    if (op->kind == OP_SAMPLE) return sizeof(float) * (double)net->n_vocab * s->n_out;
     if (op->kind == OP_WKV7 || op->kind == OP_TOKEN_SHIFT) {
         double width = net->states[op->p.rec.state].width;
         for (u32 t = 0; t < s->n_rows; t++)

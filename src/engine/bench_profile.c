@@ -10,17 +10,32 @@ struct timed {
     double seconds, bytes, flops;
 };
 
+static bool reads(const struct program *p, const struct op *op, const char *name)
+{
+    for (u32 i = 0; i < op->n_w; i++)
+        if (op->w[i] != NO_WEIGHT && strstr(p->net->weights[op->w[i]].name, name)) return true;
+    return false;
+}
+
 /* What people call an op: its kind and the buffer it writes, with the shared expert told from the
  * rest by its weights. */
 static void label_of(const struct program *p, const struct op *op, char *out, size_t n)
 {
     const char *what = op->n_out ? p->bufs[op->out[0].buf].name : "";
-    bool shared = false;
-    for (u32 i = 0; i < op->n_w; i++)
-        if (op->w[i] != NO_WEIGHT && strstr(p->net->weights[op->w[i]].name, "_shexp"))
-            shared = true;
+    bool shared = reads(p, op, "_shexp");
     snprintf(out, n, "%s%s%s%s", op_info[op->kind].name, *what ? " " : "", what,
              shared ? " (shared expert)" : "");
+}
+
+/* Which part of a model an op belongs to. */
+static const char *part_of(const struct program *p, const struct op *op)
+{
+    if (op->kind == OP_ROUTE || reads(p, op, "ffn_gate_inp")) return "router";
+    if (reads(p, op, "_exps") || op->kind == OP_COMBINE_EXPERTS) return "routed experts";
+    if (reads(p, op, "_shexp")) return "shared expert";
+    if (reads(p, op, "ffn") || reads(p, op, "channel_mix")) return "feed-forward";
+    if (op->layer < 0) return "embedding and output";
+    return "attention or time mixing";
 }
 
 /* Op i of the step took so long. */
@@ -128,6 +143,28 @@ static json_t *by_label(const struct program *p, const struct timed *ops, double
     return list;
 }
 
+static json_t *by_part(const struct program *p, const struct timed *ops, double all, u32 n_steps)
+{
+    static const char *const parts[] = {
+        "attention or time mixing", "feed-forward",  "router",
+        "routed experts",           "shared expert", "embedding and output"};
+    json_t *list = json_array();
+    for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
+        struct timed sum = {0};
+        for (u32 i = 0; i < p->n_ops; i++)
+            if (strcmp(part_of(p, &p->ops[i]), parts[k]) == 0) {
+                sum.seconds += ops[i].seconds;
+                sum.bytes += ops[i].bytes;
+            }
+        if (sum.seconds > 0)
+            json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:f, s:f}", "part", parts[k],
+                                                  "us", sum.seconds / n_steps * 1e6, "share",
+                                                  sum.seconds / all, "bytes", sum.bytes / n_steps,
+                                                  "gb_s", sum.bytes / sum.seconds * 1e-9));
+    }
+    return list;
+}
+
 static json_t *by_layer(const struct program *p, const struct timed *ops, u32 n_steps)
 {
     json_t *list = json_array();
@@ -168,10 +205,11 @@ int bench_profile(struct bench *b, const struct bench_case *c, u32 n_reps, json_
     if (!rc)
         json_array_append_new(
             profiles,
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:o, s:o}", "mode", bench_mode_names[c->mode],
-                      "n_prompt", (json_int_t)c->n_prompt, "depth", (json_int_t)c->depth, "batch",
-                      (json_int_t)c->batch, "rows_per_step", (json_int_t)b->model->step->n_rows,
-                      "us_per_step", all / n_steps * 1e6, "ops", by_label(p, ops, all, n_steps),
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o}", "mode",
+                      bench_mode_names[c->mode], "n_prompt", (json_int_t)c->n_prompt, "depth",
+                      (json_int_t)c->depth, "batch", (json_int_t)c->batch, "rows_per_step",
+                      (json_int_t)b->model->step->n_rows, "us_per_step", all / n_steps * 1e6, "ops",
+                      by_label(p, ops, all, n_steps), "parts", by_part(p, ops, all, n_steps),
                       "layers", by_layer(p, ops, n_steps)));
     free(ops);
     return rc;
