@@ -20,7 +20,7 @@ LIBS    := -lm -pthread
 
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
 APP     := $(wildcard app/*.c)
-TESTS   := $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c test/*_test.c)
+TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c test/*_test.c)
 HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
 FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
@@ -59,7 +59,7 @@ SOFLAGS := -shared -Wl,-soname,$(SONAME)
 endif
 
 .PHONY: all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        release zoo-table install uninstall clean
+        verify-shapes arm64 release zoo-table install uninstall clean
 .SECONDARY:
 all: $B/fletch $B/libfletch.a $B/$(SO)
 
@@ -164,9 +164,12 @@ LIMIT   ?= 300
 test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
-# The same tests under sanitizers, in build folders of their own (races only in the test programs,
-# the scripts would take too long). What they add to the code makes compilers warn of things that
-# are not there, so warnings are left to the plain builds.
+# The same tests under sanitizers, in build folders of their own; races are looked for in what has
+# threads only. What they add to the code makes compilers warn of things that are not there, so
+# warnings are left to the plain builds.
+THREADED := src/base/pool_test.c src/cpu/op_test.c src/engine/bench_test.c \
+            src/model/convert_test.c $(wildcard src/serve/*_test.c) test/api_test.c \
+            test/batch_test.c test/conversation_test.c
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan:
@@ -174,7 +177,13 @@ asan:
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
 	$Q$(MAKE) test B=$B-tsan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
-	    RUN_FLAGS=-b EXTRA="-fsanitize=thread"
+	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
+
+# Every op on files of published models' shapes; 64-bit ARM under qemu.
+verify-shapes: $B/fletch
+	$Qtools/verify-shapes $B
+arm64:
+	$Qtools/arm64 $B-arm64
 
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 FUZZ_SECONDS ?= 600
@@ -243,6 +252,6 @@ uninstall:
 	    $(addprefix $D/lib/,$(SO) $(SONAME) $(SOLINK)) $(MAN:docs/%=$D/share/man/man1/%)
 
 clean:
-	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-ci $B-release
+	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-arm64 $B-ci $B-release
 
 -include $(shell find $B -name '*.d' 2>/dev/null)

@@ -241,16 +241,45 @@ static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, str
 /* ---- steps ---- */
 
 /* Subnormal operands cost five times as much and change nothing that matters. */
-static void flush_to_zero(void)
-{
 #if defined __x86_64__
-    _mm_setcsr(_mm_getcsr() | 0x8040);
-#elif defined __aarch64__
-    u64 fpcr;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    __asm__ volatile("msr fpcr, %0" ::"r"(fpcr | 1u << 24));
-#endif
+enum { FLUSH_TO_ZERO = 0x8040 };
+
+static u64 float_mode(void)
+{
+    return _mm_getcsr();
 }
+
+static void set_float_mode(u64 mode)
+{
+    _mm_setcsr((u32)mode);
+}
+#elif defined __aarch64__
+enum { FLUSH_TO_ZERO = 1 << 24 };
+
+static u64 float_mode(void)
+{
+    u64 mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
+}
+
+static void set_float_mode(u64 mode)
+{
+    __asm__ volatile("msr fpcr, %0" ::"r"(mode));
+}
+#else
+enum { FLUSH_TO_ZERO = 0 };
+
+static u64 float_mode(void)
+{
+    return 0;
+}
+
+static void set_float_mode(u64 mode)
+{
+    (void)mode;
+}
+#endif
 
 struct walk {
     struct cpu *x;
@@ -263,7 +292,7 @@ static void walk(void *ctx, u32 member)
     const struct walk *w = ctx;
     const struct program *p = w->x->host.programs[w->handle].p;
     struct cpu_run run = {w->x, p, w->handle, w->s, member, team_size(w->x->team)};
-    flush_to_zero();
+    set_float_mode(float_mode() | FLUSH_TO_ZERO);
     for (u32 i = w->s->op_begin; i < p->n_ops && i < w->s->op_end; i++) {
         cpu_op(&run, i);
         team_barrier(w->x->team);
@@ -276,13 +305,9 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
     struct cpu *x = (struct cpu *)exec;
     if (s->op_begin == 0) hostmem_edit(&x->host, s);
     memset((void *)x->next[handle], 0, x->host.programs[handle].p->n_ops * sizeof **x->next);
-#if defined __x86_64__
-    u32 csr = _mm_getcsr();
-#endif
+    u64 mode = float_mode();
     team_run(x->team, walk, &(struct walk){x, handle, s});
-#if defined __x86_64__
-    _mm_setcsr(csr); /* the caller's thread is a member too */
-#endif
+    set_float_mode(mode); /* the caller's thread is a member too */
     return 0;
 }
 
