@@ -15,6 +15,9 @@ static const struct opt place_opts[] = {
      OPT_FIELD(isa), 0, 0},
     {0, "device", OPT_COUNT, "N", "0", "which GPU, where there are several", OPT_FIELD(device), 0,
      64},
+    {0, "capture", OPT_TEXT, "FILE", NULL,
+     "write a trace of what the GPU does, for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)",
+     OPT_FIELD(capture), 0, 0},
 };
 const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 
@@ -42,7 +45,8 @@ int host_open_engine(struct host *h, const char *backend, const struct args *a)
     struct fletch_engine_params params = {.backend = backend,
                                           .n_threads = (uint32_t)a->n_threads.v,
                                           .isa = a->isa,
-                                          .device = (uint32_t)a->device.v};
+                                          .device = (uint32_t)a->device.v,
+                                          .capture = a->capture};
     int rc = fletch_engine_open(&h->engine, &params);
     return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
 }

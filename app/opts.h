@@ -39,7 +39,8 @@ struct args {
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count n_reps, parallel, cache_tokens;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    const char *backend, *isa, *against, *kv_type, *act_type, *type, *out, *tokens, *logits;
+    const char *backend, *isa, *capture, *against, *kv_type, *act_type, *type, *out, *tokens,
+        *logits;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
     bool think, no_think, no_reuse, json, quiet, verbose, help;

@@ -65,6 +65,8 @@ struct exec_limits {
     u32 block_tokens; /* tokens per block */
     u32 max_pos;      /* longest sequence */
     u32 device;       /* which one, where an executor has several */
+    /* File for the vendor's trace of all that is submitted; NULL: none. */
+    const char *capture;
 };
 
 struct step {

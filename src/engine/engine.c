@@ -82,6 +82,8 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     const char *isa = params ? params->isa : NULL;
     e->n_threads = params ? params->n_threads : 0;
     e->device = params ? params->device : 0;
+    if (params && params->capture && !(e->capture = strdup(params->capture)))
+        return err_nomem(&e->err, "the engine");
     char why[160] = "asked for";
     if (strcmp(name, "auto") == 0) {
         choose(e, isa);
@@ -98,6 +100,7 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
 
 void fletch_engine_close(struct fletch_engine *e)
 {
+    if (e) free(e->capture);
     free(e);
 }
 

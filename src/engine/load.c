@@ -91,6 +91,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
     m->limits.device = m->engine->device;
+    m->limits.capture = m->engine->capture;
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;

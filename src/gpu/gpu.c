@@ -241,6 +241,10 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
     int rc = x->planes && x->places ? 0 : err_nomem(err, "the executor");
     if (!rc) rc = pool_open(&x->pool, n_threads, err);
     if (!rc) rc = d->open(&x->g, limits->device, err);
+    if (!rc && limits->capture)
+        rc = d->capture ? d->capture(x->g, limits->capture, err)
+                        : err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' writes no captures",
+                                  class->name);
     if (!rc) rc = open_memory(x, err);
     if (rc == FLETCH_E_NOMEM) rc = err->code = FLETCH_E_FIT;
     if (rc) {
