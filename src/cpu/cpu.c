@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #if defined __x86_64__
 #include <xmmintrin.h>
@@ -42,11 +41,6 @@ static void cpu_close(struct exec *exec)
     free(x);
 }
 
-static u32 n_cores(void)
-{
-    return (u32)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 static int cpu_open(struct exec **out, const struct exec_class *class, const struct net *net,
                     const struct exec_limits *limits, u32 n_threads, struct err *err)
 {
@@ -61,7 +55,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
-    if (!rc) rc = team_open(&x->team, n_threads ? n_threads : n_cores(), err);
+    if (!rc) rc = team_open(&x->team, n_threads ? n_threads : team_default_size(), err);
     if (!rc) x->lists = calloc(team_size(x->team), sizeof *x->lists);
     if (!rc && !x->lists) rc = err_nomem(err, "the executor");
     if (rc) {
@@ -316,7 +310,7 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
     struct scratch s = {0};
     add_scratch(&s, p, limits->max_rows);
     return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q + s.q / BLOCK * sizeof(float) +
-           s.q / 16 * sizeof(i32) + s.b * sizeof(u16) + cpu_attention_bytes(p, n_cores());
+           s.q / 16 * sizeof(i32) + s.b * sizeof(u16) + cpu_attention_bytes(p, team_default_size());
 }
 
 /* ---- classes, one per instruction set ---- */

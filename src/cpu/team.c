@@ -1,7 +1,9 @@
 #include "cpu/team.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -9,9 +11,11 @@
 #include <immintrin.h>
 #endif
 
-enum { SPINS = 4000 }; /* about 20 µs of pauses */
+/* About 20 µs of pauses; then as many turns for whoever else wants this processor, which is how
+ * members get along that are more than the processors. */
+enum { SPINS = 4000, YIELDS = 64 };
 
-/* A number that members wait on: spins, then sleeps on the condition variable. */
+/* A number that members wait on: spins, yields, then sleeps on the condition variable. */
 struct gate {
     atomic_uint value;
     atomic_uint n_sleeping;
@@ -64,6 +68,10 @@ static void gate_wait(struct gate *g, unsigned old, u32 spins)
         if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
         pause_cpu();
     }
+    for (u32 i = 0; i < YIELDS; i++) {
+        if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
+        sched_yield();
+    }
     pthread_mutex_lock(&g->lock);
     atomic_fetch_add(&g->n_sleeping, 1);
     while (atomic_load(&g->value) == old) pthread_cond_wait(&g->cond, &g->lock);
@@ -107,14 +115,56 @@ static void *member_main(void *arg)
     }
 }
 
+#if defined __linux__
+
+/* The first of the hardware threads that share cpu's core. */
+static unsigned first_sibling(unsigned cpu)
+{
+    char path[96];
+    unsigned first = cpu;
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%u", &first) != 1) first = cpu;
+    if (f) fclose(f);
+    return first;
+}
+
+/* Processors that this process may use; whole cores among them. */
+static u32 count_processors(bool cores)
+{
+    cpu_set_t set;
+    u32 n = 0;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
+    for (unsigned c = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, &set)) continue;
+        unsigned first = cores ? first_sibling(c) : c;
+        n += first == c || first >= CPU_SETSIZE || !CPU_ISSET(first, &set);
+    }
+    return n;
+}
+
+#else
+
+static u32 count_processors(bool cores)
+{
+    (void)cores;
+    return (u32)MAX(0, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+#endif
+
+u32 team_default_size(void)
+{
+    return MAX(1, count_processors(true));
+}
+
 int team_open(struct team **out, u32 n, struct err *err)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     *out = NULL;
     struct team *t = calloc(1, sizeof *t);
     if (!t) return err_nomem(err, "threads");
     t->n = n;
-    t->spins = cores >= (long)n ? SPINS : 0;
+    t->spins = count_processors(false) >= n ? SPINS : 0;
     gate_init(&t->start);
     gate_init(&t->barrier);
     t->threads = calloc(n, sizeof *t->threads);

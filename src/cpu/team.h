@@ -1,11 +1,14 @@
 /* The thread team: woken once per step, it walks the op list together with a barrier behind every
- * op. Waiting spins for a moment and then sleeps, because others may share the cores. */
+ * op. Waiting spins for a moment, yields and then sleeps, because others may share the cores. */
 #ifndef FLETCH_TEAM_H
 #define FLETCH_TEAM_H
 
 #include "base/err.h"
 
 struct team;
+
+/* The cores that this process may use (its affinity), without their further hardware threads. */
+u32 team_default_size(void);
 
 /* n counts the caller. */
 int team_open(struct team **out, u32 n, struct err *err);
