@@ -207,6 +207,6 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_NORM_MATMUL: cpu_op_norm_matmul(run, op, i); break;
     case OP_NORM_GATE_UP_GLU:
     case OP_GATE_UP_GLU: cpu_op_gate_up_glu(run, op, i); break;
-    default: CHECK(!"an op that the executor's class does not list"); break;
+    default: base_check_failed("an op that its class lists", __FILE__, __LINE__);
     }
 }

@@ -497,6 +497,6 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_SAMPLE: hostmem_sample(&run->x->host, run->handle, run->s, op, 0, 1); break;
     case OP_NORM_MATMUL: op_norm_matmul(run, op); break;
     case OP_GATE_UP_GLU: op_gate_up_glu(run, op); break;
-    default: CHECK(!"an op that ref's class does not list"); break;
+    default: base_check_failed("an op that its class lists", __FILE__, __LINE__);
     }
 }
