@@ -252,6 +252,6 @@ uninstall:
 	    $(addprefix $D/lib/,$(SO) $(SONAME) $(SOLINK)) $(MAN:docs/%=$D/share/man/man1/%)
 
 clean:
-	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-arm64 $B-ci $B-release
+	rm -rf $B $B-asan $B-tsan $B-fuzz $B-cover $B-clang $B-arm64 $B-arm64-root $B-ci $B-release
 
 -include $(shell find $B -name '*.d' 2>/dev/null)
