@@ -21,7 +21,7 @@ struct fletch_engine {
     struct err err;
     const struct exec_class *class;
     u32 n_threads, device;
-    char *capture; /* NULL: none */
+    char *capture;     /* NULL: none */
     char backend[160]; /* name and why */
 };
 
