@@ -111,7 +111,8 @@ STANDINS := $(STANDIN_METAL) $(STANDIN_CUDA)
 link_standins = $(filter %.o,$^) $(filter %.a %.so.1,$^) -o $@
 $B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
 	@mkdir -p $(@D)
-	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(LIBS) $(STANDIN_LIBS) $(STANDIN_RUN)
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(APP_LIBS) $(LIBS) \
+	    $(STANDIN_LIBS) $(STANDIN_RUN)
 $B/test/driver_test $B/src/gpu/op_test: $(STANDINS)
 
 # On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode.
