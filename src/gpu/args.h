@@ -72,10 +72,11 @@ enum {
 /* enum norm_kind, for kernels; NONE where a norm is optional */
 enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
 
-/* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM of
- * an H200, so that a launch's weights travel while the one before it runs; with two words, six. */
+/* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM
+ * of an H200, so that a launch's weights travel while the one before it runs; with two words, six.
+ */
 enum { QUEUE_BATCH = 2 };
-#define QUEUE_SLOTS(words)          ((words) == 2 ? 6 : 8)
+#define QUEUE_SLOTS(words) ((words) == 2 ? 6 : 8)
 #define QUEUE_BYTES(words, threads) \
     ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
 
@@ -176,8 +177,6 @@ struct matmul_args {
     struct matmul_part part[MATMUL_MAX];
 };
 
-/* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
- * x, or x + (x2 - x)·m; y = act(W·input + bias). Places are counted from the start of the buffer of
 /* k_mla_store_<f16|f32>: rotation of the queries' heads; norm of the latent, rotation of the key
  * behind it, and both into the cache */
 enum { MLA_THREADS = 256, MLA_HEADS = 8 }; /* heads of a group */
@@ -195,14 +194,16 @@ struct norm_shift_args {
     float eps;
 };
 
+/* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
+ * x, or x + (x2 - x)·m; y = act(W·input + bias). Places are counted from the start of the buffer of
  * weights in 16 bytes (s: in bytes) and of the activations in floats. */
 enum { MIX_MAX = 8 };
 enum { MIX_NOTHING = 0xffffffffu >> 1 };
 struct mix_part {
-    unsigned first;             /* group */
-    unsigned n_in, n_out, f;    /* f: COLUMNS_..., COLUMNS_NONE for no act */
-    unsigned q, s, s_row;       /* s_row: bytes from row to row */
-    unsigned bias, m;           /* or MIX_NOTHING */
+    unsigned first;          /* group */
+    unsigned n_in, n_out, f; /* f: COLUMNS_..., COLUMNS_NONE for no act */
+    unsigned q, s, s_row;    /* s_row: bytes from row to row */
+    unsigned bias, m;        /* or MIX_NOTHING */
     unsigned x, x2, y;
 };
 struct mix_args {
@@ -213,9 +214,13 @@ struct mix_args {
 /* k_attention_<f16|f32>_h<heads>, k_latent_<f16|f32>_h<heads>, k_attention_merge. A unit is eight
  * values of a head; a cached row of a head is read by 1 << shift lanes at once. */
 enum {
-    ATTN_THREADS = 128,
+    ATTN_SUBS = 4,  /* splits of a chunk, and subgroups of threads */
+    ATTN_SUB = 128, /* threads of a subgroup */
+    ATTN_THREADS = ATTN_SUBS * ATTN_SUB,
     ATTN_MAX_HEAD = 256,
-    ATTN_COLS = ATTN_MAX_HEAD / ATTN_THREADS, /* output columns of a thread */
+    ATTN_PART = ATTN_MAX_HEAD, /* output columns that are joined at once */
+    ATTN_FEW_ITEMS = 8,        /* splits up to which heads don't share reads of the cache */
+    MERGE_THREADS = 128,
     LATENT_THREADS = 256,
     LATENT_SIMDS = LATENT_THREADS / 32,
     LATENT_MAX_K = 576,
@@ -226,7 +231,8 @@ struct attention_args {
     unsigned n_heads, n_kv_heads, k_units, v_units, k_shift, v_shift;
     unsigned row_units, v_at; /* 16-byte units: of a cached row, before its first value */
     unsigned q_pitch, y_pitch, block_tokens, table_len;
-    unsigned max_items; /* that the scratch has room for */
+    unsigned max_items;    /* that the scratch has room for */
+    unsigned rows, stride; /* T of the list; splits of an item */
     float scale;
 };
 
@@ -254,8 +260,8 @@ struct bonus_args {
     unsigned head, n_heads, y_pitch, r_pitch, k_pitch, v_pitch, out_pitch;
 };
 
-/* k_route */
-enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_MAX_USED = 32 };
+/* k_route_<experts of a lane> */
+enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_FEW_EXPERTS = 256, ROUTE_MAX_USED = 32 };
 struct route_args {
     unsigned softmax, n_experts, n_used, n_groups, n_groups_used, normalise, has_bias;
     unsigned z_pitch, ids_pitch, weights_pitch;
@@ -267,6 +273,8 @@ struct experts_args {
     unsigned n_in, n_out, n_used, x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
     unsigned weights_pitch, residual_pitch;
     unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+    unsigned routes;       /* k_experts_glu: the experts are chosen first */
+    struct route_args route;
 };
 
 /* k_combine_experts */

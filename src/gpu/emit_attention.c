@@ -19,12 +19,13 @@ static u32 shift_of(u32 n_units)
 }
 
 /* How many heads that share a cached row a group takes at once; kernels exist for these. */
-static u32 heads_at_once(const struct op *op, bool f32)
+static u32 heads_at_once(const struct op *op, bool f32, u32 rows)
 {
+    enum { FEW = 4 }; /* rows: more groups pay more than fewer reads of the cache */
     u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads;
-    if (op->kind == OP_LATENT_ATTENTION) return per <= 4 || f32 ? 4 : 20;
+    if (op->kind == OP_LATENT_ATTENTION) return rows <= FEW && !f32 ? 1 : per <= 4 || f32 ? 4 : 20;
     if (f32) return per == 1 ? 1 : 4;
-    return per <= 2 ? per : per <= 4 ? 4 : 8;
+    return per <= 2 ? per : per <= 4 || rows <= FEW ? 4 : 8;
 }
 
 static const char *unfit(const struct op *op)
@@ -50,7 +51,10 @@ int emit_attention(struct emit *e, const struct op *op)
     const struct kv_layer *l = &net->kv[op->p.attn.kv];
     bool f32 = net->profile.kv == QT_F32, latent = op->kind == OP_LATENT_ATTENTION;
     if (unfit(op)) return emit_lacks(e, op, unfit(op));
-    u32 per_unit = f32 ? 2 : 1, n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, f32);
+    if ((op->in[0].col | emit_pitch(e, op->in[0])) % 4)
+        return emit_lacks(e, op, "columns that are not a multiple of 4");
+    u32 per_unit = f32 ? 2 : 1, n_heads = op->p.attn.n_heads,
+        at_once = heads_at_once(op, f32, e->rows);
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
     u32 per = n_heads / op->p.attn.n_kv_heads;
     u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
@@ -68,6 +72,8 @@ int emit_attention(struct emit *e, const struct op *op)
         .block_tokens = e->limits->block_tokens,
         .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
         .max_items = (u32)MIN((u64)e->rows * splits, MAX(splits, MIN_ITEMS)),
+        .rows = e->rows,
+        .stride = latent ? 1 : ATTN_SUBS,
         .scale = op->p.attn.scale,
     };
     u64 n_parts = (u64)a.max_items * n_heads, items = (u64)e->rows * splits * tiles;
@@ -76,7 +82,7 @@ int emit_attention(struct emit *e, const struct op *op)
              at_once);
     emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
                 latent ? LATENT_THREADS : ATTN_THREADS);
-    emit_walk(e, 2, 0);
+    emit_walk(e, latent ? 4 : 1, 0);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_step(e, STEP_ITEMS);
@@ -87,8 +93,9 @@ int emit_attention(struct emit *e, const struct op *op)
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
 
-    u64 pieces = (u64)e->rows * n_heads * ((op->p.attn.v_width + ATTN_THREADS - 1) / ATTN_THREADS);
-    emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, ATTN_THREADS);
+    u64 pieces =
+        (u64)e->rows * n_heads * ((op->p.attn.v_width + MERGE_THREADS - 1) / MERGE_THREADS);
+    emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, MERGE_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ITEMS);
     bind_scratch(e, n_parts, op->p.attn.v_width, false);

@@ -4,23 +4,34 @@
 
 #include "gpu/emit.h"
 
+static const char *route_unfit(const struct op *op)
+{
+    if (op->p.route.n_experts > ROUTE_MAX_EXPERTS) return "more than 1024 experts";
+    if (op->p.route.n_used > ROUTE_MAX_USED) return "more than 32 experts at once";
+    return op->p.route.n_groups > 32 ? "more than 32 groups of experts" : NULL;
+}
+
+static struct route_args route_args_of(const struct emit *e, const struct op *op)
+{
+    return (struct route_args){.softmax = op->p.route.kind == ROUTE_SOFTMAX,
+                               .n_experts = op->p.route.n_experts,
+                               .n_used = op->p.route.n_used,
+                               .n_groups = op->p.route.n_groups,
+                               .n_groups_used = op->p.route.n_groups_used,
+                               .normalise = op->p.route.normalise,
+                               .has_bias = op->w[0] != NO_WEIGHT,
+                               .z_pitch = emit_pitch(e, op->in[0]),
+                               .ids_pitch = emit_pitch(e, op->out[0]),
+                               .weights_pitch = emit_pitch(e, op->out[1]),
+                               .floor = op->p.route.floor,
+                               .scale = op->p.route.scale};
+}
+
 int emit_route(struct emit *e, const struct op *op)
 {
-    if (op->p.route.n_experts > ROUTE_MAX_EXPERTS || op->p.route.n_used > ROUTE_MAX_USED)
-        return emit_lacks(e, op, "more than 1024 experts, or more than 32 of them at once");
-    struct route_args a = {.softmax = op->p.route.kind == ROUTE_SOFTMAX,
-                           .n_experts = op->p.route.n_experts,
-                           .n_used = op->p.route.n_used,
-                           .n_groups = op->p.route.n_groups,
-                           .n_groups_used = op->p.route.n_groups_used,
-                           .normalise = op->p.route.normalise,
-                           .has_bias = op->w[0] != NO_WEIGHT,
-                           .z_pitch = emit_pitch(e, op->in[0]),
-                           .ids_pitch = emit_pitch(e, op->out[0]),
-                           .weights_pitch = emit_pitch(e, op->out[1]),
-                           .floor = op->p.route.floor,
-                           .scale = op->p.route.scale};
-    emit_launch(e, "k_route", e->rows, 1, 32);
+    if (route_unfit(op)) return emit_lacks(e, op, route_unfit(op));
+    struct route_args a = route_args_of(e, op);
+    emit_launch(e, a.n_experts <= ROUTE_FEW_EXPERTS ? "k_route_8" : "k_route_32", e->rows, 1, 32);
     emit_step(e, STEP_HEAD);
     emit_vector(e, op->w[0], 0);
     emit_in(e, op->in[0]);
@@ -94,19 +105,47 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
     return emit_args(e, &a, sizeof a);
 }
 
+/* Outputs that the groups of one pair of row and expert have in hand at the same time: as many
+ * groups in all as a large device holds at once, each with equally much to do. */
+static u32 outputs_at_once(u32 n_out, u32 n_pairs)
+{
+    enum { GROUPS = 396 };
+    u32 eights = (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS;
+    u32 n = MAX(1, MIN(eights, GROUPS / n_pairs)), each = (eights + n - 1) / n;
+    return (eights + each - 1) / each * MATMUL_SIMDS;
+}
+
 int emit_experts_glu(struct emit *e, const struct op *op)
 {
-    const struct op *gate = &op->parts[0], *up = &op->parts[1];
+    const struct op *route = op_part(op, OP_ROUTE, 0);
+    const struct op *gate = op_part(op, OP_MATMUL_EXPERTS, 0);
+    const struct op *up = op_part(op, OP_MATMUL_EXPERTS, 1), *glu = op_part(op, OP_GLU, 0);
     const struct weight *w = e->p->net->weights;
-    if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type)) return emit_parts(e, op);
-    struct experts_args a = args_of(e, gate, op->out[0]);
+    struct experts_args a = args_of(e, gate, glu->out[0]);
     if (unfit(e, gate, a.n_in)) return emit_lacks(e, op, too_odd);
-    launch(e, "_glu", gate->w[0], a.n_out, e->rows * a.n_used);
-    emit_in(e, gate->in[1]);
+    if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type) ||
+        (route && (route_unfit(route) || route->p.route.n_experts > ROUTE_FEW_EXPERTS)))
+        return emit_parts(e, op);
+    if (route) {
+        a.routes = 1;
+        a.route = route_args_of(e, route);
+        a.weights_pitch = a.route.weights_pitch;
+    }
+    launch(e, "_glu", gate->w[0], outputs_at_once(a.n_out, e->rows * a.n_used), e->rows * a.n_used);
+    if (route)
+        emit_out(e, gate->in[1]);
+    else
+        emit_in(e, gate->in[1]);
     emit_in(e, gate->in[0]);
     emit_weight(e, gate->w[0]);
     emit_weight(e, up->w[0]);
-    emit_out(e, op->out[0]);
+    emit_out(e, glu->out[0]);
+    emit_in(e, route ? route->in[0] : gate->in[0]);
+    emit_vector(e, route ? route->w[0] : NO_WEIGHT, 0);
+    if (route)
+        emit_out(e, route->out[1]);
+    else
+        emit_in(e, gate->in[0]);
     return emit_args(e, &a, sizeof a);
 }
 

@@ -36,7 +36,7 @@ struct gpu_exec {
     const struct net *net;
     struct exec_limits limits;
     struct pool *pool;
-    struct planes *planes; /* [n_weights] */
+    struct planes *planes;       /* [n_weights] */
     struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
     struct gpu_buf **chunks, *staging;
@@ -649,7 +649,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
     (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
      1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_EXPERTS_GLU |    \
      1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS |             \
-     1ull << OP_NORM_SHIFT | 1ull << OP_MLA_STORE)
+     1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_NORM_SHIFT | 1ull << OP_MLA_STORE)
 
 GPU_CLASS(cuda)
 GPU_CLASS(metal)

@@ -24,6 +24,7 @@
  * - gpu_group, gpu_groups (.x .y .z: place in and size of the grid), gpu_tid (in the group),
  *   gpu_lane (0..31), gpu_simd (which 32 of the group) exist in the kernel's body only; helpers
  *   (GPU_FN) get what they need as parameters.
+ * - A helper gets the arguments as ARGS_IN(struct).
  * - Pointers are written CONST(T), DEV(T), DEV(const T), TG(T), THR(T); no pointers to pointers, no
  *   references but ARGS. A helper that takes several kinds is a function template over its type.
  * - Elements of CONST, DEV and TG are loaded and stored whole: `float4 v = p[i]; use v.x`, never
@@ -75,6 +76,7 @@ typedef ulong u64;
 #define TG(T)                   threadgroup T *
 #define THR(T)                  thread T *
 #define ARGS(T)                 constant T &
+#define ARGS_IN(T)              constant T &
 #define GPU_IDS                                                                                   \
     , uint3 gpu_group [[threadgroup_position_in_grid]],                                           \
         uint3 gpu_groups [[threadgroups_per_grid]], uint gpu_tid [[thread_index_in_threadgroup]], \
@@ -140,7 +142,8 @@ typedef unsigned short ushort;
 #define DEV(T)   T *
 #define TG(T)    T *
 #define THR(T)   T *
-#define ARGS(T)  const T
+#define ARGS(T)    const __grid_constant__ T
+#define ARGS_IN(T) const T &
 #define GPU_IDS
 #define gpu_group             blockIdx
 #define gpu_groups            gridDim

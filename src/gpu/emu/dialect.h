@@ -217,6 +217,7 @@ template <> struct ops<i32> {
 #define BUF(n)
 #define THR(T)                T *
 #define ARGS(T)               const T &
+#define ARGS_IN(T)            const T &
 #define GPU_IDS               , emu::ids gpu_ids
 #define gpu_group             gpu_ids.group
 #define gpu_groups            gpu_ids.groups

@@ -6,6 +6,8 @@
 #include "gpu/args.h"
 #include "gpu/num_f32.h"
 
+#define ATTN_NOTHING -3.0e38f /* the maximum of no scores */
+
 /* Eight cached values: one 16-byte unit of halves or two of floats, u[0] and u[1]. */
 template <int F32> GPU_FN void attn_decode(THR(const uint4) u, THR(float) x)
 {

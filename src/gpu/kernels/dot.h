@@ -38,6 +38,20 @@ GPU_FN void dot_floats(uint4 raw, uint u, X x, uint pitch, uint n, THR(float) ac
     UNROLL
     for (int r = 0; r < N; r++) {
         uint at = ((uint)r * pitch + col) / 4u;
+        if (N == 1 && UNIT_COLUMNS(E) == 8 && col + 8u <= n) {
+            /* Half of the lanes take the second four first: no two then want the same bank. */
+            uint odd = u / 4u % 2u;
+            uint4 a = x[at + odd], b = x[at + 1u - odd], lo = odd ? b : a, hi = odd ? a : b;
+            acc[r] = fmaf(w[0], as_float(lo.x), acc[r]);
+            acc[r] = fmaf(w[1], as_float(lo.y), acc[r]);
+            acc[r] = fmaf(w[2], as_float(lo.z), acc[r]);
+            acc[r] = fmaf(w[3], as_float(lo.w), acc[r]);
+            acc[r] = fmaf(w[4 % UNIT_COLUMNS(E)], as_float(hi.x), acc[r]);
+            acc[r] = fmaf(w[5 % UNIT_COLUMNS(E)], as_float(hi.y), acc[r]);
+            acc[r] = fmaf(w[6 % UNIT_COLUMNS(E)], as_float(hi.z), acc[r]);
+            acc[r] = fmaf(w[7 % UNIT_COLUMNS(E)], as_float(hi.w), acc[r]);
+            continue;
+        }
         UNROLL
         for (int i = 0; i < UNIT_COLUMNS(E); i += 4) {
             if (col + (uint)i >= n) break;

@@ -12,11 +12,11 @@ struct matvec_at {
     uint out, second, step, slot;
 };
 
-/* To the next QUEUE_BATCH steps. True at the end of a weight's row. */
-template <int SLOTS, int GLU> GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
+/* To the next BATCH steps. True at the end of a weight's row. */
+template <int SLOTS, int GLU, int BATCH> GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
 {
-    c->slot = c->slot + (uint)QUEUE_BATCH == (uint)SLOTS ? 0u : c->slot + (uint)QUEUE_BATCH;
-    c->step += (uint)QUEUE_BATCH;
+    c->slot = c->slot + (uint)BATCH == (uint)SLOTS ? 0u : c->slot + (uint)BATCH;
+    c->step += (uint)BATCH;
     if (c->step < n_steps) return false;
     c->step = 0u;
     if (GLU) c->second ^= 1u;
@@ -24,22 +24,22 @@ template <int SLOTS, int GLU> GPU_FN bool matvec_next(THR(matvec_at) c, uint n_s
     return true;
 }
 
-template <int E>
+template <int E, int BATCH>
 GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, uint lane)
 {
     UNROLL
-    for (int i = 0; i < QUEUE_BATCH; i++) {
+    for (int i = 0; i < BATCH; i++) {
         uint u = (step + (uint)i) * 32u + lane;
         if (u < n_units) unit_send<E>(q, s, u, slot + (uint)i);
     }
 }
 
-template <int E, class X>
+template <int E, int BATCH, class X>
 GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
     UNROLL
-    for (int i = 0; i < QUEUE_BATCH; i++) {
+    for (int i = 0; i < BATCH; i++) {
         uint u = (step + (uint)i) * 32u + lane;
         if (u < n_units) {
             uint4 raw = queue_unit<UNIT_SCALES(E)>(slot + (uint)i, q + u);
