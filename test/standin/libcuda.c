@@ -21,7 +21,7 @@ enum {
     ILLEGAL_ADDRESS = 700,
 };
 enum { ATTR_UNITS = 16, ATTR_MAJOR = 75, ATTR_MINOR = 76, ATTR_MAX_SHARED = 97 };
-enum { MAX_PARAMS = 32, MAX_ITEMS = 4096, ARGS_BYTES = 256, MAX_SHARED = 227 << 10 };
+enum { MAX_PARAMS = 32, MAX_ITEMS = 4096, ARGS_BYTES = 1024, MAX_SHARED = 227 << 10 };
 
 typedef int cu_result;
 typedef u64 cu_ptr;
