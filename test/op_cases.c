@@ -300,6 +300,10 @@ static void record_matmuls(struct op_lab *l, const struct op_shape *s)
 static void record_experts_glu(struct op_lab *l, const struct op_shape *s)
 {
     struct operand weights, ids = route(l, s, &weights), x = take(l, s->n), y[2];
+    if (l->c->kind == OP_EXPERTS_GLU)
+        x = prog_act(l->p, "x", ACT_TANH, x); /* so that it doesn't follow the route at once */
+    else
+        give(l, weights);
     for (u32 i = 0; i < 2; i++)
         y[i] = prog_matmul_experts(l->p, "y", x, ids, weight(l, s->type, s->n, s->m, s->experts),
                                    false);
@@ -428,6 +432,10 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
          "experts gate+up+glu " #T,                                                               \
          record_experts_glu,                                                                      \
          {.n = 256, .m = 40, .experts = 6, .used = 2, .type = QT_##T}},                           \
+        {OP_ROUTE_EXPERTS_GLU,                                                                    \
+         "route+experts gate+up+glu " #T,                                                         \
+         record_experts_glu,                                                                      \
+         {.n = 256, .m = 24, .experts = 40, .used = 3, .groups = 4, .type = QT_##T}},             \
         {OP_EXPERTS_SUM,                                                                          \
          "experts down+combine " #T,                                                              \
          record_experts_sum,                                                                      \

@@ -16,9 +16,19 @@ static const char *wanted = ""; /* in the name of a case */
 
 /* Shapes that no kernel is made for; everything else must run. */
 static const char *const refused[] = {
-    "matmul F32 ragged",     "matmul F16 ragged", "matmul BF16 ragged",
-    "attention, heads of 7", "kv_store, ragged",  "latent_attention, ragged",
-    "token_shift, ragged",   "wkv7, heads of 20", "wkv7+head+tail, heads of 20",
+    "matmul F32 ragged",
+    "matmul F16 ragged",
+    "matmul BF16 ragged",
+    "norm rms, ragged",
+    "norm layer",
+    "norm of one column",
+    "attention, heads of 7",
+    "kv_store, ragged",
+    "rope+kv_store neox",
+    "latent_attention, ragged",
+    "token_shift, ragged",
+    "wkv7, heads of 20",
+    "wkv7+head+tail, heads of 20",
 };
 
 static bool may_refuse(const char *name)
