@@ -29,7 +29,6 @@ typedef struct cu_node *cu_node;
 typedef struct cu_graph_exec *cu_graph_exec;
 
 enum {
-    CU_INVALID_VALUE = 1,
     CU_OUT_OF_MEMORY = 2,
     CU_NO_DEVICE = 100,
     CU_NO_BINARY_FOR_GPU = 209,
