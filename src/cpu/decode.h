@@ -65,6 +65,14 @@ INLINE struct shape shape_of(enum encoding enc)
                                                     : NULL};
 }
 
+/* Group i of 4 columns of a block. */
+INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
+{
+    v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
+    if (f.nibbles) v = i % 2 ? v >> 4 : v & 15;
+    return f.table ? look_up(v, f.table) : v;
+}
+
 /* Block b of a tile: its quants, and scale and min of each half (equal unless by_16). */
 struct scales {
     const u8 *quants;

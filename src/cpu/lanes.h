@@ -378,11 +378,26 @@ INLINE float lanes_sum(v16f v)
 
 INLINE float lanes_top(v16f v)
 {
+#if defined __AVX512F__
+    return _mm512_reduce_max_ps((__m512)v);
+#else
     float x[16], top;
     memcpy(x, &v, sizeof x);
     top = x[0];
     for (int i = 1; i < 16; i++) top = x[i] > top ? x[i] : top;
     return top;
+#endif
+}
+
+INLINE i32 lanes_total(v16i v)
+{
+#if defined __AVX512F__
+    return _mm512_reduce_add_epi32((__m512i)v);
+#else
+    i32 s = 0;
+    for (int i = 0; i < 16; i++) s += v[i];
+    return s;
+#endif
 }
 
 /* base/num.c's exp in lanes, for x ≤ 88 (softmax, sigmoid): below -87.3 it is 0. */

@@ -44,9 +44,7 @@ INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
     const struct shape f = shape_of(enc);
     const struct scales sc = scales_of(enc, tile, b);
     for (u32 i = 0; i < 8; i++) {
-        v64u q = load64(sc.quants + (f.nibbles ? i / 2 : i) * 64);
-        if (f.nibbles) q = i % 2 ? q >> 4 : q & 15;
-        if (f.table) q = look_up(q, f.table);
+        v64u q = group_of(f, sc.quants, i);
         v16f s = sc.s[i / 4], m = sc.m[i / 4], c[4];
         for (u32 j = 0; j < 4; j++) c[j] = scaled(column_of(q, j, f.small), s, m, f.has_min);
         store_pairs(dst + i * 64, c[0], c[1]);

@@ -3,17 +3,28 @@
 #include "cpu/kernels.h"
 
 #include "cpu/decode.h"
-#include "quant/act.h"
 
+/* act_quantise in lanes: adding 1.5·2^23 rounds to nearest even and leaves the integer in the low
+ * bits. */
 static void quantise(const struct cpu_act *a, u32 row, const float *x)
 {
+    typedef i8 v16b __attribute__((vector_size(16)));
     i8 *q = a->q + (size_t)row * a->n;
-    act_quantise(x, q, a->scale + (size_t)row * (a->n / BLOCK), a->n);
+    float *scale = a->scale + (size_t)row * (a->n / BLOCK);
     i32 *sum = a->sum + (size_t)row * (a->n / 16);
-    for (u32 i = 0; i < a->n / 16; i++) {
-        i32 s = 0;
-        for (u32 j = 0; j < 16; j++) s += q[i * 16 + j];
-        sum[i] = s;
+    for (u32 b = 0; b < a->n / BLOCK; b++) {
+        v16f v[2] = {lanes_load(x + b * BLOCK), lanes_load(x + b * BLOCK + 16)};
+        v16f size[2] = {(v16f)((v16i)v[0] & 0x7fffffff), (v16f)((v16i)v[1] & 0x7fffffff)};
+        float top = lanes_top(lanes_max(size[0], size[1]));
+        if (top < 1e-30f) top = 0; /* as in act_quantise */
+        float inverse = top > 0 ? 127.0f / top : 0;
+        scale[b] = top / 127.0f;
+        for (u32 h = 0; h < 2; h++) {
+            v16i n = (v16i)(v[h] * inverse + 12582912.0f) - 0x4b400000;
+            v16b bytes = __builtin_convertvector(n, v16b);
+            memcpy(q + b * BLOCK + 16 * h, &bytes, sizeof bytes);
+            sum[2 * b + h] = lanes_total(n);
+        }
     }
 }
 
@@ -96,14 +107,6 @@ INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, i32 sum_x, bo
     return has_min ? lanes_fma(m, lanes_set(dx * (float)sum_x), sum) : sum;
 }
 
-/* Group i of 4 columns of a block. */
-INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
-{
-    v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
-    if (f.nibbles) v = i % 2 ? v >> 4 : v & 15;
-    return f.table ? look_up(v, f.table) : v;
-}
-
 #if defined __ARM_FEATURE_MATMUL_INT8
 /* As dot_groups for an even number of rows: two of them and two of the tile's make four sums of 8
  * columns in one instruction. */
@@ -121,7 +124,8 @@ INLINE void dot_pairs(v16i *acc, const struct shape f, const u8 *quants, const i
         for (u32 r = 0; r < R / 2; r++) {
             int8x16_t xs = vcombine_s8(vld1_s8(x[2 * r] + 4 * i), vld1_s8(x[2 * r + 1] + 4 * i));
             for (u32 j = 0; j < 8; j++) {
-                int32x4_t w = j % 2 ? vzip2q_s32(a[j / 2], b[j / 2]) : vzip1q_s32(a[j / 2], b[j / 2]);
+                int32x4_t w =
+                    j % 2 ? vzip2q_s32(a[j / 2], b[j / 2]) : vzip1q_s32(a[j / 2], b[j / 2]);
                 sum[r][j] = vmmlaq_s32(sum[r][j], xs, vreinterpretq_s8_s32(w));
             }
         }
