@@ -18,9 +18,10 @@ struct cpu_act {
 /* 32 cached tokens of one key head, and where they are unpacked to, once for all queries. */
 struct cpu_kv {
     const u8 *k, *v; /* first token's key and value */
-    size_t to_next;  /* from there to what will be unpacked next: fetched meanwhile */
-    size_t stride;   /* bytes from token to token */
-    u32 n_tokens;    /* the rest is zeros */
+    const u8 *next;  /* what will be unpacked later, to be fetched meanwhile */
+    size_t next_bytes;
+    size_t stride; /* bytes from token to token */
+    u32 n_tokens;  /* the rest is zeros */
     u32 k_width, v_width;
     enum qtype type; /* F32 or F16 */
     float *kt;       /* [k_width rounded up to 16][32] */
@@ -90,6 +91,8 @@ struct row_kernels {
     void (*finish)(float *y, const float *state, u32 v_width);
     /* One token of one head: S is [key][value]. in: r, w, k, v, kk, a. */
     void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
+    /* out = y + (Σ r·k·r_k)·v of one head. in: r, k, r_k, v. */
+    void (*rk_bonus)(float *out, const float *y, const float *const in[4], u32 n);
 };
 
 struct cpu_kernels {

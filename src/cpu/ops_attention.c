@@ -165,13 +165,15 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
                         .type = host->net->profile.kv,
                         .kt = d->kt,
                         .vf = d->vf};
+    if (next != row && p.h1 - p.h0 == a->op->p.attn.n_heads) /* each key head fetches its share */
+        kv.next_bytes = BLOCK * kv.stride / a->op->p.attn.n_kv_heads;
     u32 first = p.t0, per_head = (p.t1 - p.t0) * p.n;
     while (rows[first].pos < pos) first++;
     for (u32 i = 0; i < n_queries(p); i += per_head) {
         size_t g = head_of(p, i) / a->per;
         kv.k = row + g * a->kw * size;
         kv.v = l->v_width ? row + (l->k_width + g * a->vw) * size : row;
-        kv.to_next = (uintptr_t)next - (uintptr_t)row; /* the same head: heads are side by side */
+        kv.next = next + i / per_head * kv.next_bytes;
         run->x->k->rows->unpack(&kv);
         u32 from = i + (first - p.t0) * p.n;
         for (u32 j = from; j < i + per_head; j++)

@@ -1,6 +1,5 @@
 /* What carries state from token to token. A head keeps its member for all rows of a step, so its
  * tokens come in order. */
-#include <math.h>
 #include <string.h>
 
 #include "cpu/cpu_internal.h"
@@ -41,15 +40,6 @@ void cpu_op_wkv7(const struct cpu_run *run, const struct op *op)
         }
 }
 
-/* One head: out = y + (Σ r·k·r_k)·v. */
-static void bonus_head(float *out, const float *y, const float *r, const float *k, const float *v,
-                       const float *r_k, u32 n)
-{
-    float sum = 0;
-    for (u32 j = 0; j < n; j++) sum = fmaf(r[j] * k[j], r_k[j], sum);
-    for (u32 i = 0; i < n; i++) out[i] = fmaf(sum, v[i], y[i]);
-}
-
 void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op)
 {
     u32 n = op->p.rec.head, H = op->in[0].width / n, begin, end;
@@ -57,8 +47,9 @@ void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op)
     share(run, run->s->n_rows * H, &begin, &end);
     for (u32 item = begin; item < end; item++) {
         u32 t = item / H, h = item % H * n;
-        bonus_head(at(run, op->out[0], t) + h, at(run, op->in[0], t) + h, at(run, op->in[1], t) + h,
-                   at(run, op->in[2], t) + h, at(run, op->in[3], t) + h, r_k + h, n);
+        const float *in[] = {at(run, op->in[1], t) + h, at(run, op->in[2], t) + h, r_k + h,
+                             at(run, op->in[3], t) + h};
+        run->x->k->rows->rk_bonus(at(run, op->out[0], t) + h, at(run, op->in[0], t) + h, in, n);
     }
 }
 
@@ -97,7 +88,8 @@ static void mix_head(const struct cpu_run *run, const struct op *op, const struc
     float *S = state_of(run, m->wkv, run->s->rows[t].slot) + (size_t)h * n;
     run->x->k->rows->wkv7(S, y, (const float *[]){r, w, kc, v, kk, a}, n);
     if (m->norm) norm_head(run, m->norm, y, h, n);
-    bonus_head(y, y, r, kc, v, vector_of(run, m->bonus->w[0]) + h, n);
+    const float *r_k = vector_of(run, m->bonus->w[0]) + h;
+    run->x->k->rows->rk_bonus(y, y, (const float *[]){r, kc, r_k, v}, n);
     const float *g = m->gate ? at(run, m->gate->in[1], t) + h : NULL;
     for (u32 i = 0; g && i < n; i++) y[i] = y[i] * g[i];
 }

@@ -132,13 +132,12 @@ INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
     return v;
 }
 
-/* Keys and values lie in short pieces far apart: no processor foresees that by itself. */
-INLINE void fetch_next(const struct cpu_kv *kv, u32 t, u32 size)
+/* A piece of what comes next, in order of addresses: then the second cache's own prefetcher joins
+ * in, which has more requests under way than a core's loads can have. */
+INLINE void fetch_next(const struct cpu_kv *kv, u32 t)
 {
-    const u8 *k = kv->k + kv->to_next + t * kv->stride, *v = kv->v + kv->to_next + t * kv->stride;
-    for (u32 i = 0; i < kv->k_width * size; i += 64) __builtin_prefetch(k + i, 0, 2);
-    for (u32 i = 0; kv->v != kv->k && i < kv->v_width * size; i += 64)
-        __builtin_prefetch(v + i, 0, 2);
+    size_t begin = kv->next_bytes * t / BLOCK, end = kv->next_bytes * (t + 1) / BLOCK;
+    for (size_t i = begin & ~(size_t)63; i < end; i += 64) __builtin_prefetch(kv->next + i, 0, 2);
 }
 
 /* whole: every vector is full and every token is there. */
@@ -158,7 +157,7 @@ INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, bool whole)
             for (u32 j = 0; j < 16; j++) lanes_store(kv->kt + (size_t)(i + j) * BLOCK + t, r[j]);
         }
     for (u32 t = 0; t < BLOCK; t++) {
-        if (kv->to_next) fetch_next(kv, t, type == QT_F16 ? 2 : 4);
+        fetch_next(kv, t);
         for (u32 i = 0; i < kv->v_width; i += 16)
             lanes_store(kv->vf + (size_t)t * vw + i,
                         t < n ? load_cached(kv->v + t * kv->stride, type, i, kv->v_width, whole)
@@ -325,6 +324,20 @@ static void wkv7(float *S, float *y, const float *const in[6], u32 n)
     if (i < n) wkv7_lanes(S, y, in, n, i, 1, n - i);
 }
 
+static void rk_bonus(float *out, const float *y, const float *const in[4], u32 n)
+{
+    const float *r = in[0], *k = in[1], *r_k = in[2], *v = in[3];
+    v16f sum = {0};
+    for (u32 i = 0; i < n; i += 16)
+        sum = lanes_fma(load_row(r, i, n, false) * load_row(k, i, n, false),
+                        load_row(r_k, i, n, false), sum);
+    v16f s = lanes_set(lanes_sum(sum));
+    for (u32 i = 0; i < n; i += 16) {
+        v16f x = lanes_fma(s, load_row(v, i, n, false), load_row(y, i, n, false));
+        memcpy(out + i, &x, MIN(16, n - i) * sizeof *out);
+    }
+}
+
 const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .norm = norm,
     .glu = glu,
@@ -335,4 +348,5 @@ const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .merge = merge,
     .finish = finish,
     .wkv7 = wkv7,
+    .rk_bonus = rk_bonus,
 };

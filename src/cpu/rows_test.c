@@ -244,6 +244,24 @@ static void recurrence_is_equal_on_every_instruction_set(void **state)
     }
 }
 
+static void bonus_is_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    float x[5][N], want[N], got[N];
+    double sum = 0;
+    for (u32 i = 0; i < 5; i++) fill(x[i], N, 1);
+    const float *in[] = {x[0], x[1], x[2], x[3]};
+    plain()->rk_bonus(want, x[4], in, N);
+    for (u32 j = 0; j < N; j++) sum += (double)x[0][j] * (double)x[1][j] * (double)x[2][j];
+    for (u32 j = 0; j < N; j++)
+        assert_true(fabs((double)want[j] - ((double)x[4][j] + sum * (double)x[3][j])) < 1e-5);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels(i)) continue;
+        kernels(i)->rk_bonus(got, x[4], in, N);
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +272,7 @@ int main(void)
         cmocka_unit_test(lerps_are_equal_on_every_instruction_set),
         cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
         cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
+        cmocka_unit_test(bonus_is_equal_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
