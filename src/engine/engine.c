@@ -135,10 +135,18 @@ const char *fletch_strerror(int code)
 const char *fletch_version(void)
 {
     const char *isa = cpu_class(NULL)->isa;
-#define VERSION_WITH(set) \
-    if (strcmp(isa, #set) == 0) return "fletch " FLETCH_VERSION " (" COMPILER "; cpu: " #set ")";
+#if defined __APPLE__
+#define GPUS "metal, cuda"
+#else
+#define GPUS "cuda"
+#endif
+#define VERSION_WITH(set)                                                               \
+    if (strcmp(isa, #set) == 0)                                                         \
+        return "fletch " FLETCH_VERSION " (" COMPILER "; backends " GPUS ", cpu (" #set \
+               "), ref, emu)";
     CPU_ISAS(VERSION_WITH)
 #undef VERSION_WITH
+#undef GPUS
     return "fletch " FLETCH_VERSION;
 }
 
