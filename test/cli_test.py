@@ -501,10 +501,12 @@ def test_eval_writes_the_golden_logits():
     with open(f"{LLAMA}/logits.f32", "rb") as f:
         want.frombytes(f.read())
     ids = json.load(open(f"{LLAMA}/golden.json"))["tokens"]
-    got = logits_of(LLAMA, "--tokens", ",".join(map(str, ids)))
-    assert len(got) == len(want) == len(ids) * 101
-    worst = max(abs(a - b) for a, b in zip(got, want))
-    assert worst <= 1e-4 * (max(want) - min(want)), worst
+    # int8 does nothing to F16 weights; the processor's own profile may round prompts to bf16
+    for place in (["--backend", "ref"], ["--backend", "cpu", "--act-type", "int8"]):
+        got = logits_of(LLAMA, "--tokens", ",".join(map(str, ids)), *place)
+        assert len(got) == len(want) == len(ids) * 101
+        worst = max(abs(a - b) for a, b in zip(got, want))
+        assert worst <= 1e-4 * (max(want) - min(want)), worst
 
 
 def test_eval_gives_the_same_bits_whatever_the_chunk():
