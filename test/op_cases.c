@@ -271,6 +271,32 @@ static void record_rope_store(struct op_lab *l, const struct op_shape *s)
     rope_and_attend(l, s, q, k, take(l, s->kv_heads * s->head));
 }
 
+/* As MLA does it: the queries' and the key's last columns rotated, the latent normed before them.
+ */
+static void record_mla_store(struct op_lab *l, const struct op_shape *s)
+{
+    u32 c = s->v_head, rot = s->head - c, kv = net_kv(l->net, s->head, 0);
+    struct norm_spec rms_of = {
+        .kind = NORM_RMS, .eps = 1e-5f, .w = vector(l, true, c), .b = NO_WEIGHT};
+    struct operand q = prog_buf(l->p, "q", s->heads * s->head), k = prog_buf(l->p, "k", s->head);
+    make_angles(l, rot);
+    for (u32 h = 0; h < s->heads; h++)
+        prog_norm_to(l->p, prog_cols(l->p, q, h * s->head, c), take(l, c), rms_of);
+    prog_rope_to(l->p, ROPE_NORM, s->heads, rot, prog_cols(l->p, q, c, q.width - c), s->head,
+                 take(l, s->heads * rot), rot);
+    prog_norm_to(l->p, prog_cols(l->p, k, 0, c), take(l, c), rms_of);
+    prog_rope_to(l->p, ROPE_NORM, 1, rot, prog_cols(l->p, k, c, rot), rot, take(l, rot), rot);
+    prog_kv_store(l->p, kv, k, (struct operand){.buf = NO_BUF});
+    give(l, prog_latent_attention(l->p, "y", kv, s->heads, c, q, 1 / sqrtf((float)s->head)));
+}
+
+static void record_norm_shift(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand h = rms(l, take(l, s->n), 0);
+    give(l, h);
+    give(l, prog_token_shift(l->p, "y", h, net_state(l->net, s->n)));
+}
+
 /* weight: with head norms. */
 static void record_norm_qkv_store(struct op_lab *l, const struct op_shape *s)
 {
@@ -564,6 +590,11 @@ const struct op_case op_cases[] = {
      "wkv7+head+tail, heads of 20",
      record_time_mix,
      {.n = 60, .head = 20, .weight = true}},
+    {OP_MLA_STORE,
+     "rope+norm+kv_store",
+     record_mla_store,
+     {.heads = 2, .head = 576, .v_head = 512}},
+    {OP_NORM_SHIFT, "norm+token_shift", record_norm_shift, {.n = 64}},
     {OP_SAMPLE, "sample", record_sample, {.n = 300}},
     {OP_SAMPLE, "sample of few", record_sample, {.n = 33}},
     {OP_GATHER_ROWS, "gather_rows", record_gather, {.n = 77}},
@@ -586,6 +617,8 @@ double op_tolerance(const struct op_lab *l)
     case OP_LERP:
     case OP_K_CONTROL:
     case OP_ROPE: return l->c->s.m && l->c->kind == OP_GATHER_ROWS ? 2e-6 : 0;
+    case OP_MLA_STORE:
+        return 1e-3; /* the last bit of a norm may round a cached half the other way */
     case OP_NORM_QKV_STORE:
     case OP_NORM_GATE_UP_GLU:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
