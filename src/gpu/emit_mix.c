@@ -60,10 +60,25 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
     };
 }
 
+/* An output for each simdgroup, or two, three, .. so that there are not more groups than two for
+ * each unit of a large device: every group makes its part's input anew. */
+static void deal_groups(struct mix_args *a)
+{
+    enum { MAX_GROUPS = 264 };
+    u32 per_group = 0;
+    do {
+        per_group += MATVEC_SIMDS;
+        a->n_groups = 0;
+        for (u32 i = 0; i < a->n_parts; i++) {
+            a->part[i].first = a->n_groups;
+            a->n_groups += (a->part[i].n_out + per_group - 1) / per_group;
+        }
+    } while (a->n_groups > MAX_GROUPS);
+}
+
 /* The products of this encoding and chunk as one launch. */
 static void emit_mix(struct emit *e, const struct op *op, const u32 *pick, u32 n)
 {
-    enum { PER_GROUP = 4 * MATVEC_SIMDS }; /* outputs, so that making the input pays */
     struct mix_args a = {.n_parts = n};
     struct planes w;
     char name[32];
@@ -74,11 +89,8 @@ static void emit_mix(struct emit *e, const struct op *op, const u32 *pick, u32 n
     emit_step(e, STEP_HEAD);
     emit_chunk(e, e->places[first].chunk);
     emit_all(e);
-    for (u32 i = 0; i < n; i++) {
-        a.part[i] = part_of(e, op, pick[i]);
-        a.part[i].first = a.n_groups;
-        a.n_groups += (a.part[i].n_out + PER_GROUP - 1) / PER_GROUP;
-    }
+    for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
+    deal_groups(&a);
     emit_groups(e, a.n_groups, (u32)QUEUE_BYTES(emit_scale_words(w.enc), MATVEC_THREADS));
     emit_args(e, &a, sizeof a);
 }
