@@ -27,18 +27,22 @@ static void add(touch &t, const touch &now)
     t = sum;
 }
 
-bool word_touch(word *w, const touch *now, bool write, const touch **other)
+bool word_touch(word *w, const touch *now, bool write, bool part, const touch **other)
 {
-    *other = clashes(w->wrote, *now) ? &w->wrote : write && clashes(w->read, *now) ? &w->read : 0;
+    *other = 0;
+    if (!part && clashes(w->wrote, *now))
+        *other = &w->wrote;
+    else if (!part && write && clashes(w->read, *now))
+        *other = &w->read;
     if (*other) return false;
     add(write ? w->wrote : w->read, *now);
     return true;
 }
 
-static void look(word *w, const touch &now, bool write, const char *what, u64 at)
+static void look(word *w, const touch &now, bool write, bool part, const char *what, u64 at)
 {
     const touch *other;
-    if (word_touch(w, &now, write, &other)) return;
+    if (word_touch(w, &now, write, part, &other)) return;
     const char *did = other == &w->wrote ? "write" : "read", *does = write ? "write" : "read";
     if (other->group != now.group)
         fail("race on %s byte %llu: %s after another group's %s", what, (unsigned long long)at,
@@ -57,7 +61,7 @@ void tg_access(const void *at, u32 n, bool write)
         word *w = t->w->tg_words + i;
         if (!write && w->wrote.when != now.when)
             fail("read of threadgroup byte %u that no thread has written", i * 4);
-        look(w, now, write, "threadgroup", i * 4);
+        look(w, now, write, n < 4, "threadgroup", i * 4);
     }
 }
 
@@ -75,7 +79,7 @@ void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, bool early)
     if (early) return;
     touch now = {c->wave, c->group, t->dev_epoch, 0, (u16)t->id.simd, (u16)t->id.tid};
     for (u64 i = at / 4; i <= (at + n - 1) / 4; i++)
-        look(s->words + i, now, write, "buffer", i * 4);
+        look(s->words + i, now, write, n < 4, "buffer", i * 4);
 }
 } // namespace emu
 

@@ -358,7 +358,7 @@ static bool copy_side(struct emulator *e, const emu_bind &b, u64 n, bool write)
     touch now = {e->check.wave, e->check.group, 0, 0, 0, 0};
     const touch *other;
     for (u64 i = b.offset / 4; b.buf.shadow && i < (b.offset + n + 3) / 4; i++)
-        if (!word_touch(b.buf.shadow->words + i, &now, write, &other)) return false;
+        if (!word_touch(b.buf.shadow->words + i, &now, write, false, &other)) return false;
     return true;
 }
 

@@ -46,9 +46,10 @@ struct worker {
     char error[400];
 };
 
-/* Notes a touch; false when nothing orders it behind an earlier one that it conflicts with, which
- * is then *other, a write or not. */
-bool word_touch(word *w, const touch *now, bool write, const touch **other);
+/* Notes a touch; a part of a word is noted only, since others may own the rest of it. False when
+ * nothing orders it behind an earlier one that it conflicts with, which is then *other, a write or
+ * not. */
+bool word_touch(word *w, const touch *now, bool write, bool part, const touch **other);
 } // namespace emu
 
 struct emu_shadow {
