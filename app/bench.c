@@ -42,7 +42,7 @@ static const struct opt bench_opts[] = {
 static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
 
 static const struct opt memory_opts[] = {
-    {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
+    {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "numbers in the key/value cache (default: what the backend prefers)", OPT_FIELD(kv_type), 0,
      0},
     {0, "max-memory", OPT_SIZE, "SIZE", NULL,

@@ -25,7 +25,7 @@ static const struct opt model_opts[] = {
     {'c', "context", OPT_COUNT, "N", NULL,
      "tokens that prompt and answer may take together (default: the model's own, at most 8192)",
      OPT_FIELD(n_ctx), 1, UINT32_MAX},
-    {0, "kv-type", OPT_CHOICE, "f32|f16", NULL,
+    {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "numbers in the key/value cache (default: what the backend prefers; eval: f32)",
      OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,

@@ -1,13 +1,50 @@
 #include "core/exec.h"
 
+static bool is_block(enum qtype type)
+{
+    return type == QT_Q8_0 || type == QT_Q4_0;
+}
+
+struct kv_row exec_kv_row(const struct net *net, u32 layer)
+{
+    const struct kv_layer *l = &net->kv[layer];
+    enum qtype key = net->profile.kv, value = net->profile.v4 ? QT_Q4_0 : key;
+    struct kv_row row = {.part = {{key, l->k_width, 0}, {value, l->v_width, 0}}};
+    u64 bytes[2] = {0};
+    if (l->n_rope) {
+        row.part[0].width = l->k_width - l->n_rope;
+        row.part[1].width = l->n_rope;
+        row.part[1].type = key == QT_Q4_0 ? QT_Q8_0 : key; /* positions bear less rounding */
+    } else if (key == QT_Q4_0 && (l->head & (l->head - 1)) == 0) {
+        row.rotated = l->head;
+    }
+    for (u32 i = 0; i < 2; i++) CHECK(quant_bytes(row.part[i].type, row.part[i].width, &bytes[i]));
+    row.part[1].at = bytes[0];
+    row.bytes = bytes[0] + bytes[1];
+    return row;
+}
+
+int exec_kv_check(const struct net *net, struct err *err)
+{
+    if (!is_block(net->profile.kv) && !net->profile.v4) return 0;
+    for (u32 i = 0; i < net->n_kv; i++) {
+        const struct kv_layer *l = &net->kv[i];
+        if (l->n_rope && net->profile.v4 && net->profile.kv != QT_Q4_0)
+            return err_set(err, FLETCH_E_ARG,
+                           "KV type k8v4 needs keys and values apart; this model's cache holds "
+                           "both in one");
+        u32 v_head = l->head ? l->v_width / (l->k_width / l->head) : 0;
+        if ((l->k_width - l->n_rope) % 32 || l->n_rope % 32 || v_head % 32 || l->head % 32)
+            return err_set(err, FLETCH_E_ARG,
+                           "KV types q8, q4 and k8v4 need heads of a multiple of 32 values");
+    }
+    return 0;
+}
+
 u64 exec_kv_bytes(const struct net *net)
 {
     u64 sum = 0;
-    for (u32 i = 0; i < net->n_kv; i++) {
-        u64 n = 0;
-        CHECK(quant_bytes(net->profile.kv, net->kv[i].k_width + net->kv[i].v_width, &n));
-        sum += n;
-    }
+    for (u32 i = 0; i < net->n_kv; i++) sum += exec_kv_row(net, i).bytes;
     return sum;
 }
 

@@ -19,6 +19,7 @@ struct exec_class {
     const char *isa;    /* of the kernels, where executors of one name differ by it */
     u64 fused;          /* 1 << OP_... for each fused op it has */
     enum qtype kv;      /* the KV type it prefers */
+    bool block_kv;      /* it has the KV types Q8_0 and Q4_0 too */
     bool int8, bf16;    /* the profile it prefers: see struct profile */
     bool has_f32_act;   /* it can do without that rounding too */
     bool has_bf16;      /* it knows the one to bf16 */
@@ -60,6 +61,22 @@ struct exec_class {
 struct exec {
     const struct exec_class *class;
 };
+
+/* One token of a cache layer: keys then values, or the latent columns then rope's. Each part is
+ * rounded to its type, blocks running along the columns. */
+struct kv_row {
+    struct {
+        enum qtype type;
+        u32 width;
+        u64 at; /* bytes from the row's start */
+    } part[2];
+    u64 bytes;
+    u32 rotated; /* columns of a key head that are multiplied with a Hadamard matrix before they
+                    are rounded, and after, so that none is much larger than others; 0: not */
+};
+struct kv_row exec_kv_row(const struct net *net, u32 layer);
+/* The profile's cache types suit all layers. */
+int exec_kv_check(const struct net *net, struct err *err);
 
 /* Cache bytes per token over all layers, and state bytes per slot. */
 u64 exec_kv_bytes(const struct net *net);

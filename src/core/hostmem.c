@@ -7,16 +7,9 @@
 #include "base/num.h"
 #include "core/sample.h"
 
-u64 hostmem_kv_bytes(const struct hostmem *h, u64 n)
-{
-    u64 bytes = 0;
-    CHECK(quant_bytes(h->net->profile.kv, n, &bytes));
-    return bytes;
-}
-
 static u64 row_bytes(const struct hostmem *h, u32 layer)
 {
-    return hostmem_kv_bytes(h, (u64)h->net->kv[layer].k_width + h->net->kv[layer].v_width);
+    return h->rows[layer].bytes;
 }
 
 int hostmem_open(struct hostmem *h, const struct exec_class *class, const struct net *net,
@@ -25,11 +18,13 @@ int hostmem_open(struct hostmem *h, const struct exec_class *class, const struct
     h->base.class = class;
     h->net = net;
     h->limits = *limits;
+    h->rows = calloc(net->n_kv + 1, sizeof *h->rows);
+    for (u32 i = 0; h->rows && i < net->n_kv; i++) h->rows[i] = exec_kv_row(net, i);
     h->kv = calloc(net->n_kv + 1, sizeof *h->kv);
     h->state = calloc(net->n_states + 1, sizeof *h->state);
     h->sample_z = hostmem_alloc((u64)HOSTMEM_LANES * net->n_vocab * sizeof *h->sample_z);
     h->sample_order = hostmem_alloc((u64)HOSTMEM_LANES * net->n_vocab * sizeof *h->sample_order);
-    bool ok = h->kv && h->state && h->sample_z && h->sample_order;
+    bool ok = h->rows && h->kv && h->state && h->sample_z && h->sample_order;
     u64 n_tokens = (u64)limits->n_blocks * limits->block_tokens;
     for (u32 i = 0; ok && i < net->n_kv; i++)
         ok = (h->kv[i] = calloc(n_tokens, row_bytes(h, i))) != NULL;
@@ -47,6 +42,7 @@ void hostmem_close(struct hostmem *h)
         free(h->programs[i].mem[ROWS_T]);
         free(h->programs[i].mem[ROWS_R]);
     }
+    free(h->rows);
     free(h->kv);
     free(h->state);
     free(h->sample_z);
@@ -124,16 +120,63 @@ u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32
     return h->kv[layer] + ((u64)block * per + pos % per) * row_bytes(h, layer);
 }
 
-void hostmem_kv_put(const struct hostmem *h, const float *x, u8 *dst, u32 n)
+const u8 *hostmem_kv_at(const struct kv_row *row, u32 part, const u8 *cached, u32 col)
 {
-    if (h->net->profile.kv == QT_F32) {
+    u64 skip = 0;
+    CHECK(quant_bytes(row->part[part].type, col, &skip));
+    return cached + row->part[part].at + skip;
+}
+
+void hostmem_rotate(float *x, u32 n)
+{
+    for (u32 half = 1; half < n; half *= 2)
+        for (u32 i = 0; i < n; i += 2 * half)
+            for (u32 j = i; j < i + half; j++) {
+                float a = x[j], b = x[j + half];
+                x[j] = a + b;
+                x[j + half] = a - b;
+            }
+    float scale = 1 / sqrtf((float)n);
+    for (u32 i = 0; i < n; i++) x[i] *= scale;
+}
+
+static void put(enum qtype type, const float *x, u8 *dst, u32 n)
+{
+    if (type == QT_F32) {
         memcpy(dst, x, n * sizeof *x);
-        return;
+    } else if (type == QT_F16) {
+        for (u32 i = 0; i < n; i++) {
+            u16 half = half_from_float(x[i]);
+            memcpy(dst + 2 * (size_t)i, &half, sizeof half);
+        }
+    } else {
+        CHECK(quant_encode(type, x, dst, n));
     }
-    for (u32 i = 0; i < n; i++) {
-        u16 half = half_from_float(x[i]);
-        memcpy(dst + 2 * (size_t)i, &half, sizeof half);
+}
+
+void hostmem_kv_put(const struct kv_row *row, u32 part, u8 *cached, u32 col, const float *x, u32 n)
+{
+    float turned[HOSTMEM_MAX_HEAD];
+    if (part == 0 && row->rotated) {
+        memcpy(turned, x, n * sizeof *turned);
+        hostmem_rotate(turned, n);
+        x = turned;
     }
+    put(row->part[part].type, x, cached + (hostmem_kv_at(row, part, cached, col) - cached), n);
+}
+
+void hostmem_kv_store(const struct hostmem *h, u32 handle, const struct step *s,
+                      const struct op *op, u32 t)
+{
+    const struct kv_row *l = &h->rows[op->p.attn.kv];
+    const struct row *r = &s->rows[t];
+    u8 *to = hostmem_kv_row(h, s, op->p.attn.kv, r->slot, r->pos);
+    const float *k = hostmem_row(h, handle, op->in[0], t);
+    const float *second =
+        op->n_in > 1 ? hostmem_row(h, handle, op->in[1], t) : k + l->part[0].width;
+    u32 n = l->rotated ? l->rotated : l->part[0].width;
+    for (u32 i = 0; i < l->part[0].width; i += n) hostmem_kv_put(l, 0, to, i, k + i, n);
+    hostmem_kv_put(l, 1, to, 0, second, l->part[1].width);
 }
 
 float *hostmem_state(const struct hostmem *h, u32 state, u32 slot)

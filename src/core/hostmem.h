@@ -9,7 +9,8 @@
 enum {
     HOSTMEM_MAX_PROGRAMS = 4,
     HOSTMEM_MAX_EXPERTS = 1024,
-    HOSTMEM_LANES = 4, /* rows sampled at the same time */
+    HOSTMEM_LANES = 4,       /* rows sampled at the same time */
+    HOSTMEM_MAX_HEAD = 2048, /* columns of a key that is rotated */
 };
 
 struct hostmem_program {
@@ -21,10 +22,11 @@ struct hostmem {
     struct exec base;
     const struct net *net;
     struct exec_limits limits;
-    u8 **kv;         /* [n_kv] [n_blocks · block_tokens] rows of k then v, in the profile's type */
-    float **state;   /* [n_states] [n_slots][width] */
-    float *sample_z; /* [HOSTMEM_LANES][n_vocab] */
-    u32 *sample_order; /* the same */
+    struct kv_row *rows; /* [n_kv] */
+    u8 **kv;             /* [n_kv] [n_blocks · block_tokens] rows */
+    float **state;       /* [n_states] [n_slots][width] */
+    float *sample_z;     /* [HOSTMEM_LANES][n_vocab] */
+    u32 *sample_order;   /* the same */
     u32 n_programs;
     struct hostmem_program programs[HOSTMEM_MAX_PROGRAMS];
 };
@@ -45,9 +47,16 @@ void hostmem_edit(struct hostmem *h, const struct step *s);
 float *hostmem_row(const struct hostmem *h, u32 handle, struct operand o, u32 row);
 /* A cached row: its key, with the value behind it. */
 u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32 slot, u32 pos);
-u64 hostmem_kv_bytes(const struct hostmem *h, u64 n); /* of n cached values */
-/* Rounds to the cache's type. Overflow becomes infinity and is noticed where logits are read. */
-void hostmem_kv_put(const struct hostmem *h, const float *x, u8 *dst, u32 n);
+/* Where its part begins to hold column col (a multiple of 32 in blocks). */
+const u8 *hostmem_kv_at(const struct kv_row *row, u32 part, const u8 *cached, u32 col);
+/* Rounds n values to columns col and on of a part; where keys are rotated, n is a head. Overflow
+ * becomes infinity and is noticed where logits are read. */
+void hostmem_kv_put(const struct kv_row *row, u32 part, u8 *cached, u32 col, const float *x, u32 n);
+/* OP_KV_STORE for row t. */
+void hostmem_kv_store(const struct hostmem *h, u32 handle, const struct step *s,
+                      const struct op *op, u32 t);
+/* x times the Hadamard matrix of order n (a power of two) over √n, which is its own inverse. */
+void hostmem_rotate(float *x, u32 n);
 float *hostmem_state(const struct hostmem *h, u32 state, u32 slot);
 
 /* The experts of one row, by OP_ROUTE's words. */

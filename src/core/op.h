@@ -39,7 +39,9 @@
       "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox",                        \
       "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                              \
     X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                 \
-      "cache[layer][s(t)][p(t)] = (k_t, v_t)", "rounded to the profile's KV type")                 \
+      "cache[layer][s(t)][p(t)] = (k_t, v_t); q4 keys (not latent ones) as H·round(H·k), H a "   \
+      "Hadamard matrix over the root of its order, the head's width",                              \
+      "rounded to the profile's KV type")                                                          \
     X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "",                                      \
       "per head h, with g = h/(H/KV): y = Σ_j softmax_j(scale·q·k_j,g)·v_j,g over positions "  \
       "j ≤ p(t) of the row's own slot, read from the cache",                                       \

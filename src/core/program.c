@@ -44,7 +44,7 @@ u32 net_weight(struct net *net, const struct weight *w)
 u32 net_kv(struct net *net, u32 k_width, u32 v_width)
 {
     CHECK(net->n_kv < ARRAY_LEN(net->kv));
-    net->kv[net->n_kv] = (struct kv_layer){k_width, v_width};
+    net->kv[net->n_kv] = (struct kv_layer){.k_width = k_width, .v_width = v_width};
     return net->n_kv++;
 }
 
@@ -344,6 +344,7 @@ struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n
     struct kv_layer l = p->net->kv[kv];
     u32 hd = l.k_width / n_kv_heads, vd = l.v_width / n_kv_heads;
     SHAPE(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
+    p->net->kv[kv].head = hd;
     struct op *op = record(p, OP_ATTENTION);
     put_in(op, q);
     op->p.attn.kv = kv;
@@ -360,6 +361,7 @@ struct operand prog_latent_attention(struct program *p, const char *name, u32 kv
 {
     u32 w = p->net->kv[kv].k_width;
     SHAPE(q.width == n_heads * w && c_width <= w);
+    p->net->kv[kv].n_rope = w - c_width;
     struct op *op = record(p, OP_LATENT_ATTENTION);
     put_in(op, q);
     op->p.attn.kv = kv;

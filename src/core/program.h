@@ -20,6 +20,8 @@ struct weight {
 
 struct kv_layer {
     u32 k_width, v_width; /* values per token; v_width 0: the value is part of the key (MLA) */
+    u32 head;             /* columns of one key head */
+    u32 n_rope;           /* columns at the end of a latent key that are rope's */
 };
 
 struct state_layer {
@@ -35,7 +37,8 @@ struct rope_table {
 
 /* The rounding points that belong to the program. */
 struct profile {
-    enum qtype kv; /* F32 or F16 */
+    enum qtype kv; /* F32, F16, Q8_0 or Q4_0 */
+    bool v4;       /* values are Q4_0 */
     bool int8;     /* activations that meet block-quantised weights are rounded (quant/act.h) */
     bool bf16; /* instead, in rows of prompts: they and all weights but F32 are rounded to bf16 */
 };

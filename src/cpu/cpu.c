@@ -346,6 +346,7 @@ static const struct exec_class classes[] = {
      .isa = #set,                    \
      .fused = CPU_FUSED,             \
      .kv = QT_F16,                   \
+     .block_kv = true,               \
      .int8 = true,                   \
      .bf16 = CPU_PREFERS_BF16_##set, \
      .has_bf16 = true,               \

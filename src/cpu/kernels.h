@@ -17,15 +17,17 @@ struct cpu_act {
 
 /* 32 cached tokens of one key head, and where they are unpacked to, once for all queries. */
 struct cpu_kv {
-    const u8 *k, *v; /* first token's key and value */
+    const u8 *k, *v; /* first token's key and value, */
+    const u8 *rope;  /* and the last rope_width columns of its key (latent) */
     const u8 *next;  /* what will be unpacked later, to be fetched meanwhile */
     size_t next_bytes;
     size_t stride; /* bytes from token to token */
     u32 n_tokens;  /* the rest is zeros */
-    u32 k_width, v_width;
-    enum qtype type; /* F32 or F16 */
-    float *kt;       /* [k_width rounded up to 16][32] */
-    float *vf;       /* [32][v_width rounded up to 16] */
+    u32 k_width, v_width, rope_width;
+    enum qtype type, v_type; /* of keys and values: F32, F16, Q8_0, Q4_0; of rope never Q4_0 */
+    bool rotated;            /* keys are as they were rounded: with a Hadamard matrix */
+    float *kt;               /* [k_width rounded up to 16][32] */
+    float *vf;               /* [32][v_width rounded up to 16] */
 };
 
 /* What a query has gathered from the tokens so far: floats [top, ..16 | Σ of weights in 16 lanes |

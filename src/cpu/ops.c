@@ -114,6 +114,7 @@ static void op_rope_store(const struct cpu_run *run, const struct op *op)
 {
     const struct hostmem *host = &run->x->host;
     const struct op *rope[2] = {&op->parts[0], &op->parts[1]}, *store = &op->parts[2];
+    const struct kv_row *l = &host->rows[store->p.attn.kv];
     u32 H = rope[0]->p.rope.n_heads, K = rope[1]->p.rope.n_heads, begin, end;
     u32 kw = rope[1]->p.rope.width, vw = store->in[1].width / K;
     share(run, run->s->n_rows * (H + K), &begin, &end);
@@ -131,9 +132,8 @@ static void op_rope_store(const struct cpu_run *run, const struct op *op)
         u8 *row = hostmem_kv_row(host, run->s, store->p.attn.kv, r->slot, r->pos);
         rope_head(run, rope[1], t, at(run, op->in[1], t) + (size_t)h * rope[1]->p.rope.in_stride,
                   turned);
-        hostmem_kv_put(host, turned, row + hostmem_kv_bytes(host, (u64)h * kw), kw);
-        hostmem_kv_put(host, at(run, op->in[2], t) + (size_t)h * vw,
-                       row + hostmem_kv_bytes(host, (u64)K * kw + (u64)h * vw), vw);
+        hostmem_kv_put(l, 0, row, h * kw, turned, kw);
+        hostmem_kv_put(l, 1, row, h * vw, at(run, op->in[2], t) + (size_t)h * vw, vw);
     }
 }
 

@@ -6,17 +6,9 @@
 
 void cpu_op_kv_store(const struct cpu_run *run, const struct op *op)
 {
-    const struct hostmem *h = &run->x->host;
-    u32 layer = op->p.attn.kv, width = op->in[0].width, begin, end;
+    u32 begin, end;
     share(run, run->s->n_rows, &begin, &end);
-    for (u32 t = begin; t < end; t++) {
-        const struct row *r = &run->s->rows[t];
-        u8 *row = hostmem_kv_row(h, run->s, layer, r->slot, r->pos);
-        hostmem_kv_put(h, at(run, op->in[0], t), row, width);
-        if (op->n_in > 1)
-            hostmem_kv_put(h, at(run, op->in[1], t), row + hostmem_kv_bytes(h, width),
-                           op->in[1].width);
-    }
+    for (u32 t = begin; t < end; t++) hostmem_kv_store(&run->x->host, run->handle, run->s, op, t);
 }
 
 /* ---- attention ----
@@ -153,16 +145,21 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
 {
     const struct hostmem *host = &run->x->host;
     const struct row *rows = run->s->rows;
-    size_t size = hostmem_kv_bytes(host, 1);
     u32 layer = a->op->p.attn.kv, slot = rows[p.t0].slot, last = rows[p.t1 - 1].pos;
     const u8 *row = hostmem_kv_row(host, run->s, layer, slot, pos), *next = row;
     if (pos + BLOCK <= last) next = hostmem_kv_row(host, run->s, layer, slot, pos + BLOCK);
-    const struct kv_layer *l = &host->net->kv[layer];
-    struct cpu_kv kv = {.stride = (l->k_width + l->v_width) * size,
+    const struct kv_row *l = &host->rows[layer];
+    bool latent = a->op->kind == OP_LATENT_ATTENTION;
+    struct cpu_kv kv = {.stride = l->bytes,
                         .n_tokens = MIN((u32)BLOCK, last + 1 - pos),
                         .k_width = a->kw,
                         .v_width = a->vw,
-                        .type = host->net->profile.kv,
+                        .type = l->part[0].type,
+                        .v_type = l->part[latent ? 0 : 1].type,
+                        /* of one type they are side by side */
+                        .rope_width =
+                            latent && l->part[0].type != l->part[1].type ? a->kw - a->vw : 0,
+                        .rotated = l->rotated != 0,
                         .kt = d->kt,
                         .vf = d->vf};
     if (next != row && p.h1 - p.h0 == a->op->p.attn.n_heads) /* each key head fetches its share */
@@ -170,9 +167,10 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
     u32 first = p.t0, per_head = (p.t1 - p.t0) * p.n;
     while (rows[first].pos < pos) first++;
     for (u32 i = 0; i < n_queries(p); i += per_head) {
-        size_t g = head_of(p, i) / a->per;
-        kv.k = row + g * a->kw * size;
-        kv.v = l->v_width ? row + (l->k_width + g * a->vw) * size : row;
+        u32 g = head_of(p, i) / a->per;
+        kv.k = hostmem_kv_at(l, 0, row, latent ? 0 : g * a->kw);
+        kv.v = latent ? kv.k : hostmem_kv_at(l, 1, row, g * a->vw);
+        kv.rope = hostmem_kv_at(l, 1, row, 0);
         kv.next = next + i / per_head * kv.next_bytes;
         run->x->k->rows->unpack(&kv);
         u32 from = i + (first - p.t0) * p.n;

@@ -116,9 +116,23 @@ INLINE u32 round_up_16(u32 n)
     return (n + 15) / 16 * 16;
 }
 
+/* Sixteen values of blocks of 32 with an f16 scale each; i is a multiple of 16. */
+INLINE v16f load_block(const u8 *p, enum qtype type, u32 i)
+{
+    typedef i8 v16i8 __attribute__((vector_size(16)));
+    const u8 *b = p + (size_t)(i / 32) * (type == QT_Q8_0 ? 34 : 18);
+    u16 scale;
+    v16i8 q;
+    memcpy(&scale, b, sizeof scale);
+    memcpy(&q, b + 2 + (type == QT_Q8_0 ? i % 32 : 0), sizeof q);
+    if (type == QT_Q4_0) q = (i % 32 ? (q >> 4 & 15) : (q & 15)) - 8;
+    return __builtin_convertvector(q, v16f) * half_to_float(scale);
+}
+
 /* Sixteen cached values from column i on; whole says that rows end with a full vector. */
 INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
 {
+    if (type == QT_Q8_0 || type == QT_Q4_0) return load_block(p, type, i);
     u32 size = type == QT_F16 ? 2 : 4;
     u8 part[64] = {0};
     const u8 *at = p + (size_t)i * size;
@@ -132,6 +146,33 @@ INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
     return v;
 }
 
+/* The same of token t's key. */
+INLINE v16f load_key(const struct cpu_kv *kv, u32 t, enum qtype type, u32 i, bool whole)
+{
+    u32 n_rope = kv->rope_width, n = kv->k_width - n_rope;
+    if (i < n) return load_cached(kv->k + t * kv->stride, type, i, n, whole);
+    if (type == QT_Q4_0) type = QT_Q8_0;
+    return load_cached(kv->rope + t * kv->stride, type, i - n, n_rope, whole);
+}
+
+/* Keys times the Hadamard matrix of their width over its root: hostmem_rotate for 32 at once. */
+static void rotate_keys(float *kt, u32 n)
+{
+    for (u32 half = 1; half < n; half *= 2)
+        for (u32 i = 0; i < n; i++) {
+            if (i & half) continue;
+            float *a = kt + (size_t)i * BLOCK, *b = a + (size_t)half * BLOCK;
+            for (u32 t = 0; t < BLOCK; t += 16) {
+                v16f x = lanes_load(a + t), y = lanes_load(b + t);
+                lanes_store(a + t, x + y);
+                lanes_store(b + t, x - y);
+            }
+        }
+    float scale = 1 / sqrtf((float)n);
+    for (size_t i = 0; i < (size_t)n * BLOCK; i += 16)
+        lanes_store(kt + i, lanes_load(kt + i) * scale);
+}
+
 /* A piece of what comes next, in order of addresses: then the second cache's own prefetcher joins
  * in, which has more requests under way than a core's loads can have. */
 INLINE void fetch_next(const struct cpu_kv *kv, u32 t)
@@ -141,7 +182,7 @@ INLINE void fetch_next(const struct cpu_kv *kv, u32 t)
 }
 
 /* whole: every vector is full and every token is there. */
-INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, bool whole)
+INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, enum qtype v_type, bool whole)
 {
     const u32 n = whole ? BLOCK : kv->n_tokens, vw = round_up_16(kv->v_width);
     for (u32 t = 0; t < BLOCK; t += 16)
@@ -149,9 +190,7 @@ INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, bool whole)
             v16f r[16];
 #pragma GCC unroll 16
             for (u32 j = 0; j < 16; j++)
-                r[j] = t + j < n
-                           ? load_cached(kv->k + (t + j) * kv->stride, type, i, kv->k_width, whole)
-                           : (v16f){0};
+                r[j] = t + j < n ? load_key(kv, t + j, type, i, whole) : (v16f){0};
             lanes_transpose(r);
 #pragma GCC unroll 16
             for (u32 j = 0; j < 16; j++) lanes_store(kv->kt + (size_t)(i + j) * BLOCK + t, r[j]);
@@ -160,20 +199,28 @@ INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, bool whole)
         fetch_next(kv, t);
         for (u32 i = 0; i < kv->v_width; i += 16)
             lanes_store(kv->vf + (size_t)t * vw + i,
-                        t < n ? load_cached(kv->v + t * kv->stride, type, i, kv->v_width, whole)
+                        t < n ? load_cached(kv->v + t * kv->stride, v_type, i, kv->v_width, whole)
                               : (v16f){0});
     }
 }
 
 static void unpack(const struct cpu_kv *kv)
 {
-    bool whole = kv->n_tokens == BLOCK && kv->k_width % 16 == 0 && kv->v_width % 16 == 0;
+    bool whole = kv->n_tokens == BLOCK && kv->k_width % 16 == 0 && kv->v_width % 16 == 0 &&
+                 kv->rope_width % 16 == 0;
     if (kv->type == QT_F16 && whole)
-        unpack_type(kv, QT_F16, true);
+        unpack_type(kv, QT_F16, QT_F16, true);
     else if (kv->type == QT_F16)
-        unpack_type(kv, QT_F16, false);
+        unpack_type(kv, QT_F16, QT_F16, false);
+    else if (kv->type == QT_F32)
+        unpack_type(kv, QT_F32, QT_F32, false);
+    else if (kv->type == QT_Q4_0)
+        unpack_type(kv, QT_Q4_0, QT_Q4_0, false);
+    else if (kv->v_type == QT_Q4_0)
+        unpack_type(kv, QT_Q8_0, QT_Q4_0, false);
     else
-        unpack_type(kv, QT_F32, false);
+        unpack_type(kv, QT_Q8_0, QT_Q8_0, false);
+    if (kv->rotated) rotate_keys(kv->kt, kv->k_width);
 }
 
 /* s[r][t] = scale·q_r·k_t, each one chain of fma in ascending columns. */

@@ -153,6 +153,7 @@ static void attend_all(const struct row_kernels *k, enum qtype type, const float
                            .k_width = KW,
                            .v_width = VW,
                            .type = type,
+                           .v_type = type,
                            .kt = kt,
                            .vf = vf};
         k->unpack(&b);

@@ -139,8 +139,7 @@ double bench_memory_bytes(const struct net *net, const struct op *op, const stru
             if (s->prev[t] < 0) sum += 2 * sizeof(float) * width;
     }
     if (!attends(op)) return sum;
-    const struct kv_layer *l = &net->kv[op->p.attn.kv];
-    double row = (net->profile.kv == QT_F16 ? 2 : 4) * (double)(l->k_width + l->v_width);
+    double row = (double)exec_kv_row(net, op->p.attn.kv).bytes;
     for (u32 t = 0; t < s->n_rows; t++) { /* the last row of a sequence sees what all see */
         bool last = t + 1 == s->n_rows || s->rows[t + 1].slot != s->rows[t].slot;
         if (last) sum += row * (s->rows[t].pos + 1);
@@ -424,9 +423,8 @@ static json_t *head_report(const struct run *r, const char *path)
         "n_layers", (json_int_t)info.n_layers, "n_vocab", (json_int_t)info.n_vocab, "backend",
         r->e->class->name, "backend_why", fletch_engine_backend(r->e), "n_ctx",
         (json_int_t)m->limits.max_pos, "n_sessions", (json_int_t)m->limits.n_slots, "chunk",
-        (json_int_t)m->limits.max_rows, "kv_type", m->m->net->profile.kv == QT_F16 ? "f16" : "f32",
-        "load_s", r->load_s, "plan_bytes", (json_int_t)plan.total, "peak_rss",
-        (json_int_t)r->peak_rss);
+        (json_int_t)m->limits.max_rows, "kv_type", engine_kv_name(m->m->net), "load_s", r->load_s,
+        "plan_bytes", (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
 }
 
 static json_t *machine_report(const struct bench_machine *m)

@@ -6,14 +6,48 @@
 #include <string.h>
 #include <unistd.h>
 
+static const struct kv_choice {
+    const char *name;
+    enum qtype type;
+    bool v4;
+} kv_choices[] = {{"f32", QT_F32, false},
+                  {"f16", QT_F16, false},
+                  {"q8", QT_Q8_0, false},
+                  {"q4", QT_Q4_0, true},
+                  {"k8v4", QT_Q8_0, true}};
+
+static int parse_kv(struct profile *out, const struct exec_class *class, const char *name,
+                    struct err *err)
+{
+    size_t i = 0;
+    while (i < ARRAY_LEN(kv_choices) && strcmp(name, kv_choices[i].name) != 0) i++;
+    if (i == ARRAY_LEN(kv_choices))
+        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32, f16, q8, q4 or k8v4",
+                       QUOTE(str_of(name)));
+    out->kv = kv_choices[i].type;
+    out->v4 = kv_choices[i].v4;
+    if (out->kv != QT_F32 && out->kv != QT_F16 && !class->block_kv)
+        return err_set(err, FLETCH_E_BACKEND, "backend '%s' has no KV type %s, only f32 and f16",
+                       class->name, name);
+    return 0;
+}
+
+const char *engine_kv_name(const struct net *net)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kv_choices); i++)
+        if (kv_choices[i].type == net->profile.kv && kv_choices[i].v4 == net->profile.v4)
+            return kv_choices[i].name;
+    return "?";
+}
+
 int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
     if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
     *out = (struct profile){.kv = class->kv, .int8 = class->int8, .bf16 = class->bf16};
     const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
-    if (kv && (!quant_by_name(str_of(kv), &out->kv) || (out->kv != QT_F32 && out->kv != QT_F16)))
-        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32 or f16", QUOTE(str_of(kv)));
+    int rc = kv ? parse_kv(out, class, kv, err) : 0;
+    if (rc) return rc;
     if (act) {
         out->bf16 = strcmp(act, "bf16") == 0;
         out->int8 = out->bf16 || strcmp(act, "int8") == 0;
@@ -38,6 +72,8 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     static const struct fletch_model_params none;
     if (!params) params = &none;
     u32 n_ctx = params->n_ctx;
+    int rc = exec_kv_check(m->net, err);
+    if (rc) return rc;
     /* without a cache a longer context costs next to nothing */
     if (!n_ctx) n_ctx = MIN(m->hp.n_ctx, m->net->n_kv ? (u32)ENGINE_DEFAULT_CTX : ENGINE_MAX_CTX);
     if (n_ctx > ENGINE_MAX_CTX)

@@ -199,11 +199,6 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const char *path
     return rc;
 }
 
-static const char *kv_name(const struct model *m)
-{
-    return m->net->profile.kv == QT_F16 ? "f16" : "f32";
-}
-
 static json_t *part(const char *name, u64 bytes, const char *note)
 {
     return json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes, "note", note);
@@ -230,8 +225,8 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
         report_text(str_of(path)), "arch", d.m->hp.arch, "backend", e->class->name, "fits",
         plan.fits, "total", (json_int_t)plan.total, "available", (json_int_t)plan.available,
         "n_ctx", (json_int_t)d.limits.max_pos, "n_sessions", (json_int_t)d.limits.n_slots,
-        "kv_type", kv_name(d.m), "max_rows", (json_int_t)d.limits.max_rows, "parts", parts,
-        "largest_ctx", (json_int_t)plan.largest_ctx);
+        "kv_type", engine_kv_name(d.m->net), "max_rows", (json_int_t)d.limits.max_rows, "parts",
+        parts, "largest_ctx", (json_int_t)plan.largest_ctx);
     draft_close(&d);
     return report_give(doc, json, &e->err);
 }
@@ -319,7 +314,7 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     json_t *doc =
         json_pack("{s:o, s:s, s:s, s:I, s:s, s:o}", "model", report_text(str_of(path)), "arch",
                   d.m->hp.arch, "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,
-                  "kv_type", kv_name(d.m), "programs", programs);
+                  "kv_type", engine_kv_name(d.m->net), "programs", programs);
     prog_close(mtp);
     draft_close(&d);
     if (rc) {

@@ -117,6 +117,7 @@ const struct exec_class ref_exec = {
     .name = "ref",
     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
     .kv = QT_F32,
+    .block_kv = true,
     .has_f32_act = true,
     .has_bf16 = true,
     .max_rows = REF_MAX_ROWS,

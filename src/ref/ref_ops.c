@@ -270,16 +270,8 @@ static void op_rope(const struct ref_run *run, const struct op *op)
 
 static void op_kv_store(const struct ref_run *run, const struct op *op)
 {
-    const struct hostmem *h = &run->x->host;
-    u32 layer = op->p.attn.kv, width = op->in[0].width;
-    for (u32 t = 0; t < run->s->n_rows; t++) {
-        const struct row *r = &run->s->rows[t];
-        u8 *row = hostmem_kv_row(h, run->s, layer, r->slot, r->pos);
-        hostmem_kv_put(h, at(run, op->in[0], t), row, width);
-        if (op->n_in > 1)
-            hostmem_kv_put(h, at(run, op->in[1], t), row + hostmem_kv_bytes(h, width),
-                           op->in[1].width);
-    }
+    for (u32 t = 0; t < run->s->n_rows; t++)
+        hostmem_kv_store(&run->x->host, run->handle, run->s, op, t);
 }
 
 struct attention {
@@ -287,11 +279,12 @@ struct attention {
     const struct op *op;
 };
 
-/* n cached values from column col on. */
-static void load_cached(const struct attention *a, const u8 *row, u64 col, float *dst, u32 n)
+/* n cached values of a part from column col on. */
+static void load_cached(const struct attention *a, const u8 *row, u32 part, u32 col, float *dst,
+                        u32 n)
 {
-    const struct hostmem *h = &a->run->x->host;
-    quant_decode(h->net->profile.kv, row + hostmem_kv_bytes(h, col), dst, n);
+    const struct kv_row *l = &a->run->x->host.rows[a->op->p.attn.kv];
+    quant_decode(l->part[part].type, hostmem_kv_at(l, part, row, col), dst, n);
 }
 
 static const u8 *cached_row(const struct attention *a, const struct row *r, u32 pos)
@@ -304,7 +297,14 @@ static float score(const struct attention *a, const float *q, const u8 *row, u32
     u32 n = a->op->p.attn.k_width;
     float k[REF_MAX_HEAD];
     double sum = 0;
-    load_cached(a, row, (u64)g * n, k, n);
+    if (a->op->kind == OP_LATENT_ATTENTION) {
+        u32 c = a->op->p.attn.v_width;
+        load_cached(a, row, 0, 0, k, c);
+        load_cached(a, row, 1, 0, k + c, n - c);
+    } else {
+        load_cached(a, row, 0, g * n, k, n);
+        if (a->run->x->host.rows[a->op->p.attn.kv].rotated) hostmem_rotate(k, n);
+    }
     for (u32 i = 0; i < n; i++) sum += (double)q[i] * (double)k[i];
     return (float)(sum * (double)a->op->p.attn.scale);
 }
@@ -316,7 +316,6 @@ static void attend(void *ctx, u64 begin, u64 end)
     const struct op *op = a->op;
     u32 n_heads = op->p.attn.n_heads, per_group = n_heads / op->p.attn.n_kv_heads;
     u32 kw = op->p.attn.k_width, vw = op->p.attn.v_width;
-    u32 k_all = a->run->x->host.net->kv[op->p.attn.kv].k_width;
     float v[REF_MAX_HEAD];
     double acc[REF_MAX_HEAD];
     for (u64 item = begin; item < end; item++) {
@@ -324,7 +323,7 @@ static void attend(void *ctx, u64 begin, u64 end)
         const struct row *r = &a->run->s->rows[t];
         const float *q = at(a->run, op->in[0], t) + (size_t)h * kw;
         float *y = at(a->run, op->out[0], t) + (size_t)h * vw;
-        u64 v_at = op->kind == OP_LATENT_ATTENTION ? 0 : k_all + (u64)g * vw;
+        bool latent = op->kind == OP_LATENT_ATTENTION;
         float top = -INFINITY;
         double sum = 0;
         for (u32 j = 0; j <= r->pos; j++) top = fmaxf(top, score(a, q, cached_row(a, r, j), g));
@@ -333,7 +332,7 @@ static void attend(void *ctx, u64 begin, u64 end)
             const u8 *row = cached_row(a, r, j);
             double e = (double)num_exp(score(a, q, row, g) - top);
             sum += e;
-            load_cached(a, row, v_at, v, vw);
+            load_cached(a, row, latent ? 0 : 1, latent ? 0 : g * vw, v, vw);
             for (u32 i = 0; i < vw; i++) acc[i] += e * (double)v[i];
         }
         for (u32 i = 0; i < vw; i++) y[i] = (float)(acc[i] / sum);

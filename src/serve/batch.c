@@ -354,7 +354,8 @@ static bool admit(struct batch *b, struct request *r)
     r->slot = slot;
     u32 n = reuse(b, r, &from);
     /* some of those who run will need a block quite soon */
-    u64 spare = b->n_running / 4, need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
+    u64 spare = b->n_running / 4,
+        need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
     if (b->env.p->net->n_kv &&
         (need + spare > kv_available(b->env.kv) ||
          !kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + 1))) {
