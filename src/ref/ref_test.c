@@ -505,7 +505,8 @@ static void fused_ops_equal_their_parts(void **state)
 static void too_wide_is_refused_at_load(void **state)
 {
     struct err err = {0};
-    const struct exec_limits limits = {1, 1, 1, 1, 1, 1, 0};
+    const struct exec_limits limits = {
+        .max_rows = 1, .max_out = 1, .n_slots = 1, .n_blocks = 1, .block_tokens = 1, .max_pos = 1};
     static const char *const texts[3] = {"attention heads", "wkv heads", "experts"};
     for (u32 i = 0; i < 3; i++) {
         struct operand y = lab_in(4096), ids;
