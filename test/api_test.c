@@ -49,16 +49,16 @@ static void test_backends_by_name(void **state)
         const char *part; /* of the error, or of the backend's name and why */
     } cases[] = {
         {NULL, NULL, 0, "cpu"},
-        {"auto", NULL, 0, ": no GPU backend is built in"},
+        {"auto", NULL, 0, "cpu ("},
         {"auto", "generic", 0, "cpu (generic): "},
         {"ref", NULL, 0, "ref: asked for"},
         {"cpu", NULL, 0, "): asked for"},
         {"cpu", "generic", 0, "cpu (generic): asked for"},
         {"cpu", "mmx\n", FLETCH_E_ARG, "instruction set 'mmx\\n'"},
         {"ref", "generic", FLETCH_E_ARG, "backend ref can't use instruction set 'generic'"},
-        {"cuda", NULL, FLETCH_E_BACKEND, "'cuda' is not built in"},
+        {"cuda", NULL, FLETCH_E_BACKEND, "cuda"},
         {"metal", NULL, FLETCH_E_BACKEND, "use --backend cpu"},
-        {"emu", NULL, FLETCH_E_BACKEND, "use --backend cpu"},
+        {"emu", NULL, 0, "emu: asked for"},
         {"", NULL, FLETCH_E_ARG, "unknown backend ''"},
         {"REF\n\x1b[31m", NULL, FLETCH_E_ARG,
          "'REF\\n\\x1b[31m' (auto, metal, cuda, cpu, ref or emu)"},
@@ -170,7 +170,7 @@ static void test_bad_parameters_are_refused(void **state)
         int code;
         const char *part;
     } cases[] = {
-        {{.kv_type = "q8_0"}, FLETCH_E_ARG, "KV type 'q8_0' is not f32 or f16"},
+        {{.kv_type = "q8_0"}, FLETCH_E_ARG, "KV type 'q8_0' is not f32, f16, q8, q4 or k8v4"},
         {{.kv_type = ""}, FLETCH_E_ARG, "KV type ''"},
         {{.n_ctx = UINT32_MAX}, FLETCH_E_ARG, "context of 4294967295"},
         {{.n_sessions = UINT32_MAX}, FLETCH_E_ARG, "1024 sessions"},

@@ -60,14 +60,17 @@ static void expect_same_as_fresh(const char *backend, const char *model)
     float(*all)[N_VOCAB] = calloc(N_CTX, sizeof *all);
     struct opened o;
     assert_true(t && all);
-    opened_path(&o, backend, model, &(struct fletch_model_params){.n_ctx = N_CTX});
+    /* A profile in which a token is the same whether it was read or generated. */
+    const char *act = strcmp(backend, "cpu") == 0 ? "int8" : NULL;
+    opened_path(&o, backend, model, &(struct fletch_model_params){.n_ctx = N_CTX, .act_type = act});
     talk(t, o.s);
     opened_close(&o);
     assert_true(t->n > 200 && t->n <= N_CTX);
     static const uint32_t chunks[] = {13, 64};
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
-        opened_path(&o, backend, model,
-                    &(struct fletch_model_params){.n_ctx = N_CTX, .max_rows = chunks[i]});
+        opened_path(
+            &o, backend, model,
+            &(struct fletch_model_params){.n_ctx = N_CTX, .max_rows = chunks[i], .act_type = act});
         assert_int_equal(fletch_session_append(o.s, t->tokens, t->n, all[0]), 0);
         for (uint32_t turn = 0; turn < N_TURNS; turn++)
             assert_memory_equal(all[t->turn_end[turn] - 1], t->logits[turn], sizeof *all);

@@ -69,8 +69,10 @@ class Terminal:
         """The exit code."""
         self.say(word)
         try:
-            while select.select([self.fd], [], [], 20)[0] and os.read(self.fd, 4096):
-                pass
+            for _ in range(10):  # a person would press it again
+                while select.select([self.fd], [], [], 2)[0] and os.read(self.fd, 4096):
+                    pass
+                self.type(word)
         except OSError:  # how Linux ends a terminal that nobody holds
             pass
         os.close(self.fd)

@@ -94,7 +94,11 @@ static void check_model(const json_t *doc, const struct check *check)
         fletch_engine_open(
             &e, &(struct fletch_engine_params){.backend = check->backend, .n_threads = 0}),
         0);
-    if (fletch_model_open(&m, e, path, NULL)) fail_msg("%s", fletch_engine_error(e));
+    /* Not the profile that a processor may prefer for prompts: what is fixed knows only these two.
+     */
+    bool int8 = strcmp(check->profile, "int8") == 0;
+    struct fletch_model_params params = {.act_type = int8 ? "int8" : NULL};
+    if (fletch_model_open(&m, e, path, &params)) fail_msg("%s", fletch_engine_error(e));
     struct fletch_model_info info;
     fletch_model_info(m, &info);
     bool routed = strcmp(info.arch, "deepseek2") == 0 || strcmp(info.arch, "qwen3moe") == 0;

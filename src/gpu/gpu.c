@@ -23,7 +23,7 @@ struct gpu_program {
     const struct program *p;
     struct gpu_buf *mem[2], *scratch, *step, *upload;
     struct gpu_buf *sampled; /* [R] ids as the last whole step left them, for the host */
-    bool has_sampled;
+    u32 n_sampled;
     u32 n_lists;
     struct list *lists;
 };
@@ -478,7 +478,7 @@ static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
         CHECK(step_write(&list->step, s, &x->known, upload, &extra));
     }
     if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, s, err))) return rc;
-    prog->has_sampled = whole;
+    prog->n_sampled = whole ? s->n_out : 0;
     struct gpu_list **made = whole ? &list->list[extra] : &x->passing;
     if (!*made) rc = record(x, prog, &list->step, extra, s->op_begin, s->op_end, made, err);
     if (!rc) rc = x->d->submit(x->g, *made, err);
@@ -520,7 +520,7 @@ static int gpu_read(struct exec *exec, u32 handle, struct operand what, u32 row,
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_program *prog = &x->programs[handle];
-    if (what.buf == prog->p->sampled && prog->has_sampled) {
+    if (what.buf == prog->p->sampled && row + n_rows <= prog->n_sampled) {
         const i32 *ids = x->d->map(prog->sampled);
         memcpy(dst, ids + row, n_rows * sizeof *ids);
         return 0;
