@@ -285,7 +285,8 @@ static void plot_roofline(FILE *out, const json_t *doc)
     double bandwidth = get_real(m, "read_gb_s"), peak = get_real(m, "fma_gflop_s");
     struct scale x = {0.1, 1000, true}, y = {0, 0, true};
     size_t i;
-    if (bandwidth <= 0 || peak <= 0) return;
+    const json_t *first = json_array_get(json_object_get(doc, "results"), 0);
+    if (bandwidth <= 0 || peak <= 0 || !json_object_get(first, "bandwidth_share")) return;
     y.max = pow(10, ceil(log10(peak) + 0.3));
     y.min = y.max / 1e4;
     struct plot p;
@@ -313,6 +314,26 @@ static void plot_roofline(FILE *out, const json_t *doc)
     plot_end(&p);
 }
 
+/* Of what the machine was measured to do; -1 where that is not known (a GPU). */
+static double share_of(const json_t *row, const char *key)
+{
+    return json_object_get(row, key) ? get_real(row, key) : -1;
+}
+
+static void say_share(char *out, size_t cap, const char *name, double share, const char *of)
+{
+    if (share < 0)
+        snprintf(out, cap, "%s", name);
+    else
+        snprintf(out, cap, "%s: %.0f %% of %s", name, 100 * share, of);
+}
+
+static void put_rate(FILE *out, const json_t *row, int digits, const char *key, const char *share)
+{
+    fprintf(out, "<td>%.*f", digits, get_real(row, key));
+    if (share_of(row, share) >= 0) fprintf(out, " (%.0f %%)", 100 * share_of(row, share));
+}
+
 static void put_table(FILE *out, const json_t *doc)
 {
     const json_t *row;
@@ -337,9 +358,9 @@ static void put_table(FILE *out, const json_t *doc)
                     get_real(l, "p99"), get_real(l, "max"));
         else
             fputs("<td><td><td><td>", out);
-        fprintf(out, "<td>%.1f (%.0f %%)<td>%.0f (%.0f %%)</tr>\n", get_real(row, "gb_s"),
-                100 * get_real(row, "bandwidth_share"), get_real(row, "gflop_s"),
-                100 * get_real(row, "flop_share"));
+        put_rate(out, row, 1, "gb_s", "bandwidth_share");
+        put_rate(out, row, 0, "gflop_s", "flop_share");
+        fputs("</tr>\n", out);
     }
     fputs("</table></div>\n", out);
 }
@@ -371,17 +392,15 @@ static void put_cards(FILE *out, const json_t *doc)
     fputs("<div class=\"cards\">", out);
     if (decode) {
         case_name(name, sizeof name, decode);
-        snprintf(what, sizeof what, "%s: %.0f %% of the read bandwidth", name,
-                 100 * get_real(decode, "bandwidth_share"));
-        put_card(out, get_real(decode, "tokens_per_s"), "tokens/s generated", what,
-                 get_real(decode, "bandwidth_share"));
+        double share = share_of(decode, "bandwidth_share");
+        say_share(what, sizeof what, name, share, "the read bandwidth");
+        put_card(out, get_real(decode, "tokens_per_s"), "tokens/s generated", what, share);
     }
     if (prefill) {
         case_name(name, sizeof name, prefill);
-        snprintf(what, sizeof what, "%s: %.0f %% of the f32 fma peak", name,
-                 100 * get_real(prefill, "flop_share"));
-        put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s of prompts", what,
-                 get_real(prefill, "flop_share"));
+        double share = share_of(prefill, "flop_share");
+        say_share(what, sizeof what, name, share, "the f32 fma peak");
+        put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s of prompts", what, share);
         put_card(out, get_real(prefill, "first_token_ms"), "ms", "until its first token", -1);
     }
     double plan = (double)get_count(doc, "plan_bytes"), rss = (double)get_count(doc, "peak_rss");

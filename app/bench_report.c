@@ -35,6 +35,19 @@ static void print_head(const json_t *doc)
     putchar('\n');
 }
 
+/* With its share of what the machine was measured to do, where that is known; nothing without a
+ * row. */
+static void put_rate(struct table *t, const json_t *row, int digits, const char *key,
+                     const char *share)
+{
+    if (!row)
+        table_put(t, "%s", "");
+    else if (json_object_get(row, share))
+        table_put(t, "%.*f (%.0f %%)", digits, get_real(row, key), 100 * get_real(row, share));
+    else
+        table_put(t, "%.*f", digits, get_real(row, key));
+}
+
 void bench_print(const json_t *doc)
 {
     static const char *const names[] = {"mode",     "prompt",   "gen",  "depth",   "batch",
@@ -60,10 +73,8 @@ void bench_print(const json_t *doc)
         PUT_IF(&t, l, "%.2f/%.2f/%.2f", get_real(l, "p95"), get_real(l, "p99"), get_real(l, "max"));
         PUT_IF(&t, json_object_get(row, "first_token_ms"), "%.1f", get_real(row, "first_token_ms"));
         table_put(&t, "%.1f", 1e-6 * get_real(row, "active_bytes"));
-        table_put(&t, "%.1f (%.0f %%)", get_real(row, "gb_s"),
-                  100 * get_real(row, "bandwidth_share"));
-        table_put(&t, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
-                  100 * get_real(row, "flop_share"));
+        put_rate(&t, row, 1, "gb_s", "bandwidth_share");
+        put_rate(&t, row, 0, "gflop_s", "flop_share");
     }
     table_print(&t, stdout);
 }
@@ -187,10 +198,8 @@ void bench_print_kernels(const json_t *doc)
         put_shape(&t, json_object_get(row, "shape"));
         table_put(&t, ok ? "%.1f" : "WRONG", get_real(row, "us"));
         PUT_IF(&t, ok, "%.1f", get_real(row, "us_best"));
-        PUT_IF(&t, ok, "%.1f (%.0f %%)", get_real(row, "gb_s"),
-               100 * get_real(row, "bandwidth_share"));
-        PUT_IF(&t, ok, "%.0f (%.0f %%)", get_real(row, "gflop_s"),
-               100 * get_real(row, "flop_share"));
+        put_rate(&t, ok ? row : NULL, 1, "gb_s", "bandwidth_share");
+        put_rate(&t, ok ? row : NULL, 0, "gflop_s", "flop_share");
         table_put(&t, "%.1e", get_real(row, "difference"));
     }
     table_print(&t, stdout);

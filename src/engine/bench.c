@@ -292,11 +292,13 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
         (json_int_t)c->depth, "batch", (json_int_t)c->batch, "tokens_per_s", tokens / s, "best",
         tokens / r->seconds.p[0], "worst", tokens / r->seconds.p[r->seconds.n - 1], "spread",
         (quantile(&r->seconds, 0.75) - quantile(&r->seconds, 0.25)) / s, "samples", samples);
-    json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "active_bytes",
-                                        r->bytes / tokens, "placed_bytes", r->placed / tokens,
-                                        "gb_s", gbs, "bandwidth_share", gbs / m->read_gbs,
-                                        "flop_per_token", r->flops / tokens, "gflop_s", gflops,
-                                        "flop_share", gflops / m->fma_gflops));
+    json_object_update_new(o,
+                           json_pack("{s:f, s:f, s:f, s:f, s:f}", "active_bytes", r->bytes / tokens,
+                                     "placed_bytes", r->placed / tokens, "gb_s", gbs,
+                                     "flop_per_token", r->flops / tokens, "gflop_s", gflops));
+    if (!r->launches) /* a GPU has its own memory, which was not measured */
+        json_object_update_new(o, json_pack("{s:f, s:f}", "bandwidth_share", gbs / m->read_gbs,
+                                            "flop_share", gflops / m->fma_gflops));
     if (r->first.n) {
         qsort(r->first.p, r->first.n, sizeof(double), by_size);
         json_object_set_new(o, "first_token_ms", json_real(1e3 * quantile(&r->first, 0.5)));

@@ -246,7 +246,8 @@ static int time_copies(struct bench_side *side, const struct lab *l, u32 *n_runs
     return rc;
 }
 
-/* seconds: of n_reps runs, which are sorted here. */
+/* seconds: of n_reps runs, which are sorted here; machine: NULL for a GPU, whose memory was not
+ * measured. */
 static void add_speed(json_t *o, const struct lab *l, const struct step *s, double *seconds,
                       u32 n_reps, const struct bench_machine *machine)
 {
@@ -261,10 +262,13 @@ static void add_speed(json_t *o, const struct lab *l, const struct step *s, doub
     }
     if (l->samples) bytes += sizeof(float) * (double)l->s.n * l->s.t; /* nothing but logits */
     double gbs = bytes / mid * 1e-9, gflops = flops / mid * 1e-9;
-    json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "us", mid * 1e6,
-                                        "us_best", seconds[0] * 1e6, "bytes", bytes, "gb_s", gbs,
-                                        "bandwidth_share", gbs / machine->read_gbs, "gflop_s",
-                                        gflops, "flop_share", gflops / machine->fma_gflops));
+    json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f}", "us", mid * 1e6, "us_best",
+                                        seconds[0] * 1e6, "bytes", bytes, "gb_s", gbs, "gflop_s",
+                                        gflops));
+    if (machine)
+        json_object_update_new(o,
+                               json_pack("{s:f, s:f}", "bandwidth_share", gbs / machine->read_gbs,
+                                         "flop_share", gflops / machine->fma_gflops));
 }
 
 struct plan_of_kernels {
@@ -314,7 +318,9 @@ static int run_forms(const struct plan_of_kernels *plan, const struct lab_kernel
             json_t *o = json_pack("{s:s, s:s, s:o, s:b, s:f, s:f}", "kernel", k->name, "form",
                                   f->name, "shape", shape_report(k, l->s), "ok", ok, "difference",
                                   isfinite(f->worst) ? f->worst : 1e30, "tolerance", k->tolerance);
-            if (ok) add_speed(o, l, f->side.step, f->seconds, plan->n_reps, plan->machine);
+            if (ok)
+                add_speed(o, l, f->side.step, f->seconds, plan->n_reps,
+                          plan->class->counters ? NULL : plan->machine);
             json_array_append_new(list, o);
         }
         side_close(&forms[i].side);
