@@ -42,6 +42,15 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
+/* While a line is read Ctrl-C must break the reading off; while an answer is written it must not
+ * break a write. */
+static void catch_interrupt(int flags)
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = flags};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
 static const char *style(const struct show *s, const char *code)
 {
     return s->colour ? code : "";
@@ -416,7 +425,9 @@ static void converse(struct show *s)
     bool asked_twice = false;
     while (!s->done && !ferror(stdout)) {
         interrupted = 0;
+        catch_interrupt(0);
         enum line_result got = line_read(s->line, &text, &n);
+        catch_interrupt(SA_RESTART);
         if (got == LINE_END || (got == LINE_INTERRUPTED && asked_twice)) break;
         asked_twice = got == LINE_INTERRUPTED;
         if (asked_twice)
@@ -447,8 +458,6 @@ static int chat(const struct args *a)
         code = say_error("the model has no chat template; --template FILE gives one");
     if (!code) code = talk_open(&s.talk, &host, a, "chat");
     if (!code) {
-        struct sigaction action = {.sa_handler = on_interrupt};
-        sigaction(SIGINT, &action, NULL);
         s.line = line_open(words);
         if (!a->quiet && line_is_terminal(s.line))
             fprintf(stderr, "%s, backend %s; /help lists commands\n",

@@ -55,7 +55,8 @@ static void on_interrupt(int signal)
 /* The first Ctrl-C ends the answer; a second one ends the program. */
 static void catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
 }

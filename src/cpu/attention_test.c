@@ -109,7 +109,7 @@ static void rows_do_not_depend_on_chunks_and_threads(void **state)
         struct bed b;
         bed_open(&b, shapes[i]);
         size_t n = (size_t)SLOTS * TOKENS * b.out.width;
-        float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+        float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
         for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
             feed(&b, ways[w].threads, ways[w].chunk, w ? got : want);
             if (w && memcmp(got, want, n * sizeof *got) != 0)

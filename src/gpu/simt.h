@@ -138,10 +138,10 @@ typedef unsigned int uint;
 typedef unsigned short ushort;
 #define KERNEL(name, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name
 #define BUF(n)
-#define CONST(T) const T *__restrict__
-#define DEV(T)   T *
-#define TG(T)    T *
-#define THR(T)   T *
+#define CONST(T)   const T *__restrict__
+#define DEV(T)     T *
+#define TG(T)      T *
+#define THR(T)     T *
 #define ARGS(T)    const __grid_constant__ T
 #define ARGS_IN(T) const T &
 #define GPU_IDS

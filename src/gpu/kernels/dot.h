@@ -66,7 +66,8 @@ GPU_FN void dot_floats(uint4 raw, uint u, X x, uint pitch, uint n, THR(float) ac
 
 /* Activations come as 16-byte units too: sixteen rounded ones, or four floats. */
 template <int E, int N, class X, class XS>
-GPU_FN void dot_unit(uint4 raw, uint2 bits, uint u, X x, XS scales, uint pitch, uint n, THR(float) acc)
+GPU_FN void dot_unit(uint4 raw, uint2 bits, uint u, X x, XS scales, uint pitch, uint n,
+                     THR(float) acc)
 {
     if (UNIT_IS_INT8(E))
         dot_rounded<E, N>(raw, bits, u, x, scales, pitch, acc);

@@ -1,6 +1,7 @@
 /* The statistics of a norm over n columns of one row, by up to 256 threads of one group. Thread i
  * takes columns 4i .. 4i+3, then every 1024th, whatever the number of threads: so a row's norm is
- * the same to the bit wherever it is computed. A group may have more threads than take part. n is a multiple of 4, x aligned to 16 bytes. */
+ * the same to the bit wherever it is computed. A group may have more threads than take part. n is a
+ * multiple of 4, x aligned to 16 bytes. */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H
 
@@ -22,7 +23,8 @@ GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_sim
 
 /* Mean (0 unless kind is layer) and factor: a normed value is (x - mean)·factor. */
 template <class X>
-GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint tid, uint n_threads)
+GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint tid,
+                         uint n_threads)
 {
     float mean = 0.0f, sq = 0.0f;
     uint lane = tid % 32u, simd = tid / 32u, n_simds = n_threads / 32u;

@@ -27,9 +27,8 @@ enum {
 #define UNIT_HAS_MIN(E) \
     ((E) == UNIT_U4 || (E) == UNIT_U8 || (E) == UNIT_K4 || (E) == UNIT_K5 || (E) == UNIT_K2)
 /* Columns of a unit, and words of four bytes that it becomes. */
-#define UNIT_COLUMNS(E) \
-    (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : (E) == UNIT_F32 ? 4 : 8)
-#define UNIT_WORDS(E) (UNIT_HAS_NIBBLES(E) ? 8 : 4)
+#define UNIT_COLUMNS(E) (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : (E) == UNIT_F32 ? 4 : 8)
+#define UNIT_WORDS(E)   (UNIT_HAS_NIBBLES(E) ? 8 : 4)
 
 /* Values of IQ4_NL, and of MXFP4 doubled, as bytes. */
 GPU_CONST(uint, units_nl4, 4) = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
@@ -59,8 +58,9 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
         }
     }
     if (E == UNIT_NL4 || E == UNIT_MX4) {
-        uint4 t = E == UNIT_NL4 ? make_uint4(units_nl4[0], units_nl4[1], units_nl4[2], units_nl4[3])
-                                : make_uint4(units_mx4[0], units_mx4[1], units_mx4[2], units_mx4[3]);
+        uint4 t = E == UNIT_NL4
+                      ? make_uint4(units_nl4[0], units_nl4[1], units_nl4[2], units_nl4[3])
+                      : make_uint4(units_mx4[0], units_mx4[1], units_mx4[2], units_mx4[3]);
         UNROLL
         for (int i = 0; i < 8; i++) w[i] = units_lookup(t, w[i]);
     }
@@ -68,11 +68,8 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
 
 /* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
 #define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
-#define UNIT_SCALE_BYTES(E, i)                                          \
-    ((E) == UNIT_I8   ? 2                                               \
-     : (E) == UNIT_K6 ? 2 - (i)                                         \
-     : (i) == 0       ? 4                                               \
-                      : ((E) == UNIT_K2 ? 4 : 2))
+#define UNIT_SCALE_BYTES(E, i) \
+    ((E) == UNIT_I8 ? 2 : (E) == UNIT_K6 ? 2 - (i) : (i) == 0 ? 4 : ((E) == UNIT_K2 ? 4 : 2))
 template <int E, int I> GPU_FN uint unit_scale_at(uint u)
 {
     if (E == UNIT_I8) return u / 2u * 2u;
@@ -142,9 +139,9 @@ template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
     }
 }
 
-/* Σ over the columns of a unit of weight·x, x = scale·xq, with xq the unit's words of activations. */
-template <int E>
-GPU_FN float unit_dot(THR(const uint) w, THR(const float) d, THR(const uint) xq)
+/* Σ over the columns of a unit of weight·x, x = scale·xq, with xq the unit's words of activations.
+ */
+template <int E> GPU_FN float unit_dot(THR(const uint) w, THR(const float) d, THR(const uint) xq)
 {
     int a = 0, b = 0, sa = 0, sb = 0;
     UNROLL

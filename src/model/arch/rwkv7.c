@@ -56,7 +56,7 @@ static struct operand time_mix(struct build *b, struct operand h, u32 l, struct 
     struct operand v =
         prog_matmul(p, "v", x[3], bind_matrix(bind, d, d, "blk.%u.time_mix_value", l), NO_WEIGHT);
     struct operand w1 = low_rank_in(b, x[1], l, 'w', hp->rank_decay, &f_tanh);
-    struct operand a1 = low_rank_in(b, x[4], l, 'a', hp->rank_iclr, NULL), v1 = v, g1 = v, m, g;
+    struct operand a1 = low_rank_in(b, x[4], l, 'a', hp->rank_iclr, NULL), v1 = v, g1 = v, m = v, g;
     if (l > 0) v1 = low_rank_in(b, x[3], l, 'v', hp->rank_value, NULL);
     if (mix->has_gate) g1 = low_rank_in(b, x[5], l, 'g', hp->rank_gate, &f_sigmoid);
 
