@@ -190,7 +190,8 @@ long talk_count(struct talk *t)
 static size_t reuse(struct talk *t, const struct prompt *p)
 {
     size_t n = fletch_session_length(t->host->session);
-    bool same = n < p->n && n == t->held.n && memcmp(t->held.p, p->ids, n * sizeof *p->ids) == 0;
+    bool same = n < p->n && n == t->held.n &&
+                (n == 0 || memcmp(t->held.p, p->ids, n * sizeof *p->ids) == 0);
     if (same) return n;
     fletch_session_reset(t->host->session);
     t->held.n = 0;

@@ -322,6 +322,7 @@ static void cuda_free(struct gpu *g, struct gpu_buf *b)
 {
     if (!b) return;
     g->cu.context_set(g->context);
+    g->cu.stream_wait(g->stream); /* what clears or fills it may still be queued */
     if (b->host)
         g->cu.host_free(b->host);
     else
