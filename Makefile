@@ -165,15 +165,20 @@ test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
 # The same tests under sanitizers, in build folders of their own; races are looked for in what has
-# threads only. What they add to the code makes compilers warn of things that are not there, so
-# warnings are left to the plain builds.
-THREADED := src/base/pool_test.c src/cpu/op_test.c src/engine/bench_test.c \
-            src/model/convert_test.c $(wildcard src/serve/*_test.c) test/api_test.c \
-            test/batch_test.c test/conversation_test.c
+# threads only. Left to the plain builds: warnings, because what sanitizers add to the code makes
+# compilers see things that are not there; and what would take minutes, most of it inside kernels
+# whose buffers have guards there.
+SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
+            test/gpu_test.c test/kv_type_test.py test/mutate_test.py test/oracle.sh \
+            test/quality_test.py test/shapes.sh test/standin_test.py test/metal_text_test.py
+SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
+THREADED := src/base/pool_test.c src/cpu/team_test.c src/engine/bench_test.c \
+            $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan:
 	$Q$(MAKE) test B=$B-asan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
 	$Q$(MAKE) test B=$B-tsan OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \

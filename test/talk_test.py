@@ -185,7 +185,7 @@ def test_tab_completes_commands():
 
 
 def test_control_c_stops_the_answer_and_keeps_the_conversation():
-    t = Terminal()
+    t = Terminal("--backend", "ref")  # slow enough to be stopped on a busy machine
     t.say("Tell me a story.\n")
     t.wait_for("Once")
     os.kill(t.pid, signal.SIGINT)
@@ -196,7 +196,7 @@ def test_control_c_stops_the_answer_and_keeps_the_conversation():
     t.say("What is 2+3?\n")
     t.wait_for("2+3=5")
     t.wait_for("; context ")
-    assert t.leave("\x04") == 0
+    assert t.leave() == 0
 
 
 def test_a_model_cannot_command_the_terminal():
