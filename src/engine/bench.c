@@ -296,7 +296,7 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
                            json_pack("{s:f, s:f, s:f, s:f, s:f}", "active_bytes", r->bytes / tokens,
                                      "placed_bytes", r->placed / tokens, "gb_s", gbs,
                                      "flop_per_token", r->flops / tokens, "gflop_s", gflops));
-    if (!r->launches) /* a GPU has its own memory, which was not measured */
+    if (r->launches <= 0) /* a GPU has its own memory, which was not measured */
         json_object_update_new(o, json_pack("{s:f, s:f}", "bandwidth_share", gbs / m->read_gbs,
                                             "flop_share", gflops / m->fma_gflops));
     if (r->first.n) {
