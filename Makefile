@@ -19,13 +19,13 @@ CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=
 LIBS    := -lm -pthread
 
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
-APP     := $(wildcard app/*.c)
-TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c test/*_test.c)
+APP     := $(filter-out %_test.c,$(wildcard app/*.c app/*/*.c))
+TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*/*_test.c test/*_test.c)
 HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
 FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
 MAN     := $(wildcard docs/*.1)
-C_FILES := $(wildcard $(addsuffix *.[chm],include/ src/ src/*/ src/*/*/ app/ test/ test/fuzz/ \
+C_FILES := $(wildcard $(addsuffix *.[chm],include/ src/ src/*/ src/*/*/ app/ app/*/ test/ test/fuzz/ \
            test/standin/ test/standin/*/ tools/ examples/) src/gpu/emu/*.cpp)
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
@@ -139,6 +139,10 @@ $B/fletch-static: $(APP_OBJ) $B/libfletch.a
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \
 	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS) $(STANDIN_RUN))
+
+$B/app/server/sandbox_test: $B/app/server/sandbox.o
+$B/app/server/tools_test: $B/app/server/tools.o $B/app/server/tools_choice.o
+$B/test/fuzz/toolcall: $B/app/server/tools.o
 
 $B/%_cli: $B/%_cli.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)

@@ -1,0 +1,77 @@
+/* What an answer says, thinks and calls. A model writes all three as one text, marked the way its
+ * chat template taught it; here the text is split while it arrives. Knows nothing of any protocol:
+ * the endpoints turn pieces into theirs.
+ *
+ * Only what can't be the beginning of a marker is passed on; how the text is cut into feeds changes
+ * nothing. A call is passed on when it is whole: it names a tool that was offered and its arguments
+ * are a JSON object. Anything else that looks like a call comes out as content, every byte of it.
+ * Blanks beside markers belong to the markers. */
+#ifndef SERVER_TOOLS_H
+#define SERVER_TOOLS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tools_style {
+    TOOLS_TAGGED, /* Qwen, and who knows none: <tool_call>{"name": .., "arguments": ..}</tool_call>
+                   */
+    TOOLS_PAIRS,  /* GLM: <tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call> */
+    TOOLS_BARE, /* Llama: the answer is {"name": .., "parameters": ..}, or behind <|python_tag|> */
+    TOOLS_LISTED, /* Mistral: [TOOL_CALLS][{..}, ..] or [TOOL_CALLS]name[ARGS]{..} */
+};
+
+struct tools_format {
+    enum tools_style style;
+    bool knows_tools; /* the template shows them to the model */
+    bool thinks;      /* <think>..</think> */
+    bool is_control;  /* markers are control tokens, shown only when asked for */
+};
+/* From the text of a chat template; NULL: there is none. */
+struct tools_format tools_detect(const char *template_text);
+
+enum tools_part { TOOLS_CONTENT, TOOLS_REASONING, TOOLS_CALL };
+struct tools_piece {
+    enum tools_part part;
+    const char *text; /* some more of it; all arguments of a call, as JSON */
+    size_t n;
+    uint32_t index; /* of the call, from 0 */
+    const char *id, *name;
+};
+
+struct tools_params {
+    struct tools_format format;
+    const json_t *tools; /* borrowed; [{"function": {"name", "parameters"}}]; NULL: no calls */
+    bool thinking;       /* the prompt ends inside <think> */
+    uint64_t seed;       /* of the calls' ids */
+    void (*on_piece)(void *ctx, const struct tools_piece *piece);
+    void *ctx;
+};
+
+struct tools;
+/* 0, or -1 when out of memory. */
+int tools_open(struct tools **out, const struct tools_params *params);
+int tools_feed(struct tools *t, const char *text, size_t n);
+/* The answer ended: what was held back comes out. */
+void tools_end(struct tools *t);
+uint32_t tools_n_calls(const struct tools *t);
+void tools_close(struct tools *t);
+
+/* Whether a rendered prompt ends inside <think>. */
+bool tools_prompt_thinks(const char *prompt, size_t n);
+
+/* ---- tools_choice.c: what is asked of the model ---- */
+
+/* How an answer is made a call: the prompt goes on with `prefix`, the answer obeys `schema`, and
+ * `suffix` follows it; the parser is fed all three. */
+struct tools_forced {
+    char *prefix, *suffix; /* free */
+    json_t *schema;        /* of the JSON between them; NULL: the style has none */
+};
+/* tools: those of which one must be called. -1 when out of memory. */
+int tools_force(struct tools_forced *out, struct tools_format format, const json_t *tools);
+void tools_forced_free(struct tools_forced *f);
+/* A system message's text for models whose templates show no tools; free. */
+char *tools_describe(const json_t *tools);
+
+#endif

@@ -1,0 +1,381 @@
+#include "tools.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- answers written down ---- */
+
+/* What came, as one text: `say(..)`, `think(..)`, `call(name {..})`; runs of one kind are joined.
+ */
+struct record {
+    char text[8192];
+    size_t n;
+    int last; /* part, or -1 */
+    char ids[8][16];
+};
+
+static void put(struct record *r, const char *p, size_t n)
+{
+    assert_true(r->n + n < sizeof r->text);
+    memcpy(r->text + r->n, p, n);
+    r->text[r->n += n] = 0;
+}
+
+static void close_last(struct record *r)
+{
+    if (r->last >= 0) put(r, ")", 1);
+    r->last = -1;
+}
+
+static void on_piece(void *ctx, const struct tools_piece *p)
+{
+    static const char *const open[] = {"say(", "think(", "call("};
+    struct record *r = ctx;
+    assert_true(p->n > 0);
+    if (r->last != (int)p->part || p->part == TOOLS_CALL) {
+        close_last(r);
+        put(r, open[p->part], strlen(open[p->part]));
+        r->last = (int)p->part;
+    }
+    if (p->part == TOOLS_CALL) {
+        put(r, p->name, strlen(p->name));
+        put(r, " ", 1);
+        snprintf(r->ids[p->index % 8], sizeof *r->ids, "%s", p->id);
+    }
+    put(r, p->text, p->n);
+}
+
+static json_t *offered(void)
+{
+    return json_loads("[{\"type\": \"function\", \"function\": {\"name\": \"add\", \"parameters\":"
+                      " {\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"},"
+                      " \"s\": {\"type\": \"string\"}}}}},"
+                      " {\"type\": \"function\", \"function\": {\"name\": \"now\"}}]",
+                      0, NULL);
+}
+
+static void feed_whole(struct record *r, const struct tools_params *params, const char *answer,
+                       size_t n, size_t first, size_t second)
+{
+    struct tools_params p = *params;
+    struct tools *t;
+    *r = (struct record){.last = -1};
+    p.on_piece = on_piece;
+    p.ctx = r;
+    assert_int_equal(tools_open(&t, &p), 0);
+    assert_int_equal(tools_feed(t, answer, first), 0);
+    assert_int_equal(tools_feed(t, answer + first, second - first), 0);
+    assert_int_equal(tools_feed(t, answer + second, n - second), 0);
+    tools_end(t);
+    close_last(r);
+    tools_close(t);
+}
+
+/* The answer gives the record: fed at once, byte by byte, and cut at every two places. */
+static void expect(struct tools_params params, const char *answer, const char *wanted)
+{
+    static struct record r;
+    size_t n = strlen(answer);
+    struct tools *t;
+    feed_whole(&r, &params, answer, n, 0, 0);
+    assert_string_equal(r.text, wanted);
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = i; j <= n; j++) {
+            feed_whole(&r, &params, answer, n, i, j);
+            assert_string_equal(r.text, wanted);
+        }
+    r = (struct record){.last = -1};
+    params.on_piece = on_piece;
+    params.ctx = &r;
+    assert_int_equal(tools_open(&t, &params), 0);
+    for (size_t i = 0; i < n; i++) assert_int_equal(tools_feed(t, answer + i, 1), 0);
+    tools_end(t);
+    close_last(&r);
+    tools_close(t);
+    assert_string_equal(r.text, wanted);
+}
+
+static void expect_style(enum tools_style style, const char *answer, const char *wanted)
+{
+    json_t *tools = offered();
+    expect((struct tools_params){.format = {.style = style, .thinks = true}, .tools = tools},
+           answer, wanted);
+    json_decref(tools);
+}
+
+/* ---- tests ---- */
+
+static void test_styles_are_seen_in_templates(void **state)
+{
+    static const struct {
+        const char *file;
+        struct tools_format format;
+    } rows[] = {
+        {"qwen25", {TOOLS_TAGGED, true, false, false}},
+        {"qwen3", {TOOLS_TAGGED, true, true, false}},
+        {"glm47", {TOOLS_PAIRS, true, true, false}},
+        {"llama31", {TOOLS_BARE, true, false, true}},
+        {"llama32", {TOOLS_TAGGED, false, false, false}},
+        {"nemo", {TOOLS_LISTED, true, false, true}},
+        {"small3", {TOOLS_LISTED, false, false, true}},
+        {"rwkv", {TOOLS_TAGGED, false, true, false}},
+        {"chatml", {TOOLS_TAGGED, false, false, false}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[64], text[8192];
+        snprintf(path, sizeof path, "test/tmpl/%s.jinja", rows[i].file);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        size_t n = fread(text, 1, sizeof text - 1, f);
+        fclose(f);
+        text[n] = 0;
+        struct tools_format got = tools_detect(text);
+        print_message("%s\n", path);
+        assert_int_equal(got.style, rows[i].format.style);
+        assert_int_equal(got.thinks, rows[i].format.thinks);
+        assert_int_equal(got.is_control, rows[i].format.is_control);
+        assert_int_equal(got.knows_tools, rows[i].format.knows_tools);
+    }
+    assert_int_equal(tools_detect(NULL).style, TOOLS_TAGGED);
+}
+
+static void test_reasoning_is_split_off(void **state)
+{
+    struct tools_params p = {.format.thinks = true};
+    (void)state;
+    expect(p, "<think>\na < b\n</think>\n\nYes.\n", "think(a < b)say(Yes.\n)");
+    expect(p, " \n<think></think>Yes", "say(Yes)");
+    expect(p, "No <think>x</think>", "say(No <think>x</think>)");
+    expect(p, "  <thi", "say(  <thi)");
+    expect(p, "<think>cut </thin", "think(cut </thin)");
+    p.thinking = true;
+    expect(p, "hm</think> Yes", "think(hm)say(Yes)");
+    p = (struct tools_params){0};
+    expect(p, "<think>a</think><tool_call>", "say(<think>a</think><tool_call>)");
+}
+
+static void test_tagged_calls(void **state)
+{
+    enum tools_style s = TOOLS_TAGGED;
+    (void)state;
+    expect_style(s, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1.50}}\n</tool_call>",
+                 "call(add {\"a\": 1.50})");
+    expect_style(s,
+                 "<think>t</think>\nSo:\n\n<tool_call>{\"name\":\"now\"}</tool_call> \n"
+                 "<tool_call>{\"arguments\":{\"a\":\"}</tool_call>\\\"\"},\"name\":\"add\"}"
+                 "</tool_call>\n",
+                 "think(t)say(So:)call(now {})call(add {\"a\":\"}</tool_call>\\\"\"})");
+    expect_style(s, "<tool_call>{\"name\":\"now\",\"arguments\":\"{\\\"a\\\":2}\"}</tool_call>x",
+                 "call(now {\"a\":2})say(x)");
+    expect_style(s, "<tool_call>{\"name\":\"now\"}", "call(now {})");
+    expect_style(s, "<tool_call>{\"function\":{\"name\":\"now\",\"parameters\":{}}}</tool_call>",
+                 "call(now {})");
+}
+
+static void test_malformed_calls_are_content(void **state)
+{
+    static const char *const tagged[] = {
+        "<tool_call>{\"name\": \"rm\", \"arguments\": {}}</tool_call>", /* not offered */
+        "a <tool_call> b",
+        "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": }}</tool_call>",
+        "<tool_call>{\"name\": \"add\", \"arguments\": [1]}</tool_call>",
+        "<tool_call>{\"name\": \"add\", \"arguments\": \"[1]\"}</tool_call>",
+        "<tool_call>{\"name\": 1}</tool_call>",
+        "<tool_call>{\"name\": \"now\"} and then </tool_call>",
+        "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\"",
+        "x \n <tool_call>\n",
+        "<tool_call>{\"name\": \"now\"}</tool",
+        "<tool_call>{\"n\\u0061me\": \"add\", \"\\u0061rguments\": {\"a\": 1}}</tool_call>",
+        "<tool_call>{\"a\":1]</tool_call>",
+        "1 < 2 <tool <tool_call",
+    };
+    static const char *const pairs[] = {
+        "<tool_call>rm<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+        "<tool_call>add<arg_key>a<arg_value>1</arg_value></tool_call>",
+        "<tool_call>add<arg_key>a</arg_key>?<arg_value>1</arg_value></tool_call>",
+        "<tool_call>add<arg_key>a</arg_key><arg_value>1</arg_value>?</tool_call>",
+        "<tool_call>add<arg_key>a</arg_key><arg_value>1",
+        "<tool_call>add<arg_key>\xff</arg_key><arg_value>1</arg_value></tool_call>",
+        "<tool_call>add<arg_key>s</arg_key><arg_value>\xff</arg_value></tool_call>",
+    };
+    static const char *const listed[] = {
+        "[TOOL_CALLS][{\"name\": \"now\"}, {\"name\": \"rm\"}]", /* all or none */
+        "[TOOL_CALLS][]",
+        "[TOOL_CALLS]add[ARGS][1]",
+        "[TOOL_CALLS]rm[ARGS]{}",
+        "[TOOL_CALLS][ARGS",
+        "[TOOL_CALLS]add",
+        "[TOOL_CALLS][{\"name\": \"now\"}",
+        "see [TOOL_",
+    };
+    static const char *const bare[] = {
+        "{\"answer\": {\"name\": \"now\"}}",
+        "{\"name\": \"rm\"}",
+        " {\"name\": \"now\"",
+        "<|python_tag|>print(1)",
+        "Say {\"name\":\"now\"}",
+        "{",
+        "{\"name\": \"now\"]",
+    };
+    static const struct {
+        enum tools_style style;
+        const char *const *rows;
+        size_t n;
+    } all[] = {{TOOLS_TAGGED, tagged, sizeof tagged / sizeof *tagged},
+               {TOOLS_PAIRS, pairs, sizeof pairs / sizeof *pairs},
+               {TOOLS_LISTED, listed, sizeof listed / sizeof *listed},
+               {TOOLS_BARE, bare, sizeof bare / sizeof *bare}};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (size_t j = 0; j < all[i].n; j++) {
+            char wanted[512];
+            snprintf(wanted, sizeof wanted, "say(%s)", all[i].rows[j]);
+            expect_style(all[i].style, all[i].rows[j], wanted);
+        }
+}
+
+static void test_pairs(void **state)
+{
+    enum tools_style s = TOOLS_PAIRS;
+    (void)state;
+    expect_style(s,
+                 "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>3</arg_value>\n"
+                 "<arg_key>s</arg_key><arg_value>12</arg_value><arg_key>z</arg_key>"
+                 "<arg_value>[1, 0.1]</arg_value></tool_call>",
+                 "call(add {\"a\":3,\"s\":\"12\",\"z\":[1,0.1]})");
+    expect_style(s, "<think>t</think>ok<tool_call>now</tool_call><tool_call>now\n</tool_call>",
+                 "think(t)say(ok)call(now {})call(now {})");
+    expect_style(s, "<tool_call>add<arg_key>z</arg_key><arg_value>not JSON</arg_value></tool_call>",
+                 "call(add {\"z\":\"not JSON\"})");
+}
+
+static void test_bare(void **state)
+{
+    enum tools_style s = TOOLS_BARE;
+    (void)state;
+    expect_style(s, " {\"name\": \"add\", \"parameters\": {\"a\": 1}}\n", "call(add {\"a\": 1})");
+    expect_style(s, "{\"name\":\"now\"}; {\"name\":\"now\",\"parameters\":{}};",
+                 "call(now {})call(now {})say(;)");
+    expect_style(s, "Wait. <|python_tag|>{\"type\": \"function\", \"name\": \"now\"} done",
+                 "say(Wait.)call(now {})say(done)");
+}
+
+static void test_listed(void **state)
+{
+    enum tools_style s = TOOLS_LISTED;
+    (void)state;
+    expect_style(s,
+                 "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": [1, {}]}}, "
+                 "{\"arguments\": {}, \"name\": \"now\", \"id\": \"abc\"}]",
+                 "call(add {\"a\": [1, {}]})call(now {})");
+    expect_style(s, "Hm [TOOL_CALLS] add[ARGS]{\"a\": 1}[TOOL_CALLS]now[ARGS] {}",
+                 "say(Hm)call(add {\"a\": 1})call(now {})");
+}
+
+static void test_a_long_name_is_no_name(void **state)
+{
+    static char answer[700], wanted[720];
+    static struct record one, two;
+    json_t *tools = offered();
+    struct tools_params p = {.format.style = TOOLS_LISTED, .tools = tools};
+    (void)state;
+    snprintf(answer, sizeof answer, "[TOOL_CALLS]%0300d[ARGS]{}", 7);
+    snprintf(wanted, sizeof wanted, "say(%s)", answer);
+    feed_whole(&one, &p, answer, strlen(answer), 0, 0);
+    assert_string_equal(one.text, wanted);
+    feed_whole(&two, &p, answer, strlen(answer), 100, 290);
+    assert_string_equal(two.text, wanted);
+    json_decref(tools);
+}
+
+static void test_ids_are_of_nine_and_differ(void **state)
+{
+    static const char answer[] = "<tool_call>{\"name\":\"now\"}</tool_call>"
+                                 "<tool_call>{\"name\":\"now\"}</tool_call>";
+    static struct record r;
+    json_t *tools = offered();
+    (void)state;
+    feed_whole(&r, &(struct tools_params){.tools = tools, .seed = 7}, answer, strlen(answer), 0, 0);
+    assert_int_equal(strlen(r.ids[0]), 9);
+    assert_int_equal(strlen(r.ids[1]), 9);
+    assert_string_not_equal(r.ids[0], r.ids[1]);
+    json_decref(tools);
+}
+
+/* A forced answer with arguments that obey the schema is a call, in every style. */
+static void test_forced_calls_parse(void **state)
+{
+    (void)state;
+    for (int style = TOOLS_TAGGED; style <= TOOLS_LISTED; style++)
+        for (int any = 0; any < 2; any++) {
+            static struct record r;
+            char answer[512];
+            const char *middle =
+                any ? "{\"name\": \"add\", \"arguments\": {\"a\": 1}}" : "{\"a\": 1}";
+            struct tools_format format = {.style = (enum tools_style)style};
+            struct tools_forced forced;
+            json_t *tools = offered(), *wanted = json_deep_copy(tools);
+            if (!any) json_array_remove(wanted, 1);
+            if (style == TOOLS_PAIRS)
+                middle = any ? "add<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
+                             : "<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
+            assert_int_equal(tools_force(&forced, format, wanted), 0);
+            snprintf(answer, sizeof answer, "%s%s%s", forced.prefix, middle, forced.suffix);
+            feed_whole(&r, &(struct tools_params){.format = format, .tools = tools}, answer,
+                       strlen(answer), 0, 0);
+            assert_string_equal(r.text, style == TOOLS_PAIRS ? "call(add {\"a\":1})"
+                                                             : "call(add {\"a\": 1})");
+            assert_int_equal(forced.schema != NULL, style != TOOLS_PAIRS);
+            if (any && forced.schema)
+                assert_int_equal(json_array_size(json_object_get(forced.schema, "anyOf")), 2);
+            tools_forced_free(&forced);
+            json_decref(wanted);
+            json_decref(tools);
+        }
+}
+
+static void test_prompts_that_think(void **state)
+{
+    (void)state;
+    static const char open[] = "<|assistant|><think>\n", shut[] = "<think>\n\n</think>\n\n";
+    assert_true(tools_prompt_thinks(open, strlen(open)));
+    assert_false(tools_prompt_thinks(shut, strlen(shut)));
+    assert_false(tools_prompt_thinks("", 0));
+}
+
+static void test_tools_can_be_described(void **state)
+{
+    json_t *tools = offered();
+    char *text = tools_describe(tools);
+    (void)state;
+    assert_non_null(strstr(text, "<tool_call>"));
+    assert_non_null(strstr(text, "\"name\":\"add\""));
+    free(text);
+    json_decref(tools);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_styles_are_seen_in_templates),
+        cmocka_unit_test(test_reasoning_is_split_off),
+        cmocka_unit_test(test_tagged_calls),
+        cmocka_unit_test(test_malformed_calls_are_content),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_bare),
+        cmocka_unit_test(test_listed),
+        cmocka_unit_test(test_a_long_name_is_no_name),
+        cmocka_unit_test(test_ids_are_of_nine_and_differ),
+        cmocka_unit_test(test_forced_calls_parse),
+        cmocka_unit_test(test_prompts_that_think),
+        cmocka_unit_test(test_tools_can_be_described),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
