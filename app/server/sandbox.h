@@ -1,0 +1,21 @@
+/* What the process may still do once it serves: not start programs, not look into others, not open
+ * connections, and see no files but those of its work. A fault that lets a client run code in here
+ * then leads nowhere. Linux only (seccomp and Landlock); elsewhere it does nothing and says so. */
+#ifndef SERVER_SANDBOX_H
+#define SERVER_SANDBOX_H
+
+#include <stddef.h>
+
+struct sandbox {
+    const char *const *read; /* files and folders; those that are not there are left out */
+    size_t n_read;
+    const char *const *write; /* may be read as well, and files in them made and removed */
+    size_t n_write;
+};
+
+/* Closes the sandbox around all threads of the process, for good: listening sockets must be open
+ * already. 0: text is empty, or one line about what this system lacks. -1: text says what failed,
+ * and the process must not serve. */
+int sandbox_enter(const struct sandbox *box, char *text, size_t cap);
+
+#endif
