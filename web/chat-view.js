@@ -1,0 +1,76 @@
+// The messages that are shown, and staying at their end while an answer grows.
+import { byId, el, icon } from './dom.js';
+import { MessageView } from './message-view.js';
+import { shownPath, siblings } from './tree.js';
+
+const NEAR = 80; // pixels from the end that still count as being there
+const IDEAS = ['Tell me a story.', 'How do I make a model smaller?', 'What is a GGUF file?', '27+48='];
+
+function welcome(model, actions) {
+    return el('div', { class: 'welcome' }, el('h2', {}, 'What shall we talk about?'),
+        model && el('p', { class: 'quiet' }, `${model} runs on this server. Conversations stay in this browser.`),
+        el('ul', {}, IDEAS.map((idea) =>
+            el('li', {}, el('button', { type: 'button', onclick: () => actions.send(idea) }, idea)))));
+}
+
+export class ChatView {
+    constructor(actions) {
+        this.actions = actions;
+        this.log = byId('log');
+        this.list = byId('messages');
+        this.views = new Map();
+        this.pending = null;
+        this.follows = true;
+        byId('to-end').append(icon('down'), el('span', { class: 'sr' }, 'To the end'));
+        byId('to-end').addEventListener('click', () => this.toEnd());
+        this.log.addEventListener('scroll', () => this.onScroll());
+    }
+
+    onScroll() {
+        this.follows = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < NEAR;
+        byId('to-end').hidden = this.follows;
+    }
+
+    toEnd() {
+        this.log.scrollTop = this.log.scrollHeight;
+        this.onScroll();
+    }
+
+    show(conversation, run, model) {
+        const path = shownPath(conversation.nodes);
+        this.views = new Map(path.map((node) =>
+            [node.id, new MessageView(node, siblings(conversation.nodes, node.id), this.actions)]));
+        for (const view of this.views.values()) this.update(view, path.at(-1), run);
+        this.list.replaceChildren(...(path.length ? [...this.views.values()].map((v) => v.element) : [welcome(model, this.actions)]));
+        this.path = path;
+    }
+
+    update(view, last, run) {
+        view.update(run?.node === view.node ? run : undefined, view.node === last);
+    }
+
+    // Shows the newest text of an answer, once a frame at most.
+    refresh(node, run) {
+        this.pending ??= requestAnimationFrame(() => {
+            this.pending = null;
+            const view = this.views.get(node.id);
+            if (!view) return;
+            this.update(view, this.path.at(-1), run);
+            if (this.follows) this.toEnd();
+        });
+    }
+
+    // The request of `node` is over; at once, so that nothing shown is older than what is kept.
+    settle(node) {
+        cancelAnimationFrame(this.pending);
+        this.pending = null;
+        const view = this.views.get(node.id);
+        if (view) this.update(view, this.path.at(-1), undefined);
+        if (this.follows) this.toEnd();
+    }
+
+    // Marks the first n messages: they are no longer sent.
+    markOmitted(n) {
+        [...this.list.children].forEach((child, i) => child.classList.toggle('omitted', i < n));
+    }
+}

@@ -1,0 +1,18 @@
+// How numbers are said, the same way everywhere.
+
+export function duration(ms) {
+    if (ms < 950) return `${Math.round(ms)} ms`;
+    if (ms < 59_500) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`;
+    return `${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
+}
+
+export const count = (n) => Math.round(n).toLocaleString('en');
+export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+export const speed = (perSecond) => `${perSecond >= 100 ? count(perSecond) : perSecond.toFixed(1)} tokens/s`;
+
+export function percent(share) {
+    const p = share * 100;
+    return p >= 99.95 ? '100 %' : p < 0.1 ? '< 0.1 %' : `${p.toFixed(p < 10 ? 1 : 0)} %`;
+}
+
+export const shorten = (text, n) => (text.length > n ? `${text.slice(0, n - 1).trimEnd()}…` : text);

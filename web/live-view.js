@@ -1,0 +1,65 @@
+// What the server does right now: who waits, who runs, how full the cache is, tokens per second.
+// Asks once a second, and only while it is open and the tab can be seen.
+import * as api from './api.js';
+import { el } from './dom.js';
+import { count, percent, plural, speed } from './format.js';
+import { Plot } from './plot.js';
+
+const EVERY = 1000; // ms
+const SHOWN = 60; // values in the plot
+
+const figure = (name) => {
+    const value = el('dd', {}, '–');
+    return { value, element: el('div', {}, el('dt', {}, name), value) };
+};
+
+export class LiveView {
+    constructor() {
+        this.label = 'Server';
+        this.icon = 'pulse';
+        this.plot = new Plot('Tokens per second over the last minute', [{ name: 'now', class: 'decode' }], SHOWN);
+        this.figures = { running: figure('Running'), queue: figure('Waiting'), speed: figure('Speed'), kv: figure('Cache in use') };
+        this.meter = el('meter', { min: 0, max: 1, low: 0.8, high: 0.95, optimum: 0, 'aria-label': 'Cache in use' });
+        this.about = el('dl', { class: 'about' });
+        this.problem = el('p', { class: 'error', hidden: true });
+        this.element = el('div', { class: 'live' }, this.problem,
+            el('dl', { class: 'figures' }, Object.values(this.figures).map((f) => f.element)),
+            this.meter, el('h3', {}, 'Tokens per second'), this.plot.element,
+            el('p', { class: 'quiet spread' }, el('span', {}, `${(SHOWN * EVERY) / 1000} s ago`), el('span', {}, 'now')),
+            el('h3', {}, 'Model'), this.about);
+    }
+
+    shown() {
+        this.timer = setInterval(() => this.ask(), EVERY);
+        this.ask();
+    }
+
+    hidden() {
+        clearInterval(this.timer);
+    }
+
+    async ask() {
+        if (document.hidden) return;
+        try {
+            this.show(await api.status(AbortSignal.timeout(10 * EVERY)));
+            this.problem.hidden = true;
+        } catch (error) {
+            this.problem.textContent = error.message;
+            this.problem.hidden = false;
+        }
+    }
+
+    show(status) {
+        const { running, queue, kv, tokens_per_s: perSecond = 0 } = status;
+        this.figures.running.value.textContent = count(running);
+        this.figures.queue.value.textContent = count(queue);
+        this.figures.speed.value.textContent = speed(perSecond);
+        this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
+        this.meter.value = kv.total ? kv.used / kv.total : 0;
+        this.meter.title = `${count(kv.used)} of ${plural(kv.total, 'block')}`;
+        this.plot.add([perSecond]);
+        const rows = [['Name', status.model], ['Context', plural(status.n_ctx, 'token')],
+            ['Cache', `${plural(kv.total, 'block')}, ${count(kv.used)} in use`]];
+        this.about.replaceChildren(...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+    }
+}
