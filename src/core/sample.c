@@ -3,6 +3,7 @@
 #include "core/sample.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/num.h"
 
@@ -57,23 +58,60 @@ static u64 count(float z)
     return 1;
 }
 
+/* The vocabulary is walked in lanes: one at a time would wait for the one before it. */
+enum { LANES = 4, WIDE = 4 * LANES };
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef i32 lanes_bits __attribute__((vector_size(4 * LANES)));
+
+static lanes load(const float *z)
+{
+    lanes v;
+    memcpy(&v, z, sizeof v);
+    return v;
+}
+
+/* None is NaN or infinite. */
+static bool all_finite(const float *z, u32 n)
+{
+    const i32 exponent = 0x7f800000;
+    lanes_bits bad = {0};
+    u32 i = 0, any = 0;
+    for (; i + LANES <= n; i += LANES) bad |= ((lanes_bits)load(z + i) & exponent) == exponent;
+    for (u32 k = 0; k < LANES; k++) any |= (u32)bad[k];
+    for (; i < n; i++) any |= isfinite(z[i]) ? 0 : 1u;
+    return !any;
+}
+
+static lanes larger(lanes a, lanes b)
+{
+    lanes_bits more = a > b;
+    return (lanes)(((lanes_bits)a & more) | ((lanes_bits)b & ~more));
+}
+
+/* The first of the largest. */
 static u32 argmax(const float *z, u32 n)
 {
-    u32 b = 0;
-    for (u32 i = 1; i < n; i++)
-        if (z[i] > z[b]) b = i;
-    return b;
+    u32 i = 0, best = 0;
+    if (n >= WIDE) {
+        lanes top[4];
+        for (u32 k = 0; k < 4; k++) top[k] = load(z + k * LANES);
+        for (i = WIDE; i + WIDE <= n; i += WIDE)
+            for (u32 k = 0; k < 4; k++) top[k] = larger(load(z + i + k * LANES), top[k]);
+        top[0] = larger(larger(top[0], top[1]), larger(top[2], top[3]));
+        float most = top[0][0];
+        for (u32 k = 1; k < LANES; k++) most = MAX(most, top[0][k]);
+        while (z[best] != most) best++;
+    }
+    for (; i < n; i++)
+        if (z[i] > z[best]) best = i;
+    return best;
 }
 
 /* Logits with bias, penalties and mask; false when one is not a number. */
 static bool adjust(const struct sample_row *row, const struct sample_in *in, float *z)
 {
-    float sum = 0; /* of zeros, unless a logit is NaN or infinite */
-    for (u32 i = 0; i < in->n_vocab; i++) {
-        z[i] = in->logits[i];
-        sum += z[i] * 0;
-    }
-    if (sum != 0) return false;
+    if (!all_finite(in->logits, in->n_vocab)) return false;
+    memcpy(z, in->logits, in->n_vocab * sizeof *z);
     for (u32 i = 0; i < row->n_edits; i++) {
         const struct sample_edit *e = &in->edits[i];
         float *v = &z[e->id];

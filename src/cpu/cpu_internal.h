@@ -118,7 +118,7 @@ static inline void share(const struct cpu_run *run, u32 n, u32 *begin, u32 *end)
     *end = (u32)((u64)n * (run->member + 1) / run->n_members);
 }
 
-/* The next pieces of n items from op i's counter; false when none are left. */
+/* The next piece of n items from op i's counter; false when none are left. */
 static inline bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 *begin, u32 *end)
 {
     u32 from =
@@ -129,10 +129,18 @@ static inline bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 
     return true;
 }
 
-/* Small enough to even out the members, large enough to stream. */
-static inline u32 piece_of(const struct cpu_run *run, u32 n)
+/* The same in pieces that halve towards the end: few, because a reader of memory is at its best in
+ * one long stretch, and yet the members end together. */
+static inline bool take_less(const struct cpu_run *run, u32 i, u32 n, u32 *begin, u32 *end)
 {
-    return MAX(1, n / (run->n_members * 8));
+    atomic_uint *next = &run->x->next[run->handle][i];
+    *begin = atomic_load_explicit(next, memory_order_relaxed);
+    do {
+        if (*begin >= n) return false;
+        *end = *begin + MAX(1, (n - *begin) / (2 * run->n_members));
+    } while (!atomic_compare_exchange_weak_explicit(next, begin, *end, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
 }
 
 #endif

@@ -44,9 +44,10 @@ struct cpu_query {
 struct tile_kernels {
     /* Row `row` of a: q, scale and sum from x. */
     void (*quantise)(const struct cpu_act *a, u32 row, const float *x);
-    /* y[r][0..16) = the tile's 16 outputs for rows [row, row + n_rows); y has 16 floats a row. */
-    void (*tile)(const struct packed *w, const u8 *tile, const struct cpu_act *a, u32 row,
-                 u32 n_rows, float *y);
+    /* y[tile][r][0..16) = the 16 outputs of each of n_tiles neighbours for rows [row, row +
+     * n_rows). */
+    void (*tiles)(const struct packed *w, const u8 *first, u32 n_tiles, const struct cpu_act *a,
+                  u32 row, u32 n_rows, float *y);
 };
 
 /* One or two tiles of weights against rows of bf16 activations, over a stretch of columns: sums

@@ -74,19 +74,23 @@ static void bench_close(struct bench *b)
     free(b->a.sum);
 }
 
-/* All outputs for n_rows rows, tile by tile; what lies behind them must stay untouched. */
-static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows)
+/* All outputs for n_rows rows, n_tiles at a time; what lies behind them must stay untouched. */
+static float *run(const struct cpu_kernels *k, struct bench *b, u32 n_rows, u32 n_tiles)
 {
     float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y);
-    float out[(MOST_ROWS + 1) * TILE];
+    float *out = malloc(((size_t)n_tiles * n_rows + 1) * TILE * sizeof *out);
     for (u32 t = 0; t < n_rows; t++) k->tiles->quantise(&b->a, t, b->x + (size_t)t * IN);
-    for (u32 tile = 0; tile < OUT / TILE; tile++) {
-        for (u32 i = 0; i < GUARD; i++) out[n_rows * TILE + i] = 12345;
-        k->tiles->tile(&b->w, b->w.data + tile * b->w.tile_bytes, &b->a, 0, n_rows, out);
-        for (u32 i = 0; i < GUARD; i++) assert_true(out[n_rows * TILE + i] == 12345);
-        for (u32 t = 0; t < n_rows; t++)
-            memcpy(y + (size_t)t * OUT + tile * TILE, out + t * TILE, TILE * sizeof *y);
+    for (u32 tile = 0; tile < OUT / TILE; tile += n_tiles) {
+        u32 n = MIN(n_tiles, OUT / TILE - tile);
+        float *behind = out + n * n_rows * TILE;
+        for (u32 i = 0; i < GUARD; i++) behind[i] = 12345;
+        k->tiles->tiles(&b->w, b->w.data + tile * b->w.tile_bytes, n, &b->a, 0, n_rows, out);
+        for (u32 i = 0; i < GUARD; i++) assert_true(behind[i] == 12345);
+        for (u32 i = 0; i < n * n_rows; i++)
+            memcpy(y + (size_t)(i % n_rows) * OUT + (tile + i / n_rows) * TILE, out + i * TILE,
+                   TILE * sizeof *y);
     }
+    free(out);
     return y;
 }
 
@@ -120,13 +124,13 @@ static void products_are_equal_on_every_instruction_set(void **state)
         if (!info || !info->readable) continue;
         struct bench b;
         bench_open(&b, type);
-        float *want = run(plain, &b, MOST_ROWS);
+        float *want = run(plain, &b, MOST_ROWS, 1);
         check_meaning(&b, want, MOST_ROWS);
         for (size_t i = 0; i < ARRAY_LEN(isas); i++)
             for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
                 const struct cpu_kernels *k = kernels_find(isas[i]);
                 if (!k) continue;
-                float *got = run(k, &b, rows[r]);
+                float *got = run(k, &b, rows[r], 1 + (u32)r % 3); /* of 3: alone, a pair, all */
                 if (memcmp(got, want, (size_t)rows[r] * OUT * sizeof *got) != 0)
                     fail_msg("%s: %s of %u rows differs from plain C", info->name, isas[i],
                              rows[r]);

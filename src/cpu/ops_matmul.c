@@ -189,14 +189,17 @@ static void multiply_tiles(const struct piece *s, const struct product *p, float
 {
     enum { AT_ONCE = 64 };
     _Alignas(64) float out[AT_ONCE * TILE];
-    u32 n_rows = s->b->end - s->b->begin;
-    for (u32 t = s->begin; t < s->end; t++) {
+    u32 n_rows = s->b->end - s->b->begin, n_tiles;
+    for (u32 t = s->begin; t < s->end; t += n_tiles) {
+        n_tiles = n_rows == 1 ? MIN(AT_ONCE, s->end - t) : 1;
         const struct cpu_half h = half_of(s, p, t, y);
+        u32 n = MIN(n_tiles * TILE, p->w->n_out - t * TILE);
         for (u32 row = 0; row < n_rows; row += AT_ONCE) {
             u32 k = MIN(AT_ONCE, n_rows - row);
-            s->j->run->x->k->tiles->tile(p->w, h.tile, &s->j->act, s->b->begin + row, k, out);
+            s->j->run->x->k->tiles->tiles(p->w, h.tile, n_tiles, &s->j->act, s->b->begin + row, k,
+                                          out);
             for (u32 r = 0; r < k; r++)
-                for (u32 i = 0; i < h.n; i++)
+                for (u32 i = 0; i < n; i++)
                     y[row + r][h.col + i] =
                         h.bias ? out[r * TILE + i] + h.bias[i] : out[r * TILE + i];
         }
@@ -245,17 +248,13 @@ static void multiply(struct piece *s)
     finish(s);
 }
 
-/* Small enough to even out the members, large enough that rows of bf16 which don't fit in the
- * second cache come from behind it only a few times; panels are pairs of tiles. */
-static u32 tiles_at_once(const struct job *j)
+/* Panels are pairs of tiles; in pieces small enough to even out the members, large enough that rows
+ * of bf16 which don't fit in the second cache come from behind it only a few times. */
+static u32 panels_at_once(const struct job *j)
 {
-    u32 n_items = j->n_tiles, n = piece_of(j->run, n_items);
-    if (j->lists->batches[0].bf16) {
-        u64 bytes = (u64)j->lists->n_places * j->n * sizeof(u16);
-        if (bytes > CPU_CACHED_BYTES) n = n_items / (j->run->n_members * 2);
-        n = (n + 2) / 2 * 2;
-    }
-    return j->glu ? MIN(n, CPU_UP_TILES) : n;
+    u64 bytes = (u64)j->lists->n_places * j->n * sizeof(u16);
+    u32 n = j->n_tiles / (j->run->n_members * (bytes > CPU_CACHED_BYTES ? 2 : 8));
+    return (n + 2) / 2 * 2;
 }
 
 /* Which products a batch meets: all, or those of its input. */
@@ -277,7 +276,9 @@ static void set_products(struct job *j, struct cpu_batch *b)
 /* From op i's counter; an op of several jobs has none to spare, so members get equal shares. */
 static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *end)
 {
-    if (!j->n_inputs) return take(j->run, i, j->n_tiles, tiles_at_once(j), begin, end);
+    if (!j->n_inputs && j->lists->batches[0].bf16)
+        return take(j->run, i, j->n_tiles, panels_at_once(j), begin, end);
+    if (!j->n_inputs) return take_less(j->run, i, j->n_tiles, begin, end);
     share(j->run, j->n_tiles, begin, end);
     return first && *begin < *end;
 }
@@ -303,6 +304,7 @@ static void run_job(struct job *j, u32 i)
             s.p = &j->products[s.b->product];
             while (s.begin >= s.p->w->n_tiles) s.begin -= s.p++->w->n_tiles;
             s.end = MIN(s.p->w->n_tiles, s.begin + (end - begin));
+            if (j->glu) s.end = MIN(s.end, s.begin + CPU_UP_TILES);
             multiply(&s);
         }
 }

@@ -10,6 +10,7 @@
 #endif
 
 #include "base/pool.h"
+#include "core/hostmem.h"
 #include "engine/bench.h"
 
 enum { REPS = 7, CHUNK = 1 << 20 };
@@ -33,23 +34,26 @@ u64 bench_llc_bytes(void)
 
 /* ---- reading ---- */
 
-/* Wide loads, prefetched: with narrow ones or without, one core reads half as much. */
+/* Wide loads of two streams, prefetched, in huge pages: without any of these a core reads less. */
 typedef u64 lane __attribute__((vector_size(64)));
-#define READ_LOOP(attribute, name)                                                       \
-    attribute static u64 name(const u8 *from)                                            \
-    {                                                                                    \
-        enum { AHEAD = 4096 };                                                           \
-        const lane *p = (const lane *)(const void *)from;                                \
-        lane a = {0}, b = {0}, c = {0}, d = {0};                                         \
-        for (u64 i = 0; i < CHUNK / sizeof(lane); i += 4) {                              \
-            for (u64 k = 0; k < 4; k++) __builtin_prefetch(from + (i + k) * 64 + AHEAD); \
-            a += p[i];                                                                   \
-            b += p[i + 1];                                                               \
-            c += p[i + 2];                                                               \
-            d += p[i + 3];                                                               \
-        }                                                                                \
-        a += b + c + d;                                                                  \
-        return a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] ^ a[5] ^ a[6] ^ a[7];                    \
+#define READ_LOOP(attribute, name)                                    \
+    attribute static u64 name(const u8 *from)                         \
+    {                                                                 \
+        enum { AHEAD = 8192, HALF = CHUNK / 2 };                      \
+        const lane *p = (const lane *)(const void *)from;             \
+        lane a = {0}, b = {0}, c = {0}, d = {0};                      \
+        for (u64 i = 0; i < HALF; i += 2 * sizeof(lane)) {            \
+            for (u64 k = 0; k < 2 * sizeof(lane); k += 64) {          \
+                __builtin_prefetch(from + i + k + AHEAD);             \
+                __builtin_prefetch(from + i + k + HALF + AHEAD);      \
+            }                                                         \
+            a += p[i / sizeof(lane)];                                 \
+            b += p[i / sizeof(lane) + 1];                             \
+            c += p[(i + HALF) / sizeof(lane)];                        \
+            d += p[(i + HALF) / sizeof(lane) + 1];                    \
+        }                                                             \
+        a += b + c + d;                                               \
+        return a[0] ^ a[1] ^ a[2] ^ a[3] ^ a[4] ^ a[5] ^ a[6] ^ a[7]; \
     }
 READ_LOOP(, read_plain)
 #if defined __x86_64__
@@ -79,8 +83,7 @@ static int measure_reading(struct bench_machine *m, struct pool *pool, struct er
 {
     u64 most = plan_available() / 4, n = 4 * m->llc_bytes;
     n = MIN(MAX(n, 256u << 20), most) / CHUNK;
-    struct reading r = {read_plain, aligned_alloc(64, (size_t)n * CHUNK),
-                        calloc(n + 1, sizeof *r.sums)};
+    struct reading r = {read_plain, hostmem_alloc(n * CHUNK), calloc(n + 1, sizeof *r.sums)};
 #if defined __x86_64__
     if (__builtin_cpu_supports("avx512f"))
         r.read = read_512;
