@@ -12,7 +12,8 @@ MAKEFLAGS += --no-print-directory -j$(CORES) # a -j on the command line wins
 endif
 
 PKGS    := jansson libpcre2-8 libutf8proc libxxhash
-APP_PKGS := libedit
+APP_PKGS := libedit libevent
+TLS_PKGS := libevent_openssl openssl
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi -Werror
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
@@ -20,6 +21,7 @@ LIBS    := -lm -pthread
 
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
 APP     := $(filter-out %_test.c,$(wildcard app/*.c app/*/*.c))
+WEB     := $(wildcard web/*.* web/*/*.*)
 TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*/*_test.c test/*_test.c)
 HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
@@ -42,7 +44,7 @@ ifneq ($(NVCC),)
 FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu))
 endif
 OBJ     += $B/src/gpu/fatbins.o
-APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o
+APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 TESTBIN := $(TESTS:%.c=$B/%)
 
@@ -73,9 +75,10 @@ $B/config.mk: tools/deps tools/standin-flags Makefile
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
-	@echo "APP_CFLAGS := $$(pkg-config --cflags $(APP_PKGS))" >> $@.tmp
-	@echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS))" >> $@.tmp
-	@echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
+	@(tls=; for p in $(TLS_PKGS); do pkg-config --exists $$p && tls="$$tls $$p" || { tls=; break; }; done; \
+	    echo "APP_CFLAGS := -Iapp $${tls:+-DHAVE_TLS} $$(pkg-config --cflags $(APP_PKGS) $$tls)"; \
+	    echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS) $$tls)"; \
+	    echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS) $$tls)") >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
 	@mv $@.tmp $@
 include tools/gpu.mk
@@ -120,6 +123,13 @@ $B/app/builtin.o: app/builtin.S $(BUILTIN)
 	@mkdir -p $(@D)
 	$Q$(CC) -DBUILTIN_MODEL='"$(BUILTIN)"' -c $< -o $@
 
+# The page's files, inside the binary too.
+$B/app/server/web.c: $(WEB) tools/embed Makefile
+	@mkdir -p $(@D)
+	$Qtools/embed web $(WEB) > $@
+$B/app/server/web.o: $B/app/server/web.c
+	$Q$(CC) $(CFLAGS) -Iapp -c $< -o $@
+
 $B/libfletch.a: $(OBJ)
 	@rm -f $@
 	$Qar rcs $@ $^
@@ -127,7 +137,11 @@ $B/libfletch.a: $(OBJ)
 $B/$(SO): $(OBJ)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
-$(APP_OBJ): CFLAGS += $(APP_CFLAGS)
+$(APP_OBJ) $B/app/%_test.o $B/test/fuzz/request.o: CFLAGS += $(APP_CFLAGS)
+# What tests and fuzz targets of the server link.
+$B/libapp.a: $(filter-out $B/app/main.o,$(APP_OBJ))
+	@rm -f $@
+	$Qar rcs $@ $^
 $B/fletch: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
@@ -140,8 +154,8 @@ $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \
 	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS) $(STANDIN_RUN))
 
-$B/app/server/sandbox_test: $B/app/server/sandbox.o
-$B/app/server/tools_test: $B/app/server/tools.o $B/app/server/tools_choice.o
+$B/app/%_test: $B/app/%_test.o $B/libapp.a $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 $B/test/fuzz/toolcall: $B/app/server/tools.o
 
 $B/%_cli: $B/%_cli.o $B/libfletch.a

@@ -37,11 +37,15 @@ struct args {
     const char *prompt, *file, *system, *template_file;
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
-    struct opt_count n_reps, parallel, cache_tokens;
+    struct opt_count n_reps, parallel, cache_tokens, port, workers;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *capture, *against, *kv_type, *act_type, *type, *out, *tokens,
         *logits;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
+    struct opt_texts allow_hosts, limits;
+    struct opt_real rate, drain, stuck;
+    const char *host, *api_key, *cert, *cert_key, *alias;
+    bool shared_cache, log_json;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
     bool think, no_think, no_reuse, json, quiet, verbose, help;
 };

@@ -139,6 +139,7 @@ struct fletch_chat {
     const char *args;          /* JSON object of further template variables, or NULL */
     const char *template_text; /* instead of the model's own, or NULL */
     bool no_generation_prompt; /* don't end with the beginning of an answer */
+    bool continue_final;       /* end inside the last message, so that the answer continues it */
 };
 /* The prompt as text, and as tokens: what users wrote never becomes a control token. */
 FLETCH_API int fletch_chat_render(struct fletch_model *m, const struct fletch_chat *chat,
@@ -237,6 +238,12 @@ struct fletch_token {
     const float *top_logprobs;
 };
 
+struct fletch_reading {
+    uint32_t n_done, n_prompt; /* tokens of the prompt: read or found in the cache; all */
+    uint32_t n_reused;         /* of them, those found in the cache */
+    const char *reuse_end;     /* why not more */
+};
+
 struct fletch_result {
     uint64_t id;
     enum fletch_finish finish;
@@ -261,6 +268,10 @@ struct fletch_request {    /* all of it is copied */
     uint64_t client;     /* those who wait get turns by client */
     int32_t priority;    /* higher ones first; waiting raises it */
     double timeout;      /* seconds; 0: none */
+    /* What the cache keeps of a prompt is found again only by requests of the same salt. */
+    uint64_t cache_salt;
+    /* After every step that read a part of the prompt; may be NULL. */
+    void (*on_reading)(void *ctx, const struct fletch_reading *reading);
     /* Non-zero ends the request. */
     int (*on_token)(void *ctx, const struct fletch_token *token);
     /* Once for every request that was accepted, as the last call. */

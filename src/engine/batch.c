@@ -82,6 +82,12 @@ static bool on_token(void *ctx, i32 id, const struct batch_logprobs *logprobs)
     return j->stopped || asked;
 }
 
+static void on_reading(void *ctx, const struct fletch_reading *reading)
+{
+    struct job *j = ctx;
+    j->r.on_reading(j->r.ctx, reading);
+}
+
 static void on_done(void *ctx, const struct fletch_result *from)
 {
     struct job *j = ctx;
@@ -141,6 +147,8 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
                                     .client = r->client,
                                     .priority = r->priority,
                                     .timeout = r->timeout,
+                                    .cache_salt = r->cache_salt,
+                                    .on_reading = r->on_reading ? on_reading : NULL,
                                     .on_token = on_token,
                                     .on_done = on_done,
                                     .ctx = j};

@@ -115,7 +115,7 @@ static int make_vars(json_t *vars, const struct fletch_chat *chat, struct err *e
         return err_set(err, FLETCH_E_ARG, "a chat needs messages");
     parse_arguments(json_object_get(vars, "messages"));
     if (json_object_set_new(vars, "add_generation_prompt",
-                            json_boolean(!chat->no_generation_prompt)))
+                            json_boolean(!chat->no_generation_prompt && !chat->continue_final)))
         return err_nomem(err, "the chat");
     return 0;
 }
@@ -125,6 +125,26 @@ static json_t *special_texts(const struct tok *tok)
     struct str bos = tok_text(tok, tok_bos(tok)), eos = tok_text(tok, tok_eos(tok));
     return json_pack("{s:s%, s:s%}", "bos_token", bos.n ? bos.p : "", bos.n, "eos_token",
                      eos.n ? eos.p : "", eos.n);
+}
+
+/* The prompt ends where the last message's text does: at the last place that has it and where every
+ * byte of it is the user's. */
+static int cut_final(const json_t *messages, struct tmpl_out *out, struct err *err)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const json_t *content = json_object_get(last, "content");
+    size_t n = json_string_length(content), at = out->n;
+    const char *text = json_string_value(content);
+    while (n && at-- >= n) {
+        size_t from = at + 1 - n, i = 0;
+        if (memcmp(out->text + from, text, n) != 0) continue;
+        while (i < n && out->from_user[from + i]) i++;
+        if (i < n) continue;
+        out->n = from + n;
+        return 0;
+    }
+    return err_set(err, FLETCH_E_ARG, "the last message can't be continued: %s",
+                   n ? "the chat template changes its text" : "it has no text");
 }
 
 static int render(struct fletch_model *m, const struct fletch_chat *chat, struct tmpl_out *out)
@@ -143,6 +163,10 @@ static int render(struct fletch_model *m, const struct fletch_chat *chat, struct
     if (!rc && !(trusted = special_texts(tok))) rc = err_nomem(&m->err, "the chat");
     if (!rc) rc = tmpl_open(&t, text, &m->err);
     if (!rc) rc = tmpl_render(t, vars, trusted, time(NULL), NULL, out, &m->err);
+    if (!rc && chat->continue_final) {
+        rc = cut_final(json_object_get(vars, "messages"), out, &m->err);
+        if (rc) tmpl_out_free(out);
+    }
     tmpl_close(t);
     json_decref(trusted);
     json_decref(vars);

@@ -334,9 +334,10 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     }
     *from = UINT32_MAX;
     if (b->env.p->net->n_states)
-        n = snap_match(&b->snaps, r->tokens, r->n_prompt, from);
+        n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
     else
-        n = kv_match(b->env.kv, r->tokens, r->n_prompt, table_of(b, r), &r->n_blocks);
+        n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, table_of(b, r),
+                     &r->n_blocks);
     u32 left = r->n_prompt - n;
     r->result.reuse_end = left <= b->env.step->limits.block_tokens
                               ? "what is left is shorter than a block"
@@ -392,7 +393,8 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
 {
     struct step *s = b->env.step;
     u32 slot;
-    if (r->snap_at && r->snap_at == r->n_fed && snap_put(&b->snaps, r->tokens, r->n_fed, &slot))
+    if (r->snap_at && r->snap_at == r->n_fed &&
+        snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
         CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
     for (u32 i = 0; i < n; i++, r->n_fed++) {
         enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
@@ -500,8 +502,21 @@ static void publish(struct batch *b)
         struct request *r = b->running[i];
         u32 end = MIN(r->n_fed, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)
-            kv_publish(b->env.kv, table_of(b, r), r->n_published,
+            kv_publish(b->env.kv, r->r.cache_salt, table_of(b, r), r->n_published,
                        r->tokens + (size_t)r->n_published * per);
+    }
+}
+
+/* Says how far reading the prompts is. */
+static void tell_reading(struct batch *b)
+{
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        u32 n = MIN(r->n_fed, r->n_prompt);
+        if (!r->r.on_reading || n <= r->n_told) continue;
+        r->n_told = n;
+        struct fletch_reading reading = {n, r->n_prompt, r->result.n_reused, r->result.reuse_end};
+        r->r.on_reading(r->r.ctx, &reading);
     }
 }
 
@@ -553,6 +568,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
         /* what lies in the executor's memory now is anybody's guess */
         while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
         if (!rc) publish(b);
+        if (!rc) tell_reading(b);
         for (u32 i = 0; !rc && i < b->env.step->n_out; i++) deliver(b, i, b->ids[i]);
     } else if (b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");

@@ -36,6 +36,8 @@ struct batch_request {
     u64 client;
     i32 priority;
     double timeout;
+    u64 cache_salt;
+    void (*on_reading)(void *ctx, const struct fletch_reading *reading); /* may be NULL */
     /* true: that was the last one. */
     bool (*on_token)(void *ctx, i32 token, const struct batch_logprobs *logprobs);
     void (*on_done)(void *ctx, const struct fletch_result *result);

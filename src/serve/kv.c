@@ -146,9 +146,15 @@ void kv_release(struct kv_pool *p, const u32 *table, u32 *n_held)
         let_go(p, table[--*n_held]); /* from the end: what others need least goes first */
 }
 
-u32 kv_match(struct kv_pool *p, const i32 *tokens, u32 n, u32 *table, u32 *n_held)
+/* What stands before a first block: no id has its highest bit set. */
+static u64 root_of(u64 salt)
 {
-    u64 parent = 0;
+    return salt ? salt | 1ull << 63 : 0;
+}
+
+u32 kv_match(struct kv_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *table, u32 *n_held)
+{
+    u64 parent = root_of(salt);
     CHECK(*n_held == 0);
     for (u32 at = 0; p->n_blocks && at + p->block_tokens < n; at += p->block_tokens) {
         u32 b = find(p, parent, tokens + at);
@@ -160,10 +166,10 @@ u32 kv_match(struct kv_pool *p, const i32 *tokens, u32 n, u32 *table, u32 *n_hel
     return *n_held * p->block_tokens;
 }
 
-void kv_publish(struct kv_pool *p, u32 *table, u32 i, const i32 *tokens)
+void kv_publish(struct kv_pool *p, u64 salt, u32 *table, u32 i, const i32 *tokens)
 {
     u32 b = table[i];
-    u64 parent = i ? p->blocks[table[i - 1]].id : 0;
+    u64 parent = i ? p->blocks[table[i - 1]].id : root_of(salt);
     if (p->blocks[b].id || (i && !parent)) return; /* a match, or behind a block that is not out */
     u32 other = find(p, parent, tokens);
     if (other != NONE) {

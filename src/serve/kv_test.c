@@ -143,21 +143,21 @@ static void test_full_blocks_are_found_by_their_tokens(void **state)
     fill(a, 100, 0);
     fill(b, 100, 0);
     publish_all(&f, 0, a, 36); /* four whole blocks and a half */
-    assert_int_equal(kv_match(&f.pool, b, 100, f.table[1], &f.n_held[1]), 32);
+    assert_int_equal(kv_match(&f.pool, 0, b, 100, f.table[1], &f.n_held[1]), 32);
     assert_memory_equal(f.table[0], f.table[1], 4 * sizeof(u32));
     check_pool(&f);
     /* the last token is never taken from the cache */
-    assert_int_equal(kv_match(&f.pool, b, 32, f.table[2], &f.n_held[2]), 24);
-    assert_int_equal(kv_match(&f.pool, b, 8, f.table[3], &f.n_held[3]), 0);
+    assert_int_equal(kv_match(&f.pool, 0, b, 32, f.table[2], &f.n_held[2]), 24);
+    assert_int_equal(kv_match(&f.pool, 0, b, 8, f.table[3], &f.n_held[3]), 0);
     b[9]++; /* in the second block */
-    assert_int_equal(kv_match(&f.pool, b, 100, f.table[4], &f.n_held[4]), 8);
+    assert_int_equal(kv_match(&f.pool, 0, b, 100, f.table[4], &f.n_held[4]), 8);
     /* the same tokens behind others are not the same */
-    assert_int_equal(kv_match(&f.pool, a + 8, 50, f.table[5], &f.n_held[5]), 0);
+    assert_int_equal(kv_match(&f.pool, 0, a + 8, 50, f.table[5], &f.n_held[5]), 0);
     check_pool(&f);
     for (u32 t = 0; t < N_TABLES; t++) kv_release(&f.pool, f.table[t], &f.n_held[t]);
     check_pool(&f);
     assert_int_equal(f.pool.n_idle, 4);
-    assert_int_equal(kv_match(&f.pool, a, 100, f.table[0], &f.n_held[0]),
+    assert_int_equal(kv_match(&f.pool, 0, a, 100, f.table[0], &f.n_held[0]),
                      32); /* unused, but there */
     assert_int_equal(f.pool.n_idle, 0);
     kv_close(&f.pool);
@@ -199,14 +199,14 @@ static void test_the_longest_unused_goes_first_and_takes_its_followers(void **st
     assert_true(kv_cover(&f.pool, f.table[2], &f.n_held[2], 27 * BLOCK_TOKENS));
     assert_int_equal(f.pool.n_evicted, 3);
     check_pool(&f);
-    assert_int_equal(kv_match(&f.pool, a, 64, f.table[3], &f.n_held[3]), 5 * BLOCK_TOKENS);
-    assert_int_equal(kv_match(&f.pool, b, 64, f.table[4], &f.n_held[4]), 7 * BLOCK_TOKENS);
+    assert_int_equal(kv_match(&f.pool, 0, a, 64, f.table[3], &f.n_held[3]), 5 * BLOCK_TOKENS);
+    assert_int_equal(kv_match(&f.pool, 0, b, 64, f.table[4], &f.n_held[4]), 7 * BLOCK_TOKENS);
     kv_release(&f.pool, f.table[3], &f.n_held[3]);
     kv_release(&f.pool, f.table[4], &f.n_held[4]);
     kv_forget(&f.pool);
     check_pool(&f);
     assert_int_equal(f.pool.n_idle, 0);
-    assert_int_equal(kv_match(&f.pool, b, 64, f.table[3], &f.n_held[3]), 0);
+    assert_int_equal(kv_match(&f.pool, 0, b, 64, f.table[3], &f.n_held[3]), 0);
     /* a forgotten beginning makes what followed it unreachable, even where it is still there */
     publish_all(&f, 5, a, 16);
     u32 first = f.table[5][0], one = 1;
@@ -219,7 +219,7 @@ static void test_the_longest_unused_goes_first_and_takes_its_followers(void **st
         f.table[6][f.n_held[6]++] = got[0];
     }
     check_pool(&f);
-    assert_int_equal(kv_match(&f.pool, a, 64, f.table[0], &f.n_held[0]), 0);
+    assert_int_equal(kv_match(&f.pool, 0, a, 64, f.table[0], &f.n_held[0]), 0);
     kv_close(&f.pool);
 }
 

@@ -26,16 +26,18 @@ u32 snap_point(const struct snap_pool *p, u32 at, u32 n)
     return point > at ? point : 0;
 }
 
-static bool begins_with(const struct snap *s, const i32 *tokens, u32 n)
+static bool begins_with(const struct snap *s, u64 salt, const i32 *tokens, u32 n)
 {
-    return s->tokens && s->n <= n && memcmp(s->tokens, tokens, s->n * sizeof *tokens) == 0;
+    return s->tokens && s->salt == salt && s->n <= n &&
+           memcmp(s->tokens, tokens, s->n * sizeof *tokens) == 0;
 }
 
-u32 snap_match(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot)
+u32 snap_match(struct snap_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *slot)
 {
     struct snap *best = NULL;
     for (u32 i = 0; i < p->n; i++)
-        if (n && begins_with(&p->snaps[i], tokens, n - 1) && (!best || p->snaps[i].n > best->n))
+        if (n && begins_with(&p->snaps[i], salt, tokens, n - 1) &&
+            (!best || p->snaps[i].n > best->n))
             best = &p->snaps[i];
     if (!best) return 0;
     best->used = ++p->clock;
@@ -43,19 +45,19 @@ u32 snap_match(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot)
     return best->n;
 }
 
-bool snap_put(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot)
+bool snap_put(struct snap_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *slot)
 {
     struct snap *oldest = NULL;
     for (u32 i = 0; i < p->n; i++) {
         struct snap *s = &p->snaps[i];
-        if (s->n == n && begins_with(s, tokens, n)) return false;
+        if (s->n == n && begins_with(s, salt, tokens, n)) return false;
         if (!oldest || s->used < oldest->used) oldest = s;
     }
     i32 *copy = oldest ? malloc(n * sizeof *copy) : NULL;
     if (!copy) return false;
     free(oldest->tokens);
     memcpy(copy, tokens, n * sizeof *copy);
-    *oldest = (struct snap){copy, n, ++p->clock};
+    *oldest = (struct snap){copy, n, salt, ++p->clock};
     *slot = p->first_slot + (u32)(oldest - p->snaps);
     return true;
 }

@@ -11,6 +11,7 @@ enum { SNAP_EVERY = 1024, SNAP_GRAIN = 32 };
 struct snap {
     i32 *tokens; /* NULL: empty */
     u32 n;
+    u64 salt;
     u64 used; /* when */
 };
 
@@ -25,10 +26,10 @@ void snap_close(struct snap_pool *p);
 
 /* Where in a prompt of n tokens to stop next for a snapshot, behind `at`; 0: nowhere. */
 u32 snap_point(const struct snap_pool *p, u32 at, u32 n);
-/* The most tokens, fewer than n, that a snapshot has; its slot. 0: none. */
-u32 snap_match(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot);
+/* The most tokens, fewer than n, that a snapshot of this salt has; its slot. 0: none. */
+u32 snap_match(struct snap_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *slot);
 /* The slot to copy the state behind these tokens to; false when it is there already, or when there
  * is no memory to remember it. */
-bool snap_put(struct snap_pool *p, const i32 *tokens, u32 n, u32 *slot);
+bool snap_put(struct snap_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *slot);
 
 #endif

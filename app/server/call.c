@@ -1,0 +1,442 @@
+/* Calls: requests for a model, from the body to the end of the answer. A call is the loop's; a
+ * worker has it for a while, and the engine thread fills events for its choices. It is freed when
+ * the client has its answer, or has gone, and nobody else has it any more. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "app.h"
+#include "http.h"
+#include "server.h"
+
+/* ---- what is wrong ---- */
+
+int call_wrong(struct call *c, int status, const char *param, const char *fmt, ...)
+{
+    va_list args;
+    c->problem = (struct problem){.status = status, .type = "invalid_request_error"};
+    c->problem.param = param;
+    if (status == 503) c->problem.type = "overloaded_error";
+    if (status == 500) c->problem.type = "server_error";
+    va_start(args, fmt);
+    vsnprintf(c->problem.text, sizeof c->problem.text, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int call_over(struct call *c, enum limit l, const char *param, uint64_t is)
+{
+    char what[120];
+    snprintf(what, sizeof what, "%s: %llu is too many", param ? param : "this request",
+             (unsigned long long)is);
+    call_wrong(c, 400, param, " ");
+    problem_limit(&c->problem, &c->server->limits, l, what);
+    return -1;
+}
+
+/* ---- on a worker ---- */
+
+/* Bounds the depth before a recursive parser sees the text. */
+static bool is_too_deep(const char *p, size_t n, uint64_t most)
+{
+    uint64_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '"')
+            for (i++; i < n && p[i] != '"'; i++) i += p[i] == '\\';
+        else if (p[i] == '{' || p[i] == '[')
+            depth++;
+        else if ((p[i] == '}' || p[i] == ']') && depth)
+            depth--;
+        if (depth > most) return true;
+    }
+    return false;
+}
+
+int call_parse(struct call *c)
+{
+    json_error_t e;
+    uint64_t most = limit_of(&c->server->limits, json_depth);
+    if (is_too_deep(c->text, c->n_text, most))
+        return call_over(c, LIMIT_json_depth, NULL, most + 1);
+    c->body = json_loadb(c->text, c->n_text, JSON_REJECT_DUPLICATES, &e);
+    if (!c->body)
+        return call_wrong(c, 400, NULL, "the body is not JSON: line %d, column %d: %s", e.line,
+                          e.column, QUOTE(e.text));
+    if (!json_is_object(c->body))
+        return call_wrong(c, 400, NULL, "the body is JSON, but not an object");
+    return 0;
+}
+
+void call_work(struct call *c)
+{
+    if (call_parse(c) == 0) c->api->take(c);
+}
+
+void call_add_prompt(struct call *c, int32_t *ids, size_t n)
+{
+    c->prompts = need(realloc(c->prompts, (c->n_prompts + 1) * sizeof *c->prompts));
+    c->prompts[c->n_prompts++] = (struct prompt){ids, n};
+}
+
+/* ---- the end ---- */
+
+static void unlink_call(struct call *c)
+{
+    struct server *s = c->server;
+    *(c->prev ? &c->prev->next : &s->first) = c->next;
+    *(c->next ? &c->next->prev : &s->last) = c->prev;
+    s->n_calls--;
+}
+
+static void call_free(struct call *c)
+{
+    if (c->api->free) c->api->free(c);
+    for (size_t i = 0; i < c->n_prompts; i++) fletch_free(c->prompts[i].ids);
+    free(c->prompts);
+    free(c->choices);
+    free(c->ask.stops);
+    free(c->ask.bias_tokens);
+    free(c->ask.bias_values);
+    json_decref(c->body);
+    json_decref(c->reply);
+    free(c->text);
+    free(c->path);
+    free(c);
+}
+
+/* Nobody else has it: says the end to the client, if there is one, and to the log. */
+static void finish(struct call *c)
+{
+    struct conn *conn = c->conn;
+    struct server *s = c->server;
+    c->status = c->problem.status ? c->problem.status : 200;
+    if (!conn) c->status = CALL_CLIENT_GONE;
+    double seconds = server_now() - c->t_begin;
+    metrics_request(s->metrics, c->api->label, c->status);
+    if (c->problem.status) metrics_rejected(s->metrics, c->problem.code);
+    struct access a = {.id = c->id,
+                       .method = "POST",
+                       .path = c->path,
+                       .address = c->address,
+                       .key = c->key,
+                       .status = c->status,
+                       .seconds = seconds,
+                       .call = c};
+    log_access(s, &a);
+    if (conn && c->problem.status && c->begun)
+        c->api->broken(c);
+    else if (conn && c->problem.status)
+        problem_reply(conn, &c->problem, c->api->problem);
+    else if (conn && c->reply)
+        json_reply(conn, 200, json_incref(c->reply));
+    else if (conn)
+        c->api->end(c);
+    unlink_call(c);
+    call_free(c);
+}
+
+static void cancel(struct call *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        if (c->choices[i].id && !c->choices[i].ended)
+            fletch_batch_cancel(c->served->batch, c->choices[i].id);
+}
+
+static void on_gone(void *ctx)
+{
+    struct call *c = ctx;
+    c->conn = NULL;
+    cancel(c);
+    if (!c->working && !c->n_live) finish(c);
+}
+
+void call_cancel_all(struct server *s)
+{
+    for (struct call *c = s->first; c; c = c->next) {
+        if (!c->working && !c->problem.status)
+            call_wrong(c, 503, NULL, "the server is shutting down");
+        cancel(c);
+    }
+}
+
+/* ---- from the engine thread ---- */
+
+static int on_token(void *ctx, const struct fletch_token *t)
+{
+    struct choice *ch = ctx;
+    size_t n_ids = t->n_top * sizeof *t->top_ids, n_logs = t->n_top * sizeof *t->top_logprobs;
+    struct server_event *e = need(calloc(1, sizeof *e + n_ids + n_logs + t->n_text + 1));
+    int32_t *ids = (int32_t *)(void *)e->data;
+    float *logprobs = (float *)(void *)(ids + t->n_top);
+    char *text = (char *)(logprobs + t->n_top);
+    if (n_ids) {
+        memcpy(ids, t->top_ids, n_ids);
+        memcpy(logprobs, t->top_logprobs, n_logs);
+    }
+    memcpy(text, t->n_text ? t->text : "", t->n_text);
+    e->kind = EVENT_TOKEN;
+    e->choice = ch;
+    e->token = (struct token){.id = t->id,
+                              .text = text,
+                              .n_text = t->n_text,
+                              .logprob = t->logprob,
+                              .n_top = t->n_top,
+                              .top_ids = ids,
+                              .top_logprobs = logprobs,
+                              .t = server_now()};
+    return !mail_send(ch->call->server, e);
+}
+
+static void on_reading(void *ctx, const struct fletch_reading *r)
+{
+    struct choice *ch = ctx;
+    if (ch->told_start && !ch->call->ask.include_progress) return;
+    ch->told_start = true;
+    struct server_event *e = need(calloc(1, sizeof *e));
+    e->kind = EVENT_PROGRESS;
+    e->choice = ch;
+    e->progress = (struct progress_event){r->n_done, r->n_prompt, r->n_reused, r->reuse_end, 0};
+    mail_send(ch->call->server, e);
+}
+
+static void on_done(void *ctx, const struct fletch_result *r)
+{
+    struct choice *ch = ctx;
+    size_t n = strlen(r->error);
+    struct server_event *e = need(calloc(1, sizeof *e + n + 1));
+    memcpy(e->data, r->error, n + 1);
+    e->kind = EVENT_DONE;
+    e->choice = ch;
+    e->result = *r;
+    mail_send(ch->call->server, e);
+}
+
+/* ---- on the loop ---- */
+
+static void begin(struct call *c)
+{
+    if (c->begun) return;
+    c->begun = true;
+    c->api->begin(c);
+}
+
+static void start(struct choice *ch)
+{
+    struct server *s = ch->call->server;
+    if (ch->started) return;
+    ch->started = true;
+    s->n_queued--;
+    s->queued_tokens -= ch->call->prompts[ch->prompt].n;
+}
+
+static void on_end(struct choice *ch, const struct server_event *e)
+{
+    struct call *c = ch->call;
+    bool cut =
+        e->result.finish == FLETCH_FINISH_CANCELLED || e->result.finish == FLETCH_FINISH_ASKED;
+    start(ch);
+    ch->ended = true;
+    ch->result = e->result;
+    ch->result.error = ch->error;
+    snprintf(ch->error, sizeof ch->error, "%s", e->data);
+    c->n_live--;
+    metrics_choice(c->server->metrics, ch);
+    if (e->result.finish == FLETCH_FINISH_FAILED && !c->problem.status) {
+        call_wrong(c, 500, NULL, "%s", ch->error);
+        cancel(c);
+    } else if (cut && !c->problem.status)
+        call_wrong(c, 503, NULL, "the answer was broken off");
+    if (c->conn && !c->problem.status) {
+        begin(c);
+        c->api->done(c, ch);
+    }
+    if (!c->n_live) finish(c);
+}
+
+void call_on_event(const struct server_event *e)
+{
+    struct choice *ch = e->choice;
+    struct call *c = ch->call;
+    if (e->kind == EVENT_DONE) {
+        on_end(ch, e);
+        return;
+    }
+    start(ch);
+    if (e->kind == EVENT_TOKEN) {
+        metrics_token(c->server->metrics, ch->t_last ? e->token.t - ch->t_last : 0);
+        ch->t_last = e->token.t;
+    }
+    if (!c->conn || c->problem.status) return;
+    if (e->kind == EVENT_TOKEN) {
+        begin(c);
+        c->api->token(c, ch, &e->token);
+    } else if (c->ask.include_progress && c->api->progress) {
+        begin(c);
+        c->api->progress(c, ch, &e->progress);
+    }
+}
+
+/* Is there room in the queue for all its choices? */
+static int check_queue(struct call *c)
+{
+    struct server *s = c->server;
+    uint64_t n_tokens = s->queued_tokens;
+    for (size_t i = 0; i < c->n_prompts; i++) n_tokens += c->prompts[i].n * c->ask.n;
+    uint64_t n = (uint64_t)s->n_queued + c->n_prompts * c->ask.n;
+    if (n > limit_of(&s->limits, queue)) return call_over(c, LIMIT_queue, NULL, n);
+    if (n_tokens > limit_of(&s->limits, queued_tokens))
+        return call_over(c, LIMIT_queued_tokens, NULL, n_tokens);
+    return 0;
+}
+
+static void submit_choice(struct call *c, struct choice *ch)
+{
+    const struct prompt *p = &c->prompts[ch->prompt];
+    struct fletch_request r = c->ask.r;
+    r.tokens = p->ids;
+    r.n_tokens = p->n;
+    r.sampling.choice = ch->index % c->ask.n;
+    r.n_logprobs = c->ask.logprobs ? c->ask.n_top + 1 : 0;
+    r.client = c->client;
+    r.cache_salt = c->salt;
+    r.timeout = (double)limit_of(&c->server->limits, seconds);
+    r.on_token = on_token;
+    r.on_reading = on_reading;
+    r.on_done = on_done;
+    r.ctx = ch;
+    int rc = fletch_batch_submit(c->served->batch, &r, &ch->id);
+    if (rc) {
+        call_wrong(c,
+                   rc == FLETCH_E_LIMIT   ? 503
+                   : rc == FLETCH_E_NOMEM ? 500
+                                          : 400,
+                   NULL, "%s", fletch_batch_error(c->served->batch));
+        return;
+    }
+    c->n_live++;
+    c->server->n_queued++;
+    c->server->queued_tokens += p->n;
+}
+
+static void submit(struct call *c)
+{
+    c->n_choices = (uint32_t)c->n_prompts * c->ask.n;
+    c->choices = need(calloc(c->n_choices, sizeof *c->choices));
+    c->t_submit = server_now();
+    for (uint32_t i = 0; i < c->n_choices && !c->problem.status; i++) {
+        c->choices[i].call = c;
+        c->choices[i].index = i;
+        c->choices[i].prompt = i / c->ask.n;
+        submit_choice(c, &c->choices[i]);
+    }
+    if (c->problem.status) cancel(c);
+}
+
+void call_worked(struct call *c)
+{
+    c->working = false;
+    if (c->server->draining && !c->problem.status)
+        call_wrong(c, 503, NULL, "the server is shutting down");
+    if (c->conn && !c->problem.status && !c->reply && !check_queue(c)) submit(c);
+    if (!c->n_live) finish(c);
+}
+
+void call_begin(struct conn *conn, const struct api *api)
+{
+    struct server *s = conn_server(conn);
+    struct request *r = conn_request(conn);
+    struct call *c = need(calloc(1, sizeof *c));
+    c->server = s;
+    c->conn = conn;
+    c->api = api;
+    c->id = r->id;
+    c->created = (int64_t)time(NULL);
+    snprintf(c->name, sizeof c->name, "%s%08llx%08llx", api->prefix,
+             (unsigned long long)s->boot & 0xffffffff, (unsigned long long)r->id);
+    snprintf(c->address, sizeof c->address, "%s", conn_address(conn));
+    c->key = r->key->name;
+    c->client = r->key->number;
+    c->salt = s->params.shared_cache ? 0 : r->key->number;
+    c->path = need(strdup(r->head.path));
+    c->text = r->body;
+    c->n_text = r->n_body;
+    r->body = NULL;
+    c->t_begin = conn_began(conn);
+    c->prev = s->last;
+    *(s->last ? &s->last->next : &s->first) = c;
+    s->last = c;
+    s->n_calls++;
+    http_on_gone(conn, on_gone, c);
+    c->working = true;
+    workers_give(s, c);
+}
+
+/* Tells those who wait how many are before them, and ends those that waited too long. */
+void call_tick(struct server *s)
+{
+    uint32_t position = 0;
+    double now = server_now(), most = (double)limit_of(&s->limits, queue_seconds);
+    for (struct call *c = s->first; c; c = c->next)
+        for (uint32_t i = 0; i < c->n_choices; i++) {
+            struct choice *ch = &c->choices[i];
+            if (!ch->id || ch->started) continue;
+            position++;
+            if (c->problem.status) continue;
+            if (now - c->t_submit > most && !c->begun) {
+                call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)(now - c->t_submit));
+                cancel(c);
+            } else if (c->conn && c->ask.include_progress && c->api->progress &&
+                       ch->shown_position != position) {
+                struct progress_event p = {0, (uint32_t)c->prompts[ch->prompt].n, 0, "it waits",
+                                           position};
+                ch->shown_position = position;
+                begin(c);
+                c->api->progress(c, ch, &p);
+            }
+        }
+}
+
+/* ---- words about the end ---- */
+
+const char *call_finish_reason(const struct choice *ch)
+{
+    bool ended = ch->result.finish == FLETCH_FINISH_END || ch->result.finish == FLETCH_FINISH_STOP;
+    return ended ? "stop" : "length";
+}
+
+json_t *call_usage(const struct call *c)
+{
+    json_int_t n_prompt = 0, n_generated = 0, n_reused = 0;
+    for (size_t i = 0; i < c->n_prompts; i++) n_prompt += (json_int_t)c->prompts[i].n;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        n_generated += c->choices[i].result.n_generated;
+        if (i % c->ask.n == 0) n_reused += c->choices[i].result.n_reused;
+    }
+    return need(json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", n_prompt,
+                          "completion_tokens", n_generated, "total_tokens", n_prompt + n_generated,
+                          "prompt_tokens_details", "cached_tokens", n_reused));
+}
+
+static const char *end_of(const struct choice *ch)
+{
+    switch (ch->result.finish) {
+    case FLETCH_FINISH_END: return "end";
+    case FLETCH_FINISH_STOP: return "stop";
+    case FLETCH_FINISH_CONTEXT: return "context";
+    case FLETCH_FINISH_TIMEOUT: return "timeout";
+    default: return "length";
+    }
+}
+
+json_t *call_timings(const struct call *c)
+{
+    const struct fletch_result *r = &c->choices[0].result;
+    double queue = r->queue_seconds, first = r->first_token_seconds;
+    double decode = r->seconds - first, n = r->n_generated > 1 ? r->n_generated - 1 : 0;
+    return need(json_pack(
+        "{s:f, s:f, s:f, s:f, s:I, s:I, s:s, s:s}", "queue_ms", queue * 1e3, "prefill_ms",
+        first > queue ? (first - queue) * 1e3 : 0.0, "decode_ms", decode * 1e3, "tokens_per_s",
+        decode > 0 ? n / decode : 0.0, "prompt_total", (json_int_t)r->n_prompt, "cached",
+        (json_int_t)r->n_reused, "reuse_end", r->reuse_end, "ended", end_of(&c->choices[0])));
+}

@@ -1,0 +1,267 @@
+/* Fields of request bodies, by tables: what is there is checked, what is unknown is refused. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+#include "server.h"
+
+static void *place(struct call *c, const struct field *f)
+{
+    return (char *)c + f->at;
+}
+
+int field_real(struct call *c, const struct field *f, json_t *v)
+{
+    double x = json_number_value(v);
+    if (!json_is_number(v) || !(x >= f->min && x <= f->max))
+        return call_wrong(c, 400, f->name, "%s must be a number from %g to %g", f->name, f->min,
+                          f->max);
+    *(float *)place(c, f) = (float)x;
+    return 0;
+}
+
+int field_count(struct call *c, const struct field *f, json_t *v)
+{
+    json_int_t n = json_integer_value(v);
+    if (!json_is_integer(v) || (double)n < f->min || (double)n > f->max)
+        return call_wrong(c, 400, f->name, "%s must be a whole number from %.0f to %.0f", f->name,
+                          f->min, f->max);
+    *(uint32_t *)place(c, f) = (uint32_t)n;
+    return 0;
+}
+
+int field_flag(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_boolean(v))
+        return call_wrong(c, 400, f->name, "%s must be true or false", f->name);
+    *(bool *)place(c, f) = json_is_true(v);
+    return 0;
+}
+
+int field_array(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_array(v)) return call_wrong(c, 400, f->name, "%s must be an array", f->name);
+    return field_any(c, f, v);
+}
+
+int field_object(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_object(v)) return call_wrong(c, 400, f->name, "%s must be an object", f->name);
+    return field_any(c, f, v);
+}
+
+int field_any(struct call *c, const struct field *f, json_t *v)
+{
+    *(json_t **)place(c, f) = v;
+    return 0;
+}
+
+int field_ignore(struct call *c, const struct field *f, json_t *v)
+{
+    (void)c;
+    (void)f;
+    (void)v;
+    return 0;
+}
+
+static int add_stop(struct call *c, const struct field *f, const json_t *v)
+{
+    size_t n = json_string_length(v);
+    const char *s = json_string_value(v);
+    if (!s || !n || strlen(s) != n)
+        return call_wrong(c, 400, f->name, "a text of %s must be a text, not empty, without NUL",
+                          f->name);
+    if (n > limit_of(&c->server->limits, stop_bytes))
+        return call_over(c, LIMIT_stop_bytes, f->name, n);
+    c->ask.stops[c->ask.r.n_stops++] = s;
+    return 0;
+}
+
+int field_stops(struct call *c, const struct field *f, json_t *v)
+{
+    uint64_t most = limit_of(&c->server->limits, stops);
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    if (n > most) return call_over(c, LIMIT_stops, f->name, n);
+    c->ask.stops = need(calloc(n + 1, sizeof *c->ask.stops));
+    for (size_t i = 0; i < n; i++)
+        if (add_stop(c, f, json_is_array(v) ? json_array_get(v, i) : v)) return -1;
+    c->ask.r.stops = c->ask.stops;
+    return 0;
+}
+
+int field_max_tokens(struct call *c, const struct field *f, json_t *v)
+{
+    uint64_t most = limit_of(&c->server->limits, output_tokens);
+    json_int_t n = json_integer_value(v);
+    if (!json_is_integer(v) || n < 0)
+        return call_wrong(c, 400, f->name, "%s must be a whole number, not negative", f->name);
+    if ((uint64_t)n > most) return call_over(c, LIMIT_output_tokens, f->name, (uint64_t)n);
+    c->ask.r.max_tokens = (uint32_t)n;
+    c->ask.max_tokens_set = true;
+    return 0;
+}
+
+static int take_model(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_string(v)) return call_wrong(c, 400, f->name, "model must be a text");
+    c->served = served_find(c->server, json_string_value(v));
+    if (c->served) return 0;
+    call_wrong(c, 404, f->name, "there is no model %s here; /v1/models lists what there is",
+               QUOTE(json_string_value(v)));
+    c->problem.code = "model_not_found";
+    return -1;
+}
+
+static int take_seed(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_integer(v)) return call_wrong(c, 400, f->name, "seed must be a whole number");
+    c->ask.r.sampling.seed = (uint64_t)json_integer_value(v);
+    c->ask.seed_set = true;
+    return 0;
+}
+
+static int take_n(struct call *c, const struct field *f, json_t *v)
+{
+    uint64_t most = limit_of(&c->server->limits, choices);
+    json_int_t n = json_integer_value(v);
+    if (!json_is_integer(v) || n < 1)
+        return call_wrong(c, 400, f->name, "n must be a whole number, at least 1");
+    if ((uint64_t)n > most) return call_over(c, LIMIT_choices, f->name, (uint64_t)n);
+    c->ask.n = (uint32_t)n;
+    return 0;
+}
+
+static int take_biases(struct call *c, const struct field *f, json_t *v)
+{
+    const char *key;
+    json_t *value;
+    size_t n = json_object_size(v), i = 0;
+    if (!json_is_object(v)) return call_wrong(c, 400, f->name, "logit_bias must be an object");
+    if (n > limit_of(&c->server->limits, biases)) return call_over(c, LIMIT_biases, f->name, n);
+    c->ask.bias_tokens = need(calloc(n + 1, sizeof *c->ask.bias_tokens));
+    c->ask.bias_values = need(calloc(n + 1, sizeof *c->ask.bias_values));
+    json_object_foreach(v, key, value)
+    {
+        uint64_t id;
+        double x = json_number_value(value);
+        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) || fabs(x) > 1e6)
+            return call_wrong(c, 400, f->name, "logit_bias of %s is not ID: NUMBER", QUOTE(key));
+        c->ask.bias_tokens[i] = (int32_t)id;
+        c->ask.bias_values[i++] = (float)x;
+    }
+    c->ask.r.sampling.n_bias = n;
+    c->ask.r.sampling.bias_tokens = c->ask.bias_tokens;
+    c->ask.r.sampling.bias_values = c->ask.bias_values;
+    return 0;
+}
+
+static int take_stream_options(struct call *c, const struct field *f, json_t *v)
+{
+    json_t *usage = json_object_get(v, "include_usage"),
+           *progress = json_object_get(v, "include_progress");
+    if (!json_is_object(v) || (usage && !json_is_boolean(usage)) ||
+        (progress && !json_is_boolean(progress)))
+        return call_wrong(c, 400, f->name,
+                          "stream_options may have include_usage and include_progress, true or "
+                          "false");
+    c->ask.include_usage = json_is_true(usage);
+    c->ask.include_progress = json_is_true(progress);
+    return 0;
+}
+
+static int take_response_format(struct call *c, const struct field *f, json_t *v)
+{
+    const char *type = json_string_value(json_object_get(v, "type"));
+    c->ask.response_format = v;
+    if (type && strcmp(type, "text") == 0) return 0;
+    return call_wrong(c, 400, f->name, "response_format can only be {\"type\": \"text\"} here yet");
+}
+
+#define SAMPLING(name) FIELD_AT(ask.r.sampling.name)
+
+static const struct field common[] = {
+    {"model", take_model, 0, 0, 0},
+    {"stream", field_flag, FIELD_AT(ask.stream), 0, 0},
+    {"stream_options", take_stream_options, 0, 0, 0},
+    {"temperature", field_real, SAMPLING(temperature), 0, 100},
+    {"top_p", field_real, SAMPLING(top_p), 0, 1},
+    {"top_k", field_count, SAMPLING(top_k), 0, INT32_MAX},
+    {"min_p", field_real, SAMPLING(min_p), 0, 1},
+    {"repeat_penalty", field_real, SAMPLING(repeat_penalty), 0.01, 100},
+    {"presence_penalty", field_real, SAMPLING(presence_penalty), -100, 100},
+    {"frequency_penalty", field_real, SAMPLING(frequency_penalty), -100, 100},
+    {"penalty_window", field_count, SAMPLING(penalty_window), 0, 1024},
+    {"ignore_end", field_flag, FIELD_AT(ask.r.ignore_end), 0, 0},
+    {"seed", take_seed, 0, 0, 0},
+    {"n", take_n, 0, 0, 0},
+    {"stop", field_stops, 0, 0, 0},
+    {"max_tokens", field_max_tokens, 0, 0, 0},
+    {"logit_bias", take_biases, 0, 0, 0},
+    {"priority", field_ignore, 0, 0, 0},
+    {"user", field_ignore, 0, 0, 0},
+    {"metadata", field_ignore, 0, 0, 0},
+    {"store", field_ignore, 0, 0, 0},
+    {"service_tier", field_ignore, 0, 0, 0},
+    {"safety_identifier", field_ignore, 0, 0, 0},
+    {"prompt_cache_key", field_ignore, 0, 0, 0},
+};
+const struct field_table fields_common = FIELD_TABLE(common);
+
+static const struct field chat[] = {
+    {"messages", field_array, FIELD_AT(ask.messages), 0, 0},
+    {"max_completion_tokens", field_max_tokens, 0, 0, 0},
+    {"logprobs", field_flag, FIELD_AT(ask.logprobs), 0, 0},
+    {"top_logprobs", field_count, FIELD_AT(ask.n_top), 0, 20},
+    {"tools", field_array, FIELD_AT(ask.tools), 0, 0},
+    {"tool_choice", field_any, FIELD_AT(ask.tool_choice), 0, 0},
+    {"parallel_tool_calls", field_ignore, 0, 0, 0},
+    {"chat_template_kwargs", field_object, FIELD_AT(ask.template_args), 0, 0},
+    {"continue_final_message", field_flag, FIELD_AT(ask.continue_final), 0, 0},
+    {"response_format", take_response_format, 0, 0, 0},
+    {"reasoning_effort", field_ignore, 0, 0, 0},
+    {"modalities", field_ignore, 0, 0, 0},
+    {"verbosity", field_ignore, 0, 0, 0},
+};
+const struct field_table fields_chat = FIELD_TABLE(chat);
+
+static const struct field *find(const struct field_table *const *tables, const char *name)
+{
+    for (; *tables; tables++)
+        for (size_t i = 0; i < (*tables)->n; i++)
+            if (strcmp((*tables)->fields[i].name, name) == 0) return &(*tables)->fields[i];
+    return NULL;
+}
+
+/* Settings that are not said are the model's, so the model comes first. */
+static int take_defaults(struct call *c)
+{
+    json_t *model = json_object_get(c->body, "model");
+    static const struct field f = {"model", take_model, 0, 0, 0};
+    if (model && !json_is_null(model)) {
+        if (take_model(c, &f, model)) return -1;
+    } else if (!(c->served = served_find(c->server, NULL)))
+        return call_wrong(c, 400, "model", "say which model; /v1/models lists what there is");
+    if (!served_is_ready(c->served))
+        return call_wrong(c, 503, NULL, "the model %s is still loading", c->served->id);
+    c->ask.n = 1;
+    c->ask.r.sampling = c->served->info.sampling;
+    c->ask.r.sampling.seed = (c->server->boot ^ (c->id * 0x9e3779b97f4a7c15u)) >> 11;
+    return 0;
+}
+
+int fields_take(struct call *c, const struct field_table *const *tables)
+{
+    const char *name;
+    json_t *v;
+    if (take_defaults(c)) return -1;
+    json_object_foreach(c->body, name, v)
+    {
+        const struct field *f = find(tables, name);
+        if (!f) return call_wrong(c, 400, NULL, "unknown field %s", QUOTE(name));
+        if (!json_is_null(v) && f->take(c, f, v)) return -1;
+    }
+    if (c->ask.n_top && !c->ask.logprobs)
+        return call_wrong(c, 400, "top_logprobs", "top_logprobs needs logprobs: true");
+    return 0;
+}

@@ -1,0 +1,198 @@
+/* Who may: the names that this server goes by (a page of another site that makes its name point
+ * here is refused), pages of other origins, keys and their rates. */
+#include "server.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "app.h"
+
+/* ---- names ---- */
+
+/* Cuts the port off a copy of a Host; brackets of IPv6 too. */
+static bool host_name(const char *host, char *out, size_t cap)
+{
+    const char *end = host[0] == '[' ? strchr(host, ']') : host + strcspn(host, ":");
+    if (!end) return false;
+    const char *begin = host + (host[0] == '['), *port = end + (host[0] == '[');
+    if (*port && (*port != ':' || port[1 + strspn(port + 1, "0123456789")])) return false;
+    size_t n = (size_t)(end - begin);
+    if (!n || n >= cap) return false;
+    memcpy(out, begin, n);
+    out[n] = 0;
+    return true;
+}
+
+/* An attacker's page reaches a local server by a name of the attacker's: addresses are safe. */
+static bool knows_host(const struct guard *g, const char *host)
+{
+    char name[256];
+    unsigned char address[16];
+    if (!host_name(host, name, sizeof name)) return false;
+    if (strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, address) == 1 ||
+        inet_pton(AF_INET6, name, address) == 1)
+        return true;
+    for (size_t i = 0; i < g->n_hosts; i++)
+        if (strcasecmp(name, g->hosts[i]) == 0) return true;
+    return false;
+}
+
+/* A page may use the server that it came from. */
+static bool same_origin(const char *origin, const char *host)
+{
+    const char *at = strstr(origin, "://");
+    return at && (strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0) &&
+           strcasecmp(at + 3, host) == 0;
+}
+
+/* ---- keys ---- */
+
+/* Takes the same time wherever they differ. */
+static bool same_secret(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    unsigned diff = n != m;
+    for (size_t i = 0; i < n; i++) diff |= (unsigned char)a[i] ^ (unsigned char)b[m ? i % m : 0];
+    return !diff;
+}
+
+static struct key *find_key(const struct guard *g, const char *given)
+{
+    struct key *found = NULL;
+    for (size_t i = 0; i < g->n_keys; i++)
+        if (same_secret(given, g->keys[i].secret)) found = &g->keys[i];
+    return found;
+}
+
+static const char *given_key(const struct http_head *head)
+{
+    const char *auth = http_head_find(head, "authorization"), *key;
+    if (auth && strncasecmp(auth, "bearer ", 7) == 0) return auth + 7 + strspn(auth + 7, " ");
+    key = http_head_find(head, "x-api-key"); /* Anthropic's clients */
+    return key ? key : "";
+}
+
+/* A bucket of one minute's requests that fills steadily. */
+static bool take_turn(struct key *k, double now)
+{
+    if (k->rate <= 0) return true;
+    k->tokens += (now - k->t) * k->rate / 60;
+    if (k->tokens > k->rate) k->tokens = k->rate;
+    k->t = now;
+    if (k->tokens < 1) return false;
+    k->tokens--;
+    return true;
+}
+
+/* What may be asked without a key and at any rate: whether it is alive, and the page, which asks
+ * for the key. */
+static bool is_open_path(const char *path)
+{
+    static const char *const api[] = {"/v1/", "/metrics", "/tokenize", "/detokenize",
+                                      "/apply-template"};
+    for (size_t i = 0; i < sizeof api / sizeof *api; i++)
+        if (strncmp(path, api[i], strlen(api[i])) == 0) return false;
+    return true;
+}
+
+static bool refuse(struct problem *p, int status, const char *code, const char *text)
+{
+    *p = (struct problem){.status = status, .type = "invalid_request_error", .code = code};
+    if (status == 429) p->type = "rate_limit_error";
+    if (status == 401) p->type = "authentication_error";
+    snprintf(p->text, sizeof p->text, "%s", text);
+    return false;
+}
+
+bool guard_admit(struct server *s, struct conn *c, struct problem *p)
+{
+    struct guard *g = &s->guard;
+    struct request *r = conn_request(c);
+    const char *host = http_head_find(&r->head, "host"),
+               *origin = http_head_find(&r->head, "origin");
+    if (host && !knows_host(g, host))
+        return refuse(p, 421, "unknown_host",
+                      "this server does not go by the name in Host; --allow-host adds names");
+    if (origin && !(host && same_origin(origin, host)))
+        return refuse(p, 403, "foreign_origin", "pages of other origins may not use this server");
+    struct key *k = g->needs_key ? find_key(g, given_key(&r->head)) : &g->keys[0];
+    r->key = k;
+    if (is_open_path(r->head.path)) return true;
+    if (!k)
+        return refuse(p, 401, "invalid_api_key",
+                      "this server wants a key: Authorization: Bearer KEY");
+    if (!take_turn(k, server_now()))
+        return refuse(p, 429, "rate", "more requests a minute than this key may make");
+    return true;
+}
+
+/* ---- opening ---- */
+
+static int read_keys(struct guard *g, const char *from)
+{
+    const char *env = strncmp(from, "env:", 4) == 0 ? getenv(from + 4) : NULL;
+    if (strncmp(from, "env:", 4) == 0 && !env)
+        return say_error("--api-key: there is no environment variable %s", QUOTE(from + 4));
+    if (env)
+        g->text = need(strdup(env));
+    else {
+        int code = read_string(&g->text, from);
+        if (code) return code;
+    }
+    char *save, *line = strtok_r(g->text, "\r\n", &save);
+    for (; line; line = strtok_r(NULL, "\r\n", &save)) {
+        char *words, *first = strtok_r(line, " \t", &words);
+        if (!first || first[0] == '#') continue;
+        char *second = strtok_r(NULL, " \t", &words), *third = strtok_r(NULL, " \t", &words);
+        double rate = 0;
+        if (third && !parse_real(third, &rate))
+            return say_error("--api-key: a line is NAME KEY [REQUESTS-A-MINUTE]");
+        const char *secret = second ? second : first;
+        if (strlen(secret) < 8) return say_error("--api-key: a key has less than 8 characters");
+        g->keys = need(realloc(g->keys, (g->n_keys + 1) * sizeof *g->keys));
+        g->keys[g->n_keys] = (struct key){.name = second ? first : "key",
+                                          .secret = secret,
+                                          .number = g->n_keys + 1,
+                                          .rate = rate};
+        g->n_keys++;
+    }
+    return g->n_keys ? EXIT_OK : say_error("--api-key: no key in %s", QUOTE(from));
+}
+
+static bool is_loopback(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           strncmp(host, "127.", 4) == 0;
+}
+
+int guard_open(struct guard *g, const struct server_params *params)
+{
+    *g = (struct guard){.hosts = params->hosts, .n_hosts = params->n_hosts};
+    g->needs_key = params->key_file != NULL;
+    if (g->needs_key) {
+        int code = read_keys(g, params->key_file);
+        if (code) return code;
+    } else {
+        if (!is_loopback(params->host))
+            return opts_wrong("serve",
+                              "on %s anybody could use this server: give it keys with "
+                              "--api-key FILE",
+                              QUOTE(params->host));
+        g->keys = need(calloc(1, sizeof *g->keys));
+        g->keys[g->n_keys++] = (struct key){.name = "-", .secret = ""};
+    }
+    for (size_t i = 0; i < g->n_keys; i++) {
+        if (!g->keys[i].rate) g->keys[i].rate = params->rate;
+        g->keys[i].tokens = g->keys[i].rate;
+    }
+    return EXIT_OK;
+}
+
+void guard_close(struct guard *g)
+{
+    free(g->keys);
+    free(g->text);
+    *g = (struct guard){0};
+}

@@ -1,0 +1,538 @@
+/* Connections: bytes of requests in, bytes of answers out, within limits of size and time. Every
+ * connection has one timer, whose meaning is its state's. */
+#include "http.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <event2/listener.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app.h"
+#include "tls.h"
+
+enum conn_state {
+    CONN_HEAD,   /* waits for a head */
+    CONN_BODY,   /* waits for a body */
+    CONN_ANSWER, /* somebody works on the answer */
+    CONN_FLUSH,  /* the last answer goes out, then it ends */
+    CONN_LINGER, /* all is said; what still comes is thrown away, so that the client can read */
+};
+enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 512 };
+
+struct conn {
+    struct listener *listener;
+    struct conn *next, *prev;
+    struct bufferevent *bev;
+    struct event *timer;
+    char address[INET6_ADDRSTRLEN];
+    enum conn_state state;
+    struct request request;
+    char *head; /* what request.head points into */
+    struct http_chunks chunks;
+    size_t cap_body;
+    char extra[MAX_EXTRA]; /* header lines of the answer */
+    bool reading;          /* conn_read is at it */
+    bool chunked, close;   /* of the answer */
+    int status;
+    double t_begin;
+    void (*on_gone)(void *ctx);
+    void *on_gone_ctx;
+};
+
+struct listener {
+    struct server *server;
+    struct evconnlistener *l;
+    struct tls *tls;
+    struct conn *first;
+    size_t n;
+    uint64_t last_id;
+};
+
+struct server *conn_server(const struct conn *c)
+{
+    return c->listener->server;
+}
+
+struct request *conn_request(struct conn *c)
+{
+    return &c->request;
+}
+
+const char *conn_address(const struct conn *c)
+{
+    return c->address;
+}
+
+double conn_began(const struct conn *c)
+{
+    return c->t_begin;
+}
+
+void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx)
+{
+    c->on_gone = on_gone;
+    c->on_gone_ctx = ctx;
+}
+
+/* ---- the end of connections and requests ---- */
+
+static void wait_at_most(struct conn *c, uint64_t seconds)
+{
+    struct timeval t = {.tv_sec = (time_t)(seconds < 1 << 30 ? seconds : 1 << 30)};
+    evtimer_add(c->timer, &t);
+}
+
+static void request_free(struct conn *c)
+{
+    free(c->head);
+    free(c->request.body);
+    c->head = NULL;
+    c->request = (struct request){0};
+    c->cap_body = 0;
+    c->extra[0] = 0;
+    c->status = 0;
+    c->chunked = false;
+    c->on_gone = NULL;
+}
+
+static void conn_close(struct conn *c)
+{
+    struct listener *l = c->listener;
+    void (*on_gone)(void *) = c->on_gone;
+    void *ctx = c->on_gone_ctx;
+    if (c->next) c->next->prev = c->prev;
+    *(c->prev ? &c->prev->next : &l->first) = c->next;
+    l->n--;
+    event_free(c->timer);
+    bufferevent_free(c->bev);
+    request_free(c);
+    free(c);
+    if (on_gone) on_gone(ctx);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *ctx)
+{
+    struct conn *c = ctx;
+    bool began = c->state == CONN_BODY || evbuffer_get_length(bufferevent_get_input(c->bev));
+    (void)fd;
+    (void)what;
+    if (c->state > CONN_BODY || !began) {
+        conn_close(c);
+        return;
+    }
+    enum limit l = c->state == CONN_HEAD ? LIMIT_header_seconds : LIMIT_body_seconds;
+    http_refuse(c, l, "the request did not arrive in time");
+}
+
+/* Between two requests: the connection waits for the next. */
+static void idle(struct conn *c)
+{
+    c->state = CONN_HEAD;
+    c->chunks = (struct http_chunks){0};
+    wait_at_most(c, limit_of(&conn_server(c)->limits, idle_seconds));
+}
+
+/* ---- requests ---- */
+
+static void conn_read(struct conn *c);
+
+static bool take_head(struct conn *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    size_t n = evbuffer_get_length(in);
+    const struct limits *limits = &conn_server(c)->limits;
+    uint64_t most = limit_of(limits, header_bytes);
+    struct evbuffer_ptr end = evbuffer_search(in, "\r\n\r\n", 4, NULL);
+    const char *why;
+    if (end.pos < 0 || (uint64_t)end.pos + 4 > most) {
+        if (n > most || end.pos >= 0) http_refuse(c, LIMIT_header_bytes, "the head is too long");
+        return false;
+    }
+    n = (size_t)end.pos + 4;
+    c->t_begin = server_now();
+    c->head = need(malloc(n + 1));
+    evbuffer_remove(in, c->head, n);
+    c->request.id = ++c->listener->last_id;
+    int status = http_head_parse(&c->request.head, c->head, n, &why);
+    c->close = status || !c->request.head.keep_alive;
+    if (status) {
+        struct problem p = {.status = status, .type = "invalid_request_error"};
+        snprintf(p.text, sizeof p.text, "%s", why);
+        http_problem(c, &p);
+        return false;
+    }
+    if (c->request.head.content_length > limit_of(limits, body_bytes)) {
+        http_refuse(c, LIMIT_body_bytes, "the body is too long");
+        return false;
+    }
+    /* who may not, need not send a body */
+    struct problem p = {0};
+    if (!guard_admit(conn_server(c), c, &p)) {
+        c->close = true;
+        http_problem(c, &p);
+        return false;
+    }
+    c->state = CONN_BODY;
+    wait_at_most(c, limit_of(limits, body_seconds));
+    if (c->request.head.expects_continue)
+        bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    return true;
+}
+
+/* Room for n more bytes and the 0 at the end; memory follows what has arrived, not what was
+ * announced. */
+static bool make_room(struct conn *c, size_t n)
+{
+    size_t needed = c->request.n_body + n + 1;
+    if (needed - 1 > limit_of(&conn_server(c)->limits, body_bytes)) {
+        http_refuse(c, LIMIT_body_bytes, "the body is too long");
+        return false;
+    }
+    if (needed > c->cap_body) {
+        c->cap_body = needed > 2 * c->cap_body ? needed : 2 * c->cap_body;
+        c->request.body = need(realloc(c->request.body, c->cap_body));
+    }
+    return true;
+}
+
+/* True: it has arrived whole. */
+static bool take_body(struct conn *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    uint64_t length = c->request.head.content_length;
+    if (!c->request.head.chunked) {
+        uint64_t left = length - c->request.n_body;
+        size_t n = evbuffer_get_length(in) < left ? evbuffer_get_length(in) : (size_t)left;
+        if (!make_room(c, n)) return false;
+        evbuffer_remove(in, c->request.body + c->request.n_body, n);
+        c->request.n_body += n;
+        return c->request.n_body == length;
+    }
+    for (;;) {
+        struct evbuffer_iovec part;
+        size_t taken, n_data;
+        if (evbuffer_peek(in, -1, NULL, &part, 1) < 1) return false;
+        enum http_chunk_result r =
+            http_chunks_feed(&c->chunks, part.iov_base, part.iov_len, &taken, &n_data);
+        if (r == CHUNK_BAD) {
+            struct problem p = {400, "invalid_request_error", NULL, NULL, "a chunk is malformed"};
+            http_problem(c, &p);
+            return false;
+        }
+        if (!make_room(c, n_data)) return false;
+        if (n_data)
+            memcpy(c->request.body + c->request.n_body,
+                   (const char *)part.iov_base + taken - n_data, n_data);
+        c->request.n_body += n_data;
+        evbuffer_drain(in, taken);
+        if (r == CHUNK_END) return true;
+    }
+}
+
+/* As many requests as there are whole ones, one after the other. */
+static void conn_read(struct conn *c)
+{
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    if (c->reading) return; /* it is further up the stack */
+    c->reading = true;
+    while (c->state == CONN_HEAD || c->state == CONN_BODY) {
+        if (c->state == CONN_HEAD && (!evbuffer_get_length(in) || !take_head(c))) break;
+        if (!take_body(c)) break;
+        c->request.body[c->request.n_body] = 0;
+        c->state = CONN_ANSWER;
+        evtimer_del(c->timer);
+        route(c);
+    }
+    if (c->state == CONN_LINGER) evbuffer_drain(in, evbuffer_get_length(in));
+    c->reading = false;
+}
+
+static void on_read(struct bufferevent *bev, void *ctx)
+{
+    struct conn *c = ctx;
+    bool first = c->state == CONN_HEAD && !c->t_begin;
+    (void)bev;
+    if (first) { /* from the first byte on a head has its own time */
+        c->t_begin = server_now();
+        wait_at_most(c, limit_of(&conn_server(c)->limits, header_seconds));
+    }
+    conn_read(c);
+}
+
+/* What there was to say is said. */
+static void on_written(struct bufferevent *bev, void *ctx)
+{
+    struct conn *c = ctx;
+    if (c->state != CONN_FLUSH) return;
+    shutdown(bufferevent_getfd(bev), SHUT_WR);
+    c->state = CONN_LINGER;
+    wait_at_most(c, LINGER_SECONDS);
+}
+
+static void on_change(struct bufferevent *bev, short what, void *ctx)
+{
+    (void)bev;
+    if (what & BEV_EVENT_CONNECTED) return; /* TLS is agreed on */
+    conn_close(ctx);
+}
+
+/* ---- answers ---- */
+
+static const struct {
+    int status;
+    const char *reason;
+} reasons[] = {
+    {200, "OK"},
+    {204, "No Content"},
+    {304, "Not Modified"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {413, "Content Too Large"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+};
+
+static const char *reason_of(int status)
+{
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status) return reasons[i].reason;
+    return "Unknown";
+}
+
+void http_add_header(struct conn *c, const char *name, const char *value)
+{
+    size_t n = strlen(c->extra);
+    snprintf(c->extra + n, sizeof c->extra - n, "%s: %s\r\n", name, value);
+}
+
+/* The head of an answer; length < 0: it comes in pieces. */
+static void write_head(struct conn *c, int status, const char *type, int64_t length)
+{
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    c->status = status;
+    if (conn_server(c)->draining) c->close = true;
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\n%s", status, reason_of(status), c->extra);
+    if (type) evbuffer_add_printf(out, "Content-Type: %s\r\n", type);
+    if (length >= 0)
+        evbuffer_add_printf(out, "Content-Length: %lld\r\n", (long long)length);
+    else if (c->chunked)
+        evbuffer_add_printf(out, "Transfer-Encoding: chunked\r\n");
+    evbuffer_add_printf(out,
+                        "X-Content-Type-Options: nosniff\r\nX-Request-Id: %016llx-%llu\r\n"
+                        "Connection: %s\r\n\r\n",
+                        (unsigned long long)conn_server(c)->boot, (unsigned long long)c->request.id,
+                        c->close ? "close" : "keep-alive");
+}
+
+/* What nobody made a call of. */
+static void log_request(struct conn *c)
+{
+    const struct request *r = &c->request;
+    struct access a = {.id = r->id,
+                       .method = r->head.method ? r->head.method : "-",
+                       .path = r->head.path ? r->head.path : "-",
+                       .address = c->address,
+                       .key = r->key ? r->key->name : "-",
+                       .status = c->status,
+                       .seconds = c->t_begin ? server_now() - c->t_begin : 0};
+    metrics_request(conn_server(c)->metrics, "other", c->status);
+    log_access(conn_server(c), &a);
+}
+
+/* The answer is complete: the connection goes on to the next request, or ends. */
+static void finish(struct conn *c)
+{
+    bool close = c->close;
+    if (!c->on_gone) log_request(c);
+    request_free(c);
+    c->t_begin = 0;
+    if (close) {
+        c->state = CONN_FLUSH;
+        wait_at_most(c, limit_of(&conn_server(c)->limits, stall_seconds));
+        if (!evbuffer_get_length(bufferevent_get_output(c->bev))) on_written(c->bev, c);
+        return;
+    }
+    idle(c);
+    conn_read(c); /* the next one may be there already */
+}
+
+void http_reply(struct conn *c, int status, const char *type, const void *body, size_t n)
+{
+    bool empty = status == 204 || status == 304;
+    write_head(c, status, type, empty ? -1 : (int64_t)n);
+    bool head_only = c->request.head.method && strcmp(c->request.head.method, "HEAD") == 0;
+    if (!head_only && n) bufferevent_write(c->bev, body, n);
+    finish(c);
+}
+
+void http_begin(struct conn *c, int status, const char *type)
+{
+    c->chunked = !c->request.head.old;
+    if (!c->chunked) c->close = true; /* the end of the connection is the end of the answer */
+    write_head(c, status, type, -1);
+}
+
+void http_write(struct conn *c, const void *p, size_t n)
+{
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    if (!n) return;
+    if (evbuffer_get_length(out) > limit_of(&conn_server(c)->limits, backlog_bytes)) {
+        wait_at_most(c, 0); /* as good as gone; but it can't end while others use it */
+        return;
+    }
+    if (c->chunked) evbuffer_add_printf(out, "%zx\r\n", n);
+    evbuffer_add(out, p, n);
+    if (c->chunked) evbuffer_add(out, "\r\n", 2);
+}
+
+void http_end(struct conn *c)
+{
+    if (c->chunked) bufferevent_write(c->bev, "0\r\n\r\n", 5);
+    finish(c);
+}
+
+int conn_status(const struct conn *c)
+{
+    return c->status;
+}
+
+void http_problem(struct conn *c, const struct problem *p)
+{
+    if (c->state < CONN_ANSWER) c->close = true; /* what else comes can't be told from a request */
+    c->state = CONN_ANSWER;
+    evtimer_del(c->timer);
+    metrics_rejected(conn_server(c)->metrics, p->code);
+    problem_reply(c, p, NULL);
+}
+
+void http_refuse(struct conn *c, enum limit l, const char *what)
+{
+    struct problem p = {.type = "invalid_request_error"};
+    problem_limit(&p, &conn_server(c)->limits, l, what);
+    http_problem(c, &p);
+}
+
+/* ---- the listener ---- */
+
+static size_t count_address(const struct listener *l, const char *address)
+{
+    size_t n = 0;
+    for (const struct conn *c = l->first; c; c = c->next) n += strcmp(c->address, address) == 0;
+    return n;
+}
+
+static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct sockaddr *addr,
+                      int n_addr, void *ctx)
+{
+    struct listener *l = ctx;
+    const struct limits *limits = &l->server->limits;
+    struct conn *c = need(calloc(1, sizeof *c));
+    int on = 1;
+    (void)unused;
+    c->listener = l;
+    if (getnameinfo(addr, (socklen_t)n_addr, c->address, sizeof c->address, NULL, 0,
+                    NI_NUMERICHOST))
+        strcpy(c->address, "?");
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    bool many = l->n >= limit_of(limits, connections);
+    bool many_here = count_address(l, c->address) >= limit_of(limits, connections_per_address);
+    c->bev = tls_bufferevent(l->tls, l->server->base, fd);
+    c->timer = evtimer_new(l->server->base, on_timer, c);
+    if (!c->bev || !c->timer) exit(say_error("out of memory"));
+    c->next = l->first;
+    if (c->next) c->next->prev = c;
+    l->first = c;
+    l->n++;
+    struct timeval stall = {.tv_sec = (time_t)limit_of(limits, stall_seconds)};
+    bufferevent_set_timeouts(c->bev, NULL, &stall);
+    bufferevent_setcb(c->bev, on_read, on_written, on_change, c);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, READ_AHEAD);
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+    idle(c);
+    wait_at_most(c, limit_of(limits, header_seconds));
+    if (many || many_here)
+        http_refuse(c, many ? LIMIT_connections : LIMIT_connections_per_address,
+                    "too many connections");
+}
+
+static void on_accept_error(struct evconnlistener *el, void *ctx)
+{
+    struct listener *l = ctx;
+    (void)el;
+    log_line(l->server, "accept: %s", strerror(errno)); /* out of descriptors: those there go on */
+}
+
+int http_listen(struct server *s)
+{
+    struct listener *l = s->listener = need(calloc(1, sizeof *l));
+    struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    char port[8];
+    l->server = s;
+    int code = tls_open(&l->tls, s->params.cert, s->params.key);
+    if (code) return code;
+    snprintf(port, sizeof port, "%u", (unsigned)s->params.port);
+    int rc = getaddrinfo(s->params.host, port, &hints, &found);
+    if (rc) return say_error("--host %s: %s", QUOTE(s->params.host), gai_strerror(rc));
+    l->l = evconnlistener_new_bind(s->base, on_accept, l, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_REUSEABLE,
+                                   256, found->ai_addr, (int)found->ai_addrlen);
+    int why = errno;
+    freeaddrinfo(found);
+    if (!l->l)
+        return say_error("%s port %s can't be listened on: %s; --port N takes another",
+                         s->params.host, port, strerror(why));
+    evconnlistener_set_error_cb(l->l, on_accept_error);
+    return EXIT_OK;
+}
+
+uint16_t http_port(const struct server *s)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    if (getsockname(evconnlistener_get_fd(s->listener->l), (struct sockaddr *)&a, &n)) return 0;
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+size_t http_count(const struct server *s)
+{
+    return s->listener->n;
+}
+
+void http_stop_listening(struct server *s)
+{
+    struct listener *l = s->listener;
+    if (l->l) evconnlistener_free(l->l);
+    l->l = NULL;
+    for (struct conn *c = l->first, *next; c; c = next) {
+        next = c->next;
+        if (c->state == CONN_HEAD) conn_close(c);
+    }
+}
+
+void http_close(struct server *s)
+{
+    struct listener *l = s->listener;
+    if (!l) return;
+    while (l->first) conn_close(l->first);
+    if (l->l) evconnlistener_free(l->l);
+    tls_close(l->tls);
+    free(l);
+    s->listener = NULL;
+}

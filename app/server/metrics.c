@@ -1,0 +1,241 @@
+/* Figures: what /metrics says to Prometheus and /v1/status to the page. All of it is the loop's. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "app.h"
+#include "http.h"
+#include "server.h"
+
+/* Names, kinds and words of the histograms and counters; docs/server.md lists them. */
+#define HISTOGRAMS(X)                                                                   \
+    X(ttft, "fletch_time_to_first_token_seconds", "From a request to its first token.") \
+    X(inter_token, "fletch_inter_token_seconds", "Between two tokens of an answer.")    \
+    X(queue, "fletch_queue_seconds", "Time that requests waited for their turn.")       \
+    X(prefill, "fletch_prefill_seconds", "Time that reading a prompt took.")
+#define COUNTERS(X)                                                                  \
+    X(prompt, "fletch_prompt_tokens_total", "Tokens of prompts.")                    \
+    X(cached, "fletch_cached_tokens_total", "Tokens of prompts found in the cache.") \
+    X(generated, "fletch_generated_tokens_total", "Tokens of answers.")
+
+enum { N_BUCKETS = 16, N_PAIRS = 96 };
+static const double bounds[N_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                         0.5,   1,      2.5,   5,    10,    30,   60,  120};
+
+struct histogram {
+    uint64_t n[N_BUCKETS + 1];
+    double sum;
+};
+
+/* A counter of a label's value; both words are constants of ours, so there are few. */
+struct pair {
+    const char *word;
+    int status;
+    uint64_t n;
+};
+
+struct metrics {
+#define MEMBER(name, full, help) struct histogram name;
+    HISTOGRAMS(MEMBER)
+#undef MEMBER
+#define MEMBER(name, full, help) uint64_t name;
+    COUNTERS(MEMBER)
+#undef MEMBER
+    struct pair requests[N_PAIRS], rejections[N_PAIRS];
+};
+
+struct metrics *metrics_open(void)
+{
+    return need(calloc(1, sizeof(struct metrics)));
+}
+
+void metrics_close(struct metrics *m)
+{
+    free(m);
+}
+
+static void observe(struct histogram *h, double seconds)
+{
+    size_t i = 0;
+    while (i < N_BUCKETS && seconds > bounds[i]) i++;
+    h->n[i]++;
+    h->sum += seconds;
+}
+
+static void count(struct pair *pairs, const char *word, int status)
+{
+    for (size_t i = 0; i < N_PAIRS; i++) {
+        if (!pairs[i].word) pairs[i] = (struct pair){word, status, 0};
+        if (strcmp(pairs[i].word, word) != 0 || pairs[i].status != status) continue;
+        pairs[i].n++;
+        return;
+    }
+}
+
+void metrics_request(struct metrics *m, const char *label, int status)
+{
+    count(m->requests, label, status);
+}
+
+void metrics_rejected(struct metrics *m, const char *code)
+{
+    count(m->rejections, code ? code : "invalid_request", 0);
+}
+
+void metrics_token(struct metrics *m, double since_last)
+{
+    if (since_last > 0) observe(&m->inter_token, since_last);
+}
+
+void metrics_choice(struct metrics *m, const struct choice *ch)
+{
+    const struct fletch_result *r = &ch->result;
+    m->prompt += r->n_prompt;
+    m->cached += r->n_reused;
+    m->generated += r->n_generated;
+    observe(&m->queue, r->queue_seconds);
+    if (r->first_token_seconds <= 0) return;
+    observe(&m->ttft, r->first_token_seconds);
+    observe(&m->prefill, r->first_token_seconds - r->queue_seconds);
+}
+
+/* ---- as text ---- */
+
+static void put(struct words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void put(struct words *w, const char *fmt, ...)
+{
+    char line[400];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    words_add(w, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
+}
+
+static void put_head(struct words *w, const char *name, const char *type, const char *help)
+{
+    put(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_histogram(struct words *w, const char *name, const char *help,
+                          const struct histogram *h)
+{
+    uint64_t n = 0;
+    put_head(w, name, "histogram", help);
+    for (size_t i = 0; i < N_BUCKETS; i++)
+        put(w, "%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)(n += h->n[i]));
+    n += h->n[N_BUCKETS];
+    put(w, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.9g\n%s_count %llu\n", name, (unsigned long long)n,
+        name, h->sum, name, (unsigned long long)n);
+}
+
+static void put_value(struct words *w, const char *name, const char *type, const char *help,
+                      double v)
+{
+    put_head(w, name, type, help);
+    put(w, "%s %.15g\n", name, v);
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%llu %llu", &size, &resident) != 2) resident = 0;
+    if (f) fclose(f);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A gauge or counter of every model. */
+static void put_models(struct words *w, struct server *s, const char *name, const char *type,
+                       const char *help, double (*value)(const struct served_figures *))
+{
+    put_head(w, name, type, help);
+    for (size_t i = 0; i < s->n_served; i++) {
+        struct served_figures f;
+        served_figures(&s->served[i], &f);
+        put(w, "%s{model=\"%s\"} %.15g\n", name, s->served[i].id, value(&f));
+    }
+}
+
+#define MODEL_VALUES(X)                                                                         \
+    X(running, "fletch_running_requests", "gauge", "Requests that run.", n_running)             \
+    X(blocks, "fletch_kv_blocks", "gauge", "Blocks of the cache.", n_blocks)                    \
+    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Blocks that hold nothing.", n_free)       \
+    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Blocks that are kept for reuse.", n_idle) \
+    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                \
+    X(preempted, "fletch_preemptions_total", "counter",                                         \
+      "Times that a request gave its room to others.", n_preemptions)                           \
+    X(evicted, "fletch_kv_evictions_total", "counter",                                          \
+      "Blocks that lost what they were kept for.", n_evicted)
+
+#define VALUE(id, name, type, help, member)                  \
+    static double value_##id(const struct served_figures *f) \
+    {                                                        \
+        return (double)f->stats.member;                      \
+    }
+MODEL_VALUES(VALUE)
+#undef VALUE
+
+void metrics_reply(struct conn *c)
+{
+    struct server *s = conn_server(c);
+    const struct metrics *m = s->metrics;
+    struct words w = {0};
+#define PUT(name, full, help) put_histogram(&w, full, help, &m->name);
+    HISTOGRAMS(PUT)
+#undef PUT
+#define PUT(name, full, help) put_value(&w, full, "counter", help, (double)m->name);
+    COUNTERS(PUT)
+#undef PUT
+    put_head(&w, "fletch_requests_total", "counter", "Requests by kind and status.");
+    for (size_t i = 0; i < N_PAIRS && m->requests[i].word; i++)
+        put(&w, "fletch_requests_total{api=\"%s\",status=\"%d\"} %llu\n", m->requests[i].word,
+            m->requests[i].status, (unsigned long long)m->requests[i].n);
+    put_head(&w, "fletch_rejections_total", "counter", "Requests refused, by cause.");
+    for (size_t i = 0; i < N_PAIRS && m->rejections[i].word; i++)
+        put(&w, "fletch_rejections_total{cause=\"%s\"} %llu\n", m->rejections[i].word,
+            (unsigned long long)m->rejections[i].n);
+    put_value(&w, "fletch_queued_requests", "gauge", "Requests that wait.", s->n_queued);
+    put_value(&w, "fletch_connections", "gauge", "Connections.", (double)http_count(s));
+    put_value(&w, "fletch_uptime_seconds", "gauge", "Since the start.", server_now() - s->t_start);
+    put_value(&w, "process_resident_memory_bytes", "gauge", "Memory of this process.",
+              (double)resident_bytes());
+#define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
+    MODEL_VALUES(PUT)
+#undef PUT
+    http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", w.p, w.n);
+    free(w.p);
+}
+
+void status_reply(struct conn *c)
+{
+    struct server *s = conn_server(c);
+    json_t *models = need(json_array());
+    for (size_t i = 0; i < s->n_served; i++) {
+        struct served *m = &s->served[i];
+        struct served_figures f;
+        served_figures(m, &f);
+        const struct fletch_batch_stats *b = &f.stats;
+        bool idle = !b->n_running || server_now() - f.t_step > 2;
+        json_array_append_new(
+            models,
+            need(json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}", "model",
+                           m->id, "ready", served_is_ready(m), "n_ctx", (json_int_t)m->info.n_ctx,
+                           "running", (json_int_t)b->n_running, "waiting", (json_int_t)b->n_waiting,
+                           "kv_blocks", (json_int_t)b->n_blocks, "kv_free", (json_int_t)b->n_free,
+                           "kv_idle", (json_int_t)b->n_idle, "tokens_per_s",
+                           idle ? 0.0 : f.tokens_per_second, "steps", (json_int_t)b->n_steps,
+                           "generated_tokens", (json_int_t)b->n_answer_rows)));
+    }
+    json_t *first = json_deep_copy(json_array_get(models, 0));
+    json_object_set_new(first, "queue", json_integer(s->n_queued));
+    json_object_set_new(first, "calls", json_integer(s->n_calls));
+    json_object_set_new(first, "connections", json_integer((json_int_t)http_count(s)));
+    json_object_set_new(first, "uptime_s", json_real(server_now() - s->t_start));
+    json_object_set_new(first, "draining", json_boolean(s->draining));
+    json_object_set_new(first, "version", json_string(FLETCH_VERSION));
+    json_object_set_new(first, "models", models);
+    json_reply(c, 200, first);
+}

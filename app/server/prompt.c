@@ -1,0 +1,161 @@
+/* Prompts: text and chats become tokens, on a worker. A model's text functions are for one thread
+ * at a time; a lock sees to it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+#include "server.h"
+
+int prompt_check(struct call *c, size_t n)
+{
+    uint32_t n_ctx = c->served->info.n_ctx;
+    if (!n) return call_wrong(c, 400, NULL, "the prompt is empty");
+    if (n < n_ctx) return 0;
+    call_wrong(c, 400, NULL,
+               "the prompt has %zu tokens and the context of this model holds %u, with the answer",
+               n, n_ctx);
+    c->problem.code = "context_length_exceeded";
+    return -1;
+}
+
+/* Keeps the ids or says what the model said; the lock is held. */
+static int add(struct call *c, int rc, int32_t *ids, size_t n)
+{
+    char why[400];
+    snprintf(why, sizeof why, "%s", rc ? fletch_model_error(c->served->model) : "");
+    pthread_mutex_unlock(&c->served->text_lock);
+    if (rc) return call_wrong(c, rc == FLETCH_E_NOMEM ? 500 : 400, NULL, "%s", why);
+    call_add_prompt(c, ids, n);
+    return prompt_check(c, n);
+}
+
+int prompt_text(struct call *c, const char *text, size_t n, unsigned flags)
+{
+    int32_t *ids;
+    size_t n_ids;
+    pthread_mutex_lock(&c->served->text_lock);
+    int rc = fletch_tokenize(c->served->model, text, n, flags, &ids, &n_ids);
+    return add(c, rc, ids, n_ids);
+}
+
+int prompt_ids(struct call *c, const json_t *from)
+{
+    size_t n = json_array_size(from);
+    int32_t *ids = need(calloc(n + 1, sizeof *ids));
+    for (size_t i = 0; i < n; i++) {
+        json_int_t id = json_integer_value(json_array_get(from, i));
+        if (!json_is_integer(json_array_get(from, i)) || id < 0 ||
+            id >= (json_int_t)c->served->info.n_vocab) {
+            free(ids);
+            return call_wrong(c, 400, NULL, "a token id is not one of the model's 0..%u",
+                              c->served->info.n_vocab - 1);
+        }
+        ids[i] = (int32_t)id;
+    }
+    call_add_prompt(c, ids, n);
+    return prompt_check(c, n);
+}
+
+/* ---- chats ---- */
+
+static int check_messages(struct call *c)
+{
+    size_t i, n = json_array_size(c->ask.messages), n_tools = json_array_size(c->ask.tools);
+    json_t *m;
+    if (!n) return call_wrong(c, 400, "messages", "messages must be an array of messages");
+    if (n > limit_of(&c->server->limits, messages))
+        return call_over(c, LIMIT_messages, "messages", n);
+    if (n_tools > limit_of(&c->server->limits, tools))
+        return call_over(c, LIMIT_tools, "tools", n_tools);
+    json_array_foreach(c->ask.messages, i, m) if (
+        !json_is_string(json_object_get(
+            m, "role"))) return call_wrong(c, 400, "messages",
+                                           "message %zu is not an object with a role", i);
+    return 0;
+}
+
+/* Content may be a list of parts; templates of text models want a text. */
+static int join_parts(struct call *c, json_t *message)
+{
+    json_t *parts = json_object_get(message, "content"), *part;
+    char *text = NULL;
+    size_t i, n = 0;
+    if (!json_is_array(parts)) return 0;
+    json_array_foreach(parts, i, part)
+    {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *t = json_object_get(part, "text");
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(t)) {
+            free(text);
+            return call_wrong(c, 400, "messages", "a part of a message's content is not a text");
+        }
+        text = need(realloc(text, n + json_string_length(t) + 1));
+        memcpy(text + n, json_string_value(t), json_string_length(t));
+        n += json_string_length(t);
+    }
+    json_object_set_new(message, "content", json_stringn(text ? text : "", n));
+    free(text);
+    return 0;
+}
+
+struct rendered {
+    char *messages, *tools, *args;
+    struct fletch_chat chat;
+};
+
+static int prepare(struct call *c, struct rendered *r)
+{
+    size_t i;
+    json_t *m;
+    *r = (struct rendered){0};
+    if (check_messages(c)) return -1;
+    json_array_foreach(c->ask.messages, i, m) if (join_parts(c, m)) return -1;
+    const char *choice = json_string_value(c->ask.tool_choice);
+    bool no_tools = choice && strcmp(choice, "none") == 0;
+    r->messages = need(json_dumps(c->ask.messages, 0));
+    if (json_array_size(c->ask.tools) && !no_tools) r->tools = need(json_dumps(c->ask.tools, 0));
+    if (c->ask.template_args) r->args = need(json_dumps(c->ask.template_args, 0));
+    r->chat = (struct fletch_chat){.messages = r->messages,
+                                   .tools = r->tools,
+                                   .args = r->args,
+                                   .no_generation_prompt = c->ask.continue_final,
+                                   .continue_final = c->ask.continue_final};
+    return 0;
+}
+
+static void release(struct rendered *r)
+{
+    free(r->messages);
+    free(r->tools);
+    free(r->args);
+}
+
+int prompt_chat(struct call *c)
+{
+    struct rendered r;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int rc = prepare(c, &r);
+    if (!rc) {
+        pthread_mutex_lock(&c->served->text_lock);
+        rc = fletch_chat_tokenize(c->served->model, &r.chat, &ids, &n);
+        rc = add(c, rc, ids, n);
+    }
+    release(&r);
+    return rc;
+}
+
+int prompt_chat_text(struct call *c, char **text, size_t *n)
+{
+    struct rendered r;
+    *text = NULL;
+    int rc = prepare(c, &r);
+    if (!rc) {
+        pthread_mutex_lock(&c->served->text_lock);
+        rc = fletch_chat_render(c->served->model, &r.chat, text, n);
+        if (rc) call_wrong(c, 400, NULL, "%s", fletch_model_error(c->served->model));
+        pthread_mutex_unlock(&c->served->text_lock);
+    }
+    release(&r);
+    return rc;
+}

@@ -1,0 +1,130 @@
+/* Paths: which are answered at once, which become calls. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+#include "http.h"
+#include "server.h"
+
+/* ---- what is answered at once ---- */
+
+/* Alive: the loop turns. */
+static void livez(struct conn *c)
+{
+    json_reply(c, 200, json_pack("{s:s}", "status", "ok"));
+}
+
+static bool is_ready(struct server *s)
+{
+    bool ready = !s->draining;
+    for (size_t i = 0; i < s->n_served; i++) ready = ready && served_is_ready(&s->served[i]);
+    return ready;
+}
+
+static void readyz(struct conn *c)
+{
+    struct server *s = conn_server(c);
+    bool ready = is_ready(s);
+    const char *why = s->draining ? "shutting down" : ready ? "ok" : "loading";
+    if (!ready) http_add_header(c, "Retry-After", "2");
+    json_reply(c, ready ? 200 : 503, json_pack("{s:s}", "status", why));
+}
+
+/* Healthy: where there is work, steps end. */
+static void health(struct conn *c)
+{
+    struct server *s = conn_server(c);
+    const char *status = "ok";
+    for (size_t i = 0; i < s->n_served; i++) {
+        struct served_figures f;
+        served_figures(&s->served[i], &f);
+        bool busy = s->n_queued || f.stats.n_running || f.stats.n_waiting;
+        if (busy && f.t_step && server_now() - f.t_step > s->params.stuck_seconds)
+            status = "work waits, and no step has ended for too long";
+    }
+    if (!is_ready(s)) {
+        readyz(c);
+        return;
+    }
+    json_reply(c, strcmp(status, "ok") == 0 ? 200 : 503, json_pack("{s:s}", "status", status));
+}
+
+static void models(struct conn *c)
+{
+    struct server *s = conn_server(c);
+    json_t *list = need(json_array());
+    for (size_t i = 0; i < s->n_served; i++)
+        json_array_append_new(list, served_card(&s->served[i]));
+    json_reply(c, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
+}
+
+static void no_such_path(struct conn *c)
+{
+    struct problem p = {.status = 404, .type = "invalid_request_error", .code = "not_found"};
+    snprintf(p.text, sizeof p.text, "there is nothing at %s", QUOTE(conn_request(c)->head.path));
+    problem_reply(c, &p, NULL);
+}
+
+/* GET /v1/models/ID */
+static void model(struct conn *c)
+{
+    struct served *m =
+        served_find(conn_server(c), conn_request(c)->head.path + strlen("/v1/models/"));
+    if (m)
+        json_reply(c, 200, served_card(m));
+    else
+        no_such_path(c);
+}
+
+/* ---- the table ---- */
+
+static const struct {
+    const char *method, *path; /* a path that ends in * is a beginning */
+    void (*answer)(struct conn *c);
+    const struct api *api;
+} routes[] = {
+    {"GET", "/livez", livez, NULL},
+    {"GET", "/readyz", readyz, NULL},
+    {"GET", "/health", health, NULL},
+    {"GET", "/metrics", metrics_reply, NULL},
+    {"GET", "/v1/status", status_reply, NULL},
+    {"GET", "/v1/models", models, NULL},
+    {"GET", "/v1/models/*", model, NULL},
+    {"POST", "/v1/chat/completions", NULL, &api_chat},
+};
+enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+static bool matches(const char *pattern, const char *path)
+{
+    size_t n = strlen(pattern);
+    if (pattern[n - 1] == '*') return strncmp(pattern, path, n - 1) == 0;
+    return strcmp(pattern, path) == 0;
+}
+
+static void wrong_method(struct conn *c, const char *allowed)
+{
+    struct problem p = {.status = 405, .type = "invalid_request_error", .code = "method"};
+    snprintf(p.text, sizeof p.text, "%s takes %s only", QUOTE(conn_request(c)->head.path), allowed);
+    http_add_header(c, "Allow", allowed);
+    problem_reply(c, &p, NULL);
+}
+
+void route(struct conn *c)
+{
+    const struct http_head *h = &conn_request(c)->head;
+    const char *method = strcmp(h->method, "HEAD") == 0 ? "GET" : h->method, *allowed = NULL;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!matches(routes[i].path, h->path)) continue;
+        allowed = routes[i].method;
+        if (strcmp(method, allowed) != 0) continue;
+        if (routes[i].api)
+            call_begin(c, routes[i].api);
+        else
+            routes[i].answer(c);
+        return;
+    }
+    if (allowed)
+        wrong_method(c, allowed);
+    else if (strcmp(method, "GET") != 0 || !page_reply(c))
+        no_such_path(c);
+}

@@ -1,0 +1,215 @@
+/* Models in service: each has a thread that loads it and then runs its steps. */
+#include "served.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "app.h"
+
+struct errand {
+    struct errand *next;
+    struct served *m;
+    void (*work)(struct served *m, void *ctx);
+    void (*done)(void *ctx);
+    void *ctx;
+};
+
+struct served *served_find(struct server *s, const char *id)
+{
+    if (!id) return s->n_served == 1 ? &s->served[0] : NULL;
+    for (size_t i = 0; i < s->n_served; i++)
+        if (strcmp(s->served[i].id, id) == 0) return &s->served[i];
+    return NULL;
+}
+
+static void set_state(struct served *m, enum served_state state)
+{
+    pthread_mutex_lock(&m->lock);
+    m->state = state;
+    pthread_mutex_unlock(&m->lock);
+}
+
+bool served_is_ready(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    bool ready = m->state == SERVED_READY;
+    pthread_mutex_unlock(&m->lock);
+    return ready;
+}
+
+void served_figures(struct served *m, struct served_figures *out)
+{
+    pthread_mutex_lock(&m->lock);
+    *out = m->figures;
+    pthread_mutex_unlock(&m->lock);
+}
+
+const char *served_piece(const struct served *m, int32_t id, size_t *n)
+{
+    *n = 0;
+    if (id < 0 || (uint32_t)id >= m->info.n_vocab || !m->pieces) return "";
+    *n = m->pieces[id + 1] - m->pieces[id];
+    return m->piece_text + m->pieces[id];
+}
+
+json_t *served_card(struct served *m)
+{
+    bool ready = served_is_ready(m);
+    json_t *j =
+        need(json_pack("{s:s, s:s, s:I, s:s, s:b}", "id", m->id, "object", "model", "created",
+                       (json_int_t)m->created, "owned_by", "fletch", "ready", ready));
+    if (ready) {
+        json_object_set_new(j, "arch", json_string(m->info.arch));
+        json_object_set_new(j, "context_length", json_integer(m->info.n_ctx));
+        json_object_set_new(j, "vocab_size", json_integer(m->info.n_vocab));
+    }
+    return j;
+}
+
+/* ---- errands ---- */
+
+void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
+                   void (*done)(void *ctx), void *ctx)
+{
+    struct errand *e = need(calloc(1, sizeof *e)), **at = &m->errands;
+    *e = (struct errand){NULL, m, work, done, ctx};
+    pthread_mutex_lock(&m->lock);
+    while (*at) at = &(*at)->next;
+    *at = e;
+    pthread_mutex_unlock(&m->lock);
+    fletch_batch_cancel(m->batch, 0); /* nobody's number: it only wakes the engine */
+}
+
+static void run_errands(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    struct errand *e = m->errands;
+    m->errands = NULL;
+    pthread_mutex_unlock(&m->lock);
+    while (e) {
+        struct errand *next = e->next;
+        e->work(m, e->ctx);
+        mail_run(m->server, e->done, e->ctx);
+        free(e);
+        e = next;
+    }
+}
+
+/* ---- the engine thread ---- */
+
+/* What every token looks like, so that nobody has to ask the model while it works. */
+static int make_pieces(struct served *m)
+{
+    uint32_t n = m->info.n_vocab;
+    size_t used = 0, cap = 0;
+    if (!m->info.has_vocab) return 0;
+    m->pieces = need(calloc((size_t)n + 1, sizeof *m->pieces));
+    for (uint32_t id = 0; id < n; id++) {
+        /* behind a token of its own kind a piece keeps the blank that a text would begin with */
+        int32_t twice[2] = {(int32_t)id, (int32_t)id};
+        char *one, *two;
+        size_t n_one, n_two;
+        int rc = fletch_detokenize(m->model, twice, 1, FLETCH_SPECIAL, &one, &n_one);
+        if (rc) return rc;
+        rc = fletch_detokenize(m->model, twice, 2, FLETCH_SPECIAL, &two, &n_two);
+        if (!rc) {
+            size_t n_piece = n_two - n_one;
+            if (used + n_piece + 1 > cap) {
+                cap = 2 * cap + n_piece + 4096;
+                m->piece_text = need(realloc(m->piece_text, cap));
+            }
+            memcpy(m->piece_text + used, two + n_one, n_piece);
+            used += n_piece;
+            m->pieces[id + 1] = (uint32_t)used;
+        }
+        fletch_free(one);
+        fletch_free(two);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+static void leave_figures(struct served *m, double *since, uint64_t *rows)
+{
+    struct served_figures f = {.t_step = server_now()};
+    fletch_batch_stats(m->batch, &f.stats);
+    pthread_mutex_lock(&m->lock);
+    f.tokens_per_second = m->figures.tokens_per_second;
+    if (f.t_step - *since >= 1) { /* answers' rows of the last second or so */
+        f.tokens_per_second = (double)(f.stats.n_answer_rows - *rows) / (f.t_step - *since);
+        *rows = f.stats.n_answer_rows;
+        *since = f.t_step;
+    }
+    m->figures = f;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void on_loaded(void *ctx)
+{
+    struct served *m = ctx;
+    set_state(m, SERVED_READY);
+    log_line(m->server, "model %s is ready: context %u, %s", m->id, m->info.n_ctx,
+             m->info.has_template ? "with a chat template" : "without a chat template");
+}
+
+static void on_failed(void *ctx)
+{
+    struct served *m = ctx;
+    set_state(m, SERVED_FAILED);
+    server_stop(m->server, m->code);
+}
+
+static bool stopped(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    bool stop = m->stop;
+    pthread_mutex_unlock(&m->lock);
+    return stop;
+}
+
+static void *serve(void *ctx)
+{
+    struct served *m = ctx;
+    double since = server_now();
+    uint64_t rows = 0;
+    m->code = m->server->params.load(m->server->params.ctx, m);
+    if (!m->code && make_pieces(m)) m->code = EXIT_MODEL;
+    mail_run(m->server, m->code ? on_failed : on_loaded, m);
+    while (!m->code && !stopped(m)) {
+        fletch_batch_step(m->batch, 1);
+        leave_figures(m, &since, &rows);
+        run_errands(m);
+    }
+    return NULL;
+}
+
+int served_open(struct served *m, struct server *s, const char *id, const char *path)
+{
+    *m = (struct served){.server = s, .id = id, .path = path, .created = (int64_t)time(NULL)};
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_mutex_init(&m->text_lock, NULL);
+    m->running = pthread_create(&m->thread, NULL, serve, m) == 0;
+    return m->running ? EXIT_OK : say_error("no thread can be made");
+}
+
+void served_stop(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_mutex_unlock(&m->lock);
+    if (served_is_ready(m)) fletch_batch_cancel(m->batch, 0);
+    if (m->running) pthread_join(m->thread, NULL);
+    m->running = false;
+    fletch_batch_close(m->batch); /* tells those that are not done */
+    m->batch = NULL;
+}
+
+void served_close(struct served *m)
+{
+    fletch_session_close(m->session);
+    free(m->pieces);
+    free(m->piece_text);
+    pthread_mutex_destroy(&m->lock);
+    pthread_mutex_destroy(&m->text_lock);
+}

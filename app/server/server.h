@@ -1,0 +1,449 @@
+/* The server: what its files share. It is a program over fletch.h.
+ *
+ * Threads. The loop thread owns every libevent object, connections, calls and figures. Each model
+ * has an engine thread that runs fletch_batch_step. A few workers parse bodies, render templates
+ * and tokenise. Between them: a bounded queue to the workers (worker.c) and a queue of events back
+ * to the loop (mail.c).
+ *
+ * The way of a request:
+ *   http.c      bytes become a request; guard.c says who may
+ *   route.c     the path names an api: either answered at once, or a call is made of it
+ *   worker      api->take(call): JSON to settings and prompts, or call->reply, or call_wrong
+ *   loop        call.c submits one batch request per choice; when the client goes, cancels them
+ *   engine      tokens become events
+ *   loop        api->begin, progress, token, done (per choice), end: the answer writer
+ *
+ * A new API flavour is one file with a `struct api` and its row in route.c. */
+#ifndef SERVER_H
+#define SERVER_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fletch.h"
+#include "http_parse.h"
+#include "limits.h"
+
+struct server;
+struct server_event;
+struct conn;
+struct call;
+struct served;
+struct server_params;
+
+/* ---- http.c: connections ---- */
+
+struct key;
+
+/* A whole request. Valid until its answer has ended or its client has gone. */
+struct request {
+    struct http_head head;
+    char *body; /* ends with 0 */
+    size_t n_body;
+    uint64_t id; /* for the log */
+    const struct key *key;
+};
+
+struct server *conn_server(const struct conn *c);
+struct request *conn_request(struct conn *c);
+const char *conn_address(const struct conn *c);
+
+/* An answer is one http_reply, or http_begin, any number of http_write, http_end. Further headers
+ * are added before. A write to a client that has gone, or that takes nothing for too long, is
+ * lost and on_gone is called (from the loop, not from within the write). */
+void http_add_header(struct conn *c, const char *name, const char *value);
+void http_reply(struct conn *c, int status, const char *type, const void *body, size_t n);
+void http_begin(struct conn *c, int status, const char *type);
+void http_write(struct conn *c, const void *p, size_t n);
+void http_end(struct conn *c);
+/* Whom to tell, once, when the client goes before its answer has ended. After it c is no more. */
+void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx);
+
+/* ---- guard.c: who may ---- */
+
+struct key { /* who asks */
+    const char *name, *secret;
+    uint64_t number;  /* of the key, from 1; 0: nobody needs one */
+    double rate;      /* requests a minute; 0: any */
+    double tokens, t; /* of its bucket, at that time */
+};
+
+struct guard {
+    struct key *keys; /* [n_keys]; one without a secret when none are needed */
+    size_t n_keys;
+    const char *const *hosts; /* names that this server has, besides addresses and localhost */
+    size_t n_hosts;
+    bool needs_key;
+    char *text; /* what keys point into */
+};
+
+struct problem;
+int guard_open(struct guard *g, const struct server_params *params); /* exit code */
+void guard_close(struct guard *g);
+/* Sets the request's key; or the problem, and false. */
+bool guard_admit(struct server *s, struct conn *c, struct problem *p);
+
+/* ---- calls: requests for models ---- */
+
+/* Why not: the status and words for the client, ready to be sent. */
+struct problem {
+    int status;        /* 0: none */
+    const char *type;  /* OpenAI's: invalid_request_error, ... */
+    const char *param; /* the field it is about, or NULL */
+    const char *code;  /* a word for programs, or NULL; of a limit its name */
+    char text[600];
+};
+
+/* One answer that is being made: a batch request. */
+struct choice {
+    struct call *call;
+    uint32_t index;  /* in the answer */
+    uint32_t prompt; /* index of its prompt */
+    uint64_t id;     /* in the batch; 0: not submitted */
+    bool started, ended;
+    bool told_start; /* the engine thread's */
+    double t_last;   /* when its latest token was made */
+    uint32_t shown_position;
+    struct fletch_result result; /* once it has ended; its error is the text below */
+    char error[200];
+    void *state; /* the api's own; freed by api->free */
+};
+
+struct prompt {
+    int32_t *ids; /* fletch_free */
+    size_t n;
+};
+
+/* What most flavours ask for; fields.c reads it. JSON is borrowed from call->body. */
+struct ask {
+    bool stream, include_usage, include_progress, echo, logprobs, continue_final, truncate;
+    uint32_t n;     /* answers to each prompt */
+    uint32_t n_top; /* alternatives of each token */
+    bool max_tokens_set, seed_set;
+    const char **stops; /* what r.stops points to */
+    json_t *messages, *tools, *tool_choice, *template_args, *response_format, *prompt;
+    struct fletch_request r; /* settings of every choice */
+    int32_t *bias_tokens;    /* what r.sampling points to */
+    float *bias_values;
+};
+
+struct call {
+    struct server *server;
+    struct conn *conn; /* NULL: the client has gone */
+    const struct api *api;
+    struct served *served;
+    uint64_t id;     /* of the request */
+    char name[40];   /* of the answer: chatcmpl-... */
+    int64_t created; /* unix seconds */
+    uint64_t client, salt;
+    char *text; /* the body as it came */
+    size_t n_text;
+    json_t *body; /* parsed; always an object */
+    struct ask ask;
+    struct prompt *prompts;
+    size_t n_prompts;
+    json_t *reply; /* set by take: the whole answer, nothing is submitted */
+    struct problem problem;
+    struct choice *choices;     /* [n_prompts · ask.n] */
+    uint32_t n_choices, n_live; /* n_live: submitted and not ended */
+    bool begun, working;        /* begin was called; a worker has it */
+    int status;                 /* of the answer, at its end */
+    double t_begin, t_submit;
+    char address[48];
+    char *path; /* for the log, as key */
+    const char *key;
+    void *state;              /* the api's own */
+    struct call *next, *prev; /* all calls, oldest first */
+    struct call *work_next;   /* worker.c */
+};
+
+/* A token, or text that waited for a stop text (id -1). */
+struct token {
+    int32_t id;
+    const char *text;
+    size_t n_text;
+    float logprob;
+    uint32_t n_top;
+    const int32_t *top_ids;
+    const float *top_logprobs;
+    double t; /* when it was made */
+};
+
+/* How far reading the prompt is. */
+struct progress_event {
+    uint32_t n_done, n_prompt, n_reused;
+    const char *reuse_end;
+    uint32_t queue_position; /* 0: it runs */
+};
+
+enum { CALL_CLIENT_GONE = 499 }; /* the status of its answer, in logs and metrics */
+
+/* One flavour of request and answer. All but take are called on the loop thread. */
+struct api {
+    const char *label;  /* in metrics and logs */
+    const char *prefix; /* of call->name */
+    /* On a worker: reads call->body. 0, or call_wrong's -1. */
+    int (*take)(struct call *c);
+    /* The rest is NULL where take makes the reply. begin: before the first event of any choice. */
+    void (*begin)(struct call *c);
+    void (*progress)(struct call *c, struct choice *ch,
+                     const struct progress_event *p); /* or NULL */
+    void (*token)(struct call *c, struct choice *ch, const struct token *t);
+    void (*done)(struct call *c, struct choice *ch); /* ch->result is there */
+    void (*end)(struct call *c);                     /* all choices are done: ends the answer */
+    void (*free)(struct call *c);                    /* c->state and choices' states */
+    /* Instead of end: call->problem came after begin. Says so in the stream, or replies. */
+    void (*broken)(struct call *c);
+    /* Words for a problem in this flavour; NULL: OpenAI's. */
+    json_t *(*problem)(const struct problem *p);
+};
+
+/* Always -1, so that a taker can end with it. param may be NULL. */
+int call_wrong(struct call *c, int status, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* What is over a limit: names it. */
+int call_over(struct call *c, enum limit l, const char *param, uint64_t is);
+/* Adds a prompt; takes ids. */
+void call_add_prompt(struct call *c, int32_t *ids, size_t n);
+/* OpenAI's finish_reason. */
+const char *call_finish_reason(const struct choice *ch);
+/* {prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: {cached_tokens}} */
+json_t *call_usage(const struct call *c);
+/* {queue_ms, prefill_ms, decode_ms, tokens_per_s, ...} */
+json_t *call_timings(const struct call *c);
+
+/* call.c's other side. */
+void call_begin(struct conn *conn, const struct api *api);
+int call_parse(struct call *c); /* call->text to call->body */
+void call_on_event(const struct server_event *e);
+void call_work(struct call *c);   /* on a worker: the body becomes settings and prompts */
+void call_worked(struct call *c); /* it is done */
+void call_tick(struct server *s); /* about every quarter of a second */
+void call_cancel_all(struct server *s);
+
+/* ---- fields.c: fields of a body, by tables ---- */
+
+struct field {
+    const char *name;
+    int (*take)(struct call *c, const struct field *f, json_t *v); /* as api->take; v is not null */
+    size_t at; /* offsetof(struct call, ...) where take writes to */
+    double min, max;
+};
+struct field_table {
+    const struct field *fields;
+    size_t n;
+};
+#define FIELD_TABLE(table)                       \
+    {                                            \
+        (table), sizeof(table) / sizeof *(table) \
+    }
+#define FIELD_AT(member) offsetof(struct call, member)
+
+/* Takes every field of the body by the first of the tables (up to a NULL) that has it; a field that
+ * none has is an error that names it. Nulls count as absent. The model and its defaults come first.
+ */
+int fields_take(struct call *c, const struct field_table *const *tables);
+int field_real(struct call *c, const struct field *f, json_t *v);  /* to a float */
+int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
+int field_flag(struct call *c, const struct field *f, json_t *v);  /* to a bool */
+int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_t * */
+int field_object(struct call *c, const struct field *f, json_t *v);
+int field_any(struct call *c, const struct field *f, json_t *v);
+int field_ignore(struct call *c, const struct field *f, json_t *v); /* known, without effect here */
+int field_stops(struct call *c, const struct field *f, json_t *v);  /* a text or an array */
+int field_max_tokens(struct call *c, const struct field *f, json_t *v);
+/* Sampling settings, seed, stop, logit_bias, n, stream, model, user, ...: what the OpenAI flavours
+ * have in common, and top_k, min_p, repeat_penalty, penalty_window. */
+extern const struct field_table fields_common;
+/* messages, tools, chat_template_kwargs, ... */
+extern const struct field_table fields_chat;
+
+/* ---- prompt.c: text to tokens, on a worker ---- */
+
+/* Renders ask.messages (with tools and so on) and adds the prompt; checks its length. */
+int prompt_chat(struct call *c);
+/* Also the text, where it is asked for (fletch_free). */
+int prompt_chat_text(struct call *c, char **text, size_t *n);
+int prompt_text(struct call *c, const char *text, size_t n, unsigned flags);
+int prompt_ids(struct call *c, const json_t *ids);
+/* Prompt and answer fit into the context? */
+int prompt_check(struct call *c, size_t n);
+
+/* ---- sse.c: streams ---- */
+
+void sse_begin(struct conn *c);
+/* `data: JSON`, with `event: NAME` before it unless NULL. Takes j. */
+void sse_send(struct conn *c, const char *event, json_t *j);
+void sse_end(struct conn *c, const char *last); /* last: "[DONE]" or NULL */
+/* A whole answer. Takes j. */
+void json_reply(struct conn *c, int status, json_t *j);
+/* Status, Retry-After where it is due, and the words. */
+void problem_reply(struct conn *c, const struct problem *p,
+                   json_t *(*words)(const struct problem *));
+json_t *problem_openai(const struct problem *p);
+/* Text that grows. Starts as zero; free p. */
+struct words {
+    char *p;
+    size_t n, cap;
+};
+void words_add(struct words *w, const char *p, size_t n);
+
+/* {token, logprob, bytes, top_logprobs} of one token, as chat completions have it. */
+json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_top);
+
+/* ---- api_*.c ---- */
+
+extern const struct api api_chat, api_completions, api_tokenize, api_detokenize, api_apply_template;
+
+/* ---- served.c: models in service ---- */
+
+enum served_state { SERVED_LOADING, SERVED_READY, SERVED_FAILED };
+
+/* Figures that the engine thread leaves after every step. */
+struct served_figures {
+    struct fletch_batch_stats stats;
+    double t_step;            /* when the last one ended; 0: none */
+    double tokens_per_second; /* over the last seconds */
+};
+
+struct served {
+    struct server *server;
+    const char *id;   /* its name in the API */
+    const char *path; /* NULL: the built-in one */
+    struct fletch_model_info info;
+    int64_t created;
+    struct fletch_model *model;
+    struct fletch_batch *batch;
+    struct fletch_session *session; /* for embeddings; the engine thread's */
+    pthread_mutex_t text_lock;      /* the text functions of a model are for one thread at a time */
+    char *piece_text;               /* what every token looks like, one after the other */
+    uint32_t *pieces;               /* [n_vocab + 1] where in it */
+    /* the engine thread's, and what it shares under lock */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    enum served_state state;
+    struct served_figures figures;
+    struct errand *errands;
+    bool stop;
+    bool running; /* there is a thread */
+    int code;     /* why it failed to load: an exit code */
+};
+
+/* The one of that name; the only one for NULL. NULL: there is none. */
+struct served *served_find(struct server *s, const char *id);
+bool served_is_ready(struct served *m); /* from any thread */
+json_t *served_card(struct served *m);  /* as /v1/models has it */
+void served_figures(struct served *m, struct served_figures *out);
+/* The bytes of a token as shown, control tokens too. Not ended by 0. */
+const char *served_piece(const struct served *m, int32_t id, size_t *n);
+/* Runs work(m, ctx) on the engine thread between two steps, then done(ctx) on the loop. */
+void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
+                   void (*done)(void *ctx), void *ctx);
+
+/* ---- mail.c: what other threads tell the loop ---- */
+
+enum event_kind { EVENT_TOKEN, EVENT_PROGRESS, EVENT_DONE, EVENT_WORKED, EVENT_RUN };
+
+struct server_event {
+    struct server_event *next;
+    enum event_kind kind;
+    struct call *call;
+    struct choice *choice;
+    struct token token;
+    struct progress_event progress;
+    struct fletch_result result;
+    void (*run)(void *ctx);
+    void *ctx;
+    char data[]; /* what token's pointers point to */
+};
+
+/* From any thread; takes e. False: the loop is far behind, and whoever makes this one should end.
+ * The last events of things are never refused. */
+bool mail_send(struct server *s, struct server_event *e);
+/* Runs it on the loop. */
+void mail_run(struct server *s, void (*run)(void *ctx), void *ctx);
+int mail_open(struct server *s);
+void mail_close(struct server *s);
+
+/* ---- worker.c ---- */
+
+int workers_open(struct server *s);
+void workers_close(struct server *s);
+void workers_give(struct server *s, struct call *c); /* ends in call_worked on the loop */
+
+/* ---- route.c ---- */
+
+void route(struct conn *c);
+
+/* ---- metrics.c, log.c, page.c ---- */
+
+struct metrics;
+struct metrics *metrics_open(void);
+void metrics_close(struct metrics *m);
+void metrics_request(struct metrics *m, const char *label, int status);
+void metrics_rejected(struct metrics *m, const char *code);
+void metrics_token(struct metrics *m, double since_last); /* 0: the first of an answer */
+void metrics_choice(struct metrics *m, const struct choice *ch);
+void metrics_reply(struct conn *c);
+void status_reply(struct conn *c);
+
+/* A request that has ended; call NULL: it was answered at once. */
+struct access {
+    uint64_t id;
+    const char *method, *path, *address, *key;
+    int status;
+    double seconds;
+    const struct call *call;
+};
+void log_access(const struct server *s, const struct access *a);
+void log_line(const struct server *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+bool page_reply(struct conn *c); /* false: it has no such file */
+
+/* ---- server.c ---- */
+
+struct server_params {
+    const char *host;
+    uint16_t port;
+    const char *cert, *key;
+    const char *key_file;
+    const char *const *hosts;
+    size_t n_hosts;
+    struct limits limits;
+    double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
+    bool shared_cache, log_json, quiet;
+    uint32_t n_workers;
+    /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */
+    int (*load)(void *ctx, struct served *m);
+    void *ctx;
+    const char *id, *path; /* of the model */
+};
+
+struct server {
+    struct server_params params;
+    struct limits limits;
+    struct guard guard;
+    struct event_base *base;
+    struct listener *listener;
+    struct mail *mail;
+    struct workers *workers;
+    struct metrics *metrics;
+    struct served *served; /* [n_served] */
+    size_t n_served;
+    struct call *first, *last;  /* calls that are not done */
+    uint32_t n_calls, n_queued; /* all of them; those with a choice that has not started */
+    uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
+    double t_start, t_drain;
+    bool draining;
+    int code; /* of the program's exit */
+};
+
+/* Runs until it is told to end. Exit code. */
+int server_run(const struct server_params *params);
+/* Ends the loop at once. */
+void server_stop(struct server *s, int code);
+double server_now(void);
+
+#endif
