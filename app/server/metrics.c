@@ -209,33 +209,35 @@ void metrics_reply(struct conn *c)
     free(w.p);
 }
 
+static json_t *model_status(struct served *m)
+{
+    struct served_figures f;
+    served_figures(m, &f);
+    const struct fletch_batch_stats *b = &f.stats;
+    bool idle = !b->n_running || server_now() - f.t_step > 2;
+    json_int_t n_used = (json_int_t)b->n_blocks - b->n_free - b->n_idle;
+    return need(json_pack(
+        "{s:s, s:b, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:f, s:I, s:I}", "model", m->id, "ready",
+        served_is_ready(m), "n_ctx", (json_int_t)m->info.n_ctx, "running", (json_int_t)b->n_running,
+        "kv", "total", (json_int_t)b->n_blocks, "used", n_used, "idle", (json_int_t)b->n_idle,
+        "free", (json_int_t)b->n_free, "tokens_per_s", idle ? 0.0 : f.tokens_per_second, "steps",
+        (json_int_t)b->n_steps, "generated_tokens", (json_int_t)b->n_answer_rows));
+}
+
+/* The first model's figures and the server's own; then those of every model. */
 void status_reply(struct conn *c)
 {
     struct server *s = conn_server(c);
     json_t *models = need(json_array());
-    for (size_t i = 0; i < s->n_served; i++) {
-        struct served *m = &s->served[i];
-        struct served_figures f;
-        served_figures(m, &f);
-        const struct fletch_batch_stats *b = &f.stats;
-        bool idle = !b->n_running || server_now() - f.t_step > 2;
-        json_array_append_new(
-            models,
-            need(json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}", "model",
-                           m->id, "ready", served_is_ready(m), "n_ctx", (json_int_t)m->info.n_ctx,
-                           "running", (json_int_t)b->n_running, "waiting", (json_int_t)b->n_waiting,
-                           "kv_blocks", (json_int_t)b->n_blocks, "kv_free", (json_int_t)b->n_free,
-                           "kv_idle", (json_int_t)b->n_idle, "tokens_per_s",
-                           idle ? 0.0 : f.tokens_per_second, "steps", (json_int_t)b->n_steps,
-                           "generated_tokens", (json_int_t)b->n_answer_rows)));
-    }
-    json_t *first = json_deep_copy(json_array_get(models, 0));
-    json_object_set_new(first, "queue", json_integer(s->n_queued));
-    json_object_set_new(first, "calls", json_integer(s->n_calls));
-    json_object_set_new(first, "connections", json_integer((json_int_t)http_count(s)));
-    json_object_set_new(first, "uptime_s", json_real(server_now() - s->t_start));
-    json_object_set_new(first, "draining", json_boolean(s->draining));
-    json_object_set_new(first, "version", json_string(FLETCH_VERSION));
-    json_object_set_new(first, "models", models);
-    json_reply(c, 200, first);
+    for (size_t i = 0; i < s->n_served; i++)
+        json_array_append_new(models, model_status(&s->served[i]));
+    json_t *j = need(json_deep_copy(json_array_get(models, 0)));
+    json_object_set_new(j, "queue", json_integer(s->n_queued));
+    json_object_set_new(j, "calls", json_integer(s->n_calls));
+    json_object_set_new(j, "connections", json_integer((json_int_t)http_count(s)));
+    json_object_set_new(j, "uptime_s", json_real(server_now() - s->t_start));
+    json_object_set_new(j, "draining", json_boolean(s->draining));
+    json_object_set_new(j, "version", json_string(FLETCH_VERSION));
+    json_object_set_new(j, "models", models);
+    json_reply(c, 200, j);
 }

@@ -124,7 +124,7 @@ static void publish_all(struct fixture *f, u32 t, const i32 *tokens, u32 n)
 {
     assert_true(kv_cover(&f->pool, f->table[t], &f->n_held[t], n));
     for (u32 i = 0; i < n / BLOCK_TOKENS; i++)
-        kv_publish(&f->pool, f->table[t], i, tokens + i * BLOCK_TOKENS);
+        kv_publish(&f->pool, 0, f->table[t], i, tokens + i * BLOCK_TOKENS);
 }
 
 static void check_pool(const struct fixture *f)
@@ -153,6 +153,8 @@ static void test_full_blocks_are_found_by_their_tokens(void **state)
     assert_int_equal(kv_match(&f.pool, 0, b, 100, f.table[4], &f.n_held[4]), 8);
     /* the same tokens behind others are not the same */
     assert_int_equal(kv_match(&f.pool, 0, a + 8, 50, f.table[5], &f.n_held[5]), 0);
+    /* nor are those of another salt */
+    assert_int_equal(kv_match(&f.pool, 1, a, 100, f.table[5], &f.n_held[5]), 0);
     check_pool(&f);
     for (u32 t = 0; t < N_TABLES; t++) kv_release(&f.pool, f.table[t], &f.n_held[t]);
     check_pool(&f);
