@@ -71,8 +71,10 @@ static int load(void *ctx, struct served *m)
 
 static int set_limit(struct limits *limits, const char *text)
 {
-    struct near near = {.word = text};
     size_t n = strcspn(text, "=");
+    char word[40];
+    struct near near = {.word = word};
+    snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), text);
     uint64_t v;
     for (size_t i = 0; i < N_LIMITS; i++) {
         const char *name = limit_table[i].name;
@@ -83,7 +85,7 @@ static int set_limit(struct limits *limits, const char *text)
         limits->v[i] = v;
         return EXIT_OK;
     }
-    return opts_wrong("serve", "--limit: there is no limit %s%s%s", QUOTE(text),
+    return opts_wrong("serve", "--limit: there is no limit %s%s%s", QUOTE(word),
                       near.best ? "; did you mean " : "", near.best ? near.best : "");
 }
 

@@ -59,12 +59,7 @@ static void progress(struct call *c, struct choice *ch, const struct progress_ev
     if (!c->ask.stream) return;
     json_t *j = chunk(c);
     json_object_set_new(j, "choices", json_array());
-    json_object_set_new(j, "fletch",
-                        json_pack("{s:i, s:I, s:I, s:I, s:s, s:I}", "index", (int)ch->index,
-                                  "prompt_done", (json_int_t)p->n_done, "prompt_total",
-                                  (json_int_t)p->n_prompt, "cached", (json_int_t)p->n_reused,
-                                  "reuse_end", p->reuse_end, "queue_position",
-                                  (json_int_t)p->queue_position));
+    json_object_set_new(j, "fletch", progress_json(ch, p));
     sse_send(c->conn, NULL, j);
 }
 
@@ -112,26 +107,8 @@ static void end(struct call *c)
     json_object_set_new(j, "choices", choices);
     if (!c->ask.stream || c->ask.include_usage) json_object_set_new(j, "usage", call_usage(c));
     json_object_set_new(j, "fletch", call_timings(c));
-    if (!c->ask.stream) {
-        json_object_set_new(j, "object", json_string("chat.completion"));
-        json_reply(c->conn, 200, j);
-        return;
-    }
-    if (c->ask.include_usage || c->ask.include_progress)
-        sse_send(c->conn, NULL, j);
-    else
-        json_decref(j);
-    sse_end(c->conn, "[DONE]");
-}
-
-static void broken(struct call *c)
-{
-    if (!c->ask.stream) {
-        problem_reply(c->conn, &c->problem, NULL);
-        return;
-    }
-    sse_send(c->conn, NULL, problem_openai(&c->problem));
-    sse_end(c->conn, NULL);
+    if (!c->ask.stream) json_object_set_new(j, "object", json_string("chat.completion"));
+    stream_end(c, j);
 }
 
 static void free_state(struct call *c)
@@ -154,6 +131,6 @@ const struct api api_chat = {
     .token = token,
     .done = done,
     .end = end,
-    .broken = broken,
+    .broken = stream_broken,
     .free = free_state,
 };

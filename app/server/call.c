@@ -92,6 +92,7 @@ static void unlink_call(struct call *c)
 static void call_free(struct call *c)
 {
     if (c->api->free) c->api->free(c);
+    score_free(c);
     for (size_t i = 0; i < c->n_prompts; i++) fletch_free(c->prompts[i].ids);
     free(c->prompts);
     free(c->choices);
@@ -333,13 +334,30 @@ static void submit(struct call *c)
     if (c->problem.status) cancel(c);
 }
 
-void call_worked(struct call *c)
+/* What is left to do once there are prompts. */
+static void go_on(struct call *c)
 {
     c->working = false;
     if (c->server->draining && !c->problem.status)
         call_wrong(c, 503, NULL, "the server is shutting down");
-    if (c->conn && !c->problem.status && !c->reply && !check_queue(c)) submit(c);
+    bool submits = c->conn && !c->problem.status && !c->reply;
+    if (submits && c->ask.score && !c->scores) {
+        c->working = true;
+        score_begin(c);
+        return;
+    }
+    if (submits && !check_queue(c)) submit(c);
     if (!c->n_live) finish(c);
+}
+
+void call_worked(struct call *c)
+{
+    go_on(c);
+}
+
+void call_scored(struct call *c)
+{
+    go_on(c);
 }
 
 void call_begin(struct conn *conn, const struct api *api)

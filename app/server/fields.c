@@ -208,6 +208,9 @@ static const struct field common[] = {
 };
 const struct field_table fields_common = FIELD_TABLE(common);
 
+static const struct field model_only[] = {{"model", take_model, 0, 0, 0}};
+const struct field_table fields_model = FIELD_TABLE(model_only);
+
 static const struct field chat[] = {
     {"messages", field_array, FIELD_AT(ask.messages), 0, 0},
     {"max_completion_tokens", field_max_tokens, 0, 0, 0},

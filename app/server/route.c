@@ -91,6 +91,10 @@ static const struct {
     {"GET", "/v1/models", models, NULL},
     {"GET", "/v1/models/*", model, NULL},
     {"POST", "/v1/chat/completions", NULL, &api_chat},
+    {"POST", "/v1/completions", NULL, &api_completions},
+    {"POST", "/tokenize", NULL, &api_tokenize},
+    {"POST", "/detokenize", NULL, &api_detokenize},
+    {"POST", "/apply-template", NULL, &api_apply_template},
 };
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 

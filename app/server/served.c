@@ -67,6 +67,11 @@ json_t *served_card(struct served *m)
     return j;
 }
 
+bool served_is_hidden(const struct served *m, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < m->info.n_vocab && m->hidden && m->hidden[id];
+}
+
 /* ---- errands ---- */
 
 void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
@@ -98,35 +103,39 @@ static void run_errands(struct served *m)
 
 /* ---- the engine thread ---- */
 
-/* What every token looks like, so that nobody has to ask the model while it works. */
+/* Appends what a token looks like: behind another of its kind, where it keeps the blank that a
+ * text would not begin with. */
+static int add_piece(struct served *m, struct words *w, int32_t id)
+{
+    int32_t twice[2] = {id, id};
+    char *one = NULL, *two = NULL, *plain = NULL;
+    size_t n_one, n_two, n_plain;
+    int rc = fletch_detokenize(m->model, twice, 1, FLETCH_SPECIAL, &one, &n_one);
+    if (!rc) rc = fletch_detokenize(m->model, twice, 2, FLETCH_SPECIAL, &two, &n_two);
+    if (!rc) rc = fletch_detokenize(m->model, twice, 2, 0, &plain, &n_plain);
+    if (!rc) {
+        words_add(w, two + n_one, n_two - n_one);
+        m->hidden[id] = n_two && !n_plain;
+    }
+    fletch_free(one);
+    fletch_free(two);
+    fletch_free(plain);
+    return rc;
+}
+
+/* All tokens, so that nobody has to ask the model while it works. */
 static int make_pieces(struct served *m)
 {
-    uint32_t n = m->info.n_vocab;
-    size_t used = 0, cap = 0;
+    struct words w = {0};
     if (!m->info.has_vocab) return 0;
-    m->pieces = need(calloc((size_t)n + 1, sizeof *m->pieces));
-    for (uint32_t id = 0; id < n; id++) {
-        /* behind a token of its own kind a piece keeps the blank that a text would begin with */
-        int32_t twice[2] = {(int32_t)id, (int32_t)id};
-        char *one, *two;
-        size_t n_one, n_two;
-        int rc = fletch_detokenize(m->model, twice, 1, FLETCH_SPECIAL, &one, &n_one);
-        if (rc) return rc;
-        rc = fletch_detokenize(m->model, twice, 2, FLETCH_SPECIAL, &two, &n_two);
-        if (!rc) {
-            size_t n_piece = n_two - n_one;
-            if (used + n_piece + 1 > cap) {
-                cap = 2 * cap + n_piece + 4096;
-                m->piece_text = need(realloc(m->piece_text, cap));
-            }
-            memcpy(m->piece_text + used, two + n_one, n_piece);
-            used += n_piece;
-            m->pieces[id + 1] = (uint32_t)used;
-        }
-        fletch_free(one);
-        fletch_free(two);
-        if (rc) return rc;
+    m->pieces = need(calloc((size_t)m->info.n_vocab + 1, sizeof *m->pieces));
+    m->hidden = need(calloc(m->info.n_vocab, sizeof *m->hidden));
+    for (uint32_t id = 0; id < m->info.n_vocab; id++) {
+        int rc = add_piece(m, &w, (int32_t)id);
+        if (rc) return say_failure(rc, fletch_model_error(m->model));
+        m->pieces[id + 1] = (uint32_t)w.n;
     }
+    m->piece_text = w.p;
     return 0;
 }
 
@@ -209,6 +218,7 @@ void served_close(struct served *m)
 {
     fletch_session_close(m->session);
     free(m->pieces);
+    free(m->hidden);
     free(m->piece_text);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->text_lock);

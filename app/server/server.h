@@ -118,7 +118,9 @@ struct prompt {
 
 /* What most flavours ask for; fields.c reads it. JSON is borrowed from call->body. */
 struct ask {
-    bool stream, include_usage, include_progress, echo, logprobs, continue_final, truncate;
+    bool stream, include_usage, include_progress, echo, logprobs, continue_final;
+    bool score;     /* the prompts' own logprobs are wanted */
+    bool silent;    /* what is generated is not shown */
     uint32_t n;     /* answers to each prompt */
     uint32_t n_top; /* alternatives of each token */
     bool max_tokens_set, seed_set;
@@ -127,6 +129,14 @@ struct ask {
     struct fletch_request r; /* settings of every choice */
     int32_t *bias_tokens;    /* what r.sampling points to */
     float *bias_values;
+};
+
+/* score.c: of each token of a prompt, given those before it; the first has none. */
+struct score {
+    float *logprobs; /* [n] */
+    uint32_t n_top;
+    int32_t *top_ids;    /* [n][n_top] */
+    float *top_logprobs; /* [n][n_top] */
 };
 
 struct call {
@@ -144,7 +154,8 @@ struct call {
     struct ask ask;
     struct prompt *prompts;
     size_t n_prompts;
-    json_t *reply; /* set by take: the whole answer, nothing is submitted */
+    struct score *scores; /* [n_prompts] where they were asked for */
+    json_t *reply;        /* set by take: the whole answer, nothing is submitted */
     struct problem problem;
     struct choice *choices;     /* [n_prompts · ask.n] */
     uint32_t n_choices, n_live; /* n_live: submitted and not ended */
@@ -220,6 +231,7 @@ int call_parse(struct call *c); /* call->text to call->body */
 void call_on_event(const struct server_event *e);
 void call_work(struct call *c);   /* on a worker: the body becomes settings and prompts */
 void call_worked(struct call *c); /* it is done */
+void call_scored(struct call *c); /* score_begin has ended */
 void call_tick(struct server *s); /* about every quarter of a second */
 void call_cancel_all(struct server *s);
 
@@ -257,6 +269,7 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v);
 /* Sampling settings, seed, stop, logit_bias, n, stream, model, user, ...: what the OpenAI flavours
  * have in common, and top_k, min_p, repeat_penalty, penalty_window. */
 extern const struct field_table fields_common;
+extern const struct field_table fields_model; /* model alone */
 /* messages, tools, chat_template_kwargs, ... */
 extern const struct field_table fields_chat;
 
@@ -271,12 +284,24 @@ int prompt_ids(struct call *c, const json_t *ids);
 /* Prompt and answer fit into the context? */
 int prompt_check(struct call *c, size_t n);
 
+/* ---- score.c ---- */
+
+/* Scores the prompts of a call, on the engine thread; ends in call_scored. */
+void score_begin(struct call *c);
+void score_free(struct call *c);
+
 /* ---- sse.c: streams ---- */
 
 void sse_begin(struct conn *c);
 /* `data: JSON`, with `event: NAME` before it unless NULL. Takes j. */
 void sse_send(struct conn *c, const char *event, json_t *j);
 void sse_end(struct conn *c, const char *last); /* last: "[DONE]" or NULL */
+/* The ends of OpenAI's answers: j is the last chunk, sent where usage or progress was asked for, or
+ * the whole answer. Takes j. broken is an api's. */
+void stream_end(struct call *c, json_t *j);
+void stream_broken(struct call *c);
+/* {prompt_done, prompt_total, ...} */
+json_t *progress_json(const struct choice *ch, const struct progress_event *p);
 /* A whole answer. Takes j. */
 void json_reply(struct conn *c, int status, json_t *j);
 /* Status, Retry-After where it is due, and the words. */
@@ -320,12 +345,14 @@ struct served {
     pthread_mutex_t text_lock;      /* the text functions of a model are for one thread at a time */
     char *piece_text;               /* what every token looks like, one after the other */
     uint32_t *pieces;               /* [n_vocab + 1] where in it */
+    bool *hidden;                   /* [n_vocab] control tokens, which text does not show */
     /* the engine thread's, and what it shares under lock */
     pthread_t thread;
     pthread_mutex_t lock;
     enum served_state state;
     struct served_figures figures;
     struct errand *errands;
+    struct scoring *scoring; /* the loop's: the first of a line */
     bool stop;
     bool running; /* there is a thread */
     int code;     /* why it failed to load: an exit code */
@@ -338,6 +365,7 @@ json_t *served_card(struct served *m);  /* as /v1/models has it */
 void served_figures(struct served *m, struct served_figures *out);
 /* The bytes of a token as shown, control tokens too. Not ended by 0. */
 const char *served_piece(const struct served *m, int32_t id, size_t *n);
+bool served_is_hidden(const struct served *m, int32_t id);
 /* Runs work(m, ctx) on the engine thread between two steps, then done(ctx) on the loop. */
 void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
                    void (*done)(void *ctx), void *ctx);

@@ -37,6 +37,37 @@ void sse_end(struct conn *c, const char *last)
     http_end(c);
 }
 
+void stream_end(struct call *c, json_t *j)
+{
+    if (!c->ask.stream) {
+        json_reply(c->conn, 200, j);
+        return;
+    }
+    if (c->ask.include_usage || c->ask.include_progress)
+        sse_send(c->conn, NULL, j);
+    else
+        json_decref(j);
+    sse_end(c->conn, "[DONE]");
+}
+
+void stream_broken(struct call *c)
+{
+    if (!c->ask.stream) {
+        problem_reply(c->conn, &c->problem, c->api->problem);
+        return;
+    }
+    sse_send(c->conn, NULL, problem_openai(&c->problem));
+    sse_end(c->conn, NULL);
+}
+
+json_t *progress_json(const struct choice *ch, const struct progress_event *p)
+{
+    return need(json_pack("{s:i, s:I, s:I, s:I, s:s, s:I}", "index", (int)ch->index, "prompt_done",
+                          (json_int_t)p->n_done, "prompt_total", (json_int_t)p->n_prompt, "cached",
+                          (json_int_t)p->n_reused, "reuse_end", p->reuse_end, "queue_position",
+                          (json_int_t)p->queue_position));
+}
+
 void json_reply(struct conn *c, int status, json_t *j)
 {
     char *text = need(json_dumps(j, DUMP));

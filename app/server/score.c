@@ -1,0 +1,123 @@
+/* Scores: how likely each token of a prompt was, given those before it (echo with logprobs; what
+ * evaluation harnesses ask for). A batch gives logits of last tokens only, so the model's session
+ * reads the prompt, a piece at a time between the steps of everybody else. One prompt at a time;
+ * the others stand in line. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+#include "server.h"
+
+enum { PIECE = 64 }; /* rows that a step gives logits for */
+
+struct scoring {
+    struct scoring *next;
+    struct call *call;
+    size_t prompt, at; /* which one, and how many of its tokens were read */
+    float *logits;     /* [PIECE][n_vocab] */
+    int rc;
+    char error[200];
+};
+
+/* log Σ exp, in double: a sum of 10^5 terms. */
+static double log_sum(const float *z, uint32_t n)
+{
+    double max = z[0], sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (z[i] > max) max = z[i];
+    for (uint32_t i = 0; i < n; i++) sum += exp(z[i] - max);
+    return max + log(sum);
+}
+
+/* The likeliest n ids, by insertion: n is at most 20. */
+static void find_top(const float *z, uint32_t n_vocab, uint32_t n, int32_t *ids)
+{
+    uint32_t have = 0;
+    for (uint32_t i = 0; i < n_vocab && n; i++) {
+        if (have == n && z[i] <= z[ids[n - 1]]) continue;
+        uint32_t at = have < n ? have++ : n - 1;
+        for (; at && z[i] > z[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = (int32_t)i;
+    }
+}
+
+/* What row z says about the token behind it. */
+static void score_token(struct score *s, size_t i, int32_t id, const float *z, uint32_t n_vocab)
+{
+    double total = log_sum(z, n_vocab);
+    int32_t *ids = s->top_ids + i * s->n_top;
+    s->logprobs[i] = (float)(z[id] - total);
+    find_top(z, n_vocab, s->n_top, ids);
+    for (uint32_t k = 0; k < s->n_top; k++)
+        s->top_logprobs[i * s->n_top + k] = (float)(z[ids[k]] - total);
+}
+
+/* On the engine thread: the next piece. */
+static void read_piece(struct served *m, void *ctx)
+{
+    struct scoring *x = ctx;
+    const struct prompt *p = &x->call->prompts[x->prompt];
+    size_t n = p->n - x->at < PIECE ? p->n - x->at : PIECE;
+    if (!x->at) fletch_session_reset(m->session);
+    x->rc = fletch_session_append(m->session, p->ids + x->at, n, x->logits);
+    if (x->rc) {
+        snprintf(x->error, sizeof x->error, "%s", fletch_session_error(m->session));
+        return;
+    }
+    for (size_t i = 0; i < n && x->at + i + 1 < p->n; i++)
+        score_token(&x->call->scores[x->prompt], x->at + i + 1, p->ids[x->at + i + 1],
+                    x->logits + i * m->info.n_vocab, m->info.n_vocab);
+    x->at += n;
+    if (x->at == p->n) fletch_session_reset(m->session); /* others may want the room */
+}
+
+static void on_piece(void *ctx)
+{
+    struct scoring *x = ctx;
+    struct call *c = x->call;
+    struct served *m = c->served;
+    if (x->at == c->prompts[x->prompt].n) {
+        x->prompt++;
+        x->at = 0;
+    }
+    if (x->rc) call_wrong(c, 500, NULL, "%s", x->error);
+    if (!x->rc && c->conn && x->prompt < c->n_prompts) {
+        served_errand(m, read_piece, on_piece, x);
+        return;
+    }
+    m->scoring = x->next;
+    free(x->logits);
+    free(x);
+    if (m->scoring) served_errand(m, read_piece, on_piece, m->scoring);
+    call_scored(c);
+}
+
+void score_begin(struct call *c)
+{
+    struct served *m = c->served;
+    struct scoring *x = need(calloc(1, sizeof *x)), **at = &m->scoring;
+    x->call = c;
+    x->logits = need(malloc(sizeof *x->logits * PIECE * m->info.n_vocab));
+    c->scores = need(calloc(c->n_prompts, sizeof *c->scores));
+    for (size_t i = 0; i < c->n_prompts; i++) {
+        size_t n = c->prompts[i].n, n_top = c->ask.n_top;
+        c->scores[i] = (struct score){.n_top = c->ask.n_top,
+                                      .logprobs = need(calloc(n, sizeof(float))),
+                                      .top_ids = need(calloc(n * n_top + 1, sizeof(int32_t))),
+                                      .top_logprobs = need(calloc(n * n_top + 1, sizeof(float)))};
+    }
+    while (*at) at = &(*at)->next;
+    *at = x;
+    if (m->scoring == x) served_errand(m, read_piece, on_piece, x);
+}
+
+void score_free(struct call *c)
+{
+    for (size_t i = 0; c->scores && i < c->n_prompts; i++) {
+        free(c->scores[i].logprobs);
+        free(c->scores[i].top_ids);
+        free(c->scores[i].top_logprobs);
+    }
+    free(c->scores);
+}

@@ -1,0 +1,635 @@
+#!/usr/bin/env python3
+"""End-to-end tests of fletch serve: test/server_test.py BUILD. Python's standard library only."""
+
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+ASK = [{"role": "user", "content": "How do I make a model smaller?"}]
+
+
+class Server:
+    """A server of its own, on a port of its own."""
+
+    def __init__(self, *args):
+        self.p = subprocess.Popen(
+            [FLETCH, "serve", "--port", "0", "--threads", "2", *map(str, args)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.lines = []
+        while not (found := re.search(r"listening on https?://127\.0\.0\.1:(\d+)",
+                                      line := self.p.stderr.readline())):
+            assert line, f"it ended: {self.lines}"
+            self.lines.append(line)
+        self.port = int(found[1])
+        self.reader = threading.Thread(target=lambda: self.lines.extend(self.p.stderr), daemon=True)
+        self.reader.start()
+        wait_for(lambda: self.get("/readyz").status == 200)
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c.request(method, path, body, headers or {})
+        r = c.getresponse()
+        r.text = r.read().decode()
+        r.json = json.loads(r.text) if r.text and "json" in (r.getheader("content-type") or "") else None
+        c.close()
+        return r
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+
+    def post(self, path, body, status=200, **headers):
+        data = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        r = self.request("POST", path, data, {k.replace("_", "-"): v for k, v in headers.items()})
+        assert r.status == status, f"{path} {data[:200]}: {r.status} {r.text[:300]}"
+        return r.json if r.json is not None else r.text
+
+    def chat(self, status=200, **body):
+        return self.post("/v1/chat/completions", {"messages": ASK, "seed": 1, **body}, status)
+
+    def complete(self, prompt, status=200, **body):
+        return self.post("/v1/completions", {"prompt": prompt, "seed": 1, **body}, status)
+
+    def stream(self, path="/v1/chat/completions", **body):
+        """Chunks of a stream; checks its form."""
+        text = self.post(path, {"messages": ASK, "seed": 1, **body, "stream": True}
+                         if "prompt" not in body else {"seed": 1, **body, "stream": True})
+        events = text.split("\n\n")
+        assert events[-2:] == ["data: [DONE]", ""], text[-200:]
+        return [json.loads(e.removeprefix("data: ")) for e in events[:-2]]
+
+    def open(self, data):
+        """A connection on which bytes were sent."""
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        s.sendall(data)
+        return s
+
+    def status(self):
+        return self.get("/v1/status").json
+
+    def end(self, how=signal.SIGTERM, code=0, timeout=30):
+        self.p.send_signal(how)
+        assert self.p.wait(timeout) == code, f"exit {self.p.returncode}: {self.lines[-5:]}"
+
+
+def wait_for(condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it took too long"
+        time.sleep(0.02)
+
+
+def raw_post(body, path="/v1/chat/completions"):
+    data = json.dumps(body).encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+            + data)
+
+
+def run(prompt, *args):
+    p = subprocess.run([FLETCH, "run", "-p", prompt, "--json", "-q", *map(str, args)],
+                       capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(p.stdout)
+
+
+# ---- one server as it starts by itself ----
+
+
+def test_chat_answers_what_run_answers(s):
+    a = s.chat(max_tokens=24, temperature=0.8, seed=7)
+    want = run(ASK[0]["content"], "--chat", "-n", 24, "--temp", 0.8, "--seed", 7)["text"]
+    choice = a["choices"][0]
+    assert choice["message"] == {"role": "assistant", "content": want}, (choice, want)
+    assert a["object"] == "chat.completion" and a["model"] == "guide" and a["id"].startswith("chatcmpl-")
+    u = a["usage"]
+    assert u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"], u
+
+
+def test_a_stream_says_the_same_as_a_whole_answer(s):
+    whole = s.chat(max_tokens=24, temperature=0.8, logprobs=True, top_logprobs=3)
+    chunks = s.stream(max_tokens=24, temperature=0.8, logprobs=True, top_logprobs=3,
+                      stream_options={"include_usage": True})
+    deltas = [c["choices"][0] for c in chunks if c["choices"]]
+    message = whole["choices"][0]["message"]
+    assert "".join(d["delta"].get("content", "") for d in deltas) == message["content"]
+    assert deltas[0]["delta"]["role"] == "assistant"
+    assert [d["finish_reason"] for d in deltas] == [None] * (len(deltas) - 1) + ["length"]
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 24
+    told = [e for d in deltas if d["logprobs"] for e in d["logprobs"]["content"]]
+    assert told == whole["choices"][0]["logprobs"]["content"] and len(told) == 24
+    for e in told:
+        assert len(e["top_logprobs"]) == 3 and bytes(e["bytes"]).decode() == e["token"]
+        assert e["top_logprobs"][0]["logprob"] >= e["logprob"]
+
+
+def test_a_stream_tells_progress_and_timings_when_asked(s):
+    words = " ".join(f"word{i}" for i in range(300))
+    chunks = s.stream(messages=[{"role": "user", "content": words}], max_tokens=3,
+                      stream_options={"include_progress": True})
+    told = [c["fletch"] for c in chunks if "prompt_done" in c.get("fletch", {})]
+    done = [p["prompt_done"] for p in told if not p["queue_position"]]
+    assert len(done) > 2 and done == sorted(done) and done[-1] == told[-1]["prompt_total"], told
+    last = chunks[-1]["fletch"]
+    assert last["prefill_ms"] > 0 and last["decode_ms"] > 0 and last["reuse_end"], last
+    assert not any("fletch" in c for c in s.stream(max_tokens=2))
+
+
+def test_a_prompt_that_was_there_is_reused(s):
+    words = " ".join(f"again{i}" for i in range(100))
+    ask = {"messages": [{"role": "user", "content": words}], "max_tokens": 2}
+    s.chat(**ask)
+    a = s.chat(**ask)["usage"]
+    assert a["prompt_tokens_details"]["cached_tokens"] > a["prompt_tokens"] / 2, a
+
+
+def test_several_answers_are_those_of_their_seeds_and_differ(s):
+    a = s.chat(n=3, max_tokens=12, temperature=1.0, messages=[{"role": "user", "content": "Tell me a story."}])
+    texts = [c["message"]["content"] for c in a["choices"]]
+    assert [c["index"] for c in a["choices"]] == [0, 1, 2] and len(set(texts)) == 3, texts
+    b = s.chat(n=1, max_tokens=12, temperature=1.0, messages=[{"role": "user", "content": "Tell me a story."}])
+    assert b["choices"][0]["message"]["content"] == texts[0]
+
+
+def test_stop_texts_end_an_answer_before_them(s):
+    whole = s.chat(max_tokens=30, temperature=0)["choices"][0]["message"]["content"]
+    stop = whole[10:14]
+    a = s.chat(max_tokens=30, temperature=0, stop=["never there", stop])["choices"][0]
+    assert a["message"]["content"] == whole[: whole.index(stop)] and a["finish_reason"] == "stop", a
+    assert s.chat(max_tokens=30, temperature=0, stop=stop)["choices"][0] == a
+
+
+def test_logit_bias_and_penalties_are_heard(s):
+    id = s.post("/tokenize", {"content": " cat"})["tokens"][-1]
+    a = s.complete("The", max_tokens=4, temperature=0, logit_bias={str(id): 1000})
+    assert a["choices"][0]["text"] == " cat" * 4, a
+    plain = s.complete("the cat the cat the cat", max_tokens=12, temperature=0)["choices"][0]["text"]
+    other = s.complete("the cat the cat the cat", max_tokens=12, temperature=0, presence_penalty=50)
+    assert other["choices"][0]["text"] != plain
+
+
+def test_completions_take_texts_and_ids(s):
+    prompts = ["Once upon a time", "27+48="]
+    ids = [s.post("/tokenize", {"content": p, "add_special": True})["tokens"] for p in prompts]
+    a = s.complete(prompts, max_tokens=6, temperature=0)
+    assert s.complete(ids, max_tokens=6, temperature=0)["choices"] == a["choices"]
+    assert [c["index"] for c in a["choices"]] == [0, 1]
+    for i, p in enumerate(prompts):
+        assert s.complete(ids[i], max_tokens=6, temperature=0)["choices"][0]["text"] == a["choices"][i]["text"]
+        assert run(p, "-n", 6, "--temp", 0)["text"] == a["choices"][i]["text"]
+    assert s.complete("Once", n=2)["usage"]["completion_tokens"] <= 32, "16 tokens are the default"
+    chunks = s.stream("/v1/completions", prompt=prompts[0], max_tokens=6, temperature=0, echo=True)
+    assert "".join(c["choices"][0]["text"] for c in chunks) == prompts[0] + a["choices"][0]["text"]
+
+
+def test_echo_scores_the_prompt_as_generation_would(s):
+    prompt = "Once upon a time there was a little"
+    a = s.complete(prompt, max_tokens=4, temperature=0, logprobs=2, echo=True)["choices"][0]
+    l, n = a["logprobs"], len(s.post("/tokenize", {"content": prompt, "add_special": True})["tokens"])
+    assert a["text"].startswith(prompt) and len(l["tokens"]) == n + 4
+    assert l["token_logprobs"][0] is None and all(x <= 0 for x in l["token_logprobs"][1:])
+    for token, at in zip(l["tokens"], l["text_offset"]):
+        assert a["text"][at:].startswith(token) or at == 0, (token, at)
+    # each token alone, generated behind those before it and forced: the same probabilities
+    for i in range(2, n):
+        b = s.complete(l["token_ids"][:i], max_tokens=1, logprobs=2,
+                       logit_bias={str(l["token_ids"][i]): 1000})["choices"][0]["logprobs"]
+        assert abs(b["token_logprobs"][0] - l["token_logprobs"][i]) < 0.02, (i, b, l)
+        assert set(b["top_logprobs"][0]) == set(l["top_logprobs"][i]), (i, b, l["top_logprobs"][i])
+    only = s.complete(prompt, max_tokens=0, logprobs=2, echo=True)
+    assert only["choices"][0]["text"] == prompt and only["usage"]["completion_tokens"] == 0
+    assert only["choices"][0]["logprobs"]["token_logprobs"] == l["token_logprobs"][:n]
+
+
+def test_tokens_go_there_and_back(s):
+    text = "Größe, 27+48 and 🙂"
+    a = s.post("/tokenize", {"content": text, "with_pieces": True})
+    assert a["n_tokens"] == len(a["tokens"]) == len(a["pieces"])
+    assert s.post("/detokenize", {"tokens": a["tokens"]}) == {"content": text}
+    assert s.post("/tokenize", {"content": ""}) == {"tokens": [], "n_tokens": 0}
+
+
+def test_a_template_is_applied_and_the_last_message_continued(s):
+    a = s.post("/apply-template", {"messages": ASK})
+    assert ASK[0]["content"] in a["prompt"] and a["n_tokens"] == len(a["tokens"])
+    whole = s.chat(max_tokens=16, temperature=0)["choices"][0]["message"]["content"]
+    half = {"role": "assistant", "content": " ".join(whole.split()[:4])}
+    b = s.post("/apply-template", {"messages": [*ASK, half], "continue_final_message": True})
+    assert b["prompt"] == a["prompt"] + half["content"], b
+    rest = s.chat(messages=[*ASK, half], continue_final_message=True, max_tokens=16, temperature=0)
+    assert rest["choices"][0]["message"]["content"].startswith(whole[len(half["content"]) :]), (whole, rest)
+    parts = [{"role": "user", "content": [{"type": "text", "text": ASK[0]["content"]}]}]
+    assert s.post("/apply-template", {"messages": parts}) == a
+
+
+def test_models_are_listed(s):
+    a = s.get("/v1/models").json
+    assert [m["id"] for m in a["data"]] == ["guide"] and a["data"][0]["ready"]
+    assert s.get("/v1/models/guide").json == a["data"][0]
+    assert s.get("/v1/models/other").status == 404
+    assert s.chat(404, model="other")["error"]["code"] == "model_not_found"
+    assert s.chat(model="guide", max_tokens=1)
+
+
+def test_wrong_fields_are_named(s):
+    for field, value in [("temperature", "hot"), ("temperature", -1), ("n", 0), ("n", 1.5), ("stop", 3),
+                         ("stop", [""]), ("logit_bias", {"x": 1}), ("messages", []), ("messages", [1]),
+                         ("stream", 1), ("top_logprobs", 3), ("top_p", 2), ("max_tokens", -1), ("seed", "x"),
+                         ("messages", [{"role": "user", "content": [{"type": "image_url"}]}]),
+                         ("chat_template_kwargs", 3), ("tools", {})]:
+        e = s.chat(400, **{field: value})["error"]
+        assert e["param"] == field and e["type"] == "invalid_request_error", (field, value, e)
+    assert "'colour'" in s.chat(400, colour="red")["error"]["message"]
+    assert s.complete({"a": 1}, 400)["error"]["param"] == "prompt"
+    assert "0..4095" in s.complete([5000], 400)["error"]["message"]
+    assert s.chat(temperature=None, stop=None, max_tokens=1), "null is as if it was not there"
+
+
+def test_too_long_a_prompt_names_both_numbers(s):
+    e = s.complete([5] * 5000, 400)["error"]
+    assert "5000" in e["message"] and "4096" in e["message"] and e["code"] == "context_length_exceeded", e
+
+
+def test_limits_are_named(s):
+    for field, value, limit in [("n", 100, "choices"), ("stop", ["x"] * 99, "stops"), ("stop", "x" * 999, "stop_bytes"),
+                                ("messages", ASK * 2000, "messages"), ("tools", [{}] * 200, "tools"),
+                                ("logit_bias", {str(i): 1 for i in range(2000)}, "biases"),
+                                ("max_tokens", 10**9, "output_tokens")]:
+        e = s.chat(400, **{field: value})["error"]
+        assert e["code"] == limit and limit in e["message"], (field, e)
+    deep = '{"messages": ' + "[" * 100 + "]" * 100 + "}"
+    assert s.post("/v1/chat/completions", deep, 400)["error"]["code"] == "json_depth"
+    assert s.complete(["x"] * 1000, 400)["error"]["code"] == "prompts"
+
+
+def test_paths_and_methods(s):
+    assert s.get("/nothing").status == 404
+    r = s.get("/v1/chat/completions")
+    assert (r.status, r.getheader("allow")) == (405, "POST")
+    assert s.request("HEAD", "/livez").text == ""
+    assert s.get("/livez").json == {"status": "ok"} and s.get("/health").status == 200
+
+
+def test_the_page_is_served_with_a_strict_policy(s):
+    r = s.get("/")
+    assert r.status == 200 and r.getheader("content-type").startswith("text/html"), r.status
+    assert "default-src 'none'" in r.getheader("content-security-policy")
+    again = s.get("/", If_None_Match=r.getheader("etag"))
+    assert (again.status, again.text) == (304, "")
+    for name in re.findall(r'(?:src|href)="([^":#]+)"', r.text):
+        assert s.get("/" + name.lstrip("/")).status == 200, name
+
+
+def test_metrics_can_be_parsed_and_count(s):
+    def read():
+        values, types = {}, {}
+        for line in s.get("/metrics").text.splitlines():
+            if line.startswith("# TYPE "):
+                types[line.split()[2]] = line.split()[3]
+            elif not line.startswith("#"):
+                m = re.fullmatch(r'([a-z_]+)(?:\{((?:[a-z]+="[^"\\\n]*",?)*)\})? ([0-9.e+-]+|\+Inf)', line)
+                assert m, line
+                values[m[1], m[2]] = float(m[3])
+                assert re.sub("_(bucket|sum|count)$", "", m[1]) in types or m[1] in types, line
+        return values
+    before = read()
+    s.chat(max_tokens=5, temperature=0)
+    after = read()
+    grew = {k[0]: after[k] - before.get(k, 0) for k in after}
+    assert grew["fletch_generated_tokens_total"] == 5 and grew["fletch_time_to_first_token_seconds_count"] == 1
+    chat = ("fletch_requests_total", 'api="chat",status="200"')
+    assert after[chat] - before[chat] == 1
+    buckets = [v for k, v in after.items() if k[0] == "fletch_inter_token_seconds_bucket"]
+    assert buckets == sorted(buckets) and buckets[-1] == after["fletch_inter_token_seconds_count", None]
+
+
+def test_foreign_hosts_and_origins_are_refused(s):
+    for host, ok in [("localhost", 1), ("LOCALHOST:1", 1), ("127.0.0.1:80", 1), ("[::1]:80", 1), ("192.168.0.7", 1),
+                     ("evil.example", 0), ("127.0.0.1.evil.example", 0), ("localhost:80x", 0), ("[::1", 0), ("", 0)]:
+        assert s.get("/livez", Host=host).status == (200 if ok else 421), host
+    here = f"127.0.0.1:{s.port}"
+    for origin, ok in [(f"http://{here}", 1), ("http://evil.example", 0), ("null", 0), (f"ftp://{here}", 0),
+                       (f"http://{here}.evil.example", 0)]:
+        assert s.get("/livez", Host=here, Origin=origin).status == (200 if ok else 403), origin
+
+
+def test_bad_http_is_refused_and_hurts_nobody(s):
+    for data, status in [(b"\r\n\r\n", 400), (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505), (b"GET /\r\n\r\n", 400),
+                         (b"GET / HTTP/1.1\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+                         (b"GET / HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n", 400),
+                         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\nb\r\n\r\n", 400),
+                         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX : a\r\n\r\n", 400),
+                         (b"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}", 400),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n", 413),
+                         (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nExpect: wonders\r\n\r\n", 417),
+                         (b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\n\r\n", 431),
+                         (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431)]:
+        c = s.open(data)
+        answer = c.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 %d " % status), (data[:80], answer[:80])
+        c.close()
+    assert s.get("/livez").status == 200
+
+
+def test_bodies_may_come_in_chunks_and_requests_in_a_row(s):
+    chunked = (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+               b"5\r\n{\"con\r\n9;x=y\r\ntent\":\"a\"\r\n1\r\n}\r\n0\r\nTrailer: x\r\n\r\n")
+    c = s.open(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" + chunked
+               + b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = c.makefile("rb").read()
+    assert answer.count(b"HTTP/1.1 200 OK") == 3 and answer.count(b'"n_tokens":1') == 1, answer
+    c = s.open(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\nExpect: 100-continue\r\n"
+               b"Connection: close\r\n\r\n")
+    assert c.recv(100).startswith(b"HTTP/1.1 100 ")
+    c.sendall(b'{"content":"a"}')
+    assert b'"n_tokens":1' in c.makefile("rb").read()
+    c = s.open(b"GET /livez HTTP/1.0\r\n\r\n")
+    assert b'"ok"' in c.makefile("rb").read(), "HTTP/1.0 needs no Host, and ends the connection"
+
+
+def test_mutated_requests_get_answers(s):
+    """A thousand requests, each with a few bytes changed: an answer each, and never a 500."""
+    rng = random.Random(1)
+    seeds = [json.dumps({"messages": ASK, "max_tokens": 1, "temperature": 0.5, "stop": ["a", "b"], "n": 1,
+                         "logit_bias": {"5": 1.5}, "stream": False, "seed": 3}),
+             json.dumps({"prompt": [[1, 2], [3]], "max_tokens": 1, "logprobs": 1, "echo": True}),
+             json.dumps({"prompt": "a\u00e9\u0000b", "max_tokens": 1, "n": 2, "stream": True}),
+             json.dumps({"messages": [{"role": "system", "content": "x"}, *ASK], "max_tokens": 1,
+                         "tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"})]
+    paths = ["/v1/chat/completions", "/v1/completions", "/v1/completions", "/v1/chat/completions"]
+    c, seen = None, {}
+    for i in range(1000):
+        k = i % len(seeds)
+        data = bytearray(seeds[k].encode())
+        for _ in range(rng.randint(1, 4)):
+            at = rng.randrange(len(data))
+            what = rng.randrange(4)
+            if what == 0:
+                data[at] = rng.randrange(256)
+            elif what == 1:
+                del data[at:at + rng.randint(1, 8)]
+            elif what == 2:
+                data[at:at] = rng.choice([b"{", b"[", b'"', b"\\", b"1e999", b"null", b"-", b"\xff", b"9" * 30])
+            else:
+                data[at:at] = data[at:at + rng.randint(1, 20)]
+        if c is None:
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+        c.request("POST", paths[k], bytes(data))
+        r = c.getresponse()
+        r.read()
+        seen[r.status] = seen.get(r.status, 0) + 1
+        if r.getheader("connection") == "close":
+            c.close()
+            c = None
+    assert set(seen) <= {200, 400, 404} and seen[400] > 500, seen
+    assert s.chat(max_tokens=1)
+
+
+def test_a_client_that_goes_frees_its_place(s):
+    long = {"messages": ASK, "max_tokens": 3000, "ignore_end": True, "stream": True}
+    clients = [s.open(raw_post(long)) for _ in range(4)]
+    for c in clients:
+        assert b"200 OK" in c.recv(100)
+    wait_for(lambda: s.status()["running"] == 4)
+    for c in clients:
+        c.close()
+    wait_for(lambda: s.status()["running"] == 0 and s.status()["kv"]["used"] == 0, 2)
+    # the same while the prompt is read, and while the answer is collected
+    words = " ".join(f"w{i}" for i in range(700))
+    for more in [{"messages": [{"role": "user", "content": words}]}, {"stream": False}]:
+        c = s.open(raw_post({**long, **more}))
+        wait_for(lambda: s.status()["running"] == 1)
+        c.close()
+        wait_for(lambda: s.status()["running"] == 0 and s.status()["calls"] == 0, 2)
+
+
+def test_twenty_at_once_get_what_each_gets_alone(s):
+    def ask(i, to):
+        to[i] = s.complete(f"The number {i} is", max_tokens=8, temperature=0.7, seed=i)["choices"]
+    alone, together = {}, {}
+    for i in range(20):
+        ask(i, alone)
+    threads = [threading.Thread(target=ask, args=(i, together)) for i in range(20)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert together == alone
+
+
+def test_one_line_is_logged_for_each_request(s):
+    s.chat(max_tokens=3, temperature=0)
+    wait_for(lambda: any("POST '/v1/chat/completions' 200" in x and " 3 out; queue" in x for x in s.lines[-3:]))
+    s.end()
+
+
+# ---- servers with narrow limits ----
+
+
+def test_slow_and_silent_clients_are_cut_off(s):
+    began = time.monotonic()
+    slow = s.open(b"GET / HT")
+    body = s.open(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+    silent = s.open(b"")
+    idle = s.open(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    for i in range(5):  # a byte now and then does not help
+        time.sleep(0.2)
+        try:
+            slow.sendall(b"T")
+        except OSError:
+            pass
+    said = slow.makefile("rb").read()
+    assert b" 408 " in said and b"header_seconds" in said, said
+    assert b" 408 " in body.makefile("rb").read()
+    assert silent.makefile("rb").read() == b"" and b"200 OK" in idle.makefile("rb").read()
+    assert time.monotonic() - began < 8
+
+
+def test_the_queue_is_bounded(s):
+    long = {"messages": ASK, "max_tokens": 1500, "ignore_end": True, "stream": True}
+    running = [s.open(raw_post(long)) for _ in range(2)]
+    wait_for(lambda: s.status()["running"] == 2)
+    waiting = [s.open(raw_post(long)) for _ in range(2)]
+    wait_for(lambda: s.status()["queue"] == 2)
+    r = s.request("POST", "/v1/chat/completions", json.dumps(long))
+    assert r.status == 503 and r.json["error"]["code"] == "queue" and r.getheader("retry-after"), r.text
+    for c in waiting:  # nobody's turn comes within a second
+        said = c.recv(2000)
+        assert b" 503 " in said and b"queue_seconds" in said, said
+    for c in running:
+        c.close()
+    wait_for(lambda: s.status()["running"] == 0)
+
+
+def test_bodies_and_connections_are_bounded(s):
+    e = s.post("/tokenize", {"content": "x" * 30000}, 413)["error"]
+    assert e["code"] == "body_bytes", e
+    many = [s.open(b"") for _ in range(12)]
+    time.sleep(0.2)
+    said = b""
+    for c in many:
+        c.settimeout(0.1)
+        try:
+            said += c.recv(1000)
+        except OSError:
+            pass
+    assert b" 429 " in said and b"connections_per_address" in said, said
+    for c in many:
+        c.close()
+    wait_for(lambda: s.get("/livez").status == 200)
+
+
+def test_sigterm_lets_answers_end(s):
+    c = s.open(raw_post({"messages": ASK, "max_tokens": 200, "ignore_end": True, "stream": True}))
+    assert b"200 OK" in c.recv(100)
+    s.p.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    try:
+        socket.create_connection(("127.0.0.1", s.port), timeout=5).close()
+        assert False, "it still listens"
+    except ConnectionRefusedError:
+        pass
+    assert b"data: [DONE]" in c.makefile("rb").read()
+    assert s.p.wait(10) == 0
+
+
+def test_a_second_signal_ends_at_once(s):
+    c = s.open(raw_post({"messages": ASK, "max_tokens": 4000, "ignore_end": True, "stream": True}))
+    assert b"200 OK" in c.recv(100)
+    s.p.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    s.end(timeout=3)
+
+
+# ---- keys ----
+
+
+def test_keys_open_and_rates_hold(s):
+    assert s.get("/livez").status == 200 and s.get("/").status in (200, 404)
+    for path in ["/v1/models", "/metrics", "/v1/status"]:
+        assert s.get(path).status == 401 and s.get(path, Authorization="Bearer wrong-key-1").status == 401, path
+        assert s.get(path, Authorization="Bearer first-key-1").status == 200
+    assert s.get("/v1/models", X_Api_Key="second-key-2").status == 200
+    codes = [s.get("/v1/models", Authorization="Bearer second-key-2").status for _ in range(6)]
+    assert codes[0] == 200 and codes[-1] == 429, codes
+    assert s.get("/v1/models", Authorization="Bearer first-key-1").status == 200
+
+
+def test_caches_of_keys_are_apart(s):
+    body = {"messages": [{"role": "user", "content": " ".join(f"secret{i}" for i in range(60))}], "max_tokens": 1}
+
+    def cached(key):
+        a = s.post("/v1/chat/completions", body, Authorization=f"Bearer {key}")
+        return a["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached("first-key-1") == 0 and cached("first-key-1") > 0
+    assert cached("third-key-3") == 0 and cached("third-key-3") > 0
+    wait_for(lambda: s.lines)
+    for line in s.lines:
+        j = json.loads(line) if line.startswith("{") else {}
+        assert "first-key-1" not in line
+        if j.get("path") == "/v1/chat/completions":
+            assert j["key"] in ("first", "third") and j["status"] == 200 and j["prompt_tokens"] > 0
+            break
+    else:
+        assert False, s.lines
+    s.end()
+
+
+# ---- without a server ----
+
+
+def fails(*args):
+    p = subprocess.run([FLETCH, "serve", "--port", "0", *args], capture_output=True, text=True, timeout=20)
+    return p.returncode, p.stderr
+
+
+def test_it_does_not_start_unsafe_or_wrong(s):
+    code, text = fails("--host", "0.0.0.0")
+    assert code == 2 and "--api-key" in text, text
+    code, text = fails("--limit", "quee=3")
+    assert code == 2 and "queue" in text, text
+    code, text = fails("--cert", "nothing.pem", "--key", "nothing.pem")
+    assert code == 1 and "nothing.pem" in text or "no TLS" in text, text
+    code, text = fails("no-such-model.gguf")
+    assert code != 0 and "no-such-model.gguf" in text, text
+
+
+def test_the_manual_has_every_limit_and_metric(s):
+    manual = open("docs/server.md").read()
+    limits = re.findall(r'X\((\w+), (\d+), (\d+), "([^"]+)"\)', open("app/server/limits.h").read())
+    assert len(limits) > 20
+    for name, value, status, what in limits:
+        assert f"| `{name}` | {value} | {status if int(status) else '–'} | {what} |" in manual, name
+    for name in re.findall(r'"(fletch_\w+|process_\w+)"', open("app/server/metrics.c").read()):
+        assert f"`{name}`" in manual, name
+    for path in re.findall(r'\{"(?:GET|POST)", "([^"*]+)', open("app/server/route.c").read()):
+        assert f" {path}" in manual, path
+
+
+GROUPS = [
+    ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_prompt_that", "several_answers", "stop_texts",
+          "logit_bias", "completions_take", "echo_scores", "tokens_go", "a_template", "models_are", "wrong_fields",
+          "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "foreign_hosts", "bad_http",
+          "bodies_may", "mutated", "a_client_that", "twenty", "one_line"]),
+    (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
+      "queue=2", "--limit", "queue_seconds=1", "--parallel", 2, "--limit", "body_bytes=20000", "--limit",
+      "connections_per_address=8"],
+     ["slow_and", "the_queue", "bodies_and", "sigterm"]),
+    (["--drain", 20], ["a_second_signal"]),
+    (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
+    (None, ["it_does_not", "the_manual"]),
+]
+
+
+def run_test(name, f, server):
+    began = time.monotonic()
+    try:
+        f(server)
+        print(f"ok {name} ({time.monotonic() - began:.1f} s)", flush=True)
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        print("not ok", name, flush=True)
+        return 1
+    return 0
+
+
+def main():
+    tests = {k[5:]: v for k, v in globals().items() if k.startswith("test_")}
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    failed, ran = 0, set()
+    with tempfile.TemporaryDirectory() as d:
+        keys = os.path.join(d, "keys")
+        with open(keys, "w") as f:
+            f.write("# names and keys\nfirst first-key-1\nsecond second-key-2 3\nthird third-key-3\n")
+        for args, prefixes in GROUPS:
+            chosen = [(n, f) for p in prefixes for n, f in tests.items() if n.startswith(p) and only in n]
+            ran |= {n for n, _ in chosen}
+            if not chosen:
+                continue
+            server = Server(*[keys if a == "KEYS" else a for a in args]) if args is not None else None
+            for name, f in chosen:
+                failed += run_test(name, f, server)
+            if server and server.p.poll() is None:
+                server.p.kill()
+            if server and server.p.wait() not in (0, -9):
+                print(f"not ok the server ended with {server.p.returncode}: {''.join(server.lines[-30:])}")
+                failed += 1
+    assert only or ran == set(tests), f"in no group: {set(tests) - ran}"
+    sys.exit(failed > 0)
+
+
+main()
