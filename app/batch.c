@@ -52,6 +52,7 @@ struct job {
     float *bias_values;
     const char *stops[MAX_STOPS]; /* borrowed from line */
     json_t *line, *logprobs;
+    char *schema; /* its text, when the line has it as an object */
     struct text text;
     char error[256];
 };
@@ -81,6 +82,7 @@ static void job_free(struct job *j)
     fletch_free(j->prompt);
     free(j->bias_tokens.p);
     free(j->bias_values);
+    free(j->schema);
     free(j->tokens.p);
     free(j->text.p);
     free(j);
@@ -231,8 +233,22 @@ static bool take_biases(struct job *j, json_t *v)
     return true;
 }
 
+/* A schema may be an object or the text of one. */
+static bool take_rules(struct job *j, const char *key, const json_t *v)
+{
+    if (strcmp(key, "grammar") == 0) {
+        j->r.grammar = json_string_value(v);
+        return j->r.grammar || wrong(j, "grammar is not a text");
+    }
+    j->r.json_schema = json_string_value(v);
+    if (json_is_object(v)) j->r.json_schema = j->schema = need(json_dumps(v, JSON_COMPACT));
+    return j->r.json_schema || wrong(j, "json_schema is neither an object nor a text");
+}
+
 static bool take_other(struct job *j, const char *key, json_t *v)
 {
+    if (strcmp(key, "grammar") == 0 || strcmp(key, "json_schema") == 0)
+        return take_rules(j, key, v);
     if (strcmp(key, "stop") == 0) return take_stops(j, v);
     if (strcmp(key, "logit_bias") == 0) return take_biases(j, v);
     if (strcmp(key, "ignore_end") == 0) {
@@ -506,7 +522,8 @@ const struct command cmd_batch = {
         "each as it comes, also one a line. A request has one of prompt (a text), messages (for "
         "the chat template, with tools) and tokens (ids), and may have id, max_tokens, "
         "temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, "
-        "penalty_window, logit_bias, seed (0 if none is given), choice, stop, ignore_end, "
+        "penalty_window, logit_bias, seed (0 if none is given), choice, stop, ignore_end, grammar, "
+        "json_schema, "
         "logprobs, "
         "priority and timeout; what it does not say is as on the command line. An answer has id, "
         "text, tokens, finish_reason and figures; one that failed has id and error. With -o the "

@@ -34,7 +34,7 @@ struct opt_real {
 /* What a command line can say, over all commands. Texts are borrowed from argv. */
 struct args {
     struct opt_texts operands;
-    const char *prompt, *file, *system, *template_file;
+    const char *prompt, *file, *system, *template_file, *grammar, *json_schema;
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count n_reps, parallel, cache_tokens, port, workers;

@@ -19,6 +19,12 @@ static const struct opt run_opts[] = {
      0, 0},
     {0, "ignore-end", OPT_FLAG, NULL, NULL, "go on when the model ends its answer",
      OPT_FIELD(ignore_end), 0, 0},
+    {0, "json-schema", OPT_TEXT, "FILE", NULL,
+     "the answer must be JSON that this schema allows; a file, or the schema itself: {...}",
+     OPT_FIELD(json_schema), 0, 0},
+    {0, "grammar", OPT_TEXT, "FILE", NULL,
+     "the answer must be a text of this GBNF grammar; a file, or the grammar itself: root ::= ...",
+     OPT_FIELD(grammar), 0, 0},
     {0, "special", OPT_FLAG, NULL, NULL, "names of control tokens in the prompt mean the tokens",
      OPT_FIELD(special), 0, 0},
     {0, "chat", OPT_FLAG, NULL, NULL, "put the prompt into the model's chat template",
@@ -41,6 +47,7 @@ struct run {
     struct fletch_generate g;
     struct fletch_generated made;
     struct sampling sampling;
+    char *grammar, *json_schema;
     struct ids tokens; /* generated */
     struct text text;  /* generated, with --json */
     double t_open, t_prompt, t_end;
@@ -127,6 +134,26 @@ static int append_prompt(struct run *r)
 
 /* ---- the answer ---- */
 
+/* What an option gives, itself or in a file. */
+static int read_rules(char **out, const char *option, bool is_text)
+{
+    if (!option) return EXIT_OK;
+    if (!is_text) return read_string(out, option);
+    *out = need(strdup(option));
+    return EXIT_OK;
+}
+
+static int read_constraint(struct run *r)
+{
+    const char *grammar = r->a->grammar, *schema = r->a->json_schema;
+    if (grammar && schema) return opts_wrong("run", "--grammar and --json-schema were both given");
+    int code = read_rules(&r->grammar, grammar, grammar && strstr(grammar, "::="));
+    if (!code)
+        code =
+            read_rules(&r->json_schema, schema, schema && schema[strspn(schema, " \t\r\n")] == '{');
+    return code;
+}
+
 static void keep_text(struct text *to, const char *text, size_t n)
 {
     to->p = need(realloc(to->p, to->n + n + 1));
@@ -153,6 +180,8 @@ static int generate(struct run *r)
     r->g.stops = r->a->stops.p;
     r->g.n_stops = r->a->stops.n;
     r->g.ignore_end = r->a->ignore_end;
+    r->g.grammar = r->grammar;
+    r->g.json_schema = r->json_schema;
     r->g.on_text = on_text;
     r->g.ctx = r;
     r->made.finish = FLETCH_FINISH_ASKED;
@@ -160,7 +189,7 @@ static int generate(struct run *r)
     r->t_end = now();
     /* The last token comes again with text that had waited. */
     if (r->tokens.n > r->made.n_tokens) r->tokens.n = r->made.n_tokens;
-    if (!r->a->json) putchar('\n');
+    if (!r->a->json && (!rc || r->made.n_tokens)) putchar('\n');
     return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
 }
 
@@ -213,6 +242,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     const struct args *a = r->a;
     struct host *h = &r->host;
     int code = sampling_open(&r->sampling, a, "run");
+    if (!code) code = read_constraint(r);
     if (!code) code = host_open_engine(h, a->backend, a);
     if (code) return code;
     if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
@@ -246,6 +276,8 @@ static int run(const struct args *a)
     free(prompt.p);
     fletch_free(r.prompt);
     sampling_close(&r.sampling);
+    free(r.grammar);
+    free(r.json_schema);
     free(r.tokens.p);
     free(r.text.p);
     host_close(&r.host);

@@ -193,6 +193,9 @@ struct fletch_generate {
     size_t n_stops;
     const char *const *stops;
     bool ignore_end; /* go on after end-of-answer tokens */
+    /* At most one: what the answer must be, as a GBNF grammar or a JSON schema; NULL: anything. What
+     * can't be kept is refused before the first token (docs/grammar.md). */
+    const char *grammar, *json_schema;
     /* Called with whole characters as they become certain (n may be 0 for a token that adds none
      * yet; text held back for a stop may come at the end with token -1); non-zero ends it. */
     int (*on_text)(void *ctx, int32_t token, const char *text, size_t n);
@@ -264,6 +267,7 @@ struct fletch_request {    /* all of it is copied */
     size_t n_stops;
     const char *const *stops;
     bool ignore_end;
+    const char *grammar, *json_schema; /* at most one, as in fletch_generate */
     uint32_t n_logprobs; /* 0: none; n: of the token and of the n - 1 likeliest, at most 20 */
     uint64_t client;     /* those who wait get turns by client */
     int32_t priority;    /* higher ones first; waiting raises it */

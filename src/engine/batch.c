@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/constrain.h"
 #include "engine/engine.h"
 #include "engine/outlet.h"
 
@@ -18,6 +19,7 @@ struct job {
     struct fletch_batch *batch;
     struct fletch_request r; /* the callbacks, and what ends it */
     struct outlet outlet;
+    struct constrained constrained;
     bool ended, stopped;
     char *stops[]; /* [r.n_stops], then their texts */
 };
@@ -53,6 +55,13 @@ void fletch_batch_close(struct fletch_batch *b)
 const char *fletch_batch_error(const struct fletch_batch *b)
 {
     return b->err.text;
+}
+
+static void job_free(struct job *j)
+{
+    constrain_end(&j->constrained, j->batch->model);
+    outlet_close(&j->outlet);
+    free(j);
 }
 
 /* ---- what the scheduler tells ---- */
@@ -108,8 +117,7 @@ static void on_done(void *ctx, const struct fletch_result *from)
         result.error = "out of memory for the text";
     }
     if (j->r.on_done) j->r.on_done(j->r.ctx, &result);
-    outlet_close(&j->outlet);
-    free(j);
+    job_free(j);
 }
 
 /* ---- requests ---- */
@@ -139,10 +147,14 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
     u64 unused;
     struct job *j = job_new(b, r);
     if (!j) return err_nomem(&b->err, "the request");
+    int rc = constrain_begin(&j->constrained, b->model, r->grammar, r->json_schema, &err);
+    if (!rc && j->constrained.place && r->ignore_end)
+        rc = err_set(&err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
     struct batch_request request = {.tokens = r->tokens,
                                     .n_tokens = (u32)MIN(r->n_tokens, (size_t)UINT32_MAX),
                                     .max_tokens = r->max_tokens,
                                     .sampling = r->sampling,
+                                    .constraint = j->constrained.place,
                                     .n_logprobs = r->n_logprobs,
                                     .client = r->client,
                                     .priority = r->priority,
@@ -152,10 +164,10 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
                                     .on_token = on_token,
                                     .on_done = on_done,
                                     .ctx = j};
-    int rc = batch_submit(b->b, &request, id ? id : &unused, &err);
+    if (!rc) rc = batch_submit(b->b, &request, id ? id : &unused, &err);
     if (!rc) return 0;
     b->err = err;
-    free(j);
+    job_free(j);
     return rc;
 }
 

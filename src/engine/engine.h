@@ -37,6 +37,7 @@ struct fletch_model {
     struct kv_pool kv;
     u32 n_sessions;  /* slots for sequences; those behind them keep snapshots */
     bool *slot_used; /* [n_sessions] */
+    struct constrain *constrain;
     struct fletch_sampling sampling;
 };
 

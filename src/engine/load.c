@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/constrain.h"
 #include "engine/engine.h"
 #include "format/gguf.h"
 #include "serve/sampling.h"
@@ -34,6 +35,7 @@ void fletch_model_close(struct fletch_model *m)
     if (!m) return;
     if (m->slot_used)
         for (u32 i = 0; i < m->n_sessions; i++) CHECK(!m->slot_used[i]); /* sessions first */
+    constrain_close(m->constrain);
     step_close(m->step);
     if (m->x) m->x->class->close(m->x);
     prog_close(m->trunk);
@@ -98,6 +100,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->n_sessions = params && params->n_sessions ? params->n_sessions : 1;
     m->slot_used = calloc(m->n_sessions, sizeof *m->slot_used);
     if (!m->slot_used) return err_nomem(err, "the sessions");
+    if ((rc = constrain_open(&m->constrain, err))) return rc;
     if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
     if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;
     if ((rc = class->open(&m->x, m->m->net, &m->limits, m->engine->n_threads, err))) return rc;

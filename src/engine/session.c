@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/sample.h"
+#include "engine/constrain.h"
 #include "engine/engine.h"
 #include "engine/outlet.h"
 #include "serve/sampling.h"
@@ -100,6 +101,7 @@ struct wants {
     float *all_logits;                      /* [n][n_vocab] */
     double *hidden_sum;                     /* [n_embd] */
     const struct fletch_sampling *sampling; /* the next token, instead of logits */
+    struct constraint *constraint;          /* of that token */
     i32 *next;
 };
 
@@ -176,6 +178,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, enum r
         CHECK(step_add(step, (struct row){tokens[i], s->slot, s->n + i, cls}, want));
     }
     if (wants->next) sampling_fill(step, 0, wants->sampling, s->tokens, s->n + n);
+    if (wants->next && wants->constraint) constraint_fill(wants->constraint, step, 0);
     step_prepare(step);
     int rc = m->x->class->submit(m->x, m->h_trunk, step, &s->err);
     if (!rc) rc = m->x->class->wait(m->x, &s->err);
@@ -218,8 +221,9 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
     return rc;
 }
 
-int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling *sampling,
-                          int32_t *token)
+/* From the logits that are here; mask: the tokens to choose from, NULL: all. */
+static int sample(struct fletch_session *s, const struct fletch_sampling *sampling, const u32 *mask,
+                  i32 *token)
 {
     if (!s->fresh)
         return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
@@ -229,12 +233,21 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
     if (rc) return rc;
     struct sample_row row;
     sampling_row(sampling, s->tokens, s->n, &row, s->edits);
+    row.masked = mask != NULL;
     const struct sample_in in = {
-        .logits = s->logits, .n_vocab = n_vocab, .position = s->n, .edits = s->edits};
-    i32 id = sample_token(&row, &in, &s->scratch);
-    if ((rc = sampling_result(id, s->n, &s->err))) return rc;
-    *token = id;
+        .logits = s->logits, .n_vocab = n_vocab, .position = s->n, .edits = s->edits, .mask = mask};
+    *token = sample_token(&row, &in, &s->scratch);
     return 0;
+}
+
+int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling *sampling,
+                          int32_t *token)
+{
+    i32 id;
+    int rc = sample(s, sampling, NULL, &id);
+    if (!rc) rc = sampling_result(id, s->n, &s->err);
+    if (!rc) *token = id;
+    return rc;
 }
 
 /* ---- generation ---- */
@@ -244,10 +257,19 @@ static bool tell(const struct fletch_generate *g, i32 token, struct str text)
     return g->on_text && g->on_text(g->ctx, token, text.p, text.n);
 }
 
+/* The first token of an answer; the step's masks are free to be used here. */
+static int sample_first(struct fletch_session *s, const struct fletch_generate *g,
+                        struct constraint *c, i32 *token)
+{
+    struct step *step = s->model->step;
+    if (c) constraint_fill(c, step, 0);
+    return sample(s, &g->sampling, c ? step->masks : NULL, token);
+}
+
 /* Draws, gives out and appends tokens until something ends it. The first token comes from logits
  * that are here; all others are drawn where they are computed. */
 static int generate(struct fletch_session *s, const struct fletch_generate *g, struct outlet *o,
-                    struct fletch_generated *result)
+                    struct constraint *c, struct fletch_generated *result)
 {
     const struct tok *tok = s->model->m->vocab->tok;
     struct str text;
@@ -259,8 +281,10 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
             result->finish = FLETCH_FINISH_CONTEXT;
             break;
         }
-        rc = result->n_tokens ? sampling_result(token, s->n, &s->err)
-                              : fletch_session_sample(s, &g->sampling, &token);
+        if (!result->n_tokens) rc = sample_first(s, g, c, &token);
+        if (!rc && c && token != SAMPLE_BAD && !constraint_advance(c, token))
+            rc = constraint_error(c, &s->err);
+        if (!rc) rc = sampling_result(token, s->n, &s->err);
         if (rc) break;
         if (!g->ignore_end && tok && tok_is_eog(tok, token)) {
             result->finish = FLETCH_FINISH_END;
@@ -273,7 +297,12 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
             return 0;
         }
         i32 fed = token;
-        rc = feed(s, &fed, 1, ROW_D, (struct wants){.sampling = &g->sampling, .next = &token});
+        rc = feed(s, &fed, 1, ROW_D,
+                  (struct wants){.sampling = &g->sampling, .constraint = c, .next = &token});
+        if (c && constraint_is_over(c)) {
+            result->finish = FLETCH_FINISH_END;
+            break;
+        }
     }
     outlet_flush(o, &text);
     if (text.n) tell(g, -1, text);
@@ -284,8 +313,14 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
                             struct fletch_generated *result)
 {
     struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
+    struct constrained c;
     *result = (struct fletch_generated){0};
-    int rc = generate(s, g, &o, result);
+    int rc = constrain_begin(&c, s->model, g->grammar, g->json_schema, &s->err);
+    if (!rc && c.place && g->ignore_end)
+        rc =
+            err_set(&s->err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
+    if (!rc) rc = generate(s, g, &o, c.place, result);
+    constrain_end(&c, s->model);
     if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
     outlet_close(&o);
     if (s->unread) {

@@ -403,6 +403,7 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
         if (!last) continue;
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_tokens);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
+        if (r->r.constraint) constraint_fill(r->r.constraint, s, s->n_out - 1);
         b->out[s->n_out - 1] = r;
     }
     r->client->rows += n;
@@ -471,13 +472,22 @@ static int read_logprobs(struct batch *b, u32 i, u32 n, struct batch_logprobs *o
     return rc;
 }
 
+/* Goes on in the request's grammar; says why not. */
+static int follow(const struct request *r, i32 token, struct err *err)
+{
+    if (!r->r.constraint || token == SAMPLE_BAD || constraint_advance(r->r.constraint, token))
+        return 0;
+    return constraint_error(r->r.constraint, err);
+}
+
 /* A token came: tells it, and ends the request when that was the last. */
 static void deliver(struct batch *b, u32 i, i32 token)
 {
     struct request *r = b->out[i];
     struct batch_logprobs logprobs = {0};
     struct err err = {0};
-    int rc = sampling_result(token, r->n_tokens, &err);
+    int rc = follow(r, token, &err);
+    if (!rc) rc = sampling_result(token, r->n_tokens, &err);
     if (!rc && r->r.n_logprobs) rc = read_logprobs(b, i, r->r.n_logprobs, &logprobs, &err);
     if (rc) {
         finish(b, r, FLETCH_FINISH_FAILED, &err);
@@ -487,6 +497,8 @@ static void deliver(struct batch *b, u32 i, i32 token)
     r->tokens[r->n_tokens++] = token;
     if (r->r.on_token(r->r.ctx, token, &logprobs))
         finish(b, r, FLETCH_FINISH_ASKED, NULL);
+    else if (r->r.constraint && constraint_is_over(r->r.constraint))
+        finish(b, r, FLETCH_FINISH_END, NULL);
     else if (r->r.max_tokens && r->n_tokens - r->n_prompt == r->r.max_tokens)
         finish(b, r, FLETCH_FINISH_LENGTH, NULL);
     else if (r->n_tokens == b->env.step->limits.max_pos)

@@ -8,6 +8,7 @@
 #define FLETCH_BATCH_H
 
 #include "core/exec.h"
+#include "serve/automaton.h"
 #include "serve/kv.h"
 #include "serve/snap.h"
 
@@ -32,6 +33,7 @@ struct batch_request {
     const i32 *tokens; /* the prompt; borrowed during submit, as all pointers below */
     u32 n_tokens, max_tokens;
     struct fletch_sampling sampling;
+    struct constraint *constraint; /* NULL: any tokens; borrowed until on_done */
     u32 n_logprobs;
     u64 client;
     i32 priority;
