@@ -93,16 +93,16 @@ static int compile(struct automaton **out, const struct trie *trie, struct str t
     int rc = 0;
     if (schema) {
         if (text.n > GRAMMAR_MAX_TEXT)
-            return err_set(err, FLETCH_E_LIMIT, "a JSON schema of more than %d bytes",
+            return err_set(err, FLETCH_E_ARG, "a JSON schema of more than %d bytes",
                            GRAMMAR_MAX_TEXT);
         rc = json_parse(&j, text, "JSON schema", err);
-        if (rc == FLETCH_E_FORMAT) rc = err->code = FLETCH_E_ARG;
         if (!rc) rc = schema_to_grammar(&rules, j, err);
         json_decref(j);
     }
     if (!rc) rc = grammar_parse(&g, schema ? buf_str(&rules) : text, err);
-    if (rc && schema && g == NULL && rules.n) err_prefix(err, "JSON schema as a grammar");
+    if (rc && rules.n) err_prefix(err, "JSON schema as a grammar");
     buf_free(&rules);
+    if (rc && rc != FLETCH_E_NOMEM) rc = err->code = FLETCH_E_ARG; /* whoever asked can mend it */
     return rc ? rc : automaton_open(out, g, trie, err);
 }
 

@@ -19,6 +19,7 @@ static const char PRELUDE[] =
     "plain ::= [^\"\\\\\\x00-\\x1f]\n"
     "code ::= [0-9a-cefA-CEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}\n"
     "number ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15}) fraction? ([eE] [-+]? [0-9]{1,2})?\n"
+    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,17})\n"
     "fraction ::= \".\" [0-9]{1,16}\n"
     "colon ::= \":\" \" \"?\n"
     "comma ::= \",\" \" \"?\n";

@@ -66,11 +66,14 @@ static void put_range(struct buf *b, i64 lo, i64 hi)
     i64 low = 0, high = 9;
     bool any = false;
     buf_puts(b, "( ");
-    for (int n = 1; n <= DIGITS; n++, low = high + 1, high = high * 10 + 9) {
+    for (int n = 1; n <= DIGITS; n++) {
         char from[24], to[24];
-        if (hi < low || lo > high) continue;
-        snprintf(from, sizeof from, "%lld", (long long)MAX(lo, low));
-        snprintf(to, sizeof to, "%lld", (long long)MIN(hi, high));
+        i64 first = MAX(lo, low), last = MIN(hi, high);
+        low = high + 1;
+        high = n < DIGITS ? high * 10 + 9 : high;
+        if (first > last) continue;
+        snprintf(from, sizeof from, "%lld", (long long)first);
+        snprintf(to, sizeof to, "%lld", (long long)last);
         if (any) buf_puts(b, "| ");
         put_same_length(b, from, to, (size_t)n);
         any = true;
@@ -128,6 +131,10 @@ void schema_put_integer(struct schemac *c, struct buf *b, const json_t *s)
 {
     struct bounds r;
     if (!read_bounds(c, s, true, &r)) return;
+    if (r.lo == -MOST && r.hi == MOST) {
+        buf_puts(b, "integer ");
+        return;
+    }
     buf_puts(b, "( ");
     if (r.lo < 0) {
         buf_puts(b, "\"-\" ");

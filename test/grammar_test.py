@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""Answers that follow schemas and grammars, end to end: test/grammar_test.py BUILD. What models say
+at a high temperature is parsed by Python's json and checked by a validator of our own that shares
+nothing with the C code. Python's standard library only."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import traceback
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+TINY = ["zoo/tiny/" + name for name in sorted(os.listdir("zoo/tiny")) if name.endswith(".gguf")]
+
+
+def fletch(*args, code=0, stdin=""):
+    p = subprocess.run([FLETCH, *map(str, args)], input=stdin.encode(), capture_output=True,
+                       timeout=200)
+    p.out, p.err = p.stdout.decode(), p.stderr.decode()
+    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.err}"
+    return p
+
+
+def batch(requests, *args):
+    text = "".join(json.dumps(r) + "\n" for r in requests)
+    p = subprocess.run([FLETCH, "batch", *map(str, args), "-", "-q"], input=text.encode(),
+                       capture_output=True, timeout=300)
+    return {a["id"]: a for a in map(json.loads, p.stdout.decode().splitlines())}
+
+
+def is_type(v, name):
+    return {
+        "null": v is None,
+        "boolean": isinstance(v, bool),
+        "integer": isinstance(v, int) and not isinstance(v, bool),
+        "number": isinstance(v, (int, float)) and not isinstance(v, bool),
+        "string": isinstance(v, str),
+        "array": isinstance(v, list),
+        "object": isinstance(v, dict),
+    }[name]
+
+
+def check(v, s, root):
+    """Raises where v is not what s allows."""
+    if s is True:
+        return
+    assert s is not False
+    if "$ref" in s:
+        target = root
+        for step in s["$ref"].split("/")[1:]:
+            target = target[step]
+        check(v, target, root)
+    types = s.get("type", [])
+    assert not types or any(is_type(v, t) for t in ([types] if isinstance(types, str) else types))
+    assert "const" not in s or v == s["const"]
+    assert "enum" not in s or v in s["enum"]
+    for part in s.get("allOf", []):
+        check(v, part, root)
+    for key in ("anyOf", "oneOf"):
+        n = sum(fits(v, part, root) for part in s.get(key, []))
+        assert key not in s or (n >= 1 if key == "anyOf" else n == 1), (key, n)
+    if is_type(v, "number"):
+        assert s.get("minimum", v) <= v <= s.get("maximum", v)
+    if isinstance(v, str):
+        assert s.get("minLength", 0) <= len(v) <= s.get("maxLength", 1 << 30)
+        assert "pattern" not in s or re.search(s["pattern"], v)
+    if isinstance(v, list):
+        assert s.get("minItems", 0) <= len(v) <= s.get("maxItems", 1 << 30)
+        first = s.get("prefixItems", [])
+        for i, item in enumerate(v):
+            check(item, first[i] if i < len(first) else s.get("items", True), root)
+    if isinstance(v, dict):
+        assert set(s.get("required", [])) <= set(v)
+        for key, item in v.items():
+            named = s.get("properties", {})
+            check(item, named[key] if key in named else s.get("additionalProperties", True), root)
+
+
+def fits(v, s, root):
+    try:
+        check(v, s, root)
+        return True
+    except AssertionError:
+        return False
+
+
+STRING = {"type": "string", "maxLength": 12}
+SCHEMAS = [
+    {"type": "object", "properties": {
+        "name": {"type": "string", "minLength": 1, "maxLength": 10},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "mail": {"type": "string", "pattern": r"^[a-z]{1,8}@[a-z]{1,8}\.(com|org)$"},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", None]}, "maxItems": 4}},
+     "required": ["name", "age"], "additionalProperties": False},
+    {"type": "array", "prefixItems": [{"type": "boolean"}, {"type": "number", "minimum": -2,
+                                                            "maximum": 3}],
+     "items": STRING, "minItems": 2, "maxItems": 5},
+    {"$defs": {"tree": {"type": "object", "properties": {
+        "value": {"type": ["integer", "null"]},
+        "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 2}},
+        "required": ["value"]}}, "$ref": "#/$defs/tree"},
+    {"oneOf": [
+        {"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}},
+         "required": ["kind", "r"]},
+        {"type": "object", "properties": {"kind": {"enum": ["square", "box"]},
+                                          "side": {"type": "integer", "minimum": 1}},
+         "required": ["kind", "side"]}]},
+    {"anyOf": [{"type": "integer", "minimum": -1000, "maximum": -7}, {"type": "null"}, STRING]},
+    {"allOf": [{"type": "object", "properties": {"a": STRING}, "required": ["a"]},
+               {"properties": {"b": {"type": "boolean"}}, "required": ["b"]}]},
+    {"type": "object", "properties": {"known": {"const": 1}},
+     "additionalProperties": {"type": "integer", "maximum": 9}},
+]
+
+
+def requests(n_seeds):
+    return [{"id": f"{i}.{seed}", "prompt": "Once upon a time", "max_tokens": 400,
+             "temperature": 1.5, "seed": seed, "json_schema": schema}
+            for i, schema in enumerate(SCHEMAS) for seed in range(n_seeds)]
+
+
+def test_what_ends_parses_and_validates(d):
+    for model in TINY:
+        asked = requests(6)
+        answers = batch(asked, model, "--parallel", 8)
+        n_ended = 0
+        for r in asked:
+            a = answers[r["id"]]
+            assert "error" not in a and a["finish_reason"] in ("end", "length"), (model, a)
+            if a["finish_reason"] == "length":
+                continue
+            n_ended += 1
+            try:
+                check(json.loads(a["text"]), r["json_schema"], r["json_schema"])
+            except Exception as e:
+                raise AssertionError(f"{model}: {r}: {a['text']!r}: {e!r}")
+        assert n_ended > len(asked) * 0.6, (model, n_ended, len(asked))
+
+
+def test_alone_and_among_others_the_same(d):
+    asked = requests(2)
+    many, few = batch(asked, "--parallel", 8), batch(asked, "--parallel", 1, "--no-reuse")
+    for r in asked:
+        assert many[r["id"]]["tokens"] == few[r["id"]]["tokens"]
+    r = asked[0]
+    p = fletch("run", "-p", r["prompt"], "-n", r["max_tokens"], "--temp", 1.5, "--seed", r["seed"],
+               "--json", "--json-schema", json.dumps(r["json_schema"]))
+    alone = json.loads(p.out)
+    assert (alone["tokens"], alone["text"]) == (many[r["id"]]["tokens"], many[r["id"]]["text"])
+    assert alone["finish"] == many[r["id"]]["finish_reason"] == "end"
+
+
+def test_executors_agree(d):
+    asked = [dict(r, max_tokens=60) for r in requests(1)]
+    model = [m for m in TINY if "llama" in m or "qwen" in m][0]
+    profile = ["--kv-type", "f16", "--act-type", "int8"]
+    ref = batch(asked, model, "--backend", "ref", *profile)
+    for backend in ("cpu", "emu"):
+        other = batch(asked, model, "--backend", backend, *profile)
+        for r in asked:
+            b = other[r["id"]]
+            assert "error" not in b, b
+            if b["finish_reason"] == "end":
+                check(json.loads(b["text"]), r["json_schema"], r["json_schema"])
+        n_equal = sum(ref[r["id"]]["tokens"] == other[r["id"]]["tokens"] for r in asked)
+        assert n_equal >= len(asked) - 1, (backend, n_equal)
+
+
+def test_grammars(d):
+    path = os.path.join(d, "list.gbnf")
+    with open(path, "w") as f:
+        f.write('root ::= item ("," item){1,3} # a list\nitem ::= [a-z]{2,5}\n')
+    for seed in range(6):
+        out = fletch("run", "-p", "Hello", "--grammar", path, "--temp", 1.5, "--seed", seed,
+                     "-q").out
+        assert re.fullmatch(r"[a-z]{2,5}(,[a-z]{2,5}){1,3}\n", out), out
+    out = fletch("run", "-p", "2+2=", "--grammar", 'root ::= "four" | "five"', "-q").out
+    assert out in ("four\n", "five\n")
+
+
+def test_what_cannot_be_kept_is_refused_before_the_first_token(d):
+    for args, says in [
+        (("--json-schema", '{"type":"object","not":{}}'), "'not'"),
+        (("--json-schema", '{"type":'), "JSON schema:1: bad JSON"),
+        (("--grammar", "root ::= x"), "'x'"),
+        (("--grammar", 'root ::= "a"', "--json-schema", "{}"), "both"),
+        (("--grammar", 'root ::= "a"', "--ignore-end"), "end"),
+    ]:
+        p = fletch("run", "-p", "Hello", *args, "-q", code=2)
+        assert says in p.err and p.out == "" and len(p.err.splitlines()) <= 2, (args, p.err, p.out)
+    assert "No such file" in fletch("run", "-p", "a", "--json-schema", "nowhere", code=1).err
+    a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {}}},
+               {"id": 2, "prompt": "a", "grammar": 5},
+               {"id": 3, "prompt": "a", "grammar": 'root ::= "ok"'},
+               {"id": 4, "prompt": "a", "json_schema": [], "max_tokens": 5}])
+    assert "'not'" in a[1]["error"] and "grammar" in a[2]["error"] and a[3]["text"] == "ok"
+    assert "json_schema" in a[4]["error"]
+
+
+def main():
+    failed = 0
+    for name, test in sorted((n, t) for n, t in globals().items() if n.startswith("test_")):
+        with tempfile.TemporaryDirectory() as d:
+            try:
+                test(d)
+                print("ok", name, flush=True)
+            except Exception:
+                failed += 1
+                traceback.print_exc()
+                print("not ok", name, flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
