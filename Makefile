@@ -157,6 +157,8 @@ $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 $B/app/%_test: $B/app/%_test.o $B/libapp.a $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 $B/test/fuzz/toolcall: $B/app/server/tools.o
+$B/test/fuzz/request: $B/test/fuzz/request.o $B/libapp.a $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
 $B/%_cli: $B/%_cli.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)

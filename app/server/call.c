@@ -89,7 +89,7 @@ static void unlink_call(struct call *c)
     s->n_calls--;
 }
 
-static void call_free(struct call *c)
+void call_free(struct call *c)
 {
     if (c->api->free) c->api->free(c);
     score_free(c);

@@ -229,6 +229,7 @@ json_t *call_timings(const struct call *c);
 void call_begin(struct conn *conn, const struct api *api);
 int call_parse(struct call *c); /* call->text to call->body */
 void call_on_event(const struct server_event *e);
+void call_free(struct call *c);
 void call_work(struct call *c);   /* on a worker: the body becomes settings and prompts */
 void call_worked(struct call *c); /* it is done */
 void call_scored(struct call *c); /* score_begin has ended */
