@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ class Server:
         self.port = int(found[1])
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.p.stderr), daemon=True)
         self.reader.start()
-        wait_for(lambda: self.get("/readyz").status == 200)
+        wait_for(lambda: any("is ready" in x for x in self.lines))
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -549,6 +550,21 @@ def test_caches_of_keys_are_apart(s):
     s.end()
 
 
+def test_tls_is_spoken_where_there_is_a_certificate(s):
+    context = ssl.create_default_context(cafile=os.path.join(s.folder, "cert"))
+    c = http.client.HTTPSConnection("localhost", s.port, context=context, timeout=30)
+    for _ in range(2):
+        c.request("POST", "/v1/completions", json.dumps({"prompt": "27+48=", "max_tokens": 2, "temperature": 0}))
+        assert json.load(c.getresponse())["choices"][0]["text"].startswith("75")
+    c.close()
+    plain = s.open(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    try:
+        assert b"200 OK" not in plain.makefile("rb").read(), "and nothing else"
+    except ConnectionResetError:
+        pass
+    s.end()
+
+
 # ---- without a server ----
 
 
@@ -591,6 +607,7 @@ GROUPS = [
      ["slow_and", "the_queue", "bodies_and", "sigterm"]),
     (["--drain", 20], ["a_second_signal"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
+    (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
     (None, ["it_does_not", "the_manual"]),
 ]
 
@@ -607,20 +624,37 @@ def run_test(name, f, server):
     return 0
 
 
+def make_certificate(files):
+    """One for localhost, by the openssl command where there is one."""
+    try:
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout",
+                        files["CERTKEY"], "-out", files["CERT"]], capture_output=True, check=True)
+    except FileNotFoundError:
+        pass
+
+
 def main():
     tests = {k[5:]: v for k, v in globals().items() if k.startswith("test_")}
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     failed, ran = 0, set()
     with tempfile.TemporaryDirectory() as d:
-        keys = os.path.join(d, "keys")
-        with open(keys, "w") as f:
+        files = {name: os.path.join(d, name.lower()) for name in ["KEYS", "CERT", "CERTKEY"]}
+        with open(files["KEYS"], "w") as f:
             f.write("# names and keys\nfirst first-key-1\nsecond second-key-2 3\nthird third-key-3\n")
+        make_certificate(files)
         for args, prefixes in GROUPS:
             chosen = [(n, f) for p in prefixes for n, f in tests.items() if n.startswith(p) and only in n]
             ran |= {n for n, _ in chosen}
             if not chosen:
                 continue
-            server = Server(*[keys if a == "KEYS" else a for a in args]) if args is not None else None
+            missing = [a for a in args or [] if a in files and not os.path.exists(files[a])]
+            if missing:
+                print(f"skip {chosen[0][0]}: there is no openssl to make a certificate")
+                continue
+            server = Server(*[files.get(a, a) for a in args]) if args is not None else None
+            if server:
+                server.folder = d
             for name, f in chosen:
                 failed += run_test(name, f, server)
             if server and server.p.poll() is None:

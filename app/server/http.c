@@ -24,7 +24,7 @@ enum conn_state {
     CONN_FLUSH,  /* the last answer goes out, then it ends */
     CONN_LINGER, /* all is said; what still comes is thrown away, so that the client can read */
 };
-enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 512 };
+enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 1024 };
 
 struct conn {
     struct listener *listener;
@@ -271,7 +271,7 @@ static void on_written(struct bufferevent *bev, void *ctx)
 {
     struct conn *c = ctx;
     if (c->state != CONN_FLUSH) return;
-    shutdown(bufferevent_getfd(bev), SHUT_WR);
+    tls_finish(c->listener->tls, bev);
     c->state = CONN_LINGER;
     wait_at_most(c, LINGER_SECONDS);
 }

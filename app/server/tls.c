@@ -1,6 +1,7 @@
 #include "tls.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "app.h"
 
@@ -51,6 +52,12 @@ struct bufferevent *tls_bufferevent(struct tls *t, struct event_base *base, evut
     return b;
 }
 
+void tls_finish(struct tls *t, struct bufferevent *b)
+{
+    if (t) SSL_shutdown(bufferevent_openssl_get_ssl(b));
+    shutdown(bufferevent_getfd(b), SHUT_WR);
+}
+
 #else
 
 int tls_open(struct tls **out, const char *cert, const char *key)
@@ -69,6 +76,12 @@ struct bufferevent *tls_bufferevent(struct tls *t, struct event_base *base, evut
 {
     (void)t;
     return bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
+}
+
+void tls_finish(struct tls *t, struct bufferevent *b)
+{
+    (void)t;
+    shutdown(bufferevent_getfd(b), SHUT_WR);
 }
 
 #endif
