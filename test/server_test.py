@@ -178,6 +178,25 @@ def test_logit_bias_and_penalties_are_heard(s):
     assert other["choices"][0]["text"] != plain
 
 
+def test_answers_follow_a_schema_or_a_grammar(s):
+    schema = {"type": "object", "properties": {"size": {"enum": ["small", "large"]}, "n": {"type": "integer"}},
+              "required": ["size", "n"], "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    for stream in False, True:
+        a = s.stream(response_format=form, max_tokens=60) if stream else s.chat(response_format=form, max_tokens=60)
+        text = ("".join(c["choices"][0]["delta"].get("content", "") for c in a) if stream
+                else a["choices"][0]["message"]["content"])
+        j = json.loads(text)
+        assert set(j) == {"size", "n"} and j["size"] in ("small", "large") and isinstance(j["n"], int), text
+    a = s.complete("27+48=", grammar='root ::= "yes" | "no"', max_tokens=8)["choices"][0]
+    assert a["text"] in ("yes", "no") and a["finish_reason"] == "stop", a
+    assert s.chat(response_format={"type": "json_object"}, max_tokens=1)["choices"][0]["message"]["content"][0] == "{"
+    for wrong in [{"type": "xml"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": {"type": 3}}},
+                  {"type": "json_schema", "json_schema": {"schema": {"enum": ["x" * 70000]}}}]:
+        s.chat(400, response_format=wrong)
+    s.chat(400, grammar="root ::= (")
+
+
 def test_completions_take_texts_and_ids(s):
     prompts = ["Once upon a time", "27+48="]
     ids = [s.post("/tokenize", {"content": p, "add_special": True})["tokens"] for p in prompts]
@@ -598,7 +617,7 @@ def test_the_manual_has_every_limit_and_metric(s):
 
 GROUPS = [
     ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_prompt_that", "several_answers", "stop_texts",
-          "logit_bias", "completions_take", "echo_scores", "tokens_go", "a_template", "models_are", "wrong_fields",
+          "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "a_template", "models_are", "wrong_fields",
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "foreign_hosts", "bad_http",
           "bodies_may", "mutated", "a_client_that", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",

@@ -99,6 +99,7 @@ void call_free(struct call *c)
     free(c->ask.stops);
     free(c->ask.bias_tokens);
     free(c->ask.bias_values);
+    free(c->ask.schema);
     json_decref(c->body);
     json_decref(c->reply);
     free(c->text);

@@ -170,12 +170,47 @@ static int take_stream_options(struct call *c, const struct field *f, json_t *v)
     return 0;
 }
 
+/* What the answer must be; takes the text of the schema. */
+static int set_schema(struct call *c, const struct field *f, char *schema)
+{
+    size_t n = strlen(need(schema));
+    free(c->ask.schema);
+    c->ask.schema = schema;
+    c->ask.r.json_schema = schema;
+    if (c->ask.r.grammar)
+        return call_wrong(c, 400, f->name, "grammar and %s can't both be kept", f->name);
+    if (n > limit_of(&c->server->limits, schema_bytes))
+        return call_over(c, LIMIT_schema_bytes, f->name, n);
+    return 0;
+}
+
 static int take_response_format(struct call *c, const struct field *f, json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
-    c->ask.response_format = v;
+    const json_t *schema = json_object_get(json_object_get(v, "json_schema"), "schema");
     if (type && strcmp(type, "text") == 0) return 0;
-    return call_wrong(c, 400, f->name, "response_format can only be {\"type\": \"text\"} here yet");
+    if (type && strcmp(type, "json_object") == 0)
+        return set_schema(c, f, strdup("{\"type\": \"object\"}"));
+    if (type && strcmp(type, "json_schema") == 0 && schema)
+        return set_schema(c, f, json_dumps(schema, JSON_ENCODE_ANY | JSON_COMPACT));
+    return call_wrong(
+        c, 400, f->name,
+        "response_format must be {\"type\": \"text\"}, {\"type\": \"json_object\"} or "
+        "{\"type\": \"json_schema\", \"json_schema\": {\"schema\": ..}}");
+}
+
+static int take_grammar(struct call *c, const struct field *f, json_t *v)
+{
+    const char *text = json_string_value(v);
+    size_t n = json_string_length(v);
+    if (!text || strlen(text) != n)
+        return call_wrong(c, 400, f->name, "grammar must be a text without NUL");
+    if (n > limit_of(&c->server->limits, schema_bytes))
+        return call_over(c, LIMIT_schema_bytes, f->name, n);
+    if (c->ask.r.json_schema)
+        return call_wrong(c, 400, f->name, "grammar and response_format can't both be kept");
+    c->ask.r.grammar = text;
+    return 0;
 }
 
 #define SAMPLING(name) FIELD_AT(ask.r.sampling.name)
@@ -198,6 +233,8 @@ static const struct field common[] = {
     {"stop", field_stops, 0, 0, 0},
     {"max_tokens", field_max_tokens, 0, 0, 0},
     {"logit_bias", take_biases, 0, 0, 0},
+    {"response_format", take_response_format, 0, 0, 0},
+    {"grammar", take_grammar, 0, 0, 0},
     {"priority", field_ignore, 0, 0, 0},
     {"user", field_ignore, 0, 0, 0},
     {"metadata", field_ignore, 0, 0, 0},
@@ -221,7 +258,6 @@ static const struct field chat[] = {
     {"parallel_tool_calls", field_ignore, 0, 0, 0},
     {"chat_template_kwargs", field_object, FIELD_AT(ask.template_args), 0, 0},
     {"continue_final_message", field_flag, FIELD_AT(ask.continue_final), 0, 0},
-    {"response_format", take_response_format, 0, 0, 0},
     {"reasoning_effort", field_ignore, 0, 0, 0},
     {"modalities", field_ignore, 0, 0, 0},
     {"verbosity", field_ignore, 0, 0, 0},

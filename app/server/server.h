@@ -125,10 +125,11 @@ struct ask {
     uint32_t n_top; /* alternatives of each token */
     bool max_tokens_set, seed_set;
     const char **stops; /* what r.stops points to */
-    json_t *messages, *tools, *tool_choice, *template_args, *response_format, *prompt;
+    json_t *messages, *tools, *tool_choice, *template_args, *prompt;
     struct fletch_request r; /* settings of every choice */
     int32_t *bias_tokens;    /* what r.sampling points to */
     float *bias_values;
+    char *schema; /* what r.json_schema points to */
 };
 
 /* score.c: of each token of a prompt, given those before it; the first has none. */
