@@ -39,16 +39,17 @@ function addChoice(message, progress, { delta = {}, logprobs, finish_reason: fin
 }
 
 function addFigures(message, progress, figures, now) {
-    if (figures.queue_position != null) progress.queue = figures.queue_position;
-    if (figures.prompt_total) {
-        progress.queue = null;
+    progress.queue = figures.queue_position || null; // 0: it runs
+    if (figures.prompt_done != null && !progress.queue) {
         progress.readingSince ??= { at: now, done: figures.prompt_done };
         progress.done = figures.prompt_done;
         progress.total = figures.prompt_total;
     }
     progress.cached = figures.cached ?? progress.cached;
     if (figures.cached != null) message.stats.cached = figures.cached;
-    if (figures.reuse_end) message.stats.reuseEnd = figures.reuse_end;
+    if (figures.reuse_end && !progress.queue) message.stats.reuseEnd = figures.reuse_end;
+    // Why it ended, where that is more than OpenAI's reasons can say.
+    if (['context', 'timeout'].includes(figures.ended)) message.finish = figures.ended;
     for (const name of ['queue_ms', 'prefill_ms', 'decode_ms', 'tokens_per_s']) {
         if (figures[name] != null) message.stats[name] = figures[name];
     }

@@ -18,6 +18,7 @@ import { themeButton } from './theme.js';
 import { shownPath } from './tree.js';
 
 const MEASURE_AFTER = 400; // ms without typing
+const CONNECT_EVERY = 1000; // ms
 
 const chat = new Chat({
     list: showTitle,
@@ -46,7 +47,10 @@ const settings = new SettingsView((values) => {
 }, (values) => chat.setDefaults(values));
 const prompt = new PromptView(async () => {
     const path = pathWithDraft();
-    return path.length ? api.applyTemplate(promptBody(chat.current.settings, path)) : null;
+    if (!path.length) return null;
+    // After an answer there is nothing to send: then it is what the model saw and what it said.
+    const ends = path.at(-1).role === 'assistant' && { continue_final_message: true };
+    return api.applyTemplate({ ...promptBody(chat.current.settings, path), ...ends });
 });
 const panel = new Panel([settings, prompt, new LiveView()]);
 
@@ -131,7 +135,8 @@ function showRoom(fit) {
     if (!fit) return;
     const share = fit.total / fit.nCtx;
     byId('room-meter').value = Math.min(1, share);
-    byId('room-text').textContent = `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
+    byId('room-text').textContent = fit.total > fit.nCtx
+        ? `Over ${count(fit.nCtx)} tokens` : `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
     if (share < NEARLY_FULL && !fit.dropped) return;
     const first = shownPath(chat.current.nodes)[0];
     const said = fit.dropped
@@ -190,17 +195,32 @@ byId('tools').append(...panel.buttons.values(), themeButton());
 showConversation();
 input.focus();
 
+// What the server runs; asks until it answers and the model is loaded.
 async function connect() {
-    try {
-        const { model, n_ctx: nCtx } = await api.status();
-        chat.server = { model, nCtx };
-        byId('model').textContent = model;
-        byId('model').title = `Model; context of ${plural(nCtx, 'token')}`;
-        byId('model').hidden = false;
-    } catch (error) {
-        notify(error.message, true);
+    const chip = byId('model');
+    for (;;) {
+        try {
+            const { ready, model, n_ctx: nCtx } = await api.status();
+            chip.textContent = ready ? model : 'The model is being loaded';
+            chip.hidden = false;
+            if (ready) {
+                chip.title = `Model; context of ${plural(nCtx, 'token')}`;
+                chat.server = { model, nCtx };
+                break;
+            }
+        } catch (error) {
+            chip.textContent = 'Not connected';
+            chip.hidden = false;
+            if (error.status === 401) {
+                notify(error.message, true);
+                break;
+            }
+        }
+        await new Promise((resolve) => { setTimeout(resolve, CONNECT_EVERY); });
     }
+    if (shownPath(chat.current.nodes).length) measureSoon();
+    else showConversation();
 }
 
-await Promise.all([chat.load(), connect()]);
-if (!chat.current.nodes.get('root').chosen) showConversation();
+connect();
+chat.load();

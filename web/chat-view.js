@@ -71,6 +71,10 @@ export class ChatView {
 
     // Marks the first n messages: they are no longer sent.
     markOmitted(n) {
-        [...this.list.children].forEach((child, i) => child.classList.toggle('omitted', i < n));
+        [...this.list.children].forEach((child, i) => {
+            child.classList.toggle('omitted', i < n);
+            if (i < n) child.setAttribute('aria-description', 'No longer sent');
+            else child.removeAttribute('aria-description');
+        });
     }
 }

@@ -169,7 +169,7 @@ export class Chat {
         const { nCtx } = this.server;
         if (!nCtx || !path.length) return null;
         const room = answerRoom(nCtx, settings.max_tokens);
-        const countTokens = async (part) => (await api.applyTemplate(promptBody(settings, part), signal)).n_tokens;
+        const countTokens = (part) => api.countTokens(promptBody(settings, part), signal);
         return { nCtx, ...await fitContext(path, countTokens, nCtx - room) };
     }
 
@@ -207,7 +207,9 @@ export class Chat {
     async stream(conversation, run, continueLast) {
         const { node, progress, abort: { signal } } = run;
         const path = pathTo(conversation.nodes, continueLast ? node.id : node.parent);
-        const fit = await this.fit(path, conversation.settings, signal);
+        // Where nobody can count, everything is sent, and the server says if it is too long.
+        const fit = await this.fit(path, conversation.settings, signal).catch(() => null);
+        signal.throwIfAborted();
         node.stats.omitted = fit?.dropped ?? 0;
         const body = this.body(conversation, path.slice(node.stats.omitted), continueLast, node.stats.seed);
         node.stats.seed = body.seed;

@@ -46,7 +46,7 @@ function readSettings(value) {
 
 function readStats(value) {
     const stats = {};
-    for (const key of ['prompt', 'answer', 'cached', 'queue_ms', 'prefill_ms', 'decode_ms', 'tokens_per_s', 'seed']) {
+    for (const key of ['prompt', 'answer', 'cached', 'queue_ms', 'prefill_ms', 'decode_ms', 'tokens_per_s', 'seed', 'omitted']) {
         if (number(value?.[key]) !== null) stats[key] = value[key];
     }
     if (text(value?.reuseEnd)) stats.reuseEnd = value.reuseEnd;

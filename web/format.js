@@ -3,7 +3,9 @@
 export function duration(ms) {
     if (ms < 950) return `${Math.round(ms)} ms`;
     if (ms < 59_500) return `${(ms / 1000).toFixed(ms < 9950 ? 1 : 0)} s`;
-    return `${Math.floor(ms / 60_000)} min ${Math.round(ms / 1000) % 60} s`;
+    const minutes = Math.floor(ms / 60_000);
+    if (minutes >= 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+    return `${minutes} min ${Math.floor(ms / 1000) % 60} s`;
 }
 
 export const count = (n) => Math.round(n).toLocaleString('en');

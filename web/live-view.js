@@ -2,7 +2,7 @@
 // Asks once a second, and only while it is open and the tab can be seen.
 import * as api from './api.js';
 import { el } from './dom.js';
-import { count, percent, plural, speed } from './format.js';
+import { count, duration, percent, plural, speed } from './format.js';
 import { Plot } from './plot.js';
 
 const EVERY = 1000; // ms
@@ -50,16 +50,17 @@ export class LiveView {
     }
 
     show(status) {
-        const { running, queue, kv, tokens_per_s: perSecond = 0 } = status;
+        const { running, queue, tokens_per_s: perSecond, kv } = status;
         this.figures.running.value.textContent = count(running);
         this.figures.queue.value.textContent = count(queue);
         this.figures.speed.value.textContent = speed(perSecond);
         this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
         this.meter.value = kv.total ? kv.used / kv.total : 0;
-        this.meter.title = `${count(kv.used)} of ${plural(kv.total, 'block')}`;
         this.plot.add([perSecond]);
         const rows = [['Name', status.model], ['Context', plural(status.n_ctx, 'token')],
-            ['Cache', `${plural(kv.total, 'block')}, ${count(kv.used)} in use`]];
+            ['Cache', `${plural(kv.total, 'block')}: ${count(kv.used)} in use, ${count(kv.idle)} kept for reuse`],
+            ['Made', plural(status.generated_tokens, 'token')], ['Up for', duration(status.uptime_s * 1000)],
+            ['Version', status.version]];
         this.about.replaceChildren(...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
     }
 }

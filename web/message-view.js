@@ -18,9 +18,7 @@ function progressNodes(progress, now) {
         const perSecond = answerSpeed(progress, now);
         return [plural(progress.n, 'token'), perSecond && ` · ${speed(perSecond)}`];
     }
-    if (progress.queue !== null) {
-        return [progress.queue > 0 ? `Waiting: ${plural(progress.queue, 'request')} before this one` : 'Waiting for a turn'];
-    }
+    if (progress.queue) return [`Waiting: number ${progress.queue} in the queue`];
     if (!progress.total) return ['Waiting for the server'];
     const eta = readingEta(progress, now);
     const bar = el('progress', { max: progress.total, value: progress.done, 'aria-label': 'Prompt read' });
@@ -75,13 +73,13 @@ export class MessageView {
         this.reasoningView = new MarkdownView(this.reasoning);
         this.reasoningTitle = el('summary');
         this.folded = el('details', { class: 'reasoning', hidden: true }, this.reasoningTitle, this.reasoning);
-        this.text = el('div', { class: node.role === 'assistant' ? 'prose' : 'plain' });
+        this.text = el('div', { class: node.role === 'assistant' ? 'text prose' : 'text plain' });
         this.markdown = new MarkdownView(this.text);
         this.calls = el('div', { class: 'tool-calls' });
         this.state = el('div', { class: 'state' });
         this.foot = el('footer');
         this.element = el('article', { class: `message ${node.role}`, 'aria-label': NAMES[node.role], 'data-id': node.id },
-            this.folded, this.text, this.calls, this.state, this.foot);
+            node.role === 'assistant' ? [this.folded, this.text, this.calls, this.state] : this.text, this.foot);
     }
 
     // run: the request that writes this message now, or undefined

@@ -9,6 +9,9 @@ const LEVELS = [0.9, 0.5, 0.2, 0.05, 0];
 const probability = (token) => Math.exp(token.logprob);
 const level = (p) => LEVELS.findIndex((bound) => p >= bound);
 
+// Control tokens, as they are written; they can't be continued from as text.
+const isControl = (text) => /^<.+>$/.test(text);
+
 // Blanks and line ends made visible where a token is named.
 const named = (text) => text.replaceAll('\n', '⏎').replaceAll('\t', '⇥').replace(/^ | $/g, '␣') || '(nothing)';
 
@@ -42,8 +45,13 @@ export class TokenView {
         const p = probability(token);
         const shown = token.text.replaceAll('\n', '⏎');
         return el('button', { type: 'button', class: `token p${level(p)} ${token.part}`, tabindex: i === 0 ? '0' : '-1',
-            'aria-label': `${named(token.text)}, ${percent(p)}`, onpointerenter: () => this.show(i), onfocus: () => this.show(i),
+            'aria-label': `${named(token.text)}, ${percent(p)}`, onpointerenter: () => this.hover(i), onfocus: () => this.show(i),
             onclick: () => this.show(i, true) }, shown || '·');
+    }
+
+    // While somebody is choosing among alternatives, the pointer's way changes nothing.
+    hover(i) {
+        if (!this.popover.contains(document.activeElement)) this.show(i);
     }
 
     show(i, enter = false) {
@@ -64,14 +72,15 @@ export class TokenView {
         const token = this.tokens[i];
         const same = other.text === token.text;
         // Thoughts and calls can't be continued; nor can text that would end within a character.
-        const can = token.part === 'content' && !same && tokensText([...before, other]) !== null && other.text !== '';
+        const can = token.part === 'content' && !same && other.text !== '' && !isControl(other.text) &&
+            tokensText([...before, other]) !== null;
         const bar = el('span', { class: 'share' });
         bar.style.setProperty('--share', p);
         return el('li', { class: same ? 'same' : null },
             el('button', { type: 'button', disabled: !can, onclick: () => this.go(i, k),
-                title: can ? 'Continue from this alternative' : same ? 'This token was taken' : 'The answer can’t go on from here',
-                'aria-label': `${named(other.text)}, ${percent(p)}${can ? ': continue from this alternative' : ''}` },
-            el('code', {}, named(other.text)), bar, el('span', { class: 'number' }, percent(p))));
+                title: can ? 'Continue from this alternative' : same ? 'This token was taken' : 'The answer can’t go on from here' },
+            el('code', {}, named(other.text)), bar, el('span', { class: 'number' }, percent(p)),
+            can && el('span', { class: 'sr' }, 'Continue from this alternative')));
     }
 
     // Below the token, within the view's width.
