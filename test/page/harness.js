@@ -35,11 +35,13 @@ export async function serve(...args) {
 
 export const openBrowser = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
 
-// One visitor: a fresh profile with one tab. options: as of Playwright's newContext.
+// One visitor: a fresh profile with one tab. options: as of Playwright's newContext. New chats begin
+// with short answers, which are enough for most tests.
 export async function visit(browser, url, options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'],
         ...options });
     context.setDefaultTimeout(WAIT);
+    await context.addInitScript((settings) => { localStorage['fletch-settings'] ??= settings; }, JSON.stringify({ max_tokens: 48 }));
     const page = await context.newPage();
     const wrong = [];
     page.on('pageerror', (error) => wrong.push(error.stack));

@@ -58,6 +58,7 @@ onPage('an answer streams in, with its figures', async (page) => {
 });
 
 onPage('stop ends the answer and frees its place at the server', async (page) => {
+    await settingsOf(page, { 'Longest answer': 1000 });
     await page.evaluate(() => new MutationObserver(() => {
         if (document.querySelector('.message.assistant .text')?.textContent) document.getElementById('send').click();
     }).observe(document.getElementById('messages'), { childList: true, subtree: true }));
@@ -70,6 +71,7 @@ onPage('stop ends the answer and frees its place at the server', async (page) =>
 });
 
 onPage('answers and questions branch', async (page) => {
+    await settingsOf(page, { Temperature: 1 });
     const first = await ask(page, 'Tell me a story.');
     await button(page, 'Answer again').click();
     await finished(page);
@@ -124,6 +126,7 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await page.locator('#title').getByRole('button').click();
     await page.getByLabel('Title').fill('About files');
     await page.keyboard.press('Enter');
+    await page.waitForTimeout(300); // for the disk
     await page.reload();
     assert.deepEqual(await items(page).locator('.open').allInnerTexts(), ['Sums', 'About files']);
     await items(page).nth(0).hover();
@@ -134,6 +137,7 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await button(page, 'Delete Sums').click();
     await button(page, 'Delete').click();
     await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
+    await page.waitForTimeout(300);
     await page.reload();
     await items(page).first().waitFor();
     assert.deepEqual(await items(page).locator('.open').allInnerTexts(), ['About files']);
@@ -291,6 +295,7 @@ onPage('settings are sent: seed, length, stop text, system prompt; an answer cut
     assert.equal(await page.getByLabel('Seed').inputValue(), '5');
     await page.getByLabel('Temperature').fill('7');
     await page.getByText(/^Temperature: .*2/).waitFor();
+    await page.getByLabel('Temperature').fill('0.7');
     await page.getByLabel('Tools').fill('{');
     await page.getByText(/This is not JSON/).waitFor();
     await shot(page, 'settings');
