@@ -13,10 +13,12 @@ const [, , BINARY, SHOTS] = process.argv;
 const WAIT = 20_000; // ms; a machine may be busy with other tests
 
 mkdirSync(SHOTS, { recursive: true });
+const children = [];
 
 // A server on a free port; resolves when it answers.
 export async function serve(...args) {
     const child = spawn(BINARY, ['serve', '--port', '0', ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+    children.push(child);
     const ended = new Promise((resolve) => { child.once('exit', resolve); });
     const url = await new Promise((resolve, reject) => {
         let said = '';
@@ -30,8 +32,10 @@ export async function serve(...args) {
     for (let ready = false; !ready; await new Promise((resolve) => { setTimeout(resolve, 50); })) {
         ready = (await fetch(`${url}/readyz`)).ok;
     }
-    return { url, stop: () => { child.kill('SIGKILL'); return ended; } };
+    return url;
 }
+
+export const stopServers = () => children.forEach((child) => child.kill('SIGKILL'));
 
 export const openBrowser = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
 

@@ -6,25 +6,26 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { answers, ask, assertAccessible, assertNoSideScroll, canned, delta, finished, openBrowser, serve, shot, visit } from './harness.js';
+import { answers, ask, assertAccessible, assertNoSideScroll, canned, delta, finished, openBrowser, serve, shot, stopServers, visit } from './harness.js';
 
-let server, browser, folder;
+const TIMEOUT = { timeout: 60_000 }; // ms for one test
+let url, browser, folder;
 
 before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'page-'));
-    [server, browser] = await Promise.all([serve(), openBrowser()]);
+    [url, browser] = await Promise.all([serve(), openBrowser()]);
 });
 
 after(async () => {
     await browser?.close();
-    await server?.stop();
+    stopServers();
     rmSync(folder, { recursive: true });
 });
 
 // A test with a visitor of its own.
-const onPage = (name, use, options) => test(name, async () => {
-    const { page, context, close } = await visit(browser, server.url, options);
-    await use(page, context);
+const onPage = (name, use, options) => test(name, TIMEOUT, async () => {
+    const { page, close } = await visit(browser, url, options);
+    await use(page);
     await close();
 });
 
@@ -64,7 +65,7 @@ onPage('stop ends the answer and frees its place at the server', async (page) =>
     }).observe(document.getElementById('messages'), { childList: true, subtree: true }));
     await ask(page, 'Tell me a story.');
     await page.getByText('Stopped.').waitFor();
-    for (let running = 1; running;) running = (await (await fetch(`${server.url}/v1/status`)).json()).running;
+    for (let running = 1; running;) running = (await (await fetch(`${url}/v1/status`)).json()).running;
     await page.reload();
     await items(page).first().getByRole('button').first().click();
     await page.getByText('Stopped.').waitFor(); // what there was is kept
@@ -353,9 +354,8 @@ onPage('a broken connection says so, and the question can be asked again', async
     await page.waitForFunction(() => /Hello/.test(document.querySelector('.message.assistant .text')?.innerText ?? ''));
 });
 
-test('a context that is nearly full is announced, with what will be left out', async () => {
-    const small = await serve('-c', '256');
-    const { page, close } = await visit(browser, small.url);
+test('a context that is nearly full is announced, with what will be left out', TIMEOUT, async () => {
+    const { page, close } = await visit(browser, await serve('-c', '256'));
     await ask(page, 'What is a GGUF file?');
     assert.match(await page.locator('#room-text').innerText(), /^\d+ of 256 tokens$/);
     await ask(page, 'How do I make a model smaller?');
@@ -370,13 +370,11 @@ test('a context that is nearly full is announced, with what will be left out', a
     assert.equal(request.postDataJSON().messages.length, 5 - left);
     await finished(page);
     await close();
-    await small.stop();
 });
 
-test('the key is asked for once', async () => {
+test('the key is asked for once', TIMEOUT, async () => {
     writeFileSync(join(folder, 'keys'), 'me right-key-123\n');
-    const locked = await serve('--api-key', join(folder, 'keys'));
-    const { page, close } = await visit(browser, locked.url);
+    const { page, close } = await visit(browser, await serve('--api-key', join(folder, 'keys')));
     await page.getByLabel('API key').fill('wrong-key-123');
     await shot(page, 'key');
     await assertAccessible(page, 'key');
@@ -392,7 +390,6 @@ test('the key is asked for once', async () => {
     await page.locator('#model').waitFor();
     assert.equal(await page.locator('dialog').count(), 0);
     await close();
-    await locked.stop();
 });
 
 const LONG = 'A very long line of code: `const x = "' + 'abcdefghij'.repeat(20) + '"`\n\n```\n' + 'word '.repeat(60) +
