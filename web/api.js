@@ -5,10 +5,9 @@ import { readEvents } from './sse.js';
 const KEY = 'fletch-key';
 
 export class ApiError extends Error {
-    constructor(status, message, code = null) {
+    constructor(status, message) {
         super(message);
         this.status = status;
-        this.code = code; // a word for programs
     }
 }
 
@@ -32,14 +31,13 @@ async function newKey(used) {
 }
 
 async function failure(response) {
-    let message = `The server answered ${response.status} ${response.statusText}`.trim(), code = null;
+    let message = `The server answered ${response.status} ${response.statusText}`.trim();
     try {
         const { error } = await response.json();
         message = error?.message ?? error ?? message;
-        code = error?.code;
     } catch { /* not JSON: the status has to do */ }
     const wait = response.headers.get('retry-after');
-    return new ApiError(response.status, String(message) + (wait ? ` (try again in ${wait} s)` : ''), code);
+    return new ApiError(response.status, String(message) + (wait ? ` (try again in ${wait} s)` : ''));
 }
 
 async function call(path, body, signal) {
@@ -67,16 +65,6 @@ const postJson = async (path, body, signal) => (await call(path, body, signal)).
 export const models = () => getJson('/v1/models');
 export const status = (signal) => getJson('/v1/status', signal);
 export const applyTemplate = (body, signal) => postJson('/apply-template', body, signal);
-
-// Tokens of a prompt; Infinity: more than the context holds.
-export async function countTokens(body, signal) {
-    try {
-        return (await applyTemplate(body, signal)).n_tokens;
-    } catch (error) {
-        if (error.code === 'context_length_exceeded') return Infinity;
-        throw error;
-    }
-}
 
 // Yields the chunks of a streamed answer. An error in the middle of the stream is thrown like any.
 export async function* chat(body, signal) {

@@ -135,8 +135,7 @@ function showRoom(fit) {
     if (!fit) return;
     const share = fit.total / fit.nCtx;
     byId('room-meter').value = Math.min(1, share);
-    byId('room-text').textContent = fit.total > fit.nCtx
-        ? `Over ${count(fit.nCtx)} tokens` : `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
+    byId('room-text').textContent = `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
     if (share < NEARLY_FULL && !fit.dropped) return;
     const first = shownPath(chat.current.nodes)[0];
     const said = fit.dropped

@@ -169,7 +169,7 @@ export class Chat {
         const { nCtx } = this.server;
         if (!nCtx || !path.length) return null;
         const room = answerRoom(nCtx, settings.max_tokens);
-        const countTokens = (part) => api.countTokens(promptBody(settings, part), signal);
+        const countTokens = async (part) => (await api.applyTemplate(promptBody(settings, part), signal)).n_tokens;
         return { nCtx, ...await fitContext(path, countTokens, nCtx - room) };
     }
 

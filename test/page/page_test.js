@@ -251,6 +251,7 @@ onPage('tokens show their probabilities, and an answer goes on from an alternati
     await items(page).first().getByRole('button').first().click();
     await button(page, 'Token probabilities').click();
     const tokens = page.locator('.token');
+    await tokens.first().waitFor();
     assert.ok(await tokens.count() > 20);
     const texts = await tokens.allTextContents();
     const free = page.locator('.alternatives button:not(:disabled)');
@@ -360,7 +361,11 @@ test('a context that is nearly full is announced, with what will be left out', T
     assert.match(await page.locator('#room-text').innerText(), /^\d+ of 256 tokens$/);
     await ask(page, 'How do I make a model smaller?');
     const input = page.getByLabel('Your message');
-    await input.fill('one two three '.repeat(22));
+    await settingsOf(page, { 'Longest answer': 8 });
+    await input.fill('one two three '.repeat(33));
+    await page.locator('#context-notice').getByText(/^The context is \d+ % full\. Soon .* beginning with “What is a GGUF file\?”\.$/).waitFor();
+    assert.equal(await page.locator('.message.omitted').count(), 0);
+    await input.fill('one two three '.repeat(45));
     await page.locator('#context-notice').getByText('will no longer be sent').waitFor();
     assert.match(await page.locator('#context-notice').innerText(), /first \d+ messages?, from “What is a GGUF file\?” on/);
     const left = await page.locator('.message.omitted').count();
