@@ -5,24 +5,11 @@ library only. Numbers are never judged here, only that they are there and fit to
 import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
-import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import fletch, run_tests
+
 GOLDEN = "test/golden/models/llama-gguf/model.gguf"
 FAST = ["-r", "2", "-p", "16", "-n", "4", "-d", "8"]
-
-
-def fletch(*args, code=0):
-    p = subprocess.run(
-        [FLETCH, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, timeout=100
-    )
-    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.stderr.decode()}"
-    p.text, p.err = p.stdout.decode(), p.stderr.decode()
-    return p
 
 
 def bench(d, *args, code=0):
@@ -169,21 +156,4 @@ def test_synth_says_what_is_missing(d):
     assert not os.listdir(d)
 
 
-def main():
-    failed = False
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        try:
-            with tempfile.TemporaryDirectory() as d:
-                test(d)
-            print("ok", name)
-        except Exception:
-            failed = True
-            print("not ok", name)
-            traceback.print_exc(file=sys.stdout)
-    return failed
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run_tests(globals())

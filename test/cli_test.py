@@ -5,6 +5,7 @@ Each function test_* is one test; its name says what it pins. Models: the golden
 vocabulary, and a tiny random llama made here around a vocabulary of test/golden/tok."""
 
 import array
+import atexit
 import base64
 import json
 import math
@@ -16,12 +17,10 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
-import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import FLETCH, Skip, fletch, run_tests
+
 GOLDEN = "test/golden/models"
 TOK = "test/golden/tok/llama-bpe"
 TEMPLATE = (
@@ -33,34 +32,6 @@ COMMANDS = (
     "run chat eval inspect explain plan tokenize detokenize template verify convert synth bench "
     "doctor".split()
 )
-
-
-class Result:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err.decode("utf-8", "replace")
-
-    @property
-    def text(self):
-        return self.out.decode()
-
-    @property
-    def json(self):
-        return json.loads(self.out)
-
-
-def fletch(*args, stdin=b"", code=0, **kw):
-    """Runs a command and expects its exit code; never lets it see a terminal."""
-    p = subprocess.run(
-        [FLETCH, *map(str, args)],
-        input=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        timeout=100,
-        **kw,
-    )
-    r = Result(p.returncode, p.stdout, p.stderr)
-    assert p.returncode == code, f"{args}: exit code {p.returncode}, not {code}\n{r.err}"
-    return r
 
 
 def one_line(r, *parts):
@@ -136,6 +107,7 @@ def make_model(folder):
 
 
 TMP = tempfile.mkdtemp(prefix="fletch-cli-")
+atexit.register(shutil.rmtree, TMP)
 MODEL = make_model(f"{TMP}/model")
 LLAMA = f"{GOLDEN}/llama"  # no vocabulary
 
@@ -700,30 +672,4 @@ def test_convert_is_complete_or_absent():
     assert fletch("inspect", out, "--json").json["arch"] == "llama"
 
 
-class Skip(Exception):
-    pass
-
-
-def main():
-    counts = dict(ok=0, fail=0, skip=0)
-    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
-    only = sys.argv[2:]
-    for name, test in tests:
-        if only and not any(o in name for o in only):
-            continue
-        try:
-            test()
-            counts["ok"] += 1
-            print(f"ok {name}", flush=True)
-        except Skip as why:
-            counts["skip"] += 1
-            print(f"skip {name}: {why}", flush=True)
-        except Exception:
-            counts["fail"] += 1
-            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
-    shutil.rmtree(TMP)
-    print(f"{counts['ok']} passed, {counts['fail']} failed, {counts['skip']} skipped")
-    return counts["fail"] > 0
-
-
-sys.exit(main())
+run_tests(globals())

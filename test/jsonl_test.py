@@ -5,13 +5,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import FLETCH, fletch, run_tests
+
 PROMPTS = ["Once upon a time", "27+48=", "The little dog", "Hello", "Once upon a time there was"]
 
 
@@ -19,13 +16,6 @@ def start(*args, **kw):
     return subprocess.Popen(
         [FLETCH, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw
     )
-
-
-def fletch(*args, code=0, stdin=b""):
-    p = start(*args, stdin=subprocess.PIPE)
-    p.out, p.err = (x.decode() for x in p.communicate(stdin, timeout=100))
-    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.err}"
-    return p
 
 
 def lines(text):
@@ -49,7 +39,7 @@ def requests(n, **more):
 
 def test_every_request_gets_what_run_says(d):
     path = write(d, "a.jsonl", requests(10, temperature=0.8))
-    answers = {a["id"]: a for a in lines(fletch("batch", path, "--parallel", 4).out)}
+    answers = {a["id"]: a for a in lines(fletch("batch", path, "--parallel", 4).text)}
     assert len(answers) == 10
     for i in range(0, 10, 3):
         alone = json.loads(
@@ -69,7 +59,7 @@ def test_chat_ids_stops_and_logprobs(d):
         {"prompt": "Once upon a time", "stop": [" a ", "zzz"], "max_tokens": 50},
         {"id": "b", "prompt": "Hello", "max_tokens": 4, "logit_bias": {"44": 100}},
     ])
-    a = {x["id"]: x for x in lines(fletch("batch", path).out)}
+    a = {x["id"]: x for x in lines(fletch("batch", path).text)}
     assert a[1]["text"].startswith("Convert it") and a[1]["finish_reason"] == "end"
     assert len(a[2]["logprobs"]) == 3 and len(a[2]["logprobs"][0]["top"]) == 2
     assert a[2]["logprobs"][0]["top"][0][1] == a[2]["logprobs"][0]["logprob"] < 0
@@ -84,7 +74,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
            {"id": "s", "prompt": "a", "stop": 3}, {"id": "x", "prompt": "a", "temperature": -1},
            {"id": "l", "prompt": "a", "logprobs": 99}, {"id": "z", "prompt": "a", "max_tokens": -4},
            {"id": "good", "prompt": "a", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
-    a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).out)
+    a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).text)
     assert len(a) == len(bad)
     assert sum("error" in x for x in a) == len(bad) - 1
     errors = {str(x["id"]): x["error"] for x in a if "error" in x}
@@ -95,7 +85,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
 
 def test_a_killed_run_goes_on(d):
     path, out = write(d, "a.jsonl", requests(40)), os.path.join(d, "out.jsonl")
-    want = {a["id"]: a["tokens"] for a in lines(fletch("batch", path).out)}
+    want = {a["id"]: a["tokens"] for a in lines(fletch("batch", path).text)}
     p = start("batch", path, "-o", out, "--parallel", 2)
     deadline = time.time() + 60
     while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out) > 3000):
@@ -133,36 +123,18 @@ def test_files_that_do_not_work(d):
     assert "No such file" in fletch("batch", path, "-o", os.path.join(d, "no/dir"), code=1).err
     if os.path.exists("/dev/full"):
         assert "No space" in fletch("batch", path, "-o", "/dev/full", code=1).err
-    assert fletch("batch", "-", stdin=b"").out == ""
+    assert fletch("batch", "-", stdin=b"").text == ""
 
 
 def test_little_room_is_shared(d):
     path = write(d, "a.jsonl", requests(12, max_tokens=60, ignore_end=True))
-    plenty = {a["id"]: a["tokens"] for a in lines(fletch("batch", path, "-c", 256).out)}
+    plenty = {a["id"]: a["tokens"] for a in lines(fletch("batch", path, "-c", 256).text)}
     p = fletch("batch", path, "-c", 256, "--cache-tokens", 256, "-v")
     assert {a["id"]: a["tokens"] for a in lines(p.out)} == plenty
     assert " 0 times a request made room" not in p.err
     path = write(d, "b.jsonl", [{"id": "big", "prompt": "a " * 100, "max_tokens": 200}])
-    a = lines(fletch("batch", path, "-c", 512, "--cache-tokens", 64, code=1).out)[0]
+    a = lines(fletch("batch", path, "-c", 512, "--cache-tokens", 64, code=1).text)[0]
     assert "more than the cache's 64" in a["error"], a
 
 
-def main():
-    counts = dict(ok=0, fail=0)
-    only = sys.argv[2:]
-    for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_")]:
-        if only and not any(o in name for o in only):
-            continue
-        try:
-            with tempfile.TemporaryDirectory() as d:
-                test(d)
-            counts["ok"] += 1
-            print(f"ok {name}", flush=True)
-        except Exception:
-            counts["fail"] += 1
-            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{counts['ok']} passed, {counts['fail']} failed, 0 skipped")
-    return counts["fail"] > 0
-
-
-sys.exit(main())
+run_tests(globals())

@@ -4,23 +4,13 @@ executors agree. Python's standard library only."""
 
 import json
 import os
-import subprocess
-import sys
-import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import BUILD, fletch, run_tests
 
-
-def fletch(*args, code=0):
-    p = subprocess.run([FLETCH, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
-                       timeout=200)
-    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.stderr.decode()}"
-    return p.stdout.decode() + p.stderr.decode() if code else p.stdout.decode()
 
 
 def cache_bytes(model, kv):
-    plan = json.loads(fletch("plan", model, "--json", "--kv-type", kv))
+    plan = fletch("plan", model, "--json", "--kv-type", kv).json
     assert plan["kv_type"] == kv
     return next(p["bytes"] for p in plan["parts"] if p["name"] == "kv cache")
 
@@ -39,7 +29,7 @@ def test_perplexity():
     for model in ["guide", "qwen3", "glm"]:
         def ppl(kv):
             args = ("-f", "zoo/heldout/stories.txt", "-c", 512, "--json", "--kv-type", kv)
-            return json.loads(fletch("eval", f"zoo/{model}.gguf", *args))["perplexity"]
+            return fletch("eval", f"zoo/{model}.gguf", *args).json["perplexity"]
         f16 = ppl("f16")
         assert abs(ppl("q8") / f16 - 1) < 0.005, model
         assert abs(ppl("q4") / f16 - 1) < 0.02, model
@@ -48,7 +38,7 @@ def test_perplexity():
 def test_executors_agree():
     for model in ["llama", "qwen2", "qwen3", "qwen3moe", "deepseek2"]:
         for kv in ["q8", "q4"] if model == "deepseek2" else ["q8", "q4", "k8v4"]:
-            text = fletch("verify", f"zoo/tiny/{model}.gguf", "--kv-type", kv, "-n", 4)
+            text = fletch("verify", f"zoo/tiny/{model}.gguf", "--kv-type", kv, "-n", 4).text
             assert "equal within the limits" in text, (model, kv, text)
 
 
@@ -60,32 +50,15 @@ def test_together_as_alone():
                                 "max_tokens": 12, "temperature": 0.8, "seed": i}) + "\n")
     for kv in ["q8", "q4"]:
         def tokens(*args):
-            lines = fletch("batch", path, "--kv-type", kv, "-c", 512, *args).splitlines()
+            lines = fletch("batch", path, "--kv-type", kv, "-c", 512, *args).text.splitlines()
             return {a["id"]: a["tokens"] for a in map(json.loads, lines)}
         assert tokens("--parallel", 1, "--no-reuse") == tokens("--parallel", 8)
 
 
 def test_what_does_not_go_is_said():
-    assert "in one" in fletch("plan", "zoo/glm.gguf", "--kv-type", "k8v4", code=2)
-    assert "multiple of 32" in fletch("plan", "test/golden/models/llama", "--kv-type", "q8", code=2)
-    assert "f32|f16|q8|q4|k8v4" in fletch("plan", "zoo/glm.gguf", "--kv-type", "q5", code=2)
+    assert "in one" in fletch("plan", "zoo/glm.gguf", "--kv-type", "k8v4", code=2).err
+    assert "multiple of 32" in fletch("plan", "test/golden/models/llama", "--kv-type", "q8", code=2).err
+    assert "f32|f16|q8|q4|k8v4" in fletch("plan", "zoo/glm.gguf", "--kv-type", "q5", code=2).err
 
 
-def main():
-    counts = dict(ok=0, fail=0)
-    only = sys.argv[2:]
-    for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_")]:
-        if only and not any(o in name for o in only):
-            continue
-        try:
-            test()
-            counts["ok"] += 1
-            print(f"ok {name}", flush=True)
-        except Exception:
-            counts["fail"] += 1
-            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{counts['ok']} passed, {counts['fail']} failed, 0 skipped")
-    return counts["fail"] > 0
-
-
-sys.exit(main())
+run_tests(globals())

@@ -2,20 +2,21 @@
 """fletch chat, through a pipe and on a terminal, with the built-in model: test/talk_test.py BUILD.
 Python's standard library only. Each function test_* is one test; its name says what it pins."""
 
+import atexit
 import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import FLETCH, run_tests
+
 TMP = tempfile.mkdtemp(prefix="fletch-talk-")
+atexit.register(shutil.rmtree, TMP)
 
 
 def chat(*lines, args=(), code=0):
@@ -213,20 +214,4 @@ def piece(token):
     return p.stdout.removesuffix(b"\n")
 
 
-def main():
-    counts = dict(ok=0, fail=0)
-    for name, test in [(n, f) for n, f in globals().items() if n.startswith("test_")]:
-        if sys.argv[2:] and not any(o in name for o in sys.argv[2:]):
-            continue
-        try:
-            test()
-            counts["ok"] += 1
-            print(f"ok {name}", flush=True)
-        except Exception:
-            counts["fail"] += 1
-            print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
-    print(f"{counts['ok']} passed, {counts['fail']} failed, 0 skipped")
-    return counts["fail"] > 0
-
-
-sys.exit(main())
+run_tests(globals())
