@@ -1,5 +1,5 @@
-# The emulator, the kernels' Metal text, and the stand-ins that run the Metal and CUDA drivers where
-# there is no GPU. Included by Makefile.
+# The emulator, the kernels for CUDA, their Metal text, and the stand-ins that run the Metal and CUDA
+# drivers where there is no GPU. Included by Makefile.
 
 # GPU kernels on the CPU, each fast and checked (src/gpu/emu).
 GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
@@ -42,6 +42,25 @@ $B/test/planted_fast.o: $B/test/planted.cpp
 $B/test/planted_checked.o: $B/test/planted.cpp
 	$Q$(CC) $(CXXFLAGS) -I. -DSIMT_CHECKED -c $< -o $@
 $B/test/planted_test: $B/test/planted_fast.o $B/test/planted_checked.o
+
+# CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
+NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+SM      ?= 90
+ifneq ($(NVCC),)
+FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu))
+endif
+OBJ     += $B/src/gpu/fatbins.o
+# No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.
+NVFLAGS := -x cu -std=c++17 -O3 -fmad=false -Isrc \
+           $(foreach a,$(SM),-gencode arch=compute_$a,code=sm_$a) \
+           -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
+$B/src/gpu/%.fatbin: src/gpu/% tools/gpu.mk
+	@mkdir -p $(@D)
+	@echo "nvcc $<"
+	$Q$(NVCC) $(NVFLAGS) -fatbin -MMD -MF $(@:.fatbin=.d) -MT $@ $< -o $@
+$B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
+	@mkdir -p $(@D)
+	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@
 
 # Metal: the driver and one text with all kernels. On macOS both are part of the library.
 OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra -Werror -fno-objc-arc -fPIC \

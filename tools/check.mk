@@ -1,0 +1,79 @@
+# Tests, sanitizers, fuzzing, coverage, lint. Included by Makefile.
+TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*/*_test.c test/*_test.c)
+HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
+CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
+FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
+TESTBIN := $(TESTS:%.c=$B/%)
+
+$B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \
+	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS) $(STANDIN_RUN))
+
+$B/app/%_test: $B/app/%_test.o $B/libapp.a $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ -lcmocka $(PKG_LIBS) $(APP_LIBS) $(LIBS)
+$B/test/fuzz/toolcall: $B/app/server/tools.o
+$B/test/fuzz/request: $B/test/fuzz/request.o $B/libapp.a $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
+
+$B/%_cli: $B/%_cli.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
+
+$B/test/fuzz/%: $B/test/fuzz/%.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(LIBS)
+
+# What tests and fuzz targets of the server link.
+$B/libapp.a: $(filter-out $B/app/main.o,$(APP_OBJ))
+	@rm -f $@
+	$Qar rcs $@ $^
+
+# LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
+# for test/run.
+LIMIT   ?= 300
+test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
+	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
+
+# The same tests under sanitizers, in build folders of their own; races are looked for in what has
+# threads only. Left to the plain builds: warnings, because what sanitizers add to the code makes
+# compilers see things that are not there; and what would take minutes, most of it inside kernels
+# whose buffers have guards there.
+SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
+            test/gpu_test.c test/kv_type_test.py test/mutate_test.py test/oracle.sh \
+            test/quality_test.py test/shapes.sh test/standin_test.py test/metal_text_test.py
+SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
+THREADED := src/base/pool_test.c src/cpu/team_test.c src/engine/bench_test.c \
+            $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c
+asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
+asan: export UBSAN_OPTIONS = print_stacktrace=1
+asan:
+	$Q$(MAKE) test B=$B-asan NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
+	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
+tsan:
+	$Q$(MAKE) test B=$B-tsan NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
+
+# Every op on files of published models' shapes; 64-bit ARM under qemu.
+verify-shapes: $B/fletch
+	$Qtools/verify-shapes $B
+arm64:
+	$Qtools/arm64 $B-arm64
+
+# Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
+FUZZ_SECONDS ?= 600
+fuzz:
+	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz NVCC= CC=clang OPT="-O1 -g" EXTRA="-fsanitize=address,undefined \
+	    -fsanitize=fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer"
+fuzz-%: $B/test/fuzz/%
+	$Qtools/fuzz $< test/corpus/$* $(FUZZ_SECONDS)
+
+# How much of each parser its committed corpus reaches (tools/fuzz-cover.txt says which is whose).
+cover:
+	$Q$(MAKE) cover-report B=$B-cover NVCC= CC=clang OPT="-O1 -g" \
+	    EXTRA="-fprofile-instr-generate -fcoverage-mapping"
+cover-report: $(FUZZ:%=$B/test/fuzz/%)
+	$Qtools/fuzz-cover $B 90
+
+lint: $(patsubst %.c,$B/%,$(wildcard tools/ops_doc.c))
+	$Qtools/lint $B $(C_FILES)
+format:
+	clang-format -i $(C_FILES)
