@@ -98,6 +98,7 @@ struct host {
 
 extern const struct opt_group opts_place; /* --backend, --threads */
 extern const struct opt_group opts_model; /* context, memory and so on */
+extern const struct opt_group opts_speculation;
 
 /* Each returns an exit code after saying what went wrong. host_close in any case. */
 int host_open_engine(struct host *h, const char *backend, const struct args *a);
@@ -106,6 +107,8 @@ int host_open_model(struct host *h, const char *path, const struct args *a);
 int host_open_session(struct host *h);
 void host_close(struct host *h);
 void host_params(struct fletch_model_params *params, const struct args *a);
+/* "; guessed 120, 93 right (78 %), about 1.40 times as fast", where tokens were guessed. */
+void say_guesses(FILE *out, const struct fletch_generated *made);
 
 /* ---- sampling.c: how tokens are chosen ---- */
 

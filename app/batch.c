@@ -131,6 +131,10 @@ static void answer(struct job *j, const struct fletch_result *r)
                   "reuse_end", r->reuse_end, "n_preempted", (json_int_t)r->n_preempted,
                   "first_token_seconds", r->first_token_seconds, "seconds", r->seconds));
     if (j->logprobs) json_object_set(line, "logprobs", j->logprobs);
+    if (r->n_guessed)
+        json_object_set_new(line, "speculation",
+                            json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->n_guessed,
+                                      "n_right", (json_int_t)r->n_right));
     write_line(j->b, line);
     json_decref(line);
     j->b->n_done++;
@@ -476,6 +480,9 @@ static void say_end(const struct batch *b)
                 (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed, s.most_running,
                 (unsigned long long)s.n_reused, (unsigned long long)s.n_prompt,
                 (unsigned long long)s.n_preemptions);
+    if (b->a->verbose && s.n_guessed)
+        fprintf(stderr, "%llu tokens guessed, %llu of them right\n",
+                (unsigned long long)s.n_guessed, (unsigned long long)s.n_right);
 }
 
 static int batch_steps(struct batch *b)
@@ -529,8 +536,8 @@ const struct command cmd_batch = {
         "text, tokens, finish_reason and figures; one that failed has id and error. With -o the "
         "command may be killed and given again: what was answered is not computed again. What a "
         "request gets does not depend on the others.",
-    .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_place,
-               &opts_common},
+    .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
+               &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
     .run = batch,

@@ -123,6 +123,7 @@ static void say_statistics(const struct show *s)
     fprintf(stderr, "; answer %u tokens", t->made.n_tokens);
     if (t->answer_seconds > 0)
         fprintf(stderr, ", %.1f/s", (double)t->made.n_tokens / t->answer_seconds);
+    say_guesses(stderr, &t->made);
     fprintf(stderr, "; context %u of %u%s\033[0m\n", fletch_session_length(s->talk.host->session),
             s->talk.host->info.n_ctx, t->made.finish == FLETCH_FINISH_ASKED ? "; stopped" : "");
 }
@@ -484,7 +485,8 @@ const struct command cmd_chat = {
         "Ctrl-D "
         "leaves. When the context is full the oldest messages are left out, which is said. Input "
         "that is no terminal is read line by line, one message each.",
-    .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_place, &opts_common},
+    .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
+               &opts_place, &opts_common},
     .max_operands = 1,
     .run = chat,
 };

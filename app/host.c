@@ -40,6 +40,31 @@ static const struct opt model_opts[] = {
 };
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
+static const struct opt speculation_opts[] = {
+    {0, "draft", OPT_TEXT, "MODEL", NULL,
+     "guess tokens with a smaller model that has the same vocabulary", OPT_FIELD(draft), 0, 0},
+    {0, "ngram", OPT_FLAG, NULL, NULL,
+     "guess what followed the latest tokens where they stood before", OPT_FIELD(ngram), 0, 0},
+    {0, "mtp", OPT_FLAG, NULL, NULL, "guess tokens with the model's own MTP block", OPT_FIELD(mtp),
+     0, 0},
+    {0, "spec-tokens", OPT_COUNT, "N", NULL,
+     "tokens to guess in a step (default: as many as pay, by what was measured)",
+     OPT_FIELD(spec_tokens), 1, 8},
+    {0, "spec-accept", OPT_CHOICE, "equal|rejection", "equal",
+     "keep guesses that the model chooses too, so that nothing but the speed changes, or by "
+     "classical rejection sampling: other tokens, of the same distribution",
+     OPT_FIELD(spec_accept), 0, 0},
+};
+const struct opt_group opts_speculation = {"Guessing tokens ahead, to be faster",
+                                           OPT_TABLE(speculation_opts)};
+
+void say_guesses(FILE *out, const struct fletch_generated *made)
+{
+    if (!made->n_guessed) return;
+    fprintf(out, "; guessed %u, %u right (%.0f %%), about %.2f times as fast", made->n_guessed,
+            made->n_right, 100.0 * made->n_right / made->n_guessed, made->speed_up);
+}
+
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
     struct fletch_engine_params params = {.backend = backend,
@@ -63,6 +88,11 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .n_sessions = (uint32_t)a->parallel.v,
         .kv_tokens = a->cache_tokens.v,
         .n_snapshots = (uint32_t)a->parallel.v,
+        .speculation = {.draft = a->draft,
+                        .ngram = a->ngram,
+                        .mtp = a->mtp,
+                        .n_tokens = (uint32_t)a->spec_tokens.v,
+                        .rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0},
     };
 }
 

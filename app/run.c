@@ -215,6 +215,11 @@ static void print_result(const struct run *r)
                        "timings", "prompt_seconds", prompt, "generate_seconds", generated,
                        "prompt_tokens_per_second", per_second(r->n_prompt, prompt),
                        "tokens_per_second", per_second(r->made.n_tokens, generated)));
+    if (r->made.n_guessed)
+        json_object_set_new(j, "speculation",
+                            json_pack("{s:I, s:I, s:f}", "n_guessed", (json_int_t)r->made.n_guessed,
+                                      "n_right", (json_int_t)r->made.n_right, "speed_up",
+                                      r->made.speed_up));
     say_json(j);
     json_decref(j);
 }
@@ -231,10 +236,12 @@ static void say_statistics(const struct run *r)
 {
     bool terminal = isatty(2);
     if (r->a->quiet || (!terminal && !r->a->verbose)) return;
-    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s%s\n",
+    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s",
             terminal ? "\033[2m" : "", r->n_prompt,
             per_second(r->n_prompt, r->t_prompt - r->t_open), r->made.n_tokens,
-            per_second(r->made.n_tokens, r->t_end - r->t_prompt), terminal ? "\033[0m" : "");
+            per_second(r->made.n_tokens, r->t_end - r->t_prompt));
+    say_guesses(stderr, &r->made);
+    fprintf(stderr, "%s\n", terminal ? "\033[0m" : "");
 }
 
 static int run_steps(struct run *r, const struct text *prompt)
@@ -293,7 +300,8 @@ const struct command cmd_run = {
         "file (the first of a split set) or a Hugging Face directory; without it the built-in "
         "model runs. The prompt comes from -p, from a file, or from stdin where that is not a "
         "terminal. Ctrl-C ends the answer.",
-    .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_place, &opts_common},
+    .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
+               &opts_place, &opts_common},
     .max_operands = 1,
     .run = run,
 };

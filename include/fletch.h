@@ -74,6 +74,16 @@ struct fletch_model;
 
 typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 
+/* The next tokens are guessed in one of these ways, and the model checks several guesses in one
+ * step. The tokens are those of decoding without guesses; they come sooner. */
+struct fletch_speculation {
+    const char *draft; /* a smaller model with the same vocabulary */
+    bool ngram;        /* what followed the latest tokens where they stood before */
+    bool mtp;          /* the model's own MTP block */
+    bool rejection;    /* judge guesses by rejection: other tokens, of the same distribution */
+    uint32_t n_tokens; /* to guess in a step, at most 8; 0: as many as pay */
+};
+
 struct fletch_model_params {
     uint32_t n_ctx;       /* longest sequence; 0: the model's own, at most 8192 */
     uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
@@ -83,7 +93,8 @@ struct fletch_model_params {
     const char *kv_type;  /* f32, f16, q8, q4, k8v4; NULL: what the backend prefers */
     const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
     bool no_fuse;         /* run the program as recorded */
-    uint64_t max_memory;  /* bytes it may take; 0: what the machine has available */
+    struct fletch_speculation speculation;
+    uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
     fletch_progress progress;
     void *progress_ctx;
 };
@@ -204,6 +215,8 @@ struct fletch_generate {
 
 struct fletch_generated {
     uint32_t n_tokens;
+    uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
+    double speed_up;             /* beside steps without guesses, as measured; 0: no guesses */
     enum fletch_finish finish;
 };
 
@@ -253,9 +266,10 @@ struct fletch_result {
     int code;          /* when it failed */
     const char *error; /* "" otherwise */
     uint32_t n_prompt, n_generated;
-    uint32_t n_reused;     /* tokens of the prompt that were in the cache */
-    const char *reuse_end; /* why not more */
-    uint32_t n_preempted;  /* times it gave its room to others and began again */
+    uint32_t n_reused;           /* tokens of the prompt that were in the cache */
+    const char *reuse_end;       /* why not more */
+    uint32_t n_preempted;        /* times it gave its room to others and began again */
+    uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
     double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
 };
 
@@ -297,6 +311,7 @@ struct fletch_batch_stats {
     uint64_t n_steps, n_mixed;                /* steps; with prompts and answers in one */
     uint64_t n_prompt_rows, n_answer_rows;    /* tokens computed, again ones included */
     uint64_t n_done, n_failed, n_preemptions; /* requests */
+    uint64_t n_guessed, n_right;              /* tokens that were guessed; chosen then */
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
     uint32_t n_running, n_waiting, most_running;
     uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */

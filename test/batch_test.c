@@ -1,6 +1,6 @@
 /* Many requests at once give token for token what each gives alone: on a small model of every
  * family, with prompts that share beginnings and others, arriving in between, read in pieces, with
- * fewer cache blocks than they would like. */
+ * fewer cache blocks than they would like, and with tokens that are guessed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@ struct want {
     i32 prompt[MAX_PROMPT], answer[MAX_ANSWER], got[MAX_ANSWER];
     u32 n_prompt, n_answer, n_got, n_done;
     u64 id;
+    float logit; /* of some token behind it */
     struct fletch_sampling sampling;
     struct fletch_result result;
 };
@@ -26,6 +27,7 @@ struct fixture {
     struct opened o;
     struct fletch_batch *b;
     struct want want[N_REQUESTS];
+    u32 n_requests;
     u64 random;
 };
 
@@ -37,14 +39,21 @@ static u32 below(struct fixture *f, u32 n)
 
 static const char *const models[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2", "rwkv7"};
 
-static void open_model(struct fixture *f, const char *model, const char *backend, u64 kv_tokens)
+static void open_guessing(struct fixture *f, const char *model, u64 kv_tokens,
+                          const struct fletch_speculation *how)
 {
     char path[64];
     struct fletch_model_params params = {
         .n_ctx = 256, .n_sessions = 12, .kv_tokens = kv_tokens, .n_snapshots = 16, .max_rows = 48};
+    if (how) params.speculation = *how;
     snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
-    *f = (struct fixture){.random = 5};
-    opened_path(&f->o, backend, path, &params);
+    opened_path(&f->o, "cpu", path, &params);
+}
+
+static void open_model(struct fixture *f, const char *model, u64 kv_tokens)
+{
+    *f = (struct fixture){.random = 5, .n_requests = N_REQUESTS};
+    open_guessing(f, model, kv_tokens, NULL);
 }
 
 static void open_batch(struct fixture *f, const struct fletch_batch_params *params)
@@ -108,6 +117,13 @@ static void run_alone(struct fixture *f, struct want *w)
     w->n_got = 0;
 }
 
+static int stop_when_full(void *ctx, int32_t token, const char *text, size_t n)
+{
+    struct want *w = ctx;
+    keep_alone(ctx, token, text, n);
+    return w->n_got == w->n_answer;
+}
+
 static int keep(void *ctx, const struct fletch_token *t)
 {
     struct want *w = ctx;
@@ -150,10 +166,10 @@ static void expect_alone(const struct want *w)
 static void run_all(struct fixture *f)
 {
     u32 n_sent = 0;
-    while (n_sent < N_REQUESTS || fletch_batch_step(f->b, 0)) {
-        for (u32 n = below(f, 4); n && n_sent < N_REQUESTS; n--, n_sent++)
+    while (n_sent < f->n_requests || fletch_batch_step(f->b, 0)) {
+        for (u32 n = below(f, 4); n && n_sent < f->n_requests; n--, n_sent++)
             submit(f, &f->want[n_sent], n_sent % 5);
-        if (n_sent < N_REQUESTS) fletch_batch_step(f->b, 0);
+        if (n_sent < f->n_requests) fletch_batch_step(f->b, 0);
         engine_batch_check(f->b);
     }
 }
@@ -164,7 +180,7 @@ static void test_together_as_alone(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     struct fletch_batch_stats s;
     u32 n_preempted = 0, n_reused = 0;
-    open_model(f, model, "cpu", 700);
+    open_model(f, model, 700);
     make_prompts(f);
     for (u32 i = 0; i < N_REQUESTS; i++) run_alone(f, &f->want[i]);
     open_batch(f, NULL);
@@ -183,6 +199,124 @@ static void test_together_as_alone(void **state)
     assert_int_equal(s.n_preemptions, n_preempted);
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks);
     close_all(f);
+}
+
+/* ---- guesses ---- */
+
+static const struct guessing {
+    const char *label, *model;
+    struct fletch_speculation how;
+} guessings[] = {
+    {"llama guessed by qwen2", "llama", {.draft = "zoo/tiny/qwen2.gguf", .n_tokens = 4}},
+    {"llama guessed by rwkv7", "llama", {.draft = "zoo/tiny/rwkv7.gguf", .n_tokens = 3}},
+    {"llama guessed from its text", "llama", {.ngram = true, .n_tokens = 8}},
+    {"rwkv7 guessed by llama", "rwkv7", {.draft = "zoo/tiny/llama.gguf", .n_tokens = 3}},
+    {"rwkv7 guessed from its text", "rwkv7", {.ngram = true, .n_tokens = 5}},
+    {"deepseek2 guessed by its MTP block", "deepseek2", {.mtp = true, .n_tokens = 2}},
+    {"qwen3 guessed by llama, as pays", "qwen3", {.draft = "zoo/tiny/llama.gguf"}},
+};
+
+/* Prompts that say things twice, so that there is something to look up. */
+static void make_repetitive(struct fixture *f)
+{
+    f->n_requests = 24;
+    make_prompts(f);
+    for (u32 i = 0; i < f->n_requests; i += 2)
+        for (u32 j = 40; j < f->want[i].n_prompt; j++)
+            f->want[i].prompt[j] = f->want[i].prompt[j - 20];
+}
+
+static void test_guesses_change_no_token(void **state)
+{
+    const struct guessing *g = *state;
+    struct fixture *f = calloc(1, sizeof *f);
+    struct fletch_batch_stats s;
+    u32 n_right = 0;
+    open_model(f, g->model, 350);
+    make_repetitive(f);
+    for (u32 i = 0; i < f->n_requests; i++) run_alone(f, &f->want[i]);
+    opened_close(&f->o);
+    open_guessing(f, g->model, 350, &g->how);
+    for (u32 i = 0; i < 4; i++) { /* sessions too */
+        struct want again = f->want[i];
+        run_alone(f, &again);
+        assert_memory_equal(again.answer, f->want[i].answer, again.n_answer * sizeof(i32));
+    }
+    open_batch(f, NULL);
+    run_all(f);
+    for (u32 i = 0; i < f->n_requests; i++) {
+        expect_alone(&f->want[i]);
+        n_right += f->want[i].result.n_right;
+    }
+    fletch_batch_stats(f->b, &s);
+    if (g->how.n_tokens) assert_true(s.n_right > 5 && s.n_guessed > s.n_right);
+    assert_int_equal(s.n_right, n_right);
+    assert_true(s.n_mixed > 0 && s.n_reused > 0 && (!s.n_blocks || s.n_preemptions > 0));
+    assert_int_equal(s.n_free + s.n_idle, s.n_blocks);
+    close_all(f);
+}
+
+/* A session goes on from where it was stopped, whatever was guessed beyond that. */
+static void test_a_stopped_session_goes_on_as_if_nothing_was_guessed(void **state)
+{
+    const struct guessing *g = *state;
+    struct fixture *f = calloc(1, sizeof *f);
+    struct want parts[2][4];
+    for (u32 pass = 0; pass < 2; pass++) {
+        open_model(f, g->model, 0);
+        opened_close(&f->o);
+        open_guessing(f, g->model, 0, pass ? &g->how : NULL);
+        make_repetitive(f);
+        for (u32 i = 0; i < 4; i++) { /* four turns on one timeline, each ended by the callback */
+            struct want *w = &parts[pass][i];
+            struct fletch_generated made;
+            *w = f->want[2 * i];
+            w->n_answer = 11 + i;
+            struct fletch_generate how = {.max_tokens = 60,
+                                          .sampling = w->sampling,
+                                          .ignore_end = true,
+                                          .on_text = stop_when_full,
+                                          .ctx = w};
+            assert_int_equal(fletch_session_append(f->o.s, w->prompt, MIN(w->n_prompt, 50), NULL),
+                             0);
+            assert_int_equal(fletch_session_generate(f->o.s, &how, &made), 0);
+            assert_int_equal(made.finish, FLETCH_FINISH_ASKED);
+            assert_int_equal(made.n_tokens, w->n_answer);
+            w->logit = fletch_session_logits(f->o.s)[7];
+            w->n_done = fletch_session_length(f->o.s);
+        }
+        opened_close(&f->o);
+    }
+    for (u32 i = 0; i < 4; i++) {
+        assert_int_equal(parts[0][i].n_done, parts[1][i].n_done);
+        assert_memory_equal(parts[0][i].answer, parts[1][i].answer,
+                            parts[0][i].n_answer * sizeof(i32));
+        assert_true(parts[0][i].logit == parts[1][i].logit);
+    }
+    free(f);
+}
+
+static void test_what_can_not_guess_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct fletch_speculation how;
+        const char *why;
+    } wrong[] = {
+        {{.draft = "zoo/tiny/nothing.gguf"}, "draft model: can't open 'zoo/tiny/nothing.gguf'"},
+        {{.draft = "test/golden/models/llama-gguf/model.gguf"}, "another vocabulary"},
+        {{.mtp = true}, "no MTP block"},
+        {{.ngram = true, .mtp = true}, "one way only"},
+    };
+    struct fletch_engine *e;
+    struct fletch_model *m;
+    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "ref"}), 0);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct fletch_model_params params = {.speculation = wrong[i].how};
+        assert_true(fletch_model_open(&m, e, "zoo/tiny/llama.gguf", &params) < 0);
+        if (!strstr(fletch_engine_error(e), wrong[i].why)) fail_msg("%s", fletch_engine_error(e));
+    }
+    fletch_engine_close(e);
 }
 
 /* ---- text ---- */
@@ -277,7 +411,7 @@ static void test_logprobs_come_with_tokens(void **state)
     static const i32 prompt[] = {70, 71, 72, 73};
     struct fixture *f = calloc(1, sizeof *f);
     struct heard h = {0};
-    open_model(f, "llama", "cpu", 0);
+    open_model(f, "llama", 0);
     open_batch(f, NULL);
     struct fletch_request r = {.tokens = prompt,
                                .n_tokens = 4,
@@ -302,7 +436,7 @@ static void test_sessions_and_batches_share_the_room(void **state)
     (void)state;
     struct fixture *f = calloc(1, sizeof *f);
     struct fletch_session *s[12] = {NULL};
-    open_model(f, "llama", "cpu", 0);
+    open_model(f, "llama", 0);
     make_prompts(f);
     f->want[0].n_answer = 3;
     run_alone(f, &f->want[0]);
@@ -331,7 +465,17 @@ int main(void)
         tests[n] = (struct CMUnitTest){labels[n], test_together_as_alone, NULL, NULL,
                                        (void *)(uintptr_t)models[i]};
     }
+    for (size_t i = 0; i < ARRAY_LEN(guessings); i++, n++)
+        tests[n] = (struct CMUnitTest){guessings[i].label, test_guesses_change_no_token, NULL, NULL,
+                                       (void *)(uintptr_t)&guessings[i]};
+    for (size_t i = 1; i < ARRAY_LEN(guessings); i += 2, n++) {
+        snprintf(labels[n], sizeof labels[n], "%s: turns", guessings[i].label);
+        tests[n] =
+            (struct CMUnitTest){labels[n], test_a_stopped_session_goes_on_as_if_nothing_was_guessed,
+                                NULL, NULL, (void *)(uintptr_t)&guessings[i]};
+    }
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_what_can_not_guess_is_refused),
         cmocka_unit_test(test_texts_end_as_they_do_alone),
         cmocka_unit_test(test_logprobs_come_with_tokens),
         cmocka_unit_test(test_sessions_and_batches_share_the_room),

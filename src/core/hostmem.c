@@ -303,7 +303,7 @@ static void sample_one(const struct hostmem *h, u32 handle, const struct step *s
     size_t n_vocab = op->in[0].width;
     struct sample_in in = {.logits = hostmem_row(h, handle, op->in[0], i),
                            .n_vocab = op->in[0].width,
-                           .position = s->rows[s->out_rows[i]].pos + 1,
+                           .position = s->rows[s->out_rows[i]].pos + 1 + row->ahead,
                            .edits = s->sample_edits + row->first_edit,
                            .mask = s->masks + (size_t)i * step_mask_words(s->net)};
     struct sample_scratch x = {h->sample_z + lane * n_vocab, h->sample_order + lane * n_vocab};

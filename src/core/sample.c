@@ -230,6 +230,25 @@ i32 sample_token(const struct sample_row *row, const struct sample_in *in,
     return (i32)draw(x->z, x->order, n, noise_key(row->seed, row->choice, in->position));
 }
 
+void sample_odds(const struct sample_row *row, const struct sample_in *in,
+                 const struct sample_scratch *x, float *p)
+{
+    u32 n = in->n_vocab;
+    double sum = 0;
+    for (u32 i = 0; i < n; i++) p[i] = 0;
+    if (!adjust(row, in, x->z)) return;
+    u32 first = argmax(x->z, n);
+    if (x->z[first] == -INFINITY) return;
+    if (row->temperature == 0) {
+        p[first] = 1;
+        return;
+    }
+    heat(row->temperature, x->z[first], x->z, n);
+    n = restrict_choice(row, x->z, x->order, n);
+    for (u32 i = 0; i < n; i++) sum += (double)num_exp(x->z[x->order[i]]);
+    for (u32 i = 0; i < n; i++) p[x->order[i]] = (float)((double)num_exp(x->z[x->order[i]]) / sum);
+}
+
 void sample_logprobs(const struct sample_in *in, i32 token, u32 n_top, float *logprobs,
                      i32 *top_ids)
 {

@@ -23,6 +23,9 @@ struct sample_scratch {
 /* An id, SAMPLE_BAD or SAMPLE_NONE. */
 i32 sample_token(const struct sample_row *row, const struct sample_in *in,
                  const struct sample_scratch *x);
+/* The probabilities it draws by; all 0 where it would give no id. */
+void sample_odds(const struct sample_row *row, const struct sample_in *in,
+                 const struct sample_scratch *x, float *p);
 /* Natural logarithms of softmax(logits): of `token`, then of the n_top likeliest with their ids. */
 void sample_logprobs(const struct sample_in *in, i32 token, u32 n_top, float *logprobs,
                      i32 *top_ids);

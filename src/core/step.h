@@ -40,6 +40,7 @@ struct sample_row {
     u64 seed;
     u32 first_edit, n_edits; /* in step.sample_edits */
     u32 n_logprobs;          /* 0: none; n: of the chosen token and of the n - 1 likeliest */
+    u32 ahead;               /* tokens between the row's and the chosen one (an MTP block's: 1) */
     bool masked;             /* only tokens whose bit is set in its row of step.masks */
 };
 
@@ -57,6 +58,7 @@ enum {
 };
 
 /* How much of everything an executor makes room for. */
+struct exec;
 struct exec_limits {
     u32 max_rows;     /* T */
     u32 max_out;      /* R */
@@ -65,6 +67,9 @@ struct exec_limits {
     u32 block_tokens; /* tokens per block */
     u32 max_pos;      /* longest sequence */
     u32 device;       /* which one, where an executor has several */
+    /* Of the same class, open for longer and never at work at the same time: threads may be shared,
+     * so that none has to wake up when work changes from one to the other. NULL: none. */
+    const struct exec *beside;
     /* File for the vendor's trace of all that is submitted; NULL: none. */
     const char *capture;
 };

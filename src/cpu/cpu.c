@@ -30,7 +30,7 @@ static void cpu_close(struct exec *exec)
     const struct net *net = x->host.net;
     free_scratch(x);
     free(x->lists);
-    team_close(x->team);
+    if (!x->host.limits.beside) team_close(x->team);
     for (u32 i = 0; x->packed && i < net->n_weights; i++) free(x->packed[i].data);
     for (u32 i = 0; x->vectors && i < net->n_weights; i++) free(x->vectors[i]);
     for (u32 i = 0; i < ARRAY_LEN(x->next); i++) free(x->next[i]);
@@ -55,7 +55,10 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
-    if (!rc) rc = team_open(&x->team, n_threads ? n_threads : team_default_size(), err);
+    if (limits->beside)
+        x->team = ((const struct cpu *)limits->beside)->team;
+    else if (!rc)
+        rc = team_open(&x->team, n_threads ? n_threads : team_default_size(), err);
     if (!rc) x->lists = calloc(team_size(x->team), sizeof *x->lists);
     if (!rc && !x->lists) rc = err_nomem(err, "the executor");
     if (rc) {

@@ -36,7 +36,8 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                             .step = m->step,
                             .kv = &m->kv,
                             .slot_used = m->slot_used,
-                            .n_slots = m->n_sessions};
+                            .n_slots = m->n_sessions,
+                            .spec = m->spec};
     int rc = batch_open(&b->b, &env, params, &m->err);
     if (rc) {
         free(b);

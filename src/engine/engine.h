@@ -7,6 +7,7 @@
 #include "core/exec.h"
 #include "model/model.h"
 #include "serve/kv.h"
+#include "serve/speculate.h"
 #include "text/tmpl.h"
 
 enum {
@@ -35,10 +36,14 @@ struct fletch_model {
     struct exec_limits limits;
     struct step *step;
     struct kv_pool kv;
-    u32 n_sessions;  /* slots for sequences; those behind them keep snapshots */
+    u32 n_sessions;  /* slots for sequences; those behind them keep snapshots and trials */
     bool *slot_used; /* [n_sessions] */
     struct constrain *constrain;
     struct fletch_sampling sampling;
+    struct spec *spec; /* NULL: nothing is guessed; what guesses: */
+    struct fletch_model *draft;
+    struct program *mtp;
+    u32 h_mtp;
 };
 
 /* Backends. backend_find sets an error that says why when it is not there; isa (NULL: the best)
@@ -67,6 +72,16 @@ int engine_profile(struct profile *out, const struct exec_class *class,
 const char *engine_kv_name(const struct net *net);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);
+
+/* A model that runs in turns with m, on its threads, and is closed before it. */
+int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, const char *path,
+                       const struct fletch_model_params *params);
+
+/* speculation.c: guesses of the next tokens, where params want some. */
+bool engine_speculates(const struct fletch_model_params *params);
+int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
+                            struct err *err);
+void engine_speculation_close(struct fletch_model *m);
 
 /* batch_check of serve/batch.h, for tests. */
 void engine_batch_check(const struct fletch_batch *b);

@@ -36,6 +36,7 @@ void fletch_model_close(struct fletch_model *m)
     if (m->slot_used)
         for (u32 i = 0; i < m->n_sessions; i++) CHECK(!m->slot_used[i]); /* sessions first */
     constrain_close(m->constrain);
+    engine_speculation_close(m);
     step_close(m->step);
     if (m->x) m->x->class->close(m->x);
     prog_close(m->trunk);
@@ -80,7 +81,8 @@ static int check_plan(const struct fletch_model *m, u64 max_memory, struct err *
 }
 
 static int open_parts(struct fletch_model *m, struct source *s,
-                      const struct fletch_model_params *params, struct err *err)
+                      const struct fletch_model_params *params, const struct exec *beside,
+                      struct err *err)
 {
     const struct exec_class *class = m->engine->class;
     struct profile profile;
@@ -94,6 +96,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
     m->limits.device = m->engine->device;
     m->limits.capture = m->engine->capture;
+    m->limits.beside = beside;
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;
@@ -107,15 +110,18 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
                           params ? params->progress_ctx : NULL, err)))
         return rc;
-    return class->load(m->x, m->trunk, &m->h_trunk, err);
+    if ((rc = class->load(m->x, m->trunk, &m->h_trunk, err))) return rc;
+    return engine_speculation_open(m, params, err);
 }
 
+/* From a file or an image; beside: see exec_limits. */
 static int open_source(struct fletch_model **out, struct fletch_engine *e, const char *path,
-                       const void *image, size_t n, const struct fletch_model_params *params)
+                       struct str image, const struct fletch_model_params *params,
+                       const struct exec *beside)
 {
     struct source *s;
     *out = NULL;
-    int rc = engine_source(&s, path, image, n, &e->err);
+    int rc = engine_source(&s, path, image.p, image.n, &e->err);
     if (rc) return rc;
     struct fletch_model *m = calloc(1, sizeof *m);
     if (!m) {
@@ -123,7 +129,7 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
         return err_nomem(&e->err, "the model");
     }
     m->engine = e;
-    rc = open_parts(m, s, params, &e->err);
+    rc = open_parts(m, s, params, beside, &e->err);
     if (rc) {
         fletch_model_close(m);
         return err_prefix(&e->err, "%s", QUOTE(str_of(path)));
@@ -135,13 +141,19 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
 int fletch_model_open(struct fletch_model **out, struct fletch_engine *e, const char *path,
                       const struct fletch_model_params *params)
 {
-    return open_source(out, e, path, NULL, 0, params);
+    return open_source(out, e, path, (struct str){0}, params, NULL);
+}
+
+int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, const char *path,
+                       const struct fletch_model_params *params)
+{
+    return open_source(out, m->engine, path, (struct str){0}, params, m->x);
 }
 
 int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e, const void *image,
                             size_t n, const struct fletch_model_params *params)
 {
-    return open_source(out, e, "built-in model", image, n, params);
+    return open_source(out, e, "built-in model", (struct str){image, n}, params, NULL);
 }
 
 const char *fletch_model_error(const struct fletch_model *m)

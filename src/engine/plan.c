@@ -93,10 +93,11 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
         return err_set(err, FLETCH_E_ARG, "%u sessions of %u tokens are too many", n_sessions,
                        n_ctx);
     u32 n_snapshots = m->net->n_states ? params->n_snapshots : 0;
+    u32 n_trials = m->net->n_states && engine_speculates(params) ? n_sessions : 0;
     if (n_snapshots > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots");
     *out = (struct exec_limits){.max_rows = max_rows,
                                 .max_out = MIN(max_rows, (u32)ENGINE_MAX_OUT),
-                                .n_slots = n_sessions + n_snapshots,
+                                .n_slots = n_sessions + n_snapshots + n_trials,
                                 .n_blocks = (u32)blocks,
                                 .block_tokens = ENGINE_BLOCK_TOKENS,
                                 .max_pos = n_ctx};

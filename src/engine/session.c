@@ -12,13 +12,18 @@ struct fletch_session {
     struct err err;
     struct fletch_model *model;
     u32 slot;
-    i32 *tokens; /* [max_pos] all that was fed */
+    i32 *tokens; /* [max_pos] all that was fed; guesses behind it */
     u32 n;
-    u32 n_blocks; /* held in step->tables[slot] */
+    u32 n_blocks;  /* held in step->tables[slot] */
+    u32 n_settled; /* tokens in the recurrent state: fewer than n after wrong guesses */
+    u32 n_before;  /* in the one that the last trial did not touch */
+    bool aside;    /* where that is: see spec_slot */
+    struct spec_record record;
     atomic_bool cancelled;
     float *logits; /* [n_vocab] after the last token */
     bool fresh;    /* they are: no append was broken off since */
-    bool unread;   /* they are still in the executor, as its first out row */
+    bool unread;   /* they are still in the executor: of this many tokens and more, row by row */
+    u32 n_unread;
     struct sample_scratch scratch;
     struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
 };
@@ -81,7 +86,9 @@ uint32_t fletch_session_length(const struct fletch_session *s)
 void fletch_session_reset(struct fletch_session *s)
 {
     kv_release(&s->model->kv, block_table(s), &s->n_blocks);
-    s->n = 0;
+    spec_rewind(s->model->spec, s->slot, 0);
+    s->n = s->n_settled = 0;
+    s->aside = false;
     s->fresh = false;
     atomic_store(&s->cancelled, false);
 }
@@ -98,11 +105,8 @@ const float *fletch_session_logits(const struct fletch_session *s)
 
 /* What a feed wants back besides the logits of the last row; all may be NULL. */
 struct wants {
-    float *all_logits;                      /* [n][n_vocab] */
-    double *hidden_sum;                     /* [n_embd] */
-    const struct fletch_sampling *sampling; /* the next token, instead of logits */
-    struct constraint *constraint;          /* of that token */
-    i32 *next;
+    float *all_logits;  /* [n][n_vocab] */
+    double *hidden_sum; /* [n_embd] */
 };
 
 static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
@@ -148,47 +152,82 @@ static int read_results(struct fletch_session *s, u32 n, const struct wants *wan
     u32 n_out = m->step->n_out;
     int rc = 0;
     if (wants->all_logits) rc = read_logits(s, 0, n, wants->all_logits, &s->err);
-    if (!rc && wants->next) {
-        struct operand sampled = {m->trunk->sampled, 0, 1};
-        rc = m->x->class->read(m->x, m->h_trunk, sampled, 0, 1, (float *)(void *)wants->next,
-                               &s->err);
-    } else if (!rc && n_out) {
-        rc = read_logits(s, n_out - 1, 1, s->logits, &s->err);
-    }
+    if (!rc && n_out) rc = read_logits(s, n_out - 1, 1, s->logits, &s->err);
     if (!rc && wants->hidden_sum) rc = add_hidden(s, n, wants->hidden_sum);
-    s->fresh = !rc && n_out && !wants->next;
-    s->unread = !rc && wants->next;
+    s->fresh = !rc && n_out;
+    return rc;
+}
+
+static int run_step(struct fletch_session *s)
+{
+    struct fletch_model *m = s->model;
+    step_prepare(m->step);
+    int rc = m->x->class->submit(m->x, m->h_trunk, m->step, &s->err);
+    return rc ? rc : m->x->class->wait(m->x, &s->err);
+}
+
+/* Guesses behind the first n tokens, at most most of them; what guesses reads along in any case. */
+static int guess(struct fletch_session *s, u32 n, u32 most, const struct fletch_sampling *sampling,
+                 u32 *n_draft)
+{
+    struct fletch_model *m = s->model;
+    struct spec_seq q = {
+        .slot = s->slot, .tokens = s->tokens, .n = n, .sampling = sampling, .record = &s->record};
+    *n_draft = 0;
+    if (!m->spec) return 0;
+    if (most) spec_choose(m->spec, &q, 1);
+    q.most = MIN(q.most, most);
+    if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)n + q.most))
+        q.most = 0;
+    int rc = spec_draft(m->spec, &q, 1, &s->err);
+    *n_draft = q.n_draft;
+    return rc;
+}
+
+/* Takes the tokens that wrong guesses undid into the recurrent state again. */
+static int settle(struct fletch_session *s)
+{
+    struct fletch_model *m = s->model;
+    int rc = 0;
+    while (!rc && m->m->net->n_states && s->n_settled < s->n) {
+        u32 slot = spec_slot(m->spec, s->slot, s->aside), at = s->n_settled;
+        step_reset(m->step);
+        while (at < s->n && step_add(m->step, (struct row){s->tokens[at], slot, at, ROW_D}, false))
+            at++;
+        rc = run_step(s);
+        if (!rc) s->n_settled = at;
+    }
     return rc;
 }
 
 /* One step with the next n tokens. */
-static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, enum row_class cls,
-                      bool last, const struct wants *wants)
+static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool last,
+                      const struct wants *wants)
 {
     struct fletch_model *m = s->model;
     struct step *step = m->step;
+    u32 slot = spec_slot(m->spec, s->slot, s->aside), none;
     s->fresh = s->unread = false;
-    step_reset(step);
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
-    if (s->n == 0) CHECK(step_edit(step, EDIT_ZERO_STATE, s->slot, 0));
     memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
+    int rc = settle(s);
+    if (!rc) rc = guess(s, s->n + n, 0, NULL, &none);
+    if (rc) return rc;
+    step_reset(step);
+    if (s->n == 0) CHECK(step_edit(step, EDIT_ZERO_STATE, slot, 0));
     for (u32 i = 0; i < n; i++) {
         bool want = wants->all_logits || (last && i + 1 == n);
-        CHECK(step_add(step, (struct row){tokens[i], s->slot, s->n + i, cls}, want));
+        CHECK(step_add(step, (struct row){tokens[i], slot, s->n + i, ROW_P}, want));
     }
-    if (wants->next) sampling_fill(step, 0, wants->sampling, s->tokens, s->n + n);
-    if (wants->next && wants->constraint) constraint_fill(wants->constraint, step, 0);
-    step_prepare(step);
-    int rc = m->x->class->submit(m->x, m->h_trunk, step, &s->err);
-    if (!rc) rc = m->x->class->wait(m->x, &s->err);
+    rc = run_step(s);
     if (!rc) rc = read_results(s, n, wants);
-    if (!rc) s->n += n;
+    if (!rc) rc = spec_follow(m->spec, &s->err);
+    if (!rc) s->n_settled = s->n += n;
     return rc;
 }
 
-static int feed(struct fletch_session *s, const i32 *tokens, size_t n, enum row_class cls,
-                struct wants wants)
+static int feed(struct fletch_session *s, const i32 *tokens, size_t n, struct wants wants)
 {
     u32 chunk = wants.all_logits ? s->model->limits.max_out : s->model->limits.max_rows;
     int rc = check_tokens(s, tokens, n);
@@ -196,7 +235,7 @@ static int feed(struct fletch_session *s, const i32 *tokens, size_t n, enum row_
         if (atomic_exchange(&s->cancelled, false))
             return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
         u32 k = (u32)MIN((size_t)chunk, n - i);
-        rc = feed_chunk(s, tokens + i, k, cls, i + k == n, &wants);
+        rc = feed_chunk(s, tokens + i, k, i + k == n, &wants);
         if (wants.all_logits) wants.all_logits += (size_t)k * s->model->m->hp.n_vocab;
         i += k;
     }
@@ -206,7 +245,7 @@ static int feed(struct fletch_session *s, const i32 *tokens, size_t n, enum row_
 int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                           float *all_logits)
 {
-    return feed(s, tokens, n, ROW_P, (struct wants){.all_logits = all_logits});
+    return feed(s, tokens, n, (struct wants){.all_logits = all_logits});
 }
 
 int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n, float *out)
@@ -214,7 +253,7 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
     u32 d = s->model->m->hp.d_model;
     if (n == 0) return err_set(&s->err, FLETCH_E_ARG, "nothing to embed");
     double *sum = calloc(d, sizeof *sum);
-    int rc = sum ? feed(s, tokens, n, ROW_P, (struct wants){.hidden_sum = sum})
+    int rc = sum ? feed(s, tokens, n, (struct wants){.hidden_sum = sum})
                  : err_nomem(&s->err, "the embedding");
     for (u32 i = 0; !rc && i < d; i++) out[i] = (float)(sum[i] / (double)n);
     free(sum);
@@ -252,6 +291,95 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 
 /* ---- generation ---- */
 
+/* Tokens that a step gave: right guesses, which the session has been fed with already, and one that
+ * it has not. */
+struct given {
+    i32 ids[SPEC_MAX + 1];
+    u32 n_right, at;
+    double seconds; /* of all steps */
+    struct constraint *constraint;
+};
+
+/* Guesses behind a new token, as many as pay and fit. */
+static int plan_decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
+                       u32 *n_draft)
+{
+    struct fletch_model *m = s->model;
+    u32 again = m->m->net->n_states ? s->n - s->n_settled : 0, n = s->n + 1;
+    u32 most = MIN(m->limits.max_out, m->limits.max_rows - MIN(again, m->limits.max_rows));
+    if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, n))
+        return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
+    if (!most || again > SPEC_MAX) {
+        int rc = settle(s);
+        if (rc) return rc;
+    }
+    most = MIN(MIN(most ? most - 1 : 0, n_left - 1), m->limits.max_pos - n);
+    return guess(s, n, again > SPEC_MAX / 2 ? 0 : most, &g->sampling, n_draft);
+}
+
+/* How many guesses were right, and where that leaves the session. */
+static int judge(struct fletch_session *s, u32 n_draft, bool trial, struct given *to)
+{
+    struct fletch_model *m = s->model;
+    struct operand sampled = {m->trunk->sampled, 0, 1};
+    u32 n = s->n + 1, n_right = 0;
+    int rc = m->x->class->read(m->x, m->h_trunk, sampled, 0, 1 + n_draft, (float *)(void *)to->ids,
+                               &s->err);
+    for (; !rc && n_right < n_draft; n_right++) {
+        i32 expected = s->tokens[n + n_right], *token = &to->ids[n_right];
+        rc = spec_judge(m->spec, n_right, n_right, expected, token, &s->err);
+        if (*token != expected) break;
+    }
+    if (rc) return rc;
+    if (n_draft) spec_count(&s->record, n_draft, n_right);
+    s->n_before = s->n_settled;
+    if (!trial || n_right == n_draft) s->n_settled = n + n_right;
+    s->aside ^= trial && n_right == n_draft;
+    to->n_right = n_right;
+    to->at = 0;
+    s->n_unread = n;
+    s->unread = true;
+    s->n = n;
+    return 0;
+}
+
+/* One step with a new token, and guesses behind it. */
+static int decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left, i32 token,
+                  struct given *to)
+{
+    struct fletch_model *m = s->model;
+    struct step *step = m->step;
+    double began = spec_now();
+    u32 n_draft = 0;
+    if (atomic_exchange(&s->cancelled, false))
+        return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
+    s->fresh = s->unread = false;
+    s->tokens[s->n] = token;
+    int rc = plan_decode(s, g, to->constraint ? 1 : n_left, &n_draft); /* a mask is one token's */
+    if (rc) return rc;
+    bool trial = n_draft && m->m->net->n_states;
+    u32 home = spec_slot(m->spec, s->slot, s->aside), n = s->n + 1;
+    u32 place = spec_slot(m->spec, s->slot, s->aside ^ trial);
+    step_reset(step);
+    if (trial) CHECK(step_edit(step, EDIT_COPY_STATE, place, home));
+    for (u32 at = m->m->net->n_states ? s->n_settled : s->n; at < n + n_draft; at++) {
+        bool asks = at + 1 >= n;
+        CHECK(step_add(step, (struct row){s->tokens[at], place, at, ROW_D}, asks));
+        if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
+    }
+    if (to->constraint) constraint_fill(to->constraint, step, 0);
+    double step_began = spec_now();
+    rc = run_step(s);
+    double ended = spec_now();
+    if (!rc) rc = judge(s, n_draft, trial, to);
+    if (!rc) rc = spec_follow(m->spec, &s->err);
+    if (!rc && m->spec)
+        spec_measure(m->spec, (struct spec_cost){step->n_rows, to->n_right + 1, ended - step_began,
+                                                 spec_now() - began});
+    to->seconds += spec_now() - began;
+    return rc;
+}
+
 static bool tell(const struct fletch_generate *g, i32 token, struct str text)
 {
     return g->on_text && g->on_text(g->ctx, token, text.p, text.n);
@@ -269,14 +397,16 @@ static int sample_first(struct fletch_session *s, const struct fletch_generate *
 /* Draws, gives out and appends tokens until something ends it. The first token comes from logits
  * that are here; all others are drawn where they are computed. */
 static int generate(struct fletch_session *s, const struct fletch_generate *g, struct outlet *o,
-                    struct constraint *c, struct fletch_generated *result)
+                    struct given *given, struct fletch_generated *result)
 {
     const struct tok *tok = s->model->m->vocab->tok;
+    struct constraint *c = given->constraint;
+    u32 most = g->max_tokens ? g->max_tokens : UINT32_MAX;
     struct str text;
     i32 token = -1;
     int rc = 0;
     result->finish = FLETCH_FINISH_LENGTH;
-    while (!rc && (!g->max_tokens || result->n_tokens < g->max_tokens)) {
+    while (!rc && result->n_tokens < most) {
         if (s->n == s->model->limits.max_pos) {
             result->finish = FLETCH_FINISH_CONTEXT;
             break;
@@ -296,9 +426,11 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
             result->finish = stopped ? FLETCH_FINISH_STOP : FLETCH_FINISH_ASKED;
             return 0;
         }
-        i32 fed = token;
-        rc = feed(s, &fed, 1, ROW_D,
-                  (struct wants){.sampling = &g->sampling, .constraint = c, .next = &token});
+        if (given->at < given->n_right) /* it was guessed, and is in the session */
+            s->n++, given->at++;
+        else
+            rc = decode(s, g, most - result->n_tokens + 1, token, given);
+        token = given->ids[given->at];
         if (c && constraint_is_over(c)) {
             result->finish = FLETCH_FINISH_END;
             break;
@@ -309,24 +441,41 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
     return rc;
 }
 
+/* Guesses that were right but not wanted any more are not part of the session; the logits after
+ * those that are become its own. */
+static void leave(struct fletch_session *s)
+{
+    struct err err;
+    if (s->n_settled > s->n) {
+        s->aside = !s->aside;
+        s->n_settled = s->n_before;
+    }
+    spec_rewind(s->model->spec, s->slot, s->n);
+    if (s->unread) s->fresh = read_logits(s, s->n - s->n_unread, 1, s->logits, &err) == 0;
+    s->unread = false;
+}
+
 int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                             struct fletch_generated *result)
 {
     struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
+    const struct spec *spec = s->model->spec;
+    struct spec_record before = s->record;
     struct constrained c;
     *result = (struct fletch_generated){0};
     int rc = constrain_begin(&c, s->model, g->grammar, g->json_schema, &s->err);
     if (!rc && c.place && g->ignore_end)
         rc =
             err_set(&s->err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
-    if (!rc) rc = generate(s, g, &o, c.place, result);
+    struct given given = {.constraint = c.place};
+    if (!rc) rc = generate(s, g, &o, &given, result);
     constrain_end(&c, s->model);
     if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
     outlet_close(&o);
-    if (s->unread) {
-        struct err err;
-        s->fresh = read_logits(s, 0, 1, s->logits, &err) == 0;
-        s->unread = false;
-    }
+    leave(s);
+    result->n_guessed = s->record.n_guessed - before.n_guessed;
+    result->n_right = s->record.n_right - before.n_right;
+    if (result->n_guessed && given.seconds > 0)
+        result->speed_up = spec_plain_seconds(spec) * (result->n_tokens - 1) / given.seconds;
     return rc;
 }

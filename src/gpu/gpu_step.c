@@ -117,6 +117,7 @@ static bool put_sampling(const struct step_layout *l, const struct step *s, u8 *
             [SAMPLE_N_EDITS] = r->n_edits,
             [SAMPLE_N_LOGPROBS] = r->n_logprobs,
             [SAMPLE_MASKED] = r->masked,
+            [SAMPLE_AHEAD] = r->ahead,
         };
         memcpy(out, words, sizeof words);
         masked |= r->masked;

@@ -26,10 +26,12 @@ struct batch {
     u32 max_live;
     struct request **out; /* [max_out] whose each out row is */
     float *logprobs;
-    i32 *ids; /* [max_out] */
+    i32 *ids;              /* [max_out] */
+    struct spec_seq *seqs; /* [max_running] */
     u64 n_admitted;
-    double usual;  /* seconds of a step with answers only */
-    double budget; /* rows of prompts beside answers */
+    double step_seconds; /* of the last step by itself */
+    double usual;        /* seconds of a step with answers only */
+    double budget;       /* rows of prompts beside answers */
     struct fletch_batch_stats stats;
     /* what other threads touch */
     pthread_mutex_t lock;
@@ -80,10 +82,12 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->clients = calloc(b->max_live, sizeof *b->clients);
     b->out = calloc(l->max_out, sizeof *b->out);
     b->ids = calloc(l->max_out, sizeof *b->ids);
+    b->seqs = calloc(b->max_running, sizeof *b->seqs);
     b->logprobs = calloc(1 + 2 * SAMPLE_MAX_TOP, sizeof *b->logprobs);
-    u32 n_snaps = b->reuses && env->p->net->n_states ? l->n_slots - env->n_slots : 0;
+    u32 n_trials = env->spec ? env->n_slots : 0; /* slots behind the snapshots */
+    u32 n_snaps = b->reuses && env->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
     int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
-    if (!rc && (!b->running || !b->clients || !b->out || !b->ids || !b->logprobs))
+    if (!rc && (!b->running || !b->clients || !b->out || !b->ids || !b->seqs || !b->logprobs))
         rc = err_nomem(err, "the batch");
     if (rc) {
         batch_close(b);
@@ -192,11 +196,13 @@ static void leave_room(struct batch *b, struct request *r)
 {
     u32 i = 0;
     kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
+    spec_rewind(b->env.spec, r->slot, 0);
     b->env.slot_used[r->slot] = false;
     while (b->running[i] != r) i++;
     b->n_running--;
     memmove(b->running + i, b->running + i + 1, (b->n_running - i) * sizeof *b->running);
-    r->n_fed = r->n_published = r->snap_at = 0;
+    r->n_fed = r->n_published = r->snap_at = r->n_draft = 0;
+    r->aside = false;
     r->order = 0;
 }
 
@@ -213,6 +219,8 @@ static void finish(struct batch *b, struct request *r, enum fletch_finish why,
     r->result.code = why == FLETCH_FINISH_FAILED ? err->code : 0;
     r->result.error = why == FLETCH_FINISH_FAILED ? err->text : "";
     r->result.n_generated = r->n_tokens - r->n_prompt;
+    r->result.n_guessed = r->record.n_guessed;
+    r->result.n_right = r->record.n_right;
     r->result.seconds = now() - r->t_submit;
     b->stats.n_done++;
     b->stats.n_failed += why == FLETCH_FINISH_FAILED;
@@ -284,6 +292,7 @@ void batch_close(struct batch *b)
     free(b->clients);
     free(b->out);
     free(b->ids);
+    free(b->seqs);
     free(b->logprobs);
     free(b->cancels);
     free(b);
@@ -383,25 +392,37 @@ static bool admit(struct batch *b, struct request *r)
 
 /* ---- the rows of a step ---- */
 
+/* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
 static bool is_answering(const struct request *r)
 {
-    return r->n_fed + 1 == r->n_tokens && r->n_fed >= r->n_prompt;
+    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX;
 }
 
-/* The next n tokens of a request. The last one that is known asks for the next. */
+/* Guesses run on a copy of the recurrent state, which they may spoil. */
+static bool needs_trial(const struct batch *b, const struct request *r)
+{
+    return r->n_draft && b->env.p->net->n_states;
+}
+
+/* The next n tokens of a request. The last one that is known asks for the next, and so do guesses
+ * behind it. */
 static void add_rows(struct batch *b, struct request *r, u32 n)
 {
     struct step *s = b->env.step;
-    u32 slot;
+    bool trial = needs_trial(b, r);
+    u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
+    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial);
+    r->n_settled = r->n_fed;
+    if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (r->snap_at && r->snap_at == r->n_fed &&
         snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
         CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
     for (u32 i = 0; i < n; i++, r->n_fed++) {
         enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
-        bool last = r->n_fed + 1 == r->n_tokens;
-        CHECK(step_add(s, (struct row){r->tokens[r->n_fed], r->slot, r->n_fed, cls}, last));
-        if (!last) continue;
-        sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_tokens);
+        bool asks = r->n_fed + 1 >= r->n_tokens;
+        CHECK(step_add(s, (struct row){r->tokens[r->n_fed], place, r->n_fed, cls}, asks));
+        if (!asks) continue;
+        sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
         if (r->r.constraint) constraint_fill(r->r.constraint, s, s->n_out - 1);
         b->out[s->n_out - 1] = r;
@@ -420,21 +441,68 @@ static u32 add_reading(struct batch *b, struct request *r, u32 most)
     return n;
 }
 
+/* How many guesses to try for a request, and room for them. */
+static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r, u32 n_answering,
+                         u32 *rows_left)
+{
+    struct kv_pool *kv = b->env.kv;
+    u32 again = r->n_tokens - r->n_fed - 1;
+    q->most = 0;
+    /* a mask is one token's */
+    if (!is_answering(r) || again > SPEC_MAX / 2 || r->r.constraint) return;
+    spec_choose(b->env.spec, q, n_answering);
+    q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
+    if (b->env.p->net->n_kv &&
+        (kv_available(kv) <= b->n_running / 4 ||
+         !kv_cover(kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + q->most)))
+        q->most = 0;
+    *rows_left -= q->most;
+}
+
+/* Guesses for those who answer; what guesses reads along with the others. */
+static int guess(struct batch *b, struct err *err)
+{
+    const struct exec_limits *l = &b->env.step->limits;
+    u32 n_answering = 0, n_rows = 0;
+    if (!b->env.spec || !b->n_running) return 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        if (!is_answering(b->running[i])) continue;
+        n_answering++;
+        n_rows += b->running[i]->n_tokens - b->running[i]->n_fed;
+    }
+    u32 most = MIN(l->max_out, l->max_rows - MIN(l->max_rows, MIN_BUDGET));
+    u32 left = most > n_rows ? most - n_rows : 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        b->seqs[i] = (struct spec_seq){.slot = r->slot,
+                                       .tokens = r->tokens,
+                                       .n = r->n_tokens,
+                                       .sampling = &r->r.sampling,
+                                       .record = &r->record};
+        plan_guesses(b, &b->seqs[i], r, n_answering, &left);
+    }
+    int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
+    for (u32 i = 0; !rc && i < b->n_running; i++) b->running[i]->n_draft = b->seqs[i].n_draft;
+    return rc;
+}
+
 /* Rows of answers, then rows of prompts: of those who are at it, then of newcomers. */
 static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
 {
     struct step *s = b->env.step;
     struct request *r;
-    *n_answers = *n_prompts = 0;
+    *n_prompts = 0;
     for (u32 i = 0; i < b->n_running; i++) {
-        if (!is_answering(b->running[i])) continue;
-        add_rows(b, b->running[i], 1);
-        ++*n_answers;
+        r = b->running[i];
+        if (is_answering(r) && s->n_rows < s->limits.max_rows)
+            add_rows(b, r,
+                     MIN(r->n_tokens + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows));
     }
+    *n_answers = s->n_rows;
     u32 most = s->limits.max_rows - s->n_rows;
     if (*n_answers) most = MIN(most, (u32)b->budget);
     for (u32 i = 0; i < b->n_running && most; i++) {
-        if (b->running[i]->n_fed == b->running[i]->n_tokens) continue; /* it is in already */
+        if (b->running[i]->n_fed >= b->running[i]->n_tokens) continue; /* it is in already */
         u32 n = add_reading(b, b->running[i], most);
         *n_prompts += n;
         most -= n;
@@ -450,6 +518,7 @@ static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
 
 static int run_step(struct batch *b, struct err *err)
 {
+    double began = now();
     struct exec *x = b->env.x;
     struct step *s = b->env.step;
     struct operand ids = {b->env.p->sampled, 0, 1};
@@ -458,6 +527,8 @@ static int run_step(struct batch *b, struct err *err)
     if (!rc) rc = x->class->wait(x, err);
     if (!rc && s->n_out)
         rc = x->class->read(x, b->env.handle, ids, 0, s->n_out, (float *)(void *)b->ids, err);
+    b->step_seconds = now() - began;
+    if (!rc) rc = spec_follow(b->env.spec, err);
     return rc;
 }
 
@@ -480,10 +551,9 @@ static int follow(const struct request *r, i32 token, struct err *err)
     return constraint_error(r->r.constraint, err);
 }
 
-/* A token came: tells it, and ends the request when that was the last. */
-static void deliver(struct batch *b, u32 i, i32 token)
+/* A token came: tells it, and ends the request when that was the last: true. */
+static bool deliver(struct batch *b, struct request *r, u32 i, i32 token)
 {
-    struct request *r = b->out[i];
     struct batch_logprobs logprobs = {0};
     struct err err = {0};
     int rc = follow(r, token, &err);
@@ -491,7 +561,7 @@ static void deliver(struct batch *b, u32 i, i32 token)
     if (!rc && r->r.n_logprobs) rc = read_logprobs(b, i, r->r.n_logprobs, &logprobs, &err);
     if (rc) {
         finish(b, r, FLETCH_FINISH_FAILED, &err);
-        return;
+        return true;
     }
     if (r->n_tokens == r->n_prompt) r->result.first_token_seconds = now() - r->t_submit;
     r->tokens[r->n_tokens++] = token;
@@ -503,6 +573,48 @@ static void deliver(struct batch *b, u32 i, i32 token)
         finish(b, r, FLETCH_FINISH_LENGTH, NULL);
     else if (r->n_tokens == b->env.step->limits.max_pos)
         finish(b, r, FLETCH_FINISH_CONTEXT, NULL);
+    else
+        return false;
+    return true;
+}
+
+/* How many of a request's guesses were right, by what its out rows from i on gave. Cache entries of
+ * the others are written over later; a recurrent state stays where it was before them. */
+static int judge(struct batch *b, struct request *r, u32 i, u32 *n_right, struct err *err)
+{
+    bool trial = needs_trial(b, r);
+    u32 n = r->n_draft;
+    int rc = 0;
+    for (*n_right = 0; !rc && *n_right < n; ++*n_right) {
+        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &b->ids[i + *n_right];
+        rc = spec_judge(b->env.spec, i + *n_right, *n_right, guess, token, err);
+        if (*token != guess) break;
+    }
+    bool all = *n_right == n;
+    r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_right;
+    r->aside ^= trial && all;
+    r->n_draft = 0;
+    if (n) spec_count(&r->record, n, *n_right);
+    b->stats.n_guessed += n;
+    b->stats.n_right += *n_right;
+    return rc;
+}
+
+/* The tokens that a step gave, in order. */
+static u32 deliver_all(struct batch *b)
+{
+    u32 n_tokens = 0;
+    for (u32 i = 0, n_rows; i < b->env.step->n_out; i += n_rows) {
+        struct request *r = b->out[i];
+        struct err err = {0};
+        u32 n_right;
+        n_rows = 1 + r->n_draft;
+        bool ended = judge(b, r, i, &n_right, &err) != 0;
+        if (ended) finish(b, r, FLETCH_FINISH_FAILED, &err);
+        for (u32 j = 0; !ended && j <= n_right; j++, n_tokens++)
+            ended = deliver(b, r, i + j, b->ids[i + j]);
+    }
+    return n_tokens;
 }
 
 /* Full blocks of prompts become findable. */
@@ -562,16 +674,18 @@ size_t batch_step(struct batch *b, double wait_seconds)
 {
     struct request *late;
     struct err err = {0};
-    u32 n_answers, n_prompts;
+    u32 n_answers = 0, n_prompts = 0;
     wait_for_work(b, wait_seconds);
     take_mail(b);
     double began = now();
     while ((late = overdue(b, began))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
     step_reset(b->env.step);
     grow(b);
-    fill_step(b, &n_answers, &n_prompts);
-    if (b->env.step->n_rows) {
-        int rc = run_step(b, &err);
+    int rc = guess(b, &err);
+    step_reset(b->env.step);
+    if (!rc) fill_step(b, &n_answers, &n_prompts);
+    if (b->env.step->n_rows || rc) {
+        if (!rc) rc = run_step(b, &err);
         b->stats.n_steps++;
         b->stats.n_answer_rows += n_answers;
         b->stats.n_prompt_rows += n_prompts;
@@ -581,7 +695,10 @@ size_t batch_step(struct batch *b, double wait_seconds)
         while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
         if (!rc) publish(b);
         if (!rc) tell_reading(b);
-        for (u32 i = 0; !rc && i < b->env.step->n_out; i++) deliver(b, i, b->ids[i]);
+        u32 n_tokens = rc ? 0 : deliver_all(b);
+        if (b->env.spec && n_answers && !n_prompts && !rc)
+            spec_measure(b->env.spec, (struct spec_cost){b->env.step->n_rows, n_tokens,
+                                                         b->step_seconds, now() - began});
     } else if (b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);

@@ -11,6 +11,7 @@
 #include "serve/automaton.h"
 #include "serve/kv.h"
 #include "serve/snap.h"
+#include "serve/speculate.h"
 
 /* What it runs on. All borrowed; the rest of the slots and blocks may be in use by others. */
 struct batch_env {
@@ -19,8 +20,9 @@ struct batch_env {
     u32 handle;
     struct step *step;
     struct kv_pool *kv;
-    bool *slot_used; /* [n_slots] */
-    u32 n_slots;     /* for sequences; those behind them keep snapshots */
+    bool *slot_used;   /* [n_slots] */
+    u32 n_slots;       /* for sequences; those behind them keep snapshots */
+    struct spec *spec; /* NULL: nothing is guessed */
 };
 
 struct batch_logprobs {

@@ -137,7 +137,12 @@ static u32 below(struct fixture *f, u32 n)
 
 static int open_batch(struct fixture *f, const struct fletch_batch_params *params)
 {
-    struct batch_env env = {&f->x.base, &f->p, 0, f->step, &f->kv, f->slot_used, N_SLOTS};
+    struct batch_env env = {.x = &f->x.base,
+                            .p = &f->p,
+                            .step = f->step,
+                            .kv = &f->kv,
+                            .slot_used = f->slot_used,
+                            .n_slots = N_SLOTS};
     return batch_open(&f->b, &env, params, &f->err);
 }
 

@@ -24,6 +24,10 @@ struct request {
     u32 n_published;           /* blocks that are findable */
     u32 n_told;                /* tokens of the prompt that on_reading knows of */
     u32 snap_at;               /* a snapshot is due when n_fed is there; 0: none */
+    u32 n_draft;               /* guesses behind the tokens that the next step tries */
+    u32 n_settled;             /* what is in its recurrent state, while guesses are tried */
+    bool aside;                /* its recurrent state is in the other slot (spec_slot) */
+    struct spec_record record; /* of its guesses */
     u64 order;                 /* of admission; 0: it waits */
     u64 waits_since;           /* step */
     struct fletch_result result;

@@ -1,0 +1,98 @@
+/* What guesses the next tokens of a model, opened with it: see serve/speculate.h. */
+#include "serve/speculate.h"
+
+#include "engine/engine.h"
+
+bool engine_speculates(const struct fletch_model_params *params)
+{
+    const struct fletch_speculation *how = params ? &params->speculation : NULL;
+    return how && (how->draft || how->ngram || how->mtp);
+}
+
+static int check_choice(const struct fletch_model *m, const struct fletch_speculation *how,
+                        struct err *err)
+{
+    if ((how->draft != NULL) + how->ngram + how->mtp > 1)
+        return err_set(err, FLETCH_E_ARG,
+                       "tokens can be guessed in one way only: by a draft "
+                       "model, n-grams or MTP");
+    if (how->mtp && !m->m->mtp)
+        return err_set(err, FLETCH_E_ARG, "the model has no MTP block to guess tokens with");
+    if (m->m->net->n_kv && m->m->net->n_states)
+        return err_set(err, FLETCH_E_UNSUPPORTED,
+                       "speculation on a model with both a cache and recurrent state");
+    return 0;
+}
+
+static bool same_tokens(const struct vocab *a, const struct vocab *b)
+{
+    if (a->spec.n_tokens != b->spec.n_tokens) return false;
+    for (u32 i = 0; i < a->spec.n_tokens; i++)
+        if (!str_eq(a->spec.tokens[i], b->spec.tokens[i])) return false;
+    return true;
+}
+
+/* The draft model has a slot for each of the model's, and a spare one where it is recurrent. */
+static int open_draft(struct fletch_model *m, const struct fletch_model_params *params,
+                      struct err *err)
+{
+    struct fletch_model_params p = {.n_ctx = m->limits.max_pos,
+                                    .n_sessions = m->n_sessions,
+                                    .kv_tokens = params->kv_tokens,
+                                    .n_snapshots = m->n_sessions,
+                                    .act_type = params->act_type,
+                                    .no_fuse = params->no_fuse,
+                                    .max_memory = params->max_memory};
+    if (p.max_memory) {
+        struct plan plan;
+        plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, p.max_memory);
+        p.max_memory -= plan.total;
+    }
+    int rc = engine_open_beside(&m->draft, m, params->speculation.draft, &p);
+    if (rc) {
+        if (err != &m->engine->err) *err = m->engine->err;
+        return err_prefix(err, "draft model");
+    }
+    if (same_tokens(m->m->vocab, m->draft->m->vocab) &&
+        (m->m->vocab->tok || m->m->hp.n_vocab == m->draft->m->hp.n_vocab))
+        return 0;
+    return err_set(err, FLETCH_E_ARG, "draft model %s has another vocabulary than the model",
+                   QUOTE(str_of(params->speculation.draft)));
+}
+
+static int load_mtp(struct fletch_model *m, bool no_fuse, struct err *err)
+{
+    int rc = engine_program(&m->mtp, m->m->mtp, m->engine->class, no_fuse, err);
+    return rc ? rc : m->x->class->load(m->x, m->mtp, &m->h_mtp, err);
+}
+
+int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
+                            struct err *err)
+{
+    if (!engine_speculates(params)) return 0;
+    const struct fletch_speculation *how = &params->speculation;
+    int rc = check_choice(m, how, err);
+    struct spec_env env = {.is_mtp = how->mtp,
+                           .rejects = how->rejection,
+                           .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
+                           .n_slots = m->n_sessions};
+    env.target = (struct spec_model){m->x,    m->trunk, m->h_trunk,
+                                     m->step, &m->kv,   m->limits.n_slots - m->n_sessions};
+    if (!rc && how->draft && !(rc = open_draft(m, params, err))) {
+        struct fletch_model *d = m->draft;
+        env.draft = (struct spec_model){d->x, d->trunk, d->h_trunk, d->step, &d->kv, m->n_sessions};
+    }
+    if (!rc && how->mtp && !(rc = load_mtp(m, params->no_fuse, err))) {
+        env.draft = env.target;
+        env.draft.p = m->mtp;
+        env.draft.handle = m->h_mtp;
+    }
+    return rc ? rc : spec_open(&m->spec, &env, err);
+}
+
+void engine_speculation_close(struct fletch_model *m)
+{
+    spec_close(m->spec);
+    fletch_model_close(m->draft);
+    prog_close(m->mtp);
+}

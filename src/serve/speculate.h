@@ -1,0 +1,89 @@
+/* Speculation: the next tokens of a sequence are guessed cheaply, and the model checks all guesses
+ * in one step, as rows behind the last known token. Guesses come from a smaller model, from the
+ * model's own MTP block, or from earlier places in the text where the latest tokens stood too.
+ *
+ * Guesses are drawn with the noise that the model will draw with at that position, and a guess
+ * counts only if the model then chooses the same token: so the tokens are those of decoding without
+ * guesses, at any temperature. (Or they are judged as in reject.h.) How many to guess follows from
+ * how often guesses were right and from what rows and guesses were measured to cost. */
+#ifndef FLETCH_SPECULATE_H
+#define FLETCH_SPECULATE_H
+
+#include "core/exec.h"
+#include "serve/kv.h"
+
+enum { SPEC_MAX = 8 }; /* guesses a step */
+
+/* What runs steps. */
+struct spec_model {
+    struct exec *x;
+    const struct program *p;
+    u32 handle;
+    struct step *step;
+    struct kv_pool *kv;
+    u32 first_spare; /* of n_slots further slots, where it has recurrent state */
+};
+
+struct spec_env {
+    struct spec_model target;
+    struct spec_model draft; /* a smaller model, or the MTP block; x NULL: the text itself */
+    bool is_mtp;             /* draft runs on the target's executor, step and blocks */
+    bool rejects;            /* guesses are judged by rejection */
+    u32 n_tokens;            /* to guess in a step, whether it pays or not; 0: as many as pay */
+    u32 n_slots;             /* for sequences */
+};
+
+/* How the guesses for one sequence did. */
+struct spec_record {
+    float trust; /* how much of what guesses promised lately came true; 0: none was made yet */
+    float odds[SPEC_MAX]; /* of the guesses that are being tried: what they promise */
+    u32 n_guessed, n_right;
+};
+
+/* A sequence to guess for; lives during one call. */
+struct spec_seq {
+    u32 slot;
+    i32 *tokens; /* guesses are put behind the n that are known */
+    u32 n, most, n_draft;
+    float least; /* odds that all guesses so far are right at which one more does not pay */
+    const struct fletch_sampling *sampling;
+    struct spec_record *record;
+};
+
+struct spec;
+
+int spec_open(struct spec **out, const struct spec_env *env, struct err *err);
+void spec_close(struct spec *s);
+
+/* How many guesses would pay for q, one of n_seqs sequences that answer at the same time: sets most
+ * and least. */
+void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs);
+/* Guesses for the sequences that want some (most > 0) and reads along with the others. Uses the
+ * target's step and leaves it empty. */
+int spec_draft(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
+/* After every step of the target, before anything else runs on its executor. */
+int spec_follow(struct spec *s, struct err *err);
+/* The token behind out row i of the target's last step, which the step chose; guess: what was put
+ * there as the nth guess of that sequence, -1: nothing. */
+int spec_judge(struct spec *s, u32 i, u32 nth, i32 guess, i32 *token, struct err *err);
+/* The sequence of a slot has only its first n tokens any more. */
+void spec_rewind(struct spec *s, u32 slot, u32 n);
+
+/* Where the recurrent state of a slot's sequence is. A trial of guesses runs on a copy at the other
+ * side, which is the sequence's from then on if all guesses were right. */
+u32 spec_slot(const struct spec *s, u32 slot, bool aside);
+
+/* What came of a sequence's guesses. */
+void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right);
+/* What a step cost, none of whose rows was of a prompt: the step itself, and all that it took to
+ * get to its tokens. */
+struct spec_cost {
+    u32 n_rows, n_tokens;
+    double step_seconds, seconds;
+};
+void spec_measure(struct spec *s, struct spec_cost c);
+/* Seconds of a step with one row; 0: not measured. */
+double spec_plain_seconds(const struct spec *s);
+double spec_now(void); /* seconds */
+
+#endif
