@@ -1,6 +1,9 @@
 /* fletch serve: a model for programs and people, over HTTP. The server itself is in server/. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app.h"
 #include "server/server.h"
@@ -31,6 +34,11 @@ static const struct opt serve_opts[] = {
      OPT_FIELD(shared_cache), 0, 0},
     {0, "alias", OPT_TEXT, "NAME", NULL, "what the API calls the model (default: its file's name)",
      OPT_FIELD(alias), 0, 0},
+    {0, "model-dir", OPT_TEXT, "DIR", NULL,
+     "serve every model in DIR: one is loaded when it is asked for, and leaves when others need "
+     "its "
+     "memory (--max-memory, of all together)",
+     OPT_FIELD(model_dir), 0, 0},
     {0, "limit", OPT_TEXTS, "NAME=N", NULL,
      "sets a limit, as in queue=32; docs/server.md lists them; may be repeated", OPT_FIELD(limits),
      0, 0},
@@ -46,27 +54,48 @@ static const struct opt serve_opts[] = {
 };
 static const struct opt_group serve_group = {NULL, OPT_TABLE(serve_opts)};
 
-struct serve {
-    struct args a;
-    struct host host;
-};
+/* Bytes that the model will take, by its plan; 0: not known. */
+static uint64_t planned(struct host *h, const char *path, const struct args *a)
+{
+    struct fletch_model_params params;
+    char *text;
+    host_params(&params, a);
+    if (!path || fletch_plan(h->engine, path, &params, &text)) return 0;
+    json_t *j = json_loads(text, 0, NULL);
+    uint64_t bytes = (uint64_t)json_integer_value(json_object_get(j, "total"));
+    json_decref(j);
+    fletch_free(text);
+    return bytes;
+}
 
 /* On the engine thread. */
 static int load(void *ctx, struct served *m)
 {
-    struct serve *v = ctx;
-    int code = host_open_engine(&v->host, v->a.backend, &v->a);
+    struct args a = *(const struct args *)ctx;
+    struct host *h = m->host = need(calloc(1, sizeof *h));
+    int code = host_open_engine(h, a.backend, &a);
     if (code) return code;
-    if (!v->a.quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(v->host.engine));
-    v->a.parallel.v++; /* one for embeddings, which are a session's */
-    code = host_open_model(&v->host, m->path, &v->a);
+    if (!a.quiet && !m->on_demand)
+        fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
+    a.parallel.v++; /* one for embeddings and scores, which are a session's */
+    m->bytes = planned(h, m->path, &a);
+    if (m->allowed && m->bytes > m->allowed) return EXIT_FIT;
+    code = host_open_model(h, m->path, &a);
     if (code) return code;
-    m->model = v->host.model;
-    m->info = v->host.info;
+    m->model = h->model;
+    m->info = h->info;
     struct fletch_batch_params params = {.max_waiting = UINT16_MAX};
     int rc = fletch_session_open(&m->session, m->model);
     if (!rc) rc = fletch_batch_open(&m->batch, m->model, &params);
     return rc ? say_failure(rc, fletch_model_error(m->model)) : EXIT_OK;
+}
+
+static void unload(void *ctx, struct served *m)
+{
+    (void)ctx;
+    if (m->host) host_close(m->host);
+    free(m->host);
+    m->host = NULL;
 }
 
 static int set_limit(struct limits *limits, const char *text)
@@ -104,11 +133,68 @@ static char *name_of(const char *path)
     return name;
 }
 
+struct names {
+    const char **ids, **paths;
+    size_t n;
+};
+
+static void names_add(struct names *names, const char *path, const char *id)
+{
+    size_t n = ++names->n;
+    names->ids = need(realloc(names->ids, n * sizeof *names->ids));
+    names->paths = need(realloc(names->paths, n * sizeof *names->paths));
+    names->ids[n - 1] = name_of(id ? id : path);
+    names->paths[n - 1] = path ? need(strdup(path)) : NULL;
+}
+
+static void names_free(struct names *names)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        free((char *)names->ids[i]);
+        free((char *)names->paths[i]);
+    }
+    free(names->ids);
+    free(names->paths);
+}
+
+/* Is it a model, by its name? Of a split one, the first file is. */
+static bool is_model(const char *path)
+{
+    char config[4096 + 16];
+    size_t n = strlen(path);
+    const char *of = strstr(path, "-of-"), *first = strstr(path, "-00001-of-");
+    if (n > 5 && strcmp(path + n - 5, ".gguf") == 0) return !of || first;
+    snprintf(config, sizeof config, "%s/config.json", path);
+    return access(config, R_OK) == 0;
+}
+
+static int list_models(struct names *names, const char *folder)
+{
+    struct dirent **found;
+    int n = scandir(folder, &found, NULL, alphasort);
+    if (n < 0) return say_error("%s: %s", QUOTE(folder), strerror(errno));
+    for (int i = 0; i < n; i++) {
+        char path[4096];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, found[i]->d_name);
+        if (found[i]->d_name[0] != '.' && length < (int)sizeof path && is_model(path))
+            names_add(names, path, NULL);
+        free(found[i]);
+    }
+    free(found);
+    return names->n ? EXIT_OK : say_error("%s: no model is in there", QUOTE(folder));
+}
+
 static int serve(const struct args *a)
 {
-    struct serve v = {.a = *a};
     const char *path = a->operands.n ? a->operands.p[0] : NULL;
-    char *name = name_of(a->alias ? a->alias : path ? path : "guide");
+    struct names names = {0};
+    int code = EXIT_OK;
+    if (a->model_dir && (path || a->alias))
+        return opts_wrong("serve", "--model-dir goes with neither a MODEL nor --alias");
+    if (a->model_dir)
+        code = list_models(&names, a->model_dir);
+    else
+        names_add(&names, path, a->alias ? a->alias : path ? NULL : "guide");
     struct server_params p = {.host = a->host,
                               .port = (uint16_t)a->port.v,
                               .cert = a->cert,
@@ -124,15 +210,17 @@ static int serve(const struct args *a)
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
                               .load = load,
-                              .ctx = &v,
-                              .id = name,
-                              .path = path};
-    int code = EXIT_OK;
+                              .unload = unload,
+                              .ctx = (void *)a,
+                              .ids = names.ids,
+                              .paths = names.paths,
+                              .n_models = names.n,
+                              .on_demand = a->model_dir != NULL,
+                              .max_memory = a->max_memory.v};
     for (size_t i = 0; i < N_LIMITS; i++) p.limits.v[i] = limit_table[i].value;
     for (size_t i = 0; i < a->limits.n && !code; i++) code = set_limit(&p.limits, a->limits.p[i]);
     if (!code) code = server_run(&p);
-    host_close(&v.host);
-    free(name);
+    names_free(&names);
     return code;
 }
 

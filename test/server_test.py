@@ -16,8 +16,8 @@ import threading
 import time
 import traceback
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+from suite import FLETCH, fletch
+
 ASK = [{"role": "user", "content": "How do I make a model smaller?"}]
 
 
@@ -36,7 +36,7 @@ class Server:
         self.port = int(found[1])
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.p.stderr), daemon=True)
         self.reader.start()
-        wait_for(lambda: any("is ready" in x for x in self.lines))
+        wait_for(lambda: "--model-dir" in args or any("is ready" in x for x in self.lines))
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -98,9 +98,7 @@ def raw_post(body, path="/v1/chat/completions"):
 
 
 def run(prompt, *args):
-    p = subprocess.run([FLETCH, "run", "-p", prompt, "--json", "-q", *map(str, args)],
-                       capture_output=True, text=True, timeout=60, check=True)
-    return json.loads(p.stdout)
+    return fletch("run", "-p", prompt, "--json", "-q", *args).json
 
 
 # ---- one server as it starts by itself ----
@@ -535,6 +533,36 @@ def test_a_second_signal_ends_at_once(s):
     s.end(timeout=3)
 
 
+# ---- several models ----
+
+
+def test_models_of_a_folder_come_when_asked_for_and_go(s):
+    names = ["llama", "qwen2", "qwen3", "rwkv7"]
+    assert {m["id"] for m in s.get("/v1/models").json["data"]} >= set(names)
+    assert not any(m["ready"] for m in s.get("/v1/models").json["data"]) and s.get("/readyz").status == 200
+    assert s.complete("Hi", 400)["error"]["param"] == "model", "which one?"
+    answers = {}
+
+    def ask(name):
+        answers[name] = s.complete([5, 6, 7], model=name, max_tokens=3, temperature=0)["choices"]
+    for round in range(2):  # more than fit at once, at the same time
+        threads = [threading.Thread(target=ask, args=(n,)) for n in names]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert set(answers) == set(names)
+        first = dict(answers) if round == 0 else first
+        assert answers == first
+        answers.clear()
+    loaded = [m["id"] for m in s.get("/v1/models").json["data"] if m["ready"]]
+    assert 1 <= len(loaded) < len(names) and any("makes room" in x for x in s.lines), loaded
+    assert "memory" in s.complete([5], 503, model="large")["error"]["message"]
+    assert s.complete([5], 500, model="broken")["error"]["param"] == "model"
+    assert s.complete([5], 404, model="none")
+    s.end()
+
+
 # ---- keys ----
 
 
@@ -587,20 +615,12 @@ def test_tls_is_spoken_where_there_is_a_certificate(s):
 # ---- without a server ----
 
 
-def fails(*args):
-    p = subprocess.run([FLETCH, "serve", "--port", "0", *args], capture_output=True, text=True, timeout=20)
-    return p.returncode, p.stderr
-
-
 def test_it_does_not_start_unsafe_or_wrong(s):
-    code, text = fails("--host", "0.0.0.0")
-    assert code == 2 and "--api-key" in text, text
-    code, text = fails("--limit", "quee=3")
-    assert code == 2 and "queue" in text, text
-    code, text = fails("--cert", "nothing.pem", "--key", "nothing.pem")
-    assert code == 1 and "nothing.pem" in text or "no TLS" in text, text
-    code, text = fails("no-such-model.gguf")
-    assert code != 0 and "no-such-model.gguf" in text, text
+    assert "--api-key" in fletch("serve", "--host", "0.0.0.0", code=2).err
+    assert "queue" in fletch("serve", "--limit", "quee=3", code=2).err
+    text = fletch("serve", "--port", 0, "--cert", "nothing.pem", "--key", "nothing.pem", code=1).err
+    assert "nothing.pem" in text or "no TLS" in text, text
+    assert "no-such-model.gguf" in fletch("serve", "--port", 0, "no-such-model.gguf", code=1).err
 
 
 def test_the_manual_has_every_limit_and_metric(s):
@@ -626,6 +646,7 @@ GROUPS = [
      ["slow_and", "the_queue", "bodies_and", "sigterm"]),
     (["--drain", 20], ["a_second_signal"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
+    (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
     (None, ["it_does_not", "the_manual"]),
 ]
@@ -658,10 +679,16 @@ def main():
     only = sys.argv[2] if len(sys.argv) > 2 else ""
     failed, ran = 0, set()
     with tempfile.TemporaryDirectory() as d:
-        files = {name: os.path.join(d, name.lower()) for name in ["KEYS", "CERT", "CERTKEY"]}
+        files = {name: os.path.join(d, name.lower()) for name in ["KEYS", "CERT", "CERTKEY", "MODELS"]}
         with open(files["KEYS"], "w") as f:
             f.write("# names and keys\nfirst first-key-1\nsecond second-key-2 3\nthird third-key-3\n")
         make_certificate(files)
+        os.mkdir(files["MODELS"])
+        for name in ["llama", "qwen2", "qwen3", "rwkv7"]:
+            os.symlink(os.path.abspath(f"zoo/tiny/{name}.gguf"), os.path.join(files["MODELS"], f"{name}.gguf"))
+        os.symlink(os.path.abspath("zoo/guide.gguf"), os.path.join(files["MODELS"], "large.gguf"))
+        with open(os.path.join(files["MODELS"], "broken.gguf"), "w") as f:
+            f.write("GGUF, but not really")
         for args, prefixes in GROUPS:
             chosen = [(n, f) for p in prefixes for n, f in tests.items() if n.startswith(p) and only in n]
             ran |= {n for n, _ in chosen}

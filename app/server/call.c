@@ -89,18 +89,30 @@ static void unlink_call(struct call *c)
     s->n_calls--;
 }
 
-void call_free(struct call *c)
+/* What a worker made of the body. */
+static void forget_work(struct call *c)
 {
-    if (c->api->free) c->api->free(c);
-    score_free(c);
+    if (c->holds) served_let_go(c->served);
+    c->holds = false;
     for (size_t i = 0; i < c->n_prompts; i++) fletch_free(c->prompts[i].ids);
     free(c->prompts);
-    free(c->choices);
+    c->prompts = NULL;
+    c->n_prompts = 0;
     free(c->ask.stops);
     free(c->ask.bias_tokens);
     free(c->ask.bias_values);
     free(c->ask.schema);
+    c->ask = (struct ask){0};
     json_decref(c->body);
+    c->body = NULL;
+}
+
+void call_free(struct call *c)
+{
+    if (c->api->free) c->api->free(c);
+    score_free(c);
+    forget_work(c);
+    free(c->choices);
     json_decref(c->reply);
     free(c->text);
     free(c->path);
@@ -335,10 +347,16 @@ static void submit(struct call *c)
     if (c->problem.status) cancel(c);
 }
 
-/* What is left to do once there are prompts. */
+/* What is left to do once there are prompts; or their model is not there yet. */
 static void go_on(struct call *c)
 {
     c->working = false;
+    if (c->waits && c->conn && !c->server->draining) {
+        c->parked = true;
+        c->t_submit = server_now();
+        served_want(c->served);
+        return;
+    }
     if (c->server->draining && !c->problem.status)
         call_wrong(c, 503, NULL, "the server is shutting down");
     bool submits = c->conn && !c->problem.status && !c->reply;
@@ -354,6 +372,26 @@ static void go_on(struct call *c)
 void call_worked(struct call *c)
 {
     go_on(c);
+}
+
+/* Those who waited are worked on again from the beginning, or hear why not. */
+void call_model_came(struct served *m)
+{
+    for (struct call *c = m->server->first, *next; c; c = next) {
+        next = c->next;
+        if (!c->parked || c->served != m) continue;
+        c->parked = c->waits = false;
+        c->problem = (struct problem){0};
+        if (served_is_ready(m)) {
+            forget_work(c);
+            c->working = true;
+            workers_give(m->server, c);
+            continue;
+        }
+        call_wrong(c, m->code == EXIT_FIT ? 503 : 500, "model", "the model %s can't be loaded%s",
+                   m->id, m->code == EXIT_FIT ? ": it does not fit in memory" : "");
+        finish(c);
+    }
 }
 
 void call_scored(struct call *c)
@@ -391,29 +429,45 @@ void call_begin(struct conn *conn, const struct api *api)
     workers_give(s, c);
 }
 
-/* Tells those who wait how many are before them, and ends those that waited too long. */
+/* Tells a choice that waits how many are before it, or ends what waited too long. */
+static void tick_choice(struct call *c, struct choice *ch, uint32_t position, double now)
+{
+    double most = (double)limit_of(&c->server->limits, queue_seconds);
+    if (now - c->t_submit > most && !c->begun) {
+        call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)(now - c->t_submit));
+        cancel(c);
+    } else if (c->conn && c->ask.include_progress && c->api->progress &&
+               ch->shown_position != position) {
+        struct progress_event p = {0, (uint32_t)c->prompts[ch->prompt].n, 0, "it waits", position};
+        ch->shown_position = position;
+        begin(c);
+        c->api->progress(c, ch, &p);
+    }
+}
+
+/* The same for one that waits for its model. */
+static void tick_parked(struct call *c, double now)
+{
+    double waited = now - c->t_submit;
+    bool late = waited > (double)limit_of(&c->server->limits, queue_seconds);
+    if (!late && !c->server->draining) return;
+    if (late) call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
+    finish(c);
+}
+
 void call_tick(struct server *s)
 {
     uint32_t position = 0;
-    double now = server_now(), most = (double)limit_of(&s->limits, queue_seconds);
-    for (struct call *c = s->first; c; c = c->next)
+    double now = server_now();
+    for (struct call *c = s->first, *next; c; c = next) {
+        next = c->next;
         for (uint32_t i = 0; i < c->n_choices; i++) {
-            struct choice *ch = &c->choices[i];
-            if (!ch->id || ch->started) continue;
+            if (!c->choices[i].id || c->choices[i].started) continue;
             position++;
-            if (c->problem.status) continue;
-            if (now - c->t_submit > most && !c->begun) {
-                call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)(now - c->t_submit));
-                cancel(c);
-            } else if (c->conn && c->ask.include_progress && c->api->progress &&
-                       ch->shown_position != position) {
-                struct progress_event p = {0, (uint32_t)c->prompts[ch->prompt].n, 0, "it waits",
-                                           position};
-                ch->shown_position = position;
-                begin(c);
-                c->api->progress(c, ch, &p);
-            }
+            if (!c->problem.status) tick_choice(c, &c->choices[i], position, now);
         }
+        if (c->parked) tick_parked(c, now);
+    }
 }
 
 /* ---- words about the end ---- */

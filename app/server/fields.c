@@ -281,8 +281,9 @@ static int take_defaults(struct call *c)
         if (take_model(c, &f, model)) return -1;
     } else if (!(c->served = served_find(c->server, NULL)))
         return call_wrong(c, 400, "model", "say which model; /v1/models lists what there is");
-    if (!served_is_ready(c->served))
-        return call_wrong(c, 503, NULL, "the model %s is still loading", c->served->id);
+    c->holds = served_hold(c->served);
+    c->waits = !c->holds && c->served->on_demand;
+    if (!c->holds) return call_wrong(c, 503, NULL, "the model %s is still loading", c->served->id);
     c->ask.n = 1;
     c->ask.r.sampling = c->served->info.sampling;
     c->ask.r.sampling.seed = (c->server->boot ^ (c->id * 0x9e3779b97f4a7c15u)) >> 11;

@@ -92,7 +92,7 @@ void mail_close(struct server *s)
     struct mail *m = s->mail;
     if (!m) return;
     if (m->wake) {
-        on_mail(m->pipe[0], 0, s); /* what is still under way belongs to somebody */
+        while (m->head) on_mail(m->pipe[0], 0, s); /* what is under way belongs to somebody */
         event_free(m->wake);
         close(m->pipe[0]);
         close(m->pipe[1]);

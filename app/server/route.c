@@ -17,7 +17,8 @@ static void livez(struct conn *c)
 static bool is_ready(struct server *s)
 {
     bool ready = !s->draining;
-    for (size_t i = 0; i < s->n_served; i++) ready = ready && served_is_ready(&s->served[i]);
+    for (size_t i = 0; i < s->n_served; i++)
+        ready = ready && (s->params.on_demand || served_is_ready(&s->served[i]));
     return ready;
 }
 

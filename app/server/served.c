@@ -77,6 +77,10 @@ bool served_is_hidden(const struct served *m, int32_t id)
 void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
                    void (*done)(void *ctx), void *ctx)
 {
+    if (!m->running) { /* the server ends */
+        mail_run(m->server, done, ctx);
+        return;
+    }
     struct errand *e = need(calloc(1, sizeof *e)), **at = &m->errands;
     *e = (struct errand){NULL, m, work, done, ctx};
     pthread_mutex_lock(&m->lock);
@@ -154,19 +158,30 @@ static void leave_figures(struct served *m, double *since, uint64_t *rows)
     pthread_mutex_unlock(&m->lock);
 }
 
+static void release(struct served *m);
+static void give_up(struct served *m);
+
 static void on_loaded(void *ctx)
 {
     struct served *m = ctx;
+    m->wanted = false;
     set_state(m, SERVED_READY);
     log_line(m->server, "model %s is ready: context %u, %s", m->id, m->info.n_ctx,
              m->info.has_template ? "with a chat template" : "without a chat template");
+    call_model_came(m);
 }
 
 static void on_failed(void *ctx)
 {
     struct served *m = ctx;
-    set_state(m, SERVED_FAILED);
-    server_stop(m->server, m->code);
+    release(m);
+    set_state(m, SERVED_ABSENT);
+    if (!m->on_demand)
+        server_stop(m->server, m->code);
+    else if (m->code == EXIT_FIT)
+        m->lacks_room = true; /* served_tick makes some */
+    else
+        give_up(m);
 }
 
 static bool stopped(struct served *m)
@@ -193,11 +208,20 @@ static void *serve(void *ctx)
     return NULL;
 }
 
-int served_open(struct served *m, struct server *s, const char *id, const char *path)
+/* ---- coming and going ---- */
+
+void served_declare(struct served *m, struct server *s, const char *id, const char *path)
 {
     *m = (struct served){.server = s, .id = id, .path = path, .created = (int64_t)time(NULL)};
+    m->on_demand = s->params.on_demand;
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->text_lock, NULL);
+}
+
+int served_load(struct served *m)
+{
+    set_state(m, SERVED_LOADING);
+    m->stop = false;
     m->running = pthread_create(&m->thread, NULL, serve, m) == 0;
     return m->running ? EXIT_OK : say_error("no thread can be made");
 }
@@ -207,19 +231,118 @@ void served_stop(struct served *m)
     pthread_mutex_lock(&m->lock);
     m->stop = true;
     pthread_mutex_unlock(&m->lock);
-    if (served_is_ready(m)) fletch_batch_cancel(m->batch, 0);
+    if (m->running && served_is_ready(m)) fletch_batch_cancel(m->batch, 0);
     if (m->running) pthread_join(m->thread, NULL);
     m->running = false;
+    while (m->errands) { /* nobody will run them */
+        struct errand *e = m->errands;
+        m->errands = e->next;
+        mail_run(m->server, e->done, e->ctx);
+        free(e);
+    }
     fletch_batch_close(m->batch); /* tells those that are not done */
     m->batch = NULL;
 }
 
-void served_close(struct served *m)
+/* Gives back all that loading took. */
+static void release(struct served *m)
 {
+    served_stop(m);
     fletch_session_close(m->session);
+    m->session = NULL;
+    m->server->params.unload(m->server->params.ctx, m);
+    m->model = NULL;
     free(m->pieces);
     free(m->hidden);
     free(m->piece_text);
+    m->pieces = NULL;
+    m->hidden = NULL;
+    m->piece_text = NULL;
+    m->figures = (struct served_figures){0};
+}
+
+void served_close(struct served *m)
+{
+    release(m);
     pthread_mutex_destroy(&m->lock);
     pthread_mutex_destroy(&m->text_lock);
+}
+
+bool served_hold(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    bool ready = m->state == SERVED_READY;
+    m->n_users += ready;
+    pthread_mutex_unlock(&m->lock);
+    return ready;
+}
+
+void served_let_go(struct served *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->n_users--;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Unloads the one that was not used for longest, if nobody uses it. */
+static bool make_room(struct server *s)
+{
+    struct served *oldest = NULL;
+    for (size_t i = 0; i < s->n_served; i++) {
+        struct served *m = &s->served[i];
+        pthread_mutex_lock(&m->lock);
+        bool idle = m->state == SERVED_READY && !m->n_users;
+        pthread_mutex_unlock(&m->lock);
+        if (idle && (!oldest || m->t_used < oldest->t_used)) oldest = m;
+    }
+    if (!oldest) return false;
+    pthread_mutex_lock(&oldest->lock);
+    bool idle = !oldest->n_users; /* a worker may have come meanwhile */
+    if (idle) oldest->state = SERVED_ABSENT;
+    pthread_mutex_unlock(&oldest->lock);
+    if (!idle) return false;
+    log_line(s, "model %s makes room", oldest->id);
+    release(oldest);
+    return true;
+}
+
+/* Nothing can make it fit, or it is broken. */
+static void give_up(struct served *m)
+{
+    m->wanted = m->lacks_room = false;
+    call_model_came(m);
+}
+
+/* Loads what is wanted, one after the other, so that each knows what is left. */
+void served_tick(struct server *s)
+{
+    uint64_t taken = 0, all = s->params.max_memory;
+    bool loading = false, others = false;
+    for (size_t i = 0; i < s->n_served; i++) {
+        others = others || s->served[i].state == SERVED_READY;
+        loading = loading || s->served[i].state == SERVED_LOADING;
+        taken += s->served[i].state == SERVED_READY ? s->served[i].bytes : 0;
+    }
+    for (size_t i = 0; i < s->n_served && !loading; i++) {
+        struct served *m = &s->served[i];
+        if (!m->wanted || m->state != SERVED_ABSENT) continue;
+        if (m->lacks_room && !make_room(s)) {
+            if (!others) give_up(m);
+            continue; /* others may end their work */
+        }
+        if (m->lacks_room) { /* count again, without the one that left */
+            m->lacks_room = false;
+            served_tick(s);
+            return;
+        }
+        m->allowed = !all ? 0 : taken < all ? all - taken : 1;
+        loading = served_load(m) == EXIT_OK;
+    }
+}
+
+void served_want(struct served *m)
+{
+    m->wanted = true;
+    m->t_used = server_now();
+    served_tick(m->server);
 }

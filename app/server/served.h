@@ -4,8 +4,10 @@
 
 #include "server.h"
 
+/* There is such a model; it is not loaded. */
+void served_declare(struct served *m, struct server *s, const char *id, const char *path);
 /* Begins to load it. Exit code. */
-int served_open(struct served *m, struct server *s, const char *id, const char *path);
+int served_load(struct served *m);
 /* Ends its thread; requests that are not done end as cancelled. */
 void served_stop(struct served *m);
 void served_close(struct served *m);

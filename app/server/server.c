@@ -54,6 +54,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)fd;
     (void)what;
     call_tick(s);
+    served_tick(s);
     if (!s->draining) return;
     double since = server_now() - s->t_drain;
     if (!http_count(s) || since > s->params.drain_seconds + 1)
@@ -80,9 +81,11 @@ static int open_all(struct server *s)
     if (!code) code = workers_open(s);
     if (!code) code = http_listen(s);
     if (code) return code;
-    s->served = need(calloc(1, sizeof *s->served));
-    s->n_served = 1;
-    return served_open(&s->served[0], s, s->params.id, s->params.path);
+    s->n_served = s->params.n_models;
+    s->served = need(calloc(s->n_served, sizeof *s->served));
+    for (size_t i = 0; i < s->n_served; i++)
+        served_declare(&s->served[i], s, s->params.ids[i], s->params.paths[i]);
+    return s->params.on_demand ? EXIT_OK : served_load(&s->served[0]);
 }
 
 static void run(struct server *s)

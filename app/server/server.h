@@ -160,6 +160,9 @@ struct call {
     struct problem problem;
     struct choice *choices;     /* [n_prompts · ask.n] */
     uint32_t n_choices, n_live; /* n_live: submitted and not ended */
+    bool holds;                 /* its model stays loaded */
+    bool waits;                 /* its model has to be loaded first: what a worker says */
+    bool parked;                /* it waits for that: the loop's */
     bool begun, working;        /* begin was called; a worker has it */
     int status;                 /* of the answer, at its end */
     double t_begin, t_submit;
@@ -231,10 +234,11 @@ void call_begin(struct conn *conn, const struct api *api);
 int call_parse(struct call *c); /* call->text to call->body */
 void call_on_event(const struct server_event *e);
 void call_free(struct call *c);
-void call_work(struct call *c);   /* on a worker: the body becomes settings and prompts */
-void call_worked(struct call *c); /* it is done */
-void call_scored(struct call *c); /* score_begin has ended */
-void call_tick(struct server *s); /* about every quarter of a second */
+void call_work(struct call *c);         /* on a worker: the body becomes settings and prompts */
+void call_worked(struct call *c);       /* it is done */
+void call_model_came(struct served *m); /* or failed to: those who wait for it go on */
+void call_scored(struct call *c);       /* score_begin has ended */
+void call_tick(struct server *s);       /* about every quarter of a second */
 void call_cancel_all(struct server *s);
 
 /* ---- fields.c: fields of a body, by tables ---- */
@@ -326,7 +330,11 @@ extern const struct api api_chat, api_completions, api_tokenize, api_detokenize,
 
 /* ---- served.c: models in service ---- */
 
-enum served_state { SERVED_LOADING, SERVED_READY, SERVED_FAILED };
+enum served_state {
+    SERVED_ABSENT, /* can be loaded */
+    SERVED_LOADING,
+    SERVED_READY,
+};
 
 /* Figures that the engine thread leaves after every step. */
 struct served_figures {
@@ -355,15 +363,29 @@ struct served {
     struct served_figures figures;
     struct errand *errands;
     struct scoring *scoring; /* the loop's: the first of a line */
+    uint32_t n_users;        /* calls that hold it */
     bool stop;
-    bool running; /* there is a thread */
-    int code;     /* why it failed to load: an exit code */
+    bool on_demand;   /* of --model-dir: loaded when asked for */
+    bool running;     /* there is a thread */
+    bool wanted;      /* somebody waits for it */
+    bool lacks_room;  /* others must go first */
+    double t_used;    /* when it was last asked for */
+    uint64_t bytes;   /* of memory that it takes */
+    uint64_t allowed; /* that it may take; 0: what the machine has */
+    int code;         /* why it failed to load: an exit code */
+    void *host;       /* the loader's */
 };
 
 /* The one of that name; the only one for NULL. NULL: there is none. */
 struct served *served_find(struct server *s, const char *id);
 bool served_is_ready(struct served *m); /* from any thread */
-json_t *served_card(struct served *m);  /* as /v1/models has it */
+/* From any thread: keeps it loaded until it is let go; false: it is not. */
+bool served_hold(struct served *m);
+void served_let_go(struct served *m);
+/* Loads it if need be, making room by unloading those that nobody uses; then call_model_came. */
+void served_want(struct served *m);
+void served_tick(struct server *s);    /* tries again where there was no room */
+json_t *served_card(struct served *m); /* as /v1/models has it */
 void served_figures(struct served *m, struct served_figures *out);
 /* The bytes of a token as shown, control tokens too. Not ended by 0. */
 const char *served_piece(const struct served *m, int32_t id, size_t *n);
@@ -447,8 +469,13 @@ struct server_params {
     uint32_t n_workers;
     /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */
     int (*load)(void *ctx, struct served *m);
+    void (*unload)(void *ctx, struct served *m);
     void *ctx;
-    const char *id, *path; /* of the model */
+    /* One model that is there from the start, or those of a folder, on demand. */
+    const char *const *ids, *const *paths; /* [n_models] */
+    size_t n_models;
+    bool on_demand;
+    uint64_t max_memory; /* of all together; 0: what the machine has */
 };
 
 struct server {
