@@ -51,9 +51,11 @@ FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src
 endif
 OBJ     += $B/src/gpu/fatbins.o
 # No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.
-NVFLAGS := -x cu -std=c++17 -O3 -fmad=false -Isrc \
-           $(foreach a,$(SM),-gencode arch=compute_$a,code=sm_$a) \
-           -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
+# Kernels of native/ use what Hopper alone has (90a).
+CHIPS   = $(if $(findstring native,$<),$(patsubst 90,90a,$(SM)),$(SM))
+NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -Isrc \
+          $(foreach a,$(CHIPS),-gencode arch=compute_$a,code=sm_$a) \
+          -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
 $B/src/gpu/%.fatbin: src/gpu/% tools/gpu.mk
 	@mkdir -p $(@D)
 	@echo "nvcc $<"

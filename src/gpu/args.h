@@ -31,6 +31,7 @@ enum {
     HEAD_N_ROWS,
     HEAD_N_OUT,
     HEAD_N_TABLES,
+    HEAD_N_D, /* rows of class D, which come first; all where classes don't differ */
     HEAD_WORDS = 16,
 };
 
@@ -82,7 +83,7 @@ enum { QUEUE_BATCH = 2 };
     ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
 
 /* Which count bounds the rows of an op: an index into HEAD. */
-enum { ROWS_ALL = HEAD_N_ROWS, ROWS_OUT = HEAD_N_OUT };
+enum { ROWS_ALL = HEAD_N_ROWS, ROWS_OUT = HEAD_N_OUT, ROWS_D = HEAD_N_D };
 
 /* k_copy: y[t] = x[t], or x[rows[t]] to gather */
 struct copy_args {
@@ -178,6 +179,52 @@ struct matmul_args {
     struct matmul_part part[MATMUL_MAX];
 };
 
+/* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows padded
+ * with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations, behind a norm
+ * if there is one, k_panel_weights_<encoding> of weights; k_panels (on matrix units
+ * k_panels_mma_<PANEL_N or twice that>) multiplies them. Slices are heads, or experts, whose rows
+ * are listed by k_panel_places: uint begin[n_experts + 1], then pairs row · n_used + choice. */
+enum {
+    PANEL_K = 64,
+    PANEL_M = 128, /* rows of a group */
+    PANEL_N = 128, /* outputs of a group, or twice that */
+    PANEL_STAGES = 4,
+    PANEL_ROUND = 16, /* rows that a matrix's part of a panel is padded to */
+    PANEL_THREADS = 256,
+    PANEL_FEW_M = 8, /* of k_panels */
+    PANEL_FEW_N = PANEL_THREADS / PANEL_FEW_M,
+    PANEL_WEIGHT_LANES = 64, /* of k_panel_weights: threads of a row */
+    PANEL_WEIGHT_ROWS = PANEL_THREADS / PANEL_WEIGHT_LANES,
+};
+#define PANEL_BYTES(n) ((unsigned)PANEL_STAGES * ((unsigned)PANEL_M + (n)) * (unsigned)PANEL_K * 2u)
+struct panel_rows_args {
+    unsigned n, pitch, x_pitch, stride; /* stride: columns from slice to slice of x */
+    unsigned row_step, slice_step;      /* of the panel, in rows of it */
+    unsigned norm, has_w, has_b;
+    float eps;
+};
+struct panel_weights_args {
+    unsigned n_in, n_out, pitch, q_row, s_row;
+    unsigned first, begin, slice; /* rows: of all slices before these, and in the panel: before the
+                                     matrix, and of a slice */
+    unsigned turn; /* 0: rows follow each other; 1, 2: first or second eight of every sixteen */
+    unsigned experts; /* slices are experts: only those with rows */
+};
+struct panel_part {
+    unsigned begin, n_out, y_pitch, has_bias; /* begin: row of the panel of weights */
+};
+struct panels_args {
+    unsigned pitch, x_slice, w_slice, y_slice; /* slices in rows of the panels, in columns of y */
+    unsigned glu;                              /* gate and up take turns */
+    unsigned first, n_experts, n_used; /* experts: the first of this launch; n_used 0: none */
+    unsigned per_slot;
+    unsigned add_pitch[2];
+    struct panel_part part[MATMUL_MAX];
+};
+struct panel_places_args {
+    unsigned n_experts, n_used, ids_pitch;
+};
+
 /* k_mla_store_<f16|f32>: rotation of the queries' heads; norm of the latent, rotation of the key
  * behind it, and both into the cache */
 enum { MLA_THREADS = 256, MLA_HEADS = 8 }; /* heads of a group */
@@ -232,8 +279,8 @@ struct attention_args {
     unsigned n_heads, n_kv_heads, k_units, v_units, k_shift, v_shift;
     unsigned row_units, v_at; /* 16-byte units: of a cached row, before its first value */
     unsigned q_pitch, y_pitch, block_tokens, table_len;
-    unsigned max_items;    /* that the scratch has room for */
-    unsigned rows, stride; /* T of the list; splits of an item */
+    unsigned max_items;           /* that the scratch has room for */
+    unsigned rows, count, stride; /* most rows; how many: ROWS_...; splits of an item */
     float scale;
 };
 
@@ -274,6 +321,7 @@ struct experts_args {
     unsigned n_in, n_out, n_used, x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
     unsigned weights_pitch, residual_pitch;
     unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+    unsigned rows;         /* ROWS_... */
     unsigned routes;       /* k_experts_glu: the experts are chosen first */
     struct route_args route;
 };

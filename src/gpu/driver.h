@@ -23,6 +23,7 @@ struct gpu_info {
     u64 max_buffer;          /* largest single buffer */
     u32 n_units;             /* multiprocessors or cores */
     u32 n_walkers;           /* groups that go round over the work; 0: one for each piece of it */
+    bool has_native;         /* the kernels of native/ are there */
     u32 api;                 /* 90 for sm_90, 7 for Apple7 */
 };
 

@@ -257,7 +257,7 @@ u32 emit_pitch(const struct emit *e, struct operand o)
 
 u32 emit_rows_of(const struct emit *e, struct operand o)
 {
-    return e->p->bufs[o.buf].rows == ROWS_T ? ROWS_ALL : ROWS_OUT;
+    return e->p->bufs[o.buf].rows == ROWS_T ? e->count : ROWS_OUT;
 }
 
 u32 emit_n_rows(const struct emit *e, struct operand o)
@@ -274,6 +274,18 @@ int emit_lacks(struct emit *e, const struct op *op, const char *what)
 }
 
 /* ---- programs ---- */
+
+void emit_only_d(struct emit *e)
+{
+    e->rows = e->kind.n_d;
+    e->count = ROWS_D;
+}
+
+void emit_for_all(struct emit *e)
+{
+    e->rows = MIN(e->kind.n_d + e->kind.n_p, e->limits->max_rows);
+    e->count = ROWS_ALL;
+}
 
 void emit_parts_begin(struct emit *e, const struct op *op)
 {
@@ -362,18 +374,19 @@ static void begin(struct emit *e)
 }
 
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
-                 u32 rows, struct err *err)
+                 struct list_kind kind, struct err *err)
 {
     *e = (struct emit){.p = p,
                        .limits = limits,
-                       .rows = rows,
-                       .out_rows = MIN(rows, limits->max_out),
+                       .kind = kind,
                        .err = err,
                        .at = calloc(p->n_bufs + 1, sizeof *e->at),
                        .places = calloc(p->net->n_weights + 1, sizeof *e->places)};
     if (!e->at || !e->places) e->rc = err_nomem(err, "the launches");
     if (e->places) planes_place(p->net, e->places, NULL);
-    step_layout(&e->step, p, limits, rows);
+    emit_for_all(e);
+    e->out_rows = MIN(e->rows, limits->max_out);
+    step_layout(&e->step, p, limits, e->rows);
     begin(e);
     for (e->op = 0; e->op < p->n_ops && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
     free(e->at);

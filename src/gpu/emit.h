@@ -76,10 +76,18 @@ struct launch {
     bool after;
 };
 
+/* What a list is for. Where the profile makes no difference between classes all rows are D. */
+struct list_kind {
+    u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
+    bool native;  /* with the kernels of native/ */
+};
+
 struct emit {
     const struct program *p;
     const struct exec_limits *limits;
-    u32 rows;     /* T of the list */
+    struct list_kind kind;
+    u32 rows;     /* T of the list, or only those of class D (emit_only_d) */
+    u32 count;    /* how many of them there are: ROWS_... */
     u32 out_rows; /* R: min(T, max_out) */
     u32 op;       /* the op being emitted */
     u64 scratch;  /* bytes needed so far, over all launches */
@@ -94,9 +102,12 @@ struct emit {
     int rc; /* sticky */
 };
 
-/* All launches of p for one T; the caller frees e->list. */
+/* All launches of p for one kind of list; the caller frees e->list. */
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
-                 u32 rows, struct err *err);
+                 struct list_kind kind, struct err *err);
+/* Launches that follow are for rows of class D only, or for all again. */
+void emit_only_d(struct emit *e);
+void emit_for_all(struct emit *e);
 
 /* One launch: begin it, bind in order, end it with its arguments. */
 void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads);
@@ -152,6 +163,25 @@ int emit_rope(struct emit *e, const struct op *op);
 int emit_kv_store(struct emit *e, const struct op *op);
 int emit_norm_shift(struct emit *e, const struct op *op);
 int emit_mla_store(struct emit *e, const struct op *op);
+/* emit_panels.c: products of rows of class P. */
+struct product {
+    const struct op *op;   /* for messages */
+    const struct op *norm; /* of x first; NULL: none */
+    struct operand x;
+    u32 n;
+    u32 w[MATMUL_MAX], bias[MATMUL_MAX];
+    struct operand y[MATMUL_MAX];
+    u32 n_add;
+    struct operand add[2];
+    u32 n_slices, n_in, x_stride, y_stride; /* slices (heads) of n_in columns each */
+    bool glu;                               /* y_0 = silu(gate)·up of the first two */
+    u32 n_used;                             /* slices are experts, these choices among them */
+    bool per_slot;
+    struct operand ids;
+};
+/* Does profile bf16 apply to rows of this list: are they of a step, the matrix not F32? */
+bool emit_has_panels(const struct emit *e, struct operand x, u32 w);
+int emit_panels(struct emit *e, const struct product *m);
 /* emit_matmul.c: */
 int emit_matmul(struct emit *e, const struct op *op);
 u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */

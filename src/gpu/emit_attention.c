@@ -73,6 +73,7 @@ int emit_attention(struct emit *e, const struct op *op)
         .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
         .max_items = (u32)MIN((u64)e->rows * splits, MAX(splits, MIN_ITEMS)),
         .rows = e->rows,
+        .count = e->count,
         .stride = latent ? 1 : ATTN_SUBS,
         .scale = op->p.attn.scale,
     };

@@ -70,7 +70,24 @@ static struct experts_args args_of(const struct emit *e, const struct op *m, str
                                  .y_pitch = emit_pitch(e, y),
                                  .ids_pitch = emit_pitch(e, m->in[1]),
                                  .q_row = w.q_row,
-                                 .s_row = w.s_row};
+                                 .s_row = w.s_row,
+                                 .rows = e->count};
+}
+
+/* The same for rows of class P: products of up to two matrices by experts. */
+static struct product product_of(const struct op *op, const struct op *m, struct operand y)
+{
+    return (struct product){.op = op,
+                            .x = m->in[0],
+                            .n = 1,
+                            .w = {m->w[0]},
+                            .bias = {NO_WEIGHT, NO_WEIGHT},
+                            .y = {y},
+                            .n_slices = 1,
+                            .n_in = m->p.experts.n_in,
+                            .n_used = m->p.experts.n_used,
+                            .per_slot = m->p.experts.per_slot,
+                            .ids = m->in[1]};
 }
 
 static const char *encoding_name(const struct emit *e, u32 w)
@@ -95,14 +112,23 @@ static void launch(struct emit *e, const char *kind, u32 w, u32 n_out, u32 rows)
 
 int emit_matmul_experts(struct emit *e, const struct op *op)
 {
+    if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
+    bool panels = emit_has_panels(e, op->in[0], op->w[0]);
+    if (panels) {
+        struct product m = product_of(op, op, op->out[0]);
+        emit_panels(e, &m);
+        if (!e->kind.n_d) return e->rc;
+        emit_only_d(e);
+    }
     struct experts_args a = args_of(e, op, op->out[0]);
-    if (unfit(e, op, a.n_in)) return emit_lacks(e, op, too_odd);
     launch(e, "", op->w[0], a.n_out, e->rows * a.n_used);
     emit_in(e, op->in[1]);
     emit_in(e, op->in[0]);
     emit_weight(e, op->w[0]);
     emit_out(e, op->out[0]);
-    return emit_args(e, &a, sizeof a);
+    emit_args(e, &a, sizeof a);
+    emit_for_all(e);
+    return e->rc;
 }
 
 /* Outputs that the groups of one pair of row and expert have in hand at the same time: as many
@@ -121,11 +147,22 @@ int emit_experts_glu(struct emit *e, const struct op *op)
     const struct op *gate = op_part(op, OP_MATMUL_EXPERTS, 0);
     const struct op *up = op_part(op, OP_MATMUL_EXPERTS, 1), *glu = op_part(op, OP_GLU, 0);
     const struct weight *w = e->p->net->weights;
-    struct experts_args a = args_of(e, gate, glu->out[0]);
-    if (unfit(e, gate, a.n_in)) return emit_lacks(e, op, too_odd);
+    if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, op, too_odd);
     if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type) ||
         (route && (route_unfit(route) || route->p.route.n_experts > ROUTE_FEW_EXPERTS)))
         return emit_parts(e, op);
+    if (emit_has_panels(e, gate->in[0], gate->w[0])) {
+        struct product m = product_of(op, gate, glu->out[0]);
+        m.glu = true;
+        m.w[m.n] = up->w[0];
+        m.y[m.n++] = glu->out[0];
+        if (route) emit_route(e, route);
+        emit_panels(e, &m);
+        if (!e->kind.n_d) return e->rc;
+        route = NULL;
+        emit_only_d(e);
+    }
+    struct experts_args a = args_of(e, gate, glu->out[0]);
     if (route) {
         a.routes = 1;
         a.route = route_args_of(e, route);
@@ -146,14 +183,30 @@ int emit_experts_glu(struct emit *e, const struct op *op)
         emit_out(e, route->out[1]);
     else
         emit_in(e, gate->in[0]);
-    return emit_args(e, &a, sizeof a);
+    emit_args(e, &a, sizeof a);
+    emit_for_all(e);
+    return e->rc;
+}
+
+static void emit_sum_of_panels(struct emit *e, const struct op *op)
+{
+    emit_parts_begin(e, op);
+    struct product m = product_of(op, &op->parts[0], op->parts[0].out[0]);
+    emit_panels(e, &m);
+    for (u32 i = 1; i < op->n_parts; i++) emit_op(e, &op->parts[i]);
+    emit_parts_end(e);
 }
 
 int emit_experts_sum(struct emit *e, const struct op *op)
 {
     const struct op *down = &op->parts[0];
+    if (unfit(e, down, down->p.experts.n_in * down->p.experts.n_used)) return emit_parts(e, op);
+    if (emit_has_panels(e, down->in[0], down->w[0])) { /* then rows of class D are written again */
+        emit_sum_of_panels(e, op);
+        if (!e->kind.n_d) return e->rc;
+        emit_only_d(e);
+    }
     struct experts_args a = args_of(e, down, op->out[0]);
-    if (unfit(e, down, a.n_in * a.n_used)) return emit_parts(e, op);
     bool adds = op->n_in > 3;
     a.weights_pitch = emit_pitch(e, op->in[2]);
     a.residual_pitch = adds ? emit_pitch(e, op->in[3]) : 0;
@@ -164,5 +217,7 @@ int emit_experts_sum(struct emit *e, const struct op *op)
     emit_in(e, op->in[adds ? 3 : 0]);
     emit_weight(e, down->w[0]);
     emit_out(e, op->out[0]);
-    return emit_args(e, &a, sizeof a);
+    emit_args(e, &a, sizeof a);
+    emit_for_all(e);
+    return e->rc;
 }

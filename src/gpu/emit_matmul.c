@@ -5,18 +5,6 @@
 
 #include "gpu/emit.h"
 
-struct product {
-    const struct op *op;   /* for messages */
-    const struct op *norm; /* of x first; NULL: none */
-    struct operand x;
-    u32 n;
-    u32 w[MATMUL_MAX], bias[MATMUL_MAX];
-    struct operand y[MATMUL_MAX];
-    u32 n_add;
-    struct operand add[2];
-    u32 n_slices, n_in, x_stride, y_stride; /* slices (heads) of n_in columns each */
-};
-
 static struct planes planes_of(const struct emit *e, u32 id)
 {
     struct planes p;
@@ -174,11 +162,10 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
     emit_args(e, &a, sizeof a);
 }
 
-static int emit_product(struct emit *e, const struct product *m)
+/* With the kernels of decoding. */
+static int emit_rows(struct emit *e, const struct product *m)
 {
     bool waiting[2] = {false, false}, done[ENC_COUNT] = {false};
-    if ((m->x.col | emit_pitch(e, m->x) | m->n_in | m->x_stride) % 4)
-        return emit_lacks(e, m->op, "columns that are not a multiple of 4");
     for (u32 i = 0; i < m->n; i++) {
         enum encoding enc = planes_of(e, m->w[i]).enc;
         bool int8 = encoding_is_int8(enc);
@@ -192,6 +179,25 @@ static int emit_product(struct emit *e, const struct product *m)
         emit_matrices(e, m, enc);
     }
     return e->rc;
+}
+
+/* Rows of class P have kernels of their own, except for matrices of floats. */
+static int emit_product(struct emit *e, const struct product *m)
+{
+    struct product same = *m, apart = *m;
+    if ((m->x.col | emit_pitch(e, m->x) | m->n_in | m->x_stride) % 4)
+        return emit_lacks(e, m->op, "columns that are not a multiple of 4");
+    same.n = apart.n = 0;
+    for (u32 i = 0; i < m->n; i++)
+        add_matrix(emit_has_panels(e, m->x, m->w[i]) ? &apart : &same, m->w[i], m->bias[i], m->y[i]);
+    if (same.n) emit_rows(e, &same);
+    if (!apart.n) return e->rc;
+    if (e->kind.n_d) {
+        emit_only_d(e);
+        emit_rows(e, &apart);
+        emit_for_all(e);
+    }
+    return emit_panels(e, &apart);
 }
 
 int emit_matmul(struct emit *e, const struct op *op)
@@ -366,13 +372,28 @@ int emit_gate_up_glu(struct emit *e, const struct op *op)
     enum encoding enc = planes_of(e, gate->w[0]).enc;
     if ((m.x.col | emit_pitch(e, m.x) | m.n_in) % 4)
         return emit_lacks(e, op, "columns that are not a multiple of 4");
-    if (fits_one(e, &m, enc) && planes_of(e, up->w[0]).enc == enc)
-        return emit_glu(e, op, norm, gate, up);
-    emit_parts_begin(e, op);
     add_matrix(&m, gate->w[0], gate->w[1], gate->out[0]);
     add_matrix(&m, up->w[0], up->w[1], up->out[0]);
-    emit_product(e, &m);
-    emit_op(e, op_part(op, OP_GLU, 0));
-    emit_parts_end(e);
+    bool panels = emit_has_panels(e, m.x, m.w[0]) && emit_has_panels(e, m.x, m.w[1]);
+    if (panels) {
+        m.glu = true;
+        m.y[0] = op->out[0];
+        emit_panels(e, &m);
+        m.y[0] = gate->out[0];
+        if (!e->kind.n_d) return e->rc;
+        emit_only_d(e);
+    }
+    if (fits_one(e, &m, enc) && planes_of(e, up->w[0]).enc == enc) {
+        emit_glu(e, op, norm, gate, up);
+    } else {
+        emit_parts_begin(e, op);
+        if (panels)
+            emit_rows(e, &m);
+        else
+            emit_product(e, &m);
+        emit_op(e, op_part(op, OP_GLU, 0));
+        emit_parts_end(e);
+    }
+    emit_for_all(e);
     return e->rc;
 }

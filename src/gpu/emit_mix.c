@@ -100,7 +100,8 @@ int emit_matmuls(struct emit *e, const struct op *op)
     bool done[64] = {false};
     CHECK(op->n_parts <= ARRAY_LEN(done));
     for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_MATMUL && (e->rows > 1 || !fits(e, op, &op->parts[i])))
+        if (op->parts[i].kind == OP_MATMUL &&
+            (e->rows > 1 || e->kind.n_p || !fits(e, op, &op->parts[i])))
             return emit_parts(e, op);
     for (u32 i = 0; i < op->n_parts; i++) {
         u32 pick[MIX_MAX], n = 0;

@@ -15,6 +15,7 @@ enum {
 };
 
 struct list {
+    struct list_kind kind;
     struct gpu_list *list[2]; /* sends the step without, and with edits of logits and masks */
     struct step_layout step;
 };
@@ -22,10 +23,11 @@ struct list {
 struct gpu_program {
     const struct program *p;
     struct gpu_buf *mem[2], *scratch, *step, *upload;
+    u64 scratch_n;
     struct gpu_buf *sampled; /* [R] ids as the last whole step left them, for the host */
     u32 n_sampled;
     u32 n_lists;
-    struct list *lists;
+    struct list *lists; /* [n_lists][n_lists] for rows of class D and of class P */
 };
 
 struct gpu_exec {
@@ -33,6 +35,7 @@ struct gpu_exec {
     const struct gpu_driver *d;
     struct gpu *g;
     u32 n_walkers; /* struct gpu_info */
+    bool native;
     const struct net *net;
     struct exec_limits limits;
     struct pool *pool;
@@ -42,6 +45,7 @@ struct gpu_exec {
     struct gpu_buf **chunks, *staging;
     struct gpu_buf *kv, *state, *tables, *edits, *edits_upload, *layers[2];
     struct step_tables known;
+    struct step_order order; /* of the last step */
     struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
     u32 n_pending;
     u32 n_programs;
@@ -67,7 +71,7 @@ static const char *gpu_driver_absent(const struct gpu_driver *d)
 
 static void free_program(struct gpu_exec *x, struct gpu_program *prog)
 {
-    for (u32 i = 0; i < prog->n_lists; i++)
+    for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++)
         for (u32 j = 0; j < 2; j++)
             if (prog->lists[i].list[j]) x->d->drop(x->g, prog->lists[i].list[j]);
     free(prog->lists);
@@ -99,6 +103,7 @@ static void gpu_close(struct exec *exec)
     free(x->planes);
     free(x->places);
     free(x->known.known);
+    step_order_close(&x->order);
     free(x);
 }
 
@@ -207,11 +212,13 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     struct gpu_info info;
     x->d->info(x->g, &info);
     x->n_walkers = info.n_walkers;
+    x->native = info.has_native;
     int rc = alloc_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
     x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
     x->known.known = malloc(x->known.n_bytes);
     if (!rc && !x->known.known) rc = err_nomem(err, "the executor");
+    if (!rc) rc = step_order_open(&x->order, &x->limits, err);
     if (x->known.known) memset(x->known.known, 0, x->known.n_bytes);
     if (!rc) rc = x->d->alloc(x->g, &x->staging, STAGING, GPU_UPLOAD, err);
     if (!rc) rc = place_layers(x, 0, x->net->n_states, &x->state, err);
@@ -296,10 +303,11 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Lists are for 1, 2, 4 .. 64 rows, then for multiples of 64, and none for more than max_rows. */
+/* Of a class, lists are for no rows, 1, 2, 4 .. 64, then for multiples of 64, and none for more than
+ * max_rows. */
 static u32 list_rows(const struct exec_limits *limits, u32 list)
 {
-    u32 rows = list <= 6 ? 1u << list : (list - 5) * 64;
+    u32 rows = list <= 7 ? (1u << list) / 2 : (list - 6) * 64;
     return MIN(rows, limits->max_rows);
 }
 
@@ -316,15 +324,18 @@ struct sizes {
 
 /* What a program's own buffers take; finds out whether there is a kernel for every op. */
 static int measure(struct sizes *out, const struct program *p, const struct exec_limits *limits,
-                   struct err *err)
+                   bool native, struct err *err)
 {
-    u32 n_lists = list_for(limits, limits->max_rows) + 1;
+    u32 last = list_for(limits, limits->max_rows), most = list_rows(limits, last);
     *out = (struct sizes){0};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
         out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
-    for (u32 i = 0; i < n_lists; i++) {
+    /* rows of class P need the more the more there are of them */
+    for (u32 i = 0; i <= last; i++) {
+        struct list_kind kind = {list_rows(limits, i), p->net->profile.bf16 ? most : 0, native};
         struct emit e;
-        int rc = emit_program(&e, p, limits, list_rows(limits, i), err);
+        if (kind.n_d + kind.n_p == 0) continue;
+        int rc = emit_program(&e, p, limits, kind, err);
         if (rc) return rc;
         free(e.list);
         out->scratch = MAX(out->scratch, MAX(e.scratch, 256));
@@ -337,17 +348,16 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct sizes size;
-    int rc = measure(&size, p, &x->limits, err);
+    int rc = measure(&size, p, &x->limits, x->native, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
     *handle = x->n_programs++;
     prog->p = p;
     prog->n_lists = list_for(&x->limits, x->limits.max_rows) + 1;
-    prog->lists = calloc(prog->n_lists, sizeof *prog->lists);
+    prog->lists = calloc((size_t)prog->n_lists * prog->n_lists, sizeof *prog->lists);
     if (!prog->lists) return err_nomem(err, "the program");
-    for (u32 i = 0; i < prog->n_lists; i++)
-        step_layout(&prog->lists[i].step, p, &x->limits, list_rows(&x->limits, i));
+    prog->scratch_n = size.scratch;
     rc = x->d->alloc(x->g, &prog->mem[0], size.mem[0], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
@@ -404,12 +414,14 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
 }
 
 /* The ops [begin, end) for a list's rows; all of them is a whole step. */
-static int record(struct gpu_exec *x, struct gpu_program *prog, const struct step_layout *step,
-                  bool extra, u32 begin, u32 end, struct gpu_list **out, struct err *err)
+static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list, bool extra,
+                  u32 begin, u32 end, struct gpu_list **out, struct err *err)
 {
+    const struct step_layout *step = &list->step;
     struct emit e;
-    int rc = emit_program(&e, prog->p, &x->limits, step->rows, err);
+    int rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
     if (rc) return rc;
+    CHECK(e.scratch <= prog->scratch_n);
     struct gpu_command *c = calloc(e.n + 2, sizeof *c);
     u32 n = 1;
     if (!c) rc = err_nomem(err, "the program");
@@ -464,6 +476,19 @@ static int write_tables(struct gpu_exec *x, const struct step *s, struct err *er
     return x->d->write(x->g, x->tables, 0, x->known.known, x->known.n_bytes, err);
 }
 
+/* The smallest list that holds n_d rows of class D and n_p of class P. */
+static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_d, u32 n_p)
+{
+    u32 d = list_for(&x->limits, n_d), p = list_for(&x->limits, n_p);
+    struct list *list = &prog->lists[d * prog->n_lists + p];
+    if (!list->step.rows) {
+        u32 rows_d = list_rows(&x->limits, d), rows_p = list_rows(&x->limits, p);
+        list->kind = (struct list_kind){rows_d, rows_p, x->native};
+        step_layout(&list->step, prog->p, &x->limits, MIN(rows_d + rows_p, x->limits.max_rows));
+    }
+    return list;
+}
+
 static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
@@ -471,16 +496,17 @@ static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
     int rc = gpu_wait(exec, err);
     if (rc || s->n_rows == 0) return rc;
     bool whole = s->op_begin == 0 && s->op_end >= prog->p->n_ops, extra;
-    struct list *list = &prog->lists[list_for(&x->limits, s->n_rows)];
+    step_order(&x->order, s);
+    struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
     u8 *upload = x->d->map(prog->upload);
-    if (!step_write(&list->step, s, &x->known, upload, &extra)) {
+    if (!step_write(&list->step, s, &x->order, &x->known, upload, &extra)) {
         if ((rc = write_tables(x, s, err))) return rc;
-        CHECK(step_write(&list->step, s, &x->known, upload, &extra));
+        CHECK(step_write(&list->step, s, &x->order, &x->known, upload, &extra));
     }
     if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, s, err))) return rc;
     prog->n_sampled = whole ? s->n_out : 0;
     struct gpu_list **made = whole ? &list->list[extra] : &x->passing;
-    if (!*made) rc = record(x, prog, &list->step, extra, s->op_begin, s->op_end, made, err);
+    if (!*made) rc = record(x, prog, list, extra, s->op_begin, s->op_end, made, err);
     if (!rc) rc = x->d->submit(x->g, *made, err);
     if (!rc) x->n_pending++;
     return rc;
@@ -503,12 +529,14 @@ static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n
 {
     const struct buffer *b = &x->programs[handle].p->bufs[o.buf];
     struct gpu_buf *mem = x->programs[handle].mem[b->rows];
-    bool together = b->width == o.width;
+    bool moved = b->rows == ROWS_T && x->order.moved, together = b->width == o.width && !moved;
     u32 n = together ? 1 : n_rows;
     u64 bytes = (u64)o.width * (together ? n_rows : 1) * sizeof(float);
     int rc = 0;
     for (u32 i = 0; i < n && n_rows && !rc; i++) {
-        u64 at = row_at(x, &x->programs[handle], o, row + i), k = (u64)i * o.width;
+        u32 r = row + i;
+        if (moved && r < x->order.n) r = x->order.at[r];
+        u64 at = row_at(x, &x->programs[handle], o, r), k = (u64)i * o.width;
         rc = dst ? x->d->read(x->g, mem, at, dst + k, bytes, err)
                  : x->d->write(x->g, mem, at, src + k, bytes, err);
     }
@@ -538,7 +566,7 @@ static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
 {
     struct sizes size;
     struct err ignored = {0};
-    if (measure(&size, p, limits, &ignored)) return 0;
+    if (measure(&size, p, limits, true, &ignored)) return 0;
     return size.mem[0] + size.mem[1] + size.scratch + size.step +
            round_up((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
 }
@@ -549,7 +577,8 @@ static int gpu_launches(const struct program *p, const struct exec_limits *limit
                         u32 *by_op, u32 *total, struct err *err)
 {
     struct emit e;
-    int rc = emit_program(&e, p, limits, list_rows(limits, list_for(limits, n_rows)), err);
+    struct list_kind kind = {.n_d = list_rows(limits, list_for(limits, n_rows))};
+    int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
     memset(by_op, 0, p->n_ops * sizeof *by_op);
@@ -585,8 +614,8 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     int rc = gpu_submit(exec, handle, s, err); /* a first time, so that its list is there */
     if (!rc) rc = gpu_wait(exec, err);
     if (rc) return rc;
-    struct list *list = &prog->lists[list_for(&x->limits, s->n_rows)];
-    if ((rc = emit_program(&e, prog->p, &x->limits, list->step.rows, err))) return rc;
+    struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
+    if ((rc = emit_program(&e, prog->p, &x->limits, list->kind, err))) return rc;
     double *each = calloc(e.n + 2, sizeof *each);
     if (!each) rc = err_nomem(err, "the profile");
     if (!rc) rc = x->d->profile(x->g, list->list[list->list[0] ? 0 : 1], each, err);
@@ -611,7 +640,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
 
 /* ---- one class for each driver ---- */
 
-#define GPU_CLASS(driver)                                                                       \
+#define GPU_CLASS(driver, rounds_to_bf16)                                                       \
     static u64 driver##_available(u32 device)                                                   \
     {                                                                                           \
         return available_on(&driver_##driver, device);                                          \
@@ -623,6 +652,8 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .fused = GPU_FUSED,                                                                     \
         .kv = QT_F16,                                                                           \
         .int8 = true,                                                                           \
+        .bf16 = rounds_to_bf16,                                                                 \
+        .has_bf16 = true,                                                                       \
         .max_rows = MAX_ROWS,                                                                   \
         .open = driver##_open,                                                                  \
         .close = gpu_close,                                                                     \
@@ -651,10 +682,10 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
      1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS |             \
      1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_NORM_SHIFT | 1ull << OP_MLA_STORE)
 
-GPU_CLASS(cuda)
-GPU_CLASS(metal)
-GPU_CLASS(emu)
-GPU_CLASS(emu_checked)
+GPU_CLASS(cuda, true)
+GPU_CLASS(metal, false)
+GPU_CLASS(emu, false)
+GPU_CLASS(emu_checked, false)
 
 static const struct {
     const struct exec_class *class;
@@ -676,7 +707,7 @@ const struct exec_class *gpu_class(const char *name)
 const struct gpu_driver *gpu_driver_of(const struct exec_class *class)
 {
     for (u32 i = 0; i < ARRAY_LEN(classes); i++)
-        if (classes[i].class == class) return classes[i].driver;
+        if (strcmp(classes[i].class->name, class->name) == 0) return classes[i].driver;
     return NULL;
 }
 

@@ -1,5 +1,6 @@
 #include "gpu/gpu_step.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "gpu/args.h"
@@ -39,22 +40,83 @@ void step_layout(struct step_layout *l, const struct program *p, const struct ex
     l->bytes[1] = at;
 }
 
+/* ---- order ---- */
+
+int step_order_open(struct step_order *o, const struct exec_limits *limits, struct err *err)
+{
+    *o = (struct step_order){.row = calloc(limits->max_rows, sizeof *o->row),
+                             .at = calloc(limits->max_rows, sizeof *o->at)};
+    return o->row && o->at ? 0 : err_nomem(err, "the executor");
+}
+
+void step_order_close(struct step_order *o)
+{
+    free(o->row);
+    free(o->at);
+}
+
+static bool is_p(const struct step *s, u32 t)
+{
+    return s->net->profile.bf16 && s->rows[t].cls == ROW_P;
+}
+
+static u32 place(struct step_order *o, u32 t, u32 at)
+{
+    o->row[at] = t;
+    o->at[t] = at;
+    o->moved |= t != at;
+    return at + 1;
+}
+
+/* While rows are placed, at[t] of one of class P that has to wait is the next of its sequence. */
+void step_order(struct step_order *o, const struct step *s)
+{
+    enum { NONE = UINT32_MAX };
+    u32 n = 0;
+    o->moved = false;
+    for (u32 t = 0; t < s->n_rows; t++) o->at[t] = NONE;
+    for (u32 t = 0; t < s->n_rows; t++)
+        if (is_p(s, t) && s->prev[t] >= 0 && is_p(s, (u32)s->prev[t])) o->at[s->prev[t]] = t;
+    for (u32 t = 0; t < s->n_rows; t++)
+        if (!is_p(s, t)) n = place(o, t, n);
+    o->n = s->n_rows;
+    o->n_d = n;
+    for (u32 t = 0; t < s->n_rows; t++) {
+        if (!is_p(s, t) || (s->prev[t] >= 0 && is_p(s, (u32)s->prev[t]))) continue;
+        for (u32 r = t, next; r != NONE; r = next) {
+            next = o->at[r];
+            n = place(o, r, n);
+        }
+    }
+}
+
 /* ---- writing ---- */
 
-static void put_rows(const struct step_layout *l, const struct step *s, u8 *dst)
+/* Rows of n floats in the device's order. */
+static void put_floats(const struct step_order *o, float *dst, const float *src, u32 n_rows,
+                       size_t n)
+{
+    if (!o->moved) memcpy(dst, src, n_rows * n * sizeof *dst);
+    for (u32 t = 0; o->moved && t < n_rows; t++)
+        memcpy(dst + t * n, src + o->row[t] * n, n * sizeof *dst);
+}
+
+static void put_rows(const struct step_layout *l, const struct step *s,
+                     const struct step_order *order, u8 *dst)
 {
     u32 *row = (u32 *)(void *)(dst + l->at[STEP_ROWS]);
     i32 *prev = (i32 *)(void *)(dst + l->at[STEP_PREV]);
     i32 *next = (i32 *)(void *)(dst + l->at[STEP_NEXT]);
     u32 *items = (u32 *)(void *)(dst + l->at[STEP_ITEMS]);
     u32 n_items = 0;
+    for (u32 t = 0; t < s->n_rows; t++) next[t] = -1;
     for (u32 t = 0; t < s->n_rows; t++) {
-        const struct row *r = &s->rows[t];
+        const struct row *r = &s->rows[order->row[t]];
         const u32 words[4] = {(u32)r->token, r->slot, r->pos, r->cls};
+        i32 before = s->prev[order->row[t]];
         memcpy(row + 4 * (size_t)t, words, sizeof words);
-        prev[t] = s->prev[t];
-        next[t] = -1;
-        if (s->prev[t] >= 0) next[s->prev[t]] = (i32)t;
+        prev[t] = before < 0 ? -1 : (i32)order->at[before];
+        if (before >= 0) next[prev[t]] = (i32)t;
         items[t] = n_items;
         n_items += r->pos / SPLIT_TOKENS + 1;
     }
@@ -135,21 +197,23 @@ static bool put_sampling(const struct step_layout *l, const struct step *s, u8 *
     return masked || s->n_sample_edits;
 }
 
-bool step_write(const struct step_layout *l, const struct step *s, struct step_tables *tables,
-                u8 *dst, bool *extra)
+bool step_write(const struct step_layout *l, const struct step *s, const struct step_order *order,
+                struct step_tables *tables, u8 *dst, bool *extra)
 {
     CHECK(s->n_rows <= l->rows && s->n_out <= l->out_rows);
     u32 *head = (u32 *)(void *)(dst + l->at[STEP_HEAD]);
-    size_t angles = (size_t)s->n_rows * (s->net->rope.n_rot / 2) * sizeof *s->cos;
+    u32 *out = (u32 *)(void *)(dst + l->at[STEP_OUT]);
     head[HEAD_N_ROWS] = s->n_rows;
     head[HEAD_N_OUT] = s->n_out;
-    put_rows(l, s, dst);
-    memcpy(dst + l->at[STEP_OUT], s->out_rows, s->n_out * sizeof *s->out_rows);
-    memcpy(dst + l->at[STEP_COS], s->cos, angles);
-    memcpy(dst + l->at[STEP_SIN], s->sin, angles);
+    head[HEAD_N_D] = order->n_d;
+    put_rows(l, s, order, dst);
+    for (u32 i = 0; i < s->n_out; i++) out[i] = order->at[s->out_rows[i]];
+    size_t half = s->net->rope.n_rot / 2;
+    put_floats(order, (float *)(void *)(dst + l->at[STEP_COS]), s->cos, s->n_rows, half);
+    put_floats(order, (float *)(void *)(dst + l->at[STEP_SIN]), s->sin, s->n_rows, half);
     if (l->n[STEP_HIDDEN] && s->hidden)
-        memcpy(dst + l->at[STEP_HIDDEN], s->hidden,
-               (size_t)s->n_rows * s->net->d_model * sizeof *s->hidden);
+        put_floats(order, (float *)(void *)(dst + l->at[STEP_HIDDEN]), s->hidden, s->n_rows,
+                   s->net->d_model);
     *extra = put_sampling(l, s, dst);
     return put_tables(l, s, tables, dst, &head[HEAD_N_TABLES]);
 }

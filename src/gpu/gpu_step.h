@@ -32,6 +32,17 @@ struct step_layout {
 void step_layout(struct step_layout *l, const struct program *p, const struct exec_limits *limits,
                  u32 rows);
 
+/* The order that rows have on the device: those of class D first, then those of class P, sequence
+ * by sequence. Where the profile makes no difference between classes all count as D. */
+struct step_order {
+    u32 n, n_d; /* rows, and those of class D */
+    bool moved;    /* it is not the step's own */
+    u32 *row, *at; /* [max_rows] of the step at each place, and the other way round */
+};
+int step_order_open(struct step_order *o, const struct exec_limits *limits, struct err *err);
+void step_order_close(struct step_order *o);
+void step_order(struct step_order *o, const struct step *s);
+
 /* What block tables the device has, so that only changes are sent. */
 struct step_tables {
     u32 *known; /* [n_slots][table_len] */
@@ -45,7 +56,7 @@ u32 step_max_tables(u32 rows);
 /* Writes s at dst. False when the tables have changed in more places than there is room for: then
  * nothing is marked as known, and the caller sends the tables as they are. *extra: whether the
  * parts behind STEP_HIDDEN are needed. */
-bool step_write(const struct step_layout *l, const struct step *s, struct step_tables *tables,
-                u8 *dst, bool *extra);
+bool step_write(const struct step_layout *l, const struct step *s, const struct step_order *order,
+                struct step_tables *tables, u8 *dst, bool *extra);
 
 #endif

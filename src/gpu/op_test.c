@@ -38,12 +38,14 @@ static bool may_refuse(const char *name)
     return false;
 }
 
-static void check_all(enum op_form form)
+static void check_all(enum op_form form, bool bf16)
 {
     u32 n_ran = 0, n_odd = 0;
+    struct exec_class with = *class;
+    with.bf16 = bf16;
     for (u32 i = 0; i < op_case_count; i++) {
         if (!strstr(op_cases[i].name, wanted)) continue;
-        enum op_result r = op_case_check(&op_cases[i], class, form, 2);
+        enum op_result r = op_case_check(&op_cases[i], &with, form, 2);
         bool odd = may_refuse(op_cases[i].name) != (r == OP_REFUSED);
         if (odd)
             print_error("%s %s\n", op_cases[i].name, r == OP_REFUSED ? "refused" : "not refused");
@@ -58,13 +60,25 @@ static void check_all(enum op_form form)
 static void ops_are_near_the_reference(void **state)
 {
     (void)state;
-    check_all(OP_UNFUSED);
+    check_all(OP_UNFUSED, false);
 }
 
 static void fused_ops_are_near_the_reference(void **state)
 {
     (void)state;
-    check_all(OP_FUSED);
+    check_all(OP_FUSED, false);
+}
+
+static void ops_that_round_prompts_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_all(OP_UNFUSED, true);
+}
+
+static void fused_ops_that_round_prompts_are_near_the_reference(void **state)
+{
+    (void)state;
+    check_all(OP_FUSED, true);
 }
 
 int main(int argc, char **argv)
@@ -79,6 +93,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_near_the_reference),
         cmocka_unit_test(fused_ops_are_near_the_reference),
+        cmocka_unit_test(ops_that_round_prompts_are_near_the_reference),
+        cmocka_unit_test(fused_ops_that_round_prompts_are_near_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,6 +301,17 @@ GPU_FN u16 f32_to_bf16(float f)
     if ((u & 0x7fffffffu) > 0x7f800000u) return (u16)(u >> 16 | 0x40u);
     return (u16)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
+/* Two of them as a word, the first one low. */
+GPU_FN uint f32x2_to_bf16(float low, float high)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+    uint u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+#else
+    return (uint)f32_to_bf16(low) | (uint)f32_to_bf16(high) << 16;
+#endif
+}
 /* Two halves of a word, the low one first. */
 GPU_FN float2 f16x2_to_f32(uint u)
 {
