@@ -24,6 +24,7 @@ struct exec_class {
     bool has_f32_act;   /* it can do without that rounding too */
     bool has_bf16;      /* it knows the one to bf16 */
     u32 max_rows;       /* largest T it takes */
+    u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
     bool keeps_weights; /* reads weight data where the file has it, at every step */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
                 u32 n_threads, struct err *err);

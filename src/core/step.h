@@ -91,6 +91,7 @@ struct step {
     i32 *prev;            /* [max_rows] the row before this one of the same slot, -1: none */
     i32 *last;            /* [n_slots] scratch of step_prepare: last row seen of each slot */
     float *cos, *sin;     /* [max_rows][n_rot/2] */
+    float *angles;        /* [max_pos][2][n_rot/2] cos and sin of positions met so far, else 0 */
     u32 op_begin, op_end; /* the ops to run; all of them unless verify steps through */
 };
 

@@ -81,7 +81,9 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
                        (u32)ENGINE_MAX_CTX);
     u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
     if (n_sessions > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 sessions");
-    u32 max_rows = params->max_rows ? params->max_rows : ENGINE_MAX_ROWS;
+    u32 max_rows = params->max_rows;
+    if (!max_rows)
+        max_rows = class->chunk ? MIN(class->chunk, MAX(n_ctx, ENGINE_MAX_ROWS)) : ENGINE_MAX_ROWS;
     if (max_rows > class->max_rows)
         return err_set(err, FLETCH_E_ARG, "%u rows a step, but backend %s takes at most %u",
                        max_rows, class->name, class->max_rows);

@@ -10,6 +10,7 @@
  *   OUT       uint[R]       rows whose logits are wanted
  *   ITEMS     uint[T + 1]   how many stretches of SPLIT_TOKENS positions the rows before this one
  *                           attend to; the last is their total
+ *   TILES     uint2[T]      up to FLASH_TILE rows of class P of one sequence: the first, how many
  *   COS, SIN  float[T][n_rot / 2]
  *   TABLES    uint2[]       changed entries of the block tables: index, block (k_tables)
  *   SAMPLE    uint[R][SAMPLE_WORDS]   how each out row's token is chosen (struct sample_row)
@@ -31,6 +32,7 @@ enum {
     HEAD_N_ROWS,
     HEAD_N_OUT,
     HEAD_N_TABLES,
+    HEAD_N_TILES,
     HEAD_N_D, /* rows of class D, which come first; all where classes don't differ */
     HEAD_WORDS = 16,
 };
@@ -179,9 +181,9 @@ struct matmul_args {
     struct matmul_part part[MATMUL_MAX];
 };
 
-/* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows padded
- * with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations, behind a norm
- * if there is one, k_panel_weights_<encoding> of weights; k_panels (on matrix units
+/* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
+ * padded with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations,
+ * behind a norm if there is one, k_panel_weights_<encoding> of weights; k_panels (on matrix units
  * k_panels_mma_<PANEL_N or twice that>) multiplies them. Slices are heads, or experts, whose rows
  * are listed by k_panel_places: uint begin[n_experts + 1], then pairs row · n_used + choice. */
 enum {
@@ -207,7 +209,7 @@ struct panel_weights_args {
     unsigned n_in, n_out, pitch, q_row, s_row;
     unsigned first, begin, slice; /* rows: of all slices before these, and in the panel: before the
                                      matrix, and of a slice */
-    unsigned turn; /* 0: rows follow each other; 1, 2: first or second eight of every sixteen */
+    unsigned turn;    /* 0: rows follow each other; 1, 2: first or second eight of every sixteen */
     unsigned experts; /* slices are experts: only those with rows */
 };
 struct panel_part {
@@ -283,6 +285,20 @@ struct attention_args {
     unsigned rows, count, stride; /* most rows; how many: ROWS_...; splits of an item */
     float scale;
 };
+
+/* k_flash_<largest head>, k_flash_latent: rows of class P on matrix units, with attention_args */
+enum {
+    FLASH_THREADS = 256,
+    FLASH_TILE = FLASH_THREADS / 32 * 16,
+    FLASH_STRIDE = 64,     /* positions at a time */
+    LATENT_TILE_ROWS = 64, /* heads of rows of a group of k_flash_latent */
+    FLASH_LATENT_THREADS = 512,
+};
+#define FLASH_BYTES(head) (4u * (unsigned)FLASH_STRIDE * (head)*2u)
+/* queries, two strides of the cache, exponentials */
+#define FLASH_LATENT_BYTES                                                            \
+    (((unsigned)LATENT_TILE_ROWS + 2u * (unsigned)FLASH_STRIDE) * LATENT_MAX_K * 2u + \
+     (unsigned)LATENT_TILE_ROWS * (unsigned)FLASH_STRIDE * 2u)
 
 /* k_token_shift, k_token_keep */
 enum { SHIFT_THREADS = 256 };

@@ -1,4 +1,5 @@
-/* Attention as launches: the splits of all rows, then their merge. */
+/* Attention as launches: the splits of all rows, then their merge; rows of prompts on matrix units
+ * by one launch. */
 #include <stdio.h>
 
 #include "gpu/emit.h"
@@ -45,21 +46,13 @@ static void bind_scratch(struct emit *e, u64 n_parts, u32 v_width, bool write)
     emit_scratch(e, (bytes + 255) / 256 * 256, n_parts * 2 * sizeof(float), write);
 }
 
-int emit_attention(struct emit *e, const struct op *op)
+static struct attention_args args_of(const struct emit *e, const struct op *op)
 {
-    const struct net *net = e->p->net;
-    const struct kv_layer *l = &net->kv[op->p.attn.kv];
-    bool f32 = net->profile.kv == QT_F32, latent = op->kind == OP_LATENT_ATTENTION;
-    if (unfit(op)) return emit_lacks(e, op, unfit(op));
-    if ((op->in[0].col | emit_pitch(e, op->in[0])) % 4)
-        return emit_lacks(e, op, "columns that are not a multiple of 4");
-    u32 per_unit = f32 ? 2 : 1, n_heads = op->p.attn.n_heads,
-        at_once = heads_at_once(op, f32, e->rows);
+    const struct kv_layer *l = &e->p->net->kv[op->p.attn.kv];
+    u32 per_unit = e->p->net->profile.kv == QT_F32 ? 2 : 1;
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
-    u32 per = n_heads / op->p.attn.n_kv_heads;
-    u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
-    struct attention_args a = {
-        .n_heads = n_heads,
+    return (struct attention_args){
+        .n_heads = op->p.attn.n_heads,
         .n_kv_heads = op->p.attn.n_kv_heads,
         .k_units = op->p.attn.k_width / UNIT,
         .v_units = op->p.attn.v_width / UNIT,
@@ -74,9 +67,53 @@ int emit_attention(struct emit *e, const struct op *op)
         .max_items = (u32)MIN((u64)e->rows * splits, MAX(splits, MIN_ITEMS)),
         .rows = e->rows,
         .count = e->count,
-        .stride = latent ? 1 : ATTN_SUBS,
+        .stride = op->kind == OP_LATENT_ATTENTION ? 1 : ATTN_SUBS,
         .scale = op->p.attn.scale,
     };
+}
+
+/* Can matrix units do rows of class P? */
+static bool flashes(const struct emit *e, const struct op *op)
+{
+    enum { MAX_HEAD = 128 };
+    bool small =
+        op->kind == OP_LATENT_ATTENTION || MAX(op->p.attn.k_width, op->p.attn.v_width) <= MAX_HEAD;
+    return e->kind.n_p && e->kind.native && small && e->p->net->profile.kv == QT_F16;
+}
+
+static void emit_flash(struct emit *e, const struct op *op)
+{
+    struct attention_args a = args_of(e, op);
+    bool latent = op->kind == OP_LATENT_ATTENTION, few = MAX(a.k_units, a.v_units) <= 8;
+    u32 tiles = 2 * ((e->kind.n_p + FLASH_TILE - 1) / FLASH_TILE);
+    if (latent) {
+        emit_launch(e, "k_flash_latent",
+                    (FLASH_TILE * a.n_heads + LATENT_TILE_ROWS - 1) / LATENT_TILE_ROWS, tiles,
+                    FLASH_LATENT_THREADS);
+        emit_walk(e, 0, FLASH_LATENT_BYTES);
+    } else {
+        emit_launch(e, few ? "k_flash_64" : "k_flash_128", a.n_heads, tiles, FLASH_THREADS);
+        emit_walk(e, 0, FLASH_BYTES(few ? 64u : 128u));
+    }
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_step(e, STEP_TILES);
+    emit_tables(e, false);
+    emit_in(e, op->in[0]);
+    emit_kv(e, op->p.attn.kv, false);
+    emit_out(e, op->out[0]);
+    emit_args(e, &a, sizeof a);
+}
+
+static void emit_splits(struct emit *e, const struct op *op)
+{
+    const struct net *net = e->p->net;
+    bool f32 = net->profile.kv == QT_F32, latent = op->kind == OP_LATENT_ATTENTION;
+    u32 n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, f32, e->rows);
+    u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
+    u32 per = n_heads / op->p.attn.n_kv_heads;
+    u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
+    struct attention_args a = args_of(e, op);
     u64 n_parts = (u64)a.max_items * n_heads, items = (u64)e->rows * splits * tiles;
     char name[32];
     snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", f32 ? "f32" : "f16",
@@ -101,5 +138,20 @@ int emit_attention(struct emit *e, const struct op *op)
     emit_step(e, STEP_ITEMS);
     bind_scratch(e, n_parts, op->p.attn.v_width, false);
     emit_out(e, op->out[0]);
-    return emit_args(e, &a, sizeof a);
+    emit_args(e, &a, sizeof a);
+}
+
+int emit_attention(struct emit *e, const struct op *op)
+{
+    if (unfit(op)) return emit_lacks(e, op, unfit(op));
+    if ((op->in[0].col | emit_pitch(e, op->in[0])) % 4)
+        return emit_lacks(e, op, "columns that are not a multiple of 4");
+    if (flashes(e, op)) {
+        emit_flash(e, op);
+        if (!e->kind.n_d) return e->rc;
+        emit_only_d(e);
+    }
+    emit_splits(e, op);
+    emit_for_all(e);
+    return e->rc;
 }

@@ -189,7 +189,8 @@ static int emit_product(struct emit *e, const struct product *m)
         return emit_lacks(e, m->op, "columns that are not a multiple of 4");
     same.n = apart.n = 0;
     for (u32 i = 0; i < m->n; i++)
-        add_matrix(emit_has_panels(e, m->x, m->w[i]) ? &apart : &same, m->w[i], m->bias[i], m->y[i]);
+        add_matrix(emit_has_panels(e, m->x, m->w[i]) ? &apart : &same, m->w[i], m->bias[i],
+                   m->y[i]);
     if (same.n) emit_rows(e, &same);
     if (!apart.n) return e->rc;
     if (e->kind.n_d) {

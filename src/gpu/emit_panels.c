@@ -119,7 +119,8 @@ static void emit_panel_weights(struct emit *e, const struct product *m, const st
     emit_args(e, &a, sizeof a);
 }
 
-/* The wider tile does more with what it loads, the narrow one leaves fewer units idle in the end. */
+/* The wider tile does more with what it loads, the narrow one leaves fewer units idle in the end.
+ */
 static u32 tile_of(const struct panels *p, u32 n)
 {
     enum { UNITS = 132 }; /* of an H200 */

@@ -9,6 +9,7 @@
 enum {
     MAX_PROGRAMS = 4,
     MAX_ROWS = 4096,
+    CUDA_ROWS = 2048, /* prompts at once: decoding matrices for them then costs 3 % (8B, H200) */
     MAX_KERNELS = 512,
     STAGING = 64 << 20, /* bytes of weights that are packed at a time */
     EDIT_GROUPS = 64,
@@ -45,7 +46,7 @@ struct gpu_exec {
     struct gpu_buf **chunks, *staging;
     struct gpu_buf *kv, *state, *tables, *edits, *edits_upload, *layers[2];
     struct step_tables known;
-    struct step_order order; /* of the last step */
+    struct step_order order;              /* of the last step */
     struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
     u32 n_pending;
     u32 n_programs;
@@ -303,8 +304,8 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Of a class, lists are for no rows, 1, 2, 4 .. 64, then for multiples of 64, and none for more than
- * max_rows. */
+/* Of a class, lists are for no rows, 1, 2, 4 .. 64, then for multiples of 64, and none for more
+ * than max_rows. */
 static u32 list_rows(const struct exec_limits *limits, u32 list)
 {
     u32 rows = list <= 7 ? (1u << list) / 2 : (list - 6) * 64;
@@ -640,7 +641,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
 
 /* ---- one class for each driver ---- */
 
-#define GPU_CLASS(driver, rounds_to_bf16)                                                       \
+#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                 \
     static u64 driver##_available(u32 device)                                                   \
     {                                                                                           \
         return available_on(&driver_##driver, device);                                          \
@@ -655,6 +656,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .bf16 = rounds_to_bf16,                                                                 \
         .has_bf16 = true,                                                                       \
         .max_rows = MAX_ROWS,                                                                   \
+        .chunk = rows,                                                                          \
         .open = driver##_open,                                                                  \
         .close = gpu_close,                                                                     \
         .weight = gpu_weight,                                                                   \
@@ -682,10 +684,10 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
      1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS |             \
      1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_NORM_SHIFT | 1ull << OP_MLA_STORE)
 
-GPU_CLASS(cuda, true)
-GPU_CLASS(metal, false)
-GPU_CLASS(emu, false)
-GPU_CLASS(emu_checked, false)
+GPU_CLASS(cuda, true, CUDA_ROWS)
+GPU_CLASS(metal, false, 0)
+GPU_CLASS(emu, false, 0)
+GPU_CLASS(emu_checked, false, 0)
 
 static const struct {
     const struct exec_class *class;

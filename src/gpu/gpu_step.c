@@ -21,6 +21,7 @@ void step_layout(struct step_layout *l, const struct program *p, const struct ex
         [STEP_NEXT] = t,
         [STEP_OUT] = r,
         [STEP_ITEMS] = t + 1,
+        [STEP_TILES] = 2 * t,
         [STEP_COS] = t * half,
         [STEP_SIN] = t * half,
         [STEP_TABLES] = 2ull * step_max_tables(rows),
@@ -123,6 +124,24 @@ static void put_rows(const struct step_layout *l, const struct step *s,
     items[s->n_rows] = n_items;
 }
 
+/* Rows of class P that follow each other in a sequence, FLASH_TILE at most; returns how many. */
+static u32 put_tiles(const struct step_layout *l, const struct step *s,
+                     const struct step_order *order, u8 *dst)
+{
+    u32 *tile = (u32 *)(void *)(dst + l->at[STEP_TILES]), n = 0;
+    for (u32 t = order->n_d; t < s->n_rows; t++) {
+        bool follows = t > order->n_d && s->prev[order->row[t]] == (i32)order->row[t - 1];
+        if (follows && tile[2 * n - 1] < FLASH_TILE) {
+            tile[2 * n - 1]++;
+            continue;
+        }
+        tile[2 * n] = t;
+        tile[2 * n + 1] = 1;
+        n++;
+    }
+    return n;
+}
+
 static bool put_tables(const struct step_layout *l, const struct step *s,
                        struct step_tables *tables, u8 *dst, u32 *n)
 {
@@ -207,6 +226,7 @@ bool step_write(const struct step_layout *l, const struct step *s, const struct 
     head[HEAD_N_OUT] = s->n_out;
     head[HEAD_N_D] = order->n_d;
     put_rows(l, s, order, dst);
+    head[HEAD_N_TILES] = put_tiles(l, s, order, dst);
     for (u32 i = 0; i < s->n_out; i++) out[i] = order->at[s->out_rows[i]];
     size_t half = s->net->rope.n_rot / 2;
     put_floats(order, (float *)(void *)(dst + l->at[STEP_COS]), s->cos, s->n_rows, half);

@@ -12,6 +12,7 @@ enum step_part {
     STEP_NEXT,
     STEP_OUT,
     STEP_ITEMS,
+    STEP_TILES,
     STEP_COS,
     STEP_SIN,
     STEP_TABLES,
@@ -35,7 +36,7 @@ void step_layout(struct step_layout *l, const struct program *p, const struct ex
 /* The order that rows have on the device: those of class D first, then those of class P, sequence
  * by sequence. Where the profile makes no difference between classes all count as D. */
 struct step_order {
-    u32 n, n_d; /* rows, and those of class D */
+    u32 n, n_d;    /* rows, and those of class D */
     bool moved;    /* it is not the step's own */
     u32 *row, *at; /* [max_rows] of the step at each place, and the other way round */
 };

@@ -1,0 +1,95 @@
+/* What attention of prompts' rows is made of: cached halves in shared memory, in rows whose sixteenths
+ * of 256 bytes (or eighths of 128) are swizzled as panels' are, and products of 16 rows. */
+#ifndef NATIVE_FLASH_H
+#define NATIVE_FLASH_H
+
+#include "gpu/args.h"
+#include "gpu/simt.h"
+
+#define FLASH_NOTHING (-3.0e38f)
+
+GPU_FN uint flash_shared()
+{
+    extern __shared__ __align__(1024) u8 flash_memory[];
+    return (uint)__cvta_generic_to_shared(flash_memory);
+}
+
+/* Where 16-byte unit u of a row lies. */
+template <int UNITS> GPU_FN uint flash_at(uint row, uint u)
+{
+    return row * (uint)(UNITS * 16) + (u ^ row % 8u) * 16u;
+}
+
+/* A unit on its way from the cache, or zeros. */
+GPU_FN void flash_send(uint to, const uint4 *from, bool real)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(real ? 16 : 0)
+                 : "memory");
+}
+GPU_FN void flash_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> GPU_FN void flash_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+GPU_FN void flash_load(uint *r, uint at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+GPU_FN void flash_load_across(uint *r, uint at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+GPU_FN void flash_mma(float *d, const uint *a, uint b0, uint b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Two values as halves; what is out of their range becomes the largest. */
+GPU_FN uint flash_halves(float low, float high)
+{
+    uint u;
+    low = fminf(fmaxf(low, -65504.0f), 65504.0f);
+    high = fminf(fmaxf(high, -65504.0f), 65504.0f);
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+}
+GPU_FN float flash_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+/* Over the four lanes that share a row. */
+GPU_FN float flash_row_max(float v)
+{
+    v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+    return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
+}
+GPU_FN float flash_row_sum(float v)
+{
+    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+/* First unit of the cached row at position p of a slot. */
+GPU_FN uint flash_place(DEV(const uint) tables, const attention_args &a, uint slot, uint p)
+{
+    uint block = tables[slot * a.table_len + p / a.block_tokens];
+    return (block * a.block_tokens + p % a.block_tokens) * a.row_units;
+}
+
+#endif
