@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole models through the Metal and CUDA drivers, on their stand-ins: the tiny models of the zoo say
 word for word what they say on the emulator, greedy and with a seed. Metal runs its own text of the
-kernels, so this compares two expansions of every kernel. Called with the build folder."""
+kernels, so this compares two expansions of every kernel; prompts go through panels of bf16. Called with the build folder."""
 import os
 import subprocess
 import sys
@@ -13,7 +13,7 @@ WAYS = (('--temp', '0'), ('--temp', '0.8', '--seed', '7'))
 
 def say(fletch, model, backend, way):
     run = subprocess.run([fletch, 'run', f'zoo/tiny/{model}.gguf', '--backend', backend, '-p',
-                          'Once upon a time', '-n', '12', '-q', *way], capture_output=True, text=True)
+                          'Once upon a time', '-n', '12', '-q', '--act-type', 'bf16', *way], capture_output=True, text=True)
     return run.stdout if run.returncode == 0 else f'{run.returncode}: {run.stderr}'
 
 

@@ -184,13 +184,14 @@ struct matmul_args {
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
  * padded with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations,
  * behind a norm if there is one, k_panel_weights_<encoding> of weights; k_panels (on matrix units
- * k_panels_mma_<PANEL_N or twice that>) multiplies them. Slices are heads, or experts, whose rows
+ * k_panels_mma_<stages>) multiplies them. Slices are heads, or experts, whose rows
  * are listed by k_panel_places: uint begin[n_experts + 1], then pairs row · n_used + choice. */
 enum {
     PANEL_K = 64,
     PANEL_M = 128, /* rows of a group */
-    PANEL_N = 128, /* outputs of a group, or twice that */
-    PANEL_STAGES = 4,
+    PANEL_N = 128, /* outputs of a group */
+    PANEL_FEW = 3, /* stages: two groups fit on an SM of an H200, or one with many */
+    PANEL_MANY = 6,
     PANEL_ROUND = 16, /* rows that a matrix's part of a panel is padded to */
     PANEL_THREADS = 256,
     PANEL_FEW_M = 8, /* of k_panels */
@@ -198,7 +199,8 @@ enum {
     PANEL_WEIGHT_LANES = 64, /* of k_panel_weights: threads of a row */
     PANEL_WEIGHT_ROWS = PANEL_THREADS / PANEL_WEIGHT_LANES,
 };
-#define PANEL_BYTES(n) ((unsigned)PANEL_STAGES * ((unsigned)PANEL_M + (n)) * (unsigned)PANEL_K * 2u)
+#define PANEL_BYTES(stages) \
+    ((unsigned)(stages) * (unsigned)(PANEL_M + PANEL_N) * (unsigned)PANEL_K * 2u)
 struct panel_rows_args {
     unsigned n, pitch, x_pitch, stride; /* stride: columns from slice to slice of x */
     unsigned row_step, slice_step;      /* of the panel, in rows of it */

@@ -245,8 +245,7 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
                            "this build has no CUDA kernels for sm_%u; make release has", g->api);
         if ((rc = failed(g, load, "loading the kernels", err))) return rc;
         if (!g->blit) cu->module_function(&g->blit, g->modules[g->n_modules], "k_blit");
-        if (!g->native)
-            cu->module_function(&g->native, g->modules[g->n_modules], "k_panels_mma_128");
+        if (!g->native) cu->module_function(&g->native, g->modules[g->n_modules], "k_panels_mma_3");
     }
     return 0;
 }

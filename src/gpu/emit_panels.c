@@ -48,7 +48,7 @@ static struct panels panels_of(const struct emit *e, const struct product *m)
         p.places_n = (p.places_n + 255) / 256 * 256;
     }
     p.x_n = (u64)p.rows * p.pitch * 2 * x_slices(m);
-    p.w_n = slice * p.at_once + 2 * PANEL_N * (u64)p.pitch * 2; /* the last group reads beyond */
+    p.w_n = slice * p.at_once + PANEL_N * (u64)p.pitch * 2; /* the last group reads beyond */
     return p;
 }
 
@@ -119,28 +119,25 @@ static void emit_panel_weights(struct emit *e, const struct product *m, const st
     emit_args(e, &a, sizeof a);
 }
 
-/* The wider tile does more with what it loads, the narrow one leaves fewer units idle in the end.
- */
-static u32 tile_of(const struct panels *p, u32 n)
+/* How deep a group reads ahead. Two groups on a unit hide each other's ends and beginnings (a tenth
+ * of the time at 4096 columns); one that is alone must hide the memory's latency by itself. */
+static u32 stages_of(u32 tiles)
 {
     enum { UNITS = 132 }; /* of an H200 */
-    u32 tiles = p->rows / PANEL_M * n, rounds[2];
-    for (u32 i = 0; i < 2; i++) {
-        u32 width = (u32)PANEL_N << i;
-        rounds[i] = (tiles * ((p->w_rows + width - 1) / width) + UNITS - 1) / UNITS;
-    }
-    return rounds[0] * 11 < rounds[1] * 20 ? PANEL_N : 2 * PANEL_N;
+    u32 alone = (tiles + UNITS - 1) / UNITS, shared = 2 * ((tiles + 2 * UNITS - 1) / (2 * UNITS));
+    return 11 * alone <= 10 * shared ? PANEL_MANY : PANEL_FEW;
 }
 
 static void launch_panels(struct emit *e, const struct product *m, const struct panels *p, u32 n)
 {
-    u32 n_out = 0, width = tile_of(p, n);
+    u32 gx = p->rows / PANEL_M, gy = (p->w_rows + PANEL_N - 1) / PANEL_N, n_out = 0;
     char name[32];
     for (u32 i = 0; i < (m->glu ? 1 : m->n); i++) n_out += e->p->net->weights[m->w[i]].n_out;
-    snprintf(name, sizeof name, "k_panels_mma_%u", width);
     if (e->kind.native) {
-        emit_launch(e, name, p->rows / PANEL_M, (p->w_rows + width - 1) / width, PANEL_THREADS);
-        emit_walk(e, 0, PANEL_BYTES(width));
+        u32 stages = m->n_used ? PANEL_FEW : stages_of(gx * gy * n);
+        snprintf(name, sizeof name, "k_panels_mma_%u", stages);
+        emit_launch(e, name, gx, gy, PANEL_THREADS);
+        emit_walk(e, 0, PANEL_BYTES(stages));
     } else {
         emit_launch(e, "k_panels", (e->kind.n_p + PANEL_FEW_M - 1) / PANEL_FEW_M,
                     (n_out + PANEL_FEW_N - 1) / PANEL_FEW_N, PANEL_THREADS);

@@ -1,6 +1,6 @@
 /* Products of panels on tensor cores (args.h says what panels are): bf16 by bf16, sums in f32. An
  * output's sum runs over its columns in steps of 16 in ascending order whatever the launch, so a
- * row has the same bits alone and among thousands. Both panels come through PANEL_STAGES stages of
+ * row has the same bits alone and among thousands. Both panels come through a few stages of
  * shared memory, rows of 128 bytes whose eighths lie at (eighth ^ row % 8): no two of a warp's reads
  * then want the same banks. Hopper multiplies a warpgroup's 64 rows from there (wgmma), older chips
  * a warp's 64 by way of registers (mma). */
@@ -30,20 +30,19 @@ GPU_FN void panel_send(uint to, const u16 *from)
 }
 
 /* A thread brings one eighth of every 32nd row. */
-template <int BN> struct panel_source {
+struct panel_source {
     const u16 *x[PANEL_M / 32], *w;
     u64 w_step;
     uint to;
 };
 
-template <int BN>
-GPU_FN void panel_fetch(const panel_source<BN> &p, uint k, uint stage)
+GPU_FN void panel_fetch(const panel_source &p, uint k, uint stage)
 {
-    uint to = p.to + stage * (uint)((PANEL_M + BN) * 128);
+    uint to = p.to + stage * (uint)((PANEL_M + PANEL_N) * 128);
     UNROLL
     for (int i = 0; i < PANEL_M / 32; i++) panel_send(to + (uint)i * 4096u, p.x[i] + k);
     UNROLL
-    for (int i = 0; i < BN / 32; i++)
+    for (int i = 0; i < PANEL_N / 32; i++)
         panel_send(to + (uint)(PANEL_M * 128 + i * 4096), p.w + (u64)i * p.w_step + k);
 }
 
@@ -52,15 +51,15 @@ GPU_FN void panel_fetch(const panel_source<BN> &p, uint k, uint stage)
 #if PANEL_WGMMA
 
 /* acc[row % 8 and + 8 of a warp's 16][column pair]: as mma leaves them */
-template <int BN> struct panel_sums {
-    enum { MI = 1, NI = BN / 8 };
+struct panel_sums {
+    enum { MI = 1, NI = PANEL_N / 8 };
     float v[MI][NI][4];
 };
 GPU_FN uint panel_row_of(int, uint warp)
 {
     return warp * 16u;
 }
-template <int BN> GPU_FN uint panel_column_of(int ni, uint)
+GPU_FN uint panel_column_of(int ni, uint)
 {
     return (uint)ni * 8u;
 }
@@ -85,7 +84,7 @@ GPU_FN void panel_wgmma(float (*d)[4], u64 x, u64 w)
                  : "l"(x), "l"(w));
 }
 
-template <int BN> GPU_FN void panel_multiply(panel_sums<BN> &s, uint stage, uint warp, uint)
+GPU_FN void panel_multiply(panel_sums &s, uint stage, uint warp, uint)
 {
     u64 x = panel_descriptor(stage + warp / 4u * 8192u);
     u64 w = panel_descriptor(stage + (uint)PANEL_M * 128u);
@@ -93,7 +92,7 @@ template <int BN> GPU_FN void panel_multiply(panel_sums<BN> &s, uint stage, uint
     UNROLL
     for (int k = 0; k < PANEL_K / 16; k++) {
         UNROLL
-        for (int n = 0; n < BN / 128; n++)
+        for (int n = 0; n < PANEL_N / 128; n++)
             panel_wgmma(s.v[0] + 16 * n, x + (u64)(2 * k), w + (u64)(2 * k + 1024 * n));
     }
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -107,21 +106,21 @@ GPU_FN void panel_finish()
 {
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
-enum { PANEL_AHEAD = PANEL_STAGES - 2 }; /* the stage before the present one may still be read */
+enum { PANEL_READ = 2 }; /* stages that may still be read: the present one and the one before */
 
 #else
 
-template <int BN> struct panel_sums {
-    enum { MI = 4, NI = BN / 32 };
+struct panel_sums {
+    enum { MI = 4, NI = PANEL_N / 32 };
     float v[MI][NI][4];
 };
 GPU_FN uint panel_row_of(int mi, uint warp)
 {
     return warp / 4u * 64u + (uint)mi * 16u;
 }
-template <int BN> GPU_FN uint panel_column_of(int ni, uint warp)
+GPU_FN uint panel_column_of(int ni, uint warp)
 {
-    return warp % 4u * (uint)(BN / 4) + (uint)ni * 8u;
+    return warp % 4u * (uint)(PANEL_N / 4) + (uint)ni * 8u;
 }
 
 GPU_FN void panel_load(uint *r, uint at)
@@ -139,12 +138,12 @@ GPU_FN void panel_mma(float *d, const uint *x, uint w0, uint w1)
                  : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w0), "r"(w1));
 }
 
-template <int BN> GPU_FN void panel_multiply(panel_sums<BN> &s, uint stage, uint warp, uint lane)
+GPU_FN void panel_multiply(panel_sums &s, uint stage, uint warp, uint lane)
 {
-    enum { MI = panel_sums<BN>::MI, NI = panel_sums<BN>::NI };
+    enum { MI = panel_sums::MI, NI = panel_sums::NI };
     uint row = lane % 8u, x_row = row + lane / 8u % 2u * 8u, w_row = row + lane / 16u * 8u;
     uint x_at = stage + (panel_row_of(0, warp) + x_row) * 128u;
-    uint w_at = stage + ((uint)PANEL_M + panel_column_of<BN>(0, warp) + w_row) * 128u;
+    uint w_at = stage + ((uint)PANEL_M + panel_column_of(0, warp) + w_row) * 128u;
     UNROLL
     for (int k = 0; k < PANEL_K / 16; k++) {
         uint x[MI][4], w[NI / 2][4];
@@ -164,28 +163,28 @@ template <int BN> GPU_FN void panel_multiply(panel_sums<BN> &s, uint stage, uint
 }
 GPU_FN void panel_arrived() {}
 GPU_FN void panel_finish() {}
-enum { PANEL_AHEAD = PANEL_STAGES - 1 };
+enum { PANEL_READ = 1 };
 
 #endif
 
-template <int BN>
-GPU_FN void panel_loop(panel_sums<BN> &s, const panel_source<BN> &p, uint n_steps, uint warp,
-                       uint lane)
+template <int STAGES>
+GPU_FN void panel_loop(panel_sums &s, const panel_source &p, uint n_steps, uint warp, uint lane)
 {
+    enum { AHEAD = STAGES - PANEL_READ };
     uint memory = panel_shared();
     UNROLL
-    for (uint i = 0u; i < (uint)PANEL_AHEAD; i++) {
+    for (uint i = 0u; i < (uint)AHEAD; i++) {
         if (i < n_steps) panel_fetch(p, i * (uint)PANEL_K, i);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     for (uint i = 0u; i < n_steps; i++) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(PANEL_AHEAD - 1) : "memory");
+        asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
         panel_arrived();
         __syncthreads();
-        uint next = i + (uint)PANEL_AHEAD;
-        if (next < n_steps) panel_fetch(p, next * (uint)PANEL_K, next % (uint)PANEL_STAGES);
+        uint next = i + (uint)AHEAD;
+        if (next < n_steps) panel_fetch(p, next * (uint)PANEL_K, next % (uint)STAGES);
         asm volatile("cp.async.commit_group;" ::: "memory");
-        panel_multiply<BN>(s, memory + i % (uint)PANEL_STAGES * (uint)((PANEL_M + BN) * 128), warp,
+        panel_multiply(s, memory + i % (uint)STAGES * (uint)((PANEL_M + PANEL_N) * 128), warp,
                            lane);
     }
     panel_finish();
@@ -199,49 +198,72 @@ struct panel_out {
     DEV(float) y[MATMUL_MAX];
 };
 
-/* Two neighbouring outputs of row t, from row n of the panel of weights on; slice: columns of y
- * before them. */
-GPU_FN void panel_put(const panel_out &o, const panels_args &a, uint t, uint slice, uint n, float v0,
-                      float v1)
+/* Two neighbouring outputs of row t from column `col` on; at: of row t's first output in y. */
+GPU_FN void panel_put(const panels_args &a, const panel_part &part, CONST(float) bias,
+                      DEV(const float) add0, DEV(const float) add1, DEV(float) y, u64 at, uint t,
+                      uint col, const float *v)
 {
-    uint which = 0u;
-    if (a.part[1].n_out > 0u && n >= a.part[1].begin) which = 1u;
-    if (a.part[2].n_out > 0u && n >= a.part[2].begin) which = 2u;
-    const panel_part &part = a.part[which];
-    float v[2] = {v0, v1};
     UNROLL
-    for (uint i = 0u; i < 2u; i++) {
-        uint col = n - part.begin + i;
+    for (uint i = 0u; i < 2u; i++, col++) {
         if (col >= part.n_out) break;
-        if (part.has_bias != 0u) v[i] += o.bias[which][col];
-        if (a.add_pitch[0]) v[i] = o.add[0][t * a.add_pitch[0] + col] + v[i];
-        if (a.add_pitch[1]) v[i] = o.add[1][t * a.add_pitch[1] + col] + v[i];
-        o.y[which][(u64)t * part.y_pitch + slice + col] = v[i];
+        float f = v[i];
+        if (part.has_bias != 0u) f += bias[col];
+        if (a.add_pitch[0]) f = add0[t * a.add_pitch[0] + col] + f;
+        if (a.add_pitch[1]) f = add1[t * a.add_pitch[1] + col] + f;
+        y[at + col] = f;
     }
 }
 
 /* The same of gate and up: y = silu(g)·u. Both have their bias. */
-GPU_FN void panel_put_glu(const panel_out &o, const panels_args &a, uint t, uint slice, uint n,
+GPU_FN void panel_put_glu(const panels_args &a, const panel_out &o, u64 at, uint col,
                           const float *gate, const float *up)
 {
     UNROLL
-    for (uint i = 0u; i < 2u; i++) {
-        uint col = n + i;
+    for (uint i = 0u; i < 2u; i++, col++) {
         if (col >= a.part[0].n_out) break;
         float g = gate[i], u = up[i];
         if (a.part[0].has_bias != 0u) g += o.bias[0][col];
         if (a.part[1].has_bias != 0u) u += o.bias[1][col];
-        o.y[0][(u64)t * a.part[0].y_pitch + slice + col] = g * num_sigmoid(g) * u;
+        o.y[0][at + col] = g * num_sigmoid(g) * u;
     }
 }
 
-/* group.x: PANEL_M rows of class P, .y: BN rows of the panel of weights, .z: slice */
-template <int BN>
+/* All of a thread's; t and y: row and first column of y for each of its rows, t of UINT_MAX: none. */
+GPU_FN void panel_put_all(const panel_sums &s, const panels_args &a, const panel_out &o,
+                          const uint *t, const uint *y, uint n0, uint warp, uint lane)
+{
+    enum { ROWS = 2 * panel_sums::MI, NI = panel_sums::NI };
+    UNROLL
+    for (int j = 0; j < NI; j += 2) {
+        uint n = n0 + panel_column_of(j, warp) + lane % 4u * 2u;
+        bool second = a.part[1].n_out > 0u && n >= a.part[1].begin && a.glu == 0u;
+        bool third = second && a.part[2].n_out > 0u && n >= a.part[2].begin;
+        const panel_part &part = a.part[third ? 2 : second ? 1 : 0];
+        CONST(float) bias = third ? o.bias[2] : second ? o.bias[1] : o.bias[0];
+        DEV(float) to = third ? o.y[2] : second ? o.y[1] : o.y[0];
+        UNROLL
+        for (int i = 0; i < ROWS; i++) {
+            const float *low = s.v[i / 2][j] + i % 2 * 2, *high = s.v[i / 2][j + 1] + i % 2 * 2;
+            u64 at = (u64)t[i] * part.y_pitch + y[i];
+            if (t[i] == 0xffffffffu) continue;
+            if (a.glu != 0u) {
+                panel_put_glu(a, o, at, n / 16u * 8u + n % 8u, low, high);
+                continue;
+            }
+            uint col = n - part.begin;
+            panel_put(a, part, bias, o.add[0], o.add[1], to, at, t[i], col, low);
+            panel_put(a, part, bias, o.add[0], o.add[1], to, at, t[i], col + 8u, high);
+        }
+    }
+}
+
+/* group.x: PANEL_M rows of class P, .y: PANEL_N rows of the panel of weights, .z: slice */
+template <int STAGES>
 GPU_FN void panels(DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV(const uint) places,
                    const panel_out &o, const panels_args &a)
 {
     uint warp = threadIdx.x / 32u, lane = threadIdx.x % 32u, m0 = blockIdx.x * (uint)PANEL_M;
-    uint slice = blockIdx.z, n0 = blockIdx.y * (uint)BN, row = threadIdx.x / 8u;
+    uint slice = blockIdx.z, n0 = blockIdx.y * (uint)PANEL_N, row = threadIdx.x / 8u;
     dep_launch();
     dep_wait();
     uint first = head[HEAD_N_D], n_rows = head[HEAD_N_ROWS] - first, begin = 0u;
@@ -252,7 +274,7 @@ GPU_FN void panels(DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV
     }
     if (m0 >= n_rows) return;
 
-    panel_source<BN> p;
+    panel_source p;
     u64 eighth = threadIdx.x % 8u * 8u;
     UNROLL
     for (uint i = 0u; i < (uint)PANEL_M / 32u; i++) {
@@ -264,44 +286,36 @@ GPU_FN void panels(DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV
     p.w_step = 32ull * a.pitch;
     p.to = panel_shared() + row * 128u + (threadIdx.x % 8u ^ row % 8u) * 16u;
 
-    panel_sums<BN> s;
+    panel_sums s;
     UNROLL
     for (int i = 0; i < s.MI * s.NI * 4; i++) (&s.v[0][0][0])[i] = 0.0f;
-    panel_loop<BN>(s, p, a.pitch / (uint)PANEL_K, warp, lane);
+    panel_loop<STAGES>(s, p, a.pitch / (uint)PANEL_K, warp, lane);
 
+    uint t[2 * panel_sums::MI], y[2 * panel_sums::MI];
     UNROLL
     for (int i = 0; i < 2 * s.MI; i++) {
-        uint r = m0 + panel_row_of(i / 2, warp) + lane / 4u + (uint)(i % 2) * 8u, t = r, y = 0u;
-        if (r >= n_rows) continue;
-        if (a.n_used > 0u) {
-            t = places[r] / a.n_used;
-            y = places[r] % a.n_used * a.part[0].n_out;
-        } else {
-            y = slice * a.y_slice;
+        uint r = m0 + panel_row_of(i / 2, warp) + lane / 4u + (uint)(i % 2) * 8u;
+        t[i] = first + r;
+        y[i] = slice * a.y_slice;
+        if (a.n_used > 0u && r < n_rows) {
+            t[i] = first + places[r] / a.n_used;
+            y[i] = places[r] % a.n_used * a.part[0].n_out;
         }
-        t += first;
-        UNROLL
-        for (int j = 0; j < s.NI; j++) {
-            uint n = n0 + panel_column_of<BN>(j, warp) + lane % 4u * 2u;
-            const float *v = s.v[i / 2][j] + i % 2 * 2;
-            if (a.glu == 0u)
-                panel_put(o, a, t, y, n, v[0], v[1]);
-            else if (j % 2 == 0)
-                panel_put_glu(o, a, t, y, n / 16u * 8u + n % 8u, v, s.v[i / 2][j + 1] + i % 2 * 2);
-        }
+        if (r >= n_rows) t[i] = 0xffffffffu;
     }
+    panel_put_all(s, a, o, t, y, n0, warp, lane);
 }
 
-#define PANELS_KERNEL(BN)                                                                         \
-    KERNEL(k_panels_mma_##BN, PANEL_THREADS)                                                      \
-    (DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV(const uint) places,            \
-     DEV(const float) add0, DEV(const float) add1, CONST(float) b0, DEV(float) y0, CONST(float) b1, \
-     DEV(float) y1, CONST(float) b2, DEV(float) y2, ARGS(panels_args) a)                          \
-    {                                                                                             \
-        panel_out o = {{add0, add1}, {b0, b1, b2}, {y0, y1, y2}};                                 \
-        panels<BN>(head, x, w, places, o, a);                                                     \
+#define PANELS_KERNEL(STAGES, GROUPS)                                                              \
+    extern "C" __global__ void __launch_bounds__(PANEL_THREADS, GROUPS) k_panels_mma_##STAGES(     \
+        DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV(const uint) places,          \
+        DEV(const float) add0, DEV(const float) add1, CONST(float) b0, DEV(float) y0,              \
+        CONST(float) b1, DEV(float) y1, CONST(float) b2, DEV(float) y2, ARGS(panels_args) a)       \
+    {                                                                                              \
+        panel_out o = {{add0, add1}, {b0, b1, b2}, {y0, y1, y2}};                                  \
+        panels<STAGES>(head, x, w, places, o, a);                                                  \
     }
-PANELS_KERNEL(128)
-PANELS_KERNEL(256)
+PANELS_KERNEL(3, 2)
+PANELS_KERNEL(6, 1)
 
 #endif
