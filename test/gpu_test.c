@@ -22,6 +22,10 @@ enum { N_PROMPT = 13, N_TOKENS = 32 };
 
 static const struct fletch_model_params same = {.n_ctx = 256, .kv_type = "f16", .act_type = "int8"};
 
+/* Prompts are rounded to bf16: their rows are of a class of their own. */
+static const struct fletch_model_params apart = {
+    .n_ctx = 256, .n_sessions = 2, .kv_type = "f16", .act_type = "bf16"};
+
 static void prompt_of(i32 *tokens, u32 n_vocab)
 {
     for (u32 i = 0; i < N_PROMPT; i++) tokens[i] = (i32)((i * 7919 + 17) % n_vocab);
@@ -115,7 +119,7 @@ static void rows_do_not_depend_on_their_step(void **state)
     struct opened o;
     struct fletch_model_info info;
     i32 prompt[N_PROMPT];
-    opened_path(&o, "emu", *state, &same);
+    opened_path(&o, "emu", *state, &apart);
     fletch_model_info(o.m, &info);
     prompt_of(prompt, info.n_vocab);
     size_t row = info.n_vocab * sizeof(float);
@@ -135,9 +139,53 @@ static void rows_do_not_depend_on_their_step(void **state)
     opened_close(&o);
 }
 
+/* Runs the rows (slot 0 reads, slot 1 answers), all of which want logits; z: [n][V]. */
+static void run_rows(struct opened *o, const struct row *rows, u32 n, float *z)
+{
+    struct step *s = o->m->step;
+    struct exec *x = o->m->x;
+    struct operand logits = {o->m->trunk->logits, 0, o->m->m->net->n_vocab};
+    struct err err = {0};
+    step_reset(s);
+    for (u32 slot = 0; slot < 2; slot++)
+        for (u32 i = 0; i < 4; i++) s->tables[slot * s->table_len + i] = 2 * i + slot;
+    for (u32 i = 0; i < n; i++) {
+        if (rows[i].pos == 0) assert_true(step_edit(s, EDIT_ZERO_STATE, rows[i].slot, 0));
+        assert_true(step_add(s, rows[i], true));
+    }
+    step_prepare(s);
+    assert_int_equal(x->class->submit(x, o->m->h_trunk, s, &err), 0);
+    assert_int_equal(x->class->wait(x, &err), 0);
+    assert_int_equal(x->class->read(x, o->m->h_trunk, logits, 0, n, z, &err), 0);
+}
+
+/* A step of both classes leaves each row the bits that it has in a step of its own. */
+static void classes_share_a_step(void **state)
+{
+    enum { N = 4 };
+    struct opened o;
+    struct row rows[2 * N];
+    opened_path(&o, "emu", *state, &apart);
+    u32 n_vocab = o.m->m->net->n_vocab;
+    for (u32 i = 0; i < 2 * N; i++) {
+        u32 slot = i % 2, pos = i / 2;
+        rows[i] = (struct row){(i32)((7 * i + 3) % n_vocab), slot, pos, slot ? ROW_D : ROW_P};
+    }
+    size_t row = n_vocab * sizeof(float);
+    float *together = malloc(2 * N * row), *alone = malloc(row);
+    run_rows(&o, rows, 2 * N, together);
+    for (u32 i = 0; i < 2 * N; i++) {
+        run_rows(&o, &rows[i], 1, alone);
+        assert_memory_equal(together + (size_t)i * n_vocab, alone, row);
+    }
+    free(together);
+    free(alone);
+    opened_close(&o);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[3 * ARRAY_LEN(models)];
+    struct CMUnitTest tests[4 * ARRAY_LEN(models)];
     size_t n = 0;
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         void *m = (void *)(uintptr_t)models[i];
@@ -147,6 +195,7 @@ int main(void)
             (struct CMUnitTest)cmocka_unit_test_prestate(one_submission_and_wait_for_a_token, m);
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_prestate(rows_do_not_depend_on_their_step, m);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(classes_share_a_step, m);
     }
     return _cmocka_run_group_tests("gpu", tests, n, NULL, NULL);
 }

@@ -314,6 +314,7 @@ struct wkv7_args {
 };
 
 /* k_time_mix_<head size>; pitches of 0: not there */
+enum { MIX_HELPERS = 3 }; /* simdgroups beside those that hold the state */
 struct time_mix_args {
     unsigned n_heads, r_pitch, w_pitch, k_pitch, v_pitch, a_pitch;
     unsigned first_pitch, m_pitch, g_pitch, y_pitch, has_norm;
