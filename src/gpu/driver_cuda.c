@@ -126,7 +126,7 @@ struct cuda {
 /* Fatbins, one for each file of kernels, and NULL; only NULL in a build without nvcc. */
 extern const void *const gpu_fatbins[];
 
-enum { MAX_MODULES = 16, MAX_KERNELS = 512, MAX_QUEUED = 4 };
+enum { MAX_MODULES = 64, MAX_KERNELS = 512, MAX_QUEUED = 4 };
 enum { BLIT_MAX = 1 << 20 }; /* bytes */
 
 struct gpu {
