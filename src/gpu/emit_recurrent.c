@@ -120,7 +120,7 @@ int emit_time_mix(struct emit *e, const struct op *op)
                                  .norm_eps = norm ? norm->p.norm.eps : 0};
     char name[32];
     snprintf(name, sizeof name, "k_time_mix_%u", head);
-    emit_launch(e, name, e->rows, args.n_heads, 4 * head + 32 * MIX_HELPERS);
+    emit_launch(e, name, e->rows, args.n_heads, 2 * head + 32 * MIX_HELPERS);
     bind_chain(e);
     for (u32 i = 0; i < ARRAY_LEN(in); i++) emit_in(e, in[i]);
     emit_vector(e, k_k->w[0], 0);

@@ -6,11 +6,13 @@
  * gpu_pack.h  weights as planes
  * gpu_step.h  a step as bytes
  * emit.h      how an op becomes launches: emit.c has the table, emit_….c one function per op
- * args.h      what host and kernels share; kernels/ the kernels, in the dialect of simt.h
+ * args.h      what host and kernels share; kernels/ the kernels, in the dialect of simt.h;
+ *             native/ those for CUDA's matrix units
  *
- * Lists exist for T of 1, 2, 4 .. 64 and then multiples of 64 up to max_rows, recorded when first
- * needed; a step of n rows takes the smallest list that holds them. No launch depends on anything
- * but T: fixed numbers of groups stride over the work, rows beyond HEAD_N_ROWS idle. */
+ * Lists exist for 0, 1, 2, 4 .. 64 and then multiples of 64 rows of either class up to max_rows,
+ * recorded when first needed; a step takes the smallest list that holds its rows. No launch depends
+ * on anything but these: fixed numbers of groups stride over the work, rows beyond HEAD_N_ROWS
+ * idle. */
 #ifndef FLETCH_GPU_H
 #define FLETCH_GPU_H
 
