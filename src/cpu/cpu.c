@@ -332,8 +332,10 @@ CPU_ISAS(OPEN_WITH)
      1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU | 1ull << OP_MATMULS | 1ull << OP_ROPE_STORE | \
      1ull << OP_TIME_MIX)
 
-/* Only a matrix unit makes bf16 the faster way. */
+/* Only a matrix unit makes bf16 the faster way; and the more rows meet a decoded weight, the less
+ * decoding it counts. */
 enum {
+    CPU_CHUNK_BF16 = 256,
     CPU_PREFERS_BF16_amx = true,
     CPU_PREFERS_BF16_avx512 = false,
     CPU_PREFERS_BF16_avx2 = false,
@@ -344,25 +346,26 @@ enum {
 };
 
 static const struct exec_class classes[] = {
-#define CLASS_OF(set)                \
-    {.name = "cpu",                  \
-     .isa = #set,                    \
-     .fused = CPU_FUSED,             \
-     .kv = QT_F16,                   \
-     .block_kv = true,               \
-     .int8 = true,                   \
-     .bf16 = CPU_PREFERS_BF16_##set, \
-     .has_bf16 = true,               \
-     .max_rows = CPU_MAX_ROWS,       \
-     .open = open_##set,             \
-     .close = cpu_close,             \
-     .weight = cpu_weight,           \
-     .load = cpu_load,               \
-     .submit = cpu_submit,           \
-     .wait = hostmem_wait,           \
-     .read = hostmem_read,           \
-     .write = hostmem_write,         \
-     .weight_bytes = pack_bytes,     \
+#define CLASS_OF(set)                                      \
+    {.name = "cpu",                                        \
+     .isa = #set,                                          \
+     .fused = CPU_FUSED,                                   \
+     .kv = QT_F16,                                         \
+     .block_kv = true,                                     \
+     .int8 = true,                                         \
+     .bf16 = CPU_PREFERS_BF16_##set,                       \
+     .has_bf16 = true,                                     \
+     .max_rows = CPU_MAX_ROWS,                             \
+     .chunk = CPU_PREFERS_BF16_##set ? CPU_CHUNK_BF16 : 0, \
+     .open = open_##set,                                   \
+     .close = cpu_close,                                   \
+     .weight = cpu_weight,                                 \
+     .load = cpu_load,                                     \
+     .submit = cpu_submit,                                 \
+     .wait = hostmem_wait,                                 \
+     .read = hostmem_read,                                 \
+     .write = hostmem_write,                               \
+     .weight_bytes = pack_bytes,                           \
      .bytes = cpu_bytes},
     CPU_ISAS(CLASS_OF)
 #undef CLASS_OF

@@ -12,7 +12,6 @@ enum {
     CPU_MAX_HEAD = 2048,
     CPU_MAX_SLICES = 1024,      /* heads or experts of a weight */
     CPU_UP_TILES = 8,           /* of a gate that are worked on at once */
-    CPU_CACHED_BYTES = 1 << 20, /* of the second cache, for activations */
 };
 
 /* A row of activations: a row of the step, and which of its heads or choices. */
@@ -129,15 +128,17 @@ static inline bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 
     return true;
 }
 
-/* The same in pieces that halve towards the end: few, because a reader of memory is at its best in
- * one long stretch, and yet the members end together. */
-static inline bool take_less(const struct cpu_run *run, u32 i, u32 n, u32 *begin, u32 *end)
+/* The same in pieces that shrink towards the end to `least`: few, because reading memory is at its
+ * best in one long stretch, and yet the members end together. Pieces are multiples of `least`. */
+static inline bool take_less(const struct cpu_run *run, u32 i, u32 n, u32 least, u32 *begin,
+                             u32 *end)
 {
     atomic_uint *next = &run->x->next[run->handle][i];
     *begin = atomic_load_explicit(next, memory_order_relaxed);
     do {
         if (*begin >= n) return false;
-        *end = *begin + MAX(1, (n - *begin) / (2 * run->n_members));
+        u32 piece = (n - *begin) / (2 * run->n_members) / least * least;
+        *end = MIN(n, *begin + MAX(least, piece));
     } while (!atomic_compare_exchange_weak_explicit(next, begin, *end, memory_order_relaxed,
                                                     memory_order_relaxed));
     return true;

@@ -248,13 +248,12 @@ static void multiply(struct piece *s)
     finish(s);
 }
 
-/* Panels are pairs of tiles; in pieces small enough to even out the members, large enough that rows
- * of bf16 which don't fit in the second cache come from behind it only a few times. */
-static u32 panels_at_once(const struct job *j)
+/* Panels are pairs of tiles. Activations that don't fit in the second cache come from behind it for
+ * every piece, so there are not too many of them. */
+static u32 least_piece(const struct job *j)
 {
-    u64 bytes = (u64)j->lists->n_places * j->n * sizeof(u16);
-    u32 n = j->n_tiles / (j->run->n_members * (bytes > CPU_CACHED_BYTES ? 2 : 8));
-    return (n + 2) / 2 * 2;
+    if (!j->lists->batches[0].bf16) return 1;
+    return (j->n_tiles / (j->run->n_members * 16) + 2) / 2 * 2;
 }
 
 /* Which products a batch meets: all, or those of its input. */
@@ -276,9 +275,7 @@ static void set_products(struct job *j, struct cpu_batch *b)
 /* From op i's counter; an op of several jobs has none to spare, so members get equal shares. */
 static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *end)
 {
-    if (!j->n_inputs && j->lists->batches[0].bf16)
-        return take(j->run, i, j->n_tiles, panels_at_once(j), begin, end);
-    if (!j->n_inputs) return take_less(j->run, i, j->n_tiles, begin, end);
+    if (!j->n_inputs) return take_less(j->run, i, j->n_tiles, least_piece(j), begin, end);
     share(j->run, j->n_tiles, begin, end);
     return first && *begin < *end;
 }
