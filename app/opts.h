@@ -46,7 +46,7 @@ struct args {
     struct opt_texts allow_hosts, limits;
     struct opt_real rate, drain, stuck;
     const char *host, *api_key, *cert, *cert_key, *alias, *model_dir;
-    bool shared_cache, log_json;
+    bool shared_cache, log_json, no_sandbox;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
     bool ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;
 };

@@ -49,6 +49,10 @@ static const struct opt serve_opts[] = {
      "/health is 503 when work waits and no step ended for so long", OPT_FIELD(stuck), 1, 1e6},
     {0, "workers", OPT_COUNT, "N", "2", "threads that tokenise and render templates",
      OPT_FIELD(workers), 1, 64},
+    {0, "no-sandbox", OPT_FLAG, NULL, NULL,
+     "don't shut the process in once the model is loaded (Linux: no programs started, no "
+     "connections made, no files but the model's)",
+     OPT_FIELD(no_sandbox), 0, 0},
     {0, "log-json", OPT_FLAG, NULL, NULL, "log as JSON, one object a line", OPT_FIELD(log_json), 0,
      0},
 };
@@ -207,6 +211,7 @@ static int serve(const struct args *a)
                               .rate = a->rate.v,
                               .shared_cache = a->shared_cache,
                               .log_json = a->log_json,
+                              .no_sandbox = a->no_sandbox,
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
                               .load = load,

@@ -127,6 +127,8 @@ struct fletch_model_info {
     const char *arch, *name; /* name may be "" */
     uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
     bool has_vocab, has_template;
+    const char *chat_template; /* as it is in the file, n_chat_template bytes */
+    size_t n_chat_template;
     uint64_t weight_bytes;
     struct fletch_sampling sampling; /* defaults, from the model where it has them */
 };
@@ -204,8 +206,8 @@ struct fletch_generate {
     size_t n_stops;
     const char *const *stops;
     bool ignore_end; /* go on after end-of-answer tokens */
-    /* At most one: what the answer must be, as a GBNF grammar or a JSON schema; NULL: anything. What
-     * can't be kept is refused before the first token (docs/grammar.md). */
+    /* At most one: what the answer must be, as a GBNF grammar or a JSON schema; NULL: anything.
+     * What can't be kept is refused before the first token (docs/grammar.md). */
     const char *grammar, *json_schema;
     /* Called with whole characters as they become certain (n may be 0 for a token that adds none
      * yet; text held back for a stop may come at the end with token -1); non-zero ends it. */
@@ -268,6 +270,7 @@ struct fletch_result {
     uint32_t n_prompt, n_generated;
     uint32_t n_reused;           /* tokens of the prompt that were in the cache */
     const char *reuse_end;       /* why not more */
+    uint32_t stop;               /* index of the stop text that ended it */
     uint32_t n_preempted;        /* times it gave its room to others and began again */
     uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
     double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
@@ -281,6 +284,7 @@ struct fletch_request {    /* all of it is copied */
     size_t n_stops;
     const char *const *stops;
     bool ignore_end;
+    bool show_control;                 /* control tokens are part of the text */
     const char *grammar, *json_schema; /* at most one, as in fletch_generate */
     uint32_t n_logprobs; /* 0: none; n: of the token and of the n - 1 likeliest, at most 20 */
     uint64_t client;     /* those who wait get turns by client */

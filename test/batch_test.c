@@ -401,7 +401,46 @@ static void test_texts_end_as_they_do_alone(void **state)
         assert_int_equal(together[i].result.n_generated, made[i].n_tokens);
         assert_int_equal(together[i].n, alone[i].n);
         assert_memory_equal(together[i].text, alone[i].text, alone[i].n);
+        if (made[i].finish == FLETCH_FINISH_STOP) /* there, without it, was the one that is named */
+            assert_memory_equal(alone[i % 4].text + alone[i].n, stops[together[i].result.stop], 3);
     }
+    close_all(f);
+}
+
+static void test_control_tokens_are_text_when_asked_for(void **state)
+{
+    (void)state;
+    static const char mark[] = "<|im_start|>";
+    static const float always = 1e6f;
+    struct fixture *f = calloc(1, sizeof *f);
+    int32_t *ids;
+    size_t n;
+    opened_path(&f->o, "cpu", "zoo/guide.gguf", &(struct fletch_model_params){.n_ctx = 64});
+    assert_int_equal(fletch_tokenize(f->o.m, mark, strlen(mark), FLETCH_SPECIAL, &ids, &n), 0);
+    assert_int_equal(n, 1);
+    open_batch(f, NULL);
+    for (int show = 0; show < 2; show++) {
+        struct heard h = {0};
+        struct fletch_request r = {.tokens = ids,
+                                   .n_tokens = 1,
+                                   .max_tokens = 1,
+                                   .sampling = {.top_p = 1,
+                                                .repeat_penalty = 1,
+                                                .n_bias = 1,
+                                                .bias_tokens = ids,
+                                                .bias_values = &always},
+                                   .show_control = show,
+                                   .on_token = hear,
+                                   .on_done = heard_done,
+                                   .ctx = &h};
+        assert_int_equal(fletch_batch_submit(f->b, &r, NULL), 0);
+        while (fletch_batch_step(f->b, 0)) {
+        }
+        assert_int_equal(h.result.n_generated, 1);
+        assert_int_equal(h.n, show ? strlen(mark) : 0);
+        assert_memory_equal(h.text, mark, h.n);
+    }
+    fletch_free(ids);
     close_all(f);
 }
 
@@ -477,6 +516,7 @@ int main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(test_what_can_not_guess_is_refused),
         cmocka_unit_test(test_texts_end_as_they_do_alone),
+        cmocka_unit_test(test_control_tokens_are_text_when_asked_for),
         cmocka_unit_test(test_logprobs_come_with_tokens),
         cmocka_unit_test(test_sessions_and_batches_share_the_room),
     };

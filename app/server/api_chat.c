@@ -1,29 +1,15 @@
 /* /v1/chat/completions, as OpenAI has it: whole or streamed. What goes beyond it (progress of the
  * prompt, timings) is in `fletch`. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "app.h"
-#include "server.h"
-
-/* What one choice has said so far, for an answer that comes whole. */
-struct said {
-    struct words text;
-    json_t *logprobs; /* array, where asked for */
-    bool spoke;       /* the stream has told its role */
-};
-
-static struct said *said_of(struct choice *ch)
-{
-    if (!ch->state) ch->state = need(calloc(1, sizeof(struct said)));
-    return ch->state;
-}
+#include "turn.h"
 
 static int take(struct call *c)
 {
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
     if (fields_take(c, tables)) return -1;
-    return prompt_chat(c);
+    return turn_take(c);
 }
 
 /* ---- streamed ---- */
@@ -38,10 +24,10 @@ static json_t *chunk(const struct call *c)
 static void send_delta(struct call *c, struct choice *ch, json_t *delta, json_t *logprobs,
                        const char *finish)
 {
-    struct said *said = said_of(ch);
+    struct turn *t = turn_of(ch);
     json_t *j = chunk(c);
-    if (!said->spoke) json_object_set_new(delta, "role", json_string("assistant"));
-    said->spoke = true;
+    if (!t->spoke) json_object_set_new(delta, "role", json_string("assistant"));
+    t->spoke = true;
     json_object_set_new(j, "choices",
                         json_pack("[{s:i, s:o, s:o?, s:s?}]", "index", (int)ch->index, "delta",
                                   delta, "logprobs", logprobs, "finish_reason", finish));
@@ -63,40 +49,90 @@ static void progress(struct call *c, struct choice *ch, const struct progress_ev
     sse_send(c->conn, NULL, j);
 }
 
+/* Log probabilities wait for the next delta: text may be held back, tokens are not. */
+static json_t *waiting_logprobs(struct choice *ch)
+{
+    struct turn *t = turn_of(ch);
+    json_t *list = t->logprobs;
+    t->logprobs = NULL;
+    return list ? need(json_pack("{s:o}", "content", list)) : NULL;
+}
+
+static json_t *call_of(const struct turn_part *p)
+{
+    return need(json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", p->id, "type", "function", "function",
+                          "name", p->name, "arguments", turn_text(p)));
+}
+
+static void open_part(struct call *c, struct choice *ch, const struct turn_part *p)
+{
+    if (p->kind != TOOLS_CALL) return;
+    json_t *call =
+        json_pack("{s:I, s:s, s:s, s:{s:s, s:s}}", "index", (json_int_t)p->call_index, "id", p->id,
+                  "type", "function", "function", "name", p->name, "arguments", "");
+    send_delta(c, ch, json_pack("{s:[o]}", "tool_calls", call), waiting_logprobs(ch), NULL);
+}
+
+static void more_part(struct call *c, struct choice *ch, const struct turn_part *p,
+                      const char *text, size_t n)
+{
+    json_t *more = json_text(text, n), *delta;
+    if (p->kind == TOOLS_CALL)
+        delta = json_pack("{s:[{s:I, s:{s:o}}]}", "tool_calls", "index", (json_int_t)p->call_index,
+                          "function", "arguments", more);
+    else
+        delta =
+            json_pack("{s:o}", p->kind == TOOLS_CONTENT ? "content" : "reasoning_content", more);
+    send_delta(c, ch, delta, waiting_logprobs(ch), NULL);
+}
+
+static const struct turn_writer writer = {open_part, more_part, NULL};
+
 static void token(struct call *c, struct choice *ch, const struct token *t)
 {
-    struct said *said = said_of(ch);
-    json_t *entry =
-        c->ask.logprobs && t->id >= 0 ? logprob_entry(c->served, t, c->ask.n_top) : NULL;
-    if (!c->ask.stream) {
-        words_add(&said->text, t->text, t->n_text);
-        if (entry && !said->logprobs) said->logprobs = need(json_array());
-        if (entry) json_array_append_new(said->logprobs, entry);
-        return;
+    struct turn *turn = turn_of(ch);
+    if (c->ask.logprobs && t->id >= 0) {
+        if (!turn->logprobs) turn->logprobs = need(json_array());
+        json_array_append_new(turn->logprobs, logprob_entry(c->served, t, c->ask.n_top));
     }
-    if (!t->n_text && !entry) return;
-    json_t *logprobs = entry ? json_pack("{s:[o]}", "content", entry) : NULL;
-    send_delta(c, ch, json_pack("{s:o}", "content", json_text(t->text, t->n_text)), logprobs, NULL);
+    turn_token(c, ch, t, c->ask.stream ? &writer : NULL);
+}
+
+static const char *finish_reason(struct choice *ch)
+{
+    return turn_of(ch)->n_calls ? "tool_calls" : call_finish_reason(ch);
 }
 
 static void done(struct call *c, struct choice *ch)
 {
-    if (c->ask.stream) send_delta(c, ch, json_object(), NULL, call_finish_reason(ch));
+    turn_done(c, ch, c->ask.stream ? &writer : NULL);
+    if (c->ask.stream) send_delta(c, ch, json_object(), waiting_logprobs(ch), finish_reason(ch));
 }
 
 /* ---- whole ---- */
 
+static json_t *message(struct choice *ch)
+{
+    struct turn *t = turn_of(ch);
+    json_t *content = turn_joined(ch, TOOLS_CONTENT), *calls = json_array();
+    json_t *reasoning = turn_joined(ch, TOOLS_REASONING);
+    for (uint32_t i = 0; i < t->n_parts; i++)
+        if (t->parts[i].kind == TOOLS_CALL) json_array_append_new(calls, call_of(&t->parts[i]));
+    if (json_is_null(content) && !t->n_calls) content = json_string("");
+    json_t *m = need(json_pack("{s:s, s:o}", "role", "assistant", "content", content));
+    if (!json_is_null(reasoning)) json_object_set(m, "reasoning_content", reasoning);
+    if (t->n_calls) json_object_set(m, "tool_calls", calls);
+    json_decref(reasoning);
+    json_decref(calls);
+    return m;
+}
+
 static json_t *whole_choice(struct call *c, struct choice *ch)
 {
-    struct said *said = said_of(ch);
-    json_t *logprobs = NULL;
-    if (c->ask.logprobs)
-        logprobs = json_pack("{s:o}", "content",
-                             said->logprobs ? json_incref(said->logprobs) : json_array());
-    return need(json_pack("{s:i, s:{s:s, s:o}, s:o?, s:s}", "index", (int)ch->index, "message",
-                          "role", "assistant", "content",
-                          json_text(said->text.p ? said->text.p : "", said->text.n), "logprobs",
-                          logprobs, "finish_reason", call_finish_reason(ch)));
+    json_t *logprobs = waiting_logprobs(ch);
+    if (c->ask.logprobs && !logprobs) logprobs = json_pack("{s:[]}", "content");
+    return need(json_pack("{s:i, s:o, s:o?, s:s}", "index", (int)ch->index, "message", message(ch),
+                          "logprobs", logprobs, "finish_reason", finish_reason(ch)));
 }
 
 static void end(struct call *c)
@@ -111,17 +147,6 @@ static void end(struct call *c)
     stream_end(c, j);
 }
 
-static void free_state(struct call *c)
-{
-    for (uint32_t i = 0; i < c->n_choices; i++) {
-        struct said *said = c->choices[i].state;
-        if (!said) continue;
-        free(said->text.p);
-        json_decref(said->logprobs);
-        free(said);
-    }
-}
-
 const struct api api_chat = {
     .label = "chat",
     .prefix = "chatcmpl-",
@@ -132,5 +157,5 @@ const struct api api_chat = {
     .done = done,
     .end = end,
     .broken = stream_broken,
-    .free = free_state,
+    .free = turn_free,
 };

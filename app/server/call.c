@@ -365,7 +365,11 @@ static void go_on(struct call *c)
         score_begin(c);
         return;
     }
-    if (submits && !check_queue(c)) submit(c);
+    if (submits && c->api->run) {
+        c->n_live = 1;
+        c->api->run(c);
+    } else if (submits && !check_queue(c))
+        submit(c);
     if (!c->n_live) finish(c);
 }
 
@@ -383,6 +387,8 @@ void call_model_came(struct served *m)
         c->parked = c->waits = false;
         c->problem = (struct problem){0};
         if (served_is_ready(m)) {
+            if (c->api->free) c->api->free(c);
+            c->state = NULL;
             forget_work(c);
             c->working = true;
             workers_give(m->server, c);
@@ -397,6 +403,12 @@ void call_model_came(struct served *m)
 void call_scored(struct call *c)
 {
     go_on(c);
+}
+
+void call_ran(struct call *c)
+{
+    c->n_live = 0;
+    finish(c);
 }
 
 void call_begin(struct conn *conn, const struct api *api)

@@ -1,7 +1,6 @@
 /* Scores: how likely each token of a prompt was, given those before it (echo with logprobs; what
  * evaluation harnesses ask for). A batch gives logits of last tokens only, so the model's session
- * reads the prompt, a piece at a time between the steps of everybody else. One prompt at a time;
- * the others stand in line. */
+ * reads the prompt (reader.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +11,8 @@
 enum { PIECE = 64 }; /* rows that a step gives logits for */
 
 struct scoring {
-    struct scoring *next;
-    struct call *call;
-    size_t prompt, at; /* which one, and how many of its tokens were read */
-    float *logits;     /* [PIECE][n_vocab] */
-    int rc;
-    char error[200];
+    struct reader r;
+    float *logits; /* [PIECE][n_vocab] */
 };
 
 /* log Σ exp, in double: a sum of 10^5 terms. */
@@ -53,51 +48,30 @@ static void score_token(struct score *s, size_t i, int32_t id, const float *z, u
         s->top_logprobs[i * s->n_top + k] = (float)(z[ids[k]] - total);
 }
 
-/* On the engine thread: the next piece. */
-static void read_piece(struct served *m, void *ctx)
+static int read_piece(struct served *m, struct reader *r, const int32_t *ids, size_t n)
 {
-    struct scoring *x = ctx;
-    const struct prompt *p = &x->call->prompts[x->prompt];
-    size_t n = p->n - x->at < PIECE ? p->n - x->at : PIECE;
-    if (!x->at) fletch_session_reset(m->session);
-    x->rc = fletch_session_append(m->session, p->ids + x->at, n, x->logits);
-    if (x->rc) {
-        snprintf(x->error, sizeof x->error, "%s", fletch_session_error(m->session));
-        return;
-    }
-    for (size_t i = 0; i < n && x->at + i + 1 < p->n; i++)
-        score_token(&x->call->scores[x->prompt], x->at + i + 1, p->ids[x->at + i + 1],
+    struct scoring *x = (struct scoring *)r;
+    const struct prompt *p = &r->call->prompts[r->prompt];
+    int rc = fletch_session_append(m->session, ids, n, x->logits);
+    for (size_t i = 0; !rc && i < n && r->at + i + 1 < p->n; i++)
+        score_token(&r->call->scores[r->prompt], r->at + i + 1, ids[i + 1],
                     x->logits + i * m->info.n_vocab, m->info.n_vocab);
-    x->at += n;
-    if (x->at == p->n) fletch_session_reset(m->session); /* others may want the room */
+    return rc;
 }
 
-static void on_piece(void *ctx)
+static void on_read(struct reader *r)
 {
-    struct scoring *x = ctx;
-    struct call *c = x->call;
-    struct served *m = c->served;
-    if (x->at == c->prompts[x->prompt].n) {
-        x->prompt++;
-        x->at = 0;
-    }
-    if (x->rc) call_wrong(c, 500, NULL, "%s", x->error);
-    if (!x->rc && c->conn && x->prompt < c->n_prompts) {
-        served_errand(m, read_piece, on_piece, x);
-        return;
-    }
-    m->scoring = x->next;
-    free(x->logits);
-    free(x);
-    if (m->scoring) served_errand(m, read_piece, on_piece, m->scoring);
+    struct call *c = r->call;
+    free(((struct scoring *)r)->logits);
+    free(r);
     call_scored(c);
 }
 
 void score_begin(struct call *c)
 {
     struct served *m = c->served;
-    struct scoring *x = need(calloc(1, sizeof *x)), **at = &m->scoring;
-    x->call = c;
+    struct scoring *x = need(calloc(1, sizeof *x));
+    x->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
     x->logits = need(malloc(sizeof *x->logits * PIECE * m->info.n_vocab));
     c->scores = need(calloc(c->n_prompts, sizeof *c->scores));
     for (size_t i = 0; i < c->n_prompts; i++) {
@@ -107,9 +81,7 @@ void score_begin(struct call *c)
                                       .top_ids = need(calloc(n * n_top + 1, sizeof(int32_t))),
                                       .top_logprobs = need(calloc(n * n_top + 1, sizeof(float)))};
     }
-    while (*at) at = &(*at)->next;
-    *at = x;
-    if (m->scoring == x) served_errand(m, read_piece, on_piece, x);
+    reader_begin(&x->r);
 }
 
 void score_free(struct call *c)

@@ -201,7 +201,11 @@ struct api {
     const char *prefix; /* of call->name */
     /* On a worker: reads call->body. 0, or call_wrong's -1. */
     int (*take)(struct call *c);
-    /* The rest is NULL where take makes the reply. begin: before the first event of any choice. */
+    /* What is no batch request: works on its own, sets call->reply or problem, and ends with
+     * call_ran. NULL: choices are submitted. */
+    void (*run)(struct call *c);
+    /* The rest is NULL where take or run makes the reply. begin: before the first event of any
+     * choice. */
     void (*begin)(struct call *c);
     void (*progress)(struct call *c, struct choice *ch,
                      const struct progress_event *p); /* or NULL */
@@ -220,6 +224,8 @@ int call_wrong(struct call *c, int status, const char *param, const char *fmt, .
     __attribute__((format(printf, 4, 5)));
 /* What is over a limit: names it. */
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is);
+/* The end of api->run, on the loop. */
+void call_ran(struct call *c);
 /* Adds a prompt; takes ids. */
 void call_add_prompt(struct call *c, int32_t *ids, size_t n);
 /* OpenAI's finish_reason. */
@@ -290,6 +296,24 @@ int prompt_ids(struct call *c, const json_t *ids);
 /* Prompt and answer fit into the context? */
 int prompt_check(struct call *c, size_t n);
 
+/* ---- reader.c: prompts read by a model's session ---- */
+
+/* Of one call; what it makes of the prompts is the owner's, around it. */
+struct reader {
+    struct reader *next;
+    struct call *call;
+    size_t piece;      /* tokens between two steps of others */
+    size_t prompt, at; /* which one, and how many of its tokens were read */
+    /* On the engine thread: reads the n tokens from `at`. A code of the session's. */
+    int (*read)(struct served *m, struct reader *r, const int32_t *ids, size_t n);
+    /* On the loop, as the last call: all was read, or call->problem or the client's going broke it
+     * off. */
+    void (*done)(struct reader *r);
+    int rc;
+    char error[200];
+};
+void reader_begin(struct reader *r);
+
 /* ---- score.c ---- */
 
 /* Scores the prompts of a call, on the engine thread; ends in call_scored. */
@@ -326,7 +350,8 @@ json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_
 
 /* ---- api_*.c ---- */
 
-extern const struct api api_chat, api_completions, api_tokenize, api_detokenize, api_apply_template;
+extern const struct api api_chat, api_responses, api_messages, api_count_tokens, api_embeddings,
+    api_completions, api_tokenize, api_detokenize, api_apply_template;
 
 /* ---- served.c: models in service ---- */
 
@@ -362,8 +387,8 @@ struct served {
     enum served_state state;
     struct served_figures figures;
     struct errand *errands;
-    struct scoring *scoring; /* the loop's: the first of a line */
-    uint32_t n_users;        /* calls that hold it */
+    struct reader *readers; /* the loop's: the first of a line */
+    uint32_t n_users;       /* calls that hold it */
     bool stop;
     bool on_demand;   /* of --model-dir: loaded when asked for */
     bool running;     /* there is a thread */
@@ -465,7 +490,7 @@ struct server_params {
     size_t n_hosts;
     struct limits limits;
     double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
-    bool shared_cache, log_json, quiet;
+    bool shared_cache, log_json, no_sandbox, quiet;
     uint32_t n_workers;
     /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */
     int (*load)(void *ctx, struct served *m);
@@ -494,11 +519,14 @@ struct server {
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
     double t_start, t_drain;
     bool draining;
-    int code; /* of the program's exit */
+    bool shut_in; /* the sandbox is closed */
+    int code;     /* of the program's exit */
 };
 
 /* Runs until it is told to end. Exit code. */
 int server_run(const struct server_params *params);
+/* A model is there; after the first the sandbox is closed. */
+void server_loaded(struct server *s);
 /* Ends the loop at once. */
 void server_stop(struct server *s, int code);
 double server_now(void);

@@ -512,17 +512,20 @@ static void advance(struct tools *t, bool end)
 
 /* ---- the interface ---- */
 
-struct tools_format tools_detect(const char *text)
+static bool has(struct text s, const char *word)
 {
-    struct tools_format f = {.style = TOOLS_TAGGED};
-    if (!text) return f;
-    f.knows_tools = strstr(text, "tools") != NULL;
-    f.thinks = strstr(text, think_close) != NULL;
-    if (strstr(text, markers[TOOLS_LISTED]))
+    return s.n && memmem(s.p, s.n, word, strlen(word));
+}
+
+struct tools_format tools_detect(const char *template_text, size_t n)
+{
+    struct text s = {template_text, n};
+    struct tools_format f = {.knows_tools = has(s, "tools"), .thinks = has(s, think_close)};
+    if (has(s, markers[TOOLS_LISTED]))
         f.style = TOOLS_LISTED;
-    else if (strstr(text, "<arg_key>"))
+    else if (has(s, "<arg_key>"))
         f.style = TOOLS_PAIRS;
-    else if (!strstr(text, call_open) && strstr(text, "\"parameters\": ") && f.knows_tools)
+    else if (!has(s, call_open) && has(s, "\"parameters\": ") && f.knows_tools)
         f.style = TOOLS_BARE;
     f.is_control = f.style == TOOLS_LISTED || f.style == TOOLS_BARE;
     return f;

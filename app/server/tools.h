@@ -27,8 +27,8 @@ struct tools_format {
     bool thinks;      /* <think>..</think> */
     bool is_control;  /* markers are control tokens, shown only when asked for */
 };
-/* From the text of a chat template; NULL: there is none. */
-struct tools_format tools_detect(const char *template_text);
+/* From the text of a chat template; n is 0 when there is none. */
+struct tools_format tools_detect(const char *template_text, size_t n);
 
 enum tools_part { TOOLS_CONTENT, TOOLS_REASONING, TOOLS_CALL };
 struct tools_piece {

@@ -133,17 +133,16 @@ static void test_styles_are_seen_in_templates(void **state)
         snprintf(path, sizeof path, "test/tmpl/%s.jinja", rows[i].file);
         FILE *f = fopen(path, "rb");
         assert_non_null(f);
-        size_t n = fread(text, 1, sizeof text - 1, f);
+        size_t n = fread(text, 1, sizeof text, f);
         fclose(f);
-        text[n] = 0;
-        struct tools_format got = tools_detect(text);
+        struct tools_format got = tools_detect(text, n);
         print_message("%s\n", path);
         assert_int_equal(got.style, rows[i].format.style);
         assert_int_equal(got.thinks, rows[i].format.thinks);
         assert_int_equal(got.is_control, rows[i].format.is_control);
         assert_int_equal(got.knows_tools, rows[i].format.knows_tools);
     }
-    assert_int_equal(tools_detect(NULL).style, TOOLS_TAGGED);
+    assert_int_equal(tools_detect(NULL, 0).style, TOOLS_TAGGED);
 }
 
 static void test_reasoning_is_split_off(void **state)

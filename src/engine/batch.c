@@ -107,7 +107,10 @@ static void on_done(void *ctx, const struct fletch_result *from)
         result.finish = FLETCH_FINISH_END;
         result.n_generated--; /* the end itself is nothing that was said */
     }
-    if (j->stopped) result.finish = FLETCH_FINISH_STOP;
+    if (j->stopped) {
+        result.finish = FLETCH_FINISH_STOP;
+        result.stop = j->outlet.stop;
+    }
     if (!j->stopped && result.finish != FLETCH_FINISH_ASKED) {
         outlet_flush(&j->outlet, &text);
         if (text.n) tell(j, -1, text, NULL);
@@ -138,6 +141,7 @@ static struct job *job_new(struct fletch_batch *b, const struct fletch_request *
     }
     j->outlet = (struct outlet){.tok = b->model->m->vocab->tok,
                                 .n_stops = r->n_stops,
+                                .show_control = r->show_control,
                                 .stops = (const char *const *)j->stops};
     return j;
 }

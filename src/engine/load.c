@@ -174,6 +174,8 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
         .n_layers = hp->n_layers,
         .has_vocab = m->m->vocab->tok != NULL,
         .has_template = m->m->vocab->spec.chat_template.p != NULL,
+        .chat_template = m->m->vocab->spec.chat_template.p,
+        .n_chat_template = m->m->vocab->spec.chat_template.n,
         .weight_bytes = model_weight_bytes(m->m),
         .sampling = m->sampling,
     };

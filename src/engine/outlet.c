@@ -8,7 +8,7 @@ static void hold(void *ctx, const char *p, size_t n)
 }
 
 /* Bytes at the end of held that are the beginning of a stop text; or finds a whole one. */
-static size_t must_wait(const struct outlet *o, size_t *stop_at)
+static size_t must_wait(struct outlet *o, size_t *stop_at)
 {
     size_t wait = 0;
     *stop_at = SIZE_MAX;
@@ -17,7 +17,10 @@ static size_t must_wait(const struct outlet *o, size_t *stop_at)
         size_t n = strlen(stop);
         if (n == 0 || !o->held.n) continue;
         const char *hit = memmem(o->held.p, o->held.n, stop, n);
-        if (hit) *stop_at = MIN(*stop_at, (size_t)(hit - o->held.p));
+        if (hit && (size_t)(hit - o->held.p) < *stop_at) {
+            *stop_at = (size_t)(hit - o->held.p);
+            o->stop = (u32)i;
+        }
         for (size_t k = MIN(n - 1, o->held.n); k > wait; k--)
             if (memcmp(o->held.p + o->held.n - k, stop, k) == 0) wait = k;
     }
@@ -45,7 +48,8 @@ static bool let_out(struct outlet *o, bool all, struct str *text)
 bool outlet_feed(struct outlet *o, i32 token, struct str *text)
 {
     drop_out(o);
-    if (o->tok) tok_stream_feed(&o->stream, tok_piece(o->tok, token, false), false, hold, o);
+    if (o->tok)
+        tok_stream_feed(&o->stream, tok_piece(o->tok, token, o->show_control), false, hold, o);
     return let_out(o, false, text);
 }
 

@@ -10,6 +10,8 @@ struct outlet {
     const struct tok *tok; /* NULL: ids only */
     size_t n_stops;
     const char *const *stops;
+    bool show_control; /* control tokens are text */
+    u32 stop;          /* index of the stop text that appeared */
     struct tok_stream stream;
     struct buf held;
     size_t n_out; /* bytes at the beginning of held that went out with the last call */

@@ -1,0 +1,161 @@
+/* /v1/embeddings: the mean of a text's final hidden states, of length 1. A generative model's, so
+ * good for rough likeness, not made for search. The model's session reads the texts (reader.c). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "app.h"
+#include "server.h"
+
+enum { PIECE = 128 }; /* tokens between two steps */
+
+/* What is computed for one call: its state. */
+struct embedding {
+    struct reader r;
+    float *mean;  /* [n_embd] of a piece */
+    double *sums; /* [n_prompts][n_embd] */
+    bool base64;
+};
+
+/* ---- requests ---- */
+
+static struct embedding *embedding_of(struct call *c)
+{
+    if (!c->state) c->state = need(calloc(1, sizeof(struct embedding)));
+    return c->state;
+}
+
+static int take_one(struct call *c, const json_t *v)
+{
+    if (json_is_string(v))
+        return prompt_text(c, json_string_value(v), json_string_length(v), FLETCH_BOS);
+    if (json_is_array(v)) return prompt_ids(c, v);
+    return call_wrong(c, 400, "input", "input is not a text, token ids, or an array of either");
+}
+
+static int take_input(struct call *c, const struct field *f, json_t *v)
+{
+    size_t i;
+    json_t *one;
+    bool many = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
+    if (!many) return take_one(c, v);
+    if (json_array_size(v) > limit_of(&c->server->limits, prompts))
+        return call_over(c, LIMIT_prompts, f->name, json_array_size(v));
+    json_array_foreach(v, i, one)
+    {
+        if (take_one(c, one)) return -1;
+    }
+    return 0;
+}
+
+static int take_format(struct call *c, const struct field *f, json_t *v)
+{
+    const char *word = json_string_value(v);
+    embedding_of(c)->base64 = word && strcmp(word, "base64") == 0;
+    if (word && (strcmp(word, "float") == 0 || strcmp(word, "base64") == 0)) return 0;
+    return call_wrong(c, 400, f->name, "encoding_format is float or base64");
+}
+
+static int take_dimensions(struct call *c, const struct field *f, json_t *v)
+{
+    if (json_integer_value(v) == (json_int_t)c->served->info.n_embd) return 0;
+    return call_wrong(c, 400, f->name, "this model's embeddings have %u dimensions",
+                      c->served->info.n_embd);
+}
+
+static int take(struct call *c)
+{
+    static const struct field own[] = {{"input", take_input, 0, 0, 0},
+                                       {"encoding_format", take_format, 0, 0, 0},
+                                       {"dimensions", take_dimensions, 0, 0, 0}};
+    static const struct field_table own_table = FIELD_TABLE(own);
+    static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
+    if (fields_take(c, tables)) return -1;
+    return c->n_prompts ? 0 : call_wrong(c, 400, "input", "input is missing or empty");
+}
+
+/* On the engine thread. */
+static int read_piece(struct served *m, struct reader *r, const int32_t *ids, size_t n)
+{
+    struct embedding *e = (struct embedding *)r;
+    double *sums = e->sums + r->prompt * m->info.n_embd;
+    int rc = fletch_session_embed(m->session, ids, n, e->mean);
+    for (uint32_t i = 0; !rc && i < m->info.n_embd; i++) sums[i] += (double)e->mean[i] * (double)n;
+    return rc;
+}
+
+/* ---- on the loop ---- */
+
+static json_t *base64(const unsigned char *p, size_t n)
+{
+    static const char chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *text = need(malloc(n / 3 * 4 + 5)), *at = text;
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        uint32_t bits = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+                        (left > 2 ? p[i + 2] : 0);
+        for (size_t k = 0; k < 4; k++) *at++ = k <= left ? chars[bits >> (18 - 6 * k) & 63] : '=';
+    }
+    json_t *j = json_stringn(text, (size_t)(at - text));
+    free(text);
+    return need(j);
+}
+
+static json_t *vector(const struct embedding *e, size_t prompt)
+{
+    uint32_t n = e->r.call->served->info.n_embd;
+    const double *sums = e->sums + prompt * n;
+    double length = 0;
+    for (uint32_t i = 0; i < n; i++) length += sums[i] * sums[i];
+    length = sqrt(length);
+    json_t *list = e->base64 ? NULL : need(json_array());
+    for (uint32_t i = 0; i < n; i++) {
+        e->mean[i] = (float)(length > 0 ? sums[i] / length : 0);
+        if (list) json_array_append_new(list, json_real((double)e->mean[i]));
+    }
+    return list ? list : base64((const unsigned char *)e->mean, n * sizeof *e->mean);
+}
+
+static json_t *reply(const struct embedding *e)
+{
+    const struct call *c = e->r.call;
+    json_t *data = need(json_array());
+    json_int_t n_tokens = 0;
+    for (size_t i = 0; i < c->n_prompts; i++) {
+        n_tokens += (json_int_t)c->prompts[i].n;
+        json_array_append_new(data, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index",
+                                              (json_int_t)i, "embedding", vector(e, i)));
+    }
+    return need(json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list", "data", data, "model",
+                          c->served->id, "usage", "prompt_tokens", n_tokens, "total_tokens",
+                          n_tokens));
+}
+
+static void on_read(struct reader *r)
+{
+    struct call *c = r->call;
+    if (r->prompt == c->n_prompts && !c->problem.status) c->reply = reply((struct embedding *)r);
+    call_ran(c);
+}
+
+static void run(struct call *c)
+{
+    struct embedding *e = embedding_of(c);
+    uint32_t n = c->served->info.n_embd;
+    e->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
+    e->mean = need(calloc(n, sizeof *e->mean));
+    e->sums = need(calloc(c->n_prompts * n, sizeof *e->sums));
+    reader_begin(&e->r);
+}
+
+static void free_state(struct call *c)
+{
+    struct embedding *e = c->state;
+    if (!e) return;
+    free(e->mean);
+    free(e->sums);
+    free(e);
+}
+
+const struct api api_embeddings = {
+    .label = "embeddings", .prefix = "embd_", .take = take, .run = run, .free = free_state};
