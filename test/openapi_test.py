@@ -2,6 +2,7 @@
 answers, whole and streamed, obeys its schemas. The validator knows just the words that the document
 uses; an unknown one is an error."""
 import json
+import os
 import re
 import subprocess
 import sys
@@ -162,6 +163,16 @@ USE = {**MESSAGE, "max_tokens": 40, "tools": [{"name": "f", "input_schema": TOOL
        "tool_choice": {"type": "any"}}
 
 
+def test_sandbox(server):
+    if not sys.platform.startswith("linux"):
+        print("skip every thread is in the sandbox: this is not Linux")
+        return
+    folder = f"/proc/{server.process.pid}/task"
+    seccomp = [re.search(r"Seccomp:\s*(\d)", open(f"{folder}/{t}/status").read())[1]
+               for t in os.listdir(folder)]
+    check("every thread is in the sandbox", "" if set(seccomp) == {"2"} else seccomp)
+
+
 def test_gets(server):
     for path in ("/livez", "/readyz", "/health", "/v1/status", "/v1/models"):
         answers(server, f"GET {path}", path, None)
@@ -213,6 +224,7 @@ test_validator()
 test_routes()
 server = Server()
 try:
+    test_sandbox(server)
     test_gets(server)
     test_texts(server)
     test_posts(server)

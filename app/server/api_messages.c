@@ -165,14 +165,25 @@ static int take_thinking(struct call *c, json_t *chat, json_t *v)
         json_pack("{s:b}", "enable_thinking", strcmp(type, "disabled") != 0));
 }
 
+/* {"format": {"type": "json_schema", "schema": ..}}; how hard to think has no effect here. */
+static int take_output_config(struct call *c, json_t *chat, json_t *v)
+{
+    json_t *format = json_object_get(v, "format");
+    if (!json_is_object(v))
+        return call_wrong(c, 400, "output_config", "output_config is no object");
+    if (!format) return 0;
+    return json_object_set_new(
+        chat, "response_format",
+        json_pack("{s:O*, s:O}", "type", json_object_get(format, "type"), "json_schema", format));
+}
+
 static int take_any(struct call *c)
 {
     static const struct turn_field rows[] = {
         {"system", NULL, take_system},     {"messages", NULL, take_messages},
         {"tools", NULL, take_tools},       {"tool_choice", NULL, take_tool_choice},
-        {"thinking", NULL, take_thinking}, {"stop_sequences", "stop", NULL},
-        {"container", NULL, NULL},         {"context_management", NULL, NULL},
-        {"output_config", NULL, NULL},
+        {"thinking", NULL, take_thinking}, {"output_config", NULL, take_output_config},
+        {"stop_sequences", "stop", NULL},
     };
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
     if (turn_translate(c, rows, sizeof rows / sizeof *rows) || fields_take(c, tables)) return -1;

@@ -138,7 +138,7 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
 static int take_text(struct call *c, json_t *chat, json_t *v)
 {
     json_t *format = json_object_get(v, "format");
-    (void)c;
+    if (!json_is_object(v)) return call_wrong(c, 400, "text", "text is no object");
     if (!format) return 0;
     if (!is_type(format, "json_schema")) return json_object_set(chat, "response_format", format);
     return json_object_set_new(
@@ -182,6 +182,8 @@ static int take(struct call *c)
     };
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
     if (turn_translate(c, rows, sizeof rows / sizeof *rows) || fields_take(c, tables)) return -1;
+    if (!json_object_get(turn_original(c), "input"))
+        return call_wrong(c, 400, "input", "input is missing");
     if (c->ask.n != 1) return call_wrong(c, 400, "n", "there is one response");
     return turn_take(c);
 }

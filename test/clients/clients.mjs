@@ -235,6 +235,11 @@ const tests = {
                 {role: 'user', content: [{type: 'tool_result', tool_use_id: use.id, content: 'rain'}]}]});
         assert.notEqual(more.stop_reason, 'tool_use');
     },
+    async 'anthropic: a schema'() {
+        const r = await anthropic.messages.create({model, max_tokens: 60, messages: question,
+            output_config: {format: {type: 'json_schema', schema}}});
+        isSchema(r.content[0].text);
+    },
     async 'anthropic: count_tokens counts what messages count'() {
         const ask = {model, messages: question, system: 'Be brief.'};
         const count = await anthropic.messages.countTokens(ask);
