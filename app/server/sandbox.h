@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 struct sandbox {
-    const char *const *read; /* files and folders; those that are not there are left out */
+    const char *const *read; /* files and folders; those that can't be opened are left out */
     size_t n_read;
     const char *const *write; /* may be read as well, and files in them made and removed */
     size_t n_write;

@@ -168,7 +168,7 @@ static void on_loaded(void *ctx)
     set_state(m, SERVED_READY);
     log_line(m->server, "model %s is ready: context %u, %s", m->id, m->info.n_ctx,
              m->info.has_template ? "with a chat template" : "without a chat template");
-    server_loaded(m->server);
+    shut_in(m->server);
     call_model_came(m);
 }
 

@@ -1,16 +1,13 @@
 /* The server as a whole: opens its parts, runs the loop, and ends them in order. */
 #include <event2/event.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
 
 #include "app.h"
 #include "http.h"
-#include "sandbox.h"
 #include "served.h"
 
 const struct limit_row limit_table[N_LIMITS] = {
@@ -32,23 +29,6 @@ void server_stop(struct server *s, int code)
 {
     s->code = code;
     event_base_loopbreak(s->base);
-}
-
-/* Models that come later lie in the same folder, as do the parts of a split one. */
-void server_loaded(struct server *s)
-{
-    const char *path = s->params.paths[0];
-    char text[200], *copy = need(strdup(path ? path : ""));
-    struct stat st;
-    bool is_folder = path && !s->params.on_demand && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    const char *const read[] = {is_folder ? path : dirname(copy)};
-    struct sandbox box = {.read = read, .n_read = path != NULL};
-    if (!s->params.no_sandbox && !s->shut_in) {
-        if (sandbox_enter(&box, text, sizeof text)) server_stop(s, EXIT_FAIL);
-        if (*text) log_line(s, "%s", text);
-    }
-    s->shut_in = true;
-    free(copy);
 }
 
 /* The first signal: those who have begun may finish. The second: nobody. */

@@ -479,6 +479,11 @@ void log_line(const struct server *s, const char *fmt, ...) __attribute__((forma
 
 bool page_reply(struct conn *c); /* false: it has no such file */
 
+/* ---- shut.c ---- */
+
+/* A model is there: at the first the sandbox is closed. */
+void shut_in(struct server *s);
+
 /* ---- server.c ---- */
 
 struct server_params {
@@ -519,14 +524,12 @@ struct server {
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
     double t_start, t_drain;
     bool draining;
-    bool shut_in; /* the sandbox is closed */
-    int code;     /* of the program's exit */
+    bool is_shut_in; /* the sandbox is closed */
+    int code;        /* of the program's exit */
 };
 
 /* Runs until it is told to end. Exit code. */
 int server_run(const struct server_params *params);
-/* A model is there; after the first the sandbox is closed. */
-void server_loaded(struct server *s);
 /* Ends the loop at once. */
 void server_stop(struct server *s, int code);
 double server_now(void);
