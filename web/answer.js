@@ -2,15 +2,37 @@
 // into figures. No DOM here.
 
 export function newAnswer(content = '', tokens = []) {
-    return { role: 'assistant', content, reasoning: '', toolCalls: [], tokens, finish: null, stats: {}, error: null };
+    return {
+        role: 'assistant',
+        content,
+        reasoning: '',
+        toolCalls: [],
+        tokens,
+        finish: null,
+        stats: {},
+        error: null,
+    };
 }
 
 // Live figures of one request; not kept.
 export function newProgress(now) {
-    return { began: now, queue: null, done: 0, total: 0, cached: 0, readingSince: null, firstAt: null, n: 0 };
+    return {
+        began: now,
+        queue: null,
+        done: 0,
+        total: 0,
+        cached: 0,
+        readingSince: null,
+        firstAt: null,
+        n: 0,
+    };
 }
 
-const oneToken = ({ token, bytes, logprob }) => ({ text: token, bytes: bytes ?? undefined, logprob });
+const oneToken = ({ token, bytes, logprob }) => ({
+    text: token,
+    bytes: bytes ?? undefined,
+    logprob,
+});
 
 function addToolCalls(calls, deltas) {
     for (const delta of deltas) {
@@ -33,7 +55,11 @@ function addChoice(message, progress, { delta = {}, logprobs, finish_reason: fin
     if (delta.tool_calls) addToolCalls(message.toolCalls, delta.tool_calls);
     const part = delta.reasoning_content ? 'reasoning' : delta.tool_calls ? 'tool' : 'content';
     for (const entry of entries) {
-        message.tokens.push({ ...oneToken(entry), part, top: (entry.top_logprobs ?? []).map(oneToken) });
+        message.tokens.push({
+            ...oneToken(entry),
+            part,
+            top: (entry.top_logprobs ?? []).map(oneToken),
+        });
     }
     message.finish = finish ?? message.finish;
 }
@@ -61,7 +87,8 @@ export function addChunk(message, progress, chunk, now) {
     if (chunk.usage) {
         message.stats.prompt = chunk.usage.prompt_tokens;
         message.stats.answer = chunk.usage.completion_tokens;
-        message.stats.cached = chunk.usage.prompt_tokens_details?.cached_tokens ?? message.stats.cached;
+        message.stats.cached =
+            chunk.usage.prompt_tokens_details?.cached_tokens ?? message.stats.cached;
     }
 }
 
@@ -92,7 +119,11 @@ export function tokensText(tokens) {
 // tokens before, or null where the text would end within a character.
 export function alternativeStart(message, index, alternative) {
     const kept = message.tokens.slice(0, index);
-    const chosen = { ...message.tokens[index].top[alternative], part: 'content', top: message.tokens[index].top };
+    const chosen = {
+        ...message.tokens[index].top[alternative],
+        part: 'content',
+        top: message.tokens[index].top,
+    };
     const tokens = [...kept.filter((t) => t.part === 'content'), chosen];
     const content = tokensText(tokens);
     return content === null ? null : { content, tokens };

@@ -1,5 +1,5 @@
-// The server's endpoints. Asks for the API key when the server wants one and keeps it for as long as
-// the tab lives.
+// The server's endpoints. Asks for the API key when the server wants one and keeps it for as long
+// as the tab lives.
 import { readEvents } from './sse.js';
 
 const KEY = 'fletch-key';
@@ -24,7 +24,9 @@ export const hasKey = () => sessionStorage.getItem(KEY) !== null;
 // Requests that fail at the same time share one question.
 async function newKey(used) {
     if (sessionStorage.getItem(KEY) !== used) return; // somebody asked meanwhile
-    asking ??= askForKey(used !== null).finally(() => { asking = null; });
+    asking ??= askForKey(used !== null).finally(() => {
+        asking = null;
+    });
     const key = await asking;
     if (!key) throw new ApiError(401, 'This server needs an API key.');
     sessionStorage.setItem(KEY, key);
@@ -35,19 +37,30 @@ async function failure(response) {
     try {
         const { error } = await response.json();
         message = error?.message ?? error ?? message;
-    } catch { /* not JSON: the status has to do */ }
+    } catch {
+        /* not JSON: the status has to do */
+    }
     const wait = response.headers.get('retry-after');
-    return new ApiError(response.status, String(message) + (wait ? ` (try again in ${wait} s)` : ''));
+    return new ApiError(
+        response.status,
+        String(message) + (wait ? ` (try again in ${wait} s)` : ''),
+    );
 }
 
 async function call(path, body, signal) {
     for (;;) {
         const key = sessionStorage.getItem(KEY);
-        const headers = { ...(body && { 'content-type': 'application/json' }), ...(key && { authorization: `Bearer ${key}` }) };
+        const headers = {
+            ...(body && { 'content-type': 'application/json' }),
+            ...(key && { authorization: `Bearer ${key}` }),
+        };
         let response;
         try {
             response = await fetch(path, {
-                method: body ? 'POST' : 'GET', headers, body: body && JSON.stringify(body), signal,
+                method: body ? 'POST' : 'GET',
+                headers,
+                body: body && JSON.stringify(body),
+                signal,
             });
         } catch (error) {
             if (error.name === 'AbortError') throw error;
@@ -74,7 +87,11 @@ export async function* chat(body, signal) {
         ended = data === '[DONE]';
         if (ended) break;
         const chunk = JSON.parse(data);
-        if (chunk.error) throw new ApiError(chunk.error.code ?? 500, chunk.error.message ?? 'The answer failed.');
+        if (chunk.error)
+            throw new ApiError(
+                chunk.error.code ?? 500,
+                chunk.error.message ?? 'The answer failed.',
+            );
         yield chunk;
     }
     if (!ended) throw new ApiError(0, 'The connection broke before the answer was complete.');

@@ -41,10 +41,13 @@ const view = new ChatView({
     curl: (node) => chat.curl(node),
 });
 const sidebar = new Sidebar(chat, notify);
-const settings = new SettingsView((values) => {
-    chat.changeSettings(values);
-    measureSoon();
-}, (values) => chat.setDefaults(values));
+const settings = new SettingsView(
+    (values) => {
+        chat.changeSettings(values);
+        measureSoon();
+    },
+    (values) => chat.setDefaults(values),
+);
 const prompt = new PromptView(async () => {
     const path = pathWithDraft();
     if (!path.length) return null;
@@ -58,8 +61,15 @@ const panel = new Panel([settings, prompt, new LiveView()]);
 
 function showTitle() {
     const title = titleOf(chat.current);
-    const shown = el('button', { type: 'button', title: 'Rename', onclick: () =>
-        renameInPlace(shown, title, (text) => chat.rename(chat.current, text)) }, title);
+    const shown = el(
+        'button',
+        {
+            type: 'button',
+            title: 'Rename',
+            onclick: () => renameInPlace(shown, title, (text) => chat.rename(chat.current, text)),
+        },
+        title,
+    );
     byId('title').replaceChildren(shown);
     document.title = chat.current.title ? `${shorten(title, 40)} · fletch` : 'fletch';
     sidebar.show();
@@ -91,7 +101,9 @@ function onSettled(conversation, node) {
     view.settle(node);
     showBusy();
     measureSoon();
-    announce(node.error ? `The answer failed: ${node.error}` : `Answer: ${shorten(node.content, 500)}`);
+    announce(
+        node.error ? `The answer failed: ${node.error}` : `Answer: ${shorten(node.content, 500)}`,
+    );
 }
 
 function notify(text, lasting = false) {
@@ -109,7 +121,8 @@ function pathWithDraft() {
     return draft && !chat.isBusy() ? [...path, { role: 'user', content: draft }] : path;
 }
 
-let measuring = null, timer = null;
+let measuring = null,
+    timer = null;
 
 function measureSoon() {
     clearTimeout(timer);
@@ -137,10 +150,12 @@ function showRoom(fit) {
     byId('room-meter').value = Math.min(1, share);
     byId('room-text').textContent = `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
     if (share < NEARLY_FULL && !fit.dropped) return;
-    const first = shownPath(chat.current.nodes)[0];
+    const quoted = `“${shorten(pathWithDraft()[0].content, 40)}”`;
     const said = fit.dropped
-        ? `The context is full: the first ${plural(fit.dropped, 'message')}, from “${shorten(first.content, 40)}” on, will no longer be sent.`
-        : `The context is ${percent(share)} full. Soon the oldest messages will be left out, beginning with “${shorten(first.content, 40)}”.`;
+        ? `The context is full: the first ${plural(fit.dropped, 'message')}, from ${quoted} on, ` +
+          'will no longer be sent.'
+        : `The context is ${percent(share)} full. Soon the oldest messages will be left out, ` +
+          `beginning with ${quoted}.`;
     byId('notice').append(el('div', { class: 'note', id: 'context-notice' }, el('span', {}, said)));
 }
 
@@ -215,7 +230,9 @@ async function connect() {
                 break;
             }
         }
-        await new Promise((resolve) => { setTimeout(resolve, CONNECT_EVERY); });
+        await new Promise((resolve) => {
+            setTimeout(resolve, CONNECT_EVERY);
+        });
     }
     if (shownPath(chat.current.nodes).length) measureSoon();
     else showConversation();

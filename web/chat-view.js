@@ -4,13 +4,36 @@ import { MessageView } from './message-view.js';
 import { shownPath, siblings } from './tree.js';
 
 const NEAR = 80; // pixels from the end that still count as being there
-const IDEAS = ['Tell me a story.', 'How do I make a model smaller?', 'What is a GGUF file?', '27+48='];
+const IDEAS = [
+    'Tell me a story.',
+    'How do I make a model smaller?',
+    'What is a GGUF file?',
+    '27+48=',
+];
 
 function welcome(model, actions) {
-    return el('div', { class: 'welcome' }, el('h2', {}, 'What shall we talk about?'),
-        model && el('p', { class: 'quiet' }, `${model} runs on this server. Conversations stay in this browser.`),
-        el('ul', {}, IDEAS.map((idea) =>
-            el('li', {}, el('button', { type: 'button', onclick: () => actions.send(idea) }, idea)))));
+    return el(
+        'div',
+        { class: 'welcome' },
+        el('h2', {}, 'What shall we talk about?'),
+        model &&
+            el(
+                'p',
+                { class: 'quiet' },
+                `${model} runs on this server. Conversations stay in this browser.`,
+            ),
+        el(
+            'ul',
+            {},
+            IDEAS.map((idea) =>
+                el(
+                    'li',
+                    {},
+                    el('button', { type: 'button', onclick: () => actions.send(idea) }, idea),
+                ),
+            ),
+        ),
+    );
 }
 
 export class ChatView {
@@ -38,10 +61,18 @@ export class ChatView {
 
     show(conversation, run, model) {
         const path = shownPath(conversation.nodes);
-        this.views = new Map(path.map((node) =>
-            [node.id, new MessageView(node, siblings(conversation.nodes, node.id), this.actions)]));
+        this.views = new Map(
+            path.map((node) => [
+                node.id,
+                new MessageView(node, siblings(conversation.nodes, node.id), this.actions),
+            ]),
+        );
         for (const view of this.views.values()) this.update(view, path.at(-1), run);
-        this.list.replaceChildren(...(path.length ? [...this.views.values()].map((v) => v.element) : [welcome(model, this.actions)]));
+        this.list.replaceChildren(
+            ...(path.length
+                ? [...this.views.values()].map((v) => v.element)
+                : [welcome(model, this.actions)]),
+        );
         this.path = path;
     }
 

@@ -1,5 +1,5 @@
-// The conversations and the answers that are being written: what the buttons do. Tells its listeners
-// what changed and knows nothing of elements.
+// The conversations and the answers that are being written: what the buttons do. Tells its
+// listeners what changed and knows nothing of elements.
 import { addChunk, alternativeStart, newAnswer, newProgress } from './answer.js';
 import * as api from './api.js';
 import { answerRoom, fitContext } from './context.js';
@@ -73,7 +73,10 @@ export class Chat {
     remove(conversation) {
         this.runs.get(conversation.id)?.abort.abort();
         this.conversations.delete(conversation.id);
-        if (this.keeps) store.deleteConversation(conversation.id).catch((error) => this.on.failed(error.message));
+        if (this.keeps)
+            store
+                .deleteConversation(conversation.id)
+                .catch((error) => this.on.failed(error.message));
         if (conversation === this.current) this.open(null);
         else this.on.list();
     }
@@ -118,7 +121,14 @@ export class Chat {
             this.add(node.parent, { ...newAnswer(text), finish: 'edited' });
             this.save(this.current);
             this.on.conversation();
-        } else this.answer(this.add(node.parent, { role: node.role, content: text, toolCallId: node.toolCallId }).id);
+        } else
+            this.answer(
+                this.add(node.parent, {
+                    role: node.role,
+                    content: text,
+                    toolCallId: node.toolCallId,
+                }).id,
+            );
     }
 
     regenerate(node) {
@@ -131,15 +141,28 @@ export class Chat {
     }
 
     async continueFrom(node, index, alternative) {
-        const start = alternativeStart({ ...node, tokens: await this.tokens(node) }, index, alternative);
+        const start = alternativeStart(
+            { ...node, tokens: await this.tokens(node) },
+            index,
+            alternative,
+        );
         if (!start) return;
-        this.run(this.add(node.parent, { ...newAnswer(start.content, start.tokens), reasoning: node.reasoning }), true);
+        this.run(
+            this.add(node.parent, {
+                ...newAnswer(start.content, start.tokens),
+                reasoning: node.reasoning,
+            }),
+            true,
+        );
     }
 
     // results: one text for each of the node's tool calls
     answerTools(node, results) {
-        const last = results.reduce((parent, content, i) =>
-            this.add(parent.id, { role: 'tool', toolCallId: node.toolCalls[i].id, content }), node);
+        const last = results.reduce(
+            (parent, content, i) =>
+                this.add(parent.id, { role: 'tool', toolCallId: node.toolCalls[i].id, content }),
+            node,
+        );
         this.answer(last.id);
     }
 
@@ -169,24 +192,37 @@ export class Chat {
         const { nCtx } = this.server;
         if (!nCtx || !path.length) return null;
         const room = answerRoom(nCtx, settings.max_tokens);
-        const countTokens = async (part) => (await api.applyTemplate(promptBody(settings, part), signal)).n_tokens;
-        return { nCtx, ...await fitContext(path, countTokens, nCtx - room) };
+        const countTokens = async (part) =>
+            (await api.applyTemplate(promptBody(settings, part), signal)).n_tokens;
+        return { nCtx, ...(await fitContext(path, countTokens, nCtx - room)) };
     }
 
     body(conversation, path, continueLast, seed) {
-        return requestBody(conversation.settings, path, { model: this.server.model, continueLast, seed });
+        return requestBody(conversation.settings, path, {
+            model: this.server.model,
+            continueLast,
+            seed,
+        });
     }
 
     // The request that made an answer, as it would be sent now.
     curl(node) {
         const path = pathTo(this.current.nodes, node.parent).slice(node.stats?.omitted ?? 0);
-        return asCurl(location.origin, this.body(this.current, path, false, node.stats?.seed), api.hasKey());
+        return asCurl(
+            location.origin,
+            this.body(this.current, path, false, node.stats?.seed),
+            api.hasKey(),
+        );
     }
 
     async run(node, continueLast) {
         const conversation = this.current;
         if (this.runs.has(conversation.id)) return;
-        const run = { node, progress: newProgress(performance.now()), abort: new AbortController() };
+        const run = {
+            node,
+            progress: newProgress(performance.now()),
+            abort: new AbortController(),
+        };
         Object.assign(node, { finish: null, error: null, stats: { seed: randomSeed() } });
         this.runs.set(conversation.id, run);
         this.on.conversation();
@@ -200,18 +236,28 @@ export class Chat {
         this.runs.delete(conversation.id);
         conversation.changed = Date.now();
         await this.save(conversation);
-        if (node.tokens.length && this.keeps) await store.saveTokens(conversation.id, node.id, node.tokens).catch(() => {});
+        if (node.tokens.length && this.keeps)
+            await store.saveTokens(conversation.id, node.id, node.tokens).catch(() => {});
         this.on.settled(conversation, node);
     }
 
     async stream(conversation, run, continueLast) {
-        const { node, progress, abort: { signal } } = run;
+        const {
+            node,
+            progress,
+            abort: { signal },
+        } = run;
         const path = pathTo(conversation.nodes, continueLast ? node.id : node.parent);
         // Where nobody can count, everything is sent, and the server says if it is too long.
         const fit = await this.fit(path, conversation.settings, signal).catch(() => null);
         signal.throwIfAborted();
         node.stats.omitted = fit?.dropped ?? 0;
-        const body = this.body(conversation, path.slice(node.stats.omitted), continueLast, node.stats.seed);
+        const body = this.body(
+            conversation,
+            path.slice(node.stats.omitted),
+            continueLast,
+            node.stats.seed,
+        );
         node.stats.seed = body.seed;
         let saved = performance.now();
         for await (const chunk of api.chat(body, signal)) {

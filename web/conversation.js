@@ -3,28 +3,42 @@
 import { DEFAULTS, SETTINGS } from './request.js';
 import { addNode, newId, newTree, ROOT } from './tree.js';
 
-const FORMAT = 'fletch-conversations', VERSION = 1;
+const FORMAT = 'fletch-conversations',
+    VERSION = 1;
 const ROLES = ['user', 'assistant', 'tool'];
 const MAX_NODES = 100_000;
 
 export function newConversation(settings) {
     const now = Date.now();
-    return { id: newId(), title: '', created: now, changed: now, settings: { ...DEFAULTS, ...settings }, nodes: newTree() };
+    return {
+        id: newId(),
+        title: '',
+        created: now,
+        changed: now,
+        settings: { ...DEFAULTS, ...settings },
+        nodes: newTree(),
+    };
 }
 
 export const titleOf = (conversation) => conversation.title || 'New chat';
 
 export function matches(conversation, words) {
     const wanted = words.toLowerCase();
-    return titleOf(conversation).toLowerCase().includes(wanted) ||
-        [...conversation.nodes.values()].some((node) => node.content?.toLowerCase().includes(wanted));
+    return (
+        titleOf(conversation).toLowerCase().includes(wanted) ||
+        [...conversation.nodes.values()].some((node) =>
+            node.content?.toLowerCase().includes(wanted),
+        )
+    );
 }
 
 export function exportJson(conversations) {
     const plain = conversations.map(({ nodes, ...rest }) => ({
         ...rest,
         // Parents come before their children, so that reading it back needs no second pass.
-        messages: [...nodes.values()].filter((n) => n.id !== ROOT).map(({ children, tokens, ...node }) => node),
+        messages: [...nodes.values()]
+            .filter((n) => n.id !== ROOT)
+            .map(({ children, tokens, ...node }) => node),
         chosen: nodes.get(ROOT).chosen,
     }));
     return JSON.stringify({ format: FORMAT, version: VERSION, conversations: plain }, null, 1);
@@ -46,7 +60,17 @@ function readSettings(value) {
 
 function readStats(value) {
     const stats = {};
-    for (const key of ['prompt', 'answer', 'cached', 'queue_ms', 'prefill_ms', 'decode_ms', 'tokens_per_s', 'seed', 'omitted']) {
+    for (const key of [
+        'prompt',
+        'answer',
+        'cached',
+        'queue_ms',
+        'prefill_ms',
+        'decode_ms',
+        'tokens_per_s',
+        'seed',
+        'omitted',
+    ]) {
         if (number(value?.[key]) !== null) stats[key] = value[key];
     }
     if (text(value?.reuseEnd)) stats.reuseEnd = value.reuseEnd;
@@ -61,8 +85,14 @@ function readMessage(value, where) {
     if (value.role === 'assistant') {
         const calls = Array.isArray(value.toolCalls) ? value.toolCalls : [];
         Object.assign(message, {
-            reasoning: text(value.reasoning), finish: text(value.finish) || null, error: text(value.error) || null,
-            toolCalls: calls.map((c) => ({ id: text(c?.id), name: text(c?.name), arguments: text(c?.arguments) })),
+            reasoning: text(value.reasoning),
+            finish: text(value.finish) || null,
+            error: text(value.error) || null,
+            toolCalls: calls.map((c) => ({
+                id: text(c?.id),
+                name: text(c?.name),
+                arguments: text(c?.arguments),
+            })),
             stats: readStats(value.stats),
         });
     }
@@ -70,10 +100,18 @@ function readMessage(value, where) {
 }
 
 function readConversation(value, which) {
-    if (!Array.isArray(value?.messages)) throw new Error(`Conversation ${which} has no list of messages`);
-    if (value.messages.length > MAX_NODES) throw new Error(`Conversation ${which} has more than ${MAX_NODES} messages`);
+    if (!Array.isArray(value?.messages))
+        throw new Error(`Conversation ${which} has no list of messages`);
+    if (value.messages.length > MAX_NODES)
+        throw new Error(`Conversation ${which} has more than ${MAX_NODES} messages`);
     const nodes = newTree();
-    value.messages.forEach((m, i) => addNode(nodes, text(m?.parent) || ROOT, readMessage(m, `Message ${i + 1} of conversation ${which}`)));
+    value.messages.forEach((m, i) =>
+        addNode(
+            nodes,
+            text(m?.parent) || ROOT,
+            readMessage(m, `Message ${i + 1} of conversation ${which}`),
+        ),
+    );
     // Adding shows the newest of each node's children; the file knows better.
     for (const { id, chosen } of [...value.messages, { id: ROOT, chosen: value.chosen }]) {
         const node = nodes.get(id);
@@ -81,8 +119,12 @@ function readConversation(value, which) {
     }
     const now = Date.now();
     return {
-        id: text(value.id) || newId(), title: text(value.title).slice(0, 200), created: number(value.created) ?? now,
-        changed: number(value.changed) ?? now, settings: readSettings(value.settings), nodes,
+        id: text(value.id) || newId(),
+        title: text(value.title).slice(0, 200),
+        created: number(value.created) ?? now,
+        changed: number(value.changed) ?? now,
+        settings: readSettings(value.settings),
+        nodes,
     };
 }
 
@@ -94,8 +136,13 @@ export function importJson(json) {
     } catch (error) {
         throw new Error(`This is not a JSON file: ${error.message}`);
     }
-    if (file?.format !== FORMAT) throw new Error('This is not a file of conversations that fletch exported.');
-    if (file.version !== VERSION) throw new Error(`This file has version ${file.version}; this page reads version ${VERSION}.`);
-    if (!Array.isArray(file.conversations)) throw new Error('This file has no list of conversations.');
+    if (file?.format !== FORMAT)
+        throw new Error('This is not a file of conversations that fletch exported.');
+    if (file.version !== VERSION)
+        throw new Error(
+            `This file has version ${file.version}; this page reads version ${VERSION}.`,
+        );
+    if (!Array.isArray(file.conversations))
+        throw new Error('This file has no list of conversations.');
     return file.conversations.map((c, i) => readConversation(c, i + 1));
 }

@@ -3,7 +3,7 @@
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-// props: `class`, `on*` handlers, everything else an attribute (true: present, false or null: absent).
+// props: `on*` are handlers, everything else an attribute (true: present, false or null: absent).
 function fill(node, props, children) {
     for (const [name, value] of Object.entries(props ?? {})) {
         if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
@@ -24,7 +24,7 @@ const ICONS = {
     menu: 'M3 5h14M3 10h14M3 15h14',
     plus: 'M10 4v12M4 10h12',
     search: 'M9 3.5a5.5 5.5 0 1 0 0 11a5.5 5.5 0 1 0 0-11M13 13l4 4',
-    edit: 'M4 16l.8-3.4L13.2 4.2a1.6 1.6 0 0 1 2.3 0l.3.3a1.6 1.6 0 0 1 0 2.3L7.4 15.2zM11.5 6l2.5 2.5',
+    edit: 'M4 16l.8-3.4L13.2 4.2a1.6 1.6 0 0 1 2.3 0l.3.3a1.6 1.6 0 0 1 0 2.3L7.4 15.2zM11.5 6L14 8.5',
     trash: 'M4 5.5h12M8 5.5V3.5h4v2M5.5 5.5l.7 11h7.6l.7-11M8.5 8.5v5M11.5 8.5v5',
     copy: 'M7 7h9v9.5H7zM13 7V3.5H4V13h3',
     check: 'M4 10.5l4 4l8-9',
@@ -44,22 +44,37 @@ const ICONS = {
     down: 'M10 4v11M5 10.5l5 5l5-5',
     upload: 'M10 13V3.5M6 7.2l4-3.7l4 3.7M3.5 13v3.5h13V13',
     download: 'M10 3.5V13M6 9.3l4 3.7l4-3.7M3.5 13v3.5h13V13',
-    tool: 'M12.5 3.5a4 4 0 0 0-3.3 5.6L3.5 14.8l1.7 1.7l5.7-5.7a4 4 0 0 0 5.4-4.8l-2.4 2.4l-2-.4l-.4-2l2.4-2.4a4 4 0 0 0-1.4-.1',
+    tool: 'M14 3.6a4 4 0 0 0-4.8 5.5L3.5 14.8l1.7 1.7l5.7-5.7a4 4 0 0 0 5.4-4.8l-2.4 2.4l-2-.4l-.4-2z',
 };
 
 export const icon = (name) =>
-    svg('svg', { class: 'icon', viewBox: '0 0 20 20', 'aria-hidden': 'true' }, svg('path', { d: ICONS[name] }));
+    svg(
+        'svg',
+        { class: 'icon', viewBox: '0 0 20 20', 'aria-hidden': 'true' },
+        svg('path', { d: ICONS[name] }),
+    );
 
 // A button that shows only an icon; its label is for tooltips and screen readers.
 export const iconButton = (name, label, onclick, props) =>
-    el('button', { type: 'button', class: 'icon-button', title: label, 'aria-label': label, onclick, ...props },
-        icon(name));
+    el(
+        'button',
+        {
+            type: 'button',
+            class: 'icon-button',
+            title: label,
+            'aria-label': label,
+            onclick,
+            ...props,
+        },
+        icon(name),
+    );
 
 // Puts text on the clipboard and shows so on the button for a moment.
 export async function copyText(text, button) {
     try {
         await navigator.clipboard.writeText(text);
-    } catch { // plain http on another machine's address has no clipboard interface
+    } catch {
+        // plain http on another machine's address has no clipboard interface
         const area = el('textarea', { class: 'sr' });
         area.value = text;
         document.body.append(area);
@@ -82,5 +97,7 @@ export async function copyText(text, button) {
 export function announce(text) {
     const region = byId('announce');
     region.textContent = '';
-    setTimeout(() => { region.textContent = text; }, 50);
+    setTimeout(() => {
+        region.textContent = text;
+    }, 50);
 }

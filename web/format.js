@@ -10,7 +10,8 @@ export function duration(ms) {
 
 export const count = (n) => Math.round(n).toLocaleString('en');
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? '' : 's'}`;
-export const speed = (perSecond) => `${perSecond >= 100 ? count(perSecond) : perSecond.toFixed(1)} tokens/s`;
+export const speed = (perSecond) =>
+    `${perSecond >= 100 ? count(perSecond) : perSecond.toFixed(1)} tokens/s`;
 
 export function percent(share) {
     const p = share * 100;

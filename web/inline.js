@@ -2,17 +2,28 @@
 // nests a bounded number of times, and lets through only addresses that are safe to open.
 
 const MAX_OPEN = 24; // emphasis and brackets that wait for their end; more are text
+// (address "title"), where the address may have one pair of parentheses
+const TARGET =
+    /^\(\s{0,9}<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)?)>?(?:\s{1,9}"[^"]*")?\s{0,9}\)/;
 const SPECIAL = /[\\`*_~[\]!<\n]|https?:\/\//g;
 
 // Absolute web and mail addresses; everything else (javascript:, data:, file:) stays text.
 export function safeAddress(text) {
-    if (!/^(?:https?:\/\/|mailto:)[^\s\u0000-\u001f<>]+$/i.test(text) || text.length > 2048) return null;
+    if (!/^(?:https?:\/\/|mailto:)[^\s\u0000-\u001f<>]+$/i.test(text) || text.length > 2048)
+        return null;
     try {
         return new URL(text).href;
     } catch {
         return null;
     }
 }
+
+// A link's text may look like an address, but is no link of its own.
+const withoutLinks = (nodes) =>
+    nodes.flatMap((node) => {
+        if (node.type === 'link') return node.inline;
+        return node.inline ? [{ ...node, inline: withoutLinks(node.inline) }] : [node];
+    });
 
 class Inline {
     constructor(text) {
@@ -56,7 +67,8 @@ class Inline {
         const mark = this.text[at];
         let end = at;
         while (this.text[end] === mark) end++;
-        const before = this.text[at - 1] ?? ' ', after = this.text[end] ?? ' ';
+        const before = this.text[at - 1] ?? ' ',
+            after = this.text[end] ?? ' ';
         const inWord = /[\p{L}\p{N}]/u.test(before) && /[\p{L}\p{N}]/u.test(after);
         const usable = !(mark === '_' && inWord) && !(mark === '~' && end - at !== 2);
         let count = end - at;
@@ -83,7 +95,10 @@ class Inline {
                 this.open.push({ ...opener, count: left });
                 this.nodes.push({ ...head, text: mark.repeat(left), mark });
             }
-            this.nodes.push({ type: mark === '~' ? 'del' : n === 2 ? 'strong' : 'em', inline: inner });
+            this.nodes.push({
+                type: mark === '~' ? 'del' : n === 2 ? 'strong' : 'em',
+                inline: inner,
+            });
             count -= n;
         }
         return count;
@@ -97,32 +112,41 @@ class Inline {
         return at + length;
     }
 
-    // `](address "title")` ends a link; an image is a link too, because nothing is loaded from elsewhere.
+    // `](address "title")` ends a link; an image is a link too: nothing is loaded from elsewhere.
     link(at) {
         const found = this.open.findLastIndex((o) => o.mark === '[');
-        const target = found >= 0 && /^\(\s{0,9}<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)?)>?(?:\s{1,9}"[^"]*")?\s{0,9}\)/
-            .exec(this.text.slice(at + 1, at + 2600));
+        const target = found >= 0 && TARGET.exec(this.text.slice(at + 1, at + 2600));
         const address = target && safeAddress(target[1]);
         if (!address) {
             if (found >= 0) this.open.splice(found, 1);
             this.say(']');
             return at + 1;
         }
-        const [, ...inner] = this.take(this.open[found].at);
-        this.nodes.push({ type: 'link', address, inline: inner.length ? inner : [{ type: 'text', text: address }] });
+        const [, ...inner] = withoutLinks(this.take(this.open[found].at));
+        this.open = this.open.filter((o) => o.mark !== '['); // no link around a link
+        this.nodes.push({
+            type: 'link',
+            address,
+            inline: inner.length ? inner : [{ type: 'text', text: address }],
+        });
         return at + 1 + target[0].length;
     }
 
     bareAddress(at) {
-        const found = /^https?:\/\/[^\s<>"'`]*/.exec(this.text.slice(at, at + 2048))[0].replace(/[.,;:!?*_~)\]]+$/, '');
+        const found = /^https?:\/\/[^\s<>"'`[\]*]*/
+            .exec(this.text.slice(at, at + 2048))[0]
+            .replace(/[.,;:!?*_~)\]]+$/, '');
         const address = safeAddress(found);
-        if (address) this.nodes.push({ type: 'link', address, inline: [{ type: 'text', text: found }] });
+        if (address)
+            this.nodes.push({ type: 'link', address, inline: [{ type: 'text', text: found }] });
         else this.say(found);
         return at + found.length;
     }
 
     angle(at) {
-        const found = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2048})>/i.exec(this.text.slice(at, at + 2060));
+        const found = /^<((?:https?:\/\/|mailto:)[^\s<>]{1,2048})>/i.exec(
+            this.text.slice(at, at + 2060),
+        );
         const address = found && safeAddress(found[1]);
         if (!address) {
             this.say('<');
@@ -135,25 +159,33 @@ class Inline {
     special(at) {
         const c = this.text[at];
         switch (c) {
-        case '\\': {
-            const next = this.text[at + 1] ?? '';
-            const escaped = /[!-/:-@[-`{-~]/.test(next);
-            this.say(escaped ? next : '\\');
-            return at + (escaped ? 2 : 1);
-        }
-        case '\n':
-            this.nodes.push({ type: 'break' });
-            return at + 1;
-        case '`': return this.code(at);
-        case '*': case '_': case '~': return this.emphasis(at);
-        case '[': return this.bracket(at, 1);
-        case '!':
-            if (this.text[at + 1] === '[') return this.bracket(at, 2);
-            this.say('!');
-            return at + 1;
-        case ']': return this.link(at);
-        case '<': return this.angle(at);
-        default: return this.bareAddress(at);
+            case '\\': {
+                const next = this.text[at + 1] ?? '';
+                const escaped = /[!-/:-@[-`{-~]/.test(next);
+                this.say(escaped ? next : '\\');
+                return at + (escaped ? 2 : 1);
+            }
+            case '\n':
+                this.nodes.push({ type: 'break' });
+                return at + 1;
+            case '`':
+                return this.code(at);
+            case '*':
+            case '_':
+            case '~':
+                return this.emphasis(at);
+            case '[':
+                return this.bracket(at, 1);
+            case '!':
+                if (this.text[at + 1] === '[') return this.bracket(at, 2);
+                this.say('!');
+                return at + 1;
+            case ']':
+                return this.link(at);
+            case '<':
+                return this.angle(at);
+            default:
+                return this.bareAddress(at);
         }
     }
 

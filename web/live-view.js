@@ -17,16 +17,48 @@ export class LiveView {
     constructor() {
         this.label = 'Server';
         this.icon = 'pulse';
-        this.plot = new Plot('Tokens per second over the last minute', [{ name: 'now', class: 'decode' }], SHOWN);
-        this.figures = { running: figure('Running'), queue: figure('Waiting'), speed: figure('Speed'), kv: figure('Cache in use') };
-        this.meter = el('meter', { min: 0, max: 1, low: 0.8, high: 0.95, optimum: 0, 'aria-label': 'Cache in use' });
+        this.plot = new Plot(
+            'Tokens per second over the last minute',
+            [{ name: 'now', class: 'decode' }],
+            SHOWN,
+        );
+        this.figures = {
+            running: figure('Running'),
+            queue: figure('Waiting'),
+            speed: figure('Speed'),
+            kv: figure('Cache in use'),
+        };
+        this.meter = el('meter', {
+            min: 0,
+            max: 1,
+            low: 0.8,
+            high: 0.95,
+            optimum: 0,
+            'aria-label': 'Cache in use',
+        });
         this.about = el('dl', { class: 'about' });
         this.problem = el('p', { class: 'error', hidden: true });
-        this.element = el('div', { class: 'live' }, this.problem,
-            el('dl', { class: 'figures' }, Object.values(this.figures).map((f) => f.element)),
-            this.meter, el('h3', {}, 'Tokens per second'), this.plot.element,
-            el('p', { class: 'quiet spread' }, el('span', {}, `${(SHOWN * EVERY) / 1000} s ago`), el('span', {}, 'now')),
-            el('h3', {}, 'Model'), this.about);
+        this.element = el(
+            'div',
+            { class: 'live' },
+            this.problem,
+            el(
+                'dl',
+                { class: 'figures' },
+                Object.values(this.figures).map((f) => f.element),
+            ),
+            this.meter,
+            el('h3', {}, 'Tokens per second'),
+            this.plot.element,
+            el(
+                'p',
+                { class: 'quiet spread' },
+                el('span', {}, `${(SHOWN * EVERY) / 1000} s ago`),
+                el('span', {}, 'now'),
+            ),
+            el('h3', {}, 'Model'),
+            this.about,
+        );
     }
 
     shown() {
@@ -57,10 +89,17 @@ export class LiveView {
         this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
         this.meter.value = kv.total ? kv.used / kv.total : 0;
         this.plot.add([perSecond]);
-        const rows = [['Name', status.model], ['Context', plural(status.n_ctx, 'token')],
-            ['Cache', `${plural(kv.total, 'block')}: ${count(kv.used)} in use, ${count(kv.idle)} kept for reuse`],
-            ['Made', plural(status.generated_tokens, 'token')], ['Up for', duration(status.uptime_s * 1000)],
-            ['Version', status.version]];
-        this.about.replaceChildren(...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+        const used = `${count(kv.used)} in use, ${count(kv.idle)} kept for reuse`;
+        const rows = [
+            ['Name', status.model],
+            ['Context', plural(status.n_ctx, 'token')],
+            ['Cache', `${plural(kv.total, 'block')}: ${used}`],
+            ['Made', plural(status.generated_tokens, 'token')],
+            ['Up for', duration(status.uptime_s * 1000)],
+            ['Version', status.version],
+        ];
+        this.about.replaceChildren(
+            ...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]),
+        );
     }
 }

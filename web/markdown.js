@@ -1,6 +1,6 @@
-// Reads the Markdown that models write into plain objects: headings, paragraphs, lists, quotes, code,
-// tables. There is no HTML in it: `<b>` is text. The text is hostile, so nesting is bounded. Inline
-// text is read by inline.js; markdown-view.js makes elements of it all.
+// Reads the Markdown that models write into plain objects: headings, paragraphs, lists, quotes,
+// code, tables. There is no HTML in it: `<b>` is text. The text is hostile, so nesting is bounded.
+// Inline text is read by inline.js; markdown-view.js makes elements of it all.
 import { parseInline } from './inline.js';
 
 const MAX_DEPTH = 8; // of quotes and lists; deeper ones are shown as text
@@ -14,7 +14,11 @@ const TABLE_RULE = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t
 
 const isBlank = (line) => line.trim() === '';
 const startsBlock = (line) =>
-    FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || ITEM.test(line);
+    FENCE.test(line) ||
+    HEADING.test(line) ||
+    RULE.test(line) ||
+    QUOTE.test(line) ||
+    ITEM.test(line);
 
 function readCode(lines, at) {
     const [, fence, info] = FENCE.exec(lines[at]);
@@ -26,7 +30,12 @@ function readCode(lines, at) {
         if (line.length >= fence.length && line === fence[0].repeat(line.length)) break;
         text.push(lines[i].slice(Math.min(indent, Math.max(0, lines[i].search(/\S|$/)))));
     }
-    return { end: Math.min(i + 1, lines.length), type: 'code', lang: info.trim().split(/\s+/)[0], text: text.join('\n') };
+    return {
+        end: Math.min(i + 1, lines.length),
+        type: 'code',
+        lang: info.trim().split(/\s+/)[0],
+        text: text.join('\n'),
+    };
 }
 
 function readQuote(lines, at, depth) {
@@ -59,13 +68,22 @@ function readItem(lines, at) {
 function readList(lines, at, depth) {
     const kind = (mark) => mark.at(-1); // - * + . )
     const [, , first] = ITEM.exec(lines[at]);
-    const list = { type: 'list', ordered: /\d/.test(first), start: parseInt(first, 10), items: [], loose: false };
+    const list = {
+        type: 'list',
+        ordered: /\d/.test(first),
+        start: parseInt(first, 10),
+        items: [],
+        loose: false,
+    };
     let i = at;
     for (;;) {
         const { end, inner } = readItem(lines, i);
         const task = /^\[([ xX])\][ \t]+/.exec(inner[0]);
         if (task) inner[0] = inner[0].slice(task[0].length);
-        list.items.push({ checked: task ? task[1] !== ' ' : null, blocks: readBlocks(inner, depth + 1) });
+        list.items.push({
+            checked: task ? task[1] !== ' ' : null,
+            blocks: readBlocks(inner, depth + 1),
+        });
         let next = end;
         while (next < lines.length && isBlank(lines[next])) next++;
         const mark = next < lines.length && !RULE.test(lines[next]) && ITEM.exec(lines[next]);
@@ -79,29 +97,57 @@ function readList(lines, at, depth) {
 
 // Cells are split at bars outside of code and not escaped.
 function tableCells(line) {
-    const inner = line.trim().replace(/^\|/, '').replace(/(?<!\\)\|$/, '');
+    const inner = line
+        .trim()
+        .replace(/^\|/, '')
+        .replace(/(?<!\\)\|$/, '');
     const cells = inner.match(/(?:\\.|`[^`]*`|[^|\\]|\\$)+|(?<=\||^)(?=\||$)/g) ?? [''];
     return cells.map((cell) => parseInline(cell.trim().replaceAll('\\|', '|')));
 }
 
 function readTable(lines, at) {
-    const align = lines[at + 1].trim().replace(/^\||\|$/g, '').split('|').map((rule) => {
-        const [left, right] = [rule.trim().startsWith(':'), rule.trim().endsWith(':')];
-        return right ? (left ? 'center' : 'right') : null;
-    });
+    const align = lines[at + 1]
+        .trim()
+        .replace(/^\||\|$/g, '')
+        .split('|')
+        .map((rule) => {
+            const [left, right] = [rule.trim().startsWith(':'), rule.trim().endsWith(':')];
+            return right ? (left ? 'center' : 'right') : null;
+        });
     const rows = [];
     let end = at + 2;
-    for (; end < lines.length && lines[end].includes('|') && !isBlank(lines[end]); end++) rows.push(tableCells(lines[end]));
+    for (; end < lines.length && lines[end].includes('|') && !isBlank(lines[end]); end++)
+        rows.push(tableCells(lines[end]));
     return { end, type: 'table', align, head: tableCells(lines[at]), rows };
 }
 
-const isTable = (lines, i) => lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') &&
-    lines[i + 1].includes('|') && TABLE_RULE.test(lines[i + 1]);
+const isTable = (lines, i) =>
+    lines[i].includes('|') &&
+    i + 1 < lines.length &&
+    lines[i + 1].includes('-') &&
+    lines[i + 1].includes('|') &&
+    TABLE_RULE.test(lines[i + 1]);
 
 function readParagraph(lines, at) {
     let end = at + 1;
-    while (end < lines.length && !isBlank(lines[end]) && !startsBlock(lines[end]) && !isTable(lines, end)) end++;
-    return { end, type: 'paragraph', inline: parseInline(lines.slice(at, end).map((l) => l.trimStart()).join('\n').trimEnd()) };
+    while (
+        end < lines.length &&
+        !isBlank(lines[end]) &&
+        !startsBlock(lines[end]) &&
+        !isTable(lines, end)
+    )
+        end++;
+    return {
+        end,
+        type: 'paragraph',
+        inline: parseInline(
+            lines
+                .slice(at, end)
+                .map((l) => l.trimStart())
+                .join('\n')
+                .trimEnd(),
+        ),
+    };
 }
 
 function readBlock(lines, at, depth) {
@@ -110,7 +156,12 @@ function readBlock(lines, at, depth) {
     const heading = HEADING.exec(line);
     if (heading) {
         const text = heading[2].replace(/(^|[ \t])#+[ \t]*$/, '').trim();
-        return { end: at + 1, type: 'heading', level: heading[1].length, inline: parseInline(text) };
+        return {
+            end: at + 1,
+            type: 'heading',
+            level: heading[1].length,
+            inline: parseInline(text),
+        };
     }
     if (RULE.test(line)) return { end: at + 1, type: 'rule' };
     if (depth < MAX_DEPTH && QUOTE.test(line)) return readQuote(lines, at, depth);
@@ -134,4 +185,5 @@ function readBlocks(lines, depth) {
     return blocks;
 }
 
-export const parseMarkdown = (text) => readBlocks(text.replace(/\r\n?/g, '\n').replaceAll('\t', '    ').split('\n'), 0);
+export const parseMarkdown = (text) =>
+    readBlocks(text.replace(/\r\n?/g, '\n').replaceAll('\t', '    ').split('\n'), 0);

@@ -7,8 +7,15 @@ export class Panel {
         this.views = views;
         this.element = byId('panel');
         this.open = null;
-        this.buttons = new Map(views.map((view) => [view, iconButton(view.icon, view.label, () => this.toggle(view),
-            { 'aria-expanded': 'false', 'aria-controls': 'panel' })]));
+        this.buttons = new Map(
+            views.map((view) => [
+                view,
+                iconButton(view.icon, view.label, () => this.toggle(view), {
+                    'aria-expanded': 'false',
+                    'aria-controls': 'panel',
+                }),
+            ]),
+        );
         this.element.addEventListener('keydown', (event) => {
             if (event.key === 'Escape' && this.open) this.toggle(this.open);
         });
@@ -18,7 +25,8 @@ export class Panel {
         const before = this.open;
         before?.hidden?.();
         this.open = before === view ? null : view;
-        for (const [v, button] of this.buttons) button.setAttribute('aria-expanded', String(v === this.open));
+        for (const [v, button] of this.buttons)
+            button.setAttribute('aria-expanded', String(v === this.open));
         this.element.hidden = !this.open;
         if (!this.open) {
             this.element.replaceChildren();
@@ -28,7 +36,12 @@ export class Panel {
         const close = iconButton('close', 'Close', () => this.toggle(view));
         this.element.replaceChildren(
             el('div', { class: 'panel-head' }, el('h2', {}, view.label), close),
-            el('div', { class: 'panel-body', tabindex: '0', role: 'region', 'aria-label': view.label }, view.element));
+            el(
+                'div',
+                { class: 'panel-body', tabindex: '0', role: 'region', 'aria-label': view.label },
+                view.element,
+            ),
+        );
         this.element.setAttribute('aria-label', view.label);
         view.shown?.();
         close.focus();

@@ -2,7 +2,9 @@
 import { svg } from './dom.js';
 import { count } from './format.js';
 
-const WIDTH = 300, HEIGHT = 90, FOOT = 4;
+const WIDTH = 300,
+    HEIGHT = 90,
+    FOOT = 4;
 
 // A round number at or above the largest value, for the top line.
 export function ceiling(value) {
@@ -15,12 +17,20 @@ export class Plot {
     constructor(label, series, n) {
         this.label = label;
         this.n = n;
-        this.lines = series.map(({ name, class: kind }) => ({ name, values: [],
-            line: svg('polyline', { class: kind }) }));
+        this.lines = series.map(({ name, class: kind }) => ({
+            name,
+            values: [],
+            line: svg('polyline', { class: kind }),
+        }));
         this.top = svg('text', { x: 2, y: 11 });
-        this.element = svg('svg', { class: 'plot', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label },
+        this.element = svg(
+            'svg',
+            { class: 'plot', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': label },
             svg('line', { x1: 0, x2: WIDTH, y1: HEIGHT - FOOT, y2: HEIGHT - FOOT }),
-            svg('line', { x1: 0, x2: WIDTH, y1: 16, y2: 16 }), this.top, this.lines.map(({ line }) => line));
+            svg('line', { x1: 0, x2: WIDTH, y1: 16, y2: 16 }),
+            this.top,
+            this.lines.map(({ line }) => line),
+        );
     }
 
     add(values) {
@@ -38,7 +48,9 @@ export class Plot {
             });
             line.setAttribute('points', points.join(' '));
         }
-        const said = this.lines.map(({ name, values: v }) => `${name} ${count(v.at(-1))}`).join(', ');
+        const said = this.lines
+            .map(({ name, values: v }) => `${name} ${count(v.at(-1))}`)
+            .join(', ');
         this.element.setAttribute('aria-label', `${this.label}: ${said}`);
     }
 }

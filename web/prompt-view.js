@@ -41,13 +41,34 @@ export class PromptView {
     }
 
     nodes(rendered) {
-        if (!rendered) return [el('p', { class: 'quiet' }, 'Here will be what the model sees, once there is a message.')];
+        if (!rendered)
+            return [
+                el(
+                    'p',
+                    { class: 'quiet' },
+                    'Here will be what the model sees, once there is a message.',
+                ),
+            ];
         const { prompt, tokens, n_tokens: n } = rendered;
         const copy = iconButton('copy', 'Copy prompt', () => copyText(prompt, copy));
         return [
-            el('p', { class: 'quiet spread' }, `${plural(n, 'token')}, as the model’s template makes them`, copy),
-            el('pre', { tabindex: '0', role: 'region', 'aria-label': 'Prompt text' }, marked(prompt)),
-            el('details', {}, el('summary', {}, 'Token ids'), el('p', { class: 'ids' }, tokens.join(' '))),
+            el(
+                'p',
+                { class: 'quiet spread' },
+                `${plural(n, 'token')}, as the model’s template makes them`,
+                copy,
+            ),
+            el(
+                'pre',
+                { tabindex: '0', role: 'region', 'aria-label': 'Prompt text' },
+                marked(prompt),
+            ),
+            el(
+                'details',
+                {},
+                el('summary', {}, 'Token ids'),
+                el('p', { class: 'ids' }, tokens.join(' ')),
+            ),
         ];
     }
 }

@@ -1,21 +1,65 @@
-// Turns settings and messages into the body of a request, and a request into a curl command. No DOM.
+// Turns settings and messages into the body of a request, and a request into a curl command.
 
-// Every setting: how it is shown, and under which name it is sent. Empty means the server's own value.
+// Every setting: how it is shown, and under which name it is sent. Empty: the server's own value.
 export const SETTINGS = [
-    { key: 'temperature', label: 'Temperature', min: 0, max: 2, step: 0.05,
-        help: '0 always takes the likeliest token; higher is more varied.' },
-    { key: 'top_p', label: 'Top p', min: 0, max: 1, step: 0.01,
-        help: 'Only the likeliest tokens that together reach this probability.' },
-    { key: 'top_k', label: 'Top k', min: 0, max: 1000, step: 1, help: 'Only so many of the likeliest tokens; 0 is all.' },
-    { key: 'min_p', label: 'Min p', min: 0, max: 1, step: 0.01,
-        help: 'Only tokens at least this likely, relative to the likeliest.' },
-    { key: 'repeat_penalty', label: 'Repeat penalty', min: 0.5, max: 2, step: 0.01,
-        help: 'Above 1, tokens that were there lately become less likely.' },
+    {
+        key: 'temperature',
+        label: 'Temperature',
+        min: 0,
+        max: 2,
+        step: 0.05,
+        help: '0 always takes the likeliest token; higher is more varied.',
+    },
+    {
+        key: 'top_p',
+        label: 'Top p',
+        min: 0,
+        max: 1,
+        step: 0.01,
+        help: 'Only the likeliest tokens that together reach this probability.',
+    },
+    {
+        key: 'top_k',
+        label: 'Top k',
+        min: 0,
+        max: 1000,
+        step: 1,
+        help: 'Only so many of the likeliest tokens; 0 is all.',
+    },
+    {
+        key: 'min_p',
+        label: 'Min p',
+        min: 0,
+        max: 1,
+        step: 0.01,
+        help: 'Only tokens at least this likely, relative to the likeliest.',
+    },
+    {
+        key: 'repeat_penalty',
+        label: 'Repeat penalty',
+        min: 0.5,
+        max: 2,
+        step: 0.01,
+        help: 'Above 1, tokens that were there lately become less likely.',
+    },
     { key: 'presence_penalty', label: 'Presence penalty', min: -2, max: 2, step: 0.1 },
     { key: 'frequency_penalty', label: 'Frequency penalty', min: -2, max: 2, step: 0.1 },
-    { key: 'max_tokens', label: 'Longest answer', min: 1, max: 1_000_000, step: 1, help: 'In tokens.' },
-    { key: 'seed', label: 'Seed', min: 0, max: 4_294_967_295, step: 1,
-        help: 'The same seed gives the same answer; empty takes another each time.' },
+    {
+        key: 'max_tokens',
+        label: 'Longest answer',
+        min: 1,
+        max: 1_000_000,
+        step: 1,
+        help: 'In tokens.',
+    },
+    {
+        key: 'seed',
+        label: 'Seed',
+        min: 0,
+        max: 4_294_967_295,
+        step: 1,
+        help: 'The same seed gives the same answer; empty takes another each time.',
+    },
 ];
 
 export const DEFAULTS = { system: '', thinking: '', stop: '', tools: '', probabilities: true };
@@ -26,8 +70,11 @@ export function toApi(node) {
     if (node.role === 'tool') message.tool_call_id = node.toolCallId;
     if (node.reasoning) message.reasoning_content = node.reasoning;
     if (node.toolCalls?.length) {
-        message.tool_calls = node.toolCalls.map(({ id, name, arguments: args }) =>
-            ({ id, type: 'function', function: { name, arguments: args } }));
+        message.tool_calls = node.toolCalls.map(({ id, name, arguments: args }) => ({
+            id,
+            type: 'function',
+            function: { name, arguments: args },
+        }));
     }
     return message;
 }
@@ -44,13 +91,18 @@ export function promptBody(settings, path) {
             throw new Error(`The tools in the settings are not JSON: ${error.message}`);
         }
     }
-    if (settings.thinking) body.chat_template_kwargs = { enable_thinking: settings.thinking === 'on' };
+    if (settings.thinking)
+        body.chat_template_kwargs = { enable_thinking: settings.thinking === 'on' };
     return body;
 }
 
 export function requestBody(settings, path, { model, continueLast, seed }) {
-    const body = { model, ...promptBody(settings, path), stream: true,
-        stream_options: { include_usage: true, include_progress: true } };
+    const body = {
+        model,
+        ...promptBody(settings, path),
+        stream: true,
+        stream_options: { include_usage: true, include_progress: true },
+    };
     for (const { key } of SETTINGS) if (settings[key] != null) body[key] = settings[key];
     body.seed ??= seed;
     const stops = settings.stop.split('\n').filter((line) => line !== '');
@@ -64,7 +116,10 @@ const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
 // For a POSIX shell. The key stays out of it: it belongs in no clipboard.
 export function asCurl(origin, body, withKey) {
-    const lines = [`curl -N ${quoted(`${origin}/v1/chat/completions`)}`, "-H 'Content-Type: application/json'"];
+    const lines = [
+        `curl -N ${quoted(`${origin}/v1/chat/completions`)}`,
+        "-H 'Content-Type: application/json'",
+    ];
     if (withKey) lines.push('-H "Authorization: Bearer $FLETCH_API_KEY"');
     lines.push(`-d ${quoted(JSON.stringify(body, null, 2))}`);
     return lines.join(' \\\n    ');

@@ -10,11 +10,22 @@ function download(name, text) {
     setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-const fileName = (title) => `${title.replace(/[^\p{L}\p{N}]+/gu, '-').replace(/^-|-$/g, '').slice(0, 40) || 'chat'}.json`;
+const fileName = (title) =>
+    `${
+        title
+            .replace(/[^\p{L}\p{N}]+/gu, '-')
+            .replace(/^-|-$/g, '')
+            .slice(0, 40) || 'chat'
+    }.json`;
 
 // An input in place of `shown`; done(text) is called unless it was left with Escape.
 export function renameInPlace(shown, title, done) {
-    const input = el('input', { type: 'text', class: 'rename', 'aria-label': 'Title', maxlength: '200' });
+    const input = el('input', {
+        type: 'text',
+        class: 'rename',
+        'aria-label': 'Title',
+        maxlength: '200',
+    });
     let finished = false;
     const finish = (keep) => {
         if (finished) return;
@@ -46,12 +57,16 @@ export class Sidebar {
         byId('import-file').addEventListener('change', (event) => this.import(event.target));
         byId('export').append(icon('download'), 'Export all');
         byId('export').addEventListener('click', () =>
-            download('fletch-conversations.json', exportJson([...chat.conversations.values()])));
+            download('fletch-conversations.json', exportJson([...chat.conversations.values()])),
+        );
         byId('shade').addEventListener('click', () => this.toggle(false));
-        this.toggleButton = iconButton('menu', 'Conversations', () => this.toggle(),
-            { 'aria-controls': 'sidebar', 'aria-expanded': 'false' });
+        this.toggleButton = iconButton('menu', 'Conversations', () => this.toggle(), {
+            'aria-controls': 'sidebar',
+            'aria-expanded': 'false',
+        });
         document.addEventListener('keydown', (event) => {
-            if (event.key === 'Escape' && document.body.classList.contains('drawer')) this.toggle(false);
+            if (event.key === 'Escape' && document.body.classList.contains('drawer'))
+                this.toggle(false);
         });
     }
 
@@ -59,7 +74,10 @@ export class Sidebar {
     toggle(open) {
         const narrow = matchMedia('(max-width: 50rem)').matches;
         const name = narrow ? 'drawer' : 'folded';
-        const on = document.body.classList.toggle(name, open === undefined ? undefined : open === narrow);
+        const on = document.body.classList.toggle(
+            name,
+            open === undefined ? undefined : open === narrow,
+        );
         byId('shade').hidden = !(narrow && on);
         this.toggleButton.setAttribute('aria-expanded', String(on === narrow));
         if (narrow && on) byId('search').focus();
@@ -73,7 +91,9 @@ export class Sidebar {
 
     show() {
         const words = byId('search').value.trim();
-        const kept = [...this.chat.conversations.values()].filter((c) => !words || matches(c, words));
+        const kept = [...this.chat.conversations.values()].filter(
+            (c) => !words || matches(c, words),
+        );
         kept.sort((a, b) => b.changed - a.changed);
         byId('conversations').replaceChildren(...kept.map((c) => this.item(c)));
         byId('no-match').hidden = kept.length > 0 || !words;
@@ -83,16 +103,37 @@ export class Sidebar {
     item(conversation) {
         const title = titleOf(conversation);
         const current = conversation.id === this.chat.current.id;
-        const open = el('button', { type: 'button', class: 'open', 'aria-current': current ? 'true' : null, title,
-            onclick: () => this.pick(conversation.id) },
-        el('span', {}, title), this.chat.runs.has(conversation.id) && el('span', { class: 'busy', title: 'Answering' }));
-        const rename = () => renameInPlace(open, title, (text) => this.chat.rename(conversation, text));
-        return el('li', { class: current ? 'current' : null }, open, el('span', { class: 'item-actions' },
-            iconButton('edit', `Rename ${shorten(title, 40)}`, rename),
-            iconButton('download', `Export ${shorten(title, 40)}`, () => download(fileName(title), exportJson([conversation]))),
-            iconButton('trash', `Delete ${shorten(title, 40)}`, async () => {
-                if (await askDelete(title)) this.chat.remove(conversation);
-            })));
+        const open = el(
+            'button',
+            {
+                type: 'button',
+                class: 'open',
+                'aria-current': current ? 'true' : null,
+                title,
+                onclick: () => this.pick(conversation.id),
+            },
+            el('span', {}, title),
+            this.chat.runs.has(conversation.id) &&
+                el('span', { class: 'busy', title: 'Answering' }),
+        );
+        const rename = () =>
+            renameInPlace(open, title, (text) => this.chat.rename(conversation, text));
+        return el(
+            'li',
+            { class: current ? 'current' : null },
+            open,
+            el(
+                'span',
+                { class: 'item-actions' },
+                iconButton('edit', `Rename ${shorten(title, 40)}`, rename),
+                iconButton('download', `Export ${shorten(title, 40)}`, () =>
+                    download(fileName(title), exportJson([conversation])),
+                ),
+                iconButton('trash', `Delete ${shorten(title, 40)}`, async () => {
+                    if (await askDelete(title)) this.chat.remove(conversation);
+                }),
+            ),
+        );
     }
 
     async import(input) {

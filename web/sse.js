@@ -6,7 +6,9 @@ const MAX_EVENT = 1 << 22; // characters; a server that never ends an event must
 export async function* readEvents(body) {
     const decoder = new TextDecoder();
     const reader = body.getReader();
-    let rest = '', data = [], size = 0;
+    let rest = '',
+        data = [],
+        size = 0;
     try {
         for (;;) {
             const { done, value } = await reader.read();
@@ -14,7 +16,8 @@ export async function* readEvents(body) {
             // A carriage return at the very end may be half of a line end.
             const lines = rest.split(/\r\n|\n|\r(?!$)/);
             rest = lines.pop();
-            if (rest.length + size > MAX_EVENT) throw new Error('the server sent an event that never ends');
+            if (rest.length + size > MAX_EVENT)
+                throw new Error('the server sent an event that never ends');
             for (const line of lines) {
                 if (line === '') {
                     if (data.length) yield data.join('\n');

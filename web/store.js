@@ -1,10 +1,11 @@
 // Keeps conversations in the browser (IndexedDB). Token probabilities are much larger than the text
 // they belong to, so they lie apart and are read only when somebody looks at them.
 
-const promised = (request) => new Promise((resolve, reject) => {
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-});
+const promised = (request) =>
+    new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = () => reject(request.error);
+    });
 
 let opening = null;
 
@@ -35,7 +36,8 @@ async function transact(mode, use) {
 
 const tokensOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
-export const loadConversations = () => transact('readonly', (conversations) => conversations.getAll());
+export const loadConversations = () =>
+    transact('readonly', (conversations) => conversations.getAll());
 
 export const loadTokens = async (id, node) =>
     (await transact('readonly', (_, tokens) => tokens.get([id, node])))?.tokens ?? [];
@@ -44,12 +46,14 @@ export const saveTokens = (id, node, tokens) =>
     transact('readwrite', (_, store) => store.put({ conversation: id, node, tokens }));
 
 // Messages without what is only known while they are in memory.
-export const saveConversation = (conversation) => transact('readwrite', (conversations) => {
-    const nodes = [...conversation.nodes].map(([id, { tokens, ...node }]) => [id, node]);
-    return conversations.put({ ...conversation, nodes: new Map(nodes) });
-});
+export const saveConversation = (conversation) =>
+    transact('readwrite', (conversations) => {
+        const nodes = [...conversation.nodes].map(([id, { tokens, ...node }]) => [id, node]);
+        return conversations.put({ ...conversation, nodes: new Map(nodes) });
+    });
 
-export const deleteConversation = (id) => transact('readwrite', (conversations, tokens) => {
-    tokens.delete(tokensOf(id));
-    return conversations.delete(id);
-});
+export const deleteConversation = (id) =>
+    transact('readwrite', (conversations, tokens) => {
+        tokens.delete(tokensOf(id));
+        return conversations.delete(id);
+    });

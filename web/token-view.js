@@ -13,21 +13,46 @@ const level = (p) => LEVELS.findIndex((bound) => p >= bound);
 const isControl = (text) => /^<.+>$/.test(text);
 
 // Blanks and line ends made visible where a token is named.
-const named = (text) => text.replaceAll('\n', '⏎').replaceAll('\t', '⇥').replace(/^ | $/g, '␣') || '(nothing)';
+const named = (text) =>
+    text.replaceAll('\n', '⏎').replaceAll('\t', '⇥').replace(/^ | $/g, '␣') || '(nothing)';
 
-const legend = () => el('p', { class: 'legend' }, 'Probability: ',
-    LEVELS.map((bound, i) => el('span', { class: `p${i}` },
-        i === 4 ? 'below 5 %' : `${i === 0 ? 'over' : 'from'} ${bound * 100} %`)));
+const legend = () =>
+    el(
+        'p',
+        { class: 'legend' },
+        'Probability: ',
+        LEVELS.map((bound, i) =>
+            el(
+                'span',
+                { class: `p${i}` },
+                i === 4 ? 'below 5 %' : `${i === 0 ? 'over' : 'from'} ${bound * 100} %`,
+            ),
+        ),
+    );
+
+const NONE =
+    'No probabilities were kept for this answer. ' +
+    '“Record token probabilities” in the settings turns them on.';
 
 export class TokenView {
     // go(index, alternative) continues the answer from one of a token's alternatives.
     constructor(tokens, go) {
         this.tokens = tokens;
         this.go = go;
-        this.popover = el('div', { class: 'alternatives', role: 'dialog', 'aria-label': 'Alternatives', hidden: true });
+        this.popover = el('div', {
+            class: 'alternatives',
+            role: 'dialog',
+            'aria-label': 'Alternatives',
+            hidden: true,
+        });
         this.spans = tokens.map((token, i) => this.token(token, i));
-        this.element = el('div', { class: 'token-view' }, tokens.length ? [legend(), this.text(), this.popover]
-            : el('p', { class: 'quiet' }, 'No probabilities were kept for this answer. “Record token probabilities” in the settings turns them on.'));
+        this.element = el(
+            'div',
+            { class: 'token-view' },
+            tokens.length
+                ? [legend(), this.text(), this.popover]
+                : el('p', { class: 'quiet' }, NONE),
+        );
         this.element.addEventListener('pointerleave', () => this.hide());
         this.element.addEventListener('keydown', (event) => this.onKey(event));
         this.element.addEventListener('focusout', (event) => {
@@ -37,16 +62,36 @@ export class TokenView {
 
     text() {
         // A line end within a token breaks the line after it.
-        const lines = this.spans.flatMap((span, i) => (this.tokens[i].text.includes('\n') ? [span, el('br')] : [span]));
-        return el('div', { class: 'tokens', role: 'group', 'aria-label': 'Tokens; arrow keys move, Enter lists alternatives' }, lines);
+        const lines = this.spans.flatMap((span, i) =>
+            this.tokens[i].text.includes('\n') ? [span, el('br')] : [span],
+        );
+        return el(
+            'div',
+            {
+                class: 'tokens',
+                role: 'group',
+                'aria-label': 'Tokens; arrow keys move, Enter lists alternatives',
+            },
+            lines,
+        );
     }
 
     token(token, i) {
         const p = probability(token);
         const shown = token.text.replaceAll('\n', '⏎');
-        return el('button', { type: 'button', class: `token p${level(p)} ${token.part}`, tabindex: i === 0 ? '0' : '-1',
-            'aria-label': `${named(token.text)}, ${percent(p)}`, onpointerenter: () => this.hover(i), onfocus: () => this.show(i),
-            onclick: () => this.show(i, true) }, shown || '·');
+        return el(
+            'button',
+            {
+                type: 'button',
+                class: `token p${level(p)} ${token.part}`,
+                tabindex: i === 0 ? '0' : '-1',
+                'aria-label': `${named(token.text)}, ${percent(p)}`,
+                onpointerenter: () => this.hover(i),
+                onfocus: () => this.show(i),
+                onclick: () => this.show(i, true),
+            },
+            shown || '·',
+        );
     }
 
     // While somebody is choosing among alternatives, the pointer's way changes nothing.
@@ -60,7 +105,8 @@ export class TokenView {
         const rows = token.top.map((other, k) => this.alternative(i, k, other, before));
         this.popover.replaceChildren(
             el('p', {}, el('strong', {}, named(token.text)), ` had ${percent(probability(token))}`),
-            el('ol', {}, rows));
+            el('ol', {}, rows),
+        );
         this.popover.hidden = false;
         this.at = i;
         this.place(this.spans[i]);
@@ -72,21 +118,45 @@ export class TokenView {
         const token = this.tokens[i];
         const same = other.text === token.text;
         // Thoughts and calls can't be continued; nor can text that would end within a character.
-        const can = token.part === 'content' && !same && other.text !== '' && !isControl(other.text) &&
+        const can =
+            token.part === 'content' &&
+            !same &&
+            other.text !== '' &&
+            !isControl(other.text) &&
             tokensText([...before, other]) !== null;
         const bar = el('span', { class: 'share' });
         bar.style.setProperty('--share', p);
-        return el('li', { class: same ? 'same' : null },
-            el('button', { type: 'button', disabled: !can, onclick: () => this.go(i, k),
-                title: can ? 'Continue from this alternative' : same ? 'This token was taken' : 'The answer can’t go on from here' },
-            el('code', {}, named(other.text)), bar, el('span', { class: 'number' }, percent(p)),
-            can && el('span', { class: 'sr' }, 'Continue from this alternative')));
+        return el(
+            'li',
+            { class: same ? 'same' : null },
+            el(
+                'button',
+                {
+                    type: 'button',
+                    disabled: !can,
+                    onclick: () => this.go(i, k),
+                    title: can
+                        ? 'Continue from this alternative'
+                        : same
+                          ? 'This token was taken'
+                          : 'The answer can’t go on from here',
+                },
+                el('code', {}, named(other.text)),
+                bar,
+                el('span', { class: 'number' }, percent(p)),
+                can && el('span', { class: 'sr' }, 'Continue from this alternative'),
+            ),
+        );
     }
 
     // Below the token, within the view's width.
     place(span) {
-        const outer = this.element.getBoundingClientRect(), at = span.getBoundingClientRect();
-        const left = Math.max(0, Math.min(at.left - outer.left, outer.width - this.popover.offsetWidth));
+        const outer = this.element.getBoundingClientRect(),
+            at = span.getBoundingClientRect();
+        const left = Math.max(
+            0,
+            Math.min(at.left - outer.left, outer.width - this.popover.offsetWidth),
+        );
         this.popover.style.left = `${left}px`;
         this.popover.style.top = `${at.bottom - outer.top}px`;
     }

@@ -4,7 +4,9 @@
 export const ROOT = 'root';
 
 export function newId() {
-    return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, '0')).join('');
+    return [...crypto.getRandomValues(new Uint8Array(12))]
+        .map((b) => b.toString(16).padStart(2, '0'))
+        .join('');
 }
 
 // Map of id to node {id, parent, children, chosen, role, …}
@@ -16,7 +18,13 @@ export function newTree() {
 export function addNode(nodes, parentId, message) {
     const parent = nodes.get(parentId);
     if (!parent) throw new Error(`there is no message ${parentId}`);
-    const node = { ...message, id: message.id ?? newId(), parent: parentId, children: [], chosen: null };
+    const node = {
+        ...message,
+        id: message.id ?? newId(),
+        parent: parentId,
+        children: [],
+        chosen: null,
+    };
     if (nodes.has(node.id)) throw new Error(`there are two messages ${node.id}`);
     nodes.set(node.id, node);
     parent.children.push(node.id);

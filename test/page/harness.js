@@ -1,5 +1,5 @@
-// Starts `fletch serve` and a browser, and opens the page as a test wants it. Whatever goes wrong in
-// the page (an exception, a refused resource, a request to elsewhere) fails the test that did it.
+// Starts `fletch serve` and a browser, and opens the page as a test wants it. Whatever goes wrong
+// in the page (an exception, a refused resource, a request to elsewhere) fails the test.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
@@ -7,8 +7,15 @@ import { join } from 'node:path';
 import axe from 'axe-core';
 import { chromium } from 'playwright-core';
 
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking',
-    '--disable-component-update', '--disable-sync'];
+const FLAGS = [
+    '--headless',
+    '--no-sandbox',
+    '--disable-gpu',
+    '--no-first-run',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+];
 const [, , BINARY, SHOTS] = process.argv;
 const WAIT = 20_000; // ms; a machine may be busy with other tests
 
@@ -17,9 +24,13 @@ const children = [];
 
 // A server on a free port; resolves when it answers.
 export async function serve(...args) {
-    const child = spawn(BINARY, ['serve', '--port', '0', ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(BINARY, ['serve', '--port', '0', ...args], {
+        stdio: ['ignore', 'ignore', 'pipe'],
+    });
     children.push(child);
-    const ended = new Promise((resolve) => { child.once('exit', resolve); });
+    const ended = new Promise((resolve) => {
+        child.once('exit', resolve);
+    });
     const url = await new Promise((resolve, reject) => {
         let said = '';
         child.stderr.on('data', (data) => {
@@ -29,7 +40,13 @@ export async function serve(...args) {
         });
         ended.then((code) => reject(new Error(`fletch serve ended with ${code}: ${said}`)));
     });
-    for (let ready = false; !ready; await new Promise((resolve) => { setTimeout(resolve, 50); })) {
+    for (
+        let ready = false;
+        !ready;
+        await new Promise((resolve) => {
+            setTimeout(resolve, 50);
+        })
+    ) {
         ready = (await fetch(`${url}/readyz`)).ok;
     }
     return url;
@@ -37,27 +54,45 @@ export async function serve(...args) {
 
 export const stopServers = () => children.forEach((child) => child.kill('SIGKILL'));
 
-export const openBrowser = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
+export const openBrowser = () =>
+    chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
 
-// One visitor: a fresh profile with one tab. options: as of Playwright's newContext. New chats begin
-// with short answers, which are enough for most tests.
+// One visitor: a fresh profile with one tab. options: as of Playwright's newContext. New chats
+// begin with short answers, which are enough for most tests.
 export async function visit(browser, url, options = {}) {
-    const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, permissions: ['clipboard-read', 'clipboard-write'],
-        ...options });
+    const context = await browser.newContext({
+        viewport: { width: 1280, height: 800 },
+        permissions: ['clipboard-read', 'clipboard-write'],
+        ...options,
+    });
     context.setDefaultTimeout(WAIT);
-    await context.addInitScript((settings) => { localStorage['fletch-settings'] ??= settings; }, JSON.stringify({ max_tokens: 48 }));
+    await context.addInitScript(
+        (settings) => {
+            localStorage['fletch-settings'] ??= settings;
+        },
+        JSON.stringify({ max_tokens: 48 }),
+    );
     const page = await context.newPage();
     const wrong = [];
     page.on('pageerror', (error) => wrong.push(error.stack));
     page.on('console', (message) => {
         // A refused request is the test's own doing; the page says what it has to say about it.
-        if (message.type() === 'error' && !message.text().startsWith('Failed to load resource')) wrong.push(message.text());
+        if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+            wrong.push(message.text());
     });
     page.on('request', (request) => {
-        if (!request.url().startsWith(url) && !request.url().startsWith('blob:')) wrong.push(`asked for ${request.url()}`);
+        if (!request.url().startsWith(url) && !request.url().startsWith('blob:'))
+            wrong.push(`asked for ${request.url()}`);
     });
     await page.goto(url);
-    return { page, context, close: async () => { await context.close(); assert.deepEqual(wrong, []); } };
+    return {
+        page,
+        context,
+        close: async () => {
+            await context.close();
+            assert.deepEqual(wrong, []);
+        },
+    };
 }
 
 export const shot = (page, name) => page.screenshot({ path: join(SHOTS, `${name}.png`) });
@@ -83,22 +118,43 @@ export async function ask(page, text) {
 // The next answers of the page come from here instead of the server.
 export async function canned(page, ...chunks) {
     const body = `${chunks.map((c) => `data: ${JSON.stringify(c)}\n\n`).join('')}data: [DONE]\n\n`;
-    await page.route('**/v1/chat/completions', (route) => route.fulfill({ contentType: 'text/event-stream', body }));
+    await page.route('**/v1/chat/completions', (route) =>
+        route.fulfill({ contentType: 'text/event-stream', body }),
+    );
 }
 
-export const delta = (change, finish = null) => ({ choices: [{ index: 0, delta: change, finish_reason: finish }] });
+export const delta = (change, finish = null) => ({
+    choices: [{ index: 0, delta: change, finish_reason: finish }],
+});
 
 export async function assertNoSideScroll(page, where) {
-    const [wide, width] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-    const log = await page.evaluate(() => { const l = document.getElementById('log'); return l.scrollWidth - l.clientWidth; });
-    assert.ok(wide <= width && log <= 0, `${where}: ${wide} px in a window of ${width}, messages ${log} px too wide`);
+    const [wide, width] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        innerWidth,
+    ]);
+    const log = await page.evaluate(() => {
+        const l = document.getElementById('log');
+        return l.scrollWidth - l.clientWidth;
+    });
+    assert.ok(
+        wide <= width && log <= 0,
+        `${where}: ${wide} px in a window of ${width}, messages ${log} px too wide`,
+    );
 }
 
 // What axe-core finds serious or critical.
 export async function assertAccessible(page, where) {
     await page.evaluate(axe.source);
-    const found = await page.evaluate(async () => (await axe.run(document)).violations
-        .filter((v) => ['serious', 'critical'].includes(v.impact))
-        .map((v) => `${v.id}: ${v.help}: ${v.nodes.map((n) => `${n.target} ${n.any[0]?.message ?? ''}`).slice(0, 3).join('; ')}`));
+    const found = await page.evaluate(async () =>
+        (await axe.run(document)).violations
+            .filter((v) => ['serious', 'critical'].includes(v.impact))
+            .map(
+                (v) =>
+                    `${v.id}: ${v.help}: ${v.nodes
+                        .map((n) => `${n.target} ${n.any[0]?.message ?? ''}`)
+                        .slice(0, 3)
+                        .join('; ')}`,
+            ),
+    );
     assert.deepEqual(found, [], where);
 }

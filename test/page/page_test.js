@@ -1,4 +1,4 @@
-// Drives a browser through every feature of the page, against `fletch serve` with the built-in model.
+// Drives a browser through every feature of the page of `fletch serve` with the built-in model.
 //   node page_test.js BINARY SCREENSHOTS
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -6,7 +6,20 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { answers, ask, assertAccessible, assertNoSideScroll, canned, delta, finished, openBrowser, serve, shot, stopServers, visit } from './harness.js';
+import {
+    answers,
+    ask,
+    assertAccessible,
+    assertNoSideScroll,
+    canned,
+    delta,
+    finished,
+    openBrowser,
+    serve,
+    shot,
+    stopServers,
+    visit,
+} from './harness.js';
 
 const TIMEOUT = { timeout: 60_000 }; // ms for one test
 let url, browser, folder;
@@ -23,16 +36,18 @@ after(async () => {
 });
 
 // A test with a visitor of its own.
-const onPage = (name, use, options) => test(name, TIMEOUT, async () => {
-    const { page, close } = await visit(browser, url, options);
-    await use(page);
-    await close();
-});
+const onPage = (name, use, options) =>
+    test(name, TIMEOUT, async () => {
+        const { page, close } = await visit(browser, url, options);
+        await use(page);
+        await close();
+    });
 
 const button = (page, name) => page.getByRole('button', { name, exact: true });
 const settingsOf = async (page, values) => {
     await button(page, 'Settings').click();
-    for (const [label, value] of Object.entries(values)) await page.getByLabel(label, { exact: true }).fill(String(value));
+    for (const [label, value] of Object.entries(values))
+        await page.getByLabel(label, { exact: true }).fill(String(value));
     await button(page, 'Settings').click();
 };
 const items = (page) => page.locator('#conversations li');
@@ -44,28 +59,38 @@ onPage('an answer streams in, with its figures', async (page) => {
         new MutationObserver(() => {
             const busy = document.querySelector('.message.assistant[aria-busy="true"] .text');
             if (busy?.textContent) window.lengths.add(busy.textContent.length);
-        }).observe(document.getElementById('messages'), { childList: true, subtree: true, characterData: true });
+        }).observe(document.getElementById('messages'), {
+            childList: true,
+            subtree: true,
+            characterData: true,
+        });
     });
     const said = await ask(page, 'Tell me a story.');
     assert.ok(said.length > 100, said);
-    assert.ok(await page.evaluate(() => window.lengths.size) >= 2, 'the text came in one piece');
+    assert.ok((await page.evaluate(() => window.lengths.size)) >= 2, 'the text came in one piece');
     const stats = answers(page).locator('.stats');
     assert.match(await stats.locator('summary').innerText(), /\d+ tokens · [\d.,]+ tokens\/s/);
     await stats.locator('summary').click();
     assert.match(await stats.innerText(), /reuse ended: \w+/);
     // Screen readers get the whole answer once.
-    await page.waitForFunction(() => document.getElementById('announce').textContent.startsWith('Answer: '));
+    await page.waitForFunction(() =>
+        document.getElementById('announce').textContent.startsWith('Answer: '),
+    );
     assert.equal(await page.title(), 'Tell me a story. · fletch');
 });
 
 onPage('stop ends the answer and frees its place at the server', async (page) => {
     await settingsOf(page, { 'Longest answer': 1000 });
-    await page.evaluate(() => new MutationObserver(() => {
-        if (document.querySelector('.message.assistant .text')?.textContent) document.getElementById('send').click();
-    }).observe(document.getElementById('messages'), { childList: true, subtree: true }));
+    await page.evaluate(() =>
+        new MutationObserver(() => {
+            if (document.querySelector('.message.assistant .text')?.textContent)
+                document.getElementById('send').click();
+        }).observe(document.getElementById('messages'), { childList: true, subtree: true }),
+    );
     await ask(page, 'Tell me a story.');
     await page.getByText('Stopped.').waitFor();
-    for (let running = 1; running;) running = (await (await fetch(`${url}/v1/status`)).json()).running;
+    for (let running = 1; running;)
+        running = (await (await fetch(`${url}/v1/status`)).json()).running;
     await page.reload();
     await items(page).first().getByRole('button').first().click();
     await page.getByText('Stopped.').waitFor(); // what there was is kept
@@ -98,7 +123,10 @@ onPage('answers and questions branch', async (page) => {
 });
 
 onPage('a conversation goes on, and its cache is used', async (page) => {
-    await settingsOf(page, { 'System prompt': 'You are a very patient helper who always says what is true and nothing else, in few words, please.' });
+    await settingsOf(page, {
+        'System prompt':
+            'You are a very patient helper who always says what is true, in few words, please.',
+    });
     await ask(page, 'What is a GGUF file?');
     await ask(page, 'How do I make a model smaller?');
     const stats = answers(page).last().locator('.stats');
@@ -150,7 +178,10 @@ onPage('export and import give the same conversations', async (page) => {
     await button(page, 'Answer again').click();
     await finished(page);
     const download = async (name) => {
-        const [file] = await Promise.all([page.waitForEvent('download'), button(page, 'Export all').click()]);
+        const [file] = await Promise.all([
+            page.waitForEvent('download'),
+            button(page, 'Export all').click(),
+        ]);
         assert.equal(file.suggestedFilename(), 'fletch-conversations.json');
         await file.saveAs(join(folder, name));
         return readFileSync(join(folder, name), 'utf8');
@@ -164,21 +195,51 @@ onPage('export and import give the same conversations', async (page) => {
     assert.deepEqual(JSON.parse(await download('b.json')), JSON.parse(before));
     await items(page).first().getByRole('button').first().click();
     assert.equal(await page.getByLabel('Branch 2 of 2').innerText(), '2/2');
-    writeFileSync(join(folder, 'bad.json'), '{"format":"fletch-conversations","version":1,"conversations":[{"messages":[{"role":"root"}]}]}');
+    writeFileSync(
+        join(folder, 'bad.json'),
+        JSON.stringify({
+            format: 'fletch-conversations',
+            version: 1,
+            conversations: [{ messages: [{ role: 'root' }] }],
+        }),
+    );
     await page.getByLabel('File to import').setInputFiles(join(folder, 'bad.json'));
-    await page.getByText('bad.json was not imported. Message 1 of conversation 1 has no role that is known').waitFor();
+    await page
+        .getByText(
+            'bad.json was not imported. Message 1 of conversation 1 has no role that is known',
+        )
+        .waitFor();
     assert.equal(await items(page).count(), 1);
 });
 
 onPage('hostile text stays text', async (page) => {
-    const hostile = '<img src=x onerror="window.hacked=1"> <script>window.hacked=1</script>\n\n[a](javascript:window.hacked=1) ![b](data:text/html,x)\n\n' +
-        '<iframe srcdoc="x"></iframe>\n\n| <svg onload="window.hacked=1"> |\n|---|\n| <b>x</b> |\n\n```html\n<script>window.hacked=1</script>\n```';
-    await canned(page, delta({ reasoning_content: hostile }), delta({ content: hostile }),
-        delta({ tool_calls: [{ index: 0, id: '1', function: { name: hostile, arguments: hostile } }] }), delta({}, 'tool_calls'));
+    const hostile = [
+        '<img src=x onerror="window.hacked=1"> <script>window.hacked=1</script>',
+        '[a](javascript:window.hacked=1) ![b](data:text/html,x) <iframe srcdoc="x"></iframe>',
+        '| <svg onload="window.hacked=1"> |\n|---|\n| <b>x</b> |',
+        '```html\n<script>window.hacked=1</script>\n```',
+    ].join('\n\n');
+    await canned(
+        page,
+        delta({ reasoning_content: hostile }),
+        delta({ content: hostile }),
+        delta({
+            tool_calls: [{ index: 0, id: '1', function: { name: hostile, arguments: hostile } }],
+        }),
+        delta({}, 'tool_calls'),
+    );
     await ask(page, hostile.split('\n')[0]);
     await page.locator('.reasoning summary').click();
     const shown = page.locator('#messages, #sidebar, #title');
-    for (const tag of ['img', 'script', 'iframe', 'b', 'svg[onload]', 'a[href^="javascript"]', 'a[href^="data"]']) {
+    for (const tag of [
+        'img',
+        'script',
+        'iframe',
+        'b',
+        'svg[onload]',
+        'a[href^="javascript"]',
+        'a[href^="data"]',
+    ]) {
         assert.equal(await shown.locator(`${tag}:not(.side-head img)`).count(), 0, tag);
     }
     assert.ok((await answers(page).innerText()).includes('<script>window.hacked=1</script>'));
@@ -186,125 +247,226 @@ onPage('hostile text stays text', async (page) => {
     await page.unroute('**/v1/chat/completions');
 });
 
-onPage('Markdown, thoughts and tool calls are shown; a result goes back to the model', async (page) => {
-    await canned(page, delta({ role: 'assistant', reasoning_content: 'The **weather** is asked for.' }),
-        delta({ content: '# Title\n\nSome *text* with `code`, a [link](https://example.org/).\n\n1. one\n2. two\n   - three\n\n| a | b |\n|---|--:|\n| x | 1 |\n\n> quoted\n\n```js\nconst answer = 42;\n```' }),
-        delta({ tool_calls: [{ index: 0, id: 'c1', function: { name: 'get_weather', arguments: '{"city":' } }] }),
-        delta({ tool_calls: [{ index: 0, function: { arguments: '"Oslo"}' } }] }), delta({}, 'tool_calls'));
-    await ask(page, 'Weather?');
-    const answer = answers(page);
-    assert.equal(await answer.locator('.reasoning').getAttribute('open'), null);
-    await answer.locator('.reasoning summary').click();
-    assert.equal(await answer.locator('.reasoning strong').innerText(), 'weather');
-    for (const [what, n] of [['h3', 1], ['ol > li', 2], ['ol ul li', 1], ['table td', 2], ['blockquote', 1], ['em', 1]]) {
-        assert.equal(await answer.locator(`.prose ${what}`).count(), n, what);
-    }
-    assert.equal(await answer.locator('a').getAttribute('rel'), 'noopener noreferrer nofollow');
-    await answer.getByRole('button', { name: 'Copy code' }).first().click();
-    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), 'const answer = 42;');
-    assert.match(await answer.locator('.tool-calls').innerText(), /Calls\s+get_weather[^]*"city": "Oslo"/);
-    await shot(page, 'markdown-and-tools');
-    await assertAccessible(page, 'Markdown and tools');
-    await page.unroute('**/v1/chat/completions');
-    const [request] = await Promise.all([page.waitForRequest('**/v1/chat/completions'), (async () => {
-        await page.getByLabel('Result of call 1, get_weather').fill('12 degrees');
-        await button(page, 'Send result').click();
-    })()]);
-    const sent = request.postDataJSON().messages;
-    assert.deepEqual([sent.at(-2).tool_calls[0].function, sent.at(-1)],
-        [{ name: 'get_weather', arguments: '{"city":"Oslo"}' }, { role: 'tool', content: '12 degrees', tool_call_id: 'c1' }]);
-    await finished(page);
-});
+const MARKDOWN = `# Title
+
+Some *text* with \`code\`, a [link](https://example.org/).
+
+1. one
+2. two
+   - three
+
+| a | b |
+|---|--:|
+| x | 1 |
+
+> quoted
+
+\`\`\`js
+const answer = 42;
+\`\`\``;
+
+onPage(
+    'Markdown, thoughts and tool calls are shown; a result goes back to the model',
+    async (page) => {
+        await canned(
+            page,
+            delta({ role: 'assistant', reasoning_content: 'The **weather** is asked for.' }),
+            delta({
+                content: MARKDOWN,
+            }),
+            delta({
+                tool_calls: [
+                    {
+                        index: 0,
+                        id: 'c1',
+                        function: { name: 'get_weather', arguments: '{"city":' },
+                    },
+                ],
+            }),
+            delta({ tool_calls: [{ index: 0, function: { arguments: '"Oslo"}' } }] }),
+            delta({}, 'tool_calls'),
+        );
+        await ask(page, 'Weather?');
+        const answer = answers(page);
+        assert.equal(await answer.locator('.reasoning').getAttribute('open'), null);
+        await answer.locator('.reasoning summary').click();
+        assert.equal(await answer.locator('.reasoning strong').innerText(), 'weather');
+        for (const [what, n] of [
+            ['h3', 1],
+            ['ol > li', 2],
+            ['ol ul li', 1],
+            ['table td', 2],
+            ['blockquote', 1],
+            ['em', 1],
+        ]) {
+            assert.equal(await answer.locator(`.prose ${what}`).count(), n, what);
+        }
+        assert.equal(await answer.locator('a').getAttribute('rel'), 'noopener noreferrer nofollow');
+        await answer.getByRole('button', { name: 'Copy code' }).first().click();
+        assert.equal(
+            await page.evaluate(() => navigator.clipboard.readText()),
+            'const answer = 42;',
+        );
+        assert.match(
+            await answer.locator('.tool-calls').innerText(),
+            /Calls\s+get_weather[^]*"city": "Oslo"/,
+        );
+        await shot(page, 'markdown-and-tools');
+        await assertAccessible(page, 'Markdown and tools');
+        await page.unroute('**/v1/chat/completions');
+        const [request] = await Promise.all([
+            page.waitForRequest('**/v1/chat/completions'),
+            (async () => {
+                await page.getByLabel('Result of call 1, get_weather').fill('12 degrees');
+                await button(page, 'Send result').click();
+            })(),
+        ]);
+        const sent = request.postDataJSON().messages;
+        assert.deepEqual(
+            [sent.at(-2).tool_calls[0].function, sent.at(-1)],
+            [
+                { name: 'get_weather', arguments: '{"city":"Oslo"}' },
+                { role: 'tool', content: '12 degrees', tool_call_id: 'c1' },
+            ],
+        );
+        await finished(page);
+    },
+);
 
 onPage('reading the prompt shows progress, time left and the cache', async (page) => {
     await page.addInitScript(() => {
         const real = window.fetch;
         window.fetch = async (path, init) => {
             if (!String(path).endsWith('/completions')) return real(path, init);
-            const say = (o) => new TextEncoder().encode(`data: ${JSON.stringify({ choices: [], ...o })}\n\n`);
-            return new Response(new ReadableStream({ async start(c) {
-                const at = (fletch) => { c.enqueue(say({ fletch: { prompt_total: 4000, cached: 1000, reuse_end: 'x', queue_position: 0, ...fletch } })); };
-                const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
-                at({ prompt_done: 0, queue_position: 3 });
-                await pause(400);
-                at({ prompt_done: 1000 });
-                await pause(400);
-                at({ prompt_done: 2000 });
-                init.signal.addEventListener('abort', () => c.error(new DOMException('', 'AbortError')));
-            } }), { status: 200 });
+            const say = (o) =>
+                new TextEncoder().encode(`data: ${JSON.stringify({ choices: [], ...o })}\n\n`);
+            return new Response(
+                new ReadableStream({
+                    async start(c) {
+                        const at = (fletch) => {
+                            c.enqueue(
+                                say({
+                                    fletch: {
+                                        prompt_total: 4000,
+                                        cached: 1000,
+                                        reuse_end: 'x',
+                                        queue_position: 0,
+                                        ...fletch,
+                                    },
+                                }),
+                            );
+                        };
+                        const pause = (ms) =>
+                            new Promise((resolve) => {
+                                setTimeout(resolve, ms);
+                            });
+                        at({ prompt_done: 0, queue_position: 3 });
+                        await pause(400);
+                        at({ prompt_done: 1000 });
+                        await pause(400);
+                        at({ prompt_done: 2000 });
+                        init.signal.addEventListener('abort', () =>
+                            c.error(new DOMException('', 'AbortError')),
+                        );
+                    },
+                }),
+                { status: 200 },
+            );
         };
     });
     await page.reload();
     await page.getByLabel('Your message').fill('Hello');
     await page.keyboard.press('Enter');
     await page.getByText('Waiting: number 3 in the queue').waitFor();
-    await page.getByText(/Reading the prompt: 2,000 of 4,000 tokens, 1,000 from the cache · \d+ ms left|· [\d.]+ s left/).waitFor();
+    await page
+        .getByText(
+            /Reading the prompt: 2,000 of 4,000 tokens, 1,000 from the cache · [\d.]+ m?s left/,
+        )
+        .waitFor();
     assert.equal(await page.getByLabel('Prompt read').getAttribute('value'), '2000');
     await shot(page, 'reading');
     await page.keyboard.press('Escape');
     await page.getByText('Stopped.').waitFor();
 });
 
-onPage('tokens show their probabilities, and an answer goes on from an alternative', async (page) => {
-    await ask(page, 'Tell me a story.');
-    await page.reload(); // probabilities are kept
-    await items(page).first().getByRole('button').first().click();
-    await button(page, 'Token probabilities').click();
-    const tokens = page.locator('.token');
-    await tokens.first().waitFor();
-    assert.ok(await tokens.count() > 20);
-    const texts = await tokens.allTextContents();
-    const free = page.locator('.alternatives button:not(:disabled)');
-    // The first token where the model hesitated.
-    const at = await tokens.evaluateAll((all) => all.findIndex((t, i) => i > 2 && !t.classList.contains('p0')));
-    await tokens.nth(at).hover();
-    assert.equal(await page.locator('.alternatives li').count(), 5);
-    await shot(page, 'tokens');
-    const other = (await free.first().locator('code').innerText()).replaceAll('␣', ' ').replaceAll('⏎', '\n');
-    await free.first().click();
-    await page.getByLabel('Branch 2 of 2').waitFor();
-    await finished(page);
-    await button(page, 'Token probabilities').click();
-    const now = await tokens.allTextContents();
-    assert.deepEqual(now.slice(0, at), texts.slice(0, at));
-    assert.equal(now[at].replaceAll('⏎', '\n'), other);
-    assert.ok(now.length > at + 1, 'nothing came after the alternative');
-    // The same by keyboard.
-    await tokens.first().focus();
-    await page.keyboard.press('ArrowRight');
-    assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
-    await page.keyboard.press('ArrowDown');
-    assert.ok(await page.evaluate(() => Boolean(document.activeElement.closest('.alternatives'))));
-    await page.keyboard.press('Escape');
-    assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
-});
+onPage(
+    'tokens show their probabilities, and an answer goes on from an alternative',
+    async (page) => {
+        await ask(page, 'Tell me a story.');
+        await page.reload(); // probabilities are kept
+        await items(page).first().getByRole('button').first().click();
+        await button(page, 'Token probabilities').click();
+        const tokens = page.locator('.token');
+        await tokens.first().waitFor();
+        assert.ok((await tokens.count()) > 20);
+        const texts = await tokens.allTextContents();
+        const free = page.locator('.alternatives button:not(:disabled)');
+        // The first token where the model hesitated.
+        const at = await tokens.evaluateAll((all) =>
+            all.findIndex((t, i) => i > 2 && !t.classList.contains('p0')),
+        );
+        await tokens.nth(at).hover();
+        assert.equal(await page.locator('.alternatives li').count(), 5);
+        await shot(page, 'tokens');
+        const other = (await free.first().locator('code').innerText())
+            .replaceAll('␣', ' ')
+            .replaceAll('⏎', '\n');
+        await free.first().click();
+        await page.getByLabel('Branch 2 of 2').waitFor();
+        await finished(page);
+        await button(page, 'Token probabilities').click();
+        const now = await tokens.allTextContents();
+        assert.deepEqual(now.slice(0, at), texts.slice(0, at));
+        assert.equal(now[at].replaceAll('⏎', '\n'), other);
+        assert.ok(now.length > at + 1, 'nothing came after the alternative');
+        // The same by keyboard.
+        await tokens.first().focus();
+        await page.keyboard.press('ArrowRight');
+        assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
+        await page.keyboard.press('ArrowDown');
+        assert.ok(
+            await page.evaluate(() => Boolean(document.activeElement.closest('.alternatives'))),
+        );
+        await page.keyboard.press('Escape');
+        assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
+    },
+);
 
-onPage('settings are sent: seed, length, stop text, system prompt; an answer cut off goes on', async (page) => {
-    await settingsOf(page, { 'System prompt': 'Be brief.', Seed: 5, 'Longest answer': 6, Temperature: 0.8 });
-    const first = await ask(page, 'Tell me a story.');
-    await page.getByText('The answer reached its longest length.').waitFor();
-    assert.match(await answers(page).locator('.stats summary').innerText(), /^6 tokens/);
-    await button(page, 'Answer again').click();
-    await finished(page);
-    assert.equal(await answers(page).locator('.text').last().innerText(), first); // the same seed
-    await button(page, 'Continue this answer').click();
-    await finished(page);
-    const longer = await answers(page).locator('.text').last().innerText();
-    assert.ok(longer.startsWith(first) && longer.length > first.length, `${first} | ${longer}`);
-    await page.reload();
-    await items(page).first().getByRole('button').first().click();
-    await button(page, 'Settings').click();
-    assert.equal(await page.getByLabel('Seed').inputValue(), '5');
-    await page.getByLabel('Temperature').fill('7');
-    await page.getByText(/^Temperature: .*2/).waitFor();
-    await page.getByLabel('Temperature').fill('0.7');
-    await page.getByLabel('Tools').fill('{');
-    await page.getByText(/This is not JSON/).waitFor();
-    await shot(page, 'settings');
-    await button(page, 'Use for new chats').click();
-    await button(page, 'New chat').first().click();
-    assert.equal(await page.getByLabel('System prompt').inputValue(), 'Be brief.');
-});
+onPage(
+    'settings are sent: seed, length, stop text, system prompt; an answer cut off goes on',
+    async (page) => {
+        await settingsOf(page, {
+            'System prompt': 'Be brief.',
+            Seed: 5,
+            'Longest answer': 6,
+            Temperature: 0.8,
+        });
+        const first = await ask(page, 'Tell me a story.');
+        await page.getByText('The answer reached its longest length.').waitFor();
+        assert.match(await answers(page).locator('.stats summary').innerText(), /^6 tokens/);
+        await button(page, 'Answer again').click();
+        await finished(page);
+        // the same seed
+        assert.equal(await answers(page).locator('.text').last().innerText(), first);
+        await button(page, 'Continue this answer').click();
+        await finished(page);
+        const longer = await answers(page).locator('.text').last().innerText();
+        assert.ok(longer.startsWith(first) && longer.length > first.length, `${first} | ${longer}`);
+        await page.reload();
+        await items(page).first().getByRole('button').first().click();
+        await button(page, 'Settings').click();
+        assert.equal(await page.getByLabel('Seed').inputValue(), '5');
+        await page.getByLabel('Temperature').fill('7');
+        await page.getByText(/^Temperature: .*2/).waitFor();
+        await page.getByLabel('Temperature').fill('0.7');
+        await page.getByLabel('Tools').fill('{');
+        await page.getByText(/This is not JSON/).waitFor();
+        await shot(page, 'settings');
+        await button(page, 'Use for new chats').click();
+        await button(page, 'New chat').first().click();
+        assert.equal(await page.getByLabel('System prompt').inputValue(), 'Be brief.');
+    },
+);
 
 onPage('the prompt is shown as the model sees it', async (page) => {
     await settingsOf(page, { 'System prompt': 'Be brief.' });
@@ -324,58 +486,104 @@ onPage('copy as curl gives a command with the same answer', async (page) => {
     const said = await ask(page, "What's a GGUF file?");
     await button(page, 'Copy as curl command').click();
     const command = await page.evaluate(() => navigator.clipboard.readText());
-    const out = execFileSync('sh', ['-c', command.replace('curl -N', 'curl -sN')], { encoding: 'utf8' });
-    const chunks = out.split('\n').filter((l) => l.startsWith('data: {')).map((l) => JSON.parse(l.slice(6)));
-    assert.equal(chunks.map((c) => c.choices[0]?.delta?.content ?? '').join('').trim(), said.trim());
+    const out = execFileSync('sh', ['-c', command.replace('curl -N', 'curl -sN')], {
+        encoding: 'utf8',
+    });
+    const chunks = out
+        .split('\n')
+        .filter((l) => l.startsWith('data: {'))
+        .map((l) => JSON.parse(l.slice(6)));
+    assert.equal(
+        chunks
+            .map((c) => c.choices[0]?.delta?.content ?? '')
+            .join('')
+            .trim(),
+        said.trim(),
+    );
 });
 
 onPage('the live panel shows what the server does', async (page) => {
     await button(page, 'Server').click();
     await page.getByText('kept for reuse').waitFor();
-    await page.waitForFunction(() => document.querySelector('.plot polyline').getAttribute('points').split(' ').length >= 2);
-    assert.match(await page.locator('.live').innerText(), /Running\s+\d+[^]*Waiting\s+\d+[^]*Context\s+[\d,]+ tokens/);
+    await page.waitForFunction(
+        () =>
+            document.querySelector('.plot polyline').getAttribute('points').split(' ').length >= 2,
+    );
+    assert.match(
+        await page.locator('.live').innerText(),
+        /Running\s+\d+[^]*Waiting\s+\d+[^]*Context\s+[\d,]+ tokens/,
+    );
     await ask(page, 'Tell me a story.');
     await page.waitForFunction(() => /[1-9]/.test(document.querySelector('.figures').innerText));
     await shot(page, 'server');
 });
 
 onPage('a broken connection says so, and the question can be asked again', async (page) => {
-    await page.route('**/v1/chat/completions', (route) => route.fulfill({ contentType: 'text/event-stream',
-        body: `data: ${JSON.stringify(delta({ content: 'Half an' }))}\n\n` }));
+    await page.route('**/v1/chat/completions', (route) =>
+        route.fulfill({
+            contentType: 'text/event-stream',
+            body: `data: ${JSON.stringify(delta({ content: 'Half an' }))}\n\n`,
+        }),
+    );
     await ask(page, 'Hello!');
-    await page.getByRole('alert').getByText('The connection broke before the answer was complete.').waitFor();
+    await page
+        .getByRole('alert')
+        .getByText('The connection broke before the answer was complete.')
+        .waitFor();
     assert.match(await answers(page).innerText(), /Half an/);
     await page.unroute('**/v1/chat/completions');
-    await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 503, headers: { 'retry-after': '2' },
-        json: { error: { message: 'too many requests wait' } } }));
+    await page.route('**/v1/chat/completions', (route) =>
+        route.fulfill({
+            status: 503,
+            headers: { 'retry-after': '2' },
+            json: { error: { message: 'too many requests wait' } },
+        }),
+    );
     await button(page, 'Try again').click();
     await page.getByRole('alert').getByText('too many requests wait (try again in 2 s)').waitFor();
     await page.unroute('**/v1/chat/completions');
     await button(page, 'Try again').click();
-    await page.waitForFunction(() => /Hello/.test(document.querySelector('.message.assistant .text')?.innerText ?? ''));
+    await page.waitForFunction(() =>
+        /Hello/.test(document.querySelector('.message.assistant .text')?.innerText ?? ''),
+    );
 });
 
-test('a context that is nearly full is announced, with what will be left out', TIMEOUT, async () => {
-    const { page, close } = await visit(browser, await serve('-c', '256'));
-    await ask(page, 'What is a GGUF file?');
-    assert.match(await page.locator('#room-text').innerText(), /^\d+ of 256 tokens$/);
-    await ask(page, 'How do I make a model smaller?');
-    const input = page.getByLabel('Your message');
-    await settingsOf(page, { 'Longest answer': 8 });
-    await input.fill('one two three '.repeat(33));
-    await page.locator('#context-notice').getByText(/^The context is \d+ % full\. Soon .* beginning with “What is a GGUF file\?”\.$/).waitFor();
-    assert.equal(await page.locator('.message.omitted').count(), 0);
-    await input.fill('one two three '.repeat(45));
-    await page.locator('#context-notice').getByText('will no longer be sent').waitFor();
-    assert.match(await page.locator('#context-notice').innerText(), /first \d+ messages?, from “What is a GGUF file\?” on/);
-    const left = await page.locator('.message.omitted').count();
-    assert.ok(left === 2 || left === 4, `${left} messages are marked`);
-    await shot(page, 'context-full');
-    const [request] = await Promise.all([page.waitForRequest('**/v1/chat/completions'), input.press('Enter')]);
-    assert.equal(request.postDataJSON().messages.length, 5 - left);
-    await finished(page);
-    await close();
-});
+test(
+    'a context that is nearly full is announced, with what will be left out',
+    TIMEOUT,
+    async () => {
+        const { page, close } = await visit(browser, await serve('-c', '256'));
+        await ask(page, 'What is a GGUF file?');
+        assert.match(await page.locator('#room-text').innerText(), /^\d+ of 256 tokens$/);
+        await ask(page, 'How do I make a model smaller?');
+        const input = page.getByLabel('Your message');
+        await settingsOf(page, { 'Longest answer': 8 });
+        await input.fill('one two three '.repeat(33));
+        await page
+            .locator('#context-notice')
+            .getByText(
+                /^The context is \d+ % full\. Soon .* beginning with “What is a GGUF file\?”\.$/,
+            )
+            .waitFor();
+        assert.equal(await page.locator('.message.omitted').count(), 0);
+        await input.fill('one two three '.repeat(45));
+        await page.locator('#context-notice').getByText('will no longer be sent').waitFor();
+        assert.match(
+            await page.locator('#context-notice').innerText(),
+            /first \d+ messages?, from “What is a GGUF file\?” on/,
+        );
+        const left = await page.locator('.message.omitted').count();
+        assert.ok(left === 2 || left === 4, `${left} messages are marked`);
+        await shot(page, 'context-full');
+        const [request] = await Promise.all([
+            page.waitForRequest('**/v1/chat/completions'),
+            input.press('Enter'),
+        ]);
+        assert.equal(request.postDataJSON().messages.length, 5 - left);
+        await finished(page);
+        await close();
+    },
+);
 
 test('the key is asked for once', TIMEOUT, async () => {
     writeFileSync(join(folder, 'keys'), 'me right-key-123\n');
@@ -397,67 +605,92 @@ test('the key is asked for once', TIMEOUT, async () => {
     await close();
 });
 
-const LONG = 'A very long line of code: `const x = "' + 'abcdefghij'.repeat(20) + '"`\n\n```\n' + 'word '.repeat(60) +
-    '\n```\n\n| ' + 'column | '.repeat(12) + '\n|' + '---|'.repeat(12) + '\n| ' + 'value | '.repeat(12) + '\n\n' + 'y'.repeat(300);
+const LONG =
+    'A very long line of code: `const x = "' +
+    'abcdefghij'.repeat(20) +
+    '"`\n\n```\n' +
+    'word '.repeat(60) +
+    '\n```\n\n| ' +
+    'column | '.repeat(12) +
+    '\n|' +
+    '---|'.repeat(12) +
+    '\n| ' +
+    'value | '.repeat(12) +
+    '\n\n' +
+    'y'.repeat(300);
 
-onPage('at 360 pixels nothing scrolls sideways, and everything is reachable', async (page) => {
-    await assertNoSideScroll(page, 'welcome');
-    await ask(page, 'Tell me a story.');
-    await button(page, 'Token probabilities').click();
-    await page.locator('.token').nth(5).click();
-    await assertNoSideScroll(page, 'tokens');
-    await shot(page, 'phone-tokens');
-    await page.keyboard.press('Escape');
-    await button(page, 'Token probabilities').click();
-    await canned(page, delta({ content: LONG }), delta({}, 'stop'));
-    await ask(page, 'Long ' + 'z'.repeat(200));
-    await assertNoSideScroll(page, 'long text');
-    await page.unroute('**/v1/chat/completions');
-    await shot(page, 'phone');
-    for (const name of ['Settings', 'Prompt', 'Server']) {
-        await button(page, name).click();
-        await assertNoSideScroll(page, name);
-        await button(page, 'Close').click();
-    }
-    await button(page, 'Conversations').click();
-    await page.getByLabel('Search conversations').waitFor();
-    await page.waitForTimeout(250); // the drawer slides in
-    await shot(page, 'phone-drawer');
-    await items(page).first().getByRole('button').first().click();
-    await page.waitForFunction(() => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden');
-}, { viewport: { width: 360, height: 740 } });
-
-for (const colorScheme of ['light', 'dark']) {
-    onPage(`axe-core finds nothing serious in ${colorScheme}`, async (page) => {
-        await assertAccessible(page, 'welcome');
-        await ask(page, 'How do I make a model smaller?');
-        await button(page, 'Answer again').click();
-        await finished(page);
-        await page.locator('.stats summary').click();
-        await assertAccessible(page, 'conversation');
-        await shot(page, `conversation-${colorScheme}`);
+onPage(
+    'at 360 pixels nothing scrolls sideways, and everything is reachable',
+    async (page) => {
+        await assertNoSideScroll(page, 'welcome');
+        await ask(page, 'Tell me a story.');
         await button(page, 'Token probabilities').click();
-        await page.locator('.token').nth(3).focus();
-        await assertAccessible(page, 'tokens');
-        await shot(page, `tokens-${colorScheme}`);
+        await page.locator('.token').nth(5).click();
+        await assertNoSideScroll(page, 'tokens');
+        await shot(page, 'phone-tokens');
+        await page.keyboard.press('Escape');
+        await button(page, 'Token probabilities').click();
+        await canned(page, delta({ content: LONG }), delta({}, 'stop'));
+        await ask(page, 'Long ' + 'z'.repeat(200));
+        await assertNoSideScroll(page, 'long text');
+        await page.unroute('**/v1/chat/completions');
+        await shot(page, 'phone');
         for (const name of ['Settings', 'Prompt', 'Server']) {
             await button(page, name).click();
-            await assertAccessible(page, name);
+            await assertNoSideScroll(page, name);
+            await button(page, 'Close').click();
         }
-        await items(page).first().hover();
-        await button(page, 'Delete How do I make a model smaller?').click();
-        await assertAccessible(page, 'delete');
-    }, { colorScheme });
+        await button(page, 'Conversations').click();
+        await page.getByLabel('Search conversations').waitFor();
+        await page.waitForTimeout(250); // the drawer slides in
+        await shot(page, 'phone-drawer');
+        await items(page).first().getByRole('button').first().click();
+        await page.waitForFunction(
+            () => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden',
+        );
+    },
+    { viewport: { width: 360, height: 740 } },
+);
+
+for (const colorScheme of ['light', 'dark']) {
+    onPage(
+        `axe-core finds nothing serious in ${colorScheme}`,
+        async (page) => {
+            await assertAccessible(page, 'welcome');
+            await ask(page, 'How do I make a model smaller?');
+            await button(page, 'Answer again').click();
+            await finished(page);
+            await page.locator('.stats summary').click();
+            await assertAccessible(page, 'conversation');
+            await shot(page, `conversation-${colorScheme}`);
+            await button(page, 'Token probabilities').click();
+            await page.locator('.token').nth(3).focus();
+            await assertAccessible(page, 'tokens');
+            await shot(page, `tokens-${colorScheme}`);
+            for (const name of ['Settings', 'Prompt', 'Server']) {
+                await button(page, name).click();
+                await assertAccessible(page, name);
+            }
+            await items(page).first().hover();
+            await button(page, 'Delete How do I make a model smaller?').click();
+            await assertAccessible(page, 'delete');
+        },
+        { colorScheme },
+    );
 }
 
-onPage('the colour switch overrides the system and is kept', async (page) => {
-    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    const light = await ground();
-    await button(page, 'Colours: as the system').click();
-    await button(page, 'Colours: light').click();
-    await button(page, 'Colours: dark').waitFor();
-    const dark = await ground();
-    assert.notEqual(light, dark);
-    await page.reload();
-    assert.equal(await ground(), dark);
-}, { colorScheme: 'light' });
+onPage(
+    'the colour switch overrides the system and is kept',
+    async (page) => {
+        const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        const light = await ground();
+        await button(page, 'Colours: as the system').click();
+        await button(page, 'Colours: light').click();
+        await button(page, 'Colours: dark').waitFor();
+        const dark = await ground();
+        assert.notEqual(light, dark);
+        await page.reload();
+        assert.equal(await ground(), dark);
+    },
+    { colorScheme: 'light' },
+);

@@ -2,7 +2,15 @@
 import assert from 'node:assert/strict';
 import { webcrypto } from 'node:crypto';
 import { test } from 'node:test';
-import { addChunk, alternativeStart, answerSpeed, newAnswer, newProgress, readingEta, tokensText } from '#web/answer.js';
+import {
+    addChunk,
+    alternativeStart,
+    answerSpeed,
+    newAnswer,
+    newProgress,
+    readingEta,
+    tokensText,
+} from '#web/answer.js';
 import { beginnings, fitContext } from '#web/context.js';
 import { exportJson, importJson, matches, newConversation } from '#web/conversation.js';
 import { duration, percent } from '#web/format.js';
@@ -17,13 +25,33 @@ globalThis.crypto ??= webcrypto; // Node 18 has it only here
 
 // ---- markdown ----
 
-// Blocks without their sources; inline text as a short string: *em*, **strong**, `code`, {text|address}.
+// Blocks without their sources; inline text as a string: *em*, **strong**, `code`, {text|address}.
 const marks = { strong: '**', em: '*', del: '~~' };
-const flat = (inline) => inline.map((n) => (n.type === 'break' ? '/' : n.type === 'code' ? `\`${n.text}\``
-    : n.type === 'link' ? `{${flat(n.inline)}|${n.address}}` : n.inline ? marks[n.type] + flat(n.inline) + marks[n.type] : n.text)).join('');
+const flat = (inline) =>
+    inline
+        .map((n) =>
+            n.type === 'break'
+                ? '/'
+                : n.type === 'code'
+                  ? `\`${n.text}\``
+                  : n.type === 'link'
+                    ? `{${flat(n.inline)}|${n.address}}`
+                    : n.inline
+                      ? marks[n.type] + flat(n.inline) + marks[n.type]
+                      : n.text,
+        )
+        .join('');
 const inline = (text) => flat(parseMarkdown(text)[0].inline);
-const shape = (blocks) => blocks.map((b) => (b.inline ? [b.type, flat(b.inline)] : b.blocks ? [b.type, ...shape(b.blocks)]
-    : b.items ? [b.ordered ? 'ol' : 'ul', ...b.items.map((item) => shape(item.blocks))] : [b.type, b.text]));
+const shape = (blocks) =>
+    blocks.map((b) =>
+        b.inline
+            ? [b.type, flat(b.inline)]
+            : b.blocks
+              ? [b.type, ...shape(b.blocks)]
+              : b.items
+                ? [b.ordered ? 'ol' : 'ul', ...b.items.map((item) => shape(item.blocks))]
+                : [b.type, b.text],
+    );
 
 test('markdown: emphasis nests, and stays text where it is not closed', () => {
     assert.equal(inline('a **b *c* d** e'), 'a **b *c* d** e');
@@ -44,26 +72,63 @@ test('markdown: HTML is text', () => {
 test('markdown: only web and mail addresses become links, images become links', () => {
     assert.equal(inline('[a](https://x.org/y "t")'), '{a|https://x.org/y}');
     assert.equal(inline('![a](https://x.org/y_(z).png)'), '{a|https://x.org/y_(z).png}');
-    assert.equal(inline('see https://x.org/a_b_c.'), 'see {https://x.org/a_b_c|https://x.org/a_b_c}.');
+    assert.equal(
+        inline('see https://x.org/a_b_c.'),
+        'see {https://x.org/a_b_c|https://x.org/a_b_c}.',
+    );
+    assert.equal(inline('[**https://a.b/**](https://x.org/)'), '{**https://a.b/**|https://x.org/}');
+    assert.equal(inline('[a [b](http://x.y/)](no)'), '[a {b|http://x.y/}](no)');
     assert.equal(inline('<mailto:a@b.org>'), '{mailto:a@b.org|mailto:a@b.org}');
-    for (const bad of ['javascript:alert(1)', 'JaVaScRiPt:alert(1)', 'data:text/html,x', '//x.org', '/v1/models',
-        'file:///etc/passwd', 'vbscript:x', 'https:x', '\u0001javascript:alert(1)']) {
+    for (const bad of [
+        'javascript:alert(1)',
+        'JaVaScRiPt:alert(1)',
+        'data:text/html,x',
+        '//x.org',
+        '/v1/models',
+        'file:///etc/passwd',
+        'vbscript:x',
+        'https:x',
+        '\u0001javascript:alert(1)',
+    ]) {
         assert.equal(safeAddress(bad), null, bad);
         assert.equal(inline(`[a](${bad})`).includes('|'), false, bad);
     }
 });
 
 test('markdown: blocks', () => {
-    assert.deepEqual(shape(parseMarkdown('# T #\n\npara\n---\n> q\n> r\n\n```js\nif (a) {\n\n}\n```\nafter')), [
-        ['heading', 'T'], ['paragraph', 'para'], ['rule', undefined], ['quote', ['paragraph', 'q/r']],
-        ['code', 'if (a) {\n\n}'], ['paragraph', 'after']]);
+    assert.deepEqual(
+        shape(parseMarkdown('# T #\n\npara\n---\n> q\n> r\n\n```js\nif (a) {\n\n}\n```\nafter')),
+        [
+            ['heading', 'T'],
+            ['paragraph', 'para'],
+            ['rule', undefined],
+            ['quote', ['paragraph', 'q/r']],
+            ['code', 'if (a) {\n\n}'],
+            ['paragraph', 'after'],
+        ],
+    );
     assert.deepEqual(shape(parseMarkdown('- a\n- b\n  1. c\n  2. d\n- e\n\ntext')), [
-        ['ul', [['paragraph', 'a']], [['paragraph', 'b'], ['ol', [['paragraph', 'c']], [['paragraph', 'd']]]], [['paragraph', 'e']]],
-        ['paragraph', 'text']]);
+        [
+            'ul',
+            [['paragraph', 'a']],
+            [
+                ['paragraph', 'b'],
+                ['ol', [['paragraph', 'c']], [['paragraph', 'd']]],
+            ],
+            [['paragraph', 'e']],
+        ],
+        ['paragraph', 'text'],
+    ]);
     const [list] = parseMarkdown('1. a\n\n   ```\n   x\n   ```\n2. b');
-    assert.deepEqual(shape(list.items[0].blocks), [['paragraph', 'a'], ['code', 'x']]);
+    assert.deepEqual(shape(list.items[0].blocks), [
+        ['paragraph', 'a'],
+        ['code', 'x'],
+    ]);
     assert.equal(list.items.length, 2);
-    assert.deepEqual(parseMarkdown('- [x] a\n- [ ] b')[0].items.map((i) => i.checked), [true, false]);
+    assert.deepEqual(
+        parseMarkdown('- [x] a\n- [ ] b')[0].items.map((i) => i.checked),
+        [true, false],
+    );
 });
 
 test('markdown: a fence that is still open is code already', () => {
@@ -72,18 +137,57 @@ test('markdown: a fence that is still open is code already', () => {
 
 test('markdown: tables', () => {
     const [table] = parseMarkdown('| a | b |\n|:-:|--:|\n| `x|y` | c\\|d |\n|  | z |\n\nno');
-    assert.deepEqual([table.type, table.align, table.head.map(flat)], ['table', ['center', 'right'], ['a', 'b']]);
-    assert.deepEqual(table.rows.map((r) => r.map(flat)), [['`x|y`', 'c|d'], ['', 'z']]);
+    assert.deepEqual(
+        [table.type, table.align, table.head.map(flat)],
+        ['table', ['center', 'right'], ['a', 'b']],
+    );
+    assert.deepEqual(
+        table.rows.map((r) => r.map(flat)),
+        [
+            ['`x|y`', 'c|d'],
+            ['', 'z'],
+        ],
+    );
 });
 
 test('markdown: a block has the source it came from', () => {
-    assert.deepEqual(parseMarkdown('a\nb\n\n- c\n- d\n').map((b) => b.source), ['a\nb', '- c\n- d']);
+    assert.deepEqual(
+        parseMarkdown('a\nb\n\n- c\n- d\n').map((b) => b.source),
+        ['a\nb', '- c\n- d'],
+    );
 });
 
 test('markdown: hostile repetitions take little time and no deep stack', () => {
     const began = Date.now();
-    for (const bit of ['*a ', '**', '[', '![', '](', '`', '`` ` ', '> ', '- ', '1. ', '_a*', '~~a', '<', 'https://', '|', '# ',
-        '[a](', '*[', '> - ', '  - ', '```\n', '|-|\n', '\\', '\t', '- [x] ', '*_', '[](http://x.y)']) {
+    for (const bit of [
+        '*a ',
+        '**',
+        '[',
+        '![',
+        '](',
+        '`',
+        '`` ` ',
+        '> ',
+        '- ',
+        '1. ',
+        '_a*',
+        '~~a',
+        '<',
+        'https://',
+        '|',
+        '# ',
+        '[a](',
+        '*[',
+        '> - ',
+        '  - ',
+        '```\n',
+        '|-|\n',
+        '\\',
+        '\t',
+        '- [x] ',
+        '*_',
+        '[](http://x.y)',
+    ]) {
         parseMarkdown(bit.repeat(20_000));
         parseMarkdown(`${bit}\n`.repeat(5_000));
         parseMarkdown(Array.from({ length: 500 }, (_, i) => ' '.repeat(i) + bit).join('\n'));
@@ -95,21 +199,33 @@ test('markdown: hostile repetitions take little time and no deep stack', () => {
 
 async function events(...pieces) {
     const bytes = pieces.map((p) => (typeof p === 'string' ? new TextEncoder().encode(p) : p));
-    const body = new ReadableStream({ start(c) { bytes.forEach((b) => c.enqueue(b)); c.close(); } });
+    const body = new ReadableStream({
+        start(c) {
+            bytes.forEach((b) => c.enqueue(b));
+            c.close();
+        },
+    });
     const all = [];
     for await (const data of readEvents(body)) all.push(data);
     return all;
 }
 
 test('sse: any line end, comments, several data lines, no blank after the colon', async () => {
-    assert.deepEqual(await events('data: a\n\ndata:b\r\n\r\n: hello\nevent: x\ndata: c\ndata: d\r\rid: 1\n\n'), ['a', 'b', 'c\nd']);
+    assert.deepEqual(
+        await events('data: a\n\ndata:b\r\n\r\n: hello\nevent: x\ndata: c\ndata: d\r\rid: 1\n\n'),
+        ['a', 'b', 'c\nd'],
+    );
 });
 
 test('sse: every way to cut the bytes gives the same events', async () => {
     const bytes = new TextEncoder().encode('data: é\r\n\r\ndata: 😀x\r\n\r\n');
     for (let i = 0; i <= bytes.length; i++) {
         for (let j = i; j <= bytes.length; j++) {
-            assert.deepEqual(await events(bytes.slice(0, i), bytes.slice(i, j), bytes.slice(j)), ['é', '😀x'], `${i} ${j}`);
+            assert.deepEqual(
+                await events(bytes.slice(0, i), bytes.slice(i, j), bytes.slice(j)),
+                ['é', '😀x'],
+                `${i} ${j}`,
+            );
         }
     }
 });
@@ -128,7 +244,10 @@ test('tree: siblings are branches, switching shows the other one', () => {
     const a = addNode(nodes, q.id, { role: 'assistant', content: 'a' });
     const b = addNode(nodes, q.id, { role: 'assistant', content: 'b' });
     const c = addNode(nodes, b.id, { role: 'user', content: 'c' });
-    const shown = () => shownPath(nodes).map((n) => n.content).join('');
+    const shown = () =>
+        shownPath(nodes)
+            .map((n) => n.content)
+            .join('');
     assert.equal(shown(), 'qbc');
     assert.equal(switchBranch(nodes, b.id, -1), a.id);
     assert.equal(shown(), 'qa');
@@ -136,7 +255,10 @@ test('tree: siblings are branches, switching shows the other one', () => {
     switchBranch(nodes, a.id, 1);
     assert.equal(shown(), 'qbc'); // what was below is still chosen
     assert.deepEqual(siblings(nodes, b.id), { ids: [a.id, b.id], index: 1 });
-    assert.deepEqual(pathTo(nodes, c.id).map((n) => n.content), ['q', 'b', 'c']);
+    assert.deepEqual(
+        pathTo(nodes, c.id).map((n) => n.content),
+        ['q', 'b', 'c'],
+    );
     assert.throws(() => addNode(nodes, 'none', {}), /no message/);
     assert.throws(() => addNode(nodes, ROOT, { id: a.id }), /two messages/);
 });
@@ -148,7 +270,11 @@ function sample() {
     c.title = 'T';
     const q = addNode(c.nodes, ROOT, { role: 'user', content: 'Hello <b>' });
     const a = addNode(c.nodes, q.id, { ...newAnswer('one'), stats: { answer: 3, seed: 7 } });
-    addNode(c.nodes, q.id, { ...newAnswer('two'), toolCalls: [{ id: 'x', name: 'f', arguments: '{}' }], stats: {} });
+    addNode(c.nodes, q.id, {
+        ...newAnswer('two'),
+        toolCalls: [{ id: 'x', name: 'f', arguments: '{}' }],
+        stats: {},
+    });
     switchBranch(c.nodes, c.nodes.get(q.id).chosen, -1);
     delete a.tokens;
     return c;
@@ -170,19 +296,69 @@ test('conversation: hostile files are refused with a reason, or lose what is not
     };
     assert.throws(() => importJson('{'), /not a JSON file/);
     assert.throws(() => importJson('null'), /not a file of conversations/);
-    assert.throws(() => importJson(file((f) => { f.version = 9; })), /version 9/);
-    assert.throws(() => importJson(file((f) => { f.conversations = {}; })), /no list/);
-    assert.throws(() => importJson(file((f) => { f.conversations[0].messages[0].role = 'root'; })), /no role/);
-    assert.throws(() => importJson(file((f) => { f.conversations[0].messages[1].content = {}; })), /no text/);
-    assert.throws(() => importJson(file((f) => { f.conversations[0].messages[1].parent = 'nobody'; })), /no message/);
-    assert.throws(() => importJson(file((f) => { f.conversations[0].messages[1].id = ROOT; })), /two messages/);
-    const [odd] = importJson(file((f) => {
-        const [c] = f.conversations;
-        c.settings = { temperature: 'hot', top_p: 7, __proto__: { polluted: 1 }, tools: 3 };
-        c.messages[1].toolCalls = 'x';
-        c.messages[1].extra = 1;
-        c.chosen = 'nobody';
-    }));
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.version = 9;
+                }),
+            ),
+        /version 9/,
+    );
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.conversations = {};
+                }),
+            ),
+        /no list/,
+    );
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.conversations[0].messages[0].role = 'root';
+                }),
+            ),
+        /no role/,
+    );
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.conversations[0].messages[1].content = {};
+                }),
+            ),
+        /no text/,
+    );
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.conversations[0].messages[1].parent = 'nobody';
+                }),
+            ),
+        /no message/,
+    );
+    assert.throws(
+        () =>
+            importJson(
+                file((f) => {
+                    f.conversations[0].messages[1].id = ROOT;
+                }),
+            ),
+        /two messages/,
+    );
+    const [odd] = importJson(
+        file((f) => {
+            const [c] = f.conversations;
+            c.settings = { temperature: 'hot', top_p: 7, __proto__: { polluted: 1 }, tools: 3 };
+            c.messages[1].toolCalls = 'x';
+            c.messages[1].extra = 1;
+            c.chosen = 'nobody';
+        }),
+    );
     assert.deepEqual(odd.settings, DEFAULTS);
     const answer = [...odd.nodes.values()].find((n) => n.content === 'one');
     assert.deepEqual([answer.toolCalls, answer.extra], [[], undefined]);
@@ -190,21 +366,53 @@ test('conversation: hostile files are refused with a reason, or lose what is not
 
 test('conversation: search looks at titles and every branch', () => {
     const c = sample();
-    assert.deepEqual(['t', 'TWO', 'hello', 'three'].map((w) => matches(c, w)), [true, true, true, false]);
+    assert.deepEqual(
+        ['t', 'TWO', 'hello', 'three'].map((w) => matches(c, w)),
+        [true, true, true, false],
+    );
 });
 
 // ---- requests and answers ----
 
 test('request: only what is set is sent, the seed always', () => {
-    const path = [{ role: 'user', content: 'q' }, { role: 'assistant', content: '', reasoning: 'r',
-        toolCalls: [{ id: 'i', name: 'f', arguments: '{}' }] }, { role: 'tool', toolCallId: 'i', content: '5' }];
-    const body = requestBody({ ...DEFAULTS, system: 's', top_k: 4, stop: 'a\n\nb', tools: '[]', thinking: 'off' }, path, { model: 'm', seed: 9 });
-    assert.deepEqual(body.messages, [{ role: 'system', content: 's' }, { role: 'user', content: 'q' },
-        { role: 'assistant', content: '', reasoning_content: 'r',
-            tool_calls: [{ id: 'i', type: 'function', function: { name: 'f', arguments: '{}' } }] },
-        { role: 'tool', content: '5', tool_call_id: 'i' }]);
-    assert.deepEqual([body.top_k, body.seed, body.stop, body.tools, body.logprobs, 'temperature' in body, 'continue_final_message' in body],
-        [4, 9, ['a', 'b'], [], true, false, false]);
+    const path = [
+        { role: 'user', content: 'q' },
+        {
+            role: 'assistant',
+            content: '',
+            reasoning: 'r',
+            toolCalls: [{ id: 'i', name: 'f', arguments: '{}' }],
+        },
+        { role: 'tool', toolCallId: 'i', content: '5' },
+    ];
+    const body = requestBody(
+        { ...DEFAULTS, system: 's', top_k: 4, stop: 'a\n\nb', tools: '[]', thinking: 'off' },
+        path,
+        { model: 'm', seed: 9 },
+    );
+    assert.deepEqual(body.messages, [
+        { role: 'system', content: 's' },
+        { role: 'user', content: 'q' },
+        {
+            role: 'assistant',
+            content: '',
+            reasoning_content: 'r',
+            tool_calls: [{ id: 'i', type: 'function', function: { name: 'f', arguments: '{}' } }],
+        },
+        { role: 'tool', content: '5', tool_call_id: 'i' },
+    ]);
+    assert.deepEqual(
+        [
+            body.top_k,
+            body.seed,
+            body.stop,
+            body.tools,
+            body.logprobs,
+            'temperature' in body,
+            'continue_final_message' in body,
+        ],
+        [4, 9, ['a', 'b'], [], true, false, false],
+    );
     assert.equal(body.chat_template_kwargs.enable_thinking, false);
     assert.equal(requestBody({ ...DEFAULTS, seed: 3 }, [], { seed: 9 }).seed, 3);
     assert.throws(() => requestBody({ ...DEFAULTS, tools: '{' }, [], {}), /not JSON/);
@@ -218,41 +426,93 @@ test('request: the curl command survives quotes and never has the key', () => {
 });
 
 test('answer: chunks add up to text, thoughts, tool calls, tokens and figures', () => {
-    const message = newAnswer(), progress = newProgress(0);
-    const entry = (token, logprob) => ({ token, logprob, bytes: [...Buffer.from(token)], top_logprobs: [{ token: 'z', logprob: -1, bytes: [122] }] });
+    const message = newAnswer(),
+        progress = newProgress(0);
+    const entry = (token, logprob) => ({
+        token,
+        logprob,
+        bytes: [...Buffer.from(token)],
+        top_logprobs: [{ token: 'z', logprob: -1, bytes: [122] }],
+    });
     const chunks = [
         { choices: [], fletch: { queue_position: 2 } },
-        { choices: [], fletch: { prompt_done: 40, prompt_total: 100, cached: 40, reuse_end: 'why' } },
+        {
+            choices: [],
+            fletch: { prompt_done: 40, prompt_total: 100, cached: 40, reuse_end: 'why' },
+        },
         { choices: [], fletch: { prompt_done: 70, prompt_total: 100, cached: 40 } },
-        { choices: [{ delta: { reasoning_content: 'hm' }, logprobs: { content: [entry('hm', -0.1)] } }] },
+        {
+            choices: [
+                { delta: { reasoning_content: 'hm' }, logprobs: { content: [entry('hm', -0.1)] } },
+            ],
+        },
         { choices: [{ delta: { content: 'a' }, logprobs: { content: [entry('a', -0.2)] } }] },
         { choices: [{ delta: { content: 'b' } }] },
-        { choices: [{ delta: { tool_calls: [{ index: 0, id: 'i', function: { name: 'f', arguments: '{"x"' } }] } }] },
+        {
+            choices: [
+                {
+                    delta: {
+                        tool_calls: [
+                            { index: 0, id: 'i', function: { name: 'f', arguments: '{"x"' } },
+                        ],
+                    },
+                },
+            ],
+        },
         { choices: [{ delta: { tool_calls: [{ index: 0, function: { arguments: ':1}' } }] } }] },
         { choices: [{ delta: {}, finish_reason: 'tool_calls' }] },
-        { choices: [], usage: { prompt_tokens: 100, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 40 } },
-            fletch: { queue_ms: 1, prefill_ms: 2, decode_ms: 3, tokens_per_s: 4 } },
+        {
+            choices: [],
+            usage: {
+                prompt_tokens: 100,
+                completion_tokens: 5,
+                prompt_tokens_details: { cached_tokens: 40 },
+            },
+            fletch: { queue_ms: 1, prefill_ms: 2, decode_ms: 3, tokens_per_s: 4 },
+        },
     ];
     chunks.forEach((chunk, i) => {
         addChunk(message, progress, chunk, 100 * i);
         if (i === 0) assert.equal(progress.queue, 2);
         if (i === 1) assert.deepEqual([progress.queue, readingEta(progress, 100)], [null, null]);
-        if (i === 2) assert.equal(readingEta(progress, 200), 100); // 30 tokens took 100 ms, 30 are left
+        // 30 tokens took 100 ms, 30 are left
+        if (i === 2) assert.equal(readingEta(progress, 200), 100);
     });
-    assert.deepEqual([message.content, message.reasoning, message.toolCalls, message.finish],
-        ['ab', 'hm', [{ id: 'i', name: 'f', arguments: '{"x":1}' }], 'tool_calls']);
-    assert.deepEqual(message.tokens.map((t) => [t.text, t.part, t.top.length]), [['hm', 'reasoning', 1], ['a', 'content', 1]]);
-    assert.deepEqual(message.stats, { cached: 40, reuseEnd: 'why', prompt: 100, answer: 5, queue_ms: 1, prefill_ms: 2, decode_ms: 3, tokens_per_s: 4 });
+    assert.deepEqual(
+        [message.content, message.reasoning, message.toolCalls, message.finish],
+        ['ab', 'hm', [{ id: 'i', name: 'f', arguments: '{"x":1}' }], 'tool_calls'],
+    );
+    assert.deepEqual(
+        message.tokens.map((t) => [t.text, t.part, t.top.length]),
+        [
+            ['hm', 'reasoning', 1],
+            ['a', 'content', 1],
+        ],
+    );
+    assert.deepEqual(message.stats, {
+        cached: 40,
+        reuseEnd: 'why',
+        prompt: 100,
+        answer: 5,
+        queue_ms: 1,
+        prefill_ms: 2,
+        decode_ms: 3,
+        tokens_per_s: 4,
+    });
     assert.equal(answerSpeed({ firstAt: 0, n: 11 }, 1000), 10);
 });
 
 test('answer: text of tokens that share a character; an alternative within one is refused', () => {
     const bytes = [...Buffer.from('é')];
-    const half = { text: '\ufffd', bytes: [bytes[0]] }, rest = { text: '\ufffd', bytes: [bytes[1]] };
+    const half = { text: '\ufffd', bytes: [bytes[0]] },
+        rest = { text: '\ufffd', bytes: [bytes[1]] };
     assert.equal(tokensText([{ text: 'a' }, half, rest]), 'aé');
     assert.equal(tokensText([half]), null);
-    const tokens = [{ text: 'no', part: 'reasoning', top: [] }, { text: 'a', part: 'content', top: [] },
-        { text: 'b', part: 'content', top: [{ text: 'c', logprob: -1 }, half] }];
+    const tokens = [
+        { text: 'no', part: 'reasoning', top: [] },
+        { text: 'a', part: 'content', top: [] },
+        { text: 'b', part: 'content', top: [{ text: 'c', logprob: -1 }, half] },
+    ];
     assert.equal(alternativeStart({ tokens }, 2, 0).content, 'ac');
     assert.equal(alternativeStart({ tokens }, 2, 1), null);
 });
@@ -260,15 +520,36 @@ test('answer: text of tokens that share a character; an alternative within one i
 // ---- context ----
 
 test('context: the oldest exchanges go first, the last one never', async () => {
-    const path = ['user', 'assistant', 'user', 'assistant', 'tool', 'assistant', 'user'].map((role) => ({ role }));
+    const path = ['user', 'assistant', 'user', 'assistant', 'tool', 'assistant', 'user'].map(
+        (role) => ({ role }),
+    );
     let asked = 0;
-    const countTokens = async (part) => { asked++; return part.length * 10; };
+    const countTokens = async (part) => {
+        asked++;
+        return part.length * 10;
+    };
     assert.deepEqual(beginnings(path), [0, 2, 6]);
-    assert.deepEqual(await fitContext(path, countTokens, 100), { dropped: 0, total: 70, tokens: 70 });
-    assert.deepEqual(await fitContext(path, countTokens, 60), { dropped: 2, total: 70, tokens: 50 });
-    assert.deepEqual(await fitContext(path, countTokens, 45), { dropped: 6, total: 70, tokens: 10 });
+    assert.deepEqual(await fitContext(path, countTokens, 100), {
+        dropped: 0,
+        total: 70,
+        tokens: 70,
+    });
+    assert.deepEqual(await fitContext(path, countTokens, 60), {
+        dropped: 2,
+        total: 70,
+        tokens: 50,
+    });
+    assert.deepEqual(await fitContext(path, countTokens, 45), {
+        dropped: 6,
+        total: 70,
+        tokens: 10,
+    });
     assert.deepEqual(await fitContext(path, countTokens, 1), { dropped: 6, total: 70, tokens: 10 });
-    assert.deepEqual(await fitContext(path.slice(0, 2), countTokens, 1), { dropped: 0, total: 20, tokens: 20 });
+    assert.deepEqual(await fitContext(path.slice(0, 2), countTokens, 1), {
+        dropped: 0,
+        total: 20,
+        tokens: 20,
+    });
     const long = Array.from({ length: 2000 }, (_, i) => ({ role: i % 2 ? 'assistant' : 'user' }));
     asked = 0;
     assert.equal((await fitContext(long, countTokens, 505)).dropped, 1950);
@@ -276,7 +557,14 @@ test('context: the oldest exchanges go first, the last one never', async () => {
 });
 
 test('figures are said shortly', () => {
-    assert.deepEqual([12, 940, 960, 9940, 12_300, 61_000].map(duration), ['12 ms', '940 ms', '1.0 s', '9.9 s', '12 s', '1 min 1 s']);
+    assert.deepEqual([12, 940, 960, 9940, 12_300, 61_000].map(duration), [
+        '12 ms',
+        '940 ms',
+        '1.0 s',
+        '9.9 s',
+        '12 s',
+        '1 min 1 s',
+    ]);
     assert.deepEqual([1, 0.5, 0.055, 0.0001].map(percent), ['100 %', '50 %', '5.5 %', '< 0.1 %']);
     assert.deepEqual([0, 1, 3, 70, 130].map(ceiling), [1, 1, 5, 100, 200]);
 });
