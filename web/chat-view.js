@@ -59,7 +59,22 @@ export class ChatView {
         this.onScroll();
     }
 
+    // Shows a conversation anew; who used a button of a message finds the same one there again.
     show(conversation, run, model) {
+        const used = document.activeElement;
+        const at = this.list.contains(used)
+            ? [...this.list.children].findIndex((child) => child.contains(used))
+            : -1;
+        this.build(conversation, run, model);
+        if (at < 0) return;
+        const label = used.getAttribute('aria-label');
+        const same = [...(this.list.children[at]?.querySelectorAll('button:enabled') ?? [])].find(
+            (button) => button.getAttribute('aria-label') === label,
+        );
+        (same ?? this.log).focus({ preventScroll: true });
+    }
+
+    build(conversation, run, model) {
         const path = shownPath(conversation.nodes);
         this.views = new Map(
             path.map((node) => [

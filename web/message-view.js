@@ -239,7 +239,10 @@ export class MessageView {
         );
         area.value = node.content;
         area.addEventListener('keydown', (event) => {
-            if (event.key === 'Escape') close();
+            if (event.key === 'Escape') {
+                event.preventDefault();
+                close();
+            }
             if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
         });
         this.hideTokens();

@@ -17,7 +17,9 @@ export class Panel {
             ]),
         );
         this.element.addEventListener('keydown', (event) => {
-            if (event.key === 'Escape' && this.open) this.toggle(this.open);
+            if (event.key !== 'Escape' || !this.open) return;
+            event.preventDefault(); // or else it would stop an answer, too
+            this.toggle(this.open);
         });
     }
 

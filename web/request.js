@@ -7,7 +7,7 @@ export const SETTINGS = [
         label: 'Temperature',
         min: 0,
         max: 2,
-        step: 0.05,
+        step: 0.01,
         help: '0 always takes the likeliest token; higher is more varied.',
     },
     {
@@ -42,8 +42,8 @@ export const SETTINGS = [
         step: 0.01,
         help: 'Above 1, tokens that were there lately become less likely.',
     },
-    { key: 'presence_penalty', label: 'Presence penalty', min: -2, max: 2, step: 0.1 },
-    { key: 'frequency_penalty', label: 'Frequency penalty', min: -2, max: 2, step: 0.1 },
+    { key: 'presence_penalty', label: 'Presence penalty', min: -2, max: 2, step: 0.01 },
+    { key: 'frequency_penalty', label: 'Frequency penalty', min: -2, max: 2, step: 0.01 },
     {
         key: 'max_tokens',
         label: 'Longest answer',

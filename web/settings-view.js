@@ -1,6 +1,6 @@
 // The form for system prompt, sampling and tools of the current conversation. Every change counts
 // at once, for the next answer.
-import { announce, el } from './dom.js';
+import { el } from './dom.js';
 import { DEFAULTS, SETTINGS } from './request.js';
 
 const labelled = (id, label, help, input) =>
@@ -118,7 +118,7 @@ export class SettingsView {
             else input.value = settings[input.name] ?? '';
             input.setCustomValidity('');
         }
-        this.note.textContent = '';
+        this.say('');
     }
 
     // Values that are out of bounds are marked and not taken over.
@@ -137,9 +137,7 @@ export class SettingsView {
         const wrong = [...this.element.elements].find(
             (input) => input.name && !input.validity.valid,
         );
-        this.note.textContent = wrong
-            ? `${wrong.labels[0].textContent}: ${wrong.validationMessage}`
-            : '';
+        this.say(wrong?.validationMessage ?? '', wrong?.closest('.field'));
         this.change(settings);
         return settings;
     }
@@ -155,10 +153,16 @@ export class SettingsView {
         input.setCustomValidity(message);
     }
 
+    // Under the field it is about, or at the end.
+    say(text, field) {
+        this.note.textContent = text;
+        this.note.classList.toggle('error', Boolean(field));
+        (field ?? this.element).append(this.note);
+    }
+
     keep(keep) {
         keep(this.read());
-        this.note.textContent = 'New chats will begin with these settings.';
-        announce(this.note.textContent);
+        this.say('New chats will begin with these settings.');
     }
 
     reset() {

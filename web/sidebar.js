@@ -65,8 +65,9 @@ export class Sidebar {
             'aria-expanded': 'false',
         });
         document.addEventListener('keydown', (event) => {
-            if (event.key === 'Escape' && document.body.classList.contains('drawer'))
-                this.toggle(false);
+            if (event.key !== 'Escape' || !document.body.classList.contains('drawer')) return;
+            event.preventDefault();
+            this.toggle(false);
         });
     }
 
