@@ -2,7 +2,7 @@
 // Asks once a second, and only while it is open and the tab can be seen.
 import * as api from './api.js';
 import { el } from './dom.js';
-import { count, duration, percent, plural, speed } from './format.js';
+import { count, duration, percent, plural } from './format.js';
 import { Plot } from './plot.js';
 
 const EVERY = 1000; // ms
@@ -15,6 +15,7 @@ const figure = (name) => {
 
 export class LiveView {
     constructor() {
+        this.last = null;
         this.label = 'Server';
         this.icon = 'pulse';
         this.plot = new Plot(
@@ -25,7 +26,7 @@ export class LiveView {
         this.figures = {
             running: figure('Running'),
             queue: figure('Waiting'),
-            speed: figure('Speed'),
+            speed: figure('Tokens/s'),
             kv: figure('Cache in use'),
         };
         this.meter = el('meter', {
@@ -68,6 +69,14 @@ export class LiveView {
 
     hidden() {
         clearInterval(this.timer);
+        this.last = null;
+    }
+
+    // Tokens per second since the last time; so answers between two questions count, too.
+    rate(made, now) {
+        const { last } = this;
+        this.last = { made, now };
+        return last ? Math.max(0, ((made - last.made) * 1000) / (now - last.now)) : 0;
     }
 
     async ask() {
@@ -82,10 +91,11 @@ export class LiveView {
     }
 
     show(status) {
-        const { running, queue, tokens_per_s: perSecond, kv } = status;
+        const { running, queue, kv } = status;
+        const perSecond = this.rate(status.generated_tokens, performance.now());
         this.figures.running.value.textContent = count(running);
         this.figures.queue.value.textContent = count(queue);
-        this.figures.speed.value.textContent = speed(perSecond);
+        this.figures.speed.value.textContent = count(perSecond);
         this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
         this.meter.value = kv.total ? kv.used / kv.total : 0;
         this.plot.add([perSecond]);

@@ -13,7 +13,7 @@ import {
 } from '#web/answer.js';
 import { beginnings, fitContext } from '#web/context.js';
 import { exportJson, importJson, matches, newConversation } from '#web/conversation.js';
-import { duration, percent } from '#web/format.js';
+import { duration, percent, speed } from '#web/format.js';
 import { safeAddress } from '#web/inline.js';
 import { parseMarkdown } from '#web/markdown.js';
 import { ceiling } from '#web/plot.js';
@@ -557,14 +557,10 @@ test('context: the oldest exchanges go first, the last one never', async () => {
 });
 
 test('figures are said shortly', () => {
-    assert.deepEqual([12, 940, 960, 9940, 12_300, 61_000].map(duration), [
-        '12 ms',
-        '940 ms',
-        '1.0 s',
-        '9.9 s',
-        '12 s',
-        '1 min 1 s',
-    ]);
-    assert.deepEqual([1, 0.5, 0.055, 0.0001].map(percent), ['100 %', '50 %', '5.5 %', '< 0.1 %']);
+    const said = [12, 940, 960, 9940, 12_300, 61_000, 7_500_000].map(duration);
+    assert.deepEqual(said, ['12 ms', '940 ms', '1.0 s', '9.9 s', '12 s', '1 min 1 s', '2 h 5 min']);
+    const shares = [1, 0.5, 0.0996, 0.055, 0.0001, 0].map(percent);
+    assert.deepEqual(shares, ['100 %', '50 %', '10 %', '5.5 %', '< 0.1 %', '0 %']);
+    assert.deepEqual([0, 9.94, 1234].map(speed), ['0 tokens/s', '9.9 tokens/s', '1,234 tokens/s']);
     assert.deepEqual([0, 1, 3, 70, 130].map(ceiling), [1, 1, 5, 100, 200]);
 });
