@@ -82,6 +82,7 @@ function addFigures(message, progress, figures, now) {
 }
 
 export function addChunk(message, progress, chunk, now) {
+    if (chunk.model) message.stats.model = chunk.model;
     if (chunk.fletch) addFigures(message, progress, chunk.fletch, now);
     for (const choice of chunk.choices ?? []) addChoice(message, progress, choice, now);
     if (chunk.usage) {

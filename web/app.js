@@ -9,16 +9,15 @@ import { askKey } from './dialogs.js';
 import { announce, byId, el, icon, iconButton } from './dom.js';
 import { count, percent, plural, shorten } from './format.js';
 import { LiveView } from './live-view.js';
+import { ModelPicker } from './model-picker.js';
 import { Panel } from './panel.js';
 import { PromptView } from './prompt-view.js';
-import { promptBody } from './request.js';
 import { SettingsView } from './settings-view.js';
 import { renameInPlace, Sidebar } from './sidebar.js';
 import { themeButton } from './theme.js';
 import { shownPath } from './tree.js';
 
 const MEASURE_AFTER = 400; // ms without typing
-const CONNECT_EVERY = 1000; // ms
 
 const chat = new Chat({
     list: showTitle,
@@ -53,9 +52,17 @@ const prompt = new PromptView(async () => {
     if (!path.length) return null;
     // After an answer there is nothing to send: then it is what the model saw and what it said.
     const ends = path.at(-1).role === 'assistant' && { continue_final_message: true };
-    return api.applyTemplate({ ...promptBody(chat.current.settings, path), ...ends });
+    return api.applyTemplate({ ...chat.promptBody(chat.current.settings, path), ...ends });
 });
-const panel = new Panel([settings, prompt, new LiveView()]);
+const panel = new Panel([settings, prompt, new LiveView(() => chat.server.model)]);
+const picker = new ModelPicker(
+    (server) => {
+        chat.server = server;
+        if (shownPath(chat.current.nodes).length) measureSoon();
+        else showConversation();
+    },
+    (text) => notify(text, true),
+);
 
 // ---- what is shown ----
 
@@ -99,6 +106,7 @@ function onSettled(conversation, node) {
     sidebar.show();
     if (conversation !== chat.current) return;
     view.settle(node);
+    if (!chat.server.nCtx) picker.refresh().catch(() => {});
     showBusy();
     measureSoon();
     announce(
@@ -209,34 +217,5 @@ byId('tools').append(...panel.buttons.values(), themeButton());
 showConversation();
 input.focus();
 
-// What the server runs; asks until it answers and the model is loaded.
-async function connect() {
-    const chip = byId('model');
-    for (;;) {
-        try {
-            const { ready, model, n_ctx: nCtx } = await api.status();
-            chip.textContent = ready ? model : 'The model is being loaded';
-            chip.hidden = false;
-            if (ready) {
-                chip.title = `Model; context of ${plural(nCtx, 'token')}`;
-                chat.server = { model, nCtx };
-                break;
-            }
-        } catch (error) {
-            chip.textContent = 'Not connected';
-            chip.hidden = false;
-            if (error.status === 401) {
-                notify(error.message, true);
-                break;
-            }
-        }
-        await new Promise((resolve) => {
-            setTimeout(resolve, CONNECT_EVERY);
-        });
-    }
-    if (shownPath(chat.current.nodes).length) measureSoon();
-    else showConversation();
-}
-
-connect();
+picker.connect();
 chat.load();

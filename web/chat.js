@@ -187,13 +187,17 @@ export class Chat {
         this.runs.get(this.current.id)?.abort.abort();
     }
 
+    promptBody(settings, path) {
+        return { model: this.server.model, ...promptBody(settings, path) };
+    }
+
     // What fits of these messages, and how much of the context they take; null while nobody knows.
     async fit(path, settings, signal) {
         const { nCtx } = this.server;
         if (!nCtx || !path.length) return null;
         const room = answerRoom(nCtx, settings.max_tokens);
         const countTokens = async (part) =>
-            (await api.applyTemplate(promptBody(settings, part), signal)).n_tokens;
+            (await api.applyTemplate(this.promptBody(settings, part), signal)).n_tokens;
         return { nCtx, ...(await fitContext(path, countTokens, nCtx - room)) };
     }
 

@@ -73,7 +73,7 @@ function readStats(value) {
     ]) {
         if (number(value?.[key]) !== null) stats[key] = value[key];
     }
-    if (text(value?.reuseEnd)) stats.reuseEnd = value.reuseEnd;
+    for (const key of ['reuseEnd', 'model']) if (text(value?.[key])) stats[key] = value[key];
     return stats;
 }
 

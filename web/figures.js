@@ -42,6 +42,7 @@ export function statsNode(stats) {
         el(
             'dl',
             {},
+            stats.model && row('Model', stats.model),
             stats.prompt != null && row('Prompt', plural(stats.prompt, 'token')),
             row(
                 'From the cache',

@@ -14,7 +14,9 @@ const figure = (name) => {
 };
 
 export class LiveView {
-    constructor() {
+    // chosen(): the name of the model to show
+    constructor(chosen) {
+        this.chosen = chosen;
         this.last = null;
         this.label = 'Server';
         this.icon = 'pulse';
@@ -91,20 +93,21 @@ export class LiveView {
     }
 
     show(status) {
-        const { running, queue, kv } = status;
-        const perSecond = this.rate(status.generated_tokens, performance.now());
+        const model = status.models.find((m) => m.model === this.chosen()) ?? status.models[0];
+        const { running, kv } = model;
+        const perSecond = this.rate(model.generated_tokens, performance.now());
         this.figures.running.value.textContent = count(running);
-        this.figures.queue.value.textContent = count(queue);
+        this.figures.queue.value.textContent = count(status.queue);
         this.figures.speed.value.textContent = count(perSecond);
         this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
         this.meter.value = kv.total ? kv.used / kv.total : 0;
         this.plot.add([perSecond]);
         const used = `${count(kv.used)} in use, ${count(kv.idle)} kept for reuse`;
         const rows = [
-            ['Name', status.model],
-            ['Context', plural(status.n_ctx, 'token')],
+            ['Name', model.model],
+            ['Context', model.n_ctx ? plural(model.n_ctx, 'token') : 'not loaded yet'],
             ['Cache', `${plural(kv.total, 'block')}: ${used}`],
-            ['Made', plural(status.generated_tokens, 'token')],
+            ['Made', plural(model.generated_tokens, 'token')],
             ['Up for', duration(status.uptime_s * 1000)],
             ['Version', status.version],
         ];

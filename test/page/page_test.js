@@ -612,6 +612,28 @@ test('the key is asked for once', TIMEOUT, async () => {
     await close();
 });
 
+test('of several models one is chosen, and loaded when it is asked', TIMEOUT, async () => {
+    const { page, close } = await visit(browser, await serve('--model-dir', 'zoo/tiny'));
+    await page.getByLabel('Model').selectOption('qwen3');
+    await ask(page, 'Tell me a story.');
+    const stats = answers(page).locator('.stats');
+    await stats.locator('summary').click();
+    assert.match(await stats.innerText(), /Model\s+qwen3\n/);
+    await page
+        .locator('#room-text')
+        .getByText(/^\d+ of [\d,]+ tokens$/)
+        .waitFor();
+    await button(page, 'Server').click();
+    await page.locator('.about').getByText('qwen3').waitFor();
+    await assertAccessible(page, 'several models');
+    await page.reload();
+    await page.getByLabel('Model').waitFor();
+    assert.equal(await page.getByLabel('Model').inputValue(), 'qwen3');
+    await page.setViewportSize({ width: 360, height: 740 });
+    await assertNoSideScroll(page, 'several models');
+    await close();
+});
+
 const LONG =
     'A very long line of code: `const x = "' +
     'abcdefghij'.repeat(20) +
