@@ -278,7 +278,7 @@ void call_on_event(const struct server_event *e)
     }
     start(ch);
     if (e->kind == EVENT_TOKEN) {
-        metrics_token(c->server->metrics, ch->t_last ? e->token.t - ch->t_last : 0);
+        metrics_token(c->server->metrics, ch->t_last > 0 ? e->token.t - ch->t_last : 0);
         ch->t_last = e->token.t;
     }
     if (!c->conn || c->problem.status) return;

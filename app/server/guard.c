@@ -184,7 +184,7 @@ int guard_open(struct guard *g, const struct server_params *params)
         g->keys[g->n_keys++] = (struct key){.name = "-", .secret = ""};
     }
     for (size_t i = 0; i < g->n_keys; i++) {
-        if (!g->keys[i].rate) g->keys[i].rate = params->rate;
+        if (g->keys[i].rate <= 0) g->keys[i].rate = params->rate;
         g->keys[i].tokens = g->keys[i].rate;
     }
     return EXIT_OK;

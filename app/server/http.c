@@ -257,7 +257,7 @@ static void conn_read(struct conn *c)
 static void on_read(struct bufferevent *bev, void *ctx)
 {
     struct conn *c = ctx;
-    bool first = c->state == CONN_HEAD && !c->t_begin;
+    bool first = c->state == CONN_HEAD && c->t_begin <= 0;
     (void)bev;
     if (first) { /* from the first byte on a head has its own time */
         c->t_begin = server_now();
@@ -351,7 +351,7 @@ static void log_request(struct conn *c)
                        .address = c->address,
                        .key = r->key ? r->key->name : "-",
                        .status = c->status,
-                       .seconds = c->t_begin ? server_now() - c->t_begin : 0};
+                       .seconds = c->t_begin > 0 ? server_now() - c->t_begin : 0};
     metrics_request(conn_server(c)->metrics, "other", c->status);
     log_access(conn_server(c), &a);
 }

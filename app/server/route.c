@@ -40,7 +40,7 @@ static void health(struct conn *c)
         struct served_figures f;
         served_figures(&s->served[i], &f);
         bool busy = s->n_queued || f.stats.n_running || f.stats.n_waiting;
-        if (busy && f.t_step && server_now() - f.t_step > s->params.stuck_seconds)
+        if (busy && f.t_step > 0 && server_now() - f.t_step > s->params.stuck_seconds)
             status = "work waits, and no step has ended for too long";
     }
     if (!is_ready(s)) {
