@@ -18,10 +18,11 @@ struct scoring {
 /* log Σ exp, in double: a sum of 10^5 terms. */
 static double log_sum(const float *z, uint32_t n)
 {
-    double max = z[0], sum = 0;
+    double max = z[0];
     for (uint32_t i = 1; i < n; i++)
         if (z[i] > max) max = z[i];
-    for (uint32_t i = 0; i < n; i++) sum += exp(z[i] - max);
+    double sum = exp(z[0] - max);
+    for (uint32_t i = 1; i < n; i++) sum += exp(z[i] - max);
     return max + log(sum);
 }
 
