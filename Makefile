@@ -52,7 +52,7 @@ $B/config.mk: tools/deps tools/standin-flags Makefile
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
 	@(tls=; for p in $(TLS_PKGS); do pkg-config --exists $$p && tls="$$tls $$p" || { tls=; break; }; done; \
-	    echo "APP_CFLAGS := -Iapp $${tls:+-DHAVE_TLS} $$(pkg-config --cflags $(APP_PKGS) $$tls)"; \
+	    echo "APP_CFLAGS := -Iapp $${tls:+-DHAVE_TLS} $$(pkg-config --cflags $(APP_PKGS) libcurl $$tls)"; \
 	    echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS) $$tls)"; \
 	    echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS) $$tls)") >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp

@@ -12,7 +12,7 @@ enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 
 extern const struct command cmd_run, cmd_chat, cmd_batch, cmd_eval, cmd_inspect, cmd_explain,
     cmd_plan, cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth,
-    cmd_bench, cmd_doctor, cmd_serve;
+    cmd_bench, cmd_doctor, cmd_serve, cmd_pull, cmd_list, cmd_rm;
 
 /* ---- say.c: messages and text for people ---- */
 
@@ -82,6 +82,11 @@ void ids_add(struct ids *ids, int32_t id);
 int parse_ids(struct ids *ids, const char *command, const char *s);
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
+
+/* ---- models.c: models that were pulled ---- */
+
+/* *path (free) is set for what is no file but the name of one. Exit code. */
+int models_resolve(const char *operand, char **path);
 
 /* ---- host.c: engine, model and session of a command ---- */
 

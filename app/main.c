@@ -1,12 +1,14 @@
 /* fletch, the command: finds the subcommand and hands it its parsed arguments. */
 #include "app.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,     &cmd_chat,  &cmd_serve,    &cmd_batch,      &cmd_eval,     &cmd_inspect,
-    &cmd_explain, &cmd_plan,  &cmd_tokenize, &cmd_detokenize, &cmd_template, &cmd_verify,
-    &cmd_convert, &cmd_synth, &cmd_bench,    &cmd_doctor,
+    &cmd_run,      &cmd_chat,    &cmd_serve,   &cmd_batch,    &cmd_eval,
+    &cmd_inspect,  &cmd_explain, &cmd_plan,    &cmd_tokenize, &cmd_detokenize,
+    &cmd_template, &cmd_verify,  &cmd_convert, &cmd_synth,    &cmd_bench,
+    &cmd_doctor,   &cmd_pull,    &cmd_list,    &cmd_rm,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -44,17 +46,34 @@ static int help(int argc, char **argv)
     return EXIT_OK;
 }
 
+/* A MODEL may be the name of one that was pulled. Where it may be left out, a lone operand is the
+ * FILE behind it. */
+static int resolve_model(const struct command *cmd, struct args *a, char **path)
+{
+    bool optional = cmd->operands[0] == '[';
+    const char *first = cmd->operands + optional;
+    if (strncmp(first, "MODEL", 5) != 0 && strcmp(first, "IN") != 0 && strcmp(first, "FILE") != 0)
+        return EXIT_OK;
+    bool there = a->operands.n && (!optional || !strstr(first, "FILE") || a->operands.n > 1);
+    int code = there ? models_resolve(a->operands.p[0], path) : EXIT_OK;
+    if (*path) a->operands.p[0] = *path;
+    return code;
+}
+
 static int run_command(int argc, char **argv)
 {
     const struct command *cmd = find_command(argv[0]);
     if (!cmd) return EXIT_USAGE;
     struct args a = {0};
     int code = opts_parse(cmd, argc, argv, &a);
+    char *path = NULL;
+    if (!code && !a.help) code = resolve_model(cmd, &a, &path);
     if (!code && a.help)
         opts_print_help(cmd);
     else if (!code)
         code = cmd->run(&a);
     opts_free(cmd, &a);
+    free(path);
     return code;
 }
 

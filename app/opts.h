@@ -45,7 +45,7 @@ struct args {
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
     struct opt_real rate, drain, stuck;
-    const char *host, *api_key, *cert, *cert_key, *alias, *model_dir;
+    const char *endpoint, *host, *api_key, *cert, *cert_key, *alias, *model_dir;
     bool shared_cache, log_json, no_sandbox;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
     bool ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;

@@ -197,7 +197,7 @@ static int by_lo(const void *a, const void *b)
 static void merge_ranges(struct parser *p)
 {
     u32 n = 0;
-    qsort(p->ranges, p->n_ranges, sizeof *p->ranges, by_lo);
+    if (p->n_ranges) qsort(p->ranges, p->n_ranges, sizeof *p->ranges, by_lo);
     for (u32 i = 0; i < p->n_ranges; i++) {
         struct tree_range r = p->ranges[i];
         if (n && r.lo <= p->ranges[n - 1].hi + 1)

@@ -1,0 +1,26 @@
+/* Models that were pulled: kept in the user's data folder as OWNER/REPO/FILE, named
+ * OWNER/REPO[:FILE]. */
+#ifndef APP_MODELS_H
+#define APP_MODELS_H
+
+#include "app.h"
+
+/* OWNER/REPO[:FILE], taken apart; both are copies. */
+struct model_name {
+    char repo[200];
+    char file[400]; /* "": not said */
+};
+/* False: that is no such name. */
+bool model_name_parse(struct model_name *out, const char *text);
+/* Would it stay inside the folder it is put in, on every system? */
+bool model_path_is_safe(const char *path);
+/* Is `path` (of a GGUF file) what `wanted` means: itself, or a part of its name? */
+bool model_path_matches(const char *path, const char *wanted);
+bool model_is_gguf(const char *path);
+/* Part of a set NAME-00001-of-00003.gguf: 1 and the length of NAME; 0: a file on its own. */
+unsigned model_set_part(const char *path, size_t *n_name);
+
+/* Folder of all, or of one repository; free. NULL after saying that there is no home. */
+char *models_folder(const char *repo);
+
+#endif

@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""fletch pull, list and rm against a stand-in of Hugging Face on the loopback: test/pull_test.py
+BUILD. The stand-in breaks connections, lies about sizes and checksums, redirects, changes files in
+between and offers hostile names. Python's standard library only."""
+
+import ctypes.util
+import hashlib
+import http.server
+import json
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import urllib.parse
+
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+FLETCH = os.path.join(BUILD, "fletch")
+BIG = random.Random(1).randbytes(300_000)
+TINY = open("zoo/tiny/llama.gguf", "rb").read()
+
+
+class Repo:
+    """Files of OWNER/REPO, and what goes wrong with them."""
+
+    def __init__(self, files):
+        self.files = dict(files)
+        self.sizes, self.sums = {}, {}  # lies
+        self.small = set()  # files without a checksum
+        self.break_after, self.n_breaks = None, 0  # bytes, times
+        self.redirect, self.no_etag, self.etag = None, False, None
+        self.wrong_range, self.statuses = False, []
+        self.more_pages = False
+        self.log = []  # (path, range)
+
+    def tree(self):
+        out = [{"type": "directory", "oid": "0", "size": 0, "path": "somewhere"}]
+        for path, data in self.files.items():
+            size = self.sizes.get(path, len(data))
+            entry = {"type": "file", "oid": "0" * 40, "size": size, "path": path}
+            if path not in self.small:
+                oid = self.sums.get(path, hashlib.sha256(data).hexdigest())
+                entry["lfs"] = {"oid": oid, "size": size, "pointerSize": 130}
+            out.append(entry)
+        return out
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def reply(self, status, body=b"", **headers):
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        repo = self.server.repo
+        path = urllib.parse.unquote(self.path.split("?")[0])
+        if path == "/api/models/own/mod/tree/main":
+            assert "recursive=true" in self.path
+            extra = {"Link": '<http://x/>; rel="next"'} if repo.more_pages else {}
+            body = repo.tree() if isinstance(repo.files, dict) else repo.files
+            return self.reply(200, json.dumps(body).encode(), **extra)
+        for prefix in ("/own/mod/resolve/main/", "/cdn/"):
+            if path.startswith(prefix) and path[len(prefix):] in repo.files:
+                return self.send_file(prefix, path[len(prefix):])
+        self.reply(404, b"no")
+
+    def send_file(self, prefix, name):
+        repo, data = self.server.repo, self.server.repo.files[name]
+        wanted = self.headers.get("Range")
+        if repo.redirect and prefix != "/cdn/":
+            return self.reply(302, Location=repo.redirect + name, ETag='"pointer"')
+        repo.log.append((name, wanted))
+        if repo.statuses:
+            return self.reply(repo.statuses.pop(0))
+        etag = repo.etag or '"%s"' % hashlib.md5(data).hexdigest()
+        start, status, headers = 0, 200, {}
+        if not repo.no_etag:
+            headers["ETag"] = etag
+        if wanted and self.headers.get("If-Range") == etag:
+            start, status = int(wanted[6:].rstrip("-")), 206
+            if start >= len(data):
+                return self.reply(416)
+            if repo.wrong_range:
+                start -= 10
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        body = data[start:]
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if repo.break_after is not None and repo.n_breaks > 0:
+            repo.n_breaks -= 1
+            self.wfile.write(body[: repo.break_after])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.shutdown(2)
+            return None
+        for i in range(0, len(body), 50_000):
+            self.wfile.write(body[i : i + 50_000])
+            time.sleep(self.server.delay)
+        return None
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *args):
+        pass  # clients that go away
+
+
+def start(repo, delay=0.0):
+    server = Server(("127.0.0.1", 0), Handler)
+    server.repo, server.delay = repo, delay
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    return server
+
+
+def environment(d):
+    return dict(os.environ, XDG_DATA_HOME=d, no_proxy="*")
+
+
+def fletch(d, *args, code=0, env=None):
+    p = subprocess.run([FLETCH, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
+                       timeout=100, env=env or environment(d))
+    p.out, p.err = p.stdout.decode(), p.stderr.decode()
+    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.err}"
+    return p
+
+
+def pull(d, repo, name="own/mod", code=0, **kw):
+    server = start(repo)
+    try:
+        return fletch(d, "pull", name, "--endpoint", server.url, code=code, **kw)
+    finally:
+        server.shutdown()
+
+
+def stored(d):
+    root = os.path.join(d, "fletch/models")
+    return {os.path.relpath(os.path.join(at, f), root)
+            for at, _, files in os.walk(root) for f in files}
+
+
+def content(d, name):
+    with open(os.path.join(d, "fletch/models/own/mod", name), "rb") as f:
+        return f.read()
+
+
+def test_one_file_comes_and_runs_by_its_name(d):
+    p = pull(d, Repo({"README.md": b"hi", "model-q8.gguf": TINY}))
+    assert p.out == "own/mod:model-q8.gguf\n" and stored(d) == {"own/mod/model-q8.gguf"}
+    assert content(d, "model-q8.gguf") == TINY
+    for name in ("own/mod", "own/mod:model-q8.gguf", "own/mod:Q8"):
+        assert fletch(d, "tokenize", name, "a b", "--ids").out
+    assert "llama" in fletch(d, "inspect", "own/mod").out
+    a = fletch(d, "run", "own/mod", "-p", "Once", "-n", 4, "--seed", 1, "-q")
+    assert a.out == fletch(d, "run", "zoo/tiny/llama.gguf", "-p", "Once", "-n", 4, "--seed", 1,
+                           "-q").out
+    again = pull(d, Repo({"model-q8.gguf": TINY}))
+    assert "there already" in again.err and again.out == p.out
+
+
+def test_which_file(d):
+    repo = Repo({"a-Q4_K_M.gguf": b"4", "a-Q8_0.gguf": b"8", "sub/b c+.gguf": b"b",
+                 "mmproj-x.gguf": b"m", "s-00001-of-00002.gguf": b"s1",
+                 "s-00002-of-00002.gguf": b"s2"})
+    p = pull(d, repo, code=2)
+    assert "several" in p.err and "  a-Q8_0.gguf\n" in p.err and "mmproj" not in p.err
+    assert "00002-of" not in p.err and not stored(d)
+    assert pull(d, repo, "own/mod:q4_k_m").out == "own/mod:a-Q4_K_M.gguf\n"
+    assert pull(d, repo, "own/mod:sub/b c+.gguf").out == "own/mod:sub/b c+.gguf\n"
+    assert pull(d, repo, "own/mod:s-0").out == "own/mod:s-00001-of-00002.gguf\n"
+    assert content(d, "s-00002-of-00002.gguf") == b"s2" and content(d, "sub/b c+.gguf") == b"b"
+    assert "no GGUF file of that name" in pull(d, repo, "own/mod:q5", code=1).err
+    names = [m["name"] for m in json.loads(fletch(d, "list", "--json").out)]
+    assert names == ["own/mod:a-Q4_K_M.gguf", "own/mod:s-00001-of-00002.gguf",
+                     "own/mod:sub/b c+.gguf"]
+    assert "several" in fletch(d, "run", "own/mod", "-p", "a", code=2).err
+    fletch(d, "rm", "own/mod:s-0")
+    assert stored(d) == {"own/mod/a-Q4_K_M.gguf", "own/mod/sub/b c+.gguf"}
+    assert "no 'own/mod:zzz'" in fletch(d, "rm", "own/mod:zzz", code=1).err
+    fletch(d, "rm", "own/mod")
+    assert not os.path.exists(os.path.join(d, "fletch/models/own"))
+    assert "there is no" in fletch(d, "rm", "own/mod", code=1).err
+
+
+def test_a_directory_of_safetensors(d):
+    source = "test/golden/models/llama"
+    files = {f: open(os.path.join(source, f), "rb").read() for f in os.listdir(source)}
+    repo = Repo({**files, ".gitattributes": b"x", "onnx/model.onnx": b"no"})
+    repo.small = {f for f in files if f.endswith(".json")}
+    assert pull(d, repo).out == "own/mod\n"
+    assert {f"own/mod/{f}" for f in files if f.endswith((".json", ".safetensors"))} <= stored(d)
+    assert repo.log[-1][0] == "config.json"  # without it the others are no model yet
+    assert "llama" in fletch(d, "inspect", "own/mod").out
+    assert [m["name"] for m in json.loads(fletch(d, "list", "--json").out)] == ["own/mod"]
+
+
+def test_broken_connections_are_taken_up_where_they_broke(d):
+    repo = Repo({"m.gguf": BIG})
+    repo.break_after, repo.n_breaks = 100_000, 2
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG and stored(d) == {"own/mod/m.gguf"}
+    ranges = [r for _, r in repo.log]
+    assert ranges[0] is None and len(ranges) == 3 and all(r.startswith("bytes=") for r in ranges[1:])
+
+
+def test_what_an_interrupted_run_left_is_used_by_the_next(d):
+    repo = Repo({"m.gguf": BIG})
+    server = start(repo, delay=0.3)
+    p = subprocess.Popen([FLETCH, "pull", "own/mod", "--endpoint", server.url],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(d))
+    part = os.path.join(d, "fletch/models/own/mod/m.gguf.part")
+    deadline = time.time() + 30
+    while time.time() < deadline and not (os.path.exists(part) and os.path.getsize(part) > 50_000):
+        time.sleep(0.02)
+    second = fletch(d, "pull", "own/mod", "--endpoint", server.url, code=1)
+    assert "another pull is at it" in second.err
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=30)[1].decode()
+    assert p.returncode == 1 and "interrupted" in err, err
+    server.shutdown()
+    assert "own/mod/m.gguf" not in stored(d) and fletch(d, "list").out == ""
+    repo.log.clear()
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG and repo.log[0][1] not in (None, "bytes=0-")
+
+
+def leave_part(d, data, tag):
+    folder = os.path.join(d, "fletch/models/own/mod")
+    os.makedirs(folder, exist_ok=True)
+    with open(folder + "/m.gguf.part", "wb") as f:
+        f.write(data)
+    with open(folder + "/m.gguf.part.etag", "w") as f:
+        f.write(tag)
+
+
+def test_parts_of_other_versions_are_not_used(d):
+    tag = '"%s"' % hashlib.md5(BIG).hexdigest()
+    for part, etag in [(b"old" * 1000, '"other"'), (BIG[:1000], ""), (BIG[:1000], 'W/"weak"'),
+                       (BIG + b"more", tag), (BIG[:500], "bad\nHost: evil")]:
+        leave_part(d, part, etag)
+        pull(d, Repo({"m.gguf": BIG}))
+        assert content(d, "m.gguf") == BIG
+        os.remove(os.path.join(d, "fletch/models/own/mod/m.gguf"))
+    leave_part(d, BIG[:1000], tag)
+    repo = Repo({"m.gguf": BIG})
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG and repo.log == [("m.gguf", "bytes=1000-")]
+    os.remove(os.path.join(d, "fletch/models/own/mod/m.gguf"))
+    leave_part(d, BIG, tag)  # whole, but not renamed
+    repo = Repo({"m.gguf": BIG})
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG and repo.log == []
+
+
+def test_a_damaged_part_is_found_by_its_checksum(d):
+    tag = '"%s"' % hashlib.md5(BIG).hexdigest()
+    leave_part(d, b"x" + BIG[1:1000], tag)
+    p = pull(d, Repo({"m.gguf": BIG}), code=1)
+    assert "SHA-256" in p.err and stored(d) == set()
+    pull(d, Repo({"m.gguf": BIG}))
+    assert content(d, "m.gguf") == BIG
+
+
+def test_lies_about_sizes_sums_and_ranges(d):
+    repo = Repo({"m.gguf": BIG})
+    repo.sums["m.gguf"] = "0" * 64
+    assert "SHA-256" in pull(d, repo, code=1).err and stored(d) == set()
+    for size in (len(BIG) - 1, len(BIG) + 1, 0):
+        repo = Repo({"m.gguf": BIG})
+        repo.sizes["m.gguf"] = size
+        assert "promised" in pull(d, repo, code=1).err and stored(d) == set()
+    tag = '"%s"' % hashlib.md5(BIG).hexdigest()
+    leave_part(d, BIG[:1000], tag)
+    repo = Repo({"m.gguf": BIG})
+    repo.wrong_range = True
+    assert "others" in pull(d, repo, code=1).err and stored(d) == set()
+    repo = Repo({"m.gguf": BIG})
+    repo.files = [{"path": "m.gguf", "size": -1}]
+    assert "no size" in pull(d, repo, code=1).err
+    repo.files = {"not": "a list"}
+    repo.tree = lambda: {"error": 1}
+    assert "list of files" in pull(d, repo, code=1).err
+
+
+def test_without_tags_a_broken_file_begins_again(d):
+    repo = Repo({"m.gguf": BIG})
+    repo.no_etag, repo.break_after, repo.n_breaks = True, 100_000, 2
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG and [r for _, r in repo.log] == [None] * 3
+
+
+def test_redirects(d):
+    repo = Repo({"m.gguf": BIG})
+    server = start(repo)
+    repo.redirect = server.url.replace("127.0.0.1", "localhost") + "/cdn/"
+    repo.break_after, repo.n_breaks = 100_000, 1
+    fletch(d, "pull", "own/mod", "--endpoint", server.url + "/")
+    assert content(d, "m.gguf") == BIG and len(repo.log) == 2 and repo.log[1][1]
+    fletch(d, "rm", "own/mod")
+    for target in (server.url + "/own/mod/resolve/main/", "file:///etc/", "ftp://127.0.0.1/"):
+        repo.redirect = target
+        assert fletch(d, "pull", "own/mod", "--endpoint", server.url, code=1).err
+        assert not any(f.endswith(".gguf") for f in stored(d))
+    server.shutdown()
+
+
+def test_hostile_names(d):
+    for name in ("../../../evil.gguf", "/tmp/evil.gguf", "a/../../evil.gguf", ".hidden.gguf",
+                 "a\\..\\evil.gguf", "a//b.gguf", "x\n.gguf", "c:evil.gguf", "a/./b.gguf",
+                 "x" * 400 + ".gguf", "a/b/c/d/e/f/g.gguf"):
+        p = pull(d, Repo({name: b"evil"}), code=1)
+        assert "not safe" in p.err and len(p.err.splitlines()) == 1, (name, p.err)
+        assert stored(d) == set() and not os.path.exists("/tmp/evil.gguf")
+    for name in ("mod", "../mod", "own/..", "own/mod/x", "own/mod:", "-own/mod", "own/.mod",
+                 "own/m od", "", "own/", "/mod", "o" * 200 + "/mod"):
+        for command in ("pull", "rm"):
+            assert "OWNER/REPO" in fletch(d, command, "--", name, code=2).err, name
+    outside = os.path.join(d, "outside")
+    os.makedirs(outside)
+    open(os.path.join(outside, "keep"), "w").close()
+    os.makedirs(os.path.join(d, "fletch/models/own/mod"))
+    os.symlink(outside, os.path.join(d, "fletch/models/own/mod/link"))
+    fletch(d, "rm", "own/mod")
+    assert os.path.exists(os.path.join(outside, "keep"))
+
+
+def test_servers_that_fail(d):
+    repo = Repo({"m.gguf": BIG})
+    repo.statuses = [503, 429]
+    pull(d, repo)
+    assert content(d, "m.gguf") == BIG
+    fletch(d, "rm", "own/mod")
+    repo.statuses = [403]
+    assert "not public" in pull(d, repo, code=1).err
+    assert "404" in pull(d, repo, "own/other", code=1).err
+    repo.more_pages = True
+    assert "too many files" in pull(d, repo, code=1).err
+    assert "no GGUF file and no safetensors" in pull(d, Repo({"a.txt": b"a"}), code=1).err
+    assert "http" in fletch(d, "pull", "own/mod", "--endpoint", "ftp://x", code=2).err
+    p = fletch(d, "pull", "own/mod", "--endpoint", "http://127.0.0.1:1", code=1)
+    assert len(p.err.splitlines()) == 1 and "127.0.0.1" in p.err
+
+
+def test_proxies_of_the_environment(d):
+    repo = Repo({"m.gguf": BIG})
+    server = start(repo)
+    seen = []
+    plain = Handler.do_GET
+
+    class Proxy(Handler):
+        def do_GET(self):
+            seen.append(self.path)
+            self.path = urllib.parse.urlsplit(self.path).path + "?recursive=true"
+            plain(self)
+
+    server.RequestHandlerClass = Proxy
+    env = dict(environment(d), http_proxy=server.url)
+    del env["no_proxy"]
+    fletch(d, "pull", "own/mod", "--endpoint", "http://models.invalid", env=env)
+    server.shutdown()
+    assert content(d, "m.gguf") == BIG and all(s.startswith("http://models.invalid/") for s in seen)
+
+
+def test_progress_on_a_terminal(d):
+    repo = Repo({"m.gguf": BIG})
+    server = start(repo, delay=0.35)
+    master, slave = pty.openpty()
+    p = subprocess.Popen([FLETCH, "pull", "own/mod", "--endpoint", server.url], stderr=slave,
+                         stdout=subprocess.PIPE, env=environment(d))
+    os.close(slave)
+    said = b""
+    try:
+        while chunk := os.read(master, 4096):
+            said += chunk
+    except OSError:
+        pass
+    os.close(master)
+    assert p.wait(30) == 0 and b"m.gguf" in said and b" %" in said, said
+    p.stdout.close()
+    server.shutdown()
+
+
+def test_folders(d):
+    p = fletch(d, "list")
+    assert p.out == "" and "fletch pull" in p.err
+    env = {k: v for k, v in environment(d).items() if k not in ("XDG_DATA_HOME", "HOME")}
+    assert "HOME" in fletch(d, "list", env=env, code=1).err
+    env["HOME"] = d
+    pull(d, Repo({"m.gguf": b"m"}), env=env)
+    assert os.path.exists(os.path.join(d, ".local/share/fletch/models/own/mod/m.gguf"))
+    open(os.path.join(d, "fletch"), "w").close()  # a file where a folder should be
+    assert "Not a directory" in pull(d, Repo({"m.gguf": b"m"}), code=1).err
+
+
+def main():
+    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
+    if not ctypes.util.find_library("curl"):
+        print("skip pull: libcurl is not installed")
+        return 0
+    failed = 0
+    for name, test in tests:
+        if sys.argv[2:] and not any(o in name for o in sys.argv[2:]):
+            continue
+        with tempfile.TemporaryDirectory() as d:
+            try:
+                test(d)
+                print("ok", name, flush=True)
+            except Exception:
+                failed += 1
+                print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
+    return failed > 0
+
+
+sys.exit(main())
