@@ -12,15 +12,13 @@ import pty
 import random
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
-import traceback
 import urllib.parse
 
-BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
-FLETCH = os.path.join(BUILD, "fletch")
+import suite
+from suite import FLETCH, run_tests
+
 BIG = random.Random(1).randbytes(300_000)
 TINY = open("zoo/tiny/llama.gguf", "rb").read()
 
@@ -131,15 +129,13 @@ def start(repo, delay=0.0):
 
 
 def environment(d):
+    if not ctypes.util.find_library("curl"):
+        raise suite.Skip("libcurl is not installed")
     return dict(os.environ, XDG_DATA_HOME=d, no_proxy="*")
 
 
 def fletch(d, *args, code=0, env=None):
-    p = subprocess.run([FLETCH, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
-                       timeout=100, env=env or environment(d))
-    p.out, p.err = p.stdout.decode(), p.stderr.decode()
-    assert p.returncode == code, f"{args}: exit {p.returncode}\n{p.err}"
-    return p
+    return suite.fletch(*args, code=code, env=env or environment(d))
 
 
 def pull(d, repo, name="own/mod", code=0, **kw):
@@ -163,11 +159,11 @@ def content(d, name):
 
 def test_one_file_comes_and_runs_by_its_name(d):
     p = pull(d, Repo({"README.md": b"hi", "model-q8.gguf": TINY}))
-    assert p.out == "own/mod:model-q8.gguf\n" and stored(d) == {"own/mod/model-q8.gguf"}
+    assert p.text == "own/mod:model-q8.gguf\n" and stored(d) == {"own/mod/model-q8.gguf"}
     assert content(d, "model-q8.gguf") == TINY
     for name in ("own/mod", "own/mod:model-q8.gguf", "own/mod:Q8"):
         assert fletch(d, "tokenize", name, "a b", "--ids").out
-    assert "llama" in fletch(d, "inspect", "own/mod").out
+    assert "llama" in fletch(d, "inspect", "own/mod").text
     a = fletch(d, "run", "own/mod", "-p", "Once", "-n", 4, "--seed", 1, "-q")
     assert a.out == fletch(d, "run", "zoo/tiny/llama.gguf", "-p", "Once", "-n", 4, "--seed", 1,
                            "-q").out
@@ -182,12 +178,12 @@ def test_which_file(d):
     p = pull(d, repo, code=2)
     assert "several" in p.err and "  a-Q8_0.gguf\n" in p.err and "mmproj" not in p.err
     assert "00002-of" not in p.err and not stored(d)
-    assert pull(d, repo, "own/mod:q4_k_m").out == "own/mod:a-Q4_K_M.gguf\n"
-    assert pull(d, repo, "own/mod:sub/b c+.gguf").out == "own/mod:sub/b c+.gguf\n"
-    assert pull(d, repo, "own/mod:s-0").out == "own/mod:s-00001-of-00002.gguf\n"
+    assert pull(d, repo, "own/mod:q4_k_m").text == "own/mod:a-Q4_K_M.gguf\n"
+    assert pull(d, repo, "own/mod:sub/b c+.gguf").text == "own/mod:sub/b c+.gguf\n"
+    assert pull(d, repo, "own/mod:s-0").text == "own/mod:s-00001-of-00002.gguf\n"
     assert content(d, "s-00002-of-00002.gguf") == b"s2" and content(d, "sub/b c+.gguf") == b"b"
     assert "no GGUF file of that name" in pull(d, repo, "own/mod:q5", code=1).err
-    names = [m["name"] for m in json.loads(fletch(d, "list", "--json").out)]
+    names = [m["name"] for m in fletch(d, "list", "--json").json]
     assert names == ["own/mod:a-Q4_K_M.gguf", "own/mod:s-00001-of-00002.gguf",
                      "own/mod:sub/b c+.gguf"]
     assert "several" in fletch(d, "run", "own/mod", "-p", "a", code=2).err
@@ -204,11 +200,11 @@ def test_a_directory_of_safetensors(d):
     files = {f: open(os.path.join(source, f), "rb").read() for f in os.listdir(source)}
     repo = Repo({**files, ".gitattributes": b"x", "onnx/model.onnx": b"no"})
     repo.small = {f for f in files if f.endswith(".json")}
-    assert pull(d, repo).out == "own/mod\n"
+    assert pull(d, repo).text == "own/mod\n"
     assert {f"own/mod/{f}" for f in files if f.endswith((".json", ".safetensors"))} <= stored(d)
     assert repo.log[-1][0] == "config.json"  # without it the others are no model yet
-    assert "llama" in fletch(d, "inspect", "own/mod").out
-    assert [m["name"] for m in json.loads(fletch(d, "list", "--json").out)] == ["own/mod"]
+    assert "llama" in fletch(d, "inspect", "own/mod").text
+    assert [m["name"] for m in fletch(d, "list", "--json").json] == ["own/mod"]
 
 
 def test_broken_connections_are_taken_up_where_they_broke(d):
@@ -235,7 +231,7 @@ def test_what_an_interrupted_run_left_is_used_by_the_next(d):
     err = p.communicate(timeout=30)[1].decode()
     assert p.returncode == 1 and "interrupted" in err, err
     server.shutdown()
-    assert "own/mod/m.gguf" not in stored(d) and fletch(d, "list").out == ""
+    assert "own/mod/m.gguf" not in stored(d) and fletch(d, "list").text == ""
     repo.log.clear()
     pull(d, repo)
     assert content(d, "m.gguf") == BIG and repo.log[0][1] not in (None, "bytes=0-")
@@ -399,7 +395,7 @@ def test_progress_on_a_terminal(d):
 
 def test_folders(d):
     p = fletch(d, "list")
-    assert p.out == "" and "fletch pull" in p.err
+    assert p.text == "" and "fletch pull" in p.err
     env = {k: v for k, v in environment(d).items() if k not in ("XDG_DATA_HOME", "HOME")}
     assert "HOME" in fletch(d, "list", env=env, code=1).err
     env["HOME"] = d
@@ -409,23 +405,4 @@ def test_folders(d):
     assert "Not a directory" in pull(d, Repo({"m.gguf": b"m"}), code=1).err
 
 
-def main():
-    tests = [(n, f) for n, f in globals().items() if n.startswith("test_")]
-    if not ctypes.util.find_library("curl"):
-        print("skip pull: libcurl is not installed")
-        return 0
-    failed = 0
-    for name, test in tests:
-        if sys.argv[2:] and not any(o in name for o in sys.argv[2:]):
-            continue
-        with tempfile.TemporaryDirectory() as d:
-            try:
-                test(d)
-                print("ok", name, flush=True)
-            except Exception:
-                failed += 1
-                print(f"not ok {name}\n{traceback.format_exc()}", flush=True)
-    return failed > 0
-
-
-sys.exit(main())
+run_tests(globals())
