@@ -140,6 +140,21 @@ def test_alone_and_among_others_the_same():
     assert alone["finish"] == many[r["id"]]["finish_reason"]
 
 
+def test_guesses_change_nothing():
+    asked = [dict(r, max_tokens=60, temperature=0.3, prompt="red green red green blue. " * 4,
+                  grammar='root ::= ("red " | "green " | "blue "){12}') for r in requests(1)]
+    for r in asked:
+        del r["json_schema"]
+    plain, n_guessed, n_right = batch(asked), 0, 0
+    for how in (["--ngram"], ["--draft", "zoo/guide-draft.gguf"]):
+        guessed = batch(asked, *how, "--spec-tokens", 3, "--parallel", 3)
+        assert all(guessed[r["id"]]["tokens"] == plain[r["id"]]["tokens"] for r in asked), how
+        tried = [a["speculation"] for a in guessed.values()]
+        n_guessed += sum(t["n_guessed"] for t in tried)
+        n_right += sum(t["n_right"] for t in tried)
+    assert 0 < n_right < n_guessed, (n_right, n_guessed)
+
+
 def test_executors_agree():
     asked = [dict(r, max_tokens=30) for r in requests(1)]
     model = [m for m in TINY if "llama" in m or "qwen" in m][0]

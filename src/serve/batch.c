@@ -411,7 +411,7 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
     struct step *s = b->env.step;
     bool trial = needs_trial(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
-    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial);
+    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_ahead = 0;
     r->n_settled = r->n_fed;
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (r->snap_at && r->snap_at == r->n_fed &&
@@ -424,9 +424,13 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
         if (!asks) continue;
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
-        if (r->r.constraint) constraint_fill(r->r.constraint, s, s->n_out - 1);
         b->out[s->n_out - 1] = r;
+        if (!r->r.constraint) continue;
+        bool guessed = r->n_fed >= r->n_tokens;
+        n_ahead += guessed && constraint_advance(r->r.constraint, r->tokens[r->n_fed]);
+        constraint_fill(r->r.constraint, s, s->n_out - 1);
     }
+    if (n_ahead) constraint_back(r->r.constraint, n_ahead);
     r->client->rows += n;
 }
 
@@ -448,8 +452,7 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
     struct kv_pool *kv = b->env.kv;
     u32 again = r->n_tokens - r->n_fed - 1;
     q->most = 0;
-    /* a mask is one token's */
-    if (!is_answering(r) || again > SPEC_MAX / 2 || r->r.constraint) return;
+    if (!is_answering(r) || again > SPEC_MAX / 2) return;
     spec_choose(b->env.spec, q, n_answering);
     q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
     if (b->env.p->net->n_kv &&
@@ -457,6 +460,17 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
          !kv_cover(kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + q->most)))
         q->most = 0;
     *rows_left -= q->most;
+}
+
+/* Of n guesses behind its tokens, those up to the first that its grammar forbids. That one stays:
+ * the mask makes it wrong, and rejection must see it to be fair. */
+static u32 worth_trying(const struct request *r, u32 n)
+{
+    u32 k = 0;
+    if (!r->r.constraint) return n;
+    while (k < n && constraint_advance(r->r.constraint, r->tokens[r->n_tokens + k])) k++;
+    constraint_back(r->r.constraint, k);
+    return MIN(n, k + 1);
 }
 
 /* Guesses for those who answer; what guesses reads along with the others. */
@@ -482,7 +496,8 @@ static int guess(struct batch *b, struct err *err)
         plan_guesses(b, &b->seqs[i], r, n_answering, &left);
     }
     int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
-    for (u32 i = 0; !rc && i < b->n_running; i++) b->running[i]->n_draft = b->seqs[i].n_draft;
+    for (u32 i = 0; !rc && i < b->n_running; i++)
+        b->running[i]->n_draft = worth_trying(b->running[i], b->seqs[i].n_draft);
     return rc;
 }
 

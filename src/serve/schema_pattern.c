@@ -80,15 +80,15 @@ static int by_lo(const void *a, const void *b)
 /* All other characters, less control characters: nobody means those by "anything but". */
 static void negate(struct regex *x, struct class *s)
 {
-    struct class not = {.n = 0};
+    struct class others = {.n = 0};
     u32 from = 0x20;
     qsort(s->r, s->n, sizeof *s->r, by_lo);
     for (u32 i = 0; i < s->n; i++) {
-        if (s->r[i].lo > from) add(x, &not, from, s->r[i].lo - 1);
+        if (s->r[i].lo > from) add(x, &others, from, s->r[i].lo - 1);
         from = MAX(from, s->r[i].hi + 1);
     }
-    if (from <= LAST_CHAR) add(x, &not, from, LAST_CHAR);
-    *s = not ;
+    if (from <= LAST_CHAR) add(x, &others, from, LAST_CHAR);
+    *s = others;
 }
 
 /* The text is valid UTF-8: it comes from a JSON document. */
@@ -162,7 +162,7 @@ static void add_one(struct regex *x, struct class *s)
 
 static void take_class(struct regex *x, struct class *s)
 {
-    bool not = take(x, "^");
+    bool negated = take(x, "^");
     while (!failed(x) && !take(x, "]")) {
         if (!peek(x)) {
             fail(x, "a ] is missing");
@@ -183,7 +183,7 @@ static void take_class(struct regex *x, struct class *s)
         }
         s->r[first].hi = end.r[0].hi;
     }
-    if (not ) negate(x, s);
+    if (negated) negate(x, s);
     if (!s->n && !failed(x)) fail(x, "a class of no characters");
 }
 
