@@ -321,8 +321,9 @@ static void put_other_member(struct schemac *c, const json_t *properties, const 
     buf_printf(&c->out, "s%u-x ::= \"\\\"\" s%u-k0 \"\\\"\" colon s%u\n", name, name, rule);
 }
 
-/* All members that are named: properties, then those that are only required. */
-static json_t *all_members(struct schemac *c, const json_t *s, const json_t *more)
+/* All members that are named: properties, then those that are only required; *must gets a key for
+ * each that is. */
+static json_t *all_members(struct schemac *c, const json_t *s, const json_t *more, json_t *must)
 {
     const json_t *properties = json_object_get(s, "properties");
     const json_t *required = json_object_get(s, "required");
@@ -338,19 +339,11 @@ static json_t *all_members(struct schemac *c, const json_t *s, const json_t *mor
             schema_fail(c, FLETCH_E_ARG, "required names what can't be there");
         else if (!json_object_get(members, key))
             json_object_set(members, key, more ? (json_t *)more : json_true());
+        if (key) json_object_set(must, key, json_true());
     }
+    if (json_object_size(members) > SCHEMA_MAX_RULES)
+        schema_fail(c, FLETCH_E_LIMIT, "more than %d members", SCHEMA_MAX_RULES);
     return members;
-}
-
-static bool is_required(const json_t *s, const char *key)
-{
-    size_t i;
-    json_t *name;
-    json_array_foreach(json_object_get(s, "required"), i, name)
-    {
-        if (json_string_value(name) && strcmp(json_string_value(name), key) == 0) return true;
-    }
-    return false;
 }
 
 /* Rules NAME-pI: the I-th member; NAME-mI: what may follow when members came before it; NAME-fI:
@@ -359,7 +352,7 @@ static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 na
 {
     const json_t *more = json_object_get(s, "additionalProperties");
     const char *key;
-    json_t *value, *members = all_members(c, s, more);
+    json_t *value, *required = json_object(), *members = all_members(c, s, more, required);
     bool open = more ? !json_is_false(more) : !json_object_get(s, "properties");
     u32 i = 0;
     buf_printf(b, "\"{\" s%u-f0 \"}\" ", name);
@@ -369,7 +362,7 @@ static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 na
         struct buf pair = {0};
         put_key(c, &pair, key);
         u32 rule = rule_at(c, value, key);
-        bool must = is_required(s, key);
+        bool must = json_object_get(required, key) != NULL;
         buf_printf(&c->out, "s%u-p%u ::= %s colon s%u\n", name, i, pair.p ? pair.p : "", rule);
         buf_printf(&c->out, "s%u-m%u ::= (comma s%u-p%u)%s s%u-m%u\n", name, i, name, i,
                    must ? "" : "?", name, i + 1);
@@ -386,6 +379,7 @@ static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 na
     else
         buf_printf(&c->out, "s%u-m%u ::= \"\"\ns%u-f%u ::= \"\"\n", name, i, name, i);
     json_decref(members);
+    json_decref(required);
 }
 
 /* ---- schemas ---- */
@@ -423,6 +417,8 @@ static void put_union(struct schemac *c, struct buf *b, const json_t *s, const c
     json_t *one, *other;
     if (!json_is_array(list) || !json_array_size(list))
         schema_fail(c, FLETCH_E_ARG, "%s is not a list of schemas", key);
+    else if (json_array_size(list) > (key[0] == 'o' ? SCHEMA_MAX_DEPTH : SCHEMA_MAX_LIST))
+        schema_fail(c, FLETCH_E_LIMIT, "%s has too many alternatives", key);
     json_array_foreach((json_t *)list, i, one)
     {
         json_array_foreach((json_t *)list, k, other)

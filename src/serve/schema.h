@@ -10,9 +10,11 @@
 #include "base/err.h"
 
 enum {
-    SCHEMA_MAX_DEPTH = 64,   /* schemas inside schemas, references included */
-    SCHEMA_MAX_RULES = 2048, /* different schemas */
-    SCHEMA_MAX_NAME = 128,   /* bytes of a property's name beside additionalProperties */
+    SCHEMA_MAX_DEPTH = 64,     /* schemas inside schemas, references included */
+    SCHEMA_MAX_RULES = 2048,   /* different schemas */
+    SCHEMA_MAX_LIST = 512,     /* entries of lists that are compared with each other */
+    SCHEMA_MAX_MADE = 1 << 18, /* keywords of schemas that are made by merging */
+    SCHEMA_MAX_NAME = 128,     /* bytes of a property's name beside additionalProperties */
 };
 
 /* Appends rules whose root is the schema. */

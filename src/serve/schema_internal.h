@@ -13,6 +13,7 @@ struct schema_rule {
 struct schemac {
     const json_t *root;
     json_t *made;   /* schemas made by merging others, kept until the end */
+    size_t n_made;  /* keywords in them */
     struct buf out; /* finished rules */
     struct schema_rule *rules;
     u32 n_rules, depth;

@@ -30,9 +30,13 @@ bool schema_says_nothing(const json_t *s, const char *but)
 
 static json_t *keep(struct schemac *c, json_t *made)
 {
-    if (made && json_array_append_new(c->made, made) == 0) return made;
-    schema_nomem(c);
-    return NULL;
+    c->n_made += 1 + json_object_size(made);
+    bool kept = made && json_array_append_new(c->made, made) == 0;
+    if (!kept)
+        schema_nomem(c);
+    else if (c->n_made > SCHEMA_MAX_MADE)
+        schema_fail(c, FLETCH_E_LIMIT, "references and allOf make it too large");
+    return kept && !c->rc ? made : NULL;
 }
 
 const json_t *schema_without(struct schemac *c, const json_t *s, const char *key)
@@ -130,6 +134,12 @@ static bool holds(const json_t *list, const json_t *value)
     return false;
 }
 
+/* Comparing every entry with every other is no work for hostile lists. */
+static bool are_short(const json_t *a, const json_t *b)
+{
+    return json_array_size(a) <= SCHEMA_MAX_LIST && json_array_size(b) <= SCHEMA_MAX_LIST;
+}
+
 /* Lists: those in both, or those in either. */
 static json_t *join_lists(const json_t *a, const json_t *b, bool both)
 {
@@ -185,6 +195,11 @@ static json_t *join(struct schemac *c, const char *key, const json_t *a, const j
 {
     if (json_equal(a, b)) return json_incref((json_t *)a);
     bool lists = json_is_array(a) && json_is_array(b);
+    if (lists && !are_short(a, b)) {
+        schema_fail(c, FLETCH_E_LIMIT, "lists of more than %d are too long to be joined",
+                    SCHEMA_MAX_LIST);
+        return NULL;
+    }
     if (strcmp(key, "required") == 0 && lists) return join_lists(a, b, false);
     if (strcmp(key, "enum") == 0 && lists) return join_lists(a, b, true);
     if (strcmp(key, "type") == 0) return join_types(c, a, b);
@@ -310,11 +325,12 @@ static json_t *values_of(const json_t *s)
 static bool values_disjoint(const json_t *a, const json_t *b)
 {
     json_t *x = values_of(a), *y = values_of(b), *v;
-    bool apart = json_is_array(x) && json_is_array(y);
+    bool apart = json_is_array(x) && json_is_array(y) && are_short(x, y);
     size_t i;
     json_array_foreach(x, i, v)
     {
-        apart = apart && !holds(y, v);
+        if (!apart) break;
+        apart = !holds(y, v);
     }
     json_decref(x);
     json_decref(y);
@@ -324,14 +340,16 @@ static bool values_disjoint(const json_t *a, const json_t *b)
 /* A property that both must have, with different values. */
 static bool told_apart_by_property(struct schemac *c, const json_t *a, const json_t *b)
 {
+    const json_t *mine = json_object_get(a, "required"), *theirs = json_object_get(b, "required");
     size_t i;
     json_t *name;
-    json_array_foreach(json_object_get(a, "required"), i, name)
+    if (!are_short(mine, theirs)) return false;
+    json_array_foreach((json_t *)mine, i, name)
     {
         const char *key = json_string_value(name);
         const json_t *x = key ? json_object_get(json_object_get(a, "properties"), key) : NULL;
         const json_t *y = key ? json_object_get(json_object_get(b, "properties"), key) : NULL;
-        if (!x || !y || !holds(json_object_get(b, "required"), name)) continue;
+        if (!x || !y || !holds(theirs, name)) continue;
         x = schema_flatten(c, x);
         y = schema_flatten(c, y);
         if (x && y && values_disjoint(x, y)) return true;

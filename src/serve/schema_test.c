@@ -331,6 +331,18 @@ static void test_depth_and_number_are_bounded(void **state)
     buf_puts(&b, "\":{}},\"additionalProperties\":true}");
     assert_int_equal(open_schema(&a, b.p, &err), FLETCH_E_LIMIT);
     buf_free(&b);
+    static const char *const long_lists[][3] = {
+        {"{\"$defs\":{\"x\":{}},\"oneOf\":[", "{\"$ref\":\"#/$defs/x\"}", "]}"},
+        {"{\"allOf\":[", "{\"minimum\":1,\"maximum\":9,\"minItems\":1,\"maxItems\":9}", "]}"},
+        {"{\"allOf\":[{\"enum\":[1]},{\"enum\":[", "3", "]}]}"},
+    };
+    for (size_t k = 0; k < ARRAY_LEN(long_lists); k++) {
+        buf_puts(&b, long_lists[k][0]);
+        for (int i = 0; i < 70000; i++) buf_printf(&b, i ? ",%s" : "%s", long_lists[k][1]);
+        buf_puts(&b, long_lists[k][2]);
+        assert_int_equal(open_schema(&a, b.p, &err), FLETCH_E_LIMIT);
+        buf_free(&b);
+    }
     buf_puts(&b, "{\"type\":\"object\",\"properties\":{\"p\":{}");
     for (int i = 0; i < 400; i++) buf_printf(&b, ",\"p%d\":{\"type\":\"integer\"}", i);
     buf_puts(&b, "}}");
