@@ -48,14 +48,16 @@ static int help(int argc, char **argv)
 
 /* A MODEL may be the name of one that was pulled. Where it may be left out, a lone operand is the
  * FILE behind it. */
-static int resolve_model(const struct command *cmd, struct args *a, char **path)
+static int resolve_model(const struct command *cmd, struct args *a, char **path, char **draft)
 {
     bool optional = cmd->operands[0] == '[';
     const char *first = cmd->operands + optional;
+    int code = a->draft ? models_resolve(a->draft, draft) : EXIT_OK;
+    if (*draft) a->draft = *draft;
     if (strncmp(first, "MODEL", 5) != 0 && strcmp(first, "IN") != 0 && strcmp(first, "FILE") != 0)
-        return EXIT_OK;
+        return code;
     bool there = a->operands.n && (!optional || !strstr(first, "FILE") || a->operands.n > 1);
-    int code = there ? models_resolve(a->operands.p[0], path) : EXIT_OK;
+    if (!code && there) code = models_resolve(a->operands.p[0], path);
     if (*path) a->operands.p[0] = *path;
     return code;
 }
@@ -66,14 +68,15 @@ static int run_command(int argc, char **argv)
     if (!cmd) return EXIT_USAGE;
     struct args a = {0};
     int code = opts_parse(cmd, argc, argv, &a);
-    char *path = NULL;
-    if (!code && !a.help) code = resolve_model(cmd, &a, &path);
+    char *path = NULL, *draft = NULL;
+    if (!code && !a.help) code = resolve_model(cmd, &a, &path, &draft);
     if (!code && a.help)
         opts_print_help(cmd);
     else if (!code)
         code = cmd->run(&a);
     opts_free(cmd, &a);
     free(path);
+    free(draft);
     return code;
 }
 

@@ -132,6 +132,11 @@ def test_alone_and_among_others_the_same():
     many, few = batch(asked, "--parallel", 8), batch(asked, "--parallel", 1, "--no-reuse")
     for r in asked:
         assert many[r["id"]]["tokens"] == few[r["id"]]["tokens"]
+    little = fletch("batch", "-", "-c", 256, "--cache-tokens", 256, "--parallel", 6, "-v",
+                    stdin="".join(json.dumps(r) + "\n" for r in asked).encode())
+    assert " 0 times a request made room" not in little.err, little.err
+    for a in map(json.loads, little.text.splitlines()):
+        assert a["tokens"] == many[a["id"]]["tokens"]
     r = asked[0]
     p = fletch("run", "-p", r["prompt"], "-n", r["max_tokens"], "--temp", 1.5, "--seed", r["seed"],
                "--json", "--json-schema", json.dumps(r["json_schema"]))

@@ -167,6 +167,9 @@ def test_one_file_comes_and_runs_by_its_name(d):
     a = fletch(d, "run", "own/mod", "-p", "Once", "-n", 4, "--seed", 1, "-q")
     assert a.out == fletch(d, "run", "zoo/tiny/llama.gguf", "-p", "Once", "-n", 4, "--seed", 1,
                            "-q").out
+    drafted = fletch(d, "run", "own/mod", "--draft", "own/mod:q8", "-p", "Once", "-n", 4, "--seed", 1,
+                     "-q")
+    assert drafted.out == a.out
     again = pull(d, Repo({"model-q8.gguf": TINY}))
     assert "there already" in again.err and again.out == p.out
 
