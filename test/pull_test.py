@@ -277,6 +277,13 @@ def test_a_damaged_part_is_found_by_its_checksum(d):
     assert content(d, "m.gguf") == BIG
 
 
+def test_checksums_of_all_lengths(d):
+    for n in (0, 1, 55, 56, 63, 64, 65, 119, 120, 128):
+        pull(d, Repo({"m.gguf": BIG[:n]}))
+        assert content(d, "m.gguf") == BIG[:n]
+        fletch(d, "rm", "own/mod")
+
+
 def test_lies_about_sizes_sums_and_ranges(d):
     repo = Repo({"m.gguf": BIG})
     repo.sums["m.gguf"] = "0" * 64

@@ -41,7 +41,7 @@ SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c sr
             test/quality_test.py test/shapes.sh test/standin_test.py test/metal_text_test.py
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
 THREADED := src/base/pool_test.c src/cpu/team_test.c src/engine/bench_test.c \
-            $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c
+            $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c test/constrain_test.c
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan:
