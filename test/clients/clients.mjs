@@ -92,6 +92,20 @@ const tests = {
         assert.deepEqual(one.choices.map(c => c.message), two.choices.map(c => c.message));
         assert.equal(one.choices[0].logprobs.content[0].top_logprobs.length, 3);
     },
+    async 'openai: reasoning comes apart, whole and streamed'() {
+        const ask = {model, messages: [{role: 'user', content: '27+48='}], temperature: 0, max_tokens: 80,
+                     chat_template_kwargs: {enable_thinking: true}};
+        const whole = (await openai.chat.completions.create(ask)).choices[0].message;
+        let thought = '', said = '';
+        for await (const chunk of await openai.chat.completions.create({...ask, stream: true})) {
+            thought += chunk.choices[0]?.delta.reasoning_content ?? '';
+            said += chunk.choices[0]?.delta.content ?? '';
+        }
+        assert(whole.reasoning_content.length > 0 && whole.content.length > 0);
+        assert(!/<\/?think>/.test(whole.reasoning_content + whole.content));
+        assert.equal(thought, whole.reasoning_content);
+        assert.equal(said, whole.content);
+    },
     async 'openai: a tool that must be called'() {
         const ask = {model, messages: question, max_tokens: 80,
                      tools: [{type: 'function', function: weather}],
@@ -170,6 +184,16 @@ const tests = {
         assert(dot(a, b) > dot(a, c));
         assert(Math.abs(dot(a, plain.data[0].embedding) - 1) < 1e-4);
         assert(r.usage.prompt_tokens > 0);
+    },
+    async 'openai: embeddings beside an answer change neither'() {
+        const ask = {model, messages: question, temperature: 0, max_tokens: 40, ignore_end: true};
+        const texts = Array.from({length: 4}, (_, i) => `${i} `.repeat(100));
+        const alone = await openai.embeddings.create({model, input: texts});
+        const whole = await openai.chat.completions.create(ask);
+        const both = await Promise.all([openai.chat.completions.create(ask),
+            ...texts.map(input => openai.embeddings.create({model, input}))]);
+        assert.equal(both[0].choices[0].message.content, whole.choices[0].message.content);
+        assert.deepEqual(both.slice(1).map(r => r.data[0].embedding), alone.data.map(d => d.embedding));
     },
     async 'openai: a client that goes away frees its place'() {
         const gone = new AbortController();
