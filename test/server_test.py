@@ -496,6 +496,13 @@ def test_the_queue_is_bounded(s):
 def test_bodies_and_connections_are_bounded(s):
     e = s.post("/tokenize", {"content": "x" * 30000}, 413)["error"]
     assert e["code"] == "body_bytes", e
+    half = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000\r\n\r\n" + b" " * 14000
+    halves = [s.open(half) for _ in range(3)]
+    time.sleep(0.2)
+    assert s.post("/tokenize", {"content": "x" * 10000}, 503)["error"]["code"] == "all_body_bytes"
+    for c in halves:
+        c.close()
+    wait_for(lambda: s.request("POST", "/tokenize", json.dumps({"content": "x" * 10000})).status == 200)
     many = [s.open(b"") for _ in range(12)]
     time.sleep(0.2)
     said = b""
@@ -642,7 +649,7 @@ GROUPS = [
           "bodies_may", "mutated", "a_client_that", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
       "queue=2", "--limit", "queue_seconds=1", "--parallel", 2, "--limit", "body_bytes=20000", "--limit",
-      "connections_per_address=8"],
+      "connections_per_address=8", "--limit", "all_body_bytes=50000"],
      ["slow_and", "the_queue", "bodies_and", "sigterm"]),
     (["--drain", 20], ["a_second_signal"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),

@@ -115,6 +115,7 @@ void call_free(struct call *c)
     free(c->choices);
     json_decref(c->reply);
     free(c->text);
+    c->server->body_bytes -= c->cap_text;
     free(c->path);
     free(c);
 }
@@ -430,7 +431,9 @@ void call_begin(struct conn *conn, const struct api *api)
     c->path = need(strdup(r->head.path));
     c->text = r->body;
     c->n_text = r->n_body;
+    c->cap_text = r->cap_body;
     r->body = NULL;
+    r->cap_body = 0;
     c->t_begin = conn_began(conn);
     c->prev = s->last;
     *(s->last ? &s->last->next : &s->first) = c;

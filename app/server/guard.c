@@ -90,11 +90,10 @@ static bool take_turn(struct key *k, double now)
  * for the key. */
 static bool is_open_path(const char *path)
 {
-    static const char *const api[] = {"/v1/", "/metrics", "/tokenize", "/detokenize",
-                                      "/apply-template"};
-    for (size_t i = 0; i < sizeof api / sizeof *api; i++)
-        if (strncmp(path, api[i], strlen(api[i])) == 0) return false;
-    return true;
+    static const char *const alive[] = {"/livez", "/readyz", "/health"};
+    for (size_t i = 0; i < sizeof alive / sizeof *alive; i++)
+        if (strcmp(path, alive[i]) == 0) return true;
+    return page_find(path) != NULL;
 }
 
 static bool refuse(struct problem *p, int status, const char *code, const char *text)

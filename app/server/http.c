@@ -36,7 +36,6 @@ struct conn {
     struct request request;
     char *head; /* what request.head points into */
     struct http_chunks chunks;
-    size_t cap_body;
     char extra[MAX_EXTRA]; /* header lines of the answer */
     bool reading;          /* conn_read is at it */
     bool chunked, close;   /* of the answer */
@@ -93,9 +92,9 @@ static void request_free(struct conn *c)
 {
     free(c->head);
     free(c->request.body);
+    conn_server(c)->body_bytes -= c->request.cap_body;
     c->head = NULL;
     c->request = (struct request){0};
-    c->cap_body = 0;
     c->extra[0] = 0;
     c->status = 0;
     c->chunked = false;
@@ -190,15 +189,22 @@ static bool take_head(struct conn *c)
  * announced. */
 static bool make_room(struct conn *c, size_t n)
 {
-    size_t needed = c->request.n_body + n + 1;
-    if (needed - 1 > limit_of(&conn_server(c)->limits, body_bytes)) {
+    struct server *s = conn_server(c);
+    struct request *r = &c->request;
+    size_t needed = r->n_body + n + 1;
+    if (needed - 1 > limit_of(&s->limits, body_bytes)) {
         http_refuse(c, LIMIT_body_bytes, "the body is too long");
         return false;
     }
-    if (needed > c->cap_body) {
-        c->cap_body = needed > 2 * c->cap_body ? needed : 2 * c->cap_body;
-        c->request.body = need(realloc(c->request.body, c->cap_body));
+    if (needed <= r->cap_body) return true;
+    size_t cap = needed > 2 * r->cap_body ? needed : 2 * r->cap_body;
+    if (s->body_bytes + cap - r->cap_body > limit_of(&s->limits, all_body_bytes)) {
+        http_refuse(c, LIMIT_all_body_bytes, "too many requests with long bodies");
+        return false;
     }
+    s->body_bytes += cap - r->cap_body;
+    r->cap_body = cap;
+    r->body = need(realloc(r->body, cap));
     return true;
 }
 

@@ -9,6 +9,7 @@
 #define LIMITS(X)                                                                  \
     X(header_bytes, 16384, 431, "bytes of a request's head")                       \
     X(body_bytes, 8388608, 413, "bytes of a request's body")                       \
+    X(all_body_bytes, 268435456, 503, "bytes of all bodies together")              \
     X(header_seconds, 10, 408, "time for the head of a request to arrive")         \
     X(body_seconds, 60, 408, "time for the body of a request to arrive")           \
     X(idle_seconds, 75, 0, "time that a connection may wait for its next request") \

@@ -41,7 +41,7 @@ struct key;
 struct request {
     struct http_head head;
     char *body; /* ends with 0 */
-    size_t n_body;
+    size_t n_body, cap_body;
     uint64_t id; /* for the log */
     const struct key *key;
 };
@@ -150,7 +150,7 @@ struct call {
     int64_t created; /* unix seconds */
     uint64_t client, salt;
     char *text; /* the body as it came */
-    size_t n_text;
+    size_t n_text, cap_text;
     json_t *body; /* parsed; always an object */
     struct ask ask;
     struct prompt *prompts;
@@ -477,7 +477,9 @@ struct access {
 void log_access(const struct server *s, const struct access *a);
 void log_line(const struct server *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-bool page_reply(struct conn *c); /* false: it has no such file */
+struct web_file;
+const struct web_file *page_find(const char *path); /* NULL: it has no such file */
+bool page_reply(struct conn *c);                    /* false likewise */
 
 /* ---- shut.c ---- */
 
@@ -521,6 +523,7 @@ struct server {
     size_t n_served;
     struct call *first, *last;  /* calls that are not done */
     uint32_t n_calls, n_queued; /* all of them; those with a choice that has not started */
+    uint64_t body_bytes;        /* memory of all bodies */
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
     double t_start, t_drain;
     bool draining;
