@@ -157,9 +157,10 @@ static int take_previous(struct call *c, json_t *chat, json_t *v)
 static int take_truncation(struct call *c, json_t *chat, json_t *v)
 {
     const char *word = json_string_value(v);
+    (void)chat;
     if (word && strcmp(word, "disabled") == 0) return 0;
-    if (word && strcmp(word, "auto") == 0) return json_object_set(chat, "truncation", v);
-    return call_wrong(c, 400, "truncation", "truncation is auto or disabled");
+    return call_wrong(c, 400, "truncation",
+                      "truncation can only be disabled: a prompt that does not fit is refused");
 }
 
 static int take(struct call *c)
