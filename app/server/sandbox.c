@@ -158,7 +158,7 @@ static int make_rules(const struct sandbox *box, bool *there)
 
 /* Landlock binds the thread that asks, so every thread is made to ask, by a signal. */
 static struct {
-    int rules;
+    atomic_int rules;
     atomic_uint n_done, n_failed;
 } all_threads;
 
@@ -166,7 +166,8 @@ static void restrict_thread(int signal)
 {
     int saved = errno;
     (void)signal;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(LANDLOCK_RESTRICT, all_threads.rules, 0))
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        syscall(LANDLOCK_RESTRICT, atomic_load(&all_threads.rules), 0))
         atomic_fetch_add(&all_threads.n_failed, 1);
     atomic_fetch_add(&all_threads.n_done, 1);
     errno = saved;
@@ -181,7 +182,7 @@ static int restrict_all(int rules)
     unsigned n = 1;
     DIR *tasks = opendir("/proc/self/task");
     if (!tasks) return -1;
-    all_threads.rules = rules;
+    atomic_store(&all_threads.rules, rules);
     sigfillset(&action.sa_mask);
     sigaction(signal, &action, &before);
     for (struct dirent *d; (d = readdir(tasks));) {
