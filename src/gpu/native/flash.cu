@@ -1,5 +1,5 @@
-/* Attention of prompts' rows on tensor cores, over cached halves. A group takes up to FLASH_TILE rows
- * of one sequence and one head and walks over the cache, FLASH_STRIDE positions at a time from
+/* Attention of prompts' rows on tensor cores, over cached halves. A group takes up to FLASH_TILE
+ * rows of one sequence and one head and walks over the cache, FLASH_STRIDE positions at a time from
  * position 0 on, with an online softmax: queries and exponentials are rounded to halves, everything
  * else is f32. What lies behind a row's own position adds exact zeros, so a row has the same bits
  * whichever rows share its tile, and there is no buffer of scores. */
@@ -44,8 +44,7 @@ GPU_FN void flash_fetch(DEV(const uint4) kv, const uint *place, const attention_
     }
 }
 
-template <int D>
-GPU_FN void flash_scores(float (*s)[4], const uint (*q)[4], uint keys, uint lane)
+template <int D> GPU_FN void flash_scores(float (*s)[4], const uint (*q)[4], uint keys, uint lane)
 {
     UNROLL
     for (int i = 0; i < FLASH_STRIDE / 8; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0.0f;
@@ -173,17 +172,17 @@ GPU_FN void flash_tile(DEV(const uint4) rows, DEV(const uint) tables, DEV(const 
 }
 
 /* group.x: head, .y: tiles in turn, those that see most first */
-#define FLASH_KERNEL(D)                                                                         \
-    KERNEL(k_flash_##D, FLASH_THREADS)                                                          \
+#define FLASH_KERNEL(D)                                                                           \
+    KERNEL(k_flash_##D, FLASH_THREADS)                                                            \
     (DEV(const uint) head, DEV(const uint4) rows, DEV(const uint2) tiles, DEV(const uint) tables, \
-     DEV(const float) q, DEV(const uint4) kv, DEV(float) y, ARGS(attention_args) a)             \
-    {                                                                                           \
-        __shared__ uint place[2][FLASH_STRIDE];                                                 \
-        dep_launch();                                                                           \
-        dep_wait();                                                                             \
-        uint n = head[HEAD_N_TILES];                                                            \
-        for (uint i = blockIdx.y; i < n; i += gridDim.y)                                        \
-            flash_tile<D>(rows, tables, q, kv, y, place, tiles[n - 1u - i], blockIdx.x, a);     \
+     DEV(const float) q, DEV(const uint4) kv, DEV(float) y, ARGS(attention_args) a)               \
+    {                                                                                             \
+        __shared__ uint place[2][FLASH_STRIDE];                                                   \
+        dep_launch();                                                                             \
+        dep_wait();                                                                               \
+        uint n = head[HEAD_N_TILES];                                                              \
+        for (uint i = blockIdx.y; i < n; i += gridDim.y)                                          \
+            flash_tile<D>(rows, tables, q, kv, y, place, tiles[n - 1u - i], blockIdx.x, a);       \
     }
 FLASH_KERNEL(64)
 FLASH_KERNEL(128)

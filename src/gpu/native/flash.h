@@ -1,5 +1,6 @@
-/* What attention of prompts' rows is made of: cached halves in shared memory, in rows whose sixteenths
- * of 256 bytes (or eighths of 128) are swizzled as panels' are, and products of 16 rows. */
+/* What attention of prompts' rows is made of: cached halves in shared memory, in rows whose
+ * sixteenths of 256 bytes (or eighths of 128) are swizzled as panels' are, and products of 16 rows.
+ */
 #ifndef NATIVE_FLASH_H
 #define NATIVE_FLASH_H
 

@@ -1,6 +1,6 @@
 /* Latent attention of prompts' rows on tensor cores: all heads share one cached row, whose first
- * columns are the value too. A group takes LATENT_TILE_ROWS (row, head) of one sequence; four by four
- * warps make their scores at FLASH_STRIDE positions, then each of the sixteen multiplies all
+ * columns are the value too. A group takes LATENT_TILE_ROWS (row, head) of one sequence; four by
+ * four warps make their scores at FLASH_STRIDE positions, then each of the sixteen multiplies all
  * exponentials with 32 columns of the values. Rounding and order as in flash.cu. */
 #include "gpu/native/flash.h"
 
@@ -24,18 +24,19 @@ GPU_FN void latent_queries(DEV(const float) q, const attention_args &a, uint pai
     for (uint i = threadIdx.x; i < (uint)(LATENT_TILE_ROWS * LATENT_UNITS);
          i += (uint)FLASH_LATENT_THREADS) {
         uint m = i / (uint)LATENT_UNITS, u = i % (uint)LATENT_UNITS, p = pair + min(m, n - 1u);
-        DEV(const float4) x = (DEV(const float4))(q + ((u64)(p / a.n_heads) * a.q_pitch +
-                                                       (p % a.n_heads * a.k_units + u) * 8u));
+        DEV(const float4)
+        x = (DEV(const float4))(
+            q + ((u64)(p / a.n_heads) * a.q_pitch + (p % a.n_heads * a.k_units + u) * 8u));
         uint4 h = make_uint4(0u, 0u, 0u, 0u);
         if (u < a.k_units) {
             float4 lo = x[0], hi = x[1];
             h = make_uint4(flash_halves(lo.x, lo.y), flash_halves(lo.z, lo.w),
                            flash_halves(hi.x, hi.y), flash_halves(hi.z, hi.w));
         }
-        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
-                         to + flash_at<LATENT_UNITS>(m, u)),
-                     "r"(h.x), "r"(h.y), "r"(h.z), "r"(h.w)
-                     : "memory");
+        asm volatile(
+            "st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to + flash_at<LATENT_UNITS>(m, u)),
+            "r"(h.x), "r"(h.y), "r"(h.z), "r"(h.w)
+            : "memory");
     }
 }
 
@@ -60,8 +61,8 @@ GPU_FN void latent_scores(float (*s)[4], uint queries, uint keys, uint lane)
     for (uint k = 0u; k < (uint)LATENT_MAX_K / 16u; k++) {
         uint x[4], b[4];
         flash_load(x, queries + flash_at<LATENT_UNITS>(lane % 16u, 2u * k + lane / 16u));
-        flash_load(b, keys + flash_at<LATENT_UNITS>(lane % 8u + lane / 16u * 8u,
-                                                    2u * k + lane / 8u % 2u));
+        flash_load(
+            b, keys + flash_at<LATENT_UNITS>(lane % 8u + lane / 16u * 8u, 2u * k + lane / 8u % 2u));
         flash_mma(s[0], x, b[0], b[1]);
         flash_mma(s[1], x, b[2], b[3]);
     }
@@ -79,11 +80,10 @@ GPU_FN void latent_values(float (*o)[LATENT_WARP_COLUMNS / 8][4], uint expo, uin
             flash_load(p[i], expo + flash_at<8>(16u * i + lane % 16u, 2u * k + lane / 16u));
         UNROLL
         for (uint i = 0u; i < (uint)LATENT_WARP_COLUMNS / 16u; i++)
-            flash_load_across(v[i],
-                              values + flash_at<LATENT_UNITS>(
-                                           16u * k + lane % 16u,
-                                           warp * (uint)(LATENT_WARP_COLUMNS / 8) + 2u * i +
-                                               lane / 16u));
+            flash_load_across(
+                v[i], values + flash_at<LATENT_UNITS>(16u * k + lane % 16u,
+                                                      warp * (uint)(LATENT_WARP_COLUMNS / 8) +
+                                                          2u * i + lane / 16u));
         UNROLL
         for (int i = 0; i < LATENT_TILE_ROWS / 16; i++) {
             UNROLL
@@ -115,8 +115,8 @@ GPU_FN void latent_softmax(float (*s)[4], float *m, float *l, latent_shared &tg,
     UNROLL
     for (uint r = 0u; r < 2u; r++) {
         uint at = row + 8u * r;
-        float top = fmaxf(fmaxf(fmaxf(tg.part[0][at], tg.part[1][at]), tg.part[2][at]),
-                          tg.part[3][at]);
+        float top =
+            fmaxf(fmaxf(fmaxf(tg.part[0][at], tg.part[1][at]), tg.part[2][at]), tg.part[3][at]);
         top = fmaxf(m[r], top);
         float was = flash_exp2(m[r] - top), sum = 0.0f;
         if (warp % 4u == 0u && lane % 4u == 0u) tg.was[at] = was;
@@ -136,7 +136,8 @@ GPU_FN void latent_softmax(float (*s)[4], float *m, float *l, latent_shared &tg,
 }
 
 GPU_FN void latent_put(float (*o)[LATENT_WARP_COLUMNS / 8][4], const float *l, latent_shared &tg,
-                       DEV(float) y, const attention_args &a, uint pair, uint n, uint lane, uint warp)
+                       DEV(float) y, const attention_args &a, uint pair, uint n, uint lane,
+                       uint warp)
 {
     UNROLL
     for (uint r = 0u; r < 2u; r++) {
@@ -160,8 +161,9 @@ GPU_FN void latent_put(float (*o)[LATENT_WARP_COLUMNS / 8][4], const float *l, l
 }
 
 /* Pairs [pair, pair + n) of the sequence whose row before them all is `first` (position z). */
-GPU_FN void latent_tile(uint4 first, DEV(const uint) tables, DEV(const float) q, DEV(const uint4) kv,
-                        DEV(float) y, latent_shared &tg, uint pair, uint n, const attention_args &a)
+GPU_FN void latent_tile(uint4 first, DEV(const uint) tables, DEV(const float) q,
+                        DEV(const uint4) kv, DEV(float) y, latent_shared &tg, uint pair, uint n,
+                        const attention_args &a)
 {
     uint lane = threadIdx.x % 32u, warp = threadIdx.x / 32u, tid = threadIdx.x;
     uint queries = flash_shared(), cache = queries + (uint)LATENT_BYTES;
@@ -193,8 +195,8 @@ GPU_FN void latent_tile(uint4 first, DEV(const uint) tables, DEV(const float) q,
         flash_wait<1>();
         __syncthreads();
         if (tid < (uint)FLASH_STRIDE)
-            tg.place[j % 2u][tid] = flash_place(tables, a, first.y,
-                                                min(next + (uint)FLASH_STRIDE + tid, n_kv - 1u));
+            tg.place[j % 2u][tid] =
+                flash_place(tables, a, first.y, min(next + (uint)FLASH_STRIDE + tid, n_kv - 1u));
         float s[2][4];
         latent_scores(s, queries + warp / 4u * 16u * (uint)(LATENT_UNITS * 16),
                       keys + warp % 4u * 16u * (uint)(LATENT_UNITS * 16), lane);

@@ -1,9 +1,9 @@
 /* Products of panels on tensor cores (args.h says what panels are): bf16 by bf16, sums in f32. An
  * output's sum runs over its columns in steps of 16 in ascending order whatever the launch, so a
  * row has the same bits alone and among thousands. Both panels come through a few stages of
- * shared memory, rows of 128 bytes whose eighths lie at (eighth ^ row % 8): no two of a warp's reads
- * then want the same banks. Hopper multiplies a warpgroup's 64 rows from there (wgmma), older chips
- * a warp's 64 by way of registers (mma). */
+ * shared memory, rows of 128 bytes whose eighths lie at (eighth ^ row % 8): no two of a warp's
+ * reads then want the same banks. Hopper multiplies a warpgroup's 64 rows from there (wgmma), older
+ * chips a warp's 64 by way of registers (mma). */
 #include "gpu/args.h"
 #include "gpu/num_f32.h"
 #include "gpu/simt.h"
@@ -185,7 +185,7 @@ GPU_FN void panel_loop(panel_sums &s, const panel_source &p, uint n_steps, uint 
         if (next < n_steps) panel_fetch(p, next * (uint)PANEL_K, next % (uint)STAGES);
         asm volatile("cp.async.commit_group;" ::: "memory");
         panel_multiply(s, memory + i % (uint)STAGES * (uint)((PANEL_M + PANEL_N) * 128), warp,
-                           lane);
+                       lane);
     }
     panel_finish();
 }
@@ -228,7 +228,8 @@ GPU_FN void panel_put_glu(const panels_args &a, const panel_out &o, u64 at, uint
     }
 }
 
-/* All of a thread's; t and y: row and first column of y for each of its rows, t of UINT_MAX: none. */
+/* All of a thread's; t and y: row and first column of y for each of its rows, t of UINT_MAX: none.
+ */
 GPU_FN void panel_put_all(const panel_sums &s, const panels_args &a, const panel_out &o,
                           const uint *t, const uint *y, uint n0, uint warp, uint lane)
 {
@@ -306,14 +307,14 @@ GPU_FN void panels(DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV
     panel_put_all(s, a, o, t, y, n0, warp, lane);
 }
 
-#define PANELS_KERNEL(STAGES, GROUPS)                                                              \
-    extern "C" __global__ void __launch_bounds__(PANEL_THREADS, GROUPS) k_panels_mma_##STAGES(     \
-        DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV(const uint) places,          \
-        DEV(const float) add0, DEV(const float) add1, CONST(float) b0, DEV(float) y0,              \
-        CONST(float) b1, DEV(float) y1, CONST(float) b2, DEV(float) y2, ARGS(panels_args) a)       \
-    {                                                                                              \
-        panel_out o = {{add0, add1}, {b0, b1, b2}, {y0, y1, y2}};                                  \
-        panels<STAGES>(head, x, w, places, o, a);                                                  \
+#define PANELS_KERNEL(STAGES, GROUPS)                                                          \
+    extern "C" __global__ void __launch_bounds__(PANEL_THREADS, GROUPS) k_panels_mma_##STAGES( \
+        DEV(const uint) head, DEV(const u16) x, DEV(const u16) w, DEV(const uint) places,      \
+        DEV(const float) add0, DEV(const float) add1, CONST(float) b0, DEV(float) y0,          \
+        CONST(float) b1, DEV(float) y1, CONST(float) b2, DEV(float) y2, ARGS(panels_args) a)   \
+    {                                                                                          \
+        panel_out o = {{add0, add1}, {b0, b1, b2}, {y0, y1, y2}};                              \
+        panels<STAGES>(head, x, w, places, o, a);                                              \
     }
 PANELS_KERNEL(3, 2)
 PANELS_KERNEL(6, 1)
