@@ -487,7 +487,8 @@ onPage('the prompt is shown as the model sees it', async (page) => {
 });
 
 onPage('copy as curl gives a command with the same answer', async (page) => {
-    const said = await ask(page, "What's a GGUF file?");
+    await settingsOf(page, { Temperature: 1 });
+    const said = await ask(page, "Tell me Mira's story.");
     await button(page, 'Copy as curl command').click();
     const command = await page.evaluate(() => navigator.clipboard.readText());
     const out = execFileSync('sh', ['-c', command.replace('curl -N', 'curl -sN')], {
