@@ -174,6 +174,7 @@ const input = byId('input');
 function grow() {
     input.style.height = 'auto';
     input.style.height = `${Math.min(input.scrollHeight, innerHeight * 0.4)}px`;
+    if (view.follows) view.toEnd();
 }
 
 function submit() {
