@@ -76,7 +76,7 @@
       "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "      \
       "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "     \
       "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "     \
-      "a hash of (seed, choice, p(t)+1+ahead, e) (core/sample.c). -1: some z is not a number; "          \
+      "a hash of (seed, choice, p(t)+1+ahead, e) (core/sample.c). -1: some z is not a number; "    \
       "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "      \
       "then of the likeliest tokens, whose ids are top",                                           \
       "f32, our own exp and log; sums of integers; ties go to the lower id")                       \

@@ -10,8 +10,8 @@
 enum {
     CPU_MAX_ROWS = 512,
     CPU_MAX_HEAD = 2048,
-    CPU_MAX_SLICES = 1024,      /* heads or experts of a weight */
-    CPU_UP_TILES = 8,           /* of a gate that are worked on at once */
+    CPU_MAX_SLICES = 1024, /* heads or experts of a weight */
+    CPU_UP_TILES = 8,      /* of a gate that are worked on at once */
 };
 
 /* A row of activations: a row of the step, and which of its heads or choices. */
