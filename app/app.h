@@ -115,6 +115,15 @@ void host_params(struct fletch_model_params *params, const struct args *a);
 /* "; guessed 120, 93 right (78 %), about 1.40 times as fast", where tokens were guessed. */
 void say_guesses(FILE *out, const struct fletch_generated *made);
 
+/* ---- keep.c: conversations in files ---- */
+
+/* Goes on from a file that fletch_session_save wrote, where there is one; a file that can't be used
+ * is said and left alone until it is written over. Gives the messages that its note holds: an
+ * array, maybe empty. */
+json_t *keep_open(struct host *h, const char *path, const struct args *a);
+/* Exit code. */
+int keep_save(struct host *h, const char *path, const json_t *messages);
+
 /* ---- sampling.c: how tokens are chosen ---- */
 
 extern const struct opt_group opts_sampling;

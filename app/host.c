@@ -61,8 +61,9 @@ const struct opt_group opts_speculation = {"Guessing tokens ahead, to be faster"
 void say_guesses(FILE *out, const struct fletch_generated *made)
 {
     if (!made->n_guessed) return;
-    fprintf(out, "; guessed %u, %u right (%.0f %%), about %.2f times as fast", made->n_guessed,
-            made->n_right, 100.0 * made->n_right / made->n_guessed, made->speed_up);
+    fprintf(out, "; guessed %u, %u right (%.0f %%)", made->n_guessed, made->n_right,
+            100.0 * made->n_right / made->n_guessed);
+    if (made->speed_up > 0) fprintf(out, ", about %.2f times as fast", made->speed_up);
 }
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)

@@ -41,7 +41,7 @@ struct args {
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *capture, *against, *kv_type, *act_type, *type, *out, *tokens,
         *logits;
-    const char *draft, *spec_accept;
+    const char *draft, *spec_accept, *session;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
     struct opt_real rate, drain, stuck;

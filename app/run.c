@@ -30,6 +30,9 @@ static const struct opt run_opts[] = {
     {0, "chat", OPT_FLAG, NULL, NULL, "put the prompt into the model's chat template",
      OPT_FIELD(chat), 0, 0},
     {0, "system", OPT_TEXT, "TEXT", NULL, "with --chat: a system message", OPT_FIELD(system), 0, 0},
+    {0, "session", OPT_TEXT, "FILE", NULL,
+     "go on from where the command with this FILE ended, and keep there where this one ends",
+     OPT_FIELD(session), 0, 0},
     {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object at the end", OPT_FIELD(json), 0, 0},
     {'v', "verbose", OPT_FLAG, NULL, NULL, "tell model, seed and speed on stderr",
      OPT_FIELD(verbose), 0, 0},
@@ -49,7 +52,9 @@ struct run {
     struct sampling sampling;
     char *grammar, *json_schema;
     struct ids tokens; /* generated */
-    struct text text;  /* generated, with --json */
+    struct text text;  /* generated, with --json or --session */
+    json_t *messages;  /* with --chat */
+    size_t n_known;    /* tokens of the prompt that the session has */
     double t_open, t_prompt, t_end;
 };
 
@@ -83,30 +88,45 @@ static int read_prompt(struct text *out, const struct args *a)
     return rc;
 }
 
+static void add_message(struct run *r, const char *role, const char *text, size_t n)
+{
+    json_array_append_new(r->messages,
+                          json_pack("{s:s, s:o}", "role", role, "content", json_text(text, n)));
+}
+
+/* Leaves in the session what the prompt begins with: all that it holds, or nothing. */
+static void reuse(struct run *r)
+{
+    struct fletch_session *s = r->host.session;
+    r->n_known = fletch_session_length(s);
+    if (r->n_known < r->n_prompt &&
+        memcmp(fletch_session_tokens(s), r->prompt, r->n_known * sizeof *r->prompt) == 0)
+        return;
+    fletch_session_reset(s);
+    r->n_known = 0;
+}
+
 static int tokenize_chat(struct run *r, const struct text *prompt)
 {
-    json_t *messages = need(json_array());
     const char *system = r->a->system;
-    if (system)
-        json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "system", "content",
-                                                  json_text(system, strlen(system))));
-    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content",
-                                              json_text(prompt->p, prompt->n)));
+    if (system && !json_array_size(r->messages)) add_message(r, "system", system, strlen(system));
+    add_message(r, "user", prompt->p, prompt->n);
     struct chat chat;
-    int code = chat_open(&chat, messages, NULL, r->a, "run");
+    int code = chat_open(&chat, r->messages, NULL, r->a, "run");
     if (!code) {
         int rc = fletch_chat_tokenize(r->host.model, &chat.c, &r->prompt, &r->n_prompt);
         if (rc) code = say_failure(rc, fletch_model_error(r->host.model));
     }
     chat_close(&chat);
-    json_decref(messages);
+    if (!code) reuse(r);
     return code;
 }
 
 static int tokenize_prompt(struct run *r, const struct text *prompt)
 {
     if (r->a->chat) return tokenize_chat(r, prompt);
-    unsigned flags = FLETCH_BOS | (r->a->special ? FLETCH_SPECIAL : 0);
+    unsigned flags = r->a->special ? FLETCH_SPECIAL : 0;
+    if (!fletch_session_length(r->host.session)) flags |= FLETCH_BOS;
     int rc = fletch_tokenize(r->host.model, prompt->p, prompt->n, flags, &r->prompt, &r->n_prompt);
     if (rc) return say_failure(rc, fletch_model_error(r->host.model));
     if (!r->n_prompt) return say_error("the prompt is empty; give some text with -p");
@@ -122,7 +142,7 @@ static int append_prompt(struct run *r)
     struct progress progress;
     progress_begin(&progress, "reading the prompt", r->a);
     int rc = 0;
-    for (size_t i = 0; i < r->n_prompt && !rc && !interrupted; i += piece) {
+    for (size_t i = r->n_known; i < r->n_prompt && !rc && !interrupted; i += piece) {
         size_t n = r->n_prompt - i < piece ? r->n_prompt - i : piece;
         rc = fletch_session_append(r->host.session, r->prompt + i, n, NULL);
         progress_report(&progress, i + n, r->n_prompt);
@@ -164,8 +184,8 @@ static void keep_text(struct text *to, const char *text, size_t n)
 static int on_text(void *ctx, int32_t token, const char *text, size_t n)
 {
     struct run *r = ctx;
+    if (r->a->json || r->a->session) keep_text(&r->text, text, n);
     if (r->a->json) {
-        keep_text(&r->text, text, n);
         ids_add(&r->tokens, token);
     } else if (n) {
         fwrite(text, 1, n, stdout);
@@ -254,15 +274,20 @@ static int run_steps(struct run *r, const struct text *prompt)
     if (code) return code;
     if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
     code = host_open_model(h, a->operands.n ? a->operands.p[0] : NULL, a);
-    if (!code) code = tokenize_prompt(r, prompt);
     if (!code) code = host_open_session(h);
     if (code) return code;
+    r->messages = a->session ? keep_open(h, a->session, a) : need(json_array());
+    if ((code = tokenize_prompt(r, prompt))) return code;
     r->g.sampling = sampling_over(&r->sampling, &h->info.sampling);
     if (a->verbose) say_model(r);
     catch_interrupt();
     r->t_open = now();
     code = append_prompt(r);
     if (!code) code = generate(r);
+    if (!code && a->session) {
+        add_message(r, "assistant", r->text.p ? r->text.p : "", r->text.n);
+        code = keep_save(h, a->session, r->messages);
+    }
     if (code) return code;
     if (a->json) print_result(r);
     if (r->made.finish == FLETCH_FINISH_CONTEXT && !a->quiet)
@@ -287,6 +312,7 @@ static int run(const struct args *a)
     free(r.json_schema);
     free(r.tokens.p);
     free(r.text.p);
+    json_decref(r.messages);
     host_close(&r.host);
     return code;
 }

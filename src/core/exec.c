@@ -54,3 +54,8 @@ u64 exec_state_bytes(const struct net *net)
     for (u32 i = 0; i < net->n_states; i++) sum += (u64)net->states[i].width * sizeof(float);
     return sum;
 }
+
+u64 exec_part_bytes(const struct net *net, const struct exec_limits *limits, enum exec_part part)
+{
+    return part == PART_BLOCK ? exec_kv_bytes(net) * limits->block_tokens : exec_state_bytes(net);
+}

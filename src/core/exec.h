@@ -14,6 +14,9 @@ struct exec_counters {
     u64 bytes_allocated, bytes_read; /* read: by kernels, where it can be counted */
 };
 
+/* What an executor keeps between steps: a cache block, or the recurrent state of a slot. */
+enum exec_part { PART_BLOCK, PART_STATE };
+
 struct exec_class {
     const char *name;
     const char *isa;    /* of the kernels, where executors of one name differ by it */
@@ -43,6 +46,10 @@ struct exec_class {
     /* The other way, for verify: what the next op is to find there. */
     int (*write)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
                  const float *src, struct err *err);
+    /* A part's bytes (exec_part_bytes), layer by layer: to dst, or from src when dst is NULL.
+     * Between steps only. */
+    int (*move)(struct exec *x, enum exec_part part, u32 index, u8 *dst, const u8 *src,
+                struct err *err);
     /* Bytes of a weight once placed; NULL: as in the file. */
     u64 (*weight_bytes)(const struct weight *w);
     /* Bytes that open and load will take for a program (for the plan). */
@@ -82,5 +89,6 @@ int exec_kv_check(const struct net *net, struct err *err);
 /* Cache bytes per token over all layers, and state bytes per slot. */
 u64 exec_kv_bytes(const struct net *net);
 u64 exec_state_bytes(const struct net *net);
+u64 exec_part_bytes(const struct net *net, const struct exec_limits *limits, enum exec_part part);
 
 #endif

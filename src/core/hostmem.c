@@ -231,6 +231,25 @@ int hostmem_write(struct exec *x, u32 handle, struct operand what, u32 row, u32 
     return 0;
 }
 
+int hostmem_move(struct exec *x, enum exec_part part, u32 index, u8 *dst, const u8 *src,
+                 struct err *err)
+{
+    (void)err;
+    const struct hostmem *h = (const struct hostmem *)x;
+    u32 n_layers = part == PART_BLOCK ? h->net->n_kv : h->net->n_states;
+    for (u32 i = 0; i < n_layers; i++) {
+        u64 n = part == PART_BLOCK ? row_bytes(h, i) * h->limits.block_tokens
+                                   : h->net->states[i].width * sizeof(float);
+        u8 *at =
+            part == PART_BLOCK ? h->kv[i] + index * n : (u8 *)(void *)hostmem_state(h, i, index);
+        if (dst)
+            memcpy(dst, at, n), dst += n;
+        else
+            memcpy(at, src, n), src += n;
+    }
+    return 0;
+}
+
 /* ---- routing ---- */
 
 static u32 best(const float *score, u32 n)

@@ -73,5 +73,7 @@ int hostmem_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n
                  struct err *err);
 int hostmem_write(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
                   const float *src, struct err *err);
+int hostmem_move(struct exec *x, enum exec_part part, u32 index, u8 *dst, const u8 *src,
+                 struct err *err);
 
 #endif

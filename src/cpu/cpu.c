@@ -365,6 +365,7 @@ static const struct exec_class classes[] = {
      .wait = hostmem_wait,                                 \
      .read = hostmem_read,                                 \
      .write = hostmem_write,                               \
+     .move = hostmem_move,                                 \
      .weight_bytes = pack_bytes,                           \
      .bytes = cpu_bytes},
     CPU_ISAS(CLASS_OF)

@@ -4,29 +4,9 @@
 
 #include "core/sample.h"
 #include "engine/constrain.h"
-#include "engine/engine.h"
 #include "engine/outlet.h"
+#include "engine/session.h"
 #include "serve/sampling.h"
-
-struct fletch_session {
-    struct err err;
-    struct fletch_model *model;
-    u32 slot;
-    i32 *tokens; /* [max_pos] all that was fed; guesses behind it */
-    u32 n;
-    u32 n_blocks;  /* held in step->tables[slot] */
-    u32 n_settled; /* tokens in the recurrent state: fewer than n after wrong guesses */
-    u32 n_before;  /* in the one that the last trial did not touch */
-    bool aside;    /* where that is: see spec_slot */
-    struct spec_record record;
-    atomic_bool cancelled;
-    float *logits; /* [n_vocab] after the last token */
-    bool fresh;    /* they are: no append was broken off since */
-    bool unread;   /* they are still in the executor: of this many tokens and more, row by row */
-    u32 n_unread;
-    struct sample_scratch scratch;
-    struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
-};
 
 static u32 *block_table(const struct fletch_session *s)
 {
@@ -184,8 +164,7 @@ static int guess(struct fletch_session *s, u32 n, u32 most, const struct fletch_
     return rc;
 }
 
-/* Takes the tokens that wrong guesses undid into the recurrent state again. */
-static int settle(struct fletch_session *s)
+int session_settle(struct fletch_session *s)
 {
     struct fletch_model *m = s->model;
     int rc = 0;
@@ -211,7 +190,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool l
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
-    int rc = settle(s);
+    int rc = session_settle(s);
     if (!rc) rc = guess(s, s->n + n, 0, NULL, &none);
     if (rc) return rc;
     step_reset(step);
@@ -310,7 +289,7 @@ static int plan_decode(struct fletch_session *s, const struct fletch_generate *g
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     if (!most || again > SPEC_MAX) {
-        int rc = settle(s);
+        int rc = session_settle(s);
         if (rc) return rc;
     }
     most = MIN(MIN(most ? most - 1 : 0, n_left - 1), m->limits.max_pos - n);
@@ -475,7 +454,7 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
     leave(s);
     result->n_guessed = s->record.n_guessed - before.n_guessed;
     result->n_right = s->record.n_right - before.n_right;
-    if (result->n_guessed && given.seconds > 0)
+    if (result->n_guessed && result->n_tokens && given.seconds > 0)
         result->speed_up = spec_plain_seconds(spec) * (result->n_tokens - 1) / given.seconds;
     return rc;
 }

@@ -563,6 +563,29 @@ static int gpu_write(struct exec *exec, u32 handle, struct operand what, u32 row
     return move((struct gpu_exec *)exec, handle, what, row, n_rows, NULL, src, err);
 }
 
+static int gpu_move(struct exec *exec, enum exec_part part, u32 index, u8 *dst, const u8 *src,
+                    struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    bool block = part == PART_BLOCK;
+    int rc = 0;
+    for (u32 i = 0; !rc && i < (block ? x->net->n_kv : x->net->n_states); i++) {
+        u64 n, at = block ? emit_kv_at(x->net, &x->limits, i, &n)
+                          : emit_state_at(x->net, &x->limits, i, &n);
+        u64 item = block ? exec_kv_row(x->net, i).bytes * x->limits.block_tokens
+                         : (u64)x->net->states[i].width * sizeof(float);
+        struct gpu_buf *memory = block ? x->kv : x->state;
+        at += index * item;
+        rc = dst ? x->d->read(x->g, memory, at, dst, item, err)
+                 : x->d->write(x->g, memory, at, src, item, err);
+        if (dst)
+            dst += item;
+        else
+            src += item;
+    }
+    return rc;
+}
+
 static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
 {
     struct sizes size;
@@ -665,6 +688,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .wait = gpu_wait,                                                                       \
         .read = gpu_read,                                                                       \
         .write = gpu_write,                                                                     \
+        .move = gpu_move,                                                                       \
         .weight_bytes = planes_bytes,                                                           \
         .bytes = gpu_bytes,                                                                     \
         .available = driver##_available,                                                        \

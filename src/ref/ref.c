@@ -130,5 +130,6 @@ const struct exec_class ref_exec = {
     .wait = hostmem_wait,
     .read = hostmem_read,
     .write = hostmem_write,
+    .move = hostmem_move,
     .bytes = ref_bytes,
 };

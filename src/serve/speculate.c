@@ -9,6 +9,7 @@
 enum {
     LOOKUP_MIN = 3, /* latest tokens that must have stood somewhere before */
     LOOKUP_MAX = 16,
+    PLAIN_EVERY = 64,
 };
 
 /* Before any guess was tried. */
@@ -80,6 +81,8 @@ void spec_measure(struct spec *s, struct spec_cost c)
     s->steps.rt = s->steps.rt * keep + r * c.step_seconds;
     s->steps.tokens = s->steps.tokens * keep + c.n_tokens;
     s->steps.all = s->steps.all * keep + c.seconds;
+    if (c.n_rows == 1)
+        s->plain_seconds += (c.step_seconds - s->plain_seconds) / (s->plain_seconds > 0 ? 4 : 1);
 }
 
 /* Seconds of a step, as first + rows · more: least squares, but a row never costs less than nothing
@@ -95,9 +98,7 @@ static void step_cost(const struct spec *s, double *first, double *more)
 
 double spec_plain_seconds(const struct spec *s)
 {
-    double first = 0, more = 0;
-    if (s->steps.n > 0) step_cost(s, &first, &more);
-    return first + more;
+    return s->plain_seconds;
 }
 
 /* One more guess pays when its odds buy tokens faster than they come now. */
@@ -108,11 +109,13 @@ void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs)
     q->least = 0;
     if (r->trust == 0) r->trust = first_trust;
     if ((q->most = s->env.n_tokens)) return;
-    if (s->steps.n < 1.5) return; /* two steps without guesses show what they cost */
+    /* steps without guesses, now and then, show what they cost */
+    if (s->steps.n < 1.5 || ++s->n_choices % PLAIN_EVERY == 0) return;
     step_cost(s, &first, &more);
     q->least = (float)((more + s->guess_seconds) * s->steps.tokens / s->steps.all);
     for (u32 k = 0; k <= SPEC_MAX; k++) {
-        double speed = tokens / (first / n_seqs + more * (k + 1) + s->guess_seconds * k);
+        u32 n_paid = k && s->env.is_mtp ? k - 1 : k; /* it reads along anyway: the first is free */
+        double speed = tokens / (first / n_seqs + more * (k + 1) + s->guess_seconds * n_paid);
         if (speed > best_speed * 1.001) {
             best_speed = speed;
             q->most = k;

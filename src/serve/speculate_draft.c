@@ -107,6 +107,7 @@ static int run_round(struct spec *s, bool *more, struct err *err)
     const struct operand ids = {m->p->sampled, 0, 1}, logprobs = {m->p->logprobs, 0, 1};
     u32 n = m->step->n_out;
     *more = n > 0;
+    s->n_guesses += n;
     if (!m->step->n_rows) return 0;
     m->step->hidden = s->imported;
     step_prepare(m->step);
@@ -242,12 +243,12 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
 int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     double began = spec_now();
-    u32 n_guesses = 0, n_new = 0;
+    u32 n_new = 0;
+    s->n_guesses = 0;
     for (u32 i = 0; s->n_read && i < n; i++) n_new += seqs[i].n - s->n_read[seqs[i].slot];
     int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
-    for (u32 i = 0; i < n; i++) n_guesses += seqs[i].n_draft;
-    if (!rc && n_guesses && n_new <= n * (SPEC_MAX + 1)) {
-        double each = (spec_now() - began) / n_guesses;
+    if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1)) {
+        double each = (spec_now() - began) / s->n_guesses;
         s->guess_seconds += s->guess_seconds > 0 ? (each - s->guess_seconds) / 16 : each;
     }
     return rc;

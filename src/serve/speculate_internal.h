@@ -13,7 +13,10 @@ struct spec {
     struct {
         double n, r, rr, t, rt, tokens, all;
     } steps;
-    double guess_seconds; /* of one guess for one sequence */
+    double plain_seconds; /* of a step with one row */
+    double guess_seconds; /* of one guess for one sequence, kept or not */
+    u32 n_guesses;        /* made in this call, kept or not */
+    u32 n_choices;
     /* programs that guess */
     struct spec_seq **asked; /* [max_out] whose each out row of a round is */
     i32 *ids;                /* [max_out] */

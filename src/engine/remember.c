@@ -1,0 +1,159 @@
+/* Sessions as files (serve/statefile.h): what one has read and computed, to go on from later. */
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "engine/session.h"
+#include "serve/statefile.h"
+
+/* What must be equal for a state to mean the same: the executor's kind, the rounding, shapes and
+ * names of all weights, and the values of those that are vectors (norms and biases: few, and no two
+ * trainings agree in them). */
+static int model_key(struct fletch_model *m, u64 *key, struct err *err)
+{
+    const struct net *net = m->m->net;
+    const struct profile *p = &net->profile;
+    const u32 numbers[] = {(u32)p->kv, p->v4,        p->int8, p->bf16, m->limits.block_tokens,
+                           net->n_kv,  net->n_states};
+    const char *name = m->engine->class->name;
+    u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
+    for (u32 i = 0; i < net->n_weights; i++) {
+        const struct weight *w = &net->weights[i];
+        const u64 shape[] = {w->type, w->n_in, w->n_out, w->n_slices, h};
+        const struct bound *b = &m->m->bind.bound[i];
+        const u8 *data;
+        h = XXH3_64bits_withSeed(shape, sizeof shape, XXH3_64bits(w->name, strlen(w->name)));
+        if (w->n_out > 1 || w->n_slices > 1) continue;
+        int rc = source_data(m->m->source, b->tensor, &data, err);
+        if (rc) return rc;
+        h = XXH3_64bits_withSeed(data + b->offset, w->n_bytes, h);
+    }
+    *key = h;
+    return 0;
+}
+
+/* A session's parts in a row: its cache blocks, or its recurrent state. */
+static u64 n_parts(const struct fletch_session *s, enum exec_part part, u32 n_tokens)
+{
+    const struct net *net = s->model->m->net;
+    if (part == PART_STATE) return net->n_states && n_tokens;
+    return net->n_kv ? kv_blocks_for(&s->model->kv, n_tokens) : 0;
+}
+
+static u64 part_bytes(const struct fletch_session *s, enum exec_part part)
+{
+    return exec_part_bytes(s->model->m->net, &s->model->limits, part);
+}
+
+static u64 state_bytes(const struct fletch_session *s, u32 n_tokens)
+{
+    return n_parts(s, PART_BLOCK, n_tokens) * part_bytes(s, PART_BLOCK) +
+           n_parts(s, PART_STATE, n_tokens) * part_bytes(s, PART_STATE);
+}
+
+static u32 part_index(const struct fletch_session *s, enum exec_part part, u32 i)
+{
+    const struct step *step = s->model->step;
+    if (part == PART_BLOCK) return step->tables[(size_t)s->slot * step->table_len + i];
+    return spec_slot(s->model->spec, s->slot, s->aside);
+}
+
+static int save_parts(struct fletch_session *s, struct statefile_out *f)
+{
+    struct exec *x = s->model->x;
+    int rc = 0;
+    for (enum exec_part part = PART_BLOCK; part <= PART_STATE && !rc; part++) {
+        u64 bytes = part_bytes(s, part);
+        u8 *buffer = malloc(bytes + 1);
+        if (!buffer) rc = err_nomem(&s->err, "the state");
+        for (u32 i = 0; !rc && i < n_parts(s, part, s->n); i++) {
+            rc = x->class->move(x, part, part_index(s, part, i), buffer, NULL, &s->err);
+            if (!rc) rc = statefile_add(f, buffer, bytes, &s->err);
+        }
+        free(buffer);
+    }
+    return rc;
+}
+
+int fletch_session_save(struct fletch_session *s, const char *path, const char *note, size_t n_note)
+{
+    struct statefile_out *f = NULL;
+    u64 key;
+    int rc = session_settle(s);
+    if (!rc) rc = model_key(s->model, &key, &s->err);
+    if (!rc)
+        rc = statefile_begin(&f, path, key, s->tokens, s->n, (struct str){note, n_note},
+                             state_bytes(s, s->n), &s->err);
+    if (!rc) rc = save_parts(s, f);
+    return statefile_end(f, rc, &s->err);
+}
+
+/* Numbers that a checksum does not make sensible. */
+static int check_file(const struct fletch_session *s, const struct statefile *f, struct err *err)
+{
+    const struct fletch_model *m = s->model;
+    if (f->n_tokens >= m->limits.max_pos)
+        return err_set(err, FLETCH_E_CONTEXT,
+                       "its %u tokens leave no room in the context of %u; use -c for a longer one",
+                       f->n_tokens, m->limits.max_pos);
+    if (f->n_state != state_bytes(s, f->n_tokens))
+        return err_set(err, FLETCH_E_FORMAT, "its state is not as long as this model's");
+    for (u32 i = 0; i < f->n_tokens; i++) {
+        i32 token;
+        memcpy(&token, f->tokens + i * sizeof token, sizeof token);
+        if (token < 0 || (u32)token >= m->m->hp.n_vocab)
+            return err_set(err, FLETCH_E_FORMAT, "token %d is not one of the model's", (int)token);
+    }
+    return 0;
+}
+
+static int load_parts(struct fletch_session *s, const struct statefile *f)
+{
+    struct fletch_model *m = s->model;
+    const u8 *at = f->state;
+    int rc = 0;
+    u32 *table = m->step->tables + (size_t)s->slot * m->step->table_len;
+    if (m->limits.n_blocks && !kv_cover(&m->kv, table, &s->n_blocks, f->n_tokens))
+        return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
+    for (enum exec_part part = PART_BLOCK; part <= PART_STATE; part++)
+        for (u32 i = 0; !rc && i < n_parts(s, part, f->n_tokens); i++, at += part_bytes(s, part))
+            rc = m->x->class->move(m->x, part, part_index(s, part, i), NULL, at, &s->err);
+    if (rc) return rc;
+    memcpy(s->tokens, f->tokens, f->n_tokens * sizeof *s->tokens);
+    s->n = s->n_settled = f->n_tokens;
+    return 0;
+}
+
+int fletch_session_load(struct fletch_session *s, const char *path, char **note, size_t *n_note)
+{
+    struct file_map map;
+    struct statefile f;
+    u64 key;
+    *note = NULL;
+    fletch_session_reset(s);
+    int rc = model_key(s->model, &key, &s->err);
+    if (!rc) rc = file_map_open(&map, path, &s->err);
+    if (rc) return rc;
+    rc = statefile_read(&f, map.p, map.n, key, &s->err);
+    if (!rc) rc = check_file(s, &f, &s->err);
+    if (!rc && !(*note = malloc(f.note.n + 1))) rc = err_nomem(&s->err, "the note");
+    if (!rc) rc = load_parts(s, &f);
+    if (!rc) {
+        memcpy(*note, f.note.p, f.note.n);
+        (*note)[ *n_note = f.note.n] = 0;
+    } else {
+        free(*note);
+        *note = NULL;
+        fletch_session_reset(s);
+        err_prefix(&s->err, "%s", QUOTE(str_of(path)));
+    }
+    file_map_close(&map);
+    return rc;
+}
+
+const int32_t *fletch_session_tokens(const struct fletch_session *s)
+{
+    return s->tokens;
+}
