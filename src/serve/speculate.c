@@ -71,9 +71,25 @@ void spec_rewind(struct spec *s, u32 slot, u32 n)
 
 /* ---- how many ---- */
 
+/* A time, when others like it usually are so long: not more than twice that, because whoever else
+ * runs on this machine makes some of them ten times as long. */
+static double sober(double seconds, double usual)
+{
+    return usual > 0 ? MIN(seconds, 2 * usual) : seconds;
+}
+
+void spec_learn_guess(struct spec *s, double seconds)
+{
+    seconds = sober(seconds, s->guess_seconds);
+    s->guess_seconds += (seconds - s->guess_seconds) / (s->guess_seconds > 0 ? 16 : 1);
+}
+
 void spec_measure(struct spec *s, struct spec_cost c)
 {
-    const double keep = 0.95, r = c.n_rows;
+    const double keep = 0.98, r = c.n_rows;
+    double usual = s->steps.n > 4 ? s->steps.t / s->steps.n : 0;
+    c.seconds = sober(c.seconds, s->steps.n > 4 ? s->steps.all / s->steps.n : 0);
+    c.step_seconds = sober(c.step_seconds, usual);
     s->steps.n = s->steps.n * keep + 1;
     s->steps.r = s->steps.r * keep + r;
     s->steps.rr = s->steps.rr * keep + r * r;

@@ -247,9 +247,7 @@ int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err
     s->n_guesses = 0;
     for (u32 i = 0; s->n_read && i < n; i++) n_new += seqs[i].n - s->n_read[seqs[i].slot];
     int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
-    if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1)) {
-        double each = (spec_now() - began) / s->n_guesses;
-        s->guess_seconds += s->guess_seconds > 0 ? (each - s->guess_seconds) / 16 : each;
-    }
+    if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1))
+        spec_learn_guess(s, (spec_now() - began) / s->n_guesses);
     return rc;
 }

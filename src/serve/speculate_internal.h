@@ -40,6 +40,7 @@ void spec_draft_close(struct spec *s);
 int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
 void spec_draft_rewind(struct spec *s, u32 slot, u32 n);
 
+void spec_learn_guess(struct spec *s, double seconds);
 /* What the nth guess of a slot was drawn from. */
 float *spec_odds_of(const struct spec *s, u32 slot, u32 nth);
 /* The probabilities that out row i of a model's last step is drawn from. */
