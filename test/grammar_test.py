@@ -157,6 +157,9 @@ def test_guesses_change_nothing():
         tried = [a["speculation"] for a in guessed.values()]
         n_guessed += sum(t["n_guessed"] for t in tried)
         n_right += sum(t["n_right"] for t in tried)
+        alone = fletch("run", "-p", asked[0]["prompt"], "-n", 60, "--temp", 0.3, "--seed", 0,
+                       "--json", "--grammar", asked[0]["grammar"], *how, "--spec-tokens", 3).json
+        assert alone["tokens"] == plain[asked[0]["id"]]["tokens"], how
     assert 0 < n_right < n_guessed, (n_right, n_guessed)
 
 

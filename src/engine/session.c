@@ -334,8 +334,10 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
         return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
     s->fresh = s->unread = false;
     s->tokens[s->n] = token;
-    int rc = plan_decode(s, g, to->constraint ? 1 : n_left, &n_draft); /* a mask is one token's */
+    int rc = plan_decode(s, g, n_left, &n_draft);
     if (rc) return rc;
+    const i32 *guesses = s->tokens + s->n + 1;
+    if (to->constraint) n_draft = constraint_worth(to->constraint, guesses, n_draft);
     bool trial = n_draft && m->m->net->n_states;
     u32 home = spec_slot(m->spec, s->slot, s->aside), n = s->n + 1;
     u32 place = spec_slot(m->spec, s->slot, s->aside ^ trial);
@@ -346,7 +348,7 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
         CHECK(step_add(step, (struct row){s->tokens[at], place, at, ROW_D}, asks));
         if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
     }
-    if (to->constraint) constraint_fill(to->constraint, step, 0);
+    if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, n_draft);
     double step_began = spec_now();
     rc = run_step(s);
     double ended = spec_now();
@@ -369,7 +371,7 @@ static int sample_first(struct fletch_session *s, const struct fletch_generate *
                         struct constraint *c, i32 *token)
 {
     struct step *step = s->model->step;
-    if (c) constraint_fill(c, step, 0);
+    if (c) constraint_fill(c, step, 0, NULL, 0);
     return sample(s, &g->sampling, c ? step->masks : NULL, token);
 }
 

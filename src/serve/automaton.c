@@ -360,15 +360,6 @@ const u32 *constraint_mask(struct constraint *c)
     return mask;
 }
 
-void constraint_fill(struct constraint *c, struct step *step, u32 i)
-{
-    u32 n = step_mask_words(step->net), *to = step->masks + (size_t)i * n;
-    const u32 *mask = constraint_mask(c);
-    memset(to, 0, n * sizeof *to);
-    if (mask) memcpy(to, mask, MIN(n, c->a->n_mask_words) * sizeof *to);
-    step->sample[i].masked = true;
-}
-
 /* As many bytes as are allowed, from a state; *to is where that leads. */
 static size_t follow(struct automaton *a, u32 from, struct str text, u32 *to)
 {
@@ -424,6 +415,34 @@ void constraint_back(struct constraint *c, u32 n)
 {
     CHECK(n < c->n || (n == 0 && c->n == 0));
     c->n -= n;
+}
+
+static void fill_row(struct constraint *c, struct step *step, u32 i)
+{
+    u32 n = step_mask_words(step->net), *to = step->masks + (size_t)i * n;
+    const u32 *mask = constraint_mask(c);
+    memset(to, 0, n * sizeof *to);
+    if (mask) memcpy(to, mask, MIN(n, c->a->n_mask_words) * sizeof *to);
+    step->sample[i].masked = true;
+}
+
+void constraint_fill(struct constraint *c, struct step *step, u32 i, const i32 *guesses, u32 n)
+{
+    u32 n_ahead = 0;
+    fill_row(c, step, i);
+    for (u32 k = 0; k < n; k++) {
+        n_ahead += constraint_advance(c, guesses[k]);
+        fill_row(c, step, i + 1 + k);
+    }
+    constraint_back(c, n_ahead);
+}
+
+u32 constraint_worth(struct constraint *c, const i32 *guesses, u32 n)
+{
+    u32 k = 0;
+    while (k < n && constraint_advance(c, guesses[k])) k++;
+    constraint_back(c, k);
+    return MIN(n, k + 1);
 }
 
 bool constraint_may_end(struct constraint *c)

@@ -33,8 +33,12 @@ void constraint_close(struct constraint *c);
  * grammar can end here. Valid until the next call on the automaton. NULL: it gave up, and
  * constraint_error says why. */
 const u32 *constraint_mask(struct constraint *c);
-/* The same, into out row i of a step; no token is allowed when it gave up. */
-void constraint_fill(struct constraint *c, struct step *step, u32 i);
+/* The same, into out row i of a step, and into the n rows behind it what may follow each guess; no
+ * token is allowed when it gave up. */
+void constraint_fill(struct constraint *c, struct step *step, u32 i, const i32 *guesses, u32 n);
+/* How many of n guesses to try: those up to the first that is forbidden. That one stays: its mask
+ * makes it wrong, and rejection must see it to be fair. */
+u32 constraint_worth(struct constraint *c, const i32 *guesses, u32 n);
 /* Goes on over a token; false: the grammar forbids it, and nothing changed. Ends change nothing. */
 bool constraint_advance(struct constraint *c, i32 token);
 /* Takes back the last n advances, of at most CONSTRAINT_BACK. */

@@ -411,7 +411,7 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
     struct step *s = b->env.step;
     bool trial = needs_trial(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
-    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_ahead = 0;
+    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
     r->n_settled = r->n_fed;
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (r->snap_at && r->snap_at == r->n_fed &&
@@ -425,12 +425,10 @@ static void add_rows(struct batch *b, struct request *r, u32 n)
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
         b->out[s->n_out - 1] = r;
-        if (!r->r.constraint) continue;
-        bool guessed = r->n_fed >= r->n_tokens;
-        n_ahead += guessed && constraint_advance(r->r.constraint, r->tokens[r->n_fed]);
-        constraint_fill(r->r.constraint, s, s->n_out - 1);
+        n_asks++;
     }
-    if (n_ahead) constraint_back(r->r.constraint, n_ahead);
+    if (r->r.constraint && n_asks)
+        constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
     r->client->rows += n;
 }
 
@@ -462,17 +460,6 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
     *rows_left -= q->most;
 }
 
-/* Of n guesses behind its tokens, those up to the first that its grammar forbids. That one stays:
- * the mask makes it wrong, and rejection must see it to be fair. */
-static u32 worth_trying(const struct request *r, u32 n)
-{
-    u32 k = 0;
-    if (!r->r.constraint) return n;
-    while (k < n && constraint_advance(r->r.constraint, r->tokens[r->n_tokens + k])) k++;
-    constraint_back(r->r.constraint, k);
-    return MIN(n, k + 1);
-}
-
 /* Guesses for those who answer; what guesses reads along with the others. */
 static int guess(struct batch *b, struct err *err)
 {
@@ -496,8 +483,12 @@ static int guess(struct batch *b, struct err *err)
         plan_guesses(b, &b->seqs[i], r, n_answering, &left);
     }
     int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
-    for (u32 i = 0; !rc && i < b->n_running; i++)
-        b->running[i]->n_draft = worth_trying(b->running[i], b->seqs[i].n_draft);
+    for (u32 i = 0; !rc && i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        r->n_draft = b->seqs[i].n_draft;
+        if (r->r.constraint)
+            r->n_draft = constraint_worth(r->r.constraint, r->tokens + r->n_tokens, r->n_draft);
+    }
     return rc;
 }
 
