@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 static const struct opt bench_opts[] = {
-    {0, "mode", OPT_CHOICE, "all|prefill|decode|full", "all",
-     "prompts alone, generated tokens alone, or one after the other", OPT_FIELD(mode), 0, 0},
+    {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
+     "prompts alone, generated tokens alone, or one after the other; serve: many clients at once "
+     "(--batches, default 1,4,8), one prompt and one answer length",
+     OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "tokens of a prompt (default 128,512)",
      OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "tokens to generate (default 64)", OPT_FIELD(gens), 0,
@@ -177,6 +179,36 @@ static int bench_model(struct host *h, const struct args *a)
     return code;
 }
 
+static uint32_t first_of(const struct counts *c, uint32_t otherwise)
+{
+    return c->c.n ? c->c.p[0] : otherwise;
+}
+
+static int bench_many(struct host *h, const struct args *a)
+{
+    struct counts prompts = {0}, gens = {0}, clients = {0};
+    json_t *doc = NULL;
+    int code = parse_counts(&prompts, a->prompts);
+    if (!code) code = parse_counts(&gens, a->gens);
+    if (!code) code = parse_counts(&clients, a->batches ? a->batches : "1,4,8");
+    for (size_t i = 0; !code && i < clients.ids.n; i++)
+        if (clients.ids.p[i] < 1 || clients.ids.p[i] > 256)
+            code = opts_wrong("bench", "1 to 256 clients at once");
+    uint32_t n_prompt = first_of(&prompts, 128), n_answer = first_of(&gens, 64);
+    if (!code && (n_prompt < 2 || n_prompt > 1 << 20 || !n_answer || n_answer > 1 << 20))
+        code = opts_wrong("bench", "prompts have 2 tokens at least, answers one");
+    if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
+    if (!code && a->json) write_json(stdout, doc);
+    if (!code) code = save_in_dir(a, "fletch-serve.json", write_json, doc);
+    if (!code) code = save_in_dir(a, "fletch-serve.html", bench_write_serve_html, doc);
+    if (!code && a->html) code = save(a->html, bench_write_serve_html, doc);
+    json_decref(doc);
+    free(prompts.ids.p);
+    free(gens.ids.p);
+    free(clients.ids.p);
+    return code;
+}
+
 static int bench_kernel(struct host *h, const struct args *a)
 {
     struct fletch_bench_kernel k = {a->kernel, a->shape, (uint32_t)a->n_reps.v};
@@ -208,7 +240,10 @@ static int bench(const struct args *a)
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
     int code = host_open_engine(&h, a->backend, a);
-    if (!code) code = a->kernel ? bench_kernel(&h, a) : bench_model(&h, a);
+    if (!code)
+        code = a->kernel                       ? bench_kernel(&h, a)
+               : strcmp(a->mode, "serve") == 0 ? bench_many(&h, a)
+                                               : bench_model(&h, a);
     host_close(&h);
     return code;
 }

@@ -16,6 +16,12 @@ void bench_print_kernels(const json_t *doc);
 /* bench_html.c: one page that needs nothing else. */
 void bench_write_html(FILE *out, const json_t *doc);
 
+/* bench_serve.c: many clients at once; exit code and a document. */
+int bench_serve(struct host *h, const struct args *a, uint32_t n_prompt, uint32_t n_answer,
+                const struct ids *clients, json_t **doc);
+extern const char *const bench_serve_times[]; /* keys of a case that are seconds, then NULL */
+void bench_write_serve_html(FILE *out, const json_t *doc);
+
 /* bench_compare.c: exit code 1 where the second document is significantly slower. */
 int bench_compare(const char *path_a, const char *path_b, const struct args *a);
 

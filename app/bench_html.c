@@ -5,130 +5,7 @@
 #include <string.h>
 
 #include "bench.h"
-
-static const char style[] =
-    ":root{color-scheme:light dark;--bg:#fcfcfb;--fg:#1c2024;--dim:#687076;--line:#d7dbdf;"
-    "--c0:#0b68cb;--c1:#c2410c;--c2:#15803d;--c3:#8e4ec6;--c4:#b7791f;--c5:#0e7c86}\n"
-    "@media(prefers-color-scheme:dark){:root{--bg:#151718;--fg:#ecedee;--dim:#9ba1a6;"
-    "--line:#33383c;--c0:#52a9ff;--c1:#ff8b3e;--c2:#4cc38a;--c3:#bf7af0;--c4:#f0c000;"
-    "--c5:#3dd3e0}}\n"
-    "body{margin:2rem auto;max-width:64rem;padding:0 1rem;background:var(--bg);color:var(--fg);"
-    "font:15px/1.5 system-ui,sans-serif}\n"
-    "h1{font-size:1.4rem;margin:0}h2{font-size:1rem;margin:2rem 0 .3rem}p,.dim{color:var(--dim)}\n"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    "td,th{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);"
-    "white-space:nowrap}th{font-weight:600;color:var(--dim)}td:first-child,th:first-child"
-    "{text-align:left;padding-left:0}\n"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:0 2rem}"
-    "svg{width:100%;height:auto}svg text{fill:var(--dim);font:11px system-ui,sans-serif}"
-    ".axis{stroke:var(--line);fill:none}.mark{stroke-width:2;fill:none}"
-    ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
-    ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.f0{fill:var(--c0)!important}"
-    ".f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}"
-    ".f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.b0{background:var(--c0)}"
-    ".b1{background:var(--c1)}.b2{background:var(--c2)}.b3{background:var(--c3)}"
-    ".b4{background:var(--c4)}.b5{background:var(--c5)}.key{font-size:12px;color:var(--dim);"
-    "display:flex;flex-wrap:wrap;gap:.2rem 1rem;padding-left:3rem}.key i{display:inline-block;"
-    "width:.7em;height:.7em;border-radius:2px;margin-right:.4em}\n"
-    ".cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:1rem;"
-    "margin:1.2rem 0}.card{border:1px solid var(--line);border-radius:8px;padding:.7rem 1rem;"
-    "color:var(--dim);font-size:13px}.card b{display:block;font-size:1.7rem;color:var(--fg);"
-    "font-variant-numeric:tabular-nums}.bar{height:6px;border-radius:3px;background:var(--line);"
-    "margin-top:.5rem}.bar i{display:block;height:100%;border-radius:3px;background:var(--c0)}\n";
-
-static void put_text(FILE *out, const char *s)
-{
-    for (; *s; s++) switch (*s) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        case '"': fputs("&quot;", out); break;
-        default: fputc(*s, out);
-        }
-}
-
-/* ---- a plot: axes from 1-2-5 steps or decades, lines, points ---- */
-
-enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 24, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
-
-struct scale {
-    double min, max;
-    bool log;
-};
-
-struct plot {
-    FILE *out;
-    struct scale x, y;
-    int n_keys;
-    char keys[N_COLOURS][96];
-};
-
-static double part_of(const struct scale *s, double v)
-{
-    if (s->log) return log(v / s->min) / log(s->max / s->min);
-    return (v - s->min) / (s->max - s->min);
-}
-
-static double at_x(const struct plot *p, double v)
-{
-    return LEFT + part_of(&p->x, v) * (WIDTH - LEFT - RIGHT);
-}
-
-static double at_y(const struct plot *p, double v)
-{
-    return HEIGHT - BOTTOM - part_of(&p->y, v) * (HEIGHT - TOP - BOTTOM);
-}
-
-/* The next mark of an axis after v, or its first when v is below the start. */
-static double next_mark(const struct scale *s, double v, double step)
-{
-    if (s->log) return v < s->min ? pow(10, ceil(log10(s->min) - 1e-9)) : v * 10;
-    return v < s->min ? ceil(s->min / step - 1e-9) * step + 0.0 : v + step; /* + 0: no -0 */
-}
-
-static double step_of(const struct scale *s)
-{
-    double raw = (s->max - s->min) / 5, unit = pow(10, floor(log10(raw))), f = raw / unit;
-    return unit * (f < 1.5 ? 1 : f < 3.5 ? 2 : f < 7.5 ? 5 : 10);
-}
-
-static void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const char *title,
-                       const char *x_name, const char *y_name)
-{
-    *p = (struct plot){.out = out, .x = x, .y = y};
-    double step = step_of(&x);
-    fprintf(out, "<div><h2>%s</h2><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
-            title, WIDTH, HEIGHT, title);
-    for (double v = next_mark(&x, x.min - 1, step); v <= x.max * 1.0001; v = next_mark(&x, v, step))
-        fprintf(out,
-                "<path class=\"axis\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
-                "text-anchor=\"middle\">%g</text>",
-                at_x(p, v), TOP, HEIGHT - BOTTOM, at_x(p, v), HEIGHT - BOTTOM + 14, v);
-    step = step_of(&y);
-    for (double v = next_mark(&y, y.min - 1, step); v <= y.max * 1.0001; v = next_mark(&y, v, step))
-        fprintf(out,
-                "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" "
-                "text-anchor=\"end\">%g</text>",
-                LEFT, at_y(p, v), WIDTH - RIGHT, LEFT - 6, at_y(p, v) + 4, v);
-    fprintf(out,
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text><text x=\"4\" y=\"11\">%s</text>",
-            WIDTH - RIGHT, HEIGHT - 8, x_name, y_name);
-}
-
-/* Names what has the next colour; what comes after the last colour has no name. */
-static void plot_key(struct plot *p, const char *name)
-{
-    if (p->n_keys < N_COLOURS) snprintf(p->keys[p->n_keys], sizeof *p->keys, "%s", name);
-    p->n_keys++;
-}
-
-static void plot_end(struct plot *p)
-{
-    fputs("</svg><div class=\"key\">", p->out);
-    for (int i = 0; i < p->n_keys && i < N_COLOURS; i++)
-        fprintf(p->out, "<span><i class=\"b%d\"></i>%s</span>", i, p->keys[i]);
-    fputs("</div></div>\n", p->out);
-}
+#include "plot.h"
 
 /* ---- what is plotted ---- */
 
@@ -175,7 +52,7 @@ static void plot_latency(FILE *out, const json_t *doc)
         fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
         for (size_t k = 0; k < 100; k++)
             fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M',
-                    at_x(&p, json_number_value(json_array_get(all, k))), at_y(&p, (double)k));
+                    plot_x(&p, json_number_value(json_array_get(all, k))), plot_y(&p, (double)k));
         fputs("\"/>", out);
         case_name(name, sizeof name, row);
         plot_key(&p, name);
@@ -218,8 +95,8 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
             if (same && i < k) drawn = true;
             if (!same || drawn || p.n_keys == N_COLOURS) continue;
             if (first) fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
-            fprintf(out, "%c%.1f %.1f", first ? 'M' : 'L', at_x(&p, get_real(row, by)),
-                    at_y(&p, get_real(row, "tokens_per_s")));
+            fprintf(out, "%c%.1f %.1f", first ? 'M' : 'L', plot_x(&p, get_real(row, by)),
+                    plot_y(&p, get_real(row, "tokens_per_s")));
             first = false;
         }
         if (first) continue;
@@ -227,7 +104,7 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
         EACH_ROW(doc, i, row)
         if (same_line(row, start, other))
             fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", p.n_keys,
-                    at_x(&p, get_real(row, by)), at_y(&p, get_real(row, "tokens_per_s")));
+                    plot_x(&p, get_real(row, by)), plot_y(&p, get_real(row, "tokens_per_s")));
         bool prompt = get_count(start, "n_prompt") > 0, gen = get_count(start, "n_gen") > 0;
         char name[96], p_text[24] = "", n_text[24] = "";
         if (prompt)
@@ -270,8 +147,8 @@ static void plot_runs(FILE *out, const json_t *doc)
         if (p.n_keys == N_COLOURS) break;
         fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
         json_array_foreach(json_object_get(row, "samples"), k, v)
-            fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M', at_x(&p, (double)k + 1),
-                    at_y(&p, 100 * json_number_value(v) / get_real(row, "tokens_per_s")));
+            fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M', plot_x(&p, (double)k + 1),
+                    plot_y(&p, 100 * json_number_value(v) / get_real(row, "tokens_per_s")));
         fputs("\"/>", out);
         case_name(name, sizeof name, row);
         plot_key(&p, name);
@@ -294,10 +171,10 @@ static void plot_roofline(FILE *out, const json_t *doc)
     double knee = peak / bandwidth;
     double start = fmax(x.min, y.min / bandwidth);
     fprintf(out, "<path class=\"mark\" stroke=\"currentColor\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>",
-            at_x(&p, start), at_y(&p, bandwidth * start), at_x(&p, knee), at_y(&p, peak),
+            plot_x(&p, start), plot_y(&p, bandwidth * start), plot_x(&p, knee), plot_y(&p, peak),
             WIDTH - RIGHT);
     fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f GFLOP/s, %s fma</text>",
-            WIDTH - RIGHT, at_y(&p, peak) - 5, peak, get_text(m, "fma"));
+            WIDTH - RIGHT, plot_y(&p, peak) - 5, peak, get_text(m, "fma"));
     EACH_ROW(doc, i, row)
     {
         double bytes = get_real(row, "active_bytes"), flop = get_real(row, "flop_per_token");
@@ -306,7 +183,7 @@ static void plot_roofline(FILE *out, const json_t *doc)
         double at = fmin(fmax(flop / bytes, x.min), x.max);
         char name[96];
         fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>",
-                p.n_keys % N_COLOURS, at_x(&p, at), at_y(&p, fmin(gflops, y.max)));
+                p.n_keys % N_COLOURS, plot_x(&p, at), plot_y(&p, fmin(gflops, y.max)));
         case_name(name, sizeof name, row);
         fprintf(out, "%s: %.0f GFLOP/s</title></circle>", name, gflops);
         plot_key(&p, name);
@@ -413,15 +290,13 @@ void bench_write_html(FILE *out, const json_t *doc)
 {
     const json_t *model = json_object_get(doc, "model"), *m = json_object_get(doc, "machine");
     const char *name = get_text(model, "name");
-    fputs("<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width\"><title>fletch bench</title><style>",
-          out);
-    fprintf(out, "%s</style>\n<h1>", style);
-    put_text(out, *name ? name : get_text(model, "path"));
+    plot_page(out, "fletch bench");
+    fputs("<h1>", out);
+    plot_text(out, *name ? name : get_text(model, "path"));
     fprintf(out, "</h1>\n<p>%s, %llu layers, %s of weights. Backend ", get_text(model, "arch"),
             (unsigned long long)get_count(model, "n_layers"),
             human_bytes(get_count(model, "weight_bytes")).text);
-    put_text(out, get_text(doc, "backend_why"));
+    plot_text(out, get_text(doc, "backend_why"));
     fprintf(out,
             ". Loaded in %.2f s. %llu threads of this machine "
             "read %.1f GB/s (best of several over %s) and do %.0f GFLOP/s (%s fma). Medians of "
@@ -430,7 +305,7 @@ void bench_write_html(FILE *out, const json_t *doc)
             get_real(m, "read_gb_s"), human_bytes(get_count(m, "read_bytes")).text,
             get_real(m, "fma_gflop_s"), get_text(m, "fma"),
             (unsigned long long)get_count(doc, "reps"));
-    put_text(out, get_text(doc, "version"));
+    plot_text(out, get_text(doc, "version"));
     fputs(".</p>\n", out);
     put_cards(out, doc);
     fputs("<h2>Results</h2>\n", out);

@@ -47,6 +47,27 @@ def test_built_in_model_and_artifacts_under_stable_names(d):
     assert not re.search(r"https?://|<script|<link|src=", page), "the page needs something else"
 
 
+def test_serving_is_measured_for_many_clients(d):
+    page = os.path.join(d, "page.html")
+    args = ["zoo/tiny/llama.gguf", "--mode", "serve", "-p", "80", "-n", "6", "-b", "1,3"]
+    doc = json.loads(bench(d, *args, "--json", "--html", page).text)
+    rows = doc["serve"]
+    assert [r["mode"] for r in rows] == ["closed", "closed", "open", "stall", "cancel"]
+    assert [r["requests"] for r in rows] == [4, 12, 12, 3, 16]
+    for r in rows:
+        assert r["tokens_per_second"] > 0 and 0 < r["first_p50"] <= r["first_p95"]
+        if r["mode"] != "cancel":
+            assert 0 < r["gap_p50"] <= r["gap_p95"] <= r["gap_p99"] <= r["gap_max"]
+    assert doc["reused"] > 0.05
+    assert rows[3]["long_prompt"] > 500 and rows[3]["usual_gap"] > 0
+    assert 0 < rows[4]["cancel_p50"] <= rows[4]["cancel_max"]
+    assert open(page).read().count("<svg") == 3
+    assert json.load(open(os.path.join(d, "fletch-serve.json"))) == doc
+    out = bench(d, *args).text
+    assert "tokens/s" in out and out.count("closed") == 2 and "found in the cache" in out
+    bench(d, *args[:-1], "0", code=2)
+
+
 def test_csv_has_a_row_per_case(d):
     lines = bench(d, GOLDEN, *FAST, "--csv").text.splitlines()
     assert len(lines) == 4 and lines[0].startswith("mode,n_prompt,n_gen,depth,batch,tokens_per_s")

@@ -1,0 +1,37 @@
+/* Pages with plots as inline SVG: nothing is fetched, nothing runs; light and dark by the reader's
+ * setting. */
+#ifndef APP_PLOT_H
+#define APP_PLOT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 24, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
+
+struct scale {
+    double min, max;
+    bool log;
+};
+
+struct plot {
+    FILE *out;
+    struct scale x, y;
+    int n_keys;
+    char keys[N_COLOURS][96];
+};
+
+/* The beginning of a page, with its style. */
+void plot_page(FILE *out, const char *title);
+/* Text that is no markup. */
+void plot_text(FILE *out, const char *s);
+
+/* Axes from 1-2-5 steps or decades; then lines and points by whoever plots, at these places. */
+void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const char *title,
+                const char *x_name, const char *y_name);
+double plot_x(const struct plot *p, double v);
+double plot_y(const struct plot *p, double v);
+/* Names what has the next colour; what comes after the last colour has no name. */
+void plot_key(struct plot *p, const char *name);
+void plot_end(struct plot *p);
+
+#endif
