@@ -170,9 +170,10 @@ FLETCH_API const char *fletch_session_error(const struct fletch_session *s);
 FLETCH_API uint32_t fletch_session_length(const struct fletch_session *s);
 /* Its tokens, good until the next call that changes it. */
 FLETCH_API const int32_t *fletch_session_tokens(const struct fletch_session *s);
-/* The session as a file that appears only when it is whole, with any note of the caller's; and back,
- * on the same model with the same options. What can't be trusted or belongs to another model is
- * refused with FLETCH_E_FORMAT; then the timeline is empty. The note is freed with fletch_free. */
+/* The session as a file that appears only when it is whole, with any note of the caller's; and
+ * back, on the same model with the same options. What can't be trusted or belongs to another model
+ * is refused with FLETCH_E_FORMAT; then the timeline is empty. The note is freed with fletch_free.
+ */
 FLETCH_API int fletch_session_save(struct fletch_session *s, const char *path, const char *note,
                                    size_t n_note);
 FLETCH_API int fletch_session_load(struct fletch_session *s, const char *path, char **note,
