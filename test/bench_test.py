@@ -144,6 +144,13 @@ def test_kernels_are_checked(d):
         assert k["ok"] and k["us"] > 0 and k["difference"] <= k["tolerance"]
 
 
+def test_attention_of_one_row_joins_its_chunks(d):
+    shape = "n=64,heads=4,kv_heads=1,head=16,depth=600"
+    doc = json.loads(bench(d, "--kernel", "norm+qkv+rope+kv_store+attention", "--shape", shape,
+                           "--backend", "emu", "--json").text)
+    assert [k["ok"] for k in doc["kernels"]] == [True, True]
+
+
 def test_bad_options_are_refused(d):
     bench(d, GOLDEN, "-p", "x", code=2)
     bench(d, GOLDEN, "--kernel", "norm", code=2)

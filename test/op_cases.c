@@ -260,7 +260,7 @@ static void rope_and_attend(struct op_lab *l, const struct op_shape *s, struct o
     struct operand rq = prog_rope(l->p, "rq", s->kind, s->heads, q);
     struct operand rk = prog_rope(l->p, "rk", s->kind, s->kv_heads, k);
     prog_kv_store(l->p, kv, rk, v);
-    give(l, rq);
+    if (l->c->kind != OP_NORM_QKV_ATTENTION) give(l, rq);
     give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, rq, 2 / sqrtf((float)s->head)));
 }
 
@@ -437,6 +437,10 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
           .kind = ROPE_NEOX,                                                                      \
           .type = QT_##T,                                                                         \
           .weight = true}},                                                                       \
+        {OP_NORM_QKV_ATTENTION,                                                                   \
+         "norm+qkv+attention " #T,                                                                \
+         record_norm_qkv_store,                                                                   \
+         {.n = 256, .heads = 6, .kv_heads = 2, .head = 16, .type = QT_##T, .bias = true}},        \
         {OP_NORM_GATE_UP_GLU,                                                                     \
          "norm+gate+up+glu " #T,                                                                  \
          record_gate_up_glu,                                                                      \
@@ -620,6 +624,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_MLA_STORE:
         return 1e-3; /* the last bit of a norm may round a cached half the other way */
     case OP_NORM_QKV_STORE:
+    case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:

@@ -7,7 +7,7 @@
 
 #include "core/place.h"
 
-enum { MAX_STEPS = 9 };
+enum { MAX_STEPS = 10 };
 
 /* A run of ops. Letters name values: a letter stands for the same columns wherever it is. */
 struct pattern {
@@ -22,6 +22,19 @@ struct pattern {
 
 /* In order of preference: the first that matches at an op wins. */
 static const struct pattern patterns[] = {
+    {OP_NORM_QKV_ATTENTION,
+     "x",
+     "y",
+     {{OP_NORM, "x", "h", 0},
+      {OP_MATMUL, "h", "q", 0},
+      {OP_MATMUL, "h", "k", 0},
+      {OP_MATMUL, "h", "v", 0},
+      {OP_NORM, "q", "a", 'q'},
+      {OP_NORM, "k", "b", 'k'},
+      {OP_ROPE, "a", "c", 0},
+      {OP_ROPE, "b", "d", 0},
+      {OP_KV_STORE, "dv", "", 0},
+      {OP_ATTENTION, "c", "y", 0}}},
     {OP_NORM_QKV_STORE,
      "x",
      "c",

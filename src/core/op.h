@@ -87,6 +87,9 @@
       "w (opt), b (opt), W and bias of q, k and v, then w and b of the head norms if it has them", \
       "norm; matmuls to q, k and v; head norms of q and k (opt); ropes; kv_store of k and v",      \
       "as its parts")                                                                              \
+    X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention", "x[T][n] -> y[T][H·vd], cache",      \
+      "those of norm+qkv+rope+kv_store", "norm+qkv+rope+kv_store, then attention of its result",   \
+      "as its parts")                                                                              \
     X(NORM_GATE_UP_GLU, "norm+gate+up+glu", "x[T][n] -> y[T][m]",                                  \
       "w (opt), b (opt), Wg[m][n], bg (opt), Wu[m][n], bu (opt)", "norm, then gate+up+glu",        \
       "as its parts")                                                                              \

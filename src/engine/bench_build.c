@@ -102,7 +102,7 @@ static void make_angles(struct lab *l)
     l->net->rope = (struct rope_table){l->s.head, freq, 1};
 }
 
-static void build_norm_qkv(struct lab *l)
+static void record_norm_qkv(struct lab *l, bool attends)
 {
     u32 q = l->s.heads * l->s.head, kv = l->s.kv_heads * l->s.head;
     make_angles(l);
@@ -114,8 +114,22 @@ static void build_norm_qkv(struct lab *l)
         struct operand yv = matmul(l, x, kv);
         l->out = prog_rope(l->p, "q", ROPE_NEOX, l->s.heads, yq);
         yk = prog_rope(l->p, "k", ROPE_NEOX, l->s.kv_heads, yk);
-        prog_kv_store(l->p, net_kv(l->net, kv, kv), yk, yv);
+        u32 layer = net_kv(l->net, kv, kv);
+        prog_kv_store(l->p, layer, yk, yv);
+        if (attends)
+            l->out = prog_attention(l->p, "y", layer, l->s.heads, l->s.kv_heads, l->out,
+                                    1 / sqrtf((float)l->s.head));
     }
+}
+
+static void build_norm_qkv(struct lab *l)
+{
+    record_norm_qkv(l, false);
+}
+
+static void build_norm_qkv_attention(struct lab *l)
+{
+    record_norm_qkv(l, true);
 }
 
 static void build_gate_up_glu(struct lab *l)
@@ -344,6 +358,11 @@ const struct lab_kernel lab_kernels[] = {
      {.n = 2048, .t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 100, .type = QT_Q8_0},
      2e-2,
      FUSED(NORM_QKV_STORE)},
+    {"norm+qkv+rope+kv_store+attention",
+     build_norm_qkv_attention,
+     {.n = 2048, .t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 100, .type = QT_Q8_0},
+     2e-2,
+     FUSED(NORM_QKV_ATTENTION)},
     {"gate+up+glu",
      build_gate_up_glu,
      {.n = 2048, .m = 8192, .t = 1, .type = QT_Q8_0},

@@ -79,7 +79,7 @@ enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
 /* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM
  * of an H200, so that a launch's weights travel while the one before it runs; with two words, six.
  */
-enum { QUEUE_BATCH = 2 };
+enum { QUEUE_BATCH = 2, QUEUE_THREADS = MATVEC_THREADS };
 #define QUEUE_SLOTS(words) ((words) == 2 ? 6 : 8)
 #define QUEUE_BYTES(words, threads) \
     ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
@@ -168,7 +168,8 @@ struct quantise_args {
  * silu(x·W_0ᵀ + b_0)·(x·W_1ᵀ + b_1). Slices (heads): group.z, x and y move by a stride. */
 enum { MATMUL_MAX = 3, MATMUL_SIMDS = MATMUL_THREADS / 32, MATMUL_MAX_IN = 16384 };
 enum { MATVEC_SIMDS = MATVEC_THREADS / 32 };
-enum { MATMUL_MAX_NORM_F32 = 6144 }; /* columns of a fused norm before floats */
+/* Columns of floats in threadgroup memory, and where a fused norm comes before them. */
+enum { MATMUL_MAX_F32 = 8192, MATMUL_MAX_NORM_F32 = 6144 };
 struct matmul_part {
     unsigned n_out, y_pitch, has_bias;
 };
@@ -301,6 +302,15 @@ enum {
 #define FLASH_LATENT_BYTES                                                            \
     (((unsigned)LATENT_TILE_ROWS + 2u * (unsigned)FLASH_STRIDE) * LATENT_MAX_K * 2u + \
      (unsigned)LATENT_TILE_ROWS * (unsigned)FLASH_STRIDE * 2u)
+
+/* k_attend_<longest head>_h<heads>: one row, f16 cache. Tickets: a counter for each head's groups.
+ */
+enum { ATTEND_MAX_HEAD = 128, ATTEND_GROUPS = 1024, TICKETS = 1024 };
+struct attend_args {
+    struct heads_args heads;
+    struct attention_args attn;
+    unsigned joins; /* gpu_driver.joins */
+};
 
 /* k_token_shift, k_token_keep */
 enum { SHIFT_THREADS = 256 };

@@ -62,6 +62,7 @@ struct gpu_command {
 
 struct gpu_driver {
     const char *name;
+    bool joins; /* the last of a launch's groups can go on with what the others left (simt.h) */
     /* Why it can't be used here, in a sentence for doctor; NULL when it can. */
     const char *(*absent)(void);
     int (*open)(struct gpu **out, u32 device, struct err *err);

@@ -583,6 +583,7 @@ static int cuda_profile(struct gpu *g, struct gpu_list *list, double *us, struct
 
 const struct gpu_driver driver_cuda = {
     .name = "cuda",
+    .joins = true,
     .absent = cuda_absent,
     .open = cuda_open,
     .close = cuda_close,

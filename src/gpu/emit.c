@@ -75,6 +75,11 @@ void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes)
     current(e)->tg_bytes = tg_bytes;
 }
 
+void emit_pieces(struct emit *e, u32 n)
+{
+    if (!e->rc) current(e)->pieces = n;
+}
+
 void emit_groups(struct emit *e, u32 gx, u32 tg_bytes)
 {
     if (e->rc) return;
@@ -210,6 +215,11 @@ void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
     e->scratch = MAX(e->scratch, offset + n);
     bind(e, (struct binding){
                 .space = SPACE_SCRATCH, .offset = offset, .n = MAX(n, 1), .write = write});
+}
+
+void emit_tickets(struct emit *e)
+{
+    bind(e, (struct binding){.space = SPACE_TICKETS, .n = 1, .write = true});
 }
 
 static bool touches(const struct binding *a, const struct binding *b)
@@ -349,6 +359,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_NORM_GATE_UP_GLU] = emit_gate_up_glu,
     [OP_MATMUL_ADD] = emit_matmul_add,
     [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
+    [OP_NORM_QKV_ATTENTION] = emit_norm_qkv_attention,
     [OP_MATMULS] = emit_matmuls,
     [OP_NORM_SHIFT] = emit_norm_shift,
     [OP_MLA_STORE] = emit_mla_store,

@@ -49,6 +49,7 @@ enum space {
     SPACE_WEIGHT,
     SPACE_CHUNK, /* a whole buffer of weights */
     SPACE_SCRATCH,
+    SPACE_TICKETS, /* uint[TICKETS], 0 between launches */
     SPACE_COUNT
 };
 
@@ -67,6 +68,7 @@ struct launch {
     u32 groups[3], threads;
     u32 per_unit; /* at most that many groups for a unit of a device that wants few (0: any number)
                    */
+    u32 pieces;   /* and one for each unit while there are as many of these */
     u32 tg_bytes; /* struct gpu_command */
     u32 n_bufs, n_args;
     struct binding bufs[GPU_MAX_BUFS];
@@ -80,6 +82,7 @@ struct launch {
 struct list_kind {
     u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
     bool native;  /* with the kernels of native/ */
+    bool joins;   /* gpu_driver.joins */
 };
 
 struct emit {
@@ -115,6 +118,7 @@ void emit_depth(struct emit *e, u32 gz);                /* of the grid, where it
 void emit_groups(struct emit *e, u32 gx, u32 tg_bytes); /* once they are known */
 /* Its groups walk over the work, a few for each unit of the device, with queues of n bytes. */
 void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes);
+void emit_pieces(struct emit *e, u32 n); /* that the work can be dealt out in */
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
@@ -127,6 +131,7 @@ void emit_tables(struct emit *e, bool write);
 void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see gpu_pack.h) */
 /* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */
 void emit_vector(struct emit *e, u32 id, u32 row);
+void emit_tickets(struct emit *e);
 void emit_kv(struct emit *e, u32 layer, bool write);
 void emit_state(struct emit *e, u32 layer); /* read and written */
 /* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what an op
@@ -189,11 +194,18 @@ int emit_matmul_heads(struct emit *e, const struct op *op);
 int emit_norm_matmul(struct emit *e, const struct op *op);
 int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
 int emit_matmul_add(struct emit *e, const struct op *op);
+int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: its first parts */
+/* emit_qkv.c: */
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
+int emit_norm_qkv_attention(struct emit *e, const struct op *op);
 /* emit_mix.c: */
 int emit_matmuls(struct emit *e, const struct op *op);
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
+struct attention_args emit_attention_args(const struct emit *e, const struct op *op);
+/* Outputs of chunks, then their sums. */
+void emit_attention_scratch(struct emit *e, const struct op *op, bool write);
+void emit_attention_merge(struct emit *e, const struct op *op);
 int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);

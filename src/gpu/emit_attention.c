@@ -39,14 +39,7 @@ static const char *unfit(const struct op *op)
     return MAX(k, v) > ATTN_MAX_HEAD ? "heads of more than 256 values" : NULL;
 }
 
-static void bind_scratch(struct emit *e, u64 n_parts, u32 v_width, bool write)
-{
-    u64 bytes = n_parts * v_width * sizeof(float);
-    emit_scratch(e, 0, bytes, write);
-    emit_scratch(e, (bytes + 255) / 256 * 256, n_parts * 2 * sizeof(float), write);
-}
-
-static struct attention_args args_of(const struct emit *e, const struct op *op)
+struct attention_args emit_attention_args(const struct emit *e, const struct op *op)
 {
     const struct kv_layer *l = &e->p->net->kv[op->p.attn.kv];
     u32 per_unit = e->p->net->profile.kv == QT_F32 ? 2 : 1;
@@ -72,6 +65,27 @@ static struct attention_args args_of(const struct emit *e, const struct op *op)
     };
 }
 
+void emit_attention_scratch(struct emit *e, const struct op *op, bool write)
+{
+    u64 n_parts = (u64)emit_attention_args(e, op).max_items * op->p.attn.n_heads;
+    u64 bytes = n_parts * op->p.attn.v_width * sizeof(float);
+    emit_scratch(e, 0, bytes, write);
+    emit_scratch(e, (bytes + 255) / 256 * 256, n_parts * 2 * sizeof(float), write);
+}
+
+void emit_attention_merge(struct emit *e, const struct op *op)
+{
+    struct attention_args a = emit_attention_args(e, op);
+    u64 pieces =
+        (u64)e->rows * a.n_heads * ((op->p.attn.v_width + MERGE_THREADS - 1) / MERGE_THREADS);
+    emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, MERGE_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ITEMS);
+    emit_attention_scratch(e, op, false);
+    emit_out(e, op->out[0]);
+    emit_args(e, &a, sizeof a);
+}
+
 /* Can matrix units do rows of class P? */
 static bool flashes(const struct emit *e, const struct op *op)
 {
@@ -83,7 +97,7 @@ static bool flashes(const struct emit *e, const struct op *op)
 
 static void emit_flash(struct emit *e, const struct op *op)
 {
-    struct attention_args a = args_of(e, op);
+    struct attention_args a = emit_attention_args(e, op);
     bool latent = op->kind == OP_LATENT_ATTENTION, few = MAX(a.k_units, a.v_units) <= 8;
     u32 tiles = 2 * ((e->kind.n_p + FLASH_TILE - 1) / FLASH_TILE);
     if (latent) {
@@ -113,8 +127,8 @@ static void emit_splits(struct emit *e, const struct op *op)
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
     u32 per = n_heads / op->p.attn.n_kv_heads;
     u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
-    struct attention_args a = args_of(e, op);
-    u64 n_parts = (u64)a.max_items * n_heads, items = (u64)e->rows * splits * tiles;
+    struct attention_args a = emit_attention_args(e, op);
+    u64 items = (u64)e->rows * splits * tiles;
     char name[32];
     snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", f32 ? "f32" : "f16",
              at_once);
@@ -127,18 +141,10 @@ static void emit_splits(struct emit *e, const struct op *op)
     emit_tables(e, false);
     emit_in(e, op->in[0]);
     emit_kv(e, op->p.attn.kv, false);
-    bind_scratch(e, n_parts, op->p.attn.v_width, true);
+    emit_attention_scratch(e, op, true);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
-
-    u64 pieces =
-        (u64)e->rows * n_heads * ((op->p.attn.v_width + MERGE_THREADS - 1) / MERGE_THREADS);
-    emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, MERGE_THREADS);
-    emit_step(e, STEP_HEAD);
-    emit_step(e, STEP_ITEMS);
-    bind_scratch(e, n_parts, op->p.attn.v_width, false);
-    emit_out(e, op->out[0]);
-    emit_args(e, &a, sizeof a);
+    emit_attention_merge(e, op);
 }
 
 int emit_attention(struct emit *e, const struct op *op)

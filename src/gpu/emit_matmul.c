@@ -98,6 +98,7 @@ static void emit_matvec(struct emit *e, const char *name, u32 n_out, const struc
     emit_launch(e, name, (n_out + MATVEC_SIMDS - 1) / MATVEC_SIMDS, 1, MATVEC_THREADS);
     u32 words = w->enc >= ENC_K4 ? 2 : encoding_is_int8(w->enc); /* of scales, as units.h */
     emit_walk(e, bytes > LARGE ? 2 : 1, QUEUE_BYTES(words, MATVEC_THREADS));
+    emit_pieces(e, n_slices > 1 ? 0 : n_out);
 }
 
 /* The matrices of m that are of this encoding, as one launch. */
@@ -231,7 +232,7 @@ int emit_matmul_add(struct emit *e, const struct op *op)
 }
 
 /* The norm of a fused op and all its matmuls. */
-static int emit_normed(struct emit *e, const struct op *op)
+int emit_norm_products(struct emit *e, const struct op *op)
 {
     struct product m = plain(e, op, op->in[0]);
     m.norm = op_part(op, OP_NORM, 0);
@@ -243,95 +244,7 @@ static int emit_normed(struct emit *e, const struct op *op)
 
 int emit_norm_matmul(struct emit *e, const struct op *op)
 {
-    return emit_normed(e, op);
-}
-
-/* The other parts, once the norm and the matmuls are done. */
-static void emit_rest(struct emit *e, const struct op *op)
-{
-    bool normed = false;
-    for (u32 i = 0; i < op->n_parts; i++) {
-        bool first_norm = op->parts[i].kind == OP_NORM && !normed;
-        normed |= first_norm;
-        if (first_norm || op->parts[i].kind == OP_MATMUL) continue;
-        emit_op(e, &op->parts[i]);
-    }
-}
-
-/* The norm of the heads that become x; NULL: none. */
-static const struct op *norm_before(const struct op *op, struct operand x)
-{
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_NORM && op->parts[i].out[0].buf == x.buf) return &op->parts[i];
-    return NULL;
-}
-
-static bool has_plain_heads(const struct op *rope, const struct op *norm)
-{
-    u32 n = rope->p.rope.width;
-    return rope->p.rope.in_stride == n && rope->p.rope.out_stride == n && n % 4 == 0 &&
-           (!norm ||
-            (norm->p.norm.group == n && norm->w[0] != NO_WEIGHT && norm->w[1] == NO_WEIGHT));
-}
-
-/* Norms of heads, rotations and the way into the cache as one launch; false: not with this kernel.
- */
-static bool emit_heads(struct emit *e, const struct op *op)
-{
-    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
-    const struct op *store = op_part(op, OP_KV_STORE, 0);
-    const struct op *nq = norm_before(op, rq->in[0]), *nk = norm_before(op, rk->in[0]);
-    struct operand q = nq ? nq->in[0] : rq->in[0], k = nk ? nk->in[0] : rk->in[0];
-    u32 width = rq->p.rope.width, n_kv = rk->p.rope.n_heads;
-    struct operand v = store->in[1];
-    if (!has_plain_heads(rq, nq) || !has_plain_heads(rk, nk) || rk->p.rope.width != width ||
-        rk->p.rope.n_rot != rq->p.rope.n_rot || v.width % n_kv ||
-        (q.col | k.col | emit_pitch(e, q) | emit_pitch(e, k)) % 4)
-        return false;
-    struct heads_args a = {
-        .n_heads = rq->p.rope.n_heads,
-        .n_kv_heads = n_kv,
-        .width = width,
-        .v_width = v.width / n_kv,
-        .n_rot = rq->p.rope.n_rot,
-        .neox = rq->p.rope.kind == ROPE_NEOX,
-        .q_norm = nq ? nq->p.norm.kind : NORM_KIND_NONE,
-        .k_norm = nk ? nk->p.norm.kind : NORM_KIND_NONE,
-        .q_pitch = emit_pitch(e, q),
-        .k_pitch = emit_pitch(e, k),
-        .v_pitch = emit_pitch(e, v),
-        .y_pitch = emit_pitch(e, rq->out[0]),
-        .block_tokens = e->limits->block_tokens,
-        .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
-        .threads = MIN((u32)HEADS_THREADS, (width / 4 + 31) / 32 * 32),
-        .q_eps = nq ? nq->p.norm.eps : 0,
-        .k_eps = nk ? nk->p.norm.eps : 0,
-    };
-    bool f32 = e->p->net->profile.kv == QT_F32;
-    emit_launch(e, f32 ? "k_heads_f32" : "k_heads_f16", e->rows, a.n_heads + 2 * n_kv, a.threads);
-    emit_step(e, STEP_HEAD);
-    emit_step(e, STEP_ROWS);
-    emit_tables(e, false);
-    emit_step(e, STEP_COS);
-    emit_step(e, STEP_SIN);
-    emit_vector(e, nq ? nq->w[0] : NO_WEIGHT, 0);
-    emit_vector(e, nk ? nk->w[0] : NO_WEIGHT, 0);
-    emit_in(e, q);
-    emit_in(e, k);
-    emit_in(e, v);
-    emit_out(e, rq->out[0]);
-    emit_kv(e, store->p.attn.kv, true);
-    emit_args(e, &a, sizeof a);
-    return true;
-}
-
-int emit_norm_qkv_store(struct emit *e, const struct op *op)
-{
-    emit_parts_begin(e, op);
-    emit_normed(e, op);
-    if (!emit_heads(e, op)) emit_rest(e, op);
-    emit_parts_end(e);
-    return e->rc;
+    return emit_norm_products(e, op);
 }
 
 static int emit_glu(struct emit *e, const struct op *op, const struct op *norm,

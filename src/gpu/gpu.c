@@ -44,7 +44,7 @@ struct gpu_exec {
     struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
     struct gpu_buf **chunks, *staging;
-    struct gpu_buf *kv, *state, *tables, *edits, *edits_upload, *layers[2];
+    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload, *layers[2];
     struct step_tables known;
     struct step_order order;              /* of the last step */
     struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
@@ -92,7 +92,7 @@ static void gpu_close(struct exec *exec)
     if (x->g) gpu_wait(exec, &ignored);
     for (u32 i = 0; i < x->n_programs; i++) free_program(x, &x->programs[i]);
     if (x->edit_list) x->d->drop(x->g, x->edit_list);
-    struct gpu_buf *bufs[] = {x->staging, x->kv,           x->state,     x->tables,
+    struct gpu_buf *bufs[] = {x->staging, x->kv,           x->state,     x->tables,   x->tickets,
                               x->edits,   x->edits_upload, x->layers[0], x->layers[1]};
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
@@ -225,6 +225,7 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     if (!rc) rc = place_layers(x, 0, x->net->n_states, &x->state, err);
     if (!rc) rc = place_layers(x, 1, x->net->n_kv, &x->kv, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->tickets, TICKETS * sizeof(u32), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->edits, edit_bytes(&x->limits), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->edits_upload, edit_bytes(&x->limits), GPU_UPLOAD, err);
     return rc ? rc : record_edits(x, err);
@@ -333,7 +334,8 @@ static int measure(struct sizes *out, const struct program *p, const struct exec
         out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
     /* rows of class P need the more the more there are of them */
     for (u32 i = 0; i <= last; i++) {
-        struct list_kind kind = {list_rows(limits, i), p->net->profile.bf16 ? most : 0, native};
+        struct list_kind kind = {
+            .n_d = list_rows(limits, i), .n_p = p->net->profile.bf16 ? most : 0, .native = native};
         struct emit e;
         if (kind.n_d + kind.n_p == 0) continue;
         int rc = emit_program(&e, p, limits, kind, err);
@@ -379,6 +381,7 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
     case SPACE_KV: return (struct gpu_ref){x->kv, b->offset};
     case SPACE_STATE: return (struct gpu_ref){x->state, b->offset};
     case SPACE_SCRATCH: return (struct gpu_ref){prog->scratch, b->offset};
+    case SPACE_TICKETS: return (struct gpu_ref){x->tickets, b->offset};
     default: break;
     }
     if (b->space == SPACE_CHUNK) return (struct gpu_ref){x->chunks[b->weight], 0};
@@ -397,8 +400,8 @@ static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const 
                               .n_bufs = l->n_bufs,
                               .n_args = l->n_args};
     memcpy(c->groups, l->groups, sizeof c->groups);
-    u32 most = x->n_walkers * l->per_unit / l->groups[2];
-    if (x->n_walkers && l->per_unit) c->groups[0] = MIN(c->groups[0], MAX(most, 1));
+    u32 most = x->n_walkers * l->per_unit / l->groups[2], least = MIN(l->pieces, x->n_walkers);
+    if (x->n_walkers && l->per_unit) c->groups[0] = MIN(MAX(c->groups[0], least), MAX(most, 1));
     memcpy(c->args, l->args, l->n_args);
     for (u32 i = 0; i < l->n_bufs; i++) c->bufs[i] = resolve(x, prog, &l->bufs[i]);
     return kernel_id(x, l->kernel, &c->kernel, err);
@@ -484,7 +487,7 @@ static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_
     struct list *list = &prog->lists[d * prog->n_lists + p];
     if (!list->step.rows) {
         u32 rows_d = list_rows(&x->limits, d), rows_p = list_rows(&x->limits, p);
-        list->kind = (struct list_kind){rows_d, rows_p, x->native};
+        list->kind = (struct list_kind){rows_d, rows_p, x->native, x->d->joins};
         step_layout(&list->step, prog->p, &x->limits, MIN(rows_d + rows_p, x->limits.max_rows));
     }
     return list;
@@ -597,11 +600,13 @@ static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
 
 /* ---- what devices can tell ---- */
 
-static int gpu_launches(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                        u32 *by_op, u32 *total, struct err *err)
+static int launches_on(const struct gpu_driver *d, const struct program *p,
+                       const struct exec_limits *limits, u32 n_rows, u32 *by_op, u32 *total,
+                       struct err *err)
 {
     struct emit e;
-    struct list_kind kind = {.n_d = list_rows(limits, list_for(limits, n_rows))};
+    struct list_kind kind = {.n_d = list_rows(limits, list_for(limits, n_rows)),
+                             .joins = d && d->joins};
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
@@ -669,6 +674,11 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
     {                                                                                           \
         return available_on(&driver_##driver, device);                                          \
     }                                                                                           \
+    static int driver##_launches(const struct program *p, const struct exec_limits *limits,     \
+                                 u32 n_rows, u32 *by_op, u32 *total, struct err *err)           \
+    {                                                                                           \
+        return launches_on(&driver_##driver, p, limits, n_rows, by_op, total, err);             \
+    }                                                                                           \
     static int driver##_open(struct exec **out, const struct net *net,                          \
                              const struct exec_limits *limits, u32 n_threads, struct err *err); \
     static const struct exec_class driver##_class = {                                           \
@@ -692,7 +702,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .weight_bytes = planes_bytes,                                                           \
         .bytes = gpu_bytes,                                                                     \
         .available = driver##_available,                                                        \
-        .launches = gpu_launches,                                                               \
+        .launches = driver##_launches,                                                          \
         .counters = gpu_counters,                                                               \
         .profile = gpu_profile,                                                                 \
     };                                                                                          \
@@ -702,10 +712,10 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);  \
     }
 
-#define GPU_FUSED                                                                    \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU | \
-     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_EXPERTS_GLU |    \
-     1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS |             \
+#define GPU_FUSED                                                                                 \
+    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |              \
+     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_NORM_QKV_ATTENTION |          \
+     1ull << OP_EXPERTS_GLU | 1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS | \
      1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_NORM_SHIFT | 1ull << OP_MLA_STORE)
 
 GPU_CLASS(cuda, true, CUDA_ROWS)

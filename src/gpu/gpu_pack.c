@@ -36,6 +36,7 @@ void planes_plan(struct planes *p, const struct weight *w)
     *p = (struct planes){.enc = enc, .n_rows = (u64)w->n_out * w->n_slices};
     p->q_row = (u32)(round_up(row_bytes(enc, w->n_in), 16) / 16);
     p->s_row = w->n_in / encoding_info[enc].cols * scale_bytes[enc];
+    if (enc == ENC_I8) p->s_row = (p->s_row + 3) / 4 * 4; /* lanes fetch them as words */
     p->bytes[0] = round_up(p->n_rows * p->q_row * 16, 256);
     p->bytes[1] = round_up(p->n_rows * p->s_row, 256);
 }

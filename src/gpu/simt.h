@@ -44,10 +44,14 @@
  * - A lane may have a queue of 16-byte units and words on their way from CONST memory, QUEUE_SLOTS
  *   of them (args.h): queue_send_unit/_word(slot, pointer), queue_commit() after each batch of
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
- *   queue_unit/_word(slot, the same pointer). It is real on CUDA, in threadgroup memory that the
- *   host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is taken. touch(pointer) asks
- *   for what will be read soon.
- * - Groups of a launch see nothing of each other's writes, except through atomic_add.
+ *   queue_unit/_word(slot, the same pointer). A simdgroup may send up to 128 bytes as the words of
+ *   a slot (queue_send_row, then queue_row_u16). Groups have QUEUE_THREADS. It is real on CUDA, in
+ * threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is
+ * taken. touch(pointer) asks for what will be read soon.
+ * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
+ *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
+ * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
+ *   start nobody early and end with dev_fence(). So are cached rows of earlier steps.
  * - Arithmetic means the same bits everywhere: only fmaf() fuses, simd_sum adds by halves (lane i
  *   and i^16 first, then 8, 4, 2, 1), / and sqrtf round correctly, exp and so on are num_f32.h's.
  */
@@ -91,6 +95,8 @@ typedef ulong u64;
 #define simd_barrier()        simdgroup_barrier(mem_flags::mem_threadgroup)
 #define dep_wait()
 #define dep_launch()
+#define dev_fence()
+#define sees_groups()
 #define fmaf(a, b, c)           fma(a, b, c)
 #define fabsf(x)                fabs(x)
 #define fmaxf(a, b)             fmax(a, b)
@@ -127,6 +133,8 @@ GPU_FN int dot4_i8(uint a, uint b, int acc)
 
 #elif defined __CUDACC__ /* --------------------------------------------------------- CUDA */
 
+#include "gpu/args.h"
+
 typedef unsigned char u8;
 typedef signed char i8;
 typedef unsigned short u16;
@@ -137,6 +145,8 @@ typedef unsigned long long u64;
 typedef unsigned int uint;
 typedef unsigned short ushort;
 #define KERNEL(name, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name
+#define KERNEL_FIT(name, n_threads, n_groups) \
+    extern "C" __global__ void __launch_bounds__(n_threads, n_groups) name
 #define BUF(n)
 #define CONST(T)   const T *__restrict__
 #define DEV(T)     T *
@@ -164,6 +174,8 @@ typedef unsigned short ushort;
 #define dep_wait()
 #define dep_launch()
 #endif
+#define dev_fence() __threadfence()
+#define sees_groups()
 #define as_float(u)             __uint_as_float(u)
 #define as_uint(f)              __float_as_uint(f)
 GPU_FN float f16_to_f32(u16 h)
@@ -205,7 +217,7 @@ template <int WORDS> GPU_FN uint queue_slot(uint slot)
 {
     extern __shared__ uint4 queue_memory[];
     return (uint)__cvta_generic_to_shared(queue_memory) +
-           slot * (blockDim.x * (16u + 4u * (uint)WORDS));
+           slot * (QUEUE_THREADS * (16u + 4u * (uint)WORDS));
 }
 template <int WORDS> GPU_FN void queue_send_unit(uint slot, CONST(uint4) p)
 {
@@ -214,7 +226,7 @@ template <int WORDS> GPU_FN void queue_send_unit(uint slot, CONST(uint4) p)
 }
 template <int WORDS> GPU_FN void queue_send_word(uint slot, uint which, CONST(u8) p)
 {
-    uint at = queue_slot<WORDS>(slot) + blockDim.x * (16u + 4u * which) + threadIdx.x * 4u;
+    uint at = queue_slot<WORDS>(slot) + QUEUE_THREADS * (16u + 4u * which) + threadIdx.x * 4u;
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"((u64)p & ~3ull)
                  : "memory");
 }
@@ -225,6 +237,7 @@ GPU_FN void queue_commit()
 template <int N> GPU_FN void queue_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    __syncwarp();
 }
 template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
 {
@@ -238,9 +251,24 @@ template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
 }
 template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CONST(u8) p)
 {
-    uint at = queue_slot<WORDS>(slot) + blockDim.x * (16u + 4u * which) + threadIdx.x * 4u, v;
+    uint at = queue_slot<WORDS>(slot) + QUEUE_THREADS * (16u + 4u * which) + threadIdx.x * 4u, v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
     if (BYTES < 4) v = v >> ((uint)(u64)p & 3u) * 8u & ((1u << BYTES % 4 * 8) - 1u);
+    return v;
+}
+GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
+{
+    uint at = queue_slot<1>(slot) + QUEUE_THREADS * 16u + threadIdx.x * 4u;
+    __syncwarp();
+    if (gpu_lane * 4u < n)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(p + gpu_lane * 4u)
+                     : "memory");
+}
+GPU_FN uint queue_row_u16(uint slot, uint at, CONST(u8))
+{
+    uint from = queue_slot<1>(slot) + QUEUE_THREADS * 16u + gpu_simd * 128u + at;
+    u16 v;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(from) : "memory");
     return v;
 }
 #endif
@@ -248,6 +276,11 @@ template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CO
 
 #else /* ------------------------------------------------------------------------ emulator */
 #include "gpu/emu/dialect.h"
+#endif
+
+/* A kernel of which n_groups must fit on a multiprocessor, whatever that costs in registers. */
+#ifndef KERNEL_FIT
+#define KERNEL_FIT(name, n_threads, n_groups) KERNEL(name, n_threads)
 #endif
 
 #ifndef SIMT_LIST /* ----------------------------------------------------------- all of them */
@@ -273,6 +306,12 @@ template <int WORDS, class P> GPU_FN void queue_send_unit(uint, P) {}
 template <int WORDS, class P> GPU_FN void queue_send_word(uint, uint, P) {}
 #define queue_commit()
 template <int N> GPU_FN void queue_wait() {}
+template <class P> GPU_FN void queue_send_row(uint, P, uint) {}
+GPU_FN uint queue_row_u16(uint, uint at, CONST(u8) p)
+{
+    CONST(u16) p16 = (CONST(u16))(p + at);
+    return p16[0];
+}
 template <int WORDS> GPU_FN uint4 queue_unit(uint, CONST(uint4) p)
 {
     return p[0];
@@ -289,6 +328,24 @@ template <int WORDS, int BYTES> GPU_FN uint queue_word(uint, uint, CONST(u8) p)
 #ifndef touch
 #define touch(p)
 #endif
+
+/* Is this the last of n groups that call it with the same counter? That one then sees what the
+ * others wrote before. The counter is 0 before and behind; flag is a word of the group. */
+template <class C> GPU_FN bool last_group(C counter, uint n, TG(uint) flag, uint tid)
+{
+    tg_dev_barrier();
+    if (tid == 0u) {
+        dev_fence();
+        uint before = atomic_add(counter, 1u);
+        if (before + 1u == n) atomic_add(counter, 0u - n);
+        flag[0] = before + 1u == n ? 1u : 0u;
+        dev_fence();
+    }
+    tg_dev_barrier();
+    bool last = flag[0] != 0u;
+    if (last) sees_groups();
+    return last;
+}
 
 GPU_FN float bf16_to_f32(u16 h)
 {

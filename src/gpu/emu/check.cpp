@@ -76,7 +76,7 @@ void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, bool early)
         s->sectors[at / 32] = c->launch;
         c->bytes_read += 32;
     }
-    if (early) return;
+    if (early || (!write && t->w->sees_groups)) return;
     touch now = {c->wave, c->group, t->dev_epoch, 0, (u16)t->id.simd, (u16)t->id.tid};
     for (u64 i = at / 4; i <= (at + n - 1) / 4; i++)
         look(s->words + i, now, write, n < 4, "buffer", i * 4);

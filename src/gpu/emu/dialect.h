@@ -169,7 +169,7 @@ template <class T, space S> u32 *atomic_at(const pointer<T, S> &p)
 }
 template <space S> static inline u32 add(const pointer<u32, S> &p, u32 v)
 {
-    return __atomic_fetch_add(atomic_at(p), v, __ATOMIC_RELAXED);
+    return __atomic_fetch_add(atomic_at(p), v, __ATOMIC_ACQ_REL);
 }
 
 #else
@@ -185,7 +185,7 @@ template <class T> struct bind<T *> {
 #define dep_wait()           ((void)0)
 static inline u32 add(u32 *p, u32 v)
 {
-    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+    return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
 }
 
 #endif
@@ -231,6 +231,8 @@ template <> struct ops<i32> {
 #define tg_dev_barrier() emu::meet(emu::OP_DEV_BARRIER, __LINE__)
 #define simd_barrier()   emu::meet(emu::OP_SIMD_BARRIER, __LINE__)
 #define dep_launch()
+#define dev_fence()
+#define sees_groups()    emu::see_groups()
 #define as_float(u)      emu::bits<float>((uint)(u))
 #define as_uint(f)       emu::bits<uint>((float)(f))
 #define fmaf(a, b, c)    __builtin_fmaf(a, b, c)

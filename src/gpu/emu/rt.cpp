@@ -142,6 +142,11 @@ void *tg_alloc(u32 n, u32 align)
     return t->w->tg + at;
 }
 
+void see_groups()
+{
+    cur->w->sees_groups = true;
+}
+
 /* ---- the scheduler ---- */
 
 template <class T> static u32 butterfly(const u32 *values, T (*f)(T, T))
@@ -304,6 +309,7 @@ static void run_groups(void *ctx, u64 begin, u64)
         } else {
             w->order = 0;
         }
+        w->sees_groups = false;
         for (u32 t = 0; t < l->threads; t++) {
             id.tid = t;
             id.lane = t % EMU_SIMD;

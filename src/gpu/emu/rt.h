@@ -61,6 +61,7 @@ u32 meet_reduce(enum op op, u32 v, int line); /* one value for the simdgroup */
 /* All lanes' values; they stay there until the next but one meeting. */
 const u32 *meet_exchange(u32 v, int line);
 void *tg_alloc(u32 n, u32 align);
+void see_groups(); /* from here on the group may read what others of the launch wrote */
 [[noreturn]] void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 template <class To, class From> static inline To bits(From v)

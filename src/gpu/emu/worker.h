@@ -37,8 +37,9 @@ struct worker {
     const emu_launch *launch;
     checks *check;
     bool failed;
-    u32 turn, order;                /* the lane that runs is turn ^ order of its simdgroup */
-    thread *simd;                   /* that simdgroup's first */
+    bool sees_groups; /* the group's reads are ordered behind the writes of the others */
+    u32 turn, order;  /* the lane that runs is turn ^ order of its simdgroup */
+    thread *simd;     /* that simdgroup's first */
     u32 values[2][EMU_MAX_THREADS]; /* what lanes brought to a meeting, in turns */
     u32 results[EMU_MAX_THREADS / EMU_SIMD];
     alignas(64) u8 tg[EMU_MAX_TG];

@@ -116,15 +116,25 @@ template <int E>
 GPU_FN void stage_rounded(DEV(const float4) x, uint n, TG(uint4) xs, TG(float) scales, uint tid,
                           uint n_threads)
 {
+    enum { AHEAD = 4 }; /* loads that travel at once */
     TG(uint) words = (TG(uint))xs;
-    for (uint base = 0u; UNIT_IS_INT8(E) && base < n / 4u; base += n_threads) {
-        uint i = base + tid;
-        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (i < n / 4u) v = x[i];
-        float scale;
-        uint word = act_word(v, &scale);
-        if (i < n / 4u) words[i] = word;
-        if (i < n / 4u && i % 8u == 0u) scales[i / 8u] = scale;
+    for (uint base = 0u; UNIT_IS_INT8(E) && base < n / 4u; base += (uint)AHEAD * n_threads) {
+        float4 v[AHEAD];
+        UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            uint i = base + (uint)j * n_threads + tid;
+            v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (i < n / 4u) v[j] = x[i];
+        }
+        UNROLL
+        for (int j = 0; j < AHEAD; j++) {
+            uint i = base + (uint)j * n_threads + tid;
+            if (base + (uint)j * n_threads >= n / 4u) break;
+            float scale;
+            uint word = act_word(v[j], &scale);
+            if (i < n / 4u) words[i] = word;
+            if (i < n / 4u && i % 8u == 0u) scales[i / 8u] = scale;
+        }
     }
     tg_barrier();
 }

@@ -6,6 +6,20 @@
 #include "gpu/args.h"
 #include "gpu/kernels/dot.h"
 
+/* Four columns of the row as the dots want them, in threadgroup memory. All lanes take part. */
+template <int E> GPU_FN void stage_put(float4 v, TG(uint4) xs, TG(float) scales, uint i, bool real)
+{
+    TG(uint) words = (TG(uint))xs;
+    if (UNIT_IS_INT8(E)) {
+        float scale;
+        uint word = act_word(v, &scale);
+        if (real) words[i] = word;
+        if (real && i % 8u == 0u) scales[i / 8u] = scale;
+    } else if (real) {
+        xs[i] = make_uint4(as_uint(v.x), as_uint(v.y), as_uint(v.z), as_uint(v.w));
+    }
+}
+
 /* Where a simdgroup is in its outputs: output, which of a pair's two rows, step of 32 units, slot
  * of the queue. */
 struct matvec_at {
@@ -24,27 +38,52 @@ template <int SLOTS, int GLU, int BATCH> GPU_FN bool matvec_next(THR(matvec_at) 
     return true;
 }
 
+/* A batch of units of a weight's row whose scales are s_row bytes from s on; those of I8, which are
+ * as many bytes as there are units, travel together. */
 template <int E, int BATCH>
-GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, uint lane)
+GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint s_row, uint step, uint slot,
+                        uint lane)
 {
-    UNROLL
-    for (int i = 0; i < BATCH; i++) {
-        uint u = (step + (uint)i) * 32u + lane;
-        if (u < n_units) unit_send<E>(q, s, u, slot + (uint)i);
+    uint u = step * 32u + lane;
+    if ((step + (uint)BATCH) * 32u <= n_units) {
+        UNROLL
+        for (int i = 0; i < BATCH; i++) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
+    } else {
+        UNROLL
+        for (int i = 0; i < BATCH; i++)
+            if (u + 32u * (uint)i < n_units) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
     }
+    if (E == UNIT_I8) queue_send_row(slot, s + step * 32u, s_row - step * 32u);
+}
+
+template <int E, int BATCH, class X>
+GPU_FN float matvec_unit(CONST(uint4) q, CONST(u8) s, uint u, uint slot, uint i, X x,
+                         TG(const float) scales, uint n_in, uint lane, float sum)
+{
+    uint4 raw = queue_unit<UNIT_SCALES(E)>(slot + i, q + u);
+    uint2 bits = E == UNIT_I8 ? make_uint2(queue_row_u16(slot, i * 32u + (lane & 30u), s), 0u)
+                              : unit_take<E>(s, u, slot + i);
+    dot_unit<E, 1>(raw, bits, u, x, scales, 0u, n_in, &sum);
+    return sum;
 }
 
 template <int E, int BATCH, class X>
 GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
-    UNROLL
-    for (int i = 0; i < BATCH; i++) {
-        uint u = (step + (uint)i) * 32u + lane;
-        if (u < n_units) {
-            uint4 raw = queue_unit<UNIT_SCALES(E)>(slot + (uint)i, q + u);
-            dot_unit<E, 1>(raw, unit_take<E>(s, u, slot + (uint)i), u, x, scales, 0u, n_in, &sum);
-        }
+    uint u = step * 32u + lane;
+    CONST(u8) from = E == UNIT_I8 ? s + step * 32u : s;
+    if ((step + (uint)BATCH) * 32u <= n_units) {
+        UNROLL
+        for (int i = 0; i < BATCH; i++)
+            sum = matvec_unit<E, BATCH>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales, n_in,
+                                        lane, sum);
+    } else {
+        UNROLL
+        for (int i = 0; i < BATCH; i++)
+            if (u + 32u * (uint)i < n_units)
+                sum = matvec_unit<E, BATCH>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales,
+                                            n_in, lane, sum);
     }
     return sum;
 }

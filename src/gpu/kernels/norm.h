@@ -21,6 +21,8 @@ GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_sim
     return sum;
 }
 
+enum { NORM_AHEAD = 4 }; /* loads of a thread that travel at once */
+
 /* Mean (0 unless kind is layer) and factor: a normed value is (x - mean)·factor. */
 template <class X>
 GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint tid,
@@ -36,10 +38,19 @@ GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint
         }
         mean = group_sum(sum, part, lane, simd, n_simds) / (float)n;
     }
-    for (uint i = tid; tid < n_threads && i < n / 4u; i += n_threads) {
-        float4 v = x[i];
-        float a = v.x - mean, b = v.y - mean, c = v.z - mean, d = v.w - mean;
-        sq += fmaf(a, a, b * b) + fmaf(c, c, d * d);
+    for (uint base = tid; tid < n_threads && base < n / 4u; base += n_threads * (uint)NORM_AHEAD) {
+        float4 v[NORM_AHEAD];
+        UNROLL
+        for (int j = 0; j < NORM_AHEAD; j++) {
+            uint i = base + (uint)j * n_threads;
+            v[j] = make_float4(mean, mean, mean, mean);
+            if (i < n / 4u) v[j] = x[i];
+        }
+        UNROLL
+        for (int j = 0; j < NORM_AHEAD; j++) {
+            float a = v[j].x - mean, b = v[j].y - mean, c = v[j].z - mean, d = v[j].w - mean;
+            sq += fmaf(a, a, b * b) + fmaf(c, c, d * d);
+        }
     }
     sq = group_sum(sq, part, lane, simd, n_simds);
     if (kind == NORM_KIND_L2) return make_float2(mean, 1.0f / fmaxf(sqrtf(sq), eps));

@@ -104,6 +104,7 @@ template <int E> GPU_FN void unit_send(CONST(uint4) q, CONST(u8) s, uint u, uint
 {
     enum { WORDS = UNIT_SCALES(E) };
     queue_send_unit<WORDS>(slot, q + u);
+    if (E == UNIT_I8) return; /* matvec.h: those of a batch together */
     if (WORDS > 0) queue_send_word<WORDS>(slot, 0u, s + unit_scale_at<E, 0>(u));
     if (WORDS > 1) queue_send_word<WORDS>(slot, 1u, s + unit_scale_at<E, 1>(u));
 }

@@ -1,0 +1,165 @@
+/* Attention's front end as launches: what becomes of queries, keys and values behind their
+ * products. One row goes all the way through attention in one launch. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+/* The other parts, once the norm and the matmuls are done. */
+static void emit_rest(struct emit *e, const struct op *op)
+{
+    bool normed = false;
+    for (u32 i = 0; i < op->n_parts; i++) {
+        bool first_norm = op->parts[i].kind == OP_NORM && !normed;
+        normed |= first_norm;
+        if (first_norm || op->parts[i].kind == OP_MATMUL) continue;
+        emit_op(e, &op->parts[i]);
+    }
+}
+
+/* The norm of the heads that become x; NULL: none. */
+static const struct op *norm_before(const struct op *op, struct operand x)
+{
+    for (u32 i = 0; i < op->n_parts; i++)
+        if (op->parts[i].kind == OP_NORM && op->parts[i].out[0].buf == x.buf) return &op->parts[i];
+    return NULL;
+}
+
+static bool has_plain_heads(const struct op *rope, const struct op *norm)
+{
+    u32 n = rope->p.rope.width;
+    return rope->p.rope.in_stride == n && rope->p.rope.out_stride == n && n % 4 == 0 &&
+           (!norm ||
+            (norm->p.norm.group == n && norm->w[0] != NO_WEIGHT && norm->w[1] == NO_WEIGHT));
+}
+
+/* What the parts between the products and attention do, for kernels that do it all. */
+struct heads {
+    struct operand q, k, v;
+    const struct op *q_norm, *k_norm, *q_rope, *store;
+    struct heads_args args;
+};
+
+/* False: not with these kernels. */
+static bool find_heads(const struct emit *e, const struct op *op, struct heads *out)
+{
+    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
+    const struct op *store = op_part(op, OP_KV_STORE, 0);
+    const struct op *nq = norm_before(op, rq->in[0]), *nk = norm_before(op, rk->in[0]);
+    struct operand q = nq ? nq->in[0] : rq->in[0], k = nk ? nk->in[0] : rk->in[0];
+    u32 width = rq->p.rope.width, n_kv = rk->p.rope.n_heads;
+    struct operand v = store->in[1];
+    if (!has_plain_heads(rq, nq) || !has_plain_heads(rk, nk) || rk->p.rope.width != width ||
+        rk->p.rope.n_rot != rq->p.rope.n_rot || v.width % n_kv ||
+        (q.col | k.col | emit_pitch(e, q) | emit_pitch(e, k)) % 4)
+        return false;
+    *out = (struct heads){q, k, v, nq, nk, rq, store, {0}};
+    out->args = (struct heads_args){
+        .n_heads = rq->p.rope.n_heads,
+        .n_kv_heads = n_kv,
+        .width = width,
+        .v_width = v.width / n_kv,
+        .n_rot = rq->p.rope.n_rot,
+        .neox = rq->p.rope.kind == ROPE_NEOX,
+        .q_norm = nq ? nq->p.norm.kind : NORM_KIND_NONE,
+        .k_norm = nk ? nk->p.norm.kind : NORM_KIND_NONE,
+        .q_pitch = emit_pitch(e, q),
+        .k_pitch = emit_pitch(e, k),
+        .v_pitch = emit_pitch(e, v),
+        .y_pitch = emit_pitch(e, rq->out[0]),
+        .block_tokens = e->limits->block_tokens,
+        .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
+        .threads = MIN((u32)HEADS_THREADS, (width / 4 + 31) / 32 * 32),
+        .q_eps = nq ? nq->p.norm.eps : 0,
+        .k_eps = nk ? nk->p.norm.eps : 0,
+    };
+    return true;
+}
+
+static void bind_heads(struct emit *e, const struct heads *h)
+{
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    emit_step(e, STEP_COS);
+    emit_step(e, STEP_SIN);
+    emit_vector(e, h->q_norm ? h->q_norm->w[0] : NO_WEIGHT, 0);
+    emit_vector(e, h->k_norm ? h->k_norm->w[0] : NO_WEIGHT, 0);
+    emit_in(e, h->q);
+    emit_in(e, h->k);
+    emit_in(e, h->v);
+}
+
+/* Norms of heads, rotations and the way into the cache as one launch. */
+static void emit_heads(struct emit *e, const struct heads *h)
+{
+    bool f32 = e->p->net->profile.kv == QT_F32;
+    emit_launch(e, f32 ? "k_heads_f32" : "k_heads_f16", e->rows,
+                h->args.n_heads + 2 * h->args.n_kv_heads, h->args.threads);
+    emit_step(e, STEP_HEAD);
+    bind_heads(e, h);
+    emit_out(e, h->q_rope->out[0]);
+    emit_kv(e, h->store->p.attn.kv, true);
+    emit_args(e, &h->args, sizeof h->args);
+}
+
+int emit_norm_qkv_store(struct emit *e, const struct op *op)
+{
+    struct heads h;
+    emit_parts_begin(e, op);
+    emit_norm_products(e, op);
+    if (find_heads(e, op, &h))
+        emit_heads(e, &h);
+    else
+        emit_rest(e, op);
+    emit_parts_end(e);
+    return e->rc;
+}
+
+/* Can one launch take the only row through attention? */
+static bool can_attend(const struct emit *e, const struct heads *h)
+{
+    const struct heads_args *a = &h->args;
+    u32 width = MAX(a->width, a->v_width);
+    return e->rows == 1 && !e->kind.n_p && e->p->net->profile.kv == QT_F16 &&
+           width <= ATTEND_MAX_HEAD && (a->width | a->v_width) % 8 == 0 && a->n_heads <= TICKETS;
+}
+
+/* A lane has all its rows of a split in flight, so the number of them depends on the head's size;
+ * so many heads that share keys are taken at once. */
+static void emit_attend(struct emit *e, const struct op *attention, const struct heads *h)
+{
+    struct attend_args a = {h->args, emit_attention_args(e, attention), e->kind.joins};
+    u32 per = a.attn.n_heads / a.attn.n_kv_heads, at_once = per <= 2 ? per : 4;
+    u32 longest = MAX(h->args.width, h->args.v_width) <= 64 ? 64 : 128;
+    u32 chunks = e->limits->max_pos / (SPLIT_TOKENS * ATTN_SUBS) + 1;
+    u64 items = (u64)chunks * a.attn.n_kv_heads * ((per + at_once - 1) / at_once);
+    char name[32];
+    snprintf(name, sizeof name, "k_attend_%u_h%u", longest, at_once);
+    emit_launch(e, name, (u32)MIN(MAX(items, a.attn.n_heads * 2), ATTEND_GROUPS), 1, ATTN_THREADS);
+    emit_walk(e, 1, 0);
+    bind_heads(e, h);
+    emit_kv(e, h->store->p.attn.kv, false);
+    emit_kv(e, h->store->p.attn.kv, true);
+    emit_attention_scratch(e, attention, true);
+    emit_tickets(e);
+    emit_out(e, attention->out[0]);
+    emit_args(e, &a, sizeof a);
+    if (!e->kind.joins) emit_attention_merge(e, attention);
+}
+
+int emit_norm_qkv_attention(struct emit *e, const struct op *op)
+{
+    const struct op *attention = op_part(op, OP_ATTENTION, 0);
+    struct heads h;
+    emit_parts_begin(e, op);
+    emit_norm_products(e, op);
+    if (!find_heads(e, op, &h)) {
+        emit_rest(e, op);
+    } else if (can_attend(e, &h)) {
+        emit_attend(e, attention, &h);
+    } else {
+        emit_heads(e, &h);
+        emit_attention(e, attention);
+    }
+    emit_parts_end(e);
+    return e->rc;
+}
