@@ -79,6 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         const struct api *api;
     } apis[] = {{"/v1/completions", &api_completions},
                 {"/v1/chat/completions", &api_chat},
+                {"/v1/responses", &api_responses},
+                {"/v1/messages", &api_messages},
+                {"/v1/messages/count_tokens", &api_count_tokens},
+                {"/v1/embeddings", &api_embeddings},
                 {"/tokenize", &api_tokenize},
                 {"/detokenize", &api_detokenize},
                 {"/apply-template", &api_apply_template}};
