@@ -63,7 +63,7 @@ void say_guesses(FILE *out, const struct fletch_generated *made)
     if (!made->n_guessed) return;
     fprintf(out, "; guessed %u, %u right (%.0f %%)", made->n_guessed, made->n_right,
             100.0 * made->n_right / made->n_guessed);
-    if (made->speed_up > 0) fprintf(out, ", about %.2f times as fast", made->speed_up);
+    fprintf(out, ", %.1f tokens a step", (double)made->n_tokens / (made->n_tokens - made->n_right));
 }
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)

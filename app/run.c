@@ -237,9 +237,8 @@ static void print_result(const struct run *r)
                        "tokens_per_second", per_second(r->made.n_tokens, generated)));
     if (r->made.n_guessed)
         json_object_set_new(j, "speculation",
-                            json_pack("{s:I, s:I, s:f}", "n_guessed", (json_int_t)r->made.n_guessed,
-                                      "n_right", (json_int_t)r->made.n_right, "speed_up",
-                                      r->made.speed_up));
+                            json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->made.n_guessed,
+                                      "n_right", (json_int_t)r->made.n_right));
     say_json(j);
     json_decref(j);
 }

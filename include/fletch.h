@@ -228,7 +228,6 @@ struct fletch_generate {
 struct fletch_generated {
     uint32_t n_tokens;
     uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
-    double speed_up;             /* beside steps without guesses, as measured; 0: no guesses */
     enum fletch_finish finish;
 };
 

@@ -275,7 +275,6 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 struct given {
     i32 ids[SPEC_MAX + 1];
     u32 n_right, at;
-    double seconds; /* of all steps */
     struct constraint *constraint;
 };
 
@@ -357,7 +356,6 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
     if (!rc && m->spec)
         spec_measure(m->spec, (struct spec_cost){step->n_rows, to->n_right + 1, ended - step_began,
                                                  spec_now() - began});
-    to->seconds += spec_now() - began;
     return rc;
 }
 
@@ -440,7 +438,6 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
                             struct fletch_generated *result)
 {
     struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
-    const struct spec *spec = s->model->spec;
     struct spec_record before = s->record;
     struct constrained c;
     *result = (struct fletch_generated){0};
@@ -456,7 +453,5 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
     leave(s);
     result->n_guessed = s->record.n_guessed - before.n_guessed;
     result->n_right = s->record.n_right - before.n_right;
-    if (result->n_guessed && result->n_tokens && given.seconds > 0)
-        result->speed_up = spec_plain_seconds(spec) * (result->n_tokens - 1) / given.seconds;
     return rc;
 }

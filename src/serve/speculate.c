@@ -97,8 +97,6 @@ void spec_measure(struct spec *s, struct spec_cost c)
     s->steps.rt = s->steps.rt * keep + r * c.step_seconds;
     s->steps.tokens = s->steps.tokens * keep + c.n_tokens;
     s->steps.all = s->steps.all * keep + c.seconds;
-    if (c.n_rows == 1)
-        s->plain_seconds += (c.step_seconds - s->plain_seconds) / (s->plain_seconds > 0 ? 4 : 1);
 }
 
 /* Seconds of a step, as first + rows · more: least squares, but a row never costs less than nothing
@@ -110,11 +108,6 @@ static void step_cost(const struct spec *s, double *first, double *more)
     *more = var > 0.1 ? cov / var : t / r / 8;
     *more = MAX(0, MIN(*more, t / r));
     *first = t - r * *more;
-}
-
-double spec_plain_seconds(const struct spec *s)
-{
-    return s->plain_seconds;
 }
 
 /* One more guess pays when its odds buy tokens faster than they come now. */

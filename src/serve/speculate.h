@@ -82,8 +82,6 @@ struct spec_cost {
     double step_seconds, seconds;
 };
 void spec_measure(struct spec *s, struct spec_cost c);
-/* Seconds of a step with one row; 0: not measured. */
-double spec_plain_seconds(const struct spec *s);
 double spec_now(void); /* seconds */
 
 #endif

@@ -13,7 +13,6 @@ struct spec {
     struct {
         double n, r, rr, t, rt, tokens, all;
     } steps;
-    double plain_seconds; /* of a step with one row */
     double guess_seconds; /* of one guess for one sequence, kept or not */
     u32 n_guesses;        /* made in this call, kept or not */
     u32 n_choices;
