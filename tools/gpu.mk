@@ -13,7 +13,7 @@ OBJ     += $(EMU_OBJ)
 CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
             -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
             -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
-            -fno-sanitize=address,thread
+            -fno-sanitize=address,thread,undefined
 $B/src/gpu/emu/%.o: src/gpu/emu/%.cpp $B/config.mk
 	@mkdir -p $(@D)
 	@echo "c++ $<"

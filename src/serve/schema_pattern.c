@@ -273,19 +273,33 @@ static void put_atom(struct regex *x)
     if (!failed(x)) put_class(x, &s);
 }
 
+static size_t digits_at(struct str text, size_t at)
+{
+    size_t n = 0;
+    while (at + n < text.n && text.p[at + n] >= '0' && text.p[at + n] <= '9') n++;
+    return n;
+}
+
+/* Bytes of {m}, {m,} or {m,n} at the beginning of text; 0: it is none of them. */
+static size_t repetition(struct str text)
+{
+    size_t n = 1, first = digits_at(text, n);
+    n += first;
+    if (first && n < text.n && text.p[n] == ',') n += 1 + digits_at(text, n + 1);
+    return first && n < text.n && text.p[n] == '}' ? n + 1 : 0;
+}
+
 static void put_times(struct regex *x)
 {
     size_t n = 1;
     char ch = peek(x);
     if (!ch || !strchr("*+?{", ch)) return;
     if (ch == '{') {
-        while (x->at + n < x->text.n && strchr("0123456789,", x->text.p[x->at + n])) n++;
-        if (n == 1 || x->at + n >= x->text.n || x->text.p[x->at + n] != '}' ||
-            x->text.p[x->at + 1] == ',') {
+        n = repetition((struct str){x->text.p + x->at, x->text.n - x->at});
+        if (!n) {
             fail(x, "{ without m} or m,n}");
             return;
         }
-        n++;
     }
     buf_put(x->b, x->text.p + x->at, n);
     buf_putc(x->b, ' ');

@@ -263,6 +263,7 @@ static void test_what_cannot_be_kept_is_refused_by_name(void **state)
         {"{\"pattern\":\"*\"}", "nothing to repeat"},
         {"{\"pattern\":\"a**\"}", "repetition"},
         {"{\"pattern\":\"a{,3}\"}", "without m"},
+        {"{\"pattern\":\"a{1,,}\"}", "without m"},
         {"{\"pattern\":\"a^b\"}", "ends only"},
         {"{\"pattern\":\"\\\\xzz\"}", "hexadecimal"},
         {"{\"pattern\":\"\\\\ud800\"}", "surrogates"},
