@@ -477,14 +477,14 @@ static void blocks_fuse_to_few_ops(void **state)
 {
     (void)state;
     static const char dense[] =
-        "norm+qkv+rope+kv_store attention matmul+add norm+gate+up+glu matmul+add";
+        "norm+qkv+rope+kv_store+attention matmul+add norm+gate+up+glu matmul+add";
     static const struct {
         const char *golden, *ops;
     } want[] = {
         {"llama", dense},
         {"qwen2", dense},
         {"qwen3", dense},
-        {"qwen3_moe", "norm+qkv+rope+kv_store attention matmul+add norm matmul route+experts "
+        {"qwen3_moe", "norm+qkv+rope+kv_store+attention matmul+add norm matmul route+experts "
                       "gate+up+glu experts down+combine"},
         {"glm4_moe_lite",
          "norm+matmul norm+matmul matmul_heads rope+norm+rope+kv_store latent_attention "

@@ -28,6 +28,7 @@ static const char *const small[][2] = {
     {"matmul+add", "n=256,m=64"},
     {"norm+matmul", "n=256,m=64"},
     {"norm+qkv+rope+kv_store", "n=256,heads=4,kv_heads=2,head=32,t=2"},
+    {"norm+qkv+rope+kv_store+attention", "n=256,heads=4,kv_heads=2,head=32,t=2,depth=40"},
     {"gate+up+glu", "n=256,m=64"},
     {"norm+gate+up+glu", "n=256,m=64"},
     {"lerp+matmul+act", "n=256,m=64,t=2"},
