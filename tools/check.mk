@@ -44,7 +44,7 @@ THREADED := src/base/pool_test.c src/cpu/team_test.c src/engine/bench_test.c \
             $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c test/constrain_test.c
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
-asan: export LSAN_OPTIONS = suppressions=test/standin/leaks.txt:print_suppressions=0
+asan: export LSAN_OPTIONS = suppressions=test/leaks.txt:print_suppressions=0
 asan:
 	$Q$(MAKE) test B=$B-asan NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
