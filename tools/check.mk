@@ -37,11 +37,11 @@ test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 # compilers see things that are not there; and what would take minutes, most of it inside kernels
 # whose buffers have guards there.
 SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
-            test/gpu_test.c test/grammar_test.py test/kv_type_test.py test/mutate_test.py test/oracle.sh \
+            test/batch_test.c test/gpu_test.c test/grammar_test.py test/kv_type_test.py test/mutate_test.py test/oracle.sh \
             test/quality_test.py test/shapes.sh test/standin_test.py test/metal_text_test.py
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
-THREADED := src/base/pool_test.c src/cpu/team_test.c src/engine/bench_test.c \
-            $(wildcard src/serve/*_test.c) test/api_test.c test/batch_test.c test/constrain_test.c
+THREADED := src/base/pool_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
+            test/api_test.c test/constrain_test.c
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: export LSAN_OPTIONS = suppressions=test/leaks.txt:print_suppressions=0
