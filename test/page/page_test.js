@@ -140,6 +140,7 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await button(page, 'New chat').first().click();
     await ask(page, '27+48=');
     await page.reload();
+    await items(page).nth(1).waitFor();
     assert.equal(await items(page).count(), 2);
     await items(page).nth(1).getByRole('button').first().click();
     assert.equal(await answers(page).locator('.text').last().innerText(), said);
