@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "base/num.h"
-#include "core/sample.h"
 
 /* Weights in pages of this size read a tenth faster. */
 enum { HUGE_PAGE = 2 << 20 };
@@ -324,7 +323,8 @@ static void sample_one(const struct hostmem *h, u32 handle, const struct step *s
                            .n_vocab = op->in[0].width,
                            .position = s->rows[s->out_rows[i]].pos + 1 + row->ahead,
                            .edits = s->sample_edits + row->first_edit,
-                           .mask = s->masks + (size_t)i * step_mask_words(s->net)};
+                           .mask = s->masks + (size_t)i * step_mask_words(s->net),
+                           .weigh = h->weigh};
     struct sample_scratch x = {h->sample_z + lane * n_vocab, h->sample_order + lane * n_vocab};
     i32 token = sample_token(row, &in, &x);
     memcpy(hostmem_row(h, handle, op->out[0], i), &token, sizeof token);

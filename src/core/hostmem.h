@@ -5,6 +5,7 @@
 #define FLETCH_HOSTMEM_H
 
 #include "core/exec.h"
+#include "core/sample.h"
 
 enum {
     HOSTMEM_MAX_PROGRAMS = 4,
@@ -22,11 +23,12 @@ struct hostmem {
     struct exec base;
     const struct net *net;
     struct exec_limits limits;
-    struct kv_row *rows; /* [n_kv] */
-    u8 **kv;             /* [n_kv] [n_blocks · block_tokens] rows */
-    float **state;       /* [n_states] [n_slots][width] */
-    float *sample_z;     /* [HOSTMEM_LANES][n_vocab] */
-    u32 *sample_order;   /* the same */
+    struct kv_row *rows;    /* [n_kv] */
+    u8 **kv;                /* [n_kv] [n_blocks · block_tokens] rows */
+    float **state;          /* [n_states] [n_slots][width] */
+    float *sample_z;        /* [HOSTMEM_LANES][n_vocab] */
+    u32 *sample_order;      /* the same */
+    sample_weigh_fn *weigh; /* of an executor that has a faster one, or NULL */
     u32 n_programs;
     struct hostmem_program programs[HOSTMEM_MAX_PROGRAMS];
 };

@@ -46,10 +46,21 @@ float sample_gumbel(u64 seed, u32 choice, u32 position, u32 token)
     return noise(noise_bits(noise_key(seed, choice, position), token));
 }
 
-/* exp(z) of z ≤ 0 in units of 2^-40: 2^18 of them add up without rounding or overflow. */
 static u64 weigh(float z)
 {
     return (u64)(num_exp(z) * 0x1p40f);
+}
+
+u64 sample_weigh(const float *z, u32 n, float top)
+{
+    u64 sum = 0;
+    for (u32 i = 0; i < n; i++) sum += weigh(z[i] - top);
+    return sum;
+}
+
+static u64 weigh_all(const struct sample_in *in, const float *z, float top)
+{
+    return (in->weigh ? in->weigh : sample_weigh)(z, in->n_vocab, top);
 }
 
 static u64 count(float z)
@@ -182,13 +193,15 @@ static u64 share_of(u64 sum, float p)
 }
 
 /* How many tokens stay after top-k, top-p and min-p; they are order[0..n). */
-static u32 restrict_choice(const struct sample_row *row, const float *z, u32 *order, u32 n)
+static u32 restrict_choice(const struct sample_row *row, const struct sample_in *in, const float *z,
+                           u32 *order)
 {
+    u32 n = in->n_vocab;
     for (u32 i = 0; i < n; i++) order[i] = i;
     if (row->top_k && row->top_k < n) n = take_best(z, order, n, row->top_k, count);
     if (row->top_p < 1) {
-        u64 sum = 0;
-        for (u32 i = 0; i < n; i++) sum += weigh(z[order[i]]);
+        u64 sum = n == in->n_vocab ? weigh_all(in, z, 0) : 0;
+        for (u32 i = 0; n < in->n_vocab && i < n; i++) sum += weigh(z[order[i]]);
         n = take_best(z, order, n, share_of(sum, row->top_p), weigh);
     }
     if (row->min_p > 0) {
@@ -226,7 +239,7 @@ i32 sample_token(const struct sample_row *row, const struct sample_in *in,
     if (x->z[first] == -INFINITY) return SAMPLE_NONE;
     if (row->temperature == 0) return (i32)first;
     heat(row->temperature, x->z[first], x->z, n);
-    n = restrict_choice(row, x->z, x->order, n);
+    n = restrict_choice(row, in, x->z, x->order);
     return (i32)draw(x->z, x->order, n, noise_key(row->seed, row->choice, in->position));
 }
 
@@ -244,7 +257,7 @@ void sample_odds(const struct sample_row *row, const struct sample_in *in,
         return;
     }
     heat(row->temperature, x->z[first], x->z, n);
-    n = restrict_choice(row, x->z, x->order, n);
+    n = restrict_choice(row, in, x->z, x->order);
     for (u32 i = 0; i < n; i++) sum += (double)num_exp(x->z[x->order[i]]);
     for (u32 i = 0; i < n; i++) p[x->order[i]] = (float)((double)num_exp(x->z[x->order[i]]) / sum);
 }
@@ -254,16 +267,14 @@ void sample_logprobs(const struct sample_in *in, i32 token, u32 n_top, float *lo
 {
     const float *z = in->logits;
     float top = z[argmax(z, in->n_vocab)];
-    u64 sum = 0;
     u32 n = 0;
-    for (u32 i = 0; i < in->n_vocab; i++) {
-        sum += weigh(z[i] - top);
-        if (n == n_top && (n == 0 || !better(z, i, (u32)top_ids[n - 1]))) continue;
+    for (u32 i = 0; n_top && i < in->n_vocab; i++) {
+        if (n == n_top && !better(z, i, (u32)top_ids[n - 1])) continue;
         u32 at = n < n_top ? n++ : n - 1;
         for (; at > 0 && better(z, i, (u32)top_ids[at - 1]); at--) top_ids[at] = top_ids[at - 1];
         top_ids[at] = (i32)i;
     }
-    float lse = top + num_log((float)sum * 0x1p-40f);
+    float lse = top + num_log((float)weigh_all(in, z, top) * 0x1p-40f);
     logprobs[0] = z[token] - lse;
     for (u32 i = 0; i < n; i++) logprobs[1 + i] = z[top_ids[i]] - lse;
 }

@@ -7,12 +7,18 @@
 
 #include "core/step.h"
 
+/* Σ exp(z - top), each in whole units of 2^-40, of n values z ≤ top: 2^18 of them add up without
+ * rounding or overflow, so whoever adds in another order gets the same. */
+typedef u64 sample_weigh_fn(const float *z, u32 n, float top);
+sample_weigh_fn sample_weigh;
+
 struct sample_in {
     const float *logits; /* [n_vocab] */
     u32 n_vocab;
     u32 position;                    /* that the new token will have */
     const struct sample_edit *edits; /* [row.n_edits] */
     const u32 *mask;                 /* [step_mask_words] when row.masked */
+    sample_weigh_fn *weigh;          /* a faster sample_weigh, or NULL */
 };
 
 struct sample_scratch {

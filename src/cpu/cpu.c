@@ -52,6 +52,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     if (!x) return err_nomem(err, "the executor");
     int rc = hostmem_open(&x->host, class, net, limits, err);
     x->k = kernels_find(class->isa);
+    x->host.weigh = x->k->rows->weigh;
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");

@@ -3,6 +3,7 @@
 #ifndef FLETCH_KERNELS_H
 #define FLETCH_KERNELS_H
 
+#include "core/sample.h"
 #include "cpu/pack.h"
 
 /* Rows of activations in the forms that products want them in. */
@@ -87,6 +88,7 @@ struct row_kernels {
     void (*glu)(float *y, const float *g, const float *u, u32 n);
     void (*act)(float *y, const float *x, u32 n, enum act_kind kind);
     void (*lerp)(float *y, const float *a, const float *b, const float *m, u32 n);
+    sample_weigh_fn *weigh;
     /* Attention: unpack, let queries gather, add what they gathered elsewhere, and divide. */
     void (*unpack)(const struct cpu_kv *kv);
     void (*attend)(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale);

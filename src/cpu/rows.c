@@ -385,6 +385,17 @@ static void rk_bonus(float *out, const float *y, const float *const in[4], u32 n
     }
 }
 
+static u64 weigh_logits(const float *z, u32 n, float top)
+{
+    typedef i64 v16l __attribute__((vector_size(128)));
+    v16l sum = {0};
+    u64 total = 0;
+    for (u32 i = 0; i + 16 <= n; i += 16)
+        sum += __builtin_convertvector(lanes_exp(lanes_load(z + i) - top) * 0x1p40f, v16l);
+    for (u32 i = 0; i < 16; i++) total += (u64)sum[i];
+    return total + sample_weigh(z + n / 16 * 16, n % 16, top);
+}
+
 const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .norm = norm,
     .glu = glu,
@@ -396,4 +407,5 @@ const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .finish = finish,
     .wkv7 = wkv7,
     .rk_bonus = rk_bonus,
+    .weigh = weigh_logits,
 };

@@ -55,6 +55,17 @@ static void norms_are_equal_on_every_instruction_set(void **state)
         }
 }
 
+static void weights_of_logits_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    float z[16 * N + 5];
+    const u32 n = ARRAY_LEN(z);
+    fill(z, n, 60); /* some too far from the best to count */
+    z[3] = -INFINITY;
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+        if (kernels(i)) assert_true(kernels(i)->weigh(z, n, 60) == sample_weigh(z, n, 60));
+}
+
 /* Squares of such values don't fit f32. */
 static void norms_of_huge_values_are_finite(void **state)
 {
@@ -268,6 +279,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_are_equal_on_every_instruction_set),
         cmocka_unit_test(norms_of_huge_values_are_finite),
+        cmocka_unit_test(weights_of_logits_are_those_of_the_definition),
         cmocka_unit_test(gates_are_equal_on_every_instruction_set),
         cmocka_unit_test(acts_are_those_of_num_on_every_instruction_set),
         cmocka_unit_test(lerps_are_equal_on_every_instruction_set),
