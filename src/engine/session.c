@@ -327,7 +327,6 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
 {
     struct fletch_model *m = s->model;
     struct step *step = m->step;
-    double began = spec_now();
     u32 n_draft = 0;
     if (atomic_exchange(&s->cancelled, false))
         return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
@@ -348,14 +347,11 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
         if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
     }
     if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, n_draft);
-    double step_began = spec_now();
+    double began = spec_now();
     rc = run_step(s);
-    double ended = spec_now();
     if (!rc) rc = judge(s, n_draft, trial, to);
     if (!rc) rc = spec_follow(m->spec, &s->err);
-    if (!rc && m->spec)
-        spec_measure(m->spec, (struct spec_cost){step->n_rows, to->n_right + 1, ended - step_began,
-                                                 spec_now() - began});
+    if (!rc && m->spec) spec_measure(m->spec, step->n_rows, spec_now() - began);
     return rc;
 }
 

@@ -607,9 +607,8 @@ static int judge(struct batch *b, struct request *r, u32 i, u32 *n_right, struct
 }
 
 /* The tokens that a step gave, in order. */
-static u32 deliver_all(struct batch *b)
+static void deliver_all(struct batch *b)
 {
-    u32 n_tokens = 0;
     for (u32 i = 0, n_rows; i < b->env.step->n_out; i += n_rows) {
         struct request *r = b->out[i];
         struct err err = {0};
@@ -617,10 +616,8 @@ static u32 deliver_all(struct batch *b)
         n_rows = 1 + r->n_draft;
         bool ended = judge(b, r, i, &n_right, &err) != 0;
         if (ended) finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++, n_tokens++)
-            ended = deliver(b, r, i + j, b->ids[i + j]);
+        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, r, i + j, b->ids[i + j]);
     }
-    return n_tokens;
 }
 
 /* Full blocks of prompts become findable. */
@@ -701,10 +698,9 @@ size_t batch_step(struct batch *b, double wait_seconds)
         while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
         if (!rc) publish(b);
         if (!rc) tell_reading(b);
-        u32 n_tokens = rc ? 0 : deliver_all(b);
+        if (!rc) deliver_all(b);
         if (b->env.spec && n_answers && !n_prompts && !rc)
-            spec_measure(b->env.spec, (struct spec_cost){b->env.step->n_rows, n_tokens,
-                                                         b->step_seconds, now() - began});
+            spec_measure(b->env.spec, b->env.step->n_rows, b->step_seconds);
     } else if (b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);

@@ -9,11 +9,7 @@
 enum {
     LOOKUP_MIN = 3, /* latest tokens that must have stood somewhere before */
     LOOKUP_MAX = 16,
-    PLAIN_EVERY = 64,
 };
-
-/* Before any guess was tried. */
-static const float first_trust = 0.8f;
 
 int spec_open(struct spec **out, const struct spec_env *env, struct err *err)
 {
@@ -69,83 +65,6 @@ void spec_rewind(struct spec *s, u32 slot, u32 n)
     if (s && s->n_read) spec_draft_rewind(s, slot, n);
 }
 
-/* ---- how many ---- */
-
-/* A time, when others like it usually are so long: not more than twice that, because whoever else
- * runs on this machine makes some of them ten times as long. */
-static double sober(double seconds, double usual)
-{
-    return usual > 0 ? MIN(seconds, 2 * usual) : seconds;
-}
-
-void spec_learn_guess(struct spec *s, double seconds)
-{
-    seconds = sober(seconds, s->guess_seconds);
-    s->guess_seconds += (seconds - s->guess_seconds) / (s->guess_seconds > 0 ? 16 : 1);
-}
-
-void spec_measure(struct spec *s, struct spec_cost c)
-{
-    const double keep = 0.98, r = c.n_rows;
-    double usual = s->steps.n > 4 ? s->steps.t / s->steps.n : 0;
-    c.seconds = sober(c.seconds, s->steps.n > 4 ? s->steps.all / s->steps.n : 0);
-    c.step_seconds = sober(c.step_seconds, usual);
-    s->steps.n = s->steps.n * keep + 1;
-    s->steps.r = s->steps.r * keep + r;
-    s->steps.rr = s->steps.rr * keep + r * r;
-    s->steps.t = s->steps.t * keep + c.step_seconds;
-    s->steps.rt = s->steps.rt * keep + r * c.step_seconds;
-    s->steps.tokens = s->steps.tokens * keep + c.n_tokens;
-    s->steps.all = s->steps.all * keep + c.seconds;
-}
-
-/* Seconds of a step, as first + rows · more: least squares, but a row never costs less than nothing
- * nor more than its share of the whole. */
-static void step_cost(const struct spec *s, double *first, double *more)
-{
-    double n = s->steps.n, r = s->steps.r / n, t = s->steps.t / n;
-    double var = s->steps.rr / n - r * r, cov = s->steps.rt / n - r * t;
-    *more = var > 0.1 ? cov / var : t / r / 8;
-    *more = MAX(0, MIN(*more, t / r));
-    *first = t - r * *more;
-}
-
-/* One more guess pays when its odds buy tokens faster than they come now. */
-void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs)
-{
-    struct spec_record *r = q->record;
-    double first, more, best_speed = 0, tokens = 1, hit = 1;
-    q->least = 0;
-    if (r->trust == 0) r->trust = first_trust;
-    if ((q->most = s->env.n_tokens)) return;
-    /* steps without guesses, now and then, show what they cost */
-    if (s->steps.n < 1.5 || ++s->n_choices % PLAIN_EVERY == 0) return;
-    step_cost(s, &first, &more);
-    q->least = (float)((more + s->guess_seconds) * s->steps.tokens / s->steps.all);
-    for (u32 k = 0; k <= SPEC_MAX; k++) {
-        u32 n_paid = k && s->env.is_mtp ? k - 1 : k; /* it reads along anyway: the first is free */
-        double speed = tokens / (first / n_seqs + more * (k + 1) + s->guess_seconds * n_paid);
-        if (speed > best_speed * 1.001) {
-            best_speed = speed;
-            q->most = k;
-        }
-        tokens += hit *= (double)r->trust;
-    }
-    if (!q->most) r->trust += (first_trust - r->trust) / 128; /* it is tried again some day */
-}
-
-void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right)
-{
-    u32 n_seen = MIN(n_guessed, n_right + 1); /* what follows a wrong one says nothing */
-    for (u32 i = 0; i < n_seen; i++) {
-        float was = i < n_right;
-        r->trust += (was - r->trust * r->odds[i]) * r->odds[i] / 16;
-    }
-    r->trust = MAX(0.01f, MIN(r->trust, 1.0f));
-    r->n_guessed += n_guessed;
-    r->n_right += n_right;
-}
-
 /* ---- guesses from the text itself ---- */
 
 /* What followed the latest tokens where most of them stood before, and there the last time. May
@@ -163,10 +82,10 @@ static void look_up(struct spec_seq *q)
             best = end;
         }
     }
-    if (!best) return;
-    for (; q->n_draft < q->most; q->n_draft++) {
+    u32 kind = (longest - LOOKUP_MIN) / 2;
+    while (best && q->n_draft < q->most && spec_keep(q, kind)) {
         q->tokens[q->n + q->n_draft] = q->tokens[best + q->n_draft];
-        q->record->odds[q->n_draft] = 1;
+        q->n_draft++;
     }
 }
 

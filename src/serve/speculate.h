@@ -12,7 +12,10 @@
 #include "core/exec.h"
 #include "serve/kv.h"
 
-enum { SPEC_MAX = 8 }; /* guesses a step */
+enum {
+    SPEC_MAX = 8,   /* guesses a step */
+    SPEC_KINDS = 8, /* of guesses: how sure a program was, or how long the text agreed */
+};
 
 /* What runs steps. */
 struct spec_model {
@@ -35,8 +38,9 @@ struct spec_env {
 
 /* How the guesses for one sequence did. */
 struct spec_record {
-    float trust; /* how much of what guesses promised lately came true; 0: none was made yet */
-    float odds[SPEC_MAX]; /* of the guesses that are being tried: what they promise */
+    float trust;            /* the share of guesses that came true lately; 0: none was made yet */
+    float rate[SPEC_KINDS]; /* the same of each kind */
+    u8 kind[SPEC_MAX];      /* of the guesses that are being tried */
     u32 n_guessed, n_right;
 };
 
@@ -45,7 +49,8 @@ struct spec_seq {
     u32 slot;
     i32 *tokens; /* guesses are put behind the n that are known */
     u32 n, most, n_draft;
-    float least; /* odds that all guesses so far are right at which one more does not pay */
+    float keep, go_on; /* odds that all guesses are right, at which the last is worth its row and a
+                          further one worth making */
     const struct fletch_sampling *sampling;
     struct spec_record *record;
 };
@@ -55,8 +60,8 @@ struct spec;
 int spec_open(struct spec **out, const struct spec_env *env, struct err *err);
 void spec_close(struct spec *s);
 
-/* How many guesses would pay for q, one of n_seqs sequences that answer at the same time: sets most
- * and least. */
+/* How many guesses would pay for q, one of n_seqs sequences that answer at the same time: sets
+ * most, keep and go_on. */
 void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs);
 /* Guesses for the sequences that want some (most > 0) and reads along with the others. Uses the
  * target's step and leaves it empty. */
@@ -75,13 +80,8 @@ u32 spec_slot(const struct spec *s, u32 slot, bool aside);
 
 /* What came of a sequence's guesses. */
 void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right);
-/* What a step cost, none of whose rows was of a prompt: the step itself, and all that it took to
- * get to its tokens. */
-struct spec_cost {
-    u32 n_rows, n_tokens;
-    double step_seconds, seconds;
-};
-void spec_measure(struct spec *s, struct spec_cost c);
+/* What a step cost, none of whose rows was of a prompt. */
+void spec_measure(struct spec *s, u32 n_rows, double seconds);
 double spec_now(void); /* seconds */
 
 #endif

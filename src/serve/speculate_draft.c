@@ -91,13 +91,10 @@ static void ask(struct spec *s, struct spec_seq *q, struct row row)
  * not depending on what it is would not be one drawn from q. */
 static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float logprob)
 {
-    struct spec_record *r = q->record;
-    float hit = 1;
-    r->odds[q->n_draft] = num_exp(MIN(logprob, 0));
-    for (u32 i = 0; i <= q->n_draft; i++) hit *= r->trust * r->odds[i];
-    bool bold = hit < q->least, known = id >= 0 && (u32)id < s->env.target.p->net->n_vocab;
-    if (known && (!bold || s->env.rejects)) q->tokens[q->n + q->n_draft++] = id;
-    if (!known || bold) q->most = q->n_draft;
+    u32 kind = (u32)(num_exp(MIN(logprob, 0)) * (SPEC_KINDS - 1) + 0.5f);
+    bool known = id >= 0 && (u32)id < s->env.target.p->net->n_vocab, kept = spec_keep(q, kind);
+    if (known && (kept || s->env.rejects)) q->tokens[q->n + q->n_draft++] = id;
+    if (!known || !kept) q->most = q->n_draft;
 }
 
 /* Runs the step that was filled; false in *more: nobody asked. */
@@ -248,6 +245,6 @@ int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err
     for (u32 i = 0; s->n_read && i < n; i++) n_new += seqs[i].n - s->n_read[seqs[i].slot];
     int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
     if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1))
-        spec_learn_guess(s, (spec_now() - began) / s->n_guesses);
+        spec_time_add(&s->guess, (spec_now() - began) / s->n_guesses);
     return rc;
 }

@@ -1,20 +1,28 @@
-/* What the two halves of speculation share: speculate.c (how many, lookups, judging) and
- * speculate_draft.c (programs that guess). */
+/* What the parts of speculation share: speculate.c (lookups, judging), speculate_choose.c (how
+ * many) and speculate_draft.c (programs that guess). */
 #ifndef FLETCH_SPECULATE_INTERNAL_H
 #define FLETCH_SPECULATE_INTERNAL_H
 
 #include "core/sample.h"
 #include "serve/speculate.h"
 
+enum {
+    SPEC_TIMES = 5, /* that are remembered */
+    SPEC_ROWS = 64 + SPEC_MAX,
+};
+
+/* Seconds that something took the last few times. */
+struct spec_time {
+    double last[SPEC_TIMES];
+    u32 n; /* ever */
+};
+void spec_time_add(struct spec_time *t, double seconds);
+
 struct spec {
     struct spec_env env;
-    /* steps of the target, older ones counting less: how many, rows, seconds and their products;
-     * tokens, and seconds with everything around them */
-    struct {
-        double n, r, rr, t, rt, tokens, all;
-    } steps;
-    double guess_seconds; /* of one guess for one sequence, kept or not */
-    u32 n_guesses;        /* made in this call, kept or not */
+    struct spec_time steps[SPEC_ROWS + 1]; /* of the target, by rows */
+    struct spec_time guess;                /* for one sequence, kept or not */
+    u32 n_guesses;                         /* made in this call, kept or not */
     u32 n_choices;
     /* programs that guess */
     struct spec_seq **asked; /* [max_out] whose each out row of a round is */
@@ -39,7 +47,10 @@ void spec_draft_close(struct spec *s);
 int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
 void spec_draft_rewind(struct spec *s, u32 slot, u32 n);
 
-void spec_learn_guess(struct spec *s, double seconds);
+/* Is a guess of this kind, the next for q, worth a row? Lowers q->most where no more should follow.
+ */
+bool spec_keep(struct spec_seq *q, u32 kind);
+
 /* What the nth guess of a slot was drawn from. */
 float *spec_odds_of(const struct spec *s, u32 slot, u32 nth);
 /* The probabilities that out row i of a model's last step is drawn from. */

@@ -62,8 +62,9 @@ static void test_lookups_go_on_as_the_text_did(void **state)
     assert_int_equal(guesses(other, 2, out), 0);
 }
 
-/* How many guesses are thought to pay after steps of these costs. */
-static u32 chosen(double first, double more, float trust)
+/* How many guesses are thought to pay after steps of these costs; every `disturbed`th took ten
+ * times as long. */
+static u32 chosen(double first, double more, float trust, u32 disturbed)
 {
     struct spec *s = open_lookup(0);
     struct spec_record record = {.trust = trust};
@@ -71,9 +72,9 @@ static u32 chosen(double first, double more, float trust)
     for (u32 i = 0; i < 40; i++) {
         u32 n_rows = 1 + i % 4;
         double seconds = first + more * n_rows;
-        spec_measure(s, (struct spec_cost){n_rows, 1, seconds, seconds});
+        spec_measure(s, n_rows, disturbed && i / 4 % disturbed ? seconds * 10 : seconds);
     }
-    spec_choose(s, &q, 1);
+    for (u32 i = 0; i < 3; i++) spec_choose(s, &q, 1);
     spec_close(s);
     return q.most;
 }
@@ -81,27 +82,55 @@ static u32 chosen(double first, double more, float trust)
 static void test_as_many_as_pay(void **state)
 {
     (void)state;
-    assert_int_equal(chosen(1, 0.01, 1), SPEC_MAX);
-    assert_int_equal(chosen(1, 0.01, 0.01f), 0); /* hardly ever right */
-    assert_int_equal(chosen(0, 1, 0.9f), 0);     /* rows cost what steps do */
-    u32 some = chosen(1, 0.2, 0.8f);
+    assert_int_equal(chosen(1, 0.01, 1, 0), SPEC_MAX);
+    assert_int_equal(chosen(1, 0.01, 0.01f, 0), 0); /* hardly ever right */
+    assert_int_equal(chosen(0, 1, 0.9f, 0), 0);     /* rows cost what steps do */
+    u32 some = chosen(1, 0.2, 0.8f, 0);
     assert_true(some > 0 && some < SPEC_MAX);
-    assert_true(chosen(1, 0.2, 0.95f) > some && chosen(1, 0.05, 0.8f) > some);
+    assert_true(chosen(1, 0.2, 0.95f, 0) > some && chosen(1, 0.05, 0.8f, 0) > some);
+}
+
+static void test_others_on_the_machine_do_not_change_what_pays(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen(1, 0.2, 0.8f, 4), chosen(1, 0.2, 0.8f, 0));
+    assert_int_equal(chosen(1, 0.01, 1, 4), SPEC_MAX);
+}
+
+/* Steps whose first times were bad: guesses are tried again, and found to pay. */
+static void test_a_bad_start_is_forgotten(void **state)
+{
+    (void)state;
+    struct spec *s = open_lookup(0);
+    struct spec_record record = {.trust = 0.9f};
+    struct spec_seq q = {.record = &record};
+    u32 n_guessed = 0;
+    for (u32 i = 0; i < 8; i++) spec_measure(s, 1 + i % 4, i % 4 ? 50 : 1);
+    for (u32 i = 0; i < 2000; i++) {
+        spec_choose(s, &q, 1);
+        spec_measure(s, 1 + q.most, 1 + 0.1 * q.most);
+        if (i >= 1000) n_guessed += q.most;
+    }
+    assert_true(n_guessed > 3 * 1000);
+    spec_close(s);
 }
 
 static void test_trust_follows_what_came_true(void **state)
 {
     (void)state;
-    struct spec_record r = {.trust = 0.8f, .odds = {1, 1, 1, 1}};
+    struct spec_record r = {.trust = 0.8f, .kind = {1, 1, 1, 1}};
     for (u32 i = 0; i < 200; i++) spec_count(&r, 4, i % 2 ? 4 : 0); /* 4 of 5 that count */
     assert_true(r.trust > 0.65f && r.trust < 0.95f);
     assert_true(r.n_guessed == 800 && r.n_right == 400);
     for (u32 i = 0; i < 200; i++) spec_count(&r, 1, 0);
-    assert_true(r.trust < 0.05f);
-    /* guesses that promise half, and keep it, are trusted */
-    r = (struct spec_record){.trust = 0.5f, .odds = {0.5f}};
-    for (u32 i = 0; i < 400; i++) spec_count(&r, 1, i % 2);
-    assert_true(r.trust > 0.85f);
+    assert_true(r.trust < 0.05f && r.rate[1] < 0.05f);
+    /* what one kind does says nothing of another */
+    r = (struct spec_record){.trust = 0.5f};
+    for (u32 i = 0; i < 400; i++) {
+        r.kind[0] = i % 2 ? 7 : 2;
+        spec_count(&r, 1, i % 2);
+    }
+    assert_true(r.rate[7] > 0.95f && r.rate[2] < 0.05f && r.trust > 0.3f && r.trust < 0.7f);
 }
 
 /* ---- rejection ---- */
@@ -154,6 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lookups_go_on_as_the_text_did),
         cmocka_unit_test(test_as_many_as_pay),
+        cmocka_unit_test(test_others_on_the_machine_do_not_change_what_pays),
+        cmocka_unit_test(test_a_bad_start_is_forgotten),
         cmocka_unit_test(test_trust_follows_what_came_true),
         cmocka_unit_test(test_rejection_draws_as_the_model_would),
     };
