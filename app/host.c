@@ -4,15 +4,10 @@
 #include <string.h>
 
 static const struct opt place_opts[] = {
-    {0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",
-     "where to run; auto takes the first that works of metal, cuda, cpu, ref and says which",
-     OPT_FIELD(backend), 0, 0},
+    OPT_ROW_BACKEND,
     {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
-    {0, "isa", OPT_TEXT, "NAME", NULL,
-     "instruction set of the cpu backend: amx, avx512, avx2, i8mm, dotprod, neon or generic "
-     "(default: the best that this machine has)",
-     OPT_FIELD(isa), 0, 0},
+    OPT_ROW_ISA,
     {0, "device", OPT_COUNT, "N", "0", "which GPU, where there are several", OPT_FIELD(device), 0,
      64},
     {0, "capture", OPT_TEXT, "FILE", NULL,

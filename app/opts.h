@@ -39,8 +39,8 @@ struct args {
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    const char *backend, *isa, *capture, *against, *kv_type, *act_type, *type, *out, *tokens,
-        *logits;
+    const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *type, *out,
+        *tokens, *logits;
     const char *draft, *spec_accept, *session;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
@@ -83,6 +83,20 @@ struct command {
     {                                                                                 \
         0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a report for people", \
             OPT_FIELD(json), 0, 0                                                     \
+    }
+#define OPT_ROW_BACKEND                                                                        \
+    {                                                                                          \
+        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                       \
+            "where to run; auto takes the first that works of metal, cuda, cpu, ref and says " \
+            "which",                                                                           \
+            OPT_FIELD(backend), 0, 0                                                           \
+    }
+#define OPT_ROW_ISA                                                                          \
+    {                                                                                        \
+        0, "isa", OPT_TEXT, "NAME", NULL,                                                    \
+            "instruction set of the cpu backend: amx, avx512, avx2, i8mm, dotprod, neon or " \
+            "generic (default: the best that this machine has)",                             \
+            OPT_FIELD(isa), 0, 0                                                             \
     }
 
 /* --quiet and --help. */

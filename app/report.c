@@ -191,6 +191,38 @@ const struct command cmd_inspect = {
 
 /* ---- plan ---- */
 
+static const struct opt plan_opts[] = {
+    OPT_ROW_JSON,
+    OPT_ROW_BACKEND,
+    OPT_ROW_ISA,
+    {0, "device", OPT_TEXT, "NAME", NULL,
+     "which GPU, by number where there are several, or a machine that is not at hand: m1, m1-max, "
+     "m2, m2-pro, m2-ultra, m3, m3-pro, m3-max, m4, m4-pro, m4-max, m5, m5-max, rtx-4090, h100 or "
+     "h200; then the speed of decoding is predicted too",
+     OPT_FIELD(machine), 0, 0},
+};
+static const struct opt_group plan_group = {NULL, OPT_TABLE(plan_opts)};
+
+static void print_prediction(FILE *out, const json_t *j)
+{
+    const json_t *machine = json_object_get(j, "machine"), *row;
+    size_t i;
+    struct table t = {.columns = "lrrr"};
+    fprintf(out, "\npredicted, not measured: decoding on %s (%.0f GB/s), %llu kernels a token\n",
+            get_text(machine, "what"), json_number_value(json_object_get(machine, "bandwidth_gbs")),
+            (unsigned long long)get_count(j, "launches"));
+    static const char *const heads[] = {"behind", "bytes a token", "ms", "tokens/s"};
+    for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(j, "predicted"), i, row)
+    {
+        table_put(&t, "%llu tokens", (unsigned long long)get_count(row, "depth"));
+        table_put(&t, "%s", human_bytes(get_count(row, "bytes")).text);
+        table_put(&t, "%.2f", json_number_value(json_object_get(row, "ms")));
+        table_put(&t, "%.0f", json_number_value(json_object_get(row, "tokens_per_s")));
+    }
+    table_print(&t, out);
+}
+
 void report_plan(FILE *out, const json_t *j)
 {
     struct table t = {.columns = "lrl"};
@@ -235,18 +267,31 @@ static int load_for_model(json_t **j, const struct args *a, report_fn *report)
     host_params(&params, a);
     int code = host_open_engine(&h, a->backend, a);
     if (!code) {
-        int rc = report(h.engine, a->operands.p[0], &params, &text);
+        const char *model = a->operands.p[0];
+        int rc = a->machine ? fletch_plan_for(h.engine, model, &params, a->machine, &text)
+                            : report(h.engine, model, &params, &text);
         code = report_load(j, a, rc, fletch_engine_error(h.engine), text);
     }
     host_close(&h);
     return code;
 }
 
-static int plan(const struct args *a)
+static int plan(const struct args *args)
 {
+    struct args a = *args;
     json_t *j = NULL;
-    int code = load_for_model(&j, a, fletch_plan);
-    if (!code && !a->json) report_plan(stdout, j);
+    if (a.machine && parse_count(a.machine, &a.device.v)) {
+        if (a.device.v > 64) return opts_wrong("plan", "--device %s is no GPU", QUOTE(a.machine));
+        a.machine = NULL;
+    }
+    if (a.machine && strcmp(a.backend, "auto") != 0)
+        return opts_wrong("plan", "--device %s has a backend of its own; leave --backend out",
+                          QUOTE(a.machine));
+    int code = load_for_model(&j, &a, fletch_plan);
+    if (!code && !a.json) {
+        report_plan(stdout, j);
+        if (a.machine) print_prediction(stdout, j);
+    }
     if (!code && !get_bool(j, "fits")) code = EXIT_FIT;
     json_decref(j);
     return code;
@@ -255,10 +300,14 @@ static int plan(const struct args *a)
 const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "the memory a model will take, by part",
+    .summary = "the memory a model will take, by part; its speed on a machine not at hand",
     .about = "Tells how much memory running the model will take and whether that fits; if not, "
-             "which context would fit, with exit code 3.",
-    .groups = {&json_group, &opts_model, &opts_place, &opts_common},
+             "which context would fit, with exit code 3. MODEL may also be a shape of fletch synth "
+             "with a storage type, such as Llama-3.1-8B:q4_k_m: no file is needed then. For a "
+             "machine named by --device it also predicts how fast answers come, from the bytes and "
+             "kernels of a token and the machine's published bandwidth; --max-memory says how much "
+             "memory yours has for the GPU.",
+    .groups = {&plan_group, &opts_model, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = plan,

@@ -336,9 +336,15 @@ FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_b
 
 /* Metadata and tensors; check: every weight is read and looked at for NaN and infinity. */
 FLETCH_API int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json);
-/* Memory by part, and what would fit if it does not. */
+/* Memory by part, and what would fit if it does not. For this and fletch_explain, path may also be
+ * SHAPE[:TYPE] of fletch_synth: no file is needed. */
 FLETCH_API int fletch_plan(struct fletch_engine *e, const char *path,
                            const struct fletch_model_params *params, char **json);
+/* The same for a machine that is not at hand (m3-pro, rtx-4090, h100; an unknown name is told which
+ * there are), with the speed of decoding as predicted from bytes and kernels per token. */
+FLETCH_API int fletch_plan_for(struct fletch_engine *e, const char *path,
+                               const struct fletch_model_params *params, const char *machine,
+                               char **json);
 /* The program: ops, buffers, bytes per step. */
 FLETCH_API int fletch_explain(struct fletch_engine *e, const char *path,
                               const struct fletch_model_params *params, char **json);

@@ -638,6 +638,23 @@ def test_inspect_lists_and_checks():
     fletch("inspect", tmp("nan"))
 
 
+def test_plan_predicts_machines_that_are_not_at_hand():
+    j = fletch("plan", MODEL, "--device", "m3-pro", "--json").json
+    assert j["backend"] == "metal" and j["fits"] and j["machine"]["name"] == "m3-pro", j
+    fast = fletch("plan", MODEL, "--device", "h200", "--json").json["predicted"][0]
+    slow = j["predicted"][0]
+    assert slow["bytes"] == fast["bytes"] and slow["tokens_per_s"] < fast["tokens_per_s"], (slow, fast)
+    # a shape needs no file, and does not fit everywhere
+    text = fletch("plan", "llama-3.1-8b:f16", "--device", "rtx-4090", "-c", 2048).text
+    assert "predicted, not measured" in text and "RTX 4090" in text, text
+    r = fletch("plan", "llama-3.1-8b:f16", "--device", "m1", code=3)
+    assert "does not fit" in r.text, r.text
+    fletch("plan", "llama-3.1-8b:f16", "--device", "m1", "--max-memory", "24G")
+    one_line(fletch("plan", MODEL, "--device", "m9", code=2), "m9", "h200")
+    one_line(fletch("plan", MODEL, "--device", "h200", "--backend", "cpu", code=2), "--backend")
+    one_line(fletch("plan", "llama-3.1-8b:q9", code=2), "q9", "q4_k_m")
+
+
 def test_plan_names_a_context_that_fits():
     plan = fletch("plan", MODEL, "--json").json
     some = plan["total"] - sum(p["bytes"] for p in plan["parts"] if p["name"] == "kv cache") // 2

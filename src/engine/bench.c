@@ -166,7 +166,9 @@ double bench_op_flops(const struct net *net, const struct op *op)
 
 double bench_op_flops_per_position(const struct op *op)
 {
-    return attends(op) ? 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width) : 0;
+    double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += bench_op_flops_per_position(&op->parts[i]);
+    return attends(op) ? 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width) : sum;
 }
 
 void bench_account(struct bench *b)

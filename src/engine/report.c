@@ -9,7 +9,10 @@
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "engine/engine.h"
+#include "engine/predict.h"
 #include "engine/report.h"
+#include "gpu/gpu.h"
+#include "model/synth.h"
 
 int report_give(json_t *doc, char **json, struct err *err)
 {
@@ -186,15 +189,31 @@ static void draft_close(struct draft *d)
     model_close(d->m);
 }
 
-static int draft_open(struct draft *d, struct fletch_engine *e, const char *path,
-                      const struct fletch_model_params *params)
+/* A file, or SHAPE[:TYPE] of fletch synth: nothing here needs a model's bytes. */
+static int draft_source(struct source **out, const char *path, struct err *err)
+{
+    char name[32];
+    size_t n = strcspn(path, ":");
+    snprintf(name, sizeof name, "%.*s", (int)MIN(n, sizeof name), path);
+    const struct synth_shape *shape = access(path, F_OK) ? synth_find(name) : NULL;
+    if (!shape) return source_open(out, path, err);
+    return synth_source(out, shape, path[n] ? path + n + 1 : "q8_0", 0, err);
+}
+
+static int draft_open(struct draft *d, struct fletch_engine *e, const struct exec_class *class,
+                      const char *path, const struct fletch_model_params *params)
 {
     struct profile profile;
+    struct source *source;
     *d = (struct draft){0};
-    int rc = engine_profile(&profile, e->class, params, &e->err);
-    if (!rc) rc = engine_model(&d->m, path, profile, &e->err);
-    if (!rc) rc = engine_limits(&d->limits, d->m, e->class, params, &e->err);
-    if (!rc) rc = engine_program(&d->p, d->m->trunk, e->class, params && params->no_fuse, &e->err);
+    int rc = engine_profile(&profile, class, params, &e->err);
+    if (!rc) rc = draft_source(&source, path, &e->err);
+    if (rc) return rc;
+    rc = model_open(&d->m, source, profile, &e->err);
+    if (rc) return err_prefix(&e->err, "%s", QUOTE(str_of(path)));
+    rc = engine_limits(&d->limits, d->m, class, params, &e->err);
+    d->limits.device = e->device;
+    if (!rc) rc = engine_program(&d->p, d->m->trunk, class, params && params->no_fuse, &e->err);
     if (rc) draft_close(d);
     return rc;
 }
@@ -204,31 +223,81 @@ static json_t *part(const char *name, u64 bytes, const char *note)
     return json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes, "note", note);
 }
 
+static json_t *plan_report(const struct plan *plan, const struct draft *d,
+                           const struct exec_class *class, const char *path)
+{
+    json_t *parts = json_array();
+    json_array_append_new(
+        parts, part("weights", plan->weights,
+                    class->keeps_weights ? "mapped from the file" : "packed for the backend"));
+    if (plan->kv) json_array_append_new(parts, part("kv cache", plan->kv, "for the whole context"));
+    if (plan->state) json_array_append_new(parts, part("state", plan->state, "recurrent, f32"));
+    json_array_append_new(parts, part("activations", plan->activations, "buffers and logits"));
+    return json_pack("{s:o, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
+                     report_text(str_of(path)), "arch", d->m->hp.arch, "backend", class->name,
+                     "fits", plan->fits, "total", (json_int_t)plan->total, "available",
+                     (json_int_t)plan->available, "n_ctx", (json_int_t)d->limits.max_pos,
+                     "n_sessions", (json_int_t)d->limits.n_slots, "kv_type",
+                     engine_kv_name(d->m->net), "max_rows", (json_int_t)d->limits.max_rows, "parts",
+                     parts, "largest_ctx", (json_int_t)plan->largest_ctx);
+}
+
 int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_model_params *params,
                 char **json)
 {
     struct draft d;
     struct plan plan;
     *json = NULL;
-    int rc = draft_open(&d, e, path, params);
+    int rc = draft_open(&d, e, e->class, path, params);
     if (rc) return rc;
     plan_make(&plan, d.m, d.p, e->class, &d.limits, params ? params->max_memory : 0);
-    json_t *parts = json_array();
-    json_array_append_new(
-        parts, part("weights", plan.weights,
-                    e->class->keeps_weights ? "mapped from the file" : "packed for the backend"));
-    if (plan.kv) json_array_append_new(parts, part("kv cache", plan.kv, "for the whole context"));
-    if (plan.state) json_array_append_new(parts, part("state", plan.state, "recurrent, f32"));
-    json_array_append_new(parts, part("activations", plan.activations, "buffers and logits"));
-    json_t *doc = json_pack(
-        "{s:o, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
-        report_text(str_of(path)), "arch", d.m->hp.arch, "backend", e->class->name, "fits",
-        plan.fits, "total", (json_int_t)plan.total, "available", (json_int_t)plan.available,
-        "n_ctx", (json_int_t)d.limits.max_pos, "n_sessions", (json_int_t)d.limits.n_slots,
-        "kv_type", engine_kv_name(d.m->net), "max_rows", (json_int_t)d.limits.max_rows, "parts",
-        parts, "largest_ctx", (json_int_t)plan.largest_ctx);
+    json_t *doc = plan_report(&plan, &d, e->class, path);
     draft_close(&d);
     return report_give(doc, json, &e->err);
+}
+
+/* Adds what a token would take behind contexts of several lengths. */
+static int add_prediction(json_t *doc, const struct machine *m, const struct draft *d,
+                          const struct exec_class *class, struct err *err)
+{
+    static const u32 depths[] = {16, 2048, 8192, 65536};
+    json_t *list = json_array();
+    struct token_cost c;
+    int rc = 0;
+    for (size_t i = 0; i < ARRAY_LEN(depths) && depths[i] <= d->limits.max_pos && !rc; i++) {
+        if ((rc = predict_cost(&c, d->p, class, &d->limits, depths[i], err))) break;
+        json_array_append_new(
+            list, json_pack("{s:I, s:I, s:f, s:f}", "depth", (json_int_t)depths[i], "bytes",
+                            (json_int_t)(c.streamed + c.routed), "ms", 1e3 * predict_token(m, &c),
+                            "tokens_per_s", 1 / predict_token(m, &c)));
+        if (i == 0) json_object_set_new(doc, "launches", json_integer((json_int_t)c.n_launches));
+    }
+    json_object_set_new(doc, "predicted", list);
+    json_object_set_new(doc, "machine",
+                        json_pack("{s:s, s:s, s:f, s:f}", "name", m->name, "what", m->what,
+                                  "bandwidth_gbs", m->gbs, "memory_gib", m->gib));
+    return rc;
+}
+
+int fletch_plan_for(struct fletch_engine *e, const char *path,
+                    const struct fletch_model_params *params, const char *machine, char **json)
+{
+    struct draft d;
+    struct plan plan;
+    const struct machine *m = machine_find(machine, &e->err);
+    *json = NULL;
+    if (!m) return e->err.code;
+    const struct exec_class *class = gpu_class(m->backend);
+    int rc = draft_open(&d, e, class, path, params);
+    if (rc) return rc;
+    u64 max_memory = params ? params->max_memory : 0;
+    plan_make(&plan, d.m, d.p, class, &d.limits, max_memory ? max_memory : machine_memory(m));
+    json_t *doc = plan_report(&plan, &d, class, path);
+    rc = add_prediction(doc, m, &d, class, &e->err);
+    draft_close(&d);
+    if (!rc) return report_give(doc, json, &e->err);
+    json_decref(doc);
+    return rc;
 }
 
 static json_t *operand_text(const struct program *p, struct operand o)
@@ -303,7 +372,7 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     struct draft d;
     struct program *mtp = NULL;
     *json = NULL;
-    int rc = draft_open(&d, e, path, params);
+    int rc = draft_open(&d, e, e->class, path, params);
     if (rc) return rc;
     json_t *programs = json_array();
     rc = program_report(programs, d.p, d.m->trunk->n_ops, e->class, &d.limits, &e->err);

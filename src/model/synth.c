@@ -1,5 +1,5 @@
-/* Writes a synthetic model: what synth_shape.c declares, in the storage types that convert would
- * choose, with the bytes of synth_fill.c. */
+/* Synthetic models: what synth_shape.c declares, in the storage types that convert would choose;
+ * and files of them, with the bytes of synth_fill.c. */
 #include "model/synth.h"
 
 #include <math.h>
@@ -57,18 +57,14 @@ static int write_tensor(struct synth *y, u32 id, struct err *err)
 {
     const struct tensor *t = &y->decl->tensors[id];
     const struct quant_info *q = quant_info(t->type);
-    bool rope = str_is(t->name, "rope_freqs.weight");
     u64 seed = (y->params->seed + 1) * 0x9e3779b97f4a7c15u ^ (u64)id * 0xd1342543de82ef95u;
     int rc = 0;
     for (u64 at = 0; at < t->n_elems && rc == 0; at += SLICE) {
         struct fill_job j = {t,       synth_range(t), seed, at, MIN(t->n_elems - at, (u64)SLICE),
                              y->slice};
         u64 n_bytes = j.n / q->blk * q->bytes;
-        if (rope)
-            fill_rope_freqs(y->params->shape, j.n, (float *)(void *)y->slice);
-        else
-            pool_run(y->pool, fill_units, &j, (j.n + UNIT - 1) / UNIT);
-        rc = gguf_writer_data(y->writer, y->slice, (size_t)n_bytes, err);
+        if (!t->data) pool_run(y->pool, fill_units, &j, (j.n + UNIT - 1) / UNIT);
+        rc = gguf_writer_data(y->writer, t->data ? t->data : y->slice, (size_t)n_bytes, err);
         y->done += n_bytes;
         if (rc == 0 && y->params->progress) y->params->progress(y->params->ctx, y->done, y->total);
     }
@@ -77,49 +73,77 @@ static int write_tensor(struct synth *y, u32 id, struct err *err)
 
 /* The types of converted files: RWKV's low-rank matrices, which convert keeps as they are, come
  * from checkpoints of 16 bits. */
-static int choose_types(struct synth *y, const struct convert_type *type, struct err *err)
+static void choose_types(struct source *s, const struct synth_shape *shape,
+                         const struct convert_type *type)
 {
     struct convert_model m;
-    int rc = 0;
-    convert_describe(&m, y->decl);
-    for (u32 i = 0; i < y->decl->n_tensors && rc == 0; i++) {
-        struct tensor *t = &y->decl->tensors[i];
+    convert_describe(&m, s);
+    for (u32 i = 0; i < s->n_tensors; i++) {
+        struct tensor *t = &s->tensors[i];
         enum qtype q = convert_choose(type, &m, t);
-        bool low_rank = y->params->shape->rank_decay && t->n_dims == 2 && q == QT_F32 &&
+        bool low_rank = shape->rank_decay && t->n_dims == 2 && q == QT_F32 &&
                         !memmem(t->name.p, t->name.n, "time_mix_w", 10);
         t->type = low_rank && type->base != QT_F32 ? QT_F16 : q;
         CHECK(quant_bytes(t->type, t->n_elems, &t->n_bytes));
-        y->total += t->n_bytes;
-        rc = gguf_writer_tensor(y->writer, t, err);
+    }
+}
+
+static int add_rope_freqs(struct source *s, const struct synth_shape *shape, struct err *err)
+{
+    for (u32 i = 0; i < s->n_tensors; i++) {
+        struct tensor *t = &s->tensors[i];
+        if (!str_is(t->name, "rope_freqs.weight")) continue;
+        float *freqs = arena_alloc(&s->arena, t->n_elems, sizeof *freqs);
+        if (!freqs) return err_nomem(err, "the rotary factors");
+        fill_rope_freqs(shape, t->n_elems, freqs);
+        t->data = (const u8 *)freqs;
+    }
+    return 0;
+}
+
+int synth_source(struct source **out, const struct synth_shape *shape, const char *type,
+                 u32 n_layers, struct err *err)
+{
+    const struct convert_type *to = convert_type_by_name(type);
+    *out = NULL;
+    if (!to)
+        return err_set(err, FLETCH_E_ARG,
+                       "unknown type %s; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k",
+                       QUOTE(str_of(type)));
+    int rc = synth_declare(out, shape, n_layers, err);
+    if (rc) return rc;
+    choose_types(*out, shape, to);
+    rc = source_add_u32(*out, "general.file_type", to->file_type, err);
+    if (!rc) rc = source_add_u32(*out, "general.quantization_version", 2, err);
+    if (!rc) rc = add_rope_freqs(*out, shape, err);
+    if (rc) {
+        source_close(*out);
+        *out = NULL;
     }
     return rc;
 }
 
-static int write_all(struct synth *y, const char *out, const struct convert_type *type,
-                     struct err *err)
+static int write_all(struct synth *y, const char *out, struct err *err)
 {
-    int rc = synth_declare(&y->decl, y->params->shape, y->params->n_layers, err);
-    if (rc == 0) rc = source_add_u32(y->decl, "general.file_type", type->file_type, err);
-    if (rc == 0) rc = source_add_u32(y->decl, "general.quantization_version", 2, err);
-    if (rc == 0) rc = pool_open(&y->pool, y->params->n_threads, err);
+    const struct synth_params *p = y->params;
+    int rc = synth_source(&y->decl, p->shape, p->type, p->n_layers, err);
+    if (rc == 0) rc = pool_open(&y->pool, p->n_threads, err);
     if (rc == 0 && !(y->slice = malloc(SLICE * sizeof(float)))) rc = err_nomem(err, "a slice");
     if (rc == 0) rc = gguf_writer_open(&y->writer, out, err);
     for (u32 i = 0; rc == 0 && i < y->decl->n_kvs; i++)
         rc = gguf_writer_kv(y->writer, &y->decl->kvs[i], err);
-    if (rc == 0) rc = choose_types(y, type, err);
+    for (u32 i = 0; rc == 0 && i < y->decl->n_tensors; i++) {
+        y->total += y->decl->tensors[i].n_bytes;
+        rc = gguf_writer_tensor(y->writer, &y->decl->tensors[i], err);
+    }
     for (u32 i = 0; rc == 0 && i < y->decl->n_tensors; i++) rc = write_tensor(y, i, err);
     return rc ? rc : gguf_writer_finish(y->writer, err);
 }
 
 int synth_run(const char *out, const struct synth_params *params, struct err *err)
 {
-    const struct convert_type *type = convert_type_by_name(params->type);
     struct synth y = {.params = params};
-    if (!type)
-        return err_set(err, FLETCH_E_ARG,
-                       "unknown type %s; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k",
-                       QUOTE(str_of(params->type)));
-    int rc = write_all(&y, out, type, err);
+    int rc = write_all(&y, out, err);
     gguf_writer_close(y.writer);
     pool_close(y.pool);
     source_close(y.decl);

@@ -28,6 +28,10 @@ const struct synth_shape *synth_find(const char *name);
  * blocks, 0: all. */
 int synth_declare(struct source **out, const struct synth_shape *shape, u32 n_layers,
                   struct err *err);
+/* The same as a file of a storage type (as in convert_run) would have it; of all tensors only the
+ * rotary factors have bytes. */
+int synth_source(struct source **out, const struct synth_shape *shape, const char *type,
+                 u32 n_layers, struct err *err);
 
 /* How values are spread: evenly over center ± spread. */
 struct synth_range {

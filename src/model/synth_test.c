@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "model/convert.h"
 #include "model/model.h"
 #include "model/synth.h"
 
@@ -51,16 +50,12 @@ static void test_shapes_have_the_published_number_of_parameters(void **state)
 
 static void test_every_shape_is_a_model(void **state)
 {
-    static float ones[64];
     (void)state;
-    for (u32 i = 0; i < 64; i++) ones[i] = 1;
     for (const struct synth_shape *shape = synth_shapes; shape->name; shape++) {
         struct err err = {0};
-        struct source *s = declare(shape->name, 2);
+        struct source *s;
         struct model *m;
-        for (u32 i = 0; i < s->n_tensors; i++)
-            if (str_is(s->tensors[i].name, "rope_freqs.weight"))
-                s->tensors[i].data = (const u8 *)ones;
+        assert_int_equal(synth_source(&s, shape, "q8_0", 2, &err), 0);
         int rc = model_open(&m, s, (struct profile){.kv = QT_F16}, &err);
         if (rc) print_error("%s: %s\n", shape->name, err.text);
         assert_int_equal(rc, 0);
@@ -98,13 +93,12 @@ static void test_made_up_vocabulary_reads_any_bytes(void **state)
 /* A published Q8_0 file of GLM-4.7-Flash has 563 tensors of Q8_0 and 281 of F32. */
 static void test_storage_types_are_those_of_published_files(void **state)
 {
-    struct convert_model m;
+    struct err err;
     u32 n[QT_COUNT] = {0};
-    struct source *s = declare("glm-4.7-flash", 0);
+    struct source *s;
     (void)state;
-    convert_describe(&m, s);
-    for (u32 i = 0; i < s->n_tensors; i++)
-        n[convert_choose(convert_type_by_name("q8_0"), &m, &s->tensors[i])]++;
+    assert_int_equal(synth_source(&s, synth_find("glm-4.7-flash"), "q8_0", 0, &err), 0);
+    for (u32 i = 0; i < s->n_tensors; i++) n[s->tensors[i].type]++;
     assert_int_equal(n[QT_Q8_0], 563);
     assert_int_equal(n[QT_F32], 281);
     source_close(s);

@@ -1,0 +1,60 @@
+#include "engine/predict.h"
+
+#include <stdlib.h>
+
+#include "engine/bench.h"
+
+/* The one set of constants, fitted to what was measured on an H200 (predict_test.c has the rows).
+ * Shares are of what a machine's published figures promise. */
+static const double STREAMED = 0.92; /* of bandwidth: what reading alone was measured to reach */
+static const double ROUTED = 0.25;   /* weights that can't be fetched before the router is done */
+static const double PRODUCTS = 0.60; /* of f32 operations */
+static const double ATTENTION = 0.057;
+
+/* Microseconds from one kernel to the next and once for a step. The first row is fitted, the
+ * others are assumed: what edges that let kernels overlap were seen to save, and what is told of
+ * barriers and command buffers. */
+static const struct {
+    double launch, step;
+} links[] = {
+    [LINK_DEPENDENT] = {3.45, 0},
+    [LINK_GRAPH] = {4.5, 0},
+    [LINK_METAL] = {5, 150},
+};
+
+static double routed_bytes(const struct exec_class *class, const struct program *p,
+                           const struct op *op)
+{
+    double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += routed_bytes(class, p, &op->parts[i]);
+    if (op->kind == OP_MATMUL_EXPERTS) sum += (double)bench_placed_bytes(class, p, op, 1);
+    return sum;
+}
+
+int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
+                 const struct exec_limits *limits, u32 depth, struct err *err)
+{
+    u32 *by_op = calloc(p->n_ops + 1, sizeof *by_op);
+    *out = (struct token_cost){.streamed = (double)exec_kv_bytes(p->net) * depth +
+                                           2.0 * (double)exec_state_bytes(p->net)};
+    int rc = by_op ? class->launches(p, limits, 1, by_op, &out->n_launches, err)
+                   : err_nomem(err, "the prediction");
+    free(by_op);
+    for (u32 i = 0; i < p->n_ops && !rc; i++) {
+        const struct op *op = &p->ops[i];
+        double routed = routed_bytes(class, p, op);
+        out->routed += routed;
+        out->streamed += (double)bench_placed_bytes(class, p, op, 1) - routed;
+        out->products += bench_op_flops(p->net, op);
+        out->attention += bench_op_flops_per_position(op) * depth;
+    }
+    return rc;
+}
+
+double predict_token(const struct machine *m, const struct token_cost *c)
+{
+    double bytes = m->gbs * 1e9, flops = 2 * 128e9 * m->n_units * m->ghz;
+    return c->n_launches * links[m->link].launch * 1e-6 + links[m->link].step * 1e-6 +
+           c->streamed / (STREAMED * bytes) + c->routed / (ROUTED * bytes) +
+           c->products / (PRODUCTS * flops) + c->attention / (ATTENTION * flops);
+}
