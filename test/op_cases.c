@@ -290,13 +290,6 @@ static void record_mla_store(struct op_lab *l, const struct op_shape *s)
     give(l, prog_latent_attention(l->p, "y", kv, s->heads, c, q, 1 / sqrtf((float)s->head)));
 }
 
-static void record_norm_shift(struct op_lab *l, const struct op_shape *s)
-{
-    struct operand h = rms(l, take(l, s->n), 0);
-    give(l, h);
-    give(l, prog_token_shift(l->p, "y", h, net_state(l->net, s->n)));
-}
-
 /* weight: with head norms. */
 static void record_norm_qkv_store(struct op_lab *l, const struct op_shape *s)
 {
@@ -320,6 +313,21 @@ static void record_matmuls(struct op_lab *l, const struct op_shape *s)
     for (u32 i = 0; i < 3; i++) x[i] = prog_lerp_weight(l->p, "x", a, b, w, i);
     give(l, matmul(l, s, x[0], s->m));
     give(l, prog_act(l->p, "y", ACT_RELU2, matmul(l, s, x[1], s->m + 9)));
+    give(l, matmul(l, s, x[2], s->m));
+}
+
+/* Behind a norm and the shift of its result, the middle one of floats. */
+static void record_shift_matmuls(struct op_lab *l, const struct op_shape *s)
+{
+    struct op_shape half = *s, with = *s;
+    half.type = QT_F16;
+    with.weight = true;
+    struct operand h = norm(l, &with, take(l, s->n));
+    struct operand prev = prog_token_shift(l->p, "prev", h, net_state(l->net, s->n)), x[3];
+    u32 w = weight(l, QT_F32, s->n, 3, 1);
+    for (u32 i = 0; i < 3; i++) x[i] = prog_lerp_weight(l->p, "x", h, prev, w, i);
+    give(l, matmul(l, s, x[0], s->m));
+    give(l, prog_act(l->p, "y", ACT_TANH, matmul(l, &half, x[1], s->m / 2)));
     give(l, matmul(l, s, x[2], s->m));
 }
 
@@ -598,7 +606,14 @@ const struct op_case op_cases[] = {
      "rope+norm+kv_store",
      record_mla_store,
      {.heads = 2, .head = 576, .v_head = 512}},
-    {OP_NORM_SHIFT, "norm+token_shift", record_norm_shift, {.n = 64}},
+    {OP_SHIFT_MATMULS,
+     "norm+token_shift+lerp+matmul+act",
+     record_shift_matmuls,
+     {.n = 64, .m = 24, .type = QT_F32}},
+    {OP_SHIFT_MATMULS,
+     "norm+token_shift+lerp+matmul+act, types mixed",
+     record_shift_matmuls,
+     {.n = 2304, .m = 40, .type = QT_Q8_0, .bias = true, .kind = NORM_LAYER}},
     {OP_SAMPLE, "sample", record_sample, {.n = 300}},
     {OP_SAMPLE, "sample of few", record_sample, {.n = 33}},
     {OP_GATHER_ROWS, "gather_rows", record_gather, {.n = 77}},
@@ -626,6 +641,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_NORM_QKV_STORE:
     case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU:
+    case OP_SHIFT_MATMULS:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION:

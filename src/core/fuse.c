@@ -76,7 +76,6 @@ static const struct pattern patterns[] = {
       {OP_NORM, "c", "n", 0},
       {OP_ROPE, "k", "r", 0},
       {OP_KV_STORE, "l", "", 0}}},
-    {OP_NORM_SHIFT, "x", "hy", {{OP_NORM, "x", "h", 0}, {OP_TOKEN_SHIFT, "h", "y", 0}}},
     {OP_ROPE_STORE,
      "qkv",
      "a",
@@ -200,7 +199,7 @@ static u32 match(const struct program *p, u32 at, const struct pattern *pat, str
     return n;
 }
 
-/* ---- OP_MATMULS: as many as there are ---- */
+/* ---- OP_MATMULS and OP_SHIFT_MATMULS: as many as there are ---- */
 
 /* Is x written by one of ops [at, i) that are of this kind? */
 static bool written_by(const struct program *p, u32 at, u32 i, struct operand x, enum op_kind kind)
@@ -233,26 +232,60 @@ static void add_input(struct op *out, struct operand x)
     out->n_in++;
 }
 
-static u32 match_matmuls(const struct program *p, u32 at, struct op *out)
+/* The lerps, matmuls and acts of ops [begin, end) of the fused op that starts at `at`. */
+static bool add_matmuls(const struct program *p, u32 at, u32 begin, u32 end, struct op *out)
 {
-    u32 n = 0, n_matmuls = 0;
-    for (; at + n < p->n_ops && joins(p, at, at + n, n_matmuls); n++)
-        n_matmuls += p->ops[at + n].kind == OP_MATMUL;
-    if (n < 2 || n_matmuls == 0) return 0;
-    *out = fused_op(p, OP_MATMULS, at, n);
-    for (u32 i = at; i < at + n; i++) {
+    for (u32 i = begin; i < end; i++) {
         const struct op *op = &p->ops[i];
-        bool acts = i + 1 < at + n && p->ops[i + 1].kind == OP_ACT;
+        bool acts = i + 1 < end && p->ops[i + 1].kind == OP_ACT;
         if (op->kind == OP_LERP || acts) {
-            if (!vanishes(p, op->out[0], at, at + n)) return 0;
+            if (!vanishes(p, op->out[0], at, end)) return false;
         } else {
             out->out[out->n_out++] = op->out[0];
         }
         for (u32 j = 0; j < op->n_in; j++)
-            if (!written_by(p, at, i, op->in[j], OP_LERP) && op->kind != OP_ACT)
+            if (!written_by(p, begin, i, op->in[j], OP_LERP) && op->kind != OP_ACT)
                 add_input(out, op->in[j]);
     }
-    return out->n_in <= OP_MAX_IN ? n : 0;
+    return out->n_in <= OP_MAX_IN;
+}
+
+/* The end of a run of lerps, matmuls and acts; `begin` if it is none. */
+static u32 end_of_matmuls(const struct program *p, u32 begin)
+{
+    u32 i = begin, n_matmuls = 0;
+    for (; i < p->n_ops && joins(p, begin, i, n_matmuls); i++)
+        n_matmuls += p->ops[i].kind == OP_MATMUL;
+    return n_matmuls && i - begin > 1 ? i : begin;
+}
+
+static u32 match_matmuls(const struct program *p, u32 at, struct op *out)
+{
+    u32 end = end_of_matmuls(p, at);
+    if (end == at) return 0;
+    *out = fused_op(p, OP_MATMULS, at, end - at);
+    return add_matmuls(p, at, at, end, out) ? end - at : 0;
+}
+
+/* The norm and the shift are read by the lerps alone. */
+static u32 match_shift_matmuls(const struct program *p, u32 at, struct op *out)
+{
+    const struct op *norm = &p->ops[at], *shift = norm + 1;
+    if (at + 2 >= p->n_ops || norm->kind != OP_NORM || shift->kind != OP_TOKEN_SHIFT ||
+        !same(shift->in[0], norm->out[0]))
+        return 0;
+    u32 end = end_of_matmuls(p, at + 2);
+    if (end == at + 2 || !vanishes(p, norm->out[0], at, end) ||
+        !vanishes(p, shift->out[0], at, end))
+        return 0;
+    *out = fused_op(p, OP_SHIFT_MATMULS, at, end - at);
+    if (!add_matmuls(p, at, at + 2, end, out)) return 0;
+    /* in place of the two that vanish */
+    if (out->n_in != 2 || !same(out->in[0], norm->out[0]) || !same(out->in[1], shift->out[0]))
+        return 0;
+    out->in[0] = norm->in[0];
+    out->n_in = 1;
+    return end - at;
 }
 
 /* ---- programs ---- */
@@ -263,7 +296,8 @@ static u32 fuse_at(const struct program *p, u32 at, u64 mask, struct op *out)
         u32 n = mask >> patterns[i].fused & 1 ? match(p, at, &patterns[i], out) : 0;
         if (n) return n;
     }
-    u32 n = mask >> OP_MATMULS & 1 ? match_matmuls(p, at, out) : 0;
+    u32 n = mask >> OP_SHIFT_MATMULS & 1 ? match_shift_matmuls(p, at, out) : 0;
+    if (!n && mask >> OP_MATMULS & 1) n = match_matmuls(p, at, out);
     if (n) return n;
     *out = p->ops[at];
     return 1;

@@ -104,8 +104,9 @@
       "as its parts")                                                                              \
     X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",     \
       "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")    \
-    X(NORM_SHIFT, "norm+token_shift", "x[T][n], state -> h[T][n], y[T][n], state",                 \
-      "w[n] (opt), b[n] (opt)", "h = norm(x), y = token_shift(h)", "as its parts")                 \
+    X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act",                                           \
+      "x[T][n], state -> what its matmuls leave, state", "those of its parts, in order",           \
+      "h = norm(x); lerp+matmul+act, whose lerps are of h and token_shift(h)", "as its parts")     \
     X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",        \
       "y = rope(q); kv_store of rope(k) and v", "as its parts")                                    \
     X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu",                                              \

@@ -241,19 +241,16 @@ struct mla_store_args {
     float eps;
 };
 
-/* k_norm_shift: one row */
-struct norm_shift_args {
-    unsigned n, norm, has_w, has_b;
-    float eps;
-};
-
 /* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
- * x, or x + (x2 - x)·m; y = act(W·input + bias). Places are counted from the start of the buffer of
- * weights in 16 bytes (s: in bytes) and of the activations in floats. */
+ * x, or x + (x2 - x)·m; y = act(W·input + bias). With a norm, x is the norm of one row for all
+ * parts and x2 what the state remembers of the row before; x is then kept for k_keep. Places are
+ * counted from the start of the buffer of weights in 16 bytes (s: in bytes) and of the activations
+ * in floats. */
 enum { MIX_MAX = 8 };
 enum { MIX_NOTHING = 0xffffffffu >> 1 };
 struct mix_part {
     unsigned first;          /* group */
+    unsigned enc;            /* UNIT_...: floats, or else the kernel's */
     unsigned n_in, n_out, f; /* f: COLUMNS_..., COLUMNS_NONE for no act */
     unsigned q, s, s_row;    /* s_row: bytes from row to row */
     unsigned bias, m;        /* or MIX_NOTHING */
@@ -261,7 +258,17 @@ struct mix_part {
 };
 struct mix_args {
     unsigned n_parts, n_groups;
+    unsigned norm, norm_w, norm_b; /* NORM_KIND_...; places or MIX_NOTHING */
+    float eps;
     struct mix_part part[MIX_MAX];
+};
+
+/* k_keep: rows that the step's shifts must remember, to the states of the only row's slot; places
+ * in 16 bytes. At the end of the step nobody reads the old ones any more. */
+enum { KEEP_MAX = 96, KEEP_THREADS = 256 };
+struct keep_args {
+    unsigned n, pitch; /* of a row, and from row to row */
+    unsigned place[KEEP_MAX];
 };
 
 /* k_attention_<f16|f32>_h<heads>, k_latent_<f16|f32>_h<heads>, k_attention_merge. A unit is eight

@@ -199,12 +199,28 @@ void emit_kv(struct emit *e, u32 layer, bool write)
                              .write = write});
 }
 
-void emit_state(struct emit *e, u32 layer)
+void emit_state(struct emit *e, u32 layer, bool write)
 {
     u64 n;
     bind(e, (struct binding){.space = SPACE_STATE,
                              .offset = emit_state_at(e->p->net, e->limits, layer, &n),
                              .n = n,
+                             .write = write});
+}
+
+/* Bytes of a row that is kept. */
+static u64 kept_pitch(u32 n)
+{
+    return ((u64)n * sizeof(float) + 255) / 256 * 256;
+}
+
+void emit_kept(struct emit *e, u32 layer, u32 n)
+{
+    if (!e->n_kept || e->kept_for[e->n_kept - 1] != layer) e->kept_for[e->n_kept++] = layer;
+    CHECK(n == e->kept_width && e->n_kept * kept_pitch(n) <= e->kept);
+    bind(e, (struct binding){.space = SPACE_SCRATCH,
+                             .offset = (e->n_kept - 1) * kept_pitch(n),
+                             .n = kept_pitch(n),
                              .write = true});
 }
 
@@ -299,7 +315,7 @@ void emit_for_all(struct emit *e)
 
 void emit_parts_begin(struct emit *e, const struct op *op)
 {
-    e->inner = 0;
+    e->inner = e->kept;
     for (u32 i = 0; i < op->n_parts; i++) {
         const struct op *part = &op->parts[i];
         for (u32 j = 0; j < part->n_out; j++) {
@@ -315,7 +331,7 @@ void emit_parts_begin(struct emit *e, const struct op *op)
 
 void emit_parts_end(struct emit *e)
 {
-    e->inner = 0;
+    e->inner = e->kept;
 }
 
 int emit_parts(struct emit *e, const struct op *op)
@@ -361,7 +377,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
     [OP_NORM_QKV_ATTENTION] = emit_norm_qkv_attention,
     [OP_MATMULS] = emit_matmuls,
-    [OP_NORM_SHIFT] = emit_norm_shift,
+    [OP_SHIFT_MATMULS] = emit_matmuls,
     [OP_MLA_STORE] = emit_mla_store,
 };
 
@@ -384,6 +400,42 @@ static void begin(struct emit *e)
     emit_args(e, NULL, 0);
 }
 
+/* Room in front of all other scratch for what shifts keep, the same in every list. */
+static void plan_kept(struct emit *e)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < e->p->n_ops; i++) {
+        if (e->p->ops[i].kind != OP_SHIFT_MATMULS) continue;
+        e->kept_width = e->p->ops[i].in[0].width;
+        n++;
+    }
+    e->kept_for = calloc(n + 1, sizeof *e->kept_for);
+    if (!e->kept_for && !e->rc) e->rc = err_nomem(e->err, "the launches");
+    e->scratch = e->inner = e->kept = n * kept_pitch(e->kept_width);
+}
+
+/* What was kept becomes state. */
+static void end(struct emit *e)
+{
+    u64 pitch = kept_pitch(e->kept_width), n = e->kept_width / 4;
+    e->op = e->p->n_ops - 1;
+    for (u32 i = 0; i < e->n_kept; i += KEEP_MAX) {
+        u32 rows = MIN(e->n_kept - i, KEEP_MAX);
+        struct keep_args a = {.n = (u32)n, .pitch = (u32)(pitch / 16)};
+        emit_launch(e, "k_keep", (u32)(n + KEEP_THREADS - 1) / KEEP_THREADS, rows, KEEP_THREADS);
+        emit_step(e, STEP_HEAD);
+        emit_step(e, STEP_ROWS);
+        bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = i * pitch, .n = rows * pitch});
+        bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
+        for (u32 j = 0; j < rows; j++) {
+            u64 bytes;
+            a.place[j] =
+                (u32)(emit_state_at(e->p->net, e->limits, e->kept_for[i + j], &bytes) / 16);
+        }
+        emit_args(e, &a, sizeof a);
+    }
+}
+
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
                  struct list_kind kind, struct err *err)
 {
@@ -398,12 +450,16 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
     emit_for_all(e);
     e->out_rows = MIN(e->rows, limits->max_out);
     step_layout(&e->step, p, limits, e->rows);
+    plan_kept(e);
     begin(e);
     for (e->op = 0; e->op < p->n_ops && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
+    if (!e->rc) end(e);
+    free(e->kept_for);
     free(e->at);
     free(e->places);
     e->at = NULL;
     e->places = NULL;
+    e->kept_for = NULL;
     if (e->rc) {
         free(e->list);
         e->list = NULL;

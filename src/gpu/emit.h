@@ -95,6 +95,9 @@ struct emit {
     u32 op;       /* the op being emitted */
     u64 scratch;  /* bytes needed so far, over all launches */
     u64 inner;    /* where the scratch of the op begins: behind what its parts leave each other */
+    u64 kept;     /* and of every op: behind rows that are kept until the end */
+    u32 n_kept;   /* so many, each of kept_width floats, for these states */
+    u32 kept_width, *kept_for;
     struct weight_place *places;
     u64 *at; /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
     struct step_layout step;
@@ -133,7 +136,10 @@ void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see g
 void emit_vector(struct emit *e, u32 id, u32 row);
 void emit_tickets(struct emit *e);
 void emit_kv(struct emit *e, u32 layer, bool write);
-void emit_state(struct emit *e, u32 layer); /* read and written */
+void emit_state(struct emit *e, u32 layer, bool write);
+/* A row of n floats that becomes the only row's state of that layer at the end of the step; an op
+ * may ask for its own again. */
+void emit_kept(struct emit *e, u32 layer, u32 n);
 /* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what an op
  * leaves there is gone with the next op. offset is a multiple of 256. */
 void emit_scratch(struct emit *e, u64 offset, u64 n, bool write);
@@ -166,7 +172,6 @@ int emit_columns(struct emit *e, const struct op *op);
 u32 emit_act(enum act_kind kind); /* as COLUMNS_... */
 int emit_rope(struct emit *e, const struct op *op);
 int emit_kv_store(struct emit *e, const struct op *op);
-int emit_norm_shift(struct emit *e, const struct op *op);
 int emit_mla_store(struct emit *e, const struct op *op);
 /* emit_panels.c: products of rows of class P. */
 struct product {
@@ -199,7 +204,7 @@ int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: i
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);
 /* emit_mix.c: */
-int emit_matmuls(struct emit *e, const struct op *op);
+int emit_matmuls(struct emit *e, const struct op *op); /* and from the norm and the shift on */
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op);

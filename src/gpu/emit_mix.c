@@ -1,4 +1,5 @@
-/* RWKV-7's products that don't read each other, as launches: one row's all at once. */
+/* RWKV-7's products that don't read each other, as launches: one row's all at once, from the norm
+ * and the shift before them on. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,20 +18,35 @@ static const struct op *act_of(const struct op *op, u32 i)
     return i + 1 < op->n_parts && op->parts[i + 1].kind == OP_ACT ? &op->parts[i + 1] : NULL;
 }
 
-/* Can k_mix do this product? */
+static bool is_float(enum encoding enc)
+{
+    return !encoding_is_int8(enc);
+}
+
+static enum encoding enc_of(const struct emit *e, u32 id)
+{
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[id]);
+    return p.enc;
+}
+
+/* Is this vector, or row of them, there as floats beside the matrices? NO_WEIGHT is. */
+static bool is_beside(const struct emit *e, u32 id, u32 chunk)
+{
+    return id == NO_WEIGHT || (enc_of(e, id) == ENC_F32 && e->places[id].chunk == chunk);
+}
+
+/* Can k_mix do this product, behind the norm and the shift if there are any? */
 static bool fits(const struct emit *e, const struct op *op, const struct op *mul)
 {
-    const struct op *lerp = lerp_of(op, mul->in[0]);
-    struct planes w, v;
-    planes_plan(&w, &e->p->net->weights[mul->w[0]]);
-    u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk, room = MATMUL_MAX_IN;
-    if (!encoding_is_int8(w.enc)) room = MATMUL_MAX_NORM_F32;
-    const struct operand x = lerp ? lerp->in[0] : mul->in[0];
-    if (n > room || (n | x.col | (lerp ? lerp->in[1].col : 0)) % 4) return false;
-    if (mul->w[1] != NO_WEIGHT && e->places[mul->w[1]].chunk != chunk) return false;
-    if (!lerp) return true;
-    planes_plan(&v, &e->p->net->weights[lerp->w[0]]);
-    return v.enc == ENC_F32 && e->places[lerp->w[0]].chunk == chunk;
+    const struct op *lerp = lerp_of(op, mul->in[0]), *norm = op_part(op, OP_NORM, 0);
+    u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk;
+    u32 room = is_float(enc_of(e, mul->w[0])) ? MATMUL_MAX_NORM_F32 : MATMUL_MAX_IN;
+    const struct operand x = norm ? norm->in[0] : lerp ? lerp->in[0] : mul->in[0];
+    if (n > room || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4) return false;
+    if (!is_beside(e, mul->w[1], chunk) || (lerp && !is_beside(e, lerp->w[0], chunk))) return false;
+    return !norm || (lerp && norm->p.norm.group == n && n == e->kept_width &&
+                     is_beside(e, norm->w[0], chunk) && is_beside(e, norm->w[1], chunk));
 }
 
 static u32 unit_at(const struct emit *e, u32 id)
@@ -41,11 +57,13 @@ static u32 unit_at(const struct emit *e, u32 id)
 static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
 {
     const struct op *mul = &op->parts[i], *act = act_of(op, i), *lerp = lerp_of(op, mul->in[0]);
+    const struct op *norm = op_part(op, OP_NORM, 0);
     const struct weight *w = &e->p->net->weights[mul->w[0]];
     struct planes p, v = {0};
     planes_plan(&p, w);
     if (lerp) planes_plan(&v, &e->p->net->weights[lerp->w[0]]);
     return (struct mix_part){
+        .enc = p.enc,
         .n_in = w->n_in,
         .n_out = w->n_out,
         .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE,
@@ -54,44 +72,69 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
         .s_row = p.s_row,
         .bias = unit_at(e, mul->w[1]),
         .m = lerp ? unit_at(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
-        .x = emit_touch(e, lerp ? lerp->in[0] : mul->in[0], false),
-        .x2 = lerp ? emit_touch(e, lerp->in[1], false) : 0,
+        .x = emit_touch(e,
+                        norm   ? norm->in[0]
+                        : lerp ? lerp->in[0]
+                               : mul->in[0],
+                        false),
+        .x2 = lerp && !norm ? emit_touch(e, lerp->in[1], false) : 0,
         .y = emit_touch(e, act ? act->out[0] : mul->out[0], true),
     };
 }
 
-/* An output for each simdgroup, or two, three, .. so that there are not more groups than two for
- * each unit of a large device: every group makes its part's input anew. */
-static void deal_groups(struct mix_args *a)
+static u32 row_bytes(const struct emit *e, u32 id)
+{
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[id]);
+    return p.q_row * 16 + p.s_row;
+}
+
+/* About equally many bytes for each simdgroup, but not more groups than two for each unit of a
+ * large device: every group makes its part's input anew. */
+static void deal_groups(const struct emit *e, const struct op *op, const u32 *pick,
+                        struct mix_args *a)
 {
     enum { MAX_GROUPS = 264 };
-    u32 per_group = 0;
+    u32 least = UINT32_MAX, bytes = 0;
+    for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, row_bytes(e, op->parts[pick[i]].w[0]));
     do {
-        per_group += MATVEC_SIMDS;
+        bytes += least;
         a->n_groups = 0;
         for (u32 i = 0; i < a->n_parts; i++) {
+            u32 rows = MAX(1, bytes / row_bytes(e, op->parts[pick[i]].w[0]));
             a->part[i].first = a->n_groups;
-            a->n_groups += (a->part[i].n_out + per_group - 1) / per_group;
+            a->n_groups += (a->part[i].n_out + MATVEC_SIMDS * rows - 1) / (MATVEC_SIMDS * rows);
         }
     } while (a->n_groups > MAX_GROUPS);
 }
 
-/* The products of this encoding and chunk as one launch. */
-static void emit_mix(struct emit *e, const struct op *op, const u32 *pick, u32 n)
+/* Products of one encoding, and of floats, and chunk as one launch. */
+static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, const u32 *pick, u32 n)
 {
-    struct mix_args a = {.n_parts = n};
-    struct planes w;
+    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
+    struct mix_args a = {.n_parts = n,
+                         .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
+                         .norm_w = norm ? unit_at(e, norm->w[0]) : (u32)MIX_NOTHING,
+                         .norm_b = norm ? unit_at(e, norm->w[1]) : (u32)MIX_NOTHING,
+                         .eps = norm ? norm->p.norm.eps : 0};
     char name[32];
-    u32 first = op->parts[pick[0]].w[0];
-    planes_plan(&w, &e->p->net->weights[first]);
-    snprintf(name, sizeof name, "k_mix_%s", encoding_info[w.enc].name);
+    snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
     emit_launch(e, name, 1, 1, MATVEC_THREADS);
     emit_step(e, STEP_HEAD);
-    emit_chunk(e, e->places[first].chunk);
+    emit_step(e, STEP_ROWS);
+    emit_chunk(e, e->places[op->parts[pick[0]].w[0]].chunk);
     emit_all(e);
+    if (shift) {
+        emit_state(e, shift->p.rec.state, false);
+        emit_kept(e, shift->p.rec.state, norm->in[0].width);
+    } else {
+        emit_step(e, STEP_HEAD);
+        emit_step(e, STEP_HEAD);
+    }
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
-    deal_groups(&a);
-    emit_groups(e, a.n_groups, (u32)QUEUE_BYTES(emit_scale_words(w.enc), MATVEC_THREADS));
+    deal_groups(e, op, pick, &a);
+    u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
+    emit_groups(e, a.n_groups, MAX(QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS), floats));
     emit_args(e, &a, sizeof a);
 }
 
@@ -104,19 +147,20 @@ int emit_matmuls(struct emit *e, const struct op *op)
             (e->rows > 1 || e->kind.n_p || !fits(e, op, &op->parts[i])))
             return emit_parts(e, op);
     for (u32 i = 0; i < op->n_parts; i++) {
-        u32 pick[MIX_MAX], n = 0;
-        struct planes w, v;
+        u32 pick[MIX_MAX], n = 0, chunk;
         if (op->parts[i].kind != OP_MATMUL || done[i]) continue;
-        planes_plan(&w, &e->p->net->weights[op->parts[i].w[0]]);
-        u32 chunk = e->places[op->parts[i].w[0]].chunk;
+        enum encoding enc = enc_of(e, op->parts[i].w[0]);
+        chunk = e->places[op->parts[i].w[0]].chunk;
         for (u32 j = i; j < op->n_parts && n < MIX_MAX; j++) {
-            if (op->parts[j].kind != OP_MATMUL) continue;
-            planes_plan(&v, &e->p->net->weights[op->parts[j].w[0]]);
-            if (v.enc != w.enc || e->places[op->parts[j].w[0]].chunk != chunk) continue;
+            if (op->parts[j].kind != OP_MATMUL || done[j]) continue;
+            enum encoding other = enc_of(e, op->parts[j].w[0]);
+            if (e->places[op->parts[j].w[0]].chunk != chunk) continue;
+            if (is_float(enc)) enc = other;
+            if (other != enc && !is_float(other)) continue;
             pick[n++] = j;
             done[j] = true;
         }
-        emit_mix(e, op, pick, n);
+        emit_mix(e, op, enc, pick, n);
     }
     return e->rc;
 }

@@ -19,14 +19,14 @@ int emit_token_shift(struct emit *e, const struct op *op)
     emit_launch(e, "k_token_shift", e->rows, gy, SHIFT_THREADS);
     bind_chain(e);
     emit_in(e, op->in[0]);
-    emit_state(e, op->p.rec.state);
+    emit_state(e, op->p.rec.state, true);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
     if (e->rows == 1) return e->rc; /* nobody else can be in the slot */
     emit_launch(e, "k_token_keep", e->rows, gy, SHIFT_THREADS);
     bind_chain(e);
     emit_in(e, op->in[0]);
-    emit_state(e, op->p.rec.state);
+    emit_state(e, op->p.rec.state, true);
     return emit_args(e, &a, sizeof a);
 }
 
@@ -53,7 +53,7 @@ int emit_wkv7(struct emit *e, const struct op *op)
     emit_launch(e, name, e->rows, a.n_heads, 4 * head);
     bind_chain(e);
     for (u32 i = 0; i < 6; i++) emit_in(e, op->in[i]);
-    emit_state(e, op->p.rec.state);
+    emit_state(e, op->p.rec.state, true);
     emit_out(e, op->out[0]);
     return emit_args(e, &a, sizeof a);
 }
@@ -128,7 +128,7 @@ int emit_time_mix(struct emit *e, const struct op *op)
     emit_vector(e, norm ? norm->w[0] : NO_WEIGHT, 0);
     emit_vector(e, norm ? norm->w[1] : NO_WEIGHT, 0);
     emit_vector(e, bonus->w[0], 0);
-    emit_state(e, wkv->p.rec.state);
+    emit_state(e, wkv->p.rec.state, true);
     emit_out(e, op->out[0]);
     return emit_args(e, &args, sizeof args);
 }

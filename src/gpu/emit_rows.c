@@ -165,30 +165,6 @@ int emit_kv_store(struct emit *e, const struct op *op)
 
 /* ---- neighbours in one launch ---- */
 
-int emit_norm_shift(struct emit *e, const struct op *op)
-{
-    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
-    u32 n = norm->in[0].width;
-    if (e->rows > 1 || norm->p.norm.group != n ||
-        (n | norm->in[0].col | norm->out[0].col | shift->out[0].col) % 4)
-        return emit_parts(e, op);
-    struct norm_shift_args a = {.n = n,
-                                .norm = norm->p.norm.kind,
-                                .has_w = norm->w[0] != NO_WEIGHT,
-                                .has_b = norm->w[1] != NO_WEIGHT,
-                                .eps = norm->p.norm.eps};
-    emit_launch(e, "k_norm_shift", 1, 1, NORM_THREADS);
-    emit_step(e, STEP_HEAD);
-    emit_step(e, STEP_ROWS);
-    emit_vector(e, norm->w[0], 0);
-    emit_vector(e, norm->w[1], 0);
-    emit_in(e, norm->in[0]);
-    emit_state(e, shift->p.rec.state);
-    emit_out(e, norm->out[0]);
-    emit_out(e, shift->out[0]);
-    return emit_args(e, &a, sizeof a);
-}
-
 /* The cached row is the norm's columns, then the rotated ones, and nothing else? */
 static bool is_latent_row(const struct emit *e, const struct op *norm, const struct op *rope,
                           const struct op *store)
