@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import socket
 import ssl
@@ -418,21 +419,22 @@ def test_mutated_requests_get_answers(s):
 
 
 def test_a_client_that_goes_frees_its_place(s):
-    long = {"messages": ASK, "max_tokens": 3000, "ignore_end": True, "stream": True}
+    # The whole answers would take longer than anybody waits here.
+    long = {"messages": ASK, "max_tokens": 12000, "ignore_end": True, "stream": True}
     clients = [s.open(raw_post(long)) for _ in range(4)]
     for c in clients:
         assert b"200 OK" in c.recv(100)
     wait_for(lambda: s.status()["running"] == 4)
     for c in clients:
         c.close()
-    wait_for(lambda: s.status()["running"] == 0 and s.status()["kv"]["used"] == 0, 2)
+    wait_for(lambda: s.status()["running"] == 0 and s.status()["kv"]["used"] == 0)
     # the same while the prompt is read, and while the answer is collected
     words = " ".join(f"w{i}" for i in range(700))
     for more in [{"messages": [{"role": "user", "content": words}]}, {"stream": False}]:
         c = s.open(raw_post({**long, **more}))
         wait_for(lambda: s.status()["running"] == 1)
         c.close()
-        wait_for(lambda: s.status()["running"] == 0 and s.status()["calls"] == 0, 2)
+        wait_for(lambda: s.status()["running"] == 0 and s.status()["calls"] == 0)
 
 
 def test_twenty_at_once_get_what_each_gets_alone(s):
@@ -474,18 +476,18 @@ def test_slow_and_silent_clients_are_cut_off(s):
     assert b" 408 " in said and b"header_seconds" in said, said
     assert b" 408 " in body.makefile("rb").read()
     assert silent.makefile("rb").read() == b"" and b"200 OK" in idle.makefile("rb").read()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
 
 
 def test_the_queue_is_bounded(s):
-    long = {"messages": ASK, "max_tokens": 1500, "ignore_end": True, "stream": True}
+    long = {"messages": ASK, "max_tokens": 12000, "ignore_end": True, "stream": True}
     running = [s.open(raw_post(long)) for _ in range(2)]
     wait_for(lambda: s.status()["running"] == 2)
     waiting = [s.open(raw_post(long)) for _ in range(2)]
     wait_for(lambda: s.status()["queue"] == 2)
     r = s.request("POST", "/v1/chat/completions", json.dumps(long))
     assert r.status == 503 and r.json["error"]["code"] == "queue" and r.getheader("retry-after"), r.text
-    for c in waiting:  # nobody's turn comes within a second
+    for c in waiting:  # nobody's turn comes in time
         said = c.recv(2000)
         assert b" 503 " in said and b"queue_seconds" in said, said
     for c in running:
@@ -498,46 +500,45 @@ def test_bodies_and_connections_are_bounded(s):
     assert e["code"] == "body_bytes", e
     half = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000\r\n\r\n" + b" " * 14000
     halves = [s.open(half) for _ in range(3)]
-    time.sleep(0.2)
-    assert s.post("/tokenize", {"content": "x" * 10000}, 503)["error"]["code"] == "all_body_bytes"
+    whole = json.dumps({"content": "x" * 10000})
+    wait_for(lambda: s.request("POST", "/tokenize", whole).status == 503)
+    assert s.post("/tokenize", whole, 503)["error"]["code"] == "all_body_bytes"
     for c in halves:
         c.close()
-    wait_for(lambda: s.request("POST", "/tokenize", json.dumps({"content": "x" * 10000})).status == 200)
+    wait_for(lambda: s.request("POST", "/tokenize", whole).status == 200)
     many = [s.open(b"") for _ in range(12)]
-    time.sleep(0.2)
-    said = b""
-    for c in many:
-        c.settimeout(0.1)
-        try:
-            said += c.recv(1000)
-        except OSError:
-            pass
+    refused = select.select(many, [], [], 20)[0]
+    said = refused[0].recv(1000) if refused else b""
     assert b" 429 " in said and b"connections_per_address" in said, said
     for c in many:
         c.close()
     wait_for(lambda: s.get("/livez").status == 200)
 
 
+def stop_listening(s):
+    """SIGTERM, until it was heard."""
+    def refuses():
+        try:
+            s.open(b"").close()
+        except ConnectionRefusedError:
+            return True
+    s.p.send_signal(signal.SIGTERM)
+    wait_for(refuses)
+
+
 def test_sigterm_lets_answers_end(s):
     c = s.open(raw_post({"messages": ASK, "max_tokens": 80, "ignore_end": True, "stream": True}))
     assert b"200 OK" in c.recv(100)
-    s.p.send_signal(signal.SIGTERM)
-    time.sleep(0.1)
-    try:
-        socket.create_connection(("127.0.0.1", s.port), timeout=5).close()
-        assert False, "it still listens"
-    except ConnectionRefusedError:
-        pass
+    stop_listening(s)
     assert b"data: [DONE]" in c.makefile("rb").read()
-    assert s.p.wait(10) == 0
+    assert s.p.wait(30) == 0
 
 
 def test_a_second_signal_ends_at_once(s):
-    c = s.open(raw_post({"messages": ASK, "max_tokens": 4000, "ignore_end": True, "stream": True}))
+    c = s.open(raw_post({"messages": ASK, "max_tokens": 12000, "ignore_end": True, "stream": True}))
     assert b"200 OK" in c.recv(100)
-    s.p.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
-    s.end(timeout=3)
+    stop_listening(s)
+    s.end()
 
 
 # ---- several models ----
@@ -563,7 +564,8 @@ def test_models_of_a_folder_come_when_asked_for_and_go(s):
         assert answers == first
         answers.clear()
     loaded = [m["id"] for m in s.get("/v1/models").json["data"] if m["ready"]]
-    assert 1 <= len(loaded) < len(names) and any("makes room" in x for x in s.lines), loaded
+    assert 1 <= len(loaded) < len(names), loaded
+    wait_for(lambda: any("makes room" in x for x in s.lines))
     assert "memory" in s.complete([5], 503, model="large")["error"]["message"]
     assert s.complete([5], 500, model="broken")["error"]["param"] == "model"
     assert s.complete([5], 404, model="none")
@@ -592,16 +594,13 @@ def test_caches_of_keys_are_apart(s):
         return a["usage"]["prompt_tokens_details"]["cached_tokens"]
     assert cached("first-key-1") == 0 and cached("first-key-1") > 0
     assert cached("third-key-3") == 0 and cached("third-key-3") > 0
-    wait_for(lambda: s.lines)
-    for line in s.lines:
-        j = json.loads(line) if line.startswith("{") else {}
-        assert "first-key-1" not in line
-        if j.get("path") == "/v1/chat/completions":
-            assert j["key"] in ("first", "third") and j["status"] == 200 and j["prompt_tokens"] > 0
-            break
-    else:
-        assert False, s.lines
     s.end()
+    s.reader.join()
+    told = [json.loads(line) for line in s.lines if line.startswith("{")]
+    chats = [j for j in told if j.get("path") == "/v1/chat/completions"]
+    assert [j["key"] for j in chats] == ["first", "first", "third", "third"], s.lines
+    assert all(j["status"] == 200 and j["prompt_tokens"] > 0 for j in chats), chats
+    assert not any("-key-" in line for line in s.lines)
 
 
 def test_tls_is_spoken_where_there_is_a_certificate(s):
@@ -646,12 +645,11 @@ GROUPS = [
     ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_prompt_that", "several_answers", "stop_texts",
           "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "a_template", "models_are", "wrong_fields",
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "foreign_hosts", "bad_http",
-          "bodies_may", "mutated", "a_client_that", "twenty", "one_line"]),
+          "bodies_may", "mutated", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
-      "queue=2", "--limit", "queue_seconds=1", "--parallel", 2, "--limit", "body_bytes=20000", "--limit",
-      "connections_per_address=8", "--limit", "all_body_bytes=50000"],
-     ["slow_and", "the_queue", "bodies_and", "sigterm"]),
-    (["--drain", 20], ["a_second_signal"]),
+      "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm"]),
+    (["--drain", 100, "--limit", "body_bytes=20000", "--limit", "connections_per_address=8", "--limit",
+      "all_body_bytes=50000", "-c", 16384], ["bodies_and", "a_client_that", "a_second_signal"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),

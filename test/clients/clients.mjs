@@ -207,7 +207,7 @@ const tests = {
         for (let i = 0; ; i++) {
             const text = await (await fetch(`${base}/metrics`)).text();
             if (/^fletch_running_requests(\{.*\})? 0$/m.test(text)) break;
-            assert(i < 50, text);
+            assert(i < 300, text);
             await new Promise(resume => setTimeout(resume, 100));
         }
     },

@@ -17,7 +17,26 @@ const FLAGS = [
     '--disable-sync',
 ];
 const [, , BINARY, SHOTS] = process.argv;
-const WAIT = 20_000; // ms; a machine may be busy with other tests
+const WAIT = 30_000; // ms; a machine may be busy with other tests
+
+// Asks again and again until `read` gives what is wanted, a value or a pattern; gives it back, or
+// fails with what was there instead. Whatever a page or a server does takes its time, so nothing
+// about them is checked only once.
+export async function becomes(read, want) {
+    const check = want instanceof RegExp ? assert.match : assert.deepEqual;
+    for (const end = Date.now() + WAIT; ;) {
+        const got = await read();
+        try {
+            check(got, want);
+            return got;
+        } catch (error) {
+            if (Date.now() > end) throw error;
+        }
+        await new Promise((resolve) => {
+            setTimeout(resolve, 20);
+        });
+    }
+}
 
 mkdirSync(SHOTS, { recursive: true });
 const children = [];
@@ -40,15 +59,7 @@ export async function serve(...args) {
         });
         ended.then((code) => reject(new Error(`fletch serve ended with ${code}: ${said}`)));
     });
-    for (
-        let ready = false;
-        !ready;
-        await new Promise((resolve) => {
-            setTimeout(resolve, 50);
-        })
-    ) {
-        ready = (await fetch(`${url}/readyz`)).ok;
-    }
+    await becomes(async () => (await fetch(`${url}/readyz`)).ok, true);
     return url;
 }
 
@@ -115,6 +126,56 @@ export async function ask(page, text) {
     return answers(page).last().locator('.text').innerText();
 }
 
+// Titles of the conversations on disk, by the page's own reader.
+export const kept = (page) =>
+    page.evaluate(async () => {
+        const { loadConversations } = await import('/store.js');
+        return (await loadConversations()).map((c) => c.title).sort();
+    });
+
+// From the next load on, an answer stands still after its first text until the page shows it: it is
+// seen to grow, and can be stopped, however fast the server and however slow the page is.
+export async function paced(page) {
+    await page.addInitScript(() => {
+        const real = window.fetch;
+        const shown = async () => {
+            while (!document.querySelector('.message.assistant:last-child .text')?.textContent)
+                await new Promise((resolve) => {
+                    setTimeout(resolve, 5);
+                });
+        };
+        window.fetch = async (path, init) => {
+            const response = await real(path, init);
+            if (!String(path).endsWith('/completions')) return response;
+            const events = new TransformStream({
+                async transform(text, to) {
+                    for (const event of text.split(/(?<=\n\n)/)) {
+                        to.enqueue(event);
+                        if (/"content":"[^"]*\w/.test(event)) await shown();
+                    }
+                },
+            });
+            const body = response.body
+                .pipeThrough(new TextDecoderStream())
+                .pipeThrough(events)
+                .pipeThrough(new TextEncoderStream());
+            return new Response(body, response);
+        };
+    });
+    await page.reload();
+}
+
+// When what moves has come to rest.
+export const still = (page) =>
+    page.evaluate(() =>
+        Promise.allSettled(
+            document
+                .getAnimations()
+                .filter((a) => a.effect.getComputedTiming().endTime !== Infinity)
+                .map((a) => a.finished),
+        ),
+    );
+
 // The next answers of the page come from here instead of the server.
 export async function canned(page, ...chunks) {
     const body = `${chunks.map((c) => `data: ${JSON.stringify(c)}\n\n`).join('')}data: [DONE]\n\n`;
@@ -127,23 +188,24 @@ export const delta = (change, finish = null) => ({
     choices: [{ index: 0, delta: change, finish_reason: finish }],
 });
 
-export async function assertNoSideScroll(page, where) {
-    const [wide, width] = await page.evaluate(() => [
-        document.documentElement.scrollWidth,
-        innerWidth,
-    ]);
-    const log = await page.evaluate(() => {
-        const l = document.getElementById('log');
-        return l.scrollWidth - l.clientWidth;
-    });
-    assert.ok(
-        wide <= width && log <= 0,
-        `${where}: ${wide} px in a window of ${width}, messages ${log} px too wide`,
+// How many pixels the page, and the messages, are too wide.
+export const assertNoSideScroll = (page, where) =>
+    becomes(
+        () =>
+            page.evaluate((at) => {
+                const excess = (e) => Math.max(0, e.scrollWidth - e.clientWidth);
+                return {
+                    at,
+                    page: excess(document.documentElement),
+                    messages: excess(document.getElementById('log')),
+                };
+            }, where),
+        { at: where, page: 0, messages: 0 },
     );
-}
 
 // What axe-core finds serious or critical.
 export async function assertAccessible(page, where) {
+    await still(page);
     await page.evaluate(axe.source);
     const found = await page.evaluate(async () =>
         (await axe.run(document)).violations

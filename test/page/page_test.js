@@ -11,17 +11,21 @@ import {
     ask,
     assertAccessible,
     assertNoSideScroll,
+    becomes,
     canned,
     delta,
     finished,
+    kept,
     openBrowser,
+    paced,
     serve,
     shot,
+    still,
     stopServers,
     visit,
 } from './harness.js';
 
-const TIMEOUT = { timeout: 60_000 }; // ms for one test
+const TIMEOUT = { timeout: 120_000 }; // ms for one test
 let url, browser, folder;
 
 before(async () => {
@@ -51,35 +55,35 @@ const settingsOf = async (page, values) => {
     await button(page, 'Settings').click();
 };
 const items = (page) => page.locator('#conversations li');
+const titles = (page) => items(page).locator('.open').allInnerTexts();
+const openItem = (page, i) => items(page).nth(i).getByRole('button').first().click();
+const lastText = (page) => answers(page).locator('.text').last().innerText();
+const clipboard = (page) => page.evaluate(() => navigator.clipboard.readText());
 
 onPage('an answer streams in, with its figures', async (page) => {
     await shot(page, 'welcome');
+    await paced(page);
     await page.evaluate(() => {
-        window.lengths = new Set();
         new MutationObserver(() => {
             const busy = document.querySelector('.message.assistant[aria-busy="true"] .text');
-            if (busy?.textContent) window.lengths.add(busy.textContent.length);
-        }).observe(document.getElementById('messages'), {
-            childList: true,
-            subtree: true,
-            characterData: true,
-        });
+            window.early ||= busy?.textContent;
+        }).observe(document.getElementById('messages'), { childList: true, subtree: true });
     });
     const said = await ask(page, 'Tell me a story.');
     assert.ok(said.length > 100, said);
-    assert.ok((await page.evaluate(() => window.lengths.size)) >= 2, 'the text came in one piece');
+    const early = await page.evaluate(() => window.early);
+    assert.ok(early && early.length < said.length, `the text came in one piece: ${early}`);
     const stats = answers(page).locator('.stats');
-    assert.match(await stats.locator('summary').innerText(), /\d+ tokens · [\d.,]+ tokens\/s/);
+    await becomes(() => stats.locator('summary').innerText(), /\d+ tokens · [\d.,]+ tokens\/s/);
     await stats.locator('summary').click();
-    assert.match(await stats.innerText(), /reuse ended: \w+/);
+    await becomes(() => stats.innerText(), /reuse ended: \w+/);
     // Screen readers get the whole answer once.
-    await page.waitForFunction(() =>
-        document.getElementById('announce').textContent.startsWith('Answer: '),
-    );
-    assert.equal(await page.title(), 'Tell me a story. · fletch');
+    await becomes(() => page.locator('#announce').textContent(), /^Answer: /);
+    await becomes(() => page.title(), 'Tell me a story. · fletch');
 });
 
 onPage('stop ends the answer and frees its place at the server', async (page) => {
+    await paced(page);
     await settingsOf(page, { 'Longest answer': 1000 });
     await page.evaluate(() =>
         new MutationObserver(() => {
@@ -89,10 +93,9 @@ onPage('stop ends the answer and frees its place at the server', async (page) =>
     );
     await ask(page, 'Tell me a story.');
     await page.getByText('Stopped.').waitFor();
-    for (let running = 1; running;)
-        running = (await (await fetch(`${url}/v1/status`)).json()).running;
+    await becomes(async () => (await (await fetch(`${url}/v1/status`)).json()).running, 0);
     await page.reload();
-    await items(page).first().getByRole('button').first().click();
+    await openItem(page, 0);
     await page.getByText('Stopped.').waitFor(); // what there was is kept
 });
 
@@ -101,26 +104,27 @@ onPage('answers and questions branch', async (page) => {
     const first = await ask(page, 'Tell me a story.');
     await button(page, 'Answer again').click();
     await finished(page);
-    const second = await answers(page).locator('.text').last().innerText();
-    assert.notEqual(first, second);
-    assert.equal(await page.getByLabel('Branch 2 of 2').innerText(), '2/2');
+    await page.getByLabel('Branch 2 of 2').getByText('2/2').waitFor();
+    assert.notEqual(first, await lastText(page));
     await button(page, 'Previous branch').focus();
     await page.keyboard.press('Enter');
-    assert.equal(await answers(page).locator('.text').last().innerText(), first);
+    await becomes(() => lastText(page), first);
+    await settingsOf(page, { Temperature: 0 });
     await page.locator('.message.user').getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Edit message').fill('What is a GGUF file?');
     await button(page, 'Send as new branch').click();
     await finished(page);
-    assert.match(await answers(page).innerText(), /GGUF/);
+    await becomes(() => answers(page).innerText(), /GGUF/);
     await page.locator('.message.user').getByRole('button', { name: 'Previous branch' }).click();
-    assert.equal(await answers(page).locator('.text').last().innerText(), first);
+    await becomes(() => lastText(page), first);
     await button(page, 'Next branch').last().click();
+    await page.getByLabel('Branch 2 of 2').waitFor();
     await shot(page, 'branches');
     await answers(page).getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Edit message').fill('My own words');
     await button(page, 'Keep as new branch').click();
-    assert.equal(await page.getByLabel('Branch 3 of 3').innerText(), '3/3');
-    assert.match(await answers(page).innerText(), /My own words/);
+    await page.getByLabel('Branch 3 of 3').getByText('3/3').waitFor();
+    await becomes(() => answers(page).innerText(), /My own words/);
 });
 
 onPage('a conversation goes on, and its cache is used', async (page) => {
@@ -131,8 +135,8 @@ onPage('a conversation goes on, and its cache is used', async (page) => {
     await ask(page, 'What is a GGUF file?');
     await ask(page, 'How do I make a model smaller?');
     const stats = answers(page).last().locator('.stats');
-    assert.match(await stats.locator('summary').innerText(), /% of the prompt from the cache/);
-    assert.equal(await page.locator('.message').count(), 4);
+    await becomes(() => stats.locator('summary').innerText(), /% of the prompt from the cache/);
+    await becomes(() => page.locator('.message').count(), 4);
 });
 
 onPage('conversations survive a reload; search, rename and delete', async (page) => {
@@ -140,13 +144,12 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await button(page, 'New chat').first().click();
     await ask(page, '27+48=');
     await page.reload();
-    await items(page).nth(1).waitFor();
-    assert.equal(await items(page).count(), 2);
-    await items(page).nth(1).getByRole('button').first().click();
-    assert.equal(await answers(page).locator('.text').last().innerText(), said);
+    await becomes(() => titles(page), ['27+48=', 'What is a GGUF file?']);
+    await openItem(page, 1);
+    await becomes(() => lastText(page), said);
     await page.keyboard.press('Control+k');
     await page.keyboard.type('27+');
-    assert.equal(await items(page).count(), 1);
+    await becomes(() => titles(page), ['27+48=']);
     await page.getByLabel('Search conversations').fill('no such words');
     await page.getByText('No conversation has these words.').waitFor();
     await page.getByLabel('Search conversations').fill('');
@@ -157,21 +160,21 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await page.locator('#title').getByRole('button').click();
     await page.getByLabel('Title').fill('About files');
     await page.keyboard.press('Enter');
-    await page.waitForTimeout(300); // for the disk
+    await becomes(() => kept(page), ['About files', 'Sums']);
     await page.reload();
-    assert.deepEqual(await items(page).locator('.open').allInnerTexts(), ['Sums', 'About files']);
+    await becomes(() => titles(page), ['Sums', 'About files']);
     await items(page).nth(0).hover();
     await button(page, 'Delete Sums').click();
     await button(page, 'Cancel').click();
-    assert.equal(await items(page).count(), 2);
+    await becomes(() => page.locator('dialog').count(), 0);
+    await becomes(() => titles(page), ['Sums', 'About files']);
     await items(page).nth(0).hover();
     await button(page, 'Delete Sums').click();
     await button(page, 'Delete').click();
-    await page.waitForFunction(() => document.querySelectorAll('#conversations li').length === 1);
-    await page.waitForTimeout(300);
+    await becomes(() => titles(page), ['About files']);
+    await becomes(() => kept(page), ['About files']);
     await page.reload();
-    await items(page).first().waitFor();
-    assert.deepEqual(await items(page).locator('.open').allInnerTexts(), ['About files']);
+    await becomes(() => titles(page), ['About files']);
 });
 
 onPage('export and import give the same conversations', async (page) => {
@@ -192,11 +195,12 @@ onPage('export and import give the same conversations', async (page) => {
     await items(page).first().hover();
     await button(page, 'Delete What is a GGUF file?').click();
     await button(page, 'Delete').click();
+    await becomes(() => kept(page), []);
     await page.getByLabel('File to import').setInputFiles(join(folder, 'a.json'));
-    await items(page).first().waitFor();
+    await becomes(() => titles(page), ['What is a GGUF file?']);
     assert.deepEqual(JSON.parse(await download('b.json')), JSON.parse(before));
-    await items(page).first().getByRole('button').first().click();
-    assert.equal(await page.getByLabel('Branch 2 of 2').innerText(), '2/2');
+    await openItem(page, 0);
+    await page.getByLabel('Branch 2 of 2').getByText('2/2').waitFor();
     writeFileSync(
         join(folder, 'bad.json'),
         JSON.stringify({
@@ -211,7 +215,7 @@ onPage('export and import give the same conversations', async (page) => {
             'bad.json was not imported. Message 1 of conversation 1 has no role that is known',
         )
         .waitFor();
-    assert.equal(await items(page).count(), 1);
+    await becomes(() => titles(page), ['What is a GGUF file?']);
 });
 
 onPage('hostile text stays text', async (page) => {
@@ -232,6 +236,7 @@ onPage('hostile text stays text', async (page) => {
     );
     await ask(page, hostile.split('\n')[0]);
     await page.locator('.reasoning summary').click();
+    await becomes(() => answers(page).innerText(), /<script>window\.hacked=1<\/script>/);
     const shown = page.locator('#messages, #sidebar, #title');
     for (const tag of [
         'img',
@@ -244,7 +249,6 @@ onPage('hostile text stays text', async (page) => {
     ]) {
         assert.equal(await shown.locator(`${tag}:not(.side-head img)`).count(), 0, tag);
     }
-    assert.ok((await answers(page).innerText()).includes('<script>window.hacked=1</script>'));
     assert.equal(await page.evaluate(() => window.hacked), undefined);
     await page.unroute('**/v1/chat/completions');
 });
@@ -290,27 +294,23 @@ onPage(
         );
         await ask(page, 'Weather?');
         const answer = answers(page);
-        assert.equal(await answer.locator('.reasoning').getAttribute('open'), null);
+        await becomes(() => answer.locator('.reasoning').getAttribute('open'), null);
         await answer.locator('.reasoning summary').click();
-        assert.equal(await answer.locator('.reasoning strong').innerText(), 'weather');
-        for (const [what, n] of [
-            ['h3', 1],
-            ['ol > li', 2],
-            ['ol ul li', 1],
-            ['table td', 2],
-            ['blockquote', 1],
-            ['em', 1],
-        ]) {
-            assert.equal(await answer.locator(`.prose ${what}`).count(), n, what);
-        }
-        assert.equal(await answer.locator('a').getAttribute('rel'), 'noopener noreferrer nofollow');
-        await answer.getByRole('button', { name: 'Copy code' }).first().click();
-        assert.equal(
-            await page.evaluate(() => navigator.clipboard.readText()),
-            'const answer = 42;',
+        await becomes(() => answer.locator('.reasoning strong').innerText(), 'weather');
+        const parts = { h3: 1, 'ol > li': 2, 'ol ul li': 1, 'table td': 2, blockquote: 1, em: 1 };
+        for (const [what, n] of Object.entries(parts))
+            await becomes(async () => [what, await answer.locator(`.prose ${what}`).count()], [
+                what,
+                n,
+            ]);
+        await becomes(
+            () => answer.locator('a').getAttribute('rel'),
+            'noopener noreferrer nofollow',
         );
-        assert.match(
-            await answer.locator('.tool-calls').innerText(),
+        await answer.getByRole('button', { name: 'Copy code' }).first().click();
+        await becomes(() => clipboard(page), 'const answer = 42;');
+        await becomes(
+            () => answer.locator('.tool-calls').innerText(),
             /Calls\s+get_weather[^]*"city": "Oslo"/,
         );
         await shot(page, 'markdown-and-tools');
@@ -358,14 +358,15 @@ onPage('reading the prompt shows progress, time left and the cache', async (page
                                 }),
                             );
                         };
-                        const pause = (ms) =>
+                        // The test says when the server goes on.
+                        const next = () =>
                             new Promise((resolve) => {
-                                setTimeout(resolve, ms);
+                                window.next = resolve;
                             });
                         at({ prompt_done: 0, queue_position: 3 });
-                        await pause(400);
+                        await next();
                         at({ prompt_done: 1000 });
-                        await pause(400);
+                        await next();
                         at({ prompt_done: 2000 });
                         init.signal.addEventListener('abort', () =>
                             c.error(new DOMException('', 'AbortError')),
@@ -380,12 +381,15 @@ onPage('reading the prompt shows progress, time left and the cache', async (page
     await page.getByLabel('Your message').fill('Hello');
     await page.keyboard.press('Enter');
     await page.getByText('Waiting: number 3 in the queue').waitFor();
+    await page.evaluate(() => window.next());
+    await page.getByText(/Reading the prompt: 1,000 of 4,000 tokens/).waitFor();
+    await page.evaluate(() => window.next());
     await page
         .getByText(
             /Reading the prompt: 2,000 of 4,000 tokens, 1,000 from the cache · [\d.]+ m?s left/,
         )
         .waitFor();
-    assert.equal(await page.getByLabel('Prompt read').getAttribute('value'), '2000');
+    await becomes(() => page.getByLabel('Prompt read').getAttribute('value'), '2000');
     await shot(page, 'reading');
     await page.keyboard.press('Escape');
     await page.getByText('Stopped.').waitFor();
@@ -396,11 +400,10 @@ onPage(
     async (page) => {
         await ask(page, 'Tell me a story.');
         await page.reload(); // probabilities are kept
-        await items(page).first().getByRole('button').first().click();
+        await openItem(page, 0);
         await button(page, 'Token probabilities').click();
         const tokens = page.locator('.token');
-        await tokens.first().waitFor();
-        assert.ok((await tokens.count()) > 20);
+        await tokens.nth(20).waitFor();
         const texts = await tokens.allTextContents();
         const free = page.locator('.alternatives button:not(:disabled)');
         // The first token where the model hesitated.
@@ -408,7 +411,7 @@ onPage(
             all.findIndex((t, i) => i > 2 && !t.classList.contains('p0')),
         );
         await tokens.nth(at).hover();
-        assert.equal(await page.locator('.alternatives li').count(), 5);
+        await becomes(() => page.locator('.alternatives li').count(), 5);
         await shot(page, 'tokens');
         const other = (await free.first().locator('code').innerText())
             .replaceAll('␣', ' ')
@@ -417,20 +420,22 @@ onPage(
         await page.getByLabel('Branch 2 of 2').waitFor();
         await finished(page);
         await button(page, 'Token probabilities').click();
+        await tokens.nth(at + 1).waitFor(); // something came after the alternative
         const now = await tokens.allTextContents();
         assert.deepEqual(now.slice(0, at), texts.slice(0, at));
         assert.equal(now[at].replaceAll('⏎', '\n'), other);
-        assert.ok(now.length > at + 1, 'nothing came after the alternative');
         // The same by keyboard.
         await tokens.first().focus();
+        const isFocused = () => tokens.nth(1).evaluate((t) => t === document.activeElement);
         await page.keyboard.press('ArrowRight');
-        assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
+        await becomes(isFocused, true);
         await page.keyboard.press('ArrowDown');
-        assert.ok(
-            await page.evaluate(() => Boolean(document.activeElement.closest('.alternatives'))),
+        await becomes(
+            () => page.evaluate(() => Boolean(document.activeElement.closest('.alternatives'))),
+            true,
         );
         await page.keyboard.press('Escape');
-        assert.ok(await tokens.nth(1).evaluate((t) => t === document.activeElement));
+        await becomes(isFocused, true);
     },
 );
 
@@ -445,19 +450,19 @@ onPage(
         });
         const first = await ask(page, 'Tell me a story.');
         await page.getByText('The answer reached its longest length.').waitFor();
-        assert.match(await answers(page).locator('.stats summary').innerText(), /^6 tokens/);
+        await becomes(() => answers(page).locator('.stats summary').innerText(), /^6 tokens/);
         await button(page, 'Answer again').click();
         await finished(page);
-        // the same seed
-        assert.equal(await answers(page).locator('.text').last().innerText(), first);
+        await page.getByLabel('Branch 2 of 2').waitFor();
+        assert.equal(await lastText(page), first); // the same seed
         await button(page, 'Continue this answer').click();
         await finished(page);
-        const longer = await answers(page).locator('.text').last().innerText();
+        const longer = await lastText(page);
         assert.ok(longer.startsWith(first) && longer.length > first.length, `${first} | ${longer}`);
         await page.reload();
-        await items(page).first().getByRole('button').first().click();
+        await openItem(page, 0);
         await button(page, 'Settings').click();
-        assert.equal(await page.getByLabel('Seed').inputValue(), '5');
+        await becomes(() => page.getByLabel('Seed').inputValue(), '5');
         await page.getByLabel('Temperature').fill('7');
         await page
             .locator('.field', { has: page.getByLabel('Temperature') })
@@ -469,7 +474,7 @@ onPage(
         await shot(page, 'settings');
         await button(page, 'Use for new chats').click();
         await button(page, 'New chat').first().click();
-        assert.equal(await page.getByLabel('System prompt').inputValue(), 'Be brief.');
+        await becomes(() => page.getByLabel('System prompt').inputValue(), 'Be brief.');
     },
 );
 
@@ -479,19 +484,19 @@ onPage('the prompt is shown as the model sees it', async (page) => {
     await button(page, 'Prompt').click();
     const text = page.getByLabel('Prompt text');
     await text.getByText('What is a GGUF file?').waitFor();
-    assert.match(await text.innerText(), /Be brief\.[^]*What is a GGUF file\?[^]*GGUF/);
+    await becomes(() => text.innerText(), /Be brief\.[^]*What is a GGUF file\?[^]*GGUF/);
     await page.getByLabel('Your message').fill('And now this');
     await text.getByText('And now this').waitFor(); // what is being written is part of it
     await shot(page, 'prompt');
     await page.getByText('Token ids').click();
-    assert.match(await page.locator('.ids').innerText(), /^\d+( \d+)+$/);
+    await becomes(() => page.locator('.ids').innerText(), /^\d+( \d+)+$/);
 });
 
 onPage('copy as curl gives a command with the same answer', async (page) => {
     await settingsOf(page, { Temperature: 1 });
     const said = await ask(page, "Tell me Mira's story.");
     await button(page, 'Copy as curl command').click();
-    const command = await page.evaluate(() => navigator.clipboard.readText());
+    const command = await becomes(() => clipboard(page), /^curl -N /);
     const out = execFileSync('sh', ['-c', command.replace('curl -N', 'curl -sN')], {
         encoding: 'utf8',
     });
@@ -515,8 +520,8 @@ onPage('the live panel shows what the server does', async (page) => {
         () =>
             document.querySelector('.plot polyline').getAttribute('points').split(' ').length >= 2,
     );
-    assert.match(
-        await page.locator('.live').innerText(),
+    await becomes(
+        () => page.locator('.live').innerText(),
         /Running\s+\d+[^]*Waiting\s+\d+[^]*Context\s+[\d,]+ tokens/,
     );
     await ask(page, 'Tell me a story.');
@@ -525,6 +530,7 @@ onPage('the live panel shows what the server does', async (page) => {
 });
 
 onPage('a broken connection says so, and the question can be asked again', async (page) => {
+    await settingsOf(page, { Temperature: 0 });
     await page.route('**/v1/chat/completions', (route) =>
         route.fulfill({
             contentType: 'text/event-stream',
@@ -536,7 +542,7 @@ onPage('a broken connection says so, and the question can be asked again', async
         .getByRole('alert')
         .getByText('The connection broke before the answer was complete.')
         .waitFor();
-    assert.match(await answers(page).innerText(), /Half an/);
+    await becomes(() => answers(page).innerText(), /Half an/);
     await page.unroute('**/v1/chat/completions');
     await page.route('**/v1/chat/completions', (route) =>
         route.fulfill({
@@ -549,9 +555,7 @@ onPage('a broken connection says so, and the question can be asked again', async
     await page.getByRole('alert').getByText('too many requests wait (try again in 2 s)').waitFor();
     await page.unroute('**/v1/chat/completions');
     await button(page, 'Try again').click();
-    await page.waitForFunction(() =>
-        /Hello/.test(document.querySelector('.message.assistant .text')?.innerText ?? ''),
-    );
+    await becomes(() => lastText(page), /Hello/);
 });
 
 test(
@@ -574,11 +578,11 @@ test(
                 /^The context is \d+ % full\. Soon .* beginning with “What is a GGUF file\?”\.$/,
             )
             .waitFor();
-        assert.equal(await page.locator('.message.omitted').count(), 0);
+        await becomes(() => page.locator('.message.omitted').count(), 0);
         await input.fill('one two three '.repeat(45));
         await page.locator('#context-notice').getByText('will no longer be sent').waitFor();
-        assert.match(
-            await page.locator('#context-notice').innerText(),
+        await becomes(
+            () => page.locator('#context-notice').innerText(),
             /first \d+ messages?, from “What is a GGUF file\?” on/,
         );
         const left = await page.locator('.message.omitted').count();
@@ -607,10 +611,10 @@ test('the key is asked for once', TIMEOUT, async () => {
     await page.locator('#model').waitFor();
     assert.ok((await ask(page, 'Hello!')).length > 0);
     await button(page, 'Copy as curl command').click();
-    assert.doesNotMatch(await page.evaluate(() => navigator.clipboard.readText()), /right-key/);
+    assert.doesNotMatch(await becomes(() => clipboard(page), /^curl -N /), /right-key/);
     await page.reload();
     await page.locator('#model').waitFor();
-    assert.equal(await page.locator('dialog').count(), 0);
+    await becomes(() => page.locator('dialog').count(), 0);
     await close();
 });
 
@@ -620,7 +624,7 @@ test('of several models one is chosen, and loaded when it is asked', TIMEOUT, as
     await ask(page, 'Tell me a story.');
     const stats = answers(page).locator('.stats');
     await stats.locator('summary').click();
-    assert.match(await stats.innerText(), /Model\s+qwen3\n/);
+    await becomes(() => stats.innerText(), /Model\s+qwen3\n/);
     await page
         .locator('#room-text')
         .getByText(/^\d+ of [\d,]+ tokens$/)
@@ -629,8 +633,7 @@ test('of several models one is chosen, and loaded when it is asked', TIMEOUT, as
     await page.locator('.about').getByText('qwen3').waitFor();
     await assertAccessible(page, 'several models');
     await page.reload();
-    await page.getByLabel('Model').waitFor();
-    assert.equal(await page.getByLabel('Model').inputValue(), 'qwen3');
+    await becomes(() => page.getByLabel('Model').inputValue(), 'qwen3');
     await page.setViewportSize({ width: 360, height: 740 });
     await assertNoSideScroll(page, 'several models');
     await close();
@@ -673,12 +676,10 @@ onPage(
         }
         await button(page, 'Conversations').click();
         await page.getByLabel('Search conversations').waitFor();
-        await page.waitForTimeout(250); // the drawer slides in
+        await still(page); // the drawer slides in
         await shot(page, 'phone-drawer');
-        await items(page).first().getByRole('button').first().click();
-        await page.waitForFunction(
-            () => getComputedStyle(document.getElementById('sidebar')).visibility === 'hidden',
-        );
+        await openItem(page, 0);
+        await page.locator('#sidebar').waitFor({ state: 'hidden' });
     },
     { viewport: { width: 360, height: 740 } },
 );
@@ -721,7 +722,7 @@ onPage(
         const dark = await ground();
         assert.notEqual(light, dark);
         await page.reload();
-        assert.equal(await ground(), dark);
+        await becomes(ground, dark);
     },
     { colorScheme: 'light' },
 );
