@@ -126,6 +126,10 @@ static enum line_result read_one(struct line *l, const char **s, size_t *n)
 {
     if (l->el) {
         int count = 0;
+        /* Before the prompt is shown: libedit itself changes the terminal's mode only after it, and
+         * a Ctrl-D that comes in between is turned into a zero by the kernel, which means nothing.
+         */
+        el_set(l->el, EL_PREP_TERM, 1);
         errno = 0;
         *s = el_gets(l->el, &count);
         if (!*s && errno == EINTR) return LINE_INTERRUPTED;
