@@ -278,6 +278,32 @@ def test_too_long_a_prompt_names_both_numbers(s):
     assert "5000" in e["message"] and "4096" in e["message"] and e["code"] == "context_length_exceeded", e
 
 
+def test_the_oldest_turns_are_left_out_only_when_asked(s):
+    talk = [{"role": "system", "content": "Be brief."}]
+    for i in range(30):
+        call = {"type": "function_call", "call_id": str(i), "name": "f", "arguments": "{}"}
+        output = {"type": "function_call_output", "call_id": str(i), "output": f"result{i}"}
+        talk += [{"role": "user", "content": f"question{i}"}, call, output,
+                 {"role": "assistant", "content": f"answer{i}"}]
+    talk += [{"role": "user", "content": "What is 2+3?"}]
+    body = {"input": talk, "max_output_tokens": 8, "temperature": 0}
+    e = s.post("/v1/responses", body, 400)["error"]
+    assert e["code"] == "context_length_exceeded", e
+    cut = s.post("/v1/responses", {**body, "truncation": "auto"})
+    n = cut["fletch"]["dropped_messages"]
+    assert cut["truncation"] == "auto" and 0 < n < 120 and n % 4 == 0, cut
+    # That many, and no fewer: what is left is a conversation of its own.
+    left = {"input": talk[:1] + talk[1 + n:], "max_output_tokens": 8, "temperature": 0}
+    alone = s.post("/v1/responses", {**left, "truncation": "auto"})
+    assert alone["fletch"] == {"dropped_messages": 0}, alone["fletch"]
+    texts = [r["output"][0]["content"][0]["text"] for r in (cut, alone)]
+    assert texts[0] == texts[1] and cut["usage"]["input_tokens"] == alone["usage"]["input_tokens"] < 512 - 8
+    one_more = talk[:1] + talk[1 + n - 4:]
+    assert s.post("/v1/responses", {**body, "input": one_more, "truncation": "auto"})["fletch"] == {"dropped_messages": 4}
+    last = s.post("/v1/responses", {"input": "word " * 600, "truncation": "auto"}, 400)["error"]
+    assert last["code"] == "context_length_exceeded", "a question is never cut"
+
+
 def test_limits_are_named(s):
     for field, value, limit in [("n", 100, "choices"), ("stop", ["x"] * 99, "stops"), ("stop", "x" * 999, "stop_bytes"),
                                 ("messages", ASK * 2000, "messages"), ("tools", [{}] * 200, "tools"),
@@ -650,6 +676,7 @@ GROUPS = [
       "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm"]),
     (["--drain", 100, "--limit", "body_bytes=20000", "--limit", "connections_per_address=8", "--limit",
       "all_body_bytes=50000", "-c", 16384], ["bodies_and", "a_client_that", "a_second_signal"]),
+    (["-c", 512], ["the_oldest"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),

@@ -158,9 +158,9 @@ static int take_truncation(struct call *c, json_t *chat, json_t *v)
 {
     const char *word = json_string_value(v);
     (void)chat;
-    if (word && strcmp(word, "disabled") == 0) return 0;
-    return call_wrong(c, 400, "truncation",
-                      "truncation can only be disabled: a prompt that does not fit is refused");
+    c->ask.truncates = word && strcmp(word, "auto") == 0;
+    if (c->ask.truncates || (word && strcmp(word, "disabled") == 0)) return 0;
+    return call_wrong(c, 400, "truncation", "truncation is neither auto nor disabled");
 }
 
 static int take(struct call *c)
@@ -280,6 +280,9 @@ static json_t *response(struct call *c, const char *status)
         "top_p", (double)c->ask.r.sampling.top_p));
     echo(c, j);
     json_object_set_new(j, "usage", c->choices[0].ended ? usage(c) : json_null());
+    if (c->ask.truncates)
+        json_object_set_new(j, "fletch",
+                            json_pack("{s:I}", "dropped_messages", (json_int_t)c->ask.n_dropped));
     return j;
 }
 

@@ -18,13 +18,17 @@ int prompt_check(struct call *c, size_t n)
     return -1;
 }
 
-/* Keeps the ids or says what the model said; the lock is held. */
-static int add(struct call *c, int rc, int32_t *ids, size_t n)
+/* Lets the lock go, and says what the model said where it failed. */
+static int said(struct call *c, int rc)
 {
     char why[400];
     snprintf(why, sizeof why, "%s", rc ? fletch_model_error(c->served->model) : "");
     pthread_mutex_unlock(&c->served->text_lock);
-    if (rc) return call_wrong(c, rc == FLETCH_E_NOMEM ? 500 : 400, NULL, "%s", why);
+    return rc ? call_wrong(c, rc == FLETCH_E_NOMEM ? 500 : 400, NULL, "%s", why) : 0;
+}
+
+static int add(struct call *c, int32_t *ids, size_t n)
+{
     call_add_prompt(c, ids, n);
     return prompt_check(c, n);
 }
@@ -35,7 +39,7 @@ int prompt_text(struct call *c, const char *text, size_t n, unsigned flags)
     size_t n_ids;
     pthread_mutex_lock(&c->served->text_lock);
     int rc = fletch_tokenize(c->served->model, text, n, flags, &ids, &n_ids);
-    return add(c, rc, ids, n_ids);
+    return said(c, rc) ? -1 : add(c, ids, n_ids);
 }
 
 int prompt_ids(struct call *c, const json_t *from)
@@ -52,8 +56,7 @@ int prompt_ids(struct call *c, const json_t *from)
         }
         ids[i] = (int32_t)id;
     }
-    call_add_prompt(c, ids, n);
-    return prompt_check(c, n);
+    return add(c, ids, n);
 }
 
 /* ---- chats ---- */
@@ -130,17 +133,89 @@ static void release(struct rendered *r)
     free(r->args);
 }
 
+static int tokenize(struct call *c, const struct rendered *r, struct prompt *p)
+{
+    fletch_free(p->ids);
+    *p = (struct prompt){0};
+    pthread_mutex_lock(&c->served->text_lock);
+    return said(c, fletch_chat_tokenize(c->served->model, &r->chat, &p->ids, &p->n));
+}
+
+/* ---- chats that are too long ---- */
+
+/* Where a chat may be cut: its first message behind the system's, and every later question. */
+struct cuts {
+    size_t *at; /* [n] indices of messages */
+    size_t n;
+};
+
+static bool is_by(const json_t *message, const char *role)
+{
+    return strcmp(json_string_value(json_object_get(message, "role")), role) == 0;
+}
+
+static struct cuts find_cuts(const json_t *messages)
+{
+    size_t n = json_array_size(messages), i = 0;
+    struct cuts cuts = {need(calloc(n + 1, sizeof *cuts.at)), 0};
+    while (i < n && is_by(json_array_get(messages, i), "system")) i++;
+    for (cuts.at[cuts.n++] = i++; i < n; i++)
+        if (is_by(json_array_get(messages, i), "user")) cuts.at[cuts.n++] = i;
+    return cuts;
+}
+
+/* Leaves out what is before the cut, but for the system's. */
+static int tokenize_from(struct call *c, struct rendered *r, const struct cuts *cuts, size_t cut,
+                         struct prompt *p)
+{
+    json_t *kept = need(json_copy(c->ask.messages));
+    c->ask.n_dropped = (uint32_t)(cuts->at[cut] - cuts->at[0]);
+    for (size_t i = 0; i < c->ask.n_dropped; i++) json_array_remove(kept, cuts->at[0]);
+    free(r->messages);
+    r->chat.messages = r->messages = need(json_dumps(kept, 0));
+    json_decref(kept);
+    return tokenize(c, r, p);
+}
+
+/* With room for the answer, of which a quarter of the context is enough. */
+static bool is_roomy(const struct call *c, size_t n)
+{
+    uint32_t n_ctx = c->served->info.n_ctx, room = n_ctx / 4;
+    if (c->ask.max_tokens_set && c->ask.r.max_tokens < room) room = c->ask.r.max_tokens;
+    return n < n_ctx - room;
+}
+
+/* The last question always stays. Fewer messages are fewer tokens, so halving finds how many must
+ * go in a few renderings, however many there are. */
+static int shorten(struct call *c, struct rendered *r, struct prompt *p)
+{
+    struct cuts cuts = find_cuts(c->ask.messages);
+    size_t low = 1, high = cuts.n - 1;
+    int rc = 0;
+    while (!rc && low < high) {
+        size_t middle = low + (high - low) / 2;
+        rc = tokenize_from(c, r, &cuts, middle, p);
+        if (is_roomy(c, p->n))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (!rc && cuts.n > 1) rc = tokenize_from(c, r, &cuts, high, p);
+    free(cuts.at);
+    return rc;
+}
+
 int prompt_chat(struct call *c)
 {
     struct rendered r;
-    int32_t *ids = NULL;
-    size_t n = 0;
+    struct prompt p = {0};
     int rc = prepare(c, &r);
-    if (!rc) {
-        pthread_mutex_lock(&c->served->text_lock);
-        rc = fletch_chat_tokenize(c->served->model, &r.chat, &ids, &n);
-        rc = add(c, rc, ids, n);
-    }
+    if (!rc) rc = tokenize(c, &r, &p);
+    if (!rc && c->ask.truncates && !is_roomy(c, p.n)) rc = shorten(c, &r, &p);
+    if (!rc)
+        rc = add(c, p.ids, p.n);
+    else
+        fletch_free(p.ids);
     release(&r);
     return rc;
 }

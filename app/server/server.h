@@ -119,10 +119,12 @@ struct prompt {
 /* What most flavours ask for; fields.c reads it. JSON is borrowed from call->body. */
 struct ask {
     bool stream, include_usage, include_progress, echo, logprobs, continue_final;
-    bool score;     /* the prompts' own logprobs are wanted */
-    bool silent;    /* what is generated is not shown */
-    uint32_t n;     /* answers to each prompt */
-    uint32_t n_top; /* alternatives of each token */
+    bool score;         /* the prompts' own logprobs are wanted */
+    bool silent;        /* what is generated is not shown */
+    bool truncates;     /* of a chat that is too long the oldest turns may be left out */
+    uint32_t n_dropped; /* messages that were */
+    uint32_t n;         /* answers to each prompt */
+    uint32_t n_top;     /* alternatives of each token */
     bool max_tokens_set, seed_set;
     const char **stops; /* what r.stops points to */
     json_t *messages, *tools, *tool_choice, *template_args, *prompt;
@@ -287,7 +289,9 @@ extern const struct field_table fields_chat;
 
 /* ---- prompt.c: text to tokens, on a worker ---- */
 
-/* Renders ask.messages (with tools and so on) and adds the prompt; checks its length. */
+/* Renders ask.messages (with tools and so on) and adds the prompt; checks its length. Where
+ * ask.truncates, leaves out the fewest of the oldest turns (a question and all up to the next one)
+ * so that it fits and leaves room for an answer, and counts their messages. */
 int prompt_chat(struct call *c);
 /* Also the text, where it is asked for (fletch_free). */
 int prompt_chat_text(struct call *c, char **text, size_t *n);
