@@ -88,6 +88,7 @@ static int load(void *ctx, struct served *m)
     if (code) return code;
     m->model = h->model;
     m->info = h->info;
+    m->bytes = m->info.memory_bytes;
     struct fletch_batch_params params = {.max_waiting = UINT16_MAX};
     int rc = fletch_session_open(&m->session, m->model);
     if (!rc) rc = fletch_batch_open(&m->batch, m->model, &params);
@@ -238,7 +239,7 @@ const struct command cmd_serve = {
         "many requests at once; a browser gets a page to chat with. Only programs of this machine "
         "can reach it; any other address needs keys (--api-key). docs/server.md tells of every "
         "endpoint, limit and figure.",
-    .groups = {&serve_group, &opts_model, &opts_place, &opts_common},
+    .groups = {&serve_group, &opts_model, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 1,
     .run = serve,
 };

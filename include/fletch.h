@@ -130,6 +130,7 @@ struct fletch_model_info {
     const char *chat_template; /* as it is in the file, n_chat_template bytes */
     size_t n_chat_template;
     uint64_t weight_bytes;
+    uint64_t memory_bytes; /* with cache, state and buffers, and a draft model's: by the plan */
     struct fletch_sampling sampling; /* defaults, from the model where it has them */
 };
 FLETCH_API void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info);

@@ -147,6 +147,11 @@ static uint64_t resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static void put_model(struct words *w, const char *name, const struct served *m, double v)
+{
+    put(w, "%s{model=\"%s\"} %.15g\n", name, m->id, v);
+}
+
 /* A gauge or counter of every model. */
 static void put_models(struct words *w, struct server *s, const char *name, const char *type,
                        const char *help, double (*value)(const struct served_figures *))
@@ -155,8 +160,17 @@ static void put_models(struct words *w, struct server *s, const char *name, cons
     for (size_t i = 0; i < s->n_served; i++) {
         struct served_figures f;
         served_figures(&s->served[i], &f);
-        put(w, "%s{model=\"%s\"} %.15g\n", name, s->served[i].id, value(&f));
+        put_model(w, name, &s->served[i], value(&f));
     }
+}
+
+static void put_memory(struct words *w, struct server *s)
+{
+    static const char name[] = "fletch_device_memory_bytes";
+    put_head(w, name, "gauge", "Memory where a model runs: its weights, cache and buffers.");
+    for (size_t i = 0; i < s->n_served; i++)
+        put_model(w, name, &s->served[i],
+                  served_is_ready(&s->served[i]) ? (double)s->served[i].bytes : 0);
 }
 
 #define MODEL_VALUES(X)                                                                         \
@@ -164,6 +178,10 @@ static void put_models(struct words *w, struct server *s, const char *name, cons
     X(blocks, "fletch_kv_blocks", "gauge", "Blocks of the cache.", n_blocks)                    \
     X(free_blocks, "fletch_kv_blocks_free", "gauge", "Blocks that hold nothing.", n_free)       \
     X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Blocks that are kept for reuse.", n_idle) \
+    X(guessed, "fletch_guessed_tokens_total", "counter", "Tokens that were guessed ahead.",     \
+      n_guessed)                                                                                \
+    X(right, "fletch_guesses_right_total", "counter", "Guessed tokens that were then chosen.",  \
+      n_right)                                                                                  \
     X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                \
     X(preempted, "fletch_preemptions_total", "counter",                                         \
       "Times that a request gave its room to others.", n_preemptions)                           \
@@ -202,6 +220,7 @@ void metrics_reply(struct conn *c)
     put_value(&w, "fletch_uptime_seconds", "gauge", "Since the start.", server_now() - s->t_start);
     put_value(&w, "process_resident_memory_bytes", "gauge", "Memory of this process.",
               (double)resident_bytes());
+    put_memory(&w, s);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT

@@ -40,6 +40,7 @@ struct fletch_model {
     bool *slot_used; /* [n_sessions] */
     struct constrain *constrain;
     struct fletch_sampling sampling;
+    u64 memory_bytes;  /* by its plan */
     struct spec *spec; /* NULL: nothing is guessed; what guesses: */
     struct fletch_model *draft;
     struct program *mtp;

@@ -62,10 +62,11 @@ static int read_sampling(struct fletch_sampling *s, const struct source *src, st
     return err->code = FLETCH_E_FORMAT;
 }
 
-static int check_plan(const struct fletch_model *m, u64 max_memory, struct err *err)
+static int check_plan(struct fletch_model *m, u64 max_memory, struct err *err)
 {
     struct plan plan;
     plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, max_memory);
+    m->memory_bytes = plan.total;
     if (plan.fits) return 0;
     char hint[96] = "; even an empty context does not fit";
     if (plan.largest_ctx)
@@ -177,6 +178,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
         .chat_template = m->m->vocab->spec.chat_template.p,
         .n_chat_template = m->m->vocab->spec.chat_template.n,
         .weight_bytes = model_weight_bytes(m->m),
+        .memory_bytes = m->memory_bytes + (m->draft ? m->draft->memory_bytes : 0),
         .sampling = m->sampling,
     };
 }

@@ -17,7 +17,7 @@ const FLAGS = [
     '--disable-sync',
 ];
 const [, , BINARY, SHOTS] = process.argv;
-const WAIT = 30_000; // ms; a machine may be busy with other tests
+const WAIT = 60_000; // ms; a machine may be busy with other tests
 
 // Asks again and again until `read` gives what is wanted, a value or a pattern; gives it back, or
 // fails with what was there instead. Whatever a page or a server does takes its time, so nothing
@@ -43,7 +43,7 @@ const children = [];
 
 // A server on a free port; resolves when it answers.
 export async function serve(...args) {
-    const child = spawn(BINARY, ['serve', '--port', '0', ...args], {
+    const child = spawn(BINARY, ['serve', '--port', '0', '--threads', '1', ...args], {
         stdio: ['ignore', 'ignore', 'pipe'],
     });
     children.push(child);

@@ -25,7 +25,7 @@ import {
     visit,
 } from './harness.js';
 
-const TIMEOUT = { timeout: 120_000 }; // ms for one test
+const TIMEOUT = { timeout: 240_000 }; // ms for one test
 let url, browser, folder;
 
 before(async () => {
