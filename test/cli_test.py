@@ -395,6 +395,21 @@ def test_without_a_model_the_built_in_one_runs():
     assert len(r.out) > 1, r.out
 
 
+def test_a_run_that_is_killed_while_it_speaks_leaves_its_session_as_it_was():
+    path = tmp("talk.state")
+    ask = ["run", "--chat", "--session", path, "--temp", "0", "-q", "-p"]
+    fletch(*ask, "My name is Mira.")
+    before = open(path, "rb").read()
+    p = subprocess.Popen([FLETCH, *ask, "Tell me a story.", "--ignore-end"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    assert p.stdout.read(4)
+    p.kill()
+    p.communicate()
+    assert p.returncode == -signal.SIGKILL and open(path, "rb").read() == before
+    assert [f for f in os.listdir(TMP) if f.startswith("talk.state")] == ["talk.state"]
+    assert "Mira" in fletch(*ask, "What is my name?").text
+
+
 # ---- models and memory ----
 
 

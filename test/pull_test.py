@@ -109,7 +109,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         for i in range(0, len(body), 50_000):
             self.wfile.write(body[i : i + 50_000])
-            time.sleep(self.server.delay)
+            if i:
+                self.server.go.wait()
         return None
 
 
@@ -120,9 +121,12 @@ class Server(http.server.ThreadingHTTPServer):
         pass  # clients that go away
 
 
-def start(repo, delay=0.0):
+def start(repo, holds=False):
+    """holds: it stands still in the middle of a file."""
     server = Server(("127.0.0.1", 0), Handler)
-    server.repo, server.delay = repo, delay
+    server.repo, server.go = repo, threading.Event()
+    if not holds:
+        server.go.set()
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     server.url = f"http://127.0.0.1:{server.server_address[1]}"
     return server
@@ -219,25 +223,35 @@ def test_broken_connections_are_taken_up_where_they_broke(d):
     assert ranges[0] is None and len(ranges) == 3 and all(r.startswith("bytes=") for r in ranges[1:])
 
 
-def test_what_an_interrupted_run_left_is_used_by_the_next(d):
-    repo = Repo({"m.gguf": BIG})
-    server = start(repo, delay=0.3)
+def end_in_the_middle(d, repo, how):
+    """A pull that gets a signal; its exit code and what it said."""
+    server = start(repo, holds=True)
     p = subprocess.Popen([FLETCH, "pull", "own/mod", "--endpoint", server.url],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(d))
     part = os.path.join(d, "fletch/models/own/mod/m.gguf.part")
-    deadline = time.time() + 30
-    while time.time() < deadline and not (os.path.exists(part) and os.path.getsize(part) > 50_000):
+    deadline = time.time() + 60
+    while not (os.path.exists(part) and os.path.getsize(part) > 50_000):
+        assert time.time() < deadline, "nothing came"
         time.sleep(0.02)
     second = fletch(d, "pull", "own/mod", "--endpoint", server.url, code=1)
     assert "another pull is at it" in second.err
-    p.send_signal(signal.SIGINT)
-    err = p.communicate(timeout=30)[1].decode()
-    assert p.returncode == 1 and "interrupted" in err, err
+    p.send_signal(how)
+    err = p.communicate(timeout=60)[1].decode()
+    server.go.set()
     server.shutdown()
-    assert "own/mod/m.gguf" not in stored(d) and fletch(d, "list").text == ""
-    repo.log.clear()
-    pull(d, repo)
-    assert content(d, "m.gguf") == BIG and repo.log[0][1] not in (None, "bytes=0-")
+    return p.returncode, err
+
+
+def test_what_an_interrupted_or_killed_run_left_is_used_by_the_next(d):
+    for how in [signal.SIGINT, signal.SIGKILL]:
+        repo = Repo({"m.gguf": BIG})
+        code, err = end_in_the_middle(d, repo, how)
+        assert code == -9 if how == signal.SIGKILL else code == 1 and "interrupted" in err, (code, err)
+        assert "own/mod/m.gguf" not in stored(d) and fletch(d, "list").text == ""
+        repo.log.clear()
+        pull(d, repo)
+        assert content(d, "m.gguf") == BIG and repo.log[0][1] not in (None, "bytes=0-")
+        fletch(d, "rm", "own/mod")
 
 
 def leave_part(d, data, tag):
@@ -386,7 +400,7 @@ def test_proxies_of_the_environment(d):
 
 def test_progress_on_a_terminal(d):
     repo = Repo({"m.gguf": BIG})
-    server = start(repo, delay=0.35)
+    server = start(repo, holds=True)
     master, slave = pty.openpty()
     p = subprocess.Popen([FLETCH, "pull", "own/mod", "--endpoint", server.url], stderr=slave,
                          stdout=subprocess.PIPE, env=environment(d))
@@ -395,6 +409,8 @@ def test_progress_on_a_terminal(d):
     try:
         while chunk := os.read(master, 4096):
             said += chunk
+            if b" %" in said:
+                server.go.set()
     except OSError:
         pass
     os.close(master)
