@@ -87,8 +87,8 @@ enum op_result {
     OP_RAN,
 };
 
-/* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class, twice the
- * same, and every row the same bits as alone in its step. */
+/* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class, and every
+ * row the same bits as the second time, alone in its step. */
 enum op_result op_case_check(const struct op_case *c, const struct exec_class *class,
                              enum op_form form, u32 n_threads);
 

@@ -280,14 +280,23 @@ static void read_out(struct op_side *o, u32 n, float *y)
     }
 }
 
+/* How many of n rows the step that begins with row t takes: all, or each alone. A sequence's rows
+ * come in order, so among many the middle ones, which differ in nothing, go together. */
+static u32 rows_of_step(u32 t, u32 n, bool alone)
+{
+    const u32 ends = 2 * OP_SLOTS;
+    if (!alone) return n;
+    return t == ends && n > 2 * ends ? n - 2 * ends : 1;
+}
+
 void op_side_run(struct op_side *o, u32 n, enum row_class cls, bool alone, float *y)
 {
-    u32 n_steps = alone ? n : 1, per_step = n / n_steps;
     feed_past(o);
-    for (u32 i = 0; i < n_steps; i++) {
+    for (u32 begin = 0, end; begin < n; begin = end) {
+        end = begin + rows_of_step(begin, n, alone);
         step_reset(o->s);
         poison_all(o);
-        for (u32 t = i * per_step; t < (i + 1) * per_step; t++) {
+        for (u32 t = begin; t < end; t++) {
             u32 slot = t % OP_SLOTS;
             if (past[slot] == 0 && t == slot)
                 assert_true(step_edit(o->s, EDIT_ZERO_STATE, slot, 0));
@@ -295,7 +304,7 @@ void op_side_run(struct op_side *o, u32 n, enum row_class cls, bool alone, float
         }
         submit(o);
         if (!alone) check_poison(o);
-        read_out(o, per_step, y + (size_t)i * per_step * op_lab_width(o->l));
+        read_out(o, end - begin, y + (size_t)begin * op_lab_width(o->l));
     }
 }
 
@@ -369,10 +378,8 @@ static void check_runs(struct op_side *side, struct op_side *ref)
             op_side_run(ref, n, cls, false, want);
             op_side_run(side, n, cls, false, y);
             op_compare(l, n, y, want, who);
-            op_side_run(side, n, cls, false, again);
-            same_bits(l, n, y, again, who, "the second time");
             op_side_run(side, n, cls, true, again);
-            same_bits(l, n, y, again, who, "alone in its step");
+            same_bits(l, n, y, again, who, "the second time, alone in its step");
         }
     free(y);
 }
@@ -382,6 +389,8 @@ enum op_result op_case_check(const struct op_case *c, const struct exec_class *c
 {
     struct op_lab l;
     struct op_side ref, side;
+    /* The ops it is made of have cases of their own. */
+    if (form == OP_UNFUSED && class->fused >> c->kind & 1) return OP_NOTHING;
     op_lab_open_for(&l, c, class);
     enum op_result result = OP_REFUSED;
     if (op_side_open(&side, &l, class, form, n_threads)) {

@@ -44,47 +44,63 @@ static char *stack_of(worker *w, u32 tid)
     return w->stacks + (size_t)tid * STACK;
 }
 
-/* Straight to the next lane that can run; behind the last one, back to the scheduler. */
-static void give_way()
-{
-    thread *from = cur;
-    worker *w = from->w;
-    while (++w->turn < EMU_SIMD) {
-        thread *to = w->simd + (w->turn ^ w->order);
-        if (to->state != READY) continue;
-        cur = to;
-        emu_switch(&from->sp, to->sp);
-        return;
-    }
-    emu_switch(&from->sp, w->scheduler_sp);
-}
+static void thread_main();
 
-static void thread_main()
+/* Where a lane that has not run yet begins, on a stack of its own. */
+static void make_stack(thread *t)
 {
-    thread *t = cur;
-    const emu_launch *l = t->w->launch;
-    l->kernel->fn(l->binds);
-    if (l->kernel->checked && !t->waited) fail("a thread left without dep_wait()");
-    if (*(u64 *)stack_of(t->w, t->id.tid) != CANARY) fail("more than %d bytes of stack", STACK);
-    t->state = DONE;
-    give_way();
-    abort();
-}
-
-static void thread_start(worker *w, u32 tid, const ids &id)
-{
-    thread *t = w->threads + tid;
-    *t = thread{};
-    t->w = w;
-    t->id = id;
+    char *stack = stack_of(t->w, t->id.tid);
     /* Tops that differ a little, so that lanes don't share the cache's sets. x86 functions start
      * with the stack at 16·n + 8, as if a return address had been pushed. */
-    void **top = (void **)(stack_of(w, tid) + STACK - tid % EMU_SIMD * 832 - 64);
+    void **top = (void **)(stack + STACK - t->id.lane * 832 - 64);
     void **sp = top - SAVED - (RETURN == SAVED - 1);
     memset(sp, 0, (SAVED + 1) * sizeof *sp);
     sp[RETURN] = (void *)thread_main;
     t->sp = sp;
-    *(u64 *)stack_of(w, tid) = CANARY;
+    *(u64 *)stack = CANARY;
+}
+
+/* The next lane of the simdgroup that can run; none behind the last one. */
+static thread *next_ready(worker *w)
+{
+    while (++w->turn < EMU_SIMD) {
+        thread *t = w->simd + (w->turn ^ w->order);
+        if (t->state == READY) return t;
+    }
+    return 0;
+}
+
+/* Straight to another lane, or back to the scheduler without one. */
+static void switch_to(thread *to)
+{
+    thread *from = cur;
+    if (!to) {
+        emu_switch(&from->sp, from->w->scheduler_sp);
+        return;
+    }
+    if (!to->sp) make_stack(to);
+    cur = to;
+    emu_switch(&from->sp, to->sp);
+}
+
+/* Runs a lane, and on the same stack those behind it that have not begun: most lanes of most groups
+ * have little to do, and a stack of their own would cost more than that. */
+static void thread_main()
+{
+    worker *w = cur->w;
+    const emu_launch *l = w->launch;
+    const u64 *end = (const u64 *)stack_of(w, cur->id.tid);
+    thread *next;
+    do {
+        l->kernel->fn(l->binds);
+        if (l->kernel->checked && !cur->waited) fail("a thread left without dep_wait()");
+        if (*end != CANARY) fail("more than %d bytes of stack", STACK);
+        cur->state = DONE;
+        next = next_ready(w);
+        if (next && !next->sp) cur = next;
+    } while (cur == next);
+    switch_to(next);
+    abort();
 }
 
 void fail(const char *fmt, ...)
@@ -112,7 +128,7 @@ void meet(enum op op, int line)
     t->line = line;
     t->state = WAITING;
     t->n_met++;
-    give_way();
+    switch_to(next_ready(t->w));
 }
 
 const u32 *meet_exchange(u32 v, int line)
@@ -210,6 +226,7 @@ static enum outcome run_simd(worker *w, thread *lanes)
     for (;;) {
         w->turn = 0;
         cur = lanes + w->order;
+        if (!cur->sp) make_stack(cur);
         emu_switch(&w->scheduler_sp, cur->sp);
         if (w->failed) return BROKEN;
         u32 n_left = 0;
@@ -314,7 +331,9 @@ static void run_groups(void *ctx, u64 begin, u64)
             id.tid = t;
             id.lane = t % EMU_SIMD;
             id.simd = t / EMU_SIMD;
-            thread_start(w, t, id);
+            w->threads[t] = thread{};
+            w->threads[t].w = w;
+            w->threads[t].id = id;
         }
         if (!run_group(w, l->threads)) {
             __atomic_store_n(&e->next_group, e->n_groups, __ATOMIC_RELAXED);

@@ -36,7 +36,7 @@ struct worker;
 
 /* One GPU thread: a fiber of its worker. */
 struct thread {
-    void *sp;
+    void *sp; /* none: it has not begun */
     worker *w;
     ids id;
     u8 state;
