@@ -49,7 +49,8 @@ const number = (value) => (Number.isFinite(value) ? value : null);
 
 function readSettings(value) {
     const settings = { ...DEFAULTS };
-    for (const key of ['system', 'thinking', 'stop', 'tools']) settings[key] = text(value?.[key]);
+    for (const key of Object.keys(DEFAULTS))
+        if (typeof DEFAULTS[key] === 'string') settings[key] = text(value?.[key]);
     settings.probabilities = value?.probabilities !== false;
     for (const { key, min, max } of SETTINGS) {
         const n = number(value?.[key]);

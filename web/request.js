@@ -62,7 +62,15 @@ export const SETTINGS = [
     },
 ];
 
-export const DEFAULTS = { system: '', thinking: '', stop: '', tools: '', probabilities: true };
+export const DEFAULTS = {
+    system: '',
+    thinking: '',
+    stop: '',
+    tools: '',
+    format: '', // of the answer: json, schema, or as it comes
+    schema: '',
+    probabilities: true,
+};
 
 // What the API calls a message.
 export function toApi(node) {
@@ -79,21 +87,29 @@ export function toApi(node) {
     return message;
 }
 
+function parsed(json, what) {
+    try {
+        return JSON.parse(json);
+    } catch (error) {
+        throw new Error(`The ${what} in the settings is not JSON: ${error.message}`);
+    }
+}
+
 // What decides the prompt: also the body of /apply-template. Throws when the tools are no JSON.
 export function promptBody(settings, path) {
     const messages = path.map(toApi);
     if (settings.system.trim()) messages.unshift({ role: 'system', content: settings.system });
     const body = { messages };
-    if (settings.tools.trim()) {
-        try {
-            body.tools = JSON.parse(settings.tools);
-        } catch (error) {
-            throw new Error(`The tools in the settings are not JSON: ${error.message}`);
-        }
-    }
+    if (settings.tools.trim()) body.tools = parsed(settings.tools, 'list of tools');
     if (settings.thinking)
         body.chat_template_kwargs = { enable_thinking: settings.thinking === 'on' };
     return body;
+}
+
+function responseFormat({ format, schema }) {
+    if (format === 'json') return { type: 'json_object' };
+    const json_schema = { name: 'answer', schema: parsed(schema, 'JSON schema') };
+    return { type: 'json_schema', json_schema };
 }
 
 export function requestBody(settings, path, { model, continueLast, seed }) {
@@ -107,6 +123,7 @@ export function requestBody(settings, path, { model, continueLast, seed }) {
     body.seed ??= seed;
     const stops = settings.stop.split('\n').filter((line) => line !== '');
     if (stops.length) body.stop = stops;
+    if (settings.format) body.response_format = responseFormat(settings);
     if (settings.probabilities) Object.assign(body, { logprobs: true, top_logprobs: 5 });
     if (continueLast) body.continue_final_message = true;
     return body;

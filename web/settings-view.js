@@ -48,6 +48,28 @@ function textField(key, label, help, rows, placeholder) {
     );
 }
 
+// Marks a text that is neither empty nor JSON of a kind.
+function checkJson(input, isRight, kind) {
+    let message = '';
+    try {
+        if (input.value.trim() && !isRight(JSON.parse(input.value)))
+            message = `This is not a JSON ${kind}.`;
+    } catch (error) {
+        message = `This is not JSON: ${error.message}`;
+    }
+    input.setCustomValidity(message);
+}
+
+const isObject = (value) => value instanceof Object && !Array.isArray(value);
+
+// A schema counts only while it is asked for, and then there must be one.
+function checkSchema(input, format) {
+    input.setCustomValidity('');
+    if (format !== 'schema') return;
+    if (input.value.trim()) checkJson(input, isObject, 'object');
+    else input.setCustomValidity('The schema is missing.');
+}
+
 export class SettingsView {
     // change(settings) is called after every change, keep(settings) to make them the defaults.
     constructor(change, keep) {
@@ -60,6 +82,20 @@ export class SettingsView {
             el('option', { value: '' }, 'As the model does'),
             el('option', { value: 'on' }, 'Think first'),
             el('option', { value: 'off' }, 'Answer at once'),
+        );
+        const format = el(
+            'select',
+            { id: 'set-format', name: 'format' },
+            el('option', { value: '' }, 'Text'),
+            el('option', { value: 'json' }, 'JSON'),
+            el('option', { value: 'schema' }, 'JSON that follows a schema'),
+        );
+        this.schema = textField(
+            'schema',
+            'JSON schema',
+            'What the answer is kept to, from its first character.',
+            '4',
+            '{"type": "object", "properties": { }}',
         );
         this.note = el('p', { class: 'quiet', role: 'status' });
         this.element = el(
@@ -84,6 +120,13 @@ export class SettingsView {
                 thinking,
             ),
             textField('stop', 'Stop texts', 'One a line; the answer ends where one appears.', '2'),
+            labelled(
+                'set-format',
+                'Answer format',
+                'With JSON the model neither thinks first nor calls tools.',
+                format,
+            ),
+            this.schema,
             textField(
                 'tools',
                 'Tools',
@@ -118,6 +161,7 @@ export class SettingsView {
             else input.value = settings[input.name] ?? '';
             input.setCustomValidity('');
         }
+        this.schema.hidden = settings.format !== 'schema';
         this.say('');
     }
 
@@ -130,8 +174,12 @@ export class SettingsView {
             else if (input.type !== 'number') settings[input.name] = input.value;
             else if (input.value !== '' && input.validity.valid)
                 settings[input.name] = Number(input.value);
-            if (input.name === 'tools') this.checkTools(input);
-            if (input.type === 'number' || input.name === 'tools')
+        }
+        this.schema.hidden = settings.format !== 'schema';
+        for (const input of this.element.elements) {
+            if (input.name === 'tools') checkJson(input, Array.isArray, 'list');
+            if (input.name === 'schema') checkSchema(input, settings.format);
+            if (input.type === 'number' || input.name === 'tools' || input.name === 'schema')
                 input.setAttribute('aria-invalid', String(!input.validity.valid));
         }
         const wrong = [...this.element.elements].find(
@@ -140,17 +188,6 @@ export class SettingsView {
         this.say(wrong?.validationMessage ?? '', wrong?.closest('.field'));
         this.change(settings);
         return settings;
-    }
-
-    checkTools(input) {
-        let message = '';
-        try {
-            if (input.value.trim() && !Array.isArray(JSON.parse(input.value)))
-                message = 'This is not a JSON list.';
-        } catch (error) {
-            message = `This is not JSON: ${error.message}`;
-        }
-        input.setCustomValidity(message);
     }
 
     // Under the field it is about, or at the end.

@@ -152,6 +152,7 @@ export async function paced(page) {
                     for (const event of text.split(/(?<=\n\n)/)) {
                         to.enqueue(event);
                         if (/"content":"[^"]*\w/.test(event)) await shown();
+                        init.signal.throwIfAborted(); // as a real answer breaks off
                     }
                 },
             });

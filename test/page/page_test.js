@@ -478,6 +478,38 @@ onPage(
     },
 );
 
+onPage('an answer keeps to the format of the settings', async (page) => {
+    await settingsOf(page, { 'Longest answer': 100, Temperature: 0 });
+    await button(page, 'Settings').click();
+    const schema = page.getByLabel('JSON schema', { exact: true });
+    await page.getByLabel('Answer format').selectOption('schema');
+    await page.getByText('The schema is missing.').waitFor();
+    await schema.fill('[1]');
+    await page.getByText('This is not a JSON object.').waitFor();
+    await schema.fill(
+        JSON.stringify({
+            type: 'object',
+            properties: { size: { enum: ['small', 'large'] }, n: { type: 'integer', maximum: 99 } },
+            required: ['size', 'n'],
+            additionalProperties: false,
+        }),
+    );
+    await becomes(() => page.locator('.settings .error').count(), 0);
+    await shot(page, 'format');
+    assert.match(await ask(page, 'What is 2+3?'), /^\{\s*"size":\s*"(small|large)"[^]*"n":[^]*\}$/);
+    await page.reload(); // it belongs to the conversation
+    await openItem(page, 0);
+    await button(page, 'Settings').click();
+    await becomes(() => page.getByLabel('Answer format').inputValue(), 'schema');
+    await page.getByLabel('Answer format').selectOption('json');
+    await schema.waitFor({ state: 'hidden' });
+    await page.getByLabel('Longest answer').fill('1');
+    await button(page, 'Answer again').click();
+    await page.getByLabel('Branch 2 of 2').waitFor();
+    await finished(page);
+    assert.match(await lastText(page), /^\{/);
+});
+
 onPage('the prompt is shown as the model sees it', async (page) => {
     await settingsOf(page, { 'System prompt': 'Be brief.' });
     await ask(page, 'What is a GGUF file?');

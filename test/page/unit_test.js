@@ -415,7 +415,13 @@ test('request: only what is set is sent, the seed always', () => {
     );
     assert.equal(body.chat_template_kwargs.enable_thinking, false);
     assert.equal(requestBody({ ...DEFAULTS, seed: 3 }, [], { seed: 9 }).seed, 3);
-    assert.throws(() => requestBody({ ...DEFAULTS, tools: '{' }, [], {}), /not JSON/);
+    assert.throws(() => requestBody({ ...DEFAULTS, tools: '{' }, [], {}), /tools.* not JSON/);
+    const form = (format, schema) =>
+        requestBody({ ...DEFAULTS, format, schema }, [], {}).response_format;
+    assert.equal(form('', '{}'), undefined);
+    assert.deepEqual(form('json', ''), { type: 'json_object' });
+    assert.deepEqual(form('schema', '{"type":"string"}').json_schema.schema, { type: 'string' });
+    assert.throws(() => form('schema', '{'), /schema.* not JSON/);
 });
 
 test('request: the curl command survives quotes and never has the key', () => {
