@@ -22,7 +22,8 @@
  * What stays on the device from step to step:
  *   block tables  uint[n_slots][table_len]      the block of each stretch of block_tokens positions
  *   cache layer   half or float[blocks · block_tokens][k_width + v_width]    a row: key, then value
- *   state layer   float[n_slots][width]
+ *                 or, in blocks, four planes: quants and scales of keys, quants and scales of
+ * values state layer   float[n_slots][width]
  *
  * Activations are float[row][pitch] from the operand's first column on. */
 #ifndef FLETCH_ARGS_H
@@ -154,6 +155,18 @@ struct kv_store_args {
     unsigned block_tokens, table_len;
 };
 
+/* k_kv_store_blocks: KV types q8 and q4 (four: two columns to a byte). k_rotate: heads of n
+ * columns, a power of two, before they are rounded to q4 and before they meet such keys. */
+struct kv_store_blocks_args {
+    unsigned k_width, v_width, k_pitch, v_pitch, k_four, v_four;
+    unsigned block_tokens, table_len;
+};
+enum { ROTATE_THREADS = 128, ROTATE_MAX = 256 };
+struct rotate_args {
+    unsigned n, rows, x_pitch, y_pitch; /* rows: ROWS_... */
+    float scale;
+};
+
 /* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is
  * one; slices of n columns every `stride`. k_norm_rows: only the norm. */
 enum { ACT_COLUMNS = 32 };
@@ -271,7 +284,7 @@ struct keep_args {
     unsigned place[KEEP_MAX];
 };
 
-/* k_attention_<f16|f32>_h<heads>, k_latent_<f16|f32>_h<heads>, k_attention_merge. A unit is eight
+/* k_attention_<kv type>_h<heads>, k_latent_<kv type>_h<heads>, k_attention_merge. A unit is eight
  * values of a head; a cached row of a head is read by 1 << shift lanes at once. */
 enum {
     ATTN_SUBS = 4,  /* splits of a chunk, and subgroups of threads */
@@ -289,7 +302,8 @@ enum {
 };
 struct attention_args {
     unsigned n_heads, n_kv_heads, k_units, v_units, k_shift, v_shift;
-    unsigned row_units, v_at; /* 16-byte units: of a cached row, before its first value */
+    unsigned row_units, v_at; /* 16-byte units: of a cached row, before its first value; in caches
+                                 of blocks units of eight: of a row of keys, 0 */
     unsigned q_pitch, y_pitch, block_tokens, table_len;
     unsigned max_items;           /* that the scratch has room for */
     unsigned rows, count, stride; /* most rows; how many: ROWS_...; splits of an item */

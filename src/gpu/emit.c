@@ -9,16 +9,38 @@ u32 emit_room(const struct exec_limits *limits, enum rows rows)
     return (n + 7) / 8 * 8;
 }
 
-u64 emit_kv_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n)
+bool emit_kv_in_blocks(const struct net *net)
+{
+    return net->profile.kv == QT_Q8_0 || net->profile.kv == QT_Q4_0;
+}
+
+const char *emit_kv_name(const struct net *net)
+{
+    switch (net->profile.kv) {
+    case QT_F32: return "f32";
+    case QT_F16: return "f16";
+    case QT_Q4_0: return "q4";
+    default: return net->profile.v4 ? "k8v4" : "q8";
+    }
+}
+
+u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 layer,
+                   struct kv_plane planes[KV_PLANES])
 {
     u64 at = 0, tokens = (u64)limits->n_blocks * limits->block_tokens;
-    u32 size = net->profile.kv == QT_F32 ? 4 : 2;
-    *n = 0;
-    for (u32 i = 0; i <= layer; i++) {
-        at += *n;
-        *n = (tokens * (net->kv[i].k_width + net->kv[i].v_width) * size + 255) / 256 * 256;
+    for (u32 i = 0; i < layer; i++) at += (tokens * exec_kv_row(net, i).bytes + 255) / 256 * 256;
+    struct kv_row row = exec_kv_row(net, layer);
+    if (!emit_kv_in_blocks(net)) {
+        planes[0] = (struct kv_plane){at, row.bytes};
+        return 1;
     }
-    return at;
+    for (u32 i = 0; i < KV_PLANES; i++) {
+        u32 n = row.part[i / 2].width;
+        u64 quants = row.part[i / 2].type == QT_Q8_0 ? n : n / 2;
+        planes[i] = (struct kv_plane){at, i % 2 ? n / 32 * sizeof(u16) : quants};
+        at += tokens * planes[i].row;
+    }
+    return KV_PLANES;
 }
 
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n)
@@ -192,11 +214,14 @@ void emit_vector(struct emit *e, u32 id, u32 row)
 
 void emit_kv(struct emit *e, u32 layer, bool write)
 {
-    u64 n;
-    bind(e, (struct binding){.space = SPACE_KV,
-                             .offset = emit_kv_at(e->p->net, e->limits, layer, &n),
-                             .n = n,
-                             .write = write});
+    struct kv_plane planes[KV_PLANES];
+    u32 n = emit_kv_planes(e->p->net, e->limits, layer, planes);
+    u64 tokens = (u64)e->limits->n_blocks * e->limits->block_tokens;
+    for (u32 i = 0; i < n; i++)
+        bind(e, (struct binding){.space = SPACE_KV,
+                                 .offset = planes[i].at,
+                                 .n = MAX(tokens * planes[i].row, 1),
+                                 .write = write});
 }
 
 void emit_state(struct emit *e, u32 layer, bool write)

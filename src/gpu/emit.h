@@ -135,7 +135,7 @@ void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see g
 /* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */
 void emit_vector(struct emit *e, u32 id, u32 row);
 void emit_tickets(struct emit *e);
-void emit_kv(struct emit *e, u32 layer, bool write);
+void emit_kv(struct emit *e, u32 layer, bool write); /* all its planes, one binding each */
 void emit_state(struct emit *e, u32 layer, bool write);
 /* A row of n floats that becomes the only row's state of that layer at the end of the step; an op
  * may ask for its own again. */
@@ -155,8 +155,18 @@ void emit_parts_begin(struct emit *e, const struct op *op);
 void emit_parts_end(struct emit *e);
 int emit_parts(struct emit *e, const struct op *op);
 int emit_op(struct emit *e, const struct op *op);
-/* Where a cache or state layer lies among the others, and its bytes. */
-u64 emit_kv_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
+/* A cache layer is one plane of rows, or quants and scales of keys and of values in planes of their
+ * own. Gives how many there are. */
+enum { KV_PLANES = 4 };
+struct kv_plane {
+    u64 at, row; /* bytes: among all layers, and of one token */
+};
+u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 layer,
+                   struct kv_plane planes[KV_PLANES]);
+/* Are there several? And the type's name in kernels. */
+bool emit_kv_in_blocks(const struct net *net);
+const char *emit_kv_name(const struct net *net);
+/* Where a state layer lies among the others, and its bytes. */
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
 /* Rows that the operand's buffer has room for: more than T, so that kernels may take eight at once.
  */
@@ -172,6 +182,9 @@ int emit_columns(struct emit *e, const struct op *op);
 u32 emit_act(enum act_kind kind); /* as COLUMNS_... */
 int emit_rope(struct emit *e, const struct op *op);
 int emit_kv_store(struct emit *e, const struct op *op);
+/* Heads of n columns of x, turned into scratch memory at `offset`, rows close together. */
+void emit_rotate(struct emit *e, struct operand x, u32 n, u64 offset);
+u64 emit_rotated_bytes(const struct emit *e, struct operand x);
 int emit_mla_store(struct emit *e, const struct op *op);
 /* emit_panels.c: products of rows of class P. */
 struct product {

@@ -20,8 +20,9 @@ static u32 shift_of(u32 n_units)
 }
 
 /* How many heads that share a cached row a group takes at once; kernels exist for these. */
-static u32 heads_at_once(const struct op *op, bool f32, u32 rows)
+static u32 heads_at_once(const struct op *op, const struct net *net, u32 rows)
 {
+    bool f32 = net->profile.kv != QT_F16; /* as they are read */
     enum { FEW = 4 }; /* rows: more groups pay more than fewer reads of the cache */
     u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads;
     if (op->kind == OP_LATENT_ATTENTION) return rows <= FEW && !f32 ? 1 : per <= 4 || f32 ? 4 : 20;
@@ -29,9 +30,12 @@ static u32 heads_at_once(const struct op *op, bool f32, u32 rows)
     return per <= 2 ? per : per <= 4 || rows <= FEW ? 4 : 8;
 }
 
-static const char *unfit(const struct op *op)
+static const char *unfit(const struct op *op, const struct net *net)
 {
     u32 k = op->p.attn.k_width, v = op->p.attn.v_width;
+    const struct kv_layer *l = &net->kv[op->p.attn.kv];
+    if (emit_kv_in_blocks(net) && op->kind == OP_ATTENTION && l->k_width != l->v_width)
+        return "keys and values of different sizes in blocks";
     if (k % UNIT || v % UNIT) return "heads whose size is not a multiple of 8";
     if (op->kind == OP_LATENT_ATTENTION)
         return k > LATENT_MAX_K || v > LATENT_MAX_V ? "latent rows of more than 512 + 64 values"
@@ -42,7 +46,9 @@ static const char *unfit(const struct op *op)
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op)
 {
     const struct kv_layer *l = &e->p->net->kv[op->p.attn.kv];
+    bool blocks = emit_kv_in_blocks(e->p->net), latent = op->kind == OP_LATENT_ATTENTION;
     u32 per_unit = e->p->net->profile.kv == QT_F32 ? 2 : 1;
+    u32 row_units = (l->k_width + l->v_width) / UNIT * per_unit;
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
     return (struct attention_args){
         .n_heads = op->p.attn.n_heads,
@@ -51,8 +57,10 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
         .v_units = op->p.attn.v_width / UNIT,
         .k_shift = shift_of(op->p.attn.k_width / UNIT),
         .v_shift = shift_of(op->p.attn.v_width / UNIT),
-        .row_units = (l->k_width + l->v_width) / UNIT * per_unit,
-        .v_at = l->k_width / UNIT * per_unit,
+        .row_units = !blocks  ? row_units
+                     : latent ? 1
+                              : l->k_width / UNIT,
+        .v_at = blocks ? 0 : l->k_width / UNIT * per_unit,
         .q_pitch = emit_pitch(e, op->in[0]),
         .y_pitch = emit_pitch(e, op->out[0]),
         .block_tokens = e->limits->block_tokens,
@@ -60,17 +68,33 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
         .max_items = (u32)MIN((u64)e->rows * splits, MAX(splits, MIN_ITEMS)),
         .rows = e->rows,
         .count = e->count,
-        .stride = op->kind == OP_LATENT_ATTENTION ? 1 : ATTN_SUBS,
+        .stride = latent ? 1 : ATTN_SUBS,
         .scale = op->p.attn.scale,
     };
 }
 
+static u64 round_up(u64 n)
+{
+    return (n + 255) / 256 * 256;
+}
+
+static u64 n_parts(const struct emit *e, const struct op *op)
+{
+    return (u64)emit_attention_args(e, op).max_items * op->p.attn.n_heads;
+}
+
 void emit_attention_scratch(struct emit *e, const struct op *op, bool write)
 {
-    u64 n_parts = (u64)emit_attention_args(e, op).max_items * op->p.attn.n_heads;
-    u64 bytes = n_parts * op->p.attn.v_width * sizeof(float);
+    u64 n = n_parts(e, op), bytes = n * op->p.attn.v_width * sizeof(float);
     emit_scratch(e, 0, bytes, write);
-    emit_scratch(e, (bytes + 255) / 256 * 256, n_parts * 2 * sizeof(float), write);
+    emit_scratch(e, round_up(bytes), n * 2 * sizeof(float), write);
+}
+
+/* Behind that: queries, where keys are rotated. */
+static u64 rotated_at(const struct emit *e, const struct op *op)
+{
+    u64 n = n_parts(e, op);
+    return round_up(n * op->p.attn.v_width * sizeof(float)) + round_up(n * 2 * sizeof(float));
 }
 
 void emit_attention_merge(struct emit *e, const struct op *op)
@@ -122,15 +146,19 @@ static void emit_flash(struct emit *e, const struct op *op)
 static void emit_splits(struct emit *e, const struct op *op)
 {
     const struct net *net = e->p->net;
-    bool f32 = net->profile.kv == QT_F32, latent = op->kind == OP_LATENT_ATTENTION;
-    u32 n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, f32, e->rows);
+    bool latent = op->kind == OP_LATENT_ATTENTION;
+    u32 n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, net, e->rows);
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
-    u32 per = n_heads / op->p.attn.n_kv_heads;
+    u32 per = n_heads / op->p.attn.n_kv_heads, turned = exec_kv_row(net, op->p.attn.kv).rotated;
     u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);
     struct attention_args a = emit_attention_args(e, op);
     u64 items = (u64)e->rows * splits * tiles;
     char name[32];
-    snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", f32 ? "f32" : "f16",
+    if (turned) {
+        emit_rotate(e, op->in[0], turned, rotated_at(e, op));
+        a.q_pitch = op->in[0].width;
+    }
+    snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", emit_kv_name(net),
              at_once);
     emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
                 latent ? LATENT_THREADS : ATTN_THREADS);
@@ -139,7 +167,10 @@ static void emit_splits(struct emit *e, const struct op *op)
     emit_step(e, STEP_ROWS);
     emit_step(e, STEP_ITEMS);
     emit_tables(e, false);
-    emit_in(e, op->in[0]);
+    if (turned)
+        emit_scratch(e, rotated_at(e, op), emit_rotated_bytes(e, op->in[0]), false);
+    else
+        emit_in(e, op->in[0]);
     emit_kv(e, op->p.attn.kv, false);
     emit_attention_scratch(e, op, true);
     emit_out(e, op->out[0]);
@@ -149,7 +180,8 @@ static void emit_splits(struct emit *e, const struct op *op)
 
 int emit_attention(struct emit *e, const struct op *op)
 {
-    if (unfit(op)) return emit_lacks(e, op, unfit(op));
+    const char *why = unfit(op, e->p->net);
+    if (why) return emit_lacks(e, op, why);
     if ((op->in[0].col | emit_pitch(e, op->in[0])) % 4)
         return emit_lacks(e, op, "columns that are not a multiple of 4");
     if (flashes(e, op)) {

@@ -48,8 +48,8 @@ static bool find_heads(const struct emit *e, const struct op *op, struct heads *
     struct operand q = nq ? nq->in[0] : rq->in[0], k = nk ? nk->in[0] : rk->in[0];
     u32 width = rq->p.rope.width, n_kv = rk->p.rope.n_heads;
     struct operand v = store->in[1];
-    if (!has_plain_heads(rq, nq) || !has_plain_heads(rk, nk) || rk->p.rope.width != width ||
-        rk->p.rope.n_rot != rq->p.rope.n_rot || v.width % n_kv ||
+    if (emit_kv_in_blocks(e->p->net) || !has_plain_heads(rq, nq) || !has_plain_heads(rk, nk) ||
+        rk->p.rope.width != width || rk->p.rope.n_rot != rq->p.rope.n_rot || v.width % n_kv ||
         (q.col | k.col | emit_pitch(e, q) | emit_pitch(e, k)) % 4)
         return false;
     *out = (struct heads){q, k, v, nq, nk, rq, store, {0}};

@@ -1,4 +1,5 @@
 /* Launches of the kernels in kernels/rows.gpu. */
+#include <math.h>
 #include <stdio.h>
 
 #include "gpu/emit.h"
@@ -143,9 +144,59 @@ int emit_rope(struct emit *e, const struct op *op)
     return emit_args(e, &a, sizeof a);
 }
 
+u64 emit_rotated_bytes(const struct emit *e, struct operand x)
+{
+    return (u64)emit_room(e->limits, ROWS_T) * x.width * sizeof(float);
+}
+
+void emit_rotate(struct emit *e, struct operand x, u32 n, u64 offset)
+{
+    struct rotate_args a = {.n = n,
+                            .rows = e->count,
+                            .x_pitch = emit_pitch(e, x),
+                            .y_pitch = x.width,
+                            .scale = 1 / sqrtf((float)n)};
+    emit_launch(e, "k_rotate", e->rows, x.width / n, ROTATE_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_in(e, x);
+    emit_scratch(e, offset, emit_rotated_bytes(e, x), true);
+    emit_args(e, &a, sizeof a);
+}
+
+/* Keys and values, or the columns of a latent and rope's behind them. */
+static int emit_kv_store_blocks(struct emit *e, const struct op *op)
+{
+    struct kv_row row = exec_kv_row(e->p->net, op->p.attn.kv);
+    struct operand k = op->in[0], v = op->n_in > 1 ? op->in[1] : k;
+    if (op->n_in == 1) v.col += row.part[0].width;
+    if (row.rotated > ROTATE_MAX) return emit_lacks(e, op, "heads of more than 256 values");
+    if (row.rotated) emit_rotate(e, k, row.rotated, 0);
+    struct kv_store_blocks_args a = {.k_width = row.part[0].width,
+                                     .v_width = row.part[1].width,
+                                     .k_pitch = row.rotated ? k.width : emit_pitch(e, k),
+                                     .v_pitch = emit_pitch(e, v),
+                                     .k_four = row.part[0].type == QT_Q4_0,
+                                     .v_four = row.part[1].type == QT_Q4_0,
+                                     .block_tokens = e->limits->block_tokens,
+                                     .table_len = e->limits->max_pos / e->limits->block_tokens + 1};
+    emit_launch(e, "k_kv_store_blocks", e->rows, 1, KV_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    if (row.rotated)
+        emit_scratch(e, 0, emit_rotated_bytes(e, k), false);
+    else
+        emit_in(e, k);
+    v.width = row.part[1].width;
+    emit_in(e, v);
+    emit_kv(e, op->p.attn.kv, true);
+    return emit_args(e, &a, sizeof a);
+}
+
 int emit_kv_store(struct emit *e, const struct op *op)
 {
     bool has_v = op->n_in > 1;
+    if (emit_kv_in_blocks(e->p->net)) return emit_kv_store_blocks(e, op);
     struct kv_store_args a = {.k_width = op->in[0].width,
                               .v_width = has_v ? op->in[1].width : 0,
                               .k_pitch = emit_pitch(e, op->in[0]),
@@ -182,7 +233,8 @@ int emit_mla_store(struct emit *e, const struct op *op)
 {
     const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
     const struct op *norm = op_part(op, OP_NORM, 0), *store = op_part(op, OP_KV_STORE, 0);
-    if (!is_latent_row(e, norm, rk, store) || rq->p.rope.width != rq->p.rope.n_rot)
+    if (!is_latent_row(e, norm, rk, store) || rq->p.rope.width != rq->p.rope.n_rot ||
+        emit_kv_in_blocks(e->p->net))
         return emit_parts(e, op);
     struct mla_store_args a = {.n_heads = rq->p.rope.n_heads,
                                .n_rot = rq->p.rope.n_rot,

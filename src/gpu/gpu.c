@@ -44,7 +44,10 @@ struct gpu_exec {
     struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
     struct gpu_buf **chunks, *staging;
-    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload, *layers[2];
+    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload;
+    struct stretch *stretches[2]; /* of state slots and of cache blocks */
+    u32 n_stretches[2];
+    struct gpu_buf *layers[2]; /* the same on the device */
     struct step_tables known;
     struct step_order order;              /* of the last step */
     struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
@@ -104,6 +107,7 @@ static void gpu_close(struct exec *exec)
     free(x->planes);
     free(x->places);
     free(x->known.known);
+    for (u32 i = 0; i < 2; i++) free(x->stretches[i]);
     step_order_close(&x->order);
     free(x);
 }
@@ -129,31 +133,51 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     return rc;
 }
 
-/* Layers as k_edit wants them: first unit and units of an item, in 16 bytes. */
-static int place_layers(struct gpu_exec *x, u32 which, u32 n_layers, struct gpu_buf **memory,
-                        struct err *err)
+/* The stretches of memory that a slot's state or a cache block consists of: where the first one
+ * lies, and its bytes. Gives how many; out may be NULL. */
+struct stretch {
+    u64 at, item;
+};
+
+static u32 find_stretches(const struct gpu_exec *x, bool blocks, struct stretch *out)
 {
-    u64 end = 0;
-    u32 *layers = calloc(2 * (size_t)n_layers + 1, sizeof *layers);
-    if (!layers) return err_nomem(err, "the executor");
-    int rc = 0;
-    for (u32 i = 0; i < n_layers && !rc; i++) {
-        const struct kv_layer *kv = &x->net->kv[i];
-        u64 n, at = which ? emit_kv_at(x->net, &x->limits, i, &n)
-                          : emit_state_at(x->net, &x->limits, i, &n);
-        u64 item = which ? (u64)(kv->k_width + kv->v_width) * x->limits.block_tokens *
-                               (x->net->profile.kv == QT_F32 ? 4 : 2)
-                         : (u64)x->net->states[i].width * sizeof(float);
-        if (item % 16 || n > UINT32_MAX * 2ull)
-            rc = err_set(err, FLETCH_E_LIMIT, "%s layer %u has a size that kernels can't address",
-                         which ? "cache" : "state", i);
-        layers[2 * i] = (u32)(at / 16);
-        layers[2 * i + 1] = (u32)(item / 16);
-        end = at + n;
+    const struct net *net = x->net;
+    u32 n = 0;
+    for (u32 i = 0; i < (blocks ? net->n_kv : net->n_states); i++) {
+        struct kv_plane planes[KV_PLANES];
+        u64 bytes, at = blocks ? 0 : emit_state_at(net, &x->limits, i, &bytes);
+        u32 n_planes = blocks ? emit_kv_planes(net, &x->limits, i, planes) : 1;
+        for (u32 j = 0; j < n_planes; j++, n++)
+            if (out && blocks)
+                out[n] = (struct stretch){planes[j].at, planes[j].row * x->limits.block_tokens};
+            else if (out)
+                out[n] = (struct stretch){at, (u64)net->states[i].width * sizeof(float)};
     }
-    if (!rc) rc = x->d->alloc(x->g, memory, MAX(end, 1), GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &x->layers[which], n_layers * 8ull + 1, GPU_DEVICE, err);
-    if (!rc && n_layers) rc = x->d->write(x->g, x->layers[which], 0, layers, n_layers * 8ull, err);
+    return n;
+}
+
+/* Stretches as k_edit wants them: first unit and units of an item, in 16 bytes. */
+static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory, struct err *err)
+{
+    u32 n = x->n_stretches[blocks] = find_stretches(x, blocks, NULL);
+    u64 end = 0, n_items = blocks ? x->limits.n_blocks : x->limits.n_slots;
+    struct stretch *s = x->stretches[blocks] = calloc(n + 1, sizeof *s);
+    u32 *layers = calloc(2 * (size_t)n + 1, sizeof *layers);
+    int rc = s && layers ? 0 : err_nomem(err, "the executor");
+    if (!rc) find_stretches(x, blocks, s);
+    for (u32 i = 0; i < n && !rc; i++) {
+        if (s[i].item % 16 || s[i].item * n_items > UINT32_MAX * 2ull)
+            rc = err_set(err, FLETCH_E_LIMIT,
+                         "a layer of the %s has a size that kernels can't "
+                         "address",
+                         blocks ? "cache" : "state");
+        layers[2 * i] = (u32)(s[i].at / 16);
+        layers[2 * i + 1] = (u32)(s[i].item / 16);
+        end = s[i].at + s[i].item * n_items;
+    }
+    if (!rc) rc = x->d->alloc(x->g, memory, MAX(round_up(end, 256), 1), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->layers[blocks], n * 8ull + 1, GPU_DEVICE, err);
+    if (!rc && n) rc = x->d->write(x->g, x->layers[blocks], 0, layers, n * 8ull, err);
     free(layers);
     return rc;
 }
@@ -184,18 +208,17 @@ static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *
 static int record_edits(struct gpu_exec *x, struct err *err)
 {
     struct gpu_buf *memory[2] = {x->state, x->kv};
-    const u32 n_layers[2] = {x->net->n_states, x->net->n_kv};
     struct gpu_command c[3] = {{.kind = GPU_COPY,
                                 .dst = {x->edits, 0},
                                 .src = {x->edits_upload, 0},
                                 .n_bytes = edit_bytes(&x->limits)}};
     u32 n = 1;
     for (u32 i = 0; i < 2; i++) {
-        if (!n_layers[i]) continue;
+        if (!x->n_stretches[i]) continue;
         struct edit_args a = {.blocks = i};
         c[n] = (struct gpu_command){.kind = GPU_LAUNCH,
                                     .after = true,
-                                    .groups = {EDIT_GROUPS, n_layers[i], 1},
+                                    .groups = {EDIT_GROUPS, x->n_stretches[i], 1},
                                     .threads = EDIT_THREADS,
                                     .n_bufs = 3,
                                     .bufs = {{x->edits, 0}, {x->layers[i], 0}, {memory[i], 0}},
@@ -222,8 +245,8 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     if (!rc) rc = step_order_open(&x->order, &x->limits, err);
     if (x->known.known) memset(x->known.known, 0, x->known.n_bytes);
     if (!rc) rc = x->d->alloc(x->g, &x->staging, STAGING, GPU_UPLOAD, err);
-    if (!rc) rc = place_layers(x, 0, x->net->n_states, &x->state, err);
-    if (!rc) rc = place_layers(x, 1, x->net->n_kv, &x->kv, err);
+    if (!rc) rc = place_layers(x, false, &x->state, err);
+    if (!rc) rc = place_layers(x, true, &x->kv, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tickets, TICKETS * sizeof(u32), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->edits, edit_bytes(&x->limits), GPU_DEVICE, err);
@@ -571,20 +594,17 @@ static int gpu_move(struct exec *exec, enum exec_part part, u32 index, u8 *dst, 
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     bool block = part == PART_BLOCK;
+    struct gpu_buf *memory = block ? x->kv : x->state;
     int rc = 0;
-    for (u32 i = 0; !rc && i < (block ? x->net->n_kv : x->net->n_states); i++) {
-        u64 n, at = block ? emit_kv_at(x->net, &x->limits, i, &n)
-                          : emit_state_at(x->net, &x->limits, i, &n);
-        u64 item = block ? exec_kv_row(x->net, i).bytes * x->limits.block_tokens
-                         : (u64)x->net->states[i].width * sizeof(float);
-        struct gpu_buf *memory = block ? x->kv : x->state;
-        at += index * item;
-        rc = dst ? x->d->read(x->g, memory, at, dst, item, err)
-                 : x->d->write(x->g, memory, at, src, item, err);
+    for (u32 i = 0; !rc && i < x->n_stretches[block]; i++) {
+        const struct stretch *s = &x->stretches[block][i];
+        u64 at = s->at + index * s->item;
+        rc = dst ? x->d->read(x->g, memory, at, dst, s->item, err)
+                 : x->d->write(x->g, memory, at, src, s->item, err);
         if (dst)
-            dst += item;
+            dst += s->item;
         else
-            src += item;
+            src += s->item;
     }
     return rc;
 }
@@ -685,6 +705,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .name = #driver,                                                                        \
         .fused = GPU_FUSED,                                                                     \
         .kv = QT_F16,                                                                           \
+        .block_kv = true,                                                                       \
         .int8 = true,                                                                           \
         .bf16 = rounds_to_bf16,                                                                 \
         .has_bf16 = true,                                                                       \
