@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Whole models through the Metal and CUDA drivers, on their stand-ins: the tiny models of the zoo say
-word for word what they say on the emulator, greedy and with a seed. Metal runs its own text of the
+word for word what they say on the emulator, greedy and, with a cache of q4, with a seed. Metal runs its own text of the
 kernels, so this compares two expansions of every kernel; prompts go through panels of bf16. Called with the build folder."""
 import os
 import subprocess
@@ -8,7 +8,7 @@ import sys
 
 MODELS = ('llama', 'qwen2', 'qwen3moe', 'deepseek2', 'rwkv7')
 STANDINS = (('metal', 'Metal.o'), ('cuda', 'libcuda.so.1'))
-WAYS = (('--temp', '0'), ('--temp', '0.8', '--seed', '7'))
+WAYS = (('--temp', '0'), ('--temp', '0.8', '--seed', '7', '--kv-type', 'q4'))
 
 
 def say(fletch, model, backend, way):
