@@ -157,8 +157,12 @@ static void put(enum qtype type, const float *x, u8 *dst, u32 n)
             u16 half = half_from_float(x[i]);
             memcpy(dst + 2 * (size_t)i, &half, sizeof half);
         }
-    } else {
-        CHECK(quant_encode(type, x, dst, n));
+    } else if (!quant_encode(type, x, dst, n)) {
+        const struct quant_info *q = quant_info(type);
+        for (u32 i = 0; i < n; i += q->blk, dst += q->bytes) { /* its scale comes first */
+            const u16 infinite = 0x7c00;
+            memcpy(dst, &infinite, sizeof infinite);
+        }
     }
 }
 
