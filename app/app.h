@@ -104,6 +104,7 @@ struct host {
 extern const struct opt_group opts_place; /* --backend, --threads */
 extern const struct opt_group opts_model; /* context, memory and so on */
 extern const struct opt_group opts_speculation;
+extern const struct opt_group opts_cache;
 
 /* Each returns an exit code after saying what went wrong. host_close in any case. */
 int host_open_engine(struct host *h, const char *backend, const struct args *a);

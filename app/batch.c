@@ -537,7 +537,7 @@ const struct command cmd_batch = {
         "command may be killed and given again: what was answered is not computed again. What a "
         "request gets does not depend on the others.",
     .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
-               &opts_place, &opts_common},
+               &opts_cache, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
     .run = batch,

@@ -486,7 +486,7 @@ const struct command cmd_chat = {
         "leaves. When the context is full the oldest messages are left out, which is said. Input "
         "that is no terminal is read line by line, one message each.",
     .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
-               &opts_place, &opts_common},
+               &opts_cache, &opts_place, &opts_common},
     .max_operands = 1,
     .run = chat,
 };

@@ -53,6 +53,23 @@ static const struct opt speculation_opts[] = {
 const struct opt_group opts_speculation = {"Guessing tokens ahead, to be faster",
                                            OPT_TABLE(speculation_opts)};
 
+static const struct opt cache_opts[] = {
+    {0, "cache-dir", OPT_TEXT, "FOLDER", NULL,
+     "keep what prompts left in the cache there, so that those that begin alike are read faster in "
+     "later runs",
+     OPT_FIELD(cache_dir), 0, 0},
+    {0, "cache-size", OPT_SIZE, "SIZE", "8G",
+     "that the files there may take; the ones unused for longest go", OPT_FIELD(cache_size), 0, 0},
+};
+const struct opt_group opts_cache = {"Prompts kept for later runs", OPT_TABLE(cache_opts)};
+
+/* What is no failure, but should be known. */
+static void say_notice(void *ctx, const char *text)
+{
+    (void)ctx;
+    fprintf(stderr, "fletch: %s\n", text);
+}
+
 void say_guesses(FILE *out, const struct fletch_generated *made)
 {
     if (!made->n_guessed) return;
@@ -84,6 +101,8 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .n_sessions = (uint32_t)a->parallel.v,
         .kv_tokens = a->cache_tokens.v,
         .n_snapshots = (uint32_t)a->parallel.v,
+        .cache_dir = a->cache_dir,
+        .cache_bytes = a->cache_size.v,
         .speculation = {.draft = a->draft,
                         .ngram = a->ngram,
                         .mtp = a->mtp,
@@ -111,6 +130,7 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
     host_params(&params, a);
     params.progress = progress_report;
     params.progress_ctx = &progress;
+    if (!a->quiet) params.notice = say_notice;
     int rc;
     if (path)
         rc = fletch_model_open(&h->model, h->engine, path, &params);

@@ -37,11 +37,11 @@ struct args {
     const char *prompt, *file, *system, *template_file, *grammar, *json_schema;
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
-    struct opt_count n_reps, parallel, cache_tokens, port, workers, spec_tokens;
+    struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *type, *out,
         *tokens, *logits;
-    const char *draft, *spec_accept, *session;
+    const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
     struct opt_real rate, drain, stuck;
@@ -68,7 +68,7 @@ struct opt_group {
     size_t n;
 };
 
-enum { COMMAND_MAX_GROUPS = 8 }; /* with a NULL */
+enum { COMMAND_MAX_GROUPS = 9 }; /* with a NULL */
 
 struct command {
     const char *name, *operands, *summary, *about;

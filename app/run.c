@@ -94,16 +94,16 @@ static void add_message(struct run *r, const char *role, const char *text, size_
                           json_pack("{s:s, s:o}", "role", role, "content", json_text(text, n)));
 }
 
-/* Leaves in the session what the prompt begins with: all that it holds, or nothing. */
+/* Leaves in the session what the prompt begins with: all that it holds, or what --cache-dir has. */
 static void reuse(struct run *r)
 {
     struct fletch_session *s = r->host.session;
     r->n_known = fletch_session_length(s);
-    if (r->n_known < r->n_prompt &&
+    if (r->n_known && r->n_known < r->n_prompt &&
         memcmp(fletch_session_tokens(s), r->prompt, r->n_known * sizeof *r->prompt) == 0)
         return;
     fletch_session_reset(s);
-    r->n_known = 0;
+    r->n_known = fletch_session_recall(s, r->prompt, r->n_prompt);
 }
 
 static int tokenize_chat(struct run *r, const struct text *prompt)
@@ -130,6 +130,7 @@ static int tokenize_prompt(struct run *r, const struct text *prompt)
     int rc = fletch_tokenize(r->host.model, prompt->p, prompt->n, flags, &r->prompt, &r->n_prompt);
     if (rc) return say_failure(rc, fletch_model_error(r->host.model));
     if (!r->n_prompt) return say_error("the prompt is empty; give some text with -p");
+    reuse(r);
     return EXIT_OK;
 }
 
@@ -326,7 +327,7 @@ const struct command cmd_run = {
         "model runs. The prompt comes from -p, from a file, or from stdin where that is not a "
         "terminal. Ctrl-C ends the answer.",
     .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
-               &opts_place, &opts_common},
+               &opts_cache, &opts_place, &opts_common},
     .max_operands = 1,
     .run = run,
 };

@@ -213,6 +213,7 @@ static int serve(const struct args *a)
                               .shared_cache = a->shared_cache,
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
+                              .cache_dir = a->cache_dir,
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
                               .load = load,
@@ -239,7 +240,8 @@ const struct command cmd_serve = {
         "many requests at once; a browser gets a page to chat with. Only programs of this machine "
         "can reach it; any other address needs keys (--api-key). docs/server.md tells of every "
         "endpoint, limit and figure.",
-    .groups = {&serve_group, &opts_model, &opts_speculation, &opts_place, &opts_common},
+    .groups = {&serve_group, &opts_model, &opts_speculation, &opts_cache, &opts_place,
+               &opts_common},
     .max_operands = 1,
     .run = serve,
 };

@@ -186,16 +186,17 @@ long talk_count(struct talk *t)
 
 /* ---- the answer ---- */
 
-/* Leaves in the session what the prompt begins with: all that it holds, or nothing. */
+/* Leaves in the session what the prompt begins with: all that it holds, or what --cache-dir has. */
 static size_t reuse(struct talk *t, const struct prompt *p)
 {
     size_t n = fletch_session_length(t->host->session);
-    bool same = n < p->n && n == t->held.n &&
-                (n == 0 || memcmp(t->held.p, p->ids, n * sizeof *p->ids) == 0);
-    if (same) return n;
+    if (n && n < p->n && n == t->held.n && memcmp(t->held.p, p->ids, n * sizeof *p->ids) == 0)
+        return n;
     fletch_session_reset(t->host->session);
     t->held.n = 0;
-    return 0;
+    n = fletch_session_recall(t->host->session, p->ids, p->n);
+    for (size_t i = 0; i < n; i++) ids_add(&t->held, p->ids[i]);
+    return n;
 }
 
 static int read_prompt(struct talk *t, const struct prompt *p, size_t from)

@@ -73,6 +73,7 @@ FLETCH_API const char *fletch_engine_backend(const struct fletch_engine *e);
 struct fletch_model;
 
 typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
+typedef void (*fletch_notice)(void *ctx, const char *text);
 
 /* The next tokens are guessed in one of these ways, and the model checks several guesses in one
  * step. The tokens are those of decoding without guesses; they come sooner. */
@@ -97,6 +98,12 @@ struct fletch_model_params {
     uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
     fletch_progress progress;
     void *progress_ctx;
+    /* A folder that keeps what prompts left in the cache, for later runs; NULL: none. Files there
+     * that are damaged or not this model's are told of and ignored. */
+    const char *cache_dir;
+    uint64_t cache_bytes; /* that its files may take, the ones unused for longest go; 0: 8 GiB */
+    fletch_notice notice; /* NULL: nobody is told; may be called from any thread */
+    void *notice_ctx;
 };
 
 /* path: a GGUF file (the first of a split set) or a Hugging Face directory. */
@@ -186,6 +193,9 @@ FLETCH_API void fletch_session_reset(struct fletch_session *s);
  * they don't fit; then nothing was appended. */
 FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                                      float *all_logits);
+/* What the model's cache_dir keeps of a prompt comes back into an empty session: gives how many of
+ * its tokens are there already and need not be appended. The rest is kept as it is appended. */
+FLETCH_API size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n);
 /* Ends a running append or generate (or else the next one, unless a reset comes before it) at its
  * next step with FLETCH_E_CANCELLED; what was fed until then stays. The one call that may come from
  * another thread or a signal handler. */

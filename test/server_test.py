@@ -503,6 +503,18 @@ def test_a_second_signal_ends_at_once(s):
     s.end()
 
 
+def test_prompts_are_kept_in_a_folder_for_the_next_server(s):
+    with tempfile.TemporaryDirectory() as folder:
+        prompt, answers = list(range(300, 400)), []
+        for n_cached in [0, 96]:
+            server = Server("--cache-dir", folder)  # in its sandbox, which must let it write there
+            r = server.complete(prompt, max_tokens=8, temperature=0)
+            assert r["usage"]["prompt_tokens_details"]["cached_tokens"] == n_cached, r["usage"]
+            answers.append(r["choices"][0]["text"])
+            server.end()
+        assert answers[0] == answers[1]
+
+
 # ---- several models ----
 
 
@@ -617,7 +629,7 @@ GROUPS = [
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "it_does_not", "the_manual"]),
 ]
 
 

@@ -115,6 +115,144 @@ static void test_a_loaded_session_goes_on(void **state)
     check_resumed("emu", "rwkv7", false);
 }
 
+/* ---- prompts in a folder ---- */
+
+enum { N_LONG = 80 };
+
+struct folder {
+    struct fletch_model_params params;
+    u32 n_notices;
+};
+
+static void count_notice(void *ctx, const char *text)
+{
+    (void)text;
+    ((struct folder *)ctx)->n_notices++;
+}
+
+static void remove_folder(void)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s", scratch_path());
+    assert_int_equal(system(command), 0);
+}
+
+static void open_with_folder(struct opened *o, struct folder *f, const char *backend,
+                             const char *model)
+{
+    char path[64];
+    *f = (struct folder){.params = {.n_ctx = 160,
+                                    .n_sessions = 2,
+                                    .n_snapshots = 2,
+                                    .cache_dir = scratch_path(),
+                                    .notice = count_notice,
+                                    .notice_ctx = f}};
+    snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
+    opened_path(o, backend, path, &f->params);
+}
+
+static void long_prompt(i32 *prompt)
+{
+    for (i32 i = 0; i < N_LONG; i++) prompt[i] = (3 + i * i) % 200;
+}
+
+/* The answer to the long prompt, and how much of that came from the folder. */
+static u32 answer(struct opened *o, struct heard *h)
+{
+    i32 prompt[N_LONG];
+    struct fletch_generated made;
+    struct fletch_generate g = {.max_tokens = N_ANSWER,
+                                .sampling = {.temperature = 0.8f, .top_p = 1, .seed = 3},
+                                .ignore_end = true,
+                                .on_text = hear,
+                                .ctx = h};
+    g.sampling.repeat_penalty = 1;
+    long_prompt(prompt);
+    size_t n = fletch_session_recall(o->s, prompt, N_LONG);
+    if (fletch_session_append(o->s, prompt + n, N_LONG - n, NULL) ||
+        fletch_session_generate(o->s, &g, &made))
+        fail_msg("%s", fletch_session_error(o->s));
+    return (u32)n;
+}
+
+struct batched {
+    struct heard heard;
+    u32 n_reused;
+};
+
+static int hear_token(void *ctx, const struct fletch_token *t)
+{
+    return hear(&((struct batched *)ctx)->heard, t->id, t->text, t->n_text);
+}
+
+static void note_end(void *ctx, const struct fletch_result *r)
+{
+    ((struct batched *)ctx)->n_reused = r->n_reused;
+}
+
+/* The same as a request of a batch. */
+static void answer_in_batch(struct opened *o, struct batched *got)
+{
+    i32 prompt[N_LONG];
+    struct fletch_batch *b;
+    struct fletch_request r = {.tokens = prompt,
+                               .n_tokens = N_LONG,
+                               .max_tokens = N_ANSWER,
+                               .sampling = {.temperature = 0.8f, .top_p = 1, .seed = 3},
+                               .ignore_end = true,
+                               .on_token = hear_token,
+                               .on_done = note_end,
+                               .ctx = got};
+    r.sampling.repeat_penalty = 1;
+    *got = (struct batched){.n_reused = 0};
+    long_prompt(prompt);
+    assert_int_equal(fletch_batch_open(&b, o->m, NULL), 0);
+    assert_int_equal(fletch_batch_submit(b, &r, NULL), 0);
+    while (fletch_batch_step(b, 0)) continue;
+    fletch_batch_close(b);
+}
+
+static void check_folder(const char *backend, const char *model)
+{
+    struct opened o;
+    struct folder f;
+    struct heard first = {.n = 0}, again = {.n = 0};
+    struct batched batched;
+    const u32 n_kept = (N_LONG - 1) / 32 * 32;
+    open_with_folder(&o, &f, backend, model);
+    assert_int_equal(answer(&o, &first), 0);
+    opened_close(&o);
+    open_with_folder(&o, &f, backend, model);
+    assert_int_equal(answer(&o, &again), n_kept);
+    answer_in_batch(&o, &batched);
+    assert_int_equal(batched.n_reused, n_kept);
+    opened_close(&o);
+    assert_memory_equal(again.ids, first.ids, sizeof first.ids);
+    assert_memory_equal(batched.heard.ids, first.ids, N_ANSWER * sizeof *first.ids);
+    remove_folder();
+    open_with_folder(&o, &f, backend, model);
+    answer_in_batch(&o, &batched);
+    assert_int_equal(batched.n_reused, 0);
+    opened_close(&o);
+    open_with_folder(&o, &f, backend, model);
+    again.n = 0;
+    assert_int_equal(answer(&o, &again), n_kept); /* a batch keeps it too */
+    assert_memory_equal(again.ids, first.ids, sizeof first.ids);
+    opened_close(&o);
+    assert_int_equal(f.n_notices, 0);
+    remove_folder();
+}
+
+static void test_prompts_come_back_from_a_folder(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"llama", "deepseek2", "rwkv7"};
+    for (size_t i = 0; i < ARRAY_LEN(models); i++)
+        for (size_t k = 0; k < ARRAY_LEN(opened_backends); k++)
+            check_folder(opened_backends[k], models[i]);
+    check_folder("emu", "llama");
+}
+
 static void write_file(const char *p, size_t n)
 {
     FILE *f = fopen(scratch_path(), "wb");
@@ -198,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_loaded_session_goes_on),
+        cmocka_unit_test(test_prompts_come_back_from_a_folder),
         cmocka_unit_test(test_damaged_and_foreign_files_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -501,6 +501,7 @@ struct server_params {
     size_t n_hosts;
     struct limits limits;
     double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
+    const char *cache_dir;                     /* that models keep prompts in, or NULL */
     bool shared_cache, log_json, no_sandbox, quiet;
     uint32_t n_workers;
     /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */

@@ -1,5 +1,6 @@
 /* Shuts the server in (sandbox.h) when its first model is loaded. What it may still read are
- * models, those that come later too: the folders they lie in, and where links in them lead. */
+ * models, those that come later too: the folders they lie in, and where links in them lead. What it
+ * may write is the cache folder. */
 #include <dirent.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -56,7 +57,10 @@ void shut_in(struct server *s)
     s->is_shut_in = true;
     for (size_t i = 0; i < s->params.n_models; i++)
         if (s->params.paths[i]) add_model(&paths, s->params.paths[i]);
-    struct sandbox box = {.read = (const char *const *)paths.p, .n_read = paths.n};
+    struct sandbox box = {.read = (const char *const *)paths.p,
+                          .n_read = paths.n,
+                          .write = &s->params.cache_dir,
+                          .n_write = s->params.cache_dir != NULL};
     if (sandbox_enter(&box, text, sizeof text)) server_stop(s, EXIT_FAIL);
     if (*text) log_line(s, "%s", text);
     for (size_t i = 0; i < paths.n; i++) free(paths.p[i]);

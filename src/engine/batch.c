@@ -37,7 +37,8 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                             .kv = &m->kv,
                             .slot_used = m->slot_used,
                             .n_slots = m->n_sessions,
-                            .spec = m->spec};
+                            .spec = m->spec,
+                            .recall = m->recall};
     int rc = batch_open(&b->b, &env, params, &m->err);
     if (rc) {
         free(b);

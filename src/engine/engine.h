@@ -7,6 +7,7 @@
 #include "core/exec.h"
 #include "model/model.h"
 #include "serve/kv.h"
+#include "serve/recall.h"
 #include "serve/speculate.h"
 #include "text/tmpl.h"
 
@@ -45,6 +46,7 @@ struct fletch_model {
     struct fletch_model *draft;
     struct program *mtp;
     u32 h_mtp;
+    struct recall recall; /* a folder for later runs, or none */
 };
 
 /* Backends. backend_find sets an error that says why when it is not there; isa (NULL: the best)
@@ -83,6 +85,13 @@ bool engine_speculates(const struct fletch_model_params *params);
 int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
                             struct err *err);
 void engine_speculation_close(struct fletch_model *m);
+
+/* remember.c: what must be equal for a kept state to mean the same. */
+int engine_key(struct fletch_model *m, u64 *key, struct err *err);
+
+/* recall.c: the folder that keeps prompts for later runs, where params name one. */
+int engine_recall_open(struct fletch_model *m, const struct fletch_model_params *params,
+                       struct err *err);
 
 /* batch_check of serve/batch.h, for tests. */
 void engine_batch_check(const struct fletch_batch *b);

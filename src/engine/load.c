@@ -35,6 +35,7 @@ void fletch_model_close(struct fletch_model *m)
     if (!m) return;
     if (m->slot_used)
         for (u32 i = 0; i < m->n_sessions; i++) CHECK(!m->slot_used[i]); /* sessions first */
+    store_close(m->recall.store);
     constrain_close(m->constrain);
     engine_speculation_close(m);
     step_close(m->step);
@@ -112,7 +113,8 @@ static int open_parts(struct fletch_model *m, struct source *s,
                           params ? params->progress_ctx : NULL, err)))
         return rc;
     if ((rc = class->load(m->x, m->trunk, &m->h_trunk, err))) return rc;
-    return engine_speculation_open(m, params, err);
+    if ((rc = engine_speculation_open(m, params, err))) return rc;
+    return engine_recall_open(m, params, err);
 }
 
 /* From a file or an image; beside: see exec_limits. */

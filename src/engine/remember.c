@@ -8,27 +8,38 @@
 #include "engine/session.h"
 #include "serve/statefile.h"
 
-/* What must be equal for a state to mean the same: the executor's kind, the rounding, shapes and
- * names of all weights, and the values of those that are vectors (norms and biases: few, and no two
- * trainings agree in them). */
-static int model_key(struct fletch_model *m, u64 *key, struct err *err)
+/* Bytes of a matrix that a model is known by. */
+enum { SAMPLE_BYTES = 4096 };
+
+/* What must be equal for a state to mean the same: the executor's kind, the rounding, numbers that
+ * the program computes with, shapes and names of all weights, the values of those that are vectors
+ * (norms and biases: few), and the beginning of every matrix that is mapped (a training of matrices
+ * alone changes that). */
+int engine_key(struct fletch_model *m, u64 *key, struct err *err)
 {
     const struct net *net = m->m->net;
     const struct profile *p = &net->profile;
     const u32 numbers[] = {(u32)p->kv, p->v4,        p->int8, p->bf16, m->limits.block_tokens,
                            net->n_kv,  net->n_states};
+    const struct hparams *hp = &m->m->hp;
+    const float reals[] = {hp->eps,          hp->rope_base,        hp->rope_factor,
+                           hp->eps_mla,      hp->rope_attn_factor, hp->expert_scale,
+                           (float)hp->n_rot, (float)hp->rope_ctx,  (float)hp->rope_scaling};
     const char *name = m->engine->class->name;
     u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
+    h = XXH3_64bits_withSeed(reals, sizeof reals, h);
     for (u32 i = 0; i < net->n_weights; i++) {
         const struct weight *w = &net->weights[i];
         const u64 shape[] = {w->type, w->n_in, w->n_out, w->n_slices, h};
         const struct bound *b = &m->m->bind.bound[i];
         const u8 *data;
         h = XXH3_64bits_withSeed(shape, sizeof shape, XXH3_64bits(w->name, strlen(w->name)));
-        if (w->n_out > 1 || w->n_slices > 1) continue;
+        bool is_vector = w->n_out == 1 && w->n_slices == 1;
+        if (!is_vector && b->tensor->recipe) continue;
         int rc = source_data(m->m->source, b->tensor, &data, err);
         if (rc) return rc;
-        h = XXH3_64bits_withSeed(data + b->offset, w->n_bytes, h);
+        u64 n = is_vector ? w->n_bytes : MIN(w->n_bytes, (u64)SAMPLE_BYTES);
+        h = XXH3_64bits_withSeed(data + b->offset, n, h);
     }
     *key = h;
     return 0;
@@ -82,7 +93,7 @@ int fletch_session_save(struct fletch_session *s, const char *path, const char *
     struct statefile_out *f = NULL;
     u64 key;
     int rc = session_settle(s);
-    if (!rc) rc = model_key(s->model, &key, &s->err);
+    if (!rc) rc = engine_key(s->model, &key, &s->err);
     if (!rc)
         rc = statefile_begin(&f, path, key, s->tokens, s->n, (struct str){note, n_note},
                              state_bytes(s, s->n), &s->err);
@@ -133,7 +144,7 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
     u64 key;
     *note = NULL;
     fletch_session_reset(s);
-    int rc = model_key(s->model, &key, &s->err);
+    int rc = engine_key(s->model, &key, &s->err);
     if (!rc) rc = file_map_open(&map, path, &s->err);
     if (rc) return rc;
     rc = statefile_read(&f, map.p, map.n, key, &s->err);

@@ -67,7 +67,7 @@ void fletch_session_reset(struct fletch_session *s)
 {
     kv_release(&s->model->kv, block_table(s), &s->n_blocks);
     spec_rewind(s->model->spec, s->slot, 0);
-    s->n = s->n_settled = 0;
+    s->n = s->n_settled = s->keep_at = 0;
     s->aside = false;
     s->fresh = false;
     atomic_store(&s->cancelled, false);
@@ -214,7 +214,9 @@ static int feed(struct fletch_session *s, const i32 *tokens, size_t n, struct wa
         if (atomic_exchange(&s->cancelled, false))
             return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
         u32 k = (u32)MIN((size_t)chunk, n - i);
+        if (s->n < s->keep_at) k = MIN(k, s->keep_at - s->n);
         rc = feed_chunk(s, tokens + i, k, i + k == n, &wants);
+        if (!rc && s->n == s->keep_at) session_keep(s);
         if (wants.all_logits) wants.all_logits += (size_t)k * s->model->m->hp.n_vocab;
         i += k;
     }

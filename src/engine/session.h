@@ -15,6 +15,7 @@ struct fletch_session {
     u32 n_settled; /* tokens in the recurrent state: fewer than n after wrong guesses */
     u32 n_before;  /* in the one that the last trial did not touch */
     bool aside;    /* where that is: see spec_slot */
+    u32 keep_at;   /* where what was read is kept for later runs; 0: nowhere */
     struct spec_record record;
     atomic_bool cancelled;
     float *logits; /* [n_vocab] after the last token */
@@ -27,5 +28,8 @@ struct fletch_session {
 
 /* Takes the tokens that wrong guesses undid into the recurrent state again. */
 int session_settle(struct fletch_session *s);
+
+/* Keeps the prompt that was read so far in the folder for later runs. */
+void session_keep(struct fletch_session *s);
 
 #endif

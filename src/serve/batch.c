@@ -333,10 +333,19 @@ static void grow(struct batch *b)
     }
 }
 
-/* What the cache has of its tokens; says why not more. */
+/* What the folder for later runs knows it by; whole pieces, and not its last token. */
+static struct recall_seq seq_of(const struct batch *b, struct request *r)
+{
+    bool has_state = b->env.p->net->n_states;
+    return (struct recall_seq){r->r.cache_salt, r->tokens, has_state ? NULL : table_of(b, r),
+                               &r->n_blocks, r->slot};
+}
+
+/* What the cache, or else a folder, has of its tokens; says why not more. *from: the slot to copy
+ * its state from, its own if it is there already. */
 static u32 reuse(struct batch *b, struct request *r, u32 *from)
 {
-    u32 n = 0;
+    u32 n = 0, more;
     if (!b->reuses) {
         r->result.reuse_end = "reuse is off";
         return 0;
@@ -347,6 +356,10 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     else
         n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, table_of(b, r),
                      &r->n_blocks);
+    const struct recall_seq q = seq_of(b, r);
+    more = recall_more(&b->env.recall, &q, r->n_prompt - 1, n);
+    if (more > n) *from = r->slot;
+    n = more;
     u32 left = r->n_prompt - n;
     r->result.reuse_end = left <= b->env.step->limits.block_tokens
                               ? "what is left is shorter than a block"
@@ -372,7 +385,7 @@ static bool admit(struct batch *b, struct request *r)
         kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
         return false;
     }
-    if (b->env.p->net->n_states)
+    if (b->env.p->net->n_states && from != slot)
         CHECK(from == UINT32_MAX ? step_edit(b->env.step, EDIT_ZERO_STATE, slot, 0)
                                  : step_edit(b->env.step, EDIT_COPY_STATE, slot, from));
     queue_remove(&b->waiting, r);
@@ -620,17 +633,26 @@ static void deliver_all(struct batch *b)
     }
 }
 
-/* Full blocks of prompts become findable. */
+/* Full blocks of prompts become findable; those of whole ones, and states where snapshots are due,
+ * are kept in the folder. */
 static void publish(struct batch *b)
 {
-    if (!b->reuses || !b->env.p->net->n_kv) return;
+    if (!b->reuses) return;
     u32 per = b->env.kv->block_tokens;
     for (u32 i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
+        const struct recall_seq q = seq_of(b, r);
+        if (!q.table) {
+            if (r->snap_at && r->snap_at == r->n_fed) recall_keep(&b->env.recall, &q, r->n_fed);
+            continue;
+        }
         u32 end = MIN(r->n_fed, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)
             kv_publish(b->env.kv, r->r.cache_salt, table_of(b, r), r->n_published,
                        r->tokens + (size_t)r->n_published * per);
+        if (r->kept || r->n_fed < r->n_prompt) continue;
+        recall_keep(&b->env.recall, &q, end * per);
+        r->kept = true;
     }
 }
 

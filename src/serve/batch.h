@@ -10,6 +10,7 @@
 #include "core/exec.h"
 #include "serve/automaton.h"
 #include "serve/kv.h"
+#include "serve/recall.h"
 #include "serve/snap.h"
 #include "serve/speculate.h"
 
@@ -23,6 +24,7 @@ struct batch_env {
     bool *slot_used;   /* [n_slots] */
     u32 n_slots;       /* for sequences; those behind them keep snapshots */
     struct spec *spec; /* NULL: nothing is guessed */
+    struct recall recall;
 };
 
 struct batch_logprobs {

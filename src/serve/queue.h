@@ -22,6 +22,7 @@ struct request {
     u32 n_prompt, n_tokens, room;
     u32 slot, n_fed, n_blocks; /* while it runs: tokens computed, blocks held */
     u32 n_published;           /* blocks that are findable */
+    bool kept;                 /* in the folder for later runs */
     u32 n_told;                /* tokens of the prompt that on_reading knows of */
     u32 snap_at;               /* a snapshot is due when n_fed is there; 0: none */
     u32 n_draft;               /* guesses behind the tokens that the next step tries */

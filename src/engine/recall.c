@@ -1,0 +1,53 @@
+/* The folder that keeps prompts for later runs (serve/recall.h): opened with a model, and what
+ * sessions do with it. */
+#include <string.h>
+
+#include "engine/session.h"
+#include "serve/snap.h"
+
+int engine_recall_open(struct fletch_model *m, const struct fletch_model_params *params,
+                       struct err *err)
+{
+    const struct net *net = m->m->net;
+    m->recall = (struct recall){.x = m->x, .kv = &m->kv};
+    if (!params || !params->cache_dir) return 0;
+    if (net->n_kv && net->n_states)
+        return err_set(err, FLETCH_E_UNSUPPORTED,
+                       "a cache folder for a model with both a cache and recurrent state");
+    m->recall.block_bytes = exec_part_bytes(net, &m->limits, PART_BLOCK);
+    m->recall.grain = net->n_states ? (u32)SNAP_GRAIN : m->limits.block_tokens;
+    struct store_env env = {.dir = params->cache_dir,
+                            .max_bytes = params->cache_bytes ? params->cache_bytes : 8ull << 30,
+                            .grain = m->recall.grain,
+                            .grain_bytes = net->n_states ? 0 : m->recall.block_bytes,
+                            .notice = params->notice,
+                            .notice_ctx = params->notice_ctx};
+    if (net->n_states) env.state_bytes = exec_part_bytes(net, &m->limits, PART_STATE);
+    int rc = engine_key(m, &env.key, err);
+    return rc ? rc : store_open(&m->recall.store, &env, err);
+}
+
+static struct recall_seq seq_of(struct fletch_session *s)
+{
+    const struct step *step = s->model->step;
+    u32 *table = step->tables + (size_t)s->slot * step->table_len;
+    return (struct recall_seq){0, s->tokens, s->model->m->net->n_states ? NULL : table,
+                               &s->n_blocks, s->slot};
+}
+
+size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n)
+{
+    const struct fletch_model *m = s->model;
+    if (!m->recall.store || s->n || n < 2 || n >= m->limits.max_pos) return 0;
+    memcpy(s->tokens, tokens, n * sizeof *tokens);
+    const struct recall_seq q = seq_of(s);
+    s->n = s->n_settled = recall_more(&m->recall, &q, (u32)n - 1, 0);
+    s->keep_at = ((u32)n - 1) / m->recall.grain * m->recall.grain;
+    return s->n;
+}
+
+void session_keep(struct fletch_session *s)
+{
+    const struct recall_seq q = seq_of(s);
+    recall_keep(&s->model->recall, &q, s->n);
+}

@@ -1,0 +1,33 @@
+/* Prompts go on from what a folder keeps of them (store.h), and leave there what they computed:
+ * between the store's files and an executor's blocks and states. */
+#ifndef FLETCH_RECALL_H
+#define FLETCH_RECALL_H
+
+#include "core/exec.h"
+#include "serve/kv.h"
+#include "serve/store.h"
+
+struct recall {
+    struct store *store; /* NULL: nothing is kept */
+    struct exec *x;
+    struct kv_pool *kv;
+    u64 block_bytes;
+    u32 grain; /* pieces end at multiples of so many tokens */
+};
+
+/* A sequence's place in the executor, and the salt that its prompt is kept under. */
+struct recall_seq {
+    u64 salt;
+    const i32 *tokens;
+    u32 *table, *n_blocks; /* of cache blocks; NULL: it has a state */
+    u32 slot;              /* of that state */
+};
+
+/* Brings back more than the `have` tokens that are there already, at most n: blocks become the
+ * sequence's and are published. Gives how many are there then; `have` where a file can't be used.
+ * Between steps only, as keep. */
+u32 recall_more(const struct recall *r, const struct recall_seq *q, u32 n, u32 have);
+/* Keeps what is behind n tokens of a prompt. */
+void recall_keep(const struct recall *r, const struct recall_seq *q, u32 n);
+
+#endif

@@ -1,0 +1,356 @@
+#include "serve/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum {
+    MAX_FILES = 4096,
+    MAX_PATH = 4096,
+    STALE_SECONDS = 3600, /* after which a file that was never finished is rubbish */
+    LARGEST_SHARE = 4,    /* no piece takes more than this part of the folder */
+};
+
+struct entry {
+    u64 key, hash; /* its name */
+    u64 bytes;
+    u64 used; /* when, in ns */
+    bool bad;
+};
+
+/* What a file says besides its tokens. */
+struct note {
+    u64 salt, first;
+};
+
+/* A piece on its way to the disk. */
+struct job {
+    u64 hash, n_state;
+    struct note note;
+    i32 *tokens;
+    u32 n;
+    u8 *state;
+    bool ready; /* the thread may have it; else it is being filled */
+};
+
+struct store {
+    struct store_env env;
+    char dir[MAX_PATH - 64];
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t changed;
+    struct entry entries[MAX_FILES];
+    u32 n;
+    u64 total;
+    struct job job; /* tokens NULL: none */
+    bool stop, failed;
+};
+
+static u64 now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (u64)t.tv_sec * 1000000000 + (u64)t.tv_nsec;
+}
+
+static void path_of(const struct store *s, const struct entry *e, char path[MAX_PATH])
+{
+    snprintf(path, MAX_PATH, "%s/%016llx-%016llx.kv", s->dir, (unsigned long long)e->key,
+             (unsigned long long)e->hash);
+}
+
+static void tell(const struct store *s, const struct err *err, const char *what)
+{
+    char text[MAX_PATH + 512];
+    snprintf(text, sizeof text, "%s; %s", err->text, what);
+    if (s->env.notice) s->env.notice(s->env.notice_ctx, text);
+}
+
+/* ---- the index ---- */
+
+static struct entry *find(struct store *s, u64 key, u64 hash)
+{
+    for (u32 i = 0; i < s->n; i++)
+        if (s->entries[i].key == key && s->entries[i].hash == hash) return &s->entries[i];
+    return NULL;
+}
+
+/* Removes the files that were unused for longest until there is room for one of so many bytes. */
+static void make_room(struct store *s, u64 bytes)
+{
+    while (s->n && (s->n == MAX_FILES || s->total + bytes > s->env.max_bytes)) {
+        char path[MAX_PATH];
+        struct entry *oldest = s->entries;
+        for (u32 i = 1; i < s->n; i++)
+            if (s->entries[i].used < oldest->used) oldest = &s->entries[i];
+        path_of(s, oldest, path);
+        unlink(path);
+        s->total -= oldest->bytes;
+        *oldest = s->entries[--s->n];
+    }
+}
+
+static void add_entry(struct store *s, struct entry e)
+{
+    struct entry *old = find(s, e.key, e.hash);
+    if (old) {
+        s->total -= old->bytes;
+        *old = s->entries[--s->n];
+    }
+    make_room(s, e.bytes);
+    s->entries[s->n++] = e;
+    s->total += e.bytes;
+}
+
+/* Files of any model count, by their names; what a crash left unfinished goes. */
+static int list_files(struct store *s, struct err *err)
+{
+    DIR *dir = opendir(s->dir);
+    if (!dir)
+        return err_set(err, FLETCH_E_IO, "can't list %s: %s", QUOTE(str_of(s->dir)),
+                       strerror(errno));
+    for (struct dirent *d; (d = readdir(dir));) {
+        unsigned long long key, hash;
+        int end = 0;
+        struct stat st;
+        if (sscanf(d->d_name, "%16llx-%16llx.kv%n", &key, &hash, &end) != 2 || end != 36) continue;
+        if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
+            continue;
+        if (!d->d_name[end])
+            add_entry(s, (struct entry){.key = key,
+                                        .hash = hash,
+                                        .bytes = (u64)st.st_size,
+                                        .used = (u64)st.st_mtim.tv_sec * 1000000000 +
+                                                (u64)st.st_mtim.tv_nsec});
+        else if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL))
+            unlinkat(dirfd(dir), d->d_name, 0);
+    }
+    closedir(dir);
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static void job_free(struct job *j)
+{
+    free(j->tokens);
+    free(j->state);
+    *j = (struct job){0};
+}
+
+static int write_job(const struct store *s, const struct job *j, const char *path, struct err *err)
+{
+    struct statefile_out *f;
+    struct str note = {(const char *)&j->note, sizeof j->note};
+    int rc = statefile_begin(&f, path, s->env.key, j->tokens, j->n, note, j->n_state, err);
+    if (!rc) rc = statefile_add(f, j->state, j->n_state, err);
+    return statefile_end(f, rc, err);
+}
+
+/* One that fails is the last: a full disk is nothing to try again at every prompt. */
+static void *write_jobs(void *arg)
+{
+    struct store *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->job.ready && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
+        if (!s->job.ready) break;
+        struct entry e = {.key = s->env.key, .hash = s->job.hash, .used = now_ns()};
+        struct stat st = {0};
+        char path[MAX_PATH];
+        struct err err;
+        path_of(s, &e, path);
+        make_room(s, s->job.n_state);
+        pthread_mutex_unlock(&s->lock);
+        int rc = write_job(s, &s->job, path, &err);
+        if (rc) tell(s, &err, "nothing more is kept in the cache folder");
+        if (!rc) rc = stat(path, &st);
+        pthread_mutex_lock(&s->lock);
+        e.bytes = (u64)st.st_size;
+        if (!rc) add_entry(s, e);
+        s->failed |= rc != 0;
+        job_free(&s->job);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+int store_open(struct store **out, const struct store_env *env, struct err *err)
+{
+    struct store *s = *out = calloc(1, sizeof *s);
+    if (!s) return err_nomem(err, "the cache folder");
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    s->env = *env;
+    int rc = 0;
+    if (snprintf(s->dir, sizeof s->dir, "%s", env->dir) >= (int)sizeof s->dir)
+        rc = err_set(err, FLETCH_E_ARG, "the cache folder's name is too long");
+    else if (mkdir(s->dir, 0700) && errno != EEXIST)
+        rc = err_set(err, FLETCH_E_IO, "can't make %s: %s", QUOTE(str_of(s->dir)), strerror(errno));
+    if (!rc) rc = list_files(s, err);
+    if (!rc && pthread_create(&s->thread, NULL, write_jobs, s) != 0)
+        rc = err_set(err, FLETCH_E_NOMEM, "could not start a thread for the cache folder");
+    s->started = !rc;
+    if (rc) {
+        store_close(s);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void store_close(struct store *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (s->started) pthread_join(s->thread, NULL);
+    job_free(&s->job);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* ---- looking up ---- */
+
+/* Hashes of the prompt's beginnings, one after each grain. */
+struct walk {
+    XXH3_state_t state;
+    const i32 *tokens;
+    u32 n;
+};
+
+static void walk_begin(struct walk *w, u64 salt, const i32 *tokens)
+{
+    XXH3_64bits_reset_withSeed(&w->state, salt);
+    w->tokens = tokens;
+    w->n = 0;
+}
+
+static u64 walk_on(struct walk *w, u32 grain)
+{
+    XXH3_64bits_update(&w->state, w->tokens + w->n, grain * sizeof *w->tokens);
+    w->n += grain;
+    return XXH3_64bits_digest(&w->state);
+}
+
+static u64 bytes_of(const struct store *s, u32 first, u32 n)
+{
+    return s->env.state_bytes + (u64)(n - first) / s->env.grain * s->env.grain_bytes;
+}
+
+/* Opens a file and checks what it says against what it is to be. */
+static int read_piece(const struct store *s, const struct entry *e, u64 salt, const i32 *tokens,
+                      u32 n, struct stored *out, struct err *err)
+{
+    char path[MAX_PATH];
+    struct statefile f;
+    struct note note;
+    path_of(s, e, path);
+    int rc = file_map_open(&out->map, path, err);
+    if (rc) return rc;
+    rc = statefile_read(&f, out->map.p, out->map.n, s->env.key, err);
+    if (!rc && f.note.n != sizeof note)
+        rc = err_set(err, FLETCH_E_FORMAT, "not a piece of a cache");
+    if (!rc) {
+        memcpy(&note, f.note.p, sizeof note);
+        if (f.n_tokens != n || note.salt != salt || memcmp(f.tokens, tokens, n * sizeof *tokens))
+            rc = err_set(err, FLETCH_E_FORMAT, "of other tokens than its name says");
+        else if (note.first >= n || note.first % s->env.grain || (s->env.state_bytes && note.first))
+            rc = err_set(err, FLETCH_E_FORMAT, "begins where no piece can");
+        else if (f.n_state != bytes_of(s, (u32)note.first, n))
+            rc = err_set(err, FLETCH_E_FORMAT, "its state is not as long as this model's");
+    }
+    if (rc) {
+        file_map_close(&out->map);
+        return err_prefix(err, "%s", QUOTE(str_of(path)));
+    }
+    out->first = (u32)note.first;
+    out->n = n;
+    out->state = f.state;
+    utimensat(AT_FDCWD, path, NULL, 0); /* for later runs; if it fails, it looks older to them */
+    return 0;
+}
+
+bool store_find(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 have, struct stored *out)
+{
+    bool found = false, longest = s->env.state_bytes;
+    struct walk w;
+    struct err err;
+    pthread_mutex_lock(&s->lock);
+    walk_begin(&w, salt, tokens);
+    while (n - w.n >= s->env.grain && !(found && !longest)) {
+        struct entry *e = find(s, s->env.key, walk_on(&w, s->env.grain));
+        struct stored piece;
+        if (!e || e->bad || w.n <= have) continue;
+        e->bad = read_piece(s, e, salt, tokens, w.n, &piece, &err) != 0;
+        if (e->bad) {
+            tell(s, &err, "ignored");
+        } else if (piece.first > have) {
+            stored_close(&piece);
+        } else {
+            e->used = now_ns();
+            if (found) stored_close(out);
+            found = true;
+            *out = piece;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return found;
+}
+
+void stored_close(struct stored *p)
+{
+    file_map_close(&p->map);
+}
+
+u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 *first)
+{
+    struct job j = {.note = {.salt = salt}, .n = n};
+    struct walk w;
+    bool there = false;
+    CHECK(n % s->env.grain == 0);
+    pthread_mutex_lock(&s->lock);
+    walk_begin(&w, salt, tokens);
+    while (w.n < n) {
+        struct entry *e = find(s, s->env.key, j.hash = walk_on(&w, s->env.grain));
+        there = e && !e->bad;
+        if (there && w.n < n && !s->env.state_bytes) j.note.first = w.n;
+    }
+    j.n_state = bytes_of(s, (u32)j.note.first, n);
+    if (n && !there && !s->failed && !s->job.tokens &&
+        j.n_state <= s->env.max_bytes / LARGEST_SHARE) {
+        j.tokens = malloc(n * sizeof *tokens);
+        j.state = malloc(j.n_state);
+        if (j.tokens && j.state) {
+            memcpy(j.tokens, tokens, n * sizeof *tokens);
+            s->job = j;
+        } else {
+            job_free(&j);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    *first = (u32)j.note.first;
+    return j.state;
+}
+
+void store_end(struct store *s, int rc)
+{
+    pthread_mutex_lock(&s->lock);
+    if (rc) job_free(&s->job);
+    s->job.ready = !rc;
+    pthread_cond_signal(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,265 @@
+/* The folder of prompts: what was kept comes back, and nothing else ever does. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "serve/store.h"
+
+enum { GRAIN = 4, BYTES = 8, N = 12 };
+
+static char folder[64];
+static atomic_uint n_notices;
+static i32 text[64];
+
+static void hear(void *ctx, const char *line)
+{
+    (void)ctx;
+    if (*line && !strchr(line, '\n')) n_notices++;
+}
+
+static struct store *open_store(u64 key, u64 max_bytes)
+{
+    struct store *s;
+    struct err err;
+    struct store_env env = {.dir = folder,
+                            .max_bytes = max_bytes,
+                            .key = key,
+                            .grain = GRAIN,
+                            .grain_bytes = BYTES,
+                            .notice = hear};
+    if (store_open(&s, &env, &err)) fail_msg("%s", err.text);
+    return s;
+}
+
+/* The path of any file in the folder, and how many there are. */
+static u32 list(char path[128])
+{
+    DIR *d = opendir(folder);
+    u32 n = 0;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] != '.' && ++n && path)
+            snprintf(path, 128, "%.63s/%.60s", folder, e->d_name);
+    if (d) closedir(d);
+    return n;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/fletch-store-%d", (int)getpid());
+    for (i32 i = 0; i < (i32)ARRAY_LEN(text); i++) text[i] = i * i;
+    n_notices = 0;
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    char path[128];
+    while (list(path)) unlink(path);
+    return rmdir(folder);
+}
+
+/* Keeps n tokens, whose blocks are filled with their number; false: it was not wanted. */
+static bool keep(struct store *s, u64 salt, u32 n)
+{
+    u32 first;
+    u8 *p = store_begin(s, salt, text, n, &first);
+    if (!p) return false;
+    for (u32 b = first / GRAIN; b < n / GRAIN; b++)
+        memset(p + (b - first / GRAIN) * BYTES, 1 + (int)b, BYTES);
+    store_end(s, 0);
+    return true;
+}
+
+/* Opened anew, so that it is written. */
+static void keep_one(u64 key, u64 salt, u32 n)
+{
+    struct store *s = open_store(key, 1 << 20);
+    assert_true(keep(s, salt, n));
+    store_close(s);
+}
+
+/* How many tokens come back, all with the right bytes. */
+static u32 found(struct store *s, u64 salt, const i32 *tokens, u32 n)
+{
+    u32 have = 0;
+    struct stored p;
+    while (store_find(s, salt, tokens, n, have, &p)) {
+        assert_true(p.first <= have && p.n > have && p.n <= n);
+        for (u32 b = p.first / GRAIN; b < p.n / GRAIN; b++)
+            for (u32 i = 0; i < BYTES; i++)
+                assert_int_equal(p.state[(b - p.first / GRAIN) * BYTES + i], 1 + b);
+        have = p.n;
+        stored_close(&p);
+    }
+    return have;
+}
+
+static u32 found_later(u64 key, u64 salt)
+{
+    struct store *s = open_store(key, 1 << 20);
+    u32 n = found(s, salt, text, ARRAY_LEN(text));
+    store_close(s);
+    return n;
+}
+
+static void what_was_kept_comes_back_to_its_model_salt_and_tokens(void **state)
+{
+    (void)state;
+    keep_one(7, 0, 8);
+    keep_one(7, 0, 16); /* only what is behind the first 8 */
+    assert_int_equal(found_later(7, 0), 16);
+    assert_int_equal(found_later(7, 1), 0);
+    assert_int_equal(found_later(8, 0), 0);
+    struct store *s = open_store(7, 1 << 20);
+    assert_int_equal(found(s, 0, text, 15), 8);
+    i32 other[16];
+    memcpy(other, text, sizeof other);
+    other[9]++;
+    assert_int_equal(found(s, 0, other, 16), 8);
+    assert_false(keep(s, 0, 16)); /* it is there */
+    store_close(s);
+    assert_int_equal(n_notices, 0);
+}
+
+static void a_file_that_is_damaged_anywhere_is_told_of_and_ignored(void **state)
+{
+    (void)state;
+    char path[128];
+    u8 image[512];
+    keep_one(7, 0, N);
+    assert_int_equal(list(path), 1);
+    FILE *f = fopen(path, "r+b");
+    size_t n = fread(image, 1, sizeof image, f);
+    for (size_t i = 0; i < n; i++) {
+        fseek(f, (long)i, SEEK_SET);
+        fputc(image[i] ^ 0x10, f);
+        fflush(f);
+        n_notices = 0;
+        assert_int_equal(found_later(7, 0), 0);
+        assert_int_equal(n_notices, 1);
+        fseek(f, (long)i, SEEK_SET);
+        fputc(image[i], f);
+        fflush(f);
+    }
+    assert_int_equal(found_later(7, 0), N);
+    for (size_t cut = n - 1; cut > 0; cut -= MIN(cut, 13)) {
+        n_notices = 0;
+        assert_int_equal(ftruncate(fileno(f), (off_t)cut), 0);
+        assert_int_equal(found_later(7, 0), 0);
+        assert_int_equal(n_notices, 1);
+    }
+    fclose(f);
+    struct store *s = open_store(7, 1 << 20);
+    assert_int_equal(found(s, 0, text, N), 0);
+    assert_true(keep(s, 0, N)); /* and written over */
+    store_close(s);
+    assert_int_equal(found_later(7, 0), N);
+}
+
+/* Whole and of this model, but under the name of other tokens. */
+static void a_file_under_another_name_is_ignored(void **state)
+{
+    (void)state;
+    char first[128], second[128];
+    keep_one(7, 0, N);
+    list(first);
+    assert_int_equal(rename(first, "/tmp/fletch-store-aside"), 0);
+    keep_one(7, 1, N);
+    list(second);
+    assert_int_equal(rename("/tmp/fletch-store-aside", second), 0);
+    assert_int_equal(found_later(7, 1), 0);
+    assert_int_equal(n_notices, 1);
+}
+
+static void the_ones_unused_for_longest_make_room(void **state)
+{
+    (void)state;
+    char path[128];
+    struct stat st;
+    keep_one(7, 0, N);
+    list(path);
+    assert_int_equal(stat(path, &st), 0);
+    u64 room = (u64)st.st_size * 9 / 2; /* of four */
+    for (u64 salt = 1; salt < 10; salt++) {
+        struct store *s = open_store(7, room);
+        assert_int_equal(found(s, 0, text, N), N); /* the first stays in use */
+        assert_true(keep(s, salt, N));
+        store_close(s);
+        assert_true(list(NULL) <= 4);
+    }
+    assert_true(found_later(7, 0) == N && found_later(7, 9) == N && found_later(7, 1) == 0);
+    struct store *s = open_store(7, 16);
+    assert_false(keep(s, 11, N)); /* larger than the folder may be */
+    store_close(s);
+}
+
+static void a_full_disk_is_told_of_once(void **state)
+{
+    (void)state;
+    struct rlimit before, full;
+    getrlimit(RLIMIT_FSIZE, &before);
+    full = (struct rlimit){16, before.rlim_max};
+    struct store *s = open_store(7, 1 << 20);
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &full);
+    assert_true(keep(s, 0, N));
+    for (u32 i = 0; i < 10000 && !n_notices; i++) usleep(1000);
+    assert_int_equal(n_notices, 1);
+    for (u32 i = 0; i < 100; i++) assert_false(keep(s, 0, N));
+    store_close(s);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(n_notices, 1);
+    assert_int_equal(list(NULL), 0);
+    assert_int_equal(found_later(7, 0), 0);
+}
+
+/* Killed while it writes, again and again: what is there afterwards is whole. */
+static void a_kill_leaves_whole_files(void **state)
+{
+    (void)state;
+    for (u32 i = 0; i < 20; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct store *s = open_store(7, 1 << 20);
+            for (u64 salt = 0;; salt++) keep(s, salt, N);
+        }
+        usleep(1000 + 500 * i);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    struct store *s = open_store(7, 1 << 20);
+    u32 n = 0;
+    for (u64 salt = 0; salt < 4096; salt++) n += found(s, salt, text, N) == N;
+    store_close(s);
+    assert_true(n > 0);
+    assert_int_equal(n_notices, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_kept_comes_back_to_its_model_salt_and_tokens,
+                                        setup, clean),
+        cmocka_unit_test_setup_teardown(a_file_that_is_damaged_anywhere_is_told_of_and_ignored,
+                                        setup, clean),
+        cmocka_unit_test_setup_teardown(a_file_under_another_name_is_ignored, setup, clean),
+        cmocka_unit_test_setup_teardown(the_ones_unused_for_longest_make_room, setup, clean),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_told_of_once, setup, clean),
+        cmocka_unit_test_setup_teardown(a_kill_leaves_whole_files, setup, clean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
