@@ -307,7 +307,7 @@ const struct command cmd_plan = {
              "machine named by --device it also predicts how fast answers come, from the bytes and "
              "kernels of a token and the machine's published bandwidth; --max-memory says how much "
              "memory yours has for the GPU.",
-    .groups = {&plan_group, &opts_model, &opts_common},
+    .groups = {&plan_group, &opts_model, &opts_speculation, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = plan,

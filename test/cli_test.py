@@ -680,6 +680,21 @@ def test_plan_names_a_context_that_fits():
     fletch("plan", MODEL, "--max-memory", some, "-c", j["largest_ctx"] + 64, code=3)
 
 
+def test_plan_counts_what_guesses_tokens():
+    def plan(*args):
+        j = fletch("plan", *args, "--json").json
+        return j["total"], sum(p["bytes"] for p in j["parts"] if p["name"] == "guessing")
+
+    alone, none = plan("zoo/guide.gguf", "-c", 2048)
+    draft, _ = plan("zoo/guide-draft.gguf", "-c", 2048)
+    assert none == 0
+    assert plan("zoo/guide.gguf", "-c", 2048, "--draft", "zoo/guide-draft.gguf") == (alone + draft, draft)
+    assert plan("zoo/guide.gguf", "-c", 2048, "--ngram") == (alone, 0)
+    total, mtp = plan("zoo/glm.gguf", "--mtp")
+    assert mtp > 0 and total - mtp == plan("zoo/glm.gguf")[0]
+    one_line(fletch("plan", "zoo/guide.gguf", "--mtp", code=2), "MTP")
+
+
 def test_explain_shows_the_fused_program_and_the_recorded_one():
     fused, plain = (fletch("explain", MODEL, *a).text for a in ([], ["--no-fuse"]))
     assert "norm+matmul" in fused and "norm+matmul" not in plain

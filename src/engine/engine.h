@@ -82,6 +82,11 @@ int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, 
 
 /* speculation.c: guesses of the next tokens, where params want some. */
 bool engine_speculates(const struct fletch_model_params *params);
+int engine_speculation_check(const struct model *m, const struct fletch_speculation *how,
+                             struct err *err);
+/* What a draft model is opened with, beside a model of these limits. */
+struct fletch_model_params engine_draft_params(const struct fletch_model_params *params,
+                                               const struct exec_limits *limits);
 int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
                             struct err *err);
 void engine_speculation_close(struct fletch_model *m);
@@ -99,11 +104,17 @@ void engine_batch_check(const struct fletch_batch *b);
 /* What it will take, by part. */
 struct plan {
     u64 weights, kv, state, activations, total, available;
+    u64 guessing;  /* what guesses tokens: a draft model with its cache, or the MTP block's program
+                    */
+    u64 per_token; /* of all caches, for a context that is one token longer */
     bool fits;
     u32 largest_ctx; /* that fits, 0: none */
 };
 void plan_make(struct plan *plan, const struct model *m, const struct program *p,
                const struct exec_class *class, const struct exec_limits *limits, u64 max_memory);
+/* With what guesses tokens: so many bytes beside the cache, so many per token of context. */
+void plan_add_guessing(struct plan *plan, const struct model *m, const struct exec_limits *limits,
+                       u64 fixed, u64 kv, u64 per_token);
 u64 plan_available(void);
 /* A program ready for an executor: fused by its abilities unless no_fuse. */
 int engine_program(struct program **out, const struct program *p, const struct exec_class *class,

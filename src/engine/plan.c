@@ -145,12 +145,20 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
                      : class->available ? class->available(limits->device)
                                         : plan_available(),
     };
-    u64 rest = plan->weights + plan->state + plan->activations;
-    plan->total = rest + plan->kv;
+    plan_add_guessing(plan, m, limits, 0, 0, kv_bytes(m, 1) * limits->n_slots);
+}
+
+void plan_add_guessing(struct plan *plan, const struct model *m, const struct exec_limits *limits,
+                       u64 fixed, u64 kv, u64 per_token)
+{
+    u64 rest = plan->weights + plan->state + plan->activations + fixed;
+    plan->guessing = fixed + kv;
+    plan->per_token += per_token;
+    plan->total = rest + plan->kv + kv;
     plan->fits = plan->total <= plan->available;
+    plan->largest_ctx = 0;
     if (rest > plan->available) return;
-    u64 per_token = kv_bytes(m, 1) * limits->n_slots;
-    u64 most = per_token ? (plan->available - rest) / per_token : m->hp.n_ctx;
+    u64 most = plan->per_token ? (plan->available - rest) / plan->per_token : m->hp.n_ctx;
     most = MIN(most / limits->block_tokens * limits->block_tokens, m->hp.n_ctx);
     plan->largest_ctx = (u32)most;
 }

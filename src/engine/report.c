@@ -218,13 +218,41 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
     return rc;
 }
 
+/* Adds what guesses tokens, where params ask for that. */
+static int plan_guessing(struct plan *plan, const struct draft *d, struct fletch_engine *e,
+                         const struct exec_class *class, const struct fletch_model_params *params)
+{
+    if (!engine_speculates(params)) return 0;
+    const struct fletch_speculation *how = &params->speculation;
+    int rc = engine_speculation_check(d->m, how, &e->err);
+    if (!rc && how->mtp) { /* its weights and cache layer are the model's */
+        struct program *p;
+        rc = engine_program(&p, d->m->mtp, class, params->no_fuse, &e->err);
+        if (rc) return rc;
+        plan_add_guessing(plan, d->m, &d->limits, class->bytes(p, &d->limits), 0, 0);
+        prog_close(p);
+    }
+    if (!rc && how->draft) {
+        struct draft small;
+        struct plan its;
+        struct fletch_model_params its_params = engine_draft_params(params, &d->limits);
+        rc = draft_open(&small, e, class, how->draft, &its_params);
+        if (rc) return err_prefix(&e->err, "draft model");
+        plan_make(&its, small.m, small.p, class, &small.limits, its_params.max_memory);
+        plan_add_guessing(plan, d->m, &d->limits, its.total - its.kv, its.kv, its.per_token);
+        draft_close(&small);
+    }
+    return rc;
+}
+
 static json_t *part(const char *name, u64 bytes, const char *note)
 {
     return json_pack("{s:s, s:I, s:s}", "name", name, "bytes", (json_int_t)bytes, "note", note);
 }
 
 static json_t *plan_report(const struct plan *plan, const struct draft *d,
-                           const struct exec_class *class, const char *path)
+                           const struct exec_class *class, const struct fletch_model_params *params,
+                           const char *path)
 {
     json_t *parts = json_array();
     json_array_append_new(
@@ -233,6 +261,11 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
     if (plan->kv) json_array_append_new(parts, part("kv cache", plan->kv, "for the whole context"));
     if (plan->state) json_array_append_new(parts, part("state", plan->state, "recurrent, f32"));
     json_array_append_new(parts, part("activations", plan->activations, "buffers and logits"));
+    if (plan->guessing)
+        json_array_append_new(parts,
+                              part("guessing", plan->guessing,
+                                   params->speculation.mtp ? "the MTP block's buffers"
+                                                           : "the draft model, with its cache"));
     return json_pack("{s:o, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
                      report_text(str_of(path)), "arch", d->m->hp.arch, "backend", class->name,
                      "fits", plan->fits, "total", (json_int_t)plan->total, "available",
@@ -251,9 +284,10 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
     int rc = draft_open(&d, e, e->class, path, params);
     if (rc) return rc;
     plan_make(&plan, d.m, d.p, e->class, &d.limits, params ? params->max_memory : 0);
-    json_t *doc = plan_report(&plan, &d, e->class, path);
+    rc = plan_guessing(&plan, &d, e, e->class, params);
+    json_t *doc = rc ? NULL : plan_report(&plan, &d, e->class, params, path);
     draft_close(&d);
-    return report_give(doc, json, &e->err);
+    return rc ? rc : report_give(doc, json, &e->err);
 }
 
 /* Adds what a token would take behind contexts of several lengths. */
@@ -292,8 +326,9 @@ int fletch_plan_for(struct fletch_engine *e, const char *path,
     if (rc) return rc;
     u64 max_memory = params ? params->max_memory : 0;
     plan_make(&plan, d.m, d.p, class, &d.limits, max_memory ? max_memory : machine_memory(m));
-    json_t *doc = plan_report(&plan, &d, class, path);
-    rc = add_prediction(doc, m, &d, class, &e->err);
+    rc = plan_guessing(&plan, &d, e, class, params);
+    json_t *doc = rc ? NULL : plan_report(&plan, &d, class, params, path);
+    if (!rc) rc = add_prediction(doc, m, &d, class, &e->err);
     draft_close(&d);
     if (!rc) return report_give(doc, json, &e->err);
     json_decref(doc);

@@ -9,16 +9,16 @@ bool engine_speculates(const struct fletch_model_params *params)
     return how && (how->draft || how->ngram || how->mtp);
 }
 
-static int check_choice(const struct fletch_model *m, const struct fletch_speculation *how,
-                        struct err *err)
+int engine_speculation_check(const struct model *m, const struct fletch_speculation *how,
+                             struct err *err)
 {
     if ((how->draft != NULL) + how->ngram + how->mtp > 1)
         return err_set(err, FLETCH_E_ARG,
                        "tokens can be guessed in one way only: by a draft "
                        "model, n-grams or MTP");
-    if (how->mtp && !m->m->mtp)
+    if (how->mtp && !m->mtp)
         return err_set(err, FLETCH_E_ARG, "the model has no MTP block to guess tokens with");
-    if (m->m->net->n_kv && m->m->net->n_states)
+    if (m->net->n_kv && m->net->n_states)
         return err_set(err, FLETCH_E_UNSUPPORTED,
                        "speculation on a model with both a cache and recurrent state");
     return 0;
@@ -32,17 +32,24 @@ static bool same_tokens(const struct vocab *a, const struct vocab *b)
     return true;
 }
 
-/* The draft model has a slot for each of the model's, and a spare one where it is recurrent. */
+/* It has a slot for each of the model's, and a spare one where it is recurrent. */
+struct fletch_model_params engine_draft_params(const struct fletch_model_params *params,
+                                               const struct exec_limits *limits)
+{
+    u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
+    return (struct fletch_model_params){.n_ctx = limits->max_pos,
+                                        .n_sessions = n_sessions,
+                                        .kv_tokens = params->kv_tokens,
+                                        .n_snapshots = n_sessions,
+                                        .act_type = params->act_type,
+                                        .no_fuse = params->no_fuse,
+                                        .max_memory = params->max_memory};
+}
+
 static int open_draft(struct fletch_model *m, const struct fletch_model_params *params,
                       struct err *err)
 {
-    struct fletch_model_params p = {.n_ctx = m->limits.max_pos,
-                                    .n_sessions = m->n_sessions,
-                                    .kv_tokens = params->kv_tokens,
-                                    .n_snapshots = m->n_sessions,
-                                    .act_type = params->act_type,
-                                    .no_fuse = params->no_fuse,
-                                    .max_memory = params->max_memory};
+    struct fletch_model_params p = engine_draft_params(params, &m->limits);
     if (p.max_memory) {
         struct plan plan;
         plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, p.max_memory);
@@ -71,7 +78,7 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
 {
     if (!engine_speculates(params)) return 0;
     const struct fletch_speculation *how = &params->speculation;
-    int rc = check_choice(m, how, err);
+    int rc = engine_speculation_check(m->m, how, err);
     struct spec_env env = {.is_mtp = how->mtp,
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
