@@ -247,7 +247,7 @@ static void a_kill_leaves_whole_files(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             struct store *s = open_store(7, 1 << 20);
-            for (u64 salt = 0;; salt++) keep(s, salt, N);
+            for (u64 salt = 1000 * i;;) salt += keep(s, salt, N);
         }
         for (u32 k = 0; k < 20000 && count_whole() <= i; k++) usleep(500);
         usleep(100 * i);
@@ -256,7 +256,7 @@ static void a_kill_leaves_whole_files(void **state)
     }
     struct store *s = open_store(7, 1 << 20);
     u32 n = 0;
-    for (u64 salt = 0; salt < 4096; salt++) n += found(s, salt, text, N) == N;
+    for (u64 salt = 0; salt < 20000; salt++) n += found(s, salt, text, N) == N;
     store_close(s);
     assert_true(n >= 20);
     assert_int_equal(n_notices, 0);
