@@ -62,16 +62,19 @@ arm64:
 	$Qtools/arm64 $B-arm64
 
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
+# No kernel runs here nor below, so compilers need not work on them.
 FUZZ_SECONDS ?= 600
+PARSERS_ONLY := CC=clang NVCC= KERNEL_OPT=-O0 EMU_OPT=-O0
 fuzz:
-	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz NVCC= CC=clang OPT="-O1 -g" EXTRA="-fsanitize=address,undefined \
-	    -fsanitize=fuzzer-no-link -fno-sanitize-recover=all -fno-omit-frame-pointer"
+	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -g" \
+	    EXTRA="-fsanitize=address,undefined -fsanitize=fuzzer-no-link -fno-sanitize-recover=all \
+	    -fno-omit-frame-pointer"
 fuzz-%: $B/test/fuzz/%
 	$Qtools/fuzz $< test/corpus/$* $(FUZZ_SECONDS)
 
 # How much of each parser its committed corpus reaches (tools/fuzz-cover.txt says which is whose).
 cover:
-	$Q$(MAKE) cover-report B=$B-cover NVCC= CC=clang OPT="-O1 -g" \
+	$Q$(MAKE) cover-report B=$B-cover $(PARSERS_ONLY) OPT=-O0 \
 	    EXTRA="-fprofile-instr-generate -fcoverage-mapping"
 cover-report: $(FUZZ:%=$B/test/fuzz/%)
 	$Qtools/fuzz-cover $B 90

@@ -10,7 +10,8 @@ OBJ     += $(EMU_OBJ)
 
 # C++ for the emulator and what it expands only, and none of C++'s libraries. Its fibers and the
 # sanitizers' idea of a stack don't go together; the checked kernels do that work.
-CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
+EMU_OPT  ?= $(OPT)
+CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(EMU_OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
             -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
             -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
             -fno-sanitize=address,thread,undefined
