@@ -66,7 +66,7 @@ arm64:
 FUZZ_SECONDS ?= 600
 PARSERS_ONLY := CC=clang NVCC= KERNEL_OPT=-O0 EMU_OPT=-O0
 fuzz:
-	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -g" \
+	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -gline-tables-only" \
 	    EXTRA="-fsanitize=address,undefined -fsanitize=fuzzer-no-link -fno-sanitize-recover=all \
 	    -fno-omit-frame-pointer"
 fuzz-%: $B/test/fuzz/%
