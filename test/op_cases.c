@@ -354,16 +354,25 @@ static void record_experts_sum(struct op_lab *l, const struct op_shape *s)
     give(l, s->weight ? prog_add(l->p, "z", take(l, s->m), y) : y);
 }
 
+/* n columns, as they come or as a product of m. */
+static struct operand low_rank(struct op_lab *l, const struct op_shape *s, enum qtype type)
+{
+    if (!s->m) return take(l, s->n);
+    u32 w = weight(l, type, s->m, s->n, 1);
+    return prog_matmul(l->p, "low", take(l, s->m), w, vector(l, type != QT_BF16, s->n));
+}
+
 /* weight: with a value of the first layer, a norm and a gate. */
 static void record_time_mix(struct op_lab *l, const struct op_shape *s)
 {
     u32 state = net_state(l->net, s->n * s->head);
-    struct operand r = take(l, s->n), w = prog_act(l->p, "w", ACT_DECAY, take(l, s->n));
-    struct operand k = take(l, s->n), v = take(l, s->n);
-    struct operand a = prog_act(l->p, "a", ACT_SIGMOID, take(l, s->n));
+    struct operand r = take(l, s->n), k = take(l, s->n), v = take(l, s->n), g = v;
+    struct operand w = prog_act(l->p, "w", ACT_DECAY, low_rank(l, s, QT_F32));
+    struct operand a = prog_act(l->p, "a", ACT_SIGMOID, low_rank(l, s, QT_F16));
     if (s->weight) {
-        struct operand first = take(l, s->n);
-        v = prog_lerp(l->p, "v", v, first, take(l, s->n));
+        struct operand m = low_rank(l, s, QT_F16);
+        g = low_rank(l, s, QT_BF16);
+        v = prog_lerp(l->p, "v", v, take(l, s->n), m);
     }
     struct norm_spec l2 = {
         .kind = NORM_L2, .group = s->head, .eps = 1e-12f, .w = NO_WEIGHT, .b = NO_WEIGHT};
@@ -381,7 +390,7 @@ static void record_time_mix(struct op_lab *l, const struct op_shape *s)
                                     .per_slot = true},
                  y);
     y = prog_rk_bonus(l->p, "y", s->head, y, r, k, v, vector(l, true, s->n));
-    give(l, s->weight ? prog_mul(l->p, "y", y, take(l, s->n)) : y);
+    give(l, s->weight ? prog_mul(l->p, "y", y, g) : y);
 }
 
 static void record_sample(struct op_lab *l, const struct op_shape *s)
@@ -602,6 +611,14 @@ const struct op_case op_cases[] = {
      "wkv7+head+tail, heads of 20",
      record_time_mix,
      {.n = 60, .head = 20, .weight = true}},
+    {OP_LOW_TIME_MIX,
+     "matmul+act+wkv7+head+tail",
+     record_time_mix,
+     {.n = 128, .m = 40, .head = 64}},
+    {OP_LOW_TIME_MIX,
+     "matmul+act+wkv7+head+tail with all",
+     record_time_mix,
+     {.n = 64, .m = 264, .head = 32, .weight = true}},
     {OP_MLA_STORE,
      "rope+norm+kv_store",
      record_mla_store,
@@ -650,6 +667,7 @@ double op_tolerance(const struct op_lab *l)
         return l->net->profile.bf16 ? 1e-3 : 1e-5;
     case OP_WKV7:
     case OP_TIME_MIX: return 1e-5;
+    case OP_LOW_TIME_MIX: return l->net->profile.bf16 ? 1e-4 : 1e-5;
     default: return l->net->profile.bf16 ? 2e-5 : 3e-6; /* matrix units cut bits off while adding */
     }
 }

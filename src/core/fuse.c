@@ -288,6 +288,28 @@ static u32 match_shift_matmuls(const struct program *p, u32 at, struct op *out)
     return end - at;
 }
 
+/* Products that only time mixing reads, and time mixing. */
+static u32 match_low_time_mix(const struct program *p, u32 at, struct op *out)
+{
+    u32 begin = end_of_matmuls(p, at), n = 0;
+    struct op mix;
+    if (begin == at || p->ops[at].kind != OP_MATMUL) return 0;
+    for (u32 i = 0; i < ARRAY_LEN(patterns) && !n; i++)
+        if (patterns[i].fused == OP_TIME_MIX) n = match(p, begin, &patterns[i], &mix);
+    if (!n) return 0;
+    *out = fused_op(p, OP_LOW_TIME_MIX, at, begin + n - at);
+    if (!add_matmuls(p, at, at, begin, out)) return 0;
+    for (u32 i = 0; i < out->n_out; i++)
+        if (!vanishes(p, out->out[i], at, begin + n)) return 0;
+    for (u32 i = 0; i < mix.n_in; i++)
+        if (!written_by(p, at, begin, mix.in[i], OP_MATMUL) &&
+            !written_by(p, at, begin, mix.in[i], OP_ACT))
+            add_input(out, mix.in[i]);
+    out->out[0] = mix.out[0];
+    out->n_out = 1;
+    return out->n_in <= OP_MAX_IN ? begin + n - at : 0;
+}
+
 /* ---- programs ---- */
 
 static u32 fuse_at(const struct program *p, u32 at, u64 mask, struct op *out)
@@ -297,6 +319,7 @@ static u32 fuse_at(const struct program *p, u32 at, u64 mask, struct op *out)
         if (n) return n;
     }
     u32 n = mask >> OP_SHIFT_MATMULS & 1 ? match_shift_matmuls(p, at, out) : 0;
+    if (!n && mask >> OP_LOW_TIME_MIX & 1) n = match_low_time_mix(p, at, out);
     if (!n && mask >> OP_MATMULS & 1) n = match_matmuls(p, at, out);
     if (n) return n;
     *out = p->ops[at];

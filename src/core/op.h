@@ -123,6 +123,11 @@
       "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                   \
       "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "     \
       "rk_bonus; ⊙ g (opt)",                                                                       \
+      "as its parts") \
+    X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail",                                                   \
+      "inputs of its matmuls, then r, k, v and first [T][C] (opt), state -> y[T][C], state",       \
+      "those of its matmuls, then of wkv7+head+tail",                                              \
+      "w, a, m (opt) and g (opt) of wkv7+head+tail are matmuls, each with an act or none",         \
       "as its parts")
 
 enum op_kind {

@@ -490,9 +490,9 @@ static void blocks_fuse_to_few_ops(void **state)
          "norm+matmul norm+matmul matmul_heads rope+norm+rope+kv_store latent_attention "
          "matmul_heads matmul+add norm matmul route+experts gate+up+glu experts down+combine "
          "gate+up+glu matmul+add"},
-        {"rwkv7", "norm+token_shift+lerp+matmul+act lerp+matmul+act wkv7+head+tail matmul+add "
+        {"rwkv7", "norm+token_shift+lerp+matmul+act matmul+act+wkv7+head+tail matmul+add "
                   "norm+token_shift+lerp+matmul+act matmul+add"},
-        {"arwkv7-nogate", "norm+token_shift+lerp+matmul+act lerp+matmul+act wkv7+head+tail "
+        {"arwkv7-nogate", "norm+token_shift+lerp+matmul+act matmul+act+wkv7+head+tail "
                           "matmul+add norm+gate+up+glu matmul+add"},
     };
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {

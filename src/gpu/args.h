@@ -352,6 +352,21 @@ struct time_mix_args {
     float l2_eps, norm_eps;
 };
 
+/* k_low_mix_<head size>: one row. A group makes its head's columns of w, a, m and g from the
+ * products' inputs itself: matrices of floats, q in 16 bytes of the weights' buffer, n_units of
+ * them a row, x and y in floats of the activations, `at` where x has its place in threadgroup
+ * memory, in 16 bytes. */
+enum { LOW_MAX = 4, LOW_MAX_IN = 2048, LOW_THREADS = MATVEC_THREADS };
+struct low_part {
+    unsigned enc, n_in, n_units, q, bias, f, x, at; /* bias: or MIX_NOTHING */
+};
+struct low_mix_args {
+    struct time_mix_args mix; /* pitches only say whether something is there */
+    unsigned r, k, v, first, y;
+    unsigned n_parts, w, a, m, g; /* parts that make them */
+    struct low_part part[LOW_MAX];
+};
+
 /* k_rk_bonus */
 enum { BONUS_THREADS = 128 };
 struct bonus_args {

@@ -393,6 +393,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_WKV7] = emit_wkv7,
     [OP_RK_BONUS] = emit_rk_bonus,
     [OP_TIME_MIX] = emit_time_mix,
+    [OP_LOW_TIME_MIX] = emit_time_mix,
     [OP_GATHER_ROWS] = emit_copy,
     [OP_SAMPLE] = emit_sample,
     [OP_NORM_MATMUL] = emit_norm_matmul,

@@ -1,0 +1,197 @@
+/* RWKV-7's time mixing between its wide matrices as launches: wkv7 with what is before and behind
+ * it, for one row from the low-rank middles on. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+/* The parts, and what they read: r, w, k, v, a, first, m, g; missing ones are v. */
+enum { IN_R, IN_W, IN_K, IN_V, IN_A, IN_FIRST, IN_M, IN_G, IN_COUNT };
+struct mixer {
+    const struct op *lerp, *k_k, *l2, *k_a, *wkv, *norm, *bonus, *gate;
+    struct operand in[IN_COUNT];
+    u32 head;
+    struct time_mix_args args;
+};
+
+static void find_mixer(const struct emit *e, const struct op *op, struct mixer *m)
+{
+    *m = (struct mixer){.lerp = op_part(op, OP_LERP, 0),
+                        .k_k = op_part(op, OP_MUL, 0),
+                        .l2 = op_part(op, OP_NORM, 0),
+                        .k_a = op_part(op, OP_K_CONTROL, 0),
+                        .wkv = op_part(op, OP_WKV7, 0),
+                        .norm = op_part(op, OP_NORM, 1),
+                        .bonus = op_part(op, OP_RK_BONUS, 0),
+                        .gate = op_part(op, OP_MUL, 1)};
+    struct operand v = m->lerp ? m->lerp->in[0] : m->wkv->in[3];
+    m->head = m->wkv->p.rec.head;
+    m->in[IN_R] = m->wkv->in[0];
+    m->in[IN_W] = m->wkv->in[1];
+    m->in[IN_K] = m->k_k->in[0];
+    m->in[IN_V] = v;
+    m->in[IN_A] = m->wkv->in[5];
+    m->in[IN_FIRST] = m->lerp ? m->lerp->in[1] : v;
+    m->in[IN_M] = m->lerp ? m->lerp->in[2] : v;
+    m->in[IN_G] = m->gate ? m->gate->in[1] : v;
+    m->args = (struct time_mix_args){.n_heads = m->in[IN_R].width / m->head,
+                                     .r_pitch = emit_pitch(e, m->in[IN_R]),
+                                     .w_pitch = emit_pitch(e, m->in[IN_W]),
+                                     .k_pitch = emit_pitch(e, m->in[IN_K]),
+                                     .v_pitch = emit_pitch(e, v),
+                                     .a_pitch = emit_pitch(e, m->in[IN_A]),
+                                     .first_pitch = m->lerp ? emit_pitch(e, m->in[IN_FIRST]) : 0,
+                                     .m_pitch = m->lerp ? emit_pitch(e, m->in[IN_M]) : 0,
+                                     .g_pitch = m->gate ? emit_pitch(e, m->in[IN_G]) : 0,
+                                     .y_pitch = emit_pitch(e, op->out[0]),
+                                     .has_norm = m->norm != NULL,
+                                     .l2_eps = m->l2->p.norm.eps,
+                                     .norm_eps = m->norm ? m->norm->p.norm.eps : 0};
+}
+
+/* Where the fused kernels' assumptions don't hold the parts run one by one. */
+static bool is_usual(const struct emit *e, const struct mixer *m)
+{
+    const struct op *l2 = m->l2, *norm = m->norm;
+    if (!emit_has_wkv7(m->head) || l2->p.norm.kind != NORM_L2 || l2->p.norm.group != m->head)
+        return false;
+    if (l2->w[0] != NO_WEIGHT || l2->w[1] != NO_WEIGHT) return false;
+    if (!norm) return true;
+    return norm->p.norm.kind == NORM_LAYER && norm->p.norm.group == m->head &&
+           norm->w[0] != NO_WEIGHT && norm->w[1] != NO_WEIGHT &&
+           e->p->net->weights[norm->w[0]].n_in == m->in[IN_R].width;
+}
+
+static void bind_vectors(struct emit *e, const struct mixer *m)
+{
+    emit_vector(e, m->k_k->w[0], 0);
+    emit_vector(e, m->k_a->w[0], 0);
+    emit_vector(e, m->norm ? m->norm->w[0] : NO_WEIGHT, 0);
+    emit_vector(e, m->norm ? m->norm->w[1] : NO_WEIGHT, 0);
+    emit_vector(e, m->bonus->w[0], 0);
+}
+
+static void emit_mixer(struct emit *e, const struct op *op, const struct mixer *m)
+{
+    char name[32];
+    snprintf(name, sizeof name, "k_time_mix_%u", m->head);
+    emit_launch(e, name, e->rows, m->args.n_heads, 2 * m->head + 32 * MIX_HELPERS);
+    emit_chain(e);
+    for (u32 i = 0; i < IN_COUNT; i++) emit_in(e, m->in[i]);
+    bind_vectors(e, m);
+    emit_state(e, m->wkv->p.rec.state, true);
+    emit_out(e, op->out[0]);
+    emit_args(e, &m->args, sizeof m->args);
+}
+
+/* ---- one row, with the products before it ---- */
+
+/* Can k_low_mix do these products: matrices and biases of floats in one chunk? */
+static bool fits(const struct emit *e, const struct op *op)
+{
+    u32 n_in = 0, n = 0, chunk = e->places[op->parts[0].w[0]].chunk;
+    struct planes p;
+    if (e->rows > 1 || e->kind.n_p) return false;
+    for (u32 i = 0; i < op->n_parts; i++) {
+        const struct op *mul = &op->parts[i];
+        if (mul->kind != OP_MATMUL) continue;
+        planes_plan(&p, &e->p->net->weights[mul->w[0]]);
+        if (encoding_is_int8(p.enc) || (mul->in[0].width | mul->in[0].col) % 4 ||
+            e->places[mul->w[0]].chunk != chunk)
+            return false;
+        n_in += mul->in[0].width;
+        n++;
+        if (mul->w[1] == NO_WEIGHT) continue;
+        planes_plan(&p, &e->p->net->weights[mul->w[1]]);
+        if (p.enc != ENC_F32 || e->places[mul->w[1]].chunk != chunk) return false;
+    }
+    return n <= LOW_MAX && n_in <= LOW_MAX_IN;
+}
+
+/* The part that makes x; LOW_MAX: none. */
+static u32 maker_of(const struct operand *made, u32 n, struct operand x)
+{
+    for (u32 i = 0; i < n; i++)
+        if (made[i].buf == x.buf) return i;
+    return LOW_MAX;
+}
+
+static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer *m)
+{
+    struct low_mix_args a = {.mix = m->args};
+    struct operand made[LOW_MAX];
+    u32 at = 0;
+    char name[32];
+    snprintf(name, sizeof name, "k_low_mix_%u", m->head);
+    emit_launch(e, name, m->args.n_heads, 1, LOW_THREADS);
+    emit_walk(e, 0, QUEUE_BYTES(0, LOW_THREADS));
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_chunk(e, e->places[op->parts[0].w[0]].chunk);
+    emit_all(e);
+    bind_vectors(e, m);
+    emit_state(e, m->wkv->p.rec.state, true);
+    for (u32 i = 0; i < op->n_parts; i++) {
+        const struct op *mul = &op->parts[i], *act = mul + 1;
+        struct planes p;
+        if (mul->kind != OP_MATMUL) continue;
+        bool acts = act->kind == OP_ACT;
+        planes_plan(&p, &e->p->net->weights[mul->w[0]]);
+        made[a.n_parts] = acts ? act->out[0] : mul->out[0];
+        a.part[a.n_parts++] = (struct low_part){
+            .enc = p.enc,
+            .n_in = mul->in[0].width,
+            .n_units = p.q_row,
+            .q = (u32)(e->places[mul->w[0]].at / 16),
+            .bias = mul->w[1] == NO_WEIGHT ? (u32)MIX_NOTHING : (u32)(e->places[mul->w[1]].at / 16),
+            .f = acts ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE,
+            .x = emit_touch(e, mul->in[0], false),
+            .at = at,
+        };
+        at += mul->in[0].width / 4;
+    }
+    a.r = emit_touch(e, m->in[IN_R], false);
+    a.k = emit_touch(e, m->in[IN_K], false);
+    a.v = emit_touch(e, m->in[IN_V], false);
+    a.first = emit_touch(e, m->in[IN_FIRST], false);
+    a.y = emit_touch(e, op->out[0], true);
+    a.w = maker_of(made, a.n_parts, m->in[IN_W]);
+    a.a = maker_of(made, a.n_parts, m->in[IN_A]);
+    a.m = maker_of(made, a.n_parts, m->in[IN_M]);
+    a.g = maker_of(made, a.n_parts, m->in[IN_G]);
+    emit_args(e, &a, sizeof a);
+}
+
+/* Does the launch know all four? What is not there needs no maker. */
+static bool makes_all(const struct op *op, const struct mixer *m)
+{
+    const struct operand *want[] = {&m->in[IN_W], &m->in[IN_A], &m->in[IN_M], &m->in[IN_G]};
+    const bool wanted[] = {true, true, m->lerp != NULL, m->gate != NULL};
+    for (u32 i = 0; i < ARRAY_LEN(want); i++) {
+        bool found = !wanted[i];
+        for (u32 j = 0; j < op->n_parts; j++)
+            found |= (op->parts[j].kind == OP_MATMUL || op->parts[j].kind == OP_ACT) &&
+                     op->parts[j].out[0].buf == want[i]->buf;
+        if (!found) return false;
+    }
+    return true;
+}
+
+int emit_time_mix(struct emit *e, const struct op *op)
+{
+    struct mixer m;
+    find_mixer(e, op, &m);
+    if (!is_usual(e, &m)) return emit_parts(e, op);
+    if (op->kind == OP_TIME_MIX) {
+        emit_mixer(e, op, &m);
+    } else if (fits(e, op) && makes_all(op, &m)) {
+        emit_low_mix(e, op, &m);
+    } else {
+        emit_parts_begin(e, op);
+        for (u32 i = 0; i < op->n_parts; i++)
+            if (op->parts[i].kind == OP_MATMUL || op->parts[i].kind == OP_ACT)
+                emit_op(e, &op->parts[i]);
+        emit_mixer(e, op, &m);
+        emit_parts_end(e);
+    }
+    return e->rc;
+}
