@@ -331,6 +331,18 @@ static void record_shift_matmuls(struct op_lab *l, const struct op_shape *s)
     give(l, matmul(l, s, x[2], s->m));
 }
 
+/* weight: with gate, up and glu. */
+static void record_norm_router(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand h = rms(l, take(l, s->n), 0), y[2];
+    u32 w = weight(l, QT_F32, s->n, s->experts, 1);
+    give(l, h);
+    give(l, prog_matmul(l->p, "z", h, w, NO_WEIGHT));
+    if (!s->weight) return;
+    for (u32 i = 0; i < 2; i++) y[i] = matmul(l, s, h, s->m);
+    give(l, prog_glu(l->p, "y", y[0], y[1]));
+}
+
 static void record_experts_glu(struct op_lab *l, const struct op_shape *s)
 {
     struct operand weights, ids = route(l, s, &weights), x = take(l, s->n), y[2];
@@ -344,13 +356,15 @@ static void record_experts_glu(struct op_lab *l, const struct op_shape *s)
     give(l, prog_glu(l->p, "y", y[0], y[1]));
 }
 
-/* weight: with a residual. */
+/* weight: with a residual; or also with a matmul that is added. */
 static void record_experts_sum(struct op_lab *l, const struct op_shape *s)
 {
     struct operand weights, ids = route(l, s, &weights), x = take(l, s->n * s->used);
     struct operand d =
         prog_matmul_experts(l->p, "d", x, ids, weight(l, s->type, s->n, s->m, s->experts), true);
     struct operand y = prog_combine_experts(l->p, "y", d, weights);
+    if (l->c->kind == OP_EXPERTS_SUM_ADD)
+        y = prog_add(l->p, "sum", y, matmul(l, s, take(l, s->n), s->m));
     give(l, s->weight ? prog_add(l->p, "z", take(l, s->m), y) : y);
 }
 
@@ -490,7 +504,21 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
         {OP_EXPERTS_SUM,                                                                          \
          "experts down+combine+add " #T,                                                          \
          record_experts_sum,                                                                      \
-         {.n = 256, .m = 27, .experts = 6, .used = 3, .type = QT_##T, .weight = true}},
+         {.n = 256, .m = 27, .experts = 6, .used = 3, .type = QT_##T, .weight = true}},           \
+        {OP_EXPERTS_SUM_ADD,                                                                      \
+         "experts down+combine+matmul+add " #T,                                                   \
+         record_experts_sum,                                                                      \
+         {.n = 256,                                                                               \
+          .m = 27,                                                                                \
+          .experts = 6,                                                                           \
+          .used = 3,                                                                              \
+          .type = QT_##T,                                                                         \
+          .weight = true,                                                                         \
+          .bias = true}},                                                                         \
+        {OP_NORM_ROUTER,                                                                          \
+         "norm+router+gate+up+glu " #T,                                                           \
+         record_norm_router,                                                                      \
+         {.n = 256, .m = 40, .experts = 12, .type = QT_##T, .weight = true}},
 
 const struct op_case op_cases[] = {
     EACH_TYPE(EMBED_OF) EACH_TYPE(MATMUL_OF) FLOAT_TYPES(RAGGED_OF){
@@ -631,6 +659,7 @@ const struct op_case op_cases[] = {
      "norm+token_shift+lerp+matmul+act, types mixed",
      record_shift_matmuls,
      {.n = 2304, .m = 40, .type = QT_Q8_0, .bias = true, .kind = NORM_LAYER}},
+    {OP_NORM_ROUTER, "norm+router", record_norm_router, {.n = 64, .experts = 9}},
     {OP_SAMPLE, "sample", record_sample, {.n = 300}},
     {OP_SAMPLE, "sample of few", record_sample, {.n = 33}},
     {OP_GATHER_ROWS, "gather_rows", record_gather, {.n = 77}},
@@ -659,6 +688,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU:
     case OP_SHIFT_MATMULS:
+    case OP_NORM_ROUTER:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION:

@@ -113,11 +113,17 @@
       "z[T][E], x[T][n] -> ids[T][k], weight[T][k], y[T][k·m]",                                    \
       "bias[E] (opt), Wg[E][m][n], Wu[E][m][n]", "route, then experts gate+up+glu",                \
       "as its parts")                                                                              \
+    X(NORM_ROUTER, "norm+router+gate+up+glu", "x[T][n] -> h[T][n], z[T][E], y[T][m] (opt)",        \
+      "w (opt), b (opt), W[E][n], b (opt), then those of gate+up+glu (opt)",                       \
+      "h = norm(x), z = h·Wᵀ, y = gate+up+glu of h", "as its parts")                               \
     X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                       \
       "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")    \
     X(EXPERTS_SUM, "experts down+combine",                                                         \
       "x[T][k·n], ids[T][k], weight[T][k], r[T][m] (opt) -> y[T][m]", "W[E][m][n]",                \
       "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                 \
+    X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add",                                          \
+      "x[T][k·n], ids[T][k], weight[T][k], s[T][f], r[T][m] -> y[T][m]", "W[E][m][n], V[m][f], b", \
+      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                     \
     X(TIME_MIX, "wkv7+head+tail",                                                                  \
       "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",    \
       "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                   \

@@ -17,6 +17,7 @@ static double tolerance_of(enum op_kind kind, const struct net *net)
     case OP_GATHER_ROWS: return 0;
     case OP_NORM_MATMUL:
     case OP_SHIFT_MATMULS:
+    case OP_NORM_ROUTER:
     case OP_NORM_QKV_STORE:
     case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU: return net->profile.int8 ? 3e-3 : 1e-4;

@@ -255,8 +255,9 @@ struct mla_store_args {
 };
 
 /* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
- * x, or x + (x2 - x)·m; y = act(W·input + bias). With a norm, x is the norm of one row for all
- * parts and x2 what the state remembers of the row before; x is then kept for k_keep. Places are
+ * x, or x + (x2 - x)·m; y = act(W·input + bias), or with a second matrix glu of both. With a norm,
+ * x is the norm of one row for all parts, which is kept, and x2 what the state remembers of the row
+ * before. Places are
  * counted from the start of the buffer of weights in 16 bytes (s: in bytes) and of the activations
  * in floats. */
 enum { MIX_MAX = 8 };
@@ -266,6 +267,7 @@ struct mix_part {
     unsigned enc;            /* UNIT_...: floats, or else the kernel's */
     unsigned n_in, n_out, f; /* f: COLUMNS_..., COLUMNS_NONE for no act */
     unsigned q, s, s_row;    /* s_row: bytes from row to row */
+    unsigned q2, s2;         /* of a second matrix; or MIX_NOTHING */
     unsigned bias, m;        /* or MIX_NOTHING */
     unsigned x, x2, y;
 };
@@ -387,7 +389,9 @@ struct experts_args {
     unsigned weights_pitch, residual_pitch;
     unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
     unsigned rows;         /* ROWS_... */
-    unsigned routes;       /* k_experts_glu: the experts are chosen first */
+    /* k_experts_sum: columns of a product by one matrix that is added, 0: none; its planes */
+    unsigned added_in, added_pitch, added_bias, added_q_row, added_s_row;
+    unsigned routes; /* k_experts_glu: the experts are chosen first */
     struct route_args route;
 };
 

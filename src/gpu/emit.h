@@ -218,6 +218,7 @@ int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);
 /* emit_mix.c: */
 int emit_matmuls(struct emit *e, const struct op *op); /* and from the norm and the shift on */
+int emit_norm_router(struct emit *e, const struct op *op);
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op);
@@ -228,7 +229,7 @@ int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);
 int emit_experts_glu(struct emit *e, const struct op *op);
-int emit_experts_sum(struct emit *e, const struct op *op);
+int emit_experts_sum(struct emit *e, const struct op *op); /* and with a matmul added */
 int emit_token_shift(struct emit *e, const struct op *op);
 int emit_wkv7(struct emit *e, const struct op *op);
 bool emit_has_wkv7(u32 head);    /* kernels for heads of that size */

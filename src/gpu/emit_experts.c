@@ -188,19 +188,50 @@ int emit_experts_glu(struct emit *e, const struct op *op)
     return e->rc;
 }
 
+/* The matmul that is added to the sum and all behind it, as an op of its own. */
+static void emit_added(struct emit *e, const struct op *op)
+{
+    struct op rest = {.kind = OP_MATMUL_ADD,
+                      .n_in = 3,
+                      .in = {op->in[3], op_part(op, OP_COMBINE_EXPERTS, 0)->out[0], op->in[4]},
+                      .n_out = 1,
+                      .out = {op->out[0]},
+                      .layer = op->layer,
+                      .parts = &op->parts[2],
+                      .n_parts = op->n_parts - 2};
+    emit_matmul_add(e, &rest);
+}
+
 static void emit_sum_of_panels(struct emit *e, const struct op *op)
 {
     emit_parts_begin(e, op);
     struct product m = product_of(op, &op->parts[0], op->parts[0].out[0]);
     emit_panels(e, &m);
-    for (u32 i = 1; i < op->n_parts; i++) emit_op(e, &op->parts[i]);
+    emit_op(e, &op->parts[1]);
+    if (op->kind == OP_EXPERTS_SUM_ADD)
+        emit_added(e, op);
+    else if (op->n_parts > 2)
+        emit_op(e, &op->parts[2]);
     emit_parts_end(e);
+}
+
+/* Can the matmul be added by the kernel that sums? */
+static bool added_fits(const struct emit *e, const struct op *down, const struct op *added)
+{
+    const struct weight *w = e->p->net->weights;
+    u32 columns = down->p.experts.n_in * down->p.experts.n_used;
+    if (!added) return true;
+    return encoding_of(w[down->w[0]].type) == encoding_of(w[added->w[0]].type) &&
+           (added->in[0].col | emit_pitch(e, added->in[0]) | added->in[0].width) % 4 == 0 &&
+           columns % 32 == 0 && columns + added->in[0].width <= MATMUL_MAX_IN;
 }
 
 int emit_experts_sum(struct emit *e, const struct op *op)
 {
-    const struct op *down = &op->parts[0];
-    if (unfit(e, down, down->p.experts.n_in * down->p.experts.n_used)) return emit_parts(e, op);
+    const struct op *down = &op->parts[0], *added = op_part(op, OP_MATMUL, 0);
+    if (unfit(e, down, down->p.experts.n_in * down->p.experts.n_used) ||
+        !added_fits(e, down, added))
+        return emit_parts(e, op);
     if (emit_has_panels(e, down->in[0], down->w[0])) { /* then rows of class D are written again */
         emit_sum_of_panels(e, op);
         if (!e->kind.n_d) return e->rc;
@@ -209,13 +240,25 @@ int emit_experts_sum(struct emit *e, const struct op *op)
     struct experts_args a = args_of(e, down, op->out[0]);
     bool adds = op->n_in > 3;
     a.weights_pitch = emit_pitch(e, op->in[2]);
-    a.residual_pitch = adds ? emit_pitch(e, op->in[3]) : 0;
+    a.residual_pitch = adds ? emit_pitch(e, op->in[op->n_in - 1]) : 0;
+    if (added) {
+        struct planes w;
+        planes_plan(&w, &e->p->net->weights[added->w[0]]);
+        a.added_in = added->in[0].width;
+        a.added_pitch = emit_pitch(e, added->in[0]);
+        a.added_bias = added->w[1] != NO_WEIGHT;
+        a.added_q_row = w.q_row;
+        a.added_s_row = w.s_row;
+    }
     launch(e, "_sum", down->w[0], a.n_out, e->rows);
     emit_in(e, op->in[1]);
     emit_in(e, op->in[2]);
     emit_in(e, op->in[0]);
-    emit_in(e, op->in[adds ? 3 : 0]);
+    emit_in(e, op->in[adds ? op->n_in - 1 : 0]);
     emit_weight(e, down->w[0]);
+    emit_in(e, added ? added->in[0] : op->in[0]);
+    emit_weight(e, added ? added->w[0] : down->w[0]);
+    emit_vector(e, added ? added->w[1] : NO_WEIGHT, 0);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
     emit_for_all(e);

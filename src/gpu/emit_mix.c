@@ -1,5 +1,5 @@
-/* RWKV-7's products that don't read each other, as launches: one row's all at once, from the norm
- * and the shift before them on. */
+/* Products that don't read each other, as launches: one row's all at once, from the norm (and in
+ * RWKV-7 the shift) before them on. */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +16,17 @@ static const struct op *lerp_of(const struct op *op, struct operand x)
 static const struct op *act_of(const struct op *op, u32 i)
 {
     return i + 1 < op->n_parts && op->parts[i + 1].kind == OP_ACT ? &op->parts[i + 1] : NULL;
+}
+
+/* The glu of this product and the next one; NULL: none. */
+static const struct op *glu_of(const struct op *op, u32 i)
+{
+    return i + 2 < op->n_parts && op->parts[i + 2].kind == OP_GLU ? &op->parts[i + 2] : NULL;
+}
+
+static bool is_up(const struct op *op, u32 i)
+{
+    return i > 0 && glu_of(op, i - 1);
 }
 
 static bool is_float(enum encoding enc)
@@ -37,15 +48,21 @@ static bool is_beside(const struct emit *e, u32 id, u32 chunk)
 }
 
 /* Can k_mix do this product, behind the norm and the shift if there are any? */
-static bool fits(const struct emit *e, const struct op *op, const struct op *mul)
+static bool fits(const struct emit *e, const struct op *op, u32 i)
 {
-    const struct op *lerp = lerp_of(op, mul->in[0]), *norm = op_part(op, OP_NORM, 0);
+    const struct op *mul = &op->parts[i], *lerp = lerp_of(op, mul->in[0]);
+    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
     u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk;
     u32 room = is_float(enc_of(e, mul->w[0])) ? MATMUL_MAX_NORM_F32 : MATMUL_MAX_IN;
     const struct operand x = norm ? norm->in[0] : lerp ? lerp->in[0] : mul->in[0];
     if (n > room || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4) return false;
     if (!is_beside(e, mul->w[1], chunk) || (lerp && !is_beside(e, lerp->w[0], chunk))) return false;
-    return !norm || (lerp && norm->p.norm.group == n && n == e->kept_width &&
+    if (glu_of(op, i) &&
+        (mul->w[1] != NO_WEIGHT || mul[1].w[1] != NO_WEIGHT ||
+         e->places[mul[1].w[0]].chunk != chunk || enc_of(e, mul[1].w[0]) != enc_of(e, mul->w[0])))
+        return false;
+    if (shift && (!lerp || n != e->kept_width)) return false;
+    return !norm || (norm->p.norm.group == n && norm->out[0].col % 4 == 0 &&
                      is_beside(e, norm->w[0], chunk) && is_beside(e, norm->w[1], chunk));
 }
 
@@ -57,7 +74,8 @@ static u32 unit_at(const struct emit *e, u32 id)
 static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
 {
     const struct op *mul = &op->parts[i], *act = act_of(op, i), *lerp = lerp_of(op, mul->in[0]);
-    const struct op *norm = op_part(op, OP_NORM, 0);
+    const struct op *norm = op_part(op, OP_NORM, 0), *glu = glu_of(op, i);
+    const struct op *last = glu ? glu : act ? act : mul;
     const struct weight *w = &e->p->net->weights[mul->w[0]];
     struct planes p, v = {0};
     planes_plan(&p, w);
@@ -70,6 +88,8 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
         .q = unit_at(e, mul->w[0]),
         .s = (u32)(e->places[mul->w[0]].at + p.bytes[0]),
         .s_row = p.s_row,
+        .q2 = glu ? unit_at(e, mul[1].w[0]) : (u32)MIX_NOTHING,
+        .s2 = glu ? (u32)(e->places[mul[1].w[0]].at + p.bytes[0]) : 0,
         .bias = unit_at(e, mul->w[1]),
         .m = lerp ? unit_at(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
         .x = emit_touch(e,
@@ -78,15 +98,16 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
                                : mul->in[0],
                         false),
         .x2 = lerp && !norm ? emit_touch(e, lerp->in[1], false) : 0,
-        .y = emit_touch(e, act ? act->out[0] : mul->out[0], true),
+        .y = emit_touch(e, last->out[0], true),
     };
 }
 
-static u32 row_bytes(const struct emit *e, u32 id)
+/* Of weights for one output. */
+static u32 output_bytes(const struct emit *e, const struct op *op, u32 i)
 {
     struct planes p;
-    planes_plan(&p, &e->p->net->weights[id]);
-    return p.q_row * 16 + p.s_row;
+    planes_plan(&p, &e->p->net->weights[op->parts[i].w[0]]);
+    return (p.q_row * 16 + p.s_row) * (glu_of(op, i) ? 2 : 1);
 }
 
 /* About equally many bytes for each simdgroup, but not more groups than two for each unit of a
@@ -96,12 +117,12 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
 {
     enum { MAX_GROUPS = 264 };
     u32 least = UINT32_MAX, bytes = 0;
-    for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, row_bytes(e, op->parts[pick[i]].w[0]));
+    for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, output_bytes(e, op, pick[i]));
     do {
         bytes += least;
         a->n_groups = 0;
         for (u32 i = 0; i < a->n_parts; i++) {
-            u32 rows = MAX(1, bytes / row_bytes(e, op->parts[pick[i]].w[0]));
+            u32 rows = MAX(1, bytes / output_bytes(e, op, pick[i]));
             a->part[i].first = a->n_groups;
             a->n_groups += (a->part[i].n_out + MATVEC_SIMDS * rows - 1) / (MATVEC_SIMDS * rows);
         }
@@ -129,7 +150,10 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
         emit_kept(e, shift->p.rec.state, norm->in[0].width);
     } else {
         emit_step(e, STEP_HEAD);
-        emit_step(e, STEP_HEAD);
+        if (norm)
+            emit_out(e, norm->out[0]);
+        else
+            emit_step(e, STEP_HEAD);
     }
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
     deal_groups(e, op, pick, &a);
@@ -138,21 +162,26 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     emit_args(e, &a, sizeof a);
 }
 
-int emit_matmuls(struct emit *e, const struct op *op)
+/* Can k_mix do it all? */
+static bool all_fit(const struct emit *e, const struct op *op)
+{
+    if (e->rows > 1 || e->kind.n_p) return false;
+    for (u32 i = 0; i < op->n_parts; i++)
+        if (op->parts[i].kind == OP_MATMUL && !fits(e, op, i)) return false;
+    return true;
+}
+
+static int emit_mixes(struct emit *e, const struct op *op)
 {
     bool done[64] = {false};
     CHECK(op->n_parts <= ARRAY_LEN(done));
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_MATMUL &&
-            (e->rows > 1 || e->kind.n_p || !fits(e, op, &op->parts[i])))
-            return emit_parts(e, op);
     for (u32 i = 0; i < op->n_parts; i++) {
         u32 pick[MIX_MAX], n = 0, chunk;
-        if (op->parts[i].kind != OP_MATMUL || done[i]) continue;
+        if (op->parts[i].kind != OP_MATMUL || done[i] || is_up(op, i)) continue;
         enum encoding enc = enc_of(e, op->parts[i].w[0]);
         chunk = e->places[op->parts[i].w[0]].chunk;
         for (u32 j = i; j < op->n_parts && n < MIX_MAX; j++) {
-            if (op->parts[j].kind != OP_MATMUL || done[j]) continue;
+            if (op->parts[j].kind != OP_MATMUL || done[j] || is_up(op, j)) continue;
             enum encoding other = enc_of(e, op->parts[j].w[0]);
             if (e->places[op->parts[j].w[0]].chunk != chunk) continue;
             if (is_float(enc)) enc = other;
@@ -163,4 +192,24 @@ int emit_matmuls(struct emit *e, const struct op *op)
         emit_mix(e, op, enc, pick, n);
     }
     return e->rc;
+}
+
+int emit_matmuls(struct emit *e, const struct op *op)
+{
+    return all_fit(e, op) ? emit_mixes(e, op) : emit_parts(e, op);
+}
+
+int emit_norm_router(struct emit *e, const struct op *op)
+{
+    if (all_fit(e, op)) return emit_mixes(e, op);
+    emit_op(e, &op->parts[0]);
+    emit_op(e, &op->parts[1]);
+    if (op->n_parts == 2) return e->rc;
+    struct op glu = *op;
+    glu.kind = OP_GATE_UP_GLU;
+    glu.in[0] = op->out[0];
+    glu.out[0] = op->out[2];
+    glu.parts = &op->parts[2];
+    glu.n_parts = op->n_parts - 2;
+    return emit_op(e, &glu);
 }

@@ -54,7 +54,9 @@ static bool tells_classes_apart(enum op_kind kind)
     case OP_LOW_TIME_MIX:
     case OP_EXPERTS_GLU:
     case OP_ROUTE_EXPERTS_GLU:
-    case OP_EXPERTS_SUM: return true;
+    case OP_NORM_ROUTER:
+    case OP_EXPERTS_SUM:
+    case OP_EXPERTS_SUM_ADD: return true;
     default: return strncmp(class->name, "emu", 3) != 0; /* attention too, on matrix units */
     }
 }

@@ -85,12 +85,8 @@ static struct operand block(struct build *b, struct operand x, u32 l)
     if (l < hp->n_dense_layers)
         return prog_add(b->p, "block_out", x, part_swiglu(b, h, l, hp->n_ff, ""));
     u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
-    struct operand y = part_experts(b, h, l, ROUTE_SIGMOID, bias);
-    if (hp->n_shared_experts) {
-        u32 f = hp->n_ff_expert * hp->n_shared_experts;
-        y = prog_add(b->p, "moe_sum", y, part_swiglu(b, h, l, f, "_shexp"));
-    }
-    return prog_add(b->p, "block_out", x, y);
+    u32 n_shared = hp->n_ff_expert * hp->n_shared_experts;
+    return prog_add(b->p, "block_out", x, part_experts(b, h, l, ROUTE_SIGMOID, bias, n_shared));
 }
 
 /* e = norm(embed(next token)), g = norm(hidden): x = eh_proj·[e | g], one block, its own head. */

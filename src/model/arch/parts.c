@@ -63,7 +63,9 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
 }
 
-struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix)
+/* silu(Wgate·h) ⊙ Wup·h */
+static struct operand gate_up(struct build *b, struct operand h, u32 l, u32 n_ff,
+                              const char *suffix)
 {
     struct bind *bind = &b->bind;
     u32 d = b->hp->d_model;
@@ -71,15 +73,27 @@ struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, c
     u32 bg = bind_vector_opt(bind, n_ff, "blk.%u.ffn_gate%s.bias", l, suffix);
     u32 wu = bind_matrix(bind, d, n_ff, "blk.%u.ffn_up%s", l, suffix);
     u32 bu = bind_vector_opt(bind, n_ff, "blk.%u.ffn_up%s.bias", l, suffix);
-    u32 wd = bind_matrix(bind, n_ff, d, "blk.%u.ffn_down%s", l, suffix);
-    u32 bd = bind_vector_opt(bind, d, "blk.%u.ffn_down%s.bias", l, suffix);
     struct operand gate = prog_matmul(b->p, "ffn_gate", h, wg, bg);
     struct operand up = prog_matmul(b->p, "ffn_up", h, wu, bu);
-    return prog_matmul(b->p, "ffn_down", prog_glu(b->p, "ffn_glu", gate, up), wd, bd);
+    return prog_glu(b->p, "ffn_glu", gate, up);
 }
 
+static struct operand down(struct build *b, struct operand y, u32 l, const char *suffix)
+{
+    u32 d = b->hp->d_model;
+    u32 wd = bind_matrix(&b->bind, y.width, d, "blk.%u.ffn_down%s", l, suffix);
+    u32 bd = bind_vector_opt(&b->bind, d, "blk.%u.ffn_down%s.bias", l, suffix);
+    return prog_matmul(b->p, "ffn_down", y, wd, bd);
+}
+
+struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix)
+{
+    return down(b, gate_up(b, h, l, n_ff, suffix), l, suffix);
+}
+
+/* What shares an input is recorded together, so that fuse.c makes one op of it. */
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
-                            u32 bias)
+                            u32 bias, u32 n_shared)
 {
     const struct hparams *hp = b->hp;
     struct bind *bind = &b->bind;
@@ -87,7 +101,8 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
     u32 d = hp->d_model, f = hp->n_ff_expert, n = hp->n_experts, wg, wu;
     struct operand z =
         prog_matmul(p, "router", h, bind_matrix(bind, d, n, "blk.%u.ffn_gate_inp", l), NO_WEIGHT);
-    struct operand ids, weights;
+    struct operand ids, weights, shared = h;
+    if (n_shared) shared = gate_up(b, h, l, n_shared, "_shexp");
     prog_route(p, z,
                (struct route_spec){.kind = kind,
                                    .n_used = hp->n_experts_used,
@@ -109,8 +124,9 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
     struct operand gate = prog_matmul_experts(p, "expert_gate", h, ids, wg, false);
     struct operand up = prog_matmul_experts(p, "expert_up", h, ids, wu, false);
     struct operand act = prog_glu(p, "expert_glu", gate, up);
-    struct operand down = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
-    return prog_combine_experts(p, "experts", down, weights);
+    struct operand each = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
+    struct operand y = prog_combine_experts(p, "experts", each, weights);
+    return n_shared ? prog_add(p, "moe_sum", y, down(b, shared, l, "_shexp")) : y;
 }
 
 u32 part_head(struct build *b)

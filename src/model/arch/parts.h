@@ -16,9 +16,9 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
 /* Wdown·(silu(Wgate·h) ⊙ Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}. */
 struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix);
 
-/* The routed experts of block l for h. */
+/* The routed experts of block l for h, and n_shared columns of shared ones (0: none). */
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
-                            u32 bias);
+                            u32 bias, u32 n_shared);
 
 /* The end of the trunk: the last hidden rows (after the output norm), and the logits of the rows
  * that are asked for. */

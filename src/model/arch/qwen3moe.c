@@ -3,7 +3,7 @@
 
 static struct operand moe_ffn(struct build *b, struct operand h, u32 l)
 {
-    return part_experts(b, h, l, ROUTE_SOFTMAX, NO_WEIGHT);
+    return part_experts(b, h, l, ROUTE_SOFTMAX, NO_WEIGHT, 0);
 }
 
 int arch_qwen3moe(struct build *b)
