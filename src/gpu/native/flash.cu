@@ -53,9 +53,9 @@ template <int D> GPU_FN void flash_scores(float (*s)[4], const uint (*q)[4], uin
         UNROLL
         for (int i = 0; i < FLASH_STRIDE / 16; i++) {
             uint b[4], row = (uint)(16 * i) + lane % 8u + lane / 16u * 8u;
-            flash_load(b, keys + flash_at<D / 8>(row, (uint)(2 * k) + lane / 8u % 2u));
-            flash_mma(s[2 * i], q[k], b[0], b[1]);
-            flash_mma(s[2 * i + 1], q[k], b[2], b[3]);
+            mma_load(b, keys + flash_at<D / 8>(row, (uint)(2 * k) + lane / 8u % 2u));
+            mma_f16(s[2 * i], q[k], b[0], b[1]);
+            mma_f16(s[2 * i + 1], q[k], b[2], b[3]);
         }
     }
 }
@@ -106,9 +106,9 @@ GPU_FN void flash_values(float (*o)[4], const float (*s)[4], uint values, uint l
         UNROLL
         for (int i = 0; i < D / 16; i++) {
             uint b[4];
-            flash_load_across(b, values + flash_at<D / 8>(row, (uint)(2 * i) + lane / 16u));
-            flash_mma(o[2 * i], p, b[0], b[1]);
-            flash_mma(o[2 * i + 1], p, b[2], b[3]);
+            mma_load_across(b, values + flash_at<D / 8>(row, (uint)(2 * i) + lane / 16u));
+            mma_f16(o[2 * i], p, b[0], b[1]);
+            mma_f16(o[2 * i + 1], p, b[2], b[3]);
         }
     }
 }
@@ -135,14 +135,14 @@ GPU_FN void flash_tile(DEV(const uint4) rows, DEV(const uint) tables, DEV(const 
                      a.k_units * 8u, row, lane);
     __syncthreads();
     flash_fetch<D>(kv, place[0], a, kv_head, n_kv, memory);
-    flash_commit();
+    mma_commit();
     for (uint j = 0u; j < n_strides; j++) {
         uint at = j * (uint)FLASH_STRIDE, next = at + (uint)FLASH_STRIDE;
         if (j + 1u < n_strides)
             flash_fetch<D>(kv, place[(j + 1u) % 2u], a, kv_head, n_kv - next,
                            memory + (j + 1u) % 2u * (uint)STAGE);
-        flash_commit();
-        flash_wait<1>();
+        mma_commit();
+        mma_wait<1>();
         __syncthreads();
         uint ahead = next + (uint)FLASH_STRIDE + tid;
         if (tid < (uint)FLASH_STRIDE)

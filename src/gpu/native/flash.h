@@ -5,6 +5,7 @@
 #define NATIVE_FLASH_H
 
 #include "gpu/args.h"
+#include "gpu/native/mma.h"
 #include "gpu/simt.h"
 
 #define FLASH_NOTHING (-3.0e38f)
@@ -28,37 +29,6 @@ GPU_FN void flash_send(uint to, const uint4 *from, bool real)
                  "r"(real ? 16 : 0)
                  : "memory");
 }
-GPU_FN void flash_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int N> GPU_FN void flash_wait()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-GPU_FN void flash_load(uint *r, uint at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-GPU_FN void flash_load_across(uint *r, uint at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-GPU_FN void flash_mma(float *d, const uint *a, uint b0, uint b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 /* Two values as halves; what is out of their range becomes the largest. */
 GPU_FN uint flash_halves(float low, float high)
 {

@@ -60,11 +60,11 @@ GPU_FN void latent_scores(float (*s)[4], uint queries, uint keys, uint lane)
     UNROLL
     for (uint k = 0u; k < (uint)LATENT_MAX_K / 16u; k++) {
         uint x[4], b[4];
-        flash_load(x, queries + flash_at<LATENT_UNITS>(lane % 16u, 2u * k + lane / 16u));
-        flash_load(
+        mma_load(x, queries + flash_at<LATENT_UNITS>(lane % 16u, 2u * k + lane / 16u));
+        mma_load(
             b, keys + flash_at<LATENT_UNITS>(lane % 8u + lane / 16u * 8u, 2u * k + lane / 8u % 2u));
-        flash_mma(s[0], x, b[0], b[1]);
-        flash_mma(s[1], x, b[2], b[3]);
+        mma_f16(s[0], x, b[0], b[1]);
+        mma_f16(s[1], x, b[2], b[3]);
     }
 }
 
@@ -77,10 +77,10 @@ GPU_FN void latent_values(float (*o)[LATENT_WARP_COLUMNS / 8][4], uint expo, uin
         uint p[LATENT_TILE_ROWS / 16][4], v[LATENT_WARP_COLUMNS / 16][4];
         UNROLL
         for (uint i = 0u; i < (uint)LATENT_TILE_ROWS / 16u; i++)
-            flash_load(p[i], expo + flash_at<8>(16u * i + lane % 16u, 2u * k + lane / 16u));
+            mma_load(p[i], expo + flash_at<8>(16u * i + lane % 16u, 2u * k + lane / 16u));
         UNROLL
         for (uint i = 0u; i < (uint)LATENT_WARP_COLUMNS / 16u; i++)
-            flash_load_across(
+            mma_load_across(
                 v[i], values + flash_at<LATENT_UNITS>(16u * k + lane % 16u,
                                                       warp * (uint)(LATENT_WARP_COLUMNS / 8) +
                                                           2u * i + lane / 16u));
@@ -88,7 +88,7 @@ GPU_FN void latent_values(float (*o)[LATENT_WARP_COLUMNS / 8][4], uint expo, uin
         for (int i = 0; i < LATENT_TILE_ROWS / 16; i++) {
             UNROLL
             for (int j = 0; j < LATENT_WARP_COLUMNS / 8; j++)
-                flash_mma(o[i][j], p[i], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
+                mma_f16(o[i][j], p[i], v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
         }
     }
 }
@@ -184,15 +184,15 @@ GPU_FN void latent_tile(uint4 first, DEV(const uint) tables, DEV(const float) q,
     latent_queries(q, a, pair, n, queries);
     __syncthreads();
     latent_fetch(kv, tg.place[0], a, n_kv, cache);
-    flash_commit();
+    mma_commit();
     for (uint j = 0u; j < n_strides; j++) {
         uint at = j * (uint)FLASH_STRIDE, next = at + (uint)FLASH_STRIDE;
         uint keys = cache + j % 2u * (uint)LATENT_BYTES;
         if (j + 1u < n_strides)
             latent_fetch(kv, tg.place[(j + 1u) % 2u], a, n_kv - next,
                          cache + (j + 1u) % 2u * (uint)LATENT_BYTES);
-        flash_commit();
-        flash_wait<1>();
+        mma_commit();
+        mma_wait<1>();
         __syncthreads();
         if (tid < (uint)FLASH_STRIDE)
             tg.place[j % 2u][tid] =

@@ -5,6 +5,7 @@
  * reads then want the same banks. Hopper multiplies a warpgroup's 64 rows from there (wgmma), older
  * chips a warp's 64 by way of registers (mma). */
 #include "gpu/args.h"
+#include "gpu/native/mma.h"
 #include "gpu/num_f32.h"
 #include "gpu/simt.h"
 
@@ -123,21 +124,6 @@ GPU_FN uint panel_column_of(int ni, uint warp)
     return warp % 4u * (uint)(PANEL_N / 4) + (uint)ni * 8u;
 }
 
-GPU_FN void panel_load(uint *r, uint at)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-GPU_FN void panel_mma(float *d, const uint *x, uint w0, uint w1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(w0), "r"(w1));
-}
-
 GPU_FN void panel_multiply(panel_sums &s, uint stage, uint warp, uint lane)
 {
     enum { MI = panel_sums::MI, NI = panel_sums::NI };
@@ -150,14 +136,14 @@ GPU_FN void panel_multiply(panel_sums &s, uint stage, uint warp, uint lane)
         uint x_eighth = ((uint)(2 * k) + lane / 16u ^ row) * 16u;
         uint w_eighth = ((uint)(2 * k) + lane / 8u % 2u ^ row) * 16u;
         UNROLL
-        for (int i = 0; i < MI; i++) panel_load(x[i], x_at + (uint)i * 2048u + x_eighth);
+        for (int i = 0; i < MI; i++) mma_load(x[i], x_at + (uint)i * 2048u + x_eighth);
         UNROLL
-        for (int i = 0; i < NI / 2; i++) panel_load(w[i], w_at + (uint)i * 2048u + w_eighth);
+        for (int i = 0; i < NI / 2; i++) mma_load(w[i], w_at + (uint)i * 2048u + w_eighth);
         UNROLL
         for (int i = 0; i < MI; i++) {
             UNROLL
             for (int j = 0; j < NI; j++)
-                panel_mma(s.v[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
+                mma_bf16(s.v[i][j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1]);
         }
     }
 }
@@ -175,15 +161,15 @@ GPU_FN void panel_loop(panel_sums &s, const panel_source &p, uint n_steps, uint 
     UNROLL
     for (uint i = 0u; i < (uint)AHEAD; i++) {
         if (i < n_steps) panel_fetch(p, i * (uint)PANEL_K, i);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        mma_commit();
     }
     for (uint i = 0u; i < n_steps; i++) {
-        asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
+        mma_wait<AHEAD - 1>();
         panel_arrived();
         __syncthreads();
         uint next = i + (uint)AHEAD;
         if (next < n_steps) panel_fetch(p, next * (uint)PANEL_K, next % (uint)STAGES);
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        mma_commit();
         panel_multiply(s, memory + i % (uint)STAGES * (uint)((PANEL_M + PANEL_N) * 128), warp,
                        lane);
     }
