@@ -30,7 +30,7 @@ u64 machine_memory(const struct machine *m);
 
 /* One decoded token. */
 struct token_cost {
-    u32 n_launches;
+    u32 n_launches, n_ops; /* kernels, and what is done in them one after the other */
     double streamed;  /* bytes of weights, cache and state that a kernel knows it will need */
     double routed;    /* bytes of experts, which the token itself chooses */
     double products;  /* floating-point operations with weights and state */
