@@ -80,6 +80,20 @@ static struct exec_counters counters_of(const struct fletch_model *m)
     return c;
 }
 
+/* Launches of one row that a layer may take (docs/gpu.md says which). */
+static u32 budget_of(const char *model)
+{
+    return strstr(model, "deepseek2") ? 11 : strstr(model, "moe") ? 6 : 5;
+}
+
+static void layers_keep_their_budget(const struct program *p, const u32 *by_op, u32 budget)
+{
+    for (u32 i = 0, n = 0; i < p->n_ops; i++) {
+        n = i > 0 && p->ops[i].layer == p->ops[i - 1].layer ? n + by_op[i] : by_op[i];
+        if (p->ops[i].layer >= 0) assert_in_range(n, 1, budget);
+    }
+}
+
 static void one_submission_and_wait_for_a_token(void **state)
 {
     enum { WARM = 2, N = 24 }; /* crosses the border of a cache block */
@@ -108,6 +122,7 @@ static void one_submission_and_wait_for_a_token(void **state)
     assert_int_equal(o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, by_op, &total, &o.m->err),
                      0);
     assert_int_equal(after.launches - before.launches, (u64)N * total);
+    layers_keep_their_budget(o.m->trunk, by_op, budget_of(*state));
     free(by_op);
     opened_close(&o);
 }
