@@ -515,6 +515,19 @@ def test_prompts_are_kept_in_a_folder_for_the_next_server(s):
         assert answers[0] == answers[1]
 
 
+def test_kept_prompts_belong_to_a_key_and_not_to_its_line(s):
+    with tempfile.TemporaryDirectory() as folder:
+        keys = os.path.join(folder, "keys")
+        for order, asks, n_cached in [("ab", "a", 0), ("ba", "b", 0), ("ba", "a", 96)]:
+            with open(keys, "w") as f:
+                f.writelines(f"{k} {k * 8}\n" for k in order)
+            server = Server("--cache-dir", os.path.join(folder, "cache"), "--api-key", keys)
+            body = {"prompt": list(range(300, 400)), "max_tokens": 1}
+            r = server.post("/v1/completions", body, Authorization=f"Bearer {asks * 8}")
+            assert r["usage"]["prompt_tokens_details"]["cached_tokens"] == n_cached, (order, asks, r["usage"])
+            server.end()
+
+
 # ---- several models ----
 
 
@@ -629,7 +642,7 @@ GROUPS = [
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "it_does_not", "the_manual"]),
 ]
 
 

@@ -427,7 +427,7 @@ void call_begin(struct conn *conn, const struct api *api)
     snprintf(c->address, sizeof c->address, "%s", conn_address(conn));
     c->key = r->key->name;
     c->client = r->key->number;
-    c->salt = s->params.shared_cache ? 0 : r->key->number;
+    c->salt = s->params.shared_cache ? 0 : r->key->salt;
     c->path = need(strdup(r->head.path));
     c->text = r->body;
     c->n_text = r->n_body;

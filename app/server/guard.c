@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "app.h"
+#include "sha256.h"
 
 /* ---- names ---- */
 
@@ -129,6 +130,18 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
 
 /* ---- opening ---- */
 
+/* The same wherever the key stands among others: files of --cache-dir outlast their order. */
+static uint64_t salt_of(const char *secret)
+{
+    struct sha256 h;
+    char hex[65];
+    sha256_begin(&h);
+    sha256_add(&h, secret, strlen(secret));
+    sha256_end(&h, hex);
+    hex[16] = 0;
+    return strtoull(hex, NULL, 16);
+}
+
 static int read_keys(struct guard *g, const char *from)
 {
     const char *env = strncmp(from, "env:", 4) == 0 ? getenv(from + 4) : NULL;
@@ -154,6 +167,7 @@ static int read_keys(struct guard *g, const char *from)
         g->keys[g->n_keys] = (struct key){.name = second ? first : "key",
                                           .secret = secret,
                                           .number = g->n_keys + 1,
+                                          .salt = salt_of(secret),
                                           .rate = rate};
         g->n_keys++;
     }

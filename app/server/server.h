@@ -66,6 +66,7 @@ void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx);
 struct key { /* who asks */
     const char *name, *secret;
     uint64_t number;  /* of the key, from 1; 0: nobody needs one */
+    uint64_t salt;    /* keeps what is cached for it apart from what is for others */
     double rate;      /* requests a minute; 0: any */
     double tokens, t; /* of its bucket, at that time */
 };
