@@ -1,10 +1,8 @@
 /* fletch bench: how fast a model, its ops or single kernels are here. */
 #include "bench.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
@@ -68,35 +66,13 @@ static void write_json(FILE *out, const json_t *doc)
     fputc('\n', out);
 }
 
-/* Written beside its name and renamed, so that a link in a shared folder is replaced rather than
- * followed. */
-static int save(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
-{
-    char temp[4096];
-    int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
-    int fd = n > 0 && (size_t)n < sizeof temp ? mkstemp(temp) : -1;
-    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
-    if (!f) {
-        if (fd >= 0) close(fd);
-        return say_error("can't create %s: %s", QUOTE(path), strerror(errno));
-    }
-    write(f, doc);
-    bool failed = ferror(f) != 0;
-    failed |= fclose(f) != 0;
-    failed = failed || rename(temp, path) != 0;
-    if (!failed) return EXIT_OK;
-    int code = say_error("can't write %s: %s", QUOTE(path), strerror(errno));
-    unlink(temp);
-    return code;
-}
-
 static int save_in_dir(const struct args *a, const char *name,
                        void (*write)(FILE *out, const json_t *doc), const json_t *doc)
 {
     char path[4000];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", a->dir, name) >= sizeof path)
         return say_error("the name of the folder is too long");
-    int code = save(path, write, doc);
+    int code = save_json(path, write, doc);
     if (!code && !a->quiet) fprintf(stderr, "saved %s\n", QUOTE(path));
     return code;
 }
@@ -136,7 +112,7 @@ static int give_results(const struct args *a, const json_t *doc)
         bench_print(doc);
     code = save_in_dir(a, "fletch-bench.json", write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-bench.html", bench_write_html, doc);
-    if (!code && a->html) code = save(a->html, bench_write_html, doc);
+    if (!code && a->html) code = save_json(a->html, bench_write_html, doc);
     return code;
 }
 
@@ -201,7 +177,7 @@ static int bench_many(struct host *h, const struct args *a)
     if (!code && a->json) write_json(stdout, doc);
     if (!code) code = save_in_dir(a, "fletch-serve.json", write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-serve.html", bench_write_serve_html, doc);
-    if (!code && a->html) code = save(a->html, bench_write_serve_html, doc);
+    if (!code && a->html) code = save_json(a->html, bench_write_serve_html, doc);
     json_decref(doc);
     free(prompts.ids.p);
     free(gens.ids.p);

@@ -60,6 +60,26 @@ int read_string(char **out, const char *path)
     return EXIT_OK;
 }
 
+int save_json(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
+{
+    char temp[4096];
+    int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
+    int fd = n > 0 && (size_t)n < sizeof temp ? mkstemp(temp) : -1;
+    FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (!f) {
+        if (fd >= 0) close(fd);
+        return say_error("can't create %s: %s", QUOTE(path), strerror(errno));
+    }
+    write(f, doc);
+    bool failed = ferror(f) != 0;
+    failed |= fclose(f) != 0;
+    failed = failed || rename(temp, path) != 0;
+    if (!failed) return EXIT_OK;
+    int code = say_error("can't write %s: %s", QUOTE(path), strerror(errno));
+    unlink(temp);
+    return code;
+}
+
 int read_stdin(struct text *out, const char *command, const char *what)
 {
     if (isatty(0)) return opts_wrong(command, "no %s given", what);

@@ -1,6 +1,5 @@
 #include "talk.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,12 +265,17 @@ int talk_answer(struct talk *t)
 
 /* ---- files ---- */
 
+static void write_messages(FILE *out, const json_t *doc)
+{
+    json_dumpf(doc, out, JSON_INDENT(2));
+}
+
 int talk_save(const struct talk *t, const char *path)
 {
     json_t *j = need(json_pack("{s:O}", "messages", t->messages));
-    int failed = json_dump_file(j, path, JSON_INDENT(2));
+    int code = save_json(path, write_messages, j);
     json_decref(j);
-    return failed ? say_error("%s: %s", QUOTE(path), strerror(errno)) : EXIT_OK;
+    return code;
 }
 
 static bool is_message(const json_t *m)
