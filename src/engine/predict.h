@@ -31,10 +31,10 @@ u64 machine_memory(const struct machine *m);
 /* One decoded token. */
 struct token_cost {
     u32 n_launches, n_ops; /* kernels, and what is done in them one after the other */
-    double streamed;  /* bytes of weights, cache and state that a kernel knows it will need */
-    double routed;    /* bytes of experts, which the token itself chooses */
-    double products;  /* floating-point operations with weights and state */
-    double attention; /* and with the cache */
+    double streamed;       /* bytes of weights, cache and state that a kernel knows it will need */
+    double routed;         /* bytes of experts, which the token itself chooses */
+    double products;       /* floating-point operations with weights and state */
+    double attention;      /* and with the cache */
 };
 int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
                  const struct exec_limits *limits, u32 depth, struct err *err);
