@@ -123,13 +123,13 @@
       "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                 \
     X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add",                                          \
       "x[T][k·n], ids[T][k], weight[T][k], s[T][f], r[T][m] -> y[T][m]", "W[E][m][n], V[m][f], b", \
-      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                     \
+      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                      \
     X(TIME_MIX, "wkv7+head+tail",                                                                  \
       "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",    \
       "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                   \
       "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "     \
       "rk_bonus; ⊙ g (opt)",                                                                       \
-      "as its parts") \
+      "as its parts")                                                                              \
     X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail",                                                   \
       "inputs of its matmuls, then r, k, v and first [T][C] (opt), state -> y[T][C], state",       \
       "those of its matmuls, then of wkv7+head+tail",                                              \
