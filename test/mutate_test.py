@@ -41,7 +41,7 @@ MUTANTS = [
      "(void)bias, pick[i] = p[i]"),
     ("expert scale forgotten", HOSTMEM, "weights[j] *= op->p.route.scale;", ";"),
     ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
-    ("shared expert left out", GLM, "if (hp->n_shared_experts) {", "if (false) {"),
+    ("shared expert left out", PARTS, "return n_shared ? prog_add(", "return false ? prog_add("),
     ("latent scale of the cached width", GLM, "1 / sqrtf((float)qk)", "1 / sqrtf((float)wide)"),
     ("attention scale of the model width", PARTS, "1.0f / sqrtf((float)hp->head_k)",
      "1.0f / sqrtf((float)hp->d_model)"),
