@@ -191,13 +191,15 @@ static bool make_room(struct conn *c, size_t n)
 {
     struct server *s = conn_server(c);
     struct request *r = &c->request;
-    size_t needed = r->n_body + n + 1;
-    if (needed - 1 > limit_of(&s->limits, body_bytes)) {
+    size_t needed = r->n_body + n + 1, most = limit_of(&s->limits, body_bytes) + 1;
+    if (needed > most) {
         http_refuse(c, LIMIT_body_bytes, "the body is too long");
         return false;
     }
     if (needed <= r->cap_body) return true;
     size_t cap = needed > 2 * r->cap_body ? needed : 2 * r->cap_body;
+    if (!r->head.chunked) most = (size_t)r->head.content_length + 1;
+    if (cap > most) cap = most;
     if (s->body_bytes + cap - r->cap_body > limit_of(&s->limits, all_body_bytes)) {
         http_refuse(c, LIMIT_all_body_bytes, "too many requests with long bodies");
         return false;
