@@ -282,14 +282,15 @@ static size_t keep_bytes(char *p, size_t one, size_t n, void *ctx)
     }
     sha256_add(&d->sum, p, n);
     d->have += n;
-    progress_report(d->what->progress, d->have, d->what->size);
     return n;
 }
 
+/* Called about once a second also while nothing comes. */
 static int see_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t e)
 {
     const struct download *d = ctx;
     (void)a, (void)b, (void)c, (void)e;
+    progress_report(d->what->progress, d->have, d->what->size);
     return d->what->stop && *d->what->stop;
 }
 
