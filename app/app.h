@@ -102,6 +102,8 @@ struct host {
     struct fletch_model *model;
     struct fletch_session *session;
     struct fletch_model_info info;
+    fletch_notice notice; /* NULL: stderr */
+    void *notice_ctx;
 };
 
 extern const struct opt_group opts_place; /* --backend, --threads */

@@ -130,7 +130,8 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
     host_params(&params, a);
     params.progress = progress_report;
     params.progress_ctx = &progress;
-    if (!a->quiet) params.notice = say_notice;
+    if (!a->quiet) params.notice = h->notice ? h->notice : say_notice;
+    params.notice_ctx = h->notice_ctx;
     int rc;
     if (path)
         rc = fletch_model_open(&h->model, h->engine, path, &params);

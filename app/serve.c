@@ -72,6 +72,11 @@ static uint64_t planned(struct host *h, const char *path, const struct args *a)
     return bytes;
 }
 
+static void log_notice(void *ctx, const char *text)
+{
+    log_line(ctx, "%s", text);
+}
+
 /* On the engine thread. */
 static int load(void *ctx, struct served *m)
 {
@@ -84,6 +89,8 @@ static int load(void *ctx, struct served *m)
     a.parallel.v++; /* one for embeddings and scores, which are a session's */
     m->bytes = planned(h, m->path, &a);
     if (m->allowed && m->bytes > m->allowed) return EXIT_FIT;
+    h->notice = log_notice;
+    h->notice_ctx = m->server;
     code = host_open_model(h, m->path, &a);
     if (code) return code;
     m->model = h->model;

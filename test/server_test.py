@@ -519,7 +519,20 @@ def test_prompts_are_kept_in_a_folder_for_the_next_server(s):
             assert r["usage"]["prompt_tokens_details"]["cached_tokens"] == n_cached, r["usage"]
             answers.append(r["choices"][0]["text"])
             server.end()
-        assert answers[0] == answers[1]
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), "r+b") as f:
+                f.seek(-1, os.SEEK_END)
+                last = f.read(1)[0]
+                f.seek(-1, os.SEEK_END)
+                f.write(bytes([last ^ 1]))
+        server = Server("--cache-dir", folder, "--log-json")
+        r = server.complete(prompt, max_tokens=8, temperature=0)
+        assert r["usage"]["prompt_tokens_details"]["cached_tokens"] == 0, "from a damaged file"
+        server.end()
+        server.reader.join()
+        assert any(folder in json.loads(x)["message"] for x in server.lines if '"message"' in x), server.lines
+        answers.append(r["choices"][0]["text"])
+        assert answers[0] == answers[1] == answers[2]
 
 
 def test_kept_prompts_belong_to_a_key_and_not_to_its_line(s):
