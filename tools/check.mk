@@ -2,7 +2,7 @@
 TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*/*_test.c test/*_test.c)
 HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
-FUZZ    := $(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c))
+FUZZ    := $(filter-out $(FUZZ_NOT),$(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c)))
 TESTBIN := $(TESTS:%.c=$B/%)
 
 $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
