@@ -75,7 +75,7 @@ int read_string(char **out, const char *path);
 int read_stdin(struct text *out, const char *command, const char *what);
 /* Written beside its name and renamed: what was there before stays until all is written, and a link
  * in a shared folder is replaced rather than followed. Exit code. */
-int save_json(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc);
+int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc);
 struct ids {
     int32_t *p; /* free */
     size_t n;

@@ -72,7 +72,7 @@ static int save_in_dir(const struct args *a, const char *name,
     char path[4000];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", a->dir, name) >= sizeof path)
         return say_error("the name of the folder is too long");
-    int code = save_json(path, write, doc);
+    int code = save_file(path, write, doc);
     if (!code && !a->quiet) fprintf(stderr, "saved %s\n", QUOTE(path));
     return code;
 }
@@ -112,7 +112,7 @@ static int give_results(const struct args *a, const json_t *doc)
         bench_print(doc);
     code = save_in_dir(a, "fletch-bench.json", write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-bench.html", bench_write_html, doc);
-    if (!code && a->html) code = save_json(a->html, bench_write_html, doc);
+    if (!code && a->html) code = save_file(a->html, bench_write_html, doc);
     return code;
 }
 
@@ -177,7 +177,7 @@ static int bench_many(struct host *h, const struct args *a)
     if (!code && a->json) write_json(stdout, doc);
     if (!code) code = save_in_dir(a, "fletch-serve.json", write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-serve.html", bench_write_serve_html, doc);
-    if (!code && a->html) code = save_json(a->html, bench_write_serve_html, doc);
+    if (!code && a->html) code = save_file(a->html, bench_write_serve_html, doc);
     json_decref(doc);
     free(prompts.ids.p);
     free(gens.ids.p);

@@ -60,7 +60,7 @@ int read_string(char **out, const char *path)
     return EXIT_OK;
 }
 
-int save_json(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
+int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
 {
     char temp[4096];
     int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);

@@ -273,7 +273,7 @@ static void write_messages(FILE *out, const json_t *doc)
 int talk_save(const struct talk *t, const char *path)
 {
     json_t *j = need(json_pack("{s:O}", "messages", t->messages));
-    int code = save_json(path, write_messages, j);
+    int code = save_file(path, write_messages, j);
     json_decref(j);
     return code;
 }

@@ -132,6 +132,20 @@ static u64 weight_bytes(const struct model *m, const struct exec_class *class)
     return sum;
 }
 
+/* What follows from the parts; caches: bytes of them that a shorter context saves. */
+static void settle(struct plan *plan, const struct model *m, const struct exec_limits *limits,
+                   u64 caches)
+{
+    plan->total = plan->weights + plan->kv + plan->state + plan->activations + plan->guessing;
+    plan->fits = plan->total <= plan->available;
+    plan->largest_ctx = 0;
+    u64 rest = plan->total - caches;
+    if (rest > plan->available) return;
+    u64 most = plan->per_token ? (plan->available - rest) / plan->per_token : m->hp.n_ctx;
+    most = MIN(most / limits->block_tokens * limits->block_tokens, m->hp.n_ctx);
+    plan->largest_ctx = (u32)most;
+}
+
 void plan_make(struct plan *plan, const struct model *m, const struct program *p,
                const struct exec_class *class, const struct exec_limits *limits, u64 max_memory)
 {
@@ -145,22 +159,16 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
                      : class->available ? class->available(limits->device)
                                         : plan_available(),
     };
-    plan_add_guessing(plan, m, limits, 0, 0, kv_bytes(m, 1) * limits->n_slots);
+    plan->per_token = kv_bytes(m, 1) * limits->n_slots;
+    settle(plan, m, limits, plan->kv);
 }
 
 void plan_add_guessing(struct plan *plan, const struct model *m, const struct exec_limits *limits,
                        u64 fixed, u64 kv, u64 per_token)
 {
-    u64 rest = plan->weights + plan->state + plan->activations + fixed;
     plan->guessing = fixed + kv;
     plan->per_token += per_token;
-    plan->total = rest + plan->kv + kv;
-    plan->fits = plan->total <= plan->available;
-    plan->largest_ctx = 0;
-    if (rest > plan->available) return;
-    u64 most = plan->per_token ? (plan->available - rest) / plan->per_token : m->hp.n_ctx;
-    most = MIN(most / limits->block_tokens * limits->block_tokens, m->hp.n_ctx);
-    plan->largest_ctx = (u32)most;
+    settle(plan, m, limits, plan->kv + kv);
 }
 
 int engine_program(struct program **out, const struct program *p, const struct exec_class *class,

@@ -148,6 +148,11 @@ void emit_chunk(struct emit *e, u32 chunk)
     bind(e, (struct binding){.space = SPACE_CHUNK, .weight = chunk});
 }
 
+u32 emit_unit(const struct emit *e, u32 id)
+{
+    return id == NO_WEIGHT ? (u32)MIX_NOTHING : (u32)(e->places[id].at / 16);
+}
+
 u32 emit_touch(struct emit *e, struct operand o, bool write)
 {
     const struct buffer *b = &e->p->bufs[o.buf];

@@ -130,6 +130,7 @@ void emit_step(struct emit *e, enum step_part part);
 void emit_all(struct emit *e);
 void emit_chunk(struct emit *e, u32 chunk);
 u32 emit_touch(struct emit *e, struct operand o, bool write); /* its place, in floats */
+u32 emit_unit(const struct emit *e, u32 id); /* a weight's in its chunk, in 16 bytes; MIX_NOTHING */
 void emit_tables(struct emit *e, bool write);
 void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see gpu_pack.h) */
 /* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */

@@ -66,11 +66,6 @@ static bool fits(const struct emit *e, const struct op *op, u32 i)
                      is_beside(e, norm->w[0], chunk) && is_beside(e, norm->w[1], chunk));
 }
 
-static u32 unit_at(const struct emit *e, u32 id)
-{
-    return id == NO_WEIGHT ? (u32)MIX_NOTHING : (u32)(e->places[id].at / 16);
-}
-
 static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
 {
     const struct op *mul = &op->parts[i], *act = act_of(op, i), *lerp = lerp_of(op, mul->in[0]);
@@ -85,13 +80,13 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
         .n_in = w->n_in,
         .n_out = w->n_out,
         .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE,
-        .q = unit_at(e, mul->w[0]),
+        .q = emit_unit(e, mul->w[0]),
         .s = (u32)(e->places[mul->w[0]].at + p.bytes[0]),
         .s_row = p.s_row,
-        .q2 = glu ? unit_at(e, mul[1].w[0]) : (u32)MIX_NOTHING,
+        .q2 = glu ? emit_unit(e, mul[1].w[0]) : (u32)MIX_NOTHING,
         .s2 = glu ? (u32)(e->places[mul[1].w[0]].at + p.bytes[0]) : 0,
-        .bias = unit_at(e, mul->w[1]),
-        .m = lerp ? unit_at(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
+        .bias = emit_unit(e, mul->w[1]),
+        .m = lerp ? emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
         .x = emit_touch(e,
                         norm   ? norm->in[0]
                         : lerp ? lerp->in[0]
@@ -135,8 +130,8 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
     struct mix_args a = {.n_parts = n,
                          .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
-                         .norm_w = norm ? unit_at(e, norm->w[0]) : (u32)MIX_NOTHING,
-                         .norm_b = norm ? unit_at(e, norm->w[1]) : (u32)MIX_NOTHING,
+                         .norm_w = norm ? emit_unit(e, norm->w[0]) : (u32)MIX_NOTHING,
+                         .norm_b = norm ? emit_unit(e, norm->w[1]) : (u32)MIX_NOTHING,
                          .eps = norm ? norm->p.norm.eps : 0};
     char name[32];
     snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
