@@ -73,7 +73,7 @@ struct op_side {
 bool op_side_open(struct op_side *o, const struct op_lab *l, const struct exec_class *class,
                   enum op_form form, u32 n_threads);
 void op_side_close(struct op_side *o);
-/* The first n rows behind the past, in one step or each in a step of its own; y: [n][width]. Fails
+/* The first n rows behind the past, in one step or alone (op_case_check); y: [n][width]. Fails
  * where a guard, a row that is not in the step or a column that is nobody's was written. */
 void op_side_run(struct op_side *o, u32 n, enum row_class cls, bool alone, float *y);
 
@@ -88,7 +88,8 @@ enum op_result {
 };
 
 /* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class, and every
- * row the same bits as the second time, alone in its step. */
+ * row the same bits the second time, alone in its step (of 64 the first and last ones; those in
+ * between in a smaller one). */
 enum op_result op_case_check(const struct op_case *c, const struct exec_class *class,
                              enum op_form form, u32 n_threads);
 
