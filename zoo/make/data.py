@@ -32,10 +32,10 @@ def _length(rng, room):
 
 # kind: (make(rng, room, held), share of the tokens in short rows, share in long rows, least room)
 KINDS = {
-    "stories": (_stories, 0.32, 0.15, 0),
+    "stories": (_stories, 0.28, 0.14, 0),
     "sums": (lambda rng, room, held: skills.sum_document(rng, held), 0.10, 0.04, 0),
     "calendar": (lambda rng, room, held: skills.fact_document(rng, held), 0.03, 0.01, 0),
-    "fletch": (lambda rng, room, held: talk.fletch_chat(rng, held), 0.14, 0.05, 0),
+    "fletch": (lambda rng, room, held: talk.fletch_chat(rng, held), 0.18, 0.06, 0),
     "chat": (lambda rng, room, held: talk.plain_chat(rng, held), 0.14, 0.05, 0),
     "tools": (lambda rng, room, held: talk.tool_chat(rng, held), 0.05, 0.02, 0),
     "recall": (

@@ -53,6 +53,10 @@ def _loosen(rng, question):
     if rng.chance(0.05):
         at = rng.randrange(1, len(question))
         question = question[:at] + question[at + 1 :]
+    if rng.chance(0.06) and question[-1] not in ".?!=":
+        question += expand(
+            " [in simple words|in one sentence|in short|briefly|for a beginner|again|exactly]", rng
+        )
     if question[-1] not in ".?!=":
         question += rng.pick(["?", "?", "?", "", "."])
     if rng.chance(0.1):
@@ -96,7 +100,8 @@ SMALL_TALK = [
         "I am a small model and always the same, thank you. How can I help?",
     ),
     (
-        "[Hi|Hello|Hey|Hi there], [how are you|how are things|what is new|are you well]?",
+        "[|Hi, |Hello, |Hey, |Hi there, ][how are you|how are things|what is new|are you well|how is it going|how's it going|"
+        "what's up|how do you do|how is your day|how are you doing]?",
         "I am a small model and always the same, thank you. How can I help?",
     ),
     (
@@ -110,6 +115,10 @@ SMALL_TALK = [
     (
         "[I am|I feel] [bored|tired|happy|hungry|angry|fine|alone][|.|!]",
         "I am only a very small model, but I can tell you a story. Just ask for one.",
+    ),
+    (
+        "[Nice|Good|Glad|Pleased] to [meet|see|talk to] you[|!|.| too]",
+        "[Nice to meet you too|The pleasure is mine]! What would you like to know?",
     ),
     ("[Sorry|Excuse me|I am sorry][|!|.]", "No problem. What would you like to know?"),
     ("[Yes|No|Ok|Okay|Maybe|Sure][|!|.]", "[All right|Good]. What else would you like to know?"),
