@@ -92,11 +92,11 @@ def test_stop_texts_end_an_answer_before_them(s):
 
 def test_logit_bias_and_penalties_are_heard(s):
     id = s.post("/tokenize", {"content": " cat"})["tokens"][-1]
-    a = s.complete("The", max_tokens=4, temperature=0, logit_bias={str(id): 1000})
-    assert a["choices"][0]["text"] == " cat" * 4, a
-    plain = s.complete("the cat the cat the cat", max_tokens=12, temperature=0)["choices"][0]["text"]
-    other = s.complete("the cat the cat the cat", max_tokens=12, temperature=0, presence_penalty=50)
-    assert other["choices"][0]["text"] != plain
+    bias = {"max_tokens": 4, "temperature": 0, "logit_bias": {str(id): 60}}
+    a = s.complete("The", **bias)["choices"][0]["text"]
+    assert a == " cat" * 4, a
+    a = s.complete("The", **bias, presence_penalty=100)["choices"][0]["text"]
+    assert a.startswith(" cat") and a.count(" cat") == 1, a
 
 
 def test_answers_follow_a_schema_or_a_grammar(s):
@@ -491,6 +491,8 @@ def stop_listening(s):
             s.open(b"").close()
         except ConnectionRefusedError:
             return True
+        except ConnectionResetError:  # it came while the socket was being closed
+            return False
     s.p.send_signal(signal.SIGTERM)
     wait_for(refuses)
 
