@@ -25,7 +25,8 @@ struct exec_class {
     bool block_kv;      /* it has the KV types Q8_0 and Q4_0 too */
     bool int8, bf16;    /* the profile it prefers: see struct profile */
     bool has_f32_act;   /* it can do without that rounding too */
-    bool has_bf16;      /* it knows the one to bf16 */
+    bool has_bf16;      /* it knows the one to bf16, */
+    bool int8_experts;  /* and leaves routed experts out of it */
     u32 max_rows;       /* largest T it takes */
     u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
     bool keeps_weights; /* reads weight data where the file has it, at every step */

@@ -41,6 +41,7 @@ struct profile {
     bool v4;       /* values are Q4_0 */
     bool int8;     /* activations that meet block-quantised weights are rounded (quant/act.h) */
     bool bf16; /* instead, in rows of prompts: they and all weights but F32 are rounded to bf16 */
+    bool int8_experts; /* but not where routed experts are met: few rows, as when generating */
 };
 
 struct net {

@@ -131,7 +131,8 @@ static void add_needs(struct scratch *s, const struct program *p, const struct o
     s->n_batches = MAX(s->n_batches, batches);
     s->q = MAX(s->q, places * n);
     if (as_is) s->x = MAX(s->x, places * n);
-    if (p->net->profile.bf16)
+    bool experts = op->kind == OP_MATMUL_EXPERTS || op->kind == OP_EXPERTS_GLU;
+    if (p->net->profile.bf16 && !(experts && p->net->profile.int8_experts))
         s->b = MAX(s->b, (places / TILE + MIN(places, batches)) * cpu_group_values(n));
 }
 
@@ -356,6 +357,7 @@ static const struct exec_class classes[] = {
      .int8 = true,                                         \
      .bf16 = CPU_PREFERS_BF16_##set,                       \
      .has_bf16 = true,                                     \
+     .int8_experts = true,                                 \
      .max_rows = CPU_MAX_ROWS,                             \
      .chunk = CPU_PREFERS_BF16_##set ? CPU_CHUNK_BF16 : 0, \
      .open = open_##set,                                   \

@@ -48,11 +48,16 @@ struct job {
 /* ---- which rows meet which matrix ---- */
 
 /* Rows that give logits are few and their last bits choose tokens: never bf16. */
-static bool is_bf16(const struct job *j, u32 row)
+static bool may_be_bf16(const struct job *j, bool experts)
 {
-    const struct cpu_run *run = j->run;
-    return run->x->host.net->profile.bf16 && run->s->rows[row].cls == ROW_P &&
-           run->p->bufs[j->op->in[0].buf].rows == ROWS_T;
+    const struct profile *profile = &j->run->x->host.net->profile;
+    return profile->bf16 && !(experts && profile->int8_experts) &&
+           j->run->p->bufs[j->op->in[0].buf].rows == ROWS_T;
+}
+
+static bool is_bf16(const struct row *rows, u32 t)
+{
+    return rows && rows[t].cls == ROW_P;
 }
 
 /* The slice of a part is the part itself (heads), or what ids say (experts). */
@@ -69,9 +74,10 @@ static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct o
 {
     u32 n_rows = rows_of(j->run, j->op->in[0]), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
     struct cpu_lists *l = j->lists;
+    const struct row *rows = may_be_bf16(j, ids) ? j->run->s->rows : NULL;
     for (u32 t = 0; t < n_rows; t++)
         for (u32 c = 0; c < n_parts; c++)
-            next[(is_bf16(j, t) ? 0 : n_slices) + slice_of(j, ids, t, c) + 1]++;
+            next[(is_bf16(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c) + 1]++;
     l->n_batches = 0;
     for (u32 key = 0; key < 2 * n_slices; key++) {
         u32 n = next[key + 1];
@@ -87,7 +93,7 @@ static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct o
     l->n_places = n_rows * n_parts;
     for (u32 t = 0; t < n_rows; t++)
         for (u32 c = 0; c < n_parts; c++)
-            l->places[next[(is_bf16(j, t) ? 0 : n_slices) + slice_of(j, ids, t, c)]++] =
+            l->places[next[(is_bf16(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c)]++] =
                 (struct cpu_place){t, c};
 }
 

@@ -98,7 +98,12 @@ INLINE v16i dot_start(i32 sum, bool small)
 
 /* ---- tiles ---- */
 
+/* As many sums and dots as there are registers for. */
+#if defined __AVX512F__
+enum { ROWS_AT_ONCE = 8 };
+#else
 enum { ROWS_AT_ONCE = 4 };
+#endif
 
 /* sum += scale·dx·dot, then min·dx·Σx: one fma each, in ascending blocks. */
 INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, i32 sum_x, bool has_min)
@@ -166,10 +171,10 @@ INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const 
  * its tile a stream goes on two tiles later. */
 enum { AHEAD = 8192 };
 
-INLINE void fetch_ahead(const struct packed *w, const u8 *tile, const u8 *at, u32 n)
+INLINE void fetch_ahead(const struct packed *w, const u8 *tile, const u8 *at, u32 n, const u32 W)
 {
     at += AHEAD;
-    if (at >= tile + w->tile_bytes) at += w->tile_bytes;
+    if (at >= tile + w->tile_bytes) at += (W - 1) * w->tile_bytes;
     for (u32 i = 0; i < n; i += 64) __builtin_prefetch(at + i);
 }
 
@@ -187,7 +192,7 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes;
             const struct scales sc = scales_of(enc, own, b);
-            if (W > 1) fetch_ahead(w, own, sc.quants, f.nibbles ? 320 : 576);
+            fetch_ahead(w, own, sc.quants, f.nibbles ? 320 : 576, W);
             for (u32 h = 0; h < halves; h++) {
                 v16i acc[ROWS_AT_ONCE];
                 i32 sx[ROWS_AT_ONCE];
@@ -313,7 +318,7 @@ INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile
     for (u32 c = 0; c < w->n_in; c++)
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes, *at = own + (size_t)c * TILE * bytes;
-            if (W > 1 && c % (4 / bytes) == 0) fetch_ahead(w, own, at, 64);
+            if (c % (4 / bytes) == 0) fetch_ahead(w, own, at, 64, W);
             v16f v = enc == ENC_F32   ? lanes_load((const float *)(const void *)at)
                      : enc == ENC_F16 ? lanes_half(at)
                                       : lanes_bf16(at);
@@ -344,8 +349,18 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
         _tile_release();
     }
 #endif
-    for (; r + 4 <= n_rows; r += 4) tile_rows(enc, w, tile, 1, a, row + r, 4, y + r * TILE);
-    for (; r < n_rows; r++) tile_rows(enc, w, tile, 1, a, row + r, 1, y + r * TILE);
+    while (r < n_rows) { /* in turns of equal size */
+        u32 left = n_rows - r, turns = (left + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
+        u32 n = (left + turns - 1) / turns;
+        switch (n) {
+#define ROWS_CASE(R) \
+    case R: tile_rows(enc, w, tile, 1, a, row + r, MIN(R, ROWS_AT_ONCE), y + r * TILE); break;
+            ROWS_CASE(1) ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4)
+            ROWS_CASE(5) ROWS_CASE(6) ROWS_CASE(7) ROWS_CASE(8)
+#undef ROWS_CASE
+        }
+        r += n;
+    }
 }
 
 INLINE void tiles_of(enum encoding enc, const struct packed *w, const u8 *tile, u32 n_tiles,

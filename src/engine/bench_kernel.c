@@ -344,7 +344,7 @@ static int lab_open(struct lab *l, const struct lab_kernel *k, const struct exec
 {
     int rc = net_open(&l->net, err);
     if (rc) return rc;
-    l->net->profile = (struct profile){.kv = class->kv, .int8 = class->int8, .bf16 = class->bf16};
+    if ((rc = engine_profile(&l->net->profile, class, NULL, err))) return rc;
     if ((rc = prog_open(&l->p, l->net, k->name, err))) return rc;
     k->build(l);
     l->per_copy = (l->p->n_ops - l->first) / MAX(l->n_copies, 1);

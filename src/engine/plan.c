@@ -44,7 +44,10 @@ int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
     if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
-    *out = (struct profile){.kv = class->kv, .int8 = class->int8, .bf16 = class->bf16};
+    *out = (struct profile){.kv = class->kv,
+                            .int8 = class->int8,
+                            .bf16 = class->bf16,
+                            .int8_experts = class->int8_experts};
     const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
     int rc = kv ? parse_kv(out, class, kv, err) : 0;
     if (rc) return rc;

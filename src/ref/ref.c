@@ -120,6 +120,7 @@ const struct exec_class ref_exec = {
     .block_kv = true,
     .has_f32_act = true,
     .has_bf16 = true,
+    .int8_experts = true,
     .max_rows = REF_MAX_ROWS,
     .keeps_weights = true,
     .open = ref_open,

@@ -88,12 +88,12 @@ struct matmul {
     float *y;
     size_t x_pitch, y_pitch;
     u32 n_rows;
-    const struct row *rows; /* of the step; NULL: only those that give logits */
+    const struct row *rows; /* of the step; NULL: of no class */
     const struct profile *profile;
 };
 
 /* The profile's rounding of both sides. Rows that give logits are few, and their last bits choose
- * tokens: never. */
+ * tokens: never, so they come without a class. */
 static bool is_bf16(const struct matmul *m, u32 t)
 {
     return m->profile->bf16 && m->rows && m->rows[t].cls == ROW_P && m->w->type != QT_F32;
@@ -191,6 +191,7 @@ static void op_matmul_heads(const struct ref_run *run, const struct op *op)
 static void op_matmul_experts(const struct ref_run *run, const struct op *op)
 {
     u32 k = op->p.experts.n_used;
+    bool int8 = run->x->host.net->profile.int8_experts;
     for (u32 t = 0; t < run->s->n_rows; t++) {
         const i32 *ids = (const i32 *)(const void *)at(run, op->in[1], t);
         for (u32 j = 0; j < k; j++) {
@@ -200,7 +201,7 @@ static void op_matmul_experts(const struct ref_run *run, const struct op *op)
                                .x = at(run, op->in[0], t) + skip,
                                .y = at(run, op->out[0], t) + (size_t)j * op->p.experts.n_out,
                                .n_rows = 1,
-                               .rows = &run->s->rows[t]};
+                               .rows = int8 ? NULL : &run->s->rows[t]};
             multiply(run, &m);
         }
     }
