@@ -59,6 +59,7 @@ enum { PANEL_BLOCKS = 16 }; /* decoded weights of so many blocks stay in the fir
 struct cpu_half {
     const struct packed *w;
     const u8 *tile;
+    size_t to_next;    /* bytes to the tile that will be wanted next, fetched meanwhile */
     const float *bias; /* NULL: none */
     u32 n;             /* outputs */
     float *const *y;   /* [n_rows] outputs of each row begin at y[row] + col */
@@ -88,6 +89,8 @@ struct row_kernels {
     void (*glu)(float *y, const float *g, const float *u, u32 n);
     void (*act)(float *y, const float *x, u32 n, enum act_kind kind);
     void (*lerp)(float *y, const float *a, const float *b, const float *m, u32 n);
+    /* y[i] = Σ_j w[j]·x[j][i], x of a pitch, k rows of it. */
+    void (*combine)(float *y, const float *x, const float *w, u32 n, size_t pitch, u32 k);
     sample_weigh_fn *weigh;
     /* Attention: unpack, let queries gather, add what they gathered elsewhere, and divide. */
     void (*unpack)(const struct cpu_kv *kv);

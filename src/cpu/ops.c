@@ -148,16 +148,17 @@ static void op_route(const struct cpu_run *run, const struct op *op)
                       (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
 }
 
+/* Items are (row, piece of 64 columns). */
 static void op_combine_experts(const struct cpu_run *run, const struct op *op)
 {
-    u32 n = op->p.experts.n_out, k = op->p.experts.n_used, begin, end;
-    share(run, run->s->n_rows * n, &begin, &end);
+    enum { PIECE = 64 };
+    u32 n = op->p.experts.n_out, pieces = (n + PIECE - 1) / PIECE, begin, end;
+    share(run, run->s->n_rows * pieces, &begin, &end);
     for (u32 item = begin; item < end; item++) {
-        u32 t = item / n, i = item % n;
-        const float *x = at(run, op->in[0], t), *w = at(run, op->in[1], t);
-        float sum = 0;
-        for (u32 j = 0; j < k; j++) sum += w[j] * x[(size_t)j * n + i];
-        at(run, op->out[0], t)[i] = sum;
+        u32 t = item / pieces, from = item % pieces * PIECE;
+        run->x->k->rows->combine(at(run, op->out[0], t) + from, at(run, op->in[0], t) + from,
+                                 at(run, op->in[1], t), MIN(PIECE, n - from), n,
+                                 op->p.experts.n_used);
     }
 }
 

@@ -186,6 +186,8 @@ static void multiply_panels(const struct piece *s, const struct product *p, floa
             panel.half[0] = half_of(s, p, t, y);
             if (panel.n_halves > 1)
                 panel.half[1] = up ? half_of(s, up, t, s->up) : half_of(s, p, t + 1, y);
+            for (u32 h = 0; h < panel.n_halves; h++)
+                panel.half[h].to_next = (up ? 1 : 2) * panel.half[h].w->tile_bytes;
             j->run->x->k->panels->multiply(&panel);
         }
     }

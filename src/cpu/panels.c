@@ -65,20 +65,24 @@ INLINE void decode_floats(enum encoding enc, const u8 *tile, u32 n, u32 b, u16 *
                     i + 1 < end ? float_column(enc, tile, i + 1) : (v16f){0});
 }
 
-INLINE void decode_as(enum encoding enc, const u8 *tile, u32 n, u32 b, u32 n_blocks, u16 *dst)
+INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
 {
-    for (u32 i = 0; i < n_blocks; i++)
+    const u64 bytes = h->w->tile_bytes * BLOCK / h->w->n_in; /* of a block, or nearly so */
+    for (u32 i = 0; i < n_blocks; i++) {
+        const u8 *next = h->tile + h->to_next + (b + i) * bytes;
+        for (u64 at = 0; at < bytes; at += 64) __builtin_prefetch(next + at);
         if (enc >= ENC_I8)
-            decode_quants(enc, tile, b + i, dst + (size_t)i * TILE_VALUES);
+            decode_quants(enc, h->tile, b + i, dst + (size_t)i * TILE_VALUES);
         else
-            decode_floats(enc, tile, n, b + i, dst + (size_t)i * TILE_VALUES);
+            decode_floats(enc, h->tile, h->w->n_in, b + i, dst + (size_t)i * TILE_VALUES);
+    }
 }
 
-static void decode(const struct packed *w, const u8 *tile, u32 b, u32 n_blocks, u16 *dst)
+static void decode(const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
 {
-    switch (w->enc) {
+    switch (h->w->enc) {
 #define DECODE_CASE(id, cols, bytes) \
-    case ENC_##id: decode_as(ENC_##id, tile, w->n_in, b, n_blocks, dst); break;
+    case ENC_##id: decode_as(ENC_##id, h, b, n_blocks, dst); break;
         ENCODING_TABLE(DECODE_CASE)
 #undef DECODE_CASE
     case ENC_COUNT: break;
@@ -255,7 +259,7 @@ static void multiply(const struct cpu_panel *p)
     _Alignas(64) float start[2 * TILE] = {0};
     for (u32 c = 0; c < p->n_halves; c++) {
         const struct cpu_half *h = &p->half[c];
-        decode(h->w, h->tile, p->block, p->n_blocks, w[c]);
+        decode(h, p->block, p->n_blocks, w[c]);
         if (h->bias) memcpy(start + c * TILE, h->bias, h->n * sizeof *start);
     }
 #if defined __AMX_BF16__

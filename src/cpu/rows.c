@@ -73,6 +73,15 @@ static void lerp(float *y, const float *a, const float *b, const float *m, u32 n
     }
 }
 
+static void combine(float *y, const float *x, const float *w, u32 n, size_t pitch, u32 k)
+{
+    for (u32 i = 0; i < n; i += 16) {
+        v16f sum = {0};
+        for (u32 j = 0; j < k; j++) sum += load_row(x + j * pitch, i, n, false) * w[j];
+        memcpy(y + i, &sum, MIN(16, n - i) * sizeof *y);
+    }
+}
+
 INLINE v16f act_lanes(enum act_kind kind, v16f x)
 {
     switch (kind) {
@@ -401,6 +410,7 @@ const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .glu = glu,
     .act = act,
     .lerp = lerp,
+    .combine = combine,
     .unpack = unpack,
     .attend = attend,
     .merge = merge,

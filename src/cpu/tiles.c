@@ -355,8 +355,9 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
         switch (n) {
 #define ROWS_CASE(R) \
     case R: tile_rows(enc, w, tile, 1, a, row + r, MIN(R, ROWS_AT_ONCE), y + r * TILE); break;
-            ROWS_CASE(1) ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4)
-            ROWS_CASE(5) ROWS_CASE(6) ROWS_CASE(7) ROWS_CASE(8)
+            ROWS_CASE(1)
+            ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4) ROWS_CASE(5) ROWS_CASE(6) ROWS_CASE(7)
+                ROWS_CASE(8)
 #undef ROWS_CASE
         }
         r += n;
