@@ -47,29 +47,42 @@ INLINE v64u look_up(v64u n, const i8 *table)
 
 /* What an encoding is made of, as constants that the compiler folds. */
 struct shape {
-    bool nibbles, small, by_16, has_min;
+    struct pack_bits bits;
+    bool small; /* quants are stored unsigned and below 128 */
+    bool by_16, has_min;
     const i8 *table;
 };
 
 INLINE struct shape shape_of(enum encoding enc)
 {
-    return (struct shape){.nibbles = enc == ENC_U4 || enc == ENC_NL4 || enc == ENC_MX4 ||
-                                     enc == ENC_K4 || enc == ENC_K2,
-                          .small = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
-                                   enc == ENC_K5 || enc == ENC_K2,
-                          .by_16 = enc == ENC_K6 || enc == ENC_K2,
+    const i8 *table = enc == ENC_NL4   ? quant_iq4_values
+                      : enc == ENC_MX4 ? quant_mxfp4_values
+                                       : NULL;
+    return (struct shape){.bits = pack_bits(enc),
+                          .small = enc != ENC_I8 && !table,
+                          .by_16 = enc == ENC_K6 || enc == ENC_K3 || enc == ENC_K2,
                           .has_min = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
                                      enc == ENC_K5 || enc == ENC_K2,
-                          .table = enc == ENC_NL4   ? quant_iq4_values
-                                   : enc == ENC_MX4 ? quant_mxfp4_values
-                                                    : NULL};
+                          .table = table};
 }
 
-/* Group i of 4 columns of a block. */
+/* Group i of a plane of so many bits, moved to bit `to`. Sixteen bits are shifted at once: what
+ * comes from a neighbour is beside the mask. */
+INLINE v64u bits_of(const u8 *plane, u32 i, u32 width, u32 to)
+{
+    typedef u16 v32u __attribute__((vector_size(64)));
+    u32 from = i * width % 8;
+    v64u v = load64(plane + i * width / 8 * 64);
+    if (width == 8) return v;
+    v32u x = from > to ? (v32u)v >> (from - to) : (v32u)v << (to - from);
+    return (v64u)x & (u8)(((1 << width) - 1) << to);
+}
+
+/* Group i of 4 columns of a block: what is stored, n + zero, or what a table has for it. */
 INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
 {
-    v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
-    if (f.nibbles) v = i % 2 ? v >> 4 : v & 15;
+    v64u v = bits_of(quants, i, f.bits.low, 0);
+    if (f.bits.high) v |= bits_of(quants + 64 * f.bits.low, i, f.bits.high, f.bits.low);
     return f.table ? look_up(v, f.table) : v;
 }
 
@@ -82,25 +95,22 @@ struct scales {
 INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
 {
     struct scales o;
-    if (enc == ENC_I8 || enc == ENC_U4 || enc == ENC_U8) {
-        u32 quants = enc == ENC_U4 ? 256 : 512;
-        o.quants = tile + (size_t)b * (quants + (enc == ENC_I8 ? 32 : 64));
-        o.s[0] = o.s[1] = lanes_half(o.quants + quants);
-        o.m[0] = o.m[1] = enc == ENC_I8 ? (v16f){0} : lanes_half(o.quants + quants + 32);
-    } else if (enc == ENC_NL4 || enc == ENC_MX4) {
-        o.quants = tile + (size_t)b * 320;
-        memcpy(&o.s[0], o.quants + 256, 64);
+    const u32 block = pack_block(enc);
+    const bool is_super = enc >= ENC_K4 && enc != ENC_I5, is_signed = !shape_of(enc).has_min;
+    const u8 *unit = is_super ? tile + (size_t)(b / 8) * pack_unit(enc) : tile;
+    o.quants = unit + (size_t)(is_super ? b % 8 : b) * block;
+    const u8 *s = o.quants + pack_quants(enc);
+    if (enc == ENC_NL4 || enc == ENC_MX4) {
+        memcpy(&o.s[0], s, 64);
         o.s[1] = o.s[0];
         o.m[0] = o.m[1] = (v16f){0};
+    } else if (!is_super) {
+        o.s[0] = o.s[1] = lanes_half(s);
+        o.m[0] = o.m[1] = is_signed ? (v16f){0} : lanes_half(s + 32);
     } else {
-        u32 quants = enc == ENC_K4 || enc == ENC_K2 ? 256 : 512;
-        u32 block = quants + (enc == ENC_K2 ? 64 : 32);
-        const u8 *unit = tile + (size_t)(b / 8) * (8 * block + (enc == ENC_K6 ? 32 : 64));
-        o.quants = unit + (size_t)(b % 8) * block;
-        const u8 *s = o.quants + quants;
         v16f d = lanes_half(unit + 8 * block);
-        v16f e = enc == ENC_K6 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
-        if (enc == ENC_K6) {
+        v16f e = is_signed ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
+        if (is_signed) {
             o.s[0] = d * lanes_from_i8(s);
             o.s[1] = d * lanes_from_i8(s + 16);
             o.m[0] = o.m[1] = e;

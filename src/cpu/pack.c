@@ -4,22 +4,21 @@
 
 #include "quant/split.h"
 
-/* Of a unit: one tile of rows, encoding_info.cols columns. */
-static const u32 unit_bytes[ENC_COUNT] = {
-    [ENC_F32] = 64,  [ENC_F16] = 32,  [ENC_BF16] = 32, [ENC_I8] = 544,
-    [ENC_U4] = 320,  [ENC_U8] = 576,  [ENC_NL4] = 320, [ENC_MX4] = 320,
-    [ENC_K4] = 2368, [ENC_K5] = 4416, [ENC_K6] = 4384, [ENC_K2] = 2624,
-};
+/* Types of fewer bits than the encoding that they share with others elsewhere. */
+static enum encoding narrowest(enum qtype type)
+{
+    return type == QT_Q5_0 ? ENC_I5 : type == QT_Q3_K ? ENC_K3 : encoding_of(type);
+}
 
 void pack_plan(struct packed *p, const struct weight *w)
 {
-    enum encoding enc = encoding_of(w->type);
+    enum encoding enc = narrowest(w->type);
     *p = (struct packed){.enc = enc,
                          .n_in = w->n_in,
                          .n_out = w->n_out,
                          .n_slices = w->n_slices,
                          .n_tiles = (w->n_out + TILE - 1) / TILE};
-    p->tile_bytes = (u64)(w->n_in / encoding_info[enc].cols) * unit_bytes[enc];
+    p->tile_bytes = (u64)(w->n_in / encoding_info[enc].cols) * pack_unit(enc);
     p->slice_bytes = p->tile_bytes * p->n_tiles;
 }
 
@@ -32,14 +31,21 @@ u64 pack_bytes(const struct weight *w)
 
 /* ---- quants inside a block of 32 columns ---- */
 
-static u8 get_byte(const u8 *quants, u32 row, u32 col)
+static u32 get_bits(const u8 *plane, u32 row, u32 col, u32 width)
 {
-    return quants[col / 4 * 64 + row * 4 + col % 4];
+    u32 at = col / 4 * width;
+    return plane[at / 8 * 64 + row * 4 + col % 4] >> at % 8 & ((1u << width) - 1);
 }
 
-static u8 get_nibble(const u8 *quants, u32 row, u32 col)
+static float get_quant(enum encoding enc, const u8 *quants, u32 row, u32 col)
 {
-    return quants[col / 8 * 64 + row * 4 + col % 4] >> (col / 4 % 2 * 4) & 15;
+    const struct pack_bits f = pack_bits(enc);
+    u32 n = get_bits(quants, row, col, f.low);
+    if (enc == ENC_I8) return (float)(i8)n;
+    if (enc == ENC_NL4) return (float)encoding_nl4[n];
+    if (enc == ENC_MX4) return (float)encoding_mx4[n];
+    if (f.high) n |= get_bits(quants + 64 * f.low, row, col, f.high) << f.low;
+    return (float)((i32)n - f.zero);
 }
 
 static void put_half(u8 *p, u32 row, u16 h)
@@ -54,33 +60,35 @@ static float get_half(const u8 *p, u32 row)
     return half_to_float(h);
 }
 
-/* Four columns at once, as a word. */
+/* Bits [from, from + width) of a row's quants, four columns at once as a word. */
+static inline void put_bits(u8 *plane, u32 row, const u32 *n, u32 from, u32 width)
+{
+    u32 part[8] = {0}, mask = ((1u << width) - 1) * 0x01010101;
+    for (u32 i = 0; i < 8; i++) part[i * width / 8] |= (n[i] >> from & mask) << i * width % 8;
+    for (u32 i = 0; i < width; i++) memcpy(plane + i * 64 + row * 4, &part[i], sizeof part[i]);
+}
+
 static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
 {
+    const struct pack_bits f = pack_bits(enc);
+    u8 *high = quants + 64 * f.low, stored[BLOCK];
     u32 x[BLOCK / 4];
-    memcpy(x, n, sizeof x);
-    if (encoding_has_nibbles(enc))
-        for (u32 i = 0; i < BLOCK / 4; i += 2) x[i / 2] = x[i] | x[i + 1] << 4;
-    for (u32 i = 0; i < BLOCK / (encoding_has_nibbles(enc) ? 8 : 4); i++)
-        memcpy(quants + i * 64 + row * 4, &x[i], sizeof x[i]);
+    for (u32 i = 0; i < BLOCK; i++) stored[i] = (u8)(n[i] + f.zero);
+    memcpy(x, stored, sizeof x);
+    switch (f.low) { /* constants, so that compilers unroll */
+    case 8: put_bits(quants, row, x, 0, 8); break;
+    case 4: put_bits(quants, row, x, 0, 4); break;
+    default: put_bits(quants, row, x, 0, 2); break;
+    }
+    if (f.high == 2) put_bits(high, row, x, 4, 2);
+    if (f.high == 1) put_bits(high, row, x, f.low, 1);
 }
 
 /* ---- one row of one unit ---- */
 
-static u32 sub_bytes(enum encoding enc)
-{
-    return encoding_has_nibbles(enc) ? 256 : 512;
-}
-
-/* What follows the quants in each of the 8 blocks of a K encoding, in rows of 16 bytes. */
-static u32 k_scale_rows(enum encoding enc)
-{
-    return enc == ENC_K2 ? 4 : 2;
-}
-
 static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
 {
-    u32 quants = sub_bytes(enc), block = quants + 16 * k_scale_rows(enc);
+    u32 quants = pack_quants(enc), block = pack_block(enc);
     for (u32 j = 0; j < 8; j++) {
         u8 *b = unit + j * block, *s = b + quants;
         put_quants(enc, b, row, q->n + j * BLOCK);
@@ -97,19 +105,19 @@ static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_s
         }
     }
     put_half(unit + 8 * block, row, q->d);
-    if (enc != ENC_K6) put_half(unit + 8 * block + 32, row, q->e);
+    if (enc != ENC_K6 && enc != ENC_K3) put_half(unit + 8 * block + 32, row, q->e);
 }
 
 static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
 {
-    u8 *s = unit + sub_bytes(enc);
+    u8 *s = unit + pack_quants(enc);
     put_quants(enc, unit, row, q->n);
     if (enc == ENC_NL4 || enc == ENC_MX4) {
         memcpy(s + 4 * row, &q->f, sizeof q->f);
         return;
     }
     put_half(s, row, q->d);
-    if (enc != ENC_I8) put_half(s + 32, row, q->e);
+    if (enc == ENC_U4 || enc == ENC_U8) put_half(s + 32, row, q->e);
 }
 
 /* IQ4_XS has eight scales over one: each of its blocks becomes one of the encoding's. */
@@ -118,14 +126,14 @@ static void put_iq4_xs(u8 *unit, u32 row, const struct quant_split *q)
     for (u32 j = 0; j < 8; j++) {
         struct quant_split b = {.f = q->f * (float)(i8)q->s[j]};
         memcpy(b.n, q->n + j * BLOCK, BLOCK);
-        put_block(ENC_NL4, unit + j * unit_bytes[ENC_NL4], row, &b);
+        put_block(ENC_NL4, unit + j * pack_unit(ENC_NL4), row, &b);
     }
 }
 
 /* One block of one row, `at` columns from its beginning. */
 static void put_row(enum encoding enc, enum qtype type, u8 *tile, u32 row, u32 at, const u8 *src)
 {
-    u8 *unit = tile + (u64)(at / encoding_info[enc].cols) * unit_bytes[enc];
+    u8 *unit = tile + (u64)(at / encoding_info[enc].cols) * pack_unit(enc);
     struct quant_split q;
     quant_split(type, src, &q);
     if (type == QT_IQ4_XS)
@@ -178,29 +186,26 @@ void pack_tiles(const struct packed *p, const struct weight *w, u64 begin, u64 e
 
 static float weight_of_block(enum encoding enc, const u8 *unit, u32 row, u32 col)
 {
-    const u8 *s = unit + sub_bytes(enc);
-    u8 n = (encoding_has_nibbles(enc) ? get_nibble : get_byte)(unit, row, col);
-    float d;
+    const u8 *s = unit + pack_quants(enc);
+    float n = get_quant(enc, unit, row, col), d;
     if (enc == ENC_NL4 || enc == ENC_MX4) {
         memcpy(&d, s + 4 * row, sizeof d);
-        return d * (float)(enc == ENC_NL4 ? encoding_nl4 : encoding_mx4)[n];
+        return d * n;
     }
     d = get_half(s, row);
-    return enc == ENC_I8 ? d * (float)(i8)n : d * (float)n + get_half(s + 32, row);
+    return enc == ENC_I8 || enc == ENC_I5 ? d * n : d * n + get_half(s + 32, row);
 }
 
 static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col)
 {
-    u32 quants = sub_bytes(enc), block = quants + 16 * k_scale_rows(enc), j = col / BLOCK;
-    const u8 *b = unit + j * block, *s = b + quants, *tail = unit + 8 * block;
-    u8 n = (encoding_has_nibbles(enc) ? get_nibble : get_byte)(b, row, col % BLOCK);
-    u32 half = col % BLOCK / 16;
-    float d = get_half(tail, row);
-    if (enc == ENC_K6) return d * (float)(i8)s[16 * half + row] * (float)(i8)n;
+    u32 block = pack_block(enc), half = col % BLOCK / 16;
+    const u8 *b = unit + col / BLOCK * block, *s = b + pack_quants(enc), *tail = unit + 8 * block;
+    float n = get_quant(enc, b, row, col % BLOCK), d = get_half(tail, row);
+    if (enc == ENC_K6 || enc == ENC_K3) return d * (float)(i8)s[16 * half + row] * n;
     float e = get_half(tail + 32, row);
     if (enc == ENC_K2)
-        return d * (float)s[16 * half + row] * (float)n - e * (float)s[32 + 16 * half + row];
-    return d * (float)s[row] * (float)n - e * (float)s[16 + row];
+        return d * (float)s[16 * half + row] * n - e * (float)s[32 + 16 * half + row];
+    return d * (float)s[row] * n - e * (float)s[16 + row];
 }
 
 static float weight_of_float(enum encoding enc, const u8 *unit, u32 row)
@@ -218,7 +223,7 @@ static float weight_of_float(enum encoding enc, const u8 *unit, u32 row)
 void pack_row(const struct packed *p, u32 row, float *dst)
 {
     const u8 *tile = p->data + (u64)(row / TILE) * p->tile_bytes;
-    u32 r = row % TILE, cols = encoding_info[p->enc].cols, bytes = unit_bytes[p->enc];
+    u32 r = row % TILE, cols = encoding_info[p->enc].cols, bytes = pack_unit(p->enc);
     for (u32 i = 0; i < p->n_in; i++) {
         const u8 *unit = tile + (u64)(i / cols) * bytes;
         dst[i] = cols == 1       ? weight_of_float(p->enc, unit, r)

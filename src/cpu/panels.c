@@ -27,10 +27,10 @@ INLINE void store_pairs(u16 *p, v16f even, v16f odd)
 /* ---- weights ---- */
 
 /* Column j of the four of a group: byte j of every row's four. */
-INLINE v16f column_of(v64u group, u32 j, bool small)
+INLINE v16f column_of(v64u group, u32 j, const struct shape f)
 {
     v16i x = (v16i)group;
-    x = small ? (v16i)((v16u)x >> 8 * j & 255) : x << (24 - 8 * j) >> 24;
+    x = f.small ? (v16i)((v16u)x >> 8 * j & 255) - f.bits.zero : x << (24 - 8 * j) >> 24;
     return lanes_from_int(x);
 }
 
@@ -46,7 +46,7 @@ INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
     for (u32 i = 0; i < 8; i++) {
         v64u q = group_of(f, sc.quants, i);
         v16f s = sc.s[i / 4], m = sc.m[i / 4], c[4];
-        for (u32 j = 0; j < 4; j++) c[j] = scaled(column_of(q, j, f.small), s, m, f.has_min);
+        for (u32 j = 0; j < 4; j++) c[j] = scaled(column_of(q, j, f), s, m, f.has_min);
         store_pairs(dst + i * 64, c[0], c[1]);
         store_pairs(dst + i * 64 + 32, c[2], c[3]);
     }

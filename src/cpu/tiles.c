@@ -30,7 +30,7 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
 
 /* ---- exact int8 dots of 4 columns at a time ---- */
 
-/* acc[row] += Σ_4 n·x, n signed; small says that it is 0..127. */
+/* acc[row] += Σ_4 n·x of what group_of gives; small says that it is 0..127, else it is signed. */
 INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
 {
 #if defined __AVX512VNNI__
@@ -84,15 +84,13 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
 #endif
 }
 
-/* What acc starts from: VNNI multiplies n + 128 by x. */
-INLINE v16i dot_start(i32 sum, bool small)
+/* What acc starts from: quants are stored with a zero, and VNNI multiplies n + 128 by x. */
+INLINE v16i dot_start(i32 sum, const struct shape f)
 {
 #if defined __AVX512VNNI__
-    return (small ? 0 : -128 * sum) - (v16i){0};
+    return (f.small ? -f.bits.zero : -128) * sum - (v16i){0};
 #else
-    (void)sum;
-    (void)small;
-    return (v16i){0};
+    return -f.bits.zero * sum - (v16i){0};
 #endif
 }
 
@@ -139,9 +137,14 @@ INLINE void dot_pairs(v16i *acc, const struct shape f, const u8 *quants, const i
         for (u32 j = 0; j < 4; j++) {
             int64x2_t lo = vreinterpretq_s64_s32(sum[r][2 * j]);
             int64x2_t hi = vreinterpretq_s64_s32(sum[r][2 * j + 1]);
-            int64x2_t even = vuzp1q_s64(lo, hi), odd = vuzp2q_s64(lo, hi);
-            memcpy((char *)&acc[2 * r] + 16 * j, &even, sizeof even);
-            memcpy((char *)&acc[2 * r + 1] + 16 * j, &odd, sizeof odd);
+            for (u32 k = 0; k < 2; k++) {
+                char *at = (char *)&acc[2 * r + k] + 16 * j;
+                int32x4_t was;
+                memcpy(&was, at, sizeof was);
+                was = vaddq_s32(was,
+                                vreinterpretq_s32_s64(k ? vuzp2q_s64(lo, hi) : vuzp1q_s64(lo, hi)));
+                memcpy(at, &was, sizeof was);
+            }
         }
 }
 #endif
@@ -156,13 +159,9 @@ INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const 
         return;
     }
 #endif
-    for (u32 i = g; i < g + n; i += f.nibbles ? 2 : 1) {
-        v64u v = load64(quants + (f.nibbles ? i / 2 : i) * 64);
-        for (u32 half = 0; half < (f.nibbles ? 2u : 1u); half++) {
-            v64u q = !f.nibbles ? v : half ? v >> 4 : v & 15;
-            if (f.table) q = look_up(q, f.table);
-            for (u32 r = 0; r < R; r++) acc[r] = dot4(acc[r], q, x[r] + 4 * (i + half), f.small);
-        }
+    for (u32 i = g; i < g + n; i++) {
+        v64u q = group_of(f, quants, i);
+        for (u32 r = 0; r < R; r++) acc[r] = dot4(acc[r], q, x[r] + 4 * i, f.small);
     }
 }
 
@@ -178,38 +177,39 @@ INLINE void fetch_ahead(const struct packed *w, const u8 *tile, const u8 *at, u3
     for (u32 i = 0; i < n; i += 64) __builtin_prefetch(at + i);
 }
 
-/* W neighbouring tiles for R rows. */
+/* W neighbouring tiles for n ≤ R rows; the last of them stands in for those that are missing. */
 INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
-                      const struct cpu_act *a, u32 row, const u32 R, float *y)
+                      const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y)
 {
     const struct shape f = shape_of(enc);
     const u32 halves = f.by_16 ? 2 : 1;
     v16f sum[ROWS_AT_ONCE];
+    size_t at[ROWS_AT_ONCE];
+    for (u32 r = 0; r < R; r++) at[r] = (size_t)(row + MIN(r, n - 1)) * a->n;
     for (u32 i = 0; i < W * R; i++) sum[i] = (v16f){0};
     for (u32 b = 0; b < w->n_in / BLOCK; b++) {
         const i8 *x[ROWS_AT_ONCE];
-        for (u32 r = 0; r < R; r++) x[r] = a->q + (size_t)(row + r) * a->n + b * BLOCK;
+        for (u32 r = 0; r < R; r++) x[r] = a->q + at[r] + b * BLOCK;
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes;
             const struct scales sc = scales_of(enc, own, b);
-            fetch_ahead(w, own, sc.quants, f.nibbles ? 320 : 576, W);
+            fetch_ahead(w, own, sc.quants, pack_block(enc), W);
             for (u32 h = 0; h < halves; h++) {
                 v16i acc[ROWS_AT_ONCE];
                 i32 sx[ROWS_AT_ONCE];
                 for (u32 r = 0; r < R; r++) {
-                    const i32 *s16 = a->sum + (size_t)(row + r) * (a->n / 16) + 2 * b;
+                    const i32 *s16 = a->sum + at[r] / 16 + 2 * b;
                     sx[r] = f.by_16 ? s16[h] : s16[0] + s16[1];
-                    acc[r] = dot_start(sx[r], f.small);
+                    acc[r] = dot_start(sx[r], f);
                 }
                 dot_groups(acc, f, sc.quants, x, h * 4, 8 / halves, R);
                 for (u32 r = 0; r < R; r++)
                     sum[i * R + r] = add_part(sum[i * R + r], acc[r], sc.s[h], sc.m[h],
-                                              a->scale[(size_t)(row + r) * (a->n / BLOCK) + b],
-                                              sx[r], f.has_min);
+                                              a->scale[at[r] / BLOCK + b], sx[r], f.has_min);
             }
         }
     }
-    for (u32 i = 0; i < W * R; i++) lanes_store(y + i * TILE, sum[i]);
+    for (u32 i = 0; i < W * n; i++) lanes_store(y + i * TILE, sum[i]);
 }
 
 #if defined __AMX_INT8__
@@ -240,15 +240,10 @@ INLINE void amx_configure(u32 cols)
 /* The quants of a block as bytes: where they are, or unpacked into buf. */
 INLINE const u8 *amx_quants(const struct shape f, const u8 *quants, u8 *buf)
 {
-    if (!f.nibbles) return quants;
-    for (u32 j = 0; j < 4; j++) {
-        v64u v = load64(quants + j * 64), lo = v & 15, hi = v >> 4;
-        if (f.table) {
-            lo = look_up(lo, f.table);
-            hi = look_up(hi, f.table);
-        }
-        memcpy(buf + 128 * j, &lo, 64);
-        memcpy(buf + 128 * j + 64, &hi, 64);
+    if (f.bits.low == 8) return quants;
+    for (u32 i = 0; i < 8; i++) {
+        v64u n = group_of(f, quants, i) - (u8)f.bits.zero;
+        memcpy(buf + 64 * i, &n, 64);
     }
     return buf;
 }
@@ -308,13 +303,13 @@ INLINE void amx_tile(enum encoding enc, const struct packed *w, const u8 *tile,
 #endif
 
 INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
-                       const struct cpu_act *a, u32 row, const u32 R, float *y)
+                       const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y)
 {
     const u32 bytes = enc == ENC_F32 ? 4 : 2;
     v16f sum[ROWS_AT_ONCE];
     const float *x[ROWS_AT_ONCE];
     for (u32 i = 0; i < W * R; i++) sum[i] = (v16f){0};
-    for (u32 r = 0; r < R; r++) x[r] = a->x + (size_t)(row + r) * a->n;
+    for (u32 r = 0; r < R; r++) x[r] = a->x + (size_t)(row + MIN(r, n - 1)) * a->n;
     for (u32 c = 0; c < w->n_in; c++)
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes, *at = own + (size_t)c * TILE * bytes;
@@ -325,16 +320,16 @@ INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile
             for (u32 r = 0; r < R; r++)
                 sum[i * R + r] = lanes_fma(v, lanes_set(x[r][c]), sum[i * R + r]);
         }
-    for (u32 i = 0; i < W * R; i++) lanes_store(y + i * TILE, sum[i]);
+    for (u32 i = 0; i < W * n; i++) lanes_store(y + i * TILE, sum[i]);
 }
 
 INLINE void tile_rows(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
-                      const struct cpu_act *a, u32 row, const u32 R, float *y)
+                      const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y)
 {
     if (enc >= ENC_I8)
-        tile_int8(enc, w, tile, W, a, row, R, y);
+        tile_int8(enc, w, tile, W, a, row, n, R, y);
     else
-        tile_float(enc, w, tile, W, a, row, R, y);
+        tile_float(enc, w, tile, W, a, row, n, R, y);
 }
 
 INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
@@ -349,18 +344,14 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
         _tile_release();
     }
 #endif
-    while (r < n_rows) { /* in turns of equal size */
-        u32 left = n_rows - r, turns = (left + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE;
-        u32 n = (left + turns - 1) / turns;
-        switch (n) {
-#define ROWS_CASE(R) \
-    case R: tile_rows(enc, w, tile, 1, a, row + r, MIN(R, ROWS_AT_ONCE), y + r * TILE); break;
-            ROWS_CASE(1)
-            ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4) ROWS_CASE(5) ROWS_CASE(6) ROWS_CASE(7)
-                ROWS_CASE(8)
-#undef ROWS_CASE
-        }
-        r += n;
+    for (u32 n; r < n_rows; r += n) {
+        n = MIN(n_rows - r, ROWS_AT_ONCE);
+        if (n > 4)
+            tile_rows(enc, w, tile, 1, a, row + r, n, ROWS_AT_ONCE, y + r * TILE);
+        else if (n > 1)
+            tile_rows(enc, w, tile, 1, a, row + r, n, 4, y + r * TILE);
+        else
+            tile_rows(enc, w, tile, 1, a, row + r, 1, 1, y + r * TILE);
     }
 }
 
@@ -369,7 +360,7 @@ INLINE void tiles_of(enum encoding enc, const struct packed *w, const u8 *tile, 
 {
     u32 t = 0;
     for (; n_rows == 1 && t + 2 <= n_tiles; t += 2)
-        tile_rows(enc, w, tile + t * w->tile_bytes, 2, a, row, 1, y + t * TILE);
+        tile_rows(enc, w, tile + t * w->tile_bytes, 2, a, row, 1, 1, y + t * TILE);
     for (; t < n_tiles; t++)
         tile_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
 }
