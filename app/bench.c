@@ -60,7 +60,7 @@ double get_real(const json_t *j, const char *key)
 
 /* ---- the artifacts ---- */
 
-static void write_json(FILE *out, const json_t *doc)
+void bench_write_json(FILE *out, const json_t *doc)
 {
     json_dumpf(doc, out, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(9));
     fputc('\n', out);
@@ -104,13 +104,13 @@ static int give_results(const struct args *a, const json_t *doc)
     int code = EXIT_OK;
     if (a->profile) {
         if (!a->json) bench_print_profile(doc);
-        return save_in_dir(a, "fletch-profile.json", write_json, doc);
+        return save_in_dir(a, "fletch-profile.json", bench_write_json, doc);
     }
     if (a->csv)
         bench_print_csv(doc);
     else if (!a->json)
         bench_print(doc);
-    code = save_in_dir(a, "fletch-bench.json", write_json, doc);
+    code = save_in_dir(a, "fletch-bench.json", bench_write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-bench.html", bench_write_html, doc);
     if (!code && a->html) code = save_file(a->html, bench_write_html, doc);
     return code;
@@ -174,8 +174,8 @@ static int bench_many(struct host *h, const struct args *a)
     if (!code && (n_prompt < 2 || n_prompt > 1 << 20 || !n_answer || n_answer > 1 << 20))
         code = opts_wrong("bench", "prompts have 2 tokens at least, answers one");
     if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
-    if (!code && a->json) write_json(stdout, doc);
-    if (!code) code = save_in_dir(a, "fletch-serve.json", write_json, doc);
+    if (!code && a->json) bench_write_json(stdout, doc);
+    if (!code) code = save_in_dir(a, "fletch-serve.json", bench_write_json, doc);
     if (!code) code = save_in_dir(a, "fletch-serve.html", bench_write_serve_html, doc);
     if (!code && a->html) code = save_file(a->html, bench_write_serve_html, doc);
     json_decref(doc);
@@ -196,7 +196,7 @@ static int bench_kernel(struct host *h, const struct args *a)
     int code = report_load(&doc, a, rc, fletch_engine_error(h->engine), text);
     if (code) return code;
     if (!a->json) bench_print_kernels(doc);
-    code = save_in_dir(a, "fletch-kernels.json", write_json, doc);
+    code = save_in_dir(a, "fletch-kernels.json", bench_write_json, doc);
     json_array_foreach(json_object_get(doc, "kernels"), i, row) if (!get_bool(row, "ok")) code =
         EXIT_FAIL;
     json_decref(doc);

@@ -3,9 +3,13 @@
 #define APP_BENCH_H
 
 #include "report.h"
+#include "table.h"
 
 /* A number of a document; 0 where it is missing. */
 double get_real(const json_t *j, const char *key);
+
+/* A document as it is kept in a file, for save_file. */
+void bench_write_json(FILE *out, const json_t *doc);
 
 /* bench_report.c: tables for people, and CSV. */
 void bench_print(const json_t *doc);
@@ -24,5 +28,13 @@ void bench_write_serve_html(FILE *out, const json_t *doc);
 
 /* bench_compare.c: exit code 1 where the second document is significantly slower. */
 int bench_compare(const char *path_a, const char *path_b, const struct args *a);
+/* A document from a file. Exit code. */
+int bench_load(json_t **out, const char *path);
+/* Rows of a comparison for people (t) and as JSON objects (list). */
+struct bench_compared {
+    size_t n, n_slower; /* cases that both documents have; those that became significantly slower */
+};
+struct bench_compared bench_compare_docs(const json_t *a, const json_t *b, struct table *t,
+                                         json_t *list);
 
 #endif

@@ -76,7 +76,7 @@ static const json_t *find_case(const json_t *doc, const json_t *like)
     return NULL;
 }
 
-static int load(json_t **out, const char *path)
+int bench_load(json_t **out, const char *path)
 {
     struct text text;
     json_error_t where;
@@ -116,40 +116,51 @@ static int compare_row(struct table *t, const json_t *a, const json_t *b, json_t
     return slower;
 }
 
-int bench_compare(const char *path_a, const char *path_b, const struct args *args)
+struct bench_compared bench_compare_docs(const json_t *a, const json_t *b, struct table *t,
+                                         json_t *list)
 {
     static const char *const names[] = {"mode", "case", "A tokens/s", "B tokens/s",
                                         "B/A",  "95 %", "best B/A",   ""};
-    struct table t = {.columns = "llrrrrrl"};
-    json_t *a = NULL, *b = NULL, *list = need(json_array());
+    struct bench_compared c = {0, 0};
     const json_t *row;
-    size_t i, n = 0, n_slower = 0;
-    int code = load(&a, path_a);
-    if (!code) code = load(&b, path_b);
-    for (i = 0; i < sizeof names / sizeof *names; i++) table_put(&t, "%s", names[i]);
+    size_t i;
+    t->columns = "llrrrrrl";
+    for (i = 0; i < sizeof names / sizeof *names; i++) table_put(t, "%s", names[i]);
     json_array_foreach(json_object_get(a, "results"), i, row)
     {
-        const json_t *other = code ? NULL : find_case(b, row);
-        int slower = other ? compare_row(&t, row, other, list) : -1;
-        n += slower >= 0;
-        n_slower += slower == 1;
+        const json_t *other = find_case(b, row);
+        int slower = other ? compare_row(t, row, other, list) : -1;
+        c.n += slower >= 0;
+        c.n_slower += slower == 1;
     }
-    if (!code && n == 0)
+    return c;
+}
+
+int bench_compare(const char *path_a, const char *path_b, const struct args *args)
+{
+    struct table t = {0};
+    struct bench_compared c = {0, 0};
+    json_t *a = NULL, *b = NULL, *list = need(json_array());
+    int code = bench_load(&a, path_a);
+    if (!code) code = bench_load(&b, path_b);
+    if (!code) c = bench_compare_docs(a, b, &t, list);
+    if (!code && c.n == 0)
         code = say_error("%s and %s have no case in common", QUOTE(path_a), QUOTE(path_b));
     if (!code && args->json) {
-        json_t *doc = need(json_pack("{s:O, s:b}", "comparison", list, "regression", n_slower > 0));
+        json_t *doc =
+            need(json_pack("{s:O, s:b}", "comparison", list, "regression", c.n_slower > 0));
         say_json(doc);
         json_decref(doc);
     }
     FILE *out = !code && !args->json ? stdout : NULL;
     if (out) {
         table_print(&t, out);
-        printf("%zu of %zu cases are significantly slower (by more than %.0f %%)\n", n_slower, n,
-               100 * margin);
+        printf("%zu of %zu cases are significantly slower (by more than %.0f %%)\n", c.n_slower,
+               c.n, 100 * margin);
     } else
         table_free(&t);
     json_decref(a);
     json_decref(b);
     json_decref(list);
-    return code ? code : n_slower ? EXIT_FAIL : EXIT_OK;
+    return code ? code : c.n_slower ? EXIT_FAIL : EXIT_OK;
 }

@@ -40,7 +40,7 @@ struct args {
     struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *type, *out,
-        *tokens, *logits;
+        *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
@@ -48,7 +48,7 @@ struct args {
     const char *endpoint, *host, *api_key, *cert, *cert_key, *alias, *model_dir;
     bool shared_cache, log_json, no_sandbox;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
-    bool ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;
+    bool gates, ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;
 };
 
 struct opt {

@@ -1,10 +1,9 @@
-/* fletch verify: two backends side by side, op by op. */
-#include "report.h"
+/* fletch verify: two backends side by side, op by op; or all gates that a backend has to pass. */
+#include "bench.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "table.h"
+#include <unistd.h>
 
 static const struct opt verify_opts[] = {
     {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
@@ -14,8 +13,14 @@ static const struct opt verify_opts[] = {
      OPT_FIELD(prompt), 0, 0},
     {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a text", OPT_FIELD(tokens), 0,
      0},
-    {'n', "max-tokens", OPT_COUNT, "N", "16", "tokens to generate after the prompt",
+    {'n', "max-tokens", OPT_COUNT, "N", NULL, "tokens to generate after the prompt (default 16)",
      OPT_FIELD(n_tokens), 1, UINT32_MAX},
+    {0, "gates", OPT_FLAG, NULL, NULL,
+     "all that a backend has to pass on a model, 512 tokens op by op unless -n says otherwise",
+     OPT_FIELD(gates), 0, 0},
+    {0, "recorded", OPT_TEXT, "FILE", NULL,
+     "with --gates: also the speed, against that of FILE, or kept there when there is none",
+     OPT_FIELD(recorded), 0, 0},
     OPT_ROW_JSON,
 };
 static const struct opt_group verify_group = {NULL, OPT_TABLE(verify_opts)};
@@ -87,31 +92,117 @@ static int choose_tokens(struct ids *ids, struct host *h, const struct args *a)
     return code;
 }
 
+static void tell_gate(json_t *gates, bool passed, const char *said)
+{
+    json_array_append_new(gates, need(json_pack("{s:s, s:s, s:b, s:s}", "gate", "P5", "what",
+                                                "as fast as recorded, at 16, 128 and 512 tokens",
+                                                "passed", passed, "said", said)));
+}
+
+/* Keeps what was measured where nothing is kept yet, and compares with it otherwise. */
+static int compare_speed(json_t *gates, const json_t *measured, const char *path)
+{
+    json_t *before = NULL, *list = need(json_array());
+    struct table t = {0};
+    char said[96];
+    if (access(path, F_OK) != 0) {
+        json_decref(list);
+        tell_gate(gates, true, "nothing to compare with yet: recorded");
+        return save_file(path, bench_write_json, measured);
+    }
+    int code = bench_load(&before, path);
+    if (!code) {
+        struct bench_compared c = bench_compare_docs(before, measured, &t, list);
+        snprintf(said, sizeof said, "%zu of %zu cases significantly slower", c.n_slower, c.n);
+        tell_gate(gates, c.n > 0 && c.n_slower == 0, said);
+    }
+    table_free(&t);
+    json_decref(before);
+    json_decref(list);
+    return code;
+}
+
+static int gate_speed(json_t *gates, struct host *h, const struct args *a)
+{
+    static const uint32_t lengths[] = {16, 128, 512};
+    struct fletch_bench b = {.modes = FLETCH_BENCH_DECODE, .gens = {lengths, 3}};
+    struct fletch_model_params params;
+    char *text = NULL;
+    host_params(&params, a);
+    int rc = fletch_bench(h->engine, a->operands.p[0], &params, &b, &text);
+    if (rc) return say_model_failure(rc, fletch_engine_error(h->engine));
+    json_t *measured = need(json_loads(text, 0, NULL));
+    fletch_free(text);
+    int code = compare_speed(gates, measured, a->recorded);
+    json_decref(measured);
+    return code;
+}
+
+static void print_gates(const json_t *doc)
+{
+    struct table t = {.columns = "llll"};
+    const json_t *g;
+    size_t i;
+    printf("%s against %s\n", get_text(doc, "backend"), get_text(doc, "against"));
+    json_array_foreach(json_object_get(doc, "gates"), i, g)
+    {
+        table_put(&t, "%s", get_text(g, "gate"));
+        table_put(&t, "%s", get_bool(g, "passed") ? "passed" : "FAILED");
+        table_put(&t, "%s", get_text(g, "what"));
+        table_put(&t, "%s", get_text(g, "said"));
+    }
+    table_print(&t, stdout);
+}
+
+static int run_gates(struct host *h, const struct args *a, const struct fletch_model_params *params,
+                     const struct fletch_verify *v)
+{
+    char *text = NULL;
+    int rc = fletch_gates(h->engine, a->operands.p[0], params, v, &text);
+    if (rc) return say_model_failure(rc, fletch_engine_error(h->engine));
+    json_t *doc = need(json_loads(text, 0, NULL)), *gates = json_object_get(doc, "gates"), *g;
+    fletch_free(text);
+    int code = a->recorded ? gate_speed(gates, h, a) : EXIT_OK;
+    bool passed = true;
+    size_t i;
+    json_array_foreach(gates, i, g) passed &= get_bool(g, "passed");
+    json_object_set_new(doc, "passed", json_boolean(passed));
+    if (!code && a->json)
+        say_json(doc);
+    else if (!code)
+        print_gates(doc);
+    json_decref(doc);
+    return code ? code : passed ? EXIT_OK : EXIT_FAIL;
+}
+
 static int verify(const struct args *a)
 {
     struct host h = {0};
     struct ids ids = {0};
     char *text = NULL;
     json_t *j = NULL;
+    if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded goes with --gates");
     if (a->prompt && a->tokens) return opts_wrong("verify", "give a text or ids, not both");
     int code = host_open_engine(&h, a->backend, a);
     if (!code) code = choose_tokens(&ids, &h, a);
     if (!code && !ids.n) code = opts_wrong("verify", "the prompt is empty");
-    if (!code) {
-        struct fletch_model_params params;
-        host_params(&params, a);
-        struct fletch_verify v = {
-            .against = a->against,
-            .n_tokens = (uint32_t)a->n_tokens.v,
-            .tokens = ids.p,
-            .n_prompt = ids.n,
-            .no_fuse = a->no_fuse,
-        };
+    struct fletch_model_params params;
+    host_params(&params, a);
+    struct fletch_verify v = {
+        .against = a->against,
+        .n_tokens = (uint32_t)a->n_tokens.v,
+        .tokens = ids.p,
+        .n_prompt = ids.n,
+        .no_fuse = a->no_fuse,
+    };
+    if (!code && a->gates)
+        code = run_gates(&h, a, &params, &v);
+    else if (!code) {
         int rc = fletch_verify(h.engine, a->operands.p[0], &params, &v, &text);
         code = report_load(&j, a, rc, fletch_engine_error(h.engine), text);
     }
-    if (!code && !a->json) print_verify(j);
-    if (!code && !get_bool(j, "equal")) code = EXIT_FAIL;
+    if (j && !a->json) print_verify(j);
+    if (j && !get_bool(j, "equal")) code = EXIT_FAIL;
     json_decref(j);
     free(ids.p);
     host_close(&h);
@@ -122,9 +213,13 @@ const struct command cmd_verify = {
     .name = "verify",
     .operands = "MODEL",
     .summary = "compare two backends op by op",
-    .about = "Runs a prompt on two backends in lockstep and compares what every op gives, the "
-             "experts that were chosen and the tokens; looks for NaN and infinity. Prints the "
-             "tolerances and the first difference; exit code 1 when they differ.",
+    .about =
+        "Runs a prompt on two backends in lockstep and compares what every op gives, the "
+        "experts that were chosen and the tokens; looks for NaN and infinity. Prints the "
+        "tolerances and the first difference; exit code 1 when they differ. With --gates it runs "
+        "all that a backend has to pass: tokens greedy and at a temperature (P1), ops and experts "
+        "(P2), numbers everywhere (P3), settings of an answer (P4), speed (P5, --recorded) and a "
+        "conversation of twenty turns (P6).",
     .groups = {&verify_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

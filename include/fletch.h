@@ -367,11 +367,19 @@ struct fletch_verify {
     uint32_t n_tokens;             /* generated after the prompt; 0: 16 */
     const int32_t *tokens;         /* the prompt */
     size_t n_prompt;
+    float temperature; /* of the tokens that follow; 0: the most likely ones */
+    uint64_t seed;
     bool no_fuse; /* the first backend runs unfused too */
 };
 FLETCH_API int fletch_verify(struct fletch_engine *e, const char *path,
                              const struct fletch_model_params *params,
                              const struct fletch_verify *v, char **json);
+/* The gates that a backend has to pass on a model (docs/testing.md): parity with `against` by
+ * tokens and op by op, numbers everywhere, the same answers under all settings, and twenty turns
+ * that equal a fresh run. v's n_tokens (0: 512) are compared op by op. */
+FLETCH_API int fletch_gates(struct fletch_engine *e, const char *path,
+                            const struct fletch_model_params *params, const struct fletch_verify *v,
+                            char **json);
 
 /* type: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k. */
 FLETCH_API int fletch_convert(struct fletch_engine *e, const char *in, const char *out,

@@ -427,8 +427,8 @@ static json_t *head_report(const struct run *r, const char *path)
         "n_layers", (json_int_t)info.n_layers, "n_vocab", (json_int_t)info.n_vocab, "backend",
         r->e->class->name, "backend_why", fletch_engine_backend(r->e), "n_ctx",
         (json_int_t)m->limits.max_pos, "n_sessions", (json_int_t)m->limits.n_slots, "chunk",
-        (json_int_t)m->limits.max_rows, "kv_type", engine_kv_name(m->m->net), "load_s", r->load_s,
-        "plan_bytes", (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
+        (json_int_t)m->limits.max_rows, "kv_type", engine_kv_name(&m->m->net->profile), "load_s",
+        r->load_s, "plan_bytes", (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
 }
 
 static json_t *machine_report(const struct bench_machine *m)

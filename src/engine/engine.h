@@ -72,7 +72,7 @@ int engine_model(struct model **out, const char *path, struct profile profile, s
 int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err);
 /* Of its cache, as in params. */
-const char *engine_kv_name(const struct net *net);
+const char *engine_kv_name(const struct profile *profile);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);
 

@@ -32,10 +32,10 @@ static int parse_kv(struct profile *out, const struct exec_class *class, const c
     return 0;
 }
 
-const char *engine_kv_name(const struct net *net)
+const char *engine_kv_name(const struct profile *profile)
 {
     for (size_t i = 0; i < ARRAY_LEN(kv_choices); i++)
-        if (kv_choices[i].type == net->profile.kv && kv_choices[i].v4 == net->profile.v4)
+        if (kv_choices[i].type == profile->kv && kv_choices[i].v4 == profile->v4)
             return kv_choices[i].name;
     return "?";
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/sample.h"
 #include "engine/report.h"
 
 /* Largest |a - b| over the largest |b| of the compared rows, by op. Every op starts from the same
@@ -27,9 +28,9 @@ static double tolerance_of(enum op_kind kind, const struct net *net)
     }
 }
 
-/* Running freely, sides may choose different tokens where the second side's two best logits lie
- * closer than this share of the largest: rounding of activations to int8 adds up over layers. */
-static double close_call(const struct net *net)
+/* Running freely, sides may choose different tokens where their logits of both lie closer than
+ * this: rounding of activations to int8 adds up over layers. */
+double verify_close_call(const struct net *net)
 {
     return net->profile.int8 ? 0.05 : 0.005;
 }
@@ -58,6 +59,7 @@ struct verify {
     u64 n_compared, n_bad, n_routes, n_routes_different;
     u32 n_steps, n_tokens, n_tokens_equal, n_tokens_close;
     json_t *first; /* difference */
+    struct sample_scratch scratch;
 };
 
 static void side_close(struct side *s)
@@ -127,9 +129,9 @@ static void compare_ids(struct verify *v, const struct op *op, struct operand o,
 {
     const i32 *a = (const i32 *)(const void *)v->a.rows, *b = (const i32 *)(const void *)v->b.rows;
     for (u64 i = 0; i < n; i++) {
-        v->n_routes += op->kind == OP_ROUTE;
+        v->n_routes += op->kind != OP_SAMPLE;
         if (a[i] == b[i]) continue;
-        v->n_routes_different += op->kind == OP_ROUTE;
+        v->n_routes_different += op->kind != OP_SAMPLE;
         note_difference(v, op, o, i);
     }
 }
@@ -208,68 +210,100 @@ static int run_freely(struct verify *v)
     return rc;
 }
 
-/* The most likely token, and how far ahead of the second it is (of the largest logit). */
-static int best_token(struct side *s, struct err *err, i32 *token, double *lead)
+static int chosen_token(struct side *s, i32 *token, struct err *err)
 {
-    struct operand o = {s->p->logits, 0, s->m->hp.n_vocab};
-    int rc = s->class->read(s->x, s->handle, o, s->s->n_out - 1, 1, s->rows, err);
-    if (rc) return rc;
-    u32 best = 0;
-    double second = -INFINITY, top = 0;
-    for (u32 i = 0; i < o.width; i++) {
-        if (s->rows[i] > s->rows[best]) best = i;
-        top = fmax(top, fabs((double)s->rows[i]));
+    struct operand o = {s->p->sampled, 0, 1};
+    return s->class->read(s->x, s->handle, o, s->s->n_out - 1, 1, (float *)(void *)token, err);
+}
+
+/* Both sides have the same noise, so they choose differently only where their logits of the two
+ * tokens differ; by how much, of the largest logit. INFINITY where side a's logits don't explain
+ * its token: then its sampler is wrong. */
+static int distance(struct verify *v, i32 token, i32 other, double *apart)
+{
+    struct side *side[] = {&v->a, &v->b};
+    u32 n = v->b.m->hp.n_vocab;
+    double top = 1e-30;
+    *apart = INFINITY;
+    if (token < 0 || other < 0) return 0; /* no number to choose by */
+    for (size_t i = 0; i < ARRAY_LEN(side); i++) {
+        struct side *s = side[i];
+        struct operand o = {s->p->logits, 0, n};
+        int rc = s->class->read(s->x, s->handle, o, s->s->n_out - 1, 1, s->rows, v->err);
+        if (rc) return rc;
     }
-    for (u32 i = 0; i < o.width; i++)
-        if (i != best) second = fmax(second, (double)s->rows[i]);
-    *token = (i32)best;
-    *lead = ((double)s->rows[best] - second) / fmax(top, 1e-30);
+    const struct step *s = v->a.s;
+    struct sample_in in = {
+        .logits = v->a.rows, .n_vocab = n, .position = s->rows[s->n_rows - 1].pos + 1};
+    if (sample_token(&s->sample[0], &in, &v->scratch) != other) return 0;
+    for (u32 i = 0; i < n; i++) top = fmax(top, fabs((double)v->b.rows[i]));
+    *apart = fmax(fabs((double)v->a.rows[token] - (double)v->b.rows[token]),
+                  fabs((double)v->a.rows[other] - (double)v->b.rows[other])) /
+             top;
     return 0;
 }
 
-static void fill_step(struct side *s, const i32 *tokens, u32 n, u32 pos, enum row_class cls)
+static void fill_step(struct side *s, const i32 *tokens, u32 n, u32 pos, enum row_class cls,
+                      const struct fletch_verify *how)
 {
     step_reset(s->s);
     if (pos == 0) step_edit(s->s, EDIT_ZERO_STATE, 0, 0);
     for (u32 j = 0; j < n; j++)
         step_add(s->s, (struct row){tokens[j], 0, pos + j, cls}, j + 1 == n);
+    s->s->sample[0] =
+        (struct sample_row){.temperature = how->temperature, .top_p = 1, .seed = how->seed};
     step_prepare(s->s);
 }
 
-/* The prompt and n_tokens greedy tokens of side b: freely, comparing tokens, or in lockstep,
- * comparing every op. */
-static int run_steps(struct verify *v, const i32 *prompt, u32 n_prompt, u32 n_tokens, bool freely)
+/* The tokens that both sides chose. */
+static int compare_tokens(struct verify *v, i32 *token)
 {
-    i32 token = prompt[0], other;
-    double lead, unused;
+    i32 other;
+    double apart;
+    int rc = chosen_token(&v->b, token, v->err);
+    if (!rc) rc = chosen_token(&v->a, &other, v->err);
+    if (rc) return rc;
+    v->n_tokens++;
+    if (*token == other) {
+        v->n_tokens_equal++;
+        return 0;
+    }
+    rc = distance(v, *token, other, &apart);
+    v->n_tokens_close += !rc && apart < verify_close_call(v->b.m->net);
+    return rc;
+}
+
+/* The prompt and the tokens that side b chooses: freely, comparing tokens, or in lockstep,
+ * comparing every op. */
+static int run_steps(struct verify *v, const struct fletch_verify *how, bool freely)
+{
+    i32 token = how->tokens[0];
     int rc = 0;
-    for (u32 i = 0, pos = 0; !rc && i <= n_tokens; i++) {
-        u32 n = i ? 1 : n_prompt;
-        const i32 fed = token;
-        fill_step(&v->a, i ? &fed : prompt, n, pos, i ? ROW_D : ROW_P);
-        fill_step(&v->b, i ? &fed : prompt, n, pos, i ? ROW_D : ROW_P);
+    for (u32 i = 0, pos = 0; !rc && i <= how->n_tokens; i++) {
+        u32 n = i ? 1 : (u32)how->n_prompt;
+        const i32 fed = MAX(token, 0); /* a model that gives no numbers is told of at the end */
+        fill_step(&v->a, i ? &fed : how->tokens, n, pos, i ? ROW_D : ROW_P, how);
+        fill_step(&v->b, i ? &fed : how->tokens, n, pos, i ? ROW_D : ROW_P, how);
         pos += n;
         rc = freely ? run_freely(v) : lockstep(v);
-        if (!rc) rc = best_token(&v->b, v->err, &token, &lead);
-        if (!rc && freely) rc = best_token(&v->a, v->err, &other, &unused);
-        if (rc || !freely) continue;
-        v->n_tokens++;
-        if (token == other)
-            v->n_tokens_equal++;
-        else if (lead < close_call(v->b.m->net))
-            v->n_tokens_close++;
+        if (!rc) rc = freely ? compare_tokens(v, &token) : chosen_token(&v->b, &token, v->err);
     }
     return rc;
 }
 
-static int run_both_ways(struct verify *v, const i32 *prompt, size_t n_prompt, u32 n_tokens)
+static int run_both_ways(struct verify *v, const struct fletch_verify *how)
 {
-    if (n_prompt > v->limits.max_rows || n_prompt + (u64)n_tokens > v->limits.max_pos)
+    if (how->n_prompt > v->limits.max_rows ||
+        how->n_prompt + (u64)how->n_tokens > v->limits.max_pos)
         return err_set(v->err, FLETCH_E_ARG,
                        "verify takes a prompt of at most %u tokens and %u tokens in all",
                        v->limits.max_rows, v->limits.max_pos);
-    int rc = run_steps(v, prompt, (u32)n_prompt, n_tokens, true);
-    return rc ? rc : run_steps(v, prompt, (u32)n_prompt, n_tokens, false);
+    for (size_t i = 0; i < how->n_prompt; i++)
+        if (how->tokens[i] < 0 || (u32)how->tokens[i] >= v->a.m->hp.n_vocab)
+            return err_set(v->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+                           (int)how->tokens[i], v->a.m->hp.n_vocab - 1);
+    int rc = run_steps(v, how, true);
+    return rc ? rc : run_steps(v, how, false);
 }
 
 static json_t *make_report(const struct verify *v, const struct verify_side side[2])
@@ -294,8 +328,8 @@ static json_t *make_report(const struct verify *v, const struct verify_side side
 }
 
 int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
-               const struct verify_side side[2], u32 n_threads, const i32 *prompt, size_t n_prompt,
-               u32 n_tokens, struct err *err)
+               const struct verify_side side[2], u32 n_threads, const struct fletch_verify *how,
+               struct err *err)
 {
     struct verify *v = calloc(1, sizeof *v);
     struct profile profile;
@@ -304,18 +338,21 @@ int verify_run(json_t **out, const char *path, const struct fletch_model_params 
     v->err = err;
     int rc = engine_profile(&profile, side[0].class, params, err);
     profile.int8_experts &= side[1].class->int8_experts;
-    if (!rc && n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
+    if (!rc && how->n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
     if (!rc) rc = side_open(&v->a, v, &side[0], path, params, profile, n_threads);
     if (!rc) rc = side_open(&v->b, v, &side[1], path, params, profile, n_threads);
-    for (size_t i = 0; !rc && i < n_prompt; i++)
-        if (prompt[i] < 0 || (u32)prompt[i] >= v->a.m->hp.n_vocab)
-            rc = err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
-                         (int)prompt[i], v->a.m->hp.n_vocab - 1);
-    if (!rc) rc = run_both_ways(v, prompt, n_prompt, n_tokens);
+    if (!rc) {
+        size_t n = v->b.m->hp.n_vocab;
+        v->scratch = (struct sample_scratch){calloc(n, sizeof(float)), calloc(n, sizeof(u32))};
+        if (!v->scratch.z || !v->scratch.order) rc = err_nomem(err, "verify");
+    }
+    if (!rc) rc = run_both_ways(v, how);
     if (!rc) *out = make_report(v, side);
     json_decref(v->first);
     side_close(&v->a);
     side_close(&v->b);
+    free(v->scratch.z);
+    free(v->scratch.order);
     free(v);
     return rc;
 }
@@ -331,7 +368,8 @@ int fletch_verify(struct fletch_engine *e, const char *path,
     if (!side[0].class) return e->err.code;
     side[1].class = backend_find(f->against ? f->against : "ref", NULL, &e->err);
     if (!side[1].class) return e->err.code;
-    int rc = verify_run(&doc, path, params, side, e->n_threads, f->tokens, f->n_prompt,
-                        f->n_tokens ? f->n_tokens : 16, &e->err);
+    struct fletch_verify how = *f;
+    if (!how.n_tokens) how.n_tokens = 16;
+    int rc = verify_run(&doc, path, params, side, e->n_threads, &how, &e->err);
     return rc ? rc : report_give(doc, json, &e->err);
 }

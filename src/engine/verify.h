@@ -11,11 +11,15 @@ struct verify_side {
     bool no_fuse;
 };
 
-/* Feeds the prompt as one step, then n_tokens greedy tokens, twice: each side freely from its own
- * values, comparing tokens; then op by op, comparing what each wrote and giving side a the values
- * of side b to go on with. *out is the report of fletch_verify. */
+/* Feeds the prompt as one step, then how->n_tokens chosen ones, twice: each side freely from its
+ * own values, comparing tokens; then op by op, comparing what each wrote and giving side a the
+ * values of side b to go on with. *out is the report of fletch_verify. */
 int verify_run(json_t **out, const char *path, const struct fletch_model_params *params,
-               const struct verify_side side[2], u32 n_threads, const i32 *prompt, size_t n_prompt,
-               u32 n_tokens, struct err *err);
+               const struct verify_side side[2], u32 n_threads, const struct fletch_verify *how,
+               struct err *err);
+
+/* Whether logits of two executors are so near that one may choose a token and the other another:
+ * of the largest, by which share. */
+double verify_close_call(const struct net *net);
 
 #endif

@@ -27,7 +27,9 @@ static json_t *run(const char *name, struct verify_side a, struct verify_side b)
     struct err err = {0};
     json_t *doc;
     struct verify_side side[2] = {a, b};
-    if (verify_run(&doc, golden(name), NULL, side, 1, prompt, ARRAY_LEN(prompt), N_TOKENS, &err))
+    struct fletch_verify how = {
+        .tokens = prompt, .n_prompt = ARRAY_LEN(prompt), .n_tokens = N_TOKENS};
+    if (verify_run(&doc, golden(name), NULL, side, 1, &how, &err))
         fail_msg("%s: %s", name, err.text);
     assert_non_null(doc);
     return doc;
@@ -258,8 +260,8 @@ static void expect_refused(const i32 *tokens, size_t n, u32 n_tokens, const char
     struct err err = {0};
     json_t *doc;
     const struct verify_side side[2] = {{&ref_exec, false}, {&ref_exec, true}};
-    assert_int_equal(verify_run(&doc, golden("llama"), NULL, side, 1, tokens, n, n_tokens, &err),
-                     FLETCH_E_ARG);
+    const struct fletch_verify how = {.tokens = tokens, .n_prompt = n, .n_tokens = n_tokens};
+    assert_int_equal(verify_run(&doc, golden("llama"), NULL, side, 1, &how, &err), FLETCH_E_ARG);
     assert_null(doc);
     if (!strstr(err.text, part)) fail_msg("%s", err.text);
 }
