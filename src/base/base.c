@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct str str_of(const char *z)
 {
@@ -43,4 +44,11 @@ bool ck_align_up(u64 n, u64 align, u64 *out)
     if (!CK_ADD(n, align - 1, &up)) return false;
     *out = up & ~(align - 1);
     return true;
+}
+
+double base_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }

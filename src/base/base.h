@@ -45,4 +45,7 @@ void base_check_failed(const char *cond, const char *file, int line) __attribute
 /* Smallest multiple of align (a power of two) that is at least n; false on overflow. */
 bool ck_align_up(u64 n, u64 align, u64 *out);
 
+/* Seconds on a clock that never goes back. */
+double base_now(void);
+
 #endif

@@ -89,12 +89,12 @@ static int advance(struct bench *b, u32 n_seqs, u32 end, enum row_class cls, dou
 {
     int rc = 0;
     for (u32 seq = 0; seq < n_seqs && !rc;) {
-        double began = bench_now();
+        double began = base_now();
         rc = bench_fill_step(b, &seq, n_seqs, end, cls, err);
         if (!rc && b->model->step->n_rows == 0) break; /* they stand there already */
         if (!rc) rc = submit(b, err);
         if (!rc) rc = choose(b, err);
-        *seconds += bench_now() - began;
+        *seconds += base_now() - began;
         b->n_steps++;
         bench_account(b);
     }
@@ -385,11 +385,11 @@ static int open_model(struct run *r, const char *path, const struct fletch_model
     struct fletch_model_params params = given ? *given : (struct fletch_model_params){0};
     params.n_ctx = r->n_ctx;
     params.n_sessions = r->n_seqs;
-    double began = bench_now();
+    double began = base_now();
     int rc = path ? fletch_model_open(&r->b.model, r->e, path, &params)
                   : fletch_model_open_image(&r->b.model, r->e, r->params->image, r->params->n_image,
                                             &params);
-    r->load_s = bench_now() - began;
+    r->load_s = base_now() - began;
     return rc ? rc : bench_open(&r->b, r->b.model, err);
 }
 

@@ -9,8 +9,6 @@
 
 #include "engine/engine.h"
 
-double bench_now(void); /* seconds */
-
 /* ---- bench_machine.c ---- */
 
 struct bench_machine {

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined __x86_64__
@@ -14,13 +13,6 @@
 #include "engine/bench.h"
 
 enum { REPS = 7, CHUNK = 1 << 20 };
-
-double bench_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 u64 bench_llc_bytes(void)
 {
@@ -92,9 +84,9 @@ static int measure_reading(struct bench_machine *m, struct pool *pool, struct er
 #endif
     if (r.p && r.sums) pool_run(pool, touch_chunks, &r, n);
     for (int i = 0; r.p && r.sums && i < REPS; i++) {
-        double began = bench_now();
+        double began = base_now();
         pool_run(pool, read_chunks, &r, n);
-        double gbs = (double)(n * CHUNK) / (bench_now() - began) * 1e-9;
+        double gbs = (double)(n * CHUNK) / (base_now() - began) * 1e-9;
         if (gbs > m->read_gbs) m->read_gbs = gbs;
     }
     m->read_bytes = n * CHUNK;
@@ -172,10 +164,10 @@ static int measure_multiplying(struct bench_machine *m, struct pool *pool, struc
 #endif
     if (!f.sink) return err_nomem(err, "measuring the processor");
     for (int i = 0; i < REPS; i++) {
-        double began = bench_now();
+        double began = base_now();
         pool_run(pool, multiply, &f, m->n_threads);
         double flops = 2.0 * 10 * lanes * (double)f.n * m->n_threads;
-        double gflops = flops / (bench_now() - began) * 1e-9;
+        double gflops = flops / (base_now() - began) * 1e-9;
         if (gflops > m->fma_gflops) m->fma_gflops = gflops;
     }
     free(f.sink);

@@ -90,10 +90,10 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
     for (u32 i = 0; i < m->trunk->n_ops && !rc; i++) {
         s->op_begin = i;
         s->op_end = i + 1;
-        double began = bench_now();
+        double began = base_now();
         rc = m->x->class->submit(m->x, m->h_trunk, s, err);
         if (!rc) rc = m->x->class->wait(m->x, err);
-        account(b, i, bench_now() - began, ops, events, clock);
+        account(b, i, base_now() - began, ops, events, clock);
     }
     return rc;
 }

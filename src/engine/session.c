@@ -349,11 +349,11 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
         if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
     }
     if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, n_draft);
-    double began = spec_now();
+    double began = base_now();
     rc = run_step(s);
     if (!rc) rc = judge(s, n_draft, trial, to);
     if (!rc) rc = spec_follow(m->spec, &s->err);
-    if (!rc && m->spec) spec_measure(m->spec, step->n_rows, spec_now() - began);
+    if (!rc && m->spec) spec_measure(m->spec, step->n_rows, base_now() - began);
     return rc;
 }
 

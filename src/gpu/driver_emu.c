@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "gpu/emu/emu.h"
@@ -251,21 +250,14 @@ static int dev_wait(struct gpu *g, struct err *err)
     return 0;
 }
 
-static double now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
-
 static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct err *err)
 {
     CHECK(g->n_queued == 0);
     for (u32 i = 0; i < list->n; i++) {
-        double began = now_us();
+        double began = base_now();
         int rc = run_command(g, list->commands + i, true, err);
         if (rc < 0) return rc;
-        us[i] = now_us() - began;
+        us[i] = (base_now() - began) * 1e6;
     }
     return 0;
 }

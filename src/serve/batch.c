@@ -43,13 +43,6 @@ struct batch {
     u64 last_id;
 };
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static u32 *table_of(const struct batch *b, const struct request *r)
 {
     return b->env.step->tables + (size_t)r->slot * b->env.step->table_len;
@@ -145,7 +138,7 @@ static struct request *copy_request(const struct batch *b, const struct batch_re
     r->r.tokens = NULL;
     r->n_prompt = r->n_tokens = n;
     r->room = room;
-    r->t_submit = now();
+    r->t_submit = base_now();
     r->result = (struct fletch_result){.n_prompt = n, .error = "", .reuse_end = "it never ran"};
     return r;
 }
@@ -221,7 +214,7 @@ static void finish(struct batch *b, struct request *r, enum fletch_finish why,
     r->result.n_generated = r->n_tokens - r->n_prompt;
     r->result.n_guessed = r->record.n_guessed;
     r->result.n_right = r->record.n_right;
-    r->result.seconds = now() - r->t_submit;
+    r->result.seconds = base_now() - r->t_submit;
     b->stats.n_done++;
     b->stats.n_failed += why == FLETCH_FINISH_FAILED;
     pthread_mutex_lock(&b->lock);
@@ -395,7 +388,7 @@ static bool admit(struct batch *b, struct request *r)
     r->order = ++b->n_admitted;
     r->n_fed = n;
     if (!r->result.n_preempted) {
-        r->result.queue_seconds = now() - r->t_submit;
+        r->result.queue_seconds = base_now() - r->t_submit;
         r->result.n_reused = n;
         b->stats.n_prompt += r->n_prompt;
         b->stats.n_reused += n;
@@ -537,7 +530,7 @@ static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
 
 static int run_step(struct batch *b, struct err *err)
 {
-    double began = now();
+    double began = base_now();
     struct exec *x = b->env.x;
     struct step *s = b->env.step;
     struct operand ids = {b->env.p->sampled, 0, 1};
@@ -546,7 +539,7 @@ static int run_step(struct batch *b, struct err *err)
     if (!rc) rc = x->class->wait(x, err);
     if (!rc && s->n_out)
         rc = x->class->read(x, b->env.handle, ids, 0, s->n_out, (float *)(void *)b->ids, err);
-    b->step_seconds = now() - began;
+    b->step_seconds = base_now() - began;
     if (!rc) rc = spec_follow(b->env.spec, err);
     return rc;
 }
@@ -582,7 +575,7 @@ static bool deliver(struct batch *b, struct request *r, u32 i, i32 token)
         finish(b, r, FLETCH_FINISH_FAILED, &err);
         return true;
     }
-    if (r->n_tokens == r->n_prompt) r->result.first_token_seconds = now() - r->t_submit;
+    if (r->n_tokens == r->n_prompt) r->result.first_token_seconds = base_now() - r->t_submit;
     r->tokens[r->n_tokens++] = token;
     if (r->r.on_token(r->r.ctx, token, &logprobs))
         finish(b, r, FLETCH_FINISH_ASKED, NULL);
@@ -687,7 +680,7 @@ static void learn(struct batch *b, u32 n_answers, u32 n_prompts, double seconds)
 static void wait_for_work(struct batch *b, double seconds)
 {
     if (b->n_running || b->waiting.head || seconds <= 0) return;
-    double until = now() + MIN(seconds, 1e6);
+    double until = base_now() + MIN(seconds, 1e6);
     struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
     pthread_mutex_lock(&b->lock);
     while (!b->inbox.head && !b->n_cancels)
@@ -702,7 +695,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     u32 n_answers = 0, n_prompts = 0;
     wait_for_work(b, wait_seconds);
     take_mail(b);
-    double began = now();
+    double began = base_now();
     while ((late = overdue(b, began))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
     step_reset(b->env.step);
     grow(b);
@@ -715,7 +708,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
         b->stats.n_answer_rows += n_answers;
         b->stats.n_prompt_rows += n_prompts;
         b->stats.n_mixed += n_answers && n_prompts;
-        learn(b, n_answers, n_prompts, now() - began);
+        learn(b, n_answers, n_prompts, base_now() - began);
         /* what lies in the executor's memory now is anybody's guess */
         while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
         if (!rc) publish(b);

@@ -1,7 +1,6 @@
 #include "serve/speculate.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "serve/reject.h"
 #include "serve/speculate_internal.h"
@@ -46,13 +45,6 @@ void spec_close(struct spec *s)
     free(s->scratch.z);
     free(s->scratch.order);
     free(s);
-}
-
-double spec_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 u32 spec_slot(const struct spec *s, u32 slot, bool aside)

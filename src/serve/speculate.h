@@ -82,6 +82,5 @@ u32 spec_slot(const struct spec *s, u32 slot, bool aside);
 void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right);
 /* What a step cost, none of whose rows was of a prompt. */
 void spec_measure(struct spec *s, u32 n_rows, double seconds);
-double spec_now(void); /* seconds */
 
 #endif

@@ -239,12 +239,12 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
 
 int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
-    double began = spec_now();
+    double began = base_now();
     u32 n_new = 0;
     s->n_guesses = 0;
     for (u32 i = 0; s->n_read && i < n; i++) n_new += seqs[i].n - s->n_read[seqs[i].slot];
     int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
     if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1))
-        spec_time_add(&s->guess, (spec_now() - began) / s->n_guesses);
+        spec_time_add(&s->guess, (base_now() - began) / s->n_guesses);
     return rc;
 }
