@@ -169,9 +169,9 @@ static void run_rows(struct opened *o, const struct row *rows, u32 n, float *z)
         assert_true(step_add(s, rows[i], true));
     }
     step_prepare(s);
-    assert_int_equal(x->class->submit(x, o->m->h_trunk, s, &err), 0);
+    assert_int_equal(x->class->submit(x, o->m->lane.handle, s, &err), 0);
     assert_int_equal(x->class->wait(x, &err), 0);
-    assert_int_equal(x->class->read(x, o->m->h_trunk, logits, 0, n, z, &err), 0);
+    assert_int_equal(x->class->read(x, o->m->lane.handle, logits, 0, n, z, &err), 0);
 }
 
 /* A step of both classes leaves each row the bits that it has in a step of its own. */

@@ -30,6 +30,7 @@ struct exec_class {
     u32 max_rows;       /* largest T it takes */
     u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
     bool keeps_weights; /* reads weight data where the file has it, at every step */
+    bool queues;        /* submit comes back before the step is done */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
                 u32 n_threads, struct err *err);
     void (*close)(struct exec *x);
@@ -37,11 +38,13 @@ struct exec_class {
     int (*weight)(struct exec *x, u32 id, struct err *err);
     /* Makes a program ready; *handle names it in submit and read. */
     int (*load)(struct exec *x, const struct program *p, u32 *handle, struct err *err);
-    /* Queues one prepared step; the step must stay as it is until wait. */
+    /* Queues one prepared step, which may be filled anew then. Two may be on their way. */
     int (*submit)(struct exec *x, u32 handle, const struct step *s, struct err *err);
+    /* Until the oldest step that was not waited for is done. */
     int (*wait)(struct exec *x, struct err *err);
     /* Rows of a buffer as the last step left it: the outputs, or, when op_end stopped the step
-     * early, any buffer that was alive there. */
+     * early, any buffer that was alive there. While another is on its way only the sampled ids can
+     * be read, of the one that was waited for last. */
     int (*read)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
                 struct err *err);
     /* The other way, for verify: what the next op is to find there. */

@@ -11,8 +11,11 @@ enum row_class {
     ROW_D, /* a generated or drafted token */
 };
 
+/* Instead of a token: the one that out row i of the step before chose, in the same program. */
+#define STEP_CHOSEN(i) (~(i32)(i))
+
 struct row {
-    i32 token;
+    i32 token; /* or STEP_CHOSEN */
     u32 slot; /* which sequence */
     u32 pos;
     enum row_class cls;

@@ -30,10 +30,7 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
     struct fletch_batch *b = *out = calloc(1, sizeof *b);
     if (!b) return err_nomem(&m->err, "the batch");
     b->model = m;
-    struct batch_env env = {.x = m->x,
-                            .p = m->trunk,
-                            .handle = m->h_trunk,
-                            .step = m->step,
+    struct batch_env env = {.lane = &m->lane,
                             .kv = &m->kv,
                             .slot_used = m->slot_used,
                             .n_slots = m->n_sessions,

@@ -54,15 +54,7 @@ int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_cla
         s->filled = MAX(s->filled, s->pos);
         if (s->pos < end) break;
     }
-    step_prepare(step);
     return 0;
-}
-
-static int submit(struct bench *b, struct err *err)
-{
-    struct fletch_model *m = b->model;
-    int rc = m->x->class->submit(m->x, m->h_trunk, m->step, err);
-    return rc ? rc : m->x->class->wait(m->x, err);
 }
 
 /* Fetches the token that each row with logits chose, as a generation would. */
@@ -70,14 +62,10 @@ static int choose(struct bench *b, struct err *err)
 {
     struct fletch_model *m = b->model;
     u32 n = m->step->n_out;
-    if (n == 0) return 0;
-    int rc = m->x->class->read(m->x, m->h_trunk, (struct operand){m->trunk->sampled, 0, 1}, 0, n,
-                               b->sampled, err);
+    int rc = lane_ids(&m->lane, n, b->sampled, err);
     for (u32 i = 0; !rc && i < n; i++) {
-        i32 id;
-        memcpy(&id, &b->sampled[i], sizeof id);
-        b->random += (u32)id; /* a use for it */
-        if (id < 0)
+        b->random += (u32)b->sampled[i]; /* a use for it */
+        if (b->sampled[i] < 0)
             rc = err_set(err, FLETCH_E_INTERNAL, "the logits are not finite; try fletch verify");
     }
     return rc;
@@ -92,7 +80,7 @@ static int advance(struct bench *b, u32 n_seqs, u32 end, enum row_class cls, dou
         double began = base_now();
         rc = bench_fill_step(b, &seq, n_seqs, end, cls, err);
         if (!rc && b->model->step->n_rows == 0) break; /* they stand there already */
-        if (!rc) rc = submit(b, err);
+        if (!rc) rc = lane_run(&b->model->lane, err);
         if (!rc) rc = choose(b, err);
         *seconds += base_now() - began;
         b->n_steps++;

@@ -31,7 +31,7 @@ struct bench_seq {
 struct bench {
     struct fletch_model *model;
     struct bench_seq *seqs; /* [n_slots] */
-    float *sampled;         /* [max_out] ids, as bits */
+    i32 *sampled;           /* [max_out] */
     u64 random, n_steps;
     double bytes, placed, flops; /* of the steps since they were zeroed; placed: as packed */
 };
@@ -41,7 +41,7 @@ void bench_close(struct bench *b);
 /* Makes the first n_seqs sequences stand at depth. Not meant to be timed. */
 int bench_rewind(struct bench *b, u32 n_seqs, u32 depth, struct err *err);
 /* Rows for the next tokens of sequences [*seq, n_seqs), which end at position `end`, as many as a
- * step takes. *seq == n_seqs when all are in. The step is prepared. */
+ * step takes. *seq == n_seqs when all are in. */
 int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_class cls,
                     struct err *err);
 /* Adds what the filled step reads and computes to b's sums. */

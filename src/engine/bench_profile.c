@@ -73,7 +73,7 @@ static int run_timed(struct bench *b, struct timed *ops, json_t *events, double 
     struct fletch_model *m = b->model;
     double *us = calloc(m->trunk->n_ops, sizeof *us);
     if (!us) return err_nomem(err, "the profile");
-    int rc = m->x->class->profile(m->x, m->h_trunk, m->step, us, err);
+    int rc = m->x->class->profile(m->x, m->lane.handle, m->step, us, err);
     for (u32 i = 0; i < m->trunk->n_ops && !rc; i++)
         account(b, i, us[i] * 1e-6, ops, events, clock);
     free(us);
@@ -86,12 +86,13 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
     struct fletch_model *m = b->model;
     struct step *s = m->step;
     int rc = 0;
+    step_prepare(s);
     if (m->x->class->profile) return run_timed(b, ops, events, clock, err);
     for (u32 i = 0; i < m->trunk->n_ops && !rc; i++) {
         s->op_begin = i;
         s->op_end = i + 1;
         double began = base_now();
-        rc = m->x->class->submit(m->x, m->h_trunk, s, err);
+        rc = m->x->class->submit(m->x, m->lane.handle, s, err);
         if (!rc) rc = m->x->class->wait(m->x, err);
         account(b, i, base_now() - began, ops, events, clock);
     }

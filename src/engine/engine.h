@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "core/exec.h"
+#include "core/lane.h"
 #include "model/model.h"
 #include "serve/kv.h"
 #include "serve/recall.h"
@@ -33,9 +33,9 @@ struct fletch_model {
     struct model *m;
     struct program *trunk; /* as the executor runs it: fused unless told otherwise */
     struct exec *x;
-    u32 h_trunk;
     struct exec_limits limits;
     struct step *step;
+    struct lane lane; /* trunk's */
     struct kv_pool kv;
     u32 n_sessions;  /* slots for sequences; those behind them keep snapshots and trials */
     bool *slot_used; /* [n_sessions] */
@@ -45,7 +45,7 @@ struct fletch_model {
     struct spec *spec; /* NULL: nothing is guessed; what guesses: */
     struct fletch_model *draft;
     struct program *mtp;
-    u32 h_mtp;
+    struct lane mtp_lane;
     struct recall recall; /* a folder for later runs, or none */
 };
 

@@ -112,7 +112,8 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
                           params ? params->progress_ctx : NULL, err)))
         return rc;
-    if ((rc = class->load(m->x, m->trunk, &m->h_trunk, err))) return rc;
+    m->lane = (struct lane){.x = m->x, .p = m->trunk, .step = m->step};
+    if ((rc = class->load(m->x, m->trunk, &m->lane.handle, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);
 }

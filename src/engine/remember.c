@@ -74,14 +74,13 @@ static u32 part_index(const struct fletch_session *s, enum exec_part part, u32 i
 
 static int save_parts(struct fletch_session *s, struct statefile_out *f)
 {
-    struct exec *x = s->model->x;
     int rc = 0;
     for (enum exec_part part = PART_BLOCK; part <= PART_STATE && !rc; part++) {
         u64 bytes = part_bytes(s, part);
         u8 *buffer = malloc(bytes + 1);
         if (!buffer) rc = err_nomem(&s->err, "the state");
         for (u32 i = 0; !rc && i < n_parts(s, part, s->n); i++) {
-            rc = x->class->move(x, part, part_index(s, part, i), buffer, NULL, &s->err);
+            rc = lane_move(&s->model->lane, part, part_index(s, part, i), buffer, NULL, &s->err);
             if (!rc) rc = statefile_add(f, buffer, bytes, &s->err);
         }
         free(buffer);
@@ -131,7 +130,7 @@ static int load_parts(struct fletch_session *s, const struct statefile *f)
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     for (enum exec_part part = PART_BLOCK; part <= PART_STATE; part++)
         for (u32 i = 0; !rc && i < n_parts(s, part, f->n_tokens); i++, at += part_bytes(s, part))
-            rc = m->x->class->move(m->x, part, part_index(s, part, i), NULL, at, &s->err);
+            rc = lane_move(&m->lane, part, part_index(s, part, i), NULL, at, &s->err);
     if (rc) return rc;
     memcpy(s->tokens, f->tokens, f->n_tokens * sizeof *s->tokens);
     s->n = s->n_settled = f->n_tokens;

@@ -112,7 +112,7 @@ static int add_hidden(struct fletch_session *s, u32 n_rows, double *sum)
     float *row = malloc(d * sizeof *row);
     int rc = row ? 0 : err_nomem(&s->err, "the hidden state");
     for (u32 t = 0; !rc && t < n_rows; t++) {
-        rc = m->x->class->read(m->x, m->h_trunk, what, t, 1, row, &s->err);
+        rc = lane_read(&m->lane, what, t, 1, row, &s->err);
         for (u32 i = 0; !rc && i < d; i++) sum[i] += (double)row[i];
     }
     free(row);
@@ -123,7 +123,7 @@ static int read_logits(struct fletch_session *s, u32 row, u32 n, float *to, stru
 {
     struct fletch_model *m = s->model;
     struct operand logits = {m->trunk->logits, 0, m->m->hp.n_vocab};
-    return m->x->class->read(m->x, m->h_trunk, logits, row, n, to, err);
+    return lane_read(&m->lane, logits, row, n, to, err);
 }
 
 static int read_results(struct fletch_session *s, u32 n, const struct wants *wants)
@@ -136,14 +136,6 @@ static int read_results(struct fletch_session *s, u32 n, const struct wants *wan
     if (!rc && wants->hidden_sum) rc = add_hidden(s, n, wants->hidden_sum);
     s->fresh = !rc && n_out;
     return rc;
-}
-
-static int run_step(struct fletch_session *s)
-{
-    struct fletch_model *m = s->model;
-    step_prepare(m->step);
-    int rc = m->x->class->submit(m->x, m->h_trunk, m->step, &s->err);
-    return rc ? rc : m->x->class->wait(m->x, &s->err);
 }
 
 /* Guesses behind the first n tokens, at most most of them; what guesses reads along in any case. */
@@ -173,7 +165,7 @@ int session_settle(struct fletch_session *s)
         step_reset(m->step);
         while (at < s->n && step_add(m->step, (struct row){s->tokens[at], slot, at, ROW_D}, false))
             at++;
-        rc = run_step(s);
+        rc = lane_run(&m->lane, &s->err);
         if (!rc) s->n_settled = at;
     }
     return rc;
@@ -199,7 +191,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool l
         bool want = wants->all_logits || (last && i + 1 == n);
         CHECK(step_add(step, (struct row){tokens[i], slot, s->n + i, ROW_P}, want));
     }
-    rc = run_step(s);
+    rc = lane_run(&m->lane, &s->err);
     if (!rc) rc = read_results(s, n, wants);
     if (!rc) rc = spec_follow(m->spec, &s->err);
     if (!rc) s->n_settled = s->n += n;
@@ -301,10 +293,8 @@ static int plan_decode(struct fletch_session *s, const struct fletch_generate *g
 static int judge(struct fletch_session *s, u32 n_draft, bool trial, struct given *to)
 {
     struct fletch_model *m = s->model;
-    struct operand sampled = {m->trunk->sampled, 0, 1};
     u32 n = s->n + 1, n_right = 0;
-    int rc = m->x->class->read(m->x, m->h_trunk, sampled, 0, 1 + n_draft, (float *)(void *)to->ids,
-                               &s->err);
+    int rc = lane_ids(&m->lane, 1 + n_draft, to->ids, &s->err);
     for (; !rc && n_right < n_draft; n_right++) {
         i32 expected = s->tokens[n + n_right], *token = &to->ids[n_right];
         rc = spec_judge(m->spec, n_right, n_right, expected, token, &s->err);
@@ -350,7 +340,7 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
     }
     if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, n_draft);
     double began = base_now();
-    rc = run_step(s);
+    rc = lane_run(&m->lane, &s->err);
     if (!rc) rc = judge(s, n_draft, trial, to);
     if (!rc) rc = spec_follow(m->spec, &s->err);
     if (!rc && m->spec) spec_measure(m->spec, step->n_rows, base_now() - began);

@@ -70,7 +70,8 @@ static int open_draft(struct fletch_model *m, const struct fletch_model_params *
 static int load_mtp(struct fletch_model *m, bool no_fuse, struct err *err)
 {
     int rc = engine_program(&m->mtp, m->m->mtp, m->engine->class, no_fuse, err);
-    return rc ? rc : m->x->class->load(m->x, m->mtp, &m->h_mtp, err);
+    m->mtp_lane = (struct lane){.x = m->x, .p = m->mtp, .step = m->step};
+    return rc ? rc : m->x->class->load(m->x, m->mtp, &m->mtp_lane.handle, err);
 }
 
 int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
@@ -83,16 +84,12 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
                            .n_slots = m->n_sessions};
-    env.target = (struct spec_model){m->x,    m->trunk, m->h_trunk,
-                                     m->step, &m->kv,   m->limits.n_slots - m->n_sessions};
-    if (!rc && how->draft && !(rc = open_draft(m, params, err))) {
-        struct fletch_model *d = m->draft;
-        env.draft = (struct spec_model){d->x, d->trunk, d->h_trunk, d->step, &d->kv, m->n_sessions};
-    }
+    env.target = (struct spec_model){&m->lane, &m->kv, m->limits.n_slots - m->n_sessions};
+    if (!rc && how->draft && !(rc = open_draft(m, params, err)))
+        env.draft = (struct spec_model){&m->draft->lane, &m->draft->kv, m->n_sessions};
     if (!rc && how->mtp && !(rc = load_mtp(m, params->no_fuse, err))) {
         env.draft = env.target;
-        env.draft.p = m->mtp;
-        env.draft.handle = m->h_mtp;
+        env.draft.lane = &m->mtp_lane;
     }
     return rc ? rc : spec_open(&m->spec, &env, err);
 }

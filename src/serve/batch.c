@@ -45,7 +45,7 @@ struct batch {
 
 static u32 *table_of(const struct batch *b, const struct request *r)
 {
-    return b->env.step->tables + (size_t)r->slot * b->env.step->table_len;
+    return b->env.lane->step->tables + (size_t)r->slot * b->env.lane->step->table_len;
 }
 
 /* ---- opening ---- */
@@ -53,7 +53,7 @@ static u32 *table_of(const struct batch *b, const struct request *r)
 int batch_open(struct batch **out, const struct batch_env *env,
                const struct fletch_batch_params *params, struct err *err)
 {
-    const struct exec_limits *l = &env->step->limits;
+    const struct exec_limits *l = &env->lane->step->limits;
     struct batch *b = *out = calloc(1, sizeof *b);
     if (!b) return err_nomem(err, "the batch");
     pthread_condattr_t attr;
@@ -69,7 +69,8 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->max_waiting = params && params->max_waiting ? params->max_waiting : DEFAULT_WAITING;
     b->max_live = b->max_waiting + b->max_running;
     /* what a model of both kinds has behind it is in two places; nobody asked for that yet */
-    b->reuses = !(params && params->no_reuse) && !(env->p->net->n_kv && env->p->net->n_states);
+    b->reuses =
+        !(params && params->no_reuse) && !(env->lane->p->net->n_kv && env->lane->p->net->n_states);
     b->budget = FIRST_BUDGET;
     b->running = calloc(b->max_running, sizeof *b->running);
     b->clients = calloc(b->max_live, sizeof *b->clients);
@@ -78,7 +79,8 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->seqs = calloc(b->max_running, sizeof *b->seqs);
     b->logprobs = calloc(1 + 2 * SAMPLE_MAX_TOP, sizeof *b->logprobs);
     u32 n_trials = env->spec ? env->n_slots : 0; /* slots behind the snapshots */
-    u32 n_snaps = b->reuses && env->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
+    u32 n_snaps =
+        b->reuses && env->lane->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
     int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
     if (!rc && (!b->running || !b->clients || !b->out || !b->ids || !b->seqs || !b->logprobs))
         rc = err_nomem(err, "the batch");
@@ -93,7 +95,7 @@ int batch_open(struct batch **out, const struct batch_env *env,
 
 static int check_request(const struct batch *b, const struct batch_request *r, struct err *err)
 {
-    const struct step *s = b->env.step;
+    const struct step *s = b->env.lane->step;
     u32 n_vocab = s->net->n_vocab, max_pos = s->limits.max_pos;
     if (!r->n_tokens) return err_set(err, FLETCH_E_ARG, "the prompt is empty");
     for (u32 i = 0; i < r->n_tokens; i++)
@@ -118,7 +120,7 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
 /* One allocation: the request, its tokens, its biases. */
 static struct request *copy_request(const struct batch *b, const struct batch_request *from)
 {
-    u32 max_pos = b->env.step->limits.max_pos, n = from->n_tokens;
+    u32 max_pos = b->env.lane->step->limits.max_pos, n = from->n_tokens;
     u32 room = from->max_tokens && from->max_tokens < max_pos - n ? n + from->max_tokens : max_pos;
     size_t n_bias = from->sampling.n_bias;
     struct request *r =
@@ -314,7 +316,7 @@ static void preempt(struct batch *b, struct request *r)
 /* Room for the next token of everybody who runs. */
 static void grow(struct batch *b)
 {
-    if (!b->env.p->net->n_kv) return;
+    if (!b->env.lane->p->net->n_kv) return;
     for (u32 i = 0; i < b->n_running;) {
         struct request *r = b->running[i];
         if (kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, r->n_tokens)) {
@@ -329,7 +331,7 @@ static void grow(struct batch *b)
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
 static struct recall_seq seq_of(const struct batch *b, struct request *r)
 {
-    bool has_state = b->env.p->net->n_states;
+    bool has_state = b->env.lane->p->net->n_states;
     return (struct recall_seq){r->r.cache_salt, r->tokens, has_state ? NULL : table_of(b, r),
                                &r->n_blocks, r->slot};
 }
@@ -344,7 +346,7 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
         return 0;
     }
     *from = UINT32_MAX;
-    if (b->env.p->net->n_states)
+    if (b->env.lane->p->net->n_states)
         n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
     else
         n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, table_of(b, r),
@@ -354,7 +356,7 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     if (more > n) *from = r->slot;
     n = more;
     u32 left = r->n_prompt - n;
-    r->result.reuse_end = left <= b->env.step->limits.block_tokens
+    r->result.reuse_end = left <= b->env.lane->step->limits.block_tokens
                               ? "what is left is shorter than a block"
                           : n ? "the rest was not computed before, or is gone"
                               : "nothing that begins like this is there";
@@ -372,15 +374,15 @@ static bool admit(struct batch *b, struct request *r)
     /* some of those who run will need a block quite soon */
     u64 spare = b->n_running / 4,
         need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
-    if (b->env.p->net->n_kv &&
+    if (b->env.lane->p->net->n_kv &&
         (need + spare > kv_available(b->env.kv) ||
          !kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + 1))) {
         kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
         return false;
     }
-    if (b->env.p->net->n_states && from != slot)
-        CHECK(from == UINT32_MAX ? step_edit(b->env.step, EDIT_ZERO_STATE, slot, 0)
-                                 : step_edit(b->env.step, EDIT_COPY_STATE, slot, from));
+    if (b->env.lane->p->net->n_states && from != slot)
+        CHECK(from == UINT32_MAX ? step_edit(b->env.lane->step, EDIT_ZERO_STATE, slot, 0)
+                                 : step_edit(b->env.lane->step, EDIT_COPY_STATE, slot, from));
     queue_remove(&b->waiting, r);
     b->env.slot_used[slot] = true;
     b->running[b->n_running++] = r;
@@ -407,14 +409,14 @@ static bool is_answering(const struct request *r)
 /* Guesses run on a copy of the recurrent state, which they may spoil. */
 static bool needs_trial(const struct batch *b, const struct request *r)
 {
-    return r->n_draft && b->env.p->net->n_states;
+    return r->n_draft && b->env.lane->p->net->n_states;
 }
 
 /* The next n tokens of a request. The last one that is known asks for the next, and so do guesses
  * behind it. */
 static void add_rows(struct batch *b, struct request *r, u32 n)
 {
-    struct step *s = b->env.step;
+    struct step *s = b->env.lane->step;
     bool trial = needs_trial(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
@@ -459,7 +461,7 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
     if (!is_answering(r) || again > SPEC_MAX / 2) return;
     spec_choose(b->env.spec, q, n_answering);
     q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
-    if (b->env.p->net->n_kv &&
+    if (b->env.lane->p->net->n_kv &&
         (kv_available(kv) <= b->n_running / 4 ||
          !kv_cover(kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + q->most)))
         q->most = 0;
@@ -469,7 +471,7 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
 /* Guesses for those who answer; what guesses reads along with the others. */
 static int guess(struct batch *b, struct err *err)
 {
-    const struct exec_limits *l = &b->env.step->limits;
+    const struct exec_limits *l = &b->env.lane->step->limits;
     u32 n_answering = 0, n_rows = 0;
     if (!b->env.spec || !b->n_running) return 0;
     for (u32 i = 0; i < b->n_running; i++) {
@@ -501,7 +503,7 @@ static int guess(struct batch *b, struct err *err)
 /* Rows of answers, then rows of prompts: of those who are at it, then of newcomers. */
 static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
 {
-    struct step *s = b->env.step;
+    struct step *s = b->env.lane->step;
     struct request *r;
     *n_prompts = 0;
     for (u32 i = 0; i < b->n_running; i++) {
@@ -531,14 +533,9 @@ static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
 static int run_step(struct batch *b, struct err *err)
 {
     double began = base_now();
-    struct exec *x = b->env.x;
-    struct step *s = b->env.step;
-    struct operand ids = {b->env.p->sampled, 0, 1};
-    step_prepare(s);
-    int rc = x->class->submit(x, b->env.handle, s, err);
-    if (!rc) rc = x->class->wait(x, err);
-    if (!rc && s->n_out)
-        rc = x->class->read(x, b->env.handle, ids, 0, s->n_out, (float *)(void *)b->ids, err);
+    struct lane *l = b->env.lane;
+    int rc = lane_run(l, err);
+    if (!rc) rc = lane_ids(l, l->step->n_out, b->ids, err);
     b->step_seconds = base_now() - began;
     if (!rc) rc = spec_follow(b->env.spec, err);
     return rc;
@@ -546,12 +543,12 @@ static int run_step(struct batch *b, struct err *err)
 
 static int read_logprobs(struct batch *b, u32 i, u32 n, struct batch_logprobs *out, struct err *err)
 {
-    struct exec *x = b->env.x;
-    const struct operand values = {b->env.p->logprobs, 0, n}, ids = {b->env.p->top, 0, n - 1};
+    const struct operand values = {b->env.lane->p->logprobs, 0, n},
+                         ids = {b->env.lane->p->top, 0, n - 1};
     float *top = b->logprobs + 1 + SAMPLE_MAX_TOP;
     *out = (struct batch_logprobs){n, b->logprobs, (const i32 *)(const void *)top};
-    int rc = x->class->read(x, b->env.handle, values, i, 1, b->logprobs, err);
-    if (!rc && n > 1) rc = x->class->read(x, b->env.handle, ids, i, 1, top, err);
+    int rc = lane_read(b->env.lane, values, i, 1, b->logprobs, err);
+    if (!rc && n > 1) rc = lane_read(b->env.lane, ids, i, 1, top, err);
     return rc;
 }
 
@@ -583,7 +580,7 @@ static bool deliver(struct batch *b, struct request *r, u32 i, i32 token)
         finish(b, r, FLETCH_FINISH_END, NULL);
     else if (r->r.max_tokens && r->n_tokens - r->n_prompt == r->r.max_tokens)
         finish(b, r, FLETCH_FINISH_LENGTH, NULL);
-    else if (r->n_tokens == b->env.step->limits.max_pos)
+    else if (r->n_tokens == b->env.lane->step->limits.max_pos)
         finish(b, r, FLETCH_FINISH_CONTEXT, NULL);
     else
         return false;
@@ -615,7 +612,7 @@ static int judge(struct batch *b, struct request *r, u32 i, u32 *n_right, struct
 /* The tokens that a step gave, in order. */
 static void deliver_all(struct batch *b)
 {
-    for (u32 i = 0, n_rows; i < b->env.step->n_out; i += n_rows) {
+    for (u32 i = 0, n_rows; i < b->env.lane->step->n_out; i += n_rows) {
         struct request *r = b->out[i];
         struct err err = {0};
         u32 n_right;
@@ -674,7 +671,7 @@ static void learn(struct batch *b, u32 n_answers, u32 n_prompts, double seconds)
     if (seconds > 2 * b->usual)
         b->budget = MAX((double)MIN_BUDGET, b->budget * 0.7);
     else if (seconds < 1.7 * b->usual && n_prompts >= (u32)b->budget)
-        b->budget = MIN((double)b->env.step->limits.max_rows, b->budget * 1.1 + 1);
+        b->budget = MIN((double)b->env.lane->step->limits.max_rows, b->budget * 1.1 + 1);
 }
 
 static void wait_for_work(struct batch *b, double seconds)
@@ -697,12 +694,12 @@ size_t batch_step(struct batch *b, double wait_seconds)
     take_mail(b);
     double began = base_now();
     while ((late = overdue(b, began))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
-    step_reset(b->env.step);
+    step_reset(b->env.lane->step);
     grow(b);
     int rc = guess(b, &err);
-    step_reset(b->env.step);
+    step_reset(b->env.lane->step);
     if (!rc) fill_step(b, &n_answers, &n_prompts);
-    if (b->env.step->n_rows || rc) {
+    if (b->env.lane->step->n_rows || rc) {
         if (!rc) rc = run_step(b, &err);
         b->stats.n_steps++;
         b->stats.n_answer_rows += n_answers;
@@ -715,7 +712,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
         if (!rc) tell_reading(b);
         if (!rc) deliver_all(b);
         if (b->env.spec && n_answers && !n_prompts && !rc)
-            spec_measure(b->env.spec, b->env.step->n_rows, b->step_seconds);
+            spec_measure(b->env.spec, b->env.lane->step->n_rows, b->step_seconds);
     } else if (b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
@@ -746,7 +743,7 @@ void batch_check(const struct batch *b)
         CHECK(r->order && r->n_fed < r->n_tokens && r->n_tokens <= r->room);
         CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));
         for (u32 j = 0; j < i; j++) CHECK(b->running[j]->slot != r->slot);
-        if (b->env.p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));
+        if (b->env.lane->p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));
         n_live++;
     }
     for (const struct request *r = b->waiting.head; r; r = r->next, n++)

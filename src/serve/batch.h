@@ -7,7 +7,7 @@
 #ifndef FLETCH_BATCH_H
 #define FLETCH_BATCH_H
 
-#include "core/exec.h"
+#include "core/lane.h"
 #include "serve/automaton.h"
 #include "serve/kv.h"
 #include "serve/recall.h"
@@ -16,10 +16,7 @@
 
 /* What it runs on. All borrowed; the rest of the slots and blocks may be in use by others. */
 struct batch_env {
-    struct exec *x;
-    const struct program *p;
-    u32 handle;
-    struct step *step;
+    struct lane *lane;
     struct kv_pool *kv;
     bool *slot_used;   /* [n_slots] */
     u32 n_slots;       /* for sequences; those behind them keep snapshots */

@@ -122,6 +122,7 @@ struct fixture {
     struct net net;
     struct program p;
     struct step *step;
+    struct lane lane;
     struct kv_pool kv;
     bool slot_used[N_SLOTS];
     struct batch *b;
@@ -137,12 +138,8 @@ static u32 below(struct fixture *f, u32 n)
 
 static int open_batch(struct fixture *f, const struct fletch_batch_params *params)
 {
-    struct batch_env env = {.x = &f->x.base,
-                            .p = &f->p,
-                            .step = f->step,
-                            .kv = &f->kv,
-                            .slot_used = f->slot_used,
-                            .n_slots = N_SLOTS};
+    struct batch_env env = {
+        .lane = &f->lane, .kv = &f->kv, .slot_used = f->slot_used, .n_slots = N_SLOTS};
     return batch_open(&f->b, &env, params, &f->err);
 }
 
@@ -164,6 +161,7 @@ static struct fixture *open_world(bool recurrent)
     f->net.n_states = recurrent;
     f->p = (struct program){.net = &f->net, .sampled = 0, .logprobs = 1, .top = 2};
     assert_int_equal(step_open(&f->step, &f->net, &limits, &f->err), 0);
+    f->lane = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->step};
     assert_int_equal(kv_open(&f->kv, recurrent ? 0 : N_BLOCKS, BLOCK, &f->err), 0);
     return f;
 }

@@ -3,13 +3,13 @@
 #ifndef FLETCH_RECALL_H
 #define FLETCH_RECALL_H
 
-#include "core/exec.h"
+#include "core/lane.h"
 #include "serve/kv.h"
 #include "serve/store.h"
 
 struct recall {
     struct store *store; /* NULL: nothing is kept */
-    struct exec *x;
+    struct lane *lane;
     struct kv_pool *kv;
     u64 block_bytes;
     u32 grain; /* pieces end at multiples of so many tokens */
@@ -25,7 +25,7 @@ struct recall_seq {
 
 /* Brings back more than the `have` tokens that are there already, at most n: blocks become the
  * sequence's and are published. Gives how many are there then; `have` where a file can't be used.
- * Between steps only, as keep. */
+ */
 u32 recall_more(const struct recall *r, const struct recall_seq *q, u32 n, u32 have);
 /* Keeps what is behind n tokens of a prompt. */
 void recall_keep(const struct recall *r, const struct recall_seq *q, u32 n);

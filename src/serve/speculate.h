@@ -9,7 +9,7 @@
 #ifndef FLETCH_SPECULATE_H
 #define FLETCH_SPECULATE_H
 
-#include "core/exec.h"
+#include "core/lane.h"
 #include "serve/kv.h"
 
 enum {
@@ -19,17 +19,14 @@ enum {
 
 /* What runs steps. */
 struct spec_model {
-    struct exec *x;
-    const struct program *p;
-    u32 handle;
-    struct step *step;
+    struct lane *lane;
     struct kv_pool *kv;
     u32 first_spare; /* of n_slots further slots, where it has recurrent state */
 };
 
 struct spec_env {
     struct spec_model target;
-    struct spec_model draft; /* a smaller model, or the MTP block; x NULL: the text itself */
+    struct spec_model draft; /* a smaller model, or the MTP block; all NULL: the text itself */
     bool is_mtp;             /* draft runs on the target's executor, step and blocks */
     bool rejects;            /* guesses are judged by rejection */
     u32 n_tokens;            /* to guess in a step, whether it pays or not; 0: as many as pay */

@@ -18,8 +18,8 @@ enum { READ_AT_ONCE = 32 };
 
 int spec_draft_open(struct spec *s, struct err *err)
 {
-    const struct exec_limits *l = &s->env.draft.step->limits;
-    size_t n_hidden = (size_t)l->max_rows * s->env.target.p->net->d_model;
+    const struct exec_limits *l = &s->env.draft.lane->step->limits;
+    size_t n_hidden = (size_t)l->max_rows * s->env.target.lane->p->net->d_model;
     s->asked = calloc(l->max_out, sizeof *s->asked);
     s->ids = calloc(l->max_out, sizeof *s->ids);
     s->logprobs = calloc(l->max_out, sizeof *s->logprobs);
@@ -52,14 +52,14 @@ void spec_draft_close(struct spec *s)
 
 static u32 *table_of(const struct spec *s, u32 slot)
 {
-    struct step *step = s->env.draft.step;
+    struct step *step = s->env.draft.lane->step;
     return step->tables + (size_t)slot * step->table_len;
 }
 
 void spec_draft_rewind(struct spec *s, u32 slot, u32 n)
 {
     if (s->n_read[slot] <= n) return;
-    s->n_read[slot] = s->env.draft.p->net->n_states ? 0 : n; /* states don't go back */
+    s->n_read[slot] = s->env.draft.lane->p->net->n_states ? 0 : n; /* states don't go back */
     if (!s->n_read[slot]) kv_release(s->env.draft.kv, table_of(s, slot), &s->n_blocks[slot]);
 }
 
@@ -75,7 +75,7 @@ static void drop_edits(struct step *step, struct sample_row *row)
 /* A row behind which the next guess for a sequence will stand. */
 static void ask(struct spec *s, struct spec_seq *q, struct row row)
 {
-    struct step *step = s->env.draft.step;
+    struct step *step = s->env.draft.lane->step;
     bool wanted = q->n_draft < q->most && step->n_out < step->limits.max_out;
     CHECK(step_add(step, row, wanted));
     if (!wanted) return;
@@ -92,7 +92,8 @@ static void ask(struct spec *s, struct spec_seq *q, struct row row)
 static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float logprob)
 {
     u32 kind = (u32)(num_exp(MIN(logprob, 0)) * (SPEC_KINDS - 1) + 0.5f);
-    bool known = id >= 0 && (u32)id < s->env.target.p->net->n_vocab, kept = spec_keep(q, kind);
+    bool known = id >= 0 && (u32)id < s->env.target.lane->p->net->n_vocab,
+         kept = spec_keep(q, kind);
     if (known && (kept || s->env.rejects)) q->tokens[q->n + q->n_draft++] = id;
     if (!known || !kept) q->most = q->n_draft;
 }
@@ -101,17 +102,15 @@ static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float lo
 static int run_round(struct spec *s, bool *more, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    const struct operand ids = {m->p->sampled, 0, 1}, logprobs = {m->p->logprobs, 0, 1};
-    u32 n = m->step->n_out;
+    const struct operand logprobs = {m->lane->p->logprobs, 0, 1};
+    u32 n = m->lane->step->n_out;
     *more = n > 0;
     s->n_guesses += n;
-    if (!m->step->n_rows) return 0;
-    m->step->hidden = s->imported;
-    step_prepare(m->step);
-    int rc = m->x->class->submit(m->x, m->handle, m->step, err);
-    if (!rc) rc = m->x->class->wait(m->x, err);
-    if (!rc && n) rc = m->x->class->read(m->x, m->handle, ids, 0, n, (float *)(void *)s->ids, err);
-    if (!rc && n) rc = m->x->class->read(m->x, m->handle, logprobs, 0, n, s->logprobs, err);
+    if (!m->lane->step->n_rows) return 0;
+    m->lane->step->hidden = s->imported;
+    int rc = lane_run(m->lane, err);
+    if (!rc) rc = lane_ids(m->lane, n, s->ids, err);
+    if (!rc && n) rc = lane_read(m->lane, logprobs, 0, n, s->logprobs, err);
     for (u32 i = 0; !rc && i < n; i++) {
         struct spec_seq *q = s->asked[i];
         if (s->odds) rc = spec_odds(s, m, i, spec_odds_of(s, q->slot, q->n_draft), err);
@@ -126,21 +125,22 @@ static int run_round(struct spec *s, bool *more, struct err *err)
 static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 {
     const struct spec_model *m = &s->env.draft;
-    struct step *step = m->step;
+    struct step *step = m->lane->step;
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
         u32 *n_read = &s->n_read[q->slot], left = q->n - *n_read;
         if (!q->most && left < READ_AT_ONCE) continue;
         u32 n_rows = MIN(left, step->limits.max_rows - step->n_rows);
-        if (m->p->net->n_kv &&
+        if (m->lane->p->net->n_kv &&
             !kv_cover(m->kv, table_of(s, q->slot), &s->n_blocks[q->slot], (u64)q->n + q->most)) {
             q->most = 0;
             continue;
         }
-        if (m->p->net->n_states && !*n_read) CHECK(step_edit(step, EDIT_ZERO_STATE, q->slot, 0));
+        if (m->lane->p->net->n_states && !*n_read)
+            CHECK(step_edit(step, EDIT_ZERO_STATE, q->slot, 0));
         enum row_class cls = left > SPEC_MAX + 1 ? ROW_P : ROW_D;
         for (u32 j = 0; j < n_rows; j++, ++*n_read) {
-            i32 token = MIN(q->tokens[*n_read], (i32)m->p->net->n_vocab - 1);
+            i32 token = MIN(q->tokens[*n_read], (i32)m->lane->p->net->n_vocab - 1);
             struct row row = {token, q->slot, *n_read, cls};
             if (*n_read + 1 == q->n)
                 ask(s, q, row);
@@ -153,17 +153,18 @@ static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    bool recurrent = m->p->net->n_states, more;
-    step_reset(m->step);
+    bool recurrent = m->lane->p->net->n_states, more;
+    step_reset(m->lane->step);
     read_along(s, seqs, n);
     int rc = run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
-        step_reset(m->step);
+        step_reset(m->lane->step);
         for (u32 i = 0; i < n; i++) {
             struct spec_seq *q = &seqs[i];
             u32 slot = recurrent ? m->first_spare + q->slot : q->slot, pos = q->n + round - 1;
             if (q->n_draft != round || round >= q->most) continue;
-            if (recurrent && round == 1) CHECK(step_edit(m->step, EDIT_COPY_STATE, slot, q->slot));
+            if (recurrent && round == 1)
+                CHECK(step_edit(m->lane->step, EDIT_COPY_STATE, slot, q->slot));
             ask(s, q, (struct row){q->tokens[pos], slot, pos, ROW_D});
         }
         rc = run_round(s, &more, err);
@@ -177,10 +178,10 @@ int spec_follow(struct spec *s, struct err *err)
 {
     if (!s || !s->env.is_mtp) return 0;
     const struct spec_model *m = &s->env.target;
-    const struct operand hidden = {m->p->hidden, 0, m->p->net->d_model};
-    s->n_rows = m->step->n_rows;
-    memcpy(s->rows, m->step->rows, s->n_rows * sizeof *s->rows);
-    return m->x->class->read(m->x, m->handle, hidden, 0, s->n_rows, s->hidden, err);
+    const struct operand hidden = {m->lane->p->hidden, 0, m->lane->p->net->d_model};
+    s->n_rows = m->lane->step->n_rows;
+    memcpy(s->rows, m->lane->step->rows, s->n_rows * sizeof *s->rows);
+    return lane_read(m->lane, hidden, 0, s->n_rows, s->hidden, err);
 }
 
 static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
@@ -193,8 +194,8 @@ static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
 /* Rows of the target's last step whose next token is known by now. */
 static void read_hidden(struct spec *s, struct spec_seq *seqs, u32 n)
 {
-    struct step *step = s->env.draft.step;
-    size_t d = s->env.target.p->net->d_model;
+    struct step *step = s->env.draft.lane->step;
+    size_t d = s->env.target.lane->p->net->d_model;
     for (u32 t = 0; t < s->n_rows; t++) {
         const struct row *r = &s->rows[t];
         struct spec_seq *q = seq_of(seqs, n, r->slot);
@@ -212,28 +213,28 @@ static void read_hidden(struct spec *s, struct spec_seq *seqs, u32 n)
 static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    const struct operand hidden = {m->p->hidden, 0, m->p->net->d_model};
+    const struct operand hidden = {m->lane->p->hidden, 0, m->lane->p->net->d_model};
     size_t d = hidden.width;
     bool more;
-    step_reset(m->step);
+    step_reset(m->lane->step);
     read_hidden(s, seqs, n);
     int rc = run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
-        u32 n_asked = m->step->n_out, n_rows = 0;
+        u32 n_asked = m->lane->step->n_out, n_rows = 0;
         for (u32 i = 0; !rc && i < n_asked; i++) { /* its own hidden state goes on */
             if (s->asked[i]->n_draft != round || round >= s->asked[i]->most) continue;
-            rc = m->x->class->read(m->x, m->handle, hidden, m->step->out_rows[i], 1,
-                                   s->imported + n_rows * d, err);
+            rc = lane_read(m->lane, hidden, m->lane->step->out_rows[i], 1, s->imported + n_rows * d,
+                           err);
             s->asked[n_rows++] = s->asked[i];
         }
-        step_reset(m->step);
+        step_reset(m->lane->step);
         for (u32 i = 0; i < n_rows; i++) {
             struct spec_seq *q = s->asked[i];
             ask(s, q, (struct row){q->tokens[q->n + round - 1], q->slot, q->n + round - 2, ROW_D});
         }
         if (!rc) rc = run_round(s, &more, err);
     }
-    step_reset(m->step);
+    step_reset(m->lane->step);
     return rc;
 }
 
