@@ -121,6 +121,14 @@ float *hostmem_row(const struct hostmem *h, u32 handle, struct operand o, u32 ro
     return prog->mem[b->rows] + b->place * room_of(h, b->rows) + (size_t)row * b->width + o.col;
 }
 
+u32 hostmem_token(const struct hostmem *h, u32 handle, const struct step *s, u32 t)
+{
+    i32 token = s->rows[t].token;
+    const struct operand sampled = {h->programs[handle].p->sampled, 0, 1};
+    if (token < 0) memcpy(&token, hostmem_row(h, handle, sampled, (u32)~token), sizeof token);
+    return token < 0 ? 0 : (u32)token; /* it chose none: whoever asked for that will know */
+}
+
 u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32 slot, u32 pos)
 {
     u32 per = h->limits.block_tokens;

@@ -45,6 +45,9 @@ void *hostmem_alloc(u64 n);
 /* Carries out the edits of a step. */
 void hostmem_edit(struct hostmem *h, const struct step *s);
 
+/* The token of row t, which may be one that the step before chose. Before OP_SAMPLE only. */
+u32 hostmem_token(const struct hostmem *h, u32 handle, const struct step *s, u32 t);
+
 /* Row `row` of an operand. */
 float *hostmem_row(const struct hostmem *h, u32 handle, struct operand o, u32 row);
 /* A cached row: its key, with the value behind it. */

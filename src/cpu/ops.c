@@ -13,7 +13,8 @@ static void op_embed(const struct cpu_run *run, const struct op *op)
     u32 begin, end;
     share(run, run->s->n_rows, &begin, &end);
     for (u32 t = begin; t < end; t++)
-        pack_row(&run->x->packed[op->w[0]], (u32)run->s->rows[t].token, at(run, op->out[0], t));
+        pack_row(&run->x->packed[op->w[0]], hostmem_token(&run->x->host, run->handle, run->s, t),
+                 at(run, op->out[0], t));
 }
 
 static void op_import_hidden(const struct cpu_run *run, const struct op *op)

@@ -4,7 +4,7 @@
  * The step. All that changes from one submission to the next is one stretch of device memory that
  * the list's first command copies there. Kernels get its parts as buffers of their own:
  *   HEAD      uint[16]      HEAD_... below
- *   ROWS      uint4[T]      token, slot, position, class
+ *   ROWS      uint4[T]      token (or STEP_CHOSEN), slot, position, class
  *   PREV      int[T]        the row before this one of the same slot, -1: none
  *   NEXT      int[T]        the row after it, -1: none (its slot's last row of the step)
  *   OUT       uint[R]       rows whose logits are wanted
@@ -104,6 +104,7 @@ struct edit_args {
 struct embed_args {
     unsigned n, y_pitch;
     unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+    unsigned ids_pitch;
 };
 
 /* k_norm: groups of `group` columns; w repeats every `period` */

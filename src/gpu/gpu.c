@@ -13,20 +13,20 @@ enum {
     MAX_KERNELS = 512,
     STAGING = 64 << 20, /* bytes of weights that are packed at a time */
     EDIT_GROUPS = 64,
+    BERTHS = 2, /* steps that can be on their way, each with host memory of its own */
 };
 
 struct list {
     struct list_kind kind;
-    struct gpu_list *list[2]; /* sends the step without, and with edits of logits and masks */
+    struct gpu_list *list[BERTHS][2]; /* sends the step without, and with edits of logits, masks */
     struct step_layout step;
 };
 
 struct gpu_program {
     const struct program *p;
-    struct gpu_buf *mem[2], *scratch, *step, *upload;
+    struct gpu_buf *mem[2], *scratch, *step, *upload[BERTHS];
     u64 scratch_n;
-    struct gpu_buf *sampled; /* [R] ids as the last whole step left them, for the host */
-    u32 n_sampled;
+    struct gpu_buf *sampled[BERTHS]; /* [R] ids as a whole step left them, for the host */
     u32 n_lists;
     struct list *lists; /* [n_lists][n_lists] for rows of class D and of class P */
 };
@@ -44,14 +44,20 @@ struct gpu_exec {
     struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
     struct gpu_buf **chunks, *staging;
-    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload;
+    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload[BERTHS];
     struct stretch *stretches[2]; /* of state slots and of cache blocks */
     u32 n_stretches[2];
     struct gpu_buf *layers[2]; /* the same on the device */
     struct step_tables known;
-    struct step_order order;              /* of the last step */
-    struct gpu_list *edit_list, *passing; /* passing: of one call only (verify) */
-    u32 n_pending;
+    struct step_order order;                      /* of the last step */
+    struct gpu_list *edit_list[BERTHS], *passing; /* passing: of one call only (verify) */
+    struct berth {
+        u32 handle, n_sampled;
+        u32 n_lists; /* that were submitted and not waited for */
+        int rc;      /* of those that were */
+        struct err err;
+    } berths[BERTHS], *done; /* done: of the step that was waited for last */
+    u32 oldest, n_away;      /* the first berth whose step was not waited for, and how many are */
     u32 n_programs;
     struct gpu_program programs[MAX_PROGRAMS];
     u32 n_kernels;
@@ -76,27 +82,30 @@ static const char *gpu_driver_absent(const struct gpu_driver *d)
 static void free_program(struct gpu_exec *x, struct gpu_program *prog)
 {
     for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++)
-        for (u32 j = 0; j < 2; j++)
-            if (prog->lists[i].list[j]) x->d->drop(x->g, prog->lists[i].list[j]);
+        for (u32 j = 0; j < BERTHS * 2; j++)
+            if (prog->lists[i].list[j / 2][j % 2])
+                x->d->drop(x->g, prog->lists[i].list[j / 2][j % 2]);
     free(prog->lists);
-    struct gpu_buf *bufs[] = {prog->mem[0], prog->mem[1], prog->scratch,
-                              prog->step,   prog->upload, prog->sampled};
+    struct gpu_buf *bufs[] = {prog->mem[0],    prog->mem[1],    prog->scratch,    prog->step,
+                              prog->upload[0], prog->upload[1], prog->sampled[0], prog->sampled[1]};
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
 }
 
-static int gpu_wait(struct exec *exec, struct err *err);
+static int settle(struct gpu_exec *x, struct err *err);
 
 static void gpu_close(struct exec *exec)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     if (!x) return;
     struct err ignored = {0};
-    if (x->g) gpu_wait(exec, &ignored);
+    if (x->g) settle(x, &ignored);
     for (u32 i = 0; i < x->n_programs; i++) free_program(x, &x->programs[i]);
-    if (x->edit_list) x->d->drop(x->g, x->edit_list);
-    struct gpu_buf *bufs[] = {x->staging, x->kv,           x->state,     x->tables,   x->tickets,
-                              x->edits,   x->edits_upload, x->layers[0], x->layers[1]};
+    for (u32 i = 0; i < BERTHS; i++)
+        if (x->edit_list[i]) x->d->drop(x->g, x->edit_list[i]);
+    struct gpu_buf *bufs[] = {x->staging,   x->kv,       x->state,           x->tables,
+                              x->tickets,   x->edits,    x->edits_upload[0], x->edits_upload[1],
+                              x->layers[0], x->layers[1]};
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
     for (u32 i = 0; x->chunks && i < x->n_chunks; i++)
@@ -204,13 +213,13 @@ static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *
     return 0;
 }
 
-/* The list that carries out a step's edits: of states, then of blocks. */
-static int record_edits(struct gpu_exec *x, struct err *err)
+/* The list that carries out the edits of a berth's step: of states, then of blocks. */
+static int record_edits(struct gpu_exec *x, u32 berth, struct err *err)
 {
     struct gpu_buf *memory[2] = {x->state, x->kv};
     struct gpu_command c[3] = {{.kind = GPU_COPY,
                                 .dst = {x->edits, 0},
-                                .src = {x->edits_upload, 0},
+                                .src = {x->edits_upload[berth], 0},
                                 .n_bytes = edit_bytes(&x->limits)}};
     u32 n = 1;
     for (u32 i = 0; i < 2; i++) {
@@ -228,7 +237,7 @@ static int record_edits(struct gpu_exec *x, struct err *err)
         if (rc) return rc;
         n++;
     }
-    return x->d->record(x->g, &x->edit_list, c, n, err);
+    return x->d->record(x->g, &x->edit_list[berth], c, n, err);
 }
 
 static int open_memory(struct gpu_exec *x, struct err *err)
@@ -250,8 +259,11 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tickets, TICKETS * sizeof(u32), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->edits, edit_bytes(&x->limits), GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &x->edits_upload, edit_bytes(&x->limits), GPU_UPLOAD, err);
-    return rc ? rc : record_edits(x, err);
+    for (u32 i = 0; !rc && i < BERTHS; i++) {
+        rc = x->d->alloc(x->g, &x->edits_upload[i], edit_bytes(&x->limits), GPU_UPLOAD, err);
+        if (!rc) rc = record_edits(x, i, err);
+    }
+    return rc;
 }
 
 static int open_with(struct exec **out, const struct exec_class *class, const struct gpu_driver *d,
@@ -388,9 +400,12 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &prog->upload, size.step, GPU_UPLOAD, err);
     u64 n = emit_room(&x->limits, ROWS_R) * sizeof(i32);
-    return rc ? rc : x->d->alloc(x->g, &prog->sampled, n, GPU_READBACK, err);
+    for (u32 i = 0; !rc && i < BERTHS; i++) {
+        rc = x->d->alloc(x->g, &prog->upload[i], size.step, GPU_UPLOAD, err);
+        if (!rc) rc = x->d->alloc(x->g, &prog->sampled[i], n, GPU_READBACK, err);
+    }
+    return rc;
 }
 
 static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program *prog,
@@ -441,8 +456,8 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
 }
 
 /* The ops [begin, end) for a list's rows; all of them is a whole step. */
-static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list, bool extra,
-                  u32 begin, u32 end, struct gpu_list **out, struct err *err)
+static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list, u32 berth,
+                  bool extra, u32 begin, u32 end, struct gpu_list **out, struct err *err)
 {
     const struct step_layout *step = &list->step;
     struct emit e;
@@ -455,7 +470,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
     if (c)
         c[0] = (struct gpu_command){.kind = GPU_COPY,
                                     .dst = {prog->step, 0},
-                                    .src = {prog->upload, 0},
+                                    .src = {prog->upload[berth], 0},
                                     .n_bytes = step->bytes[extra]};
     for (u32 i = 0; i < e.n && !rc; i++) {
         bool tables = strcmp(e.list[i].kernel, "k_tables") == 0;
@@ -469,7 +484,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
         c[n++] = (struct gpu_command){
             .kind = GPU_COPY,
             .after = true,
-            .dst = {prog->sampled, 0},
+            .dst = {prog->sampled[berth], 0},
             .src = {prog->mem[ROWS_R],
                     row_at(x, prog, (struct operand){prog->p->sampled, 0, 1}, 0)},
             .n_bytes = step->out_rows * sizeof(i32)};
@@ -481,9 +496,17 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
 
 /* ---- steps ---- */
 
-static int submit_edits(struct gpu_exec *x, const struct step *s, struct err *err)
+/* A list as a part of a berth's step. */
+static int submit_list(struct gpu_exec *x, u32 berth, struct gpu_list *list, struct err *err)
 {
-    u32 *to = x->d->map(x->edits_upload);
+    int rc = x->d->submit(x->g, list, err);
+    if (!rc) x->berths[berth].n_lists++;
+    return rc;
+}
+
+static int submit_edits(struct gpu_exec *x, u32 berth, const struct step *s, struct err *err)
+{
+    u32 *to = x->d->map(x->edits_upload[berth]);
     to[0] = s->n_edits;
     for (u32 i = 0; i < s->n_edits; i++) {
         to += 4;
@@ -491,14 +514,14 @@ static int submit_edits(struct gpu_exec *x, const struct step *s, struct err *er
         to[1] = s->edits[i].dst;
         to[2] = s->edits[i].src;
     }
-    int rc = x->d->submit(x->g, x->edit_list, err);
-    if (!rc) x->n_pending++;
-    return rc;
+    return submit_list(x, berth, x->edit_list[berth], err);
 }
 
 /* The tables as they are: where a step has too many changes to carry them. */
 static int write_tables(struct gpu_exec *x, const struct step *s, struct err *err)
 {
+    int rc = settle(x, err);
+    if (rc) return rc;
     memcpy(x->known.known, s->tables, x->known.n_bytes);
     return x->d->write(x->g, x->tables, 0, x->known.known, x->known.n_bytes, err);
 }
@@ -516,37 +539,80 @@ static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_
     return list;
 }
 
-static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
+/* Until the lists of a berth's step are done; how that went stays there. */
+static void wait_for(struct gpu_exec *x, struct berth *b)
 {
-    struct gpu_exec *x = (struct gpu_exec *)exec;
-    struct gpu_program *prog = &x->programs[handle];
-    int rc = gpu_wait(exec, err);
-    if (rc || s->n_rows == 0) return rc;
+    for (; b->n_lists; b->n_lists--) {
+        struct err err;
+        int rc = x->d->wait(x->g, &err);
+        if (!rc || b->rc) continue;
+        b->rc = rc;
+        b->err = err;
+    }
+}
+
+/* Until nothing runs any more; wait will find those steps done. */
+static int settle(struct gpu_exec *x, struct err *err)
+{
+    int rc = 0;
+    for (u32 i = 0; i < x->n_away; i++) {
+        struct berth *b = &x->berths[(x->oldest + i) % BERTHS];
+        wait_for(x, b);
+        if (!b->rc || rc) continue;
+        rc = b->rc;
+        *err = b->err;
+    }
+    return rc;
+}
+
+static int submit_step(struct gpu_exec *x, u32 berth, const struct step *s, struct err *err)
+{
+    struct gpu_program *prog = &x->programs[x->berths[berth].handle];
     bool whole = s->op_begin == 0 && s->op_end >= prog->p->n_ops, extra;
+    int rc = 0;
     step_order(&x->order, s);
     struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
-    u8 *upload = x->d->map(prog->upload);
+    u8 *upload = x->d->map(prog->upload[berth]);
     if (!step_write(&list->step, s, &x->order, &x->known, upload, &extra)) {
         if ((rc = write_tables(x, s, err))) return rc;
         CHECK(step_write(&list->step, s, &x->order, &x->known, upload, &extra));
     }
-    if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, s, err))) return rc;
-    prog->n_sampled = whole ? s->n_out : 0;
-    struct gpu_list **made = whole ? &list->list[extra] : &x->passing;
-    if (!*made) rc = record(x, prog, list, extra, s->op_begin, s->op_end, made, err);
-    if (!rc) rc = x->d->submit(x->g, *made, err);
-    if (!rc) x->n_pending++;
+    if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, berth, s, err))) return rc;
+    x->berths[berth].n_sampled = whole ? s->n_out : 0;
+    struct gpu_list **made = whole ? &list->list[berth][extra] : &x->passing;
+    if (!*made) rc = record(x, prog, list, berth, extra, s->op_begin, s->op_end, made, err);
+    return rc ? rc : submit_list(x, berth, *made, err);
+}
+
+/* In the first berth where there is a choice: each has lists of its own, made when needed. */
+static int gpu_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    CHECK(x->n_away < BERTHS);
+    if (!x->n_away) x->oldest = 0;
+    u32 berth = (x->oldest + x->n_away) % BERTHS;
+    x->berths[berth] = (struct berth){.handle = handle};
+    int rc = s->n_rows ? submit_step(x, berth, s, err) : 0;
+    x->n_away++;
+    if (rc) { /* its edits may be on their way */
+        settle(x, &(struct err){0});
+        x->n_away--;
+    }
     return rc;
 }
 
 static int gpu_wait(struct exec *exec, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
-    int rc = 0;
-    for (; x->n_pending && !rc; x->n_pending--) rc = x->d->wait(x->g, err);
+    if (!x->n_away) return 0;
+    struct berth *b = x->done = &x->berths[x->oldest];
+    wait_for(x, b);
+    x->oldest = (x->oldest + 1) % BERTHS;
+    x->n_away--;
     if (x->passing) x->d->drop(x->g, x->passing);
     x->passing = NULL;
-    return rc;
+    if (b->rc) *err = b->err;
+    return b->rc;
 }
 
 /* ---- reading and writing buffers ---- */
@@ -554,6 +620,7 @@ static int gpu_wait(struct exec *exec, struct err *err)
 static int move(struct gpu_exec *x, u32 handle, struct operand o, u32 row, u32 n_rows, float *dst,
                 const float *src, struct err *err)
 {
+    CHECK(!x->n_away);
     const struct buffer *b = &x->programs[handle].p->bufs[o.buf];
     struct gpu_buf *mem = x->programs[handle].mem[b->rows];
     bool moved = b->rows == ROWS_T && x->order.moved, together = b->width == o.width && !moved;
@@ -574,9 +641,10 @@ static int gpu_read(struct exec *exec, u32 handle, struct operand what, u32 row,
                     float *dst, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
-    struct gpu_program *prog = &x->programs[handle];
-    if (what.buf == prog->p->sampled && row + n_rows <= prog->n_sampled) {
-        const i32 *ids = x->d->map(prog->sampled);
+    const struct gpu_program *prog = &x->programs[handle];
+    if (what.buf == prog->p->sampled && x->done && x->done->handle == handle &&
+        row + n_rows <= x->done->n_sampled) {
+        const i32 *ids = x->d->map(prog->sampled[x->done - x->berths]);
         memcpy(dst, ids + row, n_rows * sizeof *ids);
         return 0;
     }
@@ -667,7 +735,7 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     if ((rc = emit_program(&e, prog->p, &x->limits, list->kind, err))) return rc;
     double *each = calloc(e.n + 2, sizeof *each);
     if (!each) rc = err_nomem(err, "the profile");
-    if (!rc) rc = x->d->profile(x->g, list->list[list->list[0] ? 0 : 1], each, err);
+    if (!rc) rc = x->d->profile(x->g, list->list[0][list->list[0][0] ? 0 : 1], each, err);
     memset(us, 0, prog->p->n_ops * sizeof *us);
     for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
     free(each);
@@ -711,6 +779,7 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
         .has_bf16 = true,                                                                       \
         .max_rows = MAX_ROWS,                                                                   \
         .chunk = rows,                                                                          \
+        .queues = true,                                                                         \
         .open = driver##_open,                                                                  \
         .close = gpu_close,                                                                     \
         .weight = gpu_weight,                                                                   \

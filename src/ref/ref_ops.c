@@ -35,9 +35,10 @@ static const float *row_of(const struct ref_run *run, u32 id, u32 row, u32 which
 static void op_embed(const struct ref_run *run, const struct op *op)
 {
     const struct weight *w = weight_of(run, op->w[0]);
-    for (u32 t = 0; t < run->s->n_rows; t++)
-        quant_decode(w->type, w->data + (u64)run->s->rows[t].token * w->row_bytes,
-                     at(run, op->out[0], t), w->n_in);
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        u64 token = hostmem_token(&run->x->host, run->handle, run->s, t);
+        quant_decode(w->type, w->data + token * w->row_bytes, at(run, op->out[0], t), w->n_in);
+    }
 }
 
 static void op_import_hidden(const struct ref_run *run, const struct op *op)
