@@ -25,7 +25,7 @@ int lane_ids(const struct lane *l, u32 n, i32 *ids, struct err *err)
     return n ? lane_read(l, sampled, 0, n, (float *)(void *)ids, err) : 0;
 }
 
-static int submit(struct lane *l, const struct flight *as, struct err *err)
+static int start(struct lane *l, const struct flight *as, struct err *err)
 {
     l->last = as;
     step_prepare(l->step);
@@ -60,7 +60,7 @@ void lane_settle(struct lane *l)
 int lane_run(struct lane *l, struct err *err)
 {
     lane_settle(l);
-    int rc = submit(l, NULL, err);
+    int rc = start(l, NULL, err);
     return rc ? rc : await(l, err);
 }
 
@@ -68,7 +68,7 @@ int lane_queue(struct lane *l, struct flight *f, const struct flight *after, str
 {
     CHECK(f->landed && l->n_air < ARRAY_LEN(l->air) && (!after || after == l->last));
     if (!after) lane_settle(l);
-    int rc = submit(l, f, err);
+    int rc = start(l, f, err);
     if (rc) return rc;
     f->n_out = l->step->n_out;
     f->landed = false;

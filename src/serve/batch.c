@@ -14,6 +14,14 @@ enum {
     MIN_BUDGET = 4,
 };
 
+/* A step on its way. */
+struct voyage {
+    struct flight f;
+    struct request **out; /* [max_out] whose each out row is; NULL: gone */
+    u32 n_rows, n_answers, n_prompts;
+    double began, queued; /* when its filling began, and when it was filled */
+};
+
 struct batch {
     struct batch_env env;
     struct snap_pool snaps;
@@ -24,14 +32,14 @@ struct batch {
     struct queue waiting;
     struct client *clients; /* [max_live] */
     u32 max_live;
-    struct request **out; /* [max_out] whose each out row is */
+    struct voyage voyages[2], *air[2]; /* those on their way, the older one first */
+    u32 n_air;
     float *logprobs;
-    i32 *ids;              /* [max_out] */
     struct spec_seq *seqs; /* [max_running] */
     u64 n_admitted;
-    double step_seconds; /* of the last step by itself */
-    double usual;        /* seconds of a step with answers only */
-    double budget;       /* rows of prompts beside answers */
+    double landed; /* when the last step did */
+    double usual;  /* seconds of a step with answers only */
+    double budget; /* rows of prompts beside answers */
     struct fletch_batch_stats stats;
     /* what other threads touch */
     pthread_mutex_t lock;
@@ -74,15 +82,18 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->budget = FIRST_BUDGET;
     b->running = calloc(b->max_running, sizeof *b->running);
     b->clients = calloc(b->max_live, sizeof *b->clients);
-    b->out = calloc(l->max_out, sizeof *b->out);
-    b->ids = calloc(l->max_out, sizeof *b->ids);
     b->seqs = calloc(b->max_running, sizeof *b->seqs);
     b->logprobs = calloc(1 + 2 * SAMPLE_MAX_TOP, sizeof *b->logprobs);
     u32 n_trials = env->spec ? env->n_slots : 0; /* slots behind the snapshots */
     u32 n_snaps =
         b->reuses && env->lane->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
     int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
-    if (!rc && (!b->running || !b->clients || !b->out || !b->ids || !b->seqs || !b->logprobs))
+    for (u32 i = 0; !rc && i < ARRAY_LEN(b->voyages); i++) {
+        rc = flight_open(&b->voyages[i].f, l, err);
+        b->voyages[i].out = calloc(l->max_out, sizeof *b->voyages[i].out);
+        if (!rc && !b->voyages[i].out) rc = err_nomem(err, "the batch");
+    }
+    if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs))
         rc = err_nomem(err, "the batch");
     if (rc) {
         batch_close(b);
@@ -196,15 +207,31 @@ static void leave_room(struct batch *b, struct request *r)
     while (b->running[i] != r) i++;
     b->n_running--;
     memmove(b->running + i, b->running + i + 1, (b->n_running - i) * sizeof *b->running);
-    r->n_fed = r->n_published = r->snap_at = r->n_draft = 0;
+    r->n_fed = r->n_published = r->snap_at = r->n_draft = r->n_due = 0;
     r->aside = false;
     r->order = 0;
+}
+
+/* What comes for it is nobody's. Its rows may write where others stand by then, but before them. */
+static void forget(struct batch *b, const struct request *r)
+{
+    for (u32 i = 0; i < b->n_air; i++)
+        for (u32 j = 0; j < b->air[i]->f.n_out; j++)
+            if (b->air[i]->out[j] == r) b->air[i]->out[j] = NULL;
+}
+
+/* Nobody is interested in what is on its way. */
+static void drop(struct batch *b)
+{
+    if (b->n_air) lane_settle(b->env.lane);
+    b->n_air = 0;
 }
 
 /* The end of a request, wherever it is. */
 static void finish(struct batch *b, struct request *r, enum fletch_finish why,
                    const struct err *err)
 {
+    forget(b, r);
     if (r->order)
         leave_room(b, r);
     else
@@ -279,14 +306,17 @@ void batch_close(struct batch *b)
     if (b->clients) take_mail(b);
     while (b->n_running) finish(b, b->running[0], FLETCH_FINISH_CANCELLED, NULL);
     while (b->waiting.head) finish(b, b->waiting.head, FLETCH_FINISH_CANCELLED, NULL);
+    drop(b);
     if (b->reuses) kv_forget(b->env.kv);
     snap_close(&b->snaps);
     pthread_mutex_destroy(&b->lock);
     pthread_cond_destroy(&b->came);
     free(b->running);
     free(b->clients);
-    free(b->out);
-    free(b->ids);
+    for (u32 i = 0; i < ARRAY_LEN(b->voyages); i++) {
+        flight_close(&b->voyages[i].f);
+        free(b->voyages[i].out);
+    }
     free(b->seqs);
     free(b->logprobs);
     free(b->cancels);
@@ -306,6 +336,7 @@ static struct request *victim(const struct batch *b)
 
 static void preempt(struct batch *b, struct request *r)
 {
+    CHECK(!b->n_air);
     leave_room(b, r);
     r->waits_since = b->stats.n_steps;
     r->result.n_preempted++;
@@ -313,19 +344,29 @@ static void preempt(struct batch *b, struct request *r)
     queue_put(&b->waiting, r);
 }
 
-/* Room for the next token of everybody who runs. */
-static void grow(struct batch *b)
+/* Tokens that it has or will have once the step on its way has landed; without the last one of an
+ * answer, which nothing follows. */
+static u32 n_known(const struct request *r)
 {
-    if (!b->env.lane->p->net->n_kv) return;
+    return r->n_tokens + (r->n_due && r->n_tokens + r->n_due < r->room);
+}
+
+/* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
+ * be while a token is on its way to him. */
+static bool grow(struct batch *b)
+{
+    if (!b->env.lane->p->net->n_kv) return true;
     for (u32 i = 0; i < b->n_running;) {
         struct request *r = b->running[i];
-        if (kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, r->n_tokens)) {
+        if (kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, n_known(r))) {
             i++;
             continue;
         }
+        if (b->n_air) return false;
         preempt(b, victim(b));
         i = 0; /* whoever left may have stood before this one */
     }
+    return true;
 }
 
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
@@ -388,7 +429,7 @@ static bool admit(struct batch *b, struct request *r)
     b->running[b->n_running++] = r;
     b->stats.most_running = MAX(b->stats.most_running, b->n_running);
     r->order = ++b->n_admitted;
-    r->n_fed = n;
+    r->n_fed = r->n_settled = n;
     if (!r->result.n_preempted) {
         r->result.queue_seconds = base_now() - r->t_submit;
         r->result.n_reused = n;
@@ -412,41 +453,44 @@ static bool needs_trial(const struct batch *b, const struct request *r)
     return r->n_draft && b->env.lane->p->net->n_states;
 }
 
-/* The next n tokens of a request. The last one that is known asks for the next, and so do guesses
- * behind it. */
-static void add_rows(struct batch *b, struct request *r, u32 n)
+/* The next n tokens of a request. The last one that is known, or will be, asks for the next, and
+ * so do guesses behind it. */
+static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n)
 {
     struct step *s = b->env.lane->step;
     bool trial = needs_trial(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
-    r->n_settled = r->n_fed;
+    u32 last = n_known(r) - 1, chosen = r->out;
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (r->snap_at && r->snap_at == r->n_fed &&
         snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
         CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
     for (u32 i = 0; i < n; i++, r->n_fed++) {
         enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
-        bool asks = r->n_fed + 1 >= r->n_tokens;
-        CHECK(step_add(s, (struct row){r->tokens[r->n_fed], place, r->n_fed, cls}, asks));
+        bool asks = r->n_fed >= last, is_here = r->n_fed < r->n_tokens + r->n_draft;
+        i32 token = is_here ? r->tokens[r->n_fed] : STEP_CHOSEN(chosen);
+        CHECK(step_add(s, (struct row){token, place, r->n_fed, cls}, asks));
         if (!asks) continue;
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
-        b->out[s->n_out - 1] = r;
+        v->out[s->n_out - 1] = r;
+        r->out = s->n_out - 1;
         n_asks++;
     }
+    r->n_due += n_asks > 0;
     if (r->r.constraint && n_asks)
         constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
     r->client->rows += n;
 }
 
 /* As many rows of what it has to read as there are, at most up to where a snapshot is due. */
-static u32 add_reading(struct batch *b, struct request *r, u32 most)
+static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32 most)
 {
     u32 n = MIN(most, r->n_tokens - r->n_fed);
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
-    add_rows(b, r, n);
+    add_rows(b, v, r, n);
     r->snap_at = r->n_fed == point ? point : 0;
     return n;
 }
@@ -501,43 +545,71 @@ static int guess(struct batch *b, struct err *err)
 }
 
 /* Rows of answers, then rows of prompts: of those who are at it, then of newcomers. */
-static void fill_step(struct batch *b, u32 *n_answers, u32 *n_prompts)
+static void fill_step(struct batch *b, struct voyage *v)
 {
     struct step *s = b->env.lane->step;
     struct request *r;
-    *n_prompts = 0;
     for (u32 i = 0; i < b->n_running; i++) {
         r = b->running[i];
-        if (is_answering(r) && s->n_rows < s->limits.max_rows)
-            add_rows(b, r,
-                     MIN(r->n_tokens + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows));
+        r->n_settled = r->n_fed;
+        if (!is_answering(r)) continue;
+        u32 n = MIN(n_known(r) + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows);
+        if (n) add_rows(b, v, r, n);
     }
-    *n_answers = s->n_rows;
+    v->n_answers = s->n_rows;
     u32 most = s->limits.max_rows - s->n_rows;
-    if (*n_answers) most = MIN(most, (u32)b->budget);
+    if (v->n_answers) most = MIN(most, (u32)b->budget);
     for (u32 i = 0; i < b->n_running && most; i++) {
         if (b->running[i]->n_fed >= b->running[i]->n_tokens) continue; /* it is in already */
-        u32 n = add_reading(b, b->running[i], most);
-        *n_prompts += n;
-        most -= n;
+        most -= add_reading(b, v, b->running[i], most);
     }
-    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, r)) {
-        u32 n = add_reading(b, r, most);
-        *n_prompts += n;
-        most -= n;
-    }
+    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, r))
+        most -= add_reading(b, v, r, most);
+    v->n_rows = s->n_rows;
+    v->n_prompts = v->n_rows - v->n_answers;
 }
 
 /* ---- running it ---- */
 
-static int run_step(struct batch *b, struct err *err)
+/* What the host does with a token before the next step can be filled. */
+static bool needs_token(const struct request *r)
 {
-    double began = base_now();
+    return r->r.constraint || r->r.n_logprobs || sampling_looks_back(&r->r.sampling);
+}
+
+/* All that the next step needs is known before the one on its way has landed. */
+static bool can_go_ahead(struct batch *b)
+{
+    const struct lane *l = b->env.lane;
+    bool keeps_states = b->env.recall.store && l->p->net->n_states; /* right behind their step */
+    if (!l->ahead || b->env.spec || keeps_states || b->n_air != 1 || l->last != &b->air[0]->f)
+        return false;
+    for (u32 i = 0; i < b->n_running; i++)
+        if (b->running[i]->n_due && needs_token(b->running[i])) return false;
+    return grow(b);
+}
+
+/* Fills the next step and queues it, if there is anything to do. */
+static int launch(struct batch *b, struct err *err)
+{
     struct lane *l = b->env.lane;
-    int rc = lane_run(l, err);
-    if (!rc) rc = lane_ids(l, l->step->n_out, b->ids, err);
-    b->step_seconds = base_now() - began;
-    if (!rc) rc = spec_follow(b->env.spec, err);
+    struct voyage *before = b->n_air ? b->air[0] : NULL;
+    struct voyage *v = before == b->voyages ? b->voyages + 1 : b->voyages;
+    v->began = base_now();
+    step_reset(l->step);
+    if (!before) CHECK(grow(b));
+    int rc = guess(b, err);
+    step_reset(l->step);
+    if (!rc) fill_step(b, v);
+    if (rc || !l->step->n_rows) return rc;
+    v->queued = base_now();
+    rc = lane_queue(l, &v->f, before ? &before->f : NULL, err);
+    if (!rc) b->air[b->n_air++] = v;
+    b->stats.n_steps++;
+    b->stats.n_ahead += before != NULL;
+    b->stats.n_answer_rows += v->n_answers;
+    b->stats.n_prompt_rows += v->n_prompts;
+    b->stats.n_mixed += v->n_answers && v->n_prompts;
     return rc;
 }
 
@@ -589,13 +661,16 @@ static bool deliver(struct batch *b, struct request *r, u32 i, i32 token)
 
 /* How many of a request's guesses were right, by what its out rows from i on gave. Cache entries of
  * the others are written over later; a recurrent state stays where it was before them. */
-static int judge(struct batch *b, struct request *r, u32 i, u32 *n_right, struct err *err)
+static int judge(struct batch *b, struct voyage *v, struct request *r, u32 i, u32 *n_right,
+                 struct err *err)
 {
     bool trial = needs_trial(b, r);
     u32 n = r->n_draft;
     int rc = 0;
-    for (*n_right = 0; !rc && *n_right < n; ++*n_right) {
-        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &b->ids[i + *n_right];
+    *n_right = 0;
+    if (!n) return 0;
+    for (; !rc && *n_right < n; ++*n_right) {
+        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &v->f.ids[i + *n_right];
         rc = spec_judge(b->env.spec, i + *n_right, *n_right, guess, token, err);
         if (*token != guess) break;
     }
@@ -603,24 +678,33 @@ static int judge(struct batch *b, struct request *r, u32 i, u32 *n_right, struct
     r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_right;
     r->aside ^= trial && all;
     r->n_draft = 0;
-    if (n) spec_count(&r->record, n, *n_right);
+    spec_count(&r->record, n, *n_right);
     b->stats.n_guessed += n;
     b->stats.n_right += *n_right;
     return rc;
 }
 
 /* The tokens that a step gave, in order. */
-static void deliver_all(struct batch *b)
+static void deliver_all(struct batch *b, struct voyage *v)
 {
-    for (u32 i = 0, n_rows; i < b->env.lane->step->n_out; i += n_rows) {
-        struct request *r = b->out[i];
+    for (u32 i = 0, n_rows; i < v->f.n_out; i += n_rows) {
+        struct request *r = v->out[i];
         struct err err = {0};
         u32 n_right;
-        n_rows = 1 + r->n_draft;
-        bool ended = judge(b, r, i, &n_right, &err) != 0;
+        n_rows = 1;
+        if (!r) continue;
+        n_rows += r->n_draft;
+        r->n_due--;
+        bool ended = judge(b, v, r, i, &n_right, &err) != 0;
         if (ended) finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, r, i + j, b->ids[i + j]);
+        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, r, i + j, v->f.ids[i + j]);
     }
+}
+
+/* How many of its tokens are in the executor by now. */
+static u32 n_landed(const struct batch *b, const struct request *r)
+{
+    return b->n_air ? r->n_settled : r->n_fed;
 }
 
 /* Full blocks of prompts become findable; those of whole ones, and states where snapshots are due,
@@ -632,15 +716,16 @@ static void publish(struct batch *b)
     for (u32 i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
         const struct recall_seq q = seq_of(b, r);
+        u32 n = n_landed(b, r);
         if (!q.table) {
-            if (r->snap_at && r->snap_at == r->n_fed) recall_keep(&b->env.recall, &q, r->n_fed);
+            if (r->snap_at && r->snap_at == n) recall_keep(&b->env.recall, &q, n);
             continue;
         }
-        u32 end = MIN(r->n_fed, r->n_prompt) / per;
+        u32 end = MIN(n, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)
             kv_publish(b->env.kv, r->r.cache_salt, table_of(b, r), r->n_published,
                        r->tokens + (size_t)r->n_published * per);
-        if (r->kept || r->n_fed < r->n_prompt) continue;
+        if (r->kept || n < r->n_prompt) continue;
         recall_keep(&b->env.recall, &q, end * per);
         r->kept = true;
     }
@@ -651,7 +736,7 @@ static void tell_reading(struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
-        u32 n = MIN(r->n_fed, r->n_prompt);
+        u32 n = MIN(n_landed(b, r), r->n_prompt);
         if (!r->r.on_reading || n <= r->n_told) continue;
         r->n_told = n;
         struct fletch_reading reading = {n, r->n_prompt, r->result.n_reused, r->result.reuse_end};
@@ -660,17 +745,17 @@ static void tell_reading(struct batch *b)
 }
 
 /* Prompts may make a step at most twice as long as those who answer are used to. */
-static void learn(struct batch *b, u32 n_answers, u32 n_prompts, double seconds)
+static void learn(struct batch *b, const struct voyage *v, double seconds)
 {
-    if (!n_answers) return;
-    if (!n_prompts) {
+    if (!v->n_answers) return;
+    if (!v->n_prompts) {
         b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
         return;
     }
     if (b->usual <= 0) return;
     if (seconds > 2 * b->usual)
         b->budget = MAX((double)MIN_BUDGET, b->budget * 0.7);
-    else if (seconds < 1.7 * b->usual && n_prompts >= (u32)b->budget)
+    else if (seconds < 1.7 * b->usual && v->n_prompts >= (u32)b->budget)
         b->budget = MIN((double)b->env.lane->step->limits.max_rows, b->budget * 1.1 + 1);
 }
 
@@ -685,38 +770,44 @@ static void wait_for_work(struct batch *b, double seconds)
     pthread_mutex_unlock(&b->lock);
 }
 
+/* Waits for the older of the steps on their way, and hands out what it gave. */
+static int land(struct batch *b, struct err *err)
+{
+    struct voyage *v = b->air[0];
+    int rc = lane_land(b->env.lane, &v->f, err);
+    double now = base_now(), began = MAX(v->began, b->landed); /* not before the one before it */
+    b->landed = now;
+    b->air[0] = b->air[--b->n_air];
+    if (!rc) rc = spec_follow(b->env.spec, err);
+    if (rc) return rc;
+    learn(b, v, now - began);
+    publish(b);
+    tell_reading(b);
+    deliver_all(b, v);
+    if (b->env.spec && v->n_answers && !v->n_prompts)
+        spec_measure(b->env.spec, v->n_rows, now - v->queued);
+    return 0;
+}
+
 size_t batch_step(struct batch *b, double wait_seconds)
 {
     struct request *late;
     struct err err = {0};
-    u32 n_answers = 0, n_prompts = 0;
     wait_for_work(b, wait_seconds);
     take_mail(b);
-    double began = base_now();
-    while ((late = overdue(b, began))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
-    step_reset(b->env.lane->step);
-    grow(b);
-    int rc = guess(b, &err);
-    step_reset(b->env.lane->step);
-    if (!rc) fill_step(b, &n_answers, &n_prompts);
-    if (b->env.lane->step->n_rows || rc) {
-        if (!rc) rc = run_step(b, &err);
-        b->stats.n_steps++;
-        b->stats.n_answer_rows += n_answers;
-        b->stats.n_prompt_rows += n_prompts;
-        b->stats.n_mixed += n_answers && n_prompts;
-        learn(b, n_answers, n_prompts, base_now() - began);
-        /* what lies in the executor's memory now is anybody's guess */
-        while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
-        if (!rc) publish(b);
-        if (!rc) tell_reading(b);
-        if (!rc) deliver_all(b);
-        if (b->env.spec && n_answers && !n_prompts && !rc)
-            spec_measure(b->env.spec, b->env.lane->step->n_rows, b->step_seconds);
-    } else if (b->waiting.head) { /* nobody runs, and still there is no room */
+    double now = base_now();
+    while ((late = overdue(b, now))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
+    int rc = b->n_air ? 0 : launch(b, &err);
+    if (!rc && can_go_ahead(b)) rc = launch(b, &err);
+    if (!rc && b->n_air) {
+        rc = land(b, &err);
+    } else if (!rc && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }
+    if (rc || (!b->n_running && !b->waiting.head)) drop(b);
+    /* what lies in the executor's memory now is anybody's guess */
+    while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
     pthread_mutex_lock(&b->lock);
     size_t n_live = b->n_live;
     pthread_mutex_unlock(&b->lock);
@@ -740,7 +831,8 @@ void batch_check(const struct batch *b)
     u32 n_live = b->inbox.n, n = 0;
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        CHECK(r->order && r->n_fed < r->n_tokens && r->n_tokens <= r->room);
+        CHECK(r->order && r->n_due <= b->n_air && r->n_fed < r->n_tokens + r->n_due);
+        CHECK(r->n_tokens + r->n_due <= r->room);
         CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));
         for (u32 j = 0; j < i; j++) CHECK(b->running[j]->slot != r->slot);
         if (b->env.lane->p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));

@@ -1,6 +1,7 @@
 /* The scheduler on an executor of its own: "computing" a token means to write it, with its class,
  * where the block table says, and the next token is a hash of all that stands there. Whatever goes
- * wrong with blocks, states, classes or positions changes tokens. Memory can be made to fail. */
+ * wrong with blocks, states, classes or positions changes tokens. Memory can be made to fail. All
+ * tests run twice: plainly, and with steps that are queued ahead. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +31,8 @@ static void *faulty_realloc(void *p, size_t n)
 #define calloc  faulty_calloc
 #define malloc  faulty_malloc
 #define realloc faulty_realloc
+#define submit  lane_submit
+#include "core/lane.c"
 #include "serve/batch.c"
 #define find kv_find
 #define hold kv_hold
@@ -50,11 +53,15 @@ enum { VOCAB = 500, N_SLOTS = 10, N_SNAPS = 3, BLOCK = 8, N_BLOCKS = 60, MAX_POS
 struct stub {
     struct exec base;
     bool recurrent, fails;
+    bool loses; /* it fails while a step is on its way */
     i32 kv[N_BLOCKS * BLOCK];
     u64 state[N_SLOTS + N_SNAPS];
-    i32 ids[64];
-    u32 most_prompt_rows; /* beside answers */
+    i32 ids[2][64];                   /* of step i at i % 2 */
+    u32 n_submits, n_waits, n_chosen; /* chosen: rows whose token the host did not know */
+    u32 most_prompt_rows;             /* beside answers */
 };
+
+static bool ahead; /* steps are queued ahead */
 
 static u64 fold(u64 h, i32 token, enum row_class cls)
 {
@@ -73,6 +80,8 @@ static int stub_submit(struct exec *x, u32 handle, const struct step *s, struct 
     struct stub *e = (struct stub *)x;
     u32 out = 0, n_p = 0, n_d = 0;
     if (e->fails) return err_set(err, FLETCH_E_BACKEND, "the device is gone");
+    assert_true(e->n_submits - e->n_waits < 2);
+    i32 *ids = e->ids[e->n_submits++ % 2], *before = e->ids[e->n_submits % 2];
     for (u32 i = 0; i < s->n_edits; i++)
         e->state[s->edits[i].dst] =
             s->edits[i].kind == EDIT_ZERO_STATE ? 0 : e->state[s->edits[i].src];
@@ -81,16 +90,18 @@ static int stub_submit(struct exec *x, u32 handle, const struct step *s, struct 
         const u32 *table = s->tables + (size_t)r->slot * s->table_len;
         n_p += r->cls == ROW_P;
         n_d += r->cls == ROW_D;
-        u64 h = e->state[r->slot] = fold(r->pos ? e->state[r->slot] : 0, r->token, r->cls);
+        e->n_chosen += r->token < 0;
+        i32 token = r->token < 0 ? before[~r->token] : r->token;
+        u64 h = e->state[r->slot] = fold(r->pos ? e->state[r->slot] : 0, token, r->cls);
         if (!e->recurrent) {
-            e->kv[table[r->pos / BLOCK] * BLOCK + r->pos % BLOCK] = r->token * 2 + (i32)r->cls;
+            e->kv[table[r->pos / BLOCK] * BLOCK + r->pos % BLOCK] = token * 2 + (i32)r->cls;
             h = 0;
             for (u32 i = 0; i <= r->pos && s->out_rows[out] == t; i++) {
                 i32 v = e->kv[table[i / BLOCK] * BLOCK + i % BLOCK];
                 h = fold(h, v / 2, (enum row_class)(v & 1));
             }
         }
-        if (out < s->n_out && s->out_rows[out] == t) e->ids[out++] = token_of(h);
+        if (out < s->n_out && s->out_rows[out] == t) ids[out++] = token_of(h);
     }
     assert_int_equal(out, s->n_out);
     if (n_d) e->most_prompt_rows = MAX(e->most_prompt_rows, n_p);
@@ -99,9 +110,9 @@ static int stub_submit(struct exec *x, u32 handle, const struct step *s, struct 
 
 static int stub_wait(struct exec *x, struct err *err)
 {
-    (void)x;
-    (void)err;
-    return 0;
+    struct stub *e = (struct stub *)x;
+    assert_true(e->n_waits++ < e->n_submits);
+    return e->loses ? err_set(err, FLETCH_E_BACKEND, "the device is gone") : 0;
 }
 
 static int stub_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
@@ -109,13 +120,15 @@ static int stub_read(struct exec *x, u32 handle, struct operand what, u32 row, u
 {
     (void)handle;
     (void)err;
-    if (what.buf == 0) memcpy(dst, ((struct stub *)x)->ids + row, n_rows * sizeof(i32));
+    struct stub *e = (struct stub *)x;
+    if (what.buf == 0) memcpy(dst, e->ids[(e->n_waits - 1) % 2] + row, n_rows * sizeof(i32));
+    if (what.buf) assert_int_equal(e->n_submits, e->n_waits); /* the next step writes there */
     for (u32 i = 0; what.buf && i < n_rows * what.width; i++) dst[i] = (float)what.buf;
     return 0;
 }
 
 static const struct exec_class stub_class = {
-    .name = "stub", .submit = stub_submit, .wait = stub_wait, .read = stub_read};
+    .name = "stub", .queues = true, .submit = stub_submit, .wait = stub_wait, .read = stub_read};
 
 struct fixture {
     struct stub x;
@@ -161,7 +174,7 @@ static struct fixture *open_world(bool recurrent)
     f->net.n_states = recurrent;
     f->p = (struct program){.net = &f->net, .sampled = 0, .logprobs = 1, .top = 2};
     assert_int_equal(step_open(&f->step, &f->net, &limits, &f->err), 0);
-    f->lane = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->step};
+    f->lane = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->step, .ahead = ahead};
     assert_int_equal(kv_open(&f->kv, recurrent ? 0 : N_BLOCKS, BLOCK, &f->err), 0);
     return f;
 }
@@ -176,6 +189,7 @@ static struct fixture *open_fixture(bool recurrent, const struct fletch_batch_pa
 static void close_fixture(struct fixture *f)
 {
     batch_close(f->b);
+    assert_int_equal(f->x.n_submits, f->x.n_waits);
     kv_check(&f->kv, NULL, NULL, 0);
     for (u32 i = 0; i < N_SLOTS; i++) assert_false(f->slot_used[i]);
     kv_close(&f->kv);
@@ -305,6 +319,7 @@ static void random_traffic(bool recurrent)
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks); /* all came back */
     if (!recurrent) assert_true(s.n_preemptions > 50 && s.n_evicted > 1000);
     assert_int_equal(s.most_running, N_SLOTS);
+    assert_true(ahead ? s.n_ahead > s.n_steps / 2 && f->x.n_chosen > 20000 : !f->x.n_chosen);
     close_fixture(f);
     free(asked);
 }
@@ -329,8 +344,8 @@ static void test_cancel_works_at_the_next_step(void **state)
     struct fixture *f = open_fixture(false, NULL);
     struct asked a = ask(150, 40), b[N_SLOTS + 3];
     submit(f, &a, request_of(&a));
-    batch_step(f->b, 0); /* 24 of its 150 tokens are read */
-    assert_int_equal(f->b->running[0]->n_fed, 24);
+    batch_step(f->b, 0); /* 24 of its 150 tokens are read, the next may be on their way */
+    assert_int_equal(f->b->running[0]->n_fed, ahead ? 48 : 24);
     batch_cancel(f->b, a.id, &f->err);
     assert_int_equal(batch_step(f->b, 0), 0);
     assert_true(a.n_done == 1 && a.result.finish == FLETCH_FINISH_CANCELLED && a.n_got == 0);
@@ -472,15 +487,16 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
 {
     (void)state;
     struct fixture *f = open_fixture(false, NULL);
-    for (u32 i = 0; i < 50; i++) learn(f->b, 1, 0, 0.010);
+    struct voyage v = {.n_answers = 1};
+    for (u32 i = 0; i < 50; i++) learn(f->b, &v, 0.010);
     assert_true(f->b->usual > 0.0099 && f->b->usual < 0.0101);
     /* 5 ms and 0.5 ms more for every row: 30 rows are twice 10 ms */
     for (u32 i = 0; i < 100; i++) {
-        u32 n = (u32)f->b->budget;
-        learn(f->b, 1, n, 0.005 + 0.0005 * n);
+        v.n_prompts = (u32)f->b->budget;
+        learn(f->b, &v, 0.005 + 0.0005 * v.n_prompts);
     }
     assert_in_range((u32)f->b->budget, 14, 24); /* max_rows is 24 */
-    for (u32 i = 0; i < 100; i++) learn(f->b, 1, (u32)f->b->budget, 1);
+    for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, MIN_BUDGET);
     close_fixture(f);
 }
@@ -545,17 +561,16 @@ static void test_a_cache_smaller_than_a_request_refuses_it(void **state)
 
 /* ---- faults ---- */
 
-static void test_a_lost_device_ends_those_who_run(void **state)
+/* When a step is queued, or while it runs. */
+static void lose_device(bool *how, struct fixture *f)
 {
-    (void)state;
-    struct fixture *f = open_fixture(false, NULL);
     struct asked a[N_SLOTS], b = ask(4, 4);
     for (u32 i = 0; i < N_SLOTS; i++) {
         a[i] = ask(4, 20);
         submit(f, &a[i], request_of(&a[i]));
     }
     for (u32 i = 0; i < 8; i++) batch_step(f->b, 0);
-    f->x.fails = true;
+    *how = true;
     batch_step(f->b, 0);
     batch_check(f->b);
     for (u32 i = 0; i < N_SLOTS; i++) {
@@ -563,10 +578,70 @@ static void test_a_lost_device_ends_those_who_run(void **state)
         assert_int_equal(a[i].result.code, FLETCH_E_BACKEND);
         assert_string_equal(a[i].error, "the device is gone");
     }
-    f->x.fails = false;
+    *how = false;
     submit(f, &b, request_of(&b));
     drain(f);
     assert_int_equal(b.n_got, 4);
+    close_fixture(f);
+}
+
+static void test_a_lost_device_ends_those_who_run(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    lose_device(&f->x.fails, f);
+    f = open_fixture(false, NULL);
+    lose_device(&f->x.loses, f);
+}
+
+/* ---- steps ahead ---- */
+
+/* How many steps were queued ahead for two requests, one of which is as given. */
+static u64 n_ahead_with(struct fixture *f, struct batch_request r, struct asked *a)
+{
+    struct asked b = ask(9, 30);
+    u64 before = f->b->stats.n_ahead;
+    submit(f, a, r);
+    submit(f, &b, request_of(&b));
+    drain(f);
+    assert_true(a->n_got == 40 && b.n_got == 30);
+    return f->b->stats.n_ahead - before;
+}
+
+static void test_no_step_overtakes_a_token_that_it_needs(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    struct asked any = ask(5, 40), told = ask(5, 40), penalised = ask(5, 40);
+    u64 n = n_ahead_with(f, request_of(&any), &any);
+    assert_true(ahead ? n >= 38 : n == 0);
+    struct batch_request r = request_of(&told);
+    r.n_logprobs = 3;
+    assert_true(n_ahead_with(f, r, &told) <= 2); /* while it reads its prompt */
+    r = request_of(&penalised);
+    r.sampling.repeat_penalty = 1.1f;
+    r.sampling.penalty_window = 8;
+    assert_true(n_ahead_with(f, r, &penalised) <= 2);
+    close_fixture(f);
+}
+
+static void test_others_may_run_steps_in_between(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    struct asked a = ask(5, 40), b = ask(30, 40);
+    submit(f, &a, request_of(&a));
+    submit(f, &b, request_of(&b));
+    for (u32 i = 0; batch_step(f->b, 0); i++) {
+        if (i % 3) continue;
+        step_reset(f->step); /* of a slot that nobody else has */
+        step_add(f->step, (struct row){7, N_SLOTS, 0, ROW_P}, true);
+        u32 *table = f->step->tables + (size_t)N_SLOTS * f->step->table_len, n = 0;
+        assert_true(kv_cover(&f->kv, table, &n, 1));
+        assert_int_equal(lane_run(&f->lane, &f->err), 0);
+        kv_release(&f->kv, table, &n);
+    }
+    assert_true(a.n_got == 40 && b.n_got == 40); /* on_token compares them */
     close_fixture(f);
 }
 
@@ -712,9 +787,13 @@ int main(void)
         cmocka_unit_test(test_what_can_not_run_is_refused_at_once),
         cmocka_unit_test(test_a_cache_smaller_than_a_request_refuses_it),
         cmocka_unit_test(test_a_lost_device_ends_those_who_run),
+        cmocka_unit_test(test_no_step_overtakes_a_token_that_it_needs),
+        cmocka_unit_test(test_others_may_run_steps_in_between),
         cmocka_unit_test(test_no_memory_anywhere),
         cmocka_unit_test(test_reuse_is_told),
         cmocka_unit_test(test_requests_come_from_other_threads),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ahead = true;
+    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

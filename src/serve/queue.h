@@ -26,7 +26,8 @@ struct request {
     u32 n_told;                /* tokens of the prompt that on_reading knows of */
     u32 snap_at;               /* a snapshot is due when n_fed is there; 0: none */
     u32 n_draft;               /* guesses behind the tokens that the next step tries */
-    u32 n_settled;             /* what is in its recurrent state, while guesses are tried */
+    u32 n_settled;             /* tokens computed before the step that was filled last */
+    u32 n_due, out;            /* tokens on their way to it; out row of the last one that asks */
     bool aside;                /* its recurrent state is in the other slot (spec_slot) */
     struct spec_record record; /* of its guesses */
     u64 order;                 /* of admission; 0: it waits */

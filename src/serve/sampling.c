@@ -8,14 +8,14 @@ struct fletch_sampling sampling_defaults(void)
     return (struct fletch_sampling){.top_p = 1, .repeat_penalty = 1, .penalty_window = 64};
 }
 
-static bool penalises(const struct fletch_sampling *s)
+bool sampling_looks_back(const struct fletch_sampling *s)
 {
     return s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
 }
 
 static int check_edits(const struct fletch_sampling *s, u32 n_vocab, struct err *err)
 {
-    u32 window = penalises(s) ? s->penalty_window : 0;
+    u32 window = sampling_looks_back(s) ? s->penalty_window : 0;
     if (s->n_bias > SAMPLE_MAX_EDITS || window > SAMPLE_MAX_EDITS - s->n_bias)
         return err_set(err, FLETCH_E_ARG,
                        "%zu logit biases and a penalty window of %u are more than %d together",
@@ -88,7 +88,7 @@ u32 sampling_row(const struct fletch_sampling *s, const i32 *history, size_t n_h
                                .seed = s->seed};
     for (size_t i = 0; i < s->n_bias; i++)
         edits[n++] = (struct sample_edit){(u32)s->bias_tokens[i], s->bias_values[i], 0};
-    size_t window = penalises(s) ? MIN(n_history, (size_t)s->penalty_window) : 0;
+    size_t window = sampling_looks_back(s) ? MIN(n_history, (size_t)s->penalty_window) : 0;
     for (size_t i = n_history - window; i < n_history; i++)
         edits[n++] = (struct sample_edit){(u32)history[i], 0, 1};
     return row->n_edits = n ? merge(edits, n) : 0;

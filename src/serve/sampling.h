@@ -10,6 +10,9 @@ struct fletch_sampling sampling_defaults(void);
 /* One line that names the first setting out of range. n_vocab 0: not known yet. */
 int sampling_check(const struct fletch_sampling *s, u32 n_vocab, struct err *err);
 
+/* The next choice depends on the last tokens. */
+bool sampling_looks_back(const struct fletch_sampling *s);
+
 /* Checked settings as a row and its edits (at most SAMPLE_MAX_EDITS), whose number it returns.
  * history: the tokens so far, for the penalties. */
 u32 sampling_row(const struct fletch_sampling *s, const i32 *history, size_t n_history,
