@@ -85,6 +85,14 @@ struct fletch_speculation {
     uint32_t n_tokens; /* to guess in a step, at most 8; 0: as many as pay */
 };
 
+/* Whether a step is queued before the token of the one before it is read, so that the device need
+ * not wait for the host. Never changes a token. */
+enum fletch_ahead {
+    FLETCH_AHEAD_AUTO, /* where the backend queues steps */
+    FLETCH_AHEAD_ALWAYS,
+    FLETCH_AHEAD_NEVER,
+};
+
 struct fletch_model_params {
     uint32_t n_ctx;       /* longest sequence; 0: the model's own, at most 8192 */
     uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
@@ -94,6 +102,7 @@ struct fletch_model_params {
     const char *kv_type;  /* f32, f16, q8, q4, k8v4; NULL: what the backend prefers */
     const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
     bool no_fuse;         /* run the program as recorded */
+    enum fletch_ahead ahead;
     struct fletch_speculation speculation;
     uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
     fletch_progress progress;
@@ -202,7 +211,7 @@ FLETCH_API size_t fletch_session_recall(struct fletch_session *s, const int32_t 
 FLETCH_API void fletch_session_cancel(struct fletch_session *s);
 /* Logits after the last token, n_vocab floats; NULL when nothing was appended yet, or when the last
  * append was broken off. */
-FLETCH_API const float *fletch_session_logits(const struct fletch_session *s);
+FLETCH_API const float *fletch_session_logits(struct fletch_session *s);
 /* The token that the sampling settings choose after the last one. Does not append it. */
 FLETCH_API int fletch_session_sample(struct fletch_session *s,
                                      const struct fletch_sampling *sampling, int32_t *token);

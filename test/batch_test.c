@@ -1,6 +1,7 @@
 /* Many requests at once give token for token what each gives alone: on a small model of every
  * family, with prompts that share beginnings and others, arriving in between, read in pieces, with
- * fewer cache blocks than they would like, and with tokens that are guessed. */
+ * fewer cache blocks than they would like, with tokens that are guessed, and with steps that are
+ * queued ahead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ static void make_prompts(struct fixture *f)
             memcpy(w->prompt, shared[below(f, N_SHARED)], MIN(w->n_prompt, 100u) * sizeof(i32));
         w->sampling = (struct fletch_sampling){.temperature = i % 4 < 2 ? 0 : 0.8f,
                                                .top_p = i % 3 ? 1 : 0.9f,
-                                               .repeat_penalty = i % 5 ? 1 : 1.2f,
+                                               .repeat_penalty = i % 16 ? 1 : 1.2f,
                                                .penalty_window = 32,
                                                .seed = i};
     }
@@ -183,6 +184,7 @@ static void test_together_as_alone(void **state)
     open_model(f, model, 700);
     make_prompts(f);
     for (u32 i = 0; i < N_REQUESTS; i++) run_alone(f, &f->want[i]);
+    f->o.m->lane.ahead = true;
     open_batch(f, NULL);
     run_all(f);
     for (u32 i = 0; i < N_REQUESTS; i++) {
@@ -197,6 +199,7 @@ static void test_together_as_alone(void **state)
     assert_true(s.n_reused > 500 && s.n_reused == n_reused);
     assert_true(recurrent ? !s.n_blocks : s.n_preemptions > 0 && s.n_evicted > 0);
     assert_int_equal(s.n_preemptions, n_preempted);
+    assert_true(s.n_ahead > s.n_steps / 4 && s.n_ahead < s.n_steps);
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks);
     close_all(f);
 }

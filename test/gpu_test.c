@@ -109,12 +109,14 @@ static void one_submission_and_wait_for_a_token(void **state)
     g.sampling.temperature = 0;
     assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
     struct exec_counters before = counters_of(o.m);
+    u64 n_ahead = o.m->lane.n_ahead;
     g.max_tokens = N;
     assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
     assert_int_equal(result.n_tokens, N);
     struct exec_counters after = counters_of(o.m);
     assert_int_equal(after.submissions - before.submissions, N);
     assert_int_equal(after.waits - before.waits, N);
+    assert_int_equal(o.m->lane.n_ahead - n_ahead, o.m->m->net->n_states ? 0 : N - 1);
     assert_int_equal(after.buffers_made, before.buffers_made);
     assert_int_equal(after.kernels_made, before.kernels_made);
     assert_int_equal(after.lists_made, before.lists_made);

@@ -112,7 +112,9 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
                           params ? params->progress_ctx : NULL, err)))
         return rc;
+    enum fletch_ahead ahead = params ? params->ahead : FLETCH_AHEAD_AUTO;
     m->lane = (struct lane){.x = m->x, .p = m->trunk, .step = m->step};
+    m->lane.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
     if ((rc = class->load(m->x, m->trunk, &m->lane.handle, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);

@@ -69,18 +69,13 @@ void fletch_session_reset(struct fletch_session *s)
     spec_rewind(s->model->spec, s->slot, 0);
     s->n = s->n_settled = s->keep_at = 0;
     s->aside = false;
-    s->fresh = false;
+    s->fresh = s->owed = false;
     atomic_store(&s->cancelled, false);
 }
 
 void fletch_session_cancel(struct fletch_session *s)
 {
     atomic_store(&s->cancelled, true);
-}
-
-const float *fletch_session_logits(const struct fletch_session *s)
-{
-    return s->fresh ? s->logits : NULL;
 }
 
 /* What a feed wants back besides the logits of the last row; all may be NULL. */
@@ -178,7 +173,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool l
     struct fletch_model *m = s->model;
     struct step *step = m->step;
     u32 slot = spec_slot(m->spec, s->slot, s->aside), none;
-    s->fresh = s->unread = false;
+    s->fresh = s->unread = s->owed = false;
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
@@ -233,16 +228,37 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
     return rc;
 }
 
+/* The logits after the last token, which are computed again where they are owed. */
+static int have_logits(struct fletch_session *s)
+{
+    struct fletch_model *m = s->model;
+    if (!s->owed) return 0;
+    const struct row last = {s->tokens[s->n - 1], s->slot, s->n - 1, ROW_D};
+    step_reset(m->step);
+    CHECK(step_add(m->step, last, true));
+    int rc = lane_run(&m->lane, &s->err);
+    if (!rc) rc = read_logits(s, 0, 1, s->logits, &s->err);
+    s->fresh = !rc;
+    s->owed = rc;
+    return rc;
+}
+
+const float *fletch_session_logits(struct fletch_session *s)
+{
+    return have_logits(s) == 0 && s->fresh ? s->logits : NULL;
+}
+
 /* From the logits that are here; mask: the tokens to choose from, NULL: all. */
 static int sample(struct fletch_session *s, const struct fletch_sampling *sampling, const u32 *mask,
                   i32 *token)
 {
+    int rc = have_logits(s);
+    if (rc) return rc;
     if (!s->fresh)
         return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
                        s->n ? "not whole" : "empty");
     u32 n_vocab = s->model->m->hp.n_vocab;
-    int rc = sampling_check(sampling, n_vocab, &s->err);
-    if (rc) return rc;
+    if ((rc = sampling_check(sampling, n_vocab, &s->err))) return rc;
     struct sample_row row;
     sampling_row(sampling, s->tokens, s->n, &row, s->edits);
     row.masked = mask != NULL;
@@ -265,11 +281,17 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 /* ---- generation ---- */
 
 /* Tokens that a step gave: right guesses, which the session has been fed with already, and one that
- * it has not. */
+ * it has not; and the steps that will give more. */
 struct given {
-    i32 ids[SPEC_MAX + 1];
+    i32 *ids; /* of flights[older] */
     u32 n_right, at;
     struct constraint *constraint;
+    struct flight flights[2];
+    i32 chosen[2][SPEC_MAX + 1];
+    u32 older, n_air; /* steps on their way: the first one has the last token as its row */
+    u32 n_draft;      /* guesses that it tries, */
+    bool trial;       /* on a copy of the recurrent state */
+    double queued;
 };
 
 /* Guesses behind a new token, as many as pay and fit. */
@@ -290,21 +312,21 @@ static int plan_decode(struct fletch_session *s, const struct fletch_generate *g
 }
 
 /* How many guesses were right, and where that leaves the session. */
-static int judge(struct fletch_session *s, u32 n_draft, bool trial, struct given *to)
+static int judge(struct fletch_session *s, struct given *to)
 {
     struct fletch_model *m = s->model;
     u32 n = s->n + 1, n_right = 0;
-    int rc = lane_ids(&m->lane, 1 + n_draft, to->ids, &s->err);
-    for (; !rc && n_right < n_draft; n_right++) {
+    int rc = 0;
+    for (; !rc && n_right < to->n_draft; n_right++) {
         i32 expected = s->tokens[n + n_right], *token = &to->ids[n_right];
         rc = spec_judge(m->spec, n_right, n_right, expected, token, &s->err);
         if (*token != expected) break;
     }
     if (rc) return rc;
-    if (n_draft) spec_count(&s->record, n_draft, n_right);
+    if (to->n_draft) spec_count(&s->record, to->n_draft, n_right);
     s->n_before = s->n_settled;
-    if (!trial || n_right == n_draft) s->n_settled = n + n_right;
-    s->aside ^= trial && n_right == n_draft;
+    if (!to->trial || n_right == to->n_draft) s->n_settled = n + n_right;
+    s->aside ^= to->trial && n_right == to->n_draft;
     to->n_right = n_right;
     to->at = 0;
     s->n_unread = n;
@@ -313,37 +335,81 @@ static int judge(struct fletch_session *s, u32 n_draft, bool trial, struct given
     return 0;
 }
 
-/* One step with a new token, and guesses behind it. */
-static int decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left, i32 token,
+static int queue_step(struct fletch_session *s, struct given *to)
+{
+    struct flight *older = &to->flights[to->older],
+                  *f = to->n_air ? &to->flights[!to->older] : older;
+    to->queued = base_now();
+    int rc = lane_queue(&s->model->lane, f, to->n_air ? older : NULL, &s->err);
+    if (!rc) to->n_air++;
+    return rc;
+}
+
+/* A step with the last token, and guesses behind it. */
+static int launch(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
                   struct given *to)
 {
     struct fletch_model *m = s->model;
     struct step *step = m->step;
-    u32 n_draft = 0;
-    if (atomic_exchange(&s->cancelled, false))
-        return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
-    s->fresh = s->unread = false;
-    s->tokens[s->n] = token;
-    int rc = plan_decode(s, g, n_left, &n_draft);
+    int rc = plan_decode(s, g, n_left, &to->n_draft);
     if (rc) return rc;
     const i32 *guesses = s->tokens + s->n + 1;
-    if (to->constraint) n_draft = constraint_worth(to->constraint, guesses, n_draft);
-    bool trial = n_draft && m->m->net->n_states;
+    if (to->constraint) to->n_draft = constraint_worth(to->constraint, guesses, to->n_draft);
+    to->trial = to->n_draft && m->m->net->n_states;
     u32 home = spec_slot(m->spec, s->slot, s->aside), n = s->n + 1;
-    u32 place = spec_slot(m->spec, s->slot, s->aside ^ trial);
+    u32 place = spec_slot(m->spec, s->slot, s->aside ^ to->trial);
     step_reset(step);
-    if (trial) CHECK(step_edit(step, EDIT_COPY_STATE, place, home));
-    for (u32 at = m->m->net->n_states ? s->n_settled : s->n; at < n + n_draft; at++) {
+    if (to->trial) CHECK(step_edit(step, EDIT_COPY_STATE, place, home));
+    for (u32 at = m->m->net->n_states ? s->n_settled : s->n; at < n + to->n_draft; at++) {
         bool asks = at + 1 >= n;
         CHECK(step_add(step, (struct row){s->tokens[at], place, at, ROW_D}, asks));
         if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
     }
-    if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, n_draft);
-    double began = base_now();
-    rc = lane_run(&m->lane, &s->err);
-    if (!rc) rc = judge(s, n_draft, trial, to);
+    if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, to->n_draft);
+    return queue_step(s, to);
+}
+
+/* All that the step after the one on its way needs is known, but for its token, and it may turn out
+ * not to be wanted: a recurrent state could not go back. */
+static bool can_go_ahead(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
+                         const struct given *to)
+{
+    struct fletch_model *m = s->model;
+    return m->lane.ahead && m->lane.last == &to->flights[to->older] && to->n_air == 1 && !m->spec &&
+           !to->constraint && !sampling_looks_back(&g->sampling) && !m->m->net->n_states &&
+           n_left > 1 && s->n + 1 < m->limits.max_pos &&
+           kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + 2);
+}
+
+static int launch_ahead(struct fletch_session *s, const struct fletch_generate *g, struct given *to)
+{
+    struct step *step = s->model->step;
+    step_reset(step);
+    CHECK(step_add(step, (struct row){STEP_CHOSEN(0), s->slot, s->n + 1, ROW_D}, true));
+    sampling_fill(step, 0, &g->sampling, s->tokens, 0);
+    return queue_step(s, to);
+}
+
+/* Lands the step with a new token, which may be on its way already, after the next was queued. */
+static int decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left, i32 token,
+                  struct given *to)
+{
+    struct fletch_model *m = s->model;
+    struct flight *f = &to->flights[to->older];
+    if (atomic_exchange(&s->cancelled, false))
+        return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
+    s->fresh = s->unread = s->owed = false;
+    s->tokens[s->n] = token;
+    int rc = to->n_air ? 0 : launch(s, g, n_left, to);
+    if (!rc && can_go_ahead(s, g, n_left, to)) rc = launch_ahead(s, g, to);
+    if (!rc) rc = lane_land(&m->lane, f, &s->err);
+    if (rc) return rc;
+    to->ids = f->ids;
+    to->n_air--;
+    to->older ^= to->n_air; /* the other one, if it is on its way */
+    rc = judge(s, to);
     if (!rc) rc = spec_follow(m->spec, &s->err);
-    if (!rc && m->spec) spec_measure(m->spec, step->n_rows, base_now() - began);
+    if (!rc && m->spec) spec_measure(m->spec, m->step->n_rows, base_now() - to->queued);
     return rc;
 }
 
@@ -408,11 +474,16 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
     return rc;
 }
 
-/* Guesses that were right but not wanted any more are not part of the session; the logits after
- * those that are become its own. */
-static void leave(struct fletch_session *s)
+/* Guesses that were right but not wanted any more are not part of the session, nor is a token whose
+ * step is on its way; the logits after those that are become its own. */
+static void leave(struct fletch_session *s, const struct given *given)
 {
     struct err err;
+    if (given->n_air) {
+        lane_settle(&s->model->lane);
+        s->owed = s->unread;
+        s->unread = false;
+    }
     if (s->n_settled > s->n) {
         s->aside = !s->aside;
         s->n_settled = s->n_before;
@@ -433,12 +504,14 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
     if (!rc && c.place && g->ignore_end)
         rc =
             err_set(&s->err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
-    struct given given = {.constraint = c.place};
+    struct given given = {.constraint = c.place, .ids = given.chosen[0]};
+    for (u32 i = 0; i < ARRAY_LEN(given.flights); i++)
+        given.flights[i] = (struct flight){.ids = given.chosen[i], .landed = true};
     if (!rc) rc = generate(s, g, &o, &given, result);
     constrain_end(&c, s->model);
     if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
     outlet_close(&o);
-    leave(s);
+    leave(s, &given);
     result->n_guessed = s->record.n_guessed - before.n_guessed;
     result->n_right = s->record.n_right - before.n_right;
     return rc;

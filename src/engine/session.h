@@ -22,6 +22,7 @@ struct fletch_session {
     bool fresh;    /* they are: no append was broken off since */
     bool unread;   /* they are still in the executor: of this many tokens and more, row by row */
     u32 n_unread;
+    bool owed; /* they are nowhere, a step too many ran since: the last token gives them again */
     struct sample_scratch scratch;
     struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
 };
