@@ -475,11 +475,12 @@ static void say_end(const struct batch *b)
             seconds > 0 ? (double)b->n_tokens / seconds : 0);
     if (b->a->verbose)
         fprintf(stderr,
-                "%llu steps, %llu mixed; at most %u at once; %llu of %llu prompt tokens reused; "
+                "%llu steps, %llu mixed, %llu queued ahead; at most %u at once; %llu of %llu "
+                "prompt tokens reused; "
                 "%llu times a request made room for others\n",
-                (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed, s.most_running,
-                (unsigned long long)s.n_reused, (unsigned long long)s.n_prompt,
-                (unsigned long long)s.n_preemptions);
+                (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed,
+                (unsigned long long)s.n_ahead, s.most_running, (unsigned long long)s.n_reused,
+                (unsigned long long)s.n_prompt, (unsigned long long)s.n_preemptions);
     if (b->a->verbose && s.n_guessed)
         fprintf(stderr, "%llu tokens guessed, %llu of them right\n",
                 (unsigned long long)s.n_guessed, (unsigned long long)s.n_right);

@@ -50,6 +50,7 @@ static const struct opt memory_opts[] = {
      OPT_FIELD(max_memory), 0, 0},
     {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
      OPT_FIELD(no_fuse), 0, 0},
+    OPT_ROW_AHEAD,
 };
 static const struct opt_group memory_group = {"Model options", OPT_TABLE(memory_opts)};
 

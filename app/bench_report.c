@@ -48,6 +48,23 @@ static void put_rate(struct table *t, const json_t *row, int digits, const char 
         table_put(t, "%.*f", digits, get_real(row, key));
 }
 
+/* What the host did to the speed of generating. */
+static void print_gaps(const json_t *doc)
+{
+    const json_t *row;
+    size_t i;
+    json_array_foreach(json_object_get(doc, "results"), i, row)
+    {
+        if (!json_object_get(row, "gap_us")) continue;
+        printf(
+            "  %s, depth %llu, batch %llu: %.0f %% of the steps queued ahead; nothing was queued "
+            "for %.1f µs a step\n",
+            get_text(row, "mode"), (unsigned long long)get_count(row, "depth"),
+            (unsigned long long)get_count(row, "batch"), 100 * get_real(row, "ahead_share"),
+            get_real(row, "gap_us"));
+    }
+}
+
 void bench_print(const json_t *doc)
 {
     static const char *const names[] = {"mode",     "prompt",   "gen",  "depth",   "batch",
@@ -77,15 +94,16 @@ void bench_print(const json_t *doc)
         put_rate(&t, row, 0, "gflop_s", "flop_share");
     }
     table_print(&t, stdout);
+    print_gaps(doc);
 }
 
 void bench_print_csv(const json_t *doc)
 {
     static const char *const columns[] = {
-        "mode",         "n_prompt",     "n_gen",  "depth",           "batch",   "tokens_per_s",
-        "best",         "worst",        "spread", "first_token_ms",  "p50",     "p95",
-        "p99",          "max",          "gb_s",   "bandwidth_share", "gflop_s", "flop_share",
-        "active_bytes", "placed_bytes", NULL};
+        "mode",         "n_prompt",     "n_gen",       "depth",           "batch",   "tokens_per_s",
+        "best",         "worst",        "spread",      "first_token_ms",  "p50",     "p95",
+        "p99",          "max",          "gb_s",        "bandwidth_share", "gflop_s", "flop_share",
+        "active_bytes", "placed_bytes", "ahead_share", "gap_us",          NULL};
     const json_t *row;
     size_t i;
     for (const char *const *c = columns; *c; c++) printf("%s%s", c == columns ? "" : ",", *c);

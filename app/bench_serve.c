@@ -253,19 +253,22 @@ static void print_table(const json_t *doc)
         for (size_t j = 0; j < 9; j++) put_ms(&t, row, bench_serve_times[j]);
     }
     table_print(&t, stdout);
-    printf("\n  times in ms; %.0f %% of the prompts' tokens were found in the cache\n",
-           100 * get_real(doc, "reused"));
+    printf(
+        "\n  times in ms; %.0f %% of the prompts' tokens were found in the cache, %.0f %% of the "
+        "steps queued ahead\n",
+        100 * get_real(doc, "reused"), 100 * get_real(doc, "ahead_share"));
 }
 
 static json_t *document(struct serve *s)
 {
     struct fletch_batch_stats stats;
     fletch_batch_stats(s->b, &stats);
-    return need(json_pack("{s:s, s:s, s:i, s:i, s:f, s:O}", "model", s->host.info.name, "backend",
-                          fletch_engine_backend(s->host.engine), "prompt", (int)s->n_prompt,
-                          "answer", (int)s->n_answer, "reused",
-                          stats.n_prompt ? (double)stats.n_reused / (double)stats.n_prompt : 0,
-                          "serve", s->rows));
+    return need(json_pack(
+        "{s:s, s:s, s:i, s:i, s:f, s:f, s:O}", "model", s->host.info.name, "backend",
+        fletch_engine_backend(s->host.engine), "prompt", (int)s->n_prompt, "answer",
+        (int)s->n_answer, "reused",
+        stats.n_prompt ? (double)stats.n_reused / (double)stats.n_prompt : 0, "ahead_share",
+        stats.n_steps ? (double)stats.n_ahead / (double)stats.n_steps : 0, "serve", s->rows));
 }
 
 static int run_cases(struct serve *s, const struct ids *clients)

@@ -32,6 +32,7 @@ static const struct opt model_opts[] = {
      OPT_FIELD(max_memory), 0, 0},
     {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
      OPT_FIELD(no_fuse), 0, 0},
+    OPT_ROW_AHEAD,
 };
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
@@ -89,6 +90,13 @@ int host_open_engine(struct host *h, const char *backend, const struct args *a)
     return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
 }
 
+static enum fletch_ahead ahead_of(const struct args *a)
+{
+    return !a->ahead || strcmp(a->ahead, "auto") == 0 ? FLETCH_AHEAD_AUTO
+           : strcmp(a->ahead, "always") == 0          ? FLETCH_AHEAD_ALWAYS
+                                                      : FLETCH_AHEAD_NEVER;
+}
+
 void host_params(struct fletch_model_params *params, const struct args *a)
 {
     *params = (struct fletch_model_params){
@@ -97,6 +105,7 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .kv_type = a->kv_type,
         .act_type = a->act_type,
         .no_fuse = a->no_fuse,
+        .ahead = ahead_of(a),
         .max_memory = a->max_memory.v,
         .n_sessions = (uint32_t)a->parallel.v,
         .kv_tokens = a->cache_tokens.v,

@@ -39,8 +39,8 @@ struct args {
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
-    const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *type, *out,
-        *tokens, *logits, *recorded;
+    const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *ahead, *type,
+        *out, *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, limits;
@@ -90,6 +90,13 @@ struct command {
             "where to run; auto takes the first that works of metal, cuda, cpu, ref and says " \
             "which",                                                                           \
             OPT_FIELD(backend), 0, 0                                                           \
+    }
+#define OPT_ROW_AHEAD                                                                           \
+    {                                                                                           \
+        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                    \
+            "queue a step before the token of the one before it is read; auto: on GPUs, whose " \
+            "speed it improves",                                                                \
+            OPT_FIELD(ahead), 0, 0                                                              \
     }
 #define OPT_ROW_ISA                                                                          \
     {                                                                                        \

@@ -183,6 +183,8 @@ static void put_memory(struct words *w, struct server *s)
     X(right, "fletch_guesses_right_total", "counter", "Guessed tokens that were then chosen.",  \
       n_right)                                                                                  \
     X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                \
+    X(ahead, "fletch_steps_ahead_total", "counter",                                             \
+      "Steps that were queued before the one before was read.", n_ahead)                        \
     X(preempted, "fletch_preemptions_total", "counter",                                         \
       "Times that a request gave its room to others.", n_preemptions)                           \
     X(evicted, "fletch_kv_evictions_total", "counter",                                          \

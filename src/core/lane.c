@@ -29,9 +29,11 @@ static int start(struct lane *l, const struct flight *as, struct err *err)
 {
     l->last = as;
     step_prepare(l->step);
+    double began = base_now();
     int rc = l->x->class->submit(l->x, l->handle, l->step, err);
     if (rc) return rc;
-    if (l->n_steps++ && !l->n_air) l->idle += base_now() - l->idle_since;
+    if (l->x->class->queues) began = base_now(); /* a device has it now */
+    if (l->n_steps++ && !l->n_air) l->idle += began - l->idle_since;
     return 0;
 }
 

@@ -18,14 +18,16 @@ int bench_open(struct bench *b, struct fletch_model *m, struct err *err)
 {
     *b = (struct bench){.model = m};
     b->seqs = calloc(m->limits.n_slots, sizeof *b->seqs);
-    b->sampled = calloc(m->limits.max_out, sizeof *b->sampled);
-    return b->seqs && b->sampled ? 0 : err_nomem(err, "the bench");
+    int rc = b->seqs ? 0 : err_nomem(err, "the bench");
+    for (u32 i = 0; !rc && i < ARRAY_LEN(b->flights); i++)
+        rc = flight_open(&b->flights[i], &m->limits, err);
+    return rc;
 }
 
 void bench_close(struct bench *b)
 {
     free(b->seqs);
-    free(b->sampled);
+    for (u32 i = 0; i < ARRAY_LEN(b->flights); i++) flight_close(&b->flights[i]);
 }
 
 /* Any token will do, but not always the same: routed experts depend on it. */
@@ -57,15 +59,13 @@ int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_cla
     return 0;
 }
 
-/* Fetches the token that each row with logits chose, as a generation would. */
-static int choose(struct bench *b, struct err *err)
+/* Waits for the tokens that a step chose, as a generation would. */
+static int land(struct bench *b, struct flight *f, struct err *err)
 {
-    struct fletch_model *m = b->model;
-    u32 n = m->step->n_out;
-    int rc = lane_ids(&m->lane, n, b->sampled, err);
-    for (u32 i = 0; !rc && i < n; i++) {
-        b->random += (u32)b->sampled[i]; /* a use for it */
-        if (b->sampled[i] < 0)
+    int rc = lane_land(&b->model->lane, f, err);
+    for (u32 i = 0; !rc && i < f->n_out; i++) {
+        b->random += (u32)f->ids[i]; /* a use for it */
+        if (f->ids[i] < 0)
             rc = err_set(err, FLETCH_E_INTERNAL, "the logits are not finite; try fletch verify");
     }
     return rc;
@@ -80,11 +80,11 @@ static int advance(struct bench *b, u32 n_seqs, u32 end, enum row_class cls, dou
         double began = base_now();
         rc = bench_fill_step(b, &seq, n_seqs, end, cls, err);
         if (!rc && b->model->step->n_rows == 0) break; /* they stand there already */
-        if (!rc) rc = lane_run(&b->model->lane, err);
-        if (!rc) rc = choose(b, err);
+        if (!rc) rc = lane_queue(&b->model->lane, b->flights, NULL, err);
+        if (!rc) rc = land(b, b->flights, err);
         *seconds += base_now() - began;
         b->n_steps++;
-        bench_account(b);
+        bench_account(b, 1);
     }
     return rc;
 }
@@ -159,7 +159,7 @@ double bench_op_flops_per_position(const struct op *op)
     return attends(op) ? 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width) : sum;
 }
 
-void bench_account(struct bench *b)
+void bench_account(struct bench *b, double n_steps)
 {
     const struct fletch_model *m = b->model;
     const struct program *p = m->trunk;
@@ -172,9 +172,10 @@ void bench_account(struct bench *b)
         u32 rows = out ? s->n_out : s->n_rows;
         if (rows == 0) continue;
         double memory = bench_memory_bytes(p->net, op, s);
-        b->bytes += (double)prog_op_bytes(p, op, rows) + memory;
-        b->placed += (double)bench_placed_bytes(m->engine->class, p, op, rows) + memory;
-        b->flops += bench_op_flops(p->net, op) * rows + bench_op_flops_per_position(op) * positions;
+        b->bytes += n_steps * ((double)prog_op_bytes(p, op, rows) + memory);
+        b->placed += n_steps * ((double)bench_placed_bytes(m->engine->class, p, op, rows) + memory);
+        b->flops += n_steps * (bench_op_flops(p->net, op) * rows +
+                               bench_op_flops_per_position(op) * positions);
     }
 }
 
@@ -203,6 +204,8 @@ struct result {
     struct series seconds, first, latency; /* per run, per run, per generated token */
     double bytes, placed, flops;           /* of one run */
     double launches, waits;                /* per step, as the executor counted */
+    u64 n_steps, n_ahead; /* of generations; queued before the one before was read */
+    double idle;          /* seconds between them with nothing queued */
 };
 
 /* An executor that counts nothing does one wait a step. */
@@ -212,6 +215,64 @@ static struct exec_counters counters_of(const struct bench *b)
     const struct exec *x = b->model->x;
     if (x->class->counters) x->class->counters(x, &c);
     return c;
+}
+
+/* The step in which all sequences of a case get to position end. */
+static int queue_token(struct bench *b, const struct bench_case *c, u32 end, struct flight *f,
+                       const struct flight *after, struct err *err)
+{
+    u32 seq = 0;
+    int rc = bench_fill_step(b, &seq, c->batch, end, ROW_D, err);
+    b->n_steps++;
+    return rc ? rc : lane_queue(&b->model->lane, f, after, err);
+}
+
+/* Generates n tokens from position `at` on, as a batch does it: where steps may be queued ahead,
+ * the next one is before the last one is read. A step's time is that from landing to landing; what
+ * steps read and compute grows evenly, so the first and the last tell it. */
+static int generate(struct bench *b, struct result *r, u32 at, u32 n, bool keep, double *seconds,
+                    struct err *err)
+{
+    struct lane *l = &b->model->lane;
+    u64 n_ahead = l->n_ahead;
+    double idle = 0, last = base_now();
+    int rc = 0;
+    for (u32 i = 0; i <= n && !rc; i++) {
+        struct flight *f = &b->flights[i % 2], *before = i ? &b->flights[(i + 1) % 2] : NULL;
+        if (i < n && l->ahead) rc = queue_token(b, &r->c, at + i + 1, f, before, err);
+        if (!rc && before) {
+            rc = land(b, before, err);
+            double now = base_now();
+            if (!rc && keep) rc = series_add(&r->latency, now - last, err);
+            *seconds += now - last;
+            last = now;
+        }
+        if (!rc && i < n && !l->ahead) rc = queue_token(b, &r->c, at + i + 1, f, NULL, err);
+        if (rc || i) continue;
+        double began = base_now();
+        bench_account(b, n / 2.0);
+        idle = l->idle;
+        if (!l->x->class->queues) last += base_now() - began;
+    }
+    if (!rc) bench_account(b, n / 2.0);
+    r->n_steps += n - 1;
+    r->n_ahead += l->n_ahead - n_ahead;
+    r->idle += l->idle - idle;
+    return rc;
+}
+
+/* The same where a token takes several steps. */
+static int generate_in_parts(struct bench *b, struct result *r, u32 at, u32 n, bool keep,
+                             double *seconds, struct err *err)
+{
+    int rc = 0;
+    for (u32 i = 0; i < n && !rc; i++) {
+        double step = 0;
+        rc = advance(b, r->c.batch, at + i + 1, ROW_D, &step, err);
+        *seconds += step;
+        if (!rc && keep) rc = series_add(&r->latency, step, err);
+    }
+    return rc;
 }
 
 static int run_once(struct bench *b, struct result *r, bool keep, struct err *err)
@@ -225,12 +286,9 @@ static int run_once(struct bench *b, struct result *r, bool keep, struct err *er
     struct exec_counters before = counters_of(b);
     if (!rc && c->n_prompt) rc = advance(b, c->batch, end, ROW_P, &seconds, err);
     if (!rc && c->n_prompt && keep) rc = series_add(&r->first, seconds, err);
-    for (u32 i = 0; i < n_gen && !rc; i++) {
-        double step = 0;
-        rc = advance(b, c->batch, end + i + 1, ROW_D, &step, err);
-        seconds += step;
-        if (!rc && keep) rc = series_add(&r->latency, step, err);
-    }
+    if (!rc && n_gen)
+        rc = (c->batch <= b->model->limits.max_out ? generate : generate_in_parts)(
+            b, r, end, n_gen, keep, &seconds, err);
     if (!keep || rc) return rc;
     r->bytes = b->bytes;
     r->placed = b->placed;
@@ -297,6 +355,11 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
         json_object_set_new(o, "latency_ms", latency_report(&r->latency));
         json_object_set_new(o, "ops_per_step", json_integer((json_int_t)n_ops));
         json_object_set_new(o, "waits_per_token", json_real(r->waits / c->batch));
+    }
+    if (r->n_steps) {
+        double n = (double)r->n_steps;
+        json_object_set_new(o, "ahead_share", json_real((double)r->n_ahead / n));
+        json_object_set_new(o, "gap_us", json_real(1e6 * r->idle / n));
     }
     if (r->launches > 0) json_object_set_new(o, "launches_per_step", json_real(r->launches));
     return o;

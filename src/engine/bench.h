@@ -31,7 +31,7 @@ struct bench_seq {
 struct bench {
     struct fletch_model *model;
     struct bench_seq *seqs; /* [n_slots] */
-    i32 *sampled;           /* [max_out] */
+    struct flight flights[2];
     u64 random, n_steps;
     double bytes, placed, flops; /* of the steps since they were zeroed; placed: as packed */
 };
@@ -44,8 +44,8 @@ int bench_rewind(struct bench *b, u32 n_seqs, u32 depth, struct err *err);
  * step takes. *seq == n_seqs when all are in. */
 int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_class cls,
                     struct err *err);
-/* Adds what the filled step reads and computes to b's sums. */
-void bench_account(struct bench *b);
+/* Adds what so many steps like the filled one read and compute to b's sums. */
+void bench_account(struct bench *b, double n_steps);
 
 /* Bytes that an op reads in a step of n_rows rows, as packed by the executor. */
 u64 bench_placed_bytes(const struct exec_class *class, const struct program *p, const struct op *op,
