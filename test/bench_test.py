@@ -35,6 +35,14 @@ def test_json_has_every_field(d):
             lat = r["latency_ms"]
             assert lat["n"] == 8 and 0 < lat["p50"] <= lat["p95"] <= lat["p99"] <= lat["max"]
             assert r["waits_per_token"] == 1 and r["ops_per_step"] > 0
+            assert r["ahead_share"] == 0 and r["gap_us"] > 0
+
+
+def test_steps_are_queued_ahead_when_asked_to(d):
+    args = ["zoo/tiny/llama.gguf", "--mode", "decode", "-n", "8", "-r", "1", "--ahead", "always"]
+    (row,) = json.loads(bench(d, *args, "--json").text)["results"]
+    assert row["ahead_share"] == 1 and row["waits_per_token"] == 1
+    assert "100 % of the steps queued ahead" in bench(d, *args).text
 
 
 def test_built_in_model_and_artifacts_under_stable_names(d):
@@ -58,7 +66,7 @@ def test_serving_is_measured_for_many_clients(d):
         assert r["tokens_per_second"] > 0 and 0 < r["first_p50"] <= r["first_p95"]
         if r["mode"] != "cancel":
             assert 0 < r["gap_p50"] <= r["gap_p95"] <= r["gap_p99"] <= r["gap_max"]
-    assert doc["reused"] > 0.05
+    assert doc["reused"] > 0.05 and doc["ahead_share"] == 0
     assert rows[3]["long_prompt"] > 500 and rows[3]["usual_gap"] > 0
     assert 0 < rows[4]["cancel_p50"] <= rows[4]["cancel_max"]
     assert open(page).read().count("<svg") == 3

@@ -255,6 +255,7 @@ static int generate(struct bench *b, struct result *r, u32 at, u32 n, bool keep,
         if (!l->x->class->queues) last += base_now() - began;
     }
     if (!rc) bench_account(b, n / 2.0);
+    if (!keep) return rc;
     r->n_steps += n - 1;
     r->n_ahead += l->n_ahead - n_ahead;
     r->idle += l->idle - idle;

@@ -115,6 +115,9 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
 /* With what guesses tokens: so many bytes beside the cache, so many per token of context. */
 void plan_add_guessing(struct plan *plan, const struct model *m, const struct exec_limits *limits,
                        u64 fixed, u64 kv, u64 per_token);
+/* With the model's MTP block as that: its weights and cache layer are counted already. */
+int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,
+                 const struct exec_limits *limits, bool no_fuse, struct err *err);
 u64 plan_available(void);
 /* A program ready for an executor: fused by its abilities unless no_fuse. */
 int engine_program(struct program **out, const struct program *p, const struct exec_class *class,

@@ -63,10 +63,19 @@ static int read_sampling(struct fletch_sampling *s, const struct source *src, st
     return err->code = FLETCH_E_FORMAT;
 }
 
-static int check_plan(struct fletch_model *m, u64 max_memory, struct err *err)
+/* A draft model is checked by itself, in what this one leaves. */
+static int check_plan(struct fletch_model *m, const struct fletch_model_params *params,
+                      struct err *err)
 {
+    const struct exec_class *class = m->engine->class;
     struct plan plan;
-    plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, max_memory);
+    plan_make(&plan, m->m, m->trunk, class, &m->limits, params ? params->max_memory : 0);
+    if (engine_speculates(params)) {
+        int rc = engine_speculation_check(m->m, &params->speculation, err);
+        if (!rc && params->speculation.mtp)
+            rc = plan_add_mtp(&plan, m->m, class, &m->limits, params->no_fuse, err);
+        if (rc) return rc;
+    }
     m->memory_bytes = plan.total;
     if (plan.fits) return 0;
     char hint[96] = "; even an empty context does not fit";
@@ -76,10 +85,11 @@ static int check_plan(struct fletch_model *m, u64 max_memory, struct err *err)
     double mb = 1e-6;
     return err_set(err, FLETCH_E_FIT,
                    "does not fit: weights %.1f + cache for %u tokens %.1f + state %.1f + "
-                   "activations %.1f = %.1f MB, but %.1f MB are available%s",
+                   "activations %.1f + guessing %.1f = %.1f MB, but %.1f MB are available%s",
                    (double)plan.weights * mb, m->limits.max_pos, (double)plan.kv * mb,
-                   (double)plan.state * mb, (double)plan.activations * mb, (double)plan.total * mb,
-                   (double)plan.available * mb, hint);
+                   (double)plan.state * mb, (double)plan.activations * mb,
+                   (double)plan.guessing * mb, (double)plan.total * mb, (double)plan.available * mb,
+                   hint);
 }
 
 static int open_parts(struct fletch_model *m, struct source *s,
@@ -101,7 +111,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->limits.beside = beside;
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
-    if ((rc = check_plan(m, params ? params->max_memory : 0, err))) return rc;
+    if ((rc = check_plan(m, params, err))) return rc;
     m->n_sessions = params && params->n_sessions ? params->n_sessions : 1;
     m->slot_used = calloc(m->n_sessions, sizeof *m->slot_used);
     if (!m->slot_used) return err_nomem(err, "the sessions");

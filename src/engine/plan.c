@@ -179,3 +179,14 @@ int engine_program(struct program **out, const struct program *p, const struct e
 {
     return prog_fuse(out, p, no_fuse ? 0 : class->fused, err);
 }
+
+int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,
+                 const struct exec_limits *limits, bool no_fuse, struct err *err)
+{
+    struct program *p;
+    int rc = engine_program(&p, m->mtp, class, no_fuse, err);
+    if (rc) return rc;
+    plan_add_guessing(plan, m, limits, class->bytes(p, limits), 0, 0);
+    prog_close(p);
+    return 0;
+}

@@ -225,13 +225,7 @@ static int plan_guessing(struct plan *plan, const struct draft *d, struct fletch
     if (!engine_speculates(params)) return 0;
     const struct fletch_speculation *how = &params->speculation;
     int rc = engine_speculation_check(d->m, how, &e->err);
-    if (!rc && how->mtp) { /* its weights and cache layer are the model's */
-        struct program *p;
-        rc = engine_program(&p, d->m->mtp, class, params->no_fuse, &e->err);
-        if (rc) return rc;
-        plan_add_guessing(plan, d->m, &d->limits, class->bytes(p, &d->limits), 0, 0);
-        prog_close(p);
-    }
+    if (!rc && how->mtp) rc = plan_add_mtp(plan, d->m, class, &d->limits, params->no_fuse, &e->err);
     if (!rc && how->draft) {
         struct draft small;
         struct plan its;

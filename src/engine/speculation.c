@@ -50,11 +50,7 @@ static int open_draft(struct fletch_model *m, const struct fletch_model_params *
                       struct err *err)
 {
     struct fletch_model_params p = engine_draft_params(params, &m->limits);
-    if (p.max_memory) {
-        struct plan plan;
-        plan_make(&plan, m->m, m->trunk, m->engine->class, &m->limits, p.max_memory);
-        p.max_memory -= plan.total;
-    }
+    if (p.max_memory) p.max_memory -= m->memory_bytes;
     int rc = engine_open_beside(&m->draft, m, params->speculation.draft, &p);
     if (rc) {
         if (err != &m->engine->err) *err = m->engine->err;
@@ -79,7 +75,7 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
 {
     if (!engine_speculates(params)) return 0;
     const struct fletch_speculation *how = &params->speculation;
-    int rc = engine_speculation_check(m->m, how, err);
+    int rc = 0;
     struct spec_env env = {.is_mtp = how->mtp,
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
