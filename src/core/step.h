@@ -16,7 +16,7 @@ enum row_class {
 
 struct row {
     i32 token; /* or STEP_CHOSEN */
-    u32 slot; /* which sequence */
+    u32 slot;  /* which sequence */
     u32 pos;
     enum row_class cls;
 };
