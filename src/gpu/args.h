@@ -194,6 +194,7 @@ struct matmul_args {
     unsigned norm, has_w, has_b; /* one row only: a norm of x first */
     float eps;
     struct matmul_part part[MATMUL_MAX];
+    unsigned glu; /* k_matmul_<encoding>_mma<N> only: y_0 = silu(y_0)·y_1 */
 };
 
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
@@ -296,6 +297,7 @@ enum {
     ATTN_MAX_HEAD = 256,
     ATTN_PART = ATTN_MAX_HEAD, /* output columns that are joined at once */
     ATTN_FEW_ITEMS = 8,        /* splits up to which heads don't share reads of the cache */
+    ATTN_MANY = 256,           /* pairs of row and shared head from which on rows are walked */
     MERGE_THREADS = 128,
     LATENT_THREADS = 256,
     LATENT_SIMDS = LATENT_THREADS / 32,

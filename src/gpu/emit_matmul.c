@@ -1,9 +1,11 @@
-/* Launches of the kernels in kernels/matmul.gpu. Everything here is a product: up to three matrices
- * that share an input, with or without a norm in front and something to add behind. One row is one
- * launch; more rows are normed and rounded by a launch of its own first. */
+/* Launches of the kernels in kernels/matmul.gpu and matvec.gpu and native/matmul_mma.cu. Everything
+ * here is a product: up to three matrices that share an input, with or without a norm in front and
+ * something to add behind. One row is one launch; more rows are normed and rounded by a launch of
+ * its own first. */
 #include <stdio.h>
 
 #include "gpu/emit.h"
+#include "gpu/native/matmul_mma.h"
 
 static struct planes planes_of(const struct emit *e, u32 id)
 {
@@ -37,6 +39,12 @@ static bool fits_one(const struct emit *e, const struct product *m, enum encodin
     if (emit_n_rows(e, m->x) > 1) return false;
     if (encoding_is_int8(enc)) return m->n_in <= MATMUL_MAX_IN;
     return !m->norm || m->n_in <= MATMUL_MAX_NORM_F32;
+}
+
+/* Do matrix units multiply rows that don't fit? Only rounded ones have the same bits there. */
+static bool on_matrix_units(const struct emit *e, enum encoding enc)
+{
+    return e->kind.native && encoding_is_int8(enc);
 }
 
 static void bind_norm(struct emit *e, const struct op *norm)
@@ -90,15 +98,40 @@ u32 emit_scale_words(enum encoding enc)
 }
 
 /* A launch of matvec.gpu: n_out rows like w's in each slice. */
-static void emit_matvec(struct emit *e, const char *name, u32 n_out, const struct planes *w,
-                        u32 n_slices)
+static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
+                          u32 n_slices)
 {
     enum { LARGE = 5 << 20 }; /* bytes from where two groups per unit of an H200 pay */
+    char name[32];
+    snprintf(name, sizeof name, "k_%s_%s", what, encoding_info[w->enc].name);
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
     emit_launch(e, name, (n_out + MATVEC_SIMDS - 1) / MATVEC_SIMDS, 1, MATVEC_THREADS);
     u32 words = w->enc >= ENC_K4 ? 2 : encoding_is_int8(w->enc); /* of scales, as units.h */
     emit_walk(e, bytes > LARGE ? 2 : 1, QUEUE_BYTES(words, MATVEC_THREADS));
     emit_pieces(e, n_slices > 1 ? 0 : n_out);
+}
+
+/* A launch of native/matmul_mma.cu. */
+static void launch_mma(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows)
+{
+    bool nibbles = encoding_has_nibbles(enc);
+    u32 n = n_rows > MMA_FEW ? MMA_MANY : MMA_FEW, cols = nibbles ? 32 : 16;
+    u32 share = nibbles || enc == ENC_K6 ? 1 : 2, n_d = enc == ENC_K2 ? 4 : 2;
+    u32 words = emit_scale_words(enc);
+    char name[32];
+    snprintf(name, sizeof name, "k_matmul_%s_mma%u", encoding_info[enc].name, n);
+    emit_launch(e, name, (n_out + MMA_M - 1) / MMA_M * ((n_rows + n - 1) / n), 1, MMA_THREADS);
+    emit_walk(e, MMA_GROUPS(cols, share, n), MMA_BYTES(cols, share, words, n_d, n));
+}
+
+/* A launch of matmul.gpu. */
+static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows)
+{
+    u32 at_once = n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : 2;
+    char name[32];
+    snprintf(name, sizeof name, "k_matmul_%s_r%u", encoding_info[enc].name, at_once);
+    emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS,
+                (n_rows + at_once - 1) / at_once, MATMUL_THREADS);
 }
 
 /* The matrices of m that are of this encoding, as one launch. */
@@ -122,26 +155,22 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
         .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
         .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
         .eps = m->norm ? m->norm->p.norm.eps : 0,
+        .glu = m->glu,
     };
     for (u32 i = 0; i < n; i++) {
         u32 id = m->w[pick[i]], rows = n_out_of(e, id);
         a.part[i].n_out = rows;
-        a.part[i].y_pitch = emit_pitch(e, m->y[pick[i]]);
+        a.part[i].y_pitch = emit_pitch(e, m->y[m->glu ? 0 : pick[i]]);
         a.part[i].has_bias = m->bias[pick[i]] != NO_WEIGHT;
         n_out += rows;
     }
     for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
-    u32 at_once = one ? 1 : n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : 2;
-    char name[32];
     if (one)
-        snprintf(name, sizeof name, "k_matmul_%s", encoding_info[enc].name);
+        launch_matvec(e, "matmul", n_out, &w, m->n_slices);
+    else if (on_matrix_units(e, enc))
+        launch_mma(e, enc, n_out, n_rows);
     else
-        snprintf(name, sizeof name, "k_matmul_%s_r%u", encoding_info[enc].name, at_once);
-    if (one)
-        emit_matvec(e, name, n_out, &w, m->n_slices);
-    else
-        emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS,
-                    (n_rows + at_once - 1) / at_once, MATMUL_THREADS);
+        launch_rows(e, enc, n_out, n_rows);
     emit_depth(e, m->n_slices);
     emit_step(e, STEP_HEAD);
     if (one) {
@@ -158,7 +187,7 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
         u32 j = pick[i < n ? i : 0];
         emit_weight(e, m->w[j]);
         emit_vector(e, m->bias[j], 0);
-        emit_out(e, m->y[j]);
+        emit_out(e, m->y[m->glu ? 0 : j]);
     }
     emit_args(e, &a, sizeof a);
 }
@@ -263,9 +292,7 @@ static int emit_glu(struct emit *e, const struct op *op, const struct op *norm,
         .part = {{.n_out = op->out[0].width, .has_bias = gate->w[1] != NO_WEIGHT},
                  {.n_out = op->out[0].width, .has_bias = up->w[1] != NO_WEIGHT}},
     };
-    char name[32];
-    snprintf(name, sizeof name, "k_glu_%s", encoding_info[w.enc].name);
-    emit_matvec(e, name, op->out[0].width, &w, 2);
+    launch_matvec(e, "glu", op->out[0].width, &w, 2);
     emit_step(e, STEP_HEAD);
     bind_norm(e, norm);
     emit_in(e, op->in[0]);
@@ -293,12 +320,18 @@ int emit_gate_up_glu(struct emit *e, const struct op *op)
         m.glu = true;
         m.y[0] = op->out[0];
         emit_panels(e, &m);
+        m.glu = false;
         m.y[0] = gate->out[0];
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    if (fits_one(e, &m, enc) && planes_of(e, up->w[0]).enc == enc) {
+    bool alike = planes_of(e, up->w[0]).enc == enc;
+    if (alike && fits_one(e, &m, enc)) {
         emit_glu(e, op, norm, gate, up);
+    } else if (alike && on_matrix_units(e, enc)) {
+        m.glu = true;
+        m.y[0] = op->out[0];
+        emit_rows(e, &m);
     } else {
         emit_parts_begin(e, op);
         if (panels)
