@@ -1,5 +1,5 @@
-/* What kernels on matrix units share: halves that go from global to shared memory on their own, and
- * products of 16 × 16 by 16 × 8 with sums in f32. */
+/* What kernels on matrix units share: halves that go from global to shared memory on their own,
+ * products of 16 × 16 by 16 × 8 with sums in f32, and such of signed bytes, exact. */
 #ifndef NATIVE_MMA_H
 #define NATIVE_MMA_H
 
