@@ -26,7 +26,7 @@ struct world {
 };
 
 static const struct world worlds[] = {
-    {"emu", "llama"},     {"emu", "rwkv7"}, {"cpu", "llama"},
+    {"emu", "rwkv7"},     {"emu", "llama"}, {"cpu", "llama"},
     {"cpu", "deepseek2"}, {"cpu", "rwkv7"}, {"ref", "qwen2"},
 };
 
