@@ -15,6 +15,7 @@ static void free_scratch(struct cpu *x)
     free(x->act.q);
     free(x->act.scale);
     free(x->act.sum);
+    free(x->act.mins);
     free(x->act.b);
     for (u32 i = 0; x->lists && i < team_size(x->team); i++) {
         free(x->lists[i].places);
@@ -200,8 +201,9 @@ static bool grow_scratch(struct cpu *x)
     x->act.q = hostmem_alloc(s.q);
     x->act.scale = hostmem_alloc(s.q / BLOCK * sizeof *x->act.scale);
     x->act.sum = hostmem_alloc(s.q / 16 * sizeof *x->act.sum);
+    x->act.mins = hostmem_alloc(s.q / BLOCK * 3 * sizeof *x->act.mins);
     x->act.b = hostmem_alloc(s.b * sizeof *x->act.b);
-    bool ok = x->act.x && x->act.q && x->act.scale && x->act.sum && x->act.b;
+    bool ok = x->act.x && x->act.q && x->act.scale && x->act.sum && x->act.mins && x->act.b;
     for (u32 i = 0; i < team_size(x->team); i++) {
         struct cpu_lists *l = &x->lists[i];
         l->places = hostmem_alloc(s.n_places * sizeof *l->places);
@@ -314,8 +316,9 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 {
     struct scratch s = {0};
     add_scratch(&s, p, limits->max_rows);
-    return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q + s.q / BLOCK * sizeof(float) +
-           s.q / 16 * sizeof(i32) + s.b * sizeof(u16) + cpu_attention_bytes(p, team_default_size());
+    return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q +
+           4 * (s.q / BLOCK) * sizeof(float) + s.q / 16 * sizeof(i32) + s.b * sizeof(u16) +
+           cpu_attention_bytes(p, team_default_size());
 }
 
 /* ---- classes, one per instruction set ---- */

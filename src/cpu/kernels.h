@@ -13,7 +13,9 @@ struct cpu_act {
     i8 *q;        /* [rows][n] rounded to int8, */
     float *scale; /* [rows][n/32] with their scales */
     i32 *sum;     /* [rows][n/16] of q */
-    u16 *b;       /* rounded to bf16: see struct cpu_panel */
+    float
+        *mins; /* [rows][n/32][3] what a min is multiplied by: scale·sum of the block, its halves */
+    u16 *b;    /* rounded to bf16: see struct cpu_panel */
 };
 
 /* 32 cached tokens of one key head, and where they are unpacked to, once for all queries. */

@@ -60,7 +60,8 @@ static void bench_open(struct bench *b, enum qtype type)
                             .x = b->x,
                             .q = malloc(IN * MOST_ROWS),
                             .scale = malloc(IN / BLOCK * MOST_ROWS * sizeof(float)),
-                            .sum = malloc(IN / 16 * MOST_ROWS * sizeof(i32))};
+                            .sum = malloc(IN / 16 * MOST_ROWS * sizeof(i32)),
+                            .mins = malloc(IN / BLOCK * 3 * MOST_ROWS * sizeof(float))};
     free(values);
 }
 
@@ -72,6 +73,7 @@ static void bench_close(struct bench *b)
     free(b->a.q);
     free(b->a.scale);
     free(b->a.sum);
+    free(b->a.mins);
 }
 
 /* All outputs for n_rows rows, n_tiles at a time; what lies behind them must stay untouched. */

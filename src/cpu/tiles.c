@@ -12,6 +12,7 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
     i8 *q = a->q + (size_t)row * a->n;
     float *scale = a->scale + (size_t)row * (a->n / BLOCK);
     i32 *sum = a->sum + (size_t)row * (a->n / 16);
+    float *mins = a->mins + (size_t)row * (a->n / BLOCK * 3);
     for (u32 b = 0; b < a->n / BLOCK; b++) {
         v16f v[2] = {lanes_load(x + b * BLOCK), lanes_load(x + b * BLOCK + 16)};
         v16f size[2] = {(v16f)((v16i)v[0] & 0x7fffffff), (v16f)((v16i)v[1] & 0x7fffffff)};
@@ -24,7 +25,9 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
             v16b bytes = __builtin_convertvector(n, v16b);
             memcpy(q + b * BLOCK + 16 * h, &bytes, sizeof bytes);
             sum[2 * b + h] = lanes_total(n);
+            mins[3 * b + 1 + h] = scale[b] * (float)sum[2 * b + h];
         }
+        mins[3 * b] = scale[b] * (float)(sum[2 * b] + sum[2 * b + 1]);
     }
 }
 
@@ -34,10 +37,10 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
 INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
 {
 #if defined __AVX512VNNI__
-    i32 four;
-    memcpy(&four, x, sizeof four);
     if (!small) n ^= 0x80; /* n + 128 */
-    return (v16i)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)n, _mm512_set1_epi32(four));
+    /* compilers spread the four in an instruction of its own */
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(n), "m"(*(const i8(*)[4])x));
+    return acc;
 #elif defined __AVX2__
     i32 four;
     __m256i part[2], sum[2];
@@ -104,10 +107,11 @@ enum { ROWS_AT_ONCE = 4 };
 #endif
 
 /* sum += scale·dx·dot, then min·dx·Σx: one fma each, in ascending blocks. */
-INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, i32 sum_x, bool has_min)
+INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, const float *mins, u32 h,
+                     const struct shape f)
 {
     sum = lanes_fma(lanes_from_int(dot), s * dx, sum);
-    return has_min ? lanes_fma(m, lanes_set(dx * (float)sum_x), sum) : sum;
+    return f.has_min ? lanes_fma(m, lanes_set(mins[f.by_16 ? 1 + h : 0]), sum) : sum;
 }
 
 #if defined __ARM_FEATURE_MATMUL_INT8
@@ -196,16 +200,15 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
             fetch_ahead(w, own, sc.quants, pack_block(enc), W);
             for (u32 h = 0; h < halves; h++) {
                 v16i acc[ROWS_AT_ONCE];
-                i32 sx[ROWS_AT_ONCE];
                 for (u32 r = 0; r < R; r++) {
                     const i32 *s16 = a->sum + at[r] / 16 + 2 * b;
-                    sx[r] = f.by_16 ? s16[h] : s16[0] + s16[1];
-                    acc[r] = dot_start(sx[r], f);
+                    acc[r] = dot_start(f.by_16 ? s16[h] : s16[0] + s16[1], f);
                 }
                 dot_groups(acc, f, sc.quants, x, h * 4, 8 / halves, R);
                 for (u32 r = 0; r < R; r++)
                     sum[i * R + r] = add_part(sum[i * R + r], acc[r], sc.s[h], sc.m[h],
-                                              a->scale[at[r] / BLOCK + b], sx[r], f.has_min);
+                                              a->scale[at[r] / BLOCK + b],
+                                              a->mins + (at[r] / BLOCK + b) * 3, h, f);
             }
         }
     }
@@ -253,15 +256,14 @@ INLINE void amx_add(v16f *sum, const i32 (*dots)[TILE], const struct shape f,
                     const struct scales *sc, const struct cpu_act *a, u32 row, u32 b, u32 h)
 {
     const float *dx = a->scale + (size_t)row * (a->n / BLOCK) + b;
-    const i32 *sx = a->sum + (size_t)row * (a->n / 16) + 2 * b;
+    const float *mins = a->mins + ((size_t)row * (a->n / BLOCK) + b) * 3;
 #pragma GCC unroll 16
     for (u32 r = 0; r < AMX_ROWS; r++) {
         v16i d;
         memcpy(&d, dots[r], sizeof d);
-        i32 s = !f.has_min ? 0 : f.by_16 ? sx[h] : sx[0] + sx[1];
-        sum[r] = add_part(sum[r], d, sc->s[h], sc->m[h], *dx, s, f.has_min);
+        sum[r] = add_part(sum[r], d, sc->s[h], sc->m[h], *dx, mins, h, f);
         dx += a->n / BLOCK;
-        sx += a->n / 16;
+        mins += a->n / BLOCK * 3;
     }
 }
 
