@@ -83,7 +83,7 @@ static struct exec_counters counters_of(const struct fletch_model *m)
 /* Launches of one row that a layer may take (docs/gpu.md says which). */
 static u32 budget_of(const char *model)
 {
-    return strstr(model, "deepseek2") ? 11 : strstr(model, "moe") ? 6 : 5;
+    return strstr(model, "deepseek2") ? 8 : strstr(model, "moe") ? 6 : 5;
 }
 
 static void layers_keep_their_budget(const struct program *p, const u32 *by_op, u32 budget)

@@ -271,9 +271,9 @@ static void record_rope_store(struct op_lab *l, const struct op_shape *s)
     rope_and_attend(l, s, q, k, take(l, s->kv_heads * s->head));
 }
 
-/* As MLA does it: the queries' and the key's last columns rotated, the latent normed before them.
- */
-static void record_mla_store(struct op_lab *l, const struct op_shape *s)
+/* As MLA does it: the queries' and the key's last columns rotated, the latent normed before them;
+ * with m a product by heads behind attention. */
+static void record_mla(struct op_lab *l, const struct op_shape *s)
 {
     u32 c = s->v_head, rot = s->head - c, kv = net_kv(l->net, s->head, 0);
     struct norm_spec rms_of = {
@@ -287,7 +287,14 @@ static void record_mla_store(struct op_lab *l, const struct op_shape *s)
     prog_norm_to(l->p, prog_cols(l->p, k, 0, c), take(l, c), rms_of);
     prog_rope_to(l->p, ROPE_NORM, 1, rot, prog_cols(l->p, k, c, rot), rot, take(l, rot), rot);
     prog_kv_store(l->p, kv, k, (struct operand){.buf = NO_BUF});
-    give(l, prog_latent_attention(l->p, "y", kv, s->heads, c, q, 1 / sqrtf((float)s->head)));
+    struct operand z =
+        prog_latent_attention(l->p, "y", kv, s->heads, c, q, 1 / sqrtf((float)s->head));
+    if (s->m) {
+        struct operand y = prog_buf(l->p, "v", s->heads * s->m);
+        prog_matmul_heads_to(l->p, y, s->m, z, c, weight(l, s->type, c, s->m, s->heads));
+        z = y;
+    }
+    give(l, z);
 }
 
 /* weight: with head norms. */
@@ -647,10 +654,15 @@ const struct op_case op_cases[] = {
      "matmul+act+wkv7+head+tail with all",
      record_time_mix,
      {.n = 64, .m = 264, .head = 32, .weight = true}},
-    {OP_MLA_STORE,
-     "rope+norm+kv_store",
-     record_mla_store,
-     {.heads = 2, .head = 576, .v_head = 512}},
+    {OP_MLA_STORE, "rope+norm+kv_store", record_mla, {.heads = 2, .head = 576, .v_head = 512}},
+    {OP_MLA_ATTENTION,
+     "rope+norm+kv_store+latent_attention+matmul_heads",
+     record_mla,
+     {.heads = 2, .head = 576, .v_head = 512, .m = 72, .type = QT_Q8_0}},
+    {OP_MLA_ATTENTION,
+     "rope+norm+kv_store+latent_attention+matmul_heads F16",
+     record_mla,
+     {.heads = 3, .head = 72, .v_head = 64, .m = 9, .type = QT_F16}},
     {OP_SHIFT_MATMULS,
      "norm+token_shift+lerp+matmul+act",
      record_shift_matmuls,
@@ -684,6 +696,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_ROPE: return l->c->s.m && l->c->kind == OP_GATHER_ROWS ? 2e-6 : 0;
     case OP_MLA_STORE:
         return 1e-3; /* the last bit of a norm may round a cached half the other way */
+    case OP_MLA_ATTENTION: return 3e-3; /* and that an activation */
     case OP_NORM_QKV_STORE:
     case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU:

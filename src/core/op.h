@@ -104,6 +104,12 @@
       "as its parts")                                                                              \
     X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",     \
       "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")    \
+    X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads",                      \
+      "q[T][H·s], c[T][n], k[T][r], b[T][H·w] -> a[T][H·w], y[T][H·m], cache",                     \
+      "w[n] (opt), b[n] (opt), V[H][m][n]",                                                        \
+      "rope+norm+rope+kv_store of q, c and k to columns a of b; latent_attention of b; "           \
+      "matmul_heads of its result",                                                                \
+      "as its parts")                                                                              \
     X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act",                                           \
       "x[T][n], state -> what its matmuls leave, state", "those of its parts, in order",           \
       "h = norm(x); lerp+matmul+act, whose lerps are of h and token_shift(h)", "as its parts")     \

@@ -22,6 +22,7 @@ static double tolerance_of(enum op_kind kind, const struct net *net)
     case OP_NORM_QKV_STORE:
     case OP_NORM_QKV_ATTENTION:
     case OP_NORM_GATE_UP_GLU: return net->profile.int8 ? 3e-3 : 1e-4;
+    case OP_MLA_ATTENTION: return 3e-3; /* a cached half, and by it an activation */
     case OP_ATTENTION: /* a fused store rounds its own keys, the last bit may go the other way */
     case OP_LATENT_ATTENTION: return net->profile.kv == QT_F32 ? 1e-4 : 1e-3;
     default: return 1e-4;

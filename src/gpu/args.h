@@ -303,6 +303,7 @@ enum {
     LATENT_SIMDS = LATENT_THREADS / 32,
     LATENT_MAX_K = 576,
     LATENT_MAX_V = 2 * LATENT_THREADS,
+    LATENT_P = 16,                  /* rows of a tile, where heads are taken one at a time */
     LATENT_TILE = LATENT_MAX_K * 2, /* 16-byte units of the cached rows in threadgroup memory */
 };
 struct attention_args {
@@ -328,6 +329,13 @@ enum {
 #define FLASH_LATENT_BYTES                                                            \
     (((unsigned)LATENT_TILE_ROWS + 2u * (unsigned)FLASH_STRIDE) * LATENT_MAX_K * 2u + \
      (unsigned)LATENT_TILE_ROWS * (unsigned)FLASH_STRIDE * 2u)
+
+/* k_mla_<encoding of v_b>: one row, f16 cache; v_b has n_out outputs for each head */
+struct mla_args {
+    struct mla_store_args store;
+    struct attention_args attn;
+    unsigned n_out, q_row, s_row, y_stride;
+};
 
 /* k_attend_<longest head>_h<heads>: one row, f16 cache. Tickets: a counter for each head's groups.
  */
@@ -362,6 +370,7 @@ struct time_mix_args {
  * them a row, x and y in floats of the activations, `at` where x has its place in threadgroup
  * memory, in 16 bytes. */
 enum { LOW_MAX = 4, LOW_MAX_IN = 2048, LOW_THREADS = MATVEC_THREADS };
+enum { LOW_SLOTS = 12, LOW_BYTES = LOW_SLOTS * LOW_THREADS * 16 }; /* of its queues */
 struct low_part {
     unsigned enc, n_in, n_units, q, bias, f, x, at; /* bias: or MIX_NOTHING */
 };
@@ -386,7 +395,9 @@ struct route_args {
     float floor, scale;
 };
 
-/* k_experts_<encoding>, k_experts_glu_<encoding>, k_experts_sum_<encoding> */
+/* k_experts_<encoding>, k_experts_glu_<encoding>, k_experts_sum_<encoding>; of the last, so many
+ * simdgroups share an output's rows */
+enum { EXPERTS_WAYS = 2, EXPERTS_SUM_OUTS = MATVEC_SIMDS / EXPERTS_WAYS };
 struct experts_args {
     unsigned n_in, n_out, n_used, x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
     unsigned weights_pitch, residual_pitch;

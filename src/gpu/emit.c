@@ -412,6 +412,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_MATMULS] = emit_matmuls,
     [OP_SHIFT_MATMULS] = emit_matmuls,
     [OP_MLA_STORE] = emit_mla_store,
+    [OP_MLA_ATTENTION] = emit_mla_attention,
 };
 
 int emit_op(struct emit *e, const struct op *op)

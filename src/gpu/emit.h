@@ -186,7 +186,6 @@ int emit_kv_store(struct emit *e, const struct op *op);
 /* Heads of n columns of x, turned into scratch memory at `offset`, rows close together. */
 void emit_rotate(struct emit *e, struct operand x, u32 n, u64 offset);
 u64 emit_rotated_bytes(const struct emit *e, struct operand x);
-int emit_mla_store(struct emit *e, const struct op *op);
 /* emit_panels.c: products of rows of class P. */
 struct product {
     const struct op *op;   /* for messages */
@@ -217,6 +216,9 @@ int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: i
 /* emit_qkv.c: */
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);
+/* emit_mla.c: */
+int emit_mla_store(struct emit *e, const struct op *op);
+int emit_mla_attention(struct emit *e, const struct op *op);
 /* emit_mix.c: */
 int emit_matmuls(struct emit *e, const struct op *op); /* and from the norm and the shift on */
 int emit_norm_router(struct emit *e, const struct op *op);

@@ -11,10 +11,10 @@ enum {
     LATENT_GROUPS = 528 /* likewise; they are twice as large */
 };
 
-/* Lanes that read one row of n units: a power of two, as its logarithm. */
+/* Lanes that read one row of n units: a power of two, eight at least, as its logarithm. */
 static u32 shift_of(u32 n_units)
 {
-    u32 shift = 0;
+    u32 shift = 3;
     while (1u << shift < n_units) shift++;
     return shift;
 }
@@ -50,13 +50,14 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
     u32 per_unit = e->p->net->profile.kv == QT_F32 ? 2 : 1;
     u32 row_units = (l->k_width + l->v_width) / UNIT * per_unit;
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
+    u32 shift = shift_of(MAX(op->p.attn.k_width, op->p.attn.v_width) / UNIT);
     return (struct attention_args){
         .n_heads = op->p.attn.n_heads,
         .n_kv_heads = op->p.attn.n_kv_heads,
         .k_units = op->p.attn.k_width / UNIT,
         .v_units = op->p.attn.v_width / UNIT,
-        .k_shift = shift_of(op->p.attn.k_width / UNIT),
-        .v_shift = shift_of(op->p.attn.v_width / UNIT),
+        .k_shift = shift,
+        .v_shift = shift,
         .row_units = !blocks  ? row_units
                      : latent ? 1
                               : l->k_width / UNIT,

@@ -102,14 +102,6 @@ static bool unfit(const struct emit *e, const struct op *m, u32 n_in)
 
 static const char too_odd[] = "columns that are not a multiple of 4, or more than 16384";
 
-static void launch(struct emit *e, const char *kind, u32 w, u32 n_out, u32 rows)
-{
-    char name[32];
-    snprintf(name, sizeof name, "k_experts%s_%s", kind, encoding_name(e, w));
-    emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS, rows, MATMUL_THREADS);
-    emit_step(e, STEP_HEAD);
-}
-
 int emit_matmul_experts(struct emit *e, const struct op *op)
 {
     if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
@@ -121,7 +113,11 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
         emit_only_d(e);
     }
     struct experts_args a = args_of(e, op, op->out[0]);
-    launch(e, "", op->w[0], a.n_out, e->rows * a.n_used);
+    char name[32];
+    snprintf(name, sizeof name, "k_experts_%s", encoding_name(e, op->w[0]));
+    emit_launch(e, name, (a.n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS, e->rows * a.n_used,
+                MATMUL_THREADS);
+    emit_step(e, STEP_HEAD);
     emit_in(e, op->in[1]);
     emit_in(e, op->in[0]);
     emit_weight(e, op->w[0]);
@@ -131,14 +127,18 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
     return e->rc;
 }
 
-/* Outputs that the groups of one pair of row and expert have in hand at the same time: as many
- * groups in all as a large device holds at once, each with equally much to do. */
-static u32 outputs_at_once(u32 n_out, u32 n_pairs)
+/* A launch whose groups walk over n_out outputs of each of `slices`, so many at once, with queues.
+ */
+static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once, u32 slices)
 {
-    enum { GROUPS = 396 };
-    u32 eights = (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS;
-    u32 n = MAX(1, MIN(eights, GROUPS / n_pairs)), each = (eights + n - 1) / n;
-    return (eights + each - 1) / each * MATMUL_SIMDS;
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[w]);
+    char name[32];
+    snprintf(name, sizeof name, "k_experts%s_%s", kind, encoding_info[p.enc].name);
+    emit_launch(e, name, (n_out + at_once - 1) / at_once, 1, MATVEC_THREADS);
+    emit_depth(e, slices);
+    emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
+    emit_step(e, STEP_HEAD);
 }
 
 int emit_experts_glu(struct emit *e, const struct op *op)
@@ -168,7 +168,7 @@ int emit_experts_glu(struct emit *e, const struct op *op)
         a.route = route_args_of(e, route);
         a.weights_pitch = a.route.weights_pitch;
     }
-    launch(e, "_glu", gate->w[0], outputs_at_once(a.n_out, e->rows * a.n_used), e->rows * a.n_used);
+    walk(e, "_glu", gate->w[0], a.n_out, MATVEC_SIMDS, e->rows * a.n_used);
     if (route)
         emit_out(e, gate->in[1]);
     else
@@ -250,7 +250,7 @@ int emit_experts_sum(struct emit *e, const struct op *op)
         a.added_q_row = w.q_row;
         a.added_s_row = w.s_row;
     }
-    launch(e, "_sum", down->w[0], a.n_out, e->rows);
+    walk(e, "_sum", down->w[0], a.n_out, EXPERTS_SUM_OUTS, e->rows);
     emit_in(e, op->in[1]);
     emit_in(e, op->in[2]);
     emit_in(e, op->in[0]);

@@ -94,20 +94,20 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
 
 u32 emit_scale_words(enum encoding enc)
 {
-    return enc >= ENC_K4 ? 2 : encoding_is_int8(enc);
+    return enc > ENC_K5 ? 2 : encoding_is_int8(enc);
 }
 
 /* A launch of matvec.gpu: n_out rows like w's in each slice. */
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
                           u32 n_slices)
 {
-    enum { LARGE = 5 << 20 }; /* bytes from where two groups per unit of an H200 pay */
+    enum { LARGE = 5 << 20 }; /* bytes from where two groups per unit of an H200 pay, or slices */
     char name[32];
     snprintf(name, sizeof name, "k_%s_%s", what, encoding_info[w->enc].name);
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
     emit_launch(e, name, (n_out + MATVEC_SIMDS - 1) / MATVEC_SIMDS, 1, MATVEC_THREADS);
-    u32 words = w->enc >= ENC_K4 ? 2 : encoding_is_int8(w->enc); /* of scales, as units.h */
-    emit_walk(e, bytes > LARGE ? 2 : 1, QUEUE_BYTES(words, MATVEC_THREADS));
+    emit_walk(e, bytes > LARGE || n_slices > 2 ? 2 : 1,
+              QUEUE_BYTES(emit_scale_words(w->enc), MATVEC_THREADS));
     emit_pieces(e, n_slices > 1 ? 0 : n_out);
 }
 

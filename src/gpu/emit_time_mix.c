@@ -123,12 +123,13 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
     char name[32];
     snprintf(name, sizeof name, "k_low_mix_%u", m->head);
     emit_launch(e, name, m->args.n_heads, 1, LOW_THREADS);
-    emit_walk(e, 0, QUEUE_BYTES(0, LOW_THREADS));
+    emit_walk(e, 0, LOW_BYTES);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[op->parts[0].w[0]].chunk);
     emit_all(e);
     bind_vectors(e, m);
+    emit_state(e, m->wkv->p.rec.state, false);
     emit_state(e, m->wkv->p.rec.state, true);
     for (u32 i = 0; i < op->n_parts; i++) {
         const struct op *mul = &op->parts[i], *act = mul + 1;

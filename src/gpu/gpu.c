@@ -807,7 +807,8 @@ static u64 available_on(const struct gpu_driver *d, u32 device)
      1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_NORM_QKV_ATTENTION |          \
      1ull << OP_EXPERTS_GLU | 1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS | \
      1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_SHIFT_MATMULS | 1ull << OP_LOW_TIME_MIX |          \
-     1ull << OP_NORM_ROUTER | 1ull << OP_EXPERTS_SUM_ADD | 1ull << OP_MLA_STORE)
+     1ull << OP_NORM_ROUTER | 1ull << OP_EXPERTS_SUM_ADD | 1ull << OP_MLA_STORE |                 \
+     1ull << OP_MLA_ATTENTION)
 
 GPU_CLASS(cuda, true, CUDA_ROWS)
 GPU_CLASS(metal, false, 0)

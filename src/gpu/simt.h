@@ -44,8 +44,9 @@
  * - A lane may have a queue of 16-byte units and words on their way from CONST memory, QUEUE_SLOTS
  *   of them (args.h): queue_send_unit/_word(slot, pointer), queue_commit() after each batch of
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
- *   queue_unit/_word(slot, the same pointer). A simdgroup may send up to 128 bytes as the words of
- *   a slot (queue_send_row, then queue_row_u16). Groups have QUEUE_THREADS. It is real on CUDA, in
+ *   queue_unit/_word(slot, the same pointer), or queue_unit_of(slot, lane, pointer) for what
+ *   another lane of the simdgroup sent. A simdgroup may send up to 128 bytes as the words of
+ *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on CUDA, in
  * threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is
  * taken. touch(pointer) asks for what will be read soon.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
@@ -239,15 +240,19 @@ template <int N> GPU_FN void queue_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
     __syncwarp();
 }
-template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
+template <int WORDS> GPU_FN uint4 queue_unit_of(uint slot, uint lane, CONST(uint4) p)
 {
-    uint at = queue_slot<WORDS>(slot) + threadIdx.x * 16u;
+    uint at = queue_slot<WORDS>(slot) + (gpu_simd * 32u + lane) * 16u;
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                  : "r"(at)
                  : "memory");
     return v;
+}
+template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
+{
+    return queue_unit_of<WORDS>(slot, gpu_lane, p);
 }
 template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CONST(u8) p)
 {
@@ -256,19 +261,26 @@ template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CO
     if (BYTES < 4) v = v >> ((uint)(u64)p & 3u) * 8u & ((1u << BYTES % 4 * 8) - 1u);
     return v;
 }
-GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
+template <int MOST> GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
 {
-    uint at = queue_slot<1>(slot) + QUEUE_THREADS * 16u + threadIdx.x * 4u;
     __syncwarp();
-    if (gpu_lane * 4u < n)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(p + gpu_lane * 4u)
-                     : "memory");
+    UNROLL
+    for (uint i = 0u; i < (uint)MOST; i += 128u) {
+        uint from = gpu_lane * 4u + i;
+        uint at = queue_slot<1>(slot + i / 128u) + QUEUE_THREADS * 16u + threadIdx.x * 4u;
+        if (from < n && from < (uint)MOST)
+            asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(p + from)
+                         : "memory");
+    }
 }
-GPU_FN uint queue_row_u16(uint slot, uint at, CONST(u8))
+template <int BYTES> GPU_FN uint queue_row(uint slot, uint at, CONST(u8))
 {
-    uint from = queue_slot<1>(slot) + QUEUE_THREADS * 16u + gpu_simd * 128u + at;
-    u16 v;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(from) : "memory");
+    uint v, from = queue_slot<1>(slot + at / 128u) + QUEUE_THREADS * 16u + gpu_simd * 128u +
+                   at % 128u;
+    if (BYTES == 4)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+    else
+        asm volatile("ld.shared.u16 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
     return v;
 }
 #endif
@@ -306,13 +318,19 @@ template <int WORDS, class P> GPU_FN void queue_send_unit(uint, P) {}
 template <int WORDS, class P> GPU_FN void queue_send_word(uint, uint, P) {}
 #define queue_commit()
 template <int N> GPU_FN void queue_wait() {}
-template <class P> GPU_FN void queue_send_row(uint, P, uint) {}
-GPU_FN uint queue_row_u16(uint, uint at, CONST(u8) p)
+template <int MOST, class P> GPU_FN void queue_send_row(uint, P, uint) {}
+template <int BYTES> GPU_FN uint queue_row(uint, uint at, CONST(u8) p)
 {
     CONST(u16) p16 = (CONST(u16))(p + at);
+    CONST(uint) p32 = (CONST(uint))(p + at);
+    if (BYTES == 4) return p32[0];
     return p16[0];
 }
 template <int WORDS> GPU_FN uint4 queue_unit(uint, CONST(uint4) p)
+{
+    return p[0];
+}
+template <int WORDS> GPU_FN uint4 queue_unit_of(uint, uint, CONST(uint4) p)
 {
     return p[0];
 }

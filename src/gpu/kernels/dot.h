@@ -110,30 +110,31 @@ GPU_FN float dot_row(CONST(uint4) q, CONST(u8) s, uint n_units, uint n, X x, XS 
     return simd_sum(acc);
 }
 
-/* n columns as dot_row wants them for encoding E, rounded ones in threadgroup memory. Ends with a
- * barrier. */
+/* n columns of x, then n2 of x2, as dot_row wants them for encoding E, rounded ones in threadgroup
+ * memory; n is a multiple of 32 if there are others. Ends with a barrier. */
 template <int E>
-GPU_FN void stage_rounded(DEV(const float4) x, uint n, TG(uint4) xs, TG(float) scales, uint tid,
-                          uint n_threads)
+GPU_FN void stage_rounded(DEV(const float4) x, uint n, DEV(const float4) x2, uint n2, TG(uint4) xs,
+                          TG(float) scales, uint tid, uint n_threads)
 {
     enum { AHEAD = 4 }; /* loads that travel at once */
     TG(uint) words = (TG(uint))xs;
-    for (uint base = 0u; UNIT_IS_INT8(E) && base < n / 4u; base += (uint)AHEAD * n_threads) {
+    uint first = n / 4u, all = first + n2 / 4u;
+    for (uint base = 0u; UNIT_IS_INT8(E) && base < all; base += (uint)AHEAD * n_threads) {
         float4 v[AHEAD];
         UNROLL
         for (int j = 0; j < AHEAD; j++) {
             uint i = base + (uint)j * n_threads + tid;
             v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (i < n / 4u) v[j] = x[i];
+            if (i < all) v[j] = i < first ? x[i] : x2[i - first];
         }
         UNROLL
         for (int j = 0; j < AHEAD; j++) {
             uint i = base + (uint)j * n_threads + tid;
-            if (base + (uint)j * n_threads >= n / 4u) break;
+            if (base + (uint)j * n_threads >= all) break;
             float scale;
             uint word = act_word(v[j], &scale);
-            if (i < n / 4u) words[i] = word;
-            if (i < n / 4u && i % 8u == 0u) scales[i / 8u] = scale;
+            if (i < all) words[i] = word;
+            if (i < all && i % 8u == 0u) scales[i / 8u] = scale;
         }
     }
     tg_barrier();

@@ -38,8 +38,7 @@ template <int SLOTS, int GLU, int BATCH> GPU_FN bool matvec_next(THR(matvec_at) 
     return true;
 }
 
-/* A batch of units of a weight's row whose scales are s_row bytes from s on; those of I8, which are
- * as many bytes as there are units, travel together. */
+/* A batch of units of a weight's row whose scales are s_row bytes from s on. */
 template <int E, int BATCH>
 GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint s_row, uint step, uint slot,
                         uint lane)
@@ -53,16 +52,25 @@ GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint s_row, u
         for (int i = 0; i < BATCH; i++)
             if (u + 32u * (uint)i < n_units) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
     }
-    if (E == UNIT_I8) queue_send_row(slot, s + step * 32u, s_row - step * 32u);
+    enum { ROW = UNIT_ROW(E) };
+    if (ROW > 0) queue_send_row<BATCH * ROW>(slot, s + step * (uint)ROW, s_row - step * (uint)ROW);
+}
+
+/* The scales of unit i of a batch, whose own begin at s. */
+template <int E> GPU_FN uint2 matvec_scales(CONST(u8) s, uint i, uint slot)
+{
+    uint x = queue_row<UNIT_SCALE_BYTES(E, 0)>(slot, unit_scale_at<E, 0>(i), s), y = 0u;
+    if (UNIT_SCALES(E) > 1) y = queue_row<UNIT_SCALE_BYTES(E, 1)>(slot, unit_scale_at<E, 1>(i), s);
+    return make_uint2(x, y);
 }
 
 template <int E, int BATCH, class X>
 GPU_FN float matvec_unit(CONST(uint4) q, CONST(u8) s, uint u, uint slot, uint i, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
-    uint4 raw = queue_unit<UNIT_SCALES(E)>(slot + i, q + u);
-    uint2 bits = E == UNIT_I8 ? make_uint2(queue_row_u16(slot, i * 32u + (lane & 30u), s), 0u)
-                              : unit_take<E>(s, u, slot + i);
+    uint4 raw = queue_unit<UNIT_QUEUE(E)>(slot + i, q + u);
+    uint2 bits =
+        UNIT_ROW(E) > 0 ? matvec_scales<E>(s, i * 32u + lane, slot) : unit_take<E>(s, u, slot + i);
     dot_unit<E, 1>(raw, bits, u, x, scales, 0u, n_in, &sum);
     return sum;
 }
@@ -72,7 +80,7 @@ GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, u
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
     uint u = step * 32u + lane;
-    CONST(u8) from = E == UNIT_I8 ? s + step * 32u : s;
+    CONST(u8) from = s + step * (uint)UNIT_ROW(E);
     if ((step + (uint)BATCH) * 32u <= n_units) {
         UNROLL
         for (int i = 0; i < BATCH; i++)

@@ -23,6 +23,18 @@ GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_sim
 
 enum { NORM_AHEAD = 4 }; /* loads of a thread that travel at once */
 
+/* A thread's next fours of x; `none` where there is nothing. */
+template <class X>
+GPU_FN void norm_fetch(X x, THR(float4) v, uint base, uint n, uint n_threads, float none)
+{
+    UNROLL
+    for (int j = 0; j < NORM_AHEAD; j++) {
+        uint i = base + (uint)j * n_threads;
+        v[j] = make_float4(none, none, none, none);
+        if (i < n / 4u) v[j] = x[i];
+    }
+}
+
 /* Mean (0 unless kind is layer) and factor: a normed value is (x - mean)·factor. */
 template <class X>
 GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint tid,
@@ -32,20 +44,18 @@ GPU_FN float2 norm_stats(X x, uint n, uint kind, float eps, TG(float) part, uint
     uint lane = tid % 32u, simd = tid / 32u, n_simds = n_threads / 32u;
     if (kind == NORM_KIND_LAYER) {
         float sum = 0.0f;
-        for (uint i = tid; tid < n_threads && i < n / 4u; i += n_threads) {
-            float4 v = x[i];
-            sum += (v.x + v.y) + (v.z + v.w);
+        for (uint base = tid; tid < n_threads && base < n / 4u;
+             base += n_threads * (uint)NORM_AHEAD) {
+            float4 v[NORM_AHEAD];
+            norm_fetch(x, v, base, n, n_threads, 0.0f);
+            UNROLL
+            for (int j = 0; j < NORM_AHEAD; j++) sum += (v[j].x + v[j].y) + (v[j].z + v[j].w);
         }
         mean = group_sum(sum, part, lane, simd, n_simds) / (float)n;
     }
     for (uint base = tid; tid < n_threads && base < n / 4u; base += n_threads * (uint)NORM_AHEAD) {
         float4 v[NORM_AHEAD];
-        UNROLL
-        for (int j = 0; j < NORM_AHEAD; j++) {
-            uint i = base + (uint)j * n_threads;
-            v[j] = make_float4(mean, mean, mean, mean);
-            if (i < n / 4u) v[j] = x[i];
-        }
+        norm_fetch(x, v, base, n, n_threads, mean);
         UNROLL
         for (int j = 0; j < NORM_AHEAD; j++) {
             float a = v[j].x - mean, b = v[j].y - mean, c = v[j].z - mean, d = v[j].w - mean;

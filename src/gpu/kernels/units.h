@@ -68,6 +68,10 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
 
 /* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
 #define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
+/* Those of 32 units that follow each other in so many bytes travel together; 0: each for itself. And
+ * words of a lane's queue for them. */
+#define UNIT_ROW(E)   ((E) == UNIT_I8 ? 32 : (E) == UNIT_K4 ? 80 : (E) == UNIT_K5 ? 40 : 0)
+#define UNIT_QUEUE(E) (UNIT_ROW(E) > 0 ? 1 : UNIT_SCALES(E))
 #define UNIT_SCALE_BYTES(E, i) \
     ((E) == UNIT_I8 ? 2 : (E) == UNIT_K6 ? 2 - (i) : (i) == 0 ? 4 : ((E) == UNIT_K2 ? 4 : 2))
 template <int E, int I> GPU_FN uint unit_scale_at(uint u)
@@ -102,15 +106,15 @@ template <int E> GPU_FN uint2 unit_scale_bits(CONST(u8) s, uint u)
 /* The same by way of a lane's queue (simt.h). */
 template <int E> GPU_FN void unit_send(CONST(uint4) q, CONST(u8) s, uint u, uint slot)
 {
-    enum { WORDS = UNIT_SCALES(E) };
+    enum { WORDS = UNIT_QUEUE(E) };
     queue_send_unit<WORDS>(slot, q + u);
-    if (E == UNIT_I8) return; /* matvec.h: those of a batch together */
+    if (UNIT_ROW(E) > 0) return; /* matvec.h: those of a batch together */
     if (WORDS > 0) queue_send_word<WORDS>(slot, 0u, s + unit_scale_at<E, 0>(u));
     if (WORDS > 1) queue_send_word<WORDS>(slot, 1u, s + unit_scale_at<E, 1>(u));
 }
 template <int E> GPU_FN uint2 unit_take(CONST(u8) s, uint u, uint slot)
 {
-    enum { WORDS = UNIT_SCALES(E) };
+    enum { WORDS = UNIT_SCALES(E) }; /* UNIT_QUEUE is the same here */
     uint x = 0u, y = 0u;
     if (WORDS > 0)
         x = queue_word<WORDS, UNIT_SCALE_BYTES(E, 0)>(slot, 0u, s + unit_scale_at<E, 0>(u));

@@ -6,7 +6,7 @@
 #include "gpu/simt.h"
 
 /* A row of the state belongs to four lanes; each has every fourth float4, from its own on. */
-template <int N> GPU_FN void wkv7_load(DEV(const float4) state, THR(float) s)
+template <int N, class S> GPU_FN void wkv7_load(S state, THR(float) s)
 {
     UNROLL
     for (int c = 0; c < N / 16; c++) {
@@ -60,6 +60,16 @@ template <int N> GPU_FN float wkv7_token(TG(const float4) in, THR(float) s, floa
 enum { MIX_R, MIX_W, MIX_K, MIX_V, MIX_A, MIX_G, MIX_FIRST, MIX_M, MIX_INPUTS };
 #define MIX_PER(N) ((N) < 32 ? 1 : (N) / 32)
 
+/* The head's part of a vector, likewise; zeros if it is not there. */
+template <int N> GPU_FN void mix_vector(CONST(float) w, THR(float) v, bool real, uint h, uint lane)
+{
+    UNROLL
+    for (int p = 0; p < MIX_PER(N); p++) {
+        v[p] = 0.0f;
+        if (real) v[p] = w[h * (uint)N + min(lane + 32u * (uint)p, (uint)N - 1u)];
+    }
+}
+
 /* v mixed with the first block's. */
 template <int N> GPU_FN void mix_blend(THR(float) x)
 {
@@ -73,18 +83,18 @@ template <int N> GPU_FN void mix_blend(THR(float) x)
 
 /* [r | w | k | v | kk | a] as wkv7_token wants them; returns Σ r·k·r_k. */
 template <int N>
-GPU_FN float mix_stage(THR(const float) x, CONST(float) k_k, CONST(float) k_a, CONST(float) r_k,
-                       TG(float) in, float eps, uint h, uint lane)
+GPU_FN float mix_stage(THR(const float) x, THR(const float) k_k, THR(const float) k_a,
+                       THR(const float) r_k, TG(float) in, float eps, uint lane)
 {
     enum { P = MIX_PER(N) };
     float kk[P], k[P], sq = 0.0f, bonus = 0.0f;
     UNROLL
     for (int p = 0; p < P; p++) {
-        uint i = lane + 32u * (uint)p, col = h * (uint)N + min(i, (uint)N - 1u);
-        kk[p] = x[MIX_K * P + p] * k_k[col];
-        k[p] = x[MIX_K * P + p] * (1.0f + (x[MIX_A * P + p] - 1.0f) * k_a[col]);
+        uint i = lane + 32u * (uint)p;
+        kk[p] = x[MIX_K * P + p] * k_k[p];
+        k[p] = x[MIX_K * P + p] * (1.0f + (x[MIX_A * P + p] - 1.0f) * k_a[p]);
         if (i < (uint)N) sq = fmaf(kk[p], kk[p], sq);
-        if (i < (uint)N) bonus = fmaf(x[MIX_R * P + p] * k[p], r_k[col], bonus);
+        if (i < (uint)N) bonus = fmaf(x[MIX_R * P + p] * k[p], r_k[p], bonus);
     }
     float by = 1.0f / fmaxf(sqrtf(simd_sum(sq)), eps);
     bonus = simd_sum(bonus);
@@ -104,8 +114,9 @@ GPU_FN float mix_stage(THR(const float) x, CONST(float) k_k, CONST(float) k_a, C
 
 /* The norm, the bonus and the gate of one row; out is S·r. */
 template <int N>
-GPU_FN void mix_tail(THR(const float) x, TG(const float) out, CONST(float) ln_w, CONST(float) ln_b,
-                     float bonus, DEV(float) y, uint h, uint lane, ARGS_IN(time_mix_args) args)
+GPU_FN void mix_tail(THR(const float) x, TG(const float) out, THR(const float) ln_w,
+                     THR(const float) ln_b, float bonus, DEV(float) y, uint h, uint lane,
+                     ARGS_IN(time_mix_args) args)
 {
     enum { P = MIX_PER(N) };
     float v[P], sum = 0.0f, sq = 0.0f, mean = 0.0f, by = 1.0f;
@@ -126,7 +137,7 @@ GPU_FN void mix_tail(THR(const float) x, TG(const float) out, CONST(float) ln_w,
     for (int p = 0; p < P; p++) {
         uint i = lane + 32u * (uint)p, col = h * (uint)N + i;
         if (i >= (uint)N) break;
-        if (args.has_norm != 0u) v[p] = (v[p] - mean) * by * ln_w[col] + ln_b[col];
+        if (args.has_norm != 0u) v[p] = (v[p] - mean) * by * ln_w[p] + ln_b[p];
         y[col] = fmaf(bonus, x[MIX_V * P + p], v[p]) * x[MIX_G * P + p];
     }
 }

@@ -1,0 +1,144 @@
+/* MLA between its products as launches: what becomes of queries and latents on their way into the
+ * cache; for one row all the way through attention and v_b. */
+#include <stdio.h>
+
+#include "gpu/emit.h"
+
+/* The cached row is the norm's columns, then the rotated ones, and nothing else? */
+static bool is_latent_row(const struct emit *e, const struct op *norm, const struct op *rope,
+                          const struct op *store)
+{
+    u32 n = norm->in[0].width, rot = rope->p.rope.n_rot;
+    struct operand row = store->in[0];
+    return store->n_in == 1 && norm->p.norm.group == n && rope->p.rope.n_heads == 1 &&
+           rope->p.rope.width == rot && norm->out[0].buf == row.buf &&
+           rope->out[0].buf == row.buf && row.col == 0 && norm->out[0].col == 0 &&
+           rope->out[0].col == n && row.width == n + rot &&
+           (n | norm->in[0].col | emit_pitch(e, norm->in[0])) % 4 == 0;
+}
+
+static struct mla_store_args store_args(const struct emit *e, const struct op *op)
+{
+    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
+    const struct op *norm = op_part(op, OP_NORM, 0);
+    return (struct mla_store_args){.n_heads = rq->p.rope.n_heads,
+                                   .n_rot = rq->p.rope.n_rot,
+                                   .neox = rq->p.rope.kind == ROPE_NEOX,
+                                   .q_stride = rq->p.rope.in_stride,
+                                   .y_stride = rq->p.rope.out_stride,
+                                   .n = norm->in[0].width,
+                                   .norm = norm->p.norm.kind,
+                                   .has_w = norm->w[0] != NO_WEIGHT,
+                                   .has_b = norm->w[1] != NO_WEIGHT,
+                                   .q_pitch = emit_pitch(e, rq->in[0]),
+                                   .c_pitch = emit_pitch(e, norm->in[0]),
+                                   .k_pitch = emit_pitch(e, rk->in[0]),
+                                   .y_pitch = emit_pitch(e, rq->out[0]),
+                                   .block_tokens = e->limits->block_tokens,
+                                   .table_len = e->limits->max_pos / e->limits->block_tokens + 1,
+                                   .eps = norm->p.norm.eps};
+}
+
+/* Do the kernels' assumptions hold? */
+static bool is_usual(const struct emit *e, const struct op *op)
+{
+    const struct op *rq = op_part(op, OP_ROPE, 0);
+    return is_latent_row(e, op_part(op, OP_NORM, 0), op_part(op, OP_ROPE, 1),
+                         op_part(op, OP_KV_STORE, 0)) &&
+           rq->p.rope.width == rq->p.rope.n_rot && !emit_kv_in_blocks(e->p->net);
+}
+
+static void bind_store(struct emit *e, const struct op *op)
+{
+    const struct op *norm = op_part(op, OP_NORM, 0);
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    emit_step(e, STEP_COS);
+    emit_step(e, STEP_SIN);
+    emit_vector(e, norm->w[0], 0);
+    emit_vector(e, norm->w[1], 0);
+    emit_in(e, op_part(op, OP_ROPE, 0)->in[0]);
+    emit_in(e, norm->in[0]);
+    emit_in(e, op_part(op, OP_ROPE, 1)->in[0]);
+}
+
+int emit_mla_store(struct emit *e, const struct op *op)
+{
+    if (!is_usual(e, op)) return emit_parts(e, op);
+    struct mla_store_args a = store_args(e, op);
+    bool f32 = e->p->net->profile.kv == QT_F32;
+    emit_launch(e, f32 ? "k_mla_store_f32" : "k_mla_store_f16", e->rows,
+                1 + (a.n_heads + MLA_HEADS - 1) / MLA_HEADS, MLA_THREADS);
+    emit_step(e, STEP_HEAD);
+    bind_store(e, op);
+    emit_out(e, op_part(op, OP_ROPE, 0)->out[0]);
+    emit_kv(e, op_part(op, OP_KV_STORE, 0)->p.attn.kv, true);
+    return emit_args(e, &a, sizeof a);
+}
+
+/* ---- one row, through attention ---- */
+
+/* Can one launch do it? */
+static bool fits(const struct emit *e, const struct op *op)
+{
+    const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
+    const struct op *rope = op_part(op, OP_ROPE, 0), *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    enum encoding enc = encoding_of(e->p->net->weights[heads->w[0]].type);
+    u32 k = attention->p.attn.k_width, v = attention->p.attn.v_width;
+    return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == QT_F16 &&
+           (enc == ENC_I8 || enc == ENC_F16) && is_usual(e, op) && v % 32 == 0 && k % 8 == 0 &&
+           k <= LATENT_MAX_K && v <= LATENT_MAX_V && v + rope->p.rope.n_rot == k &&
+           attention->p.attn.n_heads == rope->p.rope.n_heads &&
+           attention->p.attn.n_heads <= TICKETS && heads->p.heads.in_stride == v &&
+           heads->p.heads.n_in == v && attention->in[0].col % 4 == 0 &&
+           rope->out[0].buf == attention->in[0].buf &&
+           rope->out[0].col == attention->in[0].col + v && rope->p.rope.out_stride == k;
+}
+
+static void emit_mla(struct emit *e, const struct op *op)
+{
+    enum { GROUPS = 12 }; /* of a head: so many that they fill a large device */
+    const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
+    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    u32 kv = attention->p.attn.kv, w = heads->w[0];
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[w]);
+    struct mla_args a = {.store = store_args(e, op),
+                         .attn = emit_attention_args(e, attention),
+                         .n_out = e->p->net->weights[w].n_out,
+                         .q_row = p.q_row,
+                         .s_row = p.s_row,
+                         .y_stride = heads->p.heads.out_stride};
+    char name[32];
+    snprintf(name, sizeof name, "k_mla_%s", encoding_info[p.enc].name);
+    emit_launch(e, name, GROUPS, 1, MATVEC_THREADS);
+    emit_depth(e, a.attn.n_heads);
+    emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
+    bind_store(e, op);
+    emit_in(e, attention->in[0]);
+    emit_out(e, op_part(op, OP_ROPE, 0)->out[0]);
+    emit_kv(e, kv, false);
+    emit_kv(e, kv, true);
+    emit_attention_scratch(e, attention, true);
+    emit_tickets(e);
+    emit_weight(e, w);
+    emit_out(e, heads->out[0]);
+    emit_args(e, &a, sizeof a);
+}
+
+int emit_mla_attention(struct emit *e, const struct op *op)
+{
+    struct op store = *op;
+    store.kind = OP_MLA_STORE;
+    store.n_parts = 4;
+    emit_parts_begin(e, op);
+    if (fits(e, op)) {
+        emit_mla(e, op);
+    } else {
+        emit_mla_store(e, &store);
+        emit_op(e, op_part(op, OP_LATENT_ATTENTION, 0));
+        emit_op(e, op_part(op, OP_MATMUL_HEADS, 0));
+    }
+    emit_parts_end(e);
+    return e->rc;
+}

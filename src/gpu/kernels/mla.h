@@ -1,0 +1,22 @@
+/* What both ways of MLA's rows into the cache share. */
+#ifndef KERNELS_MLA_H
+#define KERNELS_MLA_H
+
+#include "gpu/kernels/heads.h"
+#include "gpu/simt.h"
+
+/* n_rot columns, rotated, as values of as's type. */
+template <class C, class To, class T>
+GPU_FN void mla_rotate(DEV(const float) from, C cosine, C sine, To to, uint n_rot, uint neox, T as,
+                       uint tid, uint n_threads)
+{
+    uint n_pairs = n_rot / 2u;
+    for (uint i = tid; i < n_pairs; i += n_threads) {
+        uint ia = neox ? i : 2u * i, ib = neox ? i + n_pairs : 2u * i + 1u;
+        float p = from[ia], q = from[ib], co = cosine[i], si = sine[i];
+        to[ia] = heads_as(p * co - q * si, as);
+        to[ib] = heads_as(p * si + q * co, as);
+    }
+}
+
+#endif
