@@ -7,10 +7,10 @@
 /* The one set of constants, fitted to what was measured on an H200 (predict_test.c has the rows).
  * Shares are of what a machine's published figures promise. */
 static const double STREAMED = 0.92; /* of bandwidth: what reading alone was measured to reach */
-static const double ROUTED = 0.19;   /* weights that can't be fetched before the router is done */
-static const double PRODUCTS = 0.34; /* of f32 operations */
-static const double ATTENTION = 0.073;
-static const double OP = 0.58; /* microseconds: what merging kernels does not save */
+static const double ROUTED = 0.2;    /* weights that can't be fetched before the router is done */
+static const double PRODUCTS = 0.5;  /* of f32 operations */
+static const double ATTENTION = 0.11;
+static const double OP = 0.5; /* microseconds: what merging kernels does not save */
 
 /* Microseconds from one kernel to the next and once for a step. The first row is fitted, the
  * others are assumed: what edges that let kernels overlap were seen to save, and what is told of
@@ -18,7 +18,7 @@ static const double OP = 0.58; /* microseconds: what merging kernels does not sa
 static const struct {
     double launch, step;
 } links[] = {
-    [LINK_DEPENDENT] = {1.65, 0},
+    [LINK_DEPENDENT] = {1.8, 0},
     [LINK_GRAPH] = {2.7, 0},
     [LINK_METAL] = {3.2, 150},
 };
