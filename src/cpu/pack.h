@@ -63,7 +63,8 @@ static inline u32 pack_block(enum encoding enc)
 
 static inline u32 pack_unit(enum encoding enc)
 {
-    if (enc < ENC_I8) return enc == ENC_F32 ? 64 : 32;
+    if (enc == ENC_F32) return 64;
+    if (enc == ENC_F16 || enc == ENC_BF16) return 32;
     if (encoding_info[enc].cols == BLOCK) return pack_block(enc);
     return 8 * pack_block(enc) + (enc == ENC_K6 || enc == ENC_K3 ? 32 : 64);
 }

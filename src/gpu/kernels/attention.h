@@ -12,8 +12,7 @@
  * finding a chunk's row costs more than the chunk. Latent attention (stride 1) has another way. */
 GPU_FN bool attn_walks(ARGS_IN(attention_args) a, uint n_rows, uint n_items)
 {
-    return n_items > a.max_items ||
-           (a.stride > 1u && n_rows * a.n_kv_heads >= (uint)ATTN_MANY);
+    return n_items > a.max_items || (a.stride > 1u && n_rows * a.n_kv_heads >= (uint)ATTN_MANY);
 }
 
 /* Eight cached values: one 16-byte unit of halves or two of floats, u[0] and u[1]. */
