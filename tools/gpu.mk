@@ -52,9 +52,9 @@ FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src
 endif
 OBJ     += $B/src/gpu/fatbins.o
 # No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.
-# Kernels of native/ use what Hopper alone has (90a).
+# Kernels of native/ use what Hopper alone has (90a). 191: casts to CONST(T), whose __restrict__ means nothing there.
 CHIPS   = $(if $(findstring native,$<),$(patsubst 90,90a,$(SM)),$(SM))
-NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -Isrc \
+NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -diag-suppress 191 -Isrc \
           $(foreach a,$(CHIPS),-gencode arch=compute_$a,code=sm_$a) \
           -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
 $B/src/gpu/%.fatbin: src/gpu/% tools/gpu.mk

@@ -91,6 +91,7 @@ typedef ulong u64;
 #define GPU_CONST(T, name, n) constant T name[n]
 #define GPU_FN                static inline
 #define UNROLL                _Pragma("clang loop unroll(full)")
+#define ROLLED                _Pragma("clang loop unroll(disable)")
 #define tg_barrier()          threadgroup_barrier(mem_flags::mem_threadgroup)
 #define tg_dev_barrier()      threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device)
 #define simd_barrier()        simdgroup_barrier(mem_flags::mem_threadgroup)
@@ -165,6 +166,7 @@ typedef unsigned short ushort;
 #define GPU_CONST(T, name, n) static __constant__ T name[n]
 #define GPU_FN                static __device__ __forceinline__
 #define UNROLL                _Pragma("unroll")
+#define ROLLED                _Pragma("unroll 1")
 #define tg_barrier()          __syncthreads()
 #define tg_dev_barrier()      __syncthreads()
 #define simd_barrier()        __syncwarp()

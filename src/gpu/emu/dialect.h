@@ -227,6 +227,7 @@ template <> struct ops<i32> {
 #define GPU_CONST(T, name, n) static const T name[n]
 #define GPU_FN                static inline __attribute__((unused))
 #define UNROLL
+#define ROLLED
 #define tg_barrier()     emu::meet(emu::OP_BARRIER, __LINE__)
 #define tg_dev_barrier() emu::meet(emu::OP_DEV_BARRIER, __LINE__)
 #define simd_barrier()   emu::meet(emu::OP_SIMD_BARRIER, __LINE__)

@@ -26,8 +26,13 @@ struct matvec_at {
     uint out, second, step, slot;
 };
 
-/* To the next BATCH steps. True at the end of a weight's row. */
-template <int SLOTS, int GLU, int BATCH> GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
+/* Steps that are sent and taken together. A batch may run over the end of a row: one form of the
+ * code with a test costs less than two without, because code is cold in every launch. */
+enum { MATVEC_BATCH = 2 };
+
+/* To the next batch. True at the end of a weight's row. */
+template <int SLOTS, int GLU, int BATCH = MATVEC_BATCH>
+GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
 {
     c->slot = c->slot + (uint)BATCH == (uint)SLOTS ? 0u : c->slot + (uint)BATCH;
     c->step += (uint)BATCH;
@@ -39,19 +44,14 @@ template <int SLOTS, int GLU, int BATCH> GPU_FN bool matvec_next(THR(matvec_at) 
 }
 
 /* A batch of units of a weight's row whose scales are s_row bytes from s on. */
-template <int E, int BATCH>
+template <int E, int BATCH = MATVEC_BATCH>
 GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint s_row, uint step, uint slot,
                         uint lane)
 {
     uint u = step * 32u + lane;
-    if ((step + (uint)BATCH) * 32u <= n_units) {
-        UNROLL
-        for (int i = 0; i < BATCH; i++) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
-    } else {
-        UNROLL
-        for (int i = 0; i < BATCH; i++)
-            if (u + 32u * (uint)i < n_units) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
-    }
+    UNROLL
+    for (int i = 0; i < BATCH; i++)
+        if (u + 32u * (uint)i < n_units) unit_send<E>(q, s, u + 32u * (uint)i, slot + (uint)i);
     enum { ROW = UNIT_ROW(E) };
     if (ROW > 0) queue_send_row<BATCH * ROW>(slot, s + step * (uint)ROW, s_row - step * (uint)ROW);
 }
@@ -64,7 +64,7 @@ template <int E> GPU_FN uint2 matvec_scales(CONST(u8) s, uint i, uint slot)
     return make_uint2(x, y);
 }
 
-template <int E, int BATCH, class X>
+template <int E, class X>
 GPU_FN float matvec_unit(CONST(uint4) q, CONST(u8) s, uint u, uint slot, uint i, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
@@ -75,24 +75,17 @@ GPU_FN float matvec_unit(CONST(uint4) q, CONST(u8) s, uint u, uint slot, uint i,
     return sum;
 }
 
-template <int E, int BATCH, class X>
+template <int E, int BATCH = MATVEC_BATCH, class X>
 GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
     uint u = step * 32u + lane;
     CONST(u8) from = s + step * (uint)UNIT_ROW(E);
-    if ((step + (uint)BATCH) * 32u <= n_units) {
-        UNROLL
-        for (int i = 0; i < BATCH; i++)
-            sum = matvec_unit<E, BATCH>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales, n_in,
-                                        lane, sum);
-    } else {
-        UNROLL
-        for (int i = 0; i < BATCH; i++)
-            if (u + 32u * (uint)i < n_units)
-                sum = matvec_unit<E, BATCH>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales,
-                                            n_in, lane, sum);
-    }
+    UNROLL
+    for (int i = 0; i < BATCH; i++)
+        if (u + 32u * (uint)i < n_units)
+            sum = matvec_unit<E>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales, n_in, lane,
+                                 sum);
     return sum;
 }
 
