@@ -39,6 +39,8 @@ TABLE = [
     (BASE + ["--draft", MODEL, "--spec-tokens", "2"], 0),
     (BASE + ["--draft", MODEL, "--spec-accept", "rejection"], 0),
     (BASE + ["--ngram"], 0),
+    (BASE + ["--ahead", "always"], 0),
+    (BASE + ["--ahead", "never"], 0),
     (BASE + ["--mtp"], 2),
     (BASE + ["--cache-dir", "{}/cache", "--cache-size", "1M"], 0),
     (BASE + ["-t", "1"], 0),

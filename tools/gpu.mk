@@ -52,9 +52,10 @@ FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src
 endif
 OBJ     += $B/src/gpu/fatbins.o
 # No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.
-# Kernels of native/ use what Hopper alone has (90a). 191: casts to CONST(T), whose __restrict__ means nothing there.
+# Kernels of native/ use what Hopper alone has (90a). No warnings of
+# casts to CONST(T), whose __restrict__ means nothing there (191), nor of code for zero bytes (186).
 CHIPS   = $(if $(findstring native,$<),$(patsubst 90,90a,$(SM)),$(SM))
-NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -diag-suppress 191 -Isrc \
+NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -diag-suppress 186,191 -Isrc \
           $(foreach a,$(CHIPS),-gencode arch=compute_$a,code=sm_$a) \
           -gencode arch=compute_$(lastword $(SM)),code=compute_$(lastword $(SM))
 $B/src/gpu/%.fatbin: src/gpu/% tools/gpu.mk
