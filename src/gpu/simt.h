@@ -46,9 +46,9 @@
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
  *   queue_unit/_word(slot, the same pointer), or queue_unit_of(slot, lane, pointer) for what
  *   another lane of the simdgroup sent. A simdgroup may send up to 128 bytes as the words of
- *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on CUDA, in
- * threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is
- * taken. touch(pointer) asks for what will be read soon.
+ *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on
+ * CUDA, in threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when
+ * it is taken. touch(pointer) asks for what will be read soon.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
  *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
  * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
@@ -277,8 +277,8 @@ template <int MOST> GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
 }
 template <int BYTES> GPU_FN uint queue_row(uint slot, uint at, CONST(u8))
 {
-    uint v, from = queue_slot<1>(slot + at / 128u) + QUEUE_THREADS * 16u + gpu_simd * 128u +
-                   at % 128u;
+    uint v,
+        from = queue_slot<1>(slot + at / 128u) + QUEUE_THREADS * 16u + gpu_simd * 128u + at % 128u;
     if (BYTES == 4)
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
     else

@@ -22,8 +22,8 @@ GPU_FN void attn_fetch(KV kv, TG(const uint) place, THR(uint4) raw, uint p0, uin
 }
 
 /* Sums of HT heads over 1 << shift lanes: as many times as heads can be halved a lane gives half of
- * them away, which takes 5 shuffles instead of 16 for four heads and 16 lanes. The lane is left with
- * the sum of one head. */
+ * them away, which takes 5 shuffles instead of 16 for four heads and 16 lanes. The lane is left
+ * with the sum of one head. */
 template <int HT> GPU_FN float attn_sums(THR(float) sum, uint shift, uint unit, THR(uint) head)
 {
     u16 m = (u16)(1u << shift >> 1);

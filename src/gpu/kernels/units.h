@@ -68,8 +68,8 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
 
 /* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
 #define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
-/* Those of 32 units that follow each other in so many bytes travel together; 0: each for itself. And
- * words of a lane's queue for them. */
+/* Those of 32 units that follow each other in so many bytes travel together; 0: each for itself.
+ * And words of a lane's queue for them. */
 #define UNIT_ROW(E)   ((E) == UNIT_I8 ? 32 : (E) == UNIT_K4 ? 80 : (E) == UNIT_K5 ? 40 : 0)
 #define UNIT_QUEUE(E) (UNIT_ROW(E) > 0 ? 1 : UNIT_SCALES(E))
 #define UNIT_SCALE_BYTES(E, i) \
