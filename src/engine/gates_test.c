@@ -36,18 +36,25 @@ static void run(char failed[64], struct fletch_engine *e, const char *path)
     fletch_free(text);
 }
 
+/* Sanitizers see the same code with any model. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { N_MODELS = 1 };
+#else
+enum { N_MODELS = 6 };
+#endif
+
 static void test_backends_that_are_right_pass(void **state)
 {
-    static const char *const models[] = {"zoo/tiny/llama.gguf",     "zoo/tiny/qwen2.gguf",
-                                         "zoo/tiny/qwen3.gguf",     "zoo/tiny/qwen3moe.gguf",
-                                         "zoo/tiny/deepseek2.gguf", "zoo/tiny/rwkv7.gguf"};
+    static const char *const models[6] = {"zoo/tiny/qwen3moe.gguf",  "zoo/tiny/llama.gguf",
+                                          "zoo/tiny/qwen2.gguf",     "zoo/tiny/qwen3.gguf",
+                                          "zoo/tiny/deepseek2.gguf", "zoo/tiny/rwkv7.gguf"};
     struct fletch_engine *e;
     char failed[64];
     (void)state;
     assert_int_equal(
         fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "cpu", .n_threads = 2}),
         0);
-    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+    for (size_t i = 0; i < N_MODELS; i++) {
         run(failed, e, models[i]);
         if (failed[0]) fail_msg("%s: %s", models[i], failed);
     }
