@@ -38,7 +38,7 @@ test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 # whose buffers have guards there.
 SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
             test/batch_test.c test/bench_test.py test/bytes_test.c test/gpu_test.c test/grammar_test.py \
-            test/kv_type_test.py test/mutate_test.py test/oracle.sh \
+            test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
             test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
             test/metal_text_test.py
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)

@@ -2,7 +2,6 @@
  * P2 every op and every choice of experts agrees, P3 no value is NaN or infinite, P4 settings of an
  * answer mean the same, P6 a conversation equals a fresh run of its transcript. (P5, its speed
  * against what was recorded, is the application's.) */
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,20 +165,14 @@ static int is_close(bool *close, struct fletch_session *s[2], const struct gates
         fletch_session_reset(s[i]);
         int rc = fletch_session_append(s[i], g->how.tokens, g->how.n_prompt, NULL);
         if (!rc && n) rc = fletch_session_append(s[i], said[i].tokens, n, NULL);
-        if (rc) return rc;
+        if (rc) return err_set(&g->e->err, rc, "%s", fletch_session_error(s[i]));
         z[i] = fletch_session_logits(s[i]);
     }
     i32 choice;
     int rc = fletch_session_sample(s[0], &how->how.sampling, &choice);
-    if (rc || (!how->text && choice != said[0].tokens[n])) return rc;
-    const struct net *net = s[1]->model->m->net;
-    double top = 1e-30, apart = 0;
-    for (u32 i = 0; i < net->n_vocab; i++) top = fmax(top, fabs((double)z[1][i]));
-    for (int i = 0; i < 2; i++) {
-        i32 t = said[i].tokens[n];
-        apart = fmax(apart, fabs((double)z[0][t] - (double)z[1][t]));
-    }
-    *close = apart / top < verify_close_call(net);
+    if (rc) return err_set(&g->e->err, rc, "%s", fletch_session_error(s[0]));
+    if (!how->text && choice != said[0].tokens[n]) return 0;
+    *close = verify_is_close(s[1]->model->m->net, z[0], z[1], said[0].tokens[n], said[1].tokens[n]);
     return 0;
 }
 
@@ -204,7 +197,7 @@ static int compare_settings(struct gates *g, struct fletch_session *s[2])
             continue;
         }
         int rc = is_close(&close, s, g, &settings[i], said);
-        if (rc) return err_set(&g->e->err, rc, "a session failed");
+        if (rc) return rc;
         n_close += close;
         if (!close) worst = settings[i].name;
     }

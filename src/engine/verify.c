@@ -29,11 +29,13 @@ static double tolerance_of(enum op_kind kind, const struct net *net)
     }
 }
 
-/* Running freely, sides may choose different tokens where their logits of both lie closer than
- * this: rounding of activations to int8 adds up over layers. */
-double verify_close_call(const struct net *net)
+/* Of the largest logit: rounding of activations to int8 adds up over layers. */
+bool verify_is_close(const struct net *net, const float *a, const float *b, i32 s, i32 t)
 {
-    return net->profile.int8 ? 0.05 : 0.005;
+    double top = 1e-30, share = net->profile.int8 ? 0.05 : 0.005;
+    for (u32 i = 0; i < net->n_vocab; i++) top = fmax(top, fabs((double)b[i]));
+    double apart = fmax(fabs((double)a[s] - (double)b[s]), fabs((double)a[t] - (double)b[t]));
+    return apart < share * top;
 }
 
 /* One of the two: its own model, so that each may repack weights as it likes. */
@@ -218,14 +220,12 @@ static int chosen_token(struct side *s, i32 *token, struct err *err)
 }
 
 /* Both sides have the same noise, so they choose differently only where their logits of the two
- * tokens differ; by how much, of the largest logit. INFINITY where side a's logits don't explain
- * its token: then its sampler is wrong. */
-static int distance(struct verify *v, i32 token, i32 other, double *apart)
+ * tokens differ. No close call where side a's logits don't explain its token: its sampler is wrong
+ * then. */
+static int count_close(struct verify *v, i32 token, i32 other)
 {
     struct side *side[] = {&v->a, &v->b};
     u32 n = v->b.m->hp.n_vocab;
-    double top = 1e-30;
-    *apart = INFINITY;
     if (token < 0 || other < 0) return 0; /* no number to choose by */
     for (size_t i = 0; i < ARRAY_LEN(side); i++) {
         struct side *s = side[i];
@@ -237,10 +237,7 @@ static int distance(struct verify *v, i32 token, i32 other, double *apart)
     struct sample_in in = {
         .logits = v->a.rows, .n_vocab = n, .position = s->rows[s->n_rows - 1].pos + 1};
     if (sample_token(&s->sample[0], &in, &v->scratch) != other) return 0;
-    for (u32 i = 0; i < n; i++) top = fmax(top, fabs((double)v->b.rows[i]));
-    *apart = fmax(fabs((double)v->a.rows[token] - (double)v->b.rows[token]),
-                  fabs((double)v->a.rows[other] - (double)v->b.rows[other])) /
-             top;
+    v->n_tokens_close += verify_is_close(v->b.m->net, v->a.rows, v->b.rows, token, other);
     return 0;
 }
 
@@ -260,7 +257,6 @@ static void fill_step(struct side *s, const i32 *tokens, u32 n, u32 pos, enum ro
 static int compare_tokens(struct verify *v, i32 *token)
 {
     i32 other;
-    double apart;
     int rc = chosen_token(&v->b, token, v->err);
     if (!rc) rc = chosen_token(&v->a, &other, v->err);
     if (rc) return rc;
@@ -269,9 +265,7 @@ static int compare_tokens(struct verify *v, i32 *token)
         v->n_tokens_equal++;
         return 0;
     }
-    rc = distance(v, *token, other, &apart);
-    v->n_tokens_close += !rc && apart < verify_close_call(v->b.m->net);
-    return rc;
+    return count_close(v, *token, other);
 }
 
 /* The prompt and the tokens that side b chooses: freely, comparing tokens, or in lockstep,

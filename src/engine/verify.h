@@ -18,8 +18,8 @@ int verify_run(json_t **out, const char *path, const struct fletch_model_params 
                const struct verify_side side[2], u32 n_threads, const struct fletch_verify *how,
                struct err *err);
 
-/* Whether logits of two executors are so near that one may choose a token and the other another:
- * of the largest, by which share. */
-double verify_close_call(const struct net *net);
+/* Whether the logits a and b of two executors agree so nearly about two tokens that one may choose
+ * the first and the other the second. */
+bool verify_is_close(const struct net *net, const float *a, const float *b, i32 s, i32 t);
 
 #endif

@@ -27,7 +27,7 @@ struct matvec_at {
 };
 
 /* Steps that are sent and taken together. A batch may run over the end of a row: one form of the
- * code with a test costs less than two without, because code is cold in every launch. */
+ * code with a test was measured to cost less than two without. */
 enum { MATVEC_BATCH = 2 };
 
 /* To the next batch. True at the end of a weight's row. */
