@@ -12,7 +12,7 @@ enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 
 extern const struct command cmd_run, cmd_chat, cmd_batch, cmd_eval, cmd_inspect, cmd_explain,
     cmd_plan, cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth,
-    cmd_bench, cmd_doctor, cmd_serve, cmd_pull, cmd_list, cmd_rm;
+    cmd_bench, cmd_tune, cmd_doctor, cmd_serve, cmd_pull, cmd_list, cmd_rm;
 
 /* ---- say.c: messages and text for people ---- */
 
@@ -83,6 +83,9 @@ struct ids {
 void ids_add(struct ids *ids, int32_t id);
 /* Appends ids separated by commas or blanks. Exit code. */
 int parse_ids(struct ids *ids, const char *command, const char *s);
+/* The user's folder in a variable, or else under HOME, with `rest` behind it (free it); NULL when
+ * neither is set. */
+char *user_folder(const char *variable, const char *under_home, const char *rest);
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
 

@@ -81,12 +81,15 @@ void say_guesses(FILE *out, const struct fletch_generated *made)
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
+    char *tune_dir = user_folder("XDG_CACHE_HOME", "/.cache", "/fletch");
     struct fletch_engine_params params = {.backend = backend,
+                                          .tune_dir = tune_dir,
                                           .n_threads = (uint32_t)a->n_threads.v,
                                           .isa = a->isa,
                                           .device = (uint32_t)a->device.v,
                                           .capture = a->capture};
     int rc = fletch_engine_open(&h->engine, &params);
+    free(tune_dir);
     return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
 }
 

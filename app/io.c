@@ -15,6 +15,16 @@ void *need(void *p)
     return p;
 }
 
+char *user_folder(const char *variable, const char *under_home, const char *rest)
+{
+    const char *folder = getenv(variable), *home = getenv("HOME");
+    bool set = folder && folder[0] == '/';
+    char *path;
+    if (!set && !(home && home[0] == '/')) return NULL;
+    int n = asprintf(&path, "%s%s%s", set ? folder : home, set ? "" : under_home, rest);
+    return need(n < 0 ? NULL : path);
+}
+
 static int read_stream(struct text *out, FILE *f, const char *name)
 {
     size_t cap = 1 << 16, n = 0;

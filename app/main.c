@@ -8,7 +8,7 @@ static const struct command *const commands[] = {
     &cmd_run,      &cmd_chat,    &cmd_serve,   &cmd_batch,    &cmd_eval,
     &cmd_inspect,  &cmd_explain, &cmd_plan,    &cmd_tokenize, &cmd_detokenize,
     &cmd_template, &cmd_verify,  &cmd_convert, &cmd_synth,    &cmd_bench,
-    &cmd_doctor,   &cmd_pull,    &cmd_list,    &cmd_rm,
+    &cmd_tune,     &cmd_doctor,  &cmd_pull,    &cmd_list,     &cmd_rm,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -88,14 +88,11 @@ bool model_path_matches(const char *path, const char *wanted)
 
 char *models_folder(const char *repo)
 {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
-    bool xdg = data && data[0] == '/';
-    char *path;
-    if (!xdg && !(home && home[0] == '/'))
-        return say_error("no folder for models: neither XDG_DATA_HOME nor HOME is set"), NULL;
-    int n = asprintf(&path, "%s%s/fletch/models%s%s", xdg ? data : home, xdg ? "" : "/.local/share",
-                     repo ? "/" : "", repo ? repo : "");
-    return need(n < 0 ? NULL : path);
+    char rest[4096];
+    snprintf(rest, sizeof rest, "/fletch/models%s%s", repo ? "/" : "", repo ? repo : "");
+    char *path = user_folder("XDG_DATA_HOME", "/.local/share", rest);
+    if (!path) say_error("no folder for models: neither XDG_DATA_HOME nor HOME is set");
+    return path;
 }
 
 /* ---- what is there ---- */

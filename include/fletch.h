@@ -58,6 +58,9 @@ struct fletch_engine_params {
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
     uint32_t device;     /* of a GPU backend, where there are several */
     const char *capture; /* file for a trace of the device (metal); NULL: none */
+    /* Folder of what fletch_tune found for GPUs, which models are then opened with; NULL: none.
+     * Files there that are damaged or of another build are told of and ignored. */
+    const char *tune_dir;
 };
 
 /* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */
@@ -441,6 +444,20 @@ struct fletch_bench_kernel {
 /* Single kernels, each checked against the reference: one that is wrong has no speed. */
 FLETCH_API int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kernel *k,
                                    char **json);
+
+struct fletch_tune {
+    struct fletch_counts batches; /* sequences at once; empty: 1 */
+    uint32_t depth;               /* tokens in the context of each; 0: 256 */
+    uint32_t n_rounds;            /* that a layout has to win; 0: 4 */
+    fletch_progress progress;
+    void *ctx;
+};
+/* Finds how the kernels of a step lie best on the engine's GPU, among layouts that give the same
+ * bits, and keeps that in the engine's tune_dir for all models that have matrices of these sizes.
+ * params' n_ctx and n_sessions are decided by the batches. */
+FLETCH_API int fletch_tune(struct fletch_engine *e, const char *path,
+                           const struct fletch_model_params *params, const struct fletch_tune *how,
+                           char **json);
 
 #ifdef __cplusplus
 }

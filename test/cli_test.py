@@ -30,7 +30,7 @@ TEMPLATE = (
 )
 COMMANDS = (
     "run chat eval inspect explain plan tokenize detokenize template verify convert synth bench "
-    "doctor pull list rm".split()
+    "tune doctor pull list rm".split()
 )
 
 

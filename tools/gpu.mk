@@ -8,6 +8,13 @@ EMU_OBJ := $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/ker
            $(GPU_SRC:%.gpu=$B/%_fast.o) $(GPU_SRC:%.gpu=$B/%_checked.o)
 OBJ     += $(EMU_OBJ)
 
+# What tells the kernels of one build from those of another: layouts are kept for those they were
+# measured with.
+GPU_TEXTS := $(sort $(GPU_SRC) src/gpu/args.h src/gpu/simt.h src/gpu/num_f32.h \
+             $(wildcard src/gpu/kernels/*.h src/gpu/native/*))
+$B/src/gpu/layout.o: $(GPU_TEXTS)
+$B/src/gpu/layout.o: CFLAGS += -DGPU_FINGERPRINT='"$(shell cat $(GPU_TEXTS) | cksum | tr ' ' -)"'
+
 # C++ for the emulator and what it expands only, and none of C++'s libraries. Its fibers and the
 # sanitizers' idea of a stack don't go together; the checked kernels do that work.
 EMU_OPT  ?= $(OPT)

@@ -84,6 +84,8 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     e->device = params ? params->device : 0;
     if (params && params->capture && !(e->capture = strdup(params->capture)))
         return err_nomem(&e->err, "the engine");
+    if (params && params->tune_dir && !(e->tune_dir = strdup(params->tune_dir)))
+        return err_nomem(&e->err, "the engine");
     char why[160] = "asked for";
     if (strcmp(name, "auto") == 0) {
         choose(e, isa);
@@ -100,7 +102,9 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
 
 void fletch_engine_close(struct fletch_engine *e)
 {
-    if (e) free(e->capture);
+    if (!e) return;
+    free(e->capture);
+    free(e->tune_dir);
     free(e);
 }
 

@@ -24,6 +24,7 @@ struct fletch_engine {
     const struct exec_class *class;
     u32 n_threads, device;
     char *capture;     /* NULL: none */
+    char *tune_dir;    /* NULL: none */
     char backend[160]; /* name and why */
 };
 

@@ -80,7 +80,7 @@ enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
 /* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM
  * of an H200, so that a launch's weights travel while the one before it runs; with two words, six.
  */
-enum { QUEUE_BATCH = 2, QUEUE_THREADS = MATVEC_THREADS };
+enum { QUEUE_BATCH = 2 };
 #define QUEUE_SLOTS(words) ((words) == 2 ? 6 : 8)
 #define QUEUE_BYTES(words, threads) \
     ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
@@ -189,6 +189,7 @@ struct matmul_part {
 };
 struct matmul_args {
     unsigned n_in, rows, x_pitch, x_stride, y_stride;
+    unsigned threads;            /* of a group */
     unsigned q_row, s_row;       /* of the planes: 16-byte units and bytes per row */
     unsigned add_pitch[2];       /* of what is added to y_0 in the end; 0: nothing */
     unsigned norm, has_w, has_b; /* one row only: a norm of x first */
@@ -274,8 +275,8 @@ struct mix_part {
     unsigned x, x2, y;
 };
 struct mix_args {
-    unsigned n_parts, n_groups;
-    unsigned norm, norm_w, norm_b; /* NORM_KIND_...; places or MIX_NOTHING */
+    unsigned n_parts, n_groups, threads; /* of a group */
+    unsigned norm, norm_w, norm_b;       /* NORM_KIND_...; places or MIX_NOTHING */
     float eps;
     struct mix_part part[MIX_MAX];
 };

@@ -22,9 +22,9 @@ struct gpu_info {
     u64 memory, memory_free; /* bytes this process may use, and those left */
     u64 max_buffer;          /* largest single buffer */
     u32 n_units;             /* multiprocessors or cores */
-    u32 n_walkers;           /* groups that go round over the work; 0: one for each piece of it */
-    bool has_native;         /* the kernels of native/ are there */
-    u32 api;                 /* 90 for sm_90, 7 for Apple7 */
+    bool walks;      /* a few groups for each unit go round over the work: else one a piece */
+    bool has_native; /* the kernels of native/ are there */
+    u32 api;         /* 90 for sm_90, 7 for Apple7 */
 };
 
 /* What the driver itself did, since open. */

@@ -277,7 +277,8 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     out->memory = total;
     out->memory_free = left;
     out->max_buffer = total;
-    out->n_units = out->n_walkers = (u32)units;
+    out->n_units = (u32)units;
+    out->walks = true;
 }
 
 static void cuda_counters(const struct gpu *g, struct gpu_counters *out)

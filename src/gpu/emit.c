@@ -83,6 +83,22 @@ void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads
     l->groups[1] = gy;
     l->groups[2] = 1;
     l->threads = threads;
+    l->choice = e->choice;
+    e->choice = (struct choice){0};
+}
+
+u32 emit_per_four(const struct emit *e, u32 per_unit)
+{
+    return e->kind.walks ? 4 * per_unit : 0;
+}
+
+struct layout emit_layout(struct emit *e, struct choice c)
+{
+    c.site.rows = e->rows;
+    if (!e->kind.n_units) c.most.v[LAYOUT_GROUPS] = 0; /* nothing to count them by */
+    e->choice = c;
+    const struct layout *tuned = layouts_find(e->kind.layouts, &c.site);
+    return tuned && layout_possible(&c, tuned) ? *tuned : c.usual;
 }
 
 void emit_depth(struct emit *e, u32 gz)
@@ -93,7 +109,14 @@ void emit_depth(struct emit *e, u32 gz)
 void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes)
 {
     if (e->rc) return;
-    current(e)->per_unit = per_unit;
+    current(e)->per_four = emit_per_four(e, per_unit);
+    current(e)->tg_bytes = tg_bytes;
+}
+
+void emit_walk_by(struct emit *e, const struct layout *l, u32 tg_bytes)
+{
+    if (e->rc) return;
+    current(e)->per_four = l->v[LAYOUT_GROUPS];
     current(e)->tg_bytes = tg_bytes;
 }
 

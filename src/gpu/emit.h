@@ -38,6 +38,7 @@
 #include "gpu/driver.h"
 #include "gpu/gpu_pack.h"
 #include "gpu/gpu_step.h"
+#include "gpu/layout.h"
 
 enum space {
     SPACE_STEP,
@@ -66,10 +67,10 @@ struct launch {
     char kernel[32];
     u32 op; /* index in the program */
     u32 groups[3], threads;
-    u32 per_unit; /* at most that many groups for a unit of a device that wants few (0: any number)
-                   */
+    u32 per_four; /* at most that many groups for four units of the device (0: any number) */
     u32 pieces;   /* and one for each unit while there are as many of these */
     u32 tg_bytes; /* struct gpu_command */
+    struct choice choice; /* how else it may lie; a site without kernel: in no other way */
     u32 n_bufs, n_args;
     struct binding bufs[GPU_MAX_BUFS];
     u32 n_touched; /* what it reads and writes through a binding of all activations */
@@ -83,6 +84,9 @@ struct list_kind {
     u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
     bool native;  /* with the kernels of native/ */
     bool joins;   /* gpu_driver.joins */
+    bool walks;   /* groups go round over the work, a few for each unit of the device */
+    u32 n_units;  /* that it has; 0: not known */
+    const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };
 
 struct emit {
@@ -101,6 +105,7 @@ struct emit {
     struct weight_place *places;
     u64 *at; /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
     struct step_layout step;
+    struct choice choice; /* of the next launch */
     u32 n, cap;
     struct launch *list;
     u32 barrier; /* launches from here on may overlap */
@@ -121,6 +126,11 @@ void emit_depth(struct emit *e, u32 gz);                /* of the grid, where it
 void emit_groups(struct emit *e, u32 gx, u32 tg_bytes); /* once they are known */
 /* Its groups walk over the work, a few for each unit of the device, with queues of n bytes. */
 void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes);
+u32 emit_per_four(const struct emit *e, u32 per_unit); /* as a layout says it */
+/* How the next launch lies: as it was tuned for the sizes it has (site; its rows are filled in), or
+ * as usual. Then it walks by that. */
+struct layout emit_layout(struct emit *e, struct choice c);
+void emit_walk_by(struct emit *e, const struct layout *l, u32 tg_bytes);
 void emit_pieces(struct emit *e, u32 n); /* that the work can be dealt out in */
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */

@@ -133,11 +133,17 @@ static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once
 {
     struct planes p;
     planes_plan(&p, &e->p->net->weights[w]);
-    char name[32];
-    snprintf(name, sizeof name, "k_experts%s_%s", kind, encoding_info[p.enc].name);
-    emit_launch(e, name, (n_out + at_once - 1) / at_once, 1, MATVEC_THREADS);
+    struct choice c = {
+        .site = {.n_out = n_out, .n_in = e->p->net->weights[w].n_in, .n_slices = slices},
+        .usual = {{MATVEC_THREADS, emit_per_four(e, 2), 0}},
+        .least = {{MATVEC_THREADS, 1, 0}},
+        .most = {{MATVEC_THREADS, 16, 0}}};
+    snprintf(c.site.kernel, sizeof c.site.kernel, "k_experts%s_%s", kind,
+             encoding_info[p.enc].name);
+    struct layout l = emit_layout(e, c);
+    emit_launch(e, c.site.kernel, (n_out + at_once - 1) / at_once, 1, MATVEC_THREADS);
     emit_depth(e, slices);
-    emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
+    emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
     emit_step(e, STEP_HEAD);
 }
 

@@ -99,15 +99,22 @@ u32 emit_scale_words(enum encoding enc)
 
 /* A launch of matvec.gpu: n_out rows like w's in each slice. */
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
-                          u32 n_slices)
+                          u32 n_slices, struct matmul_args *a)
 {
     enum { LARGE = 5 << 20 }; /* bytes from where two groups per unit of an H200 pay, or slices */
-    char name[32];
-    snprintf(name, sizeof name, "k_%s_%s", what, encoding_info[w->enc].name);
+    bool normed = a->norm != NORM_KIND_NONE;
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
-    emit_launch(e, name, (n_out + MATVEC_SIMDS - 1) / MATVEC_SIMDS, 1, MATVEC_THREADS);
-    emit_walk(e, bytes > LARGE || n_slices > 2 ? 2 : 1,
-              QUEUE_BYTES(emit_scale_words(w->enc), MATVEC_THREADS));
+    u32 per_four = emit_per_four(e, bytes > LARGE || n_slices > 2 ? 2 : 1);
+    struct choice c = {
+        .site = {.n_out = n_out, .n_in = a->n_in, .n_slices = n_slices, .normed = normed},
+        .usual = {{MATVEC_THREADS, per_four, 0}},
+        .least = {{normed ? NORM_THREADS : 64, 1, 0}}, /* a norm is all of its threads' work */
+        .most = {{MATVEC_THREADS, 16, 0}}};
+    snprintf(c.site.kernel, sizeof c.site.kernel, "k_%s_%s", what, encoding_info[w->enc].name);
+    struct layout l = emit_layout(e, c);
+    a->threads = l.v[LAYOUT_THREADS];
+    emit_launch(e, c.site.kernel, (n_out * 32 + a->threads - 1) / a->threads, 1, a->threads);
+    emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(w->enc), a->threads));
     emit_pieces(e, n_slices > 1 ? 0 : n_out);
 }
 
@@ -125,13 +132,24 @@ static void launch_mma(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows)
 }
 
 /* A launch of matmul.gpu. */
-static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows)
+static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows,
+                        struct matmul_args *a)
 {
-    u32 at_once = n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : 2;
+    struct choice c = {.site = {.n_out = n_out, .n_in = a->n_in, .n_slices = 1},
+                       .usual = {{MATMUL_THREADS, 0,
+                                  n_rows >= 8   ? 8
+                                  : n_rows >= 4 ? 4
+                                                : 2}},
+                       .least = {{64, 0, 2}},
+                       .most = {{MATMUL_THREADS, 0, 8}}};
     char name[32];
-    snprintf(name, sizeof name, "k_matmul_%s_r%u", encoding_info[enc].name, at_once);
-    emit_launch(e, name, (n_out + MATMUL_SIMDS - 1) / MATMUL_SIMDS,
-                (n_rows + at_once - 1) / at_once, MATMUL_THREADS);
+    snprintf(c.site.kernel, sizeof c.site.kernel, "k_matmul_%s_r", encoding_info[enc].name);
+    struct layout l = emit_layout(e, c);
+    u32 at_once = l.v[LAYOUT_COLUMNS];
+    a->threads = l.v[LAYOUT_THREADS];
+    snprintf(name, sizeof name, "%s%u", c.site.kernel, at_once);
+    emit_launch(e, name, (n_out * 32 + a->threads - 1) / a->threads,
+                (n_rows + at_once - 1) / at_once, a->threads);
 }
 
 /* The matrices of m that are of this encoding, as one launch. */
@@ -166,11 +184,11 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
     }
     for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
     if (one)
-        launch_matvec(e, "matmul", n_out, &w, m->n_slices);
+        launch_matvec(e, "matmul", n_out, &w, m->n_slices, &a);
     else if (on_matrix_units(e, enc))
         launch_mma(e, enc, n_out, n_rows);
     else
-        launch_rows(e, enc, n_out, n_rows);
+        launch_rows(e, enc, n_out, n_rows, &a);
     emit_depth(e, m->n_slices);
     emit_step(e, STEP_HEAD);
     if (one) {
@@ -292,7 +310,7 @@ static int emit_glu(struct emit *e, const struct op *op, const struct op *norm,
         .part = {{.n_out = op->out[0].width, .has_bias = gate->w[1] != NO_WEIGHT},
                  {.n_out = op->out[0].width, .has_bias = up->w[1] != NO_WEIGHT}},
     };
-    launch_matvec(e, "glu", op->out[0].width, &w, 2);
+    launch_matvec(e, "glu", op->out[0].width, &w, 2, &a);
     emit_step(e, STEP_HEAD);
     bind_norm(e, norm);
     emit_in(e, op->in[0]);

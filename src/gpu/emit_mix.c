@@ -105,13 +105,12 @@ static u32 output_bytes(const struct emit *e, const struct op *op, u32 i)
     return (p.q_row * 16 + p.s_row) * (glu_of(op, i) ? 2 : 1);
 }
 
-/* About equally many bytes for each simdgroup, but not more groups than two for each unit of a
- * large device: every group makes its part's input anew. */
-static void deal_groups(const struct emit *e, const struct op *op, const u32 *pick,
+/* About equally many bytes for each simdgroup, but not more groups than `most` or parts: every
+ * group makes its part's input anew. */
+static void deal_groups(const struct emit *e, const struct op *op, const u32 *pick, u32 most,
                         struct mix_args *a)
 {
-    enum { MAX_GROUPS = 264 };
-    u32 least = UINT32_MAX, bytes = 0;
+    u32 least = UINT32_MAX, bytes = 0, simds = a->threads / 32;
     for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, output_bytes(e, op, pick[i]));
     do {
         bytes += least;
@@ -119,9 +118,25 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
         for (u32 i = 0; i < a->n_parts; i++) {
             u32 rows = MAX(1, bytes / output_bytes(e, op, pick[i]));
             a->part[i].first = a->n_groups;
-            a->n_groups += (a->part[i].n_out + MATVEC_SIMDS * rows - 1) / (MATVEC_SIMDS * rows);
+            a->n_groups += (a->part[i].n_out + simds * rows - 1) / (simds * rows);
         }
-    } while (a->n_groups > MAX_GROUPS);
+    } while (a->n_groups > MAX(most, a->n_parts));
+}
+
+/* How it lies: as many groups as two units of a large device have are usual. */
+static struct layout layout_of(struct emit *e, const char *name, const struct op *op,
+                               const u32 *pick, u32 n)
+{
+    const struct weight *w = e->p->net->weights;
+    struct choice c = {.site = {.n_in = w[op->parts[pick[0]].w[0]].n_in,
+                                .n_slices = n,
+                                .normed = op_part(op, OP_NORM, 0) != NULL},
+                       .usual = {{MATVEC_THREADS, emit_per_four(e, 2), 0}},
+                       .least = {{NORM_THREADS, 1, 0}},
+                       .most = {{MATVEC_THREADS, 16, 0}}};
+    for (u32 i = 0; i < n; i++) c.site.n_out += w[op->parts[pick[i]].w[0]].n_out;
+    snprintf(c.site.kernel, sizeof c.site.kernel, "%s", name);
+    return emit_layout(e, c);
 }
 
 /* Products of one encoding, and of floats, and chunk as one launch. */
@@ -135,7 +150,9 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
                          .eps = norm ? norm->p.norm.eps : 0};
     char name[32];
     snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
-    emit_launch(e, name, 1, 1, MATVEC_THREADS);
+    struct layout l = layout_of(e, name, op, pick, n);
+    a.threads = l.v[LAYOUT_THREADS];
+    emit_launch(e, name, 1, 1, a.threads);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[op->parts[pick[0]].w[0]].chunk);
@@ -151,9 +168,10 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
             emit_step(e, STEP_HEAD);
     }
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
-    deal_groups(e, op, pick, &a);
-    u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
-    emit_groups(e, a.n_groups, MAX(QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS), floats));
+    u32 per_four = l.v[LAYOUT_GROUPS], most = per_four ? e->kind.n_units * per_four / 4 : 264;
+    deal_groups(e, op, pick, most, &a);
+    u32 floats = QUEUE_BYTES(0, a.threads);
+    emit_groups(e, a.n_groups, MAX(QUEUE_BYTES(emit_scale_words(enc), a.threads), floats));
     emit_args(e, &a, sizeof a);
 }
 

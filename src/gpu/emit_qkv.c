@@ -132,10 +132,17 @@ static void emit_attend(struct emit *e, const struct op *attention, const struct
     u32 longest = MAX(h->args.width, h->args.v_width) <= 64 ? 64 : 128;
     u32 chunks = e->limits->max_pos / (SPLIT_TOKENS * ATTN_SUBS) + 1;
     u64 items = (u64)chunks * a.attn.n_kv_heads * ((per + at_once - 1) / at_once);
-    char name[32];
-    snprintf(name, sizeof name, "k_attend_%u_h%u", longest, at_once);
-    emit_launch(e, name, (u32)MIN(MAX(items, a.attn.n_heads * 2), ATTEND_GROUPS), 1, ATTN_THREADS);
-    emit_walk(e, 1, 0);
+    struct choice c = {.site = {.n_out = a.attn.n_heads * h->args.v_width,
+                                .n_in = h->args.width,
+                                .n_slices = a.attn.n_kv_heads},
+                       .usual = {{ATTN_THREADS, emit_per_four(e, 1), 0}},
+                       .least = {{ATTN_THREADS, 1, 0}},
+                       .most = {{ATTN_THREADS, 16, 0}}};
+    snprintf(c.site.kernel, sizeof c.site.kernel, "k_attend_%u_h%u", longest, at_once);
+    struct layout l = emit_layout(e, c);
+    emit_launch(e, c.site.kernel, (u32)MIN(MAX(items, a.attn.n_heads * 2), ATTEND_GROUPS), 1,
+                ATTN_THREADS);
+    emit_walk_by(e, &l, 0);
     bind_heads(e, h);
     emit_kv(e, h->store->p.attn.kv, false);
     emit_kv(e, h->store->p.attn.kv, true);

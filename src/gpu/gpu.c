@@ -35,8 +35,8 @@ struct gpu_exec {
     struct exec base;
     const struct gpu_driver *d;
     struct gpu *g;
-    u32 n_walkers; /* struct gpu_info */
-    bool native;
+    struct list_kind kind; /* what all its lists have in common */
+    struct layouts layouts;
     const struct net *net;
     struct exec_limits limits;
     struct pool *pool;
@@ -79,12 +79,19 @@ static const char *gpu_driver_absent(const struct gpu_driver *d)
 
 /* ---- open and close ---- */
 
-static void free_program(struct gpu_exec *x, struct gpu_program *prog)
+static void drop_lists(struct gpu_exec *x, struct gpu_program *prog)
 {
     for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++)
-        for (u32 j = 0; j < BERTHS * 2; j++)
-            if (prog->lists[i].list[j / 2][j % 2])
-                x->d->drop(x->g, prog->lists[i].list[j / 2][j % 2]);
+        for (u32 j = 0; j < BERTHS * 2; j++) {
+            struct gpu_list **list = &prog->lists[i].list[j / 2][j % 2];
+            if (*list) x->d->drop(x->g, *list);
+            *list = NULL;
+        }
+}
+
+static void free_program(struct gpu_exec *x, struct gpu_program *prog)
+{
+    if (prog->lists) drop_lists(x, prog);
     free(prog->lists);
     struct gpu_buf *bufs[] = {prog->mem[0],    prog->mem[1],    prog->scratch,    prog->step,
                               prog->upload[0], prog->upload[1], prog->sampled[0], prog->sampled[1]};
@@ -116,6 +123,7 @@ static void gpu_close(struct exec *exec)
     free(x->planes);
     free(x->places);
     free(x->known.known);
+    layouts_close(&x->layouts);
     for (u32 i = 0; i < 2; i++) free(x->stretches[i]);
     step_order_close(&x->order);
     free(x);
@@ -244,8 +252,11 @@ static int open_memory(struct gpu_exec *x, struct err *err)
 {
     struct gpu_info info;
     x->d->info(x->g, &info);
-    x->n_walkers = info.n_walkers;
-    x->native = info.has_native;
+    x->kind = (struct list_kind){.native = info.has_native,
+                                 .joins = x->d->joins,
+                                 .walks = info.walks,
+                                 .n_units = info.n_units,
+                                 .layouts = &x->layouts};
     int rc = alloc_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
     x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
@@ -386,7 +397,7 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct sizes size;
-    int rc = measure(&size, p, &x->limits, x->native, err);
+    int rc = measure(&size, p, &x->limits, x->kind.native, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
@@ -428,6 +439,14 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
     return (struct gpu_ref){x->chunks[place->chunk], place->at + plane + b->offset};
 }
 
+/* The grid of a launch on this device. */
+static void find_groups(const struct gpu_exec *x, const struct launch *l, u32 groups[3])
+{
+    u32 units = x->kind.n_units, most = units * l->per_four / 4 / l->groups[2];
+    memcpy(groups, l->groups, sizeof l->groups);
+    if (l->per_four) groups[0] = MIN(MAX(groups[0], MIN(l->pieces, units)), MAX(most, 1));
+}
+
 static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const struct launch *l,
                       struct gpu_command *c, struct err *err)
 {
@@ -437,9 +456,7 @@ static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const 
                               .tg_bytes = l->tg_bytes,
                               .n_bufs = l->n_bufs,
                               .n_args = l->n_args};
-    memcpy(c->groups, l->groups, sizeof c->groups);
-    u32 most = x->n_walkers * l->per_unit / l->groups[2], least = MIN(l->pieces, x->n_walkers);
-    if (x->n_walkers && l->per_unit) c->groups[0] = MIN(MAX(c->groups[0], least), MAX(most, 1));
+    find_groups(x, l, c->groups);
     memcpy(c->args, l->args, l->n_args);
     for (u32 i = 0; i < l->n_bufs; i++) c->bufs[i] = resolve(x, prog, &l->bufs[i]);
     return kernel_id(x, l->kernel, &c->kernel, err);
@@ -533,7 +550,9 @@ static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_
     struct list *list = &prog->lists[d * prog->n_lists + p];
     if (!list->step.rows) {
         u32 rows_d = list_rows(&x->limits, d), rows_p = list_rows(&x->limits, p);
-        list->kind = (struct list_kind){rows_d, rows_p, x->native, x->d->joins};
+        list->kind = x->kind;
+        list->kind.n_d = rows_d;
+        list->kind.n_p = rows_p;
         step_layout(&list->step, prog->p, &x->limits, MIN(rows_d + rows_p, x->limits.max_rows));
     }
     return list;
@@ -743,16 +762,71 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     return rc;
 }
 
+bool gpu_look(const struct gpu_driver *d, u32 device, struct gpu_info *out)
+{
+    struct gpu *g;
+    struct err ignored = {0};
+    if (gpu_driver_absent(d) || d->open(&g, device, &ignored)) return false;
+    d->info(g, out);
+    d->close(g);
+    return true;
+}
+
 /* All there is when the device can't be opened: open will say why. */
 static u64 available_on(const struct gpu_driver *d, u32 device)
 {
-    struct gpu *g;
     struct gpu_info info;
-    struct err ignored = {0};
-    if (gpu_driver_absent(d) || d->open(&g, device, &ignored)) return UINT64_MAX;
-    d->info(g, &info);
-    d->close(g);
-    return info.memory_free;
+    return gpu_look(d, device, &info) ? info.memory_free : UINT64_MAX;
+}
+
+/* ---- layouts ---- */
+
+struct layouts *gpu_layouts(struct exec *exec)
+{
+    return &((struct gpu_exec *)exec)->layouts;
+}
+
+void gpu_forget_lists(struct exec *exec)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    CHECK(!x->n_away);
+    for (u32 i = 0; i < x->n_programs; i++) drop_lists(x, &x->programs[i]);
+}
+
+void gpu_device(struct exec *exec, struct gpu_info *out)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    x->d->info(x->g, out);
+}
+
+int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_site **out, u32 *n,
+              struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct gpu_program *prog = &x->programs[handle];
+    struct emit e;
+    *n = 0;
+    step_order(&x->order, s);
+    const struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
+    int rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
+    if (rc) return rc;
+    struct gpu_site *sites = *out = calloc(e.n + 1, sizeof *sites);
+    if (!sites) rc = err_nomem(err, "the sites");
+    for (u32 i = 0; i < e.n && !rc; i++) {
+        const struct launch *l = &e.list[i];
+        u32 j = 0;
+        if (!l->choice.site.kernel[0]) continue;
+        while (j < *n && !site_is(&sites[j].choice.site, &l->choice.site)) j++;
+        if (j == *n) {
+            sites[(*n)++] =
+                (struct gpu_site){.choice = l->choice, .first_op = l->op, .threads = l->threads};
+            find_groups(x, l, sites[j].groups);
+        }
+        sites[j].last_op = l->op;
+        sites[j].n_launches++;
+    }
+    free(e.list);
+    return rc;
 }
 
 /* ---- one class for each driver ---- */

@@ -18,6 +18,7 @@
 
 #include "core/exec.h"
 #include "gpu/driver.h"
+#include "gpu/layout.h"
 
 /* "cuda", "metal", "emu" or "emu_checked". */
 const struct exec_class *gpu_class(const char *name);
@@ -25,5 +26,22 @@ const struct exec_class *gpu_class(const char *name);
 const char *gpu_absent(const char *name);
 /* Its driver; NULL when it is no class of these. */
 const struct gpu_driver *gpu_driver_of(const struct exec_class *class);
+/* What it says of a device; false when that can't be opened. */
+bool gpu_look(const struct gpu_driver *d, u32 device, struct gpu_info *out);
+
+/* Of an open executor of one of these classes. Its layouts may be changed between steps, by whoever
+ * then makes it forget the lists that were recorded by them. */
+struct layouts *gpu_layouts(struct exec *x);
+void gpu_forget_lists(struct exec *x);
+void gpu_device(struct exec *x, struct gpu_info *out);
+/* What a step's launches may choose from, each site once (free *out), and how the first launch
+ * there lies now. */
+struct gpu_site {
+    struct choice choice;
+    u32 first_op, last_op, n_launches;
+    u32 groups[3], threads;
+};
+int gpu_sites(struct exec *x, u32 handle, const struct step *s, struct gpu_site **out, u32 *n,
+              struct err *err);
 
 #endif

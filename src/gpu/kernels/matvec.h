@@ -30,16 +30,16 @@ struct matvec_at {
  * code with a test was measured to cost less than two without. */
 enum { MATVEC_BATCH = 2 };
 
-/* To the next batch. True at the end of a weight's row. */
+/* To the next batch, by n_simds simdgroups. True at the end of a weight's row. */
 template <int SLOTS, int GLU, int BATCH = MATVEC_BATCH>
-GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
+GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps, uint n_simds = (uint)MATVEC_SIMDS)
 {
     c->slot = c->slot + (uint)BATCH == (uint)SLOTS ? 0u : c->slot + (uint)BATCH;
     c->step += (uint)BATCH;
     if (c->step < n_steps) return false;
     c->step = 0u;
     if (GLU) c->second ^= 1u;
-    if (!GLU || c->second == 0u) c->out += (uint)MATVEC_SIMDS;
+    if (!GLU || c->second == 0u) c->out += n_simds;
     return true;
 }
 

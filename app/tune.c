@@ -1,0 +1,116 @@
+/* fletch tune: finds how a GPU's kernels lie best over it, for the sizes that a model has. */
+#include "bench.h"
+
+#include <stdlib.h>
+
+static const struct opt tune_opts[] = {
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "sequences at once to tune for (default 1)",
+     OPT_FIELD(batches), 0, 0},
+    {'d', "depth", OPT_COUNT, "N", "256", "tokens that are in the context of each",
+     OPT_FIELD(n_ctx), 1, 65536},
+    {'r', "rounds", OPT_COUNT, "N", "4", "that a layout has to win before it is taken",
+     OPT_FIELD(n_reps), 1, 100},
+    OPT_ROW_JSON,
+};
+static const struct opt_group tune_group = {NULL, OPT_TABLE(tune_opts)};
+
+/* "512 × 2 a unit": threads, groups, and rows at once where there are several. */
+static void put_layout(struct table *t, const json_t *l)
+{
+    char groups[32] = "", columns[32] = "";
+    double per_unit = get_real(l, "groups_per_unit");
+    uint64_t at_once = get_count(l, "columns");
+    if (per_unit > 0) snprintf(groups, sizeof groups, ", %g a unit", per_unit);
+    if (at_once) snprintf(columns, sizeof columns, ", %llu rows", (unsigned long long)at_once);
+    table_put(t, "%llu%s%s", (unsigned long long)get_count(l, "threads"), groups, columns);
+}
+
+static void print_batch(const json_t *b)
+{
+    struct table t = {.columns = "lrrll"};
+    const json_t *s;
+    size_t i;
+    double usual = get_real(b, "usual_tokens_per_s"), tuned = get_real(b, "tuned_tokens_per_s");
+    printf("%llu at once\n", (unsigned long long)get_count(b, "batch"));
+    static const char *const heads[] = {"kernel", "outputs", "columns", "usual threads, groups",
+                                        "best"};
+    for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(b, "sites"), i, s)
+    {
+        const json_t *best = json_object_get(s, "best"), *was = json_object_get(s, "usual");
+        table_put(&t, "%s", get_text(s, "kernel"));
+        table_put(&t, "%llu", (unsigned long long)get_count(s, "n_out"));
+        table_put(&t, "%llu", (unsigned long long)get_count(s, "n_in"));
+        put_layout(&t, was);
+        if (json_equal(best, was))
+            table_put(&t, "the same");
+        else
+            put_layout(&t, best);
+    }
+    table_print(&t, stdout);
+    printf("as usual %.1f tokens/s, tuned %.1f (%+.1f %%)%s\n\n", usual, tuned,
+           usual > 0 ? 100 * (tuned / usual - 1) : 0, get_bool(b, "kept") ? "" : ": not kept");
+}
+
+static void print_tune(const json_t *j)
+{
+    const json_t *b;
+    size_t i;
+    printf("%s on %s, behind %llu tokens: %llu layouts tried, %llu with other bits\n",
+           get_text(j, "device"), get_text(j, "backend"), (unsigned long long)get_count(j, "depth"),
+           (unsigned long long)get_count(j, "tried"), (unsigned long long)get_count(j, "wrong"));
+    json_array_foreach(json_object_get(j, "batches"), i, b) print_batch(b);
+    printf("%llu layouts in %s\n", (unsigned long long)get_count(j, "kept"),
+           QUOTE(get_text(j, "file")));
+}
+
+static int tune(const struct args *a)
+{
+    struct host h = {0};
+    struct ids batches = {0};
+    struct progress progress;
+    struct fletch_model_params params;
+    struct args given = *a; /* the context is what the depth needs */
+    char *text = NULL;
+    json_t *j = NULL;
+    given.n_ctx = (struct opt_count){0};
+    host_params(&params, &given);
+    int code = a->batches ? parse_ids(&batches, "tune", a->batches) : EXIT_OK;
+    if (!code) code = host_open_engine(&h, a->backend, a);
+    if (!code) {
+        progress_begin(&progress, "tuning", a);
+        struct fletch_tune how = {.batches = {(const uint32_t *)batches.p, batches.n},
+                                  .depth = (uint32_t)a->n_ctx.v,
+                                  .n_rounds = (uint32_t)a->n_reps.v,
+                                  .progress = progress_report,
+                                  .ctx = &progress};
+        int rc = fletch_tune(h.engine, a->operands.p[0], &params, &how, &text);
+        progress_end(&progress);
+        code = report_load(&j, a, rc, fletch_engine_error(h.engine), text);
+    }
+    if (j && !a->json) print_tune(j);
+    if (j && get_count(j, "wrong"))
+        code = say_error("%llu layouts give other bits, so none of them is used: please report it",
+                         (unsigned long long)get_count(j, "wrong"));
+    json_decref(j);
+    free(batches.p);
+    host_close(&h);
+    return code;
+}
+
+const struct command cmd_tune = {
+    .name = "tune",
+    .operands = "MODEL",
+    .summary = "find what suits this GPU best",
+    .about =
+        "Tries other numbers of groups, of threads in a group and of rows at a time for every "
+        "kernel that generates tokens, in whole steps of the model. Only what gives the same bits "
+        "and is faster beyond doubt is kept, in a file for this device and build "
+        "($XDG_CACHE_HOME/fletch, or ~/.cache/fletch), and every command uses it from then on, "
+        "for all models with matrices of the same sizes. Delete the file to go back; fletch "
+        "doctor names it.",
+    .groups = {&tune_group, &opts_place, &opts_common},
+    .min_operands = 1,
+    .max_operands = 1,
+    .run = tune,
+};
