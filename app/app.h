@@ -86,6 +86,7 @@ int parse_ids(struct ids *ids, const char *command, const char *s);
 /* The user's folder in a variable, or else under HOME, with `rest` behind it (free it); NULL when
  * neither is set. */
 char *user_folder(const char *variable, const char *under_home, const char *rest);
+#define TUNED_FOLDER "XDG_CACHE_HOME", "/.cache", "/fletch" /* of what fletch tune found */
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
 

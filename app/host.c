@@ -81,7 +81,7 @@ void say_guesses(FILE *out, const struct fletch_generated *made)
 
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
-    char *tune_dir = user_folder("XDG_CACHE_HOME", "/.cache", "/fletch");
+    char *tune_dir = user_folder(TUNED_FOLDER);
     struct fletch_engine_params params = {.backend = backend,
                                           .tune_dir = tune_dir,
                                           .n_threads = (uint32_t)a->n_threads.v,

@@ -418,6 +418,26 @@ static void print_words(const char *title, const json_t *list)
     putchar('\n');
 }
 
+/* Whether GPUs that are there have been tuned. */
+static void print_tuned(const json_t *backends)
+{
+    const json_t *b;
+    size_t i;
+    json_array_foreach(backends, i, b)
+    {
+        const json_t *t = json_object_get(b, "tuned");
+        if (!json_is_object(t)) continue;
+        printf("  %s on %s: ", get_text(t, "device"), get_text(b, "name"));
+        if (json_object_get(t, "wrong"))
+            puts(get_text(t, "wrong"));
+        else if (get_count(t, "layouts"))
+            printf("tuned, %llu layouts in %s\n", (unsigned long long)get_count(t, "layouts"),
+                   QUOTE(get_text(t, "file")));
+        else
+            puts("not tuned (fletch tune MODEL)");
+    }
+}
+
 static void print_doctor(const json_t *j)
 {
     const json_t *cpu = json_object_get(j, "cpu"), *memory = json_object_get(j, "memory"), *item;
@@ -436,6 +456,7 @@ static void print_doctor(const json_t *j)
         table_put(&backends, "%s", get_text(item, "why"));
     }
     table_print(&backends, stdout);
+    print_tuned(json_object_get(j, "backends"));
     printf("\narchitectures\n");
     json_array_foreach(json_object_get(j, "architectures"), i, item)
     {

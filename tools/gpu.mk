@@ -143,7 +143,7 @@ $B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
 	@mkdir -p $(@D)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(APP_LIBS) $(LIBS) \
 	    $(STANDIN_LIBS) $(STANDIN_RUN)
-$B/test/driver_test $B/src/gpu/op_test: $(STANDINS)
+$B/test/driver_test $B/test/tune_test $B/src/gpu/op_test: $(STANDINS)
 
 # On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode.
 .PHONY: mac-report capture

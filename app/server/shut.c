@@ -1,6 +1,6 @@
 /* Shuts the server in (sandbox.h) when its first model is loaded. What it may still read are
- * models, those that come later too: the folders they lie in, and where links in them lead. What it
- * may write is the cache folder. */
+ * models, those that come later too: the folders they lie in, and where links in them lead; and
+ * what fletch tune found. What it may write is the cache folder. */
 #include <dirent.h>
 #include <libgen.h>
 #include <stdlib.h>
@@ -57,6 +57,9 @@ void shut_in(struct server *s)
     s->is_shut_in = true;
     for (size_t i = 0; i < s->params.n_models; i++)
         if (s->params.paths[i]) add_model(&paths, s->params.paths[i]);
+    char *tuned = user_folder(TUNED_FOLDER);
+    if (tuned) add(&paths, tuned);
+    free(tuned);
     struct sandbox box = {.read = (const char *const *)paths.p,
                           .n_read = paths.n,
                           .write = &s->params.cache_dir,

@@ -73,18 +73,19 @@ int tuned_save(const struct tuned *t, const struct gpu_driver *d, const char *de
     return rc;
 }
 
-void engine_lay_out(struct fletch_model *m, const struct fletch_model_params *params)
+void engine_lay_out(const struct fletch_engine *e, struct exec *x,
+                    const struct fletch_model_params *params)
 {
-    const struct gpu_driver *d = gpu_driver_of(m->engine->class);
+    const struct gpu_driver *d = gpu_driver_of(x->class);
     struct gpu_info info;
     struct tuned t;
     struct err err;
     if (!d) return;
-    gpu_device(m->x, &info);
-    if (tuned_open(&t, m->engine, d, info.name, &err)) {
+    gpu_device(x, &info);
+    if (tuned_open(&t, e, d, info.name, &err)) {
         char text[sizeof err.text + 64];
         snprintf(text, sizeof text, "%s; the usual ones are used", err.text);
         if (params && params->notice) params->notice(params->notice_ctx, text);
     }
-    *gpu_layouts(m->x) = t.layouts;
+    *gpu_layouts(x) = t.layouts;
 }

@@ -119,7 +119,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
     if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;
     if ((rc = class->open(&m->x, m->m->net, &m->limits, m->engine->n_threads, err))) return rc;
-    engine_lay_out(m, params);
+    engine_lay_out(m->engine, m->x, params);
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
                           params ? params->progress_ctx : NULL, err)))
         return rc;

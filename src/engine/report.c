@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "engine/predict.h"
 #include "engine/report.h"
-#include "gpu/gpu.h"
+#include "engine/tune.h"
 #include "model/synth.h"
 
 int report_give(json_t *doc, char **json, struct err *err)
@@ -455,6 +455,22 @@ static json_t *cpu_report(void)
                      cpu_class(NULL)->isa, "isas", isas);
 }
 
+/* Has its device been tuned? JSON null where there is none. */
+static json_t *tuned_report(const struct fletch_engine *e, const struct backend_state *b)
+{
+    const struct gpu_driver *d = b->find ? NULL : gpu_driver_of(gpu_class(b->name));
+    struct gpu_info info;
+    struct tuned t;
+    struct err err;
+    if (!d || !gpu_look(d, e->device, &info)) return json_null();
+    int rc = tuned_open(&t, e, d, info.name, &err);
+    json_t *o = json_pack("{s:s, s:I, s:o}", "device", info.name, "layouts",
+                          (json_int_t)t.layouts.n, "file", report_text(str_of(t.path)));
+    if (rc) json_object_set_new(o, "wrong", report_text(str_of(err.text)));
+    layouts_close(&t.layouts);
+    return o;
+}
+
 int fletch_doctor(struct fletch_engine *e, char **json)
 {
     size_t n;
@@ -462,8 +478,10 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     json_t *backends = json_array(), *archs = json_array(), *types = json_array();
     for (size_t i = 0; i < n; i++) {
         const char *absent = backend_absent(&state[i]);
-        json_array_append_new(backends, json_pack("{s:s, s:b, s:s}", "name", state[i].name, "works",
-                                                  !absent, "why", absent ? absent : state[i].what));
+        json_array_append_new(backends,
+                              json_pack("{s:s, s:b, s:s, s:o}", "name", state[i].name, "works",
+                                        !absent, "why", absent ? absent : state[i].what, "tuned",
+                                        tuned_report(e, &state[i])));
     }
     for (const struct arch *a = arch_table; a->name; a++)
         json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));

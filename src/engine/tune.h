@@ -19,6 +19,7 @@ int tuned_save(const struct tuned *t, const struct gpu_driver *d, const char *de
 
 /* Gives an executor what was tuned for its device. What is wrong with the file is told of and
  * changes nothing. */
-void engine_lay_out(struct fletch_model *m, const struct fletch_model_params *params);
+void engine_lay_out(const struct fletch_engine *e, struct exec *x,
+                    const struct fletch_model_params *params);
 
 #endif
