@@ -74,7 +74,10 @@ static void dev_info(struct gpu *g, struct gpu_info *out)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     u64 memory = pages > 0 && page > 0 ? (u64)pages * (u64)page : 0;
     *out = (struct gpu_info){.memory = memory, .memory_free = memory, .max_buffer = memory};
-    out->n_units = 1;
+    /* A group is dear here: few that go round make a token in a fifth of the time. Checked kernels
+     * run as on devices that want one for each piece. */
+    out->n_units = 2;
+    out->walks = !g->checked;
     strcpy(out->name, g->checked ? "emulator, checked" : "emulator");
 }
 
