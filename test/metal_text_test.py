@@ -71,7 +71,7 @@ WRONG = {
     'as_type of another size': body('p[t] = as_type<float>((ushort)1);'),
     'fused multiply-add by another name': body('p[t] = fmaf(p[0], p[1], p[2]);'),
 }
-COMMON = ['-D__METAL_VERSION__=310', '-Wno-unknown-attributes', '-Itest/standin/metal', '-w',
+COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/metal', '-w',
           '-fsyntax-only']
 OPENCL = ['clang', '-x', 'cl', '-cl-std=clc++2021', '-cl-no-stdinc', '-Xclang',
           '-cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space'] + COMMON

@@ -87,7 +87,8 @@ enum op_result {
     OP_RAN,
 };
 
-/* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class, and every
+/* One case on an executor: near the reference for 1, 2, 7 and 64 rows of either class (of P
+ * only 7 where the profile makes no difference), and every
  * row the same bits the second time, alone in its step (of 64 the first and last ones; those in
  * between in a smaller one). */
 enum op_result op_case_check(const struct op_case *c, const struct exec_class *class,

@@ -375,6 +375,8 @@ static void check_runs(struct op_side *side, struct op_side *ref)
     for (enum row_class cls = ROW_P; cls <= ROW_D; cls++)
         for (size_t i = 0; i < ARRAY_LEN(op_row_counts); i++) {
             u32 n = op_row_counts[i];
+            /* classes that the profile does not tell apart: once is enough */
+            if (cls == ROW_P && !l->net->profile.bf16 && n != 7) continue;
             op_side_run(ref, n, cls, false, want);
             op_side_run(side, n, cls, false, y);
             op_compare(l, n, y, want, who);

@@ -12,6 +12,12 @@
 enum { N = 128 };
 
 extern const struct emu_kernel emu_checked_planted[], emu_fast_planted[];
+/* The Metal text of the same kernels, where there is a clang to compile it; else not there. */
+#ifdef __APPLE__
+static const struct emu_kernel *const *const emu_metal = NULL;
+#else
+extern const struct emu_kernel *const emu_metal[] __attribute__((weak));
+#endif
 
 struct lab {
     struct emulator *emu;
@@ -77,6 +83,46 @@ static void a_right_kernel_runs(void **state)
     }
 }
 
+/* Products by matrix, in every expansion, and by shuffles, as CUDA has them. */
+static void matrices_multiply(void **state)
+{
+    (void)state;
+    const struct emu_kernel *tables[] = {emu_checked_planted, emu_fast_planted,
+                                         emu_metal ? emu_metal[0] : NULL};
+    for (u32 i = 0; i < ARRAY_LEN(tables) && tables[i]; i++) {
+        struct lab *lab = open_lab();
+        struct err err = {0};
+        if (run(lab, tables[i], "k_mats", true, &err) < 0) fail_msg("%s", err.text);
+        for (u32 j = 0; j < N; j++) assert_true(lab->yv[j] == 0);
+        close_lab(lab);
+    }
+}
+
+static void expect_found(const struct emu_kernel *table, const char *kernel, const char *says)
+{
+    struct lab *lab = open_lab();
+    struct err err = {0};
+    if (run(lab, table, kernel, true, &err) != FLETCH_E_INTERNAL)
+        fail_msg("%s was not found", kernel);
+    if (!strstr(err.text, says) || !strstr(err.text, kernel)) fail_msg("%s", err.text);
+    close_lab(lab);
+}
+
+/* What the stand-in for Metal's matrices looks at, when it runs the text itself. */
+static void mistakes_are_found_in_metal_text(void **state)
+{
+    (void)state;
+    if (!emu_metal) {
+        print_message("skip: there is no Metal text without clang\n");
+        skip();
+    }
+    expect_found(emu_metal[0], "k_mat_beyond", "outside of threadgroup memory");
+    expect_found(emu_metal[0], "k_mat_rows_overlap", "rows of a matrix overlap");
+    expect_found(emu_metal[0], "k_mat_of_some_lanes", "some lanes have left");
+    expect_found(emu_metal[0], "k_mat_product_of_some_lanes", "divergent simd op");
+    expect_found(emu_metal[0], "k_mat_two_places", "lanes differ");
+}
+
 static void each_mistake_is_found(void **state)
 {
     (void)state;
@@ -103,19 +149,18 @@ static void each_mistake_is_found(void **state)
         {"k_too_much_memory", "threadgroup memory"},
         {"k_dev_before_wait", "before dep_wait"},
         {"k_never_waits", "without dep_wait"},
+        {"k_mat_beyond", "of 64 elements"},
+        {"k_mat_rows_overlap", "rows of a matrix overlap"},
+        {"k_mat_of_some_lanes", "some lanes have left"},
+        {"k_mat_product_of_some_lanes", "divergent simd op"},
+        {"k_mat_two_places", "lanes differ"},
+        {"k_mat_without_barrier", "race on threadgroup"},
     };
     u32 n = 0;
     for (const struct emu_kernel *k = emu_checked_planted; k->name; k++) n++;
-    assert_int_equal(n, ARRAY_LEN(planted) + 1);
-    for (u32 i = 0; i < ARRAY_LEN(planted); i++) {
-        struct lab *lab = open_lab();
-        struct err err = {0};
-        if (run(lab, emu_checked_planted, planted[i].kernel, true, &err) != FLETCH_E_INTERNAL)
-            fail_msg("%s was not found", planted[i].kernel);
-        if (!strstr(err.text, planted[i].says)) fail_msg("%s", err.text);
-        if (!strstr(err.text, planted[i].kernel)) fail_msg("%s", err.text);
-        close_lab(lab);
-    }
+    assert_int_equal(n, ARRAY_LEN(planted) + 2); /* and two that are right */
+    for (u32 i = 0; i < ARRAY_LEN(planted); i++)
+        expect_found(emu_checked_planted, planted[i].kernel, planted[i].says);
 }
 
 /* Two launches that write the same words are fine one behind the other, a race side by side. */
@@ -161,7 +206,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_right_kernel_runs),
+        cmocka_unit_test(matrices_multiply),
         cmocka_unit_test(each_mistake_is_found),
+        cmocka_unit_test(mistakes_are_found_in_metal_text),
         cmocka_unit_test(launches_that_overlap_may_not_share),
         cmocka_unit_test(copies_take_part_in_it),
         cmocka_unit_test(bytes_are_counted_once),

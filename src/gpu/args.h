@@ -200,8 +200,8 @@ struct matmul_args {
 
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
  * padded with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations,
- * behind a norm if there is one, k_panel_weights_<encoding> of weights; k_panels (on matrix units
- * k_panels_mma_<stages>) multiplies them. Slices are heads, or experts, whose rows
+ * behind a norm if there is one, k_panel_weights_<encoding> of weights; k_panels (on tensor
+ * cores k_panels_mma_<stages>) multiplies them. Slices are heads, or experts, whose rows
  * are listed by k_panel_places: uint begin[n_experts + 1], then pairs row · n_used + choice. */
 enum {
     PANEL_K = 64,
@@ -211,8 +211,9 @@ enum {
     PANEL_MANY = 6,
     PANEL_ROUND = 16, /* rows that a matrix's part of a panel is padded to */
     PANEL_THREADS = 256,
-    PANEL_FEW_M = 8, /* of k_panels */
-    PANEL_FEW_N = PANEL_THREADS / PANEL_FEW_M,
+    PANEL_TILE = 64, /* of k_panels: rows and outputs of a group, */
+    PANEL_STEP = 32, /* columns at a time: with rows of both panels 16 KiB */
+    PANEL_TILE_THREADS = 128,
     PANEL_WEIGHT_LANES = 64, /* of k_panel_weights: threads of a row */
     PANEL_WEIGHT_ROWS = PANEL_THREADS / PANEL_WEIGHT_LANES,
 };
@@ -324,6 +325,15 @@ enum {
     FLASH_STRIDE = 64,     /* positions at a time */
     LATENT_TILE_ROWS = 64, /* heads of rows of a group of k_flash_latent */
     FLASH_LATENT_THREADS = 512,
+};
+/* the same without tensor cores: k_flash_mat_<largest head>, k_flash_mat_latent */
+enum {
+    FLASH_MAT_THREADS = 128,
+    FLASH_MAT_ROWS = FLASH_MAT_THREADS / 4, /* of a group */
+    FLASH_MAT_STRIDE = 32,
+    LATENT_MAT_THREADS = 256,
+    LATENT_MAT_ROWS = 16, /* heads of rows of a group */
+    LATENT_MAT_STRIDE = 8,
 };
 #define FLASH_BYTES(head) (4u * (unsigned)FLASH_STRIDE * (head)*2u)
 /* queries, two strides of the cache, exponentials */

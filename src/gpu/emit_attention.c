@@ -117,22 +117,29 @@ static bool flashes(const struct emit *e, const struct op *op)
     enum { MAX_HEAD = 128 };
     bool small =
         op->kind == OP_LATENT_ATTENTION || MAX(op->p.attn.k_width, op->p.attn.v_width) <= MAX_HEAD;
-    return e->kind.n_p && e->kind.native && small && e->p->net->profile.kv == QT_F16;
+    return e->kind.n_p && small && e->p->net->profile.kv == QT_F16;
 }
 
 static void emit_flash(struct emit *e, const struct op *op)
 {
     struct attention_args a = emit_attention_args(e, op);
     bool latent = op->kind == OP_LATENT_ATTENTION, few = MAX(a.k_units, a.v_units) <= 8;
+    bool native = e->kind.native;
     u32 tiles = 2 * ((e->kind.n_p + FLASH_TILE - 1) / FLASH_TILE);
     if (latent) {
-        emit_launch(e, "k_flash_latent",
-                    (FLASH_TILE * a.n_heads + LATENT_TILE_ROWS - 1) / LATENT_TILE_ROWS, tiles,
-                    FLASH_LATENT_THREADS);
-        emit_walk(e, 0, FLASH_LATENT_BYTES);
-    } else {
+        u32 pairs = native ? LATENT_TILE_ROWS : LATENT_MAT_ROWS;
+        u32 most = MIN(e->kind.n_p, FLASH_TILE) * a.n_heads;
+        emit_launch(e, native ? "k_flash_latent" : "k_flash_mat_latent", (most + pairs - 1) / pairs,
+                    tiles, native ? FLASH_LATENT_THREADS : LATENT_MAT_THREADS);
+        if (native) emit_walk(e, 0, FLASH_LATENT_BYTES);
+    } else if (native) {
         emit_launch(e, few ? "k_flash_64" : "k_flash_128", a.n_heads, tiles, FLASH_THREADS);
         emit_walk(e, 0, FLASH_BYTES(few ? 64u : 128u));
+    } else {
+        u32 most = MIN(e->kind.n_p, FLASH_TILE);
+        emit_launch(e, few ? "k_flash_mat_64" : "k_flash_mat_128", a.n_heads, tiles,
+                    FLASH_MAT_THREADS);
+        emit_depth(e, (most + FLASH_MAT_ROWS - 1) / FLASH_MAT_ROWS);
     }
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);

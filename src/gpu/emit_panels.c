@@ -1,6 +1,6 @@
 /* Products of prompts' rows as launches (args.h: panels). Rows are rounded to bf16, then every
- * matrix, both into scratch memory, then both are multiplied: by matrix units where there are, with
- * what is added or glu done on the way out. Decoding a matrix once for all rows of a step costs
+ * matrix, both into scratch memory, then both are multiplied by matrix units, with what is added or
+ * glu done on the way out. Decoding a matrix once for all rows of a step costs
  * bandwidth only; an H200 decodes 8 billion weights in 6 ms. */
 #include <stdio.h>
 
@@ -130,17 +130,16 @@ static u32 stages_of(u32 tiles)
 
 static void launch_panels(struct emit *e, const struct product *m, const struct panels *p, u32 n)
 {
-    u32 gx = p->rows / PANEL_M, gy = (p->w_rows + PANEL_N - 1) / PANEL_N, n_out = 0;
+    u32 gx = p->rows / PANEL_M, gy = (p->w_rows + PANEL_N - 1) / PANEL_N;
     char name[32];
-    for (u32 i = 0; i < (m->glu ? 1 : m->n); i++) n_out += e->p->net->weights[m->w[i]].n_out;
     if (e->kind.native) {
         u32 stages = m->n_used ? PANEL_FEW : stages_of(gx * gy * n);
         snprintf(name, sizeof name, "k_panels_mma_%u", stages);
         emit_launch(e, name, gx, gy, PANEL_THREADS);
         emit_walk(e, 0, PANEL_BYTES(stages));
     } else {
-        emit_launch(e, "k_panels", (e->kind.n_p + PANEL_FEW_M - 1) / PANEL_FEW_M,
-                    (n_out + PANEL_FEW_N - 1) / PANEL_FEW_N, PANEL_THREADS);
+        emit_launch(e, "k_panels", (e->kind.n_p + PANEL_TILE - 1) / PANEL_TILE,
+                    (p->w_rows + PANEL_TILE - 1) / PANEL_TILE, PANEL_TILE_THREADS);
     }
     emit_depth(e, n);
 }

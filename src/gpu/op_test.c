@@ -38,10 +38,14 @@ static bool may_refuse(const char *name)
     return false;
 }
 
-/* Is a row of a prompt another one where those are rounded to bf16? */
+/* Is a row of a prompt another one where those are rounded to bf16: a product, or attention, which
+ * matrix units then do? */
 static bool tells_classes_apart(enum op_kind kind)
 {
     switch (kind) {
+    case OP_ATTENTION:
+    case OP_LATENT_ATTENTION:
+    case OP_NORM_QKV_ATTENTION:
     case OP_MATMUL:
     case OP_MATMUL_HEADS:
     case OP_MATMUL_EXPERTS:
@@ -58,7 +62,7 @@ static bool tells_classes_apart(enum op_kind kind)
     case OP_NORM_ROUTER:
     case OP_EXPERTS_SUM:
     case OP_EXPERTS_SUM_ADD: return true;
-    default: return strncmp(class->name, "emu", 3) != 0; /* attention too, on matrix units */
+    default: return false;
     }
 }
 

@@ -49,6 +49,11 @@
  *   each slot of a batch (queue_send_row, then queue_row). It is real on CUDA, in threadgroup
  * memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is taken.
  * touch(pointer) asks for what will be read soon.
+ * - A mat8 is 8 × 8 floats that a simdgroup holds together, for its matrix unit: mat_zero(),
+ *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
+ *   same in all lanes, mat_fma(a, b, c) = a·b + c. A simdgroup's own variables, passed by value or
+ *   as THR(mat8). Here alone the order of a sum is the device's: eight terms onto c, in ascending
+ *   order wherever there is no such unit.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
  *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
  * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
@@ -65,6 +70,7 @@
 
 #elif defined __METAL_VERSION__ /* ------------------------------------------------- Metal */
 
+#include <metal_simdgroup_matrix>
 #include <metal_stdlib>
 using namespace metal;
 typedef uchar u8;
@@ -125,6 +131,32 @@ GPU_FN int dot4_i8(uint a, uint b, int acc)
     char4 x = as_type<char4>(a), y = as_type<char4>(b);
     return acc + (int)x.x * (int)y.x + (int)x.y * (int)y.y + (int)x.z * (int)y.z +
            (int)x.w * (int)y.w;
+}
+typedef simdgroup_float8x8 mat8;
+GPU_FN mat8 mat_zero()
+{
+    return make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
+}
+GPU_FN mat8 mat_load(TG(const float) p, uint pitch)
+{
+    mat8 m;
+    simdgroup_load(m, p, pitch);
+    return m;
+}
+GPU_FN mat8 mat_load_across(TG(const float) p, uint pitch)
+{
+    mat8 m;
+    simdgroup_load(m, p, pitch, ulong2(0ul, 0ul), true);
+    return m;
+}
+GPU_FN void mat_store(mat8 m, TG(float) p, uint pitch)
+{
+    simdgroup_store(m, p, pitch);
+}
+GPU_FN mat8 mat_fma(mat8 a, mat8 b, mat8 c)
+{
+    simdgroup_multiply_accumulate(c, a, b, c);
+    return c;
 }
 #define simd_sum(v)             simt_sum(v) /* Metal's own leave the order open */
 #define simd_max(v)             simt_max(v)
@@ -209,8 +241,11 @@ template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
 #define simd_sum(v)             simt_sum(v)
 #define simd_max(v)             simt_max(v)
 #define simd_any(v)             (__any_sync(0xffffffffu, v) != 0)
-#define atomic_u32              uint
-#define atomic_add(p, v)        atomicAdd(p, v)
+#define SIMT_LANE               gpu_lane
+#define SIMT_LINE
+#define mat_at(p, pitch)
+#define atomic_u32       uint
+#define atomic_add(p, v) atomicAdd(p, v)
 #define SIMT_SHUFFLES
 
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
@@ -317,6 +352,53 @@ template <class T> GPU_FN T simt_max(T v)
     }
     return v;
 }
+#endif
+
+#ifdef SIMT_LANE
+/* Without matrix units a lane has two neighbours of row lane / 4. */
+struct mat8 {
+    float x, y;
+};
+GPU_FN mat8 mat_zero()
+{
+    mat8 m = {0.0f, 0.0f};
+    return m;
+}
+GPU_FN mat8 mat_load(TG(const float) p, uint pitch SIMT_LINE)
+{
+    mat_at(p, pitch);
+    uint at = SIMT_LANE / 4u * pitch + SIMT_LANE % 4u * 2u;
+    mat8 m = {p[at], p[at + 1u]};
+    return m;
+}
+GPU_FN mat8 mat_load_across(TG(const float) p, uint pitch SIMT_LINE)
+{
+    mat_at(p, pitch);
+    uint at = SIMT_LANE % 4u * 2u * pitch + SIMT_LANE / 4u;
+    mat8 m = {p[at], p[at + pitch]};
+    return m;
+}
+GPU_FN void mat_store(mat8 m, TG(float) p, uint pitch SIMT_LINE)
+{
+    mat_at(p, pitch);
+    uint at = SIMT_LANE / 4u * pitch + SIMT_LANE % 4u * 2u;
+    p[at] = m.x;
+    p[at + 1u] = m.y;
+}
+GPU_FN mat8 simt_fma(mat8 a, mat8 b, mat8 c)
+{
+    uint row = SIMT_LANE / 4u * 4u, col = SIMT_LANE % 4u;
+    UNROLL
+    for (uint k = 0u; k < 8u; k++) {
+        float x = simd_shuffle(k % 2u ? a.y : a.x, (u16)(row + k / 2u));
+        c.x = fmaf(x, simd_shuffle(b.x, (u16)(k * 4u + col)), c.x);
+        c.y = fmaf(x, simd_shuffle(b.y, (u16)(k * 4u + col)), c.y);
+    }
+    return c;
+}
+#ifndef mat_fma
+#define mat_fma(a, b, c) simt_fma(a, b, c)
+#endif
 #endif
 
 #ifndef SIMT_QUEUE

@@ -160,7 +160,8 @@ template <class T> struct bind<const_pointer<T>> {
     T *const name##_at = (T *)emu::tg_alloc(sizeof(T) * (n), alignof(T)); \
     const emu::pointer<T, emu::GROUP> name = {                            \
         name##_at, {(u8 *)name##_at, sizeof(T) * (n), 0}, false}
-#define dep_wait() ((void)(emu::cur->waited = true))
+#define dep_wait()       ((void)(emu::cur->waited = true))
+#define mat_at(p, pitch) emu::meet_at((p).p, pitch, line)
 
 template <class T, space S> u32 *atomic_at(const pointer<T, S> &p)
 {
@@ -183,12 +184,19 @@ template <class T> struct bind<T *> {
 #define TG(T)                T *
 #define TG_ARRAY(T, name, n) T *const name = (T *)emu::tg_alloc(sizeof(T) * (n), alignof(T))
 #define dep_wait()           ((void)0)
+#define mat_at(p, pitch)
 static inline u32 add(u32 *p, u32 v)
 {
     return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
 }
 
 #endif
+
+template <class M> static inline M multiply(M a, M b, M c, int line)
+{
+    meet_multiply(&a.x, &b.x, &c.x, line);
+    return c;
+}
 
 template <class T> struct ops;
 template <> struct ops<float> {
@@ -245,6 +253,9 @@ template <> struct ops<i32> {
 #define floorf(x)        __builtin_floorf(x)
 #define INFINITY         __builtin_inff()
 #define NAN              __builtin_nanf("")
+#define SIMT_LANE        emu::cur->id.lane
+#define SIMT_LINE        , int line = __builtin_LINE()
+#define mat_fma(a, b, c) emu::multiply(a, b, c, __LINE__)
 #define atomic_u32       u32
 #define atomic_add(p, v) emu::add(p, v)
 

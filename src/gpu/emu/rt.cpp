@@ -148,6 +148,40 @@ u32 meet_reduce(enum op op, u32 v, int line)
     return t->w->results[t->id.simd];
 }
 
+void meet_multiply(const float *a, const float *b, float *c, int line)
+{
+    thread *t = cur;
+    product *p = &t->w->products[t->n_met & 1][t->id.simd];
+    u32 row = t->id.lane / 4, col = t->id.lane % 4 * 2;
+    memcpy(&p->a[row][col], a, 2 * sizeof *a);
+    memcpy(&p->b[row][col], b, 2 * sizeof *b);
+    memcpy(&p->c[row][col], c, 2 * sizeof *c);
+    meet(OP_MULTIPLY, line);
+    memcpy(c, &p->c[row][col], 2 * sizeof *c);
+}
+
+void meet_at(const void *p, u64 pitch, int line)
+{
+    u32 mine = (u32)(uintptr_t)p * 31 + (u32)pitch;
+    const u32 *all = meet_exchange(mine, line);
+    for (u32 i = 0; i < EMU_SIMD; i++)
+        if (all[i] != mine) fail("lanes differ in where a matrix lies (line %d)", line);
+    if (pitch < 8) fail("rows of a matrix overlap: %llu apart", (unsigned long long)pitch);
+}
+
+void must_hold(const void *p, u32 n, bool group)
+{
+    const thread *t = cur;
+    const u8 *begin = (const u8 *)p;
+    if (group && begin >= t->w->tg && begin + n <= t->w->tg + t->tg_used) return;
+    const emu_launch *l = t->w->launch;
+    for (u32 i = 0; !group && i < l->kernel->n_bufs; i++) {
+        const emu_buffer *b = &l->binds[i].buf;
+        if (begin >= b->p && begin + n <= b->p + b->n) return;
+    }
+    fail("a matrix outside of %s", group ? "threadgroup memory" : "all buffers");
+}
+
 void *tg_alloc(u32 n, u32 align)
 {
     thread *t = cur;
@@ -198,6 +232,35 @@ static u32 reduce(u8 op, const u32 *v)
     }
 }
 
+/* In ascending order of columns of a, as simt.h's own. */
+static inline __attribute__((always_inline)) void multiply(product *p)
+{
+    for (u32 row = 0; row < 8; row++)
+        for (u32 k = 0; k < 8; k++)
+            for (u32 col = 0; col < 8; col++)
+                p->c[row][col] = __builtin_fmaf(p->a[row][k], p->b[k][col], p->c[row][col]);
+}
+
+static void multiply_any(product *p)
+{
+    multiply(p);
+}
+
+#if defined __x86_64__
+__attribute__((target("avx2,fma"))) static void multiply_fma(product *p)
+{
+    multiply(p);
+}
+#endif
+
+static void (*find_multiply())(product *)
+{
+#if defined __x86_64__
+    if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) return multiply_fma;
+#endif
+    return multiply_any;
+}
+
 static const char *op_name(u8 op)
 {
     return op <= OP_DEV_BARRIER ? "barrier" : "simd op";
@@ -246,9 +309,11 @@ static enum outcome run_simd(worker *w, thread *lanes)
                 return BROKEN;
             }
         if (lanes->op <= OP_DEV_BARRIER) return AT_BARRIER;
-        if (lanes->op > OP_SHUFFLE)
-            w->results[lanes->id.simd] =
-                reduce(lanes->op, w->values[(lanes->n_met - 1) & 1] + lanes->id.tid);
+        u32 turn = (lanes->n_met - 1) & 1;
+        if (lanes->op == OP_MULTIPLY)
+            w->multiply(&w->products[turn][lanes->id.simd]);
+        else if (lanes->op > OP_MULTIPLY)
+            w->results[lanes->id.simd] = reduce(lanes->op, w->values[turn] + lanes->id.tid);
         for (u32 i = 0; i < EMU_SIMD; i++) {
             lanes[i].state = READY;
             lanes[i].simd_epoch += lanes->op == OP_SIMD_BARRIER;
@@ -433,6 +498,7 @@ int emu_open(struct emulator **out, u32 n_threads, struct err *err)
         if (m == MAP_FAILED) break;
         w->stacks = (char *)m;
         w->check = &e->check;
+        w->multiply = find_multiply();
     }
     if (e->n_workers < n) {
         emu_close(e);

@@ -24,6 +24,7 @@ enum op {
     OP_DEV_BARRIER,
     OP_SIMD_BARRIER,
     OP_SHUFFLE,
+    OP_MULTIPLY,
     OP_ANY,
     OP_SUM_F32,
     OP_SUM_U32,
@@ -60,7 +61,13 @@ void meet(enum op op, int line);              /* a barrier */
 u32 meet_reduce(enum op op, u32 v, int line); /* one value for the simdgroup */
 /* All lanes' values; they stay there until the next but one meeting. */
 const u32 *meet_exchange(u32 v, int line);
+/* c = a·b + c of 8 × 8, of which each lane brings two neighbours: row by row, lane by lane. */
+void meet_multiply(const float *a, const float *b, float *c, int line);
+/* Fails unless all lanes bring the same place, and rows of 8 that don't overlap. */
+void meet_at(const void *p, u64 pitch, int line);
 void *tg_alloc(u32 n, u32 align);
+/* Fails unless these bytes are the group's, or in one of the launch's buffers. */
+void must_hold(const void *p, u32 n, bool group);
 void see_groups(); /* from here on the group may read what others of the launch wrote */
 [[noreturn]] void fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

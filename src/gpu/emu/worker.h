@@ -30,6 +30,11 @@ struct checks {
     u64 bytes_read;
 };
 
+/* Operands and result of a product that a simdgroup does together. */
+struct product {
+    float a[8][8], b[8][8], c[8][8];
+};
+
 struct worker {
     thread threads[EMU_MAX_THREADS];
     char *stacks;
@@ -41,6 +46,8 @@ struct worker {
     u32 turn, order;  /* the lane that runs is turn ^ order of its simdgroup */
     thread *simd;     /* that simdgroup's first */
     u32 values[2][EMU_MAX_THREADS]; /* what lanes brought to a meeting, in turns */
+    void (*multiply)(product *);    /* as this processor does it best */
+    product products[2][EMU_MAX_THREADS / EMU_SIMD];
     u32 results[EMU_MAX_THREADS / EMU_SIMD];
     alignas(64) u8 tg[EMU_MAX_TG];
     word tg_words[EMU_MAX_TG / 4];

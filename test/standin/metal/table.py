@@ -137,15 +137,15 @@ def lint(text):
 
 def main():
     source, out = sys.argv[1:3]
-    text = re.sub(r'(?m)^#include <metal_stdlib>', '', open(source).read())
-    text = subprocess.run(['clang', '-E', '-x', 'c++', '-nostdinc', '-D__METAL_VERSION__=310', '-'],
+    text = re.sub(r'(?m)^#include <metal_\w+>', '', open(source).read())
+    text = subprocess.run(['clang', '-E', '-x', 'c++', '-nostdinc', '-D__METAL_VERSION__=300', '-'],
                           input=text, capture_output=True, text=True, check=True).stdout
     text = re.sub(r'(?m)^# (\d+) "<stdin>".*', lambda m: f'# {m[1]} "{source}"', text)
     kernels = list(find_kernels(text))
     lint(text)
     code = place_arrays(text, [k[3] for k in kernels])
     with open(out, 'w') as f:
-        f.write('#include <metal_stdlib>\n' + code + '\n')
+        f.write('#include <metal_simdgroup_matrix>\n' + code + '\n')
         for name, _, (values, _, _), _ in kernels:
             f.write(f'static void run_{name}(const emu_bind *b) {{ const emu::ids &c = emu::cur->id; '
                     f'(void)c; {name}({", ".join(values)}); }}\n')
