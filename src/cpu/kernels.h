@@ -56,7 +56,7 @@ struct tile_kernels {
 /* One or two tiles of weights against rows of bf16 activations, over a stretch of columns: sums
  * start from the bias at block 0 and go on from y behind it. Activations are groups of 16 rows,
  * [blocks of 32 columns][16][32], the last block filled up with zeros. */
-enum { PANEL_BLOCKS = 16 }; /* decoded weights of so many blocks stay in the first cache */
+enum { PANEL_BLOCKS = 32 }; /* decoded weights and activations stay in the second cache */
 
 struct cpu_half {
     const struct packed *w;
@@ -65,6 +65,7 @@ struct cpu_half {
     const float *bias; /* NULL: none */
     u32 n;             /* outputs */
     float *const *y;   /* [n_rows] outputs of each row begin at y[row] + col */
+    size_t pitch;      /* from each to the next, or 0: they are no rectangle */
     size_t col;
 };
 

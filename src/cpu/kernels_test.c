@@ -176,6 +176,7 @@ static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first
                                               .bias = bias + (tile + h) * TILE,
                                               .n = MIN(TILE, OUT - 3 - (tile + h) * TILE),
                                               .y = rows,
+                                              .pitch = rows[0] == y ? OUT : 0,
                                               .col = (tile + h) * TILE};
             k->panels->multiply(&p);
         }

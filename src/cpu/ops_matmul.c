@@ -142,7 +142,10 @@ struct piece {
     const struct product *p;
     u32 begin, end;
     float *y[CPU_MAX_ROWS], *up[CPU_MAX_ROWS]; /* first column of each row */
+    size_t pitch;                              /* of y, or 0: it is no rectangle */
 };
+
+enum { UP_PITCH = CPU_UP_TILES * TILE };
 
 static u32 cols_of(const struct piece *s)
 {
@@ -159,6 +162,7 @@ static struct cpu_half half_of(const struct piece *s, const struct product *p, u
                              .bias = p->bias ? p->bias + t * TILE : NULL,
                              .n = MIN(TILE, p->w->n_out - t * TILE),
                              .y = y,
+                             .pitch = y == s->up ? UP_PITCH : s->pitch,
                              .col = (t - s->begin) * TILE};
 }
 
@@ -238,6 +242,15 @@ static void finish(const struct piece *s)
     }
 }
 
+/* From each of n rows to the next, which is higher; 0 where that differs. */
+static size_t even_pitch(float *const *y, u32 n)
+{
+    size_t pitch = n > 1 ? (size_t)(y[1] - y[0]) : 0;
+    for (u32 r = 2; r < n; r++)
+        if (y[r] != y[r - 1] + pitch) return 0;
+    return pitch;
+}
+
 static void multiply(struct piece *s)
 {
     const struct job *j = s->j;
@@ -245,8 +258,9 @@ static void multiply(struct piece *s)
     for (u32 r = 0; r < s->b->end - s->b->begin; r++) {
         const struct cpu_place *at_place = &j->lists->places[s->b->begin + r];
         s->y[r] = p->y + at_place->row * p->pitch + at_place->part * p->step + s->begin * TILE;
-        s->up[r] = j->lists->up + (size_t)r * CPU_UP_TILES * TILE;
+        s->up[r] = j->lists->up + (size_t)r * UP_PITCH;
     }
+    s->pitch = even_pitch(s->y, s->b->end - s->b->begin);
     if (j->glu && in_panels(s, p) && in_panels(s, p + 1)) {
         multiply_panels(s, p, s->y, p + 1);
     } else {

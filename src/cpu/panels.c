@@ -26,17 +26,25 @@ INLINE void store_pairs(u16 *p, v16f even, v16f odd)
 
 /* ---- weights ---- */
 
-/* Column j of the four of a group: byte j of every row's four. */
-INLINE v16f column_of(v64u group, u32 j, const struct shape f)
+/* Byte j of every row's four, as byte `to` of a word that is zero elsewhere. */
+INLINE v16i byte_to(v64u group, u32 j, u32 to)
 {
-    v16i x = (v16i)group;
-    x = f.small ? (v16i)((v16u)x >> 8 * j & 255) - f.bits.zero : x << (24 - 8 * j) >> 24;
-    return lanes_from_int(x);
+#if defined __AVX512BW__
+    const v16u first = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12};
+    const v16u from = (first + j) << 8 * to | (0x80808080 & ~(255u << 8 * to));
+    return (v16i)_mm512_shuffle_epi8((__m512i)group, (__m512i)from);
+#else
+    return (v16i)(((v16u)group >> 8 * j & 255) << 8 * to);
+#endif
 }
 
-INLINE v16f scaled(v16f n, v16f s, v16f m, bool has_min)
+/* Weight n·s + m of column j, where q holds n + zero: m then includes -zero·s. Bytes with a sign
+ * are best taken at the top of a word, as n·2²⁴; s of I8 knows that. */
+INLINE v16f weight_of(v64u q, u32 j, v16f s, v16f m, const struct shape f)
 {
-    return has_min ? lanes_fma(n, s, m) : n * s;
+    v16i n = byte_to(q, j, f.small ? 0 : 3);
+    v16f x = lanes_from_int(f.table ? n >> 24 : n);
+    return f.has_min || f.bits.zero ? lanes_fma(x, s, m) : x * s;
 }
 
 INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
@@ -45,8 +53,9 @@ INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
     const struct scales sc = scales_of(enc, tile, b);
     for (u32 i = 0; i < 8; i++) {
         v64u q = group_of(f, sc.quants, i);
-        v16f s = sc.s[i / 4], m = sc.m[i / 4], c[4];
-        for (u32 j = 0; j < 4; j++) c[j] = scaled(column_of(q, j, f), s, m, f.has_min);
+        v16f s = enc == ENC_I8 ? sc.s[0] * 0x1p-24f : sc.s[i / 4], c[4];
+        v16f m = f.bits.zero ? s * (float)-f.bits.zero : sc.m[i / 4];
+        for (u32 j = 0; j < 4; j++) c[j] = weight_of(q, j, s, m, f);
         store_pairs(dst + i * 64, c[0], c[1]);
         store_pairs(dst + i * 64 + 32, c[2], c[3]);
     }
@@ -130,11 +139,9 @@ static struct sums sums_of(const struct cpu_panel *p, u32 row, const struct cpu_
 {
     float *const *y = h->y + row;
     struct sums s = {.n_rows = MIN(TILE, p->n_rows - row)};
-    ptrdiff_t pitch = s.n_rows == TILE ? y[1] - y[0] : 0;
-    s.copied = s.n_rows < TILE || h->n < TILE;
-    for (u32 r = 1; !s.copied && r < TILE; r++) s.copied = y[r] - y[r - 1] != pitch;
+    s.copied = s.n_rows < TILE || h->n < TILE || !h->pitch;
     s.p = s.copied ? copy[0] : y[0] + h->col;
-    s.pitch = s.copied ? sizeof *copy : (size_t)pitch * sizeof(float);
+    s.pitch = s.copied ? sizeof *copy : h->pitch * sizeof(float);
     for (u32 r = 0; s.copied && p->block > 0 && r < s.n_rows; r++)
         memcpy(copy[r], y[r] + h->col, h->n * sizeof **y);
     return s;
