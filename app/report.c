@@ -345,6 +345,11 @@ static void print_program(const json_t *program)
     if (launches)
         printf("  a token is %llu kernels in one submission\n",
                (unsigned long long)get_count(program, "launches"));
+    if (launches)
+        printf("  %llu rows of a prompt at once, with %s of scratch memory for the op that needs "
+               "most\n",
+               (unsigned long long)get_count(program, "chunk"),
+               human_bytes(get_count(program, "scratch_bytes")).text);
     static const char *const heads[] = {"#",  "layer", "op",      "out",
                                         "in", "bytes", "kernels", "weights"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++)

@@ -18,7 +18,7 @@
 static const char *const models[] = {"zoo/tiny/llama.gguf",     "zoo/tiny/qwen2.gguf",
                                      "zoo/tiny/qwen3.gguf",     "zoo/tiny/qwen3moe.gguf",
                                      "zoo/tiny/deepseek2.gguf", "zoo/tiny/rwkv7.gguf"};
-enum { N_PROMPT = 13, N_TOKENS = 32 };
+enum { N_PROMPT = 13, N_TOKENS = 32, LONG = 150 };
 
 static const struct fletch_model_params same = {.n_ctx = 256, .kv_type = "f16", .act_type = "int8"};
 
@@ -200,10 +200,52 @@ static void classes_share_a_step(void **state)
     opened_close(&o);
 }
 
+/* The last row's logits behind n tokens, fed in chunks. */
+static void feed_long(struct opened *o, u32 n, u32 chunk, float *z)
+{
+    u32 n_vocab = o->m->m->net->n_vocab;
+    i32 tokens[LONG];
+    for (u32 i = 0; i < n; i++) tokens[i] = (i32)((i * i * 31 + i * 17 + 5) % n_vocab);
+    fletch_session_reset(o->s);
+    for (u32 i = 0; i < n; i += chunk)
+        assert_int_equal(fletch_session_append(o->s, tokens + i, MIN(chunk, n - i), NULL), 0);
+    memcpy(z, fletch_session_logits(o->s), n_vocab * sizeof *z);
+}
+
+/* A prompt of more rows than a tile of attention has, in one step: near the reference, and the same
+ * bits in two. */
+static void a_long_prompt_is_that_of_the_reference(void **state)
+{
+    struct opened gpu, ref;
+    struct fletch_model_params params = apart;
+    params.max_rows = LONG;
+    opened_path(&gpu, "emu", *state, &params);
+    opened_path(&ref, "ref", *state, &params);
+    u32 n_vocab = gpu.m->m->net->n_vocab;
+    float *z = malloc(3 * n_vocab * sizeof *z), *again = z + n_vocab, *want = again + n_vocab;
+    float top = 0, off = 0;
+    feed_long(&gpu, LONG, LONG, z);
+    feed_long(&gpu, LONG, LONG / 2 + 3, again);
+    feed_long(&ref, LONG, LONG, want);
+    for (u32 i = 0; i < n_vocab; i++) {
+        top = fmaxf(top, fabsf(want[i]));
+        off = fmaxf(off, fabsf(z[i] - want[i]));
+    }
+    if (!(off <= 0.02f * top)) fail_msg("%s: logits differ by %g of %g", (char *)*state, off, top);
+    assert_memory_equal(z, again, n_vocab * sizeof *z);
+    free(z);
+    opened_close(&gpu);
+    opened_close(&ref);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[4 * ARRAY_LEN(models)];
+    struct CMUnitTest tests[4 * ARRAY_LEN(models) + 2];
     size_t n = 0;
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
+        a_long_prompt_is_that_of_the_reference, (void *)(uintptr_t) "zoo/tiny/llama.gguf");
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
+        a_long_prompt_is_that_of_the_reference, (void *)(uintptr_t) "zoo/tiny/deepseek2.gguf");
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         void *m = (void *)(uintptr_t)models[i];
         tests[n++] =

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 
-HEAD = '''#include <metal_stdlib>
+HEAD = '''#include <metal_simdgroup_matrix>
+#include <metal_stdlib>
 using namespace metal;
 struct some_args { float v; uint i; };
 static inline float first(device const float *p) { return p[0]; }
@@ -27,6 +28,14 @@ RIGHT = {
         'threadgroup float s[8]; s[t] = p[t]; threadgroup_barrier(mem_flags::mem_threadgroup);'
         'p[t] = s[0] + first(p);'),
     'vectors': body('p[t] = float4(1.0f, 2.0f, 3.0f, 4.0f).y;'),
+    'matrices': body(
+        'threadgroup float s[64]; s[t] = p[t]; threadgroup_barrier(mem_flags::mem_threadgroup);'
+        'simdgroup_float8x8 m, n; simdgroup_load(m, s, 8); simdgroup_load(n, p, 8, ulong2(0ul, 0ul), true);'
+        'simdgroup_multiply_accumulate(m, m, n, make_filled_simdgroup_matrix<float, 8, 8>(0.0f));'
+        'simdgroup_store(m, p, 8);'),
+    'halves by halves, summed in floats': body(
+        'simdgroup_float8x8 m; simdgroup_half8x8 n; threadgroup half s[64];'
+        'simdgroup_load(n, s, 8); simdgroup_multiply(m, n, n); simdgroup_store(m, p, 8);'),
     'arguments': body('p[t] = a.v;', ', constant some_args &a [[buffer(1)]]'),
 }
 WRONG = {
@@ -69,6 +78,27 @@ WRONG = {
     'kernel that returns something': 'kernel int k(device float *p [[buffer(0)]]) { return 1; }',
     'kernel without a largest group': 'kernel void k(device float *p [[buffer(0)]]) { p[0] = 1; }',
     'as_type of another size': body('p[t] = as_type<float>((ushort)1);'),
+    'matrix of a thread\'s own memory': body(
+        'float x[64]; simdgroup_float8x8 m; simdgroup_load(m, x, 8); simdgroup_store(m, p, 8);'),
+    'matrix of constant memory': body(
+        'simdgroup_float8x8 m; simdgroup_load(m, q, 8); simdgroup_store(m, p, 8);',
+        ', constant float *q [[buffer(1)]]'),
+    'matrix stored to memory that is const': body(
+        'simdgroup_float8x8 m; simdgroup_load(m, q, 8); simdgroup_store(m, q, 8);',
+        ', device const float *q [[buffer(1)]]'),
+    'halves loaded from floats': body('simdgroup_half8x8 m; simdgroup_load(m, p, 8); p[t] = 1;'),
+    'matrix of 16 by 16': body('simdgroup_matrix<float, 16, 16> m; simdgroup_load(m, p, 16);'),
+    'matrix of ints': body('simdgroup_matrix<int, 8, 8> m; p[t] = 1; m.x = 1;'),
+    'bfloat before Metal 3.1': body('simdgroup_bfloat8x8 m; simdgroup_multiply(m, m, m); p[t] = 1;'),
+    'matrix in threadgroup memory': body(
+        'threadgroup simdgroup_float8x8 m[2]; simdgroup_load(m[0], p, 8); p[t] = 1;'),
+    'typedef of a matrix in threadgroup memory': body(
+        'threadgroup mat m[2]; p[t] = 1;', before='typedef simdgroup_float8x8 mat;\n'),
+    'matrix by a number': body(
+        'simdgroup_float8x8 m; simdgroup_load(m, p, 8); simdgroup_multiply(m, m, 2.0f);'),
+    'product given as a value': body(
+        'simdgroup_float8x8 m; simdgroup_load(m, p, 8);'
+        'simdgroup_multiply(make_filled_simdgroup_matrix<float, 8, 8>(0.0f), m, m);'),
     'fused multiply-add by another name': body('p[t] = fmaf(p[0], p[1], p[2]);'),
 }
 COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/metal', '-w',

@@ -2,6 +2,7 @@
 """Whole models through the Metal and CUDA drivers, on their stand-ins: the tiny models of the zoo say
 word for word what they say on the emulator, greedy and, with a cache of q4, with a seed. Metal runs its own text of the
 kernels, so this compares two expansions of every kernel; prompts go through panels of bf16. Called with the build folder."""
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,33 @@ def say(fletch, model, backend, way):
     return run.stdout if run.returncode == 0 else f'{run.returncode}: {run.stderr}'
 
 
+def scratch(fletch, shape, context):
+    """Bytes of scratch memory of every op while a chunk of a prompt is read on Metal."""
+    run = subprocess.run([fletch, 'explain', shape, '--backend', 'metal', '-c', str(context), '--json'],
+                         capture_output=True, text=True)
+    if run.returncode != 0:
+        return run.stderr
+    trunk = json.loads(run.stdout)['programs'][0]
+    return trunk['chunk'], [op['scratch_bytes'] for op in trunk['ops']]
+
+
+def scratch_does_not_grow(fletch):
+    """Attention of prompts has no buffer of rows by context; for shapes, so nothing is loaded."""
+    bad = 0
+    for shape in ('Llama-3.1-8B:q8_0', 'GLM-4.7-Flash:q8_0'):
+        short, long = scratch(fletch, shape, 2048), scratch(fletch, shape, 65536)
+        ok = short == long and max(short[1]) > 0
+        bad += not ok
+        print(f'{"ok" if ok else "not ok"} scratch of {shape} behind 2048 and 65536 tokens'
+              + ('' if ok else f'\n  {short}\n  {long}'))
+    return bad
+
+
 def main():
     build = sys.argv[1]
     fletch = os.path.join(build, 'standin', 'fletch')
     there = [b for b, part in STANDINS if os.path.exists(os.path.join(build, 'standin', part))]
-    bad = 0
+    bad = scratch_does_not_grow(fletch) if 'metal' in there else 0
     for b, _ in STANDINS:
         if b not in there:
             print(f'skip {b}: this build has no stand-in for it')

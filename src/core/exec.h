@@ -65,6 +65,9 @@ struct exec_class {
     /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device. */
     int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,
                     u32 *by_op, u32 *total, struct err *err);
+    /* Bytes beside the program's buffers that each op takes in a step full of prompts' rows. */
+    int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_op,
+                   struct err *err);
     void (*counters)(const struct exec *x, struct exec_counters *out);
     /* Runs a step and times what each op takes by itself ([n_ops], microseconds). */
     int (*profile)(struct exec *x, u32 handle, const struct step *s, double *us, struct err *err);

@@ -375,6 +375,24 @@ static int add_launches(json_t *report, const struct program *p, const struct ex
     return rc;
 }
 
+/* Memory beside the program's buffers, while a chunk of a prompt is read: that of its ops in turn.
+ */
+static int add_scratch(json_t *report, const struct program *p, const struct exec_class *class,
+                       const struct exec_limits *limits, struct err *err)
+{
+    u64 most = 0, *by_op = calloc(p->n_ops + 1, sizeof *by_op);
+    int rc = by_op ? class->scratch(p, limits, by_op, err) : err_nomem(err, "the report");
+    for (u32 i = 0; i < p->n_ops && !rc; i++) {
+        json_object_set_new(json_array_get(json_object_get(report, "ops"), i), "scratch_bytes",
+                            json_integer((json_int_t)by_op[i]));
+        most = MAX(most, by_op[i]);
+    }
+    if (!rc) json_object_set_new(report, "chunk", json_integer((json_int_t)limits->max_rows));
+    if (!rc) json_object_set_new(report, "scratch_bytes", json_integer((json_int_t)most));
+    free(by_op);
+    return rc;
+}
+
 static int program_report(json_t *programs, const struct program *p, u32 n_recorded,
                           const struct exec_class *class, const struct exec_limits *limits,
                           struct err *err)
@@ -392,7 +410,8 @@ static int program_report(json_t *programs, const struct program *p, u32 n_recor
         (json_int_t)bytes, "kv_bytes_per_token", (json_int_t)exec_kv_bytes(p->net), "state_bytes",
         (json_int_t)exec_state_bytes(p->net), "ops", ops);
     json_array_append_new(programs, report);
-    return class->launches ? add_launches(report, p, class, limits, err) : 0;
+    int rc = class->launches ? add_launches(report, p, class, limits, err) : 0;
+    return !rc && class->scratch ? add_scratch(report, p, class, limits, err) : rc;
 }
 
 int fletch_explain(struct fletch_engine *e, const char *path,

@@ -10,6 +10,7 @@ enum {
     MAX_PROGRAMS = 4,
     MAX_ROWS = 4096,
     CUDA_ROWS = 2048, /* prompts at once: decoding matrices for them then costs 3 % (8B, H200) */
+    METAL_ROWS = 512, /* a step of 8B is seconds on a small GPU, and nobody may be kept waiting */
     MAX_KERNELS = 512,
     STAGING = 64 << 20, /* bytes of weights that are packed at a time */
     EDIT_GROUPS = 64,
@@ -829,6 +830,29 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
     return rc;
 }
 
+static int scratch_on(const struct gpu_driver *d, const struct program *p,
+                      const struct exec_limits *limits, u64 *by_op, struct err *err)
+{
+    struct emit e;
+    u32 rows = list_rows(limits, list_for(limits, limits->max_rows));
+    struct list_kind kind = {.native = d == &driver_cuda, .joins = d && d->joins};
+    if (p->net->profile.bf16)
+        kind.n_p = rows;
+    else
+        kind.n_d = rows;
+    int rc = emit_program(&e, p, limits, kind, err);
+    if (rc) return rc;
+    memset(by_op, 0, p->n_ops * sizeof *by_op);
+    for (u32 i = 0; i < e.n; i++)
+        for (u32 j = 0; j < e.list[i].n_bufs; j++) {
+            const struct binding *b = &e.list[i].bufs[j];
+            u64 *most = &by_op[e.list[i].op];
+            if (b->space == SPACE_SCRATCH) *most = MAX(*most, b->offset + b->n);
+        }
+    free(e.list);
+    return 0;
+}
+
 /* ---- one class for each driver ---- */
 
 #define GPU_CLASS(driver, rounds_to_bf16, rows)                                                 \
@@ -840,6 +864,11 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
                                  u32 n_rows, u32 *by_op, u32 *total, struct err *err)           \
     {                                                                                           \
         return launches_on(&driver_##driver, p, limits, n_rows, by_op, total, err);             \
+    }                                                                                           \
+    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,      \
+                                u64 *by_op, struct err *err)                                    \
+    {                                                                                           \
+        return scratch_on(&driver_##driver, p, limits, by_op, err);                             \
     }                                                                                           \
     static int driver##_open(struct exec **out, const struct net *net,                          \
                              const struct exec_limits *limits, u32 n_threads, struct err *err); \
@@ -867,6 +896,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
         .bytes = gpu_bytes,                                                                     \
         .available = driver##_available,                                                        \
         .launches = driver##_launches,                                                          \
+        .scratch = driver##_scratch,                                                            \
         .counters = gpu_counters,                                                               \
         .profile = gpu_profile,                                                                 \
     };                                                                                          \
@@ -885,7 +915,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
      1ull << OP_MLA_ATTENTION)
 
 GPU_CLASS(cuda, true, CUDA_ROWS)
-GPU_CLASS(metal, false, 0)
+GPU_CLASS(metal, true, METAL_ROWS)
 GPU_CLASS(emu, false, 0)
 GPU_CLASS(emu_checked, false, 0)
 

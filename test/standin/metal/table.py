@@ -128,6 +128,11 @@ def lint(text):
     for m in re.finditer(declared, text):
         if re.match(types, m[1]) and not re.search(r'\b(%s)\b' % '|'.join(SPACES), m[1]):
             complain(f'no address space: {m[1]!r}')
+    # Matrices are a simdgroup's own.
+    names = ['simdgroup_matrix', r'simdgroup_\w+8x8']
+    names += re.findall(r'\btypedef\s+simdgroup_\w+(?:\s*<[^>]*>)?\s+(\w+)\s*;', text)
+    for m in re.finditer(r'\b(device|constant|threadgroup)\s+(const\s+)?(%s)\b' % '|'.join(names), text):
+        complain(f'a matrix in {m[1]} memory: {m[0]!r}')
     # Functions that call themselves: clang takes them, Metal does not.
     for m in re.finditer(r'\binline\s+[\w\s]*?\b(\w+)\s*\([^;{}]*\)\s*\{', text):
         body = text[m.end() - 1:closing(text, m.end() - 1)]
