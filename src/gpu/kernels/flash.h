@@ -32,8 +32,8 @@ GPU_FN void flash_put_halves(TG(float4) tile, uint block, uint row, uint4 u)
     flash_put(tile, block, row, make_float4(a.x, a.y, b.x, b.y), make_float4(c.x, c.y, d.x, d.y));
 }
 
-/* What became of `was` and of a row's outputs so far when a new largest score came: their factor in
- * the diagonal of a matrix. Factors of 1, the rule behind a few strides, need no product. */
+/* A new largest score came: outputs so far times the factors in the diagonal of a matrix. Factors
+ * of 1, the rule behind a few strides, need no product. */
 GPU_FN mat8 flash_scale(mat8 factors, mat8 o)
 {
     return mat_fma(factors, o, mat_zero());

@@ -5,10 +5,9 @@
 #define NATIVE_FLASH_H
 
 #include "gpu/args.h"
+#include "gpu/kernels/flash.h"
 #include "gpu/native/mma.h"
 #include "gpu/simt.h"
-
-#define FLASH_NOTHING (-3.0e38f)
 
 GPU_FN uint flash_shared()
 {
@@ -54,13 +53,6 @@ GPU_FN float flash_row_sum(float v)
 {
     v += __shfl_xor_sync(0xffffffffu, v, 1);
     return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
-
-/* First unit of the cached row at position p of a slot. */
-GPU_FN uint flash_place(DEV(const uint) tables, const attention_args &a, uint slot, uint p)
-{
-    uint block = tables[slot * a.table_len + p / a.block_tokens];
-    return (block * a.block_tokens + p % a.block_tokens) * a.row_units;
 }
 
 #endif
