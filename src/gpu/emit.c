@@ -125,6 +125,11 @@ void emit_pieces(struct emit *e, u32 n)
     if (!e->rc) current(e)->pieces = n;
 }
 
+u32 emit_even(const struct emit *e, u32 n)
+{
+    return e->kind.walks ? MAX(n, e->kind.n_units) : n;
+}
+
 void emit_groups(struct emit *e, u32 gx, u32 tg_bytes)
 {
     if (e->rc) return;

@@ -132,6 +132,11 @@ u32 emit_per_four(const struct emit *e, u32 per_unit); /* as a layout says it */
 struct layout emit_layout(struct emit *e, struct choice c);
 void emit_walk_by(struct emit *e, const struct layout *l, u32 tg_bytes);
 void emit_pieces(struct emit *e, u32 n); /* that the work can be dealt out in */
+/* Groups of a launch of n that has one on every unit: then the next one's find a place on every
+ * unit too, while this one runs. Without those that do nothing, launches of 132 groups lay two by
+ * two on half of an H200's units, in turns. All launches of a layer must be like this, two of their
+ * groups fit on a unit: RWKV-7's are. */
+u32 emit_even(const struct emit *e, u32 n);
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);

@@ -101,10 +101,14 @@ u32 emit_scale_words(enum encoding enc)
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
                           u32 n_slices, struct matmul_args *a)
 {
-    enum { LARGE = 5 << 20 }; /* bytes from where two groups per unit of an H200 pay, or slices */
+    enum {
+        LARGE = 5 << 20
+    }; /* bytes from where two groups per unit of an H200 pay, or slices,
+        * but not where all launches are even (emit_even) */
     bool normed = a->norm != NORM_KIND_NONE;
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
-    u32 per_four = emit_per_four(e, bytes > LARGE || n_slices > 2 ? 2 : 1);
+    u32 per_four =
+        emit_per_four(e, (bytes > LARGE && !e->p->net->n_states) || n_slices > 2 ? 2 : 1);
     struct choice c = {
         .site = {.n_out = n_out, .n_in = a->n_in, .n_slices = n_slices, .normed = normed},
         .usual = {{MATVEC_THREADS, per_four, 0}},

@@ -123,15 +123,16 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
     } while (a->n_groups > MAX(most, a->n_parts));
 }
 
-/* How it lies: as many groups as two units of a large device have are usual. */
+/* How it lies: two groups for each unit are usual, one where all launches are even. */
 static struct layout layout_of(struct emit *e, const char *name, const struct op *op,
                                const u32 *pick, u32 n)
 {
     const struct weight *w = e->p->net->weights;
+    u32 per_unit = e->p->net->n_states ? 1 : 2;
     struct choice c = {.site = {.n_in = w[op->parts[pick[0]].w[0]].n_in,
                                 .n_slices = n,
                                 .normed = op_part(op, OP_NORM, 0) != NULL},
-                       .usual = {{MATVEC_THREADS, emit_per_four(e, 2), 0}},
+                       .usual = {{MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
                        .least = {{NORM_THREADS, 1, 0}},
                        .most = {{MATVEC_THREADS, 16, 0}}};
     for (u32 i = 0; i < n; i++) c.site.n_out += w[op->parts[pick[i]].w[0]].n_out;
@@ -171,7 +172,8 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     u32 per_four = l.v[LAYOUT_GROUPS], most = per_four ? e->kind.n_units * per_four / 4 : 264;
     deal_groups(e, op, pick, most, &a);
     u32 floats = QUEUE_BYTES(0, a.threads);
-    emit_groups(e, a.n_groups, MAX(QUEUE_BYTES(emit_scale_words(enc), a.threads), floats));
+    emit_groups(e, emit_even(e, a.n_groups),
+                MAX(QUEUE_BYTES(emit_scale_words(enc), a.threads), floats));
     emit_args(e, &a, sizeof a);
 }
 

@@ -122,7 +122,7 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
     u32 at = 0;
     char name[32];
     snprintf(name, sizeof name, "k_low_mix_%u", m->head);
-    emit_launch(e, name, m->args.n_heads, 1, LOW_THREADS);
+    emit_launch(e, name, emit_even(e, m->args.n_heads), 1, LOW_THREADS);
     emit_walk(e, 0, LOW_BYTES);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);

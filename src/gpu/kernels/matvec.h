@@ -30,6 +30,13 @@ struct matvec_at {
  * code with a test was measured to cost less than two without. */
 enum { MATVEC_BATCH = 2 };
 
+/* Where share i of n things begins, of n_shares: the first ones have one more. */
+GPU_FN uint share_begin(uint n, uint i, uint n_shares)
+{
+    uint each = n / n_shares;
+    return each * i + min(i, n - each * n_shares);
+}
+
 /* To the next batch, by n_simds simdgroups. True at the end of a weight's row. */
 template <int SLOTS, int GLU, int BATCH = MATVEC_BATCH>
 GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps, uint n_simds = (uint)MATVEC_SIMDS)

@@ -16,8 +16,11 @@ GPU_FN float group_sum(float v, TG(float) part, uint lane, uint simd, uint n_sim
     tg_barrier(); /* part may still be read from the last sum */
     if (lane == 0u && simd < n_simds) part[simd] = v;
     tg_barrier();
-    float sum = 0.0f;
-    for (uint i = 0u; i < n_simds; i++) sum += part[i];
+    float all[NORM_THREADS / 32], sum = 0.0f; /* all loads at once; adding 0 changes nothing */
+    UNROLL
+    for (int i = 0; i < NORM_THREADS / 32; i++) all[i] = (uint)i < n_simds ? part[i] : 0.0f;
+    UNROLL
+    for (int i = 0; i < NORM_THREADS / 32; i++) sum += all[i];
     return sum;
 }
 
