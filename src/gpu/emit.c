@@ -286,9 +286,9 @@ void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
 {
     CHECK(offset % 256 == 0);
     offset += e->inner;
+    n = MAX(n, 1); /* what is empty must still begin inside its buffer: Metal wants it so */
     e->scratch = MAX(e->scratch, offset + n);
-    bind(e, (struct binding){
-                .space = SPACE_SCRATCH, .offset = offset, .n = MAX(n, 1), .write = write});
+    bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = offset, .n = n, .write = write});
 }
 
 void emit_tickets(struct emit *e)
