@@ -141,26 +141,28 @@ static void no_layout_changes_a_bit(void **state)
 
 static const char llama[] = "zoo/tiny/llama.gguf";
 
-static void what_is_kept_is_used_where_it_is_possible(void **state)
+/* Half a group for each unit instead of one or two. */
+static const struct layout few = {{512, 2, 0}};
+
+static void what_is_kept_is_used(void **state)
 {
     struct run r, usual;
-    struct gpu_site *sites;
-    u32 n_used = 0;
+    struct gpu_site *sites, *before;
     open_model(&usual, *state, llama, NULL);
     say(&usual);
-    keep(*state, llama, (struct layout){{256, 4, 0}});
+    keep(*state, llama, few);
     open_model(&r, *state, llama, folder);
     say(&r);
     assert_memory_equal(r.tokens, usual.tokens, sizeof usual.tokens);
     u32 n = sites_of(&r, &sites);
+    assert_int_equal(sites_of(&usual, &before), n);
     for (u32 i = 0; i < n; i++) {
-        bool possible = layout_possible(&sites[i].choice, &(struct layout){{256, 4, 0}});
-        assert_int_equal(sites[i].threads,
-                         possible ? 256 : sites[i].choice.usual.v[LAYOUT_THREADS]);
-        n_used += possible;
+        assert_true(layout_possible(&sites[i].choice, &few));
+        assert_true(sites[i].groups[0] < before[i].groups[0]);
     }
-    assert_true(n_used > 2 && n_used < n); /* attention has other threads */
+    assert_true(n > 3);
     free(sites);
+    free(before);
     close_model(&r);
     close_model(&usual);
     forget();
@@ -169,17 +171,21 @@ static void what_is_kept_is_used_where_it_is_possible(void **state)
 static void what_is_impossible_is_not_used(void **state)
 {
     static const struct layout impossible[] = {
-        {{1024, 4, 0}}, {{31, 4, 0}}, {{0, 0, 0}}, {{256, 4, 8}}, {{256, UINT32_MAX, 0}}};
+        {{1024, 4, 0}}, {{31, 4, 0}}, {{0, 0, 0}}, {{512, 4, 8}}, {{512, UINT32_MAX, 0}}};
     for (u32 i = 0; i < ARRAY_LEN(impossible); i++) {
-        struct run r;
-        struct gpu_site *sites;
+        struct run r, usual;
+        struct gpu_site *sites, *before;
         keep(*state, llama, impossible[i]);
+        open_model(&usual, *state, llama, NULL);
         open_model(&r, *state, llama, folder);
+        assert_true(gpu_layouts(r.m->x)->n > 0);
         u32 n = sites_of(&r, &sites);
-        for (u32 j = 0; j < n; j++)
-            assert_int_equal(sites[j].threads, sites[j].choice.usual.v[LAYOUT_THREADS]);
+        assert_int_equal(sites_of(&usual, &before), n);
+        assert_memory_equal(sites, before, n * sizeof *sites);
         free(sites);
+        free(before);
         close_model(&r);
+        close_model(&usual);
     }
     forget();
 }
@@ -188,7 +194,7 @@ static void a_damaged_file_is_told_of_and_ignored(void **state)
 {
     struct run r;
     char path[64];
-    keep(*state, llama, (struct layout){{256, 4, 0}});
+    keep(*state, llama, few);
     snprintf(path, sizeof path, "%s/layouts-emu-emulator", folder);
     assert_int_equal(truncate(path, 200), 0);
     open_model(&r, *state, llama, folder);
@@ -220,7 +226,7 @@ int main(void)
                                               {"cuda", llama, 1}};
     const u32 n = gpu_absent("cuda") ? 3 : 4;
     struct CMUnitTest tests[ARRAY_LEN(subjects) + 4] = {
-        cmocka_unit_test_prestate(what_is_kept_is_used_where_it_is_possible, "emu"),
+        cmocka_unit_test_prestate(what_is_kept_is_used, "emu"),
         cmocka_unit_test_prestate(what_is_impossible_is_not_used, "emu"),
         cmocka_unit_test_prestate(a_damaged_file_is_told_of_and_ignored, "emu"),
         cmocka_unit_test(other_backends_have_nothing_to_tune),

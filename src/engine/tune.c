@@ -87,15 +87,16 @@ static int time_round(struct tuner *t, double *seconds)
     return rc ? rc : run(t, t->n_steps, seconds);
 }
 
-/* Rounds of about 20 ms. */
+/* Rounds of about 20 ms; what one step takes after recording says little, so they are timed again.
+ */
 static int choose_n_steps(struct tuner *t)
 {
-    double seconds;
-    t->n_steps = 1;
-    int rc = time_round(t, &seconds);
-    if (!rc) rc = time_round(t, &seconds);
-    double n = 0.02 / fmax(seconds, 1e-6);
-    t->n_steps = (u32)fmin(fmax(n, 1), MAX_STEPS);
+    double seconds = 0.02;
+    int rc = 0;
+    for (u32 i = 0; i < 3 && !rc; i++) {
+        t->n_steps = (u32)fmin(fmax(0.02 / fmax(seconds, 1e-6), 1), MAX_STEPS);
+        rc = time_round(t, &seconds);
+    }
     return rc;
 }
 

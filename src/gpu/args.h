@@ -61,7 +61,11 @@ enum {
     SAMPLE_EDIT_WORDS = 3,
 };
 
-/* Threads of a group by kernel; the host launches with the same number. */
+/* Threads of a group by kernel; the host launches with the same number. One-row products have
+ * their own number in native/matvec_384.cu: as an argument of one kernel it cost 2 % of a token. */
+#ifndef MATVEC_THREADS
+#define MATVEC_THREADS 512
+#endif
 enum {
     TABLES_THREADS = 256,
     EMBED_THREADS = 128,
@@ -70,7 +74,6 @@ enum {
     ROPE_THREADS = 128,
     KV_THREADS = 128,
     MATMUL_THREADS = 256,
-    MATVEC_THREADS = 512,
     EDIT_THREADS = 256,
 };
 
@@ -80,7 +83,7 @@ enum { NORM_KIND_RMS, NORM_KIND_LAYER, NORM_KIND_L2, NORM_KIND_NONE };
 /* Lanes' queues of units and `words` of scales (simt.h). Two groups with eight slots fit on an SM
  * of an H200, so that a launch's weights travel while the one before it runs; with two words, six.
  */
-enum { QUEUE_BATCH = 2 };
+enum { QUEUE_BATCH = 2, QUEUE_THREADS = MATVEC_THREADS };
 #define QUEUE_SLOTS(words) ((words) == 2 ? 6 : 8)
 #define QUEUE_BYTES(words, threads) \
     ((unsigned)QUEUE_SLOTS(words) * (unsigned)(threads) * (16u + 4u * (unsigned)(words)))
@@ -189,13 +192,13 @@ struct matmul_part {
 };
 struct matmul_args {
     unsigned n_in, rows, x_pitch, x_stride, y_stride;
-    unsigned threads;            /* of a group */
     unsigned q_row, s_row;       /* of the planes: 16-byte units and bytes per row */
     unsigned add_pitch[2];       /* of what is added to y_0 in the end; 0: nothing */
     unsigned norm, has_w, has_b; /* one row only: a norm of x first */
     float eps;
     struct matmul_part part[MATMUL_MAX];
-    unsigned glu; /* k_matmul_<encoding>_mma<N> only: y_0 = silu(y_0)·y_1 */
+    unsigned glu;     /* k_matmul_<encoding>_mma<N> only: y_0 = silu(y_0)·y_1 */
+    unsigned threads; /* k_matmul_<encoding>_r<N> only: of a group */
 };
 
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
@@ -276,8 +279,8 @@ struct mix_part {
     unsigned x, x2, y;
 };
 struct mix_args {
-    unsigned n_parts, n_groups, threads; /* of a group */
-    unsigned norm, norm_w, norm_b;       /* NORM_KIND_...; places or MIX_NOTHING */
+    unsigned n_parts, n_groups;
+    unsigned norm, norm_w, norm_b; /* NORM_KIND_...; places or MIX_NOTHING */
     float eps;
     struct mix_part part[MIX_MAX];
 };

@@ -97,28 +97,32 @@ u32 emit_scale_words(enum encoding enc)
     return enc > ENC_K5 ? 2 : encoding_is_int8(enc);
 }
 
-/* A launch of matvec.gpu: n_out rows like w's in each slice. */
+/* A launch of matvec.gpu, or native/matvec_384.cu: n_out rows like w's in each slice. */
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
-                          u32 n_slices, struct matmul_args *a)
+                          u32 n_slices, const struct matmul_args *a)
 {
     enum {
         LARGE = 5 << 20
     }; /* bytes from where two groups per unit of an H200 pay, or slices,
         * but not where all launches are even (emit_even) */
-    bool normed = a->norm != NORM_KIND_NONE;
+    enum { FEW_THREADS = 384 };
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
     u32 per_four =
         emit_per_four(e, (bytes > LARGE && !e->p->net->n_states) || n_slices > 2 ? 2 : 1);
-    struct choice c = {
-        .site = {.n_out = n_out, .n_in = a->n_in, .n_slices = n_slices, .normed = normed},
-        .usual = {{MATVEC_THREADS, per_four, 0}},
-        .least = {{normed ? NORM_THREADS : 64, 1, 0}}, /* a norm is all of its threads' work */
-        .most = {{MATVEC_THREADS, 16, 0}}};
+    struct choice c = {.site = {.n_out = n_out,
+                                .n_in = a->n_in,
+                                .n_slices = n_slices,
+                                .normed = a->norm != NORM_KIND_NONE},
+                       .usual = {{MATVEC_THREADS, per_four, 0}},
+                       .least = {{e->kind.native ? FEW_THREADS : MATVEC_THREADS, 1, 0}},
+                       .most = {{MATVEC_THREADS, 16, 0}}};
+    char name[sizeof c.site.kernel + 8];
     snprintf(c.site.kernel, sizeof c.site.kernel, "k_%s_%s", what, encoding_info[w->enc].name);
     struct layout l = emit_layout(e, c);
-    a->threads = l.v[LAYOUT_THREADS];
-    emit_launch(e, c.site.kernel, (n_out * 32 + a->threads - 1) / a->threads, 1, a->threads);
-    emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(w->enc), a->threads));
+    u32 threads = l.v[LAYOUT_THREADS];
+    snprintf(name, sizeof name, "%s%s", c.site.kernel, threads == FEW_THREADS ? "_t384" : "");
+    emit_launch(e, name, (n_out * 32 + threads - 1) / threads, 1, threads);
+    emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(w->enc), threads));
     emit_pieces(e, n_slices > 1 ? 0 : n_out);
 }
 

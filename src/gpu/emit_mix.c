@@ -110,7 +110,7 @@ static u32 output_bytes(const struct emit *e, const struct op *op, u32 i)
 static void deal_groups(const struct emit *e, const struct op *op, const u32 *pick, u32 most,
                         struct mix_args *a)
 {
-    u32 least = UINT32_MAX, bytes = 0, simds = a->threads / 32;
+    u32 least = UINT32_MAX, bytes = 0;
     for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, output_bytes(e, op, pick[i]));
     do {
         bytes += least;
@@ -118,7 +118,7 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
         for (u32 i = 0; i < a->n_parts; i++) {
             u32 rows = MAX(1, bytes / output_bytes(e, op, pick[i]));
             a->part[i].first = a->n_groups;
-            a->n_groups += (a->part[i].n_out + simds * rows - 1) / (simds * rows);
+            a->n_groups += (a->part[i].n_out + MATVEC_SIMDS * rows - 1) / (MATVEC_SIMDS * rows);
         }
     } while (a->n_groups > MAX(most, a->n_parts));
 }
@@ -133,7 +133,7 @@ static struct layout layout_of(struct emit *e, const char *name, const struct op
                                 .n_slices = n,
                                 .normed = op_part(op, OP_NORM, 0) != NULL},
                        .usual = {{MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
-                       .least = {{NORM_THREADS, 1, 0}},
+                       .least = {{MATVEC_THREADS, 1, 0}},
                        .most = {{MATVEC_THREADS, 16, 0}}};
     for (u32 i = 0; i < n; i++) c.site.n_out += w[op->parts[pick[i]].w[0]].n_out;
     snprintf(c.site.kernel, sizeof c.site.kernel, "%s", name);
@@ -152,8 +152,7 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     char name[32];
     snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
     struct layout l = layout_of(e, name, op, pick, n);
-    a.threads = l.v[LAYOUT_THREADS];
-    emit_launch(e, name, 1, 1, a.threads);
+    emit_launch(e, name, 1, 1, MATVEC_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[op->parts[pick[0]].w[0]].chunk);
@@ -171,9 +170,9 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
     u32 per_four = l.v[LAYOUT_GROUPS], most = per_four ? e->kind.n_units * per_four / 4 : 264;
     deal_groups(e, op, pick, most, &a);
-    u32 floats = QUEUE_BYTES(0, a.threads);
+    u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
     emit_groups(e, emit_even(e, a.n_groups),
-                MAX(QUEUE_BYTES(emit_scale_words(enc), a.threads), floats));
+                MAX(QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS), floats));
     emit_args(e, &a, sizeof a);
 }
 

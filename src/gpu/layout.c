@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const u32 values[LAYOUT_AXES][8] = {
-    [LAYOUT_THREADS] = {64, 128, 256, 320, 384, 448, 512},
+    [LAYOUT_THREADS] = {64, 128, 256, 384, 512},
     [LAYOUT_GROUPS] = {2, 4, 6, 8, 12, 16},
     [LAYOUT_COLUMNS] = {2, 4, 8},
 };

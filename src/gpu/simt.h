@@ -46,9 +46,9 @@
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
  *   queue_unit/_word(slot, the same pointer), or queue_unit_of(slot, lane, pointer) for what
  *   another lane of the simdgroup sent. A simdgroup may send up to 128 bytes as the words of
- *   each slot of a batch (queue_send_row, then queue_row). It is real on CUDA, in threadgroup
- * memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when it is taken.
- * touch(pointer) asks for what will be read soon.
+ *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on
+ * CUDA, in threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when
+ * it is taken. touch(pointer) asks for what will be read soon.
  * - A mat8 is 8 × 8 floats that a simdgroup holds together, for its matrix unit: mat_zero(),
  *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
  *   same in all lanes, mat_fma(a, b, c) = a·b + c. A simdgroup's own variables, passed by value or
@@ -250,24 +250,21 @@ template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
 
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
 #define SIMT_QUEUE
-/* A simdgroup has its slots together, so that it does not matter how many there are. A slot: [lane]
- * units, then [WORDS][lane] words. */
-template <int WORDS, int SLOTS> GPU_FN uint queue_slot(uint slot)
+/* A slot: [thread] units, then [WORDS][thread] words. */
+template <int WORDS> GPU_FN uint queue_slot(uint slot)
 {
     extern __shared__ uint4 queue_memory[];
     return (uint)__cvta_generic_to_shared(queue_memory) +
-           (gpu_simd * (uint)SLOTS + slot) * (32u * (16u + 4u * (uint)WORDS));
+           slot * (QUEUE_THREADS * (16u + 4u * (uint)WORDS));
 }
-template <int WORDS, int SLOTS = QUEUE_SLOTS(WORDS)>
-GPU_FN void queue_send_unit(uint slot, CONST(uint4) p)
+template <int WORDS> GPU_FN void queue_send_unit(uint slot, CONST(uint4) p)
 {
-    uint at = queue_slot<WORDS, SLOTS>(slot) + gpu_lane * 16u;
+    uint at = queue_slot<WORDS>(slot) + threadIdx.x * 16u;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(p) : "memory");
 }
 template <int WORDS> GPU_FN void queue_send_word(uint slot, uint which, CONST(u8) p)
 {
-    uint at =
-        queue_slot<WORDS, QUEUE_SLOTS(WORDS)>(slot) + 32u * (16u + 4u * which) + gpu_lane * 4u;
+    uint at = queue_slot<WORDS>(slot) + QUEUE_THREADS * (16u + 4u * which) + threadIdx.x * 4u;
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"((u64)p & ~3ull)
                  : "memory");
 }
@@ -280,10 +277,9 @@ template <int N> GPU_FN void queue_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
     __syncwarp();
 }
-template <int WORDS, int SLOTS = QUEUE_SLOTS(WORDS)>
-GPU_FN uint4 queue_unit_of(uint slot, uint lane, CONST(uint4) p)
+template <int WORDS> GPU_FN uint4 queue_unit_of(uint slot, uint lane, CONST(uint4) p)
 {
-    uint at = queue_slot<WORDS, SLOTS>(slot) + lane * 16u;
+    uint at = queue_slot<WORDS>(slot) + (gpu_simd * 32u + lane) * 16u;
     uint4 v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
@@ -297,8 +293,7 @@ template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
 }
 template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CONST(u8) p)
 {
-    uint v,
-        at = queue_slot<WORDS, QUEUE_SLOTS(WORDS)>(slot) + 32u * (16u + 4u * which) + gpu_lane * 4u;
+    uint at = queue_slot<WORDS>(slot) + QUEUE_THREADS * (16u + 4u * which) + threadIdx.x * 4u, v;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
     if (BYTES < 4) v = v >> ((uint)(u64)p & 3u) * 8u & ((1u << BYTES % 4 * 8) - 1u);
     return v;
@@ -309,7 +304,7 @@ template <int MOST> GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
     UNROLL
     for (uint i = 0u; i < (uint)MOST; i += 128u) {
         uint from = gpu_lane * 4u + i;
-        uint at = queue_slot<1, QUEUE_SLOTS(1)>(slot + i / 128u) + 512u + gpu_lane * 4u;
+        uint at = queue_slot<1>(slot + i / 128u) + QUEUE_THREADS * 16u + threadIdx.x * 4u;
         if (from < n && from < (uint)MOST)
             asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at), "l"(p + from)
                          : "memory");
@@ -317,7 +312,8 @@ template <int MOST> GPU_FN void queue_send_row(uint slot, CONST(u8) p, uint n)
 }
 template <int BYTES> GPU_FN uint queue_row(uint slot, uint at, CONST(u8))
 {
-    uint v, from = queue_slot<1, QUEUE_SLOTS(1)>(slot + at / 128u) + 512u + at % 128u;
+    uint v,
+        from = queue_slot<1>(slot + at / 128u) + QUEUE_THREADS * 16u + gpu_simd * 128u + at % 128u;
     if (BYTES == 4)
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
     else
@@ -402,7 +398,7 @@ GPU_FN mat8 simt_fma(mat8 a, mat8 b, mat8 c)
 #endif
 
 #ifndef SIMT_QUEUE
-template <int WORDS, int SLOTS = 0, class P> GPU_FN void queue_send_unit(uint, P) {}
+template <int WORDS, class P> GPU_FN void queue_send_unit(uint, P) {}
 template <int WORDS, class P> GPU_FN void queue_send_word(uint, uint, P) {}
 #define queue_commit()
 template <int N> GPU_FN void queue_wait() {}
@@ -418,7 +414,7 @@ template <int WORDS> GPU_FN uint4 queue_unit(uint, CONST(uint4) p)
 {
     return p[0];
 }
-template <int WORDS, int SLOTS = 0> GPU_FN uint4 queue_unit_of(uint, uint, CONST(uint4) p)
+template <int WORDS> GPU_FN uint4 queue_unit_of(uint, uint, CONST(uint4) p)
 {
     return p[0];
 }

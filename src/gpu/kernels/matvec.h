@@ -37,16 +37,16 @@ GPU_FN uint share_begin(uint n, uint i, uint n_shares)
     return each * i + min(i, n - each * n_shares);
 }
 
-/* To the next batch, by n_simds simdgroups. True at the end of a weight's row. */
+/* To the next batch. True at the end of a weight's row. */
 template <int SLOTS, int GLU, int BATCH = MATVEC_BATCH>
-GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps, uint n_simds = (uint)MATVEC_SIMDS)
+GPU_FN bool matvec_next(THR(matvec_at) c, uint n_steps)
 {
     c->slot = c->slot + (uint)BATCH == (uint)SLOTS ? 0u : c->slot + (uint)BATCH;
     c->step += (uint)BATCH;
     if (c->step < n_steps) return false;
     c->step = 0u;
     if (GLU) c->second ^= 1u;
-    if (!GLU || c->second == 0u) c->out += n_simds;
+    if (!GLU || c->second == 0u) c->out += (uint)MATVEC_SIMDS;
     return true;
 }
 
