@@ -27,8 +27,8 @@ static void a_layout_is_possible_on_every_axis_or_not_at_all(void **state)
         struct layout l;
         bool possible;
     } cases[] = {
-        {{{512, 8, 0}}, true},  {{{256, 2, 0}}, true},   {{{448, 12, 0}}, true},
-        {{{128, 8, 0}}, false}, {{{300, 8, 0}}, false},  {{{1024, 8, 0}}, false},
+        {{{512, 8, 0}}, true},  {{{256, 2, 0}}, true},   {{{384, 12, 0}}, true},
+        {{{128, 8, 0}}, false}, {{{320, 8, 0}}, false},  {{{1024, 8, 0}}, false},
         {{{512, 0, 0}}, false}, {{{512, 16, 0}}, false}, {{{512, 8, 2}}, false},
     };
     for (u32 i = 0; i < ARRAY_LEN(cases); i++)
