@@ -56,9 +56,8 @@ NUM_FN float num_log(float x)
 
 NUM_FN float num_sigmoid(float x)
 {
-    if (x >= 0) return 1.0f / (1.0f + num_exp(-x));
-    float e = num_exp(x);
-    return e / (1.0f + e);
+    float e = num_exp(x >= 0 ? -x : x);
+    return (x >= 0 ? 1.0f : e) / (1.0f + e);
 }
 
 NUM_FN float num_tanh(float x)

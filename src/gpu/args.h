@@ -172,10 +172,15 @@ struct rotate_args {
 };
 
 /* k_quantise: rows to int8 with a scale per 32 columns (quant/act.h), behind a norm if there is
- * one; slices of n columns every `stride`. k_norm_rows: only the norm. */
-enum { ACT_COLUMNS = 32 };
+ * one; slices of n columns every `stride`. k_norm_rows: only the norm. For native/matmul_mma.cu so
+ * many rows are a tile and lie in pieces, [tile][slice][128 columns]: a piece is PIECE_COLUMNS
+ * bytes of each row, 16 bytes of them in places that differ from row to row, then [4][tile] scales.
+ */
+enum { ACT_COLUMNS = 32, PIECE_COLUMNS = 128 };
+#define PIECE_BYTES(tile) ((tile) * (PIECE_COLUMNS + PIECE_COLUMNS / ACT_COLUMNS * 4u))
 struct quantise_args {
     unsigned n, rows, x_pitch, stride, n_slices;
+    unsigned tile; /* 0: rows follow each other, scales are elsewhere */
     unsigned norm, has_w, has_b;
     float eps;
 };

@@ -24,6 +24,7 @@ struct gpu_info {
     u32 n_units;             /* multiprocessors or cores */
     bool walks;      /* a few groups for each unit go round over the work: else one a piece */
     bool has_native; /* the kernels of native/ are there */
+    bool has_bulk;   /* and those of them that only Hopper can run */
     u32 api;         /* 90 for sm_90, 7 for Apple7 */
 };
 

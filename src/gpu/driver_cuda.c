@@ -137,8 +137,8 @@ struct gpu {
     u32 n_modules, n_kernels;
     cu_module modules[MAX_MODULES];
     cu_function kernels[MAX_KERNELS];
-    cu_function blit, native;  /* k_blit and one of native/'s; NULL: not there */
-    cu_event done[MAX_QUEUED]; /* of submission i at i % MAX_QUEUED */
+    cu_function blit, native, bulk; /* k_blit and two of native/'s; NULL: not there */
+    cu_event done[MAX_QUEUED];      /* of submission i at i % MAX_QUEUED */
     u32 api;
     struct gpu_counters count;
 };
@@ -246,6 +246,7 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
         if ((rc = failed(g, load, "loading the kernels", err))) return rc;
         if (!g->blit) cu->module_function(&g->blit, g->modules[g->n_modules], "k_blit");
         if (!g->native) cu->module_function(&g->native, g->modules[g->n_modules], "k_panels_mma_3");
+        if (!g->bulk) cu->module_function(&g->bulk, g->modules[g->n_modules], "k_matmul_i8_mma16");
     }
     return 0;
 }
@@ -270,7 +271,7 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     size_t left = 0, total = 0;
     int units = 0;
     g->cu.context_set(g->context);
-    *out = (struct gpu_info){.api = g->api, .has_native = g->native};
+    *out = (struct gpu_info){.api = g->api, .has_native = g->native, .has_bulk = g->bulk};
     g->cu.device_name(out->name, sizeof out->name, g->device);
     g->cu.mem_info(&left, &total);
     g->cu.device_attr(&units, CU_ATTR_UNITS, g->device);

@@ -83,6 +83,7 @@ struct launch {
 struct list_kind {
     u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
     bool native;  /* with the kernels of native/ */
+    bool bulk;    /* and with those for Hopper alone */
     bool joins;   /* gpu_driver.joins */
     bool walks;   /* groups go round over the work, a few for each unit of the device */
     u32 n_units;  /* that it has; 0: not known */

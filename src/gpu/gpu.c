@@ -254,6 +254,7 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     struct gpu_info info;
     x->d->info(x->g, &info);
     x->kind = (struct list_kind){.native = info.has_native,
+                                 .bulk = info.has_bulk,
                                  .joins = x->d->joins,
                                  .walks = info.walks,
                                  .n_units = info.n_units,
@@ -373,7 +374,7 @@ struct sizes {
 
 /* What a program's own buffers take; finds out whether there is a kernel for every op. */
 static int measure(struct sizes *out, const struct program *p, const struct exec_limits *limits,
-                   bool native, struct err *err)
+                   struct list_kind kind, struct err *err)
 {
     u32 last = list_for(limits, limits->max_rows), most = list_rows(limits, last);
     *out = (struct sizes){0};
@@ -381,9 +382,9 @@ static int measure(struct sizes *out, const struct program *p, const struct exec
         out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
     /* rows of class P need the more the more there are of them */
     for (u32 i = 0; i <= last; i++) {
-        struct list_kind kind = {
-            .n_d = list_rows(limits, i), .n_p = p->net->profile.bf16 ? most : 0, .native = native};
         struct emit e;
+        kind.n_d = list_rows(limits, i);
+        kind.n_p = p->net->profile.bf16 ? most : 0;
         if (kind.n_d + kind.n_p == 0) continue;
         int rc = emit_program(&e, p, limits, kind, err);
         if (rc) return rc;
@@ -398,7 +399,8 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct sizes size;
-    int rc = measure(&size, p, &x->limits, x->kind.native, err);
+    struct list_kind kind = {.native = x->kind.native, .bulk = x->kind.bulk};
+    int rc = measure(&size, p, &x->limits, kind, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
@@ -701,7 +703,8 @@ static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
 {
     struct sizes size;
     struct err ignored = {0};
-    if (measure(&size, p, limits, true, &ignored)) return 0;
+    struct list_kind all = {.native = true, .bulk = true};
+    if (measure(&size, p, limits, all, &ignored)) return 0;
     return size.mem[0] + size.mem[1] + size.scratch + size.step +
            round_up((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
 }
