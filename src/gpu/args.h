@@ -176,7 +176,7 @@ struct rotate_args {
  * many rows are a tile and lie in pieces, [tile][slice][128 columns]: a piece is PIECE_COLUMNS
  * bytes of each row, 16 bytes of them in places that differ from row to row, then [4][tile] scales.
  */
-enum { ACT_COLUMNS = 32, PIECE_COLUMNS = 128 };
+enum { ACT_COLUMNS = 32, PIECE_COLUMNS = 128, QUANTISE_SHARE = 4096 };
 #define PIECE_BYTES(tile) ((tile) * (PIECE_COLUMNS + PIECE_COLUMNS / ACT_COLUMNS * 4u))
 struct quantise_args {
     unsigned n, rows, x_pitch, stride, n_slices;

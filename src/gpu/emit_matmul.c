@@ -111,6 +111,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
                               .eps = m->norm ? m->norm->p.norm.eps : 0};
     emit_launch(e, int8 ? "k_quantise" : "k_norm_rows", emit_n_rows(e, m->x), m->n_slices,
                 NORM_THREADS);
+    if (int8 && !m->norm) emit_depth(e, (m->n_in + QUANTISE_SHARE - 1) / QUANTISE_SHARE);
     emit_step(e, STEP_HEAD);
     bind_norm(e, m->norm);
     emit_in(e, m->x);
@@ -158,7 +159,7 @@ static void launch_mma(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows,
     bool nibbles = encoding_has_nibbles(enc);
     u32 cols = nibbles ? 32 : 16;
     u32 share = nibbles || enc == ENC_K6 ? 1 : 2, n_d = enc == ENC_K2 ? 4 : 2;
-    u32 words = emit_scale_words(enc);
+    u32 words = enc < ENC_K4 ? 1 : 2; /* UNIT_SCALES */
     char name[32];
     snprintf(name, sizeof name, "k_matmul_%s_mma%u", encoding_info[enc].name, n);
     emit_launch(e, name, (n_out + MMA_M - 1) / MMA_M * ((n_rows + n - 1) / n), 1, MMA_THREADS);
