@@ -425,8 +425,8 @@ INLINE v16f lanes_sigmoid(v16f x)
 {
     v16i neg = x < 0;
     v16f a = (v16f)((v16i)x | (i32)0x80000000); /* -|x| */
-    v16f e = lanes_exp(a), s = 1.0f / (1.0f + e), t = e / (1.0f + e);
-    return (v16f)(((v16i)t & neg) | ((v16i)s & ~neg));
+    v16f e = lanes_exp(a), one = lanes_set(1.0f);
+    return (v16f)(((v16i)e & neg) | ((v16i)one & ~neg)) / (1.0f + e);
 }
 
 /* base/num.c's tanh, both of its ways, and a choice. */

@@ -348,8 +348,10 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
 #endif
     for (u32 n; r < n_rows; r += n) {
         n = MIN(n_rows - r, ROWS_AT_ONCE);
-        if (n > 4)
+        if (n > 6)
             tile_rows(enc, w, tile, 1, a, row + r, n, ROWS_AT_ONCE, y + r * TILE);
+        else if (n > 4)
+            tile_rows(enc, w, tile, 1, a, row + r, n, MIN(6, ROWS_AT_ONCE), y + r * TILE);
         else if (n > 1)
             tile_rows(enc, w, tile, 1, a, row + r, n, 4, y + r * TILE);
         else
