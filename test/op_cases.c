@@ -297,6 +297,18 @@ static void record_mla(struct op_lab *l, const struct op_shape *s)
     give(l, z);
 }
 
+/* Queries as MLA makes them: heads of `head` columns, all but 32 of which a product by heads
+ * widens. */
+static void record_mla_query(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand q = matmul(l, s, rms(l, take(l, s->n), 0), s->heads * s->head);
+    struct operand y = prog_buf(l->p, "wide", s->heads * s->m);
+    u32 n_k = s->head - 32;
+    prog_matmul_heads_to(l->p, y, s->m, q, s->head, weight(l, s->type, n_k, s->m, s->heads));
+    give(l, y);
+    give(l, q);
+}
+
 /* weight: with head norms. */
 static void record_norm_qkv_store(struct op_lab *l, const struct op_shape *s)
 {
@@ -654,6 +666,14 @@ const struct op_case op_cases[] = {
      "matmul+act+wkv7+head+tail with all",
      record_time_mix,
      {.n = 64, .m = 264, .head = 32, .weight = true}},
+    {OP_MLA_QUERY,
+     "norm+matmul+matmul_heads",
+     record_mla_query,
+     {.n = 768, .heads = 2, .head = 256, .m = 512, .type = QT_Q8_0}},
+    {OP_MLA_QUERY,
+     "norm+matmul+matmul_heads F16",
+     record_mla_query,
+     {.n = 96, .heads = 3, .head = 64, .m = 40, .type = QT_F16}},
     {OP_MLA_STORE, "rope+norm+kv_store", record_mla, {.heads = 2, .head = 576, .v_head = 512}},
     {OP_MLA_ATTENTION,
      "rope+norm+kv_store+latent_attention+matmul_heads",
@@ -702,6 +722,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_NORM_GATE_UP_GLU:
     case OP_SHIFT_MATMULS:
     case OP_NORM_ROUTER:
+    case OP_MLA_QUERY:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION:

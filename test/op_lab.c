@@ -185,7 +185,7 @@ static void find_written(const struct op_side *o, u32 buf, bool *written)
         for (u32 j = 0; j < o->p->ops[i].n_out; j++) {
             struct operand y = o->p->ops[i].out[j];
             for (u32 c = 0; y.buf == buf && c < y.width; c++)
-                written[y.col + c] |= j > 0 || op_writes(&o->p->ops[i], c);
+                written[y.col + c] |= op_writes(&o->p->ops[i], y, c);
         }
 }
 
@@ -319,8 +319,9 @@ static bool is_int(const struct op_lab *l, u32 i)
 static bool is_gap(const struct op_lab *l, u32 i, u32 col)
 {
     for (u32 j = 0; j < l->p->n_ops; j++)
-        if (l->p->ops[j].n_out && l->p->ops[j].out[0].buf == l->out[i].buf)
-            return !op_writes(&l->p->ops[j], col);
+        for (u32 k = 0; k < l->p->ops[j].n_out; k++)
+            if (l->p->ops[j].out[k].buf == l->out[i].buf)
+                return !op_writes(&l->p->ops[j], l->p->ops[j].out[k], col);
     return false;
 }
 

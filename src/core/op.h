@@ -102,6 +102,9 @@
       "up to six lerps by weight rows, then matmuls that don't read each other, of those "         \
       "lerps or of other inputs, each with an act of its result or none",                          \
       "as its parts")                                                                              \
+    X(MLA_QUERY, "norm+matmul+matmul_heads", "x[T][n] -> q[T][H·s], y[T][H·w]",                    \
+      "w (opt), b (opt), W[H·s][n], b (opt), K[H][m][k]",                                          \
+      "q = norm+matmul of x; y = matmul_heads of q", "as its parts")                               \
     X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",     \
       "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")    \
     X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads",                      \
@@ -221,8 +224,8 @@ struct op {
     } p;
 };
 
-/* Does op write this column of its (first) output? Ops on heads may leave gaps between them. */
-bool op_writes(const struct op *op, u32 col);
+/* Does op write this column of that output? Ops on heads may leave gaps between them. */
+bool op_writes(const struct op *op, struct operand out, u32 col);
 /* The nth part of that kind (from 0), or NULL. */
 const struct op *op_part(const struct op *op, enum op_kind kind, u32 nth);
 

@@ -487,7 +487,7 @@ static void blocks_fuse_to_few_ops(void **state)
         {"qwen3_moe", "norm+qkv+rope+kv_store+attention matmul+add norm+router+gate+up+glu "
                       "route+experts gate+up+glu experts down+combine"},
         {"glm4_moe_lite",
-         "norm+matmul norm+matmul matmul_heads "
+         "norm+matmul norm+matmul+matmul_heads "
          "rope+norm+rope+kv_store+latent_attention+matmul_heads matmul+add "
          "norm+router+gate+up+glu route+experts gate+up+glu experts down+combine+matmul+add"},
         {"rwkv7", "norm+token_shift+lerp+matmul+act matmul+act+wkv7+head+tail matmul+add "

@@ -119,7 +119,7 @@ static int digest_op(struct tuner *t, u32 i, u64 *sum)
         for (u32 r = 0; r < n && !rc; r++) {
             rc = m->x->class->read(m->x, m->lane.handle, o, r, 1, t->row, t->err);
             for (u32 k = 0; k < o.width; k++)
-                if (!op_writes(op, k)) t->row[k] = 0;
+                if (!op_writes(op, o, k)) t->row[k] = 0;
             *sum = XXH3_64bits_withSeed(t->row, o.width * sizeof *t->row, *sum);
         }
     }

@@ -17,6 +17,7 @@ static double tolerance_of(enum op_kind kind, const struct net *net)
     case OP_IMPORT_HIDDEN:
     case OP_GATHER_ROWS: return 0;
     case OP_NORM_MATMUL:
+    case OP_MLA_QUERY:
     case OP_SHIFT_MATMULS:
     case OP_NORM_ROUTER:
     case OP_NORM_QKV_STORE:
@@ -144,10 +145,10 @@ static void compare_rows(struct verify *v, const struct op *op, struct operand o
     double scale = 0, limit = tolerance_of(op->kind, v->b.m->net);
     struct tally *t = &v->ops[op->kind];
     for (u64 i = 0; i < n; i++)
-        if (op_writes(op, (u32)(i % o.width)) && isfinite(v->b.rows[i]))
+        if (op_writes(op, o, (u32)(i % o.width)) && isfinite(v->b.rows[i]))
             scale = fmax(scale, fabs((double)v->b.rows[i]));
     for (u64 i = 0; i < n; i++) {
-        if (!op_writes(op, (u32)(i % o.width))) continue;
+        if (!op_writes(op, o, (u32)(i % o.width))) continue;
         double a = (double)v->a.rows[i], b = (double)v->b.rows[i];
         if (!isfinite(a) || !isfinite(b)) v->n_bad++;
         double d = a == b ? 0 : fabs(a - b) / fmax(scale, 1e-30);

@@ -349,6 +349,39 @@ enum {
     (((unsigned)LATENT_TILE_ROWS + 2u * (unsigned)FLASH_STRIDE) * LATENT_MAX_K * 2u + \
      (unsigned)LATENT_TILE_ROWS * (unsigned)FLASH_STRIDE * 2u)
 
+/* k_mla_query_i8: one row. A head's queries have n_q columns, of which the first n_k go on to
+ * n_out; outputs and steps of 32 units of a simdgroup: one slot of its queue for each. */
+enum {
+    QUERY_CLUSTER = 8, /* groups of a head */
+    QUERY_OUTS = 2,
+    QUERY_STEPS = 2,
+    QUERY_LATENT_OUTS = 4,
+    QUERY_MAX_IN = QUERY_STEPS * 512,
+    QUERY_MAX_HEAD = QUERY_CLUSTER * QUERY_OUTS * MATVEC_SIMDS,
+    QUERY_MAX_LATENT = QUERY_CLUSTER * QUERY_LATENT_OUTS * MATVEC_SIMDS,
+};
+struct mla_query_args {
+    unsigned n_in, norm, has_w;
+    float eps;
+    unsigned n_q, q_row, s_row; /* of the planes: 16-byte units and bytes per row */
+    unsigned n_k, n_out, k_q_row, k_s_row, y_stride;
+};
+
+/* k_latent_mma, k_mla_mma: rows of class D on matrix units, with attention_args or mla_args. A
+ * stretch of a row's positions is a cluster's, which has tiles of LATENT_POS; there are as many
+ * tiles to a group as make all fit into LATENT_STRETCHES. */
+enum {
+    LATENT_MMA_THREADS = 512,
+    LATENT_CLUSTER = 8, /* groups */
+    LATENT_STRETCHES = 16,
+    LATENT_POS = 64,
+    LATENT_HEADS = 24, /* of a group */
+};
+/* a tile, queries and exponentials as two halves each, scores of quarters of the columns */
+#define LATENT_MMA_BYTES                                  \
+    ((LATENT_POS + 2 * LATENT_HEADS) * LATENT_MAX_K * 2 + \
+     LATENT_HEADS * (2 * LATENT_POS * 2 + 4 * (LATENT_POS + 8) * 4))
+
 /* k_mla_<encoding of v_b>: one row, f16 cache; v_b has n_out outputs for each head */
 struct mla_args {
     struct mla_store_args store;

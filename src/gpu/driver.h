@@ -22,10 +22,11 @@ struct gpu_info {
     u64 memory, memory_free; /* bytes this process may use, and those left */
     u64 max_buffer;          /* largest single buffer */
     u32 n_units;             /* multiprocessors or cores */
-    bool walks;      /* a few groups for each unit go round over the work: else one a piece */
-    bool has_native; /* the kernels of native/ are there */
-    bool has_bulk;   /* and those of them that only Hopper can run */
-    u32 api;         /* 90 for sm_90, 7 for Apple7 */
+    bool walks;        /* a few groups for each unit go round over the work: else one a piece */
+    bool has_native;   /* the kernels of native/ are there */
+    bool has_bulk;     /* and those of them that only Hopper can run */
+    bool has_clusters; /* and groups may read each other's memory, 160 KB each */
+    u32 api;           /* 90 for sm_90, 7 for Apple7 */
 };
 
 /* What the driver itself did, since open. */

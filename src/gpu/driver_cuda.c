@@ -271,7 +271,11 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     size_t left = 0, total = 0;
     int units = 0;
     g->cu.context_set(g->context);
-    *out = (struct gpu_info){.api = g->api, .has_native = g->native, .has_bulk = g->bulk};
+    bool large = g->api >= 90 && g->api < 120; /* from sm_120 on a group has less memory */
+    *out = (struct gpu_info){.api = g->api,
+                             .has_native = g->native,
+                             .has_bulk = g->bulk,
+                             .has_clusters = g->native && large};
     g->cu.device_name(out->name, sizeof out->name, g->device);
     g->cu.mem_info(&left, &total);
     g->cu.device_attr(&units, CU_ATTR_UNITS, g->device);

@@ -439,6 +439,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_NORM_QKV_ATTENTION] = emit_norm_qkv_attention,
     [OP_MATMULS] = emit_matmuls,
     [OP_SHIFT_MATMULS] = emit_matmuls,
+    [OP_MLA_QUERY] = emit_mla_query,
     [OP_MLA_STORE] = emit_mla_store,
     [OP_MLA_ATTENTION] = emit_mla_attention,
 };

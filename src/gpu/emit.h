@@ -81,12 +81,13 @@ struct launch {
 
 /* What a list is for. Where the profile makes no difference between classes all rows are D. */
 struct list_kind {
-    u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
-    bool native;  /* with the kernels of native/ */
-    bool bulk;    /* and with those for Hopper alone */
-    bool joins;   /* gpu_driver.joins */
-    bool walks;   /* groups go round over the work, a few for each unit of the device */
-    u32 n_units;  /* that it has; 0: not known */
+    u32 n_d, n_p;  /* rows of class D, which come first, and of class P: at most */
+    bool native;   /* with the kernels of native/ */
+    bool bulk;     /* and with those for Hopper alone */
+    bool clusters; /* with those whose groups read each other's memory */
+    bool joins;    /* gpu_driver.joins */
+    bool walks;    /* groups go round over the work, a few for each unit of the device */
+    u32 n_units;   /* that it has; 0: not known */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };
 
@@ -233,6 +234,7 @@ int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: i
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);
 /* emit_mla.c: */
+int emit_mla_query(struct emit *e, const struct op *op);
 int emit_mla_store(struct emit *e, const struct op *op);
 int emit_mla_attention(struct emit *e, const struct op *op);
 /* emit_mix.c: */
@@ -244,6 +246,7 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
 /* Outputs of chunks, then their sums. */
 void emit_attention_scratch(struct emit *e, const struct op *op, bool write);
 void emit_attention_merge(struct emit *e, const struct op *op);
+void emit_clusters(struct emit *e, const char *kernel, const struct op *op); /* latent_mma.cu */
 int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);

@@ -151,6 +151,33 @@ static void emit_flash(struct emit *e, const struct op *op)
     emit_args(e, &a, sizeof a);
 }
 
+/* Can clusters do rows of class D, with each cached row read once for all heads? */
+static bool clusters(const struct emit *e, const struct op *op)
+{
+    return e->kind.clusters && op->kind == OP_LATENT_ATTENTION && op->p.attn.v_width % 32 == 0 &&
+           e->p->net->profile.kv == QT_F16;
+}
+
+void emit_clusters(struct emit *e, const char *kernel, const struct op *op)
+{
+    emit_launch(e, kernel, LATENT_CLUSTER * LATENT_STRETCHES,
+                (op->p.attn.n_heads + LATENT_HEADS - 1) / LATENT_HEADS, LATENT_MMA_THREADS);
+    emit_walk(e, 0, LATENT_MMA_BYTES);
+}
+
+static void emit_latent_mma(struct emit *e, const struct op *op)
+{
+    struct attention_args a = emit_attention_args(e, op);
+    emit_clusters(e, "k_latent_mma", op);
+    emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
+    emit_tables(e, false);
+    emit_in(e, op->in[0]);
+    emit_kv(e, op->p.attn.kv, false);
+    emit_out(e, op->out[0]);
+    emit_args(e, &a, sizeof a);
+}
+
 static void emit_splits(struct emit *e, const struct op *op)
 {
     const struct net *net = e->p->net;
@@ -197,7 +224,10 @@ int emit_attention(struct emit *e, const struct op *op)
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    emit_splits(e, op);
+    if (clusters(e, op))
+        emit_latent_mma(e, op);
+    else
+        emit_splits(e, op);
     emit_for_all(e);
     return e->rc;
 }

@@ -4,6 +4,67 @@
 
 #include "gpu/emit.h"
 
+/* ---- queries ---- */
+
+/* Can a cluster for each head make them in one launch? */
+static bool query_fits(const struct emit *e, const struct op *op)
+{
+    const struct op *norm = op_part(op, OP_NORM, 0), *mul = op_part(op, OP_MATMUL, 0);
+    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    const struct weight *w = e->p->net->weights;
+    u32 n = op->in[0].width, head = heads->p.heads.in_stride, k = heads->p.heads.n_in;
+    return e->kind.clusters && e->rows == 1 && !e->kind.n_p && e->p->net->profile.int8 &&
+           encoding_of(w[mul->w[0]].type) == ENC_I8 && encoding_of(w[heads->w[0]].type) == ENC_I8 &&
+           norm->w[1] == NO_WEIGHT && mul->w[1] == NO_WEIGHT && norm->p.norm.group == n &&
+           n % 32 == 0 && k % 32 == 0 && op->in[0].col % 4 == 0 && n <= QUERY_MAX_IN && k <= head &&
+           head <= QUERY_MAX_HEAD && head * heads->p.heads.n_heads == mul->out[0].width &&
+           w[heads->w[0]].n_out <= QUERY_MAX_LATENT;
+}
+
+static void launch_query(struct emit *e, const struct op *op)
+{
+    const struct op *norm = op_part(op, OP_NORM, 0), *mul = op_part(op, OP_MATMUL, 0);
+    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    struct planes q, k;
+    planes_plan(&q, &e->p->net->weights[mul->w[0]]);
+    planes_plan(&k, &e->p->net->weights[heads->w[0]]);
+    struct mla_query_args a = {.n_in = op->in[0].width,
+                               .norm = norm->p.norm.kind,
+                               .has_w = norm->w[0] != NO_WEIGHT,
+                               .eps = norm->p.norm.eps,
+                               .n_q = heads->p.heads.in_stride,
+                               .q_row = q.q_row,
+                               .s_row = q.s_row,
+                               .n_k = heads->p.heads.n_in,
+                               .n_out = e->p->net->weights[heads->w[0]].n_out,
+                               .k_q_row = k.q_row,
+                               .k_s_row = k.s_row,
+                               .y_stride = heads->p.heads.out_stride};
+    emit_launch(e, "k_mla_query_i8", QUERY_CLUSTER, 1, MATVEC_THREADS);
+    emit_depth(e, heads->p.heads.n_heads);
+    emit_walk(e, 0, QUEUE_BYTES(emit_scale_words(ENC_I8), MATVEC_THREADS));
+    emit_vector(e, norm->w[0], 0);
+    emit_in(e, op->in[0]);
+    emit_weight(e, mul->w[0]);
+    emit_out(e, mul->out[0]);
+    emit_weight(e, heads->w[0]);
+    emit_out(e, heads->out[0]);
+    emit_args(e, &a, sizeof a);
+}
+
+int emit_mla_query(struct emit *e, const struct op *op)
+{
+    if (query_fits(e, op)) {
+        launch_query(e, op);
+    } else {
+        emit_norm_products(e, op);
+        emit_op(e, op_part(op, OP_MATMUL_HEADS, 0));
+    }
+    return e->rc;
+}
+
+/* ---- latents and attention ---- */
+
 /* The cached row is the norm's columns, then the rotated ones, and nothing else? */
 static bool is_latent_row(const struct emit *e, const struct op *norm, const struct op *rope,
                           const struct op *store)
@@ -83,6 +144,8 @@ static bool fits(const struct emit *e, const struct op *op)
 {
     const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
     const struct op *rope = op_part(op, OP_ROPE, 0), *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    const struct op *norm = op_part(op, OP_NORM, 0);
+    enum { MOST_ROTATED = 64 }; /* that latent_mma.cu has room for */
     enum encoding enc = encoding_of(e->p->net->weights[heads->w[0]].type);
     u32 k = attention->p.attn.k_width, v = attention->p.attn.v_width;
     return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == QT_F16 &&
@@ -92,12 +155,25 @@ static bool fits(const struct emit *e, const struct op *op)
            attention->p.attn.n_heads <= TICKETS && heads->p.heads.in_stride == v &&
            heads->p.heads.n_in == v && attention->in[0].col % 4 == 0 &&
            rope->out[0].buf == attention->in[0].buf &&
-           rope->out[0].col == attention->in[0].col + v && rope->p.rope.out_stride == k;
+           rope->out[0].col == attention->in[0].col + v && rope->p.rope.out_stride == k &&
+           (!e->kind.clusters || (norm->p.norm.kind == NORM_RMS && norm->w[1] == NO_WEIGHT &&
+                                  rope->p.rope.n_rot <= MOST_ROTATED));
+}
+
+/* v_b as the kernels want it, behind name. */
+static void launch_heads(struct emit *e, const char *kind, u32 groups, enum encoding enc,
+                         u32 n_heads)
+{
+    char name[32];
+    snprintf(name, sizeof name, "k_mla%s_%s", kind, encoding_info[enc].name);
+    emit_launch(e, name, groups, 1, MATVEC_THREADS);
+    emit_depth(e, n_heads);
+    emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS));
 }
 
 static void emit_mla(struct emit *e, const struct op *op)
 {
-    enum { GROUPS = 12 }; /* of a head: so many that they fill a large device */
+    enum { GROUPS = 12, OUT_GROUPS = 8 }; /* of a head: so many that they fill a large device */
     const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
     const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
     u32 kv = attention->p.attn.kv, w = heads->w[0];
@@ -109,18 +185,24 @@ static void emit_mla(struct emit *e, const struct op *op)
                          .q_row = p.q_row,
                          .s_row = p.s_row,
                          .y_stride = heads->p.heads.out_stride};
-    char name[32];
-    snprintf(name, sizeof name, "k_mla_%s", encoding_info[p.enc].name);
-    emit_launch(e, name, GROUPS, 1, MATVEC_THREADS);
-    emit_depth(e, a.attn.n_heads);
-    emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
+    if (e->kind.clusters)
+        emit_clusters(e, "k_mla_mma", attention);
+    else
+        launch_heads(e, "", GROUPS, p.enc, a.attn.n_heads);
     bind_store(e, op);
     emit_in(e, attention->in[0]);
     emit_out(e, op_part(op, OP_ROPE, 0)->out[0]);
     emit_kv(e, kv, false);
     emit_kv(e, kv, true);
     emit_attention_scratch(e, attention, true);
-    emit_tickets(e);
+    if (e->kind.clusters) {
+        emit_args(e, &a, sizeof a);
+        launch_heads(e, "_out", OUT_GROUPS, p.enc, a.attn.n_heads);
+        emit_step(e, STEP_ROWS);
+        emit_attention_scratch(e, attention, false);
+    } else {
+        emit_tickets(e);
+    }
     emit_weight(e, w);
     emit_out(e, heads->out[0]);
     emit_args(e, &a, sizeof a);

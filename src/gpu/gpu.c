@@ -255,6 +255,7 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     x->d->info(x->g, &info);
     x->kind = (struct list_kind){.native = info.has_native,
                                  .bulk = info.has_bulk,
+                                 .clusters = info.has_clusters,
                                  .joins = x->d->joins,
                                  .walks = info.walks,
                                  .n_units = info.n_units,
@@ -915,7 +916,7 @@ static int scratch_on(const struct gpu_driver *d, const struct program *p,
      1ull << OP_EXPERTS_GLU | 1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS | \
      1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_SHIFT_MATMULS | 1ull << OP_LOW_TIME_MIX |          \
      1ull << OP_NORM_ROUTER | 1ull << OP_EXPERTS_SUM_ADD | 1ull << OP_MLA_STORE |                 \
-     1ull << OP_MLA_ATTENTION)
+     1ull << OP_MLA_ATTENTION | 1ull << OP_MLA_QUERY)
 
 GPU_CLASS(cuda, true, CUDA_ROWS)
 GPU_CLASS(metal, true, METAL_ROWS)

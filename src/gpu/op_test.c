@@ -56,6 +56,7 @@ static bool tells_classes_apart(enum op_kind kind)
     case OP_MATMULS:
     case OP_SHIFT_MATMULS:
     case OP_LOW_TIME_MIX:
+    case OP_MLA_QUERY:
     case OP_MLA_ATTENTION:
     case OP_EXPERTS_GLU:
     case OP_ROUTE_EXPERTS_GLU:

@@ -111,24 +111,31 @@ GPU_FN float dot_row(CONST(uint4) q, CONST(u8) s, uint n_units, uint n, X x, XS 
 }
 
 /* n columns of x, then n2 of x2, as dot_row wants them for encoding E, rounded ones in threadgroup
- * memory; n is a multiple of 32 if there are others. Ends with a barrier. */
-template <int E>
-GPU_FN void stage_rounded(DEV(const float4) x, uint n, DEV(const float4) x2, uint n2, TG(uint4) xs,
-                          TG(float) scales, uint tid, uint n_threads)
+ * memory; n is a multiple of 32 if there are others. A thread's first fours, from `base` on: */
+enum { STAGE_AHEAD = 4 }; /* loads that travel at once */
+GPU_FN void stage_load(DEV(const float4) x, uint n, DEV(const float4) x2, uint n2, THR(float4) v,
+                       uint base, uint tid, uint n_threads)
 {
-    enum { AHEAD = 4 }; /* loads that travel at once */
-    TG(uint) words = (TG(uint))xs;
     uint first = n / 4u, all = first + n2 / 4u;
-    for (uint base = 0u; UNIT_IS_INT8(E) && base < all; base += (uint)AHEAD * n_threads) {
-        float4 v[AHEAD];
+    UNROLL
+    for (int j = 0; j < STAGE_AHEAD; j++) {
+        uint i = base + (uint)j * n_threads + tid;
+        v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (i < all) v[j] = i < first ? x[i] : x2[i - first];
+    }
+}
+
+/* They and the others, once they are there. Ends with a barrier. */
+template <int E>
+GPU_FN void stage_loaded(DEV(const float4) x, uint n, DEV(const float4) x2, uint n2, THR(float4) v,
+                         TG(uint4) xs, TG(float) scales, uint tid, uint n_threads)
+{
+    TG(uint) words = (TG(uint))xs;
+    uint all = n / 4u + n2 / 4u;
+    for (uint base = 0u; UNIT_IS_INT8(E) && base < all; base += (uint)STAGE_AHEAD * n_threads) {
+        if (base > 0u) stage_load(x, n, x2, n2, v, base, tid, n_threads);
         UNROLL
-        for (int j = 0; j < AHEAD; j++) {
-            uint i = base + (uint)j * n_threads + tid;
-            v[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (i < all) v[j] = i < first ? x[i] : x2[i - first];
-        }
-        UNROLL
-        for (int j = 0; j < AHEAD; j++) {
+        for (int j = 0; j < STAGE_AHEAD; j++) {
             uint i = base + (uint)j * n_threads + tid;
             if (base + (uint)j * n_threads >= all) break;
             float scale;
@@ -138,6 +145,15 @@ GPU_FN void stage_rounded(DEV(const float4) x, uint n, DEV(const float4) x2, uin
         }
     }
     tg_barrier();
+}
+
+template <int E>
+GPU_FN void stage_rounded(DEV(const float4) x, uint n, DEV(const float4) x2, uint n2, TG(uint4) xs,
+                          TG(float) scales, uint tid, uint n_threads)
+{
+    float4 v[STAGE_AHEAD];
+    if (UNIT_IS_INT8(E)) stage_load(x, n, x2, n2, v, 0u, tid, n_threads);
+    stage_loaded<E>(x, n, x2, n2, v, xs, scales, tid, n_threads);
 }
 
 #endif
