@@ -71,7 +71,7 @@ NVFLAGS = -x cu -std=c++17 -O3 -fmad=false -diag-suppress 186,191 -Isrc \
 $B/src/gpu/%.fatbin: src/gpu/% tools/gpu.mk
 	@mkdir -p $(@D)
 	@echo "nvcc $<"
-	$Q$(NVCC) $(NVFLAGS) -fatbin -MMD -MF $(@:.fatbin=.d) -MT $@ $< -o $@
+	$Q$(NVCC) $(NVFLAGS) -fatbin -MMD -MP -MF $(@:.fatbin=.d) -MT $@ $< -o $@
 $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 	@mkdir -p $(@D)
 	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@

@@ -7,10 +7,11 @@
 /* The one set of constants, fitted to what was measured on an H200 (predict_test.c has the rows).
  * Shares are of what a machine's published figures promise. */
 static const double STREAMED = 0.92; /* of bandwidth: what reading alone was measured to reach */
-static const double ROUTED = 0.2;    /* weights that can't be fetched before the router is done */
-static const double PRODUCTS = 0.5;  /* of f32 operations */
-static const double ATTENTION = 0.11;
-static const double OP = 0.5; /* microseconds: what merging kernels does not save */
+static const double ROUTED = 0.3;    /* weights that can't be fetched before the router is done */
+static const double PRODUCTS = 0.6;  /* of f32 operations */
+static const double ATTENTION = 0.1;
+static const double LATENTS = 0.7; /* where matrix units read them once for all heads */
+static const double OP = 0.38;     /* microseconds: what merging kernels does not save */
 
 /* Microseconds from one kernel to the next and once for a step. The first row is fitted, the
  * others are assumed: what edges that let kernels overlap were seen to save, and what is told of
@@ -18,7 +19,7 @@ static const double OP = 0.5; /* microseconds: what merging kernels does not sav
 static const struct {
     double launch, step;
 } links[] = {
-    [LINK_DEPENDENT] = {1.45, 0},
+    [LINK_DEPENDENT] = {1.75, 0},
     [LINK_GRAPH] = {2.7, 0},
     [LINK_METAL] = {3.2, 150},
 };
@@ -39,6 +40,13 @@ static double routed_bytes(const struct exec_class *class, const struct program 
     return sum;
 }
 
+static bool has_latents(const struct op *op)
+{
+    for (u32 i = 0; i < op->n_parts; i++)
+        if (has_latents(&op->parts[i])) return true;
+    return op->kind == OP_LATENT_ATTENTION;
+}
+
 int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
                  const struct exec_limits *limits, u32 depth, struct err *err)
 {
@@ -55,7 +63,8 @@ int predict_cost(struct token_cost *out, const struct program *p, const struct e
         out->routed += routed;
         out->streamed += (double)bench_placed_bytes(class, p, op, 1) - routed;
         out->products += bench_op_flops(p->net, op);
-        out->attention += bench_op_flops_per_position(op) * depth;
+        *(has_latents(op) ? &out->latents : &out->attention) +=
+            bench_op_flops_per_position(op) * depth;
     }
     return rc;
 }
@@ -65,5 +74,6 @@ double predict_token(const struct machine *m, const struct token_cost *c)
     double bytes = m->gbs * 1e9, flops = 2 * 128e9 * m->n_units * m->ghz;
     return (c->n_launches * links[m->link].launch + c->n_ops * OP + links[m->link].step) * 1e-6 +
            c->streamed / (STREAMED * bytes) + c->routed / (ROUTED * bytes) +
-           c->products / (PRODUCTS * flops) + c->attention / (ATTENTION * flops);
+           c->products / (PRODUCTS * flops) + c->attention / (ATTENTION * flops) +
+           c->latents / ((m->link == LINK_DEPENDENT ? LATENTS : ATTENTION) * flops);
 }

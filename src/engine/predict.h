@@ -35,6 +35,7 @@ struct token_cost {
     double routed;         /* bytes of experts, which the token itself chooses */
     double products;       /* floating-point operations with weights and state */
     double attention;      /* and with the cache */
+    double latents;        /* and with a cache of latents */
 };
 int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
                  const struct exec_limits *limits, u32 depth, struct err *err);
