@@ -166,7 +166,7 @@ static int comes_to_same(struct tuner *t, const struct gpu_site *site, const str
 static int wins(struct tuner *t, const struct gpu_site *site, const struct layout *best,
                 const struct layout *l, bool *won)
 {
-    double fastest = INFINITY, slowest = 0, seconds;
+    double fastest = INFINITY, slowest = 0, seconds = 0;
     int rc = 0;
     for (u32 i = 0; i < t->rounds && !rc && slowest < fastest; i++) {
         rc = lay_out(t, site, best);
