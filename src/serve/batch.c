@@ -744,9 +744,12 @@ static void tell_reading(struct batch *b)
     }
 }
 
-/* Prompts may make a step at most twice as long as those who answer are used to. */
+/* Prompts may make a step at most twice as long as those who answer are used to. But where weights
+ * are decoded for rows of prompts, a few rows take almost as long as many: less than a sixteenth of
+ * a whole step would make prompts slow and answers hardly faster. */
 static void learn(struct batch *b, const struct voyage *v, double seconds)
 {
+    u32 max_rows = b->env.lane->step->limits.max_rows, least = MAX(MIN_BUDGET, max_rows / 16);
     if (!v->n_answers) return;
     if (!v->n_prompts) {
         b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
@@ -754,9 +757,9 @@ static void learn(struct batch *b, const struct voyage *v, double seconds)
     }
     if (b->usual <= 0) return;
     if (seconds > 2 * b->usual)
-        b->budget = MAX((double)MIN_BUDGET, b->budget * 0.7);
+        b->budget = MAX((double)least, b->budget * 0.7);
     else if (seconds < 1.7 * b->usual && v->n_prompts >= (u32)b->budget)
-        b->budget = MIN((double)b->env.lane->step->limits.max_rows, b->budget * 1.1 + 1);
+        b->budget = MIN((double)max_rows, b->budget * 1.1 + 1);
 }
 
 static void wait_for_work(struct batch *b, double seconds)

@@ -498,6 +498,9 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
     assert_in_range((u32)f->b->budget, 14, 24); /* max_rows is 24 */
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, MIN_BUDGET);
+    f->step->limits.max_rows = 256; /* few rows of many: no fewer than pay */
+    for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
+    assert_int_equal((u32)f->b->budget, 256 / 16);
     close_fixture(f);
 }
 
