@@ -5,8 +5,11 @@
 #include "gpu/args.h"
 #include "gpu/kernels/units.h"
 
-/* acc[r] += unit u of a weight's row · row r of int8 activations. */
-template <int E, int N, class XQ, class XS>
+/* acc[r] += unit u of a weight's row · row r of int8 activations. APART: only row, as stage_put
+ * leaves it for units of 32 columns: their second halves, and behind scales the sums of 32 columns,
+ * are in places of their own. */
+enum { DOT_APART = MATMUL_MAX_IN / 32 };
+template <int E, int N, int APART, class XQ, class XS>
 GPU_FN void dot_rounded(uint4 raw, uint2 bits, uint u, XQ xq, XS xs, uint pitch, THR(float) acc)
 {
     uint w[8];
@@ -17,14 +20,20 @@ GPU_FN void dot_rounded(uint4 raw, uint2 bits, uint u, XQ xq, XS xs, uint pitch,
     for (int r = 0; r < N; r++) {
         uint x[8];
         uint at = (uint)r * (pitch / 16u) + u * (uint)(UNIT_COLUMNS(E) / 16);
-        uint4 lo = xq[at];
+        uint4 lo = xq[APART ? u : at];
         x[0] = lo.x, x[1] = lo.y, x[2] = lo.z, x[3] = lo.w;
         if (UNIT_HAS_NIBBLES(E)) {
-            uint4 hi = xq[at + 1u];
+            uint4 hi = xq[APART ? (uint)DOT_APART + u : at + 1u];
             x[4] = hi.x, x[5] = hi.y, x[6] = hi.z, x[7] = hi.w;
         }
-        float scale = xs[(uint)r * (pitch / 32u) + u * (uint)UNIT_COLUMNS(E) / 32u];
-        acc[r] = fmaf(scale, unit_dot<E>(w, d, x), acc[r]);
+        uint block = (uint)r * (pitch / 32u) + u * (uint)UNIT_COLUMNS(E) / 32u;
+        if (APART && UNIT_HAS_SUM(E)) {
+            float scale = xs[block], sum = xs[(uint)DOT_APART + block];
+            acc[r] = fmaf(scale, unit_dot_summed<E>(w, d, x, sum), acc[r]);
+        } else {
+            float scale = xs[block];
+            acc[r] = fmaf(scale, unit_dot<E>(w, d, x), acc[r]);
+        }
     }
 }
 
@@ -65,12 +74,12 @@ GPU_FN void dot_floats(uint4 raw, uint u, X x, uint pitch, uint n, THR(float) ac
 }
 
 /* Activations come as 16-byte units too: sixteen rounded ones, or four floats. */
-template <int E, int N, class X, class XS>
+template <int E, int N, int APART = 0, class X, class XS>
 GPU_FN void dot_unit(uint4 raw, uint2 bits, uint u, X x, XS scales, uint pitch, uint n,
                      THR(float) acc)
 {
     if (UNIT_IS_INT8(E))
-        dot_rounded<E, N>(raw, bits, u, x, scales, pitch, acc);
+        dot_rounded<E, N, APART>(raw, bits, u, x, scales, pitch, acc);
     else
         dot_floats<E, N>(raw, u, x, pitch, n, acc);
 }

@@ -6,14 +6,23 @@
 #include "gpu/args.h"
 #include "gpu/kernels/dot.h"
 
-/* Four columns of the row as the dots want them, in threadgroup memory. All lanes take part. */
-template <int E> GPU_FN void stage_put(float4 v, TG(uint4) xs, TG(float) scales, uint i, bool real)
+/* Four columns of the row as the dots want them, in threadgroup memory. All lanes take part. APART
+ * (dot.h): lanes that follow each other then don't want the same banks. */
+template <int E, int APART = 0>
+GPU_FN void stage_put(float4 v, TG(uint4) xs, TG(float) scales, uint i, bool real)
 {
     TG(uint) words = (TG(uint))xs;
     if (UNIT_IS_INT8(E)) {
         float scale;
         uint word = act_word(v, &scale);
-        if (real) words[i] = word;
+        uint at = APART ? i / 8u * 4u + i % 4u + (i & 4u) * (uint)DOT_APART : i;
+        if (real) words[at] = word;
+        if (APART && UNIT_HAS_SUM(E)) {
+            int sum = dot4_i8(0x01010101u, word, 0);
+            UNROLL
+            for (u16 m = 4; m > 0; m >>= 1) sum += simd_shuffle_xor(sum, m);
+            if (real && i % 8u == 0u) scales[(uint)DOT_APART + i / 8u] = (float)sum;
+        }
         if (real && i % 8u == 0u) scales[i / 8u] = scale;
     } else if (real) {
         xs[i] = make_uint4(as_uint(v.x), as_uint(v.y), as_uint(v.z), as_uint(v.w));
@@ -71,18 +80,18 @@ template <int E> GPU_FN uint2 matvec_scales(CONST(u8) s, uint i, uint slot)
     return make_uint2(x, y);
 }
 
-template <int E, class X>
+template <int E, int APART, class X>
 GPU_FN float matvec_unit(CONST(uint4) q, CONST(u8) s, uint u, uint slot, uint i, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
     uint4 raw = queue_unit<UNIT_QUEUE(E)>(slot + i, q + u);
     uint2 bits =
         UNIT_ROW(E) > 0 ? matvec_scales<E>(s, i * 32u + lane, slot) : unit_take<E>(s, u, slot + i);
-    dot_unit<E, 1>(raw, bits, u, x, scales, 0u, n_in, &sum);
+    dot_unit<E, 1, APART>(raw, bits, u, x, scales, 0u, n_in, &sum);
     return sum;
 }
 
-template <int E, int BATCH = MATVEC_BATCH, class X>
+template <int E, int BATCH = MATVEC_BATCH, int APART = 0, class X>
 GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint slot, X x,
                          TG(const float) scales, uint n_in, uint lane, float sum)
 {
@@ -91,8 +100,8 @@ GPU_FN float matvec_take(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, u
     UNROLL
     for (int i = 0; i < BATCH; i++)
         if (u + 32u * (uint)i < n_units)
-            sum = matvec_unit<E>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales, n_in, lane,
-                                 sum);
+            sum = matvec_unit<E, APART>(q, from, u + 32u * (uint)i, slot, (uint)i, x, scales, n_in,
+                                        lane, sum);
     return sum;
 }
 

@@ -26,6 +26,8 @@ enum {
     ((E) == UNIT_U4 || (E) == UNIT_NL4 || (E) == UNIT_MX4 || (E) == UNIT_K4 || (E) == UNIT_K2)
 #define UNIT_HAS_MIN(E) \
     ((E) == UNIT_U4 || (E) == UNIT_U8 || (E) == UNIT_K4 || (E) == UNIT_K5 || (E) == UNIT_K2)
+/* Is a minimum of 32 columns multiplied by the sum of their activations? */
+#define UNIT_HAS_SUM(E) ((E) == UNIT_U4 || (E) == UNIT_K4)
 /* Columns of a unit, and words of four bytes that it becomes. */
 #define UNIT_COLUMNS(E) (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : (E) == UNIT_F32 ? 4 : 8)
 #define UNIT_WORDS(E)   (UNIT_HAS_NIBBLES(E) ? 8 : 4)
@@ -142,6 +144,26 @@ template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
         if (E == UNIT_K2)
             d[2] = v.x * (float)(bits.y >> 16 & 255u), d[3] = -(v.y * (float)(bits.y >> 24));
     }
+}
+
+/* A dot that begins at the bits of 1.5·2²³ ends as a float that is larger by that. */
+#define UNIT_MAGIC 0x4b400000
+GPU_FN float unit_float(int dot)
+{
+    return as_float((uint)dot) - 12582912.0f;
+}
+
+/* The same as unit_dot, where Σ xq is known. */
+template <int E>
+GPU_FN float unit_dot_summed(THR(const uint) w, THR(const float) d, THR(const uint) xq, float sum)
+{
+    int a = UNIT_MAGIC, b = 0;
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        a = dot4_i8(w[i], xq[i], a);
+        b = dot4_i8(w[4 + i], xq[4 + i], b);
+    }
+    return fmaf(d[0], unit_float(a + b), d[1] * sum);
 }
 
 /* Σ over the columns of a unit of weight·x, x = scale·xq, with xq the unit's words of activations.
