@@ -6,6 +6,7 @@
 #define KERNELS_SPLITS_H
 
 #include "gpu/kernels/attention.h"
+#include "gpu/kernels/halves.h"
 
 /* Units of the rows p0, p0 + per, .. that this lane reads. */
 template <int F32, int AT, class KV>
@@ -19,28 +20,6 @@ GPU_FN void attn_fetch(KV kv, TG(const uint) place, THR(uint4) raw, uint p0, uin
         uint from = in ? place[p] + at : 0u;
         attn_load<F32>(kv, from, in, raw + i * (1 + F32));
     }
-}
-
-/* Sums of HT heads over 1 << shift lanes: as many times as heads can be halved a lane gives half of
- * them away, which takes 5 shuffles instead of 16 for four heads and 16 lanes. The lane is left
- * with the sum of one head. */
-template <int HT> GPU_FN float attn_sums(THR(float) sum, uint shift, uint unit, THR(uint) head)
-{
-    u16 m = (u16)(1u << shift >> 1);
-    *head = 0u;
-    UNROLL
-    for (int n = HT / 2; n > 0; n /= 2) {
-        bool high = (unit & m) != 0u;
-        if (high) *head += (uint)n;
-        UNROLL
-        for (int i = 0; i < n; i++) {
-            float keep = high ? sum[i + n] : sum[i], give = high ? sum[i] : sum[i + n];
-            sum[i] = keep + simd_shuffle_xor(give, m);
-        }
-        m >>= 1;
-    }
-    for (; m > 0; m >>= 1) sum[0] = sum[0] + simd_shuffle_xor(sum[0], m);
-    return sum[0];
 }
 
 /* Scores of HT heads at n positions. A cached row is read by 1 << shift lanes, eight values each;
@@ -67,7 +46,7 @@ GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uin
                 for (int j = 0; j < 8; j++) sum[h] = fmaf(q[h * 8 + j], k[j], sum[h]);
             }
             uint head;
-            float all = attn_sums<HT>(sum, shift, unit, &head);
+            float all = halves_sum<HT>(sum, shift, unit, &head);
             bool mine = (unit & ((1u << shift) / (uint)HT - 1u)) == 0u;
             if (mine && p < n) score[head * (uint)SPLIT_TOKENS + p] = all * scale;
         }
