@@ -27,7 +27,7 @@ C_FILES := $(wildcard $(addsuffix *.[chm],include/ src/ src/*/ src/*/*/ app/ app
            test/standin/ test/standin/*/ tools/ examples/) src/gpu/emu/*.cpp)
 OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
-KERNELS := tiles panels rows
+KERNELS := tiles panels rows attend
 TARGET  := $(shell $(CC) -dumpmachine)
 ISAS    := $(if $(filter x86_64-% amd64-%,$(TARGET)),avx2 avx512 amx) \
            $(if $(filter aarch64-% arm64-%,$(TARGET)),neon dotprod i8mm)

@@ -21,15 +21,17 @@ struct bed {
     struct program *p;
     struct operand out;
     u32 width;
+    enum row_class cls;
     float *input; /* [TOKENS][width] */
 };
 
-static void bed_open(struct bed *b, struct shape s)
+static void bed_open(struct bed *b, struct shape s, enum row_class cls)
 {
     u32 K = s.kv_heads * s.k, V = s.kv_heads * s.v, Q = s.heads * s.k;
     assert_int_equal(net_open(&b->net, NULL), 0);
     assert_int_equal(prog_open(&b->p, b->net, "attention", NULL), 0);
-    b->net->profile.kv = QT_F16;
+    b->net->profile = (struct profile){.kv = QT_F16, .bf16 = cls == ROW_P};
+    b->cls = cls;
     b->width = b->net->d_model = Q + K + V;
     struct operand x = prog_import_hidden(b->p, b->width);
     struct operand v = {.buf = NO_BUF};
@@ -82,7 +84,7 @@ static void feed(const struct bed *b, u32 n_threads, u32 chunk, float *y)
             for (u32 i = 0; i < n; i++) {
                 memcpy(hidden + (size_t)s->n_rows * b->width,
                        b->input + (size_t)(pos + i) * b->width, b->width * sizeof *hidden);
-                assert_true(step_add(s, (struct row){0, slot, pos + i, ROW_D}, false));
+                assert_true(step_add(s, (struct row){0, slot, pos + i, b->cls}, false));
             }
         s->hidden = hidden;
         step_prepare(s);
@@ -98,16 +100,15 @@ static void feed(const struct bed *b, u32 n_threads, u32 chunk, float *y)
     free(hidden);
 }
 
-static void rows_do_not_depend_on_chunks_and_threads(void **state)
+static void check_rows(enum row_class cls)
 {
-    (void)state;
     static const struct shape shapes[] = {{6, 2, 32, 32}, {4, 4, 20, 12}, {5, 1, 40, 0}};
     static const struct {
         u32 threads, chunk;
     } ways[] = {{1, 1}, {2, 1}, {5, 1}, {1, 7}, {2, 64}, {5, 3}, {3, 200}};
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         struct bed b;
-        bed_open(&b, shapes[i]);
+        bed_open(&b, shapes[i], cls);
         size_t n = (size_t)SLOTS * TOKENS * b.out.width;
         float *want = calloc(n, sizeof *want), *got = calloc(n, sizeof *got);
         for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
@@ -124,10 +125,23 @@ static void rows_do_not_depend_on_chunks_and_threads(void **state)
     }
 }
 
+static void rows_do_not_depend_on_chunks_and_threads(void **state)
+{
+    (void)state;
+    check_rows(ROW_D);
+}
+
+static void nor_do_rows_of_prompts_on_matrix_units(void **state)
+{
+    (void)state;
+    check_rows(ROW_P);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_do_not_depend_on_chunks_and_threads),
+        cmocka_unit_test(nor_do_rows_of_prompts_on_matrix_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,8 @@ static bool runs(const char *isa)
 }
 
 static const struct cpu_kernels tables[] = {
-#define TABLE(name) {#name, &cpu_tiles_##name, &cpu_panels_##name, &cpu_rows_##name},
+#define TABLE(name) \
+    {#name, &cpu_tiles_##name, &cpu_panels_##name, &cpu_rows_##name, &cpu_attention_##name},
     CPU_ISAS(TABLE)
 #undef TABLE
 };

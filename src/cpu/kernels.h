@@ -1,5 +1,5 @@
-/* The inner loops, one table per instruction set. tiles.c, panels.c and rows.c are written once
- * and compiled for each. All tables give the same bits. */
+/* The inner loops, one table per instruction set. tiles.c, panels.c, rows.c and attend.c are
+ * written once and compiled for each. All tables give the same bits. */
 #ifndef FLETCH_KERNELS_H
 #define FLETCH_KERNELS_H
 
@@ -31,6 +31,7 @@ struct cpu_kv {
     bool rotated;            /* keys are as they were rounded: with a Hadamard matrix */
     float *kt;               /* [k_width rounded up to 16][32] */
     float *vf;               /* [32][v_width rounded up to 16] */
+    u16 *kb, *vb;            /* the same for matrix units, where prompts are attended to */
 };
 
 /* What a query has gathered from the tokens so far: floats [top, ..16 | Σ of weights in 16 lanes |
@@ -40,7 +41,7 @@ enum { STATE_SUM = 16, STATE_VALUE = 32 };
 struct cpu_query {
     const float *q; /* [k_width] */
     float *state;
-    u32 n_tokens; /* of the 32 that it sees, at least one */
+    u32 n_tokens; /* of the 32 that it sees; none only on matrix units */
 };
 
 /* tiles.c */
@@ -95,15 +96,24 @@ struct row_kernels {
     /* y[i] = Σ_j w[j]·x[j][i], x of a pitch, k rows of it. */
     void (*combine)(float *y, const float *x, const float *w, u32 n, size_t pitch, u32 k);
     sample_weigh_fn *weigh;
-    /* Attention: unpack, let queries gather, add what they gathered elsewhere, and divide. */
-    void (*unpack)(const struct cpu_kv *kv);
-    void (*attend)(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale);
-    void (*merge)(float *state, const float *other, u32 v_width);
-    void (*finish)(float *y, const float *state, u32 v_width);
     /* One token of one head: S is [key][value]. in: r, w, k, v, kk, a. */
     void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
     /* out = y + (Σ r·k·r_k)·v of one head. in: r, k, r_k, v. */
     void (*rk_bonus)(float *out, const float *y, const float *const in[4], u32 n);
+};
+
+/* attend.c: unpack, let queries gather, add what they gathered elsewhere, and divide. */
+struct attention_kernels {
+    void (*unpack)(const struct cpu_kv *kv);
+    void (*attend)(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale);
+    /* On matrix units: q·scale is split to row `row` of a group of 16, what was unpacked to tiles;
+     * n queries, whose states lie behind each other and up to a multiple of 16 of them. */
+    void (*split_query)(u16 *group, u32 row, const float *q, u32 n, float scale);
+    void (*split_cached)(const struct cpu_kv *kv);
+    void (*attend_tiles)(const struct cpu_kv *kv, const struct cpu_query *q, const u16 *queries,
+                         u32 n);
+    void (*merge)(float *state, const float *other, u32 v_width);
+    void (*finish)(float *y, const float *state, u32 v_width);
 };
 
 struct cpu_kernels {
@@ -111,6 +121,7 @@ struct cpu_kernels {
     const struct tile_kernels *tiles;
     const struct panel_kernels *panels;
     const struct row_kernels *rows;
+    const struct attention_kernels *attention;
 };
 
 #if defined __x86_64__
@@ -123,7 +134,8 @@ struct cpu_kernels {
 #define CPU_ISA_TABLES(isa)                             \
     extern const struct tile_kernels cpu_tiles_##isa;   \
     extern const struct panel_kernels cpu_panels_##isa; \
-    extern const struct row_kernels cpu_rows_##isa;
+    extern const struct row_kernels cpu_rows_##isa;     \
+    extern const struct attention_kernels cpu_attention_##isa;
 CPU_ISAS(CPU_ISA_TABLES)
 
 /* The name of a table in a file that is compiled for one instruction set. */

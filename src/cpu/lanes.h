@@ -404,8 +404,10 @@ INLINE i32 lanes_total(v16i v)
 INLINE v16f lanes_exp(v16f x)
 {
     v16i low = x < -87.3365402f;
-    v16f c = (v16f)(((v16i)x & ~low) | ((v16i)lanes_set(-87.0f) & low));
-    v16f n = lanes_fma(c, lanes_set(1.44269504f), lanes_set(12582912.0f)) - 12582912.0f;
+    v16f c = lanes_max(lanes_set(-87.3365402f), x); /* what is no number stays none */
+    v16f n = lanes_fma(c, lanes_set(1.44269504f), lanes_set(12582912.0f));
+    v16i e = (v16i)n - 0x4b400000;
+    n -= 12582912.0f;
     v16f r = lanes_fma(n, lanes_set(-0.693145752f), c);
     r = lanes_fma(n, lanes_set(-1.42860677e-6f), r);
     v16f p = lanes_set(1.98412698e-4f);
@@ -415,8 +417,7 @@ INLINE v16f lanes_exp(v16f x)
     p = lanes_fma(p, r, lanes_set(1.66666667e-1f));
     p = lanes_fma(p, r, lanes_set(0.5f));
     p = lanes_fma(p, r * r, r) + 1.0f;
-    v16i e = __builtin_convertvector(n, v16i), half = e / 2;
-    p = p * (v16f)((half + 127) << 23) * (v16f)((e - half + 127) << 23);
+    p = p * (v16f)((e + 127) << 23); /* one factor does, as e ≤ 127 */
     return (v16f)((v16i)p & ~low);
 }
 

@@ -1,28 +1,10 @@
 /* Matrix products in bf16, for rows of prompts: weights are decoded once for all rows of a step and
  * rounded to bf16, sums are f32 in the order of the TDPBF16PS instruction, which plain fma repeats
- * in every bit. Compiled once per instruction set, with -DISA=<its name> and that set's flags.
- *
- * A tile holds 32 columns: of activations [row][column], of weights [column/2][row][column%2]. */
+ * in every bit. Compiled once per instruction set, with -DISA=<its name> and that set's flags. */
 #include "cpu/kernels.h"
 
+#include "cpu/bf16.h"
 #include "cpu/decode.h"
-
-enum { TILE_VALUES = TILE * BLOCK }; /* 1 KiB of bf16 */
-
-/* Sixteen rows of two columns as pairs, rounded to nearest even. */
-INLINE void store_pairs(u16 *p, v16f even, v16f odd)
-{
-#if defined __AVX512BF16__
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
-    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(order, both));
-#else
-    v16i x = lanes_to_bf16(even) | lanes_to_bf16(odd) << 16;
-    memcpy(p, &x, sizeof x);
-#endif
-}
 
 /* ---- weights ---- */
 
@@ -56,8 +38,8 @@ INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
         v16f s = enc == ENC_I8 ? sc.s[0] * 0x1p-24f : sc.s[i / 4], c[4];
         v16f m = f.bits.zero ? s * (float)-f.bits.zero : sc.m[i / 4];
         for (u32 j = 0; j < 4; j++) c[j] = weight_of(q, j, s, m, f);
-        store_pairs(dst + i * 64, c[0], c[1]);
-        store_pairs(dst + i * 64 + 32, c[2], c[3]);
+        bf16_store_pairs(dst + i * 64, c[0], c[1]);
+        bf16_store_pairs(dst + i * 64 + 32, c[2], c[3]);
     }
 }
 
@@ -70,8 +52,8 @@ INLINE void decode_floats(enum encoding enc, const u8 *tile, u32 n, u32 b, u16 *
 {
     u32 begin = b * BLOCK, end = MIN(n, begin + BLOCK);
     for (u32 i = begin; i < begin + BLOCK; i += 2)
-        store_pairs(dst + (i - begin) * TILE, i < end ? float_column(enc, tile, i) : (v16f){0},
-                    i + 1 < end ? float_column(enc, tile, i + 1) : (v16f){0});
+        bf16_store_pairs(dst + (i - begin) * TILE, i < end ? float_column(enc, tile, i) : (v16f){0},
+                         i + 1 < end ? float_column(enc, tile, i + 1) : (v16f){0});
 }
 
 INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
@@ -108,15 +90,7 @@ static void pack(u16 *group, u32 row, const float *x, u32 n)
         const float *src = x + i;
         if (n - i < BLOCK) src = memcpy(part, src, (n - i) * sizeof *part);
         v16f lo = lanes_load(src), hi = lanes_load(src + 16);
-#if defined __AVX512BF16__
-        _mm512_storeu_si512(dst, (__m512i)_mm512_cvtne2ps_pbh((__m512)hi, (__m512)lo));
-#else
-        v16i a = lanes_to_bf16(lo), b = lanes_to_bf16(hi);
-        for (u32 j = 0; j < 16; j++) {
-            dst[j] = (u16)a[j];
-            dst[16 + j] = (u16)b[j];
-        }
-#endif
+        bf16_store(dst, lo, hi);
     }
 }
 
@@ -151,20 +125,6 @@ static void sums_put(const struct sums *s, const struct cpu_half *h, u32 row)
 {
     for (u32 r = 0; s->copied && r < s->n_rows; r++)
         memcpy(h->y[row + r] + h->col, s->p + r * TILE, h->n * sizeof *s->p);
-}
-
-/* All tiles are full. The compiler must see that the configuration is read: gcc 12's intrinsic lets
- * it drop the stores. */
-static void amx_configure(void)
-{
-    const struct {
-        u8 palette, start_row, reserved[14];
-        u16 row_bytes[16];
-        u8 rows[16];
-    } full = {.palette = 1,
-              .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-              .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
-    __asm__ volatile("ldtilecfg %0" ::"m"(full));
 }
 
 /* Does `with` tile, row group, weight tile for each of the products that there are. */
@@ -229,19 +189,6 @@ static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TI
 
 enum { ROWS_AT_ONCE = 1 };
 
-/* sum += x·w over one block as TDPBF16PS does it: even and odd columns apart, then together. */
-INLINE v16f add_block(v16f sum, const u16 *x, const u16 *w)
-{
-    v16f even = {0}, odd = {0};
-    for (u32 i = 0; i < BLOCK; i += 2) {
-        v16i pair;
-        memcpy(&pair, w + (size_t)i * TILE, sizeof pair);
-        even = lanes_fma((v16f)(pair << 16), lanes_set(bf16_to_float(x[i])), even);
-        odd = lanes_fma((v16f)(pair & -65536), lanes_set(bf16_to_float(x[i + 1])), odd);
-    }
-    return sum + (even + odd);
-}
-
 static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TILE_VALUES],
                      const float *start, u32 row)
 {
@@ -253,7 +200,7 @@ static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TI
         v16f sum = lanes_load(start + c * TILE);
         if (p->block > 0) sum = n == TILE ? lanes_load(y) : lanes_load_part(y, n);
         for (u32 b = 0; b < p->n_blocks * TILE_VALUES; b += TILE_VALUES)
-            sum = add_block(sum, x + b, w[c] + b);
+            sum = bf16_add_block(sum, x + b, w[c] + b);
         memcpy(y, &sum, n * sizeof *y);
     }
 }
@@ -269,13 +216,9 @@ static void multiply(const struct cpu_panel *p)
         decode(h, p->block, p->n_blocks, w[c]);
         if (h->bias) memcpy(start + c * TILE, h->bias, h->n * sizeof *start);
     }
-#if defined __AMX_BF16__
-    amx_configure();
-#endif
+    bf16_begin();
     for (u32 row = 0; row < p->n_rows; row += ROWS_AT_ONCE) block_of(p, w, start, row);
-#if defined __AMX_BF16__
-    _tile_release();
-#endif
+    bf16_end();
 }
 
 const struct panel_kernels KERNEL_TABLE(cpu_panels) = {

@@ -149,8 +149,8 @@ static u32 seen_by(u32 query)
 
 /* `at_once` queries over all tokens in blocks of 32; tokens from `cut` on are gathered apart and
  * merged. y is [QUERIES][VW]. */
-static void attend_all(const struct row_kernels *k, enum qtype type, const float *q, const u8 *kv,
-                       u32 at_once, u32 cut, float *y)
+static void attend_all(const struct attention_kernels *k, enum qtype type, const float *q,
+                       const u8 *kv, u32 at_once, u32 cut, float *y)
 {
     _Alignas(64) float kt[48 * BLOCK], vf[32 * BLOCK], states[2][QUERIES][STATE] = {0};
     size_t size = type == QT_F16 ? 2 : 4, stride = (KW + VW) * size;
@@ -182,6 +182,27 @@ static void attend_all(const struct row_kernels *k, enum qtype type, const float
     }
 }
 
+static const struct attention_kernels *attention(const char *isa)
+{
+    const struct cpu_kernels *k = kernels_find(isa);
+    return k ? k->attention : NULL;
+}
+
+static void check_softmax(const float *q, const float *kv, const float *want, double tolerance)
+{
+    for (u32 i = 0; i < QUERIES; i++) {
+        double p[TOKENS], sum = 0, y[VW] = {0};
+        for (u32 t = 0; t < seen_by(i); t++) {
+            double s = 0;
+            for (u32 j = 0; j < KW; j++) s += (double)q[i * KW + j] * (double)kv[t * (KW + VW) + j];
+            sum += p[t] = exp(s * (double)(0.1f * SCALE));
+        }
+        for (u32 t = 0; t < seen_by(i); t++)
+            for (u32 j = 0; j < VW; j++) y[j] += p[t] / sum * (double)kv[t * (KW + VW) + KW + j];
+        for (u32 j = 0; j < VW; j++) assert_true(fabs((double)want[i * VW + j] - y[j]) < tolerance);
+    }
+}
+
 static void attention_is_softmax_on_every_instruction_set(void **state)
 {
     (void)state;
@@ -193,33 +214,81 @@ static void attention_is_softmax_on_every_instruction_set(void **state)
         half[i] = half_from_float(kv[i]);
         kv[i] = half_to_float(half[i]);
     }
-    attend_all(plain(), QT_F32, q, (const u8 *)kv, QUERIES, TOKENS, want);
-    for (u32 i = 0; i < QUERIES; i++) {
-        double p[TOKENS], sum = 0, y[VW] = {0};
-        for (u32 t = 0; t < seen_by(i); t++) {
-            double s = 0;
-            for (u32 j = 0; j < KW; j++) s += (double)q[i * KW + j] * (double)kv[t * (KW + VW) + j];
-            sum += p[t] = exp(s * (double)(0.1f * SCALE));
-        }
-        for (u32 t = 0; t < seen_by(i); t++)
-            for (u32 j = 0; j < VW; j++) y[j] += p[t] / sum * (double)kv[t * (KW + VW) + KW + j];
-        for (u32 j = 0; j < VW; j++) assert_true(fabs((double)want[i * VW + j] - y[j]) < 2e-5);
-    }
+    attend_all(attention("generic"), QT_F32, q, (const u8 *)kv, QUERIES, TOKENS, want);
+    check_softmax(q, kv, want, 2e-5);
     for (size_t i = 0; i < ARRAY_LEN(isas); i++)
-        for (u32 at_once = 1; at_once <= QUERIES && kernels(i); at_once++) {
-            attend_all(kernels(i), QT_F32, q, (const u8 *)kv, at_once, TOKENS, got);
+        for (u32 at_once = 1; at_once <= QUERIES && attention(isas[i]); at_once++) {
+            attend_all(attention(isas[i]), QT_F32, q, (const u8 *)kv, at_once, TOKENS, got);
             assert_memory_equal(got, want, sizeof got);
-            attend_all(kernels(i), QT_F16, q, (const u8 *)half, at_once, TOKENS, got);
+            attend_all(attention(isas[i]), QT_F16, q, (const u8 *)half, at_once, TOKENS, got);
             assert_memory_equal(got, want, sizeof got);
         }
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) { /* in two splits: near, and equal everywhere */
         float first[QUERIES * VW];
-        if (!kernels(i)) continue;
-        attend_all(plain(), QT_F16, q, (const u8 *)half, 3, BLOCK, first);
-        attend_all(kernels(i), QT_F16, q, (const u8 *)half, 5, BLOCK, got);
+        if (!attention(isas[i])) continue;
+        attend_all(attention("generic"), QT_F16, q, (const u8 *)half, 3, BLOCK, first);
+        attend_all(attention(isas[i]), QT_F16, q, (const u8 *)half, 5, BLOCK, got);
         assert_memory_equal(got, first, sizeof got);
         for (u32 j = 0; j < ARRAY_LEN(got); j++) assert_true(fabsf(got[j] - want[j]) < 1e-5f);
     }
+}
+
+/* Queries [first, QUERIES) on matrix units. */
+static void attend_all_on_tiles(const struct attention_kernels *k, const float *q, const u8 *kv,
+                                u32 first, float *y)
+{
+    enum { PADDED = 32, WIDE = 64 }; /* queries and keys in whole tiles */
+    _Alignas(64) float kt[48 * BLOCK], vf[32 * BLOCK], states[PADDED][STATE] = {0};
+    _Alignas(64) u16 kb[2 * WIDE * BLOCK], vb[2 * 32 * BLOCK], qb[2][2 * WIDE * TILE] = {0};
+    size_t stride = (KW + VW) * sizeof(u16);
+    struct cpu_query queries[QUERIES];
+    u32 n = QUERIES - first;
+    for (u32 i = 0; i < n; i++) {
+        states[i][0] = -INFINITY;
+        k->split_query(qb[i / TILE], i % TILE, q + (size_t)(first + i) * KW, KW, 0.1f * SCALE);
+    }
+    for (u32 t = 0; t < TOKENS; t += BLOCK) {
+        struct cpu_kv b = {.k = kv + t * stride,
+                           .v = kv + t * stride + KW * sizeof(u16),
+                           .stride = stride,
+                           .n_tokens = MIN((u32)BLOCK, TOKENS - t),
+                           .k_width = KW,
+                           .v_width = VW,
+                           .type = QT_F16,
+                           .v_type = QT_F16,
+                           .kt = kt,
+                           .vf = vf,
+                           .kb = kb,
+                           .vb = vb};
+        k->unpack(&b);
+        k->split_cached(&b);
+        for (u32 i = 0; i < n; i++) {
+            u32 seen = seen_by(first + i);
+            queries[i] = (struct cpu_query){NULL, states[i], seen > t ? MIN(32u, seen - t) : 0};
+        }
+        k->attend_tiles(&b, queries, qb[0], n);
+    }
+    for (u32 i = 0; i < n; i++) k->finish(y + (size_t)i * VW, states[i], VW);
+}
+
+static void attention_on_tiles_is_softmax_on_every_instruction_set(void **state)
+{
+    (void)state;
+    float kv[TOKENS * (KW + VW)], q[QUERIES * KW], want[QUERIES * VW], got[QUERIES * VW];
+    u16 half[TOKENS * (KW + VW)];
+    fill(kv, ARRAY_LEN(kv), 2);
+    fill(q, ARRAY_LEN(q), 2 * SCALE);
+    for (u32 i = 0; i < ARRAY_LEN(half); i++) {
+        half[i] = half_from_float(kv[i]);
+        kv[i] = half_to_float(half[i]);
+    }
+    attend_all_on_tiles(attention("generic"), q, (const u8 *)half, 0, want);
+    check_softmax(q, kv, want, 4e-5);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+        for (u32 first = 0; first < QUERIES && attention(isas[i]); first++) {
+            attend_all_on_tiles(attention(isas[i]), q, (const u8 *)half, first, got);
+            assert_memory_equal(got, want + first * VW, (QUERIES - first) * VW * sizeof *got);
+        }
 }
 
 /* ---- recurrence ---- */
@@ -284,6 +353,7 @@ int main(void)
         cmocka_unit_test(acts_are_those_of_num_on_every_instruction_set),
         cmocka_unit_test(lerps_are_equal_on_every_instruction_set),
         cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
+        cmocka_unit_test(attention_on_tiles_is_softmax_on_every_instruction_set),
         cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
         cmocka_unit_test(bonus_is_equal_on_every_instruction_set),
     };
