@@ -344,7 +344,7 @@ FLETCH_API int fletch_batch_cancel(struct fletch_batch *b, uint64_t id);
 FLETCH_API size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds);
 
 struct fletch_batch_stats {
-    uint64_t n_steps, n_mixed;                /* steps; with prompts and answers in one */
+    uint64_t n_steps, n_mixed;                /* steps; with prompts in or beside those of answers */
     uint64_t n_ahead;                         /* steps queued before the one before was read */
     uint64_t n_prompt_rows, n_answer_rows;    /* tokens computed, again ones included */
     uint64_t n_done, n_failed, n_preemptions; /* requests */
@@ -352,7 +352,7 @@ struct fletch_batch_stats {
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
     uint32_t n_running, n_waiting, most_running;
     uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */
-    uint32_t prompt_budget;            /* rows of prompts that a step takes beside answers */
+    uint32_t prompt_budget;            /* rows of prompts that are read at a time beside answers */
 };
 FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats);
 

@@ -28,7 +28,7 @@ int lane_ids(const struct lane *l, u32 n, i32 *ids, struct err *err)
 static int start(struct lane *l, const struct flight *as, struct err *err)
 {
     l->last = as;
-    step_prepare(l->step);
+    if (l->step->op_begin == 0) step_prepare(l->step);
     double began = base_now();
     int rc = l->x->class->submit(l->x, l->handle, l->step, err);
     if (rc) return rc;

@@ -10,8 +10,9 @@ u32 step_mask_words(const struct net *net)
     return net->n_vocab / 32 + 1;
 }
 
-int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
-              struct err *err)
+/* beside: whose tables and angles are its own too; NULL: it has some for itself. */
+static int open_with(struct step **out, const struct net *net, const struct exec_limits *limits,
+                     const struct step *beside, struct err *err)
 {
     struct step *s = *out = calloc(1, sizeof *s);
     if (!s) return err_nomem(err, "a step");
@@ -22,12 +23,14 @@ int step_open(struct step **out, const struct net *net, const struct exec_limits
     s->rows = calloc(rows, sizeof *s->rows);
     s->out_rows = calloc(limits->max_out, sizeof *s->out_rows);
     s->edits = calloc(rows + limits->n_slots, sizeof *s->edits);
-    s->tables = calloc((size_t)limits->n_slots * s->table_len, sizeof *s->tables);
+    s->is_beside = beside != NULL;
+    s->tables =
+        beside ? beside->tables : calloc((size_t)limits->n_slots * s->table_len, sizeof *s->tables);
     s->prev = calloc(rows, sizeof *s->prev);
     s->last = calloc(limits->n_slots, sizeof *s->last);
     s->cos = calloc(rows * half + 1, sizeof *s->cos);
     s->sin = calloc(rows * half + 1, sizeof *s->sin);
-    s->angles = calloc(limits->max_pos * 2 * half + 1, sizeof *s->angles);
+    s->angles = beside ? beside->angles : calloc(limits->max_pos * 2 * half + 1, sizeof *s->angles);
     s->sample = calloc(limits->max_out, sizeof *s->sample);
     s->sample_edits = calloc((size_t)limits->max_out * SAMPLE_MAX_EDITS, sizeof *s->sample_edits);
     s->masks = calloc((size_t)limits->max_out * step_mask_words(net), sizeof *s->masks);
@@ -41,18 +44,29 @@ int step_open(struct step **out, const struct net *net, const struct exec_limits
     return 0;
 }
 
+int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
+              struct err *err)
+{
+    return open_with(out, net, limits, NULL, err);
+}
+
+int step_open_beside(struct step **out, const struct step *other, struct err *err)
+{
+    return open_with(out, other->net, &other->limits, other, err);
+}
+
 void step_close(struct step *s)
 {
     if (!s) return;
     free(s->rows);
     free(s->out_rows);
     free(s->edits);
-    free(s->tables);
+    if (!s->is_beside) free(s->tables);
+    if (!s->is_beside) free(s->angles);
     free(s->prev);
     free(s->last);
     free(s->cos);
     free(s->sin);
-    free(s->angles);
     free(s->sample);
     free(s->sample_edits);
     free(s->masks);

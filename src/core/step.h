@@ -70,6 +70,8 @@ struct exec_limits {
     u32 block_tokens; /* tokens per block */
     u32 max_pos;      /* longest sequence */
     u32 device;       /* which one, where an executor has several */
+    bool twice; /* the program is loaded twice: prompts have buffers of their own, and need not
+                   be rows of the steps of answers */
     /* Of the same class, open for longer and never at work at the same time: threads may be shared,
      * so that none has to wake up when work changes from one to the other. NULL: none. */
     const struct exec *beside;
@@ -86,6 +88,7 @@ struct step {
     struct step_edit *edits; /* [max_rows + n_slots] carried out in order before the first op */
     u32 *tables;             /* [n_slots][table_len] block of each stretch of positions */
     u32 table_len;
+    bool is_beside;                   /* tables and angles are another step's */
     struct sample_row *sample;        /* [max_out] */
     struct sample_edit *sample_edits; /* [max_out · SAMPLE_MAX_EDITS] */
     u32 n_sample_edits;
@@ -95,11 +98,13 @@ struct step {
     i32 *last;            /* [n_slots] scratch of step_prepare: last row seen of each slot */
     float *cos, *sin;     /* [max_rows][n_rot/2] */
     float *angles;        /* [max_pos][2][n_rot/2] cos and sin of positions met so far, else 0 */
-    u32 op_begin, op_end; /* the ops to run; all of them unless verify steps through */
+    u32 op_begin, op_end; /* the ops to run: all of them, unless it is run piece by piece */
 };
 
 int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
               struct err *err);
+/* For the same sequences: block tables are those of the other one, which is closed after it. */
+int step_open_beside(struct step **out, const struct step *other, struct err *err);
 void step_close(struct step *s);
 void step_reset(struct step *s);
 /* Words of one row of masks. */

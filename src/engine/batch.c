@@ -12,6 +12,7 @@ struct fletch_batch {
     struct err err;
     struct fletch_model *model;
     struct batch *b;
+    bool reads; /* by the model's reader */
 };
 
 /* What a request needs besides its tokens; lives from submit to its end. */
@@ -36,7 +37,10 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                             .n_slots = m->n_sessions,
                             .spec = m->spec,
                             .recall = m->recall};
+    if (m->reader.step && !m->reader_used) env.reader = &m->reader; /* it serves one at a time */
     int rc = batch_open(&b->b, &env, params, &m->err);
+    b->reads = !rc && env.reader;
+    m->reader_used |= b->reads;
     if (rc) {
         free(b);
         *out = NULL;
@@ -48,6 +52,7 @@ void fletch_batch_close(struct fletch_batch *b)
 {
     if (!b) return;
     batch_close(b->b);
+    if (b->reads) b->model->reader_used = false;
     free(b);
 }
 

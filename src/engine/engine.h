@@ -36,7 +36,10 @@ struct fletch_model {
     struct exec *x;
     struct exec_limits limits;
     struct step *step;
-    struct lane lane; /* trunk's */
+    struct lane lane;   /* trunk's */
+    struct lane reader; /* its own buffers, for a batch's prompts; without a step: there is none */
+    struct step *reader_step;
+    bool reader_used;
     struct kv_pool kv;
     u32 n_sessions;  /* slots for sequences; those behind them keep snapshots and trials */
     bool *slot_used; /* [n_sessions] */

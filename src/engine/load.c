@@ -38,6 +38,7 @@ void fletch_model_close(struct fletch_model *m)
     store_close(m->recall.store);
     constrain_close(m->constrain);
     engine_speculation_close(m);
+    step_close(m->reader_step);
     step_close(m->step);
     if (m->x) m->x->class->close(m->x);
     prog_close(m->trunk);
@@ -92,6 +93,14 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
                    hint);
 }
 
+/* Steps of prompts that run beside those of answers. */
+static int open_reader(struct fletch_model *m, struct err *err)
+{
+    int rc = step_open_beside(&m->reader_step, m->step, err);
+    m->reader = (struct lane){.x = m->x, .p = m->trunk, .step = m->reader_step};
+    return rc ? rc : m->x->class->load(m->x, m->trunk, &m->reader.handle, err);
+}
+
 static int open_parts(struct fletch_model *m, struct source *s,
                       const struct fletch_model_params *params, const struct exec *beside,
                       struct err *err)
@@ -109,6 +118,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->limits.device = m->engine->device;
     m->limits.capture = m->engine->capture;
     m->limits.beside = beside;
+    if (beside) m->limits.twice = false; /* it only guesses */
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params, err))) return rc;
@@ -127,6 +137,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->lane = (struct lane){.x = m->x, .p = m->trunk, .step = m->step};
     m->lane.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
     if ((rc = class->load(m->x, m->trunk, &m->lane.handle, err))) return rc;
+    if (m->limits.twice && (rc = open_reader(m, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);
 }

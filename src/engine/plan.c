@@ -100,12 +100,15 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     u32 n_snapshots = m->net->n_states ? params->n_snapshots : 0;
     u32 n_trials = m->net->n_states && engine_speculates(params) ? n_sessions : 0;
     if (n_snapshots > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots");
+    /* rows of prompts that are rounded otherwise than answers share no work with them */
+    bool twice = n_sessions > 1 && m->net->profile.bf16 && !params->speculation.mtp;
     *out = (struct exec_limits){.max_rows = max_rows,
                                 .max_out = MIN(max_rows, (u32)ENGINE_MAX_OUT),
                                 .n_slots = n_sessions + n_snapshots + n_trials,
                                 .n_blocks = (u32)blocks,
                                 .block_tokens = ENGINE_BLOCK_TOKENS,
-                                .max_pos = n_ctx};
+                                .max_pos = n_ctx,
+                                .twice = twice};
     return 0;
 }
 
@@ -156,8 +159,8 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
         .weights = weight_bytes(m, class),
         .kv = kv_bytes(m, (u64)limits->n_blocks * limits->block_tokens),
         .state = exec_state_bytes(m->net) * limits->n_slots,
-        .activations =
-            class->bytes(p, limits) + (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
+        .activations = class->bytes(p, limits) * (limits->twice ? 2 : 1) +
+                       (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
         .available = max_memory         ? max_memory
                      : class->available ? class->available(limits->device)
                                         : plan_available(),

@@ -17,9 +17,17 @@ enum {
     BERTHS = 2, /* steps that can be on their way, each with host memory of its own */
 };
 
+/* Some of a program's ops, most often all, as a berth submits them. */
+struct part {
+    struct part *next;
+    u32 begin, end, berth;
+    bool extra; /* the step is sent with edits of logits, and masks */
+    struct gpu_list *list;
+};
+
 struct list {
     struct list_kind kind;
-    struct gpu_list *list[BERTHS][2]; /* sends the step without, and with edits of logits, masks */
+    struct part *parts;
     struct step_layout step;
 };
 
@@ -50,8 +58,8 @@ struct gpu_exec {
     u32 n_stretches[2];
     struct gpu_buf *layers[2]; /* the same on the device */
     struct step_tables known;
-    struct step_order order;                      /* of the last step */
-    struct gpu_list *edit_list[BERTHS], *passing; /* passing: of one call only (verify) */
+    struct step_order order; /* of the last step */
+    struct gpu_list *edit_list[BERTHS];
     struct berth {
         u32 handle, n_sampled;
         u32 n_lists; /* that were submitted and not waited for */
@@ -83,10 +91,10 @@ static const char *gpu_driver_absent(const struct gpu_driver *d)
 static void drop_lists(struct gpu_exec *x, struct gpu_program *prog)
 {
     for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++)
-        for (u32 j = 0; j < BERTHS * 2; j++) {
-            struct gpu_list **list = &prog->lists[i].list[j / 2][j % 2];
-            if (*list) x->d->drop(x->g, *list);
-            *list = NULL;
+        for (struct part *part; (part = prog->lists[i].parts) != NULL;) {
+            prog->lists[i].parts = part->next;
+            x->d->drop(x->g, part->list);
+            free(part);
         }
 }
 
@@ -476,9 +484,9 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
     return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
 }
 
-/* The ops [begin, end) for a list's rows; all of them is a whole step. */
-static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list, u32 berth,
-                  bool extra, u32 begin, u32 end, struct gpu_list **out, struct err *err)
+/* Records a part of a list. */
+static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list,
+                  struct part *part, struct err *err)
 {
     const struct step_layout *step = &list->step;
     struct emit e;
@@ -491,28 +499,48 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
     if (c)
         c[0] = (struct gpu_command){.kind = GPU_COPY,
                                     .dst = {prog->step, 0},
-                                    .src = {prog->upload[berth], 0},
-                                    .n_bytes = step->bytes[extra]};
+                                    .src = {prog->upload[part->berth], 0},
+                                    .n_bytes = step->bytes[part->extra]};
     for (u32 i = 0; i < e.n && !rc; i++) {
         bool tables = strcmp(e.list[i].kernel, "k_tables") == 0;
-        if (!tables && (e.list[i].op < begin || e.list[i].op >= end)) continue;
+        if (!tables && (e.list[i].op < part->begin || e.list[i].op >= part->end)) continue;
         rc = command_of(x, prog, &e.list[i], &c[n], err);
         if (n == 1) c[n].after = true;
         n++;
     }
-    bool whole = begin == 0 && end >= prog->p->n_ops;
-    if (!rc && whole && prog->p->sampled != NO_BUF)
+    if (!rc && part->end == prog->p->n_ops && prog->p->sampled != NO_BUF)
         c[n++] = (struct gpu_command){
             .kind = GPU_COPY,
             .after = true,
-            .dst = {prog->sampled[berth], 0},
+            .dst = {prog->sampled[part->berth], 0},
             .src = {prog->mem[ROWS_R],
                     row_at(x, prog, (struct operand){prog->p->sampled, 0, 1}, 0)},
             .n_bytes = step->out_rows * sizeof(i32)};
-    if (!rc) rc = x->d->record(x->g, out, c, n, err);
+    if (!rc) rc = x->d->record(x->g, &part->list, c, n, err);
     free(c);
     free(e.list);
     return rc;
+}
+
+/* The part that is `like`; recorded now if it was not yet. */
+static int part_of(struct gpu_exec *x, struct gpu_program *prog, struct list *list,
+                   const struct part *like, struct part **out, struct err *err)
+{
+    for (struct part *p = *out = list->parts; p; p = *out = p->next)
+        if (p->begin == like->begin && p->end == like->end && p->berth == like->berth &&
+            p->extra == like->extra)
+            return 0;
+    struct part *p = malloc(sizeof *p);
+    if (!p) return err_nomem(err, "the program");
+    *p = *like;
+    int rc = record(x, prog, list, p, err);
+    if (rc) {
+        free(p);
+        return rc;
+    }
+    p->next = list->parts;
+    *out = list->parts = p;
+    return 0;
 }
 
 /* ---- steps ---- */
@@ -591,20 +619,20 @@ static int settle(struct gpu_exec *x, struct err *err)
 static int submit_step(struct gpu_exec *x, u32 berth, const struct step *s, struct err *err)
 {
     struct gpu_program *prog = &x->programs[x->berths[berth].handle];
-    bool whole = s->op_begin == 0 && s->op_end >= prog->p->n_ops, extra;
+    struct part *part, like = {.begin = s->op_begin, .end = MIN(s->op_end, prog->p->n_ops)};
     int rc = 0;
     step_order(&x->order, s);
     struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
     u8 *upload = x->d->map(prog->upload[berth]);
-    if (!step_write(&list->step, s, &x->order, &x->known, upload, &extra)) {
+    if (!step_write(&list->step, s, &x->order, &x->known, upload, &like.extra)) {
         if ((rc = write_tables(x, s, err))) return rc;
-        CHECK(step_write(&list->step, s, &x->order, &x->known, upload, &extra));
+        CHECK(step_write(&list->step, s, &x->order, &x->known, upload, &like.extra));
     }
     if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, berth, s, err))) return rc;
-    x->berths[berth].n_sampled = whole ? s->n_out : 0;
-    struct gpu_list **made = whole ? &list->list[berth][extra] : &x->passing;
-    if (!*made) rc = record(x, prog, list, berth, extra, s->op_begin, s->op_end, made, err);
-    return rc ? rc : submit_list(x, berth, *made, err);
+    x->berths[berth].n_sampled = like.end == prog->p->n_ops ? s->n_out : 0;
+    like.berth = berth;
+    rc = part_of(x, prog, list, &like, &part, err);
+    return rc ? rc : submit_list(x, berth, part->list, err);
 }
 
 /* In the first berth where there is a choice: each has lists of its own, made when needed. */
@@ -632,8 +660,6 @@ static int gpu_wait(struct exec *exec, struct err *err)
     wait_for(x, b);
     x->oldest = (x->oldest + 1) % BERTHS;
     x->n_away--;
-    if (x->passing) x->d->drop(x->g, x->passing);
-    x->passing = NULL;
     if (b->rc) *err = b->err;
     return b->rc;
 }
@@ -759,7 +785,10 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     if ((rc = emit_program(&e, prog->p, &x->limits, list->kind, err))) return rc;
     double *each = calloc(e.n + 2, sizeof *each);
     if (!each) rc = err_nomem(err, "the profile");
-    if (!rc) rc = x->d->profile(x->g, list->list[0][list->list[0][0] ? 0 : 1], each, err);
+    struct part *whole = list->parts;
+    while (whole && (whole->begin || whole->end < prog->p->n_ops)) whole = whole->next;
+    CHECK(whole);
+    if (!rc) rc = x->d->profile(x->g, whole->list, each, err);
     memset(us, 0, prog->p->n_ops * sizeof *us);
     for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
     free(each);

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "serve/queue.h"
+#include "serve/reading.h"
 #include "serve/sampling.h"
 
 enum {
@@ -14,8 +15,16 @@ enum {
     MIN_BUDGET = 4,
 };
 
+#define READING_SHARE 0.8 /* of a step of answers: what a piece of a prompt may take beside it */
+
+/* What a request that ended left behind, until the reading that writes there is done. */
+struct remains {
+    u32 slot, n_blocks;
+};
+
 /* A step on its way. */
 struct voyage {
+    struct lane *lane;
     struct flight f;
     struct request **out; /* [max_out] whose each out row is; NULL: gone */
     u32 n_rows, n_answers, n_prompts;
@@ -34,6 +43,10 @@ struct batch {
     u32 max_live;
     struct voyage voyages[2], *air[2]; /* those on their way, the older one first */
     u32 n_air;
+    struct reading reading;  /* of prompts, piece by piece */
+    struct voyage read;      /* what it will give */
+    struct remains *remains; /* [max_running] */
+    u32 n_remains;
     float *logprobs;
     struct spec_seq *seqs; /* [max_running] */
     u64 n_admitted;
@@ -51,12 +64,31 @@ struct batch {
     u64 last_id;
 };
 
+static u32 *table_at(const struct batch *b, u32 slot)
+{
+    return b->env.lane->step->tables + (size_t)slot * b->env.lane->step->table_len;
+}
+
 static u32 *table_of(const struct batch *b, const struct request *r)
 {
-    return b->env.lane->step->tables + (size_t)r->slot * b->env.lane->step->table_len;
+    return table_at(b, r->slot);
 }
 
 /* ---- opening ---- */
+
+static int voyage_open(struct voyage *v, struct lane *lane, struct err *err)
+{
+    const struct exec_limits *l = &lane->step->limits;
+    v->lane = lane;
+    v->out = calloc(l->max_out, sizeof *v->out);
+    return v->out ? flight_open(&v->f, l, err) : err_nomem(err, "the batch");
+}
+
+static void voyage_close(struct voyage *v)
+{
+    flight_close(&v->f);
+    free(v->out);
+}
 
 int batch_open(struct batch **out, const struct batch_env *env,
                const struct fletch_batch_params *params, struct err *err)
@@ -84,16 +116,16 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->clients = calloc(b->max_live, sizeof *b->clients);
     b->seqs = calloc(b->max_running, sizeof *b->seqs);
     b->logprobs = calloc(1 + 2 * SAMPLE_MAX_TOP, sizeof *b->logprobs);
+    b->remains = calloc(b->max_running, sizeof *b->remains);
     u32 n_trials = env->spec ? env->n_slots : 0; /* slots behind the snapshots */
     u32 n_snaps =
         b->reuses && env->lane->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
     int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
-    for (u32 i = 0; !rc && i < ARRAY_LEN(b->voyages); i++) {
-        rc = flight_open(&b->voyages[i].f, l, err);
-        b->voyages[i].out = calloc(l->max_out, sizeof *b->voyages[i].out);
-        if (!rc && !b->voyages[i].out) rc = err_nomem(err, "the batch");
-    }
-    if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs))
+    if (!rc) rc = reading_open(&b->reading, env->reader, err);
+    for (u32 i = 0; !rc && i < ARRAY_LEN(b->voyages); i++)
+        rc = voyage_open(&b->voyages[i], env->lane, err);
+    if (!rc && env->reader) rc = voyage_open(&b->read, env->reader, err);
+    if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs || !b->remains))
         rc = err_nomem(err, "the batch");
     if (rc) {
         batch_close(b);
@@ -198,17 +230,26 @@ int batch_cancel(struct batch *b, u64 id, struct err *err)
 }
 
 /* Gives back slot and blocks; full blocks of the prompt stay findable. */
+static void give_room(struct batch *b, u32 slot, u32 *n_blocks)
+{
+    kv_release(b->env.kv, table_at(b, slot), n_blocks);
+    spec_rewind(b->env.spec, slot, 0);
+    b->env.slot_used[slot] = false;
+}
+
+/* It runs no more. What a reading at rest will still write for it must not become another's yet. */
 static void leave_room(struct batch *b, struct request *r)
 {
     u32 i = 0;
-    kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
-    spec_rewind(b->env.spec, r->slot, 0);
-    b->env.slot_used[r->slot] = false;
+    if (r->reads)
+        b->remains[b->n_remains++] = (struct remains){r->slot, r->n_blocks};
+    else
+        give_room(b, r->slot, &r->n_blocks);
     while (b->running[i] != r) i++;
     b->n_running--;
     memmove(b->running + i, b->running + i + 1, (b->n_running - i) * sizeof *b->running);
-    r->n_fed = r->n_published = r->snap_at = r->n_draft = r->n_due = 0;
-    r->aside = false;
+    r->n_fed = r->n_published = r->snap_at = r->n_draft = r->n_due = r->n_blocks = 0;
+    r->aside = r->reads = false;
     r->order = 0;
 }
 
@@ -218,6 +259,19 @@ static void forget(struct batch *b, const struct request *r)
     for (u32 i = 0; i < b->n_air; i++)
         for (u32 j = 0; j < b->air[i]->f.n_out; j++)
             if (b->air[i]->out[j] == r) b->air[i]->out[j] = NULL;
+    for (u32 j = 0; r->reads && j < b->read.f.n_out; j++)
+        if (b->read.out[j] == r) b->read.out[j] = NULL;
+}
+
+/* The reading is over: its rows are in the executor, or never will be. */
+static void end_reading(struct batch *b)
+{
+    b->reading.at = 0;
+    for (u32 i = 0; i < b->n_running; i++) b->running[i]->reads = false;
+    while (b->n_remains) {
+        struct remains *left = &b->remains[--b->n_remains];
+        give_room(b, left->slot, &left->n_blocks);
+    }
 }
 
 /* Nobody is interested in what is on its way. */
@@ -225,6 +279,7 @@ static void drop(struct batch *b)
 {
     if (b->n_air) lane_settle(b->env.lane);
     b->n_air = 0;
+    end_reading(b);
 }
 
 /* The end of a request, wherever it is. */
@@ -313,10 +368,10 @@ void batch_close(struct batch *b)
     pthread_cond_destroy(&b->came);
     free(b->running);
     free(b->clients);
-    for (u32 i = 0; i < ARRAY_LEN(b->voyages); i++) {
-        flight_close(&b->voyages[i].f);
-        free(b->voyages[i].out);
-    }
+    for (u32 i = 0; i < ARRAY_LEN(b->voyages); i++) voyage_close(&b->voyages[i]);
+    voyage_close(&b->read);
+    reading_close(&b->reading);
+    free(b->remains);
     free(b->seqs);
     free(b->logprobs);
     free(b->cancels);
@@ -352,7 +407,7 @@ static u32 n_known(const struct request *r)
 }
 
 /* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
- * be while a token is on its way to him. */
+ * be while a token is on its way to him or his prompt is being read. */
 static bool grow(struct batch *b)
 {
     if (!b->env.lane->p->net->n_kv) return true;
@@ -362,7 +417,7 @@ static bool grow(struct batch *b)
             i++;
             continue;
         }
-        if (b->n_air) return false;
+        if (b->n_air || b->reading.at) return false;
         preempt(b, victim(b));
         i = 0; /* whoever left may have stood before this one */
     }
@@ -404,8 +459,9 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     return n;
 }
 
-/* Gives a waiting request its slot and the blocks of all its tokens; false: there is no room. */
-static bool admit(struct batch *b, struct request *r)
+/* Gives a waiting request its slot and the blocks of all its tokens, beginning with step s; false:
+ * there is no room. */
+static bool admit(struct batch *b, struct step *s, struct request *r)
 {
     u32 slot = 0, from = UINT32_MAX;
     while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
@@ -422,8 +478,8 @@ static bool admit(struct batch *b, struct request *r)
         return false;
     }
     if (b->env.lane->p->net->n_states && from != slot)
-        CHECK(from == UINT32_MAX ? step_edit(b->env.lane->step, EDIT_ZERO_STATE, slot, 0)
-                                 : step_edit(b->env.lane->step, EDIT_COPY_STATE, slot, from));
+        CHECK(from == UINT32_MAX ? step_edit(s, EDIT_ZERO_STATE, slot, 0)
+                                 : step_edit(s, EDIT_COPY_STATE, slot, from));
     queue_remove(&b->waiting, r);
     b->env.slot_used[slot] = true;
     b->running[b->n_running++] = r;
@@ -444,7 +500,7 @@ static bool admit(struct batch *b, struct request *r)
 /* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
 static bool is_answering(const struct request *r)
 {
-    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX;
+    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX && !r->reads;
 }
 
 /* Guesses run on a copy of the recurrent state, which they may spoil. */
@@ -457,7 +513,7 @@ static bool needs_trial(const struct batch *b, const struct request *r)
  * so do guesses behind it. */
 static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n)
 {
-    struct step *s = b->env.lane->step;
+    struct step *s = v->lane->step;
     bool trial = needs_trial(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
@@ -490,8 +546,10 @@ static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32
     u32 n = MIN(most, r->n_tokens - r->n_fed);
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
+    r->n_settled = r->n_fed;
     add_rows(b, v, r, n);
     r->snap_at = r->n_fed == point ? point : 0;
+    r->reads = v == &b->read;
     return n;
 }
 
@@ -544,29 +602,41 @@ static int guess(struct batch *b, struct err *err)
     return rc;
 }
 
-/* Rows of answers, then rows of prompts: of those who are at it, then of newcomers. */
-static void fill_step(struct batch *b, struct voyage *v)
+/* The next rows of those who answer. */
+static void fill_answers(struct batch *b, struct voyage *v)
 {
-    struct step *s = b->env.lane->step;
-    struct request *r;
+    struct step *s = v->lane->step;
     for (u32 i = 0; i < b->n_running; i++) {
-        r = b->running[i];
-        r->n_settled = r->n_fed;
+        struct request *r = b->running[i];
+        if (!r->reads) r->n_settled = r->n_fed;
         if (!is_answering(r)) continue;
         u32 n = MIN(n_known(r) + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows);
         if (n) add_rows(b, v, r, n);
     }
     v->n_answers = s->n_rows;
-    u32 most = s->limits.max_rows - s->n_rows;
-    if (v->n_answers) most = MIN(most, (u32)b->budget);
+    v->n_prompts = 0;
+}
+
+/* Rows of prompts that a step takes besides its answers. */
+static u32 prompt_rows(const struct batch *b, const struct voyage *v)
+{
+    u32 most = v->lane->step->limits.max_rows - v->n_answers;
+    return v->n_answers ? MIN(most, (u32)b->budget) : most;
+}
+
+/* Rows of prompts: of those who are at it, then of newcomers. */
+static void fill_prompts(struct batch *b, struct voyage *v, u32 most)
+{
+    struct step *s = v->lane->step;
+    struct request *r;
     for (u32 i = 0; i < b->n_running && most; i++) {
-        if (b->running[i]->n_fed >= b->running[i]->n_tokens) continue; /* it is in already */
-        most -= add_reading(b, v, b->running[i], most);
-    }
-    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, r))
+        r = b->running[i];
+        if (r->n_fed >= r->n_tokens || is_answering(r)) continue;
         most -= add_reading(b, v, r, most);
-    v->n_rows = s->n_rows;
-    v->n_prompts = v->n_rows - v->n_answers;
+    }
+    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, s, r))
+        most -= add_reading(b, v, r, most);
+    v->n_prompts = s->n_rows - v->n_answers;
 }
 
 /* ---- running it ---- */
@@ -577,6 +647,21 @@ static bool needs_token(const struct request *r)
     return r->r.constraint || r->r.n_logprobs || sampling_looks_back(&r->r.sampling);
 }
 
+static bool has_answers(const struct batch *b)
+{
+    for (u32 i = 0; i < b->n_running; i++)
+        if (is_answering(b->running[i])) return true;
+    return false;
+}
+
+/* There are prompts to read, and room for them as far as one can tell. */
+static bool wants_reading(const struct batch *b)
+{
+    for (u32 i = 0; i < b->n_running; i++)
+        if (!is_answering(b->running[i])) return true;
+    return b->waiting.head && b->n_running + b->n_remains < b->max_running;
+}
+
 /* All that the next step needs is known before the one on its way has landed. */
 static bool can_go_ahead(struct batch *b)
 {
@@ -584,43 +669,20 @@ static bool can_go_ahead(struct batch *b)
     bool keeps_states = b->env.recall.store && l->p->net->n_states; /* right behind their step */
     if (!l->ahead || b->env.spec || keeps_states || b->n_air != 1 || l->last != &b->air[0]->f)
         return false;
+    if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
     for (u32 i = 0; i < b->n_running; i++)
         if (b->running[i]->n_due && needs_token(b->running[i])) return false;
     return grow(b);
 }
 
-/* Fills the next step and queues it, if there is anything to do. */
-static int launch(struct batch *b, struct err *err)
+static int read_logprobs(struct batch *b, const struct lane *l, u32 i, u32 n,
+                         struct batch_logprobs *out, struct err *err)
 {
-    struct lane *l = b->env.lane;
-    struct voyage *before = b->n_air ? b->air[0] : NULL;
-    struct voyage *v = before == b->voyages ? b->voyages + 1 : b->voyages;
-    v->began = base_now();
-    step_reset(l->step);
-    if (!before) CHECK(grow(b));
-    int rc = guess(b, err);
-    step_reset(l->step);
-    if (!rc) fill_step(b, v);
-    if (rc || !l->step->n_rows) return rc;
-    v->queued = base_now();
-    rc = lane_queue(l, &v->f, before ? &before->f : NULL, err);
-    if (!rc) b->air[b->n_air++] = v;
-    b->stats.n_steps++;
-    b->stats.n_ahead += before != NULL;
-    b->stats.n_answer_rows += v->n_answers;
-    b->stats.n_prompt_rows += v->n_prompts;
-    b->stats.n_mixed += v->n_answers && v->n_prompts;
-    return rc;
-}
-
-static int read_logprobs(struct batch *b, u32 i, u32 n, struct batch_logprobs *out, struct err *err)
-{
-    const struct operand values = {b->env.lane->p->logprobs, 0, n},
-                         ids = {b->env.lane->p->top, 0, n - 1};
+    const struct operand values = {l->p->logprobs, 0, n}, ids = {l->p->top, 0, n - 1};
     float *top = b->logprobs + 1 + SAMPLE_MAX_TOP;
     *out = (struct batch_logprobs){n, b->logprobs, (const i32 *)(const void *)top};
-    int rc = lane_read(b->env.lane, values, i, 1, b->logprobs, err);
-    if (!rc && n > 1) rc = lane_read(b->env.lane, ids, i, 1, top, err);
+    int rc = lane_read(l, values, i, 1, b->logprobs, err);
+    if (!rc && n > 1) rc = lane_read(l, ids, i, 1, top, err);
     return rc;
 }
 
@@ -632,14 +694,15 @@ static int follow(const struct request *r, i32 token, struct err *err)
     return constraint_error(r->r.constraint, err);
 }
 
-/* A token came: tells it, and ends the request when that was the last: true. */
-static bool deliver(struct batch *b, struct request *r, u32 i, i32 token)
+/* Out row i of a step gave a token: tells it, and ends the request when that was the last: true. */
+static bool deliver(struct batch *b, const struct voyage *v, struct request *r, u32 i)
 {
+    i32 token = v->f.ids[i];
     struct batch_logprobs logprobs = {0};
     struct err err = {0};
     int rc = follow(r, token, &err);
     if (!rc) rc = sampling_result(token, r->n_tokens, &err);
-    if (!rc && r->r.n_logprobs) rc = read_logprobs(b, i, r->r.n_logprobs, &logprobs, &err);
+    if (!rc && r->r.n_logprobs) rc = read_logprobs(b, v->lane, i, r->r.n_logprobs, &logprobs, &err);
     if (rc) {
         finish(b, r, FLETCH_FINISH_FAILED, &err);
         return true;
@@ -697,14 +760,14 @@ static void deliver_all(struct batch *b, struct voyage *v)
         r->n_due--;
         bool ended = judge(b, v, r, i, &n_right, &err) != 0;
         if (ended) finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, r, i + j, v->f.ids[i + j]);
+        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, v, r, i + j);
     }
 }
 
 /* How many of its tokens are in the executor by now. */
 static u32 n_landed(const struct batch *b, const struct request *r)
 {
-    return b->n_air ? r->n_settled : r->n_fed;
+    return b->n_air || r->reads ? r->n_settled : r->n_fed;
 }
 
 /* Full blocks of prompts become findable; those of whole ones, and states where snapshots are due,
@@ -762,6 +825,71 @@ static void learn(struct batch *b, const struct voyage *v, double seconds)
         b->budget = MIN((double)max_rows, b->budget * 1.1 + 1);
 }
 
+static void count_step(struct batch *b, const struct voyage *v)
+{
+    b->stats.n_steps++;
+    b->stats.n_answer_rows += v->n_answers;
+    b->stats.n_prompt_rows += v->n_prompts;
+    b->stats.n_mixed += v->n_answers && v->n_prompts;
+}
+
+/* ---- prompts beside answers ---- */
+
+/* Fills a step of prompts for the reader, where one is due. */
+static bool begin_reading(struct batch *b)
+{
+    struct step *s = b->read.lane->step;
+    if (!wants_reading(b)) return false;
+    step_reset(s);
+    fill_prompts(b, &b->read, has_answers(b) ? reading_rows(&b->reading) : s->limits.max_rows);
+    b->read.f.n_out = s->n_out;
+    if (s->n_rows) count_step(b, &b->read);
+    return s->n_rows > 0;
+}
+
+/* The next piece of the reading, which makes a token of those who answer take at most twice as
+ * long; all: to its end, whoever waits. */
+static int read_on(struct batch *b, bool all, struct err *err)
+{
+    bool done, beside = has_answers(b);
+    double seconds = beside && !all ? MAX(READING_SHARE * b->usual, 1e-9) : 0;
+    int rc = reading_go_on(&b->reading, seconds, &done, err);
+    b->stats.n_mixed += beside;
+    if (rc || !done) return rc;
+    if ((rc = lane_ids(b->read.lane, b->read.f.n_out, b->read.f.ids, err))) return rc;
+    end_reading(b);
+    publish(b);
+    tell_reading(b);
+    deliver_all(b, &b->read);
+    return 0;
+}
+
+/* ---- steps ---- */
+
+/* Fills the next step and queues it, if there is anything to do. */
+static int launch(struct batch *b, struct err *err)
+{
+    struct lane *l = b->env.lane;
+    struct voyage *before = b->n_air ? b->air[0] : NULL;
+    struct voyage *v = before == b->voyages ? b->voyages + 1 : b->voyages;
+    int rc = 0;
+    v->began = base_now();
+    step_reset(l->step);
+    if (!before && !grow(b) && !(rc = read_on(b, true, err))) CHECK(grow(b));
+    if (!rc) rc = guess(b, err);
+    step_reset(l->step);
+    if (!rc) fill_answers(b, v);
+    if (!rc && !b->env.reader) fill_prompts(b, v, prompt_rows(b, v));
+    if (rc || !l->step->n_rows) return rc;
+    v->n_rows = l->step->n_rows;
+    v->queued = base_now();
+    rc = lane_queue(l, &v->f, before ? &before->f : NULL, err);
+    if (!rc) b->air[b->n_air++] = v;
+    b->stats.n_ahead += before != NULL;
+    count_step(b, v);
+    return rc;
+}
+
 static void wait_for_work(struct batch *b, double seconds)
 {
     if (b->n_running || b->waiting.head || seconds <= 0) return;
@@ -802,9 +930,11 @@ size_t batch_step(struct batch *b, double wait_seconds)
     while ((late = overdue(b, now))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
     int rc = b->n_air ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
-    if (!rc && b->n_air) {
-        rc = land(b, &err);
-    } else if (!rc && b->waiting.head) { /* nobody runs, and still there is no room */
+    bool stands = !b->n_air;
+    if (!rc && b->n_air) rc = land(b, &err);
+    if (!rc && b->env.reader && !b->n_air && (b->reading.at || begin_reading(b))) {
+        rc = read_on(b, false, &err);
+    } else if (!rc && stands && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }
@@ -826,7 +956,7 @@ void batch_stats(const struct batch *b, struct fletch_batch_stats *stats)
     stats->n_free = b->env.kv->n_free;
     stats->n_idle = b->env.kv->n_idle;
     stats->n_evicted = b->env.kv->n_evicted;
-    stats->prompt_budget = (u32)b->budget;
+    stats->prompt_budget = b->env.reader ? reading_rows(&b->reading) : (u32)b->budget;
 }
 
 void batch_check(const struct batch *b)
@@ -834,7 +964,8 @@ void batch_check(const struct batch *b)
     u32 n_live = b->inbox.n, n = 0;
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        CHECK(r->order && r->n_due <= b->n_air && r->n_fed < r->n_tokens + r->n_due);
+        CHECK(r->order && r->n_due <= b->n_air + r->reads && r->n_fed < r->n_tokens + r->n_due);
+        CHECK(!r->reads || b->reading.at);
         CHECK(r->n_tokens + r->n_due <= r->room);
         CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));
         for (u32 j = 0; j < i; j++) CHECK(b->running[j]->slot != r->slot);
@@ -847,14 +978,19 @@ void batch_check(const struct batch *b)
     u32 of_clients = 0;
     for (u32 i = 0; i < b->max_live; i++) of_clients += b->clients[i].n_live;
     CHECK(of_clients == b->n_running + b->waiting.n);
-    const u32 **tables = calloc(b->max_running + 1, sizeof *tables);
-    u32 *n_held = calloc(b->max_running + 1, sizeof *n_held);
-    CHECK(tables && n_held);
-    for (u32 i = 0; i < b->n_running; i++) {
-        tables[i] = table_of(b, b->running[i]);
-        n_held[i] = b->running[i]->n_blocks;
+    u32 n_all = b->n_running + b->n_remains;
+    const u32 **tables = calloc(n_all + 1, sizeof *tables);
+    u32 *n_held = calloc(n_all + 1, sizeof *n_held);
+    CHECK(tables && n_held && (!b->n_remains || b->reading.at));
+    for (u32 i = 0; i < n_all; i++) {
+        struct remains of = i < b->n_running
+                                ? (struct remains){b->running[i]->slot, b->running[i]->n_blocks}
+                                : b->remains[i - b->n_running];
+        CHECK(b->env.slot_used[of.slot]);
+        tables[i] = table_at(b, of.slot);
+        n_held[i] = of.n_blocks;
     }
-    kv_check(b->env.kv, tables, n_held, b->n_running);
+    kv_check(b->env.kv, tables, n_held, n_all);
     free(tables);
     free(n_held);
 }

@@ -17,6 +17,8 @@
 /* What it runs on. All borrowed; the rest of the slots and blocks may be in use by others. */
 struct batch_env {
     struct lane *lane;
+    struct lane *reader; /* where prompts go through the model beside steps of lane, on the same
+                            executor (reading.h); NULL: they are rows of the same steps */
     struct kv_pool *kv;
     bool *slot_used;   /* [n_slots] */
     u32 n_slots;       /* for sequences; those behind them keep snapshots */

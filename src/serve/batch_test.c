@@ -1,7 +1,8 @@
 /* The scheduler on an executor of its own: "computing" a token means to write it, with its class,
  * where the block table says, and the next token is a hash of all that stands there. Whatever goes
- * wrong with blocks, states, classes or positions changes tokens. Memory can be made to fail. All
- * tests run twice: plainly, and with steps that are queued ahead. */
+ * wrong with blocks, states, classes or positions changes tokens. It does so in each of two layers,
+ * so that a step which rests between them is seen. Memory can be made to fail. All tests run
+ * plainly, with steps that are queued ahead, and with prompts that are read beside answers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,24 +45,36 @@ static void *faulty_realloc(void *p, size_t n)
 #undef take
 #include "serve/queue.c"
 #include "serve/snap.c"
+#define learn reading_learn
+#include "serve/reading.c"
+#undef learn
 #undef calloc
 #undef malloc
 #undef realloc
 
 enum { VOCAB = 500, N_SLOTS = 10, N_SNAPS = 3, BLOCK = 8, N_BLOCKS = 60, MAX_POS = 200 };
 
+enum { LAYERS = 6, N_OPS = LAYERS + 2 }; /* what comes first, the layers, what gives tokens */
+
 struct stub {
     struct exec base;
     bool recurrent, fails;
     bool loses; /* it fails while a step is on its way */
-    i32 kv[N_BLOCKS * BLOCK];
-    u64 state[N_SLOTS + N_SNAPS];
-    i32 ids[2][64];                   /* of step i at i % 2 */
+    i32 kv[LAYERS][N_BLOCKS * BLOCK];
+    u64 state[LAYERS][N_SLOTS + N_SNAPS];
+    struct {
+        i32 ids[2][64];      /* of step i at i % 2 */
+        u32 n_begun, n_done; /* steps */
+        u32 next_op;         /* that its step goes on with */
+        u64 rows;            /* a hash of them, while it rests */
+    } program[2];            /* of answers, and of prompts where there is a reader */
+    u32 away[2];             /* programs of what is on its way, the older first; + 2: to its end */
     u32 n_submits, n_waits, n_chosen; /* chosen: rows whose token the host did not know */
     u32 most_prompt_rows;             /* beside answers */
 };
 
 static bool ahead; /* steps are queued ahead */
+static bool reads; /* there is a reader */
 
 static u64 fold(u64 h, i32 token, enum row_class cls)
 {
@@ -74,36 +87,71 @@ static i32 token_of(u64 h)
     return (i32)(h % VOCAB);
 }
 
+/* What row t leaves in a layer. */
+static void compute(struct stub *e, const struct step *s, u32 layer, u32 t, i32 token)
+{
+    const struct row *r = &s->rows[t];
+    const u32 *table = s->tables + (size_t)r->slot * s->table_len;
+    u64 *state = &e->state[layer][r->slot];
+    *state = fold(r->pos ? *state : 0, token, r->cls);
+    if (!e->recurrent)
+        e->kv[layer][table[r->pos / BLOCK] * BLOCK + r->pos % BLOCK] = token * 2 + (i32)r->cls;
+}
+
+/* The token behind row r by what a layer has of it and all before it. */
+static i32 result(const struct stub *e, const struct step *s, u32 layer, const struct row *r)
+{
+    const u32 *table = s->tables + (size_t)r->slot * s->table_len;
+    u64 h = e->recurrent ? e->state[layer][r->slot] : 0;
+    for (u32 i = 0; i <= r->pos && !e->recurrent; i++) {
+        i32 v = e->kv[layer][table[i / BLOCK] * BLOCK + i % BLOCK];
+        h = fold(h, v / 2, (enum row_class)(v & 1));
+    }
+    return token_of(h);
+}
+
+/* Out rows give what all layers agree upon. */
+static void choose(const struct stub *e, const struct step *s, i32 *ids)
+{
+    for (u32 i = 0; i < s->n_out; i++) {
+        const struct row *r = &s->rows[s->out_rows[i]];
+        ids[i] = result(e, s, 0, r);
+        for (u32 j = 1; j < LAYERS; j++) assert_int_equal(ids[i], result(e, s, j, r));
+    }
+}
+
 static int stub_submit(struct exec *x, u32 handle, const struct step *s, struct err *err)
 {
-    (void)handle;
     struct stub *e = (struct stub *)x;
-    u32 out = 0, n_p = 0, n_d = 0;
+    u32 n_p = 0, n_d = 0, end = MIN(s->op_end, (u32)N_OPS);
+    u64 rows = 0;
     if (e->fails) return err_set(err, FLETCH_E_BACKEND, "the device is gone");
-    assert_true(e->n_submits - e->n_waits < 2);
-    i32 *ids = e->ids[e->n_submits++ % 2], *before = e->ids[e->n_submits % 2];
-    for (u32 i = 0; i < s->n_edits; i++)
-        e->state[s->edits[i].dst] =
-            s->edits[i].kind == EDIT_ZERO_STATE ? 0 : e->state[s->edits[i].src];
+    u32 n_away = e->n_submits++ - e->n_waits, nth = e->program[handle].n_begun;
+    assert_true(n_away < 2);
     for (u32 t = 0; t < s->n_rows; t++) {
-        const struct row *r = &s->rows[t];
-        const u32 *table = s->tables + (size_t)r->slot * s->table_len;
-        n_p += r->cls == ROW_P;
-        n_d += r->cls == ROW_D;
-        e->n_chosen += r->token < 0;
-        i32 token = r->token < 0 ? before[~r->token] : r->token;
-        u64 h = e->state[r->slot] = fold(r->pos ? e->state[r->slot] : 0, token, r->cls);
-        if (!e->recurrent) {
-            e->kv[table[r->pos / BLOCK] * BLOCK + r->pos % BLOCK] = token * 2 + (i32)r->cls;
-            h = 0;
-            for (u32 i = 0; i <= r->pos && s->out_rows[out] == t; i++) {
-                i32 v = e->kv[table[i / BLOCK] * BLOCK + i % BLOCK];
-                h = fold(h, v / 2, (enum row_class)(v & 1));
-            }
-        }
-        if (out < s->n_out && s->out_rows[out] == t) ids[out++] = token_of(h);
+        rows = fold(rows, s->rows[t].token + (i32)s->rows[t].pos, s->rows[t].cls);
+        n_p += s->rows[t].cls == ROW_P;
+        n_d += s->rows[t].cls == ROW_D;
+        e->n_chosen += s->rows[t].token < 0;
     }
-    assert_int_equal(out, s->n_out);
+    if (s->op_begin) assert_true(e->program[handle].rows == rows);
+    assert_true(s->op_begin == 0 || s->op_begin == e->program[handle].next_op);
+    for (u32 op = s->op_begin; op < end; op++) {
+        for (u32 i = 0; op == 0 && i < s->n_edits; i++)
+            for (u32 j = 0; j < LAYERS; j++)
+                e->state[j][s->edits[i].dst] =
+                    s->edits[i].kind == EDIT_ZERO_STATE ? 0 : e->state[j][s->edits[i].src];
+        for (u32 t = 0; op > 0 && op <= LAYERS && t < s->n_rows; t++) {
+            i32 token = s->rows[t].token;
+            if (token < 0) token = e->program[handle].ids[(nth + 1) % 2][~token];
+            compute(e, s, op - 1, t, token);
+        }
+        if (op == N_OPS - 1) choose(e, s, e->program[handle].ids[nth % 2]);
+    }
+    e->away[n_away] = handle + (end == N_OPS ? 2 : 0);
+    e->program[handle].n_begun += end == N_OPS;
+    e->program[handle].next_op = end;
+    e->program[handle].rows = rows;
     if (n_d) e->most_prompt_rows = MAX(e->most_prompt_rows, n_p);
     return 0;
 }
@@ -112,16 +160,18 @@ static int stub_wait(struct exec *x, struct err *err)
 {
     struct stub *e = (struct stub *)x;
     assert_true(e->n_waits++ < e->n_submits);
+    e->program[e->away[0] % 2].n_done += e->away[0] / 2;
+    e->away[0] = e->away[1];
     return e->loses ? err_set(err, FLETCH_E_BACKEND, "the device is gone") : 0;
 }
 
 static int stub_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
                      float *dst, struct err *err)
 {
-    (void)handle;
     (void)err;
     struct stub *e = (struct stub *)x;
-    if (what.buf == 0) memcpy(dst, e->ids[(e->n_waits - 1) % 2] + row, n_rows * sizeof(i32));
+    const i32 *ids = e->program[handle].ids[(e->program[handle].n_done + 1) % 2];
+    if (what.buf == 0) memcpy(dst, ids + row, n_rows * sizeof(i32));
     if (what.buf) assert_int_equal(e->n_submits, e->n_waits); /* the next step writes there */
     for (u32 i = 0; what.buf && i < n_rows * what.width; i++) dst[i] = (float)what.buf;
     return 0;
@@ -134,8 +184,9 @@ struct fixture {
     struct stub x;
     struct net net;
     struct program p;
-    struct step *step;
-    struct lane lane;
+    struct op ops[N_OPS];
+    struct step *step, *read_step;
+    struct lane lane, reader;
     struct kv_pool kv;
     bool slot_used[N_SLOTS];
     struct batch *b;
@@ -153,6 +204,7 @@ static int open_batch(struct fixture *f, const struct fletch_batch_params *param
 {
     struct batch_env env = {
         .lane = &f->lane, .kv = &f->kv, .slot_used = f->slot_used, .n_slots = N_SLOTS};
+    if (reads) env.reader = &f->reader;
     return batch_open(&f->b, &env, params, &f->err);
 }
 
@@ -172,8 +224,12 @@ static struct fixture *open_world(bool recurrent)
     f->net.n_vocab = VOCAB;
     f->net.n_kv = !recurrent;
     f->net.n_states = recurrent;
-    f->p = (struct program){.net = &f->net, .sampled = 0, .logprobs = 1, .top = 2};
+    for (u32 i = 0; i < N_OPS; i++) f->ops[i].layer = i > LAYERS ? -1 : (int)i - 1;
+    f->p = (struct program){
+        .net = &f->net, .ops = f->ops, .n_ops = N_OPS, .sampled = 0, .logprobs = 1, .top = 2};
     assert_int_equal(step_open(&f->step, &f->net, &limits, &f->err), 0);
+    assert_int_equal(step_open_beside(&f->read_step, f->step, &f->err), 0);
+    f->reader = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->read_step, .handle = 1};
     f->lane = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->step, .ahead = ahead};
     assert_int_equal(kv_open(&f->kv, recurrent ? 0 : N_BLOCKS, BLOCK, &f->err), 0);
     return f;
@@ -193,6 +249,7 @@ static void close_fixture(struct fixture *f)
     kv_check(&f->kv, NULL, NULL, 0);
     for (u32 i = 0; i < N_SLOTS; i++) assert_false(f->slot_used[i]);
     kv_close(&f->kv);
+    step_close(f->read_step);
     step_close(f->step);
     free(f);
 }
@@ -319,7 +376,9 @@ static void random_traffic(bool recurrent)
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks); /* all came back */
     if (!recurrent) assert_true(s.n_preemptions > 50 && s.n_evicted > 1000);
     assert_int_equal(s.most_running, N_SLOTS);
-    assert_true(ahead ? s.n_ahead > s.n_steps / 2 && f->x.n_chosen > 20000 : !f->x.n_chosen);
+    /* none is queued ahead of a prompt that is read, and there is one most of the time */
+    assert_true(ahead ? s.n_ahead > (reads ? 100 : s.n_steps / 2) && f->x.n_chosen > 100
+                      : !f->x.n_chosen);
     close_fixture(f);
     free(asked);
 }
@@ -345,7 +404,7 @@ static void test_cancel_works_at_the_next_step(void **state)
     struct asked a = ask(150, 40), b[N_SLOTS + 3];
     submit(f, &a, request_of(&a));
     batch_step(f->b, 0); /* 24 of its 150 tokens are read, the next may be on their way */
-    assert_int_equal(f->b->running[0]->n_fed, ahead ? 48 : 24);
+    assert_int_equal(f->b->running[0]->n_fed, ahead && !reads ? 48 : 24);
     batch_cancel(f->b, a.id, &f->err);
     assert_int_equal(batch_step(f->b, 0), 0);
     assert_true(a.n_done == 1 && a.result.finish == FLETCH_FINISH_CANCELLED && a.n_got == 0);
@@ -502,6 +561,94 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, 256 / 16);
     close_fixture(f);
+}
+
+/* ---- prompts that rest between layers ---- */
+
+static void test_answers_go_on_while_a_prompt_is_read(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    struct asked a = ask(3, 100), b = ask(150, 10);
+    submit(f, &a, request_of(&a));
+    while (a.n_got < 3) batch_step(f->b, 0);
+    submit(f, &b, request_of(&b));
+    u32 n_rests = 0;
+    while (!b.n_got) {
+        u32 before = a.n_got;
+        batch_step(f->b, 0);
+        batch_check(f->b);
+        n_rests += f->b->reading.at > 0;
+        const struct request *reader = f->b->running[1];
+        if (f->b->reading.at) assert_true(n_landed(f->b, reader) < reader->n_fed);
+        assert_in_range(a.n_got, before + 1, before + 2); /* the last one that was queued ahead */
+    }
+    assert_true(n_rests > 6); /* 150 rows in steps of at most 24, each of at least two pieces */
+    assert_int_equal(f->x.most_prompt_rows, 0);
+    drain(f);
+    close_fixture(f);
+}
+
+static void test_who_leaves_while_he_reads_keeps_his_room_till_it_is_read(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    struct asked a = ask(3, 100), b = ask(100, 10), c = ask(90, 4);
+    submit(f, &a, request_of(&a));
+    while (a.n_got < 3) batch_step(f->b, 0);
+    submit(f, &b, request_of(&b));
+    while (!f->b->reading.at) batch_step(f->b, 0);
+    assert_int_equal(batch_cancel(f->b, b.id, &f->err), 0);
+    c.tokens[0] = 77; /* it shares nothing with b */
+    submit(f, &c, request_of(&c));
+    batch_step(f->b, 0);
+    assert_int_equal(b.n_done, 1);
+    assert_int_equal(b.result.finish, FLETCH_FINISH_CANCELLED);
+    drain(f);
+    assert_int_equal(f->b->n_remains, 0);
+    assert_int_equal(a.n_got, 100);
+    assert_int_equal(c.n_got, 4);
+    close_fixture(f);
+}
+
+static void test_pieces_fit_into_the_time_there_is(void **state)
+{
+    (void)state;
+    struct reading r = {.n_cuts = 33, .layer = 0}; /* 32 layers */
+    assert_int_equal(piece(&r, 1), 1);             /* nothing is known yet */
+    r.layer = 0.010;
+    assert_int_equal(piece(&r, 0.001), 1); /* one at least */
+    r.at = 4;
+    assert_int_equal(piece(&r, 0.039), 2);
+    assert_int_equal(piece(&r, 0.041), 4);
+    assert_int_equal(piece(&r, 1), 4); /* 8 begin at 0, 8, 16, 24 */
+    r.at = 16;
+    assert_int_equal(piece(&r, 1), 16);
+    r.at = 32; /* what follows the layers */
+    assert_int_equal(piece(&r, 1), 1);
+}
+
+/* A layer of n rows takes 1 ms and 0.01 ms for each; there are 4 ms. */
+static void test_a_step_has_the_rows_that_let_a_layer_fit(void **state)
+{
+    (void)state;
+    struct step s = {.limits.max_rows = 2048};
+    struct lane lane = {.step = &s};
+    struct reading r = {.lane = &lane, .rows = 16};
+    for (u32 i = 0; i < 40; i++) {
+        u32 n = reading_rows(&r);
+        r.layer = 0.001 + 0.00001 * n;
+        reading_learn(&r, n, 0.004);
+    }
+    assert_in_range(reading_rows(&r), 250, 310);
+    r.layer = 0.0012;
+    reading_learn(&r, 20, 0.004); /* a short prompt says nothing about long ones */
+    assert_in_range(reading_rows(&r), 250, 310);
+    for (u32 i = 0; i < 40; i++) {
+        r.layer = 1;
+        reading_learn(&r, reading_rows(&r), 0.004);
+    }
+    assert_int_equal(reading_rows(&r), LEAST_ROWS);
 }
 
 /* ---- what is refused ---- */
@@ -785,8 +932,6 @@ int main(void)
         cmocka_unit_test(test_closing_cancels_what_is_not_done),
         cmocka_unit_test(test_clients_take_turns),
         cmocka_unit_test(test_priorities_go_first_and_nobody_starves),
-        cmocka_unit_test(test_prompts_leave_room_for_answers),
-        cmocka_unit_test(test_the_budget_follows_the_time_steps_take),
         cmocka_unit_test(test_what_can_not_run_is_refused_at_once),
         cmocka_unit_test(test_a_cache_smaller_than_a_request_refuses_it),
         cmocka_unit_test(test_a_lost_device_ends_those_who_run),
@@ -796,7 +941,23 @@ int main(void)
         cmocka_unit_test(test_reuse_is_told),
         cmocka_unit_test(test_requests_come_from_other_threads),
     };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    ahead = true;
-    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest mixed[] = {
+        cmocka_unit_test(test_prompts_leave_room_for_answers),
+        cmocka_unit_test(test_the_budget_follows_the_time_steps_take),
+    };
+    const struct CMUnitTest beside[] = {
+        cmocka_unit_test(test_answers_go_on_while_a_prompt_is_read),
+        cmocka_unit_test(test_who_leaves_while_he_reads_keeps_his_room_till_it_is_read),
+        cmocka_unit_test(test_pieces_fit_into_the_time_there_is),
+        cmocka_unit_test(test_a_step_has_the_rows_that_let_a_layer_fit),
+    };
+    int n_failed = 0;
+    for (u32 i = 0; i < 4; i++) {
+        ahead = i % 2;
+        reads = i / 2;
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+        n_failed += reads ? cmocka_run_group_tests(beside, NULL, NULL)
+                          : cmocka_run_group_tests(mixed, NULL, NULL);
+    }
+    return n_failed;
 }

@@ -27,6 +27,7 @@ struct request {
     u32 snap_at;               /* a snapshot is due when n_fed is there; 0: none */
     u32 n_draft;               /* guesses behind the tokens that the next step tries */
     u32 n_settled;             /* tokens computed before the step that was filled last */
+    bool reads;                /* that step is one of prompts, which is not done */
     u32 n_due, out;            /* tokens on their way to it; out row of the last one that asks */
     bool aside;                /* its recurrent state is in the other slot (spec_slot) */
     struct spec_record record; /* of its guesses */

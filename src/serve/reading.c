@@ -1,0 +1,72 @@
+#include "serve/reading.h"
+
+#include <stdlib.h>
+
+enum {
+    LEAST_ROWS = 16, /* fewer are hardly faster: weights are decoded for them all the same */
+    FIRST_SHARE = 8, /* of the rows that fit, before anything was measured */
+};
+
+int reading_open(struct reading *r, struct lane *lane, struct err *err)
+{
+    *r = (struct reading){.lane = lane};
+    if (!lane) return 0;
+    const struct program *p = lane->p;
+    r->rows = lane->step->limits.max_rows / FIRST_SHARE;
+    r->cuts = calloc(p->n_ops + 1, sizeof *r->cuts);
+    if (!r->cuts) return err_nomem(err, "the batch");
+    for (u32 i = 0; i < p->n_ops; i++)
+        if (i == 0 || (p->ops[i].layer != p->ops[i - 1].layer && p->ops[i - 1].layer >= 0))
+            r->cuts[r->n_cuts++] = i;
+    return 0;
+}
+
+void reading_close(struct reading *r)
+{
+    free(r->cuts);
+}
+
+u32 reading_rows(const struct reading *r)
+{
+    u32 most = r->lane->step->limits.max_rows;
+    return MIN(MAX((u32)r->rows, MIN(LEAST_ROWS, most)), most);
+}
+
+/* Layers of the next piece. Pieces of 2, 4, 8 … begin at multiples of that, so that a device meets
+ * few that differ: each is recorded once. What follows the layers is a piece of its own. */
+static u32 piece(const struct reading *r, double seconds)
+{
+    u32 n_layers = r->n_cuts - 1, n = 1;
+    if (r->at >= n_layers) return r->n_cuts - r->at;
+    while (r->layer > 0 && 2 * n * r->layer <= seconds && r->at % (2 * n) == 0) n *= 2;
+    return MIN(n, n_layers - r->at);
+}
+
+/* A layer took r->layer with so many rows. */
+static void learn(struct reading *r, u32 n_rows, double seconds)
+{
+    double fit = seconds / MAX(r->layer, 1e-9);
+    if (fit < 1)
+        r->rows = MAX(n_rows * MAX(fit, 0.5), LEAST_ROWS);
+    else if (n_rows >= (u32)r->rows) /* twice the rows take at most twice as long */
+        r->rows = MIN(r->rows * MIN(fit, 2), r->lane->step->limits.max_rows);
+}
+
+int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err)
+{
+    struct step *s = r->lane->step;
+    if (!r->at) r->layer = 0;
+    u32 n = seconds > 0 ? piece(r, seconds) : r->n_cuts - r->at;
+    bool is_layers = r->at + n < r->n_cuts;
+    s->op_begin = r->cuts[r->at];
+    s->op_end = is_layers ? r->cuts[r->at + n] : UINT32_MAX;
+    double began = base_now();
+    int rc = lane_run(r->lane, err);
+    if (seconds > 0 && is_layers) {
+        r->layer = (base_now() - began) / n;
+        if (n == 1) learn(r, s->n_rows, seconds);
+    }
+    *done = rc || !is_layers;
+    r->at = *done ? 0 : r->at + n;
+    return rc;
+}
