@@ -344,9 +344,9 @@ FLETCH_API int fletch_batch_cancel(struct fletch_batch *b, uint64_t id);
 FLETCH_API size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds);
 
 struct fletch_batch_stats {
-    uint64_t n_steps, n_mixed;                /* steps; with prompts in or beside those of answers */
-    uint64_t n_ahead;                         /* steps queued before the one before was read */
-    uint64_t n_prompt_rows, n_answer_rows;    /* tokens computed, again ones included */
+    uint64_t n_steps, n_mixed;             /* steps; with prompts in or beside those of answers */
+    uint64_t n_ahead;                      /* steps queued before the one before was read */
+    uint64_t n_prompt_rows, n_answer_rows; /* tokens computed, again ones included */
     uint64_t n_done, n_failed, n_preemptions; /* requests */
     uint64_t n_guessed, n_right;              /* tokens that were guessed; chosen then */
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
