@@ -5,74 +5,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "serve/queue.h"
-#include "serve/reading.h"
+#include "serve/batch_internal.h"
 #include "serve/sampling.h"
 
 enum {
     DEFAULT_WAITING = 1024,
-    FIRST_BUDGET = 32, /* rows of prompts beside answers, before anything was measured */
-    MIN_BUDGET = 4,
+    FIRST_BUDGET = 32, /* rows of prompts in steps of answers, before anything was measured */
 };
 
 #define READING_SHARE 0.8 /* of a step of answers: what a piece of a prompt may take beside it */
-
-/* What a request that ended left behind, until the reading that writes there is done. */
-struct remains {
-    u32 slot, n_blocks;
-};
-
-/* A step on its way. */
-struct voyage {
-    struct lane *lane;
-    struct flight f;
-    struct request **out; /* [max_out] whose each out row is; NULL: gone */
-    u32 n_rows, n_answers, n_prompts;
-    double began, queued; /* when its filling began, and when it was filled */
-};
-
-struct batch {
-    struct batch_env env;
-    struct snap_pool snaps;
-    bool reuses;
-    u32 max_running, max_waiting;
-    struct request **running; /* [max_running] in order of admission */
-    u32 n_running;
-    struct queue waiting;
-    struct client *clients; /* [max_live] */
-    u32 max_live;
-    struct voyage voyages[2], *air[2]; /* those on their way, the older one first */
-    u32 n_air;
-    struct reading reading;  /* of prompts, piece by piece */
-    struct voyage read;      /* what it will give */
-    struct remains *remains; /* [max_running] */
-    u32 n_remains;
-    float *logprobs;
-    struct spec_seq *seqs; /* [max_running] */
-    u64 n_admitted;
-    double landed; /* when the last step did */
-    double usual;  /* seconds of a step with answers only */
-    double budget; /* rows of prompts beside answers */
-    struct fletch_batch_stats stats;
-    /* what other threads touch */
-    pthread_mutex_t lock;
-    pthread_cond_t came;
-    struct queue inbox;
-    u64 *cancels; /* [cap_cancels] */
-    u32 n_cancels, cap_cancels;
-    u32 n_live; /* requests that are not done */
-    u64 last_id;
-};
-
-static u32 *table_at(const struct batch *b, u32 slot)
-{
-    return b->env.lane->step->tables + (size_t)slot * b->env.lane->step->table_len;
-}
-
-static u32 *table_of(const struct batch *b, const struct request *r)
-{
-    return table_at(b, r->slot);
-}
 
 /* ---- opening ---- */
 
@@ -232,13 +173,12 @@ int batch_cancel(struct batch *b, u64 id, struct err *err)
 /* Gives back slot and blocks; full blocks of the prompt stay findable. */
 static void give_room(struct batch *b, u32 slot, u32 *n_blocks)
 {
-    kv_release(b->env.kv, table_at(b, slot), n_blocks);
+    kv_release(b->env.kv, batch_table(b, slot), n_blocks);
     spec_rewind(b->env.spec, slot, 0);
     b->env.slot_used[slot] = false;
 }
 
-/* It runs no more. What a reading at rest will still write for it must not become another's yet. */
-static void leave_room(struct batch *b, struct request *r)
+void batch_leave_room(struct batch *b, struct request *r)
 {
     u32 i = 0;
     if (r->reads)
@@ -282,13 +222,11 @@ static void drop(struct batch *b)
     end_reading(b);
 }
 
-/* The end of a request, wherever it is. */
-static void finish(struct batch *b, struct request *r, enum fletch_finish why,
-                   const struct err *err)
+void batch_finish(struct batch *b, struct request *r, enum fletch_finish why, const struct err *err)
 {
     forget(b, r);
     if (r->order)
-        leave_room(b, r);
+        batch_leave_room(b, r);
     else
         queue_remove(&b->waiting, r);
     r->client->n_live--;
@@ -339,7 +277,7 @@ static void take_mail(struct batch *b)
         struct request *r = find(b, b->cancels[--b->n_cancels]);
         if (!r) continue;
         pthread_mutex_unlock(&b->lock);
-        finish(b, r, FLETCH_FINISH_CANCELLED, NULL);
+        batch_finish(b, r, FLETCH_FINISH_CANCELLED, NULL);
         pthread_mutex_lock(&b->lock);
     }
     pthread_mutex_unlock(&b->lock);
@@ -359,8 +297,8 @@ void batch_close(struct batch *b)
 {
     if (!b) return;
     if (b->clients) take_mail(b);
-    while (b->n_running) finish(b, b->running[0], FLETCH_FINISH_CANCELLED, NULL);
-    while (b->waiting.head) finish(b, b->waiting.head, FLETCH_FINISH_CANCELLED, NULL);
+    while (b->n_running) batch_finish(b, b->running[0], FLETCH_FINISH_CANCELLED, NULL);
+    while (b->waiting.head) batch_finish(b, b->waiting.head, FLETCH_FINISH_CANCELLED, NULL);
     drop(b);
     if (b->reuses) kv_forget(b->env.kv);
     snap_close(&b->snaps);
@@ -378,267 +316,6 @@ void batch_close(struct batch *b)
     free(b);
 }
 
-/* ---- room ---- */
-
-/* The last that came, of those with the lowest priority: the first ones always get on. */
-static struct request *victim(const struct batch *b)
-{
-    struct request *v = b->running[b->n_running - 1];
-    for (u32 i = b->n_running; i-- > 0;)
-        if (b->running[i]->r.priority < v->r.priority) v = b->running[i];
-    return v;
-}
-
-static void preempt(struct batch *b, struct request *r)
-{
-    CHECK(!b->n_air);
-    leave_room(b, r);
-    r->waits_since = b->stats.n_steps;
-    r->result.n_preempted++;
-    b->stats.n_preemptions++;
-    queue_put(&b->waiting, r);
-}
-
-/* Tokens that it has or will have once the step on its way has landed; without the last one of an
- * answer, which nothing follows. */
-static u32 n_known(const struct request *r)
-{
-    return r->n_tokens + (r->n_due && r->n_tokens + r->n_due < r->room);
-}
-
-/* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
- * be while a token is on its way to him or his prompt is being read. */
-static bool grow(struct batch *b)
-{
-    if (!b->env.lane->p->net->n_kv) return true;
-    for (u32 i = 0; i < b->n_running;) {
-        struct request *r = b->running[i];
-        if (kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, n_known(r))) {
-            i++;
-            continue;
-        }
-        if (b->n_air || b->reading.at) return false;
-        preempt(b, victim(b));
-        i = 0; /* whoever left may have stood before this one */
-    }
-    return true;
-}
-
-/* What the folder for later runs knows it by; whole pieces, and not its last token. */
-static struct recall_seq seq_of(const struct batch *b, struct request *r)
-{
-    bool has_state = b->env.lane->p->net->n_states;
-    return (struct recall_seq){r->r.cache_salt, r->tokens, has_state ? NULL : table_of(b, r),
-                               &r->n_blocks, r->slot};
-}
-
-/* What the cache, or else a folder, has of its tokens; says why not more. *from: the slot to copy
- * its state from, its own if it is there already. */
-static u32 reuse(struct batch *b, struct request *r, u32 *from)
-{
-    u32 n = 0, more;
-    if (!b->reuses) {
-        r->result.reuse_end = "reuse is off";
-        return 0;
-    }
-    *from = UINT32_MAX;
-    if (b->env.lane->p->net->n_states)
-        n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
-    else
-        n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, table_of(b, r),
-                     &r->n_blocks);
-    const struct recall_seq q = seq_of(b, r);
-    more = recall_more(&b->env.recall, &q, r->n_prompt - 1, n);
-    if (more > n) *from = r->slot;
-    n = more;
-    u32 left = r->n_prompt - n;
-    r->result.reuse_end = left <= b->env.lane->step->limits.block_tokens
-                              ? "what is left is shorter than a block"
-                          : n ? "the rest was not computed before, or is gone"
-                              : "nothing that begins like this is there";
-    return n;
-}
-
-/* Gives a waiting request its slot and the blocks of all its tokens, beginning with step s; false:
- * there is no room. */
-static bool admit(struct batch *b, struct step *s, struct request *r)
-{
-    u32 slot = 0, from = UINT32_MAX;
-    while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
-    if (b->n_running == b->max_running || slot == b->env.n_slots) return false;
-    r->slot = slot;
-    u32 n = reuse(b, r, &from);
-    /* some of those who run will need a block quite soon */
-    u64 spare = b->n_running / 4,
-        need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
-    if (b->env.lane->p->net->n_kv &&
-        (need + spare > kv_available(b->env.kv) ||
-         !kv_cover(b->env.kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + 1))) {
-        kv_release(b->env.kv, table_of(b, r), &r->n_blocks);
-        return false;
-    }
-    if (b->env.lane->p->net->n_states && from != slot)
-        CHECK(from == UINT32_MAX ? step_edit(s, EDIT_ZERO_STATE, slot, 0)
-                                 : step_edit(s, EDIT_COPY_STATE, slot, from));
-    queue_remove(&b->waiting, r);
-    b->env.slot_used[slot] = true;
-    b->running[b->n_running++] = r;
-    b->stats.most_running = MAX(b->stats.most_running, b->n_running);
-    r->order = ++b->n_admitted;
-    r->n_fed = r->n_settled = n;
-    if (!r->result.n_preempted) {
-        r->result.queue_seconds = base_now() - r->t_submit;
-        r->result.n_reused = n;
-        b->stats.n_prompt += r->n_prompt;
-        b->stats.n_reused += n;
-    }
-    return true;
-}
-
-/* ---- the rows of a step ---- */
-
-/* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
-static bool is_answering(const struct request *r)
-{
-    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX && !r->reads;
-}
-
-/* Guesses run on a copy of the recurrent state, which they may spoil. */
-static bool needs_trial(const struct batch *b, const struct request *r)
-{
-    return r->n_draft && b->env.lane->p->net->n_states;
-}
-
-/* The next n tokens of a request. The last one that is known, or will be, asks for the next, and
- * so do guesses behind it. */
-static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n)
-{
-    struct step *s = v->lane->step;
-    bool trial = needs_trial(b, r);
-    u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
-    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
-    u32 last = n_known(r) - 1, chosen = r->out;
-    if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
-    if (r->snap_at && r->snap_at == r->n_fed &&
-        snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
-        CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
-    for (u32 i = 0; i < n; i++, r->n_fed++) {
-        enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
-        bool asks = r->n_fed >= last, is_here = r->n_fed < r->n_tokens + r->n_draft;
-        i32 token = is_here ? r->tokens[r->n_fed] : STEP_CHOSEN(chosen);
-        CHECK(step_add(s, (struct row){token, place, r->n_fed, cls}, asks));
-        if (!asks) continue;
-        sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
-        s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
-        v->out[s->n_out - 1] = r;
-        r->out = s->n_out - 1;
-        n_asks++;
-    }
-    r->n_due += n_asks > 0;
-    if (r->r.constraint && n_asks)
-        constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
-    r->client->rows += n;
-}
-
-/* As many rows of what it has to read as there are, at most up to where a snapshot is due. */
-static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32 most)
-{
-    u32 n = MIN(most, r->n_tokens - r->n_fed);
-    u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
-    if (point) n = MIN(n, point - r->n_fed);
-    r->n_settled = r->n_fed;
-    add_rows(b, v, r, n);
-    r->snap_at = r->n_fed == point ? point : 0;
-    r->reads = v == &b->read;
-    return n;
-}
-
-/* How many guesses to try for a request, and room for them. */
-static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r, u32 n_answering,
-                         u32 *rows_left)
-{
-    struct kv_pool *kv = b->env.kv;
-    u32 again = r->n_tokens - r->n_fed - 1;
-    q->most = 0;
-    if (!is_answering(r) || again > SPEC_MAX / 2) return;
-    spec_choose(b->env.spec, q, n_answering);
-    q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
-    if (b->env.lane->p->net->n_kv &&
-        (kv_available(kv) <= b->n_running / 4 ||
-         !kv_cover(kv, table_of(b, r), &r->n_blocks, (u64)r->n_tokens + q->most)))
-        q->most = 0;
-    *rows_left -= q->most;
-}
-
-/* Guesses for those who answer; what guesses reads along with the others. */
-static int guess(struct batch *b, struct err *err)
-{
-    const struct exec_limits *l = &b->env.lane->step->limits;
-    u32 n_answering = 0, n_rows = 0;
-    if (!b->env.spec || !b->n_running) return 0;
-    for (u32 i = 0; i < b->n_running; i++) {
-        if (!is_answering(b->running[i])) continue;
-        n_answering++;
-        n_rows += b->running[i]->n_tokens - b->running[i]->n_fed;
-    }
-    u32 most = MIN(l->max_out, l->max_rows - MIN(l->max_rows, MIN_BUDGET));
-    u32 left = most > n_rows ? most - n_rows : 0;
-    for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        b->seqs[i] = (struct spec_seq){.slot = r->slot,
-                                       .tokens = r->tokens,
-                                       .n = r->n_tokens,
-                                       .sampling = &r->r.sampling,
-                                       .record = &r->record};
-        plan_guesses(b, &b->seqs[i], r, n_answering, &left);
-    }
-    int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
-    for (u32 i = 0; !rc && i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        r->n_draft = b->seqs[i].n_draft;
-        if (r->r.constraint)
-            r->n_draft = constraint_worth(r->r.constraint, r->tokens + r->n_tokens, r->n_draft);
-    }
-    return rc;
-}
-
-/* The next rows of those who answer. */
-static void fill_answers(struct batch *b, struct voyage *v)
-{
-    struct step *s = v->lane->step;
-    for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        if (!r->reads) r->n_settled = r->n_fed;
-        if (!is_answering(r)) continue;
-        u32 n = MIN(n_known(r) + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows);
-        if (n) add_rows(b, v, r, n);
-    }
-    v->n_answers = s->n_rows;
-    v->n_prompts = 0;
-}
-
-/* Rows of prompts that a step takes besides its answers. */
-static u32 prompt_rows(const struct batch *b, const struct voyage *v)
-{
-    u32 most = v->lane->step->limits.max_rows - v->n_answers;
-    return v->n_answers ? MIN(most, (u32)b->budget) : most;
-}
-
-/* Rows of prompts: of those who are at it, then of newcomers. */
-static void fill_prompts(struct batch *b, struct voyage *v, u32 most)
-{
-    struct step *s = v->lane->step;
-    struct request *r;
-    for (u32 i = 0; i < b->n_running && most; i++) {
-        r = b->running[i];
-        if (r->n_fed >= r->n_tokens || is_answering(r)) continue;
-        most -= add_reading(b, v, r, most);
-    }
-    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, s, r))
-        most -= add_reading(b, v, r, most);
-    v->n_prompts = s->n_rows - v->n_answers;
-}
-
 /* ---- running it ---- */
 
 /* What the host does with a token before the next step can be filled. */
@@ -650,7 +327,7 @@ static bool needs_token(const struct request *r)
 static bool has_answers(const struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++)
-        if (is_answering(b->running[i])) return true;
+        if (batch_answers(b->running[i])) return true;
     return false;
 }
 
@@ -658,7 +335,7 @@ static bool has_answers(const struct batch *b)
 static bool wants_reading(const struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++)
-        if (!is_answering(b->running[i])) return true;
+        if (!batch_answers(b->running[i])) return true;
     return b->waiting.head && b->n_running + b->n_remains < b->max_running;
 }
 
@@ -672,139 +349,14 @@ static bool can_go_ahead(struct batch *b)
     if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
     for (u32 i = 0; i < b->n_running; i++)
         if (b->running[i]->n_due && needs_token(b->running[i])) return false;
-    return grow(b);
+    return batch_grow(b);
 }
 
-static int read_logprobs(struct batch *b, const struct lane *l, u32 i, u32 n,
-                         struct batch_logprobs *out, struct err *err)
+/* Rows of prompts that a step takes besides its answers. */
+static u32 prompt_rows(const struct batch *b, const struct voyage *v)
 {
-    const struct operand values = {l->p->logprobs, 0, n}, ids = {l->p->top, 0, n - 1};
-    float *top = b->logprobs + 1 + SAMPLE_MAX_TOP;
-    *out = (struct batch_logprobs){n, b->logprobs, (const i32 *)(const void *)top};
-    int rc = lane_read(l, values, i, 1, b->logprobs, err);
-    if (!rc && n > 1) rc = lane_read(l, ids, i, 1, top, err);
-    return rc;
-}
-
-/* Goes on in the request's grammar; says why not. */
-static int follow(const struct request *r, i32 token, struct err *err)
-{
-    if (!r->r.constraint || token == SAMPLE_BAD || constraint_advance(r->r.constraint, token))
-        return 0;
-    return constraint_error(r->r.constraint, err);
-}
-
-/* Out row i of a step gave a token: tells it, and ends the request when that was the last: true. */
-static bool deliver(struct batch *b, const struct voyage *v, struct request *r, u32 i)
-{
-    i32 token = v->f.ids[i];
-    struct batch_logprobs logprobs = {0};
-    struct err err = {0};
-    int rc = follow(r, token, &err);
-    if (!rc) rc = sampling_result(token, r->n_tokens, &err);
-    if (!rc && r->r.n_logprobs) rc = read_logprobs(b, v->lane, i, r->r.n_logprobs, &logprobs, &err);
-    if (rc) {
-        finish(b, r, FLETCH_FINISH_FAILED, &err);
-        return true;
-    }
-    if (r->n_tokens == r->n_prompt) r->result.first_token_seconds = base_now() - r->t_submit;
-    r->tokens[r->n_tokens++] = token;
-    if (r->r.on_token(r->r.ctx, token, &logprobs))
-        finish(b, r, FLETCH_FINISH_ASKED, NULL);
-    else if (r->r.constraint && constraint_is_over(r->r.constraint))
-        finish(b, r, FLETCH_FINISH_END, NULL);
-    else if (r->r.max_tokens && r->n_tokens - r->n_prompt == r->r.max_tokens)
-        finish(b, r, FLETCH_FINISH_LENGTH, NULL);
-    else if (r->n_tokens == b->env.lane->step->limits.max_pos)
-        finish(b, r, FLETCH_FINISH_CONTEXT, NULL);
-    else
-        return false;
-    return true;
-}
-
-/* How many of a request's guesses were right, by what its out rows from i on gave. Cache entries of
- * the others are written over later; a recurrent state stays where it was before them. */
-static int judge(struct batch *b, struct voyage *v, struct request *r, u32 i, u32 *n_right,
-                 struct err *err)
-{
-    bool trial = needs_trial(b, r);
-    u32 n = r->n_draft;
-    int rc = 0;
-    *n_right = 0;
-    if (!n) return 0;
-    for (; !rc && *n_right < n; ++*n_right) {
-        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &v->f.ids[i + *n_right];
-        rc = spec_judge(b->env.spec, i + *n_right, *n_right, guess, token, err);
-        if (*token != guess) break;
-    }
-    bool all = *n_right == n;
-    r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_right;
-    r->aside ^= trial && all;
-    r->n_draft = 0;
-    spec_count(&r->record, n, *n_right);
-    b->stats.n_guessed += n;
-    b->stats.n_right += *n_right;
-    return rc;
-}
-
-/* The tokens that a step gave, in order. */
-static void deliver_all(struct batch *b, struct voyage *v)
-{
-    for (u32 i = 0, n_rows; i < v->f.n_out; i += n_rows) {
-        struct request *r = v->out[i];
-        struct err err = {0};
-        u32 n_right;
-        n_rows = 1;
-        if (!r) continue;
-        n_rows += r->n_draft;
-        r->n_due--;
-        bool ended = judge(b, v, r, i, &n_right, &err) != 0;
-        if (ended) finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, v, r, i + j);
-    }
-}
-
-/* How many of its tokens are in the executor by now. */
-static u32 n_landed(const struct batch *b, const struct request *r)
-{
-    return b->n_air || r->reads ? r->n_settled : r->n_fed;
-}
-
-/* Full blocks of prompts become findable; those of whole ones, and states where snapshots are due,
- * are kept in the folder. */
-static void publish(struct batch *b)
-{
-    if (!b->reuses) return;
-    u32 per = b->env.kv->block_tokens;
-    for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        const struct recall_seq q = seq_of(b, r);
-        u32 n = n_landed(b, r);
-        if (!q.table) {
-            if (r->snap_at && r->snap_at == n) recall_keep(&b->env.recall, &q, n);
-            continue;
-        }
-        u32 end = MIN(n, r->n_prompt) / per;
-        for (; r->n_published < end; r->n_published++)
-            kv_publish(b->env.kv, r->r.cache_salt, table_of(b, r), r->n_published,
-                       r->tokens + (size_t)r->n_published * per);
-        if (r->kept || n < r->n_prompt) continue;
-        recall_keep(&b->env.recall, &q, end * per);
-        r->kept = true;
-    }
-}
-
-/* Says how far reading the prompts is. */
-static void tell_reading(struct batch *b)
-{
-    for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        u32 n = MIN(n_landed(b, r), r->n_prompt);
-        if (!r->r.on_reading || n <= r->n_told) continue;
-        r->n_told = n;
-        struct fletch_reading reading = {n, r->n_prompt, r->result.n_reused, r->result.reuse_end};
-        r->r.on_reading(r->r.ctx, &reading);
-    }
+    u32 most = v->lane->step->limits.max_rows - v->n_answers;
+    return v->n_answers ? MIN(most, (u32)b->budget) : most;
 }
 
 /* Prompts may make a step at most twice as long as those who answer are used to. But where weights
@@ -812,7 +364,8 @@ static void tell_reading(struct batch *b)
  * a whole step would make prompts slow and answers hardly faster. */
 static void learn(struct batch *b, const struct voyage *v, double seconds)
 {
-    u32 max_rows = b->env.lane->step->limits.max_rows, least = MAX(MIN_BUDGET, max_rows / 16);
+    u32 max_rows = b->env.lane->step->limits.max_rows, least = MIN_BUDGET;
+    if (b->env.lane->p->net->profile.bf16) least = MAX(least, max_rows / 16);
     if (!v->n_answers) return;
     if (!v->n_prompts) {
         b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
@@ -841,7 +394,8 @@ static bool begin_reading(struct batch *b)
     struct step *s = b->read.lane->step;
     if (!wants_reading(b)) return false;
     step_reset(s);
-    fill_prompts(b, &b->read, has_answers(b) ? reading_rows(&b->reading) : s->limits.max_rows);
+    batch_fill_prompts(b, &b->read,
+                       has_answers(b) ? reading_rows(&b->reading) : s->limits.max_rows);
     b->read.f.n_out = s->n_out;
     if (s->n_rows) count_step(b, &b->read);
     return s->n_rows > 0;
@@ -858,9 +412,7 @@ static int read_on(struct batch *b, bool all, struct err *err)
     if (rc || !done) return rc;
     if ((rc = lane_ids(b->read.lane, b->read.f.n_out, b->read.f.ids, err))) return rc;
     end_reading(b);
-    publish(b);
-    tell_reading(b);
-    deliver_all(b, &b->read);
+    batch_deliver(b, &b->read);
     return 0;
 }
 
@@ -875,11 +427,11 @@ static int launch(struct batch *b, struct err *err)
     int rc = 0;
     v->began = base_now();
     step_reset(l->step);
-    if (!before && !grow(b) && !(rc = read_on(b, true, err))) CHECK(grow(b));
-    if (!rc) rc = guess(b, err);
+    if (!before && !batch_grow(b) && !(rc = read_on(b, true, err))) CHECK(batch_grow(b));
+    if (!rc) rc = batch_guess(b, err);
     step_reset(l->step);
-    if (!rc) fill_answers(b, v);
-    if (!rc && !b->env.reader) fill_prompts(b, v, prompt_rows(b, v));
+    if (!rc) batch_fill_answers(b, v);
+    if (!rc && !b->env.reader) batch_fill_prompts(b, v, prompt_rows(b, v));
     if (rc || !l->step->n_rows) return rc;
     v->n_rows = l->step->n_rows;
     v->queued = base_now();
@@ -912,9 +464,7 @@ static int land(struct batch *b, struct err *err)
     if (!rc) rc = spec_follow(b->env.spec, err);
     if (rc) return rc;
     learn(b, v, now - began);
-    publish(b);
-    tell_reading(b);
-    deliver_all(b, v);
+    batch_deliver(b, v);
     if (b->env.spec && v->n_answers && !v->n_prompts)
         spec_measure(b->env.spec, v->n_rows, now - v->queued);
     return 0;
@@ -927,7 +477,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     wait_for_work(b, wait_seconds);
     take_mail(b);
     double now = base_now();
-    while ((late = overdue(b, now))) finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
+    while ((late = overdue(b, now))) batch_finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
     int rc = b->n_air ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
     bool stands = !b->n_air;
@@ -936,11 +486,11 @@ size_t batch_step(struct batch *b, double wait_seconds)
         rc = read_on(b, false, &err);
     } else if (!rc && stands && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
-        finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
+        batch_finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }
     if (rc || (!b->n_running && !b->waiting.head)) drop(b);
     /* what lies in the executor's memory now is anybody's guess */
-    while (rc && b->n_running) finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
+    while (rc && b->n_running) batch_finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
     pthread_mutex_lock(&b->lock);
     size_t n_live = b->n_live;
     pthread_mutex_unlock(&b->lock);
@@ -987,7 +537,7 @@ void batch_check(const struct batch *b)
                                 ? (struct remains){b->running[i]->slot, b->running[i]->n_blocks}
                                 : b->remains[i - b->n_running];
         CHECK(b->env.slot_used[of.slot]);
-        tables[i] = table_at(b, of.slot);
+        tables[i] = batch_table(b, of.slot);
         n_held[i] = of.n_blocks;
     }
     kv_check(b->env.kv, tables, n_held, n_all);

@@ -35,6 +35,8 @@ static void *faulty_realloc(void *p, size_t n)
 #define submit  lane_submit
 #include "core/lane.c"
 #include "serve/batch.c"
+#include "serve/batch_deliver.c"
+#include "serve/batch_rows.c"
 #define find kv_find
 #define hold kv_hold
 #define NONE KV_NONE
@@ -376,9 +378,10 @@ static void random_traffic(bool recurrent)
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks); /* all came back */
     if (!recurrent) assert_true(s.n_preemptions > 50 && s.n_evicted > 1000);
     assert_int_equal(s.most_running, N_SLOTS);
-    /* none is queued ahead of a prompt that is read, and there is one most of the time */
-    assert_true(ahead ? s.n_ahead > (reads ? 100 : s.n_steps / 2) && f->x.n_chosen > 100
-                      : !f->x.n_chosen);
+    if (!ahead) assert_int_equal(f->x.n_chosen, 0);
+    if (ahead &&
+        !reads) /* none is queued ahead of a prompt that is read, and there always is one */
+        assert_true(s.n_ahead > s.n_steps / 2 && f->x.n_chosen > 20000);
     close_fixture(f);
     free(asked);
 }
@@ -558,6 +561,7 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, MIN_BUDGET);
     f->step->limits.max_rows = 256; /* few rows of many: no fewer than pay */
+    f->net.profile.bf16 = true;
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, 256 / 16);
     close_fixture(f);
@@ -583,6 +587,7 @@ static void test_answers_go_on_while_a_prompt_is_read(void **state)
         if (f->b->reading.at) assert_true(n_landed(f->b, reader) < reader->n_fed);
         assert_in_range(a.n_got, before + 1, before + 2); /* the last one that was queued ahead */
     }
+    assert_true(ahead == (f->x.n_chosen > 0));
     assert_true(n_rests > 6); /* 150 rows in steps of at most 24, each of at least two pieces */
     assert_int_equal(f->x.most_prompt_rows, 0);
     drain(f);

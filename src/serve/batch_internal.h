@@ -1,0 +1,107 @@
+/* What the parts of the scheduler share: batch.c (requests come and go, steps are run),
+ * batch_rows.c (who gets room and rows) and batch_deliver.c (what steps gave). */
+#ifndef FLETCH_BATCH_INTERNAL_H
+#define FLETCH_BATCH_INTERNAL_H
+
+#include <pthread.h>
+
+#include "serve/queue.h"
+#include "serve/reading.h"
+
+enum { MIN_BUDGET = 4 }; /* rows of prompts in steps of answers */
+
+/* What a request that ended left behind, until the reading that writes there is done. */
+struct remains {
+    u32 slot, n_blocks;
+};
+
+/* A step on its way. */
+struct voyage {
+    struct lane *lane;
+    struct flight f;
+    struct request **out; /* [max_out] whose each out row is; NULL: gone */
+    u32 n_rows, n_answers, n_prompts;
+    double began, queued; /* when its filling began, and when it was filled */
+};
+
+struct batch {
+    struct batch_env env;
+    struct snap_pool snaps;
+    bool reuses;
+    u32 max_running, max_waiting;
+    struct request **running; /* [max_running] in order of admission */
+    u32 n_running;
+    struct queue waiting;
+    struct client *clients; /* [max_live] */
+    u32 max_live;
+    struct voyage voyages[2], *air[2]; /* those on their way, the older one first */
+    u32 n_air;
+    struct reading reading;  /* of prompts, piece by piece */
+    struct voyage read;      /* what it will give */
+    struct remains *remains; /* [max_running] */
+    u32 n_remains;
+    float *logprobs;
+    struct spec_seq *seqs; /* [max_running] */
+    u64 n_admitted;
+    double landed; /* when the last step did */
+    double usual;  /* seconds of a step with answers only */
+    double budget; /* rows of prompts in steps of answers */
+    struct fletch_batch_stats stats;
+    /* what other threads touch */
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    struct queue inbox;
+    u64 *cancels; /* [cap_cancels] */
+    u32 n_cancels, cap_cancels;
+    u32 n_live; /* requests that are not done */
+    u64 last_id;
+};
+
+/* The block table of a slot. */
+static inline u32 *batch_table(const struct batch *b, u32 slot)
+{
+    return b->env.lane->step->tables + (size_t)slot * b->env.lane->step->table_len;
+}
+
+/* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
+static inline bool batch_answers(const struct request *r)
+{
+    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX && !r->reads;
+}
+
+/* Guesses run on a copy of the recurrent state, which they may spoil. */
+static inline bool batch_tries(const struct batch *b, const struct request *r)
+{
+    return r->n_draft && b->env.lane->p->net->n_states;
+}
+
+/* What the folder for later runs knows it by; whole pieces, and not its last token. */
+static inline struct recall_seq batch_seq(const struct batch *b, struct request *r)
+{
+    bool has_state = b->env.lane->p->net->n_states;
+    return (struct recall_seq){r->r.cache_salt, r->tokens,
+                               has_state ? NULL : batch_table(b, r->slot), &r->n_blocks, r->slot};
+}
+
+/* batch.c */
+/* The end of a request, wherever it is. */
+void batch_finish(struct batch *b, struct request *r, enum fletch_finish why,
+                  const struct err *err);
+/* It runs no more. What a reading at rest will still write for it must not become another's yet. */
+void batch_leave_room(struct batch *b, struct request *r);
+
+/* batch_rows.c */
+/* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
+ * be while a token is on its way to him or his prompt is being read. */
+bool batch_grow(struct batch *b);
+/* Guesses for those who answer; what guesses reads along with the others. */
+int batch_guess(struct batch *b, struct err *err);
+/* The next rows of those who answer. */
+void batch_fill_answers(struct batch *b, struct voyage *v);
+/* Rows of prompts, so many at most: of those who are at it, then of newcomers. */
+void batch_fill_prompts(struct batch *b, struct voyage *v, u32 most);
+
+/* batch_deliver.c: tells what a step gave that has landed, and keeps what others may find. */
+void batch_deliver(struct batch *b, struct voyage *v);
+
+#endif

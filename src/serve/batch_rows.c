@@ -1,0 +1,233 @@
+#include <string.h>
+
+#include "serve/batch_internal.h"
+#include "serve/sampling.h"
+
+/* ---- room ---- */
+
+/* The last that came, of those with the lowest priority: the first ones always get on. */
+static struct request *victim(const struct batch *b)
+{
+    struct request *v = b->running[b->n_running - 1];
+    for (u32 i = b->n_running; i-- > 0;)
+        if (b->running[i]->r.priority < v->r.priority) v = b->running[i];
+    return v;
+}
+
+static void preempt(struct batch *b, struct request *r)
+{
+    CHECK(!b->n_air);
+    batch_leave_room(b, r);
+    r->waits_since = b->stats.n_steps;
+    r->result.n_preempted++;
+    b->stats.n_preemptions++;
+    queue_put(&b->waiting, r);
+}
+
+/* Tokens that it has or will have once the step on its way has landed; without the last one of an
+ * answer, which nothing follows. */
+static u32 n_known(const struct request *r)
+{
+    return r->n_tokens + (r->n_due && r->n_tokens + r->n_due < r->room);
+}
+
+bool batch_grow(struct batch *b)
+{
+    if (!b->env.lane->p->net->n_kv) return true;
+    for (u32 i = 0; i < b->n_running;) {
+        struct request *r = b->running[i];
+        if (kv_cover(b->env.kv, batch_table(b, r->slot), &r->n_blocks, n_known(r))) {
+            i++;
+            continue;
+        }
+        if (b->n_air || b->reading.at) return false;
+        preempt(b, victim(b));
+        i = 0; /* whoever left may have stood before this one */
+    }
+    return true;
+}
+
+/* What the cache, or else a folder, has of its tokens; says why not more. *from: the slot to copy
+ * its state from, its own if it is there already. */
+static u32 reuse(struct batch *b, struct request *r, u32 *from)
+{
+    u32 n = 0, more;
+    if (!b->reuses) {
+        r->result.reuse_end = "reuse is off";
+        return 0;
+    }
+    *from = UINT32_MAX;
+    if (b->env.lane->p->net->n_states)
+        n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
+    else
+        n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, batch_table(b, r->slot),
+                     &r->n_blocks);
+    const struct recall_seq q = batch_seq(b, r);
+    more = recall_more(&b->env.recall, &q, r->n_prompt - 1, n);
+    if (more > n) *from = r->slot;
+    n = more;
+    u32 left = r->n_prompt - n;
+    r->result.reuse_end = left <= b->env.lane->step->limits.block_tokens
+                              ? "what is left is shorter than a block"
+                          : n ? "the rest was not computed before, or is gone"
+                              : "nothing that begins like this is there";
+    return n;
+}
+
+/* Gives a waiting request its slot and the blocks of all its tokens, beginning with step s; false:
+ * there is no room. */
+static bool admit(struct batch *b, struct step *s, struct request *r)
+{
+    u32 slot = 0, from = UINT32_MAX;
+    while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
+    if (b->n_running == b->max_running || slot == b->env.n_slots) return false;
+    r->slot = slot;
+    u32 n = reuse(b, r, &from);
+    /* some of those who run will need a block quite soon */
+    u64 spare = b->n_running / 4,
+        need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
+    if (b->env.lane->p->net->n_kv &&
+        (need + spare > kv_available(b->env.kv) ||
+         !kv_cover(b->env.kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + 1))) {
+        kv_release(b->env.kv, batch_table(b, r->slot), &r->n_blocks);
+        return false;
+    }
+    if (b->env.lane->p->net->n_states && from != slot)
+        CHECK(from == UINT32_MAX ? step_edit(s, EDIT_ZERO_STATE, slot, 0)
+                                 : step_edit(s, EDIT_COPY_STATE, slot, from));
+    queue_remove(&b->waiting, r);
+    b->env.slot_used[slot] = true;
+    b->running[b->n_running++] = r;
+    b->stats.most_running = MAX(b->stats.most_running, b->n_running);
+    r->order = ++b->n_admitted;
+    r->n_fed = r->n_settled = n;
+    if (!r->result.n_preempted) {
+        r->result.queue_seconds = base_now() - r->t_submit;
+        r->result.n_reused = n;
+        b->stats.n_prompt += r->n_prompt;
+        b->stats.n_reused += n;
+    }
+    return true;
+}
+
+/* ---- the rows of a step ---- */
+
+/* The next n tokens of a request. The last one that is known, or will be, asks for the next, and
+ * so do guesses behind it. */
+static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n)
+{
+    struct step *s = v->lane->step;
+    bool trial = batch_tries(b, r);
+    u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
+    u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
+    u32 last = n_known(r) - 1, chosen = r->out;
+    if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
+    if (r->snap_at && r->snap_at == r->n_fed &&
+        snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
+        CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
+    for (u32 i = 0; i < n; i++, r->n_fed++) {
+        enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
+        bool asks = r->n_fed >= last, is_here = r->n_fed < r->n_tokens + r->n_draft;
+        i32 token = is_here ? r->tokens[r->n_fed] : STEP_CHOSEN(chosen);
+        CHECK(step_add(s, (struct row){token, place, r->n_fed, cls}, asks));
+        if (!asks) continue;
+        sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
+        s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
+        v->out[s->n_out - 1] = r;
+        r->out = s->n_out - 1;
+        n_asks++;
+    }
+    r->n_due += n_asks > 0;
+    if (r->r.constraint && n_asks)
+        constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
+    r->client->rows += n;
+}
+
+/* As many rows of what it has to read as there are, at most up to where a snapshot is due. */
+static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32 most)
+{
+    u32 n = MIN(most, r->n_tokens - r->n_fed);
+    u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
+    if (point) n = MIN(n, point - r->n_fed);
+    r->n_settled = r->n_fed;
+    add_rows(b, v, r, n);
+    r->snap_at = r->n_fed == point ? point : 0;
+    r->reads = v == &b->read;
+    return n;
+}
+
+/* How many guesses to try for a request, and room for them. */
+static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r, u32 n_answering,
+                         u32 *rows_left)
+{
+    struct kv_pool *kv = b->env.kv;
+    u32 again = r->n_tokens - r->n_fed - 1;
+    q->most = 0;
+    if (!batch_answers(r) || again > SPEC_MAX / 2) return;
+    spec_choose(b->env.spec, q, n_answering);
+    q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
+    if (b->env.lane->p->net->n_kv &&
+        (kv_available(kv) <= b->n_running / 4 ||
+         !kv_cover(kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + q->most)))
+        q->most = 0;
+    *rows_left -= q->most;
+}
+
+int batch_guess(struct batch *b, struct err *err)
+{
+    const struct exec_limits *l = &b->env.lane->step->limits;
+    u32 n_answering = 0, n_rows = 0;
+    if (!b->env.spec || !b->n_running) return 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        if (!batch_answers(b->running[i])) continue;
+        n_answering++;
+        n_rows += b->running[i]->n_tokens - b->running[i]->n_fed;
+    }
+    u32 most = MIN(l->max_out, l->max_rows - MIN(l->max_rows, MIN_BUDGET));
+    u32 left = most > n_rows ? most - n_rows : 0;
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        b->seqs[i] = (struct spec_seq){.slot = r->slot,
+                                       .tokens = r->tokens,
+                                       .n = r->n_tokens,
+                                       .sampling = &r->r.sampling,
+                                       .record = &r->record};
+        plan_guesses(b, &b->seqs[i], r, n_answering, &left);
+    }
+    int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
+    for (u32 i = 0; !rc && i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        r->n_draft = b->seqs[i].n_draft;
+        if (r->r.constraint)
+            r->n_draft = constraint_worth(r->r.constraint, r->tokens + r->n_tokens, r->n_draft);
+    }
+    return rc;
+}
+
+void batch_fill_answers(struct batch *b, struct voyage *v)
+{
+    struct step *s = v->lane->step;
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        if (!r->reads) r->n_settled = r->n_fed;
+        if (!batch_answers(r)) continue;
+        u32 n = MIN(n_known(r) + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows);
+        if (n) add_rows(b, v, r, n);
+    }
+    v->n_answers = s->n_rows;
+    v->n_prompts = 0;
+}
+
+void batch_fill_prompts(struct batch *b, struct voyage *v, u32 most)
+{
+    struct step *s = v->lane->step;
+    struct request *r;
+    for (u32 i = 0; i < b->n_running && most; i++) {
+        r = b->running[i];
+        if (r->n_fed >= r->n_tokens || batch_answers(r)) continue;
+        most -= add_reading(b, v, r, most);
+    }
+    while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, s, r))
+        most -= add_reading(b, v, r, most);
+    v->n_prompts = s->n_rows - v->n_answers;
+}
