@@ -34,8 +34,8 @@ struct lane {
 int flight_open(struct flight *f, const struct exec_limits *limits, struct err *err);
 void flight_close(struct flight *f);
 
-/* Runs the lane's step, as it was filled, behind all that was queued. Where only some of its ops are
- * due (op_begin, op_end), the rest may follow after steps of other lanes. */
+/* Runs the lane's step, as it was filled, behind all that was queued. Where only some of its ops
+ * are due (op_begin, op_end), the rest may follow after steps of other lanes. */
 int lane_run(struct lane *l, struct err *err);
 /* Queues it as f. The step can be filled anew then. after: the flight whose tokens its rows name,
  * which must be the last one; NULL: they name none. */
