@@ -148,9 +148,10 @@ template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
 
 /* A dot that begins at the bits of 1.5·2²³ ends as a float that is larger by that. */
 #define UNIT_MAGIC 0x4b400000
+#define UNIT_WHOLE 12582912.0f
 GPU_FN float unit_float(int dot)
 {
-    return as_float((uint)dot) - 12582912.0f;
+    return as_float((uint)dot) - UNIT_WHOLE;
 }
 
 /* The same as unit_dot, where Σ xq is known. */
@@ -233,9 +234,12 @@ GPU_FN uint act_word(float4 x, THR(float) scale)
     for (u16 m = 4; m > 0; m >>= 1) top = fmaxf(top, simd_shuffle_xor(top, m));
     if (top < 1e-30f) top = 0.0f;
     float inverse = top > 0.0f ? 127.0f / top : 0.0f;
-    *scale = top / 127.0f;
-    uint a = (uint)(int)rintf(x.x * inverse), b = (uint)(int)rintf(x.y * inverse);
-    uint c = (uint)(int)rintf(x.z * inverse), d = (uint)(int)rintf(x.w * inverse);
+    /* top / 127 in every bit (all mantissas were tried), in a fifth of the instructions. */
+    float near = top * (1.0f / 127.0f);
+    *scale = fmaf(fmaf(-near, 127.0f, top), 1.0f / 127.0f, near);
+    /* The low byte of such a float is that of the nearest integer. */
+    uint a = as_uint(x.x * inverse + UNIT_WHOLE), b = as_uint(x.y * inverse + UNIT_WHOLE);
+    uint c = as_uint(x.z * inverse + UNIT_WHOLE), d = as_uint(x.w * inverse + UNIT_WHOLE);
     return (a & 255u) | (b & 255u) << 8 | (c & 255u) << 16 | d << 24;
 }
 
