@@ -44,11 +44,12 @@
  * - A lane may have a queue of 16-byte units and words on their way from CONST memory, QUEUE_SLOTS
  *   of them (args.h): queue_send_unit/_word(slot, pointer), queue_commit() after each batch of
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
- *   queue_unit/_word(slot, the same pointer), or queue_unit_of(slot, lane, pointer) for what
- *   another lane of the simdgroup sent. A simdgroup may send up to 128 bytes as the words of
+ *   queue_unit/_word(slot, the same pointer), or queue_kept(queue_keep(), slot, lane, pointer)
+ *   for what another lane of the simdgroup sent without words. A simdgroup may send up to 128 bytes as the words of
  *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on
  * CUDA, in threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when
  * it is taken. touch(pointer) asks for what will be read soon.
+ *   tg_kept(tg_keep(p), p, i) is p[i] of threadgroup memory, by a place that is kept in a register.
  * - A mat8 is 8 × 8 floats that a simdgroup holds together, for its matrix unit: mat_zero(),
  *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
  *   same in all lanes, mat_fma(a, b, c) = a·b + c. A simdgroup's own variables, passed by value or
@@ -248,6 +249,27 @@ template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
 #define atomic_add(p, v) atomicAdd(p, v)
 #define SIMT_SHUFFLES
 
+/* Through a shuffle the compiler does not know what it is and keeps it: it would ask for the place
+ * of shared memory anew before each use. */
+#define SIMT_KEEP
+GPU_FN uint tg_keep(TG(const uint4) p)
+{
+    return simd_broadcast((uint)__cvta_generic_to_shared(p), 0);
+}
+GPU_FN uint4 tg_kept_at(uint at)
+{
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
+}
+GPU_FN uint4 tg_kept(uint kept, TG(const uint4), uint i)
+{
+    return tg_kept_at(kept + i * 16u);
+}
+
 #if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 800
 #define SIMT_QUEUE
 /* A slot: [thread] units, then [WORDS][thread] words. */
@@ -282,19 +304,17 @@ template <int N> GPU_FN void queue_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
     __syncwarp();
 }
-template <int WORDS> GPU_FN uint4 queue_unit_of(uint slot, uint lane, CONST(uint4) p)
+template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4))
 {
-    uint at = queue_slot<WORDS>(slot) + (gpu_simd * 32u + lane) * 16u;
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(at)
-                 : "memory");
-    return v;
+    return tg_kept_at(queue_slot<WORDS>(slot) + threadIdx.x * 16u);
 }
-template <int WORDS> GPU_FN uint4 queue_unit(uint slot, CONST(uint4) p)
+GPU_FN uint queue_keep()
 {
-    return queue_unit_of<WORDS>(slot, gpu_lane, p);
+    return simd_broadcast(queue_slot<0>(0u), 0);
+}
+GPU_FN uint4 queue_kept(uint kept, uint slot, uint lane, CONST(uint4))
+{
+    return tg_kept_at(kept + slot * (QUEUE_THREADS * 16u) + (gpu_simd * 32u + lane) * 16u);
 }
 template <int WORDS, int BYTES> GPU_FN uint queue_word(uint slot, uint which, CONST(u8) p)
 {
@@ -419,7 +439,8 @@ template <int WORDS> GPU_FN uint4 queue_unit(uint, CONST(uint4) p)
 {
     return p[0];
 }
-template <int WORDS> GPU_FN uint4 queue_unit_of(uint, uint, CONST(uint4) p)
+#define queue_keep() 0u
+GPU_FN uint4 queue_kept(uint, uint, uint, CONST(uint4) p)
 {
     return p[0];
 }
@@ -434,6 +455,13 @@ template <int WORDS, int BYTES> GPU_FN uint queue_word(uint, uint, CONST(u8) p)
 #endif
 #ifndef touch
 #define touch(p)
+#endif
+#ifndef SIMT_KEEP
+#define tg_keep(p) 0u
+GPU_FN uint4 tg_kept(uint, TG(const uint4) p, uint i)
+{
+    return p[i];
+}
 #endif
 
 /* Is this the last of n groups that call it with the same counter? That one then sees what the

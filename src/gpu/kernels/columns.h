@@ -8,16 +8,18 @@
 
 GPU_FN float columns_of(uint f, float a, float b, float c)
 {
+    float s = 0.0f;
+    if (f == COLUMNS_GLU || f == COLUMNS_SIGMOID || f == COLUMNS_DECAY) s = num_sigmoid(a);
     switch (f) {
     case COLUMNS_ADD: return a + b;
     case COLUMNS_MUL: return a * b;
     case COLUMNS_LERP: return a + (b - a) * c;
-    case COLUMNS_GLU: return a * num_sigmoid(a) * b;
+    case COLUMNS_GLU: return a * s * b;
     case COLUMNS_K_CONTROL: return a * (1.0f + (b - 1.0f) * c);
     case COLUMNS_TANH: return num_tanh(a);
-    case COLUMNS_SIGMOID: return num_sigmoid(a);
+    case COLUMNS_SIGMOID: return s;
     case COLUMNS_RELU2: return a > 0.0f ? a * a : 0.0f;
-    case COLUMNS_DECAY: return num_exp(-0.606530660f * num_sigmoid(a));
+    case COLUMNS_DECAY: return num_exp(-0.606530660f * s);
     default: return a;
     }
 }
