@@ -115,10 +115,14 @@ INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
             o.s[1] = d * lanes_from_i8(s + 16);
             o.m[0] = o.m[1] = e;
         } else if (enc == ENC_K2) {
-            o.s[0] = d * lanes_from_u8(s);
-            o.s[1] = d * lanes_from_u8(s + 16);
-            o.m[0] = e * lanes_from_u8(s + 32);
-            o.m[1] = e * lanes_from_u8(s + 48);
+            for (u32 h = 0; h < 2; h++) {
+                typedef u8 v16b __attribute__((vector_size(16)));
+                v16b both;
+                memcpy(&both, s + 16 * h, sizeof both);
+                v16b low = both & 15, high = both >> 4;
+                o.s[h] = d * lanes_from_u8((const u8 *)&low);
+                o.m[h] = e * lanes_from_u8((const u8 *)&high);
+            }
         } else {
             o.s[0] = o.s[1] = d * lanes_from_u8(s);
             o.m[0] = o.m[1] = e * lanes_from_u8(s + 16);

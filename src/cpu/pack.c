@@ -100,8 +100,8 @@ static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_s
             s[16 + row] = q->s[2 * j + 1];
         }
         if (enc == ENC_K2) {
-            s[32 + row] = q->m[2 * j];
-            s[48 + row] = q->m[2 * j + 1];
+            s[row] |= (u8)(q->m[2 * j] << 4);
+            s[16 + row] |= (u8)(q->m[2 * j + 1] << 4);
         }
     }
     put_half(unit + 8 * block, row, q->d);
@@ -204,7 +204,7 @@ static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col
     if (enc == ENC_K6 || enc == ENC_K3) return d * (float)(i8)s[16 * half + row] * n;
     float e = get_half(tail + 32, row);
     if (enc == ENC_K2)
-        return d * (float)s[16 * half + row] * n - e * (float)s[32 + 16 * half + row];
+        return d * (float)(s[16 * half + row] & 15) * n - e * (float)(s[16 * half + row] >> 4);
     return d * (float)s[row] * n - e * (float)s[16 + row];
 }
 

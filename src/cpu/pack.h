@@ -20,7 +20,7 @@ enum { TILE = 16, BLOCK = 32, SUPER = 256 };
  *   NL4 MX4       quants, 16 f32 d
  *   K4 K5         8 × (quants, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e
  *   K6 K3         8 × (quants, 2 × 16 i8 s), 16 f16 d
- *   K2            8 × (quants, 2 × 16 u8 s, 2 × 16 u8 m), 16 f16 d, 16 f16 e */
+ *   K2            8 × (quants, 2 × 16 u8 s + 16·m), 16 f16 d, 16 f16 e */
 struct packed {
     enum encoding enc;
     u32 n_in, n_out, n_slices;
@@ -57,7 +57,7 @@ static inline u32 pack_quants(enum encoding enc)
 
 static inline u32 pack_block(enum encoding enc)
 {
-    bool wide = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_NL4 || enc == ENC_MX4 || enc == ENC_K2;
+    bool wide = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_NL4 || enc == ENC_MX4;
     return pack_quants(enc) + (wide ? 64 : 32);
 }
 
