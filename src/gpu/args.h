@@ -373,9 +373,9 @@ struct mla_query_args {
 enum {
     LATENT_MMA_THREADS = 512,
     LATENT_CLUSTER = 8, /* groups */
-    LATENT_STRETCHES = 16,
+    LATENT_STRETCHES = 11, /* with three groups of heads they all fit on an H200 at once */
     LATENT_POS = 64,
-    LATENT_HEADS = 24, /* of a group */
+    LATENT_HEADS = 8, /* of a group: with what coarse halves leave 16 rows of the matrix unit */
 };
 /* a tile, queries and exponentials as two halves each, scores of quarters of the columns */
 #define LATENT_MMA_BYTES                                  \

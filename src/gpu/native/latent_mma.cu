@@ -1,7 +1,8 @@
-/* Latent attention of rows of class D on tensor cores, each cached row read once for all heads. A
- * cluster of groups takes a stretch of the positions, a group a run of its tiles of LATENT_POS; it
- * multiplies queries and exponentials as two halves each, a coarse one and what that leaves, so
- * that sums are as good as those of floats. Groups of a cluster join what they have in order
+/* Latent attention of rows of class D on tensor cores, each cached row read once for eight heads:
+ * with what coarse halves leave they fill the matrix unit's rows, and two groups fit on a
+ * multiprocessor. A cluster of groups takes a stretch of the positions, a group a run of its tiles
+ * of LATENT_POS; it multiplies queries and exponentials as two halves each, a coarse one and what
+ * that leaves, so that sums are as good as those of floats. Groups of a cluster join what they have in order
  * through each other's shared memory, and stretches are folded in order, by the same cluster or by
  * k_mla_out. How a row is cut depends on its position alone: its bits are its own, whatever else
  * runs. */
@@ -76,17 +77,6 @@ GPU_FN void lm_put_half(uint to, u16 v)
 {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(v) : "memory");
 }
-/* Row of the coarse half of head h among the queries, and how far behind it the rest is: 16 heads,
- * their rests, eight more heads, theirs. */
-GPU_FN uint lm_head_row(uint h)
-{
-    return h < 16u ? h : h + 16u;
-}
-GPU_FN uint lm_rest_row(uint h)
-{
-    return h < 16u ? h + 16u : h + 24u;
-}
-
 /* Eight values as coarse halves, and what those leave. */
 GPU_FN uint4 lm_halves(const float *v)
 {
@@ -97,13 +87,13 @@ GPU_FN void lm_put_query(uint to, uint h, uint u, float *v)
 {
     uint4 coarse = lm_halves(v);
     uint w[4] = {coarse.x, coarse.y, coarse.z, coarse.w};
-    lm_put(to + flash_at<LM_UNITS>(lm_head_row(h), u), coarse);
+    lm_put(to + flash_at<LM_UNITS>(h, u), coarse);
     UNROLL
     for (int i = 0; i < 4; i++) {
         float2 c = f16x2_to_f32(w[i]);
         v[2 * i] -= c.x, v[2 * i + 1] -= c.y;
     }
-    lm_put(to + flash_at<LM_UNITS>(lm_rest_row(h), u), lm_halves(v));
+    lm_put(to + flash_at<LM_UNITS>(h + (uint)LATENT_HEADS, u), lm_halves(v));
 }
 
 /* The row's queries as they come from the products: rotated columns apart from the others. */
@@ -145,10 +135,12 @@ GPU_FN void lm_queries(DEV(const float) q, const lm_turn *turn, float *memory, c
         for (uint i = threadIdx.x % 32u; writes && i < store->n_rot; i += 32u)
             turn->turned[(r.h0 + h) * store->y_stride + i] = turned[i];
     }
-    UNROLL
+    ROLLED
     for (uint k = 0u; k < (uint)AT_ONCE; k++) {
         uint i = k * (uint)LM_QUERY_THREADS + threadIdx.x, h = i / (uint)LM_UNITS;
-        if (mine && h < (uint)LATENT_HEADS) lm_put_query(to, h, i % (uint)LM_UNITS, v[k]);
+        if (mine && h < r.n_heads) lm_put_query(to, h, i % (uint)LM_UNITS, v[0]);
+        UNROLL
+        for (int j = 0; j < (AT_ONCE - 1) * 8; j++) (&v[0][0])[j] = (&v[1][0])[j];
     }
     if (!turn) return;
     __syncthreads();
@@ -181,49 +173,36 @@ GPU_FN void lm_fetch(DEV(const uint) tables, DEV(const uint4) kv, lm_shared &tg,
 GPU_FN void lm_scores(uint shared, uint lane, uint warp)
 {
     uint keys = shared + warp % 4u * 16u * (uint)(LM_UNITS * 16), part = warp / 4u;
-    float s[3][2][4];
-    UNROLL
-    for (int i = 0; i < 24; i++) (&s[0][0][0])[i] = 0.0f;
-    UNROLL
+    float s[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+    ROLLED
     for (uint k = 0u; k < (uint)LM_K_STEPS; k++) {
-        uint at = part * (uint)LM_K_STEPS + k, x[3][4], b[4];
-        UNROLL
-        for (uint i = 0u; i < 3u; i++)
-            mma_load(x[i], shared + (uint)LM_QUERIES +
-                               flash_at<LM_UNITS>(16u * i + lane % 16u, 2u * at + lane / 16u));
+        uint at = part * (uint)LM_K_STEPS + k, x[4], b[4];
+        mma_load(x, shared + (uint)LM_QUERIES +
+                        flash_at<LM_UNITS>(lane % 16u, 2u * at + lane / 16u));
         mma_load(b,
                  keys + flash_at<LM_UNITS>(lane % 8u + lane / 16u * 8u, 2u * at + lane / 8u % 2u));
-        UNROLL
-        for (uint i = 0u; i < 3u; i++) {
-            mma_f16(s[i][0], x[i], b[0], b[1]);
-            mma_f16(s[i][1], x[i], b[2], b[3]);
-        }
+        mma_f16(s[0], x, b[0], b[1]);
+        mma_f16(s[1], x, b[2], b[3]);
     }
     uint to = shared + (uint)LM_PARTS + part * (uint)(LATENT_HEADS * LM_PITCH * 4);
     UNROLL
     for (uint j = 0u; j < 2u; j++) {
         uint col = warp % 4u * 16u + j * 8u + lane % 4u * 2u;
-        UNROLL
-        for (uint i = 0u; i < 3u; i++) { /* eight heads each */
-            uint at = to + ((i * 8u + lane / 4u) * (uint)LM_PITCH + col) * 4u, c = i % 2u * 2u;
-            float low = i < 2u ? s[0][j][c] + s[1][j][c] : s[2][j][0] + s[2][j][2];
-            float high = i < 2u ? s[0][j][c + 1u] + s[1][j][c + 1u] : s[2][j][1] + s[2][j][3];
-            asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(low), "f"(high)
-                         : "memory");
-        }
+        uint at = to + (lane / 4u * (uint)LM_PITCH + col) * 4u;
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(s[j][0] + s[j][2]),
+                     "f"(s[j][1] + s[j][3])
+                     : "memory");
     }
 }
 
-/* The online softmax of a tile of n positions: a warp has heads warp and warp + 16, whose m and l
- * are its own. */
-GPU_FN void lm_softmax(const float *parts, uint expo, lm_shared &tg, float *m, float *l, uint n,
+/* The online softmax of a tile of n positions, a head by one warp. */
+GPU_FN void lm_softmax(const float *parts, uint expo, lm_shared &tg, uint n_heads, uint n,
                        float scale, bool first, uint lane, uint warp)
 {
-    UNROLL
-    for (uint i = 0u; i < 2u; i++) {
-        uint h = warp + i * (uint)LM_WARPS;
-        if (h >= (uint)LATENT_HEADS) break;
-        float v[2];
+    ROLLED
+    for (uint h = warp; h < n_heads; h += (uint)LM_WARPS) {
+        float v[2], e[2] = {0.0f, 0.0f};
+        float2 before = tg.ml[h];
         UNROLL
         for (uint j = 0u; j < 2u; j++) {
             const float *from = parts + h * (uint)LM_PITCH + lane + 32u * j;
@@ -232,62 +211,56 @@ GPU_FN void lm_softmax(const float *parts, uint expo, lm_shared &tg, float *m, f
             for (int k = 1; k < LM_K_PARTS; k++) sum += from[k * LATENT_HEADS * LM_PITCH];
             v[j] = lane + 32u * j < n ? sum * scale : ATTN_NOTHING;
         }
-        float most = simd_max(fmaxf(v[0], v[1])), top = first ? most : fmaxf(m[i], most);
-        float was = first ? 0.0f : num_exp(m[i] - top), e[2];
-        UNROLL
-        for (uint j = 0u; j < 2u; j++) {
+        float most = simd_max(fmaxf(v[0], v[1])), top = first ? most : fmaxf(before.x, most);
+        ROLLED
+        for (uint j = 0u; j < 2u; j++) { /* e[0] + e[1] is the same either way */
             uint p = lane + 32u * j, at = p / 8u, byte = p % 8u * 2u;
-            e[j] = p < n ? num_exp(v[j] - top) : 0.0f;
-            u16 coarse = f32_to_f16(e[j]), rest = f32_to_f16(e[j] - f16_to_f32(coarse));
-            lm_put_half(expo + flash_at<8>(lm_head_row(h), at) + byte, coarse);
-            lm_put_half(expo + flash_at<8>(lm_rest_row(h), at) + byte, rest);
+            e[0] = e[1];
+            e[1] = p < n ? num_exp(v[0] - top) : 0.0f;
+            v[0] = v[1];
+            u16 coarse = f32_to_f16(e[1]), rest = f32_to_f16(e[1] - f16_to_f32(coarse));
+            lm_put_half(expo + flash_at<8>(h, at) + byte, coarse);
+            lm_put_half(expo + flash_at<8>(h + (uint)LATENT_HEADS, at) + byte, rest);
         }
-        l[i] = fmaf(first ? 0.0f : l[i], was, simd_sum(e[0] + e[1]));
-        m[i] = top;
-        if (lane == 0u) tg.was[h] = was, tg.ml[h] = make_float2(top, l[i]);
+        float l = simd_sum(e[0] + e[1]), was = 0.0f;
+        if (!first) {
+            was = num_exp(before.x - top);
+            l = fmaf(before.y, was, l);
+        }
+        if (lane == 0u) tg.was[h] = was, tg.ml[h] = make_float2(top, l);
     }
 }
 
-/* o += exponentials · values, of all heads and this warp's columns. o[1] has coarse halves in its
- * first eight rows and rests in the others. */
-GPU_FN void lm_values(float (*o)[LM_COLUMNS / 8][4], uint tile, uint expo, uint lane, uint warp)
+/* o += exponentials · values, of all heads and this warp's columns: coarse halves in the first
+ * eight rows and rests in the others. */
+GPU_FN void lm_values(float (*o)[4], uint tile, uint expo, uint lane, uint warp)
 {
-    UNROLL
+    ROLLED
     for (uint k = 0u; k < (uint)LATENT_POS / 16u; k++) {
-        uint p[3][4], v[LM_COLUMNS / 16][4];
-        UNROLL
-        for (uint i = 0u; i < 3u; i++)
-            mma_load(p[i], expo + flash_at<8>(16u * i + lane % 16u, 2u * k + lane / 16u));
+        uint p[4], v[LM_COLUMNS / 16][4];
+        mma_load(p, expo + flash_at<8>(lane % 16u, 2u * k + lane / 16u));
         UNROLL
         for (uint i = 0u; i < (uint)LM_COLUMNS / 16u; i++)
             mma_load_across(v[i], tile + flash_at<LM_UNITS>(16u * k + lane % 16u,
                                                             warp * (uint)(LM_COLUMNS / 8) + 2u * i +
                                                                 lane / 16u));
         UNROLL
-        for (int j = 0; j < LM_COLUMNS / 8; j++) {
-            uint b0 = v[j / 2][j % 2 * 2], b1 = v[j / 2][j % 2 * 2 + 1];
-            mma_f16(o[0][j], p[0], b0, b1);
-            mma_f16(o[1][j], p[2], b0, b1);
-            mma_f16(o[0][j], p[1], b0, b1);
-        }
+        for (int j = 0; j < LM_COLUMNS / 8; j++)
+            mma_f16(o[j], p, v[j / 2][j % 2 * 2], v[j / 2][j % 2 * 2 + 1]);
     }
 }
 
 /* Outputs to out[head][column], rows of `pitch`; so many are wanted. */
-GPU_FN void lm_leave(float (*o)[LM_COLUMNS / 8][4], float *out, uint pitch, uint n_heads,
-                     uint n_columns, uint lane, uint warp)
+GPU_FN void lm_leave(float (*o)[4], float *out, uint pitch, uint n_heads, uint n_columns, uint lane,
+                     uint warp)
 {
+    uint h = lane / 4u;
     UNROLL
-    for (uint i = 0u; i < 3u; i++) {
-        uint h = i * 8u + lane / 4u;
-        UNROLL
-        for (uint j = 0u; j < (uint)LM_COLUMNS / 8u; j++) {
-            uint col = warp * (uint)LM_COLUMNS + j * 8u;
-            const float *v = o[i / 2u][j] + i % 2u * 2u;
-            float x = i < 2u ? v[0] : v[0] + v[2], y = i < 2u ? v[1] : v[1] + v[3];
-            if (h < n_heads && col < n_columns)
-                *(float2 *)(out + h * pitch + col + lane % 4u * 2u) = make_float2(x, y);
-        }
+    for (uint j = 0u; j < (uint)LM_COLUMNS / 8u; j++) {
+        uint col = warp * (uint)LM_COLUMNS + j * 8u;
+        if (h < n_heads && col < n_columns)
+            *(float2 *)(out + h * pitch + col + lane % 4u * 2u) =
+                make_float2(o[j][0] + o[j][2], o[j][1] + o[j][3]);
     }
 }
 
@@ -339,9 +312,9 @@ GPU_FN void lm_tiles(DEV(const uint) tables, DEV(const uint4) kv, lm_shared &tg,
 {
     uint lane = threadIdx.x % 32u, warp = threadIdx.x / 32u, shared = flash_shared();
     uint end = min(t + r.per, r.n_tiles), begin = t;
-    float o[2][LM_COLUMNS / 8][4], m[2] = {0.0f, 0.0f}, l[2] = {0.0f, 0.0f};
+    float o[LM_COLUMNS / 8][4];
     UNROLL
-    for (int i = 0; i < LM_COLUMNS; i++) (&o[0][0][0])[i] = 0.0f;
+    for (int i = 0; i < LM_COLUMNS / 2; i++) (&o[0][0])[i] = 0.0f;
     for (; t < end; t++) {
         uint first = t * (uint)LATENT_POS;
         if (t > begin) lm_fetch(tables, kv, tg, first, shared, r, a);
@@ -352,16 +325,12 @@ GPU_FN void lm_tiles(DEV(const uint) tables, DEV(const uint4) kv, lm_shared &tg,
         __syncthreads();
         lm_scores(shared, lane, warp);
         __syncthreads();
-        lm_softmax(memory + LM_PARTS / 4, shared + (uint)LM_EXPO, tg, m, l,
+        lm_softmax(memory + LM_PARTS / 4, shared + (uint)LM_EXPO, tg, r.n_heads,
                    min((uint)LATENT_POS, r.pos + 1u - first), a.scale, t == begin, lane, warp);
         __syncthreads();
+        float was = t > begin ? tg.was[lane / 4u] : 1.0f;
         UNROLL
-        for (uint i = 0u; i < 4u && t > begin; i++) { /* rows lane / 4 of eight */
-            float was = tg.was[(i < 2u ? i : 2u) * 8u + lane / 4u];
-            UNROLL
-            for (int j = 0; j < LM_COLUMNS / 8; j++)
-                o[i / 2u][j][i % 2u * 2u] *= was, o[i / 2u][j][i % 2u * 2u + 1u] *= was;
-        }
+        for (int i = 0; i < LM_COLUMNS / 2; i++) (&o[0][0])[i] *= was;
         lm_values(o, shared, shared + (uint)LM_EXPO, lane, warp);
     }
     __syncthreads();
@@ -372,7 +341,7 @@ GPU_FN void lm_tiles(DEV(const uint) tables, DEV(const uint4) kv, lm_shared &tg,
 
 /* group.x: rows go round over clusters; group.y: heads */
 extern "C" __global__ void __cluster_dims__(LATENT_CLUSTER, 1, 1)
-    __launch_bounds__(LATENT_MMA_THREADS, 1)
+    __launch_bounds__(LATENT_MMA_THREADS, 2)
         k_latent_mma(DEV(const uint) head, DEV(const uint4) rows, DEV(const uint) tables,
                      DEV(const float) q, DEV(const uint4) kv, DEV(float) y, ARGS(attention_args) a)
 {
@@ -448,7 +417,7 @@ GPU_FN void lm_own(DEV(const float) c, const lm_turn &key, const float4 *w, lm_s
  * travel before the wait; the last group has the row's own latent and puts it into the cache.
  * Leaves a part of each stretch for k_mla_out. */
 extern "C" __global__ void __cluster_dims__(LATENT_CLUSTER, 1, 1)
-    __launch_bounds__(LATENT_MMA_THREADS, 1)
+    __launch_bounds__(LATENT_MMA_THREADS, 2)
         k_mla_mma(CONST(uint4) rows, CONST(uint) tables, CONST(float) cosine, CONST(float) sine,
                   CONST(float4) w, CONST(float4), DEV(const float) q, DEV(const float) c,
                   DEV(const float) k, DEV(const float) x, DEV(float) turned, DEV(const uint4) kv,
