@@ -439,7 +439,7 @@ struct bonus_args {
     unsigned head, n_heads, y_pitch, r_pitch, k_pitch, v_pitch, out_pitch;
 };
 
-/* k_route_<experts of a lane> */
+/* k_route; k_experts_glu chooses among few experts itself */
 enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_FEW_EXPERTS = 256, ROUTE_MAX_USED = 32 };
 struct route_args {
     unsigned softmax, n_experts, n_used, n_groups, n_groups_used, normalise, has_bias;
@@ -450,8 +450,13 @@ struct route_args {
 /* k_experts_<encoding>, k_experts_glu_<encoding>, k_experts_sum_<encoding>; of the last, so many
  * simdgroups share an output's rows */
 enum { EXPERTS_WAYS = 2, EXPERTS_SUM_OUTS = MATVEC_SIMDS / EXPERTS_WAYS };
+enum { EXPERTS_GLU_ROWS = 4 * MATVEC_SIMDS }; /* of the second: rows until outputs are made */
+/* k_experts_sum_few_i8: rows of a simdgroup, steps of 32 units of a row, columns in all */
+enum { SUM_FEW_ROWS = 3, SUM_FEW_STEPS = 3, SUM_FEW_IN = 8192 };
+#define SUM_FEW_BYTES (SUM_FEW_ROWS * SUM_FEW_STEPS * MATVEC_THREADS * 20u)
 struct experts_args {
-    unsigned n_in, n_out, n_used, x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
+    unsigned n_in, n_out, n_experts, n_used;
+    unsigned x_pitch, x_slice, y_pitch, ids_pitch; /* x_slice: per choice */
     unsigned weights_pitch, residual_pitch;
     unsigned q_row, s_row; /* of the planes: 16-byte units and bytes per row */
     unsigned rows;         /* ROWS_... */

@@ -31,7 +31,7 @@ int emit_route(struct emit *e, const struct op *op)
 {
     if (route_unfit(op)) return emit_lacks(e, op, route_unfit(op));
     struct route_args a = route_args_of(e, op);
-    emit_launch(e, a.n_experts <= ROUTE_FEW_EXPERTS ? "k_route_8" : "k_route_32", e->rows, 1, 32);
+    emit_launch(e, "k_route", e->rows, 1, 32);
     emit_step(e, STEP_HEAD);
     emit_vector(e, op->w[0], 0);
     emit_in(e, op->in[0]);
@@ -64,6 +64,7 @@ static struct experts_args args_of(const struct emit *e, const struct op *m, str
     planes_plan(&w, &e->p->net->weights[m->w[0]]);
     return (struct experts_args){.n_in = m->p.experts.n_in,
                                  .n_out = m->p.experts.n_out,
+                                 .n_experts = e->p->net->weights[m->w[0]].n_slices,
                                  .n_used = m->p.experts.n_used,
                                  .x_pitch = emit_pitch(e, m->in[0]),
                                  .x_slice = m->p.experts.per_slot ? m->p.experts.n_in : 0,
@@ -232,6 +233,18 @@ static bool added_fits(const struct emit *e, const struct op *down, const struct
            columns % 32 == 0 && columns + added->in[0].width <= MATMUL_MAX_IN;
 }
 
+/* Do a simdgroup's rows have slots for themselves, as native/experts_sum.cu wants it? */
+static bool sum_is_small(const struct emit *e, const struct op *down, const struct experts_args *a)
+{
+    enum { STEP = 32 * 16 };
+    u32 most = MAX(a->n_in, a->added_in);
+    return e->kind.clusters && e->rows == 1 && !e->kind.n_p && a->added_in > 0 &&
+           encoding_of(e->p->net->weights[down->w[0]].type) == ENC_I8 &&
+           (a->n_in | a->added_in) % 32 == 0 && most <= SUM_FEW_STEPS * STEP &&
+           a->n_in * a->n_used + a->added_in <= SUM_FEW_IN &&
+           a->n_used < SUM_FEW_ROWS * EXPERTS_WAYS && a->n_out % EXPERTS_SUM_OUTS == 0;
+}
+
 int emit_experts_sum(struct emit *e, const struct op *op)
 {
     const struct op *down = &op->parts[0], *added = op_part(op, OP_MATMUL, 0);
@@ -256,7 +269,13 @@ int emit_experts_sum(struct emit *e, const struct op *op)
         a.added_q_row = w.q_row;
         a.added_s_row = w.s_row;
     }
-    walk(e, "_sum", down->w[0], a.n_out, EXPERTS_SUM_OUTS, e->rows);
+    if (sum_is_small(e, down, &a)) {
+        emit_launch(e, "k_experts_sum_few_i8", a.n_out / EXPERTS_SUM_OUTS, 1, MATVEC_THREADS);
+        emit_walk(e, 0, SUM_FEW_BYTES);
+        emit_step(e, STEP_HEAD);
+    } else {
+        walk(e, "_sum", down->w[0], a.n_out, EXPERTS_SUM_OUTS, e->rows);
+    }
     emit_in(e, op->in[1]);
     emit_in(e, op->in[2]);
     emit_in(e, op->in[0]);

@@ -48,7 +48,9 @@
  *   for what another lane of the simdgroup sent without words. A simdgroup may send up to 128 bytes as the words of
  *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on
  * CUDA, in threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when
- * it is taken. touch(pointer) asks for what will be read soon.
+ * it is taken. touch(pointer) asks for what will be read soon; early_word(pointer) is what a word of
+ *   DEV memory has before the wait, perhaps not what it will have behind it: a guess at what to send
+ *   for, to be compared later. All ones where nobody guesses (all but CUDA).
  *   tg_kept(tg_keep(p), p, i) is p[i] of threadgroup memory, by a place that is kept in a register.
  * - A mat8 is 8 × 8 floats that a simdgroup holds together, for its matrix unit: mat_zero(),
  *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
@@ -347,6 +349,13 @@ template <int BYTES> GPU_FN uint queue_row(uint slot, uint at, CONST(u8))
 }
 #endif
 #define touch(p) asm volatile("prefetch.global.L1 [%0];" ::"l"(p))
+#define early_word(p) simt_early(p)
+GPU_FN uint simt_early(const void *p)
+{
+    uint v;
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
 
 #else /* ------------------------------------------------------------------------ emulator */
 #include "gpu/emu/dialect.h"
@@ -373,6 +382,12 @@ template <class T> GPU_FN T simt_max(T v)
     }
     return v;
 }
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 800
+GPU_FN uint simt_max(uint v)
+{
+    return __reduce_max_sync(0xffffffffu, v);
+}
+#endif
 #endif
 
 #ifdef SIMT_LANE
@@ -462,6 +477,9 @@ GPU_FN uint4 tg_kept(uint, TG(const uint4) p, uint i)
 {
     return p[i];
 }
+#endif
+#ifndef early_word
+#define early_word(p) 0xffffffffu
 #endif
 
 /* Is this the last of n groups that call it with the same counter? That one then sees what the

@@ -72,6 +72,20 @@ GPU_FN void matvec_send(CONST(uint4) q, CONST(u8) s, uint n_units, uint s_row, u
     if (ROW > 0) queue_send_row<BATCH * ROW>(slot, s + step * (uint)ROW, s_row - step * (uint)ROW);
 }
 
+/* Asks for a batch that the queue has no room for yet. */
+template <int E>
+GPU_FN void matvec_touch(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, uint lane)
+{
+    UNROLL
+    for (uint i = 0u; i < (uint)MATVEC_BATCH; i++) {
+        uint u = (step + i) * 32u + lane;
+        if (u < n_units) { touch(q + u); }
+        if (UNIT_ROW(E) > 0 && lane == 0u && u < n_units) {
+            touch(s + (step + i) * (uint)UNIT_ROW(E));
+        }
+    }
+}
+
 /* The scales of unit i of a batch, whose own begin at s. */
 template <int E> GPU_FN uint2 matvec_scales(CONST(u8) s, uint i, uint slot)
 {
