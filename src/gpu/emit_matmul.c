@@ -132,15 +132,19 @@ static void launch_matvec(struct emit *e, const char *what, u32 n_out, const str
         LARGE = 5 << 20
     }; /* bytes from where two groups per unit of an H200 pay, or slices,
         * but not where all launches are even (emit_even) */
-    enum { FEW_THREADS = 384 };
+    /* Logits of wide models, and outputs whose rows are longer than a queue, where they are few,
+     * are faster in smaller groups (an H200). */
+    enum { FEW_THREADS = 384, MANY_OUT = 65536, WIDE = 2048, LONG = 4096, SMALL = 16 << 20 };
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
-    u32 per_four =
-        emit_per_four(e, (bytes > LARGE && !e->p->net->n_states) || n_slices > 2 ? 2 : 1);
+    bool logits = n_out > MANY_OUT && a->n_in >= WIDE && w->enc == ENC_I8;
+    bool few = e->kind.native && (logits || (a->n_in > LONG && bytes > LARGE && bytes < SMALL));
+    u32 per_unit = (bytes > LARGE && !e->p->net->n_states) || n_slices > 2 ? 2 : 1;
+    u32 per_four = emit_per_four(e, few && logits ? 4 : per_unit);
     struct choice c = {.site = {.n_out = n_out,
                                 .n_in = a->n_in,
                                 .n_slices = n_slices,
                                 .normed = a->norm != NORM_KIND_NONE},
-                       .usual = {{MATVEC_THREADS, per_four, 0}},
+                       .usual = {{few ? FEW_THREADS : MATVEC_THREADS, per_four, 0}},
                        .least = {{e->kind.native ? FEW_THREADS : MATVEC_THREADS, 1, 0}},
                        .most = {{MATVEC_THREADS, 16, 0}}};
     char name[sizeof c.site.kernel + 8];
