@@ -7,10 +7,10 @@
 /* The one set of constants, fitted to what was measured on an H200 (predict_test.c has the rows).
  * Shares are of what a machine's published figures promise. */
 static const double STREAMED = 0.92; /* of bandwidth: what reading alone was measured to reach */
-static const double ROUTED = 0.3;    /* weights that can't be fetched before the router is done */
+static const double ROUTED = 0.5;    /* weights that can't be fetched before the router is done */
 static const double PRODUCTS = 0.6;  /* of f32 operations */
 static const double ATTENTION = 0.1;
-static const double LATENTS = 0.7; /* where matrix units read them once for all heads */
+static const double LATENTS = 0.7; /* where matrix units read them for several heads at once */
 static const double OP = 0.38;     /* microseconds: what merging kernels does not save */
 
 /* Microseconds from one kernel to the next and once for a step. The first row is fitted, the

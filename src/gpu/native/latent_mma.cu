@@ -2,10 +2,10 @@
  * with what coarse halves leave they fill the matrix unit's rows, and two groups fit on a
  * multiprocessor. A cluster of groups takes a stretch of the positions, a group a run of its tiles
  * of LATENT_POS; it multiplies queries and exponentials as two halves each, a coarse one and what
- * that leaves, so that sums are as good as those of floats. Groups of a cluster join what they have in order
- * through each other's shared memory, and stretches are folded in order, by the same cluster or by
- * k_mla_out. How a row is cut depends on its position alone: its bits are its own, whatever else
- * runs. */
+ * that leaves, so that sums are as good as those of floats. Groups of a cluster join what they have
+ * in order through each other's shared memory, and stretches are folded in order, by the same
+ * cluster or by k_mla_out. How a row is cut depends on its position alone: its bits are its own,
+ * whatever else runs. */
 #include "gpu/kernels/attention.h"
 #include "gpu/kernels/mla.h"
 #include "gpu/kernels/norm.h"
