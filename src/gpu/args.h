@@ -372,7 +372,7 @@ struct mla_query_args {
  * tiles to a group as make all fit into LATENT_STRETCHES. */
 enum {
     LATENT_MMA_THREADS = 512,
-    LATENT_CLUSTER = 8, /* groups */
+    LATENT_CLUSTER = 8,    /* groups */
     LATENT_STRETCHES = 11, /* with three groups of heads they all fit on an H200 at once */
     LATENT_POS = 64,
     LATENT_HEADS = 8, /* of a group: with what coarse halves leave 16 rows of the matrix unit */

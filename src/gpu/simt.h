@@ -45,13 +45,14 @@
  *   of them (args.h): queue_send_unit/_word(slot, pointer), queue_commit() after each batch of
  *   QUEUE_BATCH slots, queue_wait<n>() until all but the last n batches are there, then
  *   queue_unit/_word(slot, the same pointer), or queue_kept(queue_keep(), slot, lane, pointer)
- *   for what another lane of the simdgroup sent without words. A simdgroup may send up to 128 bytes as the words of
- *   each slot of a batch (queue_send_row, then queue_row). Groups have QUEUE_THREADS. It is real on
- * CUDA, in threadgroup memory that the host asks for (QUEUE_BYTES); elsewhere a unit is loaded when
- * it is taken. touch(pointer) asks for what will be read soon; early_word(pointer) is what a word of
- *   DEV memory has before the wait, perhaps not what it will have behind it: a guess at what to send
- *   for, to be compared later. All ones where nobody guesses (all but CUDA).
- *   tg_kept(tg_keep(p), p, i) is p[i] of threadgroup memory, by a place that is kept in a register.
+ *   for what another lane of the simdgroup sent without words. A simdgroup may send up to 128
+ *   bytes as the words of each slot of a batch (queue_send_row, then queue_row). Groups have
+ *   QUEUE_THREADS. It is real on CUDA, in threadgroup memory that the host asks for
+ *   (QUEUE_BYTES); elsewhere a unit is loaded when it is taken.
+ * - touch(pointer) asks for what will be read soon; early_word(pointer) is what a word of DEV
+ *   memory has before the wait, perhaps not what it will have behind it: a guess at what to send
+ *   for, to be compared later. All ones where nobody guesses (all but CUDA). tg_kept(tg_keep(p),
+ *   p, i) is p[i] of threadgroup memory, by a place that is kept in a register.
  * - A mat8 is 8 × 8 floats that a simdgroup holds together, for its matrix unit: mat_zero(),
  *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
  *   same in all lanes, mat_fma(a, b, c) = a·b + c. A simdgroup's own variables, passed by value or
@@ -348,7 +349,7 @@ template <int BYTES> GPU_FN uint queue_row(uint slot, uint at, CONST(u8))
     return v;
 }
 #endif
-#define touch(p) asm volatile("prefetch.global.L1 [%0];" ::"l"(p))
+#define touch(p)      asm volatile("prefetch.global.L1 [%0];" ::"l"(p))
 #define early_word(p) simt_early(p)
 GPU_FN uint simt_early(const void *p)
 {
