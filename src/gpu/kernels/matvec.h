@@ -79,7 +79,9 @@ GPU_FN void matvec_touch(CONST(uint4) q, CONST(u8) s, uint n_units, uint step, u
     UNROLL
     for (uint i = 0u; i < (uint)MATVEC_BATCH; i++) {
         uint u = (step + i) * 32u + lane;
-        if (u < n_units) { touch(q + u); }
+        if (u < n_units) {
+            touch(q + u);
+        }
         if (UNIT_ROW(E) > 0 && lane == 0u && u < n_units) {
             touch(s + (step + i) * (uint)UNIT_ROW(E));
         }

@@ -177,8 +177,8 @@ GPU_FN void lm_scores(uint shared, uint lane, uint warp)
     ROLLED
     for (uint k = 0u; k < (uint)LM_K_STEPS; k++) {
         uint at = part * (uint)LM_K_STEPS + k, x[4], b[4];
-        mma_load(x, shared + (uint)LM_QUERIES +
-                        flash_at<LM_UNITS>(lane % 16u, 2u * at + lane / 16u));
+        mma_load(x,
+                 shared + (uint)LM_QUERIES + flash_at<LM_UNITS>(lane % 16u, 2u * at + lane / 16u));
         mma_load(b,
                  keys + flash_at<LM_UNITS>(lane % 8u + lane / 16u * 8u, 2u * at + lane / 8u % 2u));
         mma_f16(s[0], x, b[0], b[1]);
