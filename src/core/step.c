@@ -5,9 +5,23 @@
 
 #include "base/num.h"
 
+enum { TURN = 256 }; /* positions between two of the far table of angles */
+
 u32 step_mask_words(const struct net *net)
 {
     return net->n_vocab / 32 + 1;
+}
+
+/* cos and sin of positions below TURN, then of its multiples, [2][half] each. */
+static double *make_turns(const struct rope_table *rope, u32 max_pos)
+{
+    size_t half = rope->n_rot / 2, n = TURN + max_pos / TURN + 1;
+    double *turns = calloc(n * 2 * half + 1, sizeof *turns), *at = turns;
+    for (size_t i = 0; turns && i < n; i++, at += 2 * half) {
+        double pos = (double)(i < TURN ? i : (i - TURN) * TURN);
+        for (size_t j = 0; j < half; j++) num_sincos(pos * rope->freq[j], &at[half + j], &at[j]);
+    }
+    return turns;
 }
 
 /* beside: whose tables and angles are its own too; NULL: it has some for itself. */
@@ -30,12 +44,12 @@ static int open_with(struct step **out, const struct net *net, const struct exec
     s->last = calloc(limits->n_slots, sizeof *s->last);
     s->cos = calloc(rows * half + 1, sizeof *s->cos);
     s->sin = calloc(rows * half + 1, sizeof *s->sin);
-    s->angles = beside ? beside->angles : calloc(limits->max_pos * 2 * half + 1, sizeof *s->angles);
+    s->turns = beside ? beside->turns : make_turns(&net->rope, limits->max_pos);
     s->sample = calloc(limits->max_out, sizeof *s->sample);
     s->sample_edits = calloc((size_t)limits->max_out * SAMPLE_MAX_EDITS, sizeof *s->sample_edits);
     s->masks = calloc((size_t)limits->max_out * step_mask_words(net), sizeof *s->masks);
     if (!s->rows || !s->out_rows || !s->edits || !s->tables || !s->prev || !s->last || !s->cos ||
-        !s->sin || !s->angles || !s->sample || !s->sample_edits || !s->masks) {
+        !s->sin || !s->turns || !s->sample || !s->sample_edits || !s->masks) {
         step_close(s);
         *out = NULL;
         return err_nomem(err, "a step");
@@ -62,7 +76,7 @@ void step_close(struct step *s)
     free(s->out_rows);
     free(s->edits);
     if (!s->is_beside) free(s->tables);
-    if (!s->is_beside) free(s->angles);
+    if (!s->is_beside) free(s->turns);
     free(s->prev);
     free(s->last);
     free(s->cos);
@@ -101,20 +115,18 @@ bool step_edit(struct step *s, enum edit_kind kind, u32 dst, u32 src)
     return true;
 }
 
-/* The angles of a position are worked out once: for 2,048 rows of 64 pairs that takes 10 ms. */
-static const float *angles_at(struct step *s, u32 pos)
+/* By the sums of angles: a cosine for each position and pair took longer than the GPU's work. */
+static void fill_angles(const struct step *s, u32 pos, float *cosine, float *sine)
 {
-    const struct rope_table *rope = &s->net->rope;
-    size_t half = rope->n_rot / 2;
-    float *cosine = s->angles + pos * 2 * half, *sine = cosine + half;
-    if (half == 0 || cosine[0] != 0 || sine[0] != 0) return cosine;
+    size_t half = s->net->rope.n_rot / 2;
+    const double *near = s->turns + pos % TURN * 2 * half;
+    const double *far = s->turns + (TURN + pos / TURN) * 2 * half;
+    double scale = s->net->rope.mscale;
     for (size_t i = 0; i < half; i++) {
-        double c, sn;
-        num_sincos((double)pos * rope->freq[i], &sn, &c);
-        cosine[i] = (float)(c * rope->mscale);
-        sine[i] = (float)(sn * rope->mscale);
+        double c = near[i], sn = near[half + i], far_c = far[i], far_s = far[half + i];
+        cosine[i] = (float)((far_c * c - far_s * sn) * scale);
+        sine[i] = (float)((far_s * c + far_c * sn) * scale);
     }
-    return cosine;
 }
 
 void step_prepare(struct step *s)
@@ -126,8 +138,6 @@ void step_prepare(struct step *s)
         s->prev[t] = s->last[r->slot];
         s->last[r->slot] = (i32)t;
         CHECK(s->prev[t] < 0 || s->rows[s->prev[t]].pos + 1 == r->pos);
-        const float *angles = angles_at(s, r->pos);
-        memcpy(s->cos + t * half, angles, half * sizeof *s->cos);
-        memcpy(s->sin + t * half, angles + half, half * sizeof *s->sin);
+        fill_angles(s, r->pos, s->cos + t * half, s->sin + t * half);
     }
 }

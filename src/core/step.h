@@ -88,7 +88,7 @@ struct step {
     struct step_edit *edits; /* [max_rows + n_slots] carried out in order before the first op */
     u32 *tables;             /* [n_slots][table_len] block of each stretch of positions */
     u32 table_len;
-    bool is_beside;                   /* tables and angles are another step's */
+    bool is_beside;                   /* tables and turns are another step's */
     struct sample_row *sample;        /* [max_out] */
     struct sample_edit *sample_edits; /* [max_out · SAMPLE_MAX_EDITS] */
     u32 n_sample_edits;
@@ -97,7 +97,7 @@ struct step {
     i32 *prev;            /* [max_rows] the row before this one of the same slot, -1: none */
     i32 *last;            /* [n_slots] scratch of step_prepare: last row seen of each slot */
     float *cos, *sin;     /* [max_rows][n_rot/2] */
-    float *angles;        /* [max_pos][2][n_rot/2] cos and sin of positions met so far, else 0 */
+    double *turns;        /* cos and sin that those of any position follow from */
     u32 op_begin, op_end; /* the ops to run: all of them, unless it is run piece by piece */
 };
 

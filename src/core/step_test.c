@@ -91,10 +91,9 @@ static void rows_link_to_the_one_before_in_their_slot(void **state)
     assert_int_equal(s->prev[0], -1);
 }
 
-static void angles_are_position_times_frequency(void **state)
+static void check_angles(const u32 pos[3])
 {
-    (void)state;
-    static const u32 pos[3] = {0, 3, 99999};
+    step_reset(s);
     for (u32 i = 0; i < 3; i++) add(i, pos[i], false);
     step_prepare(s);
     for (u32 t = 0; t < 3; t++)
@@ -103,6 +102,13 @@ static void angles_are_position_times_frequency(void **state)
             assert_true(fabsf(s->cos[t * 3 + i] - (float)(1.5 * cos(a))) < 2e-7f);
             assert_true(fabsf(s->sin[t * 3 + i] - (float)(1.5 * sin(a))) < 2e-7f);
         }
+}
+
+static void angles_are_position_times_frequency(void **state)
+{
+    (void)state;
+    check_angles((const u32[3]){255, 256, 70001});
+    check_angles((const u32[3]){0, 3, 99999});
     assert_true(s->cos[0] == 1.5f && s->sin[0] == 0);
 }
 
