@@ -128,25 +128,25 @@ u32 emit_scale_words(enum encoding enc)
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
                           u32 n_slices, const struct matmul_args *a)
 {
-    enum {
-        LARGE = 5 << 20
-    }; /* bytes from where two groups per unit of an H200 pay, or slices,
-        * but not where all launches are even (emit_even) */
-    /* Logits of wide models, and outputs whose rows are longer than a queue, where they are few,
-     * are faster in smaller groups (an H200). */
-    enum { FEW_THREADS = 384, MANY_OUT = 65536, WIDE = 2048, LONG = 4096, SMALL = 16 << 20 };
+    /* Measured on an H200. Two groups per unit pay from LARGE bytes on, or for slices, but not
+     * where all launches are even (emit_even), save logits. Logits of wide models, and outputs
+     * whose rows are longer than a queue, where they are few, are faster in smaller groups. */
+    enum { FEW_THREADS = 384, MANY = 32768, WIDE = 2048, LONG = 4096 };
+    enum { LARGE = 5 << 20, SMALL = 16 << 20 };
     u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
-    bool logits = n_out > MANY_OUT && a->n_in >= WIDE && w->enc == ENC_I8;
-    bool few = e->kind.native && (logits || (a->n_in > LONG && bytes > LARGE && bytes < SMALL));
-    u32 per_unit = (bytes > LARGE && !e->p->net->n_states) || n_slices > 2 ? 2 : 1;
-    u32 per_four = emit_per_four(e, few && logits ? 4 : per_unit);
-    struct choice c = {.site = {.n_out = n_out,
-                                .n_in = a->n_in,
-                                .n_slices = n_slices,
-                                .normed = a->norm != NORM_KIND_NONE},
-                       .usual = {{few ? FEW_THREADS : MATVEC_THREADS, per_four, 0}},
-                       .least = {{e->kind.native ? FEW_THREADS : MATVEC_THREADS, 1, 0}},
-                       .most = {{MATVEC_THREADS, 16, 0}}};
+    bool native = e->kind.native, even = e->p->net->n_states, logits = n_out > MANY;
+    bool wide = native && logits && a->n_in >= WIDE, wide_i8 = wide && w->enc == ENC_I8 && !even;
+    bool few = wide_i8 || (wide && encoding_has_nibbles(w->enc)) ||
+               (native && a->n_in > LONG && bytes > LARGE && bytes < SMALL);
+    u32 per_unit = wide_i8 ? 4 : (bytes > LARGE && (logits || !even)) || n_slices > 2 ? 2 : 1;
+    struct choice c = {
+        .site = {.n_out = n_out,
+                 .n_in = a->n_in,
+                 .n_slices = n_slices,
+                 .normed = a->norm != NORM_KIND_NONE},
+        .usual = {{few ? FEW_THREADS : MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
+        .least = {{native ? FEW_THREADS : MATVEC_THREADS, 1, 0}},
+        .most = {{MATVEC_THREADS, 16, 0}}};
     char name[sizeof c.site.kernel + 8];
     snprintf(c.site.kernel, sizeof c.site.kernel, "k_%s_%s", what, encoding_info[w->enc].name);
     struct layout l = emit_layout(e, c);

@@ -63,7 +63,7 @@ int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err
     double began = base_now();
     int rc = lane_run(r->lane, err);
     if (seconds > 0 && is_layers) {
-        r->layer = (base_now() - began) / n;
+        r->layer = MAX((base_now() - began) / n, 0.9 * r->layer); /* slow ones may come again */
         if (n == 1) learn(r, s->n_rows, seconds);
     }
     *done = rc || !is_layers;
