@@ -11,7 +11,7 @@ static const double ROUTED = 0.5;    /* weights that can't be fetched before the
 static const double PRODUCTS = 0.6;  /* of f32 operations */
 static const double ATTENTION = 0.1;
 static const double LATENTS = 0.7; /* where matrix units read them for several heads at once */
-static const double OP = 0.38;     /* microseconds: what merging kernels does not save */
+static const double OP = 0.3;      /* microseconds: what merging kernels does not save */
 
 /* Microseconds from one kernel to the next and once for a step. The first row is fitted, the
  * others are assumed: what edges that let kernels overlap were seen to save, and what is told of
@@ -19,7 +19,7 @@ static const double OP = 0.38;     /* microseconds: what merging kernels does no
 static const struct {
     double launch, step;
 } links[] = {
-    [LINK_DEPENDENT] = {1.75, 0},
+    [LINK_DEPENDENT] = {1.85, 0},
     [LINK_GRAPH] = {2.7, 0},
     [LINK_METAL] = {3.2, 150},
 };

@@ -227,6 +227,7 @@ GPU_FN void lm_softmax(const float *parts, uint expo, lm_shared &tg, uint n_head
             was = num_exp(before.x - top);
             l = fmaf(before.y, was, l);
         }
+        __syncwarp(); /* all have read what is there */
         if (lane == 0u) tg.was[h] = was, tg.ml[h] = make_float2(top, l);
     }
 }
