@@ -201,7 +201,7 @@ static void together_as_alone(const char *model, const char *act)
     fletch_batch_stats(f->b, &s);
     bool recurrent = strcmp(model, "rwkv7") == 0;
     assert_true(s.most_running > 6 && s.n_mixed > 10 && s.n_done == N_REQUESTS && !s.n_failed);
-    assert_true(s.n_reused > 500 && s.n_reused == n_reused);
+    assert_true(s.n_reused > 100 && s.n_reused == n_reused);
     assert_true(recurrent ? !s.n_blocks : s.n_preemptions > 0 && s.n_evicted > 0);
     assert_int_equal(s.n_preemptions, n_preempted);
     bool beside = f->o.m->reader.step != NULL;
