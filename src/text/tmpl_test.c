@@ -235,6 +235,11 @@ static void errors_say_what_and_where(void **state)
     assert_error("{{ 3 ** 99 }}", FLETCH_E_TEMPLATE, "integer overflow");
     assert_error("{{ 99999999999999999999 }}", FLETCH_E_UNSUPPORTED, "the number");
     assert_error("{{ 1 // 0 }}", FLETCH_E_TEMPLATE, "division by zero");
+    assert_error("{{ (-9223372036854775807 - 1) // -1 }}", FLETCH_E_TEMPLATE, "integer overflow");
+    assert_renders(
+        "{{ (-9223372036854775807 - 1) // 11 }} {{ (-9223372036854775807 - 1) % 11 }} "
+        "{{ -7 // 2 }} {{ 7 // -2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ -8 // 2 }} {{ 5 // -1 }}",
+        "-838488366986797801 3 -4 -4 2 -2 -4 -5");
     assert_error("\n{{ raise_exception('no\x1b[2J way') }}", FLETCH_E_TEMPLATE,
                  "template line 2: no?[2J way");
     assert_error("{{ list | map('upper') }}", FLETCH_E_TEMPLATE, "|list");

@@ -534,8 +534,11 @@ static struct tmpl_value int_binary(struct tmpl_rt *rt, enum tmpl_op op, i64 a, 
         ok = op == OP_MOD || b != -1 || a != INT64_MIN;
         if (!ok) break;
         r = b == -1 ? 0 : a % b;
-        if (r && (r < 0) != (b < 0)) r += b;
-        if (op == OP_FLOORDIV) r = b == -1 ? -a : (a - r) / b;
+        bool below = r && (r < 0) != (b < 0); /* division rounds towards zero */
+        if (op == OP_MOD)
+            r += below ? b : 0;
+        else
+            r = (b == -1 ? -a : a / b) - below;
         break;
     }
     if (!ok) RT_FAIL(rt, "integer overflow in %s", op_names[op]);
