@@ -324,7 +324,7 @@ struct fletch_request {    /* all of it is copied */
     double timeout;      /* seconds; 0: none */
     /* What the cache keeps of a prompt is found again only by requests of the same salt. */
     uint64_t cache_salt;
-    /* After every step that read a part of the prompt; may be NULL. */
+    /* When its turn comes, and after every step that read a part of the prompt; may be NULL. */
     void (*on_reading)(void *ctx, const struct fletch_reading *reading);
     /* Non-zero ends the request. */
     int (*on_token)(void *ctx, const struct fletch_token *token);

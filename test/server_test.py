@@ -444,7 +444,7 @@ def test_slow_and_silent_clients_are_cut_off(s):
 def test_the_queue_is_bounded(s):
     long = {"messages": ASK, "max_tokens": 12000, "ignore_end": True, "stream": True}
     running = [s.open(raw_post(long)) for _ in range(2)]
-    wait_for(lambda: s.status()["running"] == 2)
+    wait_for(lambda: (s.status()["running"], s.status()["queue"]) == (2, 0))
     waiting = [s.open(raw_post(long)) for _ in range(2)]
     wait_for(lambda: s.status()["queue"] == 2)
     r = s.request("POST", "/v1/chat/completions", json.dumps(long))

@@ -120,22 +120,24 @@ static void publish(struct batch *b)
     }
 }
 
-/* Says how far reading the prompts is. */
-static void tell_reading(struct batch *b)
+void batch_tell_reading(struct request *r, u32 n)
+{
+    struct fletch_reading reading = {n, r->n_prompt, r->result.n_reused, r->result.reuse_end};
+    r->n_told = n;
+    if (r->r.on_reading) r->r.on_reading(r->r.ctx, &reading);
+}
+
+static void tell_readings(struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        u32 n = MIN(n_landed(b, r), r->n_prompt);
-        if (!r->r.on_reading || n <= r->n_told) continue;
-        r->n_told = n;
-        struct fletch_reading reading = {n, r->n_prompt, r->result.n_reused, r->result.reuse_end};
-        r->r.on_reading(r->r.ctx, &reading);
+        u32 n = MIN(n_landed(b, b->running[i]), b->running[i]->n_prompt);
+        if (n > b->running[i]->n_told) batch_tell_reading(b->running[i], n);
     }
 }
 
 void batch_deliver(struct batch *b, struct voyage *v)
 {
     publish(b);
-    tell_reading(b);
+    tell_readings(b);
     deliver_all(b, v);
 }

@@ -101,7 +101,10 @@ void batch_fill_answers(struct batch *b, struct voyage *v);
 /* Rows of prompts, so many at most: of those who are at it, then of newcomers. */
 void batch_fill_prompts(struct batch *b, struct voyage *v, u32 most);
 
-/* batch_deliver.c: tells what a step gave that has landed, and keeps what others may find. */
+/* batch_deliver.c */
+/* Says that so many tokens of a prompt are read. */
+void batch_tell_reading(struct request *r, u32 n);
+/* Tells what a step gave that has landed, and keeps what others may find. */
 void batch_deliver(struct batch *b, struct voyage *v);
 
 #endif

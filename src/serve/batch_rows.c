@@ -106,6 +106,7 @@ static bool admit(struct batch *b, struct step *s, struct request *r)
         r->result.n_reused = n;
         b->stats.n_prompt += r->n_prompt;
         b->stats.n_reused += n;
+        batch_tell_reading(r, n);
     }
     return true;
 }

@@ -260,6 +260,7 @@ static void close_fixture(struct fixture *f)
 struct asked {
     i32 tokens[MAX_POS];
     u32 n_prompt, max_tokens, n_got, n_done, stop_at;
+    u32 n_told, first_told, last_told; /* how much of its prompt was read */
     u64 id;
     struct fletch_result result;
     char error[128];
@@ -278,6 +279,14 @@ static bool on_token(void *ctx, i32 token, const struct batch_logprobs *logprobs
     return ++a->n_got == a->stop_at;
 }
 
+static void on_reading(void *ctx, const struct fletch_reading *r)
+{
+    struct asked *a = ctx;
+    if (!a->n_told++) a->first_told = r->n_done;
+    assert_in_range(r->n_done, a->last_told, a->n_prompt);
+    a->last_told = r->n_done;
+}
+
 static void on_done(void *ctx, const struct fletch_result *r)
 {
     struct asked *a = ctx;
@@ -293,6 +302,7 @@ static struct batch_request request_of(struct asked *a)
                                   .n_tokens = a->n_prompt,
                                   .max_tokens = a->max_tokens,
                                   .sampling = {.top_p = 1, .repeat_penalty = 1},
+                                  .on_reading = on_reading,
                                   .on_token = on_token,
                                   .on_done = on_done,
                                   .ctx = a};
@@ -857,6 +867,8 @@ static void test_reuse_is_told(void **state)
         submit(f, &b, request_of(&b));
         drain(f);
         assert_int_equal(b.result.n_reused, 64); /* its last token is computed in any case */
+        assert_true(a.first_told == 0 && b.first_told == 64); /* as soon as their turn came */
+        assert_true(a.last_told == 67 && b.last_told == 67);
         assert_non_null(strstr(b.result.reuse_end, "shorter than a block"));
         c.tokens[33]++; /* the fifth block is another */
         submit(f, &c, request_of(&c));
@@ -867,7 +879,7 @@ static void test_reuse_is_told(void **state)
         assert_int_equal(d.result.n_reused, 0);
         close_fixture(f);
         f = open_fixture(recurrent, &(struct fletch_batch_params){.no_reuse = true});
-        a.n_got = a.n_done = b.n_got = b.n_done = 0;
+        a = ask(67, 3), b = ask(67, 3);
         submit(f, &a, request_of(&a));
         drain(f);
         submit(f, &b, request_of(&b));
