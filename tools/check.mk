@@ -44,15 +44,16 @@ SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c sr
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
 THREADED := src/base/pool_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
             test/api_test.c test/constrain_test.c
+asan tsan fuzz cover: $(EMU_OBJ) $(if $(STANDIN),$K/standin/kernels.o)
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: export LSAN_OPTIONS = suppressions=test/leaks.txt:print_suppressions=0
 asan:
-	$Q$(MAKE) test B=$B-asan NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	$Q$(MAKE) test B=$B-asan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
-	$Q$(MAKE) test B=$B-tsan NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	$Q$(MAKE) test B=$B-tsan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
 
 # Every op on files of published models' shapes; 64-bit ARM under qemu.
@@ -64,7 +65,7 @@ arm64:
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 # No kernel runs here nor below, so compilers need not work on them.
 FUZZ_SECONDS ?= 600
-PARSERS_ONLY := CC=clang NVCC= KERNEL_OPT=-O0 EMU_OPT=-O0
+PARSERS_ONLY := CC=clang K=$K NVCC= KERNEL_OPT=-O0
 fuzz:
 	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -gline-tables-only" \
 	    EXTRA="-fsanitize=address,undefined -fsanitize=fuzzer-no-link -fno-sanitize-recover=all \

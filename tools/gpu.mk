@@ -1,11 +1,13 @@
 # The emulator, the kernels for CUDA, their Metal text, and the stand-ins that run the Metal and CUDA
 # drivers where there is no GPU. Included by Makefile.
 
-# GPU kernels on the CPU, each fast and checked (src/gpu/emu).
+# GPU kernels on the CPU, each fast and checked (src/gpu/emu). They are under $K: builds of other
+# kinds, which differ in nothing that matters to them, take those of the plain one.
+K       ?= $B
 GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
 GPU_INC := $(wildcard src/gpu/*.h src/gpu/kernels/*.h)
-EMU_OBJ := $(patsubst %.cpp,$B/%.o,$(wildcard src/gpu/emu/*.cpp)) $B/src/gpu/kernels/table.o \
-           $(GPU_SRC:%.gpu=$B/%_fast.o) $(GPU_SRC:%.gpu=$B/%_checked.o)
+EMU_OBJ := $(patsubst %.cpp,$K/%.o,$(wildcard src/gpu/emu/*.cpp)) $K/src/gpu/kernels/table.o \
+           $(GPU_SRC:%.gpu=$K/%_fast.o) $(GPU_SRC:%.gpu=$K/%_checked.o)
 OBJ     += $(EMU_OBJ)
 
 # What tells the kernels of one build from those of another: layouts are kept for those they were
@@ -22,23 +24,23 @@ CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(EMU_OPT) -Wall -Wextra -Wno-psabi 
             -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
             -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
             -fno-sanitize=address,thread,undefined
-$B/src/gpu/emu/%.o: src/gpu/emu/%.cpp $B/config.mk
+$K/src/gpu/emu/%.o: src/gpu/emu/%.cpp $K/config.mk
 	@mkdir -p $(@D)
 	@echo "c++ $<"
 	$Q$(CC) $(CXXFLAGS) -c $< -o $@
-$B/src/gpu/kernels/%.cpp: src/gpu/kernels/%.gpu $(GPU_INC) tools/gpu-table
+$K/src/gpu/kernels/%.cpp: src/gpu/kernels/%.gpu $(GPU_INC) tools/gpu-table
 	@mkdir -p $(@D)
 	$QCC="$(CC)" tools/gpu-table file $< > $@
-$B/src/gpu/kernels/%_fast.o: $B/src/gpu/kernels/%.cpp
+$K/src/gpu/kernels/%_fast.o: $K/src/gpu/kernels/%.cpp
 	@echo "c++ src/gpu/kernels/$*.gpu"
 	$Q$(CC) $(CXXFLAGS) -c $< -o $@
-$B/src/gpu/kernels/%_checked.o: $B/src/gpu/kernels/%.cpp
+$K/src/gpu/kernels/%_checked.o: $K/src/gpu/kernels/%.cpp
 	@echo "c++ src/gpu/kernels/$*.gpu (checked)"
 	$Q$(CC) $(CXXFLAGS) -DSIMT_CHECKED -c $< -o $@
-$B/src/gpu/kernels/table.c: $(GPU_SRC) tools/gpu-table
+$K/src/gpu/kernels/table.c: $(GPU_SRC) tools/gpu-table
 	@mkdir -p $(@D)
 	$Qtools/gpu-table all $(GPU_SRC) > $@
-$B/src/gpu/kernels/table.o: $B/src/gpu/kernels/table.c
+$K/src/gpu/kernels/table.o: $K/src/gpu/kernels/table.c
 	$Q$(CC) $(CFLAGS) -c $< -o $@
 
 # Kernels with mistakes in them, for planted_test.
@@ -79,11 +81,11 @@ $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 # Metal: the driver and one text with all kernels. On macOS both are part of the library.
 OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra -Werror -fno-objc-arc -fPIC \
              -fvisibility=hidden -MMD -MP -Isrc -Iinclude
-$B/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
+$K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
 	@mkdir -p $(@D)
 	$Qtools/gpu-text $(GPU_SRC) > $@.tmp && mv $@.tmp $@
-$B/src/gpu/metal_text.o: src/gpu/metal_text.S $B/src/gpu/kernels.metal
-	$Q$(CC) -DMETAL_TEXT='"$B/src/gpu/kernels.metal"' -c $< -o $@
+$B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
+	$Q$(CC) -DMETAL_TEXT='"$K/src/gpu/kernels.metal"' -c $< -o $@
 
 ifeq ($(shell uname -s),Darwin)
 OBJ       += $B/src/gpu/driver_metal.o $B/src/gpu/metal_text.o
@@ -96,7 +98,7 @@ $B/src/gpu/driver_metal.o: src/gpu/driver_metal.m $B/config.mk
 else ifneq ($(STANDIN),)
 # Elsewhere the driver is built for tests, on a stand-in framework that runs the text itself.
 STANDIN_METAL := $B/standin/driver_metal.o $B/standin/Metal.o $B/standin/Foundation.o \
-                 $B/standin/kernels.o $B/src/gpu/metal_text.o
+                 $K/standin/kernels.o $B/src/gpu/metal_text.o
 STANDIN_LIBS  := -lobjc
 STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
                  -fconstant-string-class=NSConstantString
@@ -108,14 +110,14 @@ METAL_CHECK   := -D__METAL_VERSION__=300 -Wall -Werror -Wno-unknown-attributes \
 $B/standin/planted.metal: test/planted.gpu $(GPU_INC) tools/gpu-text
 	@mkdir -p $(@D)
 	$Qtools/gpu-text $< > $@.tmp && mv $@.tmp $@
-$B/standin/kernels.cpp: $B/src/gpu/kernels.metal
+$K/standin/kernels.cpp: $K/src/gpu/kernels.metal
 $B/standin/planted.cpp: $B/standin/planted.metal
-$B/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/metal/*)
+$K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/metal/*)
 	@mkdir -p $(@D)
 	@echo "metal $(filter %.metal,$^)"
 	$Qclang $(OPENCL) $(METAL_CHECK) -fsyntax-only $(filter %.metal,$^)
 	$Qpython3 test/standin/metal/table.py $(filter %.metal,$^) $@
-$B/standin/kernels.o $B/standin/planted.o: %.o: %.cpp
+$K/standin/kernels.o $B/standin/planted.o: %.o: %.cpp
 	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) $(METAL_CHECK) -Wno-duplicate-decl-specifier -c $< -o $@
 $B/standin/%.o: test/standin/%.m $B/config.mk
 	@mkdir -p $(@D)
