@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* More text than any model reads; keeps an endless stream from taking all memory. */
@@ -73,6 +74,9 @@ int read_string(char **out, const char *path)
 int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc)
 {
     char temp[4096];
+    struct stat st;
+    if (!*path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
+        return say_error("can't write %s: it is no regular file", QUOTE(path));
     int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
     int fd = n > 0 && (size_t)n < sizeof temp ? mkstemp(temp) : -1;
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;

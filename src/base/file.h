@@ -19,7 +19,8 @@ int file_read(char **out, size_t *n, const char *path, size_t max, struct err *e
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
 
-/* A file that appears under its name only when it is whole. */
+/* A file that appears under its name only when it is whole; what has that name already must be a
+ * regular file. */
 struct file_out;
 int file_out_open(struct file_out **out, const char *path, struct err *err);
 int file_out_write(struct file_out *f, const void *p, size_t n, struct err *err);

@@ -188,13 +188,32 @@ static void output_failures_say_where(void **state)
     assert_non_null(strstr(err.text, "none/b"));
 
     int before = n_entries();
-    assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
     assert_int_equal(file_out_open(&f, in_dir("folder"), &err), 0);
+    assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
     assert_int_equal(file_out_commit(f, &err), FLETCH_E_IO);
     assert_non_null(strstr(err.text, "folder"));
     file_out_close(f);
     assert_int_equal(rmdir(in_dir("folder")), 0);
     assert_int_equal(n_entries(), before);
+}
+
+static void only_regular_files_are_replaced(void **state)
+{
+    (void)state;
+    struct err err;
+    struct file_out *f;
+    struct stat st;
+    assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
+    const char *const names[] = {"", dir, in_dir("pipe")};
+    int before = n_entries();
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        assert_int_equal(file_out_open(&f, names[i], &err), FLETCH_E_IO);
+        assert_null(f);
+        assert_non_null(strstr(err.text, "no regular file"));
+    }
+    assert_int_equal(n_entries(), before);
+    assert_true(stat(in_dir("pipe"), &st) == 0 && S_ISFIFO(st.st_mode));
+    assert_int_equal(unlink(in_dir("pipe")), 0);
 }
 
 int main(void)
@@ -208,6 +227,7 @@ int main(void)
         cmocka_unit_test(output_appears_only_when_committed),
         cmocka_unit_test(abandoned_output_leaves_the_old_file),
         cmocka_unit_test(output_failures_say_where),
+        cmocka_unit_test(only_regular_files_are_replaced),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
