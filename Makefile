@@ -115,8 +115,7 @@ $B/tools/%: $B/tools/%.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
 run: $B/fletch
-	@printf 'Once upon a time'
-	@$B/fletch run -p "Once upon a time" -n 160
+	$B/fletch run -p "Once upon a time" -n 160
 
 static: $B/fletch-static
 # The same with kernels for every chip since Turing.

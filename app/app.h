@@ -4,6 +4,7 @@
 #define APP_H
 
 #include <jansson.h>
+#include <signal.h>
 
 #include "fletch.h"
 #include "opts.h"
@@ -54,9 +55,16 @@ struct progress {
     double began, last;
 };
 void progress_begin(struct progress *p, const char *what, const struct args *a);
-void progress_report(void *progress, uint64_t done, uint64_t total);
+int progress_report(void *progress, uint64_t done, uint64_t total); /* ends at Ctrl-C */
 void progress_end(struct progress *p);
 double now(void); /* seconds */
+
+/* ---- interrupt.c: Ctrl-C ---- */
+
+extern volatile sig_atomic_t interrupted;
+/* From here on Ctrl-C sets it. flags: sigaction's SA_RESETHAND (a second one ends the program) and
+ * SA_RESTART (reading and writing go on). */
+void interrupt_catch(int flags);
 
 /* ---- io.c: files ---- */
 

@@ -2,7 +2,6 @@
 #include "app.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +26,6 @@ static const struct opt batch_opts[] = {
      OPT_FIELD(verbose), 0, 0},
 };
 static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
-
-static volatile sig_atomic_t interrupted;
 
 struct batch {
     const struct args *a;
@@ -56,12 +53,6 @@ struct job {
     struct text text;
     char error[256];
 };
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
 
 /* ---- answers ---- */
 
@@ -499,9 +490,7 @@ static int batch_steps(struct batch *b)
     struct fletch_batch_params params = {.no_reuse = a->no_reuse};
     int rc = fletch_batch_open(&b->b, b->host.model, &params);
     if (rc) return say_failure(rc, fletch_model_error(b->host.model));
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
+    interrupt_catch((int)SA_RESETHAND);
     code = run_all(b);
     if (!a->quiet) say_end(b);
     return code || interrupted || b->n_failed ? EXIT_FAIL : EXIT_OK;

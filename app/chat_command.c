@@ -21,9 +21,6 @@ static const struct opt chat_opts[] = {
 };
 static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 
-/* The only word from the signal handler. */
-static volatile sig_atomic_t interrupted;
-
 struct show {
     struct talk talk;
     struct line *line;
@@ -35,21 +32,6 @@ struct show {
     char tail[8];         /* what may be the beginning of a tag */
     size_t n_tail;
 };
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
-/* While a line is read Ctrl-C must break the reading off; while an answer is written it must not
- * break a write. */
-static void catch_interrupt(int flags)
-{
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = flags};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-}
 
 static const char *style(const struct show *s, const char *code)
 {
@@ -426,9 +408,9 @@ static void converse(struct show *s)
     bool asked_twice = false;
     while (!s->done && !ferror(stdout)) {
         interrupted = 0;
-        catch_interrupt(0);
+        interrupt_catch(0); /* breaks the reading off; but no write of an answer */
         enum line_result got = line_read(s->line, &text, &n);
-        catch_interrupt(SA_RESTART);
+        interrupt_catch(SA_RESTART);
         if (got == LINE_END || (got == LINE_INTERRUPTED && asked_twice)) break;
         asked_twice = got == LINE_INTERRUPTED;
         if (asked_twice)
@@ -448,7 +430,6 @@ static int chat(const struct args *a)
     if (a->think && a->no_think)
         return opts_wrong("chat", "--think and --no-think were both given");
     for (size_t i = 0; i < N_SLASHES; i++) words[i] = slashes[i].name;
-    s.talk.stop = &interrupted;
     s.talk.on_begin = on_begin;
     s.talk.on_text = on_text;
     s.talk.ctx = &s;

@@ -18,6 +18,7 @@ static int convert(const struct args *a)
     struct progress progress;
     int code = host_open_engine(&h, "ref", a);
     if (!code) {
+        interrupt_catch((int)(SA_RESETHAND | SA_RESTART));
         progress_begin(&progress, "converting", a);
         int rc =
             fletch_convert(h.engine, a->operands.p[0], a->out, a->type, progress_report, &progress);

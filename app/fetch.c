@@ -290,8 +290,7 @@ static int see_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, cur
 {
     const struct download *d = ctx;
     (void)a, (void)b, (void)c, (void)e;
-    progress_report(d->what->progress, d->have, d->what->size);
-    return d->what->stop && *d->what->stop;
+    return progress_report(d->what->progress, d->have, d->what->size);
 }
 
 static CURLcode attempt_once(struct download *d)
@@ -342,8 +341,7 @@ static void find_part(struct download *d)
 static int say_download(struct download *d, CURLcode rc)
 {
     const char *path = d->what->path;
-    if (d->what->stop && *d->what->stop)
-        return say_error("interrupted; the same command goes on where this one ended");
+    if (interrupted) return say_error("interrupted; the same command goes on where this one ended");
     if (d->error) return say_error("%s: %s", QUOTE(d->part), strerror(d->error));
     if (!rc && d->have == d->what->size) return EXIT_OK;
     if (rc && !d->too_long && !(rc == CURLE_WRITE_ERROR && d->begun))

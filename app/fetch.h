@@ -4,8 +4,6 @@
 #ifndef APP_FETCH_H
 #define APP_FETCH_H
 
-#include <signal.h>
-
 #include "app.h"
 
 struct fetch;
@@ -18,11 +16,10 @@ void fetch_close(struct fetch *f);
 int fetch_text(struct fetch *f, const char *url, size_t max, struct text *out, bool *more);
 
 struct fetch_file {
-    const char *url, *path; /* path: where it will be; until then path.part */
-    uint64_t size;          /* that was promised */
-    const char *sha256;     /* likewise, as hexadecimal digits; NULL: nothing was */
-    struct progress *progress;
-    const volatile sig_atomic_t *stop; /* set by Ctrl-C; what came stays */
+    const char *url, *path;    /* path: where it will be; until then path.part */
+    uint64_t size;             /* that was promised */
+    const char *sha256;        /* likewise, as hexadecimal digits; NULL: nothing was */
+    struct progress *progress; /* what came stays at Ctrl-C */
 };
 int fetch_to_file(struct fetch *f, const struct fetch_file *what);
 

@@ -1,6 +1,5 @@
 /* fletch pull: a model from a server with Hugging Face's layout, into the user's data folder. */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,14 +15,6 @@ static const struct opt pull_opts[] = {
      OPT_FIELD(endpoint), 0, 0},
 };
 static const struct opt_group pull_group = {NULL, OPT_TABLE(pull_opts)};
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
 
 struct pull {
     const struct args *a;
@@ -200,8 +191,7 @@ static int get_file(struct pull *p, const json_t *file)
     char *url = address(p, "/", "/resolve/main/", path);
     snprintf(what, sizeof what, "%.100s, %s", path, human_bytes(bytes).text);
     progress_begin(&progress, what, p->a);
-    code =
-        fetch_to_file(p->fetch, &(struct fetch_file){url, to, bytes, sum, &progress, &interrupted});
+    code = fetch_to_file(p->fetch, &(struct fetch_file){url, to, bytes, sum, &progress});
     progress_end(&progress);
     free(url);
     p->n_new += !code;
@@ -220,7 +210,7 @@ static int pull_steps(struct pull *p)
     if (!code) code = list_files(p);
     if (!code) code = choose(p);
     if (code) return code;
-    signal(SIGINT, on_interrupt);
+    interrupt_catch(SA_RESTART);
     json_array_foreach(p->chosen, i, file)
     {
         if (!code) code = get_file(p, file);

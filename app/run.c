@@ -1,7 +1,6 @@
 /* fletch run: a prompt in, the answer on stdout as it comes. */
 #include "app.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,9 +38,6 @@ static const struct opt run_opts[] = {
 };
 static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
 
-/* The only word from the signal handler. */
-static volatile sig_atomic_t interrupted;
-
 struct run {
     const struct args *a;
     struct host host;
@@ -57,21 +53,6 @@ struct run {
     size_t n_known;    /* tokens of the prompt that the session has */
     double t_open, t_prompt, t_end;
 };
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
-/* The first Ctrl-C ends the answer; a second one ends the program. */
-static void catch_interrupt(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt,
-                               .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-}
 
 /* ---- the prompt ---- */
 
@@ -280,7 +261,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     if ((code = tokenize_prompt(r, prompt))) return code;
     r->g.sampling = sampling_over(&r->sampling, &h->info.sampling);
     if (a->verbose) say_model(r);
-    catch_interrupt();
+    interrupt_catch((int)(SA_RESETHAND | SA_RESTART));
     r->t_open = now();
     code = append_prompt(r);
     if (!code) code = generate(r);

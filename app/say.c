@@ -165,14 +165,15 @@ void progress_begin(struct progress *p, const char *what, const struct args *a)
     *p = (struct progress){.what = what, .on = !a->quiet && isatty(2), .began = now()};
 }
 
-void progress_report(void *progress, uint64_t done, uint64_t total)
+int progress_report(void *progress, uint64_t done, uint64_t total)
 {
     struct progress *p = progress;
     double t = p->on ? now() : 0;
-    if (!p->on || t - p->began < 1 || t - p->last < 0.1 || !total) return;
+    if (!p->on || t - p->began < 1 || t - p->last < 0.1 || !total) return interrupted;
     fprintf(stderr, "\r%s %3.0f %%", p->what, 100.0 * (double)done / (double)total);
     p->shown = true;
     p->last = t;
+    return interrupted;
 }
 
 void progress_end(struct progress *p)

@@ -50,6 +50,7 @@ static int write_file(struct host *h, const struct args *a)
                              .n_layers = (uint32_t)a->n_layers.v,
                              .seed = a->seed.v};
     double began = now();
+    interrupt_catch((int)(SA_RESETHAND | SA_RESTART));
     progress_begin(&progress, "writing", a);
     int rc = fletch_synth(h->engine, a->out, &s, progress_report, &progress);
     progress_end(&progress);

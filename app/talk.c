@@ -204,7 +204,7 @@ static int read_prompt(struct talk *t, const struct prompt *p, size_t from)
     struct progress progress;
     int rc = 0;
     progress_begin(&progress, "reading", t->a);
-    for (size_t i = from; i < p->n && !rc && !*t->stop; i += PIECE) {
+    for (size_t i = from; i < p->n && !rc && !interrupted; i += PIECE) {
         size_t n = p->n - i < PIECE ? p->n - i : PIECE;
         rc = fletch_session_append(t->host->session, p->ids + i, n, NULL);
         for (size_t j = i; !rc && j < i + n; j++) ids_add(&t->held, p->ids[j]);
@@ -222,7 +222,7 @@ static int on_text(void *ctx, int32_t token, const char *text, size_t n)
     t->n_answer += n;
     if (token >= 0) ids_add(&t->held, token);
     if (n) t->on_text(t->ctx, text, n);
-    return *t->stop || ferror(stdout);
+    return interrupted || ferror(stdout);
 }
 
 static int respond(struct talk *t, const struct prompt *p)
@@ -234,7 +234,7 @@ static int respond(struct talk *t, const struct prompt *p)
     t->n_answer = 0;
     int rc = read_prompt(t, p, s->n_reused);
     double middle = now();
-    if (!rc && !*t->stop) {
+    if (!rc && !interrupted) {
         t->on_begin(t->ctx, p->thinking);
         t->g.on_text = on_text;
         t->g.ctx = t;

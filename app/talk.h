@@ -3,8 +3,6 @@
 #ifndef APP_TALK_H
 #define APP_TALK_H
 
-#include <signal.h>
-
 #include "app.h"
 
 struct talk_stats {
@@ -26,7 +24,6 @@ struct talk {
     char *answer;             /* that is being made */
     size_t n_answer;
     struct talk_stats last;
-    const volatile sig_atomic_t *stop; /* set by Ctrl-C */
     /* The prompt is read and an answer follows, inside a passage of thoughts or not. */
     void (*on_begin)(void *ctx, bool thinking);
     void (*on_text)(void *ctx, const char *text, size_t n);

@@ -75,7 +75,8 @@ FLETCH_API const char *fletch_engine_backend(const struct fletch_engine *e);
 
 struct fletch_model;
 
-typedef void (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
+/* Non-zero ends the work, which then fails with FLETCH_E_CANCELLED. */
+typedef int (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 typedef void (*fletch_notice)(void *ctx, const char *text);
 
 /* The next tokens are guessed in one of these ways, and the model checks several guesses in one

@@ -191,11 +191,36 @@ static void test_bad_parameters_are_refused(void **state)
     fletch_engine_close(e);
 }
 
-static void count_progress(void *ctx, uint64_t done, uint64_t total)
+static int count_progress(void *ctx, uint64_t done, uint64_t total)
 {
     uint64_t *last = ctx;
     assert_true(done > *last && done <= total);
     *last = done;
+    return 0;
+}
+
+static int end_it(void *ctx, uint64_t done, uint64_t total)
+{
+    (void)ctx;
+    return done < total;
+}
+
+static void test_progress_may_end_the_work(void **state)
+{
+    (void)state;
+    struct fletch_engine *e;
+    struct fletch_model *m;
+    struct fletch_model_params p = {.progress = end_it};
+    char folder[] = "/tmp/fletch-api-test-XXXXXX", path[64];
+    assert_int_equal(fletch_engine_open(&e, &(struct fletch_engine_params){.backend = "ref"}), 0);
+    int rc = fletch_model_open(&m, e, GOLDEN("llama"), &p);
+    expect_error(rc, FLETCH_E_CANCELLED, fletch_engine_error(e), "cancelled");
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/out.gguf", folder);
+    assert_int_equal(fletch_convert(e, GOLDEN("llama"), path, "f16", end_it, NULL),
+                     FLETCH_E_CANCELLED);
+    assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
+    fletch_engine_close(e);
 }
 
 static void test_info_and_progress_tell_about_the_model(void **state)
@@ -582,6 +607,7 @@ int main(void)
         cmocka_unit_test(test_bad_models_are_refused_in_one_line),
         cmocka_unit_test(test_bad_parameters_are_refused),
         cmocka_unit_test(test_info_and_progress_tell_about_the_model),
+        cmocka_unit_test(test_progress_may_end_the_work),
         cmocka_unit_test(test_sampling_defaults_come_from_the_model),
         cmocka_unit_test(test_ways_of_running_give_the_same_bits),
         cmocka_unit_test(test_a_half_precision_cache_is_near),

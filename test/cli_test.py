@@ -18,6 +18,7 @@ import signal
 import struct
 import subprocess
 import tempfile
+import time
 
 from suite import FLETCH, Skip, fletch, run_tests
 
@@ -408,6 +409,17 @@ def test_a_run_that_is_killed_while_it_speaks_leaves_its_session_as_it_was():
     assert p.returncode == -signal.SIGKILL and open(path, "rb").read() == before
     assert [f for f in os.listdir(TMP) if f.startswith("talk.state")] == ["talk.state"]
     assert "Mira" in fletch(*ask, "What is my name?").text
+
+
+def test_ctrl_c_while_a_model_is_written_leaves_nothing(folder):
+    p = subprocess.Popen([FLETCH, "synth", "Llama-3.1-8B", "--type", "f32", "-o", f"{folder}/l.gguf"],
+                         stderr=subprocess.PIPE, text=True)
+    while not os.listdir(folder) and p.poll() is None:
+        time.sleep(0.01)
+    p.send_signal(signal.SIGINT)
+    err = p.communicate()[1]
+    assert p.returncode == 1 and err == "fletch: cancelled\n", (p.returncode, err)
+    assert not os.listdir(folder)
 
 
 # ---- models and memory ----

@@ -33,6 +33,12 @@ int err_nomem(struct err *err, const char *what)
     return err_set(err, FLETCH_E_NOMEM, "out of memory for %s", what);
 }
 
+int err_progress(struct err *err, fletch_progress progress, void *ctx, u64 done, u64 total)
+{
+    return progress && progress(ctx, done, total) ? err_set(err, FLETCH_E_CANCELLED, "cancelled")
+                                                  : 0;
+}
+
 struct err_quoted err_quote(struct str s)
 {
     struct err_quoted q;

@@ -20,6 +20,9 @@ int err_prefix(struct err *err, const char *fmt, ...) __attribute__((format(prin
 
 int err_nomem(struct err *err, const char *what);
 
+/* Tells progress (which may be NULL) how far a work is: 0, or FLETCH_E_CANCELLED. */
+int err_progress(struct err *err, fletch_progress progress, void *ctx, u64 done, u64 total);
+
 /* A printable copy of s in 'quotes', escaped and shortened to fit a message. Use it as
  * err_set(e, c, "no tensor %s", QUOTE(name)). */
 struct err_quoted {

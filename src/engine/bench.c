@@ -445,9 +445,9 @@ static int open_model(struct run *r, const char *path, const struct fletch_model
     return rc ? rc : bench_open(&r->b, r->b.model, err);
 }
 
-static void tell(const struct run *r, u64 done, u64 total)
+static int tell(const struct run *r, u64 done, u64 total, struct err *err)
 {
-    if (r->params->progress) r->params->progress(r->params->ctx, done, total);
+    return err_progress(err, r->params->progress, r->params->ctx, done, total);
 }
 
 static int run_cases(struct run *r, u32 n_reps, struct err *err)
@@ -457,7 +457,7 @@ static int run_cases(struct run *r, u32 n_reps, struct err *err)
     for (u32 rep = 0; rep <= n_reps && !rc; rep++) /* the first warms up */
         for (u32 i = 0; i < r->n_results && !rc; i++) {
             rc = run_once(&r->b, &r->results[i], rep > 0, err);
-            tell(r, ++done, total);
+            if (!rc) rc = tell(r, ++done, total, err);
         }
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
@@ -516,7 +516,7 @@ static int profile(struct run *r, const char *path, json_t **out, struct err *er
     for (u32 i = 0; i < r->n_results && !rc; i++) {
         if (r->results[i].c.mode != BENCH_FULL) /* its parts are profiled already */
             rc = bench_profile(&r->b, &r->results[i].c, n_reps, profiles, events, err);
-        tell(r, i + 1, r->n_results);
+        if (!rc) rc = tell(r, i + 1, r->n_results, err);
     }
     *out = head_report(r, path);
     json_object_del(*out, "peak_rss");

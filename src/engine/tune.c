@@ -30,12 +30,6 @@ struct tuner {
     struct err *err;
 };
 
-static void tell(struct tuner *t, u64 n)
-{
-    t->done += n;
-    if (t->how->progress) t->how->progress(t->how->ctx, t->done, t->total);
-}
-
 /* ---- a step, again and again ---- */
 
 /* A recurrent state goes on with every step. */
@@ -221,7 +215,7 @@ static int tune_site(struct tuner *t, const struct gpu_site *site, struct layout
             l.v[axis] = layout_value(axis, i);
             if (!layout_possible(c, &l)) continue;
             rc = try_layout(t, site, best, &l, sum);
-            tell(t, 1);
+            if (!rc) rc = err_progress(t->err, t->how->progress, t->how->ctx, ++t->done, t->total);
         }
     return rc;
 }

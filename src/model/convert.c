@@ -33,7 +33,7 @@ struct convert {
     struct item *items;
     u8 *slice; /* SLICE elements in the widest type */
     u64 done, total;
-    void (*progress)(void *ctx, u64 done, u64 total);
+    fletch_progress progress;
     void *ctx;
 };
 
@@ -173,8 +173,7 @@ static int write_slice(struct convert *c, const struct item *it, const u8 *src, 
                        QUOTE(it->from->name), quant_info(j.to)->name);
     int rc = gguf_writer_data(c->writer, j.dst, (size_t)n_bytes, err);
     c->done += n_bytes;
-    if (rc == 0 && c->progress) c->progress(c->ctx, c->done, c->total);
-    return rc;
+    return rc ? rc : err_progress(err, c->progress, c->ctx, c->done, c->total);
 }
 
 static int write_tensor(struct convert *c, const struct item *it, struct err *err)
@@ -210,7 +209,7 @@ static int convert_all(struct convert *c, const char *in, const char *out,
 }
 
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
-                void (*progress)(void *ctx, u64 done, u64 total), void *ctx, struct err *err)
+                fletch_progress progress, void *ctx, struct err *err)
 {
     const struct convert_type *type = convert_type_by_name(type_name);
     struct convert c = {.progress = progress, .ctx = ctx};

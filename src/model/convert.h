@@ -8,7 +8,7 @@
  * (may be NULL) is told bytes written and bytes to write, from the calling thread. out appears
  * only when it is whole. */
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
-                void (*progress)(void *ctx, u64 done, u64 total), void *ctx, struct err *err);
+                fletch_progress progress, void *ctx, struct err *err);
 
 /* Which type each tensor gets. */
 struct convert_type {

@@ -201,11 +201,12 @@ struct progress {
     u64 done, total;
 };
 
-static void see_progress(void *ctx, u64 done, u64 total)
+static int see_progress(void *ctx, u64 done, u64 total)
 {
     struct progress *p = ctx;
     assert_true(done > p->done && (p->total == 0 || total == p->total));
     *p = (struct progress){done, total};
+    return 0;
 }
 
 static int run(const char *type, const char *out, u32 n_threads, struct err *err)

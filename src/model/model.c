@@ -74,8 +74,8 @@ u64 model_weight_bytes(const struct model *m)
     return sum;
 }
 
-int model_place(struct model *m, struct exec *x, void (*progress)(void *ctx, u64 done, u64 total),
-                void *ctx, struct err *err)
+int model_place(struct model *m, struct exec *x, fletch_progress progress, void *ctx,
+                struct err *err)
 {
     u64 done = 0, total = model_weight_bytes(m);
     for (u32 i = 0; i < m->net->n_weights; i++) {
@@ -91,7 +91,7 @@ int model_place(struct model *m, struct exec *x, void (*progress)(void *ctx, u64
             source_drop(m->source, b->tensor);
         }
         done += w->n_bytes;
-        if (progress) progress(ctx, done, total);
+        if ((rc = err_progress(err, progress, ctx, done, total))) return rc;
     }
     return 0;
 }

@@ -23,8 +23,8 @@ int model_open(struct model **out, struct source *s, struct profile profile, str
 void model_close(struct model *m);
 
 /* Hands every weight to the executor. progress (may be NULL) is told bytes done and in all. */
-int model_place(struct model *m, struct exec *x, void (*progress)(void *ctx, u64 done, u64 total),
-                void *ctx, struct err *err);
+int model_place(struct model *m, struct exec *x, fletch_progress progress, void *ctx,
+                struct err *err);
 
 u64 model_weight_bytes(const struct model *m);
 

@@ -66,7 +66,7 @@ static int write_tensor(struct synth *y, u32 id, struct err *err)
         if (!t->data) pool_run(y->pool, fill_units, &j, (j.n + UNIT - 1) / UNIT);
         rc = gguf_writer_data(y->writer, t->data ? t->data : y->slice, (size_t)n_bytes, err);
         y->done += n_bytes;
-        if (rc == 0 && y->params->progress) y->params->progress(y->params->ctx, y->done, y->total);
+        if (!rc) rc = err_progress(err, y->params->progress, y->params->ctx, y->done, y->total);
     }
     return rc;
 }

@@ -48,8 +48,8 @@ struct synth_params {
     const char *type; /* as in convert_run */
     u32 n_layers;     /* 0: all */
     u64 seed;
-    u32 n_threads;                                    /* as in pool_open */
-    void (*progress)(void *ctx, u64 done, u64 total); /* may be NULL */
+    u32 n_threads;            /* as in pool_open */
+    fletch_progress progress; /* may be NULL */
     void *ctx;
 };
 int synth_run(const char *out, const struct synth_params *params, struct err *err);
