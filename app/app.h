@@ -84,6 +84,8 @@ int read_stdin(struct text *out, const char *command, const char *what);
 /* Written beside its name and renamed: what was there before stays until all is written, and a link
  * in a shared folder is replaced rather than followed. Exit code. */
 int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc);
+/* Says so where no file can be made in path's folder, before what it is to hold is computed. */
+int check_folder_of(const char *path);
 struct ids {
     int32_t *p; /* free */
     size_t n;
@@ -135,10 +137,10 @@ void say_guesses(FILE *out, const struct fletch_generated *made);
 
 /* ---- keep.c: conversations in files ---- */
 
-/* Goes on from a file that fletch_session_save wrote, where there is one; a file that can't be used
- * is said and left alone until it is written over. Gives the messages that its note holds: an
- * array, maybe empty. */
-json_t *keep_open(struct host *h, const char *path, const struct args *a);
+/* Goes on from a file that fletch_session_save wrote, where there is one; any other file is an
+ * error, so that it is never written over. Gives the messages that its note holds: an array, maybe
+ * empty, also on failure. Exit code. */
+int keep_open(struct host *h, const char *path, json_t **messages);
 /* Exit code. */
 int keep_save(struct host *h, const char *path, const json_t *messages);
 

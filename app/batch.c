@@ -387,6 +387,16 @@ static void submit(struct batch *b, const char *text, size_t n)
 
 /* ---- files ---- */
 
+/* Whether a line is an answer or, as a kill leaves the last one, the beginning of one. Other files
+ * are neither cut nor written to, the requests' own least of all. */
+static bool is_answer(const json_t *j, const char *line, size_t n)
+{
+    static const char head[] = "{\"id\":";
+    size_t n_head = sizeof head - 1;
+    if (j) return json_object_get(j, "error") || json_object_get(j, "finish_reason");
+    return line[n - 1] != '\n' && memcmp(line, head, n < n_head ? n : n_head) == 0;
+}
+
 /* Answers that are there already. A last line without an end was being written when the program
  * was killed: it is cut off. */
 static int read_answers(struct batch *b)
@@ -395,25 +405,31 @@ static int read_answers(struct batch *b)
     size_t cap = 0;
     ssize_t n;
     long whole = 0;
+    bool good = true;
     struct stat st;
     if (stat(b->a->out, &st) == 0 && !S_ISREG(st.st_mode)) return EXIT_OK; /* a pipe, a terminal */
     FILE *f = fopen(b->a->out, "r+");
     if (!f)
         return errno == ENOENT ? EXIT_OK : say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
-    while ((n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
+    while (good && (n = getline(&line, &cap, f)) > 0) {
         json_t *j = json_loadb(line, (size_t)n, 0, NULL), *id = json_object_get(j, "id");
-        if (id && !json_object_get(j, "error")) {
-            char *key = id_key(id);
-            json_object_set_new(b->seen, key, json_true());
-            free(key);
+        good = is_answer(j, line, (size_t)n);
+        if (line[n - 1] == '\n') {
+            whole = ftell(f);
+            if (id && !json_object_get(j, "error")) {
+                char *key = id_key(id);
+                json_object_set_new(b->seen, key, json_true());
+                free(key);
+            }
         }
         json_decref(j);
-        whole = ftell(f);
     }
-    int failed = ferror(f) || ftruncate(fileno(f), whole);
+    int failed = ferror(f) || (good && ftruncate(fileno(f), whole));
     int why = errno;
     free(line);
     fclose(f);
+    if (!good)
+        return say_error("%s holds other lines than answers; give another -o", QUOTE(b->a->out));
     return failed ? say_error("%s: %s", QUOTE(b->a->out), strerror(why)) : EXIT_OK;
 }
 

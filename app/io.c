@@ -2,6 +2,7 @@
 #include "app.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -92,6 +93,14 @@ int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), con
     int code = say_error("can't write %s: %s", QUOTE(path), strerror(errno));
     unlink(temp);
     return code;
+}
+
+int check_folder_of(const char *path)
+{
+    char *copy = need(strdup(path));
+    bool good = access(dirname(copy), W_OK | X_OK) == 0;
+    free(copy);
+    return good ? EXIT_OK : say_error("can't create %s: %s", QUOTE(path), strerror(errno));
 }
 
 int read_stdin(struct text *out, const char *command, const char *what)

@@ -4,18 +4,21 @@
 #include <string.h>
 #include <unistd.h>
 
-json_t *keep_open(struct host *h, const char *path, const struct args *a)
+int keep_open(struct host *h, const char *path, json_t **messages)
 {
     char *note = NULL;
     size_t n = 0;
-    if (access(path, F_OK) != 0) return need(json_array());
-    if (fletch_session_load(h->session, path, &note, &n) && !a->quiet)
-        fprintf(stderr, "%s; beginning anew\n", fletch_session_error(h->session));
-    json_t *messages = note ? json_loadb(note, n, 0, NULL) : NULL;
+    int code = check_folder_of(path);
+    if (!code && access(path, F_OK) == 0 && fletch_session_load(h->session, path, &note, &n))
+        code =
+            say_error("%s; remove it or give another --session", fletch_session_error(h->session));
+    *messages = note ? json_loadb(note, n, 0, NULL) : NULL;
     fletch_free(note);
-    if (json_is_array(messages)) return messages;
-    json_decref(messages);
-    return need(json_array());
+    if (!json_is_array(*messages)) {
+        json_decref(*messages);
+        *messages = need(json_array());
+    }
+    return code;
 }
 
 int keep_save(struct host *h, const char *path, const json_t *messages)

@@ -257,8 +257,12 @@ static int run_steps(struct run *r, const struct text *prompt)
     code = host_open_model(h, a->operands.n ? a->operands.p[0] : NULL, a);
     if (!code) code = host_open_session(h);
     if (code) return code;
-    r->messages = a->session ? keep_open(h, a->session, a) : need(json_array());
-    if ((code = tokenize_prompt(r, prompt))) return code;
+    if (a->session)
+        code = keep_open(h, a->session, &r->messages);
+    else
+        r->messages = need(json_array());
+    if (!code) code = tokenize_prompt(r, prompt);
+    if (code) return code;
     r->g.sampling = sampling_over(&r->sampling, &h->info.sampling);
     if (a->verbose) say_model(r);
     interrupt_catch((int)(SA_RESETHAND | SA_RESTART));

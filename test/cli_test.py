@@ -411,6 +411,22 @@ def test_a_run_that_is_killed_while_it_speaks_leaves_its_session_as_it_was():
     assert "Mira" in fletch(*ask, "What is my name?").text
 
 
+def test_a_session_is_kept_or_refused_before_the_answer(folder):
+    ask = ["run", "-p", "Once upon a time", "-n", "4", "--session"]
+    fletch(*ask, f"{folder}/s", "-q")
+    with open(f"{folder}/notes", "w") as f:
+        f.write("some notes\n")
+    for args, part in [
+        (["run", "zoo/qwen3.gguf", *ask[1:], f"{folder}/s"], "another model"),
+        ([*ask, f"{folder}/notes"], "not a file of a model's state"),
+        ([*ask, f"{folder}/none/s"], "can't create"),
+        ([*ask, folder], "not a regular file"),
+    ]:
+        before = {n: open(f"{folder}/{n}", "rb").read() for n in os.listdir(folder)}
+        one_line(fletch(*args, "-q", code=1), part)
+        assert before == {n: open(f"{folder}/{n}", "rb").read() for n in os.listdir(folder)}
+
+
 def test_ctrl_c_while_a_model_is_written_leaves_nothing(folder):
     p = subprocess.Popen([FLETCH, "synth", "Llama-3.1-8B", "--type", "f32", "-o", f"{folder}/l.gguf"],
                          stderr=subprocess.PIPE, text=True)

@@ -126,6 +126,18 @@ def test_files_that_do_not_work(d):
     assert fletch("batch", "-", stdin=b"").text == ""
 
 
+def test_only_files_of_answers_are_added_to(d):
+    path = write(d, "a.jsonl", requests(2))
+    one_line = os.path.join(d, "b.jsonl")
+    with open(one_line, "w") as f:
+        f.write('{"id":"a","prompt":"x"}')
+    text = write(d, "notes.txt", ["some notes"])
+    for out in [path, one_line, text]:
+        before = open(out).read()
+        assert "other lines than answers" in fletch("batch", path, "-o", out, code=1).err
+        assert open(out).read() == before
+
+
 def test_little_room_is_shared(d):
     path = write(d, "a.jsonl", requests(12, max_tokens=60, ignore_end=True))
     plenty = {a["id"]: a["tokens"] for a in lines(fletch("batch", path, "-c", 256).text)}
