@@ -137,8 +137,9 @@ $B/bench/%.gguf: | $B/fletch
 	@mkdir -p $(@D)
 	$B/fletch synth $(SHAPE) --type $(TYPE) -o $@
 
-docs: $B/tools/ops_doc
+docs: $B/tools/ops_doc $B/fletch
 	$< > docs/ops.md
+	$B/fletch man > docs/fletch.1
 
 # How much the zoo models lose in each storage type.
 zoo-table: $B/fletch

@@ -39,6 +39,10 @@ struct human {
 struct human human_bytes(uint64_t n); /* 1.5 GiB */
 struct human human_count(uint64_t n); /* 494.0 M */
 
+/* Begin and end text that matters less, where fd is a terminal and NO_COLOR is not set; else "". */
+const char *style_dim(int fd);
+const char *style_end(int fd);
+
 /* Text of unknown origin for a terminal: newlines and tabs stay, other control bytes are shown. */
 void say_text(FILE *out, const char *s, size_t n);
 /* One line on stderr; returns EXIT_FAIL. */
@@ -91,8 +95,8 @@ struct ids {
     size_t n;
 };
 void ids_add(struct ids *ids, int32_t id);
-/* Appends ids separated by commas or blanks. Exit code. */
-int parse_ids(struct ids *ids, const char *command, const char *s);
+/* Appends ids separated by commas or blanks; `what` one is, for messages. Exit code. */
+int parse_ids(struct ids *ids, const char *command, const char *what, const char *s);
 /* The user's folder in a variable, or else under HOME, with `rest` behind it (free it); NULL when
  * neither is set. */
 char *user_folder(const char *variable, const char *under_home, const char *rest);

@@ -33,15 +33,6 @@ static const struct opt bench_opts[] = {
     {0, "shape", OPT_TEXT, "KEY=N,...", NULL,
      "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",
      OPT_FIELD(shape), 0, 0},
-    OPT_ROW_JSON,
-    {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
-    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there", OPT_FIELD(html), 0, 0},
-    {0, "dir", OPT_TEXT, "DIR", P_tmpdir, "folder for fletch-bench.json and fletch-bench.html",
-     OPT_FIELD(dir), 0, 0},
-};
-static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
-
-static const struct opt memory_opts[] = {
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "numbers in the key/value cache (default: what the backend prefers)", OPT_FIELD(kv_type), 0,
      0},
@@ -51,8 +42,14 @@ static const struct opt memory_opts[] = {
     {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
      OPT_FIELD(no_fuse), 0, 0},
     OPT_ROW_AHEAD,
+    OPT_ROW_JSON,
+    {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
+    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there instead", OPT_FIELD(html),
+     0, 0},
+    {0, "dir", OPT_TEXT, "DIR", P_tmpdir, "folder for fletch-bench.json and fletch-bench.html",
+     OPT_FIELD(dir), 0, 0},
 };
-static const struct opt_group memory_group = {"Model options", OPT_TABLE(memory_opts)};
+static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
 
 double get_real(const json_t *j, const char *key)
 {
@@ -67,15 +64,39 @@ void bench_write_json(FILE *out, const json_t *doc)
     fputc('\n', out);
 }
 
+static int save(const struct args *a, const char *path, void (*write)(FILE *out, const json_t *doc),
+                const json_t *doc)
+{
+    int code = save_file(path, write, doc);
+    if (!code && !a->quiet) fprintf(stderr, "saved %s\n", QUOTE(path));
+    return code;
+}
+
 static int save_in_dir(const struct args *a, const char *name,
                        void (*write)(FILE *out, const json_t *doc), const json_t *doc)
 {
     char path[4000];
     if ((size_t)snprintf(path, sizeof path, "%s/%s", a->dir, name) >= sizeof path)
         return say_error("the name of the folder is too long");
-    int code = save_file(path, write, doc);
-    if (!code && !a->quiet) fprintf(stderr, "saved %s\n", QUOTE(path));
-    return code;
+    return save(a, path, write, doc);
+}
+
+/* The document, and its page where --html says or else beside it. */
+static int save_both(const struct args *a, const char *document, const char *page,
+                     void (*write_page)(FILE *out, const json_t *doc), const json_t *doc)
+{
+    int code = save_in_dir(a, document, bench_write_json, doc);
+    if (code) return code;
+    return a->html ? save(a, a->html, write_page, doc) : save_in_dir(a, page, write_page, doc);
+}
+
+/* Before anything is measured for them. */
+static int check_folders(const struct args *a)
+{
+    char beside[4000];
+    snprintf(beside, sizeof beside, "%s/fletch-bench.json", a->dir);
+    int code = check_folder_of(beside);
+    return code || !a->html ? code : check_folder_of(a->html);
 }
 
 /* ---- running ---- */
@@ -87,7 +108,7 @@ struct counts {
 
 static int parse_counts(struct counts *out, const char *list)
 {
-    int code = list ? parse_ids(&out->ids, "bench", list) : EXIT_OK;
+    int code = list ? parse_ids(&out->ids, "bench", "a count", list) : EXIT_OK;
     out->c = (struct fletch_counts){(const uint32_t *)out->ids.p, out->ids.n};
     return code;
 }
@@ -102,7 +123,6 @@ static unsigned modes_of(const char *mode)
 
 static int give_results(const struct args *a, const json_t *doc)
 {
-    int code = EXIT_OK;
     if (a->profile) {
         if (!a->json) bench_print_profile(doc);
         return save_in_dir(a, "fletch-profile.json", bench_write_json, doc);
@@ -111,10 +131,7 @@ static int give_results(const struct args *a, const json_t *doc)
         bench_print_csv(doc);
     else if (!a->json)
         bench_print(doc);
-    code = save_in_dir(a, "fletch-bench.json", bench_write_json, doc);
-    if (!code) code = save_in_dir(a, "fletch-bench.html", bench_write_html, doc);
-    if (!code && a->html) code = save_file(a->html, bench_write_html, doc);
-    return code;
+    return save_both(a, "fletch-bench.json", "fletch-bench.html", bench_write_html, doc);
 }
 
 static int bench_model(struct host *h, const struct args *a)
@@ -176,9 +193,8 @@ static int bench_many(struct host *h, const struct args *a)
         code = opts_wrong("bench", "prompts have 2 tokens at least, answers one");
     if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
     if (!code && a->json) bench_write_json(stdout, doc);
-    if (!code) code = save_in_dir(a, "fletch-serve.json", bench_write_json, doc);
-    if (!code) code = save_in_dir(a, "fletch-serve.html", bench_write_serve_html, doc);
-    if (!code && a->html) code = save_file(a->html, bench_write_serve_html, doc);
+    if (!code)
+        code = save_both(a, "fletch-serve.json", "fletch-serve.html", bench_write_serve_html, doc);
     json_decref(doc);
     free(prompts.ids.p);
     free(gens.ids.p);
@@ -216,7 +232,8 @@ static int bench(const struct args *a)
     if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
-    int code = host_open_engine(&h, a->backend, a);
+    int code = check_folders(a);
+    if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code)
         code = a->kernel                       ? bench_kernel(&h, a)
                : strcmp(a->mode, "serve") == 0 ? bench_many(&h, a)
@@ -234,7 +251,7 @@ const struct command cmd_bench = {
              "numbers separated by commas; every combination is a case, and cases take turns. "
              "compare shows the ratios of two JSON documents with their intervals; exit code 1 "
              "when the second is significantly slower anywhere.",
-    .groups = {&bench_group, &memory_group, &opts_place, &opts_common},
+    .groups = {&bench_group, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,
 };

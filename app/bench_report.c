@@ -56,12 +56,13 @@ static void print_gaps(const json_t *doc)
     json_array_foreach(json_object_get(doc, "results"), i, row)
     {
         if (!json_object_get(row, "gap_us")) continue;
-        printf(
-            "  %s, depth %llu, batch %llu: %.0f %% of the steps queued ahead; nothing was queued "
-            "for %.1f µs a step\n",
-            get_text(row, "mode"), (unsigned long long)get_count(row, "depth"),
-            (unsigned long long)get_count(row, "batch"), 100 * get_real(row, "ahead_share"),
-            get_real(row, "gap_us"));
+        printf("  %s, prompt %llu, depth %llu, batch %llu: %.0f %% of the steps queued ahead; "
+               "nothing was queued "
+               "for %.1f µs a step\n",
+               get_text(row, "mode"), (unsigned long long)get_count(row, "n_prompt"),
+               (unsigned long long)get_count(row, "depth"),
+               (unsigned long long)get_count(row, "batch"), 100 * get_real(row, "ahead_share"),
+               get_real(row, "gap_us"));
     }
 }
 

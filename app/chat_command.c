@@ -24,7 +24,7 @@ static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 struct show {
     struct talk talk;
     struct line *line;
-    bool colour, done;
+    bool terminal, done;
     struct text attached; /* by /read, for the next message */
     size_t n_hidden;      /* that was told */
     bool near_told;       /* that the context is nearly full */
@@ -33,16 +33,11 @@ struct show {
     size_t n_tail;
 };
 
-static const char *style(const struct show *s, const char *code)
-{
-    return s->colour ? code : "";
-}
-
 /* ---- the answer as it comes ---- */
 
 static void put(struct show *s, const char *text, size_t n)
 {
-    if (s->colour) /* a terminal: what the model says can't command it */
+    if (s->terminal) /* what the model says can't command it */
         say_text(stdout, text, n);
     else
         fwrite(text, 1, n, stdout);
@@ -52,7 +47,7 @@ static void put(struct show *s, const char *text, size_t n)
 static void turn(struct show *s, bool thinking)
 {
     s->thinking = thinking;
-    fputs(style(s, thinking ? "\033[2m" : "\033[0m"), stdout);
+    fputs(thinking ? style_dim(1) : style_end(1), stdout);
 }
 
 /* Thoughts are dim. A tag may come in pieces, so its beginning waits for the rest. */
@@ -98,16 +93,17 @@ static void say_statistics(const struct show *s)
 {
     const struct talk_stats *t = &s->talk.last;
     double fresh = (double)(t->n_prompt - t->n_reused);
-    if (s->talk.a->quiet || !s->colour) return;
-    fprintf(stderr, "\033[2mprompt %zu tokens", t->n_prompt);
+    if (s->talk.a->quiet || !s->terminal) return;
+    fprintf(stderr, "%sprompt %zu tokens", style_dim(2), t->n_prompt);
     if (t->n_reused) fprintf(stderr, " (%zu known)", t->n_reused);
     if (t->prompt_seconds > 0) fprintf(stderr, ", %.0f/s", fresh / t->prompt_seconds);
     fprintf(stderr, "; answer %u tokens", t->made.n_tokens);
     if (t->answer_seconds > 0)
         fprintf(stderr, ", %.1f/s", (double)t->made.n_tokens / t->answer_seconds);
     say_guesses(stderr, &t->made);
-    fprintf(stderr, "; context %u of %u%s\033[0m\n", fletch_session_length(s->talk.host->session),
-            s->talk.host->info.n_ctx, t->made.finish == FLETCH_FINISH_ASKED ? "; stopped" : "");
+    fprintf(stderr, "; context %u of %u%s%s\n", fletch_session_length(s->talk.host->session),
+            s->talk.host->info.n_ctx, t->made.finish == FLETCH_FINISH_ASKED ? "; stopped" : "",
+            style_end(2));
 }
 
 static void say_context(struct show *s)
@@ -137,7 +133,7 @@ static void answer(struct show *s)
     int code = talk_answer(&s->talk);
     put(s, s->tail, s->n_tail);
     s->n_tail = 0;
-    fputs(style(s, "\033[0m"), stdout);
+    fputs(style_end(1), stdout);
     if (code) {
         free(talk_forget_question(&s->talk));
         return;
@@ -426,7 +422,7 @@ static int chat(const struct args *a)
 {
     const char *words[N_SLASHES + 1] = {0};
     struct host host = {0};
-    struct show s = {.colour = isatty(1)};
+    struct show s = {.terminal = isatty(1)};
     if (a->think && a->no_think)
         return opts_wrong("chat", "--think and --no-think were both given");
     for (size_t i = 0; i < N_SLASHES; i++) words[i] = slashes[i].name;

@@ -54,7 +54,7 @@ static int get_ids(struct eval *e)
     const struct args *a = e->a;
     struct text text;
     if (a->tokens) {
-        int code = parse_ids(&e->given, "eval", a->tokens);
+        int code = parse_ids(&e->given, "eval", "a token id", a->tokens);
         if (code) return code;
         for (size_t i = 0; i < e->given.n; i++)
             if ((uint32_t)e->given.p[i] >= e->host.info.n_vocab)

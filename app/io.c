@@ -116,7 +116,7 @@ void ids_add(struct ids *ids, int32_t id)
     ids->p[ids->n++] = id;
 }
 
-int parse_ids(struct ids *ids, const char *command, const char *s)
+int parse_ids(struct ids *ids, const char *command, const char *what, const char *s)
 {
     static const char between[] = ", \t\r\n";
     for (s += strspn(s, between); *s; s += strspn(s, between)) {
@@ -125,7 +125,7 @@ int parse_ids(struct ids *ids, const char *command, const char *s)
         size_t n = strcspn(s, between);
         snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), s);
         if (n >= sizeof word || !parse_count(word, &id) || id > INT32_MAX)
-            return opts_wrong(command, "%s is not a token id", QUOTE(word));
+            return opts_wrong(command, "%s is not %s", QUOTE(word), what);
         ids_add(ids, (int32_t)id);
         s += n;
     }

@@ -235,14 +235,12 @@ static void say_model(const struct run *r)
 
 static void say_statistics(const struct run *r)
 {
-    bool terminal = isatty(2);
-    if (r->a->quiet || (!terminal && !r->a->verbose)) return;
-    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s",
-            terminal ? "\033[2m" : "", r->n_prompt,
-            per_second(r->n_prompt, r->t_prompt - r->t_open), r->made.n_tokens,
+    if (r->a->quiet || (!isatty(2) && !r->a->verbose)) return;
+    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s", style_dim(2),
+            r->n_prompt, per_second(r->n_prompt, r->t_prompt - r->t_open), r->made.n_tokens,
             per_second(r->made.n_tokens, r->t_end - r->t_prompt));
     say_guesses(stderr, &r->made);
-    fprintf(stderr, "%s\n", terminal ? "\033[0m" : "");
+    fprintf(stderr, "%s\n", style_end(2));
 }
 
 static int run_steps(struct run *r, const struct text *prompt)

@@ -21,8 +21,8 @@ static const struct opt sampling_opts[] = {
      OPT_FIELD(frequency_penalty), -100, 100},
     {0, "logit-bias", OPT_TEXTS, "ID=X", NULL, "add X to the logit of a token; may be repeated",
      OPT_FIELD(logit_biases), 0, 0},
-    {0, "seed", OPT_COUNT, "N", NULL, "the same seed gives the same text (default: random)",
-     OPT_FIELD(seed), 0, 0},
+    {0, "seed", OPT_COUNT, "N", NULL,
+     "the same seed gives the same text (default: random; batch: 0)", OPT_FIELD(seed), 0, 0},
 };
 const struct opt_group opts_sampling = {"Sampling (defaults are the model's own)",
                                         OPT_TABLE(sampling_opts)};

@@ -153,6 +153,22 @@ int say_model_failure(int rc, const char *text)
     return bad ? EXIT_MODEL : code;
 }
 
+static const char *style(int fd, const char *code)
+{
+    const char *plain = getenv("NO_COLOR");
+    return isatty(fd) && !(plain && *plain) ? code : "";
+}
+
+const char *style_dim(int fd)
+{
+    return style(fd, "\033[2m");
+}
+
+const char *style_end(int fd)
+{
+    return style(fd, "\033[0m");
+}
+
 double now(void)
 {
     struct timespec t;

@@ -286,8 +286,12 @@ static bool is_message(const json_t *m)
 
 int talk_load(struct talk *t, const char *path)
 {
+    struct text text;
     json_error_t error;
-    json_t *j = json_load_file(path, 0, &error);
+    int code = read_text(&text, path);
+    if (code) return code;
+    json_t *j = json_loadb(text.p, text.n, 0, &error);
+    free(text.p);
     if (!j) return say_error("%s: %s (line %d)", QUOTE(path), error.text, error.line);
     json_t *messages = json_is_array(j) ? j : json_object_get(j, "messages");
     bool good = json_is_array(messages);

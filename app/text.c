@@ -120,12 +120,12 @@ static int read_ids(struct ids *ids, const struct args *a)
 {
     int code = EXIT_OK;
     for (size_t i = 1; i < a->operands.n && !code; i++)
-        code = parse_ids(ids, "detokenize", a->operands.p[i]);
+        code = parse_ids(ids, "detokenize", "a token id", a->operands.p[i]);
     if (code || a->operands.n > 1) return code;
     struct text text;
     code = read_stdin(&text, "detokenize", "IDS");
     if (code) return code;
-    code = parse_ids(ids, "detokenize", text.p);
+    code = parse_ids(ids, "detokenize", "a token id", text.p);
     free(text.p);
     return code;
 }

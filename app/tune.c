@@ -75,7 +75,7 @@ static int tune(const struct args *a)
     json_t *j = NULL;
     given.n_ctx = (struct opt_count){0};
     host_params(&params, &given);
-    int code = a->batches ? parse_ids(&batches, "tune", a->batches) : EXIT_OK;
+    int code = a->batches ? parse_ids(&batches, "tune", "a count", a->batches) : EXIT_OK;
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code) {
         progress_begin(&progress, "tuning", a);

@@ -72,7 +72,7 @@ static void print_verify(const json_t *j)
 static int choose_tokens(struct ids *ids, struct host *h, const struct args *a)
 {
     enum { N_DEFAULT = 12, STRIDE = 7 };
-    if (a->tokens) return parse_ids(ids, "verify", a->tokens);
+    if (a->tokens) return parse_ids(ids, "verify", "a token id", a->tokens);
     int code = host_open_model(h, a->operands.p[0], a);
     if (code) return code;
     if (!a->prompt && !h->info.has_vocab) {

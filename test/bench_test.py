@@ -84,8 +84,15 @@ def test_csv_has_a_row_per_case(d):
 
 def test_html_goes_where_it_is_asked_to(d):
     path = os.path.join(d, "page.html")
-    bench(d, GOLDEN, *FAST, "--mode", "decode", "--html", path)
+    assert path in bench(d, GOLDEN, *FAST, "--mode", "decode", "--html", path).err
     assert open(path).read().startswith("<!doctype html>")
+    assert sorted(os.listdir(d)) == ["fletch-bench.json", "page.html"]
+
+
+def test_what_can_not_be_saved_or_counted_is_not_measured(d):
+    for args, part in [(["--html", f"{d}/none/x.html"], "can't create"), (["-p", "12,a"], "'a' is not a count")]:
+        r = bench(d, GOLDEN, *args, code=2 if "-p" in args else 1)
+        assert part in r.err and not r.out and not os.listdir(d), (args, r.err)
 
 
 def test_names_from_files_are_escaped_in_the_page(d):

@@ -362,24 +362,28 @@ def test_full_disk_is_a_failure():
         assert p.returncode == 1 and b"stdout: No space left" in p.stderr, (args, p)
 
 
-def test_terminal_gets_a_statistics_line():
-    master, slave = pty.openpty()
-    p = subprocess.run(
-        [FLETCH, "run", MODEL, "-p", "Hello", "-n", "2", "--ignore-end"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=slave,
-    )
-    os.close(slave)
-    said = b""
-    try:
-        while data := os.read(master, 4096):
-            said += data
-    except OSError:  # how Linux ends a terminal that nobody holds
-        pass
-    os.close(master)
-    said = said.decode()
-    assert p.returncode == 0 and "\x1b[2mprompt" in said and "generated 2 tokens" in said, said
+def test_terminal_gets_a_statistics_line_dim_unless_no_color_is_set():
+    for plain in ["", "1"]:
+        master, slave = pty.openpty()
+        p = subprocess.run(
+            [FLETCH, "run", MODEL, "-p", "Hello", "-n", "2", "--ignore-end"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            env={**os.environ, "NO_COLOR": plain},
+        )
+        os.close(slave)
+        said = b""
+        try:
+            while data := os.read(master, 4096):
+                said += data
+        except OSError:  # how Linux ends a terminal that nobody holds
+            pass
+        os.close(master)
+        said = said.decode()
+        assert p.returncode == 0 and "prompt" in said and "generated 2 tokens" in said, said
+        assert ("\x1b[2mprompt" in said) != bool(plain), said
+
 
 
 def test_terminal_as_stdin_is_not_waited_for():

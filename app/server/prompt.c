@@ -65,7 +65,8 @@ static int check_messages(struct call *c)
 {
     size_t i, n = json_array_size(c->ask.messages), n_tools = json_array_size(c->ask.tools);
     json_t *m;
-    if (!n) return call_wrong(c, 400, "messages", "messages must be an array of messages");
+    if (!n)
+        return call_wrong(c, 400, "messages", "messages must be an array of one message or more");
     if (n > limit_of(&c->server->limits, messages))
         return call_over(c, LIMIT_messages, "messages", n);
     if (n_tools > limit_of(&c->server->limits, tools))

@@ -268,6 +268,8 @@ int turn_take(struct call *c)
 {
     struct turns *t = turns_of(c);
     json_t *must = NULL;
+    if (c->ask.max_tokens_set && !c->ask.r.max_tokens)
+        return call_wrong(c, 400, "max_tokens", "max_tokens must be at least 1 in a chat");
     int rc = take(c, t, &must);
     json_decref(must);
     return rc;
