@@ -88,6 +88,8 @@ int read_stdin(struct text *out, const char *command, const char *what);
 /* Written beside its name and renamed: what was there before stays until all is written, and a link
  * in a shared folder is replaced rather than followed. Exit code. */
 int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), const json_t *doc);
+/* Makes the folders that a file's path names, where they are missing; false: errno says why. */
+bool make_folders(char *path, mode_t mode);
 /* Says so where no file can be made in path's folder, before what it is to hold is computed. */
 int check_folder_of(const char *path);
 struct ids {

@@ -95,6 +95,18 @@ int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), con
     return code;
 }
 
+bool make_folders(char *path, mode_t mode)
+{
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = 0;
+        bool failed = mkdir(path, mode) && errno != EEXIST;
+        *p = '/';
+        if (failed) return false;
+    }
+    return true;
+}
+
 int check_folder_of(const char *path)
 {
     char *copy = need(strdup(path));

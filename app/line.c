@@ -58,20 +58,13 @@ static unsigned char complete(EditLine *el, int key)
     return CC_REDISPLAY;
 }
 
-/* $XDG_STATE_HOME/fletch/chat_history, made where it can be. */
+/* Where lines are kept for later chats; NULL: nowhere. */
 static char *history_path(void)
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char folder[4096], path[4200];
-    int n = state && *state ? snprintf(folder, sizeof folder, "%s", state)
-            : home && *home ? snprintf(folder, sizeof folder, "%s/.local/state", home)
-                            : -1;
-    if (n < 0 || (size_t)n + 8 >= sizeof folder) return NULL;
-    if (mkdir(folder, 0700) && errno != EEXIST) return NULL;
-    strcat(folder, "/fletch");
-    if (mkdir(folder, 0700) && errno != EEXIST) return NULL;
-    snprintf(path, sizeof path, "%s/chat_history", folder);
-    return need(strdup(path));
+    char *path = user_folder("XDG_STATE_HOME", "/.local/state", "/fletch/chat_history");
+    if (path && make_folders(path, 0700)) return path;
+    free(path);
+    return NULL;
 }
 
 static void open_editor(struct line *l)

@@ -155,18 +155,6 @@ static int choose(struct pull *p)
 
 /* ---- getting it ---- */
 
-static int make_folders(char *path)
-{
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = 0;
-        bool failed = mkdir(path, 0755) && errno != EEXIST;
-        *p = '/';
-        if (failed) return say_error("%s: %s", QUOTE(path), strerror(errno));
-    }
-    return EXIT_OK;
-}
-
 static int get_file(struct pull *p, const json_t *file)
 {
     const char *path = path_of(file);
@@ -182,7 +170,7 @@ static int get_file(struct pull *p, const json_t *file)
         return say_error("the server's list has no size or checksum of %s", QUOTE(path));
     if (snprintf(to, sizeof to, "%s/%s", p->folder, path) >= (int)sizeof to)
         return say_error("%s: too long a path", QUOTE(path));
-    int code = make_folders(to);
+    int code = make_folders(to, 0755) ? EXIT_OK : say_error("%s: %s", QUOTE(to), strerror(errno));
     if (code) return code;
     uint64_t bytes = (uint64_t)json_integer_value(size);
     p->bytes += bytes;

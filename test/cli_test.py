@@ -30,8 +30,8 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
 )
 COMMANDS = (
-    "run chat eval inspect explain plan tokenize detokenize template verify convert synth bench "
-    "tune doctor pull list rm".split()
+    "run chat serve batch eval inspect explain plan tokenize detokenize template verify convert "
+    "synth bench tune doctor pull list rm".split()
 )
 
 
