@@ -134,10 +134,23 @@ static void say_plan(struct host *h, const char *path, const struct fletch_model
     fletch_free(text);
 }
 
+/* An option that means nothing without another was meant to mean something. */
+static int check_pairs(const struct args *a)
+{
+    bool guesses = a->draft || a->ngram || a->mtp;
+    bool rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0;
+    if (!guesses && (a->spec_tokens.set || rejection))
+        return opts_wrong("", "--spec-tokens and --spec-accept need --draft, --ngram or --mtp");
+    if (!a->cache_dir && a->cache_size.set) return opts_wrong("", "--cache-size needs --cache-dir");
+    return EXIT_OK;
+}
+
 int host_open_model(struct host *h, const char *path, const struct args *a)
 {
     struct fletch_model_params params;
     struct progress progress;
+    int code = check_pairs(a);
+    if (code) return code;
     progress_begin(&progress, "loading", a);
     host_params(&params, a);
     params.progress = progress_report;
@@ -152,7 +165,7 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
                                      (size_t)builtin_model_size, &params);
     progress_end(&progress);
     if (rc) {
-        int code = say_model_failure(rc, fletch_engine_error(h->engine));
+        code = say_model_failure(rc, fletch_engine_error(h->engine));
         if (code == EXIT_FIT) say_plan(h, path, &params);
         return code;
     }

@@ -48,7 +48,7 @@ struct run {
     struct sampling sampling;
     char *grammar, *json_schema;
     struct ids tokens; /* generated */
-    struct text text;  /* generated, with --json or --session */
+    struct text text;  /* generated, with --json or --chat */
     json_t *messages;  /* with --chat */
     size_t n_known;    /* tokens of the prompt that the session has */
     double t_open, t_prompt, t_end;
@@ -111,7 +111,7 @@ static int tokenize_prompt(struct run *r, const struct text *prompt)
     int rc = fletch_tokenize(r->host.model, prompt->p, prompt->n, flags, &r->prompt, &r->n_prompt);
     if (rc) return say_failure(rc, fletch_model_error(r->host.model));
     if (!r->n_prompt) return say_error("the prompt is empty; give some text with -p");
-    reuse(r);
+    if (flags & FLETCH_BOS) reuse(r); /* otherwise the text goes on */
     return EXIT_OK;
 }
 
@@ -166,7 +166,7 @@ static void keep_text(struct text *to, const char *text, size_t n)
 static int on_text(void *ctx, int32_t token, const char *text, size_t n)
 {
     struct run *r = ctx;
-    if (r->a->json || r->a->session) keep_text(&r->text, text, n);
+    if (r->a->json || r->a->chat) keep_text(&r->text, text, n);
     if (r->a->json) {
         ids_add(&r->tokens, token);
     } else if (n) {
@@ -209,14 +209,14 @@ static void print_result(const struct run *r)
     for (size_t i = 0; i < r->tokens.n; i++)
         json_array_append_new(tokens, json_integer(r->tokens.p[i]));
     double prompt = r->t_prompt - r->t_open, generated = r->t_end - r->t_prompt;
-    json_t *j =
-        need(json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "text",
-                       json_text(r->text.p ? r->text.p : "", r->text.n), "tokens", tokens, "finish",
-                       finish[r->made.finish], "n_prompt", (json_int_t)r->n_prompt, "n_generated",
-                       (json_int_t)r->made.n_tokens, "seed", (json_int_t)r->g.sampling.seed,
-                       "timings", "prompt_seconds", prompt, "generate_seconds", generated,
-                       "prompt_tokens_per_second", per_second(r->n_prompt, prompt),
-                       "tokens_per_second", per_second(r->made.n_tokens, generated)));
+    json_t *j = need(json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "text",
+        json_text(r->text.p ? r->text.p : "", r->text.n), "tokens", tokens, "finish",
+        finish[r->made.finish], "n_prompt", (json_int_t)r->n_prompt, "n_reused",
+        (json_int_t)r->n_known, "n_generated", (json_int_t)r->made.n_tokens, "seed",
+        (json_int_t)r->g.sampling.seed, "timings", "prompt_seconds", prompt, "generate_seconds",
+        generated, "prompt_tokens_per_second", per_second(r->n_prompt - r->n_known, prompt),
+        "tokens_per_second", per_second(r->made.n_tokens, generated)));
     if (r->made.n_guessed)
         json_object_set_new(j, "speculation",
                             json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->made.n_guessed,
@@ -236,8 +236,10 @@ static void say_model(const struct run *r)
 static void say_statistics(const struct run *r)
 {
     if (r->a->quiet || (!isatty(2) && !r->a->verbose)) return;
-    fprintf(stderr, "%sprompt %zu tokens, %.1f/s; generated %u tokens, %.1f/s", style_dim(2),
-            r->n_prompt, per_second(r->n_prompt, r->t_prompt - r->t_open), r->made.n_tokens,
+    fprintf(stderr, "%sprompt %zu tokens", style_dim(2), r->n_prompt);
+    if (r->n_known) fprintf(stderr, " (%zu known)", r->n_known);
+    fprintf(stderr, ", %.1f/s; generated %u tokens, %.1f/s",
+            per_second(r->n_prompt - r->n_known, r->t_prompt - r->t_open), r->made.n_tokens,
             per_second(r->made.n_tokens, r->t_end - r->t_prompt));
     say_guesses(stderr, &r->made);
     fprintf(stderr, "%s\n", style_end(2));
@@ -267,10 +269,8 @@ static int run_steps(struct run *r, const struct text *prompt)
     r->t_open = now();
     code = append_prompt(r);
     if (!code) code = generate(r);
-    if (!code && a->session) {
-        add_message(r, "assistant", r->text.p ? r->text.p : "", r->text.n);
-        code = keep_save(h, a->session, r->messages);
-    }
+    if (a->chat) add_message(r, "assistant", r->text.p ? r->text.p : "", r->text.n);
+    if (!code && a->session) code = keep_save(h, a->session, r->messages);
     if (code) return code;
     if (a->json) print_result(r);
     if (r->made.finish == FLETCH_FINISH_CONTEXT && !a->quiet)

@@ -183,7 +183,8 @@ static int verify(const struct args *a)
     json_t *j = NULL;
     if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded goes with --gates");
     if (a->prompt && a->tokens) return opts_wrong("verify", "give a text or ids, not both");
-    int code = host_open_engine(&h, a->backend, a);
+    int code = a->recorded ? check_folder_of(a->recorded) : EXIT_OK;
+    if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code) code = choose_tokens(&ids, &h, a);
     if (!code && !ids.n) code = opts_wrong("verify", "the prompt is empty");
     struct fletch_model_params params;

@@ -196,6 +196,12 @@ def test_malformed_values_are_refused():
         one_line(fletch("run", MODEL, "-p", "a", *args, code=2), "fletch help run")
 
 
+def test_options_that_mean_nothing_alone_are_refused():
+    for args in [["--cache-size", "1M"], ["--spec-tokens", "4"], ["--spec-accept", "rejection"]]:
+        one_line(fletch("run", MODEL, "-q", "-p", "a", *args, code=2), args[0], "need")
+    one_line(fletch("run", MODEL, "--backend", "cpu", "--capture", tmp("x"), "-p", "a", code=2), "captured")
+
+
 def test_missing_values_and_operands_are_refused():
     one_line(fletch("run", MODEL, "-p", code=2), "-p wants TEXT")
     one_line(fletch("run", MODEL, "--temp", code=2), "--temp wants T")
@@ -413,6 +419,15 @@ def test_a_run_that_is_killed_while_it_speaks_leaves_its_session_as_it_was():
     assert p.returncode == -signal.SIGKILL and open(path, "rb").read() == before
     assert [f for f in os.listdir(TMP) if f.startswith("talk.state")] == ["talk.state"]
     assert "Mira" in fletch(*ask, "What is my name?").text
+
+
+def test_a_session_goes_on_with_the_text(folder):
+    ask = ["run", "zoo/tiny/llama.gguf", "--backend", "ref", "--temp", "0", "-n", "6", "--json", "-q", "-p"]
+    parts = ["Once upon a time", " and the dog"]
+    first, second = [fletch(*ask, p, "--session", f"{folder}/s").json for p in parts]
+    assert second["n_prompt"] < 6 and second["n_reused"] == 0, second
+    whole = fletch(*ask, parts[0] + first["text"] + parts[1]).json
+    assert second["text"] == whole["text"] != fletch(*ask, parts[1]).json["text"], (first, second)
 
 
 def test_a_session_is_kept_or_refused_before_the_answer(folder):

@@ -213,7 +213,7 @@ static void other_backends_have_nothing_to_tune(void **state)
                          &e, &(struct fletch_engine_params){.backend = "cpu", .tune_dir = folder}),
                      0);
     assert_int_equal(fletch_tune(e, llama, NULL, &(struct fletch_tune){0}, &text),
-                     FLETCH_E_UNSUPPORTED);
+                     FLETCH_E_BACKEND);
     assert_non_null(strstr(fletch_engine_error(e), "nothing to tune"));
     fletch_engine_close(e);
 }

@@ -95,7 +95,7 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     }
     if (!e->class) return e->err.code;
     if (e->capture && !e->class->available)
-        return err_set(&e->err, FLETCH_E_UNSUPPORTED,
+        return err_set(&e->err, FLETCH_E_ARG,
                        "backend '%s' has no device whose work could be captured", e->class->name);
     bool many = e->class->isa != NULL;
     snprintf(e->backend, sizeof e->backend, "%s%s%s%s: %.120s", e->class->name, many ? " (" : "",

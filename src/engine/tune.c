@@ -358,7 +358,7 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
     json_t *doc = NULL;
     *json = NULL;
     if (!d)
-        return err_set(&e->err, FLETCH_E_UNSUPPORTED,
+        return err_set(&e->err, FLETCH_E_BACKEND,
                        "there is nothing to tune on backend %s: its kernels know the machine; "
                        "layouts are those of GPUs (--backend)",
                        e->class->name);
