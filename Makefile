@@ -67,7 +67,8 @@ $B/%.o: %.c $B/config.mk
 
 # Without -O3 gcc keeps their accumulators in memory (a fifth of the speed).
 KERNEL_OPT ?= -O3
-$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): OPT := -g $(KERNEL_OPT)
+$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): override OPT := -g $(KERNEL_OPT)
+$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): CFLAGS += $(KERNEL_EXTRA)
 AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
 $B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)

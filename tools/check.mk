@@ -35,7 +35,8 @@ test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 # The same tests under sanitizers, in build folders of their own; races are looked for in what has
 # threads only. Left to the plain builds: warnings, because what sanitizers add to the code makes
 # compilers see things that are not there; and what would take minutes, most of it inside kernels
-# whose buffers have guards there.
+# whose buffers have guards there. Kernels go without what UBSan asks at every load and store, which
+# takes gcc minutes: ASan looks at those.
 SLOW     := src/cpu/attention_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
             test/batch_test.c test/bench_test.py test/bytes_test.c test/gpu_test.c test/grammar_test.py \
             test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
@@ -50,6 +51,7 @@ asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: export LSAN_OPTIONS = suppressions=test/leaks.txt:print_suppressions=0
 asan:
 	$Q$(MAKE) test B=$B-asan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	    KERNEL_EXTRA=-fno-sanitize=null,alignment,object-size,pointer-overflow \
 	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
@@ -65,7 +67,7 @@ arm64:
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 # No kernel runs here nor below, so compilers need not work on them.
 FUZZ_SECONDS ?= 600
-PARSERS_ONLY := CC=clang K=$K NVCC= KERNEL_OPT=-O0
+PARSERS_ONLY := CC=clang K=$K NVCC= KERNEL_OPT=-O0 KERNEL_EXTRA=-fno-sanitize=all
 fuzz:
 	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -gline-tables-only" \
 	    EXTRA="-fsanitize=address,undefined -fsanitize=fuzzer-no-link -fno-sanitize-recover=all \

@@ -21,7 +21,7 @@ $B/src/gpu/layout.o: CFLAGS += -DGPU_FINGERPRINT='"$(shell cat $(GPU_TEXTS) | ck
 # sanitizers' idea of a stack don't go together; the checked kernels do that work.
 EMU_OPT  ?= $(OPT)
 CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(EMU_OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
-            -Wno-unknown-pragmas -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+            -Wno-unknown-pragmas -Wno-pass-failed -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
             -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
             -fno-sanitize=address,thread,undefined
 $K/src/gpu/emu/%.o: src/gpu/emu/%.cpp $K/config.mk

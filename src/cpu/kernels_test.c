@@ -119,7 +119,7 @@ static void check_meaning(const struct bench *b, const float *y, u32 n_rows)
 static void products_are_equal_on_every_instruction_set(void **state)
 {
     (void)state;
-    static const u32 rows[] = {1, 2, 4, 7, 16, 35, 64, MOST_ROWS};
+    static const u32 rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 16, 35, 64, MOST_ROWS};
     const struct cpu_kernels *plain = kernels_find("generic");
     for (u32 type = 0; type < QT_COUNT; type++) {
         const struct quant_info *info = quant_info(type);
@@ -151,7 +151,7 @@ enum { GROUP_VALUES = IN * TILE };
  * outputs from OUT - 3 on don't exist and stay untouched. */
 static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first, u32 n_rows)
 {
-    float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y), *rows[MOST_ROWS];
+    float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y), *rows[MOST_ROWS] = {y};
     u16 *x = aligned_alloc(64, (MOST_ROWS / TILE + 1) * GROUP_VALUES * sizeof *x);
     float bias[OUT];
     for (u32 i = 0; i < OUT; i++) bias[i] = (float)i * 0.01f;
@@ -207,10 +207,12 @@ static void check_panels(const struct bench *b, const float *y, u32 n_rows)
     if (!(worst <= 2e-6 * scale)) fail_msg("off by %g of %g", worst, scale);
 }
 
-/* Every number of rows, and every row alone. */
-static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, const float *want)
+/* Every row alone, and every number of rows; in steps, where another type had them all: how rows
+ * are taken together has nothing to do with how weights are decoded. */
+static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, const float *want,
+                                 u32 step)
 {
-    for (u32 n = 1; n <= MOST_ROWS; n++) {
+    for (u32 n = 1; n <= MOST_ROWS; n += step) {
         float *got = run_panels(k, b, 0, n), *alone = run_panels(k, b, n - 1, 1);
         for (u32 t = 0; t < n; t++) {
             u32 from = t < 40 ? (t + 1) % 40 : t, to = n > 40 ? from : t;
@@ -235,7 +237,8 @@ static void panels_are_equal_on_every_instruction_set(void **state)
         float *want = run_panels(kernels_find("generic"), &b, 0, MOST_ROWS);
         check_panels(&b, want, MOST_ROWS);
         for (size_t i = 0; i < ARRAY_LEN(isas); i++)
-            if (kernels_find(isas[i])) check_rows_of_panels(kernels_find(isas[i]), &b, want);
+            if (kernels_find(isas[i]))
+                check_rows_of_panels(kernels_find(isas[i]), &b, want, type == QT_Q8_0 ? 1 : 16);
         free(want);
         bench_close(&b);
     }

@@ -181,7 +181,7 @@ static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows
                                                 : 2}},
                        .least = {{64, 0, 2}},
                        .most = {{MATMUL_THREADS, 0, 8}}};
-    char name[32];
+    char name[sizeof c.site.kernel + 10];
     snprintf(c.site.kernel, sizeof c.site.kernel, "k_matmul_%s_r", encoding_info[enc].name);
     struct layout l = emit_layout(e, c);
     u32 at_once = l.v[LAYOUT_COLUMNS];
