@@ -5,8 +5,7 @@
 
 static const struct opt convert_opts[] = {
     {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
-    {0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", NULL,
-     "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0},
+    OPT_ROW_TYPE(NULL),
 };
 static const struct opt_group convert_group = {NULL, OPT_TABLE(convert_opts)};
 

@@ -27,11 +27,8 @@ static const struct opt model_opts[] = {
      "what activations are rounded to where they meet quantised weights (default: what the backend "
      "prefers)",
      OPT_FIELD(act_type), 0, 0},
-    {0, "max-memory", OPT_SIZE, "SIZE", NULL,
-     "memory it may take, such as 512M or 4G (default: what the machine has available)",
-     OPT_FIELD(max_memory), 0, 0},
-    {0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops",
-     OPT_FIELD(no_fuse), 0, 0},
+    OPT_ROW_MAX_MEMORY,
+    OPT_ROW_NO_FUSE,
     OPT_ROW_AHEAD,
 };
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
@@ -79,8 +76,21 @@ void say_guesses(FILE *out, const struct fletch_generated *made)
     fprintf(out, ", %.1f tokens a step", (double)made->n_tokens / (made->n_tokens - made->n_right));
 }
 
+/* An option that means nothing without another was meant to mean something. */
+static int check_pairs(const struct args *a)
+{
+    bool guesses = a->draft || a->ngram || a->mtp;
+    bool rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0;
+    if (!guesses && (a->spec_tokens.set || rejection))
+        return opts_wrong("", "--spec-tokens and --spec-accept need --draft, --ngram or --mtp");
+    if (!a->cache_dir && a->cache_size.set) return opts_wrong("", "--cache-size needs --cache-dir");
+    return EXIT_OK;
+}
+
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
+    int code = check_pairs(a);
+    if (code) return code;
     char *tune_dir = user_folder(TUNED_FOLDER);
     struct fletch_engine_params params = {.backend = backend,
                                           .tune_dir = tune_dir,
@@ -134,23 +144,10 @@ static void say_plan(struct host *h, const char *path, const struct fletch_model
     fletch_free(text);
 }
 
-/* An option that means nothing without another was meant to mean something. */
-static int check_pairs(const struct args *a)
-{
-    bool guesses = a->draft || a->ngram || a->mtp;
-    bool rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0;
-    if (!guesses && (a->spec_tokens.set || rejection))
-        return opts_wrong("", "--spec-tokens and --spec-accept need --draft, --ngram or --mtp");
-    if (!a->cache_dir && a->cache_size.set) return opts_wrong("", "--cache-size needs --cache-dir");
-    return EXIT_OK;
-}
-
 int host_open_model(struct host *h, const char *path, const struct args *a)
 {
     struct fletch_model_params params;
     struct progress progress;
-    int code = check_pairs(a);
-    if (code) return code;
     progress_begin(&progress, "loading", a);
     host_params(&params, a);
     params.progress = progress_report;
@@ -165,7 +162,7 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
                                      (size_t)builtin_model_size, &params);
     progress_end(&progress);
     if (rc) {
-        code = say_model_failure(rc, fletch_engine_error(h->engine));
+        int code = say_model_failure(rc, fletch_engine_error(h->engine));
         if (code == EXIT_FIT) say_plan(h, path, &params);
         return code;
     }

@@ -98,6 +98,22 @@ struct command {
             "speed it improves",                                                                \
             OPT_FIELD(ahead), 0, 0                                                              \
     }
+#define OPT_ROW_MAX_MEMORY                                                                      \
+    {                                                                                           \
+        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                                \
+            "memory it may take, such as 512M or 4G (default: what the machine has available)", \
+            OPT_FIELD(max_memory), 0, 0                                                         \
+    }
+#define OPT_ROW_NO_FUSE                                                                       \
+    {                                                                                         \
+        0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops", \
+            OPT_FIELD(no_fuse), 0, 0                                                          \
+    }
+#define OPT_ROW_TYPE(otherwise)                                                                   \
+    {                                                                                             \
+        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,       \
+            "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0 \
+    }
 #define OPT_ROW_ISA                                                                          \
     {                                                                                        \
         0, "isa", OPT_TEXT, "NAME", NULL,                                                    \

@@ -6,8 +6,7 @@
 
 static const struct opt synth_opts[] = {
     {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
-    {0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", "q8_0",
-     "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0},
+    OPT_ROW_TYPE("q8_0"),
     {0, "layers", OPT_COUNT, "N", NULL, "only the first N blocks (default: all)",
      OPT_FIELD(n_layers), 1, 512},
     {0, "seed", OPT_COUNT, "N", "0", "another seed gives other weights", OPT_FIELD(seed), 0, 0},

@@ -71,24 +71,17 @@ void lab_fill(u32 n)
 u32 lab_weight(enum qtype type, u32 n_in, u32 n_out, u32 n_slices, const float *values,
                const float **back)
 {
-    u64 row = 0, n = (u64)n_in * n_out * n_slices;
-    assert_true(quant_bytes(type, n_in, &row));
-    u8 *data = arena_alloc(&lab.net->arena, row * n_out * n_slices, 1);
+    struct weight w = weight_packed("w", type, n_in, n_out, n_slices);
+    u64 n = (u64)n_in * n_out * n_slices;
+    u8 *data = arena_alloc(&lab.net->arena, w.n_bytes, 1);
     float *decoded = arena_alloc(&lab.net->arena, n, sizeof *decoded);
     assert_non_null(data);
     assert_non_null(decoded);
     assert_true(quant_encode(type, values, data, n));
     quant_decode(type, data, decoded, n);
     if (back) *back = decoded;
-    return net_weight(lab.net, &(struct weight){.name = "w",
-                                                .type = type,
-                                                .n_in = n_in,
-                                                .n_out = n_out,
-                                                .n_slices = n_slices,
-                                                .row_bytes = row,
-                                                .slice_bytes = row * n_out,
-                                                .n_bytes = row * n_out * n_slices,
-                                                .data = data});
+    w.data = data;
+    return net_weight(lab.net, &w);
 }
 
 u32 lab_random_weight(enum qtype type, u32 n_in, u32 n_out, u32 n_slices, const float **back)

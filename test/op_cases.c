@@ -27,21 +27,13 @@ static void give(struct op_lab *l, struct operand y)
 
 static u32 weight(struct op_lab *l, enum qtype type, u32 n_in, u32 n_out, u32 n_slices)
 {
-    const struct quant_info *q = quant_info(type);
-    u64 row = (u64)n_in / q->blk * q->bytes, n = row * n_out * n_slices;
-    u8 *data = arena_alloc(&l->net->arena, n, 1);
+    struct weight w = weight_packed("weight", type, n_in, n_out, n_slices);
+    u8 *data = arena_alloc(&l->net->arena, w.n_bytes, 1);
     assert_non_null(data);
     synth_fill(type, ++l->seed, (struct synth_range){0, n_out == 1 ? 1 : sqrtf(3 / (float)n_in)}, 0,
-               n / q->bytes, data);
-    return net_weight(l->net, &(struct weight){.name = "weight",
-                                               .type = type,
-                                               .n_in = n_in,
-                                               .n_out = n_out,
-                                               .n_slices = n_slices,
-                                               .row_bytes = row,
-                                               .slice_bytes = row * n_out,
-                                               .n_bytes = n,
-                                               .data = data});
+               w.n_bytes / quant_info(type)->bytes, data);
+    w.data = data;
+    return net_weight(l->net, &w);
 }
 
 static u32 vector(struct op_lab *l, bool wanted, u32 n)

@@ -1,4 +1,4 @@
-/* Our own exp, log, sin and cos: the same bits with every compiler, libm and (later) device.
+/* Our own exp, log, sin and cos: the same bits with every compiler, libm and device.
  * f32 functions use only +, ×, fma and bit moves, so that a kernel can repeat them exactly. */
 #ifndef FLETCH_NUM_H
 #define FLETCH_NUM_H

@@ -31,6 +31,20 @@ void net_close(struct net *net)
     free(net);
 }
 
+struct weight weight_packed(const char *name, enum qtype type, u32 n_in, u32 n_out, u32 n_slices)
+{
+    u64 row;
+    CHECK(quant_bytes(type, n_in, &row));
+    return (struct weight){.name = name,
+                           .type = type,
+                           .n_in = n_in,
+                           .n_out = n_out,
+                           .n_slices = n_slices,
+                           .row_bytes = row,
+                           .slice_bytes = row * n_out,
+                           .n_bytes = row * n_out * n_slices};
+}
+
 u32 net_weight(struct net *net, const struct weight *w)
 {
     if (!grow((void **)&net->weights, &net->cap_weights, net->n_weights + 1, sizeof *w)) {

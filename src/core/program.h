@@ -61,6 +61,8 @@ struct net {
 int net_open(struct net **out, struct err *err);
 void net_close(struct net *net);
 u32 net_weight(struct net *net, const struct weight *w);
+/* One whose rows and slices lie one behind the other, without data. */
+struct weight weight_packed(const char *name, enum qtype type, u32 n_in, u32 n_out, u32 n_slices);
 u32 net_kv(struct net *net, u32 k_width, u32 v_width);
 u32 net_state(struct net *net, u32 width);
 

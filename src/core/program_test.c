@@ -33,15 +33,8 @@ static int teardown(void **state)
 /* A weight without bytes. */
 static u32 weight(u32 n_in, u32 n_out, u32 n_slices)
 {
-    u64 row = n_in * sizeof(float);
-    return net_weight(net, &(struct weight){.name = "w",
-                                            .type = QT_F32,
-                                            .n_in = n_in,
-                                            .n_out = n_out,
-                                            .n_slices = n_slices,
-                                            .row_bytes = row,
-                                            .slice_bytes = row * n_out,
-                                            .n_bytes = row * n_out * n_slices});
+    struct weight w = weight_packed("w", QT_F32, n_in, n_out, n_slices);
+    return net_weight(net, &w);
 }
 
 static struct operand matmul(struct operand x, u32 n_out)

@@ -7,22 +7,13 @@
 
 static u32 add_weight(struct lab *l, u32 n_in, u32 n_out, u32 n_slices, enum qtype type)
 {
-    const struct quant_info *q = quant_info(type);
-    u64 row = (u64)n_in / q->blk * q->bytes, n = row * n_out * n_slices;
-    struct weight w = {.name = "weight",
-                       .type = type,
-                       .n_in = n_in,
-                       .n_out = n_out,
-                       .n_slices = n_slices,
-                       .row_bytes = row,
-                       .slice_bytes = row * n_out,
-                       .n_bytes = n};
+    struct weight w = weight_packed("weight", type, n_in, n_out, n_slices);
     bool vector = n_out == 1;
     struct synth_range range = {vector ? 1 : 0, vector ? 0.1f : sqrtf(3 / (float)n_in)};
     CHECK(l->n_data < ARRAY_LEN(l->data));
-    u8 *data = l->data[l->n_data] = malloc(n);
+    u8 *data = l->data[l->n_data] = malloc(w.n_bytes);
     l->net->failed |= !data;
-    if (data) synth_fill(type, l->n_data + 1, range, 0, n / q->bytes, data);
+    if (data) synth_fill(type, l->n_data + 1, range, 0, w.n_bytes / quant_info(type)->bytes, data);
     l->n_data++;
     w.data = data;
     return net_weight(l->net, &w);

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-static struct testdir dir;
-
 /* Small configurations; a test appends ,"key":value for what it is about. */
 #define LLAMA_BODY                                                                  \
     "\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"          \
@@ -716,51 +714,35 @@ static void says_what_a_directory_lacks(void **state)
     assert_non_null(strstr(err.text, "bad JSON"));
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    testdir_open(&dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    testdir_close(&dir);
-    return 0;
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(llama_keys),
-        TEST(absent_and_null_take_the_defaults),
-        TEST(architectures_get_their_gguf_names),
-        TEST(old_and_new_spellings_of_rope_agree),
-        TEST(yarn_keys),
-        TEST(llama3_scaling_becomes_rope_freqs),
-        TEST(qwen3moe_keys),
-        TEST(glm_keys),
-        TEST(refuses_what_it_would_compute_wrongly),
-        TEST(generation_config_gives_sampling_defaults),
-        TEST(plain_tensors_are_mapped_under_new_names),
-        TEST(unaligned_files_give_aligned_tensors),
-        TEST(vectors_and_routers_become_f32),
-        TEST(llama_rows_of_q_and_k_are_paired),
-        TEST(other_architectures_keep_the_rows),
-        TEST(experts_are_stacked),
-        TEST(fused_experts_are_split),
-        TEST(kv_b_is_split_and_its_k_part_transposed),
-        TEST(mtp_blocks_count_when_they_are_there),
-        TEST(rwkv7_keys_and_tensors),
-        TEST(rwkv7_lerps_may_come_in_one),
-        TEST(a_tied_output_is_left_out),
-        TEST(refuses_tensors_that_do_not_belong),
-        TEST(shards_are_found_by_the_index),
-        TEST(refuses_bad_indexes),
-        TEST(says_what_a_directory_lacks),
+        TESTDIR_TEST(llama_keys),
+        TESTDIR_TEST(absent_and_null_take_the_defaults),
+        TESTDIR_TEST(architectures_get_their_gguf_names),
+        TESTDIR_TEST(old_and_new_spellings_of_rope_agree),
+        TESTDIR_TEST(yarn_keys),
+        TESTDIR_TEST(llama3_scaling_becomes_rope_freqs),
+        TESTDIR_TEST(qwen3moe_keys),
+        TESTDIR_TEST(glm_keys),
+        TESTDIR_TEST(refuses_what_it_would_compute_wrongly),
+        TESTDIR_TEST(generation_config_gives_sampling_defaults),
+        TESTDIR_TEST(plain_tensors_are_mapped_under_new_names),
+        TESTDIR_TEST(unaligned_files_give_aligned_tensors),
+        TESTDIR_TEST(vectors_and_routers_become_f32),
+        TESTDIR_TEST(llama_rows_of_q_and_k_are_paired),
+        TESTDIR_TEST(other_architectures_keep_the_rows),
+        TESTDIR_TEST(experts_are_stacked),
+        TESTDIR_TEST(fused_experts_are_split),
+        TESTDIR_TEST(kv_b_is_split_and_its_k_part_transposed),
+        TESTDIR_TEST(mtp_blocks_count_when_they_are_there),
+        TESTDIR_TEST(rwkv7_keys_and_tensors),
+        TESTDIR_TEST(rwkv7_lerps_may_come_in_one),
+        TESTDIR_TEST(a_tied_output_is_left_out),
+        TESTDIR_TEST(refuses_tensors_that_do_not_belong),
+        TESTDIR_TEST(shards_are_found_by_the_index),
+        TESTDIR_TEST(refuses_bad_indexes),
+        TESTDIR_TEST(says_what_a_directory_lacks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,15 +47,33 @@ static inline void testdir_puts(struct testdir *d, const char *name, const char 
 
 static inline void testdir_close(struct testdir *d)
 {
-    DIR *dir = opendir(d->path);
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir));)
+    DIR *files = opendir(d->path);
+    assert_non_null(files);
+    for (struct dirent *e; (e = readdir(files));)
         if (e->d_name[0] != '.') unlink(testdir_path(d, e->d_name));
-    closedir(dir);
+    closedir(files);
     assert_int_equal(rmdir(d->path), 0);
     buf_free(&d->header);
     buf_free(&d->data);
 }
+
+static struct testdir dir; /* of the test that runs */
+
+static inline int testdir_setup(void **state)
+{
+    (void)state;
+    testdir_open(&dir);
+    return 0;
+}
+
+static inline int testdir_teardown(void **state)
+{
+    (void)state;
+    testdir_close(&dir);
+    return 0;
+}
+
+#define TESTDIR_TEST(f) cmocka_unit_test_setup_teardown(f, testdir_setup, testdir_teardown)
 
 /* A tensor whose element i is first + i. */
 #define TESTDIR_TENSOR(d, name, type, first, ...)                                 \

@@ -79,16 +79,9 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
     if (rc) return give_up(b, rc);
     struct str key = bind_key(b, name, w);
     if (key.p && strmap_get(&b->ids, key, &id)) return id;
-    u64 row_bytes = 0;
-    CHECK(quant_bytes(t->type, w->n_in, &row_bytes));
-    struct weight weight = {.name = arena_copy(&b->net->arena, str_of(name)),
-                            .type = t->type,
-                            .n_in = w->n_in,
-                            .n_out = w->n_out,
-                            .n_slices = w->n_slices,
-                            .row_bytes = row_bytes,
-                            .slice_bytes = row_bytes * w->n_rows,
-                            .n_bytes = row_bytes * w->n_out * w->n_slices};
+    struct weight weight = weight_packed(arena_copy(&b->net->arena, str_of(name)), t->type, w->n_in,
+                                         w->n_out, w->n_slices);
+    weight.slice_bytes = weight.row_bytes * w->n_rows; /* other rows may lie between */
     if (b->n == b->cap) {
         u32 cap = b->cap ? b->cap * 2 : 64;
         struct bound *p = realloc(b->bound, cap * sizeof *p);
@@ -100,7 +93,7 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
     if (!key.p || !weight.name || id == NO_WEIGHT || !strmap_add(&b->ids, key, id))
         return give_up(b, err_nomem(b->err, "the model"));
     CHECK(id == b->n);
-    u64 offset = w->row * row_bytes + (w->n_all ? w->col * row_bytes / w->n_in : 0);
+    u64 offset = w->row * weight.row_bytes + (w->n_all ? w->col * weight.row_bytes / w->n_in : 0);
     b->bound[b->n++] = (struct bound){t, offset};
     return id;
 }

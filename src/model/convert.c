@@ -211,12 +211,9 @@ static int convert_all(struct convert *c, const char *in, const char *out,
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
                 fletch_progress progress, void *ctx, struct err *err)
 {
-    const struct convert_type *type = convert_type_by_name(type_name);
+    const struct convert_type *type = convert_type_by_name(type_name, err);
     struct convert c = {.progress = progress, .ctx = ctx};
-    if (!type)
-        return err_set(err, FLETCH_E_ARG,
-                       "unknown type %s; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k",
-                       QUOTE(str_of(type_name)));
+    if (!type) return FLETCH_E_ARG;
     if (is_same_file(in, out))
         return err_set(err, FLETCH_E_ARG, "%s is the input; choose another name for the output",
                        QUOTE(str_of(out)));

@@ -4,9 +4,8 @@
 
 #include "format/source.h"
 
-/* type_name: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k. n_threads as in pool_open. progress
- * (may be NULL) is told bytes written and bytes to write, from the calling thread. out appears
- * only when it is whole. */
+/* type_name: see convert_type_by_name. n_threads as in pool_open. progress (may be NULL) is told
+ * bytes written and bytes to write, from the calling thread. out appears only when it is whole. */
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
                 fletch_progress progress, void *ctx, struct err *err);
 
@@ -19,7 +18,8 @@ struct convert_type {
     bool big_output; /* Q6_K for the output matrix, or the embedding in its place */
 };
 
-const struct convert_type *convert_type_by_name(const char *name);
+/* NULL: there is none, and err says which there are. */
+const struct convert_type *convert_type_by_name(const char *name, struct err *err);
 
 /* What the choice depends on besides the tensor. */
 struct convert_model {

@@ -5,29 +5,13 @@
 
 #include <math.h>
 
-static struct testdir dir;
-
-static int setup(void **state)
-{
-    (void)state;
-    testdir_open(&dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    testdir_close(&dir);
-    return 0;
-}
-
 /* Which type */
 
 static enum qtype choose(const char *type, const struct convert_model *m, const char *name,
                          u64 n_row)
 {
     struct tensor t = {str_of(name), QT_BF16, 2, {n_row, 8, 1, 1}, 8 * n_row, 0, NULL, NULL};
-    return convert_choose(convert_type_by_name(type), m, &t);
+    return convert_choose(convert_type_by_name(type, NULL), m, &t);
 }
 
 /* Compares the blocks that get Q6_K with a list of numbers in text. */
@@ -122,7 +106,11 @@ static void types_by_name(void **state)
         if (q != cases[i].want)
             fail_msg("%s %s is %s", cases[i].type, cases[i].name, quant_info(q)->name);
     }
-    assert_null(convert_type_by_name("q3_k"));
+    struct err err;
+    assert_null(convert_type_by_name("q3_k", &err));
+    assert_string_equal(err.text,
+                        "unknown type 'q3_k'; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m "
+                        "q5_k_m q6_k");
 }
 
 static void these_tensors_are_never_quantised(void **state)
@@ -146,9 +134,9 @@ static void these_tensors_are_never_quantised(void **state)
     assert_int_equal(choose("f16", &m, "blk.0.time_mix_a1.weight", 256), QT_F16);
     assert_int_equal(choose("f16", &m, "blk.0.time_mix_w1.weight", 256), QT_BF16);
     struct tensor vector = {STR("x"), QT_F32, 1, {256, 1, 1, 1}, 256, 0, NULL, NULL};
-    assert_int_equal(convert_choose(convert_type_by_name("q8_0"), &m, &vector), QT_F32);
+    assert_int_equal(convert_choose(convert_type_by_name("q8_0", NULL), &m, &vector), QT_F32);
     vector.n_dims = 3;
-    assert_int_equal(convert_choose(convert_type_by_name("q8_0"), &m, &vector), QT_F32);
+    assert_int_equal(convert_choose(convert_type_by_name("q8_0", NULL), &m, &vector), QT_F32);
 }
 
 /* Running */
@@ -431,22 +419,20 @@ static void rwkv7_gets_the_dummies_that_others_expect(void **state)
     source_close(s);
 }
 
-#define DIR_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(q4_k_m_gives_more_bits_to_these_layers),
         cmocka_unit_test(types_by_name),
         cmocka_unit_test(these_tensors_are_never_quantised),
-        DIR_TEST(writes_every_type),
-        DIR_TEST(threads_change_nothing),
-        DIR_TEST(a_quantised_file_converts_again),
-        DIR_TEST(refuses_weights_that_do_not_fit),
-        DIR_TEST(refuses_bad_arguments),
-        DIR_TEST(refuses_types_that_can_not_be_read),
-        DIR_TEST(directories_bring_their_vocabulary),
-        DIR_TEST(rwkv7_gets_the_dummies_that_others_expect),
+        TESTDIR_TEST(writes_every_type),
+        TESTDIR_TEST(threads_change_nothing),
+        TESTDIR_TEST(a_quantised_file_converts_again),
+        TESTDIR_TEST(refuses_weights_that_do_not_fit),
+        TESTDIR_TEST(refuses_bad_arguments),
+        TESTDIR_TEST(refuses_types_that_can_not_be_read),
+        TESTDIR_TEST(directories_bring_their_vocabulary),
+        TESTDIR_TEST(rwkv7_gets_the_dummies_that_others_expect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

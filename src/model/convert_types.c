@@ -14,10 +14,14 @@ static const struct convert_type types[] = {
     {"q6_k", QT_Q6_K, 18, false, false},
 };
 
-const struct convert_type *convert_type_by_name(const char *name)
+const struct convert_type *convert_type_by_name(const char *name, struct err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+    char known[128] = "";
+    for (size_t i = 0, n = 0; i < ARRAY_LEN(types); i++) {
         if (strcasecmp(name, types[i].name) == 0) return &types[i];
+        n += (size_t)snprintf(known + n, sizeof known - n, " %s", types[i].name);
+    }
+    err_set(err, FLETCH_E_ARG, "unknown type %s; known are%s", QUOTE(str_of(name)), known);
     return NULL;
 }
 

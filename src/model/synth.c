@@ -104,12 +104,9 @@ static int add_rope_freqs(struct source *s, const struct synth_shape *shape, str
 int synth_source(struct source **out, const struct synth_shape *shape, const char *type,
                  u32 n_layers, struct err *err)
 {
-    const struct convert_type *to = convert_type_by_name(type);
+    const struct convert_type *to = convert_type_by_name(type, err);
     *out = NULL;
-    if (!to)
-        return err_set(err, FLETCH_E_ARG,
-                       "unknown type %s; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k",
-                       QUOTE(str_of(type)));
+    if (!to) return FLETCH_E_ARG;
     int rc = synth_declare(out, shape, n_layers, err);
     if (rc) return rc;
     choose_types(*out, shape, to);

@@ -255,8 +255,6 @@ static void every_field_survives_as_metadata(void **state)
 
 /* Directories */
 
-static struct testdir dir;
-
 static struct source *dir_source(u32 n_vocab)
 {
     struct source *s = new_source(dir.path);
@@ -401,22 +399,6 @@ static void refuses_bad_rwkv_lines(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    testdir_open(&dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    testdir_close(&dir);
-    return 0;
-}
-
-#define DIR_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,11 +408,11 @@ int main(void)
         cmocka_unit_test(arrays_must_be_as_long_as_the_tokens),
         cmocka_unit_test(directories_survive_as_metadata),
         cmocka_unit_test(every_field_survives_as_metadata),
-        DIR_TEST(an_empty_directory_has_no_vocabulary),
-        DIR_TEST(the_model_may_have_more_tokens_than_the_tokenizer),
-        DIR_TEST(all_listed_ids_end_generation),
-        DIR_TEST(reads_rwkv_lines),
-        DIR_TEST(refuses_bad_rwkv_lines),
+        TESTDIR_TEST(an_empty_directory_has_no_vocabulary),
+        TESTDIR_TEST(the_model_may_have_more_tokens_than_the_tokenizer),
+        TESTDIR_TEST(all_listed_ids_end_generation),
+        TESTDIR_TEST(reads_rwkv_lines),
+        TESTDIR_TEST(refuses_bad_rwkv_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
