@@ -229,6 +229,8 @@ static int bench(const struct args *a)
     if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
+    if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
+        return opts_wrong("bench", "tokens are guessed with --mode serve only");
     int code = check_folders(a);
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code)
@@ -248,7 +250,7 @@ const struct command cmd_bench = {
              "numbers separated by commas; every combination is a case, and cases take turns. "
              "compare shows the ratios of two JSON documents with their intervals; exit code 1 "
              "when the second is significantly slower anywhere.",
-    .groups = {&bench_group, &opts_place, &opts_common},
+    .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,
 };

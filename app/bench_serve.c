@@ -5,7 +5,10 @@
  *   closed   so many clients, each of whom asks again as soon as it has its answer
  *   open     requests come at random, at 0.7 of the rate that the last closed case reached
  *   stall    answers while a long prompt is read beside them
- *   cancel   requests that are taken back at their first token, until they are told their end */
+ *   cancel   requests that are taken back at their first token, until they are told their end
+ *
+ * Tokens that come at once, because they were guessed, have one time between tokens: the wait for
+ * all of them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +30,7 @@ struct serve {
     uint32_t n_prompt, n_answer;
     uint64_t random;
     struct samples first, gaps, cancels; /* to the first token, between tokens, to the end */
-    size_t n_live, n_done, n_tokens;
+    size_t n_live, n_done, n_tokens, n_steps;
     bool failed;
     json_t *rows;
 };
@@ -35,6 +38,7 @@ struct serve {
 struct asked {
     struct serve *s;
     double sent, last, cancelled;
+    size_t step; /* that gave the last token */
     uint64_t id;
     bool to_cancel, ignored; /* ignored: its own times don't count */
 };
@@ -78,9 +82,10 @@ static int on_token(void *ctx, const struct fletch_token *t)
         q->cancelled = at;
         fletch_batch_cancel(s->b, q->id);
     }
-    if (!q->ignored)
+    if (!q->ignored && (!(q->last > 0) || q->step != s->n_steps))
         add_sample(q->last > 0 ? &s->gaps : &s->first, at - (q->last > 0 ? q->last : q->sent));
     q->last = at;
+    q->step = s->n_steps;
     s->n_tokens++;
     return 0;
 }
@@ -129,6 +134,12 @@ static void ask(struct serve *s, uint32_t n_prompt, uint32_t n_answer, struct as
 
 /* ---- cases ---- */
 
+static void run_step(struct serve *s, double wait_seconds)
+{
+    s->n_steps++;
+    fletch_batch_step(s->b, wait_seconds);
+}
+
 static void begin(struct serve *s)
 {
     s->first.n = s->gaps.n = s->cancels.n = s->n_done = s->n_tokens = 0;
@@ -136,7 +147,7 @@ static void begin(struct serve *s)
 
 static void finish(struct serve *s)
 {
-    while (s->n_live && !s->failed) fletch_batch_step(s->b, 0);
+    while (s->n_live && !s->failed) run_step(s, 0);
 }
 
 static json_t *add_row(struct serve *s, const char *mode, uint32_t n, double seconds)
@@ -161,7 +172,7 @@ static double run_closed(struct serve *s, uint32_t n)
             ask(s, s->n_prompt, s->n_answer, (struct asked){0});
             n_sent++;
         }
-        fletch_batch_step(s->b, 0);
+        run_step(s, 0);
     }
     double seconds = now() - began;
     add_row(s, "closed", n, seconds);
@@ -180,7 +191,7 @@ static void run_open(struct serve *s, uint32_t n, double rate)
             n_sent++;
             next += -log(((double)draw(s) + 1) / 0x1p31) / rate;
         }
-        fletch_batch_step(s->b, 0.0005);
+        run_step(s, 0.0005);
     }
     json_object_set_new(add_row(s, "open", n, now() - began), "requests_per_second",
                         json_real(rate));
@@ -193,7 +204,7 @@ static void run_stall(struct serve *s, uint32_t n)
     double began = now();
     for (uint32_t i = 0; i + 1 < n || i < 1; i++)
         ask(s, s->n_prompt, 4 * s->n_answer, (struct asked){0});
-    while (!s->failed && s->gaps.n < 4 * n) fletch_batch_step(s->b, 0);
+    while (!s->failed && s->gaps.n < 4 * n) run_step(s, 0);
     double usual = quantile(&s->gaps, 0.5);
     s->gaps.n = 0;
     ask(s, n_long, 1, (struct asked){.ignored = true});
@@ -209,7 +220,7 @@ static void run_cancel(struct serve *s, uint32_t n)
     double began = now();
     for (uint32_t i = 0; i < N_CANCELS && !s->failed; i++) {
         ask(s, s->n_prompt, s->n_answer, (struct asked){.to_cancel = true});
-        while (!s->failed && s->n_live >= n) fletch_batch_step(s->b, 0);
+        while (!s->failed && s->n_live >= n) run_step(s, 0);
     }
     finish(s);
     json_t *row = add_row(s, "cancel", n, now() - began);
@@ -255,8 +266,11 @@ static void print_table(const json_t *doc)
     table_print(&t, stdout);
     printf(
         "\n  times in ms; %.0f %% of the prompts' tokens were found in the cache, %.0f %% of the "
-        "steps queued ahead\n",
+        "steps queued ahead",
         100 * get_real(doc, "reused"), 100 * get_real(doc, "ahead_share"));
+    if (get_real(doc, "guessed") > 0)
+        printf(", %.0f of %.0f guesses right", get_real(doc, "right"), get_real(doc, "guessed"));
+    printf("\n");
 }
 
 static json_t *document(struct serve *s)
@@ -264,11 +278,12 @@ static json_t *document(struct serve *s)
     struct fletch_batch_stats stats;
     fletch_batch_stats(s->b, &stats);
     return need(json_pack(
-        "{s:s, s:s, s:i, s:i, s:f, s:f, s:O}", "model", s->host.info.name, "backend",
+        "{s:s, s:s, s:i, s:i, s:f, s:f, s:I, s:I, s:O}", "model", s->host.info.name, "backend",
         fletch_engine_backend(s->host.engine), "prompt", (int)s->n_prompt, "answer",
         (int)s->n_answer, "reused",
         stats.n_prompt ? (double)stats.n_reused / (double)stats.n_prompt : 0, "ahead_share",
-        stats.n_steps ? (double)stats.n_ahead / (double)stats.n_steps : 0, "serve", s->rows));
+        stats.n_steps ? (double)stats.n_ahead / (double)stats.n_steps : 0, "guessed",
+        (json_int_t)stats.n_guessed, "right", (json_int_t)stats.n_right, "serve", s->rows));
 }
 
 static int run_cases(struct serve *s, const struct ids *clients)
