@@ -144,12 +144,15 @@ static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n
     r->client->rows += n;
 }
 
-/* As many rows of what it has to read as there are, at most up to where a snapshot is due. */
+/* As many rows of what it has to read as there are, at most up to where a snapshot is due. The last
+ * one waits where guesses have taken all rows that ask. */
 static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32 most)
 {
-    u32 n = MIN(most, r->n_tokens - r->n_fed);
+    const struct step *s = v->lane->step;
+    u32 n = MIN(most, r->n_tokens - r->n_fed - (s->n_out == s->limits.max_out));
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
+    if (!n) return 0;
     r->n_settled = r->n_fed;
     add_rows(b, v, r, n);
     r->snap_at = r->n_fed == point ? point : 0;
