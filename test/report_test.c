@@ -212,6 +212,26 @@ static void test_plan_counts_what_the_settings_cost(void **state)
     json_decref(doc);
 }
 
+static json_int_t part_of(struct fletch_engine *e, const char *name, const char *act, bool mtp)
+{
+    struct fletch_model_params params = {
+        .n_ctx = 64, .n_sessions = 2, .act_type = act, .speculation = {.mtp = mtp}};
+    json_t *doc = plan(e, "zoo/tiny/deepseek2.gguf", &params);
+    json_int_t bytes = integer(find(json_object_get(doc, "parts"), "name", name), "bytes");
+    json_decref(doc);
+    return bytes;
+}
+
+/* Buffers for prompts beside answers are there whether tokens are guessed or not. */
+static void test_plan_counts_the_reader_where_tokens_are_guessed(void **state)
+{
+    struct fletch_engine *e = *state;
+    json_int_t beside = part_of(e, "activations", "bf16", true);
+    assert_int_equal(beside, part_of(e, "activations", "bf16", false));
+    assert_true(beside > part_of(e, "activations", "int8", true));
+    assert_true(part_of(e, "guessing", "bf16", true) > 0);
+}
+
 /* What the plan says fits does, what it says does not is refused; largest_ctx is the edge. */
 static void test_plan_and_opening_agree(void **state)
 {
@@ -389,6 +409,7 @@ int main(void)
         TEST(test_inspect_check_finds_what_is_no_number),
         TEST(test_paths_need_not_be_utf8),
         TEST(test_plan_counts_what_the_settings_cost),
+        TEST(test_plan_counts_the_reader_where_tokens_are_guessed),
         TEST(test_plan_and_opening_agree),
         TEST(test_explain_lists_the_ops),
         TEST(test_doctor_tells_about_backends_and_models),

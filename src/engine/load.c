@@ -118,7 +118,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->limits.device = m->engine->device;
     m->limits.capture = m->engine->capture;
     m->limits.beside = beside;
-    if (beside) m->limits.twice = false; /* it only guesses */
+    if (beside) m->limits.twice = params->n_sessions > 1; /* it guesses while its reading rests */
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
     if ((rc = check_plan(m, params, err))) return rc;

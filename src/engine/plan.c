@@ -101,7 +101,7 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     u32 n_trials = m->net->n_states && engine_speculates(params) ? n_sessions : 0;
     if (n_snapshots > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots");
     /* rows of prompts that are rounded otherwise than answers share no work with them */
-    bool twice = n_sessions > 1 && m->net->profile.bf16 && !params->speculation.mtp;
+    bool twice = n_sessions > 1 && m->net->profile.bf16;
     *out = (struct exec_limits){.max_rows = max_rows,
                                 .max_out = MIN(max_rows, (u32)ENGINE_MAX_OUT),
                                 .n_slots = n_sessions + n_snapshots + n_trials,

@@ -232,7 +232,7 @@ static int plan_guessing(struct plan *plan, const struct draft *d, struct fletch
         struct fletch_model_params its_params = engine_draft_params(params, &d->limits);
         rc = draft_open(&small, e, class, how->draft, &its_params);
         if (rc) return err_prefix(&e->err, "draft model");
-        small.limits.twice = false; /* it only guesses */
+        small.limits.twice = its_params.n_sessions > 1; /* as it will be opened */
         plan_make(&its, small.m, small.p, class, &small.limits, its_params.max_memory);
         plan_add_guessing(plan, d->m, &d->limits, its.total - its.kv, its.kv, its.per_token);
         draft_close(&small);

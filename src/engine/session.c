@@ -146,7 +146,8 @@ static int guess(struct fletch_session *s, u32 n, u32 most, const struct fletch_
     q.most = MIN(q.most, most);
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)n + q.most))
         q.most = 0;
-    int rc = spec_draft(m->spec, &q, 1, &s->err);
+    int rc = spec_catch_up(m->spec, &q, 1, &s->err);
+    if (!rc) rc = spec_draft(m->spec, &q, 1, &s->err);
     *n_draft = q.n_draft;
     return rc;
 }
@@ -188,7 +189,7 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool l
     }
     rc = lane_run(&m->lane, &s->err);
     if (!rc) rc = read_results(s, n, wants);
-    if (!rc) rc = spec_follow(m->spec, &s->err);
+    if (!rc) rc = spec_follow(m->spec, &m->lane, &s->err);
     if (!rc) s->n_settled = s->n += n;
     return rc;
 }
@@ -408,7 +409,7 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
     to->n_air--;
     to->older ^= to->n_air; /* the other one, if it is on its way */
     rc = judge(s, to);
-    if (!rc) rc = spec_follow(m->spec, &s->err);
+    if (!rc) rc = spec_follow(m->spec, &m->lane, &s->err);
     if (!rc && m->spec) spec_measure(m->spec, m->step->n_rows, base_now() - to->queued);
     return rc;
 }

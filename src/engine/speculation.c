@@ -80,9 +80,12 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
                            .n_slots = m->n_sessions};
-    env.target = (struct spec_model){&m->lane, &m->kv, m->limits.n_slots - m->n_sessions};
-    if (!rc && how->draft && !(rc = open_draft(m, params, err)))
-        env.draft = (struct spec_model){&m->draft->lane, &m->draft->kv, m->n_sessions};
+    env.target = (struct spec_model){&m->lane, &m->kv, m->limits.n_slots - m->n_sessions, NULL};
+    if (m->reader.step) env.target.reader = &m->reader;
+    if (!rc && how->draft && !(rc = open_draft(m, params, err))) {
+        env.draft = (struct spec_model){&m->draft->lane, &m->draft->kv, m->n_sessions, NULL};
+        if (m->draft->reader.step) env.draft.reader = &m->draft->reader;
+    }
     if (!rc && how->mtp && !(rc = load_mtp(m, params->no_fuse, err))) {
         env.draft = env.target;
         env.draft.lane = &m->mtp_lane;

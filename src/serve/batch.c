@@ -356,7 +356,8 @@ static bool can_go_ahead(struct batch *b)
 static u32 prompt_rows(const struct batch *b, const struct voyage *v)
 {
     u32 most = v->lane->step->limits.max_rows - v->n_answers;
-    return v->n_answers ? MIN(most, (u32)b->budget) : most;
+    if (!v->n_answers) return most;
+    return b->guesser_read ? 0 : MIN(most, (u32)b->budget);
 }
 
 /* Prompts may make a step at most twice as long as those who answer are used to. But where weights
@@ -401,19 +402,36 @@ static bool begin_reading(struct batch *b)
     return s->n_rows > 0;
 }
 
-/* The next piece of the reading, which makes a token of those who answer take at most twice as
- * long; all: to its end, whoever waits. */
-static int read_on(struct batch *b, bool all, struct err *err)
+/* The next piece of the reading, in so many seconds; 0: to its end, whoever waits. */
+static int read_on(struct batch *b, double seconds, struct err *err)
 {
-    bool done, beside = has_answers(b);
-    double seconds = beside && !all ? MAX(READING_SHARE * b->usual, 1e-9) : 0;
+    bool done;
+    b->stats.n_mixed += has_answers(b);
     int rc = reading_go_on(&b->reading, seconds, &done, err);
-    b->stats.n_mixed += beside;
     if (rc || !done) return rc;
-    if ((rc = lane_ids(b->read.lane, b->read.f.n_out, b->read.f.ids, err))) return rc;
+    rc = lane_ids(b->read.lane, b->read.f.n_out, b->read.f.ids, err);
+    if (!rc) rc = spec_follow(b->env.spec, b->read.lane, err);
+    if (rc) return rc;
+    b->guesser_read = false; /* its rows are next */
     end_reading(b);
     batch_deliver(b, &b->read);
     return 0;
+}
+
+/* Between two steps prompts are read, such that a token of those who answer takes at most twice as
+ * long: by the model and by what guesses tokens, in turns. False in *did: there are none. */
+static int read_prompts(struct batch *b, bool *did, struct err *err)
+{
+    bool beside = has_answers(b);
+    double seconds = beside ? MAX(READING_SHARE * b->usual, 1e-9) : 0;
+    int rc = 0;
+    *did = false;
+    if (!b->guesser_read || !wants_reading(b)) rc = batch_guesser_reads(b, seconds, did, err);
+    b->guesser_read = *did && beside;
+    if (rc || b->guesser_read || !b->env.reader) return rc;
+    if (!b->reading.at && !begin_reading(b)) return 0;
+    *did = true;
+    return read_on(b, seconds, err);
 }
 
 /* ---- steps ---- */
@@ -427,7 +445,7 @@ static int launch(struct batch *b, struct err *err)
     int rc = 0;
     v->began = base_now();
     step_reset(l->step);
-    if (!before && !batch_grow(b) && !(rc = read_on(b, true, err))) CHECK(batch_grow(b));
+    if (!before && !batch_grow(b) && !(rc = read_on(b, 0, err))) CHECK(batch_grow(b));
     if (!rc) rc = batch_guess(b, err);
     step_reset(l->step);
     if (!rc) batch_fill_answers(b, v);
@@ -461,7 +479,7 @@ static int land(struct batch *b, struct err *err)
     double now = base_now(), began = MAX(v->began, b->landed); /* not before the one before it */
     b->landed = now;
     b->air[0] = b->air[--b->n_air];
-    if (!rc) rc = spec_follow(b->env.spec, err);
+    if (!rc) rc = spec_follow(b->env.spec, b->env.lane, err);
     if (rc) return rc;
     learn(b, v, now - began);
     batch_deliver(b, v);
@@ -480,11 +498,10 @@ size_t batch_step(struct batch *b, double wait_seconds)
     while ((late = overdue(b, now))) batch_finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
     int rc = b->n_air ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
-    bool stands = !b->n_air;
+    bool stands = !b->n_air, read = false;
     if (!rc && b->n_air) rc = land(b, &err);
-    if (!rc && b->env.reader && !b->n_air && (b->reading.at || begin_reading(b))) {
-        rc = read_on(b, false, &err);
-    } else if (!rc && stands && b->waiting.head) { /* nobody runs, and still there is no room */
+    if (!rc && !b->n_air) rc = read_prompts(b, &read, &err);
+    if (!rc && stands && !read && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         batch_finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }

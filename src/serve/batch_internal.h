@@ -40,6 +40,7 @@ struct batch {
     struct voyage read;      /* what it will give */
     struct remains *remains; /* [max_running] */
     u32 n_remains;
+    bool guesser_read; /* what guesses had the last turn to read, while answers waited */
     float *logprobs;
     struct spec_seq *seqs; /* [max_running] */
     u64 n_admitted;
@@ -94,8 +95,10 @@ void batch_leave_room(struct batch *b, struct request *r);
 /* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
  * be while a token is on its way to him or his prompt is being read. */
 bool batch_grow(struct batch *b);
-/* Guesses for those who answer; what guesses reads along with the others. */
+/* Guesses for those who answer. */
 int batch_guess(struct batch *b, struct err *err);
+/* What guesses reads along, in so many seconds (spec_read). */
+int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *err);
 /* The next rows of those who answer. */
 void batch_fill_answers(struct batch *b, struct voyage *v);
 /* Rows of prompts, so many at most: of those who are at it, then of newcomers. */

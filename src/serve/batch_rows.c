@@ -166,7 +166,6 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
 {
     struct kv_pool *kv = b->env.kv;
     u32 again = r->n_tokens - r->n_fed - 1;
-    q->most = 0;
     if (!batch_answers(r) || again > SPEC_MAX / 2) return;
     spec_choose(b->env.spec, q, n_answering);
     q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
@@ -175,6 +174,25 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
          !kv_cover(kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + q->most)))
         q->most = 0;
     *rows_left -= q->most;
+}
+
+/* Everybody who runs, to whom nothing is guessed. */
+static void fill_seqs(struct batch *b)
+{
+    for (u32 i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        b->seqs[i] = (struct spec_seq){.slot = r->slot,
+                                       .tokens = r->tokens,
+                                       .n = r->n_tokens,
+                                       .sampling = &r->r.sampling,
+                                       .record = &r->record};
+    }
+}
+
+int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *err)
+{
+    fill_seqs(b);
+    return spec_read(b->env.spec, b->seqs, b->n_running, seconds, did, err);
 }
 
 int batch_guess(struct batch *b, struct err *err)
@@ -189,15 +207,9 @@ int batch_guess(struct batch *b, struct err *err)
     }
     u32 most = MIN(l->max_out, l->max_rows - MIN(l->max_rows, MIN_BUDGET));
     u32 left = most > n_rows ? most - n_rows : 0;
-    for (u32 i = 0; i < b->n_running; i++) {
-        struct request *r = b->running[i];
-        b->seqs[i] = (struct spec_seq){.slot = r->slot,
-                                       .tokens = r->tokens,
-                                       .n = r->n_tokens,
-                                       .sampling = &r->r.sampling,
-                                       .record = &r->record};
-        plan_guesses(b, &b->seqs[i], r, n_answering, &left);
-    }
+    fill_seqs(b);
+    for (u32 i = 0; i < b->n_running; i++)
+        plan_guesses(b, &b->seqs[i], b->running[i], n_answering, &left);
     int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
     for (u32 i = 0; !rc && i < b->n_running; i++) {
         struct request *r = b->running[i];

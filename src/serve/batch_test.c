@@ -1,8 +1,6 @@
-/* The scheduler on an executor of its own: "computing" a token means to write it, with its class,
- * where the block table says, and the next token is a hash of all that stands there. Whatever goes
- * wrong with blocks, states, classes or positions changes tokens. It does so in each of two layers,
- * so that a step which rests between them is seen. Memory can be made to fail. All tests run
- * plainly, with steps that are queued ahead, and with prompts that are read beside answers. */
+/* The scheduler on an executor of its own (batch_stub.h), with memory that can be made to fail. All
+ * tests run plainly, with steps that are queued ahead, and with prompts that are read beside
+ * answers. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +30,6 @@ static void *faulty_realloc(void *p, size_t n)
 #define calloc  faulty_calloc
 #define malloc  faulty_malloc
 #define realloc faulty_realloc
-#define submit  lane_submit
 #include "core/lane.c"
 #include "serve/batch.c"
 #include "serve/batch_deliver.c"
@@ -53,347 +50,29 @@ static void *faulty_realloc(void *p, size_t n)
 #undef calloc
 #undef malloc
 #undef realloc
-
-enum { VOCAB = 500, N_SLOTS = 10, N_SNAPS = 3, BLOCK = 8, N_BLOCKS = 60, MAX_POS = 200 };
-
-enum { LAYERS = 6, N_OPS = LAYERS + 2 }; /* what comes first, the layers, what gives tokens */
-
-struct stub {
-    struct exec base;
-    bool recurrent, fails;
-    bool loses; /* it fails while a step is on its way */
-    i32 kv[LAYERS][N_BLOCKS * BLOCK];
-    u64 state[LAYERS][N_SLOTS + N_SNAPS];
-    struct {
-        i32 ids[2][64];      /* of step i at i % 2 */
-        u32 n_begun, n_done; /* steps */
-        u32 next_op;         /* that its step goes on with */
-        u64 rows;            /* a hash of them, while it rests */
-    } program[2];            /* of answers, and of prompts where there is a reader */
-    u32 away[2];             /* programs of what is on its way, the older first; + 2: to its end */
-    u32 n_submits, n_waits, n_chosen; /* chosen: rows whose token the host did not know */
-    u32 most_prompt_rows;             /* beside answers */
-};
-
-static bool ahead; /* steps are queued ahead */
-static bool reads; /* there is a reader */
-
-static u64 fold(u64 h, i32 token, enum row_class cls)
-{
-    h = (h ^ (u64)(token * 2 + (i32)cls)) * 0x9e3779b97f4a7c15u;
-    return h ^ h >> 29;
-}
-
-static i32 token_of(u64 h)
-{
-    return (i32)(h % VOCAB);
-}
-
-/* What row t leaves in a layer. */
-static void compute(struct stub *e, const struct step *s, u32 layer, u32 t, i32 token)
-{
-    const struct row *r = &s->rows[t];
-    const u32 *table = s->tables + (size_t)r->slot * s->table_len;
-    u64 *state = &e->state[layer][r->slot];
-    *state = fold(r->pos ? *state : 0, token, r->cls);
-    if (!e->recurrent)
-        e->kv[layer][table[r->pos / BLOCK] * BLOCK + r->pos % BLOCK] = token * 2 + (i32)r->cls;
-}
-
-/* The token behind row r by what a layer has of it and all before it. */
-static i32 result(const struct stub *e, const struct step *s, u32 layer, const struct row *r)
-{
-    const u32 *table = s->tables + (size_t)r->slot * s->table_len;
-    u64 h = e->recurrent ? e->state[layer][r->slot] : 0;
-    for (u32 i = 0; i <= r->pos && !e->recurrent; i++) {
-        i32 v = e->kv[layer][table[i / BLOCK] * BLOCK + i % BLOCK];
-        h = fold(h, v / 2, (enum row_class)(v & 1));
-    }
-    return token_of(h);
-}
-
-/* Out rows give what all layers agree upon. */
-static void choose(const struct stub *e, const struct step *s, i32 *ids)
-{
-    for (u32 i = 0; i < s->n_out; i++) {
-        const struct row *r = &s->rows[s->out_rows[i]];
-        ids[i] = result(e, s, 0, r);
-        for (u32 j = 1; j < LAYERS; j++) assert_int_equal(ids[i], result(e, s, j, r));
-    }
-}
-
-static int stub_submit(struct exec *x, u32 handle, const struct step *s, struct err *err)
-{
-    struct stub *e = (struct stub *)x;
-    u32 n_p = 0, n_d = 0, end = MIN(s->op_end, (u32)N_OPS);
-    u64 rows = 0;
-    if (e->fails) return err_set(err, FLETCH_E_BACKEND, "the device is gone");
-    u32 n_away = e->n_submits++ - e->n_waits, nth = e->program[handle].n_begun;
-    assert_true(n_away < 2);
-    for (u32 t = 0; t < s->n_rows; t++) {
-        rows = fold(rows, s->rows[t].token + (i32)s->rows[t].pos, s->rows[t].cls);
-        n_p += s->rows[t].cls == ROW_P;
-        n_d += s->rows[t].cls == ROW_D;
-        e->n_chosen += s->rows[t].token < 0;
-    }
-    if (s->op_begin) assert_true(e->program[handle].rows == rows);
-    assert_true(s->op_begin == 0 || s->op_begin == e->program[handle].next_op);
-    for (u32 op = s->op_begin; op < end; op++) {
-        for (u32 i = 0; op == 0 && i < s->n_edits; i++)
-            for (u32 j = 0; j < LAYERS; j++)
-                e->state[j][s->edits[i].dst] =
-                    s->edits[i].kind == EDIT_ZERO_STATE ? 0 : e->state[j][s->edits[i].src];
-        for (u32 t = 0; op > 0 && op <= LAYERS && t < s->n_rows; t++) {
-            i32 token = s->rows[t].token;
-            if (token < 0) token = e->program[handle].ids[(nth + 1) % 2][~token];
-            compute(e, s, op - 1, t, token);
-        }
-        if (op == N_OPS - 1) choose(e, s, e->program[handle].ids[nth % 2]);
-    }
-    e->away[n_away] = handle + (end == N_OPS ? 2 : 0);
-    e->program[handle].n_begun += end == N_OPS;
-    e->program[handle].next_op = end;
-    e->program[handle].rows = rows;
-    if (n_d) e->most_prompt_rows = MAX(e->most_prompt_rows, n_p);
-    return 0;
-}
-
-static int stub_wait(struct exec *x, struct err *err)
-{
-    struct stub *e = (struct stub *)x;
-    assert_true(e->n_waits++ < e->n_submits);
-    e->program[e->away[0] % 2].n_done += e->away[0] / 2;
-    e->away[0] = e->away[1];
-    return e->loses ? err_set(err, FLETCH_E_BACKEND, "the device is gone") : 0;
-}
-
-static int stub_read(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows,
-                     float *dst, struct err *err)
-{
-    (void)err;
-    struct stub *e = (struct stub *)x;
-    const i32 *ids = e->program[handle].ids[(e->program[handle].n_done + 1) % 2];
-    if (what.buf == 0) memcpy(dst, ids + row, n_rows * sizeof(i32));
-    if (what.buf) assert_int_equal(e->n_submits, e->n_waits); /* the next step writes there */
-    for (u32 i = 0; what.buf && i < n_rows * what.width; i++) dst[i] = (float)what.buf;
-    return 0;
-}
-
-static const struct exec_class stub_class = {
-    .name = "stub", .queues = true, .submit = stub_submit, .wait = stub_wait, .read = stub_read};
-
-struct fixture {
-    struct stub x;
-    struct net net;
-    struct program p;
-    struct op ops[N_OPS];
-    struct step *step, *read_step;
-    struct lane lane, reader;
-    struct kv_pool kv;
-    bool slot_used[N_SLOTS];
-    struct batch *b;
-    struct err err;
-    u64 random;
-};
-
-static u32 below(struct fixture *f, u32 n)
-{
-    f->random = f->random * 6364136223846793005u + 1442695040888963407u;
-    return (u32)(f->random >> 33) % n;
-}
-
-static int open_batch(struct fixture *f, const struct fletch_batch_params *params)
-{
-    struct batch_env env = {
-        .lane = &f->lane, .kv = &f->kv, .slot_used = f->slot_used, .n_slots = N_SLOTS};
-    if (reads) env.reader = &f->reader;
-    return batch_open(&f->b, &env, params, &f->err);
-}
-
-static struct fixture *open_world(bool recurrent)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    struct exec_limits limits = {.max_rows = 24,
-                                 .max_out = 16,
-                                 .n_slots = N_SLOTS + N_SNAPS,
-                                 .n_blocks = N_BLOCKS,
-                                 .block_tokens = BLOCK,
-                                 .max_pos = MAX_POS};
-    fails_at = -1;
-    f->random = 1;
-    f->x.base.class = &stub_class;
-    f->x.recurrent = recurrent;
-    f->net.n_vocab = VOCAB;
-    f->net.n_kv = !recurrent;
-    f->net.n_states = recurrent;
-    for (u32 i = 0; i < N_OPS; i++) f->ops[i].layer = i > LAYERS ? -1 : (int)i - 1;
-    f->p = (struct program){
-        .net = &f->net, .ops = f->ops, .n_ops = N_OPS, .sampled = 0, .logprobs = 1, .top = 2};
-    assert_int_equal(step_open(&f->step, &f->net, &limits, &f->err), 0);
-    assert_int_equal(step_open_beside(&f->read_step, f->step, &f->err), 0);
-    f->reader = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->read_step, .handle = 1};
-    f->lane = (struct lane){.x = &f->x.base, .p = &f->p, .step = f->step, .ahead = ahead};
-    assert_int_equal(kv_open(&f->kv, recurrent ? 0 : N_BLOCKS, BLOCK, &f->err), 0);
-    return f;
-}
-
-static struct fixture *open_fixture(bool recurrent, const struct fletch_batch_params *params)
-{
-    struct fixture *f = open_world(recurrent);
-    assert_int_equal(open_batch(f, params), 0);
-    return f;
-}
-
-static void close_fixture(struct fixture *f)
-{
-    batch_close(f->b);
-    assert_int_equal(f->x.n_submits, f->x.n_waits);
-    kv_check(&f->kv, NULL, NULL, 0);
-    for (u32 i = 0; i < N_SLOTS; i++) assert_false(f->slot_used[i]);
-    kv_close(&f->kv);
-    step_close(f->read_step);
-    step_close(f->step);
-    free(f);
-}
-
-/* One request, and what became of it. */
-struct asked {
-    i32 tokens[MAX_POS];
-    u32 n_prompt, max_tokens, n_got, n_done, stop_at;
-    u32 n_told, first_told, last_told; /* how much of its prompt was read */
-    u64 id;
-    struct fletch_result result;
-    char error[128];
-};
-
-static bool on_token(void *ctx, i32 token, const struct batch_logprobs *logprobs)
-{
-    struct asked *a = ctx;
-    (void)logprobs;
-    u64 h = 0;
-    u32 n = a->n_prompt + a->n_got;
-    assert_false(a->n_done);
-    for (u32 i = 0; i < n; i++) h = fold(h, a->tokens[i], i < a->n_prompt ? ROW_P : ROW_D);
-    assert_int_equal(token, token_of(h));
-    a->tokens[n] = token;
-    return ++a->n_got == a->stop_at;
-}
-
-static void on_reading(void *ctx, const struct fletch_reading *r)
-{
-    struct asked *a = ctx;
-    if (!a->n_told++) a->first_told = r->n_done;
-    assert_in_range(r->n_done, a->last_told, a->n_prompt);
-    a->last_told = r->n_done;
-}
-
-static void on_done(void *ctx, const struct fletch_result *r)
-{
-    struct asked *a = ctx;
-    a->n_done++;
-    a->result = *r;
-    snprintf(a->error, sizeof a->error, "%s", r->error);
-    a->result.error = a->error;
-}
-
-static struct batch_request request_of(struct asked *a)
-{
-    return (struct batch_request){.tokens = a->tokens,
-                                  .n_tokens = a->n_prompt,
-                                  .max_tokens = a->max_tokens,
-                                  .sampling = {.top_p = 1, .repeat_penalty = 1},
-                                  .on_reading = on_reading,
-                                  .on_token = on_token,
-                                  .on_done = on_done,
-                                  .ctx = a};
-}
-
-static struct asked ask(u32 n_prompt, u32 max_tokens)
-{
-    struct asked a = {.n_prompt = n_prompt, .max_tokens = max_tokens};
-    for (u32 i = 0; i < n_prompt; i++) a.tokens[i] = (i32)(i * i % VOCAB);
-    return a;
-}
-
-static void submit(struct fixture *f, struct asked *a, struct batch_request r)
-{
-    if (batch_submit(f->b, &r, &a->id, &f->err)) fail_msg("%s", f->err.text);
-}
-
-static void drain(struct fixture *f)
-{
-    while (batch_step(f->b, 0)) batch_check(f->b);
-    batch_check(f->b);
-}
+#include "serve/batch_stub.h"
 
 /* ---- traffic ---- */
 
-enum { N_TRAFFIC = 10000, AT_ONCE = 40 };
-
-static void start_random(struct fixture *f, struct asked *a)
-{
-    *a = (struct asked){.n_prompt = 1 + below(f, below(f, 4) ? 40 : 150)};
-    a->max_tokens = 1 + below(f, MIN(60u, MAX_POS - a->n_prompt));
-    a->stop_at = below(f, 3) ? 0 : 1 + below(f, a->max_tokens);
-    u32 theme = below(f, 12); /* prompts of a theme begin alike, and go on alike for a while */
-    for (u32 i = 0; i < a->n_prompt; i++)
-        a->tokens[i] = theme < 8 && i < 20 + 10 * theme ? (i32)((theme * 31 + i * 7) % VOCAB)
-                                                        : (i32)below(f, VOCAB);
-    struct batch_request r = request_of(a);
-    r.client = below(f, 5);
-    r.priority = (i32)below(f, 3);
-    submit(f, a, r);
-}
-
-static void check_end(const struct asked *a, bool cancelled)
-{
-    assert_int_equal(a->n_done, 1);
-    assert_int_equal(a->result.n_generated, a->n_got);
-    if (cancelled && a->result.finish == FLETCH_FINISH_CANCELLED) return;
-    if (a->stop_at)
-        assert_int_equal(a->n_got, a->stop_at);
-    else
-        assert_int_equal(a->n_got, a->max_tokens);
-    assert_int_equal(a->result.finish, a->stop_at ? FLETCH_FINISH_ASKED : FLETCH_FINISH_LENGTH);
-}
+enum { N_TRAFFIC = 10000 };
 
 static void random_traffic(bool recurrent)
 {
     struct fixture *f = open_fixture(recurrent, NULL);
-    struct asked *asked = calloc(AT_ONCE, sizeof *asked);
-    bool cancelled[AT_ONCE] = {false};
-    u32 n_started = 0, n_cancelled = 0;
-    while (n_started < N_TRAFFIC) {
-        u32 i = below(f, AT_ONCE);
-        if (!asked[i].n_prompt || asked[i].n_done) {
-            if (asked[i].n_prompt) check_end(&asked[i], cancelled[i]);
-            start_random(f, &asked[i]);
-            cancelled[i] = false;
-            n_started++;
-        } else if (below(f, 30) == 0) {
-            assert_int_equal(batch_cancel(f->b, asked[i].id, &f->err), 0);
-            cancelled[i] = true;
-            n_cancelled++;
-        }
-        if (below(f, 2)) batch_step(f->b, 0);
-        if (n_started % 16 == 0) batch_check(f->b);
-    }
-    drain(f);
-    for (u32 i = 0; i < AT_ONCE; i++) check_end(&asked[i], cancelled[i]);
     struct fletch_batch_stats s;
+    send_traffic(f, N_TRAFFIC);
     batch_stats(f->b, &s);
     assert_int_equal(s.n_done, N_TRAFFIC);
-    assert_true(s.n_failed == 0 && n_cancelled > 100 && s.n_mixed > 1000);
+    assert_true(s.n_failed == 0 && s.n_mixed > 1000);
     assert_true(s.n_reused > (recurrent ? 1000u : 20000u));
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks); /* all came back */
     if (!recurrent) assert_true(s.n_preemptions > 50 && s.n_evicted > 1000);
     assert_int_equal(s.most_running, N_SLOTS);
-    if (!ahead) assert_int_equal(f->x.n_chosen, 0);
+    if (!ahead) assert_int_equal(f->w.x.n_chosen, 0);
     if (ahead &&
         !reads) /* none is queued ahead of a prompt that is read, and there always is one */
-        assert_true(s.n_ahead > s.n_steps / 2 && f->x.n_chosen > 20000);
+        assert_true(s.n_ahead > s.n_steps / 2 && f->w.x.n_chosen > 20000);
     close_fixture(f);
-    free(asked);
 }
 
 static void test_ten_thousand_requests_with_blocks(void **state)
@@ -550,7 +229,7 @@ static void test_prompts_leave_room_for_answers(void **state)
         f->b->usual = 0;
     }
     assert_int_equal(a.n_got, before + 10); /* one each step, whatever else is read */
-    assert_int_equal(f->x.most_prompt_rows, 5);
+    assert_int_equal(f->w.x.most_prompt_rows, 5);
     drain(f);
     close_fixture(f);
 }
@@ -570,8 +249,8 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
     assert_in_range((u32)f->b->budget, 14, 24); /* max_rows is 24 */
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, MIN_BUDGET);
-    f->step->limits.max_rows = 256; /* few rows of many: no fewer than pay */
-    f->net.profile.bf16 = true;
+    f->w.step->limits.max_rows = 256; /* few rows of many: no fewer than pay */
+    f->w.net.profile.bf16 = true;
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
     assert_int_equal((u32)f->b->budget, 256 / 16);
     close_fixture(f);
@@ -597,9 +276,9 @@ static void test_answers_go_on_while_a_prompt_is_read(void **state)
         if (f->b->reading.at) assert_true(n_landed(f->b, reader) < reader->n_fed);
         assert_in_range(a.n_got, before + 1, before + 2); /* the last one that was queued ahead */
     }
-    assert_true(ahead == (f->x.n_chosen > 0));
+    assert_true(ahead == (f->w.x.n_chosen > 0));
     assert_true(n_rests > 6); /* 150 rows in steps of at most 24, each of at least two pieces */
-    assert_int_equal(f->x.most_prompt_rows, 0);
+    assert_int_equal(f->w.x.most_prompt_rows, 0);
     drain(f);
     close_fixture(f);
 }
@@ -712,9 +391,9 @@ static void test_what_can_not_run_is_refused_at_once(void **state)
 static void test_a_cache_smaller_than_a_request_refuses_it(void **state)
 {
     (void)state;
-    struct fixture *f = open_world(false);
-    kv_close(&f->kv);
-    assert_int_equal(kv_open(&f->kv, 10, BLOCK, &f->err), 0);
+    struct fixture *f = open_worlds(false);
+    kv_close(&f->w.kv);
+    assert_int_equal(kv_open(&f->w.kv, 10, BLOCK, &f->err), 0);
     assert_int_equal(open_batch(f, NULL), 0);
     struct asked a = ask(40, 41), b = ask(40, 40);
     expect_refused(f, request_of(&a), FLETCH_E_CONTEXT, "81 tokens");
@@ -754,9 +433,9 @@ static void test_a_lost_device_ends_those_who_run(void **state)
 {
     (void)state;
     struct fixture *f = open_fixture(false, NULL);
-    lose_device(&f->x.fails, f);
+    lose_device(&f->w.x.fails, f);
     f = open_fixture(false, NULL);
-    lose_device(&f->x.loses, f);
+    lose_device(&f->w.x.loses, f);
 }
 
 /* ---- steps ahead ---- */
@@ -799,12 +478,12 @@ static void test_others_may_run_steps_in_between(void **state)
     submit(f, &b, request_of(&b));
     for (u32 i = 0; batch_step(f->b, 0); i++) {
         if (i % 3) continue;
-        step_reset(f->step); /* of a slot that nobody else has */
-        step_add(f->step, (struct row){7, N_SLOTS, 0, ROW_P}, true);
-        u32 *table = f->step->tables + (size_t)N_SLOTS * f->step->table_len, n = 0;
-        assert_true(kv_cover(&f->kv, table, &n, 1));
-        assert_int_equal(lane_run(&f->lane, &f->err), 0);
-        kv_release(&f->kv, table, &n);
+        step_reset(f->w.step); /* of a slot that nobody else has */
+        step_add(f->w.step, (struct row){7, N_SLOTS, 0, ROW_P}, true);
+        u32 *table = f->w.step->tables + (size_t)N_SLOTS * f->w.step->table_len, n = 0;
+        assert_true(kv_cover(&f->w.kv, table, &n, 1));
+        assert_int_equal(lane_run(&f->w.lane, &f->err), 0);
+        kv_release(&f->w.kv, table, &n);
     }
     assert_true(a.n_got == 40 && b.n_got == 40); /* on_token compares them */
     close_fixture(f);
@@ -815,7 +494,7 @@ static void with_faults(bool recurrent)
 {
     bool reached_end = false;
     for (int k = 0; !reached_end; k++) {
-        struct fixture *f = open_world(recurrent);
+        struct fixture *f = open_worlds(recurrent);
         struct asked a[4];
         u32 n_accepted = 0;
         fails_at = k;

@@ -21,7 +21,8 @@ enum {
 struct spec_model {
     struct lane *lane;
     struct kv_pool *kv;
-    u32 first_spare; /* of n_slots further slots, where it has recurrent state */
+    u32 first_spare;     /* of n_slots further slots, where it has recurrent state */
+    struct lane *reader; /* where it reads prompts beside other steps; NULL: nowhere */
 };
 
 struct spec_env {
@@ -60,11 +61,18 @@ void spec_close(struct spec *s);
 /* How many guesses would pay for q, one of n_seqs sequences that answer at the same time: sets
  * most, keep and go_on. */
 void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs);
-/* Guesses for the sequences that want some (most > 0) and reads along with the others. Uses the
- * target's step and leaves it empty. */
+/* Guesses for the sequences that want some (most > 0) and whose tokens were read. Uses the target's
+ * step and leaves it empty. */
 int spec_draft(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
-/* After every step of the target, before anything else runs on its executor. */
-int spec_follow(struct spec *s, struct err *err);
+/* Reads what sequences have that is too long to be read while guessing: some of it, in so many
+ * seconds if others wait for it (reading.h), else a step. *did: there was something to read. */
+int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
+              struct err *err);
+/* Reads all of it, for whoever is alone; spec_read goes on where it was. */
+int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
+/* After every step of the target, in its lane or its reader, before anything else runs on its
+ * executor. */
+int spec_follow(struct spec *s, const struct lane *l, struct err *err);
 /* The token behind out row i of the target's last step, which the step chose; guess: what was put
  * there as the nth guess of that sequence, -1: nothing. */
 int spec_judge(struct spec *s, u32 i, u32 nth, i32 guess, i32 *token, struct err *err);

@@ -1,6 +1,6 @@
-/* Programs that guess: a smaller model, which reads along with all sequences in a cache of its own,
- * or the target's MTP block. Guesses are made in rounds, one for every sequence in each: a step
- * whose rows hold the last guess.
+/* Programs that guess: a smaller model, which has a cache of its own, or the target's MTP block.
+ * Guesses are made in rounds, one for every sequence in each: a step whose rows hold the last
+ * guess.
  *
  * The MTP block sees at position p the target's hidden state there and the token at p + 1, and
  * predicts the token at p + 2. Its cache is one more layer in the target's blocks. (The last entry
@@ -13,28 +13,31 @@
 #include "serve/sampling.h"
 #include "serve/speculate_internal.h"
 
-/* Tokens that wait to be read until there are so many of them, while no guess is wanted. */
-enum { READ_AT_ONCE = 32 };
-
 int spec_draft_open(struct spec *s, struct err *err)
 {
     const struct exec_limits *l = &s->env.draft.lane->step->limits;
-    size_t n_hidden = (size_t)l->max_rows * s->env.target.lane->p->net->d_model;
     s->asked = calloc(l->max_out, sizeof *s->asked);
     s->ids = calloc(l->max_out, sizeof *s->ids);
     s->logprobs = calloc(l->max_out, sizeof *s->logprobs);
     bool ok = s->asked && s->ids && s->logprobs;
     if (s->env.is_mtp) {
-        s->rows = calloc(l->max_rows, sizeof *s->rows);
-        s->hidden = calloc(n_hidden, sizeof *s->hidden);
+        size_t n_hidden = (size_t)l->max_rows * s->env.target.lane->p->net->d_model;
         s->imported = calloc(n_hidden, sizeof *s->imported);
-        ok &= s->rows && s->hidden && s->imported;
+        ok &= s->imported != NULL;
+        for (u32 i = 0; i < (s->env.target.reader ? 2 : 1); i++) {
+            struct spec_kept *k = &s->kept[i];
+            k->rows = calloc(l->max_rows, sizeof *k->rows);
+            k->hidden = calloc(n_hidden, sizeof *k->hidden);
+            ok &= k->rows && k->hidden;
+        }
     } else {
         s->n_read = calloc(s->env.n_slots, sizeof *s->n_read);
         s->n_blocks = calloc(s->env.n_slots, sizeof *s->n_blocks);
         ok &= s->n_read && s->n_blocks;
     }
-    return ok ? 0 : err_nomem(err, "speculation");
+    if (!ok) return err_nomem(err, "speculation");
+    struct lane *reader = s->env.draft.reader ? s->env.draft.reader : s->env.draft.lane;
+    return s->env.is_mtp ? 0 : reading_open(&s->reading, reader, err);
 }
 
 void spec_draft_close(struct spec *s)
@@ -43,24 +46,14 @@ void spec_draft_close(struct spec *s)
     free(s->asked);
     free(s->ids);
     free(s->logprobs);
-    free(s->rows);
-    free(s->hidden);
+    for (u32 i = 0; i < ARRAY_LEN(s->kept); i++) {
+        free(s->kept[i].rows);
+        free(s->kept[i].hidden);
+    }
     free(s->imported);
     free(s->n_read);
     free(s->n_blocks);
-}
-
-static u32 *table_of(const struct spec *s, u32 slot)
-{
-    struct step *step = s->env.draft.lane->step;
-    return step->tables + (size_t)slot * step->table_len;
-}
-
-void spec_draft_rewind(struct spec *s, u32 slot, u32 n)
-{
-    if (s->n_read[slot] <= n) return;
-    s->n_read[slot] = s->env.draft.lane->p->net->n_states ? 0 : n; /* states don't go back */
-    if (!s->n_read[slot]) kv_release(s->env.draft.kv, table_of(s, slot), &s->n_blocks[slot]);
+    reading_close(&s->reading);
 }
 
 /* ---- rounds ---- */
@@ -98,8 +91,7 @@ static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float lo
     if (!known || !kept) q->most = q->n_draft;
 }
 
-/* Runs the step that was filled; false in *more: nobody asked. */
-static int run_round(struct spec *s, bool *more, struct err *err)
+int spec_run_round(struct spec *s, bool *more, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
     const struct operand logprobs = {m->lane->p->logprobs, 0, 1};
@@ -121,33 +113,25 @@ static int run_round(struct spec *s, bool *more, struct err *err)
 
 /* ---- a smaller model ---- */
 
-/* What it has not read of the sequences, as much as a step takes. */
+/* What it lacks of the sequences that want guesses, where that is not much. */
 static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 {
-    const struct spec_model *m = &s->env.draft;
-    struct step *step = m->lane->step;
+    struct step *step = s->env.draft.lane->step;
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
         u32 *n_read = &s->n_read[q->slot], left = q->n - *n_read;
-        if (!q->most && left < READ_AT_ONCE) continue;
-        u32 n_rows = MIN(left, step->limits.max_rows - step->n_rows);
-        if (m->lane->p->net->n_kv &&
-            !kv_cover(m->kv, table_of(s, q->slot), &s->n_blocks[q->slot], (u64)q->n + q->most)) {
+        if (!q->most) continue;
+        if (left > MIN(SPEC_LAG, step->limits.max_rows - step->n_rows) ||
+            !spec_make_room(s, step, q, q->n + q->most)) {
             q->most = 0;
             continue;
         }
-        if (m->lane->p->net->n_states && !*n_read)
-            CHECK(step_edit(step, EDIT_ZERO_STATE, q->slot, 0));
         enum row_class cls = left > SPEC_MAX + 1 ? ROW_P : ROW_D;
-        for (u32 j = 0; j < n_rows; j++, ++*n_read) {
-            i32 token = MIN(q->tokens[*n_read], (i32)m->lane->p->net->n_vocab - 1);
-            struct row row = {token, q->slot, *n_read, cls};
-            if (*n_read + 1 == q->n)
-                ask(s, q, row);
-            else
-                CHECK(step_add(step, row, false));
-        }
+        for (; *n_read + 1 < q->n; ++*n_read)
+            CHECK(step_add(step, spec_row(s, q, *n_read, cls), false));
+        ask(s, q, spec_row(s, q, (*n_read)++, cls));
     }
+    s->n_new = step->n_rows;
 }
 
 static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
@@ -156,7 +140,7 @@ static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct e
     bool recurrent = m->lane->p->net->n_states, more;
     step_reset(m->lane->step);
     read_along(s, seqs, n);
-    int rc = run_round(s, &more, err);
+    int rc = spec_run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
         step_reset(m->lane->step);
         for (u32 i = 0; i < n; i++) {
@@ -167,21 +151,21 @@ static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct e
                 CHECK(step_edit(m->lane->step, EDIT_COPY_STATE, slot, q->slot));
             ask(s, q, (struct row){q->tokens[pos], slot, pos, ROW_D});
         }
-        rc = run_round(s, &more, err);
+        rc = spec_run_round(s, &more, err);
     }
     return rc;
 }
 
 /* ---- the MTP block ---- */
 
-int spec_follow(struct spec *s, struct err *err)
+int spec_follow(struct spec *s, const struct lane *l, struct err *err)
 {
     if (!s || !s->env.is_mtp) return 0;
-    const struct spec_model *m = &s->env.target;
-    const struct operand hidden = {m->lane->p->hidden, 0, m->lane->p->net->d_model};
-    s->n_rows = m->lane->step->n_rows;
-    memcpy(s->rows, m->lane->step->rows, s->n_rows * sizeof *s->rows);
-    return lane_read(m->lane, hidden, 0, s->n_rows, s->hidden, err);
+    const struct operand hidden = {l->p->hidden, 0, l->p->net->d_model};
+    struct spec_kept *k = &s->kept[l == s->env.target.reader];
+    k->n = l->step->n_rows;
+    memcpy(k->rows, l->step->rows, k->n * sizeof *k->rows);
+    return lane_read(l, hidden, 0, k->n, k->hidden, err);
 }
 
 static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
@@ -191,23 +175,23 @@ static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
     return NULL;
 }
 
-/* Rows of the target's last step whose next token is known by now. */
-static void read_hidden(struct spec *s, struct spec_seq *seqs, u32 n)
+void spec_take_kept(struct spec *s, struct spec_kept *k, struct spec_seq *seqs, u32 n)
 {
     struct step *step = s->env.draft.lane->step;
     size_t d = s->env.target.lane->p->net->d_model;
-    for (u32 t = 0; t < s->n_rows; t++) {
-        const struct row *r = &s->rows[t];
+    step_reset(step);
+    for (u32 t = 0; t < k->n; t++) {
+        const struct row *r = &k->rows[t];
         struct spec_seq *q = seq_of(seqs, n, r->slot);
         if (!q || r->pos + 1 >= q->n) continue;
-        memcpy(s->imported + step->n_rows * d, s->hidden + t * d, d * sizeof *s->hidden);
+        memcpy(s->imported + step->n_rows * d, k->hidden + t * d, d * sizeof *k->hidden);
         struct row row = {q->tokens[r->pos + 1], r->slot, r->pos, r->cls};
         if (r->pos + 2 == q->n)
             ask(s, q, row);
         else
             CHECK(step_add(step, row, false));
     }
-    s->n_rows = 0;
+    k->n = 0;
 }
 
 static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
@@ -216,9 +200,8 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
     const struct operand hidden = {m->lane->p->hidden, 0, m->lane->p->net->d_model};
     size_t d = hidden.width;
     bool more;
-    step_reset(m->lane->step);
-    read_hidden(s, seqs, n);
-    int rc = run_round(s, &more, err);
+    spec_take_kept(s, &s->kept[0], seqs, n);
+    int rc = spec_run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
         u32 n_asked = m->lane->step->n_out, n_rows = 0;
         for (u32 i = 0; !rc && i < n_asked; i++) { /* its own hidden state goes on */
@@ -232,7 +215,7 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
             struct spec_seq *q = s->asked[i];
             ask(s, q, (struct row){q->tokens[q->n + round - 1], q->slot, q->n + round - 2, ROW_D});
         }
-        if (!rc) rc = run_round(s, &more, err);
+        if (!rc) rc = spec_run_round(s, &more, err);
     }
     step_reset(m->lane->step);
     return rc;
@@ -241,11 +224,9 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
 int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     double began = base_now();
-    u32 n_new = 0;
-    s->n_guesses = 0;
-    for (u32 i = 0; s->n_read && i < n; i++) n_new += seqs[i].n - s->n_read[seqs[i].slot];
+    s->n_guesses = s->n_new = 0;
     int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
-    if (!rc && s->n_guesses && n_new <= n * (SPEC_MAX + 1))
+    if (!rc && s->n_guesses && s->n_new <= n * (SPEC_MAX + 1))
         spec_time_add(&s->guess, (base_now() - began) / s->n_guesses);
     return rc;
 }
