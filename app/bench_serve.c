@@ -202,9 +202,10 @@ static void run_stall(struct serve *s, uint32_t n)
     uint32_t most = s->host.info.n_ctx - 2, n_long = most < LONG_PROMPT ? most : LONG_PROMPT;
     begin(s);
     double began = now();
-    for (uint32_t i = 0; i + 1 < n || i < 1; i++)
+    uint32_t n_answers = n > 1 ? n - 1 : 1;
+    for (uint32_t i = 0; i < n_answers; i++)
         ask(s, s->n_prompt, 4 * s->n_answer, (struct asked){0});
-    while (!s->failed && s->gaps.n < 4 * n) run_step(s, 0);
+    while (!s->failed && s->n_tokens < (size_t)n_answers * s->n_answer) run_step(s, 0);
     double usual = quantile(&s->gaps, 0.5);
     s->gaps.n = 0;
     ask(s, n_long, 1, (struct asked){.ignored = true});
