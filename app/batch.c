@@ -188,6 +188,7 @@ static bool take_number(struct job *j, const char *key, const json_t *v)
         json_int_t n = json_integer_value(v);
         if (!json_is_integer(v) || n < 0 || n > UINT32_MAX)
             return wrong(j, "%s is not a count", key);
+        if (!n && counts[i].to == &j->r.max_tokens) return wrong(j, "max_tokens is 0");
         *counts[i].to = (uint32_t)n;
         return true;
     }
@@ -254,11 +255,10 @@ static bool take_other(struct job *j, const char *key, json_t *v)
         j->r.timeout = json_number_value(v);
         return (json_is_number(v) && j->r.timeout > 0) || wrong(j, "timeout is no time");
     }
-    if (!json_is_integer(v)) return take_number(j, key, v);
-    json_int_t n = json_integer_value(v);
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : INT64_MIN; /* out of every range */
     if (strcmp(key, "seed") == 0) {
         j->r.sampling.seed = (uint64_t)n;
-        return n >= 0 || wrong(j, "seed is negative");
+        return n >= 0 || wrong(j, "seed is not a whole number from 0 up");
     }
     if (strcmp(key, "logprobs") == 0) {
         j->r.n_logprobs = (uint32_t)n + 1;
@@ -288,7 +288,9 @@ static bool take_ids(struct job *j, const json_t *v)
 static bool take_messages(struct job *j, const json_t *v)
 {
     struct chat chat;
-    int rc = chat_open(&chat, v, json_object_get(j->line, "tools"), j->b->a, "batch");
+    const json_t *tools = json_object_get(j->line, "tools");
+    if (tools && !json_is_array(tools)) return wrong(j, "tools is no array");
+    int rc = chat_open(&chat, v, tools, j->b->a, "batch");
     if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->r.n_tokens))
         rc = !wrong(j, "%s", fletch_model_error(j->b->host.model));
     chat_close(&chat);
@@ -493,10 +495,22 @@ static void say_end(const struct batch *b)
                 (unsigned long long)s.n_guessed, (unsigned long long)s.n_right);
 }
 
+/* Once, instead of in the answer of every chat. */
+static int check_template(const struct args *a)
+{
+    struct chat chat;
+    json_t *nothing = need(json_array());
+    int code = chat_open(&chat, nothing, NULL, a, "batch");
+    chat_close(&chat);
+    json_decref(nothing);
+    return code;
+}
+
 static int batch_steps(struct batch *b)
 {
     const struct args *a = b->a;
     int code = sampling_open(&b->sampling, a, "batch");
+    if (!code) code = check_template(a);
     if (!code) code = open_files(b);
     if (!code) code = host_open_engine(&b->host, a->backend, a);
     if (code) return code;

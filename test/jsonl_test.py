@@ -73,6 +73,8 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
            {"id": "h", "tokens": [99999999]}, {"id": "m", "prompt": 5}, {"id": [], "prompt": "a"},
            {"id": "s", "prompt": "a", "stop": 3}, {"id": "x", "prompt": "a", "temperature": -1},
            {"id": "l", "prompt": "a", "logprobs": 99}, {"id": "z", "prompt": "a", "max_tokens": -4},
+           {"id": "o", "prompt": "a", "max_tokens": 0}, {"id": "p", "prompt": "a", "seed": "x"},
+           {"id": "c", "messages": [{"role": "user", "content": "a"}], "tools": 5},
            {"id": "good", "prompt": "a", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
     a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).text)
     assert len(a) == len(bad)
@@ -80,6 +82,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
     errors = {str(x["id"]): x["error"] for x in a if "error" in x}
     assert "tempratur" in errors["k"] and "one of" in errors["n"] and "one of" in errors["two"]
     assert "used before" in errors["good"] and "temperature" in errors["x"]
+    assert "seed is not" in errors["p"] and "tools" in errors["c"] and "max_tokens" in errors["o"]
     assert all("\n" not in e and e for e in errors.values())
 
 
@@ -124,6 +127,8 @@ def test_files_that_do_not_work(d):
     if os.path.exists("/dev/full"):
         assert "No space" in fletch("batch", path, "-o", "/dev/full", code=1).err
     assert fletch("batch", "-", stdin=b"").text == ""
+    r = fletch("batch", path, "--template", os.path.join(d, "none"), code=1)
+    assert "No such file" in r.err and not r.out, "said once, and nothing is answered"
 
 
 def test_only_files_of_answers_are_added_to(d):
