@@ -44,6 +44,9 @@ struct cpu_query {
     u32 n_tokens; /* of the 32 that it sees; none only on matrix units */
 };
 
+/* Neighbouring tiles of floats that many rows meet at once. */
+enum { STRIP_TILES = 3 };
+
 /* tiles.c */
 struct tile_kernels {
     /* Row `row` of a: q, scale and sum from x. */

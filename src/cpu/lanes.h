@@ -24,6 +24,17 @@ typedef u32 v16u __attribute__((vector_size(64)));
 typedef float v8f __attribute__((vector_size(32)));
 typedef float v4f __attribute__((vector_size(16)));
 
+/* What one register holds of sixteen lanes: gcc keeps wider vectors in memory, where sums of loops
+ * must not be. */
+#if defined __AVX2__ && !defined __AVX512F__
+typedef v8f lanes_part;
+#elif defined LANES_NEON
+typedef v4f lanes_part;
+#else
+typedef v16f lanes_part;
+#endif
+enum { LANES_PARTS = sizeof(v16f) / sizeof(lanes_part) };
+
 INLINE v16f lanes_load(const float *p)
 {
     v16f v;
@@ -54,6 +65,11 @@ INLINE v16f lanes_load_part(const float *p, u32 n)
 INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
 {
     return (v16f)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
+{
+    return lanes_fma(a, b, c);
 }
 
 INLINE v16f lanes_half(const void *p)
@@ -157,6 +173,11 @@ INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
     return lanes_join(_mm256_fmadd_ps(x.lo, y.lo, z.lo), _mm256_fmadd_ps(x.hi, y.hi, z.hi));
 }
 
+INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
+{
+    return (lanes_part)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
 INLINE v16f lanes_half(const void *p)
 {
     __m128i lo, hi;
@@ -229,6 +250,11 @@ INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
     return lanes_join(z);
 }
 
+INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
+{
+    return (lanes_part)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+
 INLINE v16f lanes_half(const void *p)
 {
     float16x4_t h[4];
@@ -287,6 +313,11 @@ INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
 {
     for (int i = 0; i < 16; i++) c[i] = fmaf(a[i], b[i], c[i]);
     return c;
+}
+
+INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
+{
+    return lanes_fma(a, b, c);
 }
 
 INLINE v16f lanes_half(const void *p)

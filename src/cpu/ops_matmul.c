@@ -152,13 +152,17 @@ static u32 cols_of(const struct piece *s)
     return MIN(s->end * TILE, s->p->w->n_out) - s->begin * TILE;
 }
 
+static const u8 *tile_of(const struct piece *s, const struct product *p, u32 t)
+{
+    return p->w->data + s->b->slice * p->w->slice_bytes + t * p->w->tile_bytes;
+}
+
 /* The part of a panel that is tile t of a product. */
 static struct cpu_half half_of(const struct piece *s, const struct product *p, u32 t,
                                float *const *y)
 {
     return (struct cpu_half){.w = p->w,
-                             .tile = p->w->data + s->b->slice * p->w->slice_bytes +
-                                     t * p->w->tile_bytes,
+                             .tile = tile_of(s, p, t),
                              .bias = p->bias ? p->bias + t * TILE : NULL,
                              .n = MIN(TILE, p->w->n_out - t * TILE),
                              .y = y,
@@ -197,23 +201,31 @@ static void multiply_panels(const struct piece *s, const struct product *p, floa
     }
 }
 
+/* A row's outputs of tile t. */
+static void put_outputs(const struct piece *s, const struct product *p, u32 t, float *y,
+                        const float *out)
+{
+    u32 n = MIN(TILE, p->w->n_out - t * TILE);
+    const float *bias = p->bias ? p->bias + t * TILE : NULL;
+    y += (t - s->begin) * TILE;
+    for (u32 i = 0; i < n; i++) y[i] = bias ? out[i] + bias[i] : out[i];
+}
+
 static void multiply_tiles(const struct piece *s, const struct product *p, float *const *y)
 {
     enum { AT_ONCE = 64 };
-    _Alignas(64) float out[AT_ONCE * TILE];
+    _Alignas(64) float out[STRIP_TILES * AT_ONCE * TILE];
     u32 n_rows = s->b->end - s->b->begin, n_tiles;
+    u32 most = n_rows == 1 ? AT_ONCE : encoding_is_int8(p->w->enc) ? 1 : STRIP_TILES;
     for (u32 t = s->begin; t < s->end; t += n_tiles) {
-        n_tiles = n_rows == 1 ? MIN(AT_ONCE, s->end - t) : 1;
-        const struct cpu_half h = half_of(s, p, t, y);
-        u32 n = MIN(n_tiles * TILE, p->w->n_out - t * TILE);
+        n_tiles = MIN(most, s->end - t);
+        const u8 *first = tile_of(s, p, t);
         for (u32 row = 0; row < n_rows; row += AT_ONCE) {
             u32 k = MIN(AT_ONCE, n_rows - row);
-            s->j->run->x->k->tiles->tiles(p->w, h.tile, n_tiles, &s->j->act, s->b->begin + row, k,
+            s->j->run->x->k->tiles->tiles(p->w, first, n_tiles, &s->j->act, s->b->begin + row, k,
                                           out);
-            for (u32 r = 0; r < k; r++)
-                for (u32 i = 0; i < n; i++)
-                    y[row + r][h.col + i] =
-                        h.bias ? out[r * TILE + i] + h.bias[i] : out[r * TILE + i];
+            for (u32 i = 0; i < n_tiles * k; i++)
+                put_outputs(s, p, t + i / k, y[row + i % k], out + i * TILE);
         }
     }
 }
@@ -270,11 +282,12 @@ static void multiply(struct piece *s)
     finish(s);
 }
 
-/* Panels are pairs of tiles. Activations that don't fit in the second cache come from behind it for
- * every piece, so there are not too many of them. */
+/* Panels are pairs of tiles, floats go by strips of them. Activations that don't fit in the second
+ * cache come from behind it for every piece, so there are not too many of them. */
 static u32 least_piece(const struct job *j)
 {
-    if (!j->lists->batches[0].bf16) return 1;
+    if (!j->lists->batches[0].bf16)
+        return j->floats && j->n_tiles >= j->run->n_members * 16 * STRIP_TILES ? STRIP_TILES : 1;
     return (j->n_tiles / (j->run->n_members * 16) + 2) / 2 * 2;
 }
 

@@ -99,11 +99,13 @@ INLINE v16i dot_start(i32 sum, const struct shape f)
 
 /* ---- tiles ---- */
 
-/* As many sums and dots as there are registers for. */
+/* As many sums and dots as there are registers for: rows of a tile, and of a strip of floats. */
 #if defined __AVX512F__
-enum { ROWS_AT_ONCE = 8 };
+enum { ROWS_AT_ONCE = 8, STRIP_ROWS = 8, STRIP = STRIP_TILES };
+#elif defined __AVX2__
+enum { ROWS_AT_ONCE = 4, STRIP_ROWS = 6, STRIP = 1 };
 #else
-enum { ROWS_AT_ONCE = 4 };
+enum { ROWS_AT_ONCE = 4, STRIP_ROWS = 4, STRIP = 1 };
 #endif
 
 /* sum += scale·dx·dot, then min·dx·Σx: one fma each, in ascending blocks. */
@@ -304,25 +306,64 @@ INLINE void amx_tile(enum encoding enc, const struct packed *w, const u8 *tile,
 
 #endif
 
+/* A column of a tile. */
+INLINE void float_column(enum encoding enc, const u8 *at, lanes_part v[LANES_PARTS])
+{
+    if (enc == ENC_F32) {
+        for (u32 p = 0; p < LANES_PARTS; p++)
+            memcpy(&v[p], at + p * sizeof(lanes_part), sizeof(lanes_part));
+        return;
+    }
+    v16f whole = enc == ENC_F16 ? lanes_half(at) : lanes_bf16(at);
+    for (u32 p = 0; p < LANES_PARTS; p++)
+        memcpy(&v[p], (const u8 *)&whole + p * sizeof(lanes_part), sizeof(lanes_part));
+}
+
+/* W neighbouring tiles for n ≤ R rows; y[tile][row][16] has n_rows of them. */
 INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
-                       const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y)
+                       const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y, u32 n_rows)
 {
     const u32 bytes = enc == ENC_F32 ? 4 : 2;
-    v16f sum[ROWS_AT_ONCE];
-    const float *x[ROWS_AT_ONCE];
-    for (u32 i = 0; i < W * R; i++) sum[i] = (v16f){0};
+    lanes_part sum[STRIP_TILES * STRIP_ROWS][LANES_PARTS];
+    const float *x[STRIP_ROWS];
+#pragma GCC unroll 24
+    for (u32 i = 0; i < W * R; i++)
+        for (u32 p = 0; p < LANES_PARTS; p++) sum[i][p] = (lanes_part){0};
     for (u32 r = 0; r < R; r++) x[r] = a->x + (size_t)(row + MIN(r, n - 1)) * a->n;
-    for (u32 c = 0; c < w->n_in; c++)
+    for (u32 c = 0; c < w->n_in; c++) {
+        lanes_part v[STRIP_TILES][LANES_PARTS];
+#pragma GCC unroll 4
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes, *at = own + (size_t)c * TILE * bytes;
-            if (c % (4 / bytes) == 0) fetch_ahead(w, own, at, 64, W);
-            v16f v = enc == ENC_F32   ? lanes_load((const float *)(const void *)at)
-                     : enc == ENC_F16 ? lanes_half(at)
-                                      : lanes_bf16(at);
-            for (u32 r = 0; r < R; r++)
-                sum[i * R + r] = lanes_fma(v, lanes_set(x[r][c]), sum[i * R + r]);
+            if ((W == 1 || R == 1) && c % (4 / bytes) == 0) fetch_ahead(w, own, at, 64, W);
+            float_column(enc, at, v[i]);
         }
-    for (u32 i = 0; i < W * n; i++) lanes_store(y + i * TILE, sum[i]);
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (u32 i = 0; i < W; i++)
+#pragma GCC unroll 4
+                for (u32 p = 0; p < LANES_PARTS; p++)
+                    sum[i * R + r][p] =
+                        lanes_part_fma(v[i][p], x[r][c] - (lanes_part){0}, sum[i * R + r][p]);
+    }
+#pragma GCC unroll 4
+    for (u32 i = 0; i < W; i++)
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++)
+            for (u32 p = 0; r < n && p < LANES_PARTS; p++)
+                memcpy(y + (i * n_rows + r) * TILE + p * TILE / LANES_PARTS, &sum[i * R + r][p],
+                       sizeof(lanes_part));
+}
+
+/* More rows than a tile takes read weights from the second cache. What bounds a tile alone is loads
+ * then, one for every fma; a strip needs half as many. */
+INLINE void strip_of(enum encoding enc, const struct packed *w, const u8 *tile,
+                     const struct cpu_act *a, u32 row, u32 n_rows, float *y)
+{
+    for (u32 r = 0; r < n_rows; r += STRIP_ROWS)
+        tile_float(enc, w, tile, STRIP, a, row + r, MIN(n_rows - r, STRIP_ROWS), STRIP_ROWS,
+                   y + r * TILE, n_rows);
 }
 
 INLINE void tile_rows(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
@@ -331,7 +372,7 @@ INLINE void tile_rows(enum encoding enc, const struct packed *w, const u8 *tile,
     if (enc >= ENC_I8)
         tile_int8(enc, w, tile, W, a, row, n, R, y);
     else
-        tile_float(enc, w, tile, W, a, row, n, R, y);
+        tile_float(enc, w, tile, W, a, row, n, R, y, n);
 }
 
 INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
@@ -365,6 +406,8 @@ INLINE void tiles_of(enum encoding enc, const struct packed *w, const u8 *tile, 
     u32 t = 0;
     for (; n_rows == 1 && t + 2 <= n_tiles; t += 2)
         tile_rows(enc, w, tile + t * w->tile_bytes, 2, a, row, 1, 1, y + t * TILE);
+    for (; enc < ENC_I8 && n_rows > ROWS_AT_ONCE && t + STRIP <= n_tiles; t += STRIP)
+        strip_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
     for (; t < n_tiles; t++)
         tile_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
 }
