@@ -19,6 +19,18 @@ CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
 LIBS    := -lm -pthread
 
+# A BLAS library for prompts of models in floats, openblas or accelerate; docs/benchmarks.md says
+# when it pays. Only src/cpu/blas.c knows of it.
+BLAS    ?=
+blas_cflags = $(if $(filter openblas,$1),-DBLAS_OPENBLAS $(shell pkg-config --cflags openblas)) \
+              $(if $(filter accelerate,$1),-DBLAS_ACCELERATE -DACCELERATE_NEW_LAPACK)
+blas_libs   = $(if $(filter openblas,$1),$(shell pkg-config --libs openblas)) \
+              $(if $(filter accelerate,$1),-framework Accelerate)
+ifneq ($(filter-out openblas accelerate,$(BLAS)),)
+$(error BLAS is openblas or accelerate, not $(BLAS))
+endif
+LIBS    += $(call blas_libs,$(BLAS))
+
 SRC     := $(filter-out %_test.c,$(wildcard src/*.c src/*/*.c src/*/*/*.c))
 APP     := $(filter-out %_test.c,$(wildcard app/*.c app/*/*.c))
 WEB     := $(wildcard web/*.* web/*/*.*)
@@ -36,8 +48,8 @@ OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 
-.PHONY: all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        verify-shapes arm64 release zoo-table install uninstall clean
+.PHONY: FORCE all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
+        verify-shapes arm64 blas release zoo-table install uninstall clean
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -64,6 +76,14 @@ $B/%.o: %.c $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$Q$(CC) $(CFLAGS) -c $< -o $@
+
+# Which library the objects are made for.
+$B/blas.is: FORCE
+	@mkdir -p $B
+	@echo "$(BLAS)" | cmp -s - $@ || echo "$(BLAS)" > $@
+FORCE:
+$B/src/cpu/blas.o: $B/blas.is
+$B/src/cpu/blas.o: CFLAGS += $(call blas_cflags,$(BLAS))
 
 # Without -O3 gcc keeps their accumulators in memory (a fifth of the speed).
 KERNEL_OPT ?= -O3

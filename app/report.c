@@ -473,6 +473,8 @@ static void print_doctor(const json_t *j)
     print_words("cpu features", json_object_get(cpu, "features"));
     print_words("instruction sets of the cpu backend, best first (--isa)",
                 json_object_get(cpu, "isas"));
+    const char *blas = json_string_value(json_object_get(cpu, "blas"));
+    printf("\nBLAS library for prompts of models in F32 and F16: %s\n", blas ? blas : "none");
 }
 
 static int doctor(const struct args *a)

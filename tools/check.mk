@@ -58,6 +58,24 @@ tsan:
 	$Q$(MAKE) test B=$B-tsan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
 
+# What a build with a BLAS library does otherwise: one object is another one, and the tests of it
+# link that before the library.
+blas: $B/blas/blas_test $B/blas/fletch
+	$Q$B/blas/blas_test
+	$Qfor type in f32 f16; do \
+	    $B/blas/fletch convert zoo/tiny/llama.gguf --type $$type -o $B/blas/$$type.gguf && \
+	    $B/blas/fletch verify $B/blas/$$type.gguf --isa generic || exit 1; \
+	done
+	$Q$B/blas/fletch --version
+$B/blas/fletch: $(APP_OBJ) $B/blas/blas.o $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS) $(call blas_libs,openblas)
+$B/blas/blas.o: src/cpu/blas.c $B/config.mk
+	@mkdir -p $(@D)
+	$Q$(CC) $(CFLAGS) $(call blas_cflags,openblas) -c $< -o $@
+$B/blas/%_test: $B/src/cpu/%_test.o $B/blas/blas.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) -lcmocka $(PKG_LIBS) $(LIBS) \
+	    $(call blas_libs,openblas)
+
 # Every op on files of published models' shapes; 64-bit ARM under qemu.
 verify-shapes: $B/fletch
 	$Qtools/verify-shapes $B

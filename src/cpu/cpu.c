@@ -21,6 +21,7 @@ static void free_scratch(struct cpu *x)
         free(x->lists[i].places);
         free(x->lists[i].batches);
         free(x->lists[i].up);
+        free(x->lists[i].blas);
     }
 }
 
@@ -54,6 +55,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     int rc = hostmem_open(&x->host, class, net, limits, err);
     x->k = kernels_find(class->isa);
     x->host.weigh = x->k->rows->weigh;
+    blas_start();
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
@@ -117,7 +119,8 @@ static int cpu_weight(struct exec *exec, u32 id, struct err *err)
 /* What products of a program need beside its buffers. */
 struct scratch {
     u64 x, q, b;             /* values as they are, as int8, as bf16 */
-    u64 n_places, n_batches; /* of each member */
+    u64 n_places, n_batches; /* of each member, */
+    u64 blas;                /* and values for a BLAS library */
 };
 
 /* Rows, parts of a row and slices of its weight: see cpu_op_matmul and its like. */
@@ -132,6 +135,10 @@ static void add_needs(struct scratch *s, const struct program *p, const struct o
     s->n_batches = MAX(s->n_batches, batches);
     s->q = MAX(s->q, places * n);
     if (as_is) s->x = MAX(s->x, places * n);
+    if (as_is && blas_name()) { /* it reads whole blocks of rows */
+        s->x = MAX(s->x, (places + BLAS_ROWS - 1) * n);
+        s->blas = MAX(s->blas, (u64)(n + BLAS_ROWS) * BLAS_TILES * TILE);
+    }
     bool experts = op->kind == OP_MATMUL_EXPERTS || op->kind == OP_EXPERTS_GLU;
     if (p->net->profile.bf16 && !(experts && p->net->profile.int8_experts))
         s->b = MAX(s->b, (places / TILE + MIN(places, batches)) * cpu_group_values(n));
@@ -209,7 +216,8 @@ static bool grow_scratch(struct cpu *x)
         l->places = hostmem_alloc(s.n_places * sizeof *l->places);
         l->batches = hostmem_alloc(s.n_batches * sizeof *l->batches);
         l->up = hostmem_alloc((u64)x->host.limits.max_rows * CPU_UP_TILES * TILE * sizeof *l->up);
-        ok &= l->places && l->batches && l->up;
+        l->blas = hostmem_alloc(s.blas * sizeof *l->blas);
+        ok &= l->places && l->batches && l->up && l->blas;
     }
     return ok;
 }
@@ -318,6 +326,7 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
     add_scratch(&s, p, limits->max_rows);
     return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q +
            4 * (s.q / BLOCK) * sizeof(float) + s.q / 16 * sizeof(i32) + s.b * sizeof(u16) +
+           s.blas * sizeof(float) * team_default_size() +
            cpu_attention_bytes(p, team_default_size());
 }
 

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "core/hostmem.h"
+#include "cpu/blas.h"
 #include "cpu/kernels.h"
 #include "cpu/team.h"
 
@@ -22,7 +23,7 @@ struct cpu_place {
 /* Places that meet the same matrix in the same way. */
 struct cpu_batch {
     u32 slice, begin, end;
-    bool bf16;
+    bool prompt, bf16;                /* rows of prompts that are multiplied apart, and as bf16 */
     u32 group;                        /* of bf16 rows, where its first is */
     u32 product, n_products, n_tiles; /* what it meets */
 };
@@ -31,7 +32,8 @@ struct cpu_batch {
 struct cpu_lists {
     struct cpu_place *places;
     struct cpu_batch *batches;
-    float *up; /* [max_rows][CPU_UP_TILES][16] */
+    float *up;   /* [max_rows][CPU_UP_TILES][16] */
+    float *blas; /* what a BLAS library multiplies and makes (ops_matmul.c), where there is one */
     u32 n_places, n_batches;
 };
 

@@ -55,6 +55,8 @@ struct tile_kernels {
      * n_rows). */
     void (*tiles)(const struct packed *w, const u8 *first, u32 n_tiles, const struct cpu_act *a,
                   u32 row, u32 n_rows, float *y);
+    /* The columns of a tile of floats, f32: dst [n_in][pitch]. */
+    void (*floats)(const struct packed *w, const u8 *tile, float *dst, size_t pitch);
 };
 
 /* One or two tiles of weights against rows of bf16 activations, over a stretch of columns: sums

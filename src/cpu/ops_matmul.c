@@ -1,8 +1,8 @@
 /* Matrix products on the team. All of them, over rows, heads or experts, plain or fused, are one
  * kind of job: the rows of activations that meet the same matrix are brought together in batches
  * and rounded by all members, then tiles of 16 outputs are handed out. Rows of prompts go through
- * bf16 panels where the profile says so, all others through tiles; what a row gets never depends on
- * others. */
+ * bf16 panels where the profile says so, with weights that stay floats through a BLAS library where
+ * there is one, all others through tiles; what a row gets never depends on others. */
 #include <string.h>
 
 #include "cpu/cpu_internal.h"
@@ -47,15 +47,21 @@ struct job {
 
 /* ---- which rows meet which matrix ---- */
 
-/* Rows that give logits are few and their last bits choose tokens: never bf16. */
 static bool may_be_bf16(const struct job *j, bool experts)
 {
     const struct profile *profile = &j->run->x->host.net->profile;
-    return profile->bf16 && !(experts && profile->int8_experts) &&
-           j->run->p->bufs[j->op->in[0].buf].rows == ROWS_T;
+    return profile->bf16 && !(experts && profile->int8_experts);
 }
 
-static bool is_bf16(const struct row *rows, u32 t)
+/* Are rows of prompts multiplied otherwise than others? Rows that give logits are few and their
+ * last bits choose tokens: never those. Experts have too few rows each for a BLAS library. */
+static bool sets_prompts_apart(const struct job *j, bool experts)
+{
+    return j->run->p->bufs[j->op->in[0].buf].rows == ROWS_T &&
+           (may_be_bf16(j, experts) || (j->floats && blas_name() && !experts));
+}
+
+static bool is_apart(const struct row *rows, u32 t)
 {
     return rows && rows[t].cls == ROW_P;
 }
@@ -74,26 +80,34 @@ static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct o
 {
     u32 n_rows = rows_of(j->run, j->op->in[0]), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
     struct cpu_lists *l = j->lists;
-    const struct row *rows = may_be_bf16(j, ids) ? j->run->s->rows : NULL;
+    for (u32 k = 0; k < j->n_products; k++) {
+        enum encoding enc = j->products[k].w->enc;
+        j->int8 |= encoding_is_int8(enc);
+        j->floats |= !encoding_is_int8(enc);
+        j->f32 |= enc == ENC_F32;
+    }
+    const struct row *rows = sets_prompts_apart(j, ids) ? j->run->s->rows : NULL;
     for (u32 t = 0; t < n_rows; t++)
         for (u32 c = 0; c < n_parts; c++)
-            next[(is_bf16(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c) + 1]++;
+            next[(is_apart(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c) + 1]++;
     l->n_batches = 0;
     for (u32 key = 0; key < 2 * n_slices; key++) {
         u32 n = next[key + 1];
         next[key + 1] += next[key];
         if (!n) continue;
-        l->batches[l->n_batches++] = (struct cpu_batch){.slice = key % n_slices,
-                                                        .begin = next[key],
-                                                        .end = next[key] + n,
-                                                        .bf16 = key < n_slices,
-                                                        .group = group};
+        l->batches[l->n_batches++] =
+            (struct cpu_batch){.slice = key % n_slices,
+                               .begin = next[key],
+                               .end = next[key] + n,
+                               .prompt = key < n_slices,
+                               .bf16 = key < n_slices && may_be_bf16(j, ids),
+                               .group = group};
         group += (n + TILE - 1) / TILE;
     }
     l->n_places = n_rows * n_parts;
     for (u32 t = 0; t < n_rows; t++)
         for (u32 c = 0; c < n_parts; c++)
-            l->places[next[(is_bf16(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c)]++] =
+            l->places[next[(is_apart(rows, t) ? 0 : n_slices) + slice_of(j, ids, t, c)]++] =
                 (struct cpu_place){t, c};
 }
 
@@ -230,10 +244,31 @@ static void multiply_tiles(const struct piece *s, const struct product *p, float
     }
 }
 
+/* Whole blocks of outputs, whichever of them are wanted. */
+static void multiply_blas(const struct piece *s, const struct product *p, float *const *y)
+{
+    const struct job *j = s->j;
+    float *w = j->lists->blas, *out = w + (size_t)j->n * BLAS_TILES * TILE;
+    u32 n_rows = s->b->end - s->b->begin;
+    for (u32 t = s->begin / BLAS_TILES * BLAS_TILES; t < s->end; t += BLAS_TILES) {
+        u32 end = MIN(p->w->n_tiles, t + BLAS_TILES), width = (end - t) * TILE;
+        for (u32 k = t; k < end; k++)
+            j->run->x->k->tiles->floats(p->w, tile_of(s, p, k), w + (k - t) * TILE, width);
+        for (u32 row = 0; row < n_rows; row += BLAS_ROWS) {
+            blas_multiply(out, j->act.x + (size_t)(s->b->begin + row) * j->n, w, width, j->n);
+            for (u32 r = 0; r < MIN(BLAS_ROWS, n_rows - row); r++)
+                for (u32 k = MAX(t, s->begin); k < MIN(end, s->end); k++)
+                    put_outputs(s, p, k, y[row + r], out + r * width + (k - t) * TILE);
+        }
+    }
+}
+
 static void multiply_one(const struct piece *s, const struct product *p, float *const *y)
 {
     if (in_panels(s, p))
         multiply_panels(s, p, y, NULL);
+    else if (s->b->prompt && blas_name() && !encoding_is_int8(p->w->enc))
+        multiply_blas(s, p, y);
     else
         multiply_tiles(s, p, y);
 }
@@ -286,6 +321,7 @@ static void multiply(struct piece *s)
  * cache come from behind it for every piece, so there are not too many of them. */
 static u32 least_piece(const struct job *j)
 {
+    if (j->lists->batches[0].prompt && j->floats && blas_name()) return BLAS_TILES;
     if (!j->lists->batches[0].bf16)
         return j->floats && j->n_tiles >= j->run->n_members * 16 * STRIP_TILES ? STRIP_TILES : 1;
     return (j->n_tiles / (j->run->n_members * 16) + 2) / 2 * 2;
@@ -319,12 +355,6 @@ static void run_job(struct job *j, u32 i)
 {
     struct piece s = {.j = j};
     u32 begin, end;
-    for (u32 k = 0; k < j->n_products; k++) {
-        enum encoding enc = j->products[k].w->enc;
-        j->int8 |= encoding_is_int8(enc);
-        j->floats |= !encoding_is_int8(enc);
-        j->f32 |= enc == ENC_F32;
-    }
     for (u32 k = 0; k < j->lists->n_batches; k++) set_products(j, &j->lists->batches[k]);
     prepare(j);
     if (j->lists->n_batches == 0) return;

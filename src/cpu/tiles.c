@@ -424,7 +424,18 @@ static void tiles(const struct packed *w, const u8 *first, u32 n_tiles, const st
     }
 }
 
+static void floats(const struct packed *w, const u8 *tile, float *dst, size_t pitch)
+{
+    const u32 bytes = TILE * (w->enc == ENC_F32 ? 4 : 2);
+    for (u32 c = 0; c < w->n_in; c++, tile += bytes, dst += pitch) {
+        lanes_part v[LANES_PARTS];
+        float_column(w->enc, tile, v);
+        memcpy(dst, v, sizeof v);
+    }
+}
+
 const struct tile_kernels KERNEL_TABLE(cpu_tiles) = {
     .quantise = quantise,
     .tiles = tiles,
+    .floats = floats,
 };

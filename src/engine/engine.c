@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/convert.h"
+#include "cpu/blas.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "gpu/gpu.h"
@@ -147,12 +148,14 @@ const char *fletch_version(void)
 #else
 #define GPUS "cuda"
 #endif
-#define VERSION_WITH(set)                                                               \
-    if (strcmp(isa, #set) == 0)                                                         \
-        return "fletch " FLETCH_VERSION " (" COMPILER "; backends " GPUS ", cpu (" #set \
-               "), ref, emu)";
+#define VERSION_OF(cpu) \
+    "fletch " FLETCH_VERSION " (" COMPILER "; backends " GPUS ", cpu (" cpu "), ref, emu)"
+#define VERSION_WITH(set)       \
+    if (strcmp(isa, #set) == 0) \
+        return blas_name() ? VERSION_OF(#set " with BLAS") : VERSION_OF(#set);
     CPU_ISAS(VERSION_WITH)
 #undef VERSION_WITH
+#undef VERSION_OF
 #undef GPUS
     return "fletch " FLETCH_VERSION;
 }
