@@ -238,8 +238,9 @@ static inline void close_fixture(struct fixture *f)
 {
     batch_close(f->b);
     for (u32 i = 0; i < N_SLOTS; i++) assert_false(f->slot_used[i]);
-    if (f->spec) close_world(&f->draft); /* what it held was given back when requests ended */
+    if (f->spec) kv_check(&f->draft.kv, NULL, NULL, 0); /* all was given back with requests */
     spec_close(f->spec);
+    if (f->spec) close_world(&f->draft);
     close_world(&f->w);
     free(f);
 }
