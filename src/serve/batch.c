@@ -13,7 +13,7 @@ enum {
     FIRST_BUDGET = 32, /* rows of prompts in steps of answers, before anything was measured */
 };
 
-#define READING_SHARE 0.7 /* of a step of answers: what a piece of a prompt may take beside it */
+#define READING_SHARE 0.6 /* of a step of answers: what a piece of a prompt may take beside it */
 
 /* ---- opening ---- */
 
