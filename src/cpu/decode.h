@@ -9,36 +9,19 @@
 /* 64 stored quants: 16 rows of 4 columns. */
 typedef u8 v64u __attribute__((vector_size(64)));
 
-INLINE v64u load64(const u8 *p)
-{
-    v64u v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
 /* Sixteen entries for every 16 bytes of a vector. */
-INLINE v64u look_up(v64u n, const i8 *table)
+INLINE lanes_byte_part look_up(lanes_byte_part n, const i8 *table)
 {
 #if defined __AVX512BW__
     __m128i t;
     memcpy(&t, table, sizeof t);
-    return (v64u)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
+    return (lanes_byte_part)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), (__m512i)n);
 #elif defined __AVX2__
     __m128i t;
-    __m256i part[2];
     memcpy(&t, table, sizeof t);
-    memcpy(part, &n, sizeof part);
-    for (int i = 0; i < 2; i++)
-        part[i] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), part[i]);
-    memcpy(&n, part, sizeof n);
-    return n;
+    return (lanes_byte_part)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), (__m256i)n);
 #elif defined LANES_NEON
-    int8x16_t t = vld1q_s8(table);
-    uint8x16_t part[4];
-    memcpy(part, &n, sizeof part);
-    for (int i = 0; i < 4; i++) part[i] = vreinterpretq_u8_s8(vqtbl1q_s8(t, part[i]));
-    memcpy(&n, part, sizeof n);
-    return n;
+    return (lanes_byte_part)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)n);
 #else
     for (int i = 0; i < 64; i++) n[i] = (u8)table[n[i]];
     return n;
@@ -68,22 +51,35 @@ INLINE struct shape shape_of(enum encoding enc)
 
 /* Group i of a plane of so many bits, moved to bit `to`. Sixteen bits are shifted at once: what
  * comes from a neighbour is beside the mask. */
-INLINE v64u bits_of(const u8 *plane, u32 i, u32 width, u32 to)
+INLINE lanes_byte_part bits_of(const u8 *plane, u32 i, u32 width, u32 to)
 {
-    typedef u16 v32u __attribute__((vector_size(64)));
+    typedef u16 pairs __attribute__((vector_size(sizeof(lanes_part))));
     u32 from = i * width % 8;
-    v64u v = load64(plane + i * width / 8 * 64);
+    lanes_byte_part v;
+    memcpy(&v, plane + i * width / 8 * 64, sizeof v);
     if (width == 8) return v;
-    v32u x = from > to ? (v32u)v >> (from - to) : (v32u)v << (to - from);
-    return (v64u)x & (u8)(((1 << width) - 1) << to);
+    pairs x = from > to ? (pairs)v >> (from - to) : (pairs)v << (to - from);
+    return (lanes_byte_part)x & (u8)(((1 << width) - 1) << to);
 }
 
-/* Group i of 4 columns of a block: what is stored, n + zero, or what a table has for it. */
-INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
+/* Part p of group i of 4 columns of a block: what is stored, n + zero, or what a table has for it.
+ */
+INLINE lanes_byte_part group_part(const struct shape f, const u8 *quants, u32 i, u32 p)
 {
-    v64u v = bits_of(quants, i, f.bits.low, 0);
+    quants += p * sizeof(lanes_part);
+    lanes_byte_part v = bits_of(quants, i, f.bits.low, 0);
     if (f.bits.high) v |= bits_of(quants + 64 * f.bits.low, i, f.bits.high, f.bits.low);
     return f.table ? look_up(v, f.table) : v;
+}
+
+/* The whole group. */
+INLINE v64u group_of(const struct shape f, const u8 *quants, u32 i)
+{
+    v64u v;
+    lanes_byte_part parts[LANES_PARTS];
+    for (u32 p = 0; p < LANES_PARTS; p++) parts[p] = group_part(f, quants, i, p);
+    memcpy(&v, parts, sizeof v);
+    return v;
 }
 
 /* Block b of a tile: its quants, and scale and min of each half (equal unless by_16). */

@@ -33,7 +33,15 @@ typedef v4f lanes_part;
 #else
 typedef v16f lanes_part;
 #endif
+typedef i32 lanes_int_part __attribute__((vector_size(sizeof(lanes_part))));
+typedef u8 lanes_byte_part __attribute__((vector_size(sizeof(lanes_part)))); /* of sixteen fours */
 enum { LANES_PARTS = sizeof(v16f) / sizeof(lanes_part) };
+
+/* The parts of sixteen lanes. */
+INLINE void lanes_parts(lanes_part to[LANES_PARTS], v16f v)
+{
+    memcpy(to, &v, sizeof v);
+}
 
 INLINE v16f lanes_load(const float *p)
 {

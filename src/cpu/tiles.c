@@ -34,7 +34,7 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
 /* ---- exact int8 dots of 4 columns at a time ---- */
 
 /* acc[row] += Σ_4 n·x of what group_of gives; small says that it is 0..127, else it is signed. */
-INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
+INLINE lanes_int_part dot4(lanes_int_part acc, lanes_byte_part n, const i8 *x, bool small)
 {
 #if defined __AVX512VNNI__
     if (!small) n ^= 0x80; /* n + 128 */
@@ -43,42 +43,25 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
     return acc;
 #elif defined __AVX2__
     i32 four;
-    __m256i part[2], sum[2];
     memcpy(&four, x, sizeof four);
-    memcpy(part, &n, sizeof part);
-    memcpy(sum, &acc, sizeof sum);
-    __m256i xs = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
-    for (int i = 0; i < 2; i++) {
-        __m256i a = part[i], b = xs;
-        if (!small) { /* |n|·(sign(n)·x) fits i16 pairs exactly */
-            a = _mm256_abs_epi8(part[i]);
-            b = _mm256_sign_epi8(xs, part[i]);
-        }
-        __m256i pairs = _mm256_maddubs_epi16(a, b);
-        sum[i] = _mm256_add_epi32(sum[i], _mm256_madd_epi16(pairs, ones));
+    __m256i a = (__m256i)n, b = _mm256_set1_epi32(four);
+    if (!small) { /* |n|·(sign(n)·x) fits i16 pairs exactly */
+        b = _mm256_sign_epi8(b, a);
+        a = _mm256_abs_epi8(a);
     }
-    memcpy(&acc, sum, sizeof acc);
-    return acc;
+    __m256i pairs = _mm256_maddubs_epi16(a, b);
+    return acc + (lanes_int_part)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #elif defined LANES_NEON
     (void)small;
     i32 four;
-    int8x16_t part[4];
-    int32x4_t sum[4];
     memcpy(&four, x, sizeof four);
-    memcpy(part, &n, sizeof part);
-    memcpy(sum, &acc, sizeof sum);
-    int8x16_t xs = vreinterpretq_s8_s32(vdupq_n_s32(four));
-    for (int i = 0; i < 4; i++) {
+    int8x16_t xs = vreinterpretq_s8_s32(vdupq_n_s32(four)), w = (int8x16_t)n;
 #if defined __ARM_FEATURE_DOTPROD
-        sum[i] = vdotq_s32(sum[i], part[i], xs);
+    return (lanes_int_part)vdotq_s32((int32x4_t)acc, w, xs);
 #else
-        int16x8_t lo = vmull_s8(vget_low_s8(part[i]), vget_low_s8(xs));
-        int16x8_t hi = vmull_high_s8(part[i], xs);
-        sum[i] = vaddq_s32(sum[i], vpaddq_s32(vpaddlq_s16(lo), vpaddlq_s16(hi)));
+    int16x8_t lo = vmull_s8(vget_low_s8(w), vget_low_s8(xs)), hi = vmull_high_s8(w, xs);
+    return acc + (lanes_int_part)vpaddq_s32(vpaddlq_s16(lo), vpaddlq_s16(hi));
 #endif
-    }
-    memcpy(&acc, sum, sizeof acc);
-    return acc;
 #else
     (void)small;
     for (int i = 0; i < 16; i++)
@@ -88,12 +71,12 @@ INLINE v16i dot4(v16i acc, v64u n, const i8 *x, bool small)
 }
 
 /* What acc starts from: quants are stored with a zero, and VNNI multiplies n + 128 by x. */
-INLINE v16i dot_start(i32 sum, const struct shape f)
+INLINE lanes_int_part dot_start(i32 sum, const struct shape f)
 {
 #if defined __AVX512VNNI__
-    return (f.small ? -f.bits.zero : -128) * sum - (v16i){0};
+    return (f.small ? -f.bits.zero : -128) * sum - (lanes_int_part){0};
 #else
-    return -f.bits.zero * sum - (v16i){0};
+    return -f.bits.zero * sum - (lanes_int_part){0};
 #endif
 }
 
@@ -109,18 +92,19 @@ enum { ROWS_AT_ONCE = 4, STRIP_ROWS = 4, STRIP = 1 };
 #endif
 
 /* sum += scale·dx·dot, then min·dx·Σx: one fma each, in ascending blocks. */
-INLINE v16f add_part(v16f sum, v16i dot, v16f s, v16f m, float dx, const float *mins, u32 h,
-                     const struct shape f)
+INLINE lanes_part add_part(lanes_part sum, lanes_int_part dot, lanes_part s, lanes_part m, float dx,
+                           const float *mins, u32 h, const struct shape f)
 {
-    sum = lanes_fma(lanes_from_int(dot), s * dx, sum);
-    return f.has_min ? lanes_fma(m, lanes_set(mins[f.by_16 ? 1 + h : 0]), sum) : sum;
+    sum = lanes_part_fma(__builtin_convertvector(dot, lanes_part), s * dx, sum);
+    if (!f.has_min) return sum;
+    return lanes_part_fma(m, mins[f.by_16 ? 1 + h : 0] - (lanes_part){0}, sum);
 }
 
 #if defined __ARM_FEATURE_MATMUL_INT8
 /* As dot_groups for an even number of rows: two of them and two of the tile's make four sums of 8
  * columns in one instruction. */
-INLINE void dot_pairs(v16i *acc, const struct shape f, const u8 *quants, const i8 *const *x, u32 g,
-                      u32 n, const u32 R)
+INLINE void dot_pairs(lanes_int_part (*acc)[LANES_PARTS], const struct shape f, const u8 *quants,
+                      const i8 *const *x, u32 g, u32 n, const u32 R)
 {
     int32x4_t sum[ROWS_AT_ONCE / 2][8];
     for (u32 r = 0; r < R / 2; r++)
@@ -143,21 +127,15 @@ INLINE void dot_pairs(v16i *acc, const struct shape f, const u8 *quants, const i
         for (u32 j = 0; j < 4; j++) {
             int64x2_t lo = vreinterpretq_s64_s32(sum[r][2 * j]);
             int64x2_t hi = vreinterpretq_s64_s32(sum[r][2 * j + 1]);
-            for (u32 k = 0; k < 2; k++) {
-                char *at = (char *)&acc[2 * r + k] + 16 * j;
-                int32x4_t was;
-                memcpy(&was, at, sizeof was);
-                was = vaddq_s32(was,
-                                vreinterpretq_s32_s64(k ? vuzp2q_s64(lo, hi) : vuzp1q_s64(lo, hi)));
-                memcpy(at, &was, sizeof was);
-            }
+            acc[2 * r][j] += (lanes_int_part)vuzp1q_s64(lo, hi);
+            acc[2 * r + 1][j] += (lanes_int_part)vuzp2q_s64(lo, hi);
         }
 }
 #endif
 
 /* Groups [g, g + n) of 4 columns of a block, for R rows. */
-INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const i8 *const *x, u32 g,
-                       u32 n, const u32 R)
+INLINE void dot_groups(lanes_int_part (*acc)[LANES_PARTS], const struct shape f, const u8 *quants,
+                       const i8 *const *x, u32 g, u32 n, const u32 R)
 {
 #if defined __ARM_FEATURE_MATMUL_INT8
     if (R % 2 == 0) {
@@ -166,8 +144,13 @@ INLINE void dot_groups(v16i *acc, const struct shape f, const u8 *quants, const 
     }
 #endif
     for (u32 i = g; i < g + n; i++) {
-        v64u q = group_of(f, quants, i);
-        for (u32 r = 0; r < R; r++) acc[r] = dot4(acc[r], q, x[r] + 4 * i, f.small);
+        lanes_byte_part q[LANES_PARTS];
+        for (u32 p = 0; p < LANES_PARTS; p++) q[p] = group_part(f, quants, i, p);
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (u32 p = 0; p < LANES_PARTS; p++)
+                acc[r][p] = dot4(acc[r][p], q[p], x[r] + 4 * i, f.small);
     }
 }
 
@@ -189,10 +172,9 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
 {
     const struct shape f = shape_of(enc);
     const u32 halves = f.by_16 ? 2 : 1;
-    v16f sum[ROWS_AT_ONCE];
+    lanes_part sum[ROWS_AT_ONCE][LANES_PARTS] = {0};
     size_t at[ROWS_AT_ONCE];
     for (u32 r = 0; r < R; r++) at[r] = (size_t)(row + MIN(r, n - 1)) * a->n;
-    for (u32 i = 0; i < W * R; i++) sum[i] = (v16f){0};
     for (u32 b = 0; b < w->n_in / BLOCK; b++) {
         const i8 *x[ROWS_AT_ONCE];
         for (u32 r = 0; r < R; r++) x[r] = a->q + at[r] + b * BLOCK;
@@ -201,20 +183,27 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
             const struct scales sc = scales_of(enc, own, b);
             fetch_ahead(w, own, sc.quants, pack_block(enc), W);
             for (u32 h = 0; h < halves; h++) {
-                v16i acc[ROWS_AT_ONCE];
+                lanes_int_part acc[ROWS_AT_ONCE][LANES_PARTS];
+                lanes_part s[LANES_PARTS], m[LANES_PARTS];
+                lanes_parts(s, sc.s[h]);
+                lanes_parts(m, sc.m[h]);
+#pragma GCC unroll 8
                 for (u32 r = 0; r < R; r++) {
                     const i32 *s16 = a->sum + at[r] / 16 + 2 * b;
-                    acc[r] = dot_start(f.by_16 ? s16[h] : s16[0] + s16[1], f);
+                    for (u32 p = 0; p < LANES_PARTS; p++)
+                        acc[r][p] = dot_start(f.by_16 ? s16[h] : s16[0] + s16[1], f);
                 }
                 dot_groups(acc, f, sc.quants, x, h * 4, 8 / halves, R);
+#pragma GCC unroll 8
                 for (u32 r = 0; r < R; r++)
-                    sum[i * R + r] = add_part(sum[i * R + r], acc[r], sc.s[h], sc.m[h],
-                                              a->scale[at[r] / BLOCK + b],
-                                              a->mins + (at[r] / BLOCK + b) * 3, h, f);
+                    for (u32 p = 0; p < LANES_PARTS; p++)
+                        sum[i * R + r][p] = add_part(sum[i * R + r][p], acc[r][p], s[p], m[p],
+                                                     a->scale[at[r] / BLOCK + b],
+                                                     a->mins + (at[r] / BLOCK + b) * 3, h, f);
             }
         }
     }
-    for (u32 i = 0; i < W * n; i++) lanes_store(y + i * TILE, sum[i]);
+    memcpy(y, sum, (size_t)W * n * TILE * sizeof *y);
 }
 
 #if defined __AMX_INT8__
@@ -309,14 +298,10 @@ INLINE void amx_tile(enum encoding enc, const struct packed *w, const u8 *tile,
 /* A column of a tile. */
 INLINE void float_column(enum encoding enc, const u8 *at, lanes_part v[LANES_PARTS])
 {
-    if (enc == ENC_F32) {
-        for (u32 p = 0; p < LANES_PARTS; p++)
-            memcpy(&v[p], at + p * sizeof(lanes_part), sizeof(lanes_part));
-        return;
-    }
-    v16f whole = enc == ENC_F16 ? lanes_half(at) : lanes_bf16(at);
-    for (u32 p = 0; p < LANES_PARTS; p++)
-        memcpy(&v[p], (const u8 *)&whole + p * sizeof(lanes_part), sizeof(lanes_part));
+    if (enc == ENC_F32)
+        memcpy(v, at, sizeof(v16f));
+    else
+        lanes_parts(v, enc == ENC_F16 ? lanes_half(at) : lanes_bf16(at));
 }
 
 /* W neighbouring tiles for n ≤ R rows; y[tile][row][16] has n_rows of them. */
