@@ -191,6 +191,8 @@ static void fill_seqs(struct batch *b)
 
 int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *err)
 {
+    *did = false;
+    if (!b->env.spec) return 0;
     fill_seqs(b);
     return spec_read(b->env.spec, b->seqs, b->n_running, seconds, did, err);
 }
