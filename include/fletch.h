@@ -44,7 +44,7 @@ enum fletch_error_code {
 };
 
 FLETCH_API const char *fletch_strerror(int code);
-/* Version, compiler and backends in one line. */
+/* Version, compiler and the backends of this build in one line. */
 FLETCH_API const char *fletch_version(void);
 FLETCH_API void fletch_free(void *p);
 

@@ -127,6 +127,8 @@ def run(*args, model=MODEL, **kw):
 def test_version_names_compiler_and_backends():
     r = fletch("--version")
     assert r.text.startswith("fletch ") and "; backends " in r.text and "ref" in r.text, r.text
+    built = "this build has no CUDA kernels" not in fletch("doctor").text
+    assert ("cuda, " in r.text) == built, r.text
 
 
 def test_no_command_prints_the_overview_on_stderr_and_exits_2():

@@ -144,19 +144,21 @@ const char *fletch_version(void)
 {
     const char *isa = cpu_class(NULL)->isa;
 #if defined __APPLE__
-#define GPUS "metal, cuda"
+#define METAL "metal, "
 #else
-#define GPUS "cuda"
+#define METAL ""
 #endif
-#define VERSION_OF(cpu) \
-    "fletch " FLETCH_VERSION " (" COMPILER "; backends " GPUS ", cpu (" cpu "), ref, emu)"
+#define VERSION_OF(cuda, cpu) \
+    "fletch " FLETCH_VERSION " (" COMPILER "; backends " METAL cuda "cpu (" cpu "), ref, emu)"
+#define VERSION_ON(cpu) (gpu_has_cuda() ? VERSION_OF("cuda, ", cpu) : VERSION_OF("", cpu))
 #define VERSION_WITH(set)       \
     if (strcmp(isa, #set) == 0) \
-        return blas_name() ? VERSION_OF(#set " with BLAS") : VERSION_OF(#set);
+        return blas_name() ? VERSION_ON(#set " with BLAS") : VERSION_ON(#set);
     CPU_ISAS(VERSION_WITH)
 #undef VERSION_WITH
+#undef VERSION_ON
 #undef VERSION_OF
-#undef GPUS
+#undef METAL
     return "fletch " FLETCH_VERSION;
 }
 

@@ -96,6 +96,7 @@ struct gpu_driver {
 };
 
 extern const struct gpu_driver driver_cuda, driver_emu;
+bool gpu_has_cuda(void);                           /* Are its kernels in this build? */
 extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
 /* Its address is NULL where it is not built in: everywhere but on macOS and in tests. */
 extern const struct gpu_driver driver_metal __attribute__((weak));

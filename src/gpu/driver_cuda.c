@@ -158,10 +158,15 @@ struct gpu_list {
 
 /* ---- start, errors ---- */
 
+bool gpu_has_cuda(void)
+{
+    return gpu_fatbins[0] != NULL;
+}
+
 /* Fills cu, or says why there is no CUDA. The library stays loaded: it can't be unloaded safely. */
 static const char *cuda_load(struct cuda *cu)
 {
-    if (!gpu_fatbins[0]) return "this build has no CUDA kernels (there was no nvcc)";
+    if (!gpu_has_cuda()) return "this build has no CUDA kernels (there was no nvcc)";
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib) return "there is no NVIDIA driver (no libcuda.so.1)";
 #define CU_LOOKUP(field, symbol, args)                \
