@@ -201,7 +201,7 @@ static bool take_stops(struct job *j, const json_t *v)
     if (n > MAX_STOPS) return wrong(j, "more than %d stop texts", MAX_STOPS);
     for (size_t i = 0; i < n; i++) {
         j->stops[i] = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
-        if (!j->stops[i]) return wrong(j, "a stop is not a text");
+        if (!j->stops[i] || !*j->stops[i]) return wrong(j, "a stop is not a text, or is empty");
     }
     j->r.stops = j->stops;
     j->r.n_stops = n;

@@ -152,7 +152,10 @@ static int store(struct parser *p, const struct opt *o, const char *value)
     switch (o->kind) {
     case OPT_FLAG: *(bool *)field = true; break;
     case OPT_TEXT: *(const char **)field = value; break;
-    case OPT_TEXTS: texts->p[texts->n++] = value; break;
+    case OPT_TEXTS:
+        if (!*value) return wants(p, o, o->arg, value);
+        texts->p[texts->n++] = value;
+        break;
     case OPT_CHOICE:
         if (!is_choice(o->arg, value)) return wants(p, o, o->arg, value);
         *(const char **)field = value;

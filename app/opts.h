@@ -11,7 +11,7 @@
 enum opt_kind {
     OPT_FLAG,   /* bool */
     OPT_TEXT,   /* const char * */
-    OPT_TEXTS,  /* struct opt_texts; may be given again and again */
+    OPT_TEXTS,  /* struct opt_texts; may be given again and again, never empty */
     OPT_CHOICE, /* const char *; `arg` lists the words: "f32|f16" */
     OPT_COUNT,  /* struct opt_count */
     OPT_REAL,   /* struct opt_real */

@@ -193,6 +193,7 @@ def test_malformed_values_are_refused():
         ["--backend", "gpu"],
         ["--logit-bias", "5"],
         ["--logit-bias", "x=1"],
+        ["--stop", ""],
         ["--json=1"],
     ]:
         one_line(fletch("run", MODEL, "-p", "a", *args, code=2), "fletch help run")
