@@ -44,6 +44,8 @@ TABLE = [
     (BASE + ["--mtp"], 2),
     (BASE + ["--cache-dir", "{}/cache", "--cache-size", "1M"], 0),
     (BASE + ["-t", "1"], 0),
+    (BASE + ["--device", "0"], 0),
+    (BASE + ["--device", "1"], 2),
     (DRAWN + ["--temp", "0.8"], 0),
     (DRAWN + ["--temp", "0.8", "--top-k", "3"], 0),
     (DRAWN + ["--temp", "1", "--top-p", "0.5"], 0),
@@ -78,7 +80,7 @@ def test_options_of_run_do_the_same_on_every_backend(folder):
 
 def test_the_table_has_every_option_that_may_depend_on_the_backend():
     """What is left out is about where to run or what is said beside the answer."""
-    beside = {"--backend", "--isa", "--device", "--capture", "--threads", "--json", "--verbose", "--quiet", "--help",
+    beside = {"--backend", "--isa", "--capture", "--threads", "--json", "--verbose", "--quiet", "--help",
               "--act-type", "--prompt", "--input", "--file", "--max-tokens", "--context"}
     missing = options() - {a for line, _ in TABLE for a in line} - beside
     assert not missing, missing

@@ -98,6 +98,8 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     if (e->capture && !e->class->available)
         return err_set(&e->err, FLETCH_E_ARG,
                        "backend '%s' has no device whose work could be captured", e->class->name);
+    if (e->device && !e->class->available)
+        return err_set(&e->err, FLETCH_E_ARG, "backend '%s' has device 0 only", e->class->name);
     bool many = e->class->isa != NULL;
     snprintf(e->backend, sizeof e->backend, "%s%s%s%s: %.120s", e->class->name, many ? " (" : "",
              many ? e->class->isa : "", many ? ")" : "", why);
