@@ -28,7 +28,9 @@ static const struct opt run_opts[] = {
      OPT_FIELD(special), 0, 0},
     {0, "chat", OPT_FLAG, NULL, NULL, "put the prompt into the model's chat template",
      OPT_FIELD(chat), 0, 0},
-    {0, "system", OPT_TEXT, "TEXT", NULL, "with --chat: a system message", OPT_FIELD(system), 0, 0},
+    {0, "system", OPT_TEXT, "TEXT", NULL,
+     "with --chat: the system message, also instead of the one that --session has",
+     OPT_FIELD(system), 0, 0},
     {0, "session", OPT_TEXT, "FILE", NULL,
      "go on from where the command with this FILE ended, and keep there where this one ends",
      OPT_FIELD(session), 0, 0},
@@ -69,10 +71,27 @@ static int read_prompt(struct text *out, const struct args *a)
     return rc;
 }
 
-static void add_message(struct run *r, const char *role, const char *text, size_t n)
+static json_t *message(const char *role, const char *text, size_t n)
 {
-    json_array_append_new(r->messages,
-                          json_pack("{s:s, s:o}", "role", role, "content", json_text(text, n)));
+    return need(json_pack("{s:s, s:o}", "role", role, "content", json_text(text, n)));
+}
+
+static bool is_system(const json_t *m)
+{
+    const char *role = json_string_value(json_object_get(m, "role"));
+    return role && strcmp(role, "system") == 0;
+}
+
+/* Also of a conversation that --session brings, which then begins with other tokens. */
+static void set_system(struct run *r, const char *text)
+{
+    json_t *system = message("system", text, strlen(text));
+    const json_t *first = json_array_get(r->messages, 0);
+    bool same = json_equal(first, system);
+    if (first && !same && !r->a->quiet)
+        fputs("the system message is new: the conversation is read again\n", stderr);
+    if (is_system(first)) json_array_remove(r->messages, 0);
+    json_array_insert_new(r->messages, 0, system);
 }
 
 /* Leaves in the session what the prompt begins with: all that it holds, or what --cache-dir has. */
@@ -89,9 +108,8 @@ static void reuse(struct run *r)
 
 static int tokenize_chat(struct run *r, const struct text *prompt)
 {
-    const char *system = r->a->system;
-    if (system && !json_array_size(r->messages)) add_message(r, "system", system, strlen(system));
-    add_message(r, "user", prompt->p, prompt->n);
+    if (r->a->system) set_system(r, r->a->system);
+    json_array_append_new(r->messages, message("user", prompt->p, prompt->n));
     struct chat chat;
     int code = chat_open(&chat, r->messages, NULL, r->a, "run");
     if (!code) {
@@ -269,7 +287,9 @@ static int run_steps(struct run *r, const struct text *prompt)
     r->t_open = now();
     code = append_prompt(r);
     if (!code) code = generate(r);
-    if (a->chat) add_message(r, "assistant", r->text.p ? r->text.p : "", r->text.n);
+    if (a->chat)
+        json_array_append_new(r->messages,
+                              message("assistant", r->text.p ? r->text.p : "", r->text.n));
     if (!code && a->session) code = keep_save(h, a->session, r->messages);
     if (code) return code;
     if (a->json) print_result(r);

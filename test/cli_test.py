@@ -433,6 +433,16 @@ def test_a_session_goes_on_with_the_text(folder):
     assert second["text"] == whole["text"] != fletch(*ask, parts[1]).json["text"], (first, second)
 
 
+def test_a_session_takes_another_system_message_and_says_so(folder):
+    ask = ["run", "--chat", "--temp", "0", "-n", "4", "--json", "--session", f"{folder}/s", "-p", "Hello", "--system"]
+    fletch(*ask, "Be brief.")
+    same, other = fletch(*ask, "Be brief."), fletch(*ask, "Be kind.")
+    assert same.json["n_reused"] > 0 == other.json["n_reused"], (same, other)
+    assert "system message" in other.err and "system message" not in same.err, (same.err, other.err)
+    note = open(f"{folder}/s", "rb").read()
+    assert note.count(b"Be kind.") == 1 and note.count(b"Be brief.") == 0
+
+
 def test_a_session_is_kept_or_refused_before_the_answer(folder):
     ask = ["run", "-p", "Once upon a time", "-n", "4", "--session"]
     fletch(*ask, f"{folder}/s", "-q")
