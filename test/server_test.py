@@ -195,6 +195,22 @@ def test_wrong_fields_are_named(s):
     assert s.chat(temperature=None, stop=None, max_tokens=1), "null is as if it was not there"
 
 
+def test_wrong_fields_of_other_forms_are_named_as_they_were_sent(s):
+    call = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "[1"}
+    for field, value in [("max_output_tokens", 0), ("max_output_tokens", "x"), ("max_output_tokens", 1 << 40), ("input", []),
+                         ("input", [call]), ("text", {"format": {"type": "x"}}), ("text", {"format": {"type": "json_schema"}}),
+                         ("tools", 5), ("tool_choice", "x"), ("tool_choice", {"type": "function"})]:
+        e = s.post("/v1/responses", {"input": "Hello", field: value}, 400)["error"]
+        assert e["param"] == field and e["type"] == "invalid_request_error", (field, value, e)
+        assert not any(w in e["message"] for w in ["max_tokens must", "messages", "response_format"]), e
+    for field, value in [("stop_sequences", [""]), ("output_config", {"format": {"type": "x"}}), ("max_tokens", 0)]:
+        e = s.post("/v1/messages", {"messages": ASK, "max_tokens": 4, field: value}, 400)["error"]
+        assert e["message"].startswith(field) or f"of {field}" in e["message"], (field, value, e)
+    for field, value, own in [("messages", 5, "input"), ("messages", ASK, "input"), ("max_tokens", 4, "max_output_tokens")]:
+        e = s.post("/v1/responses", {field: value, "input": "Hello"}, 400)["error"]
+        assert f"'{field}'" in e["message"] and own in e["message"], e
+
+
 def test_too_long_a_prompt_names_both_numbers(s):
     e = s.complete([5] * 5000, 400)["error"]
     assert "5000" in e["message"] and "4096" in e["message"] and e["code"] == "context_length_exceeded", e

@@ -172,9 +172,14 @@ static int take_output_config(struct call *c, json_t *chat, json_t *v)
     if (!json_is_object(v))
         return call_wrong(c, 400, "output_config", "output_config is no object");
     if (!format) return 0;
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!type || strcmp(type, "json_schema") != 0 || !json_object_get(format, "schema"))
+        return call_wrong(
+            c, 400, "output_config",
+            "output_config.format must be {\"type\": \"json_schema\", \"schema\": ..}");
     return json_object_set_new(
         chat, "response_format",
-        json_pack("{s:O*, s:O}", "type", json_object_get(format, "type"), "json_schema", format));
+        json_pack("{s:s, s:O}", "type", "json_schema", "json_schema", format));
 }
 
 static int take_any(struct call *c)
@@ -182,7 +187,7 @@ static int take_any(struct call *c)
     static const struct turn_field rows[] = {
         {"system", NULL, take_system},     {"messages", NULL, take_messages},
         {"tools", NULL, take_tools},       {"tool_choice", NULL, take_tool_choice},
-        {"thinking", NULL, take_thinking}, {"output_config", NULL, take_output_config},
+        {"thinking", NULL, take_thinking}, {"output_config", "response_format", take_output_config},
         {"stop_sequences", "stop", NULL},
     };
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};

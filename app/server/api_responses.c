@@ -8,10 +8,14 @@
 
 /* ---- requests ---- */
 
+static bool is_word(const json_t *v, const char *word)
+{
+    return json_is_string(v) && strcmp(json_string_value(v), word) == 0;
+}
+
 static bool is_type(const json_t *item, const char *type)
 {
-    const char *its = json_string_value(json_object_get(item, "type"));
-    return its && strcmp(its, type) == 0;
+    return is_word(json_object_get(item, "type"), type);
 }
 
 static int add_message(json_t *chat, const char *role, json_t *content)
@@ -110,6 +114,7 @@ static int take_tools(struct call *c, json_t *chat, json_t *v)
     size_t i;
     json_t *tool, *tools = need(json_array());
     json_object_set_new(chat, "tools", tools);
+    if (!json_is_array(v)) return call_wrong(c, 400, "tools", "tools must be an array");
     json_array_foreach(v, i, tool)
     {
         json_t *f = need(json_object());
@@ -127,11 +132,15 @@ static int take_tools(struct call *c, json_t *chat, json_t *v)
 static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
 {
     json_t *name = json_object_get(v, "name");
-    (void)c;
-    if (json_is_string(v)) return json_object_set(chat, "tool_choice", v);
+    if (is_word(v, "auto") || is_word(v, "none") || is_word(v, "required"))
+        return json_object_set(chat, "tool_choice", v);
+    if (!json_is_string(name))
+        return call_wrong(c, 400, "tool_choice",
+                          "tool_choice is none, auto, required or {\"type\": \"function\", "
+                          "\"name\": ..}");
     return json_object_set_new(
         chat, "tool_choice",
-        json_pack("{s:s, s:{s:O*}}", "type", "function", "function", "name", name));
+        json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
 }
 
 /* text.format is response_format, written flatly. */
@@ -140,7 +149,13 @@ static int take_text(struct call *c, json_t *chat, json_t *v)
     json_t *format = json_object_get(v, "format");
     if (!json_is_object(v)) return call_wrong(c, 400, "text", "text is no object");
     if (!format) return 0;
-    if (!is_type(format, "json_schema")) return json_object_set(chat, "response_format", format);
+    if (is_type(format, "text") || is_type(format, "json_object"))
+        return json_object_set(chat, "response_format", format);
+    if (!is_type(format, "json_schema") || !json_object_get(format, "schema"))
+        return call_wrong(
+            c, 400, "text",
+            "text.format must be {\"type\": \"text\"}, {\"type\": \"json_object\"} or "
+            "{\"type\": \"json_schema\", \"schema\": ..}");
     return json_object_set_new(
         chat, "response_format",
         json_pack("{s:s, s:O}", "type", "json_schema", "json_schema", format));
@@ -156,22 +171,21 @@ static int take_previous(struct call *c, json_t *chat, json_t *v)
 
 static int take_truncation(struct call *c, json_t *chat, json_t *v)
 {
-    const char *word = json_string_value(v);
     (void)chat;
-    c->ask.truncates = word && strcmp(word, "auto") == 0;
-    if (c->ask.truncates || (word && strcmp(word, "disabled") == 0)) return 0;
+    c->ask.truncates = is_word(v, "auto");
+    if (c->ask.truncates || is_word(v, "disabled")) return 0;
     return call_wrong(c, 400, "truncation", "truncation is neither auto nor disabled");
 }
 
 static int take(struct call *c)
 {
     static const struct turn_field rows[] = {
-        {"input", NULL, take_input},
+        {"input", "messages", take_input},
         {"instructions", NULL, take_instructions},
         {"max_output_tokens", "max_tokens", NULL},
         {"tools", NULL, take_tools},
         {"tool_choice", NULL, take_tool_choice},
-        {"text", NULL, take_text},
+        {"text", "response_format", take_text},
         {"truncation", NULL, take_truncation},
         {"previous_response_id", NULL, take_previous},
         {"reasoning", NULL, NULL},

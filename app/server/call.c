@@ -9,6 +9,7 @@
 #include "app.h"
 #include "http.h"
 #include "server.h"
+#include "turn.h"
 
 /* ---- what is wrong ---- */
 
@@ -23,6 +24,13 @@ int call_wrong(struct call *c, int status, const char *param, const char *fmt, .
     vsnprintf(c->problem.text, sizeof c->problem.text, fmt, args);
     va_end(args);
     return -1;
+}
+
+const char *call_field(const struct call *c, const char *name)
+{
+    for (size_t i = 0; i < c->n_fields; i++)
+        if (c->fields[i].to && strcmp(c->fields[i].to, name) == 0) return c->fields[i].name;
+    return name;
 }
 
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is)

@@ -94,8 +94,9 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v)
 {
     uint64_t most = limit_of(&c->server->limits, output_tokens);
     json_int_t n = json_integer_value(v);
-    if (!json_is_integer(v) || n < 0)
-        return call_wrong(c, 400, f->name, "%s must be a whole number, not negative", f->name);
+    if (!json_is_integer(v) || n < (json_int_t)f->min)
+        return call_wrong(c, 400, f->name, "%s must be a whole number, at least %.0f", f->name,
+                          f->min);
     if ((uint64_t)n > most) return call_over(c, LIMIT_output_tokens, f->name, (uint64_t)n);
     c->ask.r.max_tokens = (uint32_t)n;
     c->ask.max_tokens_set = true;
@@ -208,7 +209,8 @@ static int take_grammar(struct call *c, const struct field *f, json_t *v)
     if (n > limit_of(&c->server->limits, schema_bytes))
         return call_over(c, LIMIT_schema_bytes, f->name, n);
     if (c->ask.r.json_schema)
-        return call_wrong(c, 400, f->name, "grammar and response_format can't both be kept");
+        return call_wrong(c, 400, f->name, "grammar and %s can't both be kept",
+                          call_field(c, "response_format"));
     c->ask.r.grammar = text;
     return 0;
 }
@@ -250,7 +252,8 @@ const struct field_table fields_model = FIELD_TABLE(model_only);
 
 static const struct field chat[] = {
     {"messages", field_array, FIELD_AT(ask.messages), 0, 0},
-    {"max_completion_tokens", field_max_tokens, 0, 0, 0},
+    {"max_tokens", field_max_tokens, 0, 1, 0},
+    {"max_completion_tokens", field_max_tokens, 0, 1, 0},
     {"logprobs", field_flag, FIELD_AT(ask.logprobs), 0, 0},
     {"top_logprobs", field_count, FIELD_AT(ask.n_top), 0, 20},
     {"tools", field_array, FIELD_AT(ask.tools), 0, 0},
@@ -299,7 +302,9 @@ int fields_take(struct call *c, const struct field_table *const *tables)
     {
         const struct field *f = find(tables, name);
         if (!f) return call_wrong(c, 400, NULL, "unknown field %s", QUOTE(name));
-        if (!json_is_null(v) && f->take(c, f, v)) return -1;
+        struct field said = *f;
+        said.name = call_field(c, f->name);
+        if (!json_is_null(v) && f->take(c, &said, v)) return -1;
     }
     if (c->ask.n_top && !c->ask.logprobs)
         return call_wrong(c, 400, "top_logprobs", "top_logprobs needs logprobs: true");

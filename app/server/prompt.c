@@ -63,18 +63,17 @@ int prompt_ids(struct call *c, const json_t *from)
 
 static int check_messages(struct call *c)
 {
+    const char *name = call_field(c, "messages");
     size_t i, n = json_array_size(c->ask.messages), n_tools = json_array_size(c->ask.tools);
     json_t *m;
-    if (!n)
-        return call_wrong(c, 400, "messages", "messages must be an array of one message or more");
-    if (n > limit_of(&c->server->limits, messages))
-        return call_over(c, LIMIT_messages, "messages", n);
+    if (!n) return call_wrong(c, 400, name, "%s must hold one message or more", name);
+    if (n > limit_of(&c->server->limits, messages)) return call_over(c, LIMIT_messages, name, n);
     if (n_tools > limit_of(&c->server->limits, tools))
         return call_over(c, LIMIT_tools, "tools", n_tools);
     json_array_foreach(c->ask.messages, i, m) if (
         !json_is_string(json_object_get(
-            m, "role"))) return call_wrong(c, 400, "messages",
-                                           "message %zu is not an object with a role", i);
+            m, "role"))) return call_wrong(c, 400, name, "message %zu is not an object with a role",
+                                           i);
     return 0;
 }
 

@@ -154,7 +154,9 @@ struct call {
     uint64_t client, salt;
     char *text; /* the body as it came */
     size_t n_text, cap_text;
-    json_t *body; /* parsed; always an object */
+    json_t *body;                    /* parsed; always an object */
+    const struct turn_field *fields; /* [n_fields] of another flavour, which became a chat's */
+    size_t n_fields;
     struct ask ask;
     struct prompt *prompts;
     size_t n_prompts;
@@ -225,6 +227,8 @@ struct api {
 /* Always -1, so that a taker can end with it. param may be NULL. */
 int call_wrong(struct call *c, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* What a field of a chat is called in the flavour of this request. */
+const char *call_field(const struct call *c, const char *name);
 /* What is over a limit: names it. */
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is);
 /* The end of api->run, on the loop. */

@@ -28,6 +28,9 @@ static struct turns *turns_of(struct call *c)
 static int translate_field(struct call *c, json_t *chat, const struct turn_field *row,
                            const char *name, json_t *v)
 {
+    if (!row && call_field(c, name) != name)
+        return call_wrong(c, 400, NULL, "unknown field %s; here it is %s", QUOTE(name),
+                          call_field(c, name));
     if (row && row->take) return row->take(c, chat, v);
     if (row && !row->to) return 0;
     return json_object_set(chat, row ? row->to : name, v);
@@ -39,6 +42,8 @@ int turn_translate(struct call *c, const struct turn_field *rows, size_t n)
     const char *name;
     turns_of(c)->original = from;
     c->body = chat;
+    c->fields = rows;
+    c->n_fields = n;
     json_object_foreach(from, name, v)
     {
         const struct turn_field *row = NULL;
@@ -147,8 +152,8 @@ static int open_arguments(struct call *c, const json_t *calls)
         if (!json_string_length(text)) arguments = json_object();
         if (!json_is_object(arguments)) {
             json_decref(arguments);
-            return call_wrong(c, 400, "messages",
-                              "the arguments of a message's tool call are not a JSON object");
+            return call_wrong(c, 400, call_field(c, "messages"),
+                              "the arguments of an earlier call are not a JSON object");
         }
         json_object_set_new(f, "arguments", arguments);
     }
@@ -268,8 +273,6 @@ int turn_take(struct call *c)
 {
     struct turns *t = turns_of(c);
     json_t *must = NULL;
-    if (c->ask.max_tokens_set && !c->ask.r.max_tokens)
-        return call_wrong(c, 400, "max_tokens", "max_tokens must be at least 1 in a chat");
     int rc = take(c, t, &must);
     json_decref(must);
     return rc;

@@ -39,14 +39,15 @@ struct turn {
     uint32_t n_events;
 };
 
-/* A field of another flavour's body in a chat completion's: by its new name, by a function that
- * adds what it says to the chat (as api->take), or not at all. */
+/* A field of another flavour's body in a chat completion's: by its name there, by a function that
+ * adds what it says to the chat (as api->take), or not at all. What is wrong with a field of the
+ * chat is said of the one that it came from. */
 struct turn_field {
     const char *name, *to;
     int (*take)(struct call *c, json_t *chat, json_t *v);
 };
-/* On a worker: call->body becomes that of a chat completion; what the rows don't name stays. The
- * old one is turn_original's. */
+/* On a worker: call->body becomes that of a chat completion; what the rows don't name stays, but
+ * for what a row becomes. The old one is turn_original's. */
 int turn_translate(struct call *c, const struct turn_field *rows, size_t n);
 const json_t *turn_original(const struct call *c);
 /* Then: checks, and renders the prompt. As api->take. */
