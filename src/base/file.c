@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -99,6 +100,36 @@ struct file_out {
     char *path, *tmp; /* tmp is NULL once renamed */
 };
 
+/* Is fd, which has that name, ours alone? Its lock goes with whoever held it. */
+static bool is_free(int fd, const char *name, bool made)
+{
+    struct stat st, named;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || !made)) return false;
+    return fstat(fd, &st) == 0 && lstat(name, &named) == 0 && st.st_ino == named.st_ino &&
+           st.st_dev == named.st_dev && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+}
+
+/* Beside the final name, for one writer each; what one that was killed has left is used again. */
+static int open_unfinished(char *name, size_t cap, const char *path)
+{
+    enum { MAX_WRITERS = 100 };
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    int fd = -1;
+    for (u32 i = 0; i < MAX_WRITERS; i++) {
+        snprintf(name, cap, "%s.fletch%u", path, i);
+        fd = open(name, flags | O_CREAT | O_EXCL, 0600);
+        bool made = fd >= 0;
+        if (!made && errno != EEXIST) break;
+        if (!made) fd = open(name, flags);
+        if (fd < 0) continue; /* somebody else's, or gone */
+        if (is_free(fd, name, made) && ftruncate(fd, 0) == 0) break;
+        close(fd);
+        fd = -1;
+        errno = EBUSY;
+    }
+    return fd;
+}
+
 int file_out_open(struct file_out **out, const char *path, struct err *err)
 {
     size_t n = strlen(path) + 16;
@@ -119,8 +150,7 @@ int file_out_open(struct file_out **out, const char *path, struct err *err)
         file_out_close(f);
         return err_nomem(err, path);
     }
-    snprintf(f->tmp, n, "%s.XXXXXX", path);
-    f->fd = mkstemp(f->tmp);
+    f->fd = open_unfinished(f->tmp, n, path);
     if (f->fd < 0) {
         int saved = errno;
         free(f->tmp);
@@ -177,8 +207,8 @@ int file_out_commit(struct file_out *f, struct err *err)
 void file_out_close(struct file_out *f)
 {
     if (!f) return;
+    if (f->tmp) unlink(f->tmp); /* while it is locked */
     if (f->fd >= 0) close(f->fd);
-    if (f->tmp) unlink(f->tmp);
     free(f->tmp);
     free(f->path);
     free(f);

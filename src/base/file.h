@@ -20,7 +20,8 @@ bool file_is_dir(const char *path);
 bool file_exists(const char *path);
 
 /* A file that appears under its name only when it is whole; what has that name already must be a
- * regular file. */
+ * regular file. Until then it is NAME.fletch0, or the next number that nobody writes to; what a
+ * process that was killed left there is gone with the next writer's. */
 struct file_out;
 int file_out_open(struct file_out **out, const char *path, struct err *err);
 int file_out_write(struct file_out *f, const void *p, size_t n, struct err *err);

@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -177,6 +179,58 @@ static void abandoned_output_leaves_the_old_file(void **state)
     free(p);
 }
 
+static void several_may_write_and_the_last_one_stays(void **state)
+{
+    (void)state;
+    struct err err;
+    struct file_out *f, *g;
+    char *p;
+    size_t n;
+    unlink(in_dir("b"));
+    int before = n_entries();
+    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_open(&g, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_write(f, "one", 3, &err), 0);
+    assert_int_equal(file_out_write(g, "two", 3, &err), 0);
+    assert_int_equal(n_entries(), before + 2);
+    assert_int_equal(file_out_commit(g, &err), 0);
+    file_out_close(g);
+    assert_int_equal(file_out_commit(f, &err), 0);
+    file_out_close(f);
+    assert_int_equal(n_entries(), before + 1);
+    assert_int_equal(file_read(&p, &n, in_dir("b"), 100, &err), 0);
+    assert_string_equal(p, "one");
+    free(p);
+}
+
+static void what_a_killed_writer_left_is_used_again(void **state)
+{
+    (void)state;
+    struct err err;
+    struct file_out *f;
+    char *p;
+    size_t n;
+    int status;
+    unlink(in_dir("b"));
+    int before = n_entries();
+    pid_t child = fork();
+    if (child == 0) {
+        if (file_out_open(&f, in_dir("b"), &err) == 0) file_out_write(f, "unfinished", 10, &err);
+        raise(SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(n_entries(), before + 1);
+    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
+    assert_int_equal(n_entries(), before + 1);
+    assert_int_equal(file_out_write(f, "whole", 5, &err), 0);
+    assert_int_equal(file_out_commit(f, &err), 0);
+    file_out_close(f);
+    assert_int_equal(n_entries(), before + 1);
+    assert_int_equal(file_read(&p, &n, in_dir("b"), 100, &err), 0);
+    assert_string_equal(p, "whole");
+    free(p);
+}
+
 static void output_failures_say_where(void **state)
 {
     (void)state;
@@ -226,6 +280,8 @@ int main(void)
         cmocka_unit_test(tells_files_from_folders),
         cmocka_unit_test(output_appears_only_when_committed),
         cmocka_unit_test(abandoned_output_leaves_the_old_file),
+        cmocka_unit_test(several_may_write_and_the_last_one_stays),
+        cmocka_unit_test(what_a_killed_writer_left_is_used_again),
         cmocka_unit_test(output_failures_say_where),
         cmocka_unit_test(only_regular_files_are_replaced),
     };
