@@ -7,52 +7,57 @@
 
 #include "cpu/bf16.h"
 
-/* Queries that share the loads of a block: two vectors of sums each must fit into registers. */
+/* Queries that share the loads of a block, and parts of a row of it that they meet at a time: sums
+ * of all must fit into registers. */
 #if defined __AVX512F__
-enum { AT_ONCE = 8 };
+enum { AT_ONCE = 8, STRIP_PARTS = 2 };
+#elif defined __AVX2__
+enum { AT_ONCE = 6, STRIP_PARTS = 2 };
+#elif defined LANES_NEON
+enum { AT_ONCE = 6, STRIP_PARTS = 4 };
 #else
-enum { AT_ONCE = 2 };
+enum { AT_ONCE = 2, STRIP_PARTS = 2 };
 #endif
+enum { STRIP = STRIP_PARTS * PART };
 
 INLINE u32 round_up_16(u32 n)
 {
     return (n + 15) / 16 * 16;
 }
 
-/* Sixteen values of blocks of 32 with an f16 scale each; i is a multiple of 16. */
-INLINE v16f load_block(const u8 *p, enum qtype type, u32 i)
+/* A part of blocks of 32 with an f16 scale each, from column i on. */
+INLINE lanes_part load_block(const u8 *p, enum qtype type, u32 i)
 {
-    typedef i8 v16i8 __attribute__((vector_size(16)));
+    typedef i8 bytes __attribute__((vector_size(PART)));
     const u8 *b = p + (size_t)(i / 32) * (type == QT_Q8_0 ? 34 : 18);
     u16 scale;
-    v16i8 q;
+    bytes q;
     memcpy(&scale, b, sizeof scale);
-    memcpy(&q, b + 2 + (type == QT_Q8_0 ? i % 32 : 0), sizeof q);
-    if (type == QT_Q4_0) q = (i % 32 ? (q >> 4 & 15) : (q & 15)) - 8;
-    return __builtin_convertvector(q, v16f) * half_to_float(scale);
+    memcpy(&q, b + 2 + i % (type == QT_Q8_0 ? 32 : 16), sizeof q);
+    if (type == QT_Q4_0) q = (i % 32 < 16 ? (q & 15) : (q >> 4 & 15)) - 8;
+    lanes_int_part n = __builtin_convertvector(q, lanes_int_part);
+    return __builtin_convertvector(n, lanes_part) * half_to_float(scale);
 }
 
-/* Sixteen cached values from column i on; whole says that rows end with a full vector. */
-INLINE v16f load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
+/* A part of n cached values from column i on, zeros behind them; whole says that there are none. */
+INLINE lanes_part load_cached(const u8 *p, enum qtype type, u32 i, u32 n, bool whole)
 {
     if (type == QT_Q8_0 || type == QT_Q4_0) return load_block(p, type, i);
     u32 size = type == QT_F16 ? 2 : 4;
-    u8 part[64] = {0};
+    u8 last[sizeof(lanes_part)] = {0};
     const u8 *at = p + (size_t)i * size;
-    if (!whole && n - i < 16) {
-        memcpy(part, at, (size_t)(n - i) * size);
-        at = part;
+    if (!whole && n < i + PART) {
+        if (n > i) memcpy(last, at, (size_t)(n - i) * size);
+        at = last;
     }
-    if (type == QT_F16) return lanes_half(at);
-    v16f v;
-    memcpy(&v, at, sizeof v);
-    return v;
+    return type == QT_F16 ? lanes_part_half(at) : lanes_part_load(at);
 }
 
 /* The same of token t's key. */
-INLINE v16f load_key(const struct cpu_kv *kv, u32 t, enum qtype type, u32 i, bool whole)
+INLINE lanes_part load_key(const struct cpu_kv *kv, u32 t, enum qtype type, u32 i, bool whole)
 {
     u32 n_rope = kv->rope_width, n = kv->k_width - n_rope;
+    if (!whole && i >= kv->k_width) return (lanes_part){0};
     if (i < n) return load_cached(kv->k + t * kv->stride, type, i, n, whole);
     if (type == QT_Q4_0) type = QT_Q8_0;
     return load_cached(kv->rope + t * kv->stride, type, i - n, n_rope, whole);
@@ -84,26 +89,30 @@ INLINE void fetch_next(const struct cpu_kv *kv, u32 t)
     for (size_t i = begin & ~(size_t)63; i < end; i += 64) __builtin_prefetch(kv->next + i, 0, 2);
 }
 
-/* whole: every vector is full and every token is there. */
-INLINE void unpack_type(const struct cpu_kv *kv, enum qtype type, enum qtype v_type, bool whole)
+/* whole: every part is full and every token is there. */
+INLINE void unpack_type(const struct cpu_kv *given, enum qtype type, enum qtype v_type, bool whole)
 {
-    const u32 n = whole ? BLOCK : kv->n_tokens, vw = round_up_16(kv->v_width);
-    for (u32 t = 0; t < BLOCK; t += 16)
-        for (u32 i = 0; i < kv->k_width; i += 16) {
-            v16f r[16];
+    const struct cpu_kv own = *given, *kv = &own; /* no store can change it */
+    const u32 n = whole ? BLOCK : kv->n_tokens;
+    const u32 kw = round_up_16(kv->k_width), vw = round_up_16(kv->v_width);
+    for (u32 t = 0; t < BLOCK; t += PART)
+        for (u32 i = 0; i < kw; i += PART) {
+            lanes_part r[PART];
 #pragma GCC unroll 16
-            for (u32 j = 0; j < 16; j++)
-                r[j] = t + j < n ? load_key(kv, t + j, type, i, whole) : (v16f){0};
-            lanes_transpose(r);
+            for (u32 j = 0; j < PART; j++)
+                r[j] = t + j < n ? load_key(kv, t + j, type, i, whole) : (lanes_part){0};
+            lanes_part_transpose(r);
 #pragma GCC unroll 16
-            for (u32 j = 0; j < 16; j++) lanes_store(kv->kt + (size_t)(i + j) * BLOCK + t, r[j]);
+            for (u32 j = 0; j < PART; j++)
+                lanes_part_store(kv->kt + (size_t)(i + j) * BLOCK + t, r[j]);
         }
     for (u32 t = 0; t < BLOCK; t++) {
         fetch_next(kv, t);
-        for (u32 i = 0; i < kv->v_width; i += 16)
-            lanes_store(kv->vf + (size_t)t * vw + i,
-                        t < n ? load_cached(kv->v + t * kv->stride, v_type, i, kv->v_width, whole)
-                              : (v16f){0});
+        for (u32 i = 0; i < vw; i += PART)
+            lanes_part_store(
+                kv->vf + (size_t)t * vw + i,
+                t < n ? load_cached(kv->v + t * kv->stride, v_type, i, kv->v_width, whole)
+                      : (lanes_part){0});
     }
 }
 
@@ -126,65 +135,99 @@ static void unpack(const struct cpu_kv *kv)
     if (kv->rotated) rotate_keys(kv->kt, kv->k_width);
 }
 
-/* s[r][t] = scale·q_r·k_t, each one chain of fma in ascending columns. */
+/* Sums of R queries over a strip of P parts. */
+typedef lanes_part strip_sums[AT_ONCE][STRIP_PARTS];
+
+/* sum[r] += Σ_i x_r[i]·row_i, each one chain of fma in ascending i. */
+INLINE void add_rows(strip_sums sum, const float *const x[AT_ONCE], const float *row, size_t pitch,
+                     u32 n, const u32 R, const u32 P)
+{
+    for (u32 i = 0; i < n; i++, row += pitch) {
+        lanes_part b[STRIP_PARTS];
+#pragma GCC unroll 4
+        for (u32 p = 0; p < P; p++) b[p] = lanes_part_load(row + p * PART);
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++) {
+            lanes_part a = lanes_part_set(x[r][i]);
+#pragma GCC unroll 4
+            for (u32 p = 0; p < P; p++) sum[r][p] = lanes_part_fma(a, b[p], sum[r][p]);
+        }
+    }
+}
+
+/* s[r][t] = scale·q_r·k_t. */
 INLINE void score(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R, float scale,
                   float (*s)[BLOCK])
 {
-    v16f lo[AT_ONCE], hi[AT_ONCE];
-    for (u32 r = 0; r < R; r++) lo[r] = hi[r] = (v16f){0};
-    for (u32 i = 0; i < kv->k_width; i++) {
-        v16f k0 = lanes_load(kv->kt + (size_t)i * BLOCK);
-        v16f k1 = lanes_load(kv->kt + (size_t)i * BLOCK + 16);
-        for (u32 r = 0; r < R; r++) {
-            v16f x = lanes_set(q[r].q[i]);
-            lo[r] = lanes_fma(x, k0, lo[r]);
-            hi[r] = lanes_fma(x, k1, hi[r]);
-        }
-    }
-    for (u32 r = 0; r < R; r++) {
-        lanes_store(s[r], lo[r] * scale);
-        lanes_store(s[r] + 16, hi[r] * scale);
+    const float *x[AT_ONCE];
+    for (u32 r = 0; r < R; r++) x[r] = q[r].q;
+    for (u32 t = 0; t < BLOCK; t += STRIP) {
+        strip_sums sum;
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (u32 p = 0; p < STRIP_PARTS; p++) sum[r][p] = (lanes_part){0};
+        add_rows(sum, x, kv->kt + t, BLOCK, kv->k_width, R, STRIP_PARTS);
+#pragma GCC unroll 8
+        for (u32 r = 0; r < R; r++)
+#pragma GCC unroll 4
+            for (u32 p = 0; p < STRIP_PARTS; p++)
+                lanes_part_store(s[r] + t + p * PART, sum[r][p] * scale);
     }
 }
 
 /* Scores to weights. The top moves only when a score is well above it: e⁸ is far from overflow, and
  * what was gathered seldom needs to be scaled. */
-INLINE void weigh(const struct cpu_query *q, v16f s[2], u32 v_width)
+INLINE void weigh(const struct cpu_query *q, lanes_part s[2 * LANES_PARTS], u32 v_width)
 {
-    const v16i lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const v16i none = (v16i)lanes_set(-INFINITY);
-    v16i in0 = lane < (i32)q->n_tokens, in1 = lane + 16 < (i32)q->n_tokens;
-    v16f s0 = (v16f)(((v16i)s[0] & in0) | (none & ~in0));
-    v16f s1 = (v16f)(((v16i)s[1] & in1) | (none & ~in1));
+    static const i32 lane[BLOCK] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+                                    16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+    const lanes_int_part none = (lanes_int_part)lanes_part_set(-INFINITY);
+    lanes_int_part above = {0};
     float top = q->state[0];
-    if (lanes_any(s0 > top + 8) || lanes_any(s1 > top + 8)) {
-        float new_top = lanes_top(lanes_max(s0, s1));
+#pragma GCC unroll 8
+    for (u32 p = 0; p < 2 * LANES_PARTS; p++) {
+        lanes_int_part t;
+        memcpy(&t, lane + p * PART, sizeof t);
+        lanes_int_part in = t < (i32)q->n_tokens;
+        s[p] = (lanes_part)(((lanes_int_part)s[p] & in) | (none & ~in));
+        above |= s[p] > top + 8;
+    }
+    if (lanes_part_any(above)) {
+        float new_top = lanes_top(lanes_max(lanes_whole(s), lanes_whole(s + LANES_PARTS)));
         v16f keep = lanes_exp(lanes_set(top - new_top));
         for (u32 i = 0; i < 16 + v_width; i += 16)
             lanes_store(q->state + STATE_SUM + i, lanes_load(q->state + STATE_SUM + i) * keep);
         q->state[0] = top = new_top;
     }
-    s[0] = lanes_exp(s0 - top);
-    s[1] = lanes_exp(s1 - top);
-    lanes_store(q->state + STATE_SUM, lanes_load(q->state + STATE_SUM) + s[0] + s[1]);
+#pragma GCC unroll 8
+    for (u32 p = 0; p < 2 * LANES_PARTS; p++) s[p] = lanes_part_exp(s[p] - top);
+#pragma GCC unroll 4
+    for (u32 p = 0; p < LANES_PARTS; p++) {
+        float *sum = q->state + STATE_SUM + p * PART;
+        lanes_part_store(sum, lanes_part_load(sum) + s[p] + s[LANES_PARTS + p]);
+    }
 }
 
-/* Adds weighted values of W vectors from column i on. */
+/* Adds weighted values of P parts from column i on. */
 INLINE void gather(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R, u32 i,
-                   const u32 W, float (*s)[BLOCK])
+                   const u32 P, float (*s)[BLOCK])
 {
-    const size_t pitch = round_up_16(kv->v_width);
-    v16f acc[AT_ONCE][2];
-    for (u32 r = 0; r < R; r++)
-        for (u32 w = 0; w < W; w++) acc[r][w] = lanes_load(q[r].state + STATE_VALUE + i + 16 * w);
-    for (u32 t = 0; t < kv->n_tokens; t++) {
-        v16f v[2];
-        for (u32 w = 0; w < W; w++) v[w] = lanes_load(kv->vf + t * pitch + i + 16 * w);
-        for (u32 r = 0; r < R; r++)
-            for (u32 w = 0; w < W; w++) acc[r][w] = lanes_fma(lanes_set(s[r][t]), v[w], acc[r][w]);
+    const float *x[AT_ONCE];
+    strip_sums sum;
+#pragma GCC unroll 8
+    for (u32 r = 0; r < R; r++) {
+        x[r] = s[r];
+#pragma GCC unroll 4
+        for (u32 p = 0; p < P; p++)
+            sum[r][p] = lanes_part_load(q[r].state + STATE_VALUE + i + p * PART);
     }
+    add_rows(sum, x, kv->vf + i, round_up_16(kv->v_width), kv->n_tokens, R, P);
+#pragma GCC unroll 8
     for (u32 r = 0; r < R; r++)
-        for (u32 w = 0; w < W; w++) lanes_store(q[r].state + STATE_VALUE + i + 16 * w, acc[r][w]);
+#pragma GCC unroll 4
+        for (u32 p = 0; p < P; p++)
+            lanes_part_store(q[r].state + STATE_VALUE + i + p * PART, sum[r][p]);
 }
 
 INLINE void attend_rows(const struct cpu_kv *kv, const struct cpu_query *q, const u32 R,
@@ -195,13 +238,15 @@ INLINE void attend_rows(const struct cpu_kv *kv, const struct cpu_query *q, cons
     u32 i = 0;
     score(kv, q, R, scale, s);
     for (u32 r = 0; r < R; r++) {
-        v16f w[2] = {lanes_load(s[r]), lanes_load(s[r] + 16)};
+        lanes_part w[2 * LANES_PARTS];
+#pragma GCC unroll 8
+        for (u32 p = 0; p < 2 * LANES_PARTS; p++) w[p] = lanes_part_load(s[r] + p * PART);
         weigh(&q[r], w, vw);
-        lanes_store(s[r], w[0]);
-        lanes_store(s[r] + 16, w[1]);
+#pragma GCC unroll 8
+        for (u32 p = 0; p < 2 * LANES_PARTS; p++) lanes_part_store(s[r] + p * PART, w[p]);
     }
-    for (; i + 32 <= vw; i += 32) gather(kv, q, R, i, 2, s);
-    if (i < vw) gather(kv, q, R, i, 1, s);
+    for (; i + STRIP <= vw; i += STRIP) gather(kv, q, R, i, STRIP_PARTS, s);
+    if (i < vw) gather(kv, q, R, i, LANES_PARTS, s);
 }
 
 static void attend(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, float scale)
@@ -211,6 +256,8 @@ static void attend(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, fl
 #if defined __AVX512F__
     case 7: attend_rows(kv, q, 7, scale); break;
     case 6: attend_rows(kv, q, 6, scale); break;
+#endif
+#if defined __AVX2__ || defined LANES_NEON
     case 5: attend_rows(kv, q, 5, scale); break;
     case 4: attend_rows(kv, q, 4, scale); break;
     case 3: attend_rows(kv, q, 3, scale); break;
@@ -380,13 +427,13 @@ static void score_pair(const struct cpu_kv *kv, const u16 *queries, u32 n, struc
 static void weigh_pair(const struct cpu_query *q, u32 n, u32 v_width, struct cpu_pair *pair)
 {
     for (u32 r = 0; r < (n > TILE ? 2 * TILE : TILE); r++) {
-        v16f x[2] = {{0}, {0}};
+        lanes_part x[2 * LANES_PARTS] = {{0}};
         if (r < n && q[r].n_tokens) {
-            x[0] = lanes_load(pair->s[r]);
-            x[1] = lanes_load(pair->s[r] + 16);
+            for (u32 p = 0; p < 2 * LANES_PARTS; p++) x[p] = lanes_part_load(pair->s[r] + p * PART);
             weigh(&q[r], x, v_width);
         }
-        store_both(pair->w[r / TILE] + r % TILE * BLOCK, x[0], x[1]);
+        store_both(pair->w[r / TILE] + r % TILE * BLOCK, lanes_whole(x),
+                   lanes_whole(x + LANES_PARTS));
     }
 }
 

@@ -35,12 +35,36 @@ typedef v16f lanes_part;
 #endif
 typedef i32 lanes_int_part __attribute__((vector_size(sizeof(lanes_part))));
 typedef u8 lanes_byte_part __attribute__((vector_size(sizeof(lanes_part)))); /* of sixteen fours */
-enum { LANES_PARTS = sizeof(v16f) / sizeof(lanes_part) };
+enum { LANES_PARTS = sizeof(v16f) / sizeof(lanes_part), PART = 16 / LANES_PARTS };
 
-/* The parts of sixteen lanes. */
+/* The parts of sixteen lanes, and back. */
 INLINE void lanes_parts(lanes_part to[LANES_PARTS], v16f v)
 {
     memcpy(to, &v, sizeof v);
+}
+
+INLINE v16f lanes_whole(const lanes_part from[LANES_PARTS])
+{
+    v16f v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE lanes_part lanes_part_load(const void *p)
+{
+    lanes_part v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+INLINE void lanes_part_store(float *p, lanes_part v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+INLINE lanes_part lanes_part_set(float x)
+{
+    return x - (lanes_part){0};
 }
 
 INLINE v16f lanes_load(const float *p)
@@ -70,19 +94,14 @@ INLINE v16f lanes_load_part(const float *p, u32 n)
 
 #if defined __AVX512F__
 
-INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
-{
-    return (v16f)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-}
-
 INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
 {
-    return lanes_fma(a, b, c);
+    return (lanes_part)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
 
-INLINE v16f lanes_half(const void *p)
+INLINE lanes_part lanes_part_half(const void *p)
 {
-    return (v16f)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+    return (lanes_part)_mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
 INLINE v16f lanes_bf16(const void *p)
@@ -110,18 +129,18 @@ INLINE v16f lanes_from_int(v16i x)
     return (v16f)_mm512_cvtepi32_ps((__m512i)x);
 }
 
-INLINE v16f lanes_max(v16f a, v16f b)
+INLINE lanes_part lanes_part_max(lanes_part a, lanes_part b)
 {
-    return (v16f)_mm512_max_ps((__m512)a, (__m512)b);
+    return (lanes_part)_mm512_max_ps((__m512)a, (__m512)b);
 }
 
-INLINE bool lanes_any(v16i x)
+INLINE bool lanes_part_any(lanes_int_part x)
 {
     return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
 }
 
 /* Rows to columns: two rounds inside the quarters of a vector, two among them. */
-INLINE void lanes_transpose(v16f r[16])
+INLINE void lanes_part_transpose(lanes_part r[PART])
 {
     __m512 a[16], b[16];
 #pragma GCC unroll 16
@@ -156,29 +175,9 @@ INLINE void lanes_transpose(v16f r[16])
 
 #elif defined __AVX2__ && defined __FMA__ && defined __F16C__
 
-struct halves {
-    __m256 lo, hi;
-};
-
-INLINE struct halves lanes_split(v16f v)
-{
-    struct halves h;
-    memcpy(&h, &v, sizeof h);
-    return h;
-}
-
 INLINE v16f lanes_join(__m256 lo, __m256 hi)
 {
-    struct halves h = {lo, hi};
-    v16f v;
-    memcpy(&v, &h, sizeof v);
-    return v;
-}
-
-INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
-{
-    struct halves x = lanes_split(a), y = lanes_split(b), z = lanes_split(c);
-    return lanes_join(_mm256_fmadd_ps(x.lo, y.lo, z.lo), _mm256_fmadd_ps(x.hi, y.hi, z.hi));
+    return lanes_whole((const lanes_part[]){(lanes_part)lo, (lanes_part)hi});
 }
 
 INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
@@ -186,12 +185,9 @@ INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
     return (lanes_part)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }
 
-INLINE v16f lanes_half(const void *p)
+INLINE lanes_part lanes_part_half(const void *p)
 {
-    __m128i lo, hi;
-    memcpy(&lo, p, sizeof lo);
-    memcpy(&hi, (const u8 *)p + 16, sizeof hi);
-    return lanes_join(_mm256_cvtph_ps(lo), _mm256_cvtph_ps(hi));
+    return (lanes_part)_mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
 INLINE v16f lanes_bf16(const void *p)
@@ -225,10 +221,37 @@ INLINE v16f lanes_from_int(v16i x)
     return lanes_join(_mm256_cvtepi32_ps(h[0]), _mm256_cvtepi32_ps(h[1]));
 }
 
-INLINE v16f lanes_max(v16f a, v16f b)
+INLINE lanes_part lanes_part_max(lanes_part a, lanes_part b)
 {
-    struct halves x = lanes_split(a), y = lanes_split(b);
-    return lanes_join(_mm256_max_ps(x.lo, y.lo), _mm256_max_ps(x.hi, y.hi));
+    return (lanes_part)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+INLINE bool lanes_part_any(lanes_int_part x)
+{
+    return !_mm256_testz_si256((__m256i)x, (__m256i)x);
+}
+
+/* Rows to columns: neighbours, pairs, halves. */
+INLINE void lanes_part_transpose(lanes_part r[PART])
+{
+    __m256 a[8], b[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps((__m256)r[i], (__m256)r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps((__m256)r[i], (__m256)r[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 2
+        for (int j = 0; j < 2; j++) {
+            b[i + 2 * j] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0x44);
+            b[i + 2 * j + 1] = _mm256_shuffle_ps(a[i + j], a[i + j + 2], 0xee);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < 4; i++) {
+        r[i] = (lanes_part)_mm256_permute2f128_ps(b[i], b[i + 4], 0x20);
+        r[i + 4] = (lanes_part)_mm256_permute2f128_ps(b[i], b[i + 4], 0x31);
+    }
 }
 
 #elif defined LANES_NEON
@@ -237,13 +260,6 @@ struct quarters {
     float32x4_t v[4];
 };
 
-INLINE struct quarters lanes_split(v16f v)
-{
-    struct quarters q;
-    memcpy(&q, &v, sizeof q);
-    return q;
-}
-
 INLINE v16f lanes_join(struct quarters q)
 {
     v16f v;
@@ -251,25 +267,16 @@ INLINE v16f lanes_join(struct quarters q)
     return v;
 }
 
-INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
-{
-    struct quarters x = lanes_split(a), y = lanes_split(b), z = lanes_split(c);
-    for (int i = 0; i < 4; i++) z.v[i] = vfmaq_f32(z.v[i], x.v[i], y.v[i]);
-    return lanes_join(z);
-}
-
 INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
 {
     return (lanes_part)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 }
 
-INLINE v16f lanes_half(const void *p)
+INLINE lanes_part lanes_part_half(const void *p)
 {
-    float16x4_t h[4];
-    struct quarters q;
-    memcpy(h, p, sizeof h);
-    for (int i = 0; i < 4; i++) q.v[i] = vcvt_f32_f16(h[i]);
-    return lanes_join(q);
+    float16x4_t h;
+    memcpy(&h, p, sizeof h);
+    return (lanes_part)vcvt_f32_f16(h);
 }
 
 INLINE v16f lanes_bf16(const void *p)
@@ -308,27 +315,37 @@ INLINE v16f lanes_from_i8(const u8 *p)
          vcvtq_f32_s32(vmovl_s16(vget_low_s16(hi))), vcvtq_f32_s32(vmovl_high_s16(hi))}});
 }
 
-INLINE v16f lanes_max(v16f a, v16f b)
+INLINE lanes_part lanes_part_max(lanes_part a, lanes_part b)
 {
-    struct quarters x = lanes_split(a), y = lanes_split(b);
-    for (int i = 0; i < 4; i++) x.v[i] = vbslq_f32(vcgtq_f32(x.v[i], y.v[i]), x.v[i], y.v[i]);
-    return lanes_join(x);
+    return (lanes_part)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a,
+                                 (float32x4_t)b);
+}
+
+INLINE bool lanes_part_any(lanes_int_part x)
+{
+    return vmaxvq_u32((uint32x4_t)x) != 0;
+}
+
+INLINE void lanes_part_transpose(lanes_part r[PART])
+{
+    float32x4x2_t a = vtrnq_f32((float32x4_t)r[0], (float32x4_t)r[1]);
+    float32x4x2_t b = vtrnq_f32((float32x4_t)r[2], (float32x4_t)r[3]);
+    for (int i = 0; i < 2; i++) {
+        float64x2_t x = vreinterpretq_f64_f32(a.val[i]), y = vreinterpretq_f64_f32(b.val[i]);
+        r[i] = (lanes_part)vtrn1q_f64(x, y);
+        r[i + 2] = (lanes_part)vtrn2q_f64(x, y);
+    }
 }
 
 #else
 
-INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
 {
     for (int i = 0; i < 16; i++) c[i] = fmaf(a[i], b[i], c[i]);
     return c;
 }
 
-INLINE lanes_part lanes_part_fma(lanes_part a, lanes_part b, lanes_part c)
-{
-    return lanes_fma(a, b, c);
-}
-
-INLINE v16f lanes_half(const void *p)
+INLINE lanes_part lanes_part_half(const void *p)
 {
     u16 h[16];
     v16f v;
@@ -367,31 +384,20 @@ INLINE v16f lanes_from_int(v16i x)
     return v;
 }
 
-INLINE v16f lanes_max(v16f a, v16f b)
+INLINE lanes_part lanes_part_max(lanes_part a, lanes_part b)
 {
     for (int i = 0; i < 16; i++) a[i] = a[i] > b[i] ? a[i] : b[i];
     return a;
 }
 
-#endif
-
-/* bf16 bits, rounded to nearest even; what is no number stays none. */
-INLINE v16i lanes_to_bf16(v16f x)
-{
-    v16u u = (v16u)x, up = u + 0x7fff + (u >> 16 & 1), nan = (v16u)(x != x);
-    return (v16i)(((up & ~nan) | ((u | 0x400000) & nan)) >> 16);
-}
-
-#if !defined __AVX512F__
-
-INLINE bool lanes_any(v16i x)
+INLINE bool lanes_part_any(lanes_int_part x)
 {
     i32 any = 0;
     for (int i = 0; i < 16; i++) any |= x[i];
     return any != 0;
 }
 
-INLINE void lanes_transpose(v16f r[16])
+INLINE void lanes_part_transpose(lanes_part r[PART])
 {
     float x[16][16], y[16][16];
     memcpy(x, r, sizeof x);
@@ -401,6 +407,39 @@ INLINE void lanes_transpose(v16f r[16])
 }
 
 #endif
+
+INLINE v16f lanes_half(const void *p)
+{
+    lanes_part x[LANES_PARTS];
+    for (u32 i = 0; i < LANES_PARTS; i++) x[i] = lanes_part_half((const u16 *)p + i * PART);
+    return lanes_whole(x);
+}
+
+/* bf16 bits, rounded to nearest even; what is no number stays none. */
+INLINE v16i lanes_to_bf16(v16f x)
+{
+    v16u u = (v16u)x, up = u + 0x7fff + (u >> 16 & 1), nan = (v16u)(x != x);
+    return (v16i)(((up & ~nan) | ((u | 0x400000) & nan)) >> 16);
+}
+
+INLINE v16f lanes_fma(v16f a, v16f b, v16f c)
+{
+    lanes_part x[LANES_PARTS], y[LANES_PARTS], z[LANES_PARTS];
+    lanes_parts(x, a);
+    lanes_parts(y, b);
+    lanes_parts(z, c);
+    for (u32 i = 0; i < LANES_PARTS; i++) z[i] = lanes_part_fma(x[i], y[i], z[i]);
+    return lanes_whole(z);
+}
+
+INLINE v16f lanes_max(v16f a, v16f b)
+{
+    lanes_part x[LANES_PARTS], y[LANES_PARTS];
+    lanes_parts(x, a);
+    lanes_parts(y, b);
+    for (u32 i = 0; i < LANES_PARTS; i++) x[i] = lanes_part_max(x[i], y[i]);
+    return lanes_whole(x);
+}
 
 /* All lanes into one, always in the same order: halves, quarters, eighths, pairs. */
 INLINE float lanes_sum(v16f v)
@@ -440,47 +479,64 @@ INLINE i32 lanes_total(v16i v)
 }
 
 /* base/num.c's exp in lanes, for x ≤ 88 (softmax, sigmoid): below -87.3 it is 0. */
-INLINE v16f lanes_exp(v16f x)
+INLINE lanes_part lanes_part_exp(lanes_part x)
 {
-    v16i low = x < -87.3365402f;
-    v16f c = lanes_max(lanes_set(-87.3365402f), x); /* what is no number stays none */
-    v16f n = lanes_fma(c, lanes_set(1.44269504f), lanes_set(12582912.0f));
-    v16i e = (v16i)n - 0x4b400000;
-    n -= 12582912.0f;
-    v16f r = lanes_fma(n, lanes_set(-0.693145752f), c);
-    r = lanes_fma(n, lanes_set(-1.42860677e-6f), r);
-    v16f p = lanes_set(1.98412698e-4f);
-    p = lanes_fma(p, r, lanes_set(1.38888889e-3f));
-    p = lanes_fma(p, r, lanes_set(8.33333333e-3f));
-    p = lanes_fma(p, r, lanes_set(4.16666667e-2f));
-    p = lanes_fma(p, r, lanes_set(1.66666667e-1f));
-    p = lanes_fma(p, r, lanes_set(0.5f));
-    p = lanes_fma(p, r * r, r) + 1.0f;
-    p = p * (v16f)((e + 127) << 23); /* one factor does, as e ≤ 127 */
-    return (v16f)((v16i)p & ~low);
+    const lanes_part lowest = lanes_part_set(-87.3365402f), shift = lanes_part_set(12582912.0f);
+    lanes_int_part low = x < lowest;
+    lanes_part c = lanes_part_max(lowest, x); /* what is no number stays none */
+    lanes_part n = lanes_part_fma(c, lanes_part_set(1.44269504f), shift);
+    lanes_int_part e = (lanes_int_part)n - 0x4b400000;
+    n -= shift;
+    lanes_part r = lanes_part_fma(n, lanes_part_set(-0.693145752f), c);
+    r = lanes_part_fma(n, lanes_part_set(-1.42860677e-6f), r);
+    lanes_part p = lanes_part_set(1.98412698e-4f);
+    p = lanes_part_fma(p, r, lanes_part_set(1.38888889e-3f));
+    p = lanes_part_fma(p, r, lanes_part_set(8.33333333e-3f));
+    p = lanes_part_fma(p, r, lanes_part_set(4.16666667e-2f));
+    p = lanes_part_fma(p, r, lanes_part_set(1.66666667e-1f));
+    p = lanes_part_fma(p, r, lanes_part_set(0.5f));
+    p = lanes_part_fma(p, r * r, r) + 1.0f;
+    p = p * (lanes_part)((e + 127) << 23); /* one factor does, as e ≤ 127 */
+    return (lanes_part)((lanes_int_part)p & ~low);
 }
 
 /* base/num.c's sigmoid: exp of -|x| only, so nothing overflows. */
-INLINE v16f lanes_sigmoid(v16f x)
+INLINE lanes_part lanes_part_sigmoid(lanes_part x)
 {
-    v16i neg = x < 0;
-    v16f a = (v16f)((v16i)x | (i32)0x80000000); /* -|x| */
-    v16f e = lanes_exp(a), one = lanes_set(1.0f);
-    return (v16f)(((v16i)e & neg) | ((v16i)one & ~neg)) / (1.0f + e);
+    lanes_int_part neg = x < 0;
+    lanes_part a = (lanes_part)((lanes_int_part)x | (i32)0x80000000); /* -|x| */
+    lanes_part e = lanes_part_exp(a), one = lanes_part_set(1.0f);
+    return (lanes_part)(((lanes_int_part)e & neg) | ((lanes_int_part)one & ~neg)) / (1.0f + e);
 }
 
 /* base/num.c's tanh, both of its ways, and a choice. */
-INLINE v16f lanes_tanh(v16f x)
+INLINE lanes_part lanes_part_tanh(lanes_part x)
 {
-    v16i sign = (v16i)x & (i32)0x80000000;
-    v16f a = (v16f)((v16i)x & 0x7fffffff), z = x * x, p = lanes_set(2.18694885e-2f);
-    p = lanes_fma(p, z, lanes_set(-5.39682540e-2f));
-    p = lanes_fma(p, z, lanes_set(1.33333333e-1f));
-    p = lanes_fma(p, z, lanes_set(-3.33333333e-1f));
-    p = lanes_fma(p * z, x, x);
-    v16f e = lanes_exp(a * -2.0f), t = (v16f)((v16i)((1.0f - e) / (1.0f + e)) | sign);
-    v16i small = a < 0.25f;
-    return (v16f)(((v16i)p & small) | ((v16i)t & ~small));
+    lanes_int_part sign = (lanes_int_part)x & (i32)0x80000000;
+    lanes_part a = (lanes_part)((lanes_int_part)x & 0x7fffffff), z = x * x;
+    lanes_part p = lanes_part_set(2.18694885e-2f);
+    p = lanes_part_fma(p, z, lanes_part_set(-5.39682540e-2f));
+    p = lanes_part_fma(p, z, lanes_part_set(1.33333333e-1f));
+    p = lanes_part_fma(p, z, lanes_part_set(-3.33333333e-1f));
+    p = lanes_part_fma(p * z, x, x);
+    lanes_part e = lanes_part_exp(a * -2.0f);
+    lanes_part t = (lanes_part)((lanes_int_part)((1.0f - e) / (1.0f + e)) | sign);
+    lanes_int_part small = a < 0.25f;
+    return (lanes_part)(((lanes_int_part)p & small) | ((lanes_int_part)t & ~small));
 }
+
+/* The same of all sixteen. */
+#define LANES_WHOLE(name)                                                     \
+    INLINE v16f lanes_##name(v16f x)                                          \
+    {                                                                         \
+        lanes_part p[LANES_PARTS];                                            \
+        lanes_parts(p, x);                                                    \
+        for (u32 i = 0; i < LANES_PARTS; i++) p[i] = lanes_part_##name(p[i]); \
+        return lanes_whole(p);                                                \
+    }
+LANES_WHOLE(exp)
+LANES_WHOLE(sigmoid)
+LANES_WHOLE(tanh)
+#undef LANES_WHOLE
 
 #endif
