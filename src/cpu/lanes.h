@@ -84,10 +84,17 @@ INLINE v16f lanes_set(float x)
     return x - (v16f){0};
 }
 
-/* n < 16 floats, the other lanes zero. */
-INLINE v16f lanes_load_part(const float *p, u32 n)
+/* The first n, the other lanes zero. */
+INLINE v16f lanes_load_first(const float *p, u32 n)
 {
     v16f v = {0};
+    memcpy(&v, p, n * sizeof *p);
+    return v;
+}
+
+INLINE lanes_part lanes_part_load_first(const float *p, u32 n)
+{
+    lanes_part v = {0};
     memcpy(&v, p, n * sizeof *p);
     return v;
 }
@@ -500,6 +507,14 @@ INLINE lanes_part lanes_part_exp(lanes_part x)
     return (lanes_part)((lanes_int_part)p & ~low);
 }
 
+INLINE v16f lanes_exp(v16f x)
+{
+    lanes_part p[LANES_PARTS];
+    lanes_parts(p, x);
+    for (u32 i = 0; i < LANES_PARTS; i++) p[i] = lanes_part_exp(p[i]);
+    return lanes_whole(p);
+}
+
 /* base/num.c's sigmoid: exp of -|x| only, so nothing overflows. */
 INLINE lanes_part lanes_part_sigmoid(lanes_part x)
 {
@@ -524,19 +539,5 @@ INLINE lanes_part lanes_part_tanh(lanes_part x)
     lanes_int_part small = a < 0.25f;
     return (lanes_part)(((lanes_int_part)p & small) | ((lanes_int_part)t & ~small));
 }
-
-/* The same of all sixteen. */
-#define LANES_WHOLE(name)                                                     \
-    INLINE v16f lanes_##name(v16f x)                                          \
-    {                                                                         \
-        lanes_part p[LANES_PARTS];                                            \
-        lanes_parts(p, x);                                                    \
-        for (u32 i = 0; i < LANES_PARTS; i++) p[i] = lanes_part_##name(p[i]); \
-        return lanes_whole(p);                                                \
-    }
-LANES_WHOLE(exp)
-LANES_WHOLE(sigmoid)
-LANES_WHOLE(tanh)
-#undef LANES_WHOLE
 
 #endif

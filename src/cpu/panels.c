@@ -198,7 +198,7 @@ static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TI
         u32 n = p->half[c].n;
         float *y = p->half[c].y[row] + p->half[c].col;
         v16f sum = lanes_load(start + c * TILE);
-        if (p->block > 0) sum = n == TILE ? lanes_load(y) : lanes_load_part(y, n);
+        if (p->block > 0) sum = n == TILE ? lanes_load(y) : lanes_load_first(y, n);
         for (u32 b = 0; b < p->n_blocks * TILE_VALUES; b += TILE_VALUES)
             sum = bf16_add_block(sum, x + b, w[c] + b);
         memcpy(y, &sum, n * sizeof *y);

@@ -4,10 +4,23 @@
 
 #include "cpu/lanes.h"
 
-/* Sixteen values from column i on; whole says that rows end with a full vector. */
-INLINE v16f load_row(const float *p, u32 i, u32 n, bool whole)
+/* Values of a row of n from column i on, zeros behind its end. */
+INLINE v16f load_row(const float *p, u32 i, u32 n)
 {
-    return whole || n - i >= 16 ? lanes_load(p + i) : lanes_load_part(p + i, n - i);
+    return n - i >= 16 ? lanes_load(p + i) : lanes_load_first(p + i, n - i);
+}
+
+INLINE lanes_part load_part(const float *p, u32 i, u32 n)
+{
+    return n - i >= PART ? lanes_part_load(p + i) : lanes_part_load_first(p + i, n - i);
+}
+
+INLINE void store_part(float *p, u32 i, u32 n, lanes_part v)
+{
+    if (n - i >= PART)
+        lanes_part_store(p + i, v);
+    else
+        memcpy(p + i, &v, (n - i) * sizeof *p);
 }
 
 typedef double v8d __attribute__((vector_size(64)));
@@ -54,51 +67,43 @@ static void norm(float *y, const float *x, const float *w, const float *b, u32 n
 
 static void glu(float *y, const float *g, const float *u, u32 n)
 {
-    for (u32 i = 0; i < n; i += 16) {
-        v16f a = load_row(g, i, n, false), b = load_row(u, i, n, false);
-        v16f r = a * lanes_sigmoid(a) * b;
-        if (n - i >= 16)
-            lanes_store(y + i, r);
-        else
-            memcpy(y + i, &r, (n - i) * sizeof *y);
+    for (u32 i = 0; i < n; i += PART) {
+        lanes_part a = load_part(g, i, n), b = load_part(u, i, n);
+        store_part(y, i, n, a * lanes_part_sigmoid(a) * b);
     }
 }
 
 static void lerp(float *y, const float *a, const float *b, const float *m, u32 n)
 {
-    for (u32 i = 0; i < n; i += 16) {
-        v16f x = load_row(a, i, n, false), d = load_row(b, i, n, false) - x;
-        v16f r = x + d * load_row(m, i, n, false);
-        memcpy(y + i, &r, MIN(16, n - i) * sizeof *y);
+    for (u32 i = 0; i < n; i += PART) {
+        lanes_part x = load_part(a, i, n), d = load_part(b, i, n) - x;
+        store_part(y, i, n, x + d * load_part(m, i, n));
     }
 }
 
 static void combine(float *y, const float *x, const float *w, u32 n, size_t pitch, u32 k)
 {
-    for (u32 i = 0; i < n; i += 16) {
-        v16f sum = {0};
-        for (u32 j = 0; j < k; j++) sum += load_row(x + j * pitch, i, n, false) * w[j];
-        memcpy(y + i, &sum, MIN(16, n - i) * sizeof *y);
+    for (u32 i = 0; i < n; i += PART) {
+        lanes_part sum = {0};
+        for (u32 j = 0; j < k; j++) sum += load_part(x + j * pitch, i, n) * w[j];
+        store_part(y, i, n, sum);
     }
 }
 
-INLINE v16f act_lanes(enum act_kind kind, v16f x)
+INLINE lanes_part act_part(enum act_kind kind, lanes_part x)
 {
     switch (kind) {
-    case ACT_TANH: return lanes_tanh(x);
-    case ACT_SIGMOID: return lanes_sigmoid(x);
-    case ACT_RELU2: x = lanes_max(x, (v16f){0}); return x * x;
-    case ACT_DECAY: return lanes_exp(lanes_sigmoid(x) * -0.606530660f);
+    case ACT_TANH: return lanes_part_tanh(x);
+    case ACT_SIGMOID: return lanes_part_sigmoid(x);
+    case ACT_RELU2: x = lanes_part_max(x, (lanes_part){0}); return x * x;
+    case ACT_DECAY: return lanes_part_exp(lanes_part_sigmoid(x) * -0.606530660f);
     }
     return x;
 }
 
 INLINE void act_kind(float *y, const float *x, u32 n, enum act_kind kind)
 {
-    for (u32 i = 0; i < n; i += 16) {
-        v16f r = act_lanes(kind, load_row(x, i, n, false));
-        memcpy(y + i, &r, MIN(16, n - i) * sizeof *y);
-    }
+    for (u32 i = 0; i < n; i += PART) store_part(y, i, n, act_part(kind, load_part(x, i, n)));
 }
 
 static void act(float *y, const float *x, u32 n, enum act_kind kind)
@@ -113,39 +118,43 @@ static void act(float *y, const float *x, u32 n, enum act_kind kind)
 
 /* ---- recurrence ---- */
 
-/* Columns [i, i + 16·W) of the values, in lanes: both sums run over keys, so nothing crosses lanes,
- * and W sums are under way at a time. width: columns of the last vector. */
-INLINE void wkv7_lanes(float *S, float *y, const float *const in[6], u32 n, u32 i, const u32 W,
+/* W parts of the values' columns from i on: both sums run over keys, so nothing crosses lanes, and
+ * W sums are under way at a time. width: columns of the last part. */
+INLINE void wkv7_parts(float *S, float *y, const float *const in[6], u32 n, u32 i, const u32 W,
                        const u32 width)
 {
     const float *r = in[0], *w = in[1], *k = in[2], *v = in[3], *kk = in[4], *a = in[5];
-    v16f sa[4], out[4], value[4];
+    lanes_part sa[4], out[4], value[4];
+#pragma GCC unroll 4
     for (u32 c = 0; c < W; c++) {
-        sa[c] = out[c] = (v16f){0};
-        value[c] = lanes_load_part(v + i + 16 * c, width);
+        sa[c] = out[c] = (lanes_part){0};
+        value[c] = lanes_part_load_first(v + i + PART * c, width);
     }
     for (u32 j = 0; j < n; j++)
+#pragma GCC unroll 4
         for (u32 c = 0; c < W; c++)
-            sa[c] = lanes_fma(lanes_load_part(S + (size_t)j * n + i + 16 * c, width),
-                              lanes_set(-kk[j]), sa[c]);
+            sa[c] = lanes_part_fma(lanes_part_load_first(S + (size_t)j * n + i + PART * c, width),
+                                   lanes_part_set(-kk[j]), sa[c]);
     for (u32 j = 0; j < n; j++)
+#pragma GCC unroll 4
         for (u32 c = 0; c < W; c++) {
-            float *row = S + (size_t)j * n + i + 16 * c;
-            v16f s = lanes_load_part(row, width) * w[j];
-            s = lanes_fma(value[c], lanes_set(k[j]), s);
-            s = lanes_fma(sa[c], lanes_set(kk[j] * a[j]), s);
-            out[c] = lanes_fma(s, lanes_set(r[j]), out[c]);
+            float *row = S + (size_t)j * n + i + PART * c;
+            lanes_part s = lanes_part_load_first(row, width) * w[j];
+            s = lanes_part_fma(value[c], lanes_part_set(k[j]), s);
+            s = lanes_part_fma(sa[c], lanes_part_set(kk[j] * a[j]), s);
+            out[c] = lanes_part_fma(s, lanes_part_set(r[j]), out[c]);
             memcpy(row, &s, width * sizeof *row);
         }
-    for (u32 c = 0; c < W; c++) memcpy(y + i + 16 * c, &out[c], width * sizeof *y);
+#pragma GCC unroll 4
+    for (u32 c = 0; c < W; c++) memcpy(y + i + PART * c, &out[c], width * sizeof *y);
 }
 
 static void wkv7(float *S, float *y, const float *const in[6], u32 n)
 {
     u32 i = 0;
-    for (; i + 64 <= n; i += 64) wkv7_lanes(S, y, in, n, i, 4, 16);
-    for (; i + 16 <= n; i += 16) wkv7_lanes(S, y, in, n, i, 1, 16);
-    if (i < n) wkv7_lanes(S, y, in, n, i, 1, n - i);
+    for (; i + 4 * PART <= n; i += 4 * PART) wkv7_parts(S, y, in, n, i, 4, PART);
+    for (; i + PART <= n; i += PART) wkv7_parts(S, y, in, n, i, 1, PART);
+    if (i < n) wkv7_parts(S, y, in, n, i, 1, n - i);
 }
 
 static void rk_bonus(float *out, const float *y, const float *const in[4], u32 n)
@@ -153,11 +162,10 @@ static void rk_bonus(float *out, const float *y, const float *const in[4], u32 n
     const float *r = in[0], *k = in[1], *r_k = in[2], *v = in[3];
     v16f sum = {0};
     for (u32 i = 0; i < n; i += 16)
-        sum = lanes_fma(load_row(r, i, n, false) * load_row(k, i, n, false),
-                        load_row(r_k, i, n, false), sum);
+        sum = lanes_fma(load_row(r, i, n) * load_row(k, i, n), load_row(r_k, i, n), sum);
     v16f s = lanes_set(lanes_sum(sum));
     for (u32 i = 0; i < n; i += 16) {
-        v16f x = lanes_fma(s, load_row(v, i, n, false), load_row(y, i, n, false));
+        v16f x = lanes_fma(s, load_row(v, i, n), load_row(y, i, n));
         memcpy(out + i, &x, MIN(16, n - i) * sizeof *out);
     }
 }
