@@ -228,6 +228,8 @@ static int bench(const struct args *a)
     if (a->operands.n > 1) return opts_wrong("bench", "one model at a time");
     if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
+    if (a->kernel && a->kv_type)
+        return opts_wrong("bench", "--kv-type is a model's; kernels have what the backend prefers");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
         return opts_wrong("bench", "tokens are guessed with --mode serve only");
