@@ -5,6 +5,7 @@
 
 #include "base/pool.h"
 #include "gpu/emit.h"
+#include "gpu/gpu_lists.h"
 
 enum {
     MAX_PROGRAMS = 4,
@@ -27,6 +28,8 @@ struct part {
 
 struct list {
     struct list_kind kind;
+    struct launch *launches; /* [n_launches] of the whole program, once a part was recorded */
+    u32 n_launches;
     struct part *parts;
     struct step_layout step;
 };
@@ -90,12 +93,16 @@ static const char *gpu_driver_absent(const struct gpu_driver *d)
 
 static void drop_lists(struct gpu_exec *x, struct gpu_program *prog)
 {
-    for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++)
-        for (struct part *part; (part = prog->lists[i].parts) != NULL;) {
-            prog->lists[i].parts = part->next;
+    for (u32 i = 0; i < prog->n_lists * prog->n_lists; i++) {
+        struct list *list = &prog->lists[i];
+        for (struct part *part; (part = list->parts) != NULL;) {
+            list->parts = part->next;
             x->d->drop(x->g, part->list);
             free(part);
         }
+        free(list->launches);
+        list->launches = NULL;
+    }
 }
 
 static void free_program(struct gpu_exec *x, struct gpu_program *prog)
@@ -362,60 +369,18 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Of a class, lists are for no rows, 1, 2, 4 .. 64, then for multiples of 64, and none for more
- * than max_rows. */
-static u32 list_rows(const struct exec_limits *limits, u32 list)
-{
-    u32 rows = list <= 7 ? (1u << list) / 2 : (list - 6) * 64;
-    return MIN(rows, limits->max_rows);
-}
-
-static u32 list_for(const struct exec_limits *limits, u32 n_rows)
-{
-    u32 list = 0;
-    while (list_rows(limits, list) < n_rows) list++;
-    return list;
-}
-
-struct sizes {
-    u64 mem[2], scratch, step;
-};
-
-/* What a program's own buffers take; finds out whether there is a kernel for every op. */
-static int measure(struct sizes *out, const struct program *p, const struct exec_limits *limits,
-                   struct list_kind kind, struct err *err)
-{
-    u32 last = list_for(limits, limits->max_rows), most = list_rows(limits, last);
-    *out = (struct sizes){0};
-    for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
-        out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
-    /* rows of class P need the more the more there are of them */
-    for (u32 i = 0; i <= last; i++) {
-        struct emit e;
-        kind.n_d = list_rows(limits, i);
-        kind.n_p = p->net->profile.bf16 ? most : 0;
-        if (kind.n_d + kind.n_p == 0) continue;
-        int rc = emit_program(&e, p, limits, kind, err);
-        if (rc) return rc;
-        free(e.list);
-        out->scratch = MAX(out->scratch, MAX(e.scratch, 256));
-        out->step = MAX(out->step, e.step.bytes[1]);
-    }
-    return 0;
-}
-
 static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
-    struct sizes size;
+    struct gpu_sizes size;
     struct list_kind kind = {.native = x->kind.native, .bulk = x->kind.bulk};
-    int rc = measure(&size, p, &x->limits, kind, err);
+    int rc = gpu_measure(&size, p, &x->limits, kind, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
     *handle = x->n_programs++;
     prog->p = p;
-    prog->n_lists = list_for(&x->limits, x->limits.max_rows) + 1;
+    prog->n_lists = gpu_list_for(&x->limits, x->limits.max_rows) + 1;
     prog->lists = calloc((size_t)prog->n_lists * prog->n_lists, sizeof *prog->lists);
     if (!prog->lists) return err_nomem(err, "the program");
     prog->scratch_n = size.scratch;
@@ -484,27 +449,47 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
     return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
 }
 
-/* Records a part of a list. */
-static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list,
-                  struct part *part, struct err *err)
+/* The launches of a list, which all its parts are taken from: somebody may wait while a part is
+ * recorded. */
+static int emit_list(struct gpu_exec *x, struct gpu_program *prog, struct list *list,
+                     struct err *err)
 {
-    const struct step_layout *step = &list->step;
     struct emit e;
+    if (list->launches) return 0;
     int rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
     if (rc) return rc;
     CHECK(e.scratch <= prog->scratch_n);
-    struct gpu_command *c = calloc(e.n + 2, sizeof *c);
-    u32 n = 1;
+    list->launches = e.list;
+    list->n_launches = e.n;
+    return 0;
+}
+
+/* Is it a launch of this part? Tables are, of every one. */
+static bool is_of(const struct launch *l, const struct part *part)
+{
+    return (l->op >= part->begin && l->op < part->end) || strcmp(l->kernel, "k_tables") == 0;
+}
+
+/* Records a part of a list. */
+static int record(struct gpu_exec *x, struct gpu_program *prog, struct list *list,
+                  struct part *part, struct err *err)
+{
+    const struct step_layout *step = &list->step;
+    int rc = emit_list(x, prog, list, err);
+    if (rc) return rc;
+    u32 n = 2;
+    for (u32 i = 0; i < list->n_launches; i++) n += is_of(&list->launches[i], part);
+    struct gpu_command *c = calloc(n, sizeof *c);
+    n = 1;
     if (!c) rc = err_nomem(err, "the program");
     if (c)
         c[0] = (struct gpu_command){.kind = GPU_COPY,
                                     .dst = {prog->step, 0},
                                     .src = {prog->upload[part->berth], 0},
                                     .n_bytes = step->bytes[part->extra]};
-    for (u32 i = 0; i < e.n && !rc; i++) {
-        bool tables = strcmp(e.list[i].kernel, "k_tables") == 0;
-        if (!tables && (e.list[i].op < part->begin || e.list[i].op >= part->end)) continue;
-        rc = command_of(x, prog, &e.list[i], &c[n], err);
+    for (u32 i = 0; i < list->n_launches && !rc; i++) {
+        if (!is_of(&list->launches[i], part)) continue;
+        rc = command_of(x, prog, &list->launches[i], &c[n], err);
         if (n == 1) c[n].after = true;
         n++;
     }
@@ -518,7 +503,6 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
             .n_bytes = step->out_rows * sizeof(i32)};
     if (!rc) rc = x->d->record(x->g, &part->list, c, n, err);
     free(c);
-    free(e.list);
     return rc;
 }
 
@@ -578,10 +562,10 @@ static int write_tables(struct gpu_exec *x, const struct step *s, struct err *er
 /* The smallest list that holds n_d rows of class D and n_p of class P. */
 static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_d, u32 n_p)
 {
-    u32 d = list_for(&x->limits, n_d), p = list_for(&x->limits, n_p);
+    u32 d = gpu_list_for(&x->limits, n_d), p = gpu_list_for(&x->limits, n_p);
     struct list *list = &prog->lists[d * prog->n_lists + p];
     if (!list->step.rows) {
-        u32 rows_d = list_rows(&x->limits, d), rows_p = list_rows(&x->limits, p);
+        u32 rows_d = gpu_list_rows(&x->limits, d), rows_p = gpu_list_rows(&x->limits, p);
         list->kind = x->kind;
         list->kind.n_d = rows_d;
         list->kind.n_p = rows_p;
@@ -726,33 +710,7 @@ static int gpu_move(struct exec *exec, enum exec_part part, u32 index, u8 *dst, 
     return rc;
 }
 
-static u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
-{
-    struct sizes size;
-    struct err ignored = {0};
-    struct list_kind all = {.native = true, .bulk = true};
-    if (measure(&size, p, limits, all, &ignored)) return 0;
-    return size.mem[0] + size.mem[1] + size.scratch + size.step +
-           round_up((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
-}
-
 /* ---- what devices can tell ---- */
-
-static int launches_on(const struct gpu_driver *d, const struct program *p,
-                       const struct exec_limits *limits, u32 n_rows, u32 *by_op, u32 *total,
-                       struct err *err)
-{
-    struct emit e;
-    struct list_kind kind = {.n_d = list_rows(limits, list_for(limits, n_rows)),
-                             .joins = d && d->joins};
-    int rc = emit_program(&e, p, limits, kind, err);
-    if (rc) return rc;
-    *total = e.n;
-    memset(by_op, 0, p->n_ops * sizeof *by_op);
-    for (u32 i = 0; i < e.n; i++) by_op[e.list[i].op]++;
-    free(e.list);
-    return 0;
-}
 
 static void gpu_counters(const struct exec *exec, struct exec_counters *out)
 {
@@ -775,24 +733,21 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_program *prog = &x->programs[handle];
-    struct emit e;
     if (!x->d->profile)
         return err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' can't be profiled", x->d->name);
     int rc = gpu_submit(exec, handle, s, err); /* a first time, so that its list is there */
     if (!rc) rc = gpu_wait(exec, err);
     if (rc) return rc;
     struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
-    if ((rc = emit_program(&e, prog->p, &x->limits, list->kind, err))) return rc;
-    double *each = calloc(e.n + 2, sizeof *each);
+    double *each = calloc(list->n_launches + 2, sizeof *each);
     if (!each) rc = err_nomem(err, "the profile");
     struct part *whole = list->parts;
     while (whole && (whole->begin || whole->end < prog->p->n_ops)) whole = whole->next;
     CHECK(whole);
     if (!rc) rc = x->d->profile(x->g, whole->list, each, err);
     memset(us, 0, prog->p->n_ops * sizeof *us);
-    for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
+    for (u32 i = 0; i < list->n_launches && !rc; i++) us[list->launches[i].op] += each[1 + i];
     free(each);
-    free(e.list);
     return rc;
 }
 
@@ -838,7 +793,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_program *prog = &x->programs[handle];
-    struct emit e;
+    struct emit e; /* anew: layouts may have changed since the list was recorded */
     *n = 0;
     step_order(&x->order, s);
     const struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
@@ -863,29 +818,6 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
     return rc;
 }
 
-static int scratch_on(const struct gpu_driver *d, const struct program *p,
-                      const struct exec_limits *limits, u64 *by_op, struct err *err)
-{
-    struct emit e;
-    u32 rows = list_rows(limits, list_for(limits, limits->max_rows));
-    struct list_kind kind = {.native = d == &driver_cuda, .joins = d && d->joins};
-    if (p->net->profile.bf16)
-        kind.n_p = rows;
-    else
-        kind.n_d = rows;
-    int rc = emit_program(&e, p, limits, kind, err);
-    if (rc) return rc;
-    memset(by_op, 0, p->n_ops * sizeof *by_op);
-    for (u32 i = 0; i < e.n; i++)
-        for (u32 j = 0; j < e.list[i].n_bufs; j++) {
-            const struct binding *b = &e.list[i].bufs[j];
-            u64 *most = &by_op[e.list[i].op];
-            if (b->space == SPACE_SCRATCH) *most = MAX(*most, b->offset + b->n);
-        }
-    free(e.list);
-    return 0;
-}
-
 /* ---- one class for each driver ---- */
 
 #define GPU_CLASS(driver, rounds_to_bf16, rows)                                                 \
@@ -896,12 +828,12 @@ static int scratch_on(const struct gpu_driver *d, const struct program *p,
     static int driver##_launches(const struct program *p, const struct exec_limits *limits,     \
                                  u32 n_rows, u32 *by_op, u32 *total, struct err *err)           \
     {                                                                                           \
-        return launches_on(&driver_##driver, p, limits, n_rows, by_op, total, err);             \
+        return gpu_launches(&driver_##driver, p, limits, n_rows, by_op, total, err);            \
     }                                                                                           \
     static int driver##_scratch(const struct program *p, const struct exec_limits *limits,      \
                                 u64 *by_op, struct err *err)                                    \
     {                                                                                           \
-        return scratch_on(&driver_##driver, p, limits, by_op, err);                             \
+        return gpu_scratch(&driver_##driver, p, limits, by_op, err);                            \
     }                                                                                           \
     static int driver##_open(struct exec **out, const struct net *net,                          \
                              const struct exec_limits *limits, u32 n_threads, struct err *err); \

@@ -3,6 +3,7 @@
  *   program ──► emit.h: launches (symbolic, no device needed) ──► gpu.c: one recorded list per T
  *
  * gpu.c       owns the device: memory, recorded lists, submit, wait, read
+ * gpu_lists.h which lists there are, and what a program needs
  * gpu_pack.h  weights as planes
  * gpu_step.h  a step as bytes
  * emit.h      how an op becomes launches: emit.c has the table, emit_….c one function per op
