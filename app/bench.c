@@ -217,6 +217,14 @@ static int bench_kernel(struct host *h, const struct args *a)
     return code;
 }
 
+/* Is something asked for that no kernel has? */
+static bool is_about_models(const struct args *a)
+{
+    return a->kv_type || a->prompts || a->gens || a->depths || a->batches || a->chunk.set ||
+           a->profile || a->csv || a->html || a->no_fuse || a->max_memory.set ||
+           strcmp(a->mode, "all") != 0;
+}
+
 static int bench(const struct args *a)
 {
     const char *word = a->operands.n ? a->operands.p[0] : "";
@@ -228,8 +236,9 @@ static int bench(const struct args *a)
     if (a->operands.n > 1) return opts_wrong("bench", "one model at a time");
     if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
-    if (a->kernel && a->kv_type)
-        return opts_wrong("bench", "--kv-type is a model's; kernels have what the backend prefers");
+    if (a->kernel && is_about_models(a))
+        return opts_wrong("bench",
+                          "--kernel takes --shape, --reps and --json; the rest is for models");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
         return opts_wrong("bench", "tokens are guessed with --mode serve only");

@@ -172,7 +172,8 @@ def test_bad_options_are_refused(d):
     bench(d, GOLDEN, "--shape", "n=1", code=2)
     bench(d, GOLDEN, "--json", "--csv", code=2)
     bench(d, "--kernel", "nothing", code=2)
-    bench(d, "--kernel", "attention", "--kv-type", "q8", code=2)
+    for more in [("--kv-type", "q8"), ("-p", "64"), ("-d", "64"), ("--mode", "decode"), ("--profile",), ("--csv",)]:
+        bench(d, "--kernel", "attention", *more, code=2)
     assert "can't" in bench(os.path.join(d, "nowhere"), GOLDEN, *FAST, code=1).err
 
 

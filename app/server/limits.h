@@ -31,7 +31,7 @@
     X(logprobs, 20, 400, "alternatives of a token (top_logprobs)")                 \
     X(biases, 1024, 400, "entries of logit_bias")                                  \
     X(schema_bytes, 65536, 400, "bytes of a JSON schema or grammar")               \
-    X(output_tokens, 1048576, 400, "tokens of an answer (max_tokens)")
+    X(output_tokens, 1048576, 400, "tokens of an answer")
 
 enum limit {
 #define LIMIT_ENUM(name, value, status, what) LIMIT_##name,
