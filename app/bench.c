@@ -237,8 +237,8 @@ static int bench(const struct args *a)
     if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
     if (a->kernel && is_about_models(a))
-        return opts_wrong("bench",
-                          "--kernel takes --shape, --reps and --json; the rest is for models");
+        return opts_wrong(
+            "bench", "sizes of a --kernel come by --shape; -p, -n, --mode and so on are a model's");
     if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
         return opts_wrong("bench", "tokens are guessed with --mode serve only");

@@ -19,6 +19,8 @@ typedef int64_t i64;
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
+/* The smallest multiple of `to` that is at least n. */
+#define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
 
 /* Borrowed bytes. May hold NUL and invalid UTF-8; compare with str_eq, never strcmp. */
 struct str {

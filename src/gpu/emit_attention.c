@@ -74,11 +74,6 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
     };
 }
 
-static u64 round_up(u64 n)
-{
-    return (n + 255) / 256 * 256;
-}
-
 static u64 n_parts(const struct emit *e, const struct op *op)
 {
     return (u64)emit_attention_args(e, op).max_items * op->p.attn.n_heads;
@@ -88,14 +83,15 @@ void emit_attention_scratch(struct emit *e, const struct op *op, bool write)
 {
     u64 n = n_parts(e, op), bytes = n * op->p.attn.v_width * sizeof(float);
     emit_scratch(e, 0, bytes, write);
-    emit_scratch(e, round_up(bytes), n * 2 * sizeof(float), write);
+    emit_scratch(e, ROUND_UP(bytes, 256), n * 2 * sizeof(float), write);
 }
 
 /* Behind that: queries, where keys are rotated. */
 static u64 rotated_at(const struct emit *e, const struct op *op)
 {
     u64 n = n_parts(e, op);
-    return round_up(n * op->p.attn.v_width * sizeof(float)) + round_up(n * 2 * sizeof(float));
+    return ROUND_UP(n * op->p.attn.v_width * sizeof(float), 256) +
+           ROUND_UP(n * 2 * sizeof(float), 256);
 }
 
 void emit_attention_merge(struct emit *e, const struct op *op)

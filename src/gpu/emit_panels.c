@@ -8,11 +8,6 @@
 
 enum { MAX_WEIGHTS = 256 << 20 }; /* bytes of scratch for matrices of experts */
 
-static u32 round_up(u32 n, u32 to)
-{
-    return (n + to - 1) / to * to;
-}
-
 /* Where things lie in scratch memory. */
 struct panels {
     u32 pitch, rows, w_rows; /* columns; rows of a slice of x and of w */
@@ -35,11 +30,11 @@ static u32 x_slices(const struct product *m)
 static struct panels panels_of(const struct emit *e, const struct product *m)
 {
     const struct weight *w = &e->p->net->weights[m->w[0]];
-    struct panels p = {.pitch = round_up(m->n_in, PANEL_K),
-                       .rows = round_up(e->kind.n_p, PANEL_M),
+    struct panels p = {.pitch = ROUND_UP(m->n_in, PANEL_K),
+                       .rows = ROUND_UP(e->kind.n_p, PANEL_M),
                        .n_slices = w->n_slices};
     for (u32 i = 0; i < m->n; i++)
-        p.w_rows += round_up(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
+        p.w_rows += ROUND_UP(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
     u64 slice = (u64)p.w_rows * p.pitch * 2;
     p.at_once = p.n_slices;
     if (m->n_used) {
@@ -163,7 +158,7 @@ static void emit_panel_products(struct emit *e, const struct product *m, const s
                                         .n_out = e->p->net->weights[m->w[i]].n_out,
                                         .y_pitch = emit_pitch(e, m->y[i]),
                                         .has_bias = m->bias[i] != NO_WEIGHT};
-        begin += round_up(a.part[i].n_out, PANEL_ROUND);
+        begin += ROUND_UP(a.part[i].n_out, PANEL_ROUND);
     }
     for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
     launch_panels(e, m, p, n);
@@ -188,7 +183,7 @@ int emit_panels(struct emit *e, const struct product *m)
         u32 n = MIN(p.at_once, p.n_slices - first), begin = 0;
         for (u32 i = 0; i < m->n; i++) {
             emit_panel_weights(e, m, &p, i, begin, first, n);
-            begin += round_up(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
+            begin += ROUND_UP(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
         }
         emit_panel_products(e, m, &p, first, n);
     }

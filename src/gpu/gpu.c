@@ -79,11 +79,6 @@ struct gpu_exec {
     } kernels[MAX_KERNELS];
 };
 
-static u64 round_up(u64 n, u64 to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static const char *gpu_driver_absent(const struct gpu_driver *d)
 {
     return d ? d->absent() : "this build is not for macOS";
@@ -208,7 +203,7 @@ static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory
         layers[2 * i + 1] = (u32)(s[i].item / 16);
         end = s[i].at + s[i].item * n_items;
     }
-    if (!rc) rc = x->d->alloc(x->g, memory, MAX(round_up(end, 256), 1), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, memory, MAX(ROUND_UP(end, 256), 1), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->layers[blocks], n * 8ull + 1, GPU_DEVICE, err);
     if (!rc && n) rc = x->d->write(x->g, x->layers[blocks], 0, layers, n * 8ull, err);
     free(layers);

@@ -45,8 +45,7 @@ u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
     struct list_kind all = {.native = true, .bulk = true};
     if (gpu_measure(&size, p, limits, all, &ignored)) return 0;
     return size.mem[0] + size.mem[1] + size.scratch + size.step +
-           ((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4 + 255) / 256 *
-               256;
+           ROUND_UP((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
 }
 
 int gpu_launches(const struct gpu_driver *d, const struct program *p,

@@ -15,11 +15,6 @@ static bool is_vector(const struct weight *w)
     return w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1;
 }
 
-static u64 round_up(u64 n, u64 to)
-{
-    return (n + to - 1) / to * to;
-}
-
 static u64 row_bytes(enum encoding enc, u64 n)
 {
     switch (enc) {
@@ -34,11 +29,11 @@ void planes_plan(struct planes *p, const struct weight *w)
 {
     enum encoding enc = is_vector(w) ? ENC_F32 : encoding_of(w->type);
     *p = (struct planes){.enc = enc, .n_rows = (u64)w->n_out * w->n_slices};
-    p->q_row = (u32)(round_up(row_bytes(enc, w->n_in), 16) / 16);
+    p->q_row = (u32)(ROUND_UP(row_bytes(enc, w->n_in), 16) / 16);
     p->s_row = w->n_in / encoding_info[enc].cols * scale_bytes[enc];
     if (enc == ENC_I8) p->s_row = (p->s_row + 3) / 4 * 4; /* lanes fetch them as words */
-    p->bytes[0] = round_up(p->n_rows * p->q_row * 16, 256);
-    p->bytes[1] = round_up(p->n_rows * p->s_row, 256);
+    p->bytes[0] = ROUND_UP(p->n_rows * p->q_row * 16, 256);
+    p->bytes[1] = ROUND_UP(p->n_rows * p->s_row, 256);
 }
 
 u64 planes_bytes(const struct weight *w)
