@@ -8,6 +8,7 @@ import random
 import re
 import select
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -647,6 +648,47 @@ def test_tls_is_spoken_where_there_is_a_certificate(s):
 # ---- without a server ----
 
 
+def ask_for_much(s, head=b""):
+    """A connection of little room on which an answer of some 12 MB begins, and how much of it is left."""
+    c = socket.socket()
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    c.settimeout(30)
+    c.connect(("127.0.0.1", s.port))
+    c.sendall(raw_post({"content": "a b c d e f g h " * 170000, "with_pieces": True}, "/tokenize")
+              .replace(b"Host:", head + b"Host:"))
+    began = c.recv(1000)
+    return c, int(re.search(rb"Content-Length: (\d+)", began)[1]) - len(began.split(b"\r\n\r\n", 1)[1])
+
+
+def read_slowly(c, n, seconds):
+    """All of n bytes, with rests between them."""
+    for i in range(10):
+        end = n * (9 - i) // 10
+        while n > end:
+            got = len(c.recv(min(65536, n - end)))
+            assert got, f"{n} bytes are missing"
+            n -= got
+        time.sleep(seconds / 10)
+
+
+def test_slow_clients_get_whole_answers(s):
+    s = Server("--limit", "stall_seconds=1", "--limit", "idle_seconds=1")
+    read_slowly(*ask_for_much(s), 4)
+    read_slowly(*ask_for_much(s, b"Connection: close\r\n"), 4)
+    s.end()
+
+
+def test_sigterm_leaves_nobody_with_half_an_answer(s):
+    s = Server()
+    slow = ask_for_much(s)
+    c = s.open(raw_post({"messages": ASK, "max_tokens": 80, "ignore_end": True, "stream": True}))
+    assert b"200 OK" in c.recv(100)
+    stop_listening(s)
+    read_slowly(*slow, 2)
+    assert b"data: [DONE]" in c.makefile("rb").read(), "and the connection ends"
+    assert s.p.wait(15) == 0, "before --drain"
+
+
 def test_it_does_not_start_unsafe_or_wrong(s):
     assert "--api-key" in fletch("serve", "--host", "0.0.0.0", code=2).err
     assert "queue" in fletch("serve", "--limit", "quee=3", code=2).err
@@ -673,14 +715,14 @@ GROUPS = [
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "foreign_hosts", "bad_http",
           "bodies_may", "mutated", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
-      "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm"]),
+      "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm_lets"]),
     (["--drain", 100, "--limit", "body_bytes=20000", "--limit", "connections_per_address=8", "--limit",
       "all_body_bytes=50000", "-c", 16384], ["bodies_and", "a_client_that", "a_second_signal"]),
     (["-c", 512, "--ngram", "--spec-tokens", 3], ["the_oldest", "guesses_and"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "it_does_not", "the_manual"]),
 ]
 
 

@@ -39,6 +39,7 @@ struct conn {
     char extra[MAX_EXTRA]; /* header lines of the answer */
     bool reading;          /* conn_read is at it */
     bool chunked, close;   /* of the answer */
+    size_t left;           /* of the last answer, when the timer was set */
     int status;
     double t_begin;
     void (*on_gone)(void *ctx);
@@ -116,12 +117,29 @@ static void conn_close(struct conn *c)
     if (on_gone) on_gone(ctx);
 }
 
+static size_t unsent(const struct conn *c)
+{
+    return evbuffer_get_length(bufferevent_get_output(c->bev));
+}
+
+/* The last answer goes out for as long as its client takes some of it. */
+static void flush(struct conn *c)
+{
+    c->state = CONN_FLUSH;
+    c->left = unsent(c);
+    wait_at_most(c, limit_of(&conn_server(c)->limits, stall_seconds));
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *ctx)
 {
     struct conn *c = ctx;
     bool began = c->state == CONN_BODY || evbuffer_get_length(bufferevent_get_input(c->bev));
     (void)fd;
     (void)what;
+    if (c->state == CONN_FLUSH && unsent(c) < c->left) {
+        flush(c);
+        return;
+    }
     if (c->state > CONN_BODY || !began) {
         conn_close(c);
         return;
@@ -130,12 +148,16 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
     http_refuse(c, l, "the request did not arrive in time");
 }
 
-/* Between two requests: the connection waits for the next. */
+/* Between two requests: the connection waits for the next, from when the client has all of its
+ * answer. */
 static void idle(struct conn *c)
 {
     c->state = CONN_HEAD;
     c->chunks = (struct http_chunks){0};
-    wait_at_most(c, limit_of(&conn_server(c)->limits, idle_seconds));
+    if (unsent(c))
+        evtimer_del(c->timer);
+    else
+        wait_at_most(c, limit_of(&conn_server(c)->limits, idle_seconds));
 }
 
 /* ---- requests ---- */
@@ -278,6 +300,7 @@ static void on_read(struct bufferevent *bev, void *ctx)
 static void on_written(struct bufferevent *bev, void *ctx)
 {
     struct conn *c = ctx;
+    if (c->state == CONN_HEAD && !evtimer_pending(c->timer, NULL)) idle(c);
     if (c->state != CONN_FLUSH) return;
     tls_finish(c->listener->tls, bev);
     c->state = CONN_LINGER;
@@ -367,14 +390,12 @@ static void log_request(struct conn *c)
 /* The answer is complete: the connection goes on to the next request, or ends. */
 static void finish(struct conn *c)
 {
-    bool close = c->close;
     if (!c->on_gone) log_request(c);
     request_free(c);
     c->t_begin = 0;
-    if (close) {
-        c->state = CONN_FLUSH;
-        wait_at_most(c, limit_of(&conn_server(c)->limits, stall_seconds));
-        if (!evbuffer_get_length(bufferevent_get_output(c->bev))) on_written(c->bev, c);
+    if (c->close || conn_server(c)->draining) { /* a stream's head may have promised more */
+        flush(c);
+        if (!c->left) on_written(c->bev, c);
         return;
     }
     idle(c);
@@ -530,7 +551,10 @@ void http_stop_listening(struct server *s)
     l->l = NULL;
     for (struct conn *c = l->first, *next; c; c = next) {
         next = c->next;
-        if (c->state == CONN_HEAD) conn_close(c);
+        if (c->state == CONN_HEAD && unsent(c))
+            flush(c);
+        else if (c->state == CONN_HEAD)
+            conn_close(c);
     }
 }
 
