@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import select
 import signal
 import socket
@@ -689,6 +690,22 @@ def test_sigterm_leaves_nobody_with_half_an_answer(s):
     assert s.p.wait(15) == 0, "before --drain"
 
 
+def test_without_descriptors_it_rests(s):
+    if not hasattr(resource, "prlimit"):
+        print("skip without_descriptors_it_rests: nothing here takes descriptors from a program that runs")
+        return
+    s = Server()
+    resource.prlimit(s.p.pid, resource.RLIMIT_NOFILE, (60, 60))
+    many = [s.open(b"") for _ in range(80)]
+    time.sleep(1)
+    for c in many:
+        c.close()
+    wait_for(lambda: s.get("/livez").status == 200)
+    told = sum("no connection can be taken" in line for line in s.lines)
+    assert told and len(s.lines) < 200, f"{told} of {len(s.lines)} lines"
+    s.end()
+
+
 def test_it_does_not_start_unsafe_or_wrong(s):
     assert "--api-key" in fletch("serve", "--host", "0.0.0.0", code=2).err
     assert "queue" in fletch("serve", "--limit", "quee=3", code=2).err
@@ -722,7 +739,7 @@ GROUPS = [
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "it_does_not", "the_manual"]),
 ]
 
 

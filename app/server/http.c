@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "app.h"
@@ -25,6 +26,7 @@ enum conn_state {
     CONN_LINGER, /* all is said; what still comes is thrown away, so that the client can read */
 };
 enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 1024 };
+enum { SPARE_DESCRIPTORS = 256 }; /* for models, and to refuse connections with words */
 
 struct conn {
     struct listener *listener;
@@ -53,6 +55,7 @@ struct listener {
     struct conn *first;
     size_t n;
     uint64_t last_id;
+    bool rests, refused; /* no connection could be taken: until the next tick; lately */
 };
 
 struct server *conn_server(const struct conn *c)
@@ -475,6 +478,7 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
     struct conn *c = need(calloc(1, sizeof *c));
     int on = 1;
     (void)unused;
+    l->refused = false;
     c->listener = l;
     if (getnameinfo(addr, (socklen_t)n_addr, c->address, sizeof c->address, NULL, 0,
                     NI_NUMERICHOST))
@@ -501,11 +505,30 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
                     "too many connections");
 }
 
+/* Out of descriptors, most likely: those who are there go on, and who waits outside would have the
+ * loop do nothing else than fail again. */
 static void on_accept_error(struct evconnlistener *el, void *ctx)
 {
     struct listener *l = ctx;
-    (void)el;
-    log_line(l->server, "accept: %s", strerror(errno)); /* out of descriptors: those there go on */
+    if (!l->refused) log_line(l->server, "no connection can be taken: %s", strerror(errno));
+    evconnlistener_disable(el);
+    l->rests = l->refused = true;
+}
+
+void http_tick(struct server *s)
+{
+    struct listener *l = s->listener;
+    if (l->rests && l->l) evconnlistener_enable(l->l);
+    l->rests = false;
+}
+
+/* What shells allow by themselves is often less than the connections that there may be. */
+static void raise_descriptors(uint64_t n)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= n) return;
+    r.rlim_cur = r.rlim_max < n ? r.rlim_max : (rlim_t)n;
+    setrlimit(RLIMIT_NOFILE, &r);
 }
 
 int http_listen(struct server *s)
@@ -514,6 +537,7 @@ int http_listen(struct server *s)
     struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     char port[8];
     l->server = s;
+    raise_descriptors(limit_of(&s->limits, connections) + SPARE_DESCRIPTORS);
     int code = tls_open(&l->tls, s->params.cert, s->params.key);
     if (code) return code;
     snprintf(port, sizeof port, "%u", (unsigned)s->params.port);

@@ -8,6 +8,7 @@
 int http_listen(struct server *s);
 uint16_t http_port(const struct server *s);
 size_t http_count(const struct server *s); /* connections */
+void http_tick(struct server *s);          /* about every quarter of a second */
 /* No new connections; those without a request end. */
 void http_stop_listening(struct server *s);
 void http_close(struct server *s);
