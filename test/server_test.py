@@ -248,12 +248,13 @@ def test_limits_are_named(s):
     for field, value, limit in [("n", 100, "choices"), ("stop", ["x"] * 99, "stops"), ("stop", "x" * 999, "stop_bytes"),
                                 ("messages", ASK * 2000, "messages"), ("tools", [{}] * 200, "tools"),
                                 ("logit_bias", {str(i): 1 for i in range(2000)}, "biases"),
-                                ("max_tokens", 10**9, "output_tokens")]:
+                                ("max_tokens", 10**9, "output_tokens"), ("top_logprobs", 21, "logprobs")]:
         e = s.chat(400, **{field: value})["error"]
         assert e["code"] == limit and limit in e["message"], (field, e)
     deep = '{"messages": ' + "[" * 100 + "]" * 100 + "}"
     assert s.post("/v1/chat/completions", deep, 400)["error"]["code"] == "json_depth"
     assert s.complete(["x"] * 1000, 400)["error"]["code"] == "prompts"
+    assert s.complete("x", 400, logprobs=21)["error"]["code"] == "logprobs"
 
 
 def test_paths_and_methods(s):
@@ -476,6 +477,7 @@ def test_the_queue_is_bounded(s):
 
 
 def test_bodies_and_connections_are_bounded(s):
+    assert "is 2" in s.chat(400, logprobs=True, top_logprobs=3)["error"]["message"], "--limit sets it"
     e = s.post("/tokenize", {"content": "x" * 30000}, 413)["error"]
     assert e["code"] == "body_bytes", e
     half = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000\r\n\r\n" + b" " * 14000
@@ -594,6 +596,10 @@ def test_models_of_a_folder_come_when_asked_for_and_go(s):
     loaded = [m["id"] for m in s.get("/v1/models").json["data"] if m["ready"]]
     assert 1 <= len(loaded) < len(names), loaded
     wait_for(lambda: any("makes room" in x for x in s.lines))
+    for name in ["llama", "qwen2", "llama", "qwen3"]:  # two of them fit
+        ask(name)
+    ready = {m["id"] for m in s.get("/v1/models").json["data"] if m["ready"]}
+    assert ready == {"llama", "qwen3"}, f"the one unused for longest goes: {ready}"
     assert "memory" in s.complete([5], 503, model="large")["error"]["message"]
     assert s.complete([5], 500, model="broken")["error"]["param"] == "model"
     assert s.complete([5], 404, model="none")
@@ -734,10 +740,10 @@ GROUPS = [
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
       "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm_lets"]),
     (["--drain", 100, "--limit", "body_bytes=20000", "--limit", "connections_per_address=8", "--limit",
-      "all_body_bytes=50000", "-c", 16384], ["bodies_and", "a_client_that", "a_second_signal"]),
+      "all_body_bytes=50000", "--limit", "logprobs=2", "-c", 16384], ["bodies_and", "a_client_that", "a_second_signal"]),
     (["-c", 512, "--ngram", "--spec-tokens", 3], ["the_oldest", "guesses_and"]),
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
-    (["--model-dir", "MODELS", "--max-memory", "9M", "--parallel", 2, "-c", 512], ["models_of_a"]),
+    (["--model-dir", "MODELS", "--max-memory", "12M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
     (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "it_does_not", "the_manual"]),
 ]

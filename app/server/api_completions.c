@@ -24,7 +24,7 @@ struct said {
 static int take_logprobs(struct call *c, const struct field *f, json_t *v)
 {
     c->ask.logprobs = true;
-    return field_count(c, f, v);
+    return field_top(c, f, v);
 }
 
 static int take_best_of(struct call *c, const struct field *f, json_t *v)

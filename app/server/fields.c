@@ -31,6 +31,14 @@ int field_count(struct call *c, const struct field *f, json_t *v)
     return 0;
 }
 
+int field_top(struct call *c, const struct field *f, json_t *v)
+{
+    json_int_t n = json_integer_value(v);
+    if (n > 0 && (uint64_t)n > limit_of(&c->server->limits, logprobs))
+        return call_over(c, LIMIT_logprobs, f->name, (uint64_t)n);
+    return field_count(c, f, v);
+}
+
 int field_flag(struct call *c, const struct field *f, json_t *v)
 {
     if (!json_is_boolean(v))
@@ -255,7 +263,7 @@ static const struct field chat[] = {
     {"max_tokens", field_max_tokens, 0, 1, 0},
     {"max_completion_tokens", field_max_tokens, 0, 1, 0},
     {"logprobs", field_flag, FIELD_AT(ask.logprobs), 0, 0},
-    {"top_logprobs", field_count, FIELD_AT(ask.n_top), 0, 20},
+    {"top_logprobs", field_top, FIELD_AT(ask.n_top), 0, 20},
     {"tools", field_array, FIELD_AT(ask.tools), 0, 0},
     {"tool_choice", field_any, FIELD_AT(ask.tool_choice), 0, 0},
     {"parallel_tool_calls", field_ignore, 0, 0, 0},

@@ -274,6 +274,7 @@ bool served_hold(struct served *m)
     pthread_mutex_lock(&m->lock);
     bool ready = m->state == SERVED_READY;
     m->n_users += ready;
+    m->t_used = server_now();
     pthread_mutex_unlock(&m->lock);
     return ready;
 }
@@ -282,6 +283,7 @@ void served_let_go(struct served *m)
 {
     pthread_mutex_lock(&m->lock);
     m->n_users--;
+    m->t_used = server_now();
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -289,12 +291,16 @@ void served_let_go(struct served *m)
 static bool make_room(struct server *s)
 {
     struct served *oldest = NULL;
+    double t_oldest = 0;
     for (size_t i = 0; i < s->n_served; i++) {
         struct served *m = &s->served[i];
         pthread_mutex_lock(&m->lock);
         bool idle = m->state == SERVED_READY && !m->n_users;
+        double t = m->t_used;
         pthread_mutex_unlock(&m->lock);
-        if (idle && (!oldest || m->t_used < oldest->t_used)) oldest = m;
+        if (!idle || (oldest && t >= t_oldest)) continue;
+        oldest = m;
+        t_oldest = t;
     }
     if (!oldest) return false;
     pthread_mutex_lock(&oldest->lock);
@@ -344,6 +350,5 @@ void served_tick(struct server *s)
 void served_want(struct served *m)
 {
     m->wanted = true;
-    m->t_used = server_now();
     served_tick(m->server);
 }

@@ -278,6 +278,7 @@ struct field_table {
 int fields_take(struct call *c, const struct field_table *const *tables);
 int field_real(struct call *c, const struct field *f, json_t *v);  /* to a float */
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
+int field_top(struct call *c, const struct field *f, json_t *v);   /* field_count, within logprobs */
 int field_flag(struct call *c, const struct field *f, json_t *v);  /* to a bool */
 int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_t * */
 int field_object(struct call *c, const struct field *f, json_t *v);
@@ -403,7 +404,7 @@ struct served {
     bool running;     /* there is a thread */
     bool wanted;      /* somebody waits for it */
     bool lacks_room;  /* others must go first */
-    double t_used;    /* when it was last asked for */
+    double t_used;    /* when it was last asked for or let go; under lock */
     uint64_t bytes;   /* of memory that it takes */
     uint64_t allowed; /* that it may take; 0: what the machine has */
     int code;         /* why it failed to load: an exit code */
