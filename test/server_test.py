@@ -464,13 +464,18 @@ def test_the_queue_is_bounded(s):
     long = {"messages": ASK, "max_tokens": 12000, "ignore_end": True, "stream": True}
     running = [s.open(raw_post(long)) for _ in range(2)]
     wait_for(lambda: (s.status()["running"], s.status()["queue"]) == (2, 0))
-    waiting = [s.open(raw_post(long)) for _ in range(2)]
+    progress = {**long, "stream_options": {"include_progress": True}}
+    waiting = [s.open(raw_post(body)) for body in [long, progress]]
     wait_for(lambda: s.status()["queue"] == 2)
     r = s.request("POST", "/v1/chat/completions", json.dumps(long))
     assert r.status == 503 and r.json["error"]["code"] == "queue" and r.getheader("retry-after"), r.text
-    for c in waiting:  # nobody's turn comes in time
-        said = c.recv(2000)
-        assert b" 503 " in said and b"queue_seconds" in said, said
+    said = waiting[0].recv(2000)  # nobody's turn comes in time
+    assert b" 503 " in said and b"queue_seconds" in said, said
+    said = b""
+    while b"error" not in said:  # the same in a stream that had begun to tell of its place
+        said = waiting[1].recv(2000)
+        assert said
+    assert b"queue_seconds" in said, said
     for c in running:
         c.close()
     wait_for(lambda: s.status()["running"] == 0)

@@ -452,11 +452,19 @@ void call_begin(struct conn *conn, const struct api *api)
     workers_give(s, c);
 }
 
-/* Tells a choice that waits how many are before it, or ends what waited too long. */
+static bool has_started(const struct call *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        if (c->choices[i].started) return true;
+    return false;
+}
+
+/* Tells a choice that waits how many are before it, or ends what waited too long: a request of which
+ * nothing has had its turn. */
 static void tick_choice(struct call *c, struct choice *ch, uint32_t position, double now)
 {
     double most = (double)limit_of(&c->server->limits, queue_seconds);
-    if (now - c->t_submit > most && !c->begun) {
+    if (now - c->t_submit > most && !has_started(c)) {
         call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)(now - c->t_submit));
         cancel(c);
     } else if (c->conn && c->ask.include_progress && c->api->progress &&
