@@ -174,6 +174,19 @@ def test_a_template_is_applied_and_the_last_message_continued(s):
     assert s.post("/apply-template", {"messages": parts}) == a
 
 
+def test_a_template_shows_what_the_model_reads(s):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    called = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    for body in [{"messages": [{"role": "developer", "content": "Be brief."}, *ASK]},
+                 {"messages": [*ASK, {"role": "assistant", "content": "", "tool_calls": [called]}], "tools": tools},
+                 {"messages": ASK, "tools": tools, "tool_choice": "none"},
+                 {"messages": ASK, "tools": tools, "tool_choice": "required"}]:
+        a = s.post("/apply-template", body)
+        assert a["n_tokens"] == s.chat(**body, max_tokens=1)["usage"]["prompt_tokens"], body
+    assert a["prompt"].endswith('{"name": "look", "arguments": '), a["prompt"]
+    assert s.post("/apply-template", {"messages": ASK, "tools": [{}]}, 400)["error"]["param"] == "tools"
+
+
 def test_models_are_listed(s):
     a = s.get("/v1/models").json
     assert [m["id"] for m in a["data"]] == ["guide"] and a["data"][0]["ready"]

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "app.h"
-#include "server.h"
+#include "turn.h"
 
 static json_t *ids_json(const struct prompt *p)
 {
@@ -79,18 +79,15 @@ static int take_detokenize(struct call *c)
 static int take_apply_template(struct call *c)
 {
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
-    char *text;
-    size_t n;
-    if (fields_take(c, tables) || prompt_chat_text(c, &text, &n)) return -1;
-    if (any_length(c, prompt_chat(c)) == 0)
-        c->reply =
-            need(json_pack("{s:o, s:o, s:I}", "prompt", json_text(text, n), "tokens",
-                           ids_json(&c->prompts[0]), "n_tokens", (json_int_t)c->prompts[0].n));
-    fletch_free(text);
-    return c->reply ? 0 : -1;
+    struct words text = {0};
+    if (fields_take(c, tables) || any_length(c, turn_take(c)) || turn_prompt(c, &text)) return -1;
+    c->reply = need(json_pack("{s:o, s:o, s:I}", "prompt", json_text(text.p, text.n), "tokens",
+                              ids_json(&c->prompts[0]), "n_tokens", (json_int_t)c->prompts[0].n));
+    free(text.p);
+    return 0;
 }
 
 const struct api api_tokenize = {.label = "tokenize", .prefix = "", .take = take_tokenize};
 const struct api api_detokenize = {.label = "detokenize", .prefix = "", .take = take_detokenize};
 const struct api api_apply_template = {
-    .label = "apply-template", .prefix = "", .take = take_apply_template};
+    .label = "apply-template", .prefix = "", .take = take_apply_template, .free = turn_free};

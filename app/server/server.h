@@ -299,7 +299,7 @@ extern const struct field_table fields_chat;
  * ask.truncates, leaves out the fewest of the oldest turns (a question and all up to the next one)
  * so that it fits and leaves room for an answer, and counts their messages. */
 int prompt_chat(struct call *c);
-/* Also the text, where it is asked for (fletch_free). */
+/* The text that the template gives (fletch_free). */
 int prompt_chat_text(struct call *c, char **text, size_t *n);
 int prompt_text(struct call *c, const char *text, size_t n, unsigned flags);
 int prompt_ids(struct call *c, const json_t *ids);

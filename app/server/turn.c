@@ -14,6 +14,7 @@ struct turns {
     struct tools_forced forced;
     bool thinking; /* the prompt ends inside <think> */
     bool is_form;  /* the answer must follow a schema or a grammar */
+    struct words appended; /* to what the template gave */
     json_t *original;
 };
 
@@ -234,6 +235,7 @@ static int append(struct call *c, const char *text)
     memcpy(p->ids + p->n, ids, n * sizeof *ids);
     p->n += n;
     fletch_free(ids);
+    words_add(&turns_of(c)->appended, text, strlen(text));
     return prompt_check(c, p->n);
 }
 
@@ -276,6 +278,18 @@ int turn_take(struct call *c)
     int rc = take(c, t, &must);
     json_decref(must);
     return rc;
+}
+
+int turn_prompt(struct call *c, struct words *out)
+{
+    const struct turns *t = turns_of(c);
+    char *text;
+    size_t n;
+    if (prompt_chat_text(c, &text, &n)) return -1;
+    words_add(out, text, n);
+    if (t->appended.n) words_add(out, t->appended.p, t->appended.n);
+    fletch_free(text);
+    return 0;
 }
 
 /* ---- on the loop: parts ---- */
@@ -380,6 +394,7 @@ void turn_free(struct call *c)
     for (uint32_t i = 0; i < c->n_choices; i++) free_turn(c->choices[i].state);
     if (!t) return;
     tools_forced_free(&t->forced);
+    free(t->appended.p);
     json_decref(t->original);
     free(t);
 }

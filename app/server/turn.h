@@ -52,6 +52,8 @@ int turn_translate(struct call *c, const struct turn_field *rows, size_t n);
 const json_t *turn_original(const struct call *c);
 /* Then: checks, and renders the prompt. As api->take. */
 int turn_take(struct call *c);
+/* Then: the text of that prompt. */
+int turn_prompt(struct call *c, struct words *out);
 
 /* On the loop. The writer is NULL where the answer comes whole. */
 struct turn *turn_of(struct choice *ch);
