@@ -151,6 +151,10 @@ def test_echo_scores_the_prompt_as_generation_would(s):
     only = s.complete(prompt, max_tokens=0, logprobs=2, echo=True)
     assert only["choices"][0]["text"] == prompt and only["usage"]["completion_tokens"] == 0
     assert only["choices"][0]["logprobs"]["token_logprobs"] == l["token_logprobs"][:n]
+    chat = s.post("/apply-template", {"messages": ASK})["tokens"]  # control tokens are part of this text
+    a = s.complete(chat, max_tokens=2, temperature=0, logprobs=0, echo=True)["choices"][0]
+    for token, at in zip(a["logprobs"]["tokens"], a["logprobs"]["text_offset"]):
+        assert a["text"][at:].startswith(token), (token, at)
 
 
 def test_tokens_go_there_and_back(s):
@@ -201,13 +205,17 @@ def test_wrong_fields_are_named(s):
                          ("stop", [""]), ("logit_bias", {"x": 1}), ("messages", []), ("messages", [1]),
                          ("stream", 1), ("top_logprobs", 3), ("top_p", 2), ("max_tokens", -1), ("max_tokens", 0), ("seed", "x"),
                          ("messages", [{"role": "user", "content": [{"type": "image_url"}]}]),
+                         ("messages", [{"role": "user", "content": 5}]), ("messages", [{"role": "user", "content": {}}]),
+                         ("stream_options", {"include_all": True}), ("stream_options", {"include_usage": 1}),
                          ("chat_template_kwargs", 3), ("tools", {})]:
         e = s.chat(400, **{field: value})["error"]
         assert e["param"] == field and e["type"] == "invalid_request_error", (field, value, e)
     assert "'colour'" in s.chat(400, colour="red")["error"]["message"]
     assert s.complete({"a": 1}, 400)["error"]["param"] == "prompt"
     assert "0..4095" in s.complete([5000], 400)["error"]["message"]
-    assert s.chat(temperature=None, stop=None, max_tokens=1), "null is as if it was not there"
+    assert "'temperature'" in s.post("/v1/embeddings", {"input": "x", "temperature": 1}, 400)["error"]["message"]
+    assert s.post("/v1/embeddings", {"input": "x", "user": "me"})
+    assert s.chat(temperature=None, stop=None, max_tokens=1, stream_options={"include_usage": None}), "null is as if it was not there"
 
 
 def test_wrong_fields_of_other_forms_are_named_as_they_were_sent(s):

@@ -84,8 +84,9 @@ static json_t *piece_text(const struct served *m, int32_t id)
     return json_text(p, n);
 }
 
-/* One more token; t->top_ids NULL: nothing is known about it, because it is the first. */
-static void list_token(struct lists *l, const struct served *m, const struct token *t)
+/* One more token; t->top_ids NULL: nothing is known about it, because it is the first. shown: its
+ * characters are part of the text. */
+static void list_token(struct lists *l, const struct served *m, const struct token *t, bool shown)
 {
     size_t n;
     const char *p = served_piece(m, t->id, &n);
@@ -108,7 +109,7 @@ static void list_token(struct lists *l, const struct served *m, const struct tok
     json_array_append_new(l->tops, top);
     json_array_append_new(l->offsets, json_integer((json_int_t)l->offset));
     json_array_append_new(l->ids, json_integer(t->id));
-    l->offset += served_is_hidden(m, t->id) ? 0 : n_characters(p, n);
+    if (shown) l->offset += n_characters(p, n);
 }
 
 /* Empties the lists. */
@@ -170,7 +171,8 @@ static void echo(struct call *c, struct choice *ch)
                           .n_top = s->n_top,
                           .top_ids = i ? s->top_ids + i * s->n_top : NULL,
                           .top_logprobs = s->top_logprobs + i * s->n_top};
-        list_token(&said->lists, c->served, &t);
+        bool shown = !json_is_string(given) || !served_is_hidden(c->served, t.id);
+        list_token(&said->lists, c->served, &t, shown);
     }
 }
 
@@ -197,7 +199,8 @@ static void token(struct call *c, struct choice *ch, const struct token *t)
     struct said *said = ch->state;
     if (c->ask.silent) return;
     words_add(&said->text, t->text, t->n_text);
-    if (c->ask.logprobs && t->id >= 0) list_token(&said->lists, c->served, t);
+    if (c->ask.logprobs && t->id >= 0)
+        list_token(&said->lists, c->served, t, !served_is_hidden(c->served, t->id));
     if (c->ask.stream && (said->text.n || said->lists.tokens)) send(c, ch, NULL);
 }
 

@@ -69,7 +69,7 @@ static int take(struct call *c)
                                        {"encoding_format", take_format, 0, 0, 0},
                                        {"dimensions", take_dimensions, 0, 0, 0}};
     static const struct field_table own_table = FIELD_TABLE(own);
-    static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
+    static const struct field_table *const tables[] = {&own_table, &fields_model, NULL};
     if (fields_take(c, tables)) return -1;
     return c->n_prompts ? 0 : call_wrong(c, 400, "input", "input is missing or empty");
 }

@@ -459,8 +459,8 @@ static bool has_started(const struct call *c)
     return false;
 }
 
-/* Tells a choice that waits how many are before it, or ends what waited too long: a request of which
- * nothing has had its turn. */
+/* Tells a choice that waits how many are before it, or ends what waited too long: a request of
+ * which nothing has had its turn. */
 static void tick_choice(struct call *c, struct choice *ch, uint32_t position, double now)
 {
     double most = (double)limit_of(&c->server->limits, queue_seconds);

@@ -167,16 +167,20 @@ static int take_biases(struct call *c, const struct field *f, json_t *v)
 
 static int take_stream_options(struct call *c, const struct field *f, json_t *v)
 {
-    json_t *usage = json_object_get(v, "include_usage"),
-           *progress = json_object_get(v, "include_progress");
-    if (!json_is_object(v) || (usage && !json_is_boolean(usage)) ||
-        (progress && !json_is_boolean(progress)))
-        return call_wrong(c, 400, f->name,
-                          "stream_options may have include_usage and include_progress, true or "
-                          "false");
-    c->ask.include_usage = json_is_true(usage);
-    c->ask.include_progress = json_is_true(progress);
-    return 0;
+    const char *name;
+    json_t *flag;
+    bool good = json_is_object(v);
+    json_object_foreach(v, name, flag)
+    {
+        bool *to = strcmp(name, "include_usage") == 0      ? &c->ask.include_usage
+                   : strcmp(name, "include_progress") == 0 ? &c->ask.include_progress
+                                                           : NULL;
+        good &= to && (json_is_boolean(flag) || json_is_null(flag));
+        if (to) *to = json_is_true(flag);
+    }
+    if (good) return 0;
+    return call_wrong(c, 400, f->name,
+                      "stream_options may have include_usage and include_progress, true or false");
 }
 
 /* What the answer must be; takes the text of the schema. */
@@ -224,6 +228,14 @@ static int take_grammar(struct call *c, const struct field *f, json_t *v)
 }
 
 #define SAMPLING(name) FIELD_AT(ask.r.sampling.name)
+/* What every endpoint knows and none heeds. */
+#define UNHEEDED                                                                               \
+    {"priority", field_ignore, 0, 0, 0}, {"user", field_ignore, 0, 0, 0},                      \
+        {"metadata", field_ignore, 0, 0, 0}, {"store", field_ignore, 0, 0, 0},                 \
+        {"service_tier", field_ignore, 0, 0, 0}, {"safety_identifier", field_ignore, 0, 0, 0}, \
+    {                                                                                          \
+        "prompt_cache_key", field_ignore, 0, 0, 0                                              \
+    }
 
 static const struct field common[] = {
     {"model", take_model, 0, 0, 0},
@@ -245,17 +257,11 @@ static const struct field common[] = {
     {"logit_bias", take_biases, 0, 0, 0},
     {"response_format", take_response_format, 0, 0, 0},
     {"grammar", take_grammar, 0, 0, 0},
-    {"priority", field_ignore, 0, 0, 0},
-    {"user", field_ignore, 0, 0, 0},
-    {"metadata", field_ignore, 0, 0, 0},
-    {"store", field_ignore, 0, 0, 0},
-    {"service_tier", field_ignore, 0, 0, 0},
-    {"safety_identifier", field_ignore, 0, 0, 0},
-    {"prompt_cache_key", field_ignore, 0, 0, 0},
+    UNHEEDED,
 };
 const struct field_table fields_common = FIELD_TABLE(common);
 
-static const struct field model_only[] = {{"model", take_model, 0, 0, 0}};
+static const struct field model_only[] = {{"model", take_model, 0, 0, 0}, UNHEEDED};
 const struct field_table fields_model = FIELD_TABLE(model_only);
 
 static const struct field chat[] = {

@@ -83,7 +83,10 @@ static int join_parts(struct call *c, json_t *message)
     json_t *parts = json_object_get(message, "content"), *part;
     char *text = NULL;
     size_t i, n = 0;
-    if (!json_is_array(parts)) return 0;
+    if (!parts || json_is_null(parts) || json_is_string(parts)) return 0;
+    if (!json_is_array(parts))
+        return call_wrong(c, 400, call_field(c, "messages"),
+                          "the content of a message is neither a text nor parts");
     json_array_foreach(parts, i, part)
     {
         const char *type = json_string_value(json_object_get(part, "type"));

@@ -278,8 +278,8 @@ struct field_table {
 int fields_take(struct call *c, const struct field_table *const *tables);
 int field_real(struct call *c, const struct field *f, json_t *v);  /* to a float */
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
-int field_top(struct call *c, const struct field *f, json_t *v);   /* field_count, within logprobs */
-int field_flag(struct call *c, const struct field *f, json_t *v);  /* to a bool */
+int field_top(struct call *c, const struct field *f, json_t *v);  /* field_count, within logprobs */
+int field_flag(struct call *c, const struct field *f, json_t *v); /* to a bool */
 int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_t * */
 int field_object(struct call *c, const struct field *f, json_t *v);
 int field_any(struct call *c, const struct field *f, json_t *v);
@@ -289,7 +289,7 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v);
 /* Sampling settings, seed, stop, logit_bias, n, stream, model, user, ...: what the OpenAI flavours
  * have in common, and top_k, min_p, repeat_penalty, penalty_window. */
 extern const struct field_table fields_common;
-extern const struct field_table fields_model; /* model alone */
+extern const struct field_table fields_model; /* model, and what has no effect anywhere */
 /* messages, tools, chat_template_kwargs, ... */
 extern const struct field_table fields_chat;
 

@@ -12,8 +12,8 @@ struct turns {
     struct tools_format format;
     json_t *tools; /* that may be called; NULL: none */
     struct tools_forced forced;
-    bool thinking; /* the prompt ends inside <think> */
-    bool is_form;  /* the answer must follow a schema or a grammar */
+    bool thinking;         /* the prompt ends inside <think> */
+    bool is_form;          /* the answer must follow a schema or a grammar */
     struct words appended; /* to what the template gave */
     json_t *original;
 };
