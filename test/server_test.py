@@ -56,6 +56,16 @@ def test_a_stream_says_the_same_as_a_whole_answer(s):
         assert e["top_logprobs"][0]["logprob"] >= e["logprob"]
 
 
+def test_a_response_that_was_cut_says_so(s):
+    for stream in False, True:
+        r = s.post("/v1/responses", {"input": "Tell me a story.", "max_output_tokens": 4, "stream": stream})
+        if stream:
+            r = json.loads(r.split("event: response.incomplete\ndata: ")[1])["response"]
+        assert r["status"] == r["output"][-1]["status"] == "incomplete", r
+    r = s.post("/v1/responses", {"input": "27+48=", "temperature": 0})
+    assert r["status"] == r["output"][-1]["status"] == "completed", r
+
+
 def test_a_stream_tells_progress_and_timings_when_asked(s):
     words = " ".join(f"word{i}" for i in range(300))
     chunks = s.stream(messages=[{"role": "user", "content": words}], max_tokens=3,
@@ -282,6 +292,8 @@ def test_paths_and_methods(s):
     assert s.get("/nothing").status == 404
     r = s.get("/v1/chat/completions")
     assert (r.status, r.getheader("allow")) == (405, "POST")
+    r = s.get("/v1/messages").json
+    assert r["type"] == "error" and r["error"]["type"] == "invalid_request_error", r
     assert s.request("HEAD", "/livez").text == ""
     assert s.get("/livez").json == {"status": "ok"} and s.get("/health").status == 200
 
@@ -641,6 +653,8 @@ def test_keys_open_and_rates_hold(s):
         assert s.get(path).status == 401 and s.get(path, Authorization="Bearer wrong-key-1").status == 401, path
         assert s.get(path, Authorization="Bearer first-key-1").status == 200
     assert s.get("/v1/models", X_Api_Key="second-key-2").status == 200
+    e = s.post("/v1/messages", {}, 401)
+    assert e["type"] == "error" and e["error"]["type"] == "authentication_error", "in Anthropic's form"
     codes = [s.get("/v1/models", Authorization="Bearer second-key-2").status for _ in range(6)]
     assert codes[0] == 200 and codes[-1] == 429, codes
     assert s.get("/v1/models", Authorization="Bearer first-key-1").status == 200
@@ -759,7 +773,7 @@ def test_the_manual_has_every_limit_and_metric(s):
 
 
 GROUPS = [
-    ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_prompt_that", "several_answers", "stop_texts",
+    ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_response", "a_prompt_that", "several_answers", "stop_texts",
           "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "a_template", "models_are", "wrong_fields",
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "foreign_hosts", "bad_http",
           "bodies_may", "mutated", "twenty", "one_line"]),

@@ -221,10 +221,18 @@ static json_t *item_id(const struct call *c, const struct turn_part *p)
     return need(json_sprintf("%s%s_%u", prefix[p->kind], number ? number : "", p->index));
 }
 
-/* An output item; empty: as it begins. */
+static bool is_cut(const struct choice *ch)
+{
+    return ch->ended && strcmp(call_finish_reason(ch), "length") == 0;
+}
+
+/* An output item; empty: as it begins. Of an answer that was cut the last one is incomplete, but a
+ * call is whole or none. */
 static json_t *item(const struct call *c, const struct turn_part *p, bool empty)
 {
-    const char *status = empty ? "in_progress" : "completed";
+    const struct turn *t = c->choices[0].state;
+    bool cut = is_cut(&c->choices[0]) && p->index + 1 == t->n_parts && p->kind != TOOLS_CALL;
+    const char *status = empty ? "in_progress" : cut ? "incomplete" : "completed";
     json_t *id = item_id(c, p), *text = empty ? json_string("") : turn_text(p);
     if (p->kind == TOOLS_CALL)
         return need(json_pack("{s:s, s:o, s:s, s:s, s:o, s:s}", "type", "function_call", "id", id,
@@ -283,13 +291,13 @@ static json_t *response(struct call *c, const char *status)
 {
     struct turn *t = turn_of(&c->choices[0]);
     json_t *output = need(json_array()), *j;
-    bool is_cut = strcmp(status, "incomplete") == 0;
+    bool cut = strcmp(status, "incomplete") == 0;
     for (uint32_t i = 0; i < t->n_parts; i++)
         json_array_append_new(output, item(c, &t->parts[i], false));
     j = need(json_pack(
         "{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:o, s:f, s:f}", "id", c->name, "object", "response",
         "created_at", (json_int_t)c->created, "status", status, "error", "incomplete_details",
-        is_cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
+        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
         c->served->id, "output", output, "temperature", (double)c->ask.r.sampling.temperature,
         "top_p", (double)c->ask.r.sampling.top_p));
     echo(c, j);
@@ -395,13 +403,13 @@ static void done(struct call *c, struct choice *ch)
 
 static void end(struct call *c)
 {
-    bool is_cut = strcmp(call_finish_reason(&c->choices[0]), "length") == 0;
-    const char *status = is_cut ? "incomplete" : "completed";
+    bool cut = is_cut(&c->choices[0]);
+    const char *status = cut ? "incomplete" : "completed";
     if (!c->ask.stream) {
         json_reply(c->conn, 200, response(c, status));
         return;
     }
-    send_response(c, is_cut ? "response.incomplete" : "response.completed", status);
+    send_response(c, cut ? "response.incomplete" : "response.completed", status);
     sse_end(c->conn, NULL);
 }
 

@@ -451,7 +451,7 @@ void http_problem(struct conn *c, const struct problem *p)
     c->state = CONN_ANSWER;
     evtimer_del(c->timer);
     metrics_rejected(conn_server(c)->metrics, p->code);
-    problem_reply(c, p, NULL);
+    problem_reply(c, p, route_words(c->request.head.path));
 }
 
 void http_refuse(struct conn *c, enum limit l, const char *what)

@@ -110,12 +110,19 @@ static bool matches(const char *pattern, const char *path)
     return strcmp(pattern, path) == 0;
 }
 
+json_t *(*route_words(const char *path))(const struct problem *)
+{
+    for (size_t i = 0; path && i < N_ROUTES; i++)
+        if (routes[i].api && matches(routes[i].path, path)) return routes[i].api->problem;
+    return NULL;
+}
+
 static void wrong_method(struct conn *c, const char *allowed)
 {
     struct problem p = {.status = 405, .type = "invalid_request_error", .code = "method"};
     snprintf(p.text, sizeof p.text, "%s takes %s only", QUOTE(conn_request(c)->head.path), allowed);
     http_add_header(c, "Allow", allowed);
-    problem_reply(c, &p, NULL);
+    problem_reply(c, &p, route_words(conn_request(c)->head.path));
 }
 
 void route(struct conn *c)

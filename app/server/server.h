@@ -463,6 +463,8 @@ void workers_give(struct server *s, struct call *c); /* ends in call_worked on t
 /* ---- route.c ---- */
 
 void route(struct conn *c);
+/* How the API at a path words problems; NULL: as OpenAI's. The path may be NULL. */
+json_t *(*route_words(const char *path))(const struct problem *);
 
 /* ---- metrics.c, log.c, page.c ---- */
 
