@@ -638,6 +638,19 @@ def test_models_of_a_folder_come_when_asked_for_and_go(s):
         ask(name)
     ready = {m["id"] for m in s.get("/v1/models").json["data"] if m["ready"]}
     assert ready == {"llama", "qwen3"}, f"the one unused for longest goes: {ready}"
+    busy = s.open(raw_post({"model": "rwkv7", "prompt": [5], "max_tokens": 10**6, "ignore_end": True, "stream": True},
+                           "/v1/completions"))
+    assert b"200 OK" in busy.recv(100)
+    threads = [threading.Thread(target=lambda: s.complete([5], 503, model="large")),
+               threading.Thread(target=ask, args=("qwen3",))]
+    answers.clear()
+    for t in threads:  # both wait for room; that one never fits is not held against the other
+        t.start()
+        time.sleep(1)
+    busy.close()
+    for t in threads:
+        t.join()
+    assert answers["qwen3"] == first["qwen3"], answers
     assert "memory" in s.complete([5], 503, model="large")["error"]["message"]
     assert s.complete([5], 500, model="broken")["error"]["param"] == "model"
     assert s.complete([5], 404, model="none")

@@ -333,6 +333,7 @@ void served_tick(struct server *s)
     for (size_t i = 0; i < s->n_served && !loading; i++) {
         struct served *m = &s->served[i];
         if (!m->wanted || m->state != SERVED_ABSENT) continue;
+        if (taken < m->beside) m->lacks_room = false; /* somebody has left since */
         if (m->lacks_room && !make_room(s)) {
             if (!others) give_up(m);
             continue; /* others may end their work */
@@ -343,6 +344,7 @@ void served_tick(struct server *s)
             return;
         }
         m->allowed = !all ? 0 : taken < all ? all - taken : 1;
+        m->beside = taken;
         loading = served_load(m) == EXIT_OK;
     }
 }

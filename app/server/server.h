@@ -407,6 +407,7 @@ struct served {
     double t_used;    /* when it was last asked for or let go; under lock */
     uint64_t bytes;   /* of memory that it takes */
     uint64_t allowed; /* that it may take; 0: what the machine has */
+    uint64_t beside;  /* that others took when it was last loaded */
     int code;         /* why it failed to load: an exit code */
     void *host;       /* the loader's */
 };
