@@ -652,6 +652,7 @@ def test_models_of_a_folder_come_when_asked_for_and_go(s):
         t.join()
     assert answers["qwen3"] == first["qwen3"], answers
     assert "memory" in s.complete([5], 503, model="large")["error"]["message"]
+    assert s.get("/v1/models/qwen3").json["ready"], "nobody leaves for one that never fits"
     assert s.complete([5], 500, model="broken")["error"]["param"] == "model"
     assert s.complete([5], 404, model="none")
     s.end()

@@ -175,11 +175,13 @@ static void on_loaded(void *ctx)
 static void on_failed(void *ctx)
 {
     struct served *m = ctx;
+    uint64_t all = m->server->params.max_memory;
+    bool may_fit = m->code == EXIT_FIT && (!all || m->bytes <= all);
     release(m);
     set_state(m, SERVED_ABSENT);
     if (!m->on_demand)
         server_stop(m->server, m->code);
-    else if (m->code == EXIT_FIT)
+    else if (may_fit)
         m->lacks_room = true; /* served_tick makes some */
     else
         give_up(m);
