@@ -197,22 +197,29 @@ static void run_open(struct serve *s, uint32_t n, double rate)
                         json_real(rate));
 }
 
-static void run_stall(struct serve *s, uint32_t n)
+/* Answers that are a quarter done, with n_long tokens of a prompt that comes then. */
+static void answer_beside(struct serve *s, uint32_t n_answers, uint32_t n_long)
 {
-    uint32_t most = s->host.info.n_ctx - 2, n_long = most < LONG_PROMPT ? most : LONG_PROMPT;
     begin(s);
-    double began = now();
-    uint32_t n_answers = n > 1 ? n - 1 : 1;
     for (uint32_t i = 0; i < n_answers; i++)
         ask(s, s->n_prompt, 4 * s->n_answer, (struct asked){0});
     while (!s->failed && s->n_tokens < (size_t)n_answers * s->n_answer) run_step(s, 0);
-    double usual = quantile(&s->gaps, 0.5);
     s->gaps.n = 0;
-    ask(s, n_long, 1, (struct asked){.ignored = true});
+    if (n_long) ask(s, n_long, 1, (struct asked){.ignored = true});
     finish(s);
+}
+
+static void run_stall(struct serve *s, uint32_t n)
+{
+    uint32_t most = s->host.info.n_ctx - 2, n_long = most < LONG_PROMPT ? most : LONG_PROMPT;
+    uint32_t n_answers = n > 1 ? n - 1 : 1;
+    answer_beside(s, n_answers, 0); /* what is usual, with as many tokens behind them */
+    double usual = quantile(&s->gaps, 0.5), usual_p95 = quantile(&s->gaps, 0.95), began = now();
+    answer_beside(s, n_answers, n_long);
     json_t *row = add_row(s, "stall", n, now() - began);
     json_object_set_new(row, "long_prompt", json_integer(n_long));
     json_object_set_new(row, "usual_gap", json_real(usual));
+    json_object_set_new(row, "usual_gap_p95", json_real(usual_p95));
 }
 
 static void run_cancel(struct serve *s, uint32_t n)
@@ -231,9 +238,9 @@ static void run_cancel(struct serve *s, uint32_t n)
 
 /* ---- what is said ---- */
 
-const char *const bench_serve_times[] = {"first_p50",  "first_p95", "gap_p50",   "gap_p95",
-                                         "gap_p99",    "gap_max",   "usual_gap", "cancel_p50",
-                                         "cancel_max", NULL};
+const char *const bench_serve_times[] = {"first_p50",  "first_p95",  "gap_p50",   "gap_p95",
+                                         "gap_p99",    "gap_max",    "usual_gap", "usual_gap_p95",
+                                         "cancel_p50", "cancel_max", NULL};
 
 static void put_ms(struct table *t, const json_t *row, const char *key)
 {
@@ -246,23 +253,23 @@ static void put_ms(struct table *t, const json_t *row, const char *key)
 
 static void print_table(const json_t *doc)
 {
-    static const char *const heads[] = {"first p50", "p95",   "token p50",  "p95", "p99",
-                                        "max",       "usual", "cancel p50", "max"};
-    struct table t = {.columns = "lrrrrrrrrrrrr"};
+    static const char *const heads[] = {"first p50", "p95",   "token p50", "p95",        "p99",
+                                        "max",       "usual", "p95",       "cancel p50", "max"};
+    struct table t = {.columns = "lrrrrrrrrrrrrr"};
     const json_t *row;
     size_t i;
     table_put(&t, "mode");
     table_put(&t, "clients");
     table_put(&t, "requests");
     table_put(&t, "tokens/s");
-    for (i = 0; i < 9; i++) table_put(&t, "%s", heads[i]);
+    for (i = 0; bench_serve_times[i]; i++) table_put(&t, "%s", heads[i]);
     json_array_foreach(json_object_get(doc, "serve"), i, row)
     {
         table_put(&t, "%s", json_string_value(json_object_get(row, "mode")));
         table_put(&t, "%.0f", get_real(row, "clients"));
         table_put(&t, "%.0f", get_real(row, "requests"));
         table_put(&t, "%.1f", get_real(row, "tokens_per_second"));
-        for (size_t j = 0; j < 9; j++) put_ms(&t, row, bench_serve_times[j]);
+        for (size_t j = 0; bench_serve_times[j]; j++) put_ms(&t, row, bench_serve_times[j]);
     }
     table_print(&t, stdout);
     printf(

@@ -54,9 +54,10 @@ static void put_rows(FILE *out, const json_t *doc)
 {
     const json_t *row;
     size_t i;
-    fputs("<div class=\"wide\"><table><tr><th>mode<th>clients<th>requests<th>tokens/s<th>first "
-          "token p50<th>p95<th>token p50<th>p95<th>p99<th>max<th>usual<th>cancel p50<th>max\n",
-          out);
+    fputs(
+        "<div class=\"wide\"><table><tr><th>mode<th>clients<th>requests<th>tokens/s<th>first "
+        "token p50<th>p95<th>token p50<th>p95<th>p99<th>max<th>usual<th>p95<th>cancel p50<th>max\n",
+        out);
     EACH_CASE(doc, i, row)
     {
         fprintf(out, "<tr><td>%s<td>%.0f<td>%.0f<td>%.1f", get_text(row, "mode"),
