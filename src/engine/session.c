@@ -142,7 +142,7 @@ static int guess(struct fletch_session *s, u32 n, u32 most, const struct fletch_
         .slot = s->slot, .tokens = s->tokens, .n = n, .sampling = sampling, .record = &s->record};
     *n_draft = 0;
     if (!m->spec) return 0;
-    if (most) spec_choose(m->spec, &q, 1);
+    if (most) spec_choose(m->spec, &q, 1, false);
     q.most = MIN(q.most, most);
     if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)n + q.most))
         q.most = 0;

@@ -167,7 +167,7 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
     struct kv_pool *kv = b->env.kv;
     u32 again = r->n_tokens - r->n_fed - 1;
     if (!batch_answers(r) || again > SPEC_MAX / 2) return;
-    spec_choose(b->env.spec, q, n_answering);
+    spec_choose(b->env.spec, q, n_answering, n_answering < b->n_running);
     q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
     if (b->env.lane->p->net->n_kv &&
         (kv_available(kv) <= b->n_running / 4 ||

@@ -59,8 +59,9 @@ int spec_open(struct spec **out, const struct spec_env *env, struct err *err);
 void spec_close(struct spec *s);
 
 /* How many guesses would pay for q, one of n_seqs sequences that answer at the same time: sets
- * most, keep and go_on. */
-void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs);
+ * most, keep and go_on. Now and then a number is tried that should not pay; rarely where a prompt
+ * makes those who answer wait already. */
+void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs, bool rarely);
 /* Guesses for the sequences that want some (most > 0) and whose tokens were read. Uses the target's
  * step and leaves it empty. */
 int spec_draft(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
@@ -68,6 +69,8 @@ int spec_draft(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
  * seconds if others wait for it (reading.h), else a step. *did: there was something to read. */
 int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
               struct err *err);
+/* Makes ready what spec_read will do. */
+int spec_prepare(struct spec *s, double seconds, struct err *err);
 /* Reads all of it, for whoever is alone; spec_read goes on where it was. */
 int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
 /* After every step of the target, in its lane or its reader, before anything else runs on its

@@ -4,6 +4,7 @@
 
 enum {
     TRY_EVERY = 64, /* choices: a step without guesses, and halfway one with a guess more */
+    TRY_RARELY = 16 * TRY_EVERY,
     N_MEASURED = 2, /* steps of so many rows, before their time is relied on */
     SLOW_TO_LEARN = 16,
     SLOW_TO_FORGET = 128,
@@ -110,10 +111,10 @@ static u32 best_number(const struct spec *s, u32 n, double rate)
     return best;
 }
 
-void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs)
+void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs, bool rarely)
 {
     struct spec_record *r = q->record;
-    u32 turn = s->n_choices++ % TRY_EVERY;
+    u32 turn = s->n_choices++ % (rarely ? TRY_RARELY : TRY_EVERY);
     float surest = 0;
     q->keep = q->go_on = 0;
     if (r->trust == 0) r->trust = first_trust;

@@ -34,7 +34,7 @@ static u32 guesses(const i32 *known, u32 n, i32 *out)
     struct err err;
     for (u32 i = 0; i < n; i++) tokens[i] = known[i];
     struct spec_seq q = {.tokens = tokens, .n = n, .record = &record};
-    spec_choose(s, &q, 1);
+    spec_choose(s, &q, 1, false);
     assert_int_equal(spec_draft(s, &q, 1, &err), 0);
     for (u32 i = 0; i < q.n_draft; i++) out[i] = tokens[n + i];
     spec_close(s);
@@ -75,7 +75,7 @@ static u32 chosen(double first, double more, float trust, u32 disturbed)
         double seconds = first + more * n_rows;
         spec_measure(s, n_rows, disturbed && i / 4 % disturbed ? seconds * 10 : seconds);
     }
-    for (u32 i = 0; i < 3; i++) spec_choose(s, &q, 1);
+    for (u32 i = 0; i < 3; i++) spec_choose(s, &q, 1, false);
     spec_close(s);
     return q.most;
 }
@@ -108,7 +108,7 @@ static void test_a_bad_start_is_forgotten(void **state)
     u32 n_guessed = 0;
     for (u32 i = 0; i < 8; i++) spec_measure(s, 1 + i % 4, i % 4 ? 50 : 1);
     for (u32 i = 0; i < 2000; i++) {
-        spec_choose(s, &q, 1);
+        spec_choose(s, &q, 1, false);
         spec_measure(s, 1 + q.most, 1 + 0.1 * q.most);
         if (i >= 1000) n_guessed += q.most;
     }
