@@ -200,6 +200,39 @@ static void classes_share_a_step(void **state)
     opened_close(&o);
 }
 
+/* A step of a shape that was made ready records nothing, whole or in pieces. */
+static void prepared_steps_record_nothing(void **state)
+{
+    enum { N = 5 };
+    struct opened o;
+    struct row rows[N];
+    struct err err = {0};
+    opened_path(&o, "emu", *state, &apart);
+    struct exec *x = o.m->x;
+    u32 n_vocab = o.m->m->net->n_vocab, n_ops = o.m->trunk->n_ops, handle = o.m->lane.handle;
+    float *whole = malloc(2 * N * n_vocab * sizeof *whole), *pieces = whole + N * n_vocab;
+    struct step_shape shapes[] = {{0, N, 0, UINT32_MAX}, {0, N, 0, 3}, {0, N, 3, n_ops}};
+    for (u32 i = 0; i < N; i++) rows[i] = (struct row){(i32)(7 * i + 3), 0, i, ROW_P};
+    struct exec_counters before = counters_of(o.m);
+    for (u32 i = 0; i < ARRAY_LEN(shapes); i++)
+        assert_int_equal(x->class->prepare(x, handle, shapes[i], &err), 0);
+    struct exec_counters ready = counters_of(o.m);
+    assert_true(ready.lists_made >= before.lists_made + ARRAY_LEN(shapes));
+    run_rows(&o, rows, N, whole);
+    for (u32 i = 1; i < ARRAY_LEN(shapes); i++) {
+        o.m->step->op_begin = shapes[i].op_begin;
+        o.m->step->op_end = shapes[i].op_end;
+        assert_int_equal(x->class->submit(x, handle, o.m->step, &err), 0);
+        assert_int_equal(x->class->wait(x, &err), 0);
+    }
+    struct operand logits = {o.m->trunk->logits, 0, n_vocab};
+    assert_int_equal(x->class->read(x, handle, logits, 0, N, pieces, &err), 0);
+    assert_memory_equal(pieces, whole, N * n_vocab * sizeof *whole);
+    assert_int_equal(counters_of(o.m).lists_made, ready.lists_made);
+    free(whole);
+    opened_close(&o);
+}
+
 /* The last row's logits behind n tokens, fed in chunks. */
 static void feed_long(struct opened *o, u32 n, u32 chunk, float *z)
 {
@@ -240,7 +273,7 @@ static void a_long_prompt_is_that_of_the_reference(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[4 * ARRAY_LEN(models) + 2];
+    struct CMUnitTest tests[5 * ARRAY_LEN(models) + 2];
     size_t n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
         a_long_prompt_is_that_of_the_reference, (void *)(uintptr_t) "zoo/tiny/llama.gguf");
@@ -255,6 +288,7 @@ int main(void)
         tests[n++] =
             (struct CMUnitTest)cmocka_unit_test_prestate(rows_do_not_depend_on_their_step, m);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(classes_share_a_step, m);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(prepared_steps_record_nothing, m);
     }
     return _cmocka_run_group_tests("gpu", tests, n, NULL, NULL);
 }

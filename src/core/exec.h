@@ -38,6 +38,9 @@ struct exec_class {
     int (*weight)(struct exec *x, u32 id, struct err *err);
     /* Makes a program ready; *handle names it in submit and read. */
     int (*load)(struct exec *x, const struct program *p, u32 *handle, struct err *err);
+    /* Does now what the first step of a shape would do: somebody may wait for that one. Steps may
+     * be on their way. NULL: nothing. */
+    int (*prepare)(struct exec *x, u32 handle, struct step_shape shape, struct err *err);
     /* Queues one prepared step, which may be filled anew then. Two may be on their way. */
     int (*submit)(struct exec *x, u32 handle, const struct step *s, struct err *err);
     /* Until the oldest step that was not waited for is done. */

@@ -59,6 +59,20 @@ void lane_settle(struct lane *l)
     while (l->n_air) land_oldest(l);
 }
 
+int lane_prepare(struct lane *l, struct step_shape shape, struct err *err)
+{
+    return l->x->class->prepare ? l->x->class->prepare(l->x, l->handle, shape, err) : 0;
+}
+
+int lane_prepare_answers(struct lane *l, u32 n_rows, struct err *err)
+{
+    int rc = 0;
+    n_rows = MIN(n_rows, l->step->limits.max_rows);
+    for (u32 n = 1; !rc && n / 2 < n_rows; n *= 2)
+        rc = lane_prepare(l, (struct step_shape){MIN(n, n_rows), 0, 0, UINT32_MAX}, err);
+    return rc;
+}
+
 int lane_run(struct lane *l, struct err *err)
 {
     lane_settle(l);

@@ -34,6 +34,10 @@ struct lane {
 int flight_open(struct flight *f, const struct exec_limits *limits, struct err *err);
 void flight_close(struct flight *f);
 
+/* Makes ready what the first step of that shape would have to make while somebody waits for it. */
+int lane_prepare(struct lane *l, struct step_shape shape, struct err *err);
+/* The same for whole steps of answers, of so many rows at most. */
+int lane_prepare_answers(struct lane *l, u32 n_rows, struct err *err);
 /* Runs the lane's step, as it was filled, behind all that was queued. Where only some of its ops
  * are due (op_begin, op_end), the rest may follow after steps of other lanes. */
 int lane_run(struct lane *l, struct err *err);

@@ -101,6 +101,11 @@ struct step {
     u32 op_begin, op_end; /* the ops to run: all of them, unless it is run piece by piece */
 };
 
+/* What decides how a step is run: its rows of either class, and the ops that are due. */
+struct step_shape {
+    u32 n_d, n_p, op_begin, op_end;
+};
+
 int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,
               struct err *err);
 /* For the same sequences: block tables are those of the other one, which is closed after it. */

@@ -481,7 +481,7 @@ static void plan_kept(struct emit *e)
 static void end(struct emit *e)
 {
     u64 pitch = kept_pitch(e->kept_width), n = e->kept_width / 4;
-    e->op = e->p->n_ops - 1;
+    e->op--; /* it counts as one of the last op's */
     for (u32 i = 0; i < e->n_kept; i += KEEP_MAX) {
         u32 rows = MIN(e->n_kept - i, KEEP_MAX);
         struct keep_args a = {.n = (u32)n, .pitch = (u32)(pitch / 16)};
@@ -499,8 +499,8 @@ static void end(struct emit *e)
     }
 }
 
-int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
-                 struct list_kind kind, struct err *err)
+int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *limits,
+             struct list_kind kind, u32 first, u32 behind, struct err *err)
 {
     *e = (struct emit){.p = p,
                        .limits = limits,
@@ -515,7 +515,7 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
     step_layout(&e->step, p, limits, e->rows);
     plan_kept(e);
     begin(e);
-    for (e->op = 0; e->op < p->n_ops && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
+    for (e->op = first; e->op < behind && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
     if (!e->rc) end(e);
     free(e->kept_for);
     free(e->at);
@@ -528,4 +528,10 @@ int emit_program(struct emit *e, const struct program *p, const struct exec_limi
         e->list = NULL;
     }
     return e->rc;
+}
+
+int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
+                 struct list_kind kind, struct err *err)
+{
+    return emit_ops(e, p, limits, kind, 0, p->n_ops, err);
 }

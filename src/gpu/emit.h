@@ -115,7 +115,10 @@ struct emit {
     int rc; /* sticky */
 };
 
-/* All launches of p for one kind of list; the caller frees e->list. */
+/* The launches of p's ops [first, behind) for one kind of list; the caller frees e->list. */
+int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *limits,
+             struct list_kind kind, u32 first, u32 behind, struct err *err);
+/* Of all of them. */
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
                  struct list_kind kind, struct err *err);
 /* Launches that follow are for rows of class D only, or for all again. */
@@ -155,8 +158,8 @@ void emit_vector(struct emit *e, u32 id, u32 row);
 void emit_tickets(struct emit *e);
 void emit_kv(struct emit *e, u32 layer, bool write); /* all its planes, one binding each */
 void emit_state(struct emit *e, u32 layer, bool write);
-/* A row of n floats that becomes the only row's state of that layer at the end of the step; an op
- * may ask for its own again. */
+/* A row of n floats that becomes the only row's state of that layer behind the last op; an op may
+ * ask for its own again. */
 void emit_kept(struct emit *e, u32 layer, u32 n);
 /* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what an op
  * leaves there is gone with the next op. offset is a multiple of 256. */

@@ -28,8 +28,6 @@ struct part {
 
 struct list {
     struct list_kind kind;
-    struct launch *launches; /* [n_launches] of the whole program, once a part was recorded */
-    u32 n_launches;
     struct part *parts;
     struct step_layout step;
 };
@@ -95,8 +93,6 @@ static void drop_lists(struct gpu_exec *x, struct gpu_program *prog)
             x->d->drop(x->g, part->list);
             free(part);
         }
-        free(list->launches);
-        list->launches = NULL;
     }
 }
 
@@ -444,50 +440,24 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
     return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
 }
 
-/* The launches of a list, which all its parts are taken from: somebody may wait while a part is
- * recorded. */
-static int emit_list(struct gpu_exec *x, struct gpu_program *prog, struct list *list,
-                     struct err *err)
-{
-    struct emit e;
-    if (list->launches) return 0;
-    int rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
-    if (rc) return rc;
-    CHECK(e.scratch <= prog->scratch_n);
-    list->launches = e.list;
-    list->n_launches = e.n;
-    return 0;
-}
-
-/* Is it a launch of this part? Tables are, of every one. */
-static bool is_of(const struct launch *l, const struct part *part)
-{
-    return (l->op >= part->begin && l->op < part->end) || strcmp(l->kernel, "k_tables") == 0;
-}
-
 /* Records a part of a list. */
-static int record(struct gpu_exec *x, struct gpu_program *prog, struct list *list,
+static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list,
                   struct part *part, struct err *err)
 {
     const struct step_layout *step = &list->step;
-    int rc = emit_list(x, prog, list, err);
+    struct emit e;
+    int rc = emit_ops(&e, prog->p, &x->limits, list->kind, part->begin, part->end, err);
     if (rc) return rc;
-    u32 n = 2;
-    for (u32 i = 0; i < list->n_launches; i++) n += is_of(&list->launches[i], part);
-    struct gpu_command *c = calloc(n, sizeof *c);
-    n = 1;
+    CHECK(e.scratch <= prog->scratch_n);
+    u32 n = 0;
+    struct gpu_command *c = calloc(e.n + 2, sizeof *c);
     if (!c) rc = err_nomem(err, "the program");
     if (c)
-        c[0] = (struct gpu_command){.kind = GPU_COPY,
-                                    .dst = {prog->step, 0},
-                                    .src = {prog->upload[part->berth], 0},
-                                    .n_bytes = step->bytes[part->extra]};
-    for (u32 i = 0; i < list->n_launches && !rc; i++) {
-        if (!is_of(&list->launches[i], part)) continue;
-        rc = command_of(x, prog, &list->launches[i], &c[n], err);
-        if (n == 1) c[n].after = true;
-        n++;
-    }
+        c[n++] = (struct gpu_command){.kind = GPU_COPY,
+                                      .dst = {prog->step, 0},
+                                      .src = {prog->upload[part->berth], 0},
+                                      .n_bytes = step->bytes[part->extra]};
+    for (u32 i = 0; i < e.n && !rc; i++) rc = command_of(x, prog, &e.list[i], &c[n++], err);
     if (!rc && part->end == prog->p->n_ops && prog->p->sampled != NO_BUF)
         c[n++] = (struct gpu_command){
             .kind = GPU_COPY,
@@ -497,6 +467,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, struct list *lis
                     row_at(x, prog, (struct operand){prog->p->sampled, 0, 1}, 0)},
             .n_bytes = step->out_rows * sizeof(i32)};
     if (!rc) rc = x->d->record(x->g, &part->list, c, n, err);
+    free(e.list);
     free(c);
     return rc;
 }
@@ -554,9 +525,23 @@ static int write_tables(struct gpu_exec *x, const struct step *s, struct err *er
     return x->d->write(x->g, x->tables, 0, x->known.known, x->known.n_bytes, err);
 }
 
-/* The smallest list that holds n_d rows of class D and n_p of class P. */
-static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, u32 n_d, u32 n_p)
+static bool is_whole(const struct gpu_program *prog, const struct step_shape *shape)
 {
+    return shape->op_begin == 0 && shape->op_end >= prog->p->n_ops;
+}
+
+static struct step_shape shape_of(const struct gpu_exec *x, const struct step *s)
+{
+    u32 n_d = x->order.n_d;
+    return (struct step_shape){n_d, s->n_rows - n_d, s->op_begin, s->op_end};
+}
+
+/* The smallest list that holds a step's rows. */
+static struct list *list_of(struct gpu_exec *x, struct gpu_program *prog, struct step_shape shape)
+{
+    bool whole = is_whole(prog, &shape);
+    u32 n_d = whole ? shape.n_d : gpu_list_coarse(&x->limits, shape.n_d);
+    u32 n_p = whole ? shape.n_p : gpu_list_coarse(&x->limits, shape.n_p);
     u32 d = gpu_list_for(&x->limits, n_d), p = gpu_list_for(&x->limits, n_p);
     struct list *list = &prog->lists[d * prog->n_lists + p];
     if (!list->step.rows) {
@@ -601,7 +586,7 @@ static int submit_step(struct gpu_exec *x, u32 berth, const struct step *s, stru
     struct part *part, like = {.begin = s->op_begin, .end = MIN(s->op_end, prog->p->n_ops)};
     int rc = 0;
     step_order(&x->order, s);
-    struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
+    struct list *list = list_of(x, prog, shape_of(x, s));
     u8 *upload = x->d->map(prog->upload[berth]);
     if (!step_write(&list->step, s, &x->order, &x->known, upload, &like.extra)) {
         if ((rc = write_tables(x, s, err))) return rc;
@@ -641,6 +626,20 @@ static int gpu_wait(struct exec *exec, struct err *err)
     x->n_away--;
     if (b->rc) *err = b->err;
     return b->rc;
+}
+
+static int gpu_prepare(struct exec *exec, u32 handle, struct step_shape shape, struct err *err)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    struct gpu_program *prog = &x->programs[handle];
+    struct part *part, like = {.begin = shape.op_begin, .end = MIN(shape.op_end, prog->p->n_ops)};
+    int rc = 0;
+    if (!x->net->profile.bf16)
+        shape = (struct step_shape){shape.n_d + shape.n_p, 0, like.begin, like.end};
+    struct list *list = list_of(x, prog, shape);
+    for (; !rc && like.berth < (is_whole(prog, &shape) ? BERTHS : 1); like.berth++)
+        rc = part_of(x, prog, list, &like, &part, err);
+    return rc;
 }
 
 /* ---- reading and writing buffers ---- */
@@ -733,15 +732,19 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     int rc = gpu_submit(exec, handle, s, err); /* a first time, so that its list is there */
     if (!rc) rc = gpu_wait(exec, err);
     if (rc) return rc;
-    struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
-    double *each = calloc(list->n_launches + 2, sizeof *each);
-    if (!each) rc = err_nomem(err, "the profile");
+    struct list *list = list_of(x, prog, shape_of(x, s));
     struct part *whole = list->parts;
     while (whole && (whole->begin || whole->end < prog->p->n_ops)) whole = whole->next;
     CHECK(whole);
+    struct emit e; /* anew: which launch is of which op */
+    rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
+    if (rc) return rc;
+    double *each = calloc(e.n + 2, sizeof *each);
+    if (!each) rc = err_nomem(err, "the profile");
     if (!rc) rc = x->d->profile(x->g, whole->list, each, err);
     memset(us, 0, prog->p->n_ops * sizeof *us);
-    for (u32 i = 0; i < list->n_launches && !rc; i++) us[list->launches[i].op] += each[1 + i];
+    for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
+    free(e.list);
     free(each);
     return rc;
 }
@@ -791,7 +794,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
     struct emit e; /* anew: layouts may have changed since the list was recorded */
     *n = 0;
     step_order(&x->order, s);
-    const struct list *list = list_of(x, prog, x->order.n_d, s->n_rows - x->order.n_d);
+    const struct list *list = list_of(x, prog, shape_of(x, s));
     int rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
     if (rc) return rc;
     struct gpu_site *sites = *out = calloc(e.n + 1, sizeof *sites);
@@ -847,6 +850,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
         .close = gpu_close,                                                                     \
         .weight = gpu_weight,                                                                   \
         .load = gpu_load,                                                                       \
+        .prepare = gpu_prepare,                                                                 \
         .submit = gpu_submit,                                                                   \
         .wait = gpu_wait,                                                                       \
         .read = gpu_read,                                                                       \

@@ -16,6 +16,14 @@ u32 gpu_list_for(const struct exec_limits *limits, u32 n_rows)
     return list;
 }
 
+u32 gpu_list_coarse(const struct exec_limits *limits, u32 n_rows)
+{
+    u32 n = 1;
+    while (n < n_rows) n *= 2;
+    if (n / 4 * 3 >= n_rows) n = n / 4 * 3;
+    return MIN(n, limits->max_rows);
+}
+
 int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exec_limits *limits,
                 struct list_kind kind, struct err *err)
 {

@@ -11,6 +11,10 @@ u32 gpu_list_rows(const struct exec_limits *limits, u32 list);
 /* The smallest that holds so many. */
 u32 gpu_list_for(const struct exec_limits *limits, u32 n_rows);
 
+/* Of steps that are run piece by piece every range of ops is recorded by itself: so fewer numbers
+ * of rows are told apart, 0, 2^n and 3 · 2^n. */
+u32 gpu_list_coarse(const struct exec_limits *limits, u32 n_rows);
+
 /* What a program's own buffers take; finds out whether there is a kernel for every op. */
 struct gpu_sizes {
     u64 mem[2], scratch, step;

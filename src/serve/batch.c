@@ -68,6 +68,8 @@ int batch_open(struct batch **out, const struct batch_env *env,
     if (!rc && env->reader) rc = voyage_open(&b->read, env->reader, err);
     if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs || !b->remains))
         rc = err_nomem(err, "the batch");
+    if (!rc)
+        rc = lane_prepare_answers(env->lane, b->max_running * (env->spec ? 1 + SPEC_MAX : 1), err);
     if (rc) {
         batch_close(b);
         *out = NULL;
@@ -206,7 +208,7 @@ static void forget(struct batch *b, const struct request *r)
 /* The reading is over: its rows are in the executor, or never will be. */
 static void end_reading(struct batch *b)
 {
-    b->reading.at = 0;
+    reading_stop(&b->reading);
     for (u32 i = 0; i < b->n_running; i++) b->running[i]->reads = false;
     while (b->n_remains) {
         struct remains *left = &b->remains[--b->n_remains];
@@ -418,12 +420,26 @@ static int read_on(struct batch *b, double seconds, struct err *err)
     return 0;
 }
 
+/* What a piece of a reading may take. */
+static double share(const struct batch *b)
+{
+    return MAX(READING_SHARE * b->usual, 1e-9);
+}
+
+/* While a step is on its way: what will be read behind it is made ready. */
+static int prepare_reading(struct batch *b, struct err *err)
+{
+    if (!b->env.reader || !(b->reading.at || wants_reading(b))) return 0;
+    int rc = reading_prepare(&b->reading, share(b), err);
+    return rc ? rc : spec_prepare(b->env.spec, share(b), err);
+}
+
 /* Between two steps prompts are read, such that a token of those who answer takes at most twice as
  * long: by the model and by what guesses tokens, in turns. False in *did: there are none. */
 static int read_prompts(struct batch *b, bool *did, struct err *err)
 {
     bool beside = has_answers(b);
-    double seconds = beside ? MAX(READING_SHARE * b->usual, 1e-9) : 0;
+    double seconds = beside ? share(b) : 0;
     int rc = 0;
     *did = false;
     if (!b->guesser_read || !wants_reading(b)) rc = batch_guesser_reads(b, seconds, did, err);
@@ -499,6 +515,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     int rc = b->n_air ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
     bool stands = !b->n_air, read = false;
+    if (!rc && b->n_air) rc = prepare_reading(b, &err);
     if (!rc && b->n_air) rc = land(b, &err);
     if (!rc && !b->n_air) rc = read_prompts(b, &read, &err);
     if (!rc && stands && !read && b->waiting.head) { /* nobody runs, and still there is no room */

@@ -35,6 +35,8 @@ struct stub {
     u32 n_submits, n_waits, n_chosen; /* chosen: rows whose token the host did not know */
     u32 most_prompt_rows;             /* beside answers */
     u32 n_rests, most_rows;           /* submissions that end before the step; rows of those */
+    struct step_shape ready;          /* what was prepared last */
+    u32 n_unready;                    /* pieces that were not, or while nothing was on its way */
 };
 
 static bool ahead;   /* steps are queued ahead */
@@ -86,6 +88,21 @@ static inline void choose(const struct stub *e, const struct step *s, i32 *ids)
     }
 }
 
+static inline int stub_prepare(struct exec *x, u32 handle, struct step_shape shape, struct err *err)
+{
+    struct stub *e = (struct stub *)x;
+    (void)err;
+    e->n_unready += handle == 1 && e->n_submits == e->n_waits;
+    e->ready = shape;
+    return 0;
+}
+
+static inline bool is_ready(const struct stub *e, const struct step *s)
+{
+    return e->ready.op_begin == s->op_begin && e->ready.op_end == s->op_end &&
+           (!s->op_begin || e->ready.n_p == s->n_rows);
+}
+
 static inline int stub_submit(struct exec *x, u32 handle, const struct step *s, struct err *err)
 {
     struct stub *e = (struct stub *)x;
@@ -119,6 +136,7 @@ static inline int stub_submit(struct exec *x, u32 handle, const struct step *s, 
     e->program[handle].next_op = end;
     e->program[handle].rows = rows;
     e->n_rests += end < N_OPS;
+    e->n_unready += handle == 1 && !is_ready(e, s);
     if (end < N_OPS) e->most_rows = MAX(e->most_rows, s->n_rows);
     if (n_d) e->most_prompt_rows = MAX(e->most_prompt_rows, n_p);
     return 0;
@@ -145,8 +163,12 @@ static inline int stub_read(struct exec *x, u32 handle, struct operand what, u32
     return 0;
 }
 
-static const struct exec_class stub_class = {
-    .name = "stub", .queues = true, .submit = stub_submit, .wait = stub_wait, .read = stub_read};
+static const struct exec_class stub_class = {.name = "stub",
+                                             .queues = true,
+                                             .prepare = stub_prepare,
+                                             .submit = stub_submit,
+                                             .wait = stub_wait,
+                                             .read = stub_read};
 
 /* An executor, and what runs steps on it. */
 struct world {

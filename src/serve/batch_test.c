@@ -278,6 +278,7 @@ static void test_answers_go_on_while_a_prompt_is_read(void **state)
     }
     assert_true(ahead == (f->w.x.n_chosen > 0));
     assert_true(n_rests > 6); /* 150 rows in steps of at most 24, each of at least two pieces */
+    assert_int_equal(f->w.x.n_unready, 0);
     assert_int_equal(f->w.x.most_prompt_rows, 0);
     drain(f);
     close_fixture(f);

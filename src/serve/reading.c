@@ -52,11 +52,28 @@ static void learn(struct reading *r, u32 n_rows, double seconds)
         r->rows = MIN(r->rows * MIN(fit, 2), r->lane->step->limits.max_rows);
 }
 
+void reading_stop(struct reading *r)
+{
+    r->at = r->ready = 0;
+}
+
+int reading_prepare(struct reading *r, double seconds, struct err *err)
+{
+    r->ready = r->at ? piece(r, seconds) : 1;
+    u32 end = r->at + r->ready;
+    struct step_shape shape = {.n_p = r->at ? r->lane->step->n_rows : reading_rows(r),
+                               .op_begin = r->cuts[r->at],
+                               .op_end = end < r->n_cuts ? r->cuts[end] : UINT32_MAX};
+    return lane_prepare(r->lane, shape, err);
+}
+
 int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err)
 {
     struct step *s = r->lane->step;
     if (!r->at) r->layer = 0;
-    u32 n = seconds > 0 ? piece(r, seconds) : r->n_cuts - r->at;
+    u32 n = r->n_cuts - r->at;
+    if (seconds > 0) n = r->ready ? r->ready : piece(r, seconds);
+    r->ready = 0;
     bool is_layers = r->at + n < r->n_cuts;
     s->op_begin = r->cuts[r->at];
     s->op_end = is_layers ? r->cuts[r->at + n] : UINT32_MAX;

@@ -36,6 +36,8 @@ int spec_draft_open(struct spec *s, struct err *err)
         ok &= s->n_read && s->n_blocks;
     }
     if (!ok) return err_nomem(err, "speculation");
+    int rc = lane_prepare_answers(s->env.draft.lane, s->env.n_slots, err);
+    if (rc) return rc;
     struct lane *reader = s->env.draft.reader ? s->env.draft.reader : s->env.draft.lane;
     return s->env.is_mtp ? 0 : reading_open(&s->reading, reader, err);
 }

@@ -59,7 +59,7 @@ static void give_up(struct spec *s, u32 slot)
     u32 t = 0;
     while (t < step->n_rows && step->rows[t].slot != slot) t++;
     if (t == step->n_rows) return;
-    s->reading.at = 0;
+    reading_stop(&s->reading);
     for (t = 0; has_state(s) && t < step->n_rows; t++) s->n_read[step->rows[t].slot] = 0;
 }
 
@@ -98,6 +98,12 @@ static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double secon
     int rc = reading_go_on(&s->reading, seconds, &done, err);
     if (!rc && done) take_in(s, step);
     return rc;
+}
+
+int spec_prepare(struct spec *s, double seconds, struct err *err)
+{
+    if (!s || !s->env.draft.lane || s->env.is_mtp || !s->env.draft.reader) return 0;
+    return reading_prepare(&s->reading, seconds, err);
 }
 
 int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
