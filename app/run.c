@@ -263,6 +263,16 @@ static void say_statistics(const struct run *r)
     fprintf(stderr, "%s\n", style_end(2));
 }
 
+/* A conversation does not go on from a text, nor a text from a conversation: what was there would be
+ * lost. */
+static int check_kind(const struct run *r)
+{
+    bool is_chat = json_array_size(r->messages) > 0;
+    if (!fletch_session_length(r->host.session) || is_chat == r->a->chat) return EXIT_OK;
+    return say_error("%s holds a %s --chat, or give another --session", QUOTE(r->a->session),
+                     is_chat ? "conversation; add" : "text; leave out");
+}
+
 static int run_steps(struct run *r, const struct text *prompt)
 {
     const struct args *a = r->a;
@@ -279,6 +289,7 @@ static int run_steps(struct run *r, const struct text *prompt)
         code = keep_open(h, a->session, &r->messages);
     else
         r->messages = need(json_array());
+    if (!code) code = check_kind(r);
     if (!code) code = tokenize_prompt(r, prompt);
     if (code) return code;
     r->g.sampling = sampling_over(&r->sampling, &h->info.sampling);

@@ -433,6 +433,14 @@ def test_a_session_goes_on_with_the_text(folder):
     assert second["text"] == whole["text"] != fletch(*ask, parts[1]).json["text"], (first, second)
 
 
+def test_a_session_is_a_text_or_a_conversation(folder):
+    for first, second in [[[], ["--chat"]], [["--chat"], []]]:
+        ask = ["run", "-q", "-n", "4", "-p", "Hello", "--session", f"{folder}/{len(first)}"]
+        fletch(*ask, *first)
+        one_line(fletch(*ask, *second, code=1), "--chat")
+        fletch(*ask, *first)
+
+
 def test_a_session_takes_another_system_message_and_says_so(folder):
     ask = ["run", "--chat", "--temp", "0", "-n", "4", "--json", "--session", f"{folder}/s", "-p", "Hello", "--system"]
     fletch(*ask, "Be brief.")
