@@ -213,6 +213,34 @@ static u32 emit_tree(struct compiler *c, const struct tree *t, u32 next)
 
 /* ---- checks ---- */
 
+/* Each is done in one walk from what is known to whom it decides, because a grammar of 64 KB may
+ * come with a request: going over all of it until nothing changes takes seconds. */
+struct checks {
+    u32 *users, *more; /* [n_instrs], [2 n_instrs] of an instruction, its edges: see add_user */
+    u32 *now, *later;  /* instructions, or rules, to go on from */
+    bool *empty;       /* [n_instrs] a return is reachable without a byte */
+    u32 *seen;         /* [n_instrs] the rule that begins with it, + 1 */
+    u32 *callers;      /* [n_rules] that begin with a rule: an edge + 1; 0: none */
+    u32 *n_calls;      /* [n_rules] that a rule begins with and that are not known to be proper */
+};
+
+/* Edge 2i is instruction i's `next`, 2i + 1 its other one. */
+static void add_user(struct checks *k, u32 of, u32 edge)
+{
+    k->more[edge] = k->users[of];
+    k->users[of] = edge + 1;
+}
+
+static void find_users(const struct grammar *g, struct checks *k)
+{
+    for (u32 i = 0; i < g->n_instrs; i++) {
+        const struct grammar_instr *in = &g->instrs[i];
+        if (in->op != GRAMMAR_RETURN) add_user(k, in->next, 2 * i);
+        if (in->op == GRAMMAR_SPLIT) add_user(k, in->arg, 2 * i + 1);
+        if (in->op == GRAMMAR_CALL) add_user(k, g->entry[in->arg], 2 * i + 1);
+    }
+}
+
 static int fail_rule(struct compiler *c, u32 rule, const char *what)
 {
     if (rule < c->n_named)
@@ -237,19 +265,38 @@ static u32 need_of(const struct grammar *g, u32 i)
     return called == NO_WAY ? NO_WAY : MAX(called + 1, g->need[in->next]);
 }
 
-static int check_ends(struct compiler *c)
+/* Needs in their order, the least first, so that each is known when it is first found; those of one
+ * more wait in `later`. */
+static void find_needs(struct grammar *g, struct checks *k)
 {
-    struct grammar *g = c->g;
-    bool changed = true;
+    u32 n_now = 1, n_later = 0;
     for (u32 i = 0; i < g->n_instrs; i++) g->need[i] = NO_WAY;
-    for (u32 pass = 0; changed; pass++) {
-        changed = false;
-        for (u32 k = 0; k < g->n_instrs; k++) {
-            u32 i = pass % 2 ? g->n_instrs - 1 - k : k, need = need_of(g, i);
-            changed |= need != g->need[i];
-            g->need[i] = need;
+    k->now[0] = g->need[0] = 0;
+    while (n_now || n_later) {
+        if (!n_now) {
+            u32 *swap = k->now;
+            k->now = k->later;
+            k->later = swap;
+            n_now = n_later;
+            n_later = 0;
+        }
+        u32 i = k->now[--n_now], need = g->need[i];
+        for (u32 e = k->users[i]; e; e = k->more[e - 1]) {
+            u32 user = (e - 1) / 2, its = need_of(g, user);
+            if (g->need[user] != NO_WAY || its > need + 1) continue; /* it waits for the other */
+            g->need[user] = its;
+            if (its == need)
+                k->now[n_now++] = user;
+            else
+                k->later[n_later++] = user;
         }
     }
+}
+
+static int check_ends(struct compiler *c, struct checks *k)
+{
+    struct grammar *g = c->g;
+    find_needs(g, k);
     for (u32 r = 0; r < g->n_rules; r++)
         if (g->need[g->entry[r]] == NO_WAY) return fail_rule(c, r, "can never end");
     if (g->need[g->entry[g->root]] > GRAMMAR_MAX_DEPTH)
@@ -257,78 +304,99 @@ static int check_ends(struct compiler *c)
     return 0;
 }
 
-struct left {
-    bool *empty; /* [n_instrs] a return is reachable without a byte */
-    u32 *queue;  /* [n_instrs] */
-    u32 *seen;   /* [n_instrs] in which search */
-    u32 search;
-    bool *proper; /* [n_rules] it can't begin with itself */
-};
-
-static void find_empty(const struct grammar *g, bool *empty)
+static void find_empty(const struct grammar *g, struct checks *k)
 {
-    bool changed = true;
-    empty[0] = true;
-    for (u32 pass = 0; changed; pass++) {
-        changed = false;
-        for (u32 k = 0; k < g->n_instrs; k++) {
-            u32 i = pass % 2 ? g->n_instrs - 1 - k : k;
-            const struct grammar_instr *in = &g->instrs[i];
-            bool e = empty[i];
-            if (in->op == GRAMMAR_SPLIT) e = empty[in->next] || empty[in->arg];
-            if (in->op == GRAMMAR_CALL) e = empty[g->entry[in->arg]] && empty[in->next];
-            changed |= e != empty[i];
-            empty[i] = e;
+    u32 n = 1;
+    k->now[0] = 0;
+    k->empty[0] = true;
+    while (n) {
+        u32 i = k->now[--n];
+        for (u32 e = k->users[i]; e; e = k->more[e - 1]) {
+            u32 user = (e - 1) / 2;
+            const struct grammar_instr *in = &g->instrs[user];
+            bool empty =
+                in->op == GRAMMAR_SPLIT ||
+                (in->op == GRAMMAR_CALL && k->empty[g->entry[in->arg]] && k->empty[in->next]);
+            if (!empty || k->empty[user]) continue;
+            k->empty[user] = true;
+            k->now[n++] = user;
         }
     }
 }
 
-/* Are all rules that this one may begin with proper? */
-static bool begins_properly(const struct grammar *g, u32 rule, struct left *l)
+/* Counts the calls that a rule may begin with, and makes it one of the callers of each. An edge is
+ * the instruction of the call, and `seen` says whose it is; `more` is free again by now. */
+static void find_beginnings(const struct grammar *g, u32 rule, struct checks *k)
 {
-    u32 n = 0;
-    bool ok = true;
-    l->queue[n++] = g->entry[rule];
-    l->seen[g->entry[rule]] = ++l->search;
-    for (u32 k = 0; k < n && ok; k++) {
-        const struct grammar_instr *in = &g->instrs[l->queue[k]];
+    u32 n = 1;
+    k->now[0] = g->entry[rule];
+    k->seen[g->entry[rule]] = rule + 1;
+    while (n) {
+        u32 i = k->now[--n];
+        const struct grammar_instr *in = &g->instrs[i];
         bool split = in->op == GRAMMAR_SPLIT, call = in->op == GRAMMAR_CALL;
-        if (call) ok = l->proper[in->arg];
         const u32 to[] = {in->next, in->arg};
-        u32 n_to = split ? 2 : call && l->empty[g->entry[in->arg]] ? 1 : 0;
+        u32 n_to = split ? 2 : call && k->empty[g->entry[in->arg]] ? 1 : 0;
         for (u32 j = 0; j < n_to; j++) {
-            if (l->seen[to[j]] == l->search) continue;
-            l->seen[to[j]] = l->search;
-            l->queue[n++] = to[j];
+            if (k->seen[to[j]] == rule + 1) continue;
+            k->seen[to[j]] = rule + 1;
+            k->now[n++] = to[j];
         }
+        if (!call) continue;
+        k->n_calls[rule]++;
+        k->more[i] = k->callers[in->arg];
+        k->callers[in->arg] = i + 1;
     }
-    return ok;
 }
 
-static int check_beginnings(struct compiler *c)
+/* A rule is proper, and can't begin with itself, when all are that it may begin with. */
+static int check_beginnings(struct compiler *c, struct checks *k)
 {
     struct grammar *g = c->g;
-    struct left l = {.empty = calloc(g->n_instrs, sizeof *l.empty),
-                     .queue = calloc(g->n_instrs, sizeof *l.queue),
-                     .seen = calloc(g->n_instrs, sizeof *l.seen),
-                     .proper = calloc(g->n_rules, sizeof *l.proper)};
-    int rc = l.empty && l.queue && l.seen && l.proper ? 0 : err_nomem(c->err, "the grammar");
-    if (!rc) find_empty(g, l.empty);
-    bool changed = !rc;
-    for (u32 pass = 0; changed; pass++) {
-        changed = false;
-        for (u32 k = 0; k < g->n_rules; k++) {
-            u32 r = pass % 2 ? g->n_rules - 1 - k : k;
-            if (l.proper[r] || !begins_properly(g, r, &l)) continue;
-            changed = l.proper[r] = true;
+    u32 n = 0;
+    find_empty(g, k);
+    for (u32 r = 0; r < g->n_rules; r++) find_beginnings(g, r, k);
+    for (u32 r = 0; r < g->n_rules; r++)
+        if (!k->n_calls[r]) k->later[n++] = r;
+    while (n) {
+        u32 proper = k->later[--n];
+        for (u32 e = k->callers[proper]; e; e = k->more[e - 1]) {
+            u32 caller = k->seen[e - 1] - 1;
+            if (!--k->n_calls[caller]) k->later[n++] = caller;
         }
     }
-    for (u32 r = 0; !rc && r < g->n_rules; r++)
-        if (!l.proper[r]) rc = fail_rule(c, r, "can begin with itself, so it would never be done");
-    free(l.empty);
-    free(l.queue);
-    free(l.seen);
-    free(l.proper);
+    for (u32 r = 0; r < g->n_rules; r++)
+        if (k->n_calls[r])
+            return fail_rule(c, r, "can begin with itself, so it would never be done");
+    return 0;
+}
+
+static int check(struct compiler *c)
+{
+    struct grammar *g = c->g;
+    u32 n = g->n_instrs, most = MAX(n, g->n_rules);
+    struct checks k = {.users = calloc(n, sizeof *k.users),
+                       .more = calloc(2 * (size_t)n, sizeof *k.more),
+                       .now = calloc(most, sizeof *k.now),
+                       .later = calloc(most, sizeof *k.later),
+                       .empty = calloc(n, sizeof *k.empty),
+                       .seen = calloc(n, sizeof *k.seen),
+                       .callers = calloc(g->n_rules, sizeof *k.callers),
+                       .n_calls = calloc(g->n_rules, sizeof *k.n_calls)};
+    bool there =
+        k.users && k.more && k.now && k.later && k.empty && k.seen && k.callers && k.n_calls;
+    int rc = there ? 0 : err_nomem(c->err, "the grammar");
+    if (!rc) find_users(g, &k);
+    if (!rc) rc = check_ends(c, &k);
+    if (!rc) rc = check_beginnings(c, &k);
+    free(k.users);
+    free(k.more);
+    free(k.now);
+    free(k.later);
+    free(k.empty);
+    free(k.seen);
+    free(k.callers);
+    free(k.n_calls);
     return rc;
 }
 
@@ -368,8 +436,7 @@ static int compile(struct compiler *c)
         g->entry[r] = entry;
     }
     int rc = c->rc;
-    if (!rc) rc = check_ends(c);
-    if (!rc) rc = check_beginnings(c);
+    if (!rc) rc = check(c);
     if (!rc) find_classes(g);
     return rc;
 }
