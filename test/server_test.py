@@ -128,6 +128,9 @@ def test_answers_follow_a_schema_or_a_grammar(s):
                   {"type": "json_schema", "json_schema": {"schema": {"enum": ["x" * 70000]}}}]:
         s.chat(400, response_format=wrong)
     s.chat(400, grammar="root ::= (")
+    many = {"enum": [f"value number {i}" for i in range(2500)]}  # found out with the first token
+    e = s.chat(400, response_format={"type": "json_schema", "json_schema": {"schema": many}})["error"]
+    assert "ambiguous" in e["message"] and e["type"] == "invalid_request_error", e
 
 
 def test_completions_take_texts_and_ids(s):

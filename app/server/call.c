@@ -253,6 +253,13 @@ static void start(struct choice *ch)
     s->queued_tokens -= ch->call->prompts[ch->prompt].n;
 }
 
+/* Over a limit are grammars that are too ambiguous, and what finds no room beside the session. */
+static int status_of(const struct call *c, int code)
+{
+    if (code != FLETCH_E_LIMIT) return 500;
+    return c->ask.r.grammar || c->ask.r.json_schema ? 400 : 503;
+}
+
 static void on_end(struct choice *ch, const struct server_event *e)
 {
     struct call *c = ch->call;
@@ -266,7 +273,7 @@ static void on_end(struct choice *ch, const struct server_event *e)
     c->n_live--;
     metrics_choice(c->server->metrics, ch);
     if (e->result.finish == FLETCH_FINISH_FAILED && !c->problem.status) {
-        call_wrong(c, 500, NULL, "%s", ch->error);
+        call_wrong(c, status_of(c, e->result.code), NULL, "%s", ch->error);
         cancel(c);
     } else if (cut && !c->problem.status)
         call_wrong(c, 503, NULL, "the answer was broken off");
