@@ -263,8 +263,8 @@ static void say_statistics(const struct run *r)
     fprintf(stderr, "%s\n", style_end(2));
 }
 
-/* A conversation does not go on from a text, nor a text from a conversation: what was there would be
- * lost. */
+/* A conversation does not go on from a text, nor a text from a conversation: what was there would
+ * be lost. */
 static int check_kind(const struct run *r)
 {
     bool is_chat = json_array_size(r->messages) > 0;
