@@ -130,6 +130,17 @@ static int set_limit(struct limits *limits, const char *text)
                       near.best ? "; did you mean " : "", near.best ? near.best : "");
 }
 
+/* What could not stand in JSON, labels of metrics and the log as it is becomes a dash. */
+static void make_plain(char *name)
+{
+    json_t *utf8 = json_string(name);
+    for (char *p = name; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (c <= 0x20 || c == 0x7f || c == '"' || c == '\\' || (c >= 0x80 && !utf8)) *p = '-';
+    }
+    json_decref(utf8);
+}
+
 /* The file's or folder's name, without what all such names end in. */
 static char *name_of(const char *path)
 {
@@ -140,8 +151,7 @@ static char *name_of(const char *path)
     if (slash) memmove(name, slash + 1, strlen(slash + 1) + 1);
     n = strlen(name);
     if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = 0;
-    for (char *p = name; *p; p++)
-        if (*p <= 0x20 || *p == 0x7f || *p == '"' || *p == '\\') *p = '-';
+    make_plain(name);
     return name;
 }
 
@@ -150,13 +160,28 @@ struct names {
     size_t n;
 };
 
-static void names_add(struct names *names, const char *path, const char *id)
+/* id NULL: by its path. */
+static int names_add(struct names *names, const char *path, const char *id)
 {
+    char *name = id ? need(strdup(id)) : name_of(path);
+    int code = EXIT_OK;
+    make_plain(name);
+    if (id && (!*id || strcmp(name, id) != 0))
+        code = opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(id));
+    for (size_t i = 0; i < names->n && !code; i++)
+        if (strcmp(names->ids[i], name) == 0)
+            code = say_error("%s and %s would both be called %s; rename one",
+                             QUOTE(names->paths[i]), QUOTE(path), QUOTE(name));
+    if (code) {
+        free(name);
+        return code;
+    }
     size_t n = ++names->n;
     names->ids = need(realloc(names->ids, n * sizeof *names->ids));
     names->paths = need(realloc(names->paths, n * sizeof *names->paths));
-    names->ids[n - 1] = name_of(id ? id : path);
+    names->ids[n - 1] = name;
     names->paths[n - 1] = path ? need(strdup(path)) : NULL;
+    return EXIT_OK;
 }
 
 static void names_free(struct names *names)
@@ -183,16 +208,17 @@ static bool is_model(const char *path)
 static int list_models(struct names *names, const char *folder)
 {
     struct dirent **found;
-    int n = scandir(folder, &found, NULL, alphasort);
+    int n = scandir(folder, &found, NULL, alphasort), code = EXIT_OK;
     if (n < 0) return say_error("%s: %s", QUOTE(folder), strerror(errno));
     for (int i = 0; i < n; i++) {
         char path[4096];
         int length = snprintf(path, sizeof path, "%s/%s", folder, found[i]->d_name);
-        if (found[i]->d_name[0] != '.' && length < (int)sizeof path && is_model(path))
-            names_add(names, path, NULL);
+        if (found[i]->d_name[0] != '.' && length < (int)sizeof path && is_model(path) && !code)
+            code = names_add(names, path, NULL);
         free(found[i]);
     }
     free(found);
+    if (code) return code;
     return names->n ? EXIT_OK : say_error("%s: no model is in there", QUOTE(folder));
 }
 
@@ -206,7 +232,7 @@ static int serve(const struct args *a)
     if (a->model_dir)
         code = list_models(&names, a->model_dir);
     else
-        names_add(&names, path, a->alias ? a->alias : path ? NULL : "guide");
+        code = names_add(&names, path, a->alias ? a->alias : path ? NULL : "guide");
     struct server_params p = {.host = a->host,
                               .port = (uint16_t)a->port.v,
                               .cert = a->cert,

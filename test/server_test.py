@@ -19,7 +19,7 @@ import time
 import traceback
 
 from serving import ASK, Server, raw_post, wait_for
-from suite import fletch
+from suite import FLETCH, fletch
 
 
 def run(prompt, *args):
@@ -769,6 +769,23 @@ def test_without_descriptors_it_rests(s):
     s.end()
 
 
+def test_a_model_is_called_what_it_is_told_to_be(s):
+    s = Server("--alias", "maker/Modèle-3")
+    assert [m["id"] for m in s.get("/v1/models").json["data"]] == ["maker/Modèle-3"]
+    assert s.chat(model="maker/Modèle-3", max_tokens=1)["model"] == "maker/Modèle-3"
+    for path in ["maker/Mod%C3%A8le-3", "maker%2fMod%c3%a8le-3"]:
+        assert s.get(f"/v1/models/{path}").status == 200, path
+    assert s.get("/v1/models/maker%2").status == s.get("/v1/models/%00").status == 404
+    s.end()
+    for wrong in ["", "a b", 'a"b', "a\nb", b"a\xff"]:
+        p = subprocess.run([FLETCH, "serve", "--port", "0", "--alias", wrong], capture_output=True, timeout=20)
+        assert p.returncode == 2 and b"--alias" in p.stderr, (wrong, p)
+    with tempfile.TemporaryDirectory() as d:
+        for name in ["a b.gguf", "a-b.gguf"]:
+            os.symlink(os.path.abspath("zoo/tiny/llama.gguf"), os.path.join(d, name))
+        assert "both be called 'a-b'" in fletch("serve", "--port", 0, "--model-dir", d, code=1).err
+
+
 def test_it_does_not_start_unsafe_or_wrong(s):
     assert "--api-key" in fletch("serve", "--host", "0.0.0.0", code=2).err
     assert "queue" in fletch("serve", "--limit", "quee=3", code=2).err
@@ -802,7 +819,7 @@ GROUPS = [
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "12M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "a_model_is", "it_does_not", "the_manual"]),
 ]
 
 

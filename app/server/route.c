@@ -1,4 +1,5 @@
 /* Paths: which are answered at once, which become calls. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,11 +67,29 @@ static void no_such_path(struct conn *c)
     problem_reply(c, &p, NULL);
 }
 
+/* %HH becomes the byte; what is no such thing stays. */
+static char *percent_decoded(const char *s)
+{
+    char *text = need(strdup(s)), *to = text;
+    for (; *s; s++) {
+        unsigned byte;
+        bool coded = s[0] == '%' && isxdigit((unsigned char)s[1]) && isxdigit((unsigned char)s[2]);
+        if (coded && sscanf(s + 1, "%2x", &byte) == 1) {
+            *to++ = (char)byte;
+            s += 2;
+        } else
+            *to++ = *s;
+    }
+    *to = 0;
+    return text;
+}
+
 /* GET /v1/models/ID */
 static void model(struct conn *c)
 {
-    struct served *m =
-        served_find(conn_server(c), conn_request(c)->head.path + strlen("/v1/models/"));
+    char *id = percent_decoded(conn_request(c)->head.path + strlen("/v1/models/"));
+    struct served *m = served_find(conn_server(c), id);
+    free(id);
     if (m)
         json_reply(c, 200, served_card(m));
     else
