@@ -41,7 +41,7 @@ OBJ     := $(SRC:%.c=$B/%.o)
 # Kernels are written once and compiled for each instruction set of the processor's family.
 KERNELS := tiles panels rows attend
 TARGET  := $(shell $(CC) -dumpmachine)
-ISAS    := $(if $(filter x86_64-% amd64-%,$(TARGET)),avx2 avx512 amx) \
+ISAS    := $(if $(filter x86_64-% amd64-%,$(TARGET)),avx2 avxvnni avx512 amx) \
            $(if $(filter aarch64-% arm64-%,$(TARGET)),neon dotprod i8mm)
 ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o))
 OBJ     += $(ISA_OBJ)
@@ -91,6 +91,7 @@ $(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): override OPT := -g $(KERNEL_OPT)
 $(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): CFLAGS += $(KERNEL_EXTRA)
 AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
+$B/src/cpu/%_avxvnni.o: ISA := -DISA=avxvnni -mavx2 -mfma -mf16c -mavxvnni
 $B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)
 $B/src/cpu/%_amx.o: ISA := -DISA=amx $(AVX512) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 $B/src/cpu/%_neon.o: ISA := -DISA=neon -DLANES_NEON

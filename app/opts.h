@@ -114,12 +114,13 @@ struct command {
         0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,       \
             "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0 \
     }
-#define OPT_ROW_ISA                                                                          \
-    {                                                                                        \
-        0, "isa", OPT_TEXT, "NAME", NULL,                                                    \
-            "instruction set of the cpu backend: amx, avx512, avx2, i8mm, dotprod, neon or " \
-            "generic (default: the best that this machine has)",                             \
-            OPT_FIELD(isa), 0, 0                                                             \
+#define OPT_ROW_ISA                                                                                \
+    {                                                                                              \
+        0, "isa", OPT_TEXT, "NAME", NULL,                                                          \
+            "instruction set of the cpu backend: amx, avx512, avxvnni, avx2, i8mm, dotprod, neon " \
+            "or "                                                                                  \
+            "generic (default: the best that this machine has)",                                   \
+            OPT_FIELD(isa), 0, 0                                                                   \
     }
 
 /* --quiet and --help. */

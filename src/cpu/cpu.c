@@ -352,6 +352,7 @@ enum {
     CPU_CHUNK_BF16 = 256,
     CPU_PREFERS_BF16_amx = true,
     CPU_PREFERS_BF16_avx512 = false,
+    CPU_PREFERS_BF16_avxvnni = false,
     CPU_PREFERS_BF16_avx2 = false,
     CPU_PREFERS_BF16_i8mm = false,
     CPU_PREFERS_BF16_dotprod = false,

@@ -130,7 +130,7 @@ struct cpu_kernels {
 };
 
 #if defined __x86_64__
-#define CPU_ISAS(X) X(amx) X(avx512) X(avx2) X(generic) /* best first */
+#define CPU_ISAS(X) X(amx) X(avx512) X(avxvnni) X(avx2) X(generic) /* best first */
 #elif defined __aarch64__
 #define CPU_ISAS(X) X(i8mm) X(dotprod) X(neon) X(generic)
 #else

@@ -41,6 +41,12 @@ INLINE lanes_int_part dot4(lanes_int_part acc, lanes_byte_part n, const i8 *x, b
     /* compilers spread the four in an instruction of its own */
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(n), "m"(*(const i8(*)[4])x));
     return acc;
+#elif defined __AVXVNNI__
+    i32 four;
+    memcpy(&four, x, sizeof four);
+    if (!small) n ^= 0x80;
+    return (lanes_int_part)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)n,
+                                                   _mm256_set1_epi32(four));
 #elif defined __AVX2__
     i32 four;
     memcpy(&four, x, sizeof four);
@@ -73,7 +79,7 @@ INLINE lanes_int_part dot4(lanes_int_part acc, lanes_byte_part n, const i8 *x, b
 /* What acc starts from: quants are stored with a zero, and VNNI multiplies n + 128 by x. */
 INLINE lanes_int_part dot_start(i32 sum, const struct shape f)
 {
-#if defined __AVX512VNNI__
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
     return (f.small ? -f.bits.zero : -128) * sum - (lanes_int_part){0};
 #else
     return -f.bits.zero * sum - (lanes_int_part){0};

@@ -449,9 +449,9 @@ static json_t *cpu_report(void)
 {
     char line[4096], model[128] = "unknown";
     json_t *features = json_array();
-    static const char *const wanted[] = {"avx2",        "fma",         "avx512f",
-                                         "avx512_vnni", "avx512_bf16", "amx_int8",
-                                         "amx_bf16",    "asimddp",     "i8mm"};
+    static const char *const wanted[] = {"avx2",        "fma",         "avx_vnni", "avx512f",
+                                         "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16",
+                                         "asimddp",     "i8mm"};
 #define ISA_NAME(set) #set,
     static const char *const names[] = {CPU_ISAS(ISA_NAME)};
 #undef ISA_NAME
