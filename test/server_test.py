@@ -769,6 +769,29 @@ def test_without_descriptors_it_rests(s):
     s.end()
 
 
+def test_embeddings_and_scores_wait_for_room(s):
+    s = Server("-c", 4096, "--cache-tokens", 2048, "--limit", "queue_seconds=20")
+    text, alone = "x y z " * 350, {}
+
+    def embed(key):
+        alone[key] = s.post("/v1/embeddings", {"input": text})["data"][0]["embedding"]
+    embed("first")
+    busy = s.open(raw_post({"prompt": [5] * 1200, "max_tokens": 800, "ignore_end": True, "stream": True},
+                           "/v1/completions"))
+    assert b"200 OK" in busy.recv(100)
+    threads = [threading.Thread(target=embed, args=("second",)),
+               threading.Thread(target=lambda: alone.update(
+                   score=s.complete(text, max_tokens=0, logprobs=0, echo=True)["usage"]["prompt_tokens"]))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    busy.close()
+    assert alone.get("second") == alone["first"] and alone.get("score", 0) > 1000, alone.keys()
+    s.post("/v1/embeddings", {"input": text * 2}, 400)  # more than there will ever be
+    s.end()
+
+
 def test_a_model_is_called_what_it_is_told_to_be(s):
     s = Server("--alias", "maker/Modèle-3")
     assert [m["id"] for m in s.get("/v1/models").json["data"]] == ["maker/Modèle-3"]
@@ -819,7 +842,7 @@ GROUPS = [
     (["--api-key", "KEYS", "--log-json"], ["keys_open", "caches_of"]),
     (["--model-dir", "MODELS", "--max-memory", "12M", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "a_model_is", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "embeddings_and", "a_model_is", "it_does_not", "the_manual"]),
 ]
 
 

@@ -79,6 +79,7 @@ static int read_piece(struct served *m, struct reader *r, const int32_t *ids, si
 {
     struct embedding *e = (struct embedding *)r;
     double *sums = e->sums + r->prompt * m->info.n_embd;
+    if (!r->at) memset(sums, 0, m->info.n_embd * sizeof *sums); /* it may have been begun before */
     int rc = fletch_session_embed(m->session, ids, n, e->mean);
     for (uint32_t i = 0; !rc && i < m->info.n_embd; i++) sums[i] += (double)e->mean[i] * (double)n;
     return rc;

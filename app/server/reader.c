@@ -4,6 +4,22 @@
 
 #include "server.h"
 
+static uint32_t room_of(const struct fletch_batch_stats *stats)
+{
+    return stats->n_free + stats->n_idle;
+}
+
+/* Cache blocks that ran out come back when others end, if others have any: the prompt is begun
+ * again when there are more than now. */
+static bool may_help_to_wait(const struct served *m, struct reader *r)
+{
+    struct fletch_batch_stats stats;
+    if (r->rc != FLETCH_E_CONTEXT) return false;
+    fletch_batch_stats(m->batch, &stats);
+    r->room = room_of(&stats);
+    return r->room < stats.n_blocks;
+}
+
 /* On the engine thread: the next piece. */
 static void read_piece(struct served *m, void *ctx)
 {
@@ -15,6 +31,13 @@ static void read_piece(struct served *m, void *ctx)
     if (r->rc) snprintf(r->error, sizeof r->error, "%s", fletch_session_error(m->session));
     r->at += n;
     if (r->rc || r->at == p->n) fletch_session_reset(m->session); /* others may want the room */
+    r->lacks_room = may_help_to_wait(m, r);
+    if (r->lacks_room) r->at = 0;
+}
+
+static int status_of(int rc)
+{
+    return rc == FLETCH_E_LIMIT ? 503 : rc == FLETCH_E_CONTEXT ? 400 : 500;
 }
 
 static void on_piece(void *ctx)
@@ -22,11 +45,16 @@ static void on_piece(void *ctx)
     struct reader *r = ctx;
     struct call *c = r->call;
     struct served *m = c->served;
+    double waited = server_now() - c->t_begin;
+    bool late = waited > (double)limit_of(&c->server->limits, queue_seconds);
+    r->rests = r->lacks_room && c->conn && !c->problem.status && !late;
+    if (r->rests) return; /* reader_wake goes on */
+    if (r->lacks_room && late) call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
     if (r->at == c->prompts[r->prompt].n) {
         r->prompt++;
         r->at = 0;
     }
-    if (r->rc) call_wrong(c, r->rc == FLETCH_E_LIMIT ? 503 : 500, NULL, "%s", r->error);
+    if (r->rc && !r->lacks_room) call_wrong(c, status_of(r->rc), NULL, "%s", r->error);
     if (!c->problem.status && c->conn && r->prompt < c->n_prompts) {
         served_errand(m, read_piece, on_piece, r);
         return;
@@ -43,4 +71,19 @@ void reader_begin(struct reader *r)
     while (*at) at = &(*at)->next;
     *at = r;
     if (m->readers == r) served_errand(m, read_piece, on_piece, r);
+}
+
+void reader_wake(struct served *m)
+{
+    struct reader *r = m->readers;
+    struct served_figures f;
+    if (!r || !r->rests) return;
+    served_figures(m, &f);
+    if (m->running && room_of(&f.stats) <= r->room) {
+        on_piece(r); /* which looks at the time, and whether anybody still waits */
+        return;
+    }
+    r->rests = r->lacks_room = false;
+    r->rc = 0;
+    served_errand(m, read_piece, on_piece, r);
 }

@@ -237,6 +237,7 @@ void served_stop(struct served *m)
     if (m->running && served_is_ready(m)) fletch_batch_cancel(m->batch, 0);
     if (m->running) pthread_join(m->thread, NULL);
     m->running = false;
+    reader_wake(m);
     while (m->errands) { /* nobody will run them */
         struct errand *e = m->errands;
         m->errands = e->next;

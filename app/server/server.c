@@ -55,6 +55,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)what;
     call_tick(s);
     served_tick(s);
+    for (size_t i = 0; i < s->n_served; i++) reader_wake(&s->served[i]);
     http_tick(s);
     if (!s->draining) return;
     double since = server_now() - s->t_drain;

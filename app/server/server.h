@@ -320,9 +320,12 @@ struct reader {
      * off. */
     void (*done)(struct reader *r);
     int rc;
+    bool lacks_room, rests; /* others have the room that it needs; the loop's: it waits for some */
+    uint32_t room;          /* blocks that were too few */
     char error[200];
 };
 void reader_begin(struct reader *r);
+void reader_wake(struct served *m); /* the first in line tries again, if it rests */
 
 /* ---- score.c ---- */
 
