@@ -433,6 +433,41 @@ struct low_mix_args {
     struct low_part part[LOW_MAX];
 };
 
+/* k_rwkv7_<i8|k4>: several layers for one row as one launch (native/rwkv7.cu), one group on every
+ * unit. Weights of a layer lie `stride` behind those of the one before it, states `state_stride`;
+ * places of both are in 16 bytes, of activations in floats. Its kernels have so many simdgroups for
+ * outputs: one each of a layer's, whose rows are at most LAYERS_STEPS steps of 32 units. */
+#define LAYERS_SIMDS(nibbles) ((nibbles) ? 20 : 16)
+#define LAYERS_STEPS(nibbles) ((nibbles) ? 3 : 4)
+#define LAYERS_MAX(nibbles)   ((nibbles) ? 2560 : 2048) /* columns; four times as many between */
+enum {
+    LAYERS_LEAST =
+        2048,         /* columns: with 1,024 it is 2 % slower than launches of their own (H200) */
+    LAYERS_PARTS = 7, /* r, k, v, middles of w, a, gate, mixture */
+    LAYERS_LOW = 4,
+    LAYERS_MAX_RANKS = 640,   /* columns of all middles */
+    LAYERS_LOW_UNITS = 92,    /* 16 bytes of a row of all low-rank matrices behind them */
+    LAYERS_HELPERS = 128,     /* threads that bring weights */
+    LAYERS_BYTES = 227 << 10, /* of threadgroup memory */
+    LAYERS_HEADER = 16,       /* pairs of the buffer of what groups pass, before the first */
+};
+struct layers_part {
+    unsigned first, enc, n_out, q, s, m, f; /* first: group; enc: UNIT_... */
+};
+struct layers_low {
+    unsigned enc, n_in, q, bias, f; /* enc: UNIT_F16 or UNIT_F32; bias: or MIX_NOTHING */
+};
+struct layers_args {
+    unsigned n_layers, stride, state_stride, n, n_between, n_heads;
+    unsigned x, y, v_first;
+    float eps[2], l2_eps, head_eps;
+    unsigned norm_w[2], norm_b[2], shift[2], state; /* of both halves of a layer */
+    unsigned vector[5];                             /* k_k, k_a, r_k, weight and bias of the norm */
+    struct layers_part part[LAYERS_PARTS];
+    struct layers_low low[LAYERS_LOW];
+    unsigned m, q[3], s[3]; /* output; key and value of the channel mix */
+};
+
 /* k_rk_bonus */
 enum { BONUS_THREADS = 128 };
 struct bonus_args {

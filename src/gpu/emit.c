@@ -266,6 +266,16 @@ void emit_state(struct emit *e, u32 layer, bool write)
                              .write = write});
 }
 
+void emit_states(struct emit *e)
+{
+    bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
+}
+
+void emit_passed(struct emit *e)
+{
+    bind(e, (struct binding){.space = SPACE_PASSED, .n = 1, .write = true});
+}
+
 /* Bytes of a row that is kept. */
 static u64 kept_pitch(u32 n)
 {
@@ -489,7 +499,7 @@ static void end(struct emit *e)
         emit_step(e, STEP_HEAD);
         emit_step(e, STEP_ROWS);
         bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = i * pitch, .n = rows * pitch});
-        bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
+        emit_states(e);
         for (u32 j = 0; j < rows; j++) {
             u64 bytes;
             a.place[j] =
@@ -516,6 +526,7 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
     plan_kept(e);
     begin(e);
     for (e->op = first; e->op < behind && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
+    emit_layers(e);
     if (!e->rc) end(e);
     free(e->kept_for);
     free(e->at);

@@ -51,6 +51,7 @@ enum space {
     SPACE_CHUNK, /* a whole buffer of weights */
     SPACE_SCRATCH,
     SPACE_TICKETS, /* uint[TICKETS], 0 between launches */
+    SPACE_PASSED,  /* what groups of k_rwkv7 pass to each other; nobody else writes it */
     SPACE_COUNT
 };
 
@@ -102,6 +103,7 @@ struct emit {
     u64 scratch;  /* bytes needed so far, over all launches */
     u64 inner;    /* where the scratch of the op begins: behind what its parts leave each other */
     u64 kept;     /* and of every op: behind rows that are kept until the end */
+    u64 passed;   /* bytes of SPACE_PASSED */
     u32 n_kept;   /* so many, each of kept_width floats, for these states */
     u32 kept_width, *kept_for;
     struct weight_place *places;
@@ -158,6 +160,8 @@ void emit_vector(struct emit *e, u32 id, u32 row);
 void emit_tickets(struct emit *e);
 void emit_kv(struct emit *e, u32 layer, bool write); /* all its planes, one binding each */
 void emit_state(struct emit *e, u32 layer, bool write);
+void emit_states(struct emit *e); /* all of them, read and written */
+void emit_passed(struct emit *e);
 /* A row of n floats that becomes the only row's state of that layer behind the last op; an op may
  * ask for its own again. */
 void emit_kept(struct emit *e, u32 layer, u32 n);
@@ -263,5 +267,7 @@ int emit_rk_bonus(struct emit *e, const struct op *op);
 /* emit_time_mix.c: */
 int emit_time_mix(struct emit *e, const struct op *op); /* and from the low-rank middles on */
 int emit_sample(struct emit *e, const struct op *op);
+/* emit_layers.c: layers that are alike become one launch, where there is one for them. */
+void emit_layers(struct emit *e);
 
 #endif

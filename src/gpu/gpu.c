@@ -34,7 +34,7 @@ struct list {
 
 struct gpu_program {
     const struct program *p;
-    struct gpu_buf *mem[2], *scratch, *step, *upload[BERTHS];
+    struct gpu_buf *mem[2], *scratch, *passed, *step, *upload[BERTHS];
     u64 scratch_n;
     struct gpu_buf *sampled[BERTHS]; /* [R] ids as a whole step left them, for the host */
     u32 n_lists;
@@ -100,8 +100,9 @@ static void free_program(struct gpu_exec *x, struct gpu_program *prog)
 {
     if (prog->lists) drop_lists(x, prog);
     free(prog->lists);
-    struct gpu_buf *bufs[] = {prog->mem[0],    prog->mem[1],    prog->scratch,    prog->step,
-                              prog->upload[0], prog->upload[1], prog->sampled[0], prog->sampled[1]};
+    struct gpu_buf *bufs[] = {prog->mem[0],    prog->mem[1],     prog->scratch,
+                              prog->passed,    prog->step,       prog->upload[0],
+                              prog->upload[1], prog->sampled[0], prog->sampled[1]};
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
 }
@@ -360,6 +361,19 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
+/* Memory for what groups of a launch pass to each other, where one row has such a launch. */
+static int alloc_passed(struct gpu_exec *x, struct gpu_program *prog, struct err *err)
+{
+    struct emit e;
+    struct list_kind kind = x->kind;
+    if (!kind.bulk) return 0;
+    kind.n_d = 1;
+    int rc = emit_program(&e, prog->p, &x->limits, kind, err);
+    if (!rc && e.passed) rc = x->d->alloc(x->g, &prog->passed, e.passed, GPU_DEVICE, err);
+    free(e.list);
+    return rc;
+}
+
 static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
@@ -379,6 +393,7 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
+    if (!rc) rc = alloc_passed(x, prog, err);
     u64 n = emit_room(&x->limits, ROWS_R) * sizeof(i32);
     for (u32 i = 0; !rc && i < BERTHS; i++) {
         rc = x->d->alloc(x->g, &prog->upload[i], size.step, GPU_UPLOAD, err);
@@ -399,6 +414,7 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
     case SPACE_STATE: return (struct gpu_ref){x->state, b->offset};
     case SPACE_SCRATCH: return (struct gpu_ref){prog->scratch, b->offset};
     case SPACE_TICKETS: return (struct gpu_ref){x->tickets, b->offset};
+    case SPACE_PASSED: return (struct gpu_ref){prog->passed, b->offset};
     default: break;
     }
     if (b->space == SPACE_CHUNK) return (struct gpu_ref){x->chunks[b->weight], 0};

@@ -44,6 +44,19 @@ GPU_FN void bulk_send(uint to, const void *from, uint bytes, uint barrier)
                  "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
+/* The same, of weights: they go first again from the L2 (simt.h). */
+GPU_FN void bulk_send_once(uint to, const void *from, uint bytes, uint barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier), "l"(QUEUE_EVICT_FIRST)
+                 : "memory");
+}
+/* To the L2 only. */
+GPU_FN void bulk_ask(const void *from, uint bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 /* A warpgroup's registers of a thread; those that some give away others can have. */
 template <int N> GPU_FN void bulk_fewer_registers()
 {
