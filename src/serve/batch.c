@@ -10,10 +10,14 @@
 
 enum {
     DEFAULT_WAITING = 1024,
-    FIRST_BUDGET = 32, /* rows of prompts in steps of answers, before anything was measured */
+    FIRST_BUDGET = 32,    /* rows of prompts in steps of answers, before anything was measured */
+    SLOW_TO_LEARN = 1024, /* steps */
 };
 
-#define READING_SHARE 0.6 /* of a step of answers: what a piece of a prompt may take beside it */
+/* Of a step of answers alone: what a piece of a prompt may take, less what the step takes longer
+ * beside it; and what it may take in any case. */
+#define READING_SHARE 0.6
+#define LEAST_SHARE   0.2
 
 /* ---- opening ---- */
 
@@ -362,6 +366,15 @@ static u32 prompt_rows(const struct batch *b, const struct voyage *v)
     return b->guesser_read ? 0 : MIN(most, (u32)b->budget);
 }
 
+/* Steps are slower where pieces of a prompt are read between them, because of caches, and those who
+ * answer must not wait longer for that. Answers grow longer meanwhile: hence not never. */
+static void learn_alone(struct batch *b, u32 n_answers, double seconds)
+{
+    double slow = b->did_read ? SLOW_TO_LEARN : 8;
+    b->alone = n_answers == b->n_alone ? b->alone + (seconds - b->alone) / slow : seconds;
+    b->n_alone = n_answers;
+}
+
 /* Prompts may make a step at most twice as long as those who answer are used to. But where weights
  * are decoded for rows of prompts, a few rows take almost as long as many: less than a sixteenth of
  * a whole step would make prompts slow and answers hardly faster. */
@@ -372,6 +385,7 @@ static void learn(struct batch *b, const struct voyage *v, double seconds)
     if (!v->n_answers) return;
     if (!v->n_prompts) {
         b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
+        learn_alone(b, v->n_answers, seconds);
         return;
     }
     if (b->usual <= 0) return;
@@ -423,7 +437,8 @@ static int read_on(struct batch *b, double seconds, struct err *err)
 /* What a piece of a reading may take. */
 static double share(const struct batch *b)
 {
-    return MAX(READING_SHARE * b->usual, 1e-9);
+    double least = MIN(b->usual, b->alone), left = (1 + READING_SHARE) * b->alone - b->usual;
+    return MAX(MIN(MAX(left, LEAST_SHARE * least), READING_SHARE * least), 1e-9);
 }
 
 /* While a step is on its way: what will be read behind it is made ready. */
@@ -518,6 +533,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     if (!rc && b->n_air) rc = prepare_reading(b, &err);
     if (!rc && b->n_air) rc = land(b, &err);
     if (!rc && !b->n_air) rc = read_prompts(b, &read, &err);
+    b->did_read = read;
     if (!rc && stands && !read && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
         batch_finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);

@@ -61,7 +61,7 @@ static void test_answers_go_on_while_what_guesses_reads(void **state)
         batch_step(f->b, 0);
         batch_check(f->b);
         assert_true(a.n_got > before || a.n_done);
-        assert_int_equal(f->w.lane.n_steps, n_answers + 1);
+        assert_true(a.n_done || f->w.lane.n_steps == n_answers + 1);
         n_rests += reading->at > 0;
         n_ends += rested && !reading->at;
         if (!a.n_done) /* one piece for one step of answers, whoever reads */

@@ -40,12 +40,15 @@ struct batch {
     struct voyage read;      /* what it will give */
     struct remains *remains; /* [max_running] */
     u32 n_remains;
+    bool did_read;     /* prompts, behind the last step */
     bool guesser_read; /* what guesses had the last turn to read, while answers waited */
     float *logprobs;
     struct spec_seq *seqs; /* [max_running] */
     u64 n_admitted;
     double landed; /* when the last step did */
     double usual;  /* seconds of a step with answers only */
+    double alone; /* the same of one that stood behind no piece of a prompt, with as many answers */
+    u32 n_alone;  /* as this */
     double budget; /* rows of prompts in steps of answers */
     struct fletch_batch_stats stats;
     /* what other threads touch */

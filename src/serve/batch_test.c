@@ -258,11 +258,36 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
 
 /* ---- prompts that rest between layers ---- */
 
+static void learn_steps(struct batch *b, u32 n_answers, double seconds, bool did_read)
+{
+    struct voyage v = {.n_answers = n_answers};
+    b->did_read = did_read;
+    for (u32 i = 0; i < 60; i++) learn(b, &v, seconds);
+}
+
+static void test_a_piece_gets_what_slower_steps_leave(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    learn_steps(f->b, 2, 0.010, false);
+    assert_in_range((u32)(share(f->b) * 1e6), 5900, 6100);
+    learn_steps(f->b, 2, 0.012, true);
+    assert_in_range((u32)(share(f->b) * 1e6), 4000, 4300);
+    learn_steps(f->b, 2, 0.030, true);
+    assert_in_range((u32)(share(f->b) * 1e6), 2000, 2500); /* a fifth at least, of 10 to 12 ms */
+    struct voyage v = {.n_answers = 8}; /* more answers: nothing is known of them alone */
+    learn(f->b, &v, 0.100);
+    assert_true(share(f->b) <= 0.6 * f->b->usual + 1e-9);
+    learn_steps(f->b, 8, 0.100, true);
+    assert_in_range((u32)(share(f->b) * 1e6), 55000, 61000);
+    close_fixture(f);
+}
+
 static void test_answers_go_on_while_a_prompt_is_read(void **state)
 {
     (void)state;
     struct fixture *f = open_fixture(false, NULL);
-    struct asked a = ask(3, 100), b = ask(150, 10);
+    struct asked a = ask(3, 190), b = ask(150, 10);
     submit(f, &a, request_of(&a));
     while (a.n_got < 3) batch_step(f->b, 0);
     submit(f, &b, request_of(&b));
@@ -643,6 +668,7 @@ int main(void)
         cmocka_unit_test(test_the_budget_follows_the_time_steps_take),
     };
     const struct CMUnitTest beside[] = {
+        cmocka_unit_test(test_a_piece_gets_what_slower_steps_leave),
         cmocka_unit_test(test_answers_go_on_while_a_prompt_is_read),
         cmocka_unit_test(test_who_leaves_while_he_reads_keeps_his_room_till_it_is_read),
         cmocka_unit_test(test_pieces_fit_into_the_time_there_is),
