@@ -14,6 +14,7 @@
 static const struct list_kind h200 = {.n_d = 1,
                                       .native = true,
                                       .bulk = true,
+                                      .resident = true,
                                       .clusters = true,
                                       .joins = true,
                                       .walks = true,
@@ -91,7 +92,7 @@ static void others_are_launched_as_before(void **state)
     assert_int_equal(a.n_layers, 0);
     launches_of("Llama-3.2-1B", "q8_0", h200, &a);
     assert_int_equal(a.n_layers, 0);
-    kind.bulk = false;
+    kind.resident = false;
     u32 n = launches_of("RWKV-7-1.5B", "q8_0", kind, &a);
     assert_int_equal(a.n_layers, 0);
     assert_int_equal(n, 14 - 1 + 5 * 23);

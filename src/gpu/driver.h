@@ -70,6 +70,10 @@ struct gpu_driver {
     int (*open)(struct gpu **out, u32 device, struct err *err);
     void (*close)(struct gpu *g);
     void (*info)(struct gpu *g, struct gpu_info *out);
+    /* Takes the device for launches whose groups wait for each other, one on every unit, until
+     * close. False: another in this process has it. Two such launches could each hold half of the
+     * units and wait forever. NULL: there are none. */
+    bool (*reside)(struct gpu *g);
     void (*counters)(const struct gpu *g, struct gpu_counters *out);
     /* Cleared to zero. FLETCH_E_NOMEM when the device has no room. */
     int (*alloc)(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,

@@ -8,6 +8,7 @@
  * programmatic edges: a kernel starts while earlier ones still run, loads its weights, and waits
  * for them in dep_wait(). */
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,8 +141,12 @@ struct gpu {
     cu_function blit, native, bulk; /* k_blit and two of native/'s; NULL: not there */
     cu_event done[MAX_QUEUED];      /* of submission i at i % MAX_QUEUED */
     u32 api;
+    bool is_resident; /* it has taken the device's bit in residents */
     struct gpu_counters count;
 };
+
+/* A bit for each device: somebody in this process has taken it. */
+static atomic_uint_least64_t residents;
 
 struct gpu_buf {
     cu_ptr ptr;
@@ -219,6 +224,7 @@ static void cuda_close(struct gpu *g)
         for (u32 i = 0; i < g->n_modules; i++) cu->module_unload(g->modules[i]);
         cu->context_release(g->device);
     }
+    if (g->is_resident) atomic_fetch_and(&residents, ~(1ull << g->device));
     free(g);
 }
 
@@ -289,6 +295,14 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     out->max_buffer = total;
     out->n_units = (u32)units;
     out->walks = true;
+}
+
+static bool cuda_reside(struct gpu *g)
+{
+    u32 i = (u32)g->device;
+    if (!g->is_resident && i < 64)
+        g->is_resident = !(atomic_fetch_or(&residents, 1ull << i) >> i & 1);
+    return g->is_resident;
 }
 
 static void cuda_counters(const struct gpu *g, struct gpu_counters *out)
@@ -599,6 +613,7 @@ const struct gpu_driver driver_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .info = cuda_info,
+    .reside = cuda_reside,
     .counters = cuda_counters,
     .alloc = cuda_alloc,
     .free = cuda_free,

@@ -85,6 +85,7 @@ struct list_kind {
     u32 n_d, n_p;  /* rows of class D, which come first, and of class P: at most */
     bool native;   /* with the kernels of native/ */
     bool bulk;     /* and with those for Hopper alone */
+    bool resident; /* with those whose groups wait for each other */
     bool clusters; /* with those whose groups read each other's memory */
     bool joins;    /* gpu_driver.joins */
     bool walks;    /* groups go round over the work, a few for each unit of the device */

@@ -265,7 +265,6 @@ static void emit_merged(struct emit *e, struct layer *l)
                 l->a.n_between * sizeof(float);
     emit_launch(e, nibbles ? "k_rwkv7_k4" : "k_rwkv7_i8", units, 1, simds * 32 + LAYERS_HELPERS);
     emit_groups(e, units, LAYERS_BYTES);
-    emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, l->chunk);
     emit_all(e);
@@ -278,7 +277,7 @@ void emit_layers(struct emit *e)
 {
     struct layer l;
     u32 first = 0, n = 0, op = e->op;
-    if (e->rc || !e->kind.bulk || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units) return;
+    if (e->rc || !e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units) return;
     while (first < e->n && (n = count_layers(e, first, &l)) < 2) first++;
     /* their states are kept last, and not by k_keep then */
     if (first == e->n || first + n * LAUNCHES > e->n || e->n_kept < 2 * n ||

@@ -361,15 +361,20 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Memory for what groups of a launch pass to each other, where one row has such a launch. */
-static int alloc_passed(struct gpu_exec *x, struct gpu_program *prog, struct err *err)
+/* Where one row has a launch whose groups wait for each other: the device, and memory for what they
+ * pass to each other. */
+static int take_device(struct gpu_exec *x, struct gpu_program *prog, struct err *err)
 {
     struct emit e;
     struct list_kind kind = x->kind;
-    if (!kind.bulk) return 0;
     kind.n_d = 1;
+    kind.resident = true;
+    if (!kind.bulk || !x->d->reside) return 0;
     int rc = emit_program(&e, prog->p, &x->limits, kind, err);
-    if (!rc && e.passed) rc = x->d->alloc(x->g, &prog->passed, e.passed, GPU_DEVICE, err);
+    if (!rc && e.passed && x->d->reside(x->g)) {
+        x->kind.resident = true;
+        rc = x->d->alloc(x->g, &prog->passed, e.passed, GPU_DEVICE, err);
+    }
     free(e.list);
     return rc;
 }
@@ -393,7 +398,7 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
-    if (!rc) rc = alloc_passed(x, prog, err);
+    if (!rc) rc = take_device(x, prog, err);
     u64 n = emit_room(&x->limits, ROWS_R) * sizeof(i32);
     for (u32 i = 0; !rc && i < BERTHS; i++) {
         rc = x->d->alloc(x->g, &prog->upload[i], size.step, GPU_UPLOAD, err);

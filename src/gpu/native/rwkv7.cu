@@ -207,20 +207,32 @@ GPU_FN void bring_vectors(CONST(uint4) weights, CONST(float4) states, const laye
             bulk_ask(weights + a.low[i].bias + g * (HEAD / 4u), HEAD * 4u);
 }
 
+/* The only row's slot: that of an earlier step perhaps, before dep_wait(). */
+GPU_FN uint slot_of(DEV(const uint4) rows)
+{
+    uint v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(&rows->y) : "memory");
+    return v;
+}
+
 /* All weights, phase by phase, and the head's states: by one thread. */
 template <int E>
-GPU_FN void bring(CONST(uint4) weights, CONST(float4) states, layers_memory<E> *m,
-                  const layers_args &a, uint slot)
+GPU_FN void bring(CONST(uint4) weights, CONST(float4) states, DEV(const uint4) rows,
+                  layers_memory<E> *m, const layers_args &a)
 {
     enum { SLOTS = shape<E>::SLOTS };
     uint at = 0u, odd = 0u, full = shared_at(m->full), empty = shared_at(m->empty), last = full;
-    uint last_odd = 1u;
+    uint last_odd = 1u, slot = slot_of(rows); /* good enough for what only asks */
     ROLLED
     for (uint l = 0u; l < a.n_layers; l++, weights += a.stride) {
         bring_vectors(weights, states, a, slot, l);
         ROLLED
         for (uint phase = 0u; phase < (uint)PHASES; phase++) {
             stretch s = m->stretches[phase];
+            if (l == 0u && phase == (uint)PHASE_LOW) {
+                dep_wait();
+                slot = slot_of(rows);
+            }
             if (phase == (uint)PHASE_LOW && s.n_rows > 0u) {
                 CONST(float4)
                 from = states + a.state + l * a.state_stride +
@@ -820,7 +832,7 @@ GPU_FN void walk(layers_memory<E> *m, CONST(uint4) weights, DEV(float) mem, DEV(
 
 #define RWKV7_KERNEL(name, E)                                                                     \
     extern "C" __global__ void __launch_bounds__(shape<E>::THREADS + LAYERS_HELPERS, 1)           \
-        k_rwkv7_##name(CONST(uint) head, CONST(uint4) rows, CONST(uint4) weights, DEV(float) mem, \
+        k_rwkv7_##name(DEV(const uint4) rows, CONST(uint4) weights, DEV(float) mem,               \
                        DEV(float4) states, DEV(u64) passed, ARGS(layers_args) a)                  \
     {                                                                                             \
         extern __shared__ __align__(128) uint4 layers_bytes[];                                    \
@@ -828,15 +840,14 @@ GPU_FN void walk(layers_memory<E> *m, CONST(uint4) weights, DEV(float) mem, DEV(
         static_assert(sizeof *m <= LAYERS_BYTES, "what a group has");                             \
         dep_launch();                                                                             \
         begin<E>(m, a);                                                                           \
-        uint slot = rows[0].y;                                                                    \
         if (threadIdx.x >= (uint)shape<E>::THREADS) {                                             \
             bulk_fewer_registers<shape<E>::HELPERS_REGISTERS>();                                  \
-            if (threadIdx.x == (uint)shape<E>::THREADS && head[HEAD_N_ROWS] > 0u)                 \
-                bring<E>(weights, states, m, a, slot);                                            \
+            if (threadIdx.x == (uint)shape<E>::THREADS)                                           \
+                bring<E>(weights, states, rows, m, a);                                            \
         } else {                                                                                  \
             bulk_more_registers<shape<E>::REGISTERS>();                                           \
             dep_wait();                                                                           \
-            if (head[HEAD_N_ROWS] > 0u) walk<E>(m, weights, mem, states, passed, a, slot);        \
+            walk<E>(m, weights, mem, states, passed, a, slot_of(rows));                           \
         }                                                                                         \
     }
 RWKV7_KERNEL(i8, UNIT_I8)
