@@ -121,8 +121,8 @@ static void one_submission_and_wait_for_a_token(void **state)
     assert_int_equal(after.kernels_made, before.kernels_made);
     assert_int_equal(after.lists_made, before.lists_made);
     u32 total, *by_op = calloc(o.m->trunk->n_ops, sizeof *by_op);
-    assert_int_equal(o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, by_op, &total, &o.m->err),
-                     0);
+    assert_int_equal(
+        o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, 0, by_op, &total, &o.m->err), 0);
     assert_int_equal(after.launches - before.launches, (u64)N * total);
     layers_keep_their_budget(o.m->trunk, by_op, budget_of(*state));
     free(by_op);

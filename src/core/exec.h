@@ -65,9 +65,10 @@ struct exec_class {
     /* Of executors with a device; NULL for the others. */
     /* Bytes free where it places things. */
     u64 (*available)(u32 device);
-    /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device. */
+    /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device.
+     * n_units: of one where groups can wait for each other, on every unit; 0: of any. */
     int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                    u32 *by_op, u32 *total, struct err *err);
+                    u32 n_units, u32 *by_op, u32 *total, struct err *err);
     /* Bytes beside the program's buffers that each op takes in a step full of prompts' rows. */
     int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_op,
                    struct err *err);

@@ -47,13 +47,15 @@ static bool has_latents(const struct op *op)
     return op->kind == OP_LATENT_ATTENTION;
 }
 
-int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
-                 const struct exec_limits *limits, u32 depth, struct err *err)
+int predict_cost(struct token_cost *out, const struct machine *m, const struct program *p,
+                 const struct exec_class *class, const struct exec_limits *limits, u32 depth,
+                 struct err *err)
 {
     u32 *by_op = calloc(p->n_ops + 1, sizeof *by_op);
     *out = (struct token_cost){.streamed = (double)exec_kv_bytes(p->net) * depth +
                                            2.0 * (double)exec_state_bytes(p->net)};
-    int rc = by_op ? class->launches(p, limits, 1, by_op, &out->n_launches, err)
+    u32 n_units = m->link == LINK_DEPENDENT ? m->n_units : 0;
+    int rc = by_op ? class->launches(p, limits, 1, n_units, by_op, &out->n_launches, err)
                    : err_nomem(err, "the prediction");
     free(by_op);
     for (u32 i = 0; i < p->n_ops && !rc; i++) {

@@ -37,8 +37,9 @@ struct token_cost {
     double attention;      /* and with the cache */
     double latents;        /* and with a cache of latents */
 };
-int predict_cost(struct token_cost *out, const struct program *p, const struct exec_class *class,
-                 const struct exec_limits *limits, u32 depth, struct err *err);
+int predict_cost(struct token_cost *out, const struct machine *m, const struct program *p,
+                 const struct exec_class *class, const struct exec_limits *limits, u32 depth,
+                 struct err *err);
 /* Seconds. */
 double predict_token(const struct machine *m, const struct token_cost *c);
 

@@ -295,7 +295,7 @@ static int add_prediction(json_t *doc, const struct machine *m, const struct dra
     struct token_cost c;
     int rc = 0;
     for (size_t i = 0; i < ARRAY_LEN(depths) && depths[i] <= d->limits.max_pos && !rc; i++) {
-        if ((rc = predict_cost(&c, d->p, class, &d->limits, depths[i], err))) break;
+        if ((rc = predict_cost(&c, m, d->p, class, &d->limits, depths[i], err))) break;
         json_array_append_new(
             list, json_pack("{s:I, s:I, s:f, s:f}", "depth", (json_int_t)depths[i], "bytes",
                             (json_int_t)(c.streamed + c.routed), "ms", 1e3 * predict_token(m, &c),
@@ -368,7 +368,7 @@ static int add_launches(json_t *report, const struct program *p, const struct ex
 {
     u32 total, *by_op = calloc(p->n_ops + 1, sizeof *by_op);
     int rc =
-        by_op ? class->launches(p, limits, 1, by_op, &total, err) : err_nomem(err, "the report");
+        by_op ? class->launches(p, limits, 1, 0, by_op, &total, err) : err_nomem(err, "the report");
     for (u32 i = 0; i < p->n_ops && !rc; i++)
         json_object_set_new(json_array_get(json_object_get(report, "ops"), i), "launches",
                             json_integer((json_int_t)by_op[i]));

@@ -839,56 +839,56 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
 
 /* ---- one class for each driver ---- */
 
-#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                 \
-    static u64 driver##_available(u32 device)                                                   \
-    {                                                                                           \
-        return available_on(&driver_##driver, device);                                          \
-    }                                                                                           \
-    static int driver##_launches(const struct program *p, const struct exec_limits *limits,     \
-                                 u32 n_rows, u32 *by_op, u32 *total, struct err *err)           \
-    {                                                                                           \
-        return gpu_launches(&driver_##driver, p, limits, n_rows, by_op, total, err);            \
-    }                                                                                           \
-    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,      \
-                                u64 *by_op, struct err *err)                                    \
-    {                                                                                           \
-        return gpu_scratch(&driver_##driver, p, limits, by_op, err);                            \
-    }                                                                                           \
-    static int driver##_open(struct exec **out, const struct net *net,                          \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err); \
-    static const struct exec_class driver##_class = {                                           \
-        .name = #driver,                                                                        \
-        .fused = GPU_FUSED,                                                                     \
-        .kv = QT_F16,                                                                           \
-        .block_kv = true,                                                                       \
-        .int8 = true,                                                                           \
-        .bf16 = rounds_to_bf16,                                                                 \
-        .has_bf16 = true,                                                                       \
-        .max_rows = MAX_ROWS,                                                                   \
-        .chunk = rows,                                                                          \
-        .queues = true,                                                                         \
-        .open = driver##_open,                                                                  \
-        .close = gpu_close,                                                                     \
-        .weight = gpu_weight,                                                                   \
-        .load = gpu_load,                                                                       \
-        .prepare = gpu_prepare,                                                                 \
-        .submit = gpu_submit,                                                                   \
-        .wait = gpu_wait,                                                                       \
-        .read = gpu_read,                                                                       \
-        .write = gpu_write,                                                                     \
-        .move = gpu_move,                                                                       \
-        .weight_bytes = planes_bytes,                                                           \
-        .bytes = gpu_bytes,                                                                     \
-        .available = driver##_available,                                                        \
-        .launches = driver##_launches,                                                          \
-        .scratch = driver##_scratch,                                                            \
-        .counters = gpu_counters,                                                               \
-        .profile = gpu_profile,                                                                 \
-    };                                                                                          \
-    static int driver##_open(struct exec **out, const struct net *net,                          \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err)  \
-    {                                                                                           \
-        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);  \
+#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                    \
+    static u64 driver##_available(u32 device)                                                      \
+    {                                                                                              \
+        return available_on(&driver_##driver, device);                                             \
+    }                                                                                              \
+    static int driver##_launches(const struct program *p, const struct exec_limits *limits,        \
+                                 u32 n_rows, u32 n_units, u32 *by_op, u32 *total, struct err *err) \
+    {                                                                                              \
+        return gpu_launches(&driver_##driver, p, limits, n_rows, n_units, by_op, total, err);      \
+    }                                                                                              \
+    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,         \
+                                u64 *by_op, struct err *err)                                       \
+    {                                                                                              \
+        return gpu_scratch(&driver_##driver, p, limits, by_op, err);                               \
+    }                                                                                              \
+    static int driver##_open(struct exec **out, const struct net *net,                             \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err);    \
+    static const struct exec_class driver##_class = {                                              \
+        .name = #driver,                                                                           \
+        .fused = GPU_FUSED,                                                                        \
+        .kv = QT_F16,                                                                              \
+        .block_kv = true,                                                                          \
+        .int8 = true,                                                                              \
+        .bf16 = rounds_to_bf16,                                                                    \
+        .has_bf16 = true,                                                                          \
+        .max_rows = MAX_ROWS,                                                                      \
+        .chunk = rows,                                                                             \
+        .queues = true,                                                                            \
+        .open = driver##_open,                                                                     \
+        .close = gpu_close,                                                                        \
+        .weight = gpu_weight,                                                                      \
+        .load = gpu_load,                                                                          \
+        .prepare = gpu_prepare,                                                                    \
+        .submit = gpu_submit,                                                                      \
+        .wait = gpu_wait,                                                                          \
+        .read = gpu_read,                                                                          \
+        .write = gpu_write,                                                                        \
+        .move = gpu_move,                                                                          \
+        .weight_bytes = planes_bytes,                                                              \
+        .bytes = gpu_bytes,                                                                        \
+        .available = driver##_available,                                                           \
+        .launches = driver##_launches,                                                             \
+        .scratch = driver##_scratch,                                                               \
+        .counters = gpu_counters,                                                                  \
+        .profile = gpu_profile,                                                                    \
+    };                                                                                             \
+    static int driver##_open(struct exec **out, const struct net *net,                             \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err)     \
+    {                                                                                              \
+        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);     \
     }
 
 #define GPU_FUSED                                                                                 \

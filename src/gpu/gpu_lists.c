@@ -57,12 +57,14 @@ u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
 }
 
 int gpu_launches(const struct gpu_driver *d, const struct program *p,
-                 const struct exec_limits *limits, u32 n_rows, u32 *by_op, u32 *total,
+                 const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_op, u32 *total,
                  struct err *err)
 {
     struct emit e;
     struct list_kind kind = {.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows)),
-                             .joins = d && d->joins};
+                             .joins = d && d->joins,
+                             .resident = n_units && d && d->reside,
+                             .n_units = n_units};
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
