@@ -95,6 +95,22 @@ bool file_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+int file_make_dir(const char *path, struct err *err)
+{
+    char dir[4096];
+    size_t n = strlen(path);
+    if (n >= sizeof dir) return err_set(err, FLETCH_E_ARG, "a folder's name is too long");
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && path[i] != '/') continue;
+        memcpy(dir, path, i);
+        dir[i] = 0;
+        if (mkdir(dir, 0700) && errno != EEXIST)
+            return err_set(err, FLETCH_E_IO, "can't make folder %s: %s", QUOTE(str_of(dir)),
+                           strerror(errno));
+    }
+    return 0;
+}
+
 struct file_out {
     int fd;
     char *path, *tmp; /* tmp is NULL once renamed */

@@ -18,6 +18,8 @@ int file_read(char **out, size_t *n, const char *path, size_t max, struct err *e
 
 bool file_is_dir(const char *path);
 bool file_exists(const char *path);
+/* A folder for its owner alone, and those above it that are not there. */
+int file_make_dir(const char *path, struct err *err);
 
 /* A file that appears under its name only when it is whole; what has that name already must be a
  * regular file. Until then it is NAME.fletch0, or the next number that nobody writes to; what a

@@ -251,6 +251,25 @@ static void output_failures_say_where(void **state)
     assert_int_equal(n_entries(), before);
 }
 
+static void folders_are_made_with_those_above(void **state)
+{
+    (void)state;
+    struct err err;
+    int before = n_entries();
+    assert_int_equal(file_make_dir(in_dir("above/below"), &err), 0);
+    assert_int_equal(file_make_dir(in_dir("above/below/"), &err), 0);
+    assert_true(file_is_dir(in_dir("above/below")));
+    FILE *f = fopen(in_dir("above/file"), "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(file_make_dir(in_dir("above/file/x"), &err), FLETCH_E_IO);
+    assert_non_null(strstr(err.text, "above/file/x"));
+    assert_int_equal(unlink(in_dir("above/file")), 0);
+    assert_int_equal(rmdir(in_dir("above/below")), 0);
+    assert_int_equal(rmdir(in_dir("above")), 0);
+    assert_int_equal(n_entries(), before);
+}
+
 static void only_regular_files_are_replaced(void **state)
 {
     (void)state;
@@ -283,6 +302,7 @@ int main(void)
         cmocka_unit_test(several_may_write_and_the_last_one_stays),
         cmocka_unit_test(what_a_killed_writer_left_is_used_again),
         cmocka_unit_test(output_failures_say_where),
+        cmocka_unit_test(folders_are_made_with_those_above),
         cmocka_unit_test(only_regular_files_are_replaced),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -1,9 +1,7 @@
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "engine/tune.h"
@@ -41,21 +39,14 @@ int tuned_open(struct tuned *t, const struct fletch_engine *e, const struct gpu_
     return rc ? err_prefix(err, "layouts in %s", QUOTE(str_of(t->path))) : 0;
 }
 
-/* The folder of a file and the one that it is in. */
+/* The folder of a file. */
 static int make_folder(const char *path, struct err *err)
 {
     char folder[4096];
-    for (int depth = 1; depth >= 0; depth--) {
-        snprintf(folder, sizeof folder, "%s", path);
-        for (int i = 0; i <= depth; i++) {
-            char *slash = strrchr(folder, '/');
-            if (slash) *slash = 0;
-        }
-        if (folder[0] && mkdir(folder, 0700) && errno != EEXIST)
-            return err_set(err, FLETCH_E_IO, "can't make folder %s: %s", QUOTE(str_of(folder)),
-                           strerror(errno));
-    }
-    return 0;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = 0;
+    return slash && folder[0] ? file_make_dir(folder, err) : 0;
 }
 
 int tuned_save(const struct tuned *t, const struct gpu_driver *d, const char *device,

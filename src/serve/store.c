@@ -196,8 +196,7 @@ int store_open(struct store **out, const struct store_env *env, struct err *err)
     int rc = 0;
     if (snprintf(s->dir, sizeof s->dir, "%s", env->dir) >= (int)sizeof s->dir)
         rc = err_set(err, FLETCH_E_ARG, "the cache folder's name is too long");
-    else if (mkdir(s->dir, 0700) && errno != EEXIST)
-        rc = err_set(err, FLETCH_E_IO, "can't make %s: %s", QUOTE(str_of(s->dir)), strerror(errno));
+    if (!rc) rc = file_make_dir(s->dir, err);
     if (!rc) rc = list_files(s, err);
     if (!rc && pthread_create(&s->thread, NULL, write_jobs, s) != 0)
         rc = err_set(err, FLETCH_E_NOMEM, "could not start a thread for the cache folder");
