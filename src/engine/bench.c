@@ -385,9 +385,9 @@ static int add_case(struct run *r, struct bench_case c, struct err *err)
     if (end > ENGINE_MAX_CTX)
         return err_set(err, FLETCH_E_ARG, "%u + %u + %u tokens are more than %u", c.depth,
                        c.n_prompt, c.n_gen, (u32)ENGINE_MAX_CTX);
-    if (end == 0 || c.batch == 0 || c.batch > 1024)
-        return err_set(err, FLETCH_E_ARG,
-                       "batches are of 1 to 1024 sequences, of at least 1 token");
+    if (c.batch == 0 || c.batch > 1024)
+        return err_set(err, FLETCH_E_ARG, "batches are of 1 to 1024 sequences");
+    if (end == c.depth) return 0; /* no tokens: that mode is left out */
     struct result *p = realloc(r->results, (r->n_results + 1) * sizeof *p);
     if (!p) return err_nomem(err, "the cases");
     r->results = p;
@@ -428,7 +428,10 @@ static int add_cases(struct run *r, struct err *err)
     if (!rc)
         rc = add_mode(r, BENCH_DECODE, none, gens,
                       p->depths.n ? p->depths : (struct fletch_counts){shallow, 1}, err);
-    return rc ? rc : add_mode(r, BENCH_FULL, prompts, gens, none, err);
+    if (!rc) rc = add_mode(r, BENCH_FULL, prompts, gens, none, err);
+    if (!rc && !r->n_results)
+        rc = err_set(err, FLETCH_E_ARG, "there is nothing to measure: no prompt and no answer");
+    return rc;
 }
 
 static int open_model(struct run *r, const char *path, const struct fletch_model_params *given,

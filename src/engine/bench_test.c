@@ -241,7 +241,12 @@ static void test_impossible_cases_are_refused(void **state)
 {
     static const u32 many[] = {2000}, huge[] = {1u << 30}, none[] = {0};
     const struct fletch_bench bad[] = {
-        {.batches = {many, 1}}, {.prompts = {huge, 1}}, {.batches = {none, 1}}};
+        {.batches = {many, 1}},
+        {.prompts = {huge, 1}},
+        {.batches = {none, 1}},
+        {.modes = FLETCH_BENCH_DECODE, .gens = {none, 1}},
+        {.prompts = {none, 1}, .gens = {none, 1}},
+    };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct fletch_engine *e;
