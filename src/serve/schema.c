@@ -1,5 +1,6 @@
 #include "serve/schema.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,7 +130,7 @@ static bool read_count(struct schemac *c, const json_t *s, const char *key, u32 
     const json_t *v = json_object_get(s, key);
     if (!v) return true;
     double d = json_is_number(v) ? json_number_value(v) : -1;
-    if (d < 0 || d != (double)(i64)d)
+    if (d < 0 || d != floor(d))
         schema_fail(c, FLETCH_E_ARG, "%s is not a count", key);
     else if (d > GRAMMAR_MAX_REPEAT)
         schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", key, GRAMMAR_MAX_REPEAT);

@@ -277,6 +277,7 @@ static void test_what_cannot_be_kept_is_refused_by_name(void **state)
         {"{\"type\":\"number\",\"exclusiveMinimum\":0}", "exclusiveMinimum"},
         {"{\"minLength\":-1}", "minLength is not a count"},
         {"{\"maxLength\":1e9}", "maxLength is more than"},
+        {"{\"maxLength\":1e99}", "maxLength is more than"},
         {"{\"minLength\":3,\"maxLength\":2}", "minLength is more"},
         {"{\"prefixItems\":[{}],\"items\":false,\"minItems\":2}", "minItems"},
         {"{\"items\":[{}]}", "prefixItems"},
