@@ -116,6 +116,29 @@ static void test_a_bad_start_is_forgotten(void **state)
     spec_close(s);
 }
 
+/* Choices of 2,048 that try a guess which does not pay. */
+static u32 trials(bool rarely)
+{
+    struct spec *s = open_lookup(0);
+    struct spec_record record = {.trust = 0.5f};
+    struct spec_seq q = {.record = &record};
+    u32 n = 0;
+    for (u32 i = 0; i < 8; i++) spec_measure(s, 1 + i % 2, i % 2 ? 50 : 1);
+    for (u32 i = 0; i < 2048; i++) {
+        spec_choose(s, &q, 1, rarely);
+        n += q.most > 0;
+    }
+    spec_close(s);
+    return n;
+}
+
+static void test_what_does_not_pay_is_tried_less_beside_a_prompt(void **state)
+{
+    (void)state;
+    assert_int_equal(trials(false), 2048 / 64);
+    assert_int_equal(trials(true), 2048 / 64 / 16);
+}
+
 static void test_trust_follows_what_came_true(void **state)
 {
     (void)state;
@@ -186,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_as_many_as_pay),
         cmocka_unit_test(test_others_on_the_machine_do_not_change_what_pays),
         cmocka_unit_test(test_a_bad_start_is_forgotten),
+        cmocka_unit_test(test_what_does_not_pay_is_tried_less_beside_a_prompt),
         cmocka_unit_test(test_trust_follows_what_came_true),
         cmocka_unit_test(test_rejection_draws_as_the_model_would),
     };
