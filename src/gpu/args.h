@@ -269,9 +269,8 @@ struct mla_store_args {
 /* k_mix_<encoding>: products of one row that don't read each other, each with an input of its own:
  * x, or x + (x2 - x)·m; y = act(W·input + bias), or with a second matrix glu of both. With a norm,
  * x is the norm of one row for all parts, which is kept, and x2 what the state remembers of the row
- * before. Places are
- * counted from the start of the buffer of weights in 16 bytes (s: in bytes) and of the activations
- * in floats. */
+ * before. Places are counted from the start of the buffer of weights in 16 bytes and of the
+ * activations in floats. */
 enum { MIX_MAX = 8 };
 enum { MIX_NOTHING = 0xffffffffu >> 1 };
 struct mix_part {

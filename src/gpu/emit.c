@@ -181,6 +181,13 @@ u32 emit_unit(const struct emit *e, u32 id)
     return id == NO_WEIGHT ? (u32)MIX_NOTHING : (u32)(e->places[id].at / 16);
 }
 
+u32 emit_scales_unit(const struct emit *e, u32 id)
+{
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[id]);
+    return (u32)((e->places[id].at + p.bytes[0]) / 16);
+}
+
 u32 emit_touch(struct emit *e, struct operand o, bool write)
 {
     const struct buffer *b = &e->p->bufs[o.buf];
@@ -519,7 +526,7 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
                        .at = calloc(p->n_bufs + 1, sizeof *e->at),
                        .places = calloc(p->net->n_weights + 1, sizeof *e->places)};
     if (!e->at || !e->places) e->rc = err_nomem(err, "the launches");
-    if (e->places) planes_place(p->net, e->places, NULL);
+    if (e->places) planes_place(p->net, planes_limit(kind.bulk), e->places, NULL);
     emit_for_all(e);
     e->out_rows = MIN(e->rows, limits->max_out);
     step_layout(&e->step, p, limits, e->rows);

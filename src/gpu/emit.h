@@ -84,7 +84,7 @@ struct launch {
 struct list_kind {
     u32 n_d, n_p;  /* rows of class D, which come first, and of class P: at most */
     bool native;   /* with the kernels of native/ */
-    bool bulk;     /* and with those for Hopper alone */
+    bool bulk;     /* and with those for Hopper alone; weights then lie in larger buffers */
     bool resident; /* with those whose groups wait for each other */
     bool clusters; /* with those whose groups read each other's memory */
     bool joins;    /* gpu_driver.joins */
@@ -154,6 +154,7 @@ void emit_all(struct emit *e);
 void emit_chunk(struct emit *e, u32 chunk);
 u32 emit_touch(struct emit *e, struct operand o, bool write); /* its place, in floats */
 u32 emit_unit(const struct emit *e, u32 id); /* a weight's in its chunk, in 16 bytes; MIX_NOTHING */
+u32 emit_scales_unit(const struct emit *e, u32 id); /* its second plane's */
 void emit_tables(struct emit *e, bool write);
 void emit_weight(struct emit *e, u32 id); /* two bindings: quants, scales (see gpu_pack.h) */
 /* Row `row` of a vector weight as f32; NO_WEIGHT binds something harmless. */

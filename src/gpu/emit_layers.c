@@ -80,7 +80,7 @@ static bool take_part(struct layers_part *to, const struct mix_part *p, enum enc
         p->bias != (u32)MIX_NOTHING || p->q2 != (u32)MIX_NOTHING)
         return false;
     *to = (struct layers_part){
-        .enc = enc, .n_out = n_out, .q = p->q, .s = p->s / 16, .m = p->m, .f = p->f};
+        .enc = enc, .n_out = n_out, .q = p->q, .s = p->s, .m = p->m, .f = p->f};
     return true;
 }
 

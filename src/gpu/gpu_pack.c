@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "gpu/args.h"
 #include "quant/split.h"
 
 /* Bytes of the second plane for each group of columns that share the outermost scale. */
@@ -43,14 +44,18 @@ u64 planes_bytes(const struct weight *w)
     return p.bytes[0] + p.bytes[1];
 }
 
-u32 planes_place(const struct net *net, struct weight_place *places, u64 *sizes)
+u64 planes_limit(bool large)
 {
-    enum { LIMIT = 1u << 31 };
+    return large ? 16ull * MIX_NOTHING : 1ull << 31;
+}
+
+u32 planes_place(const struct net *net, u64 limit, struct weight_place *places, u64 *sizes)
+{
     u64 at = 0;
     u32 n_chunks = 0;
     for (u32 i = 0; i < net->n_weights; i++) {
         u64 n = planes_bytes(&net->weights[i]);
-        if (!n_chunks || at + n > LIMIT) {
+        if (!n_chunks || at + n > limit) {
             n_chunks++;
             at = 0;
         }

@@ -34,14 +34,17 @@ struct planes {
 
 void planes_plan(struct planes *p, const struct weight *w);
 u64 planes_bytes(const struct weight *w);
-/* Where each weight lies: weights follow each other in buffers that end at 2 GiB (a larger weight
- * has one of its own), so that kernels can find one from another. Returns how many buffers there
- * are; sizes ([n_weights]) may be NULL. */
+/* Where each weight lies: weights follow each other in buffers of at most `limit` bytes (a larger
+ * weight has one of its own), so that kernels can find one from another. Returns how many buffers
+ * there are; sizes ([n_weights]) may be NULL. */
 struct weight_place {
     u32 chunk;
     u64 at; /* of the first plane; the second follows */
 };
-u32 planes_place(const struct net *net, struct weight_place *places, u64 *sizes);
+u32 planes_place(const struct net *net, u64 limit, struct weight_place *places, u64 *sizes);
+/* That limit: 2 GiB, which every device allows, or as many units of 16 bytes as an argument of a
+ * kernel can count, for devices whose launches walk over many layers. */
+u64 planes_limit(bool large);
 /* Packs rows [begin, end), counted over all slices, to the start of q and of s. */
 void planes_pack(const struct planes *p, const struct weight *w, u64 begin, u64 end, u8 *q, u8 *s);
 

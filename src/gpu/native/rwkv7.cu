@@ -44,7 +44,8 @@ template <int E> struct shape {
 
 /* Rows of the group in one phase: of 16 q_row bytes, and s_row; at_once of them are a slot. */
 struct stretch {
-    uint q, s, q_row, s_row, n_rows, first, at_once; /* q in 16 bytes, s in bytes */
+    uint q, scales, s; /* 16 bytes: first row, plane of scales; bytes of that before its row */
+    uint q_row, s_row, n_rows, first, at_once;
 };
 
 template <int E> struct layers_memory {
@@ -139,7 +140,7 @@ GPU_FN uint low_units(const layers_args &a, uint p)
 template <int E> GPU_FN stretch stretch_of(const layers_args &a, uint phase, uint part)
 {
     enum { SLOT = shape<E>::SLOT, SIMDS = shape<E>::SIMDS };
-    stretch s = {0u, 0u, 0u, 0u, 0u, 0u, 0u};
+    stretch s = {0u, 0u, 0u, 0u, 0u, 0u, 0u, 0u};
     uint i = blockIdx.x, n = gridDim.x, n_in = a.n, n_out = 0u;
     uint columns = (uint)UNIT_COLUMNS(E);
     if (phase == (uint)PHASE_MIX && part > 2u)
@@ -148,12 +149,12 @@ template <int E> GPU_FN stretch stretch_of(const layers_args &a, uint phase, uin
         i -= a.part[part].first;
         n = (part + 1u < (uint)LAYERS_PARTS ? a.part[part + 1u].first : n) - a.part[part].first;
         n_out = a.part[part].n_out;
-        s.q = a.part[part].q, s.s = a.part[part].s * 16u;
+        s.q = a.part[part].q, s.scales = a.part[part].s;
     } else if (phase != (uint)PHASE_LOW) {
         uint m = phase - (uint)PHASE_OUT;
         n_out = phase == (uint)PHASE_KEY ? a.n_between : a.n;
         n_in = phase == (uint)PHASE_VALUE ? a.n_between : a.n;
-        s.q = a.q[m], s.s = a.s[m] * 16u;
+        s.q = a.q[m], s.scales = a.s[m];
     }
     uint each = n_out / n, more = n_out - each * n;
     s.first = each * i + min(i, more);
@@ -166,7 +167,7 @@ template <int E> GPU_FN stretch stretch_of(const layers_args &a, uint phase, uin
         s.first = i * (uint)HEAD;
         s.n_rows = i < a.n_heads ? (uint)HEAD : 0u;
     }
-    s.q += s.first * s.q_row, s.s += s.first * s.s_row;
+    s.q += s.first * s.q_row, s.s = s.first * s.s_row;
     uint ways = 1u;
     while ((uint)SIMDS / ways * (s.q_row * 16u + s.s_row) + 16u > (uint)SLOT) ways++;
     s.at_once = (uint)SIMDS / ways;
@@ -258,8 +259,8 @@ GPU_FN void bring(CONST(uint4) weights, CONST(float4) states, DEV(const uint4) r
                 bulk_expect(last, n * s.q_row * 16u + bytes);
                 bulk_send_once(to, weights + s.q + row * s.q_row, n * s.q_row * 16u, last);
                 if (bytes > 0u)
-                    bulk_send_once(to + s.at_once * s.q_row * 16u, (CONST(u8))weights + begin - adj,
-                                   bytes, last);
+                    bulk_send_once(to + s.at_once * s.q_row * 16u,
+                                   (CONST(u8))(weights + s.scales) + begin - adj, bytes, last);
             }
         }
     }
