@@ -368,11 +368,13 @@ struct mla_query_args {
 
 /* k_latent_mma, k_mla_mma: rows of class D on matrix units, with attention_args or mla_args. A
  * stretch of a row's positions is a cluster's, which has tiles of LATENT_POS; there are as many
- * tiles to a group as make all fit into LATENT_STRETCHES. */
+ * tiles to a group as make all fit into LATENT_CUTS. */
 enum {
     LATENT_MMA_THREADS = 512,
-    LATENT_CLUSTER = 8,    /* groups */
-    LATENT_STRETCHES = 11, /* with three groups of heads they all fit on an H200 at once */
+    LATENT_CLUSTER = 8, /* groups */
+    LATENT_CUTS = 44,   /* of a row: with three groups of heads one on each unit of an H200 */
+    LATENT_STRETCHES = (LATENT_CUTS + LATENT_CLUSTER - 1) / LATENT_CLUSTER,
+    LATENT_CLUSTERS = 11, /* for several rows: with three groups of heads two on each unit */
     LATENT_POS = 64,
     LATENT_HEADS = 8, /* of a group: with what coarse halves leave 16 rows of the matrix unit */
 };
@@ -467,18 +469,76 @@ struct layers_args {
     unsigned m, q[3], s[3]; /* output; key and value of the channel mix */
 };
 
-/* k_rk_bonus */
-enum { BONUS_THREADS = 128 };
-struct bonus_args {
-    unsigned head, n_heads, y_pitch, r_pitch, k_pitch, v_pitch, out_pitch;
-};
-
 /* k_route; k_experts_glu chooses among few experts itself */
 enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_FEW_EXPERTS = 256, ROUTE_MAX_USED = 32 };
 struct route_args {
     unsigned softmax, n_experts, n_used, n_groups, n_groups_used, normalise, has_bias;
     unsigned z_pitch, ids_pitch, weights_pitch;
     float floor, scale;
+};
+
+/* k_mla_layers_i8: several layers of MLA and experts for one row as one launch
+ * (native/mla_layers.cu), one group on every unit. Weights of a layer lie `stride` behind those of
+ * the one before it, its cache kv_stride; places of both are in 16 bytes, of activations in floats.
+ * So many simdgroups make outputs, rows of weights go through slots of so many bytes. */
+enum {
+    MLA_SIMDS = 16,
+    MLA_SLOTS = 3,
+    MLA_SLOT = 34944,  /* 16 rows of 2048 columns with their scales, and 128 */
+    MLA_MAX = 2048,    /* columns of the residual stream */
+    MLA_MAX_IN = 8192, /* of any product */
+    MLA_BLOCK = 64,    /* outputs of v_b that a group makes */
+    MLA_EXPERT = 48,   /* of an expert's gate and up */
+    MLA_COLUMNS = MLA_SIMDS * 4 / LATENT_STRETCHES * 8, /* of all heads that it joins */
+};
+/* What groups pass to each other, in pairs of a word and a tag. */
+enum {
+    MLA_PASS_IN,     /* n: the residual stream */
+    MLA_PASS_MIDDLE, /* n: behind attention */
+    MLA_PASS_QKV,    /* n_q, then the latent and its key */
+    MLA_PASS_QUERY,  /* [head][n_head] */
+    MLA_PASS_LATENT, /* [head][latent] queries there */
+    MLA_PASS_SUMS,   /* [item][LATENT_HEADS][2] maximum and sum; an item of attention is a group of
+                        heads at a group of tiles */
+    MLA_PASS_PARTS,  /* [item][LATENT_HEADS][latent] its outputs */
+    MLA_PASS_JOINED, /* [head][latent] where there are many */
+    MLA_PASS_WORDS,  /* [head][n_v / 4] behind v_b, rounded, */
+    MLA_PASS_SCALES, /* [head][n_v / 32] */
+    MLA_PASS_ROUTER, /* an expert each */
+    MLA_PASS_SHARED, /* n_shared: behind glu */
+    MLA_PASS_GLU,    /* [choice][n_between / 4] rounded, */
+    MLA_PASS_BY,     /* [choice][n_between / 32] their scales */
+    MLA_PASS_HALF,   /* a group each: the largest of half a block */
+    MLA_PASS_COUNT
+};
+struct mla_matrix {
+    unsigned q, s;
+};
+struct mla_layers_args {
+    unsigned n_layers, stride, kv_stride;
+    unsigned n, x, y;                 /* the residual stream: columns, where it begins and ends */
+    unsigned norm[2], q_norm, c_norm; /* before attention, before experts; of q_a, of the latent */
+    float eps[2], q_eps;
+    unsigned n_q;                  /* outputs of q_a, */
+    unsigned q_groups;             /* which so many groups make; the others make kv_a's */
+    unsigned n_head;               /* of q_b for a head, */
+    unsigned n_k;                  /* of which so many go to k_b */
+    unsigned n_v;                  /* outputs of v_b for a head */
+    unsigned n_between;            /* of an expert's gate, */
+    unsigned n_shared;             /* of the shared one's */
+    unsigned pass[MLA_PASS_COUNT]; /* places of what groups pass, in pairs */
+    struct mla_matrix q_a, kv_a, q_b, k_b, v_b, o, gate, up, down, shared_gate, shared_up,
+        shared_down;
+    unsigned router, bias; /* bias: or MIX_NOTHING */
+    struct route_args route;
+    struct mla_store_args store;
+    struct attention_args attn;
+};
+
+/* k_rk_bonus */
+enum { BONUS_THREADS = 128 };
+struct bonus_args {
+    unsigned head, n_heads, y_pitch, r_pitch, k_pitch, v_pitch, out_pitch;
 };
 
 /* k_experts_<encoding>, k_experts_glu_<encoding>, k_experts_sum_<encoding>; of the last, so many

@@ -137,7 +137,7 @@ void emit_groups(struct emit *e, u32 gx, u32 tg_bytes)
     current(e)->tg_bytes = tg_bytes;
 }
 
-static void bind(struct emit *e, struct binding b)
+void emit_bind(struct emit *e, struct binding b)
 {
     if (e->rc) return;
     struct launch *l = current(e);
@@ -157,23 +157,24 @@ static void bind_operand(struct emit *e, struct operand o, bool write)
     u64 n = ((room - 1) * b->width + o.width) * sizeof(float);
     if (in_scratch(e, o.buf)) {
         u64 at = e->at[o.buf] + o.col * sizeof(float);
-        bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = at, .n = n, .write = write});
+        emit_bind(e,
+                  (struct binding){.space = SPACE_SCRATCH, .offset = at, .n = n, .write = write});
         return;
     }
-    bind(e, (struct binding){.space = b->rows == ROWS_T ? SPACE_T : SPACE_R,
-                             .offset = (b->place * room + o.col) * sizeof(float),
-                             .n = n,
-                             .write = write});
+    emit_bind(e, (struct binding){.space = b->rows == ROWS_T ? SPACE_T : SPACE_R,
+                                  .offset = (b->place * room + o.col) * sizeof(float),
+                                  .n = n,
+                                  .write = write});
 }
 
 void emit_all(struct emit *e)
 {
-    bind(e, (struct binding){.space = SPACE_T});
+    emit_bind(e, (struct binding){.space = SPACE_T});
 }
 
 void emit_chunk(struct emit *e, u32 chunk)
 {
-    bind(e, (struct binding){.space = SPACE_CHUNK, .weight = chunk});
+    emit_bind(e, (struct binding){.space = SPACE_CHUNK, .weight = chunk});
 }
 
 u32 emit_unit(const struct emit *e, u32 id)
@@ -216,19 +217,20 @@ void emit_out(struct emit *e, struct operand o)
 
 void emit_step(struct emit *e, enum step_part part)
 {
-    bind(e,
-         (struct binding){.space = SPACE_STEP, .offset = e->step.at[part], .n = e->step.n[part]});
+    emit_bind(
+        e, (struct binding){.space = SPACE_STEP, .offset = e->step.at[part], .n = e->step.n[part]});
 }
 
 void emit_tables(struct emit *e, bool write)
 {
-    bind(e, (struct binding){.space = SPACE_TABLES, .n = 1, .write = write});
+    emit_bind(e, (struct binding){.space = SPACE_TABLES, .n = 1, .write = write});
 }
 
 static void bind_plane(struct emit *e, u32 id, u32 plane, u64 offset)
 {
-    bind(e, (struct binding){
-                .space = SPACE_WEIGHT, .weight = id, .plane = plane, .offset = offset, .n = 1});
+    emit_bind(e,
+              (struct binding){
+                  .space = SPACE_WEIGHT, .weight = id, .plane = plane, .offset = offset, .n = 1});
 }
 
 void emit_weight(struct emit *e, u32 id)
@@ -258,29 +260,29 @@ void emit_kv(struct emit *e, u32 layer, bool write)
     u32 n = emit_kv_planes(e->p->net, e->limits, layer, planes);
     u64 tokens = (u64)e->limits->n_blocks * e->limits->block_tokens;
     for (u32 i = 0; i < n; i++)
-        bind(e, (struct binding){.space = SPACE_KV,
-                                 .offset = planes[i].at,
-                                 .n = MAX(tokens * planes[i].row, 1),
-                                 .write = write});
+        emit_bind(e, (struct binding){.space = SPACE_KV,
+                                      .offset = planes[i].at,
+                                      .n = MAX(tokens * planes[i].row, 1),
+                                      .write = write});
 }
 
 void emit_state(struct emit *e, u32 layer, bool write)
 {
     u64 n;
-    bind(e, (struct binding){.space = SPACE_STATE,
-                             .offset = emit_state_at(e->p->net, e->limits, layer, &n),
-                             .n = n,
-                             .write = write});
+    emit_bind(e, (struct binding){.space = SPACE_STATE,
+                                  .offset = emit_state_at(e->p->net, e->limits, layer, &n),
+                                  .n = n,
+                                  .write = write});
 }
 
 void emit_states(struct emit *e)
 {
-    bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
+    emit_bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
 }
 
 void emit_passed(struct emit *e)
 {
-    bind(e, (struct binding){.space = SPACE_PASSED, .n = 1, .write = true});
+    emit_bind(e, (struct binding){.space = SPACE_PASSED, .n = 1, .write = true});
 }
 
 /* Bytes of a row that is kept. */
@@ -293,10 +295,10 @@ void emit_kept(struct emit *e, u32 layer, u32 n)
 {
     if (!e->n_kept || e->kept_for[e->n_kept - 1] != layer) e->kept_for[e->n_kept++] = layer;
     CHECK(n == e->kept_width && e->n_kept * kept_pitch(n) <= e->kept);
-    bind(e, (struct binding){.space = SPACE_SCRATCH,
-                             .offset = (e->n_kept - 1) * kept_pitch(n),
-                             .n = kept_pitch(n),
-                             .write = true});
+    emit_bind(e, (struct binding){.space = SPACE_SCRATCH,
+                                  .offset = (e->n_kept - 1) * kept_pitch(n),
+                                  .n = kept_pitch(n),
+                                  .write = true});
 }
 
 void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
@@ -305,12 +307,13 @@ void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
     offset += e->inner;
     n = MAX(n, 1); /* what is empty must still begin inside its buffer: Metal wants it so */
     e->scratch = MAX(e->scratch, offset + n);
-    bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = offset, .n = n, .write = write});
+    emit_bind(e,
+              (struct binding){.space = SPACE_SCRATCH, .offset = offset, .n = n, .write = write});
 }
 
 void emit_tickets(struct emit *e)
 {
-    bind(e, (struct binding){.space = SPACE_TICKETS, .n = 1, .write = true});
+    emit_bind(e, (struct binding){.space = SPACE_TICKETS, .n = 1, .write = true});
 }
 
 static bool touches(const struct binding *a, const struct binding *b)
@@ -505,7 +508,8 @@ static void end(struct emit *e)
         emit_launch(e, "k_keep", (u32)(n + KEEP_THREADS - 1) / KEEP_THREADS, rows, KEEP_THREADS);
         emit_step(e, STEP_HEAD);
         emit_step(e, STEP_ROWS);
-        bind(e, (struct binding){.space = SPACE_SCRATCH, .offset = i * pitch, .n = rows * pitch});
+        emit_bind(e,
+                  (struct binding){.space = SPACE_SCRATCH, .offset = i * pitch, .n = rows * pitch});
         emit_states(e);
         for (u32 j = 0; j < rows; j++) {
             u64 bytes;

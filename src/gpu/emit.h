@@ -51,7 +51,7 @@ enum space {
     SPACE_CHUNK, /* a whole buffer of weights */
     SPACE_SCRATCH,
     SPACE_TICKETS, /* uint[TICKETS], 0 between launches */
-    SPACE_PASSED,  /* what groups of k_rwkv7 pass to each other; nobody else writes it */
+    SPACE_PASSED,  /* what groups of a launch for layers pass to each other; only they write it */
     SPACE_COUNT
 };
 
@@ -145,6 +145,7 @@ void emit_pieces(struct emit *e, u32 n); /* that the work can be dealt out in */
  * two on half of an H200's units, in turns. All launches of a layer must be like this, two of their
  * groups fit on a unit: RWKV-7's are. */
 u32 emit_even(const struct emit *e, u32 n);
+void emit_bind(struct emit *e, struct binding b); /* what the others are made of */
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
@@ -255,7 +256,8 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
 /* Outputs of chunks, then their sums. */
 void emit_attention_scratch(struct emit *e, const struct op *op, bool write);
 void emit_attention_merge(struct emit *e, const struct op *op);
-void emit_clusters(struct emit *e, const char *kernel, const struct op *op); /* latent_mma.cu */
+/* latent_mma.cu: so many clusters of groups for all heads. */
+void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters);
 int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);

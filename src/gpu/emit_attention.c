@@ -154,9 +154,9 @@ static bool clusters(const struct emit *e, const struct op *op)
            e->p->net->profile.kv == QT_F16;
 }
 
-void emit_clusters(struct emit *e, const char *kernel, const struct op *op)
+void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters)
 {
-    emit_launch(e, kernel, LATENT_CLUSTER * LATENT_STRETCHES,
+    emit_launch(e, kernel, LATENT_CLUSTER * clusters,
                 (op->p.attn.n_heads + LATENT_HEADS - 1) / LATENT_HEADS, LATENT_MMA_THREADS);
     emit_walk(e, 0, LATENT_MMA_BYTES);
 }
@@ -164,7 +164,7 @@ void emit_clusters(struct emit *e, const char *kernel, const struct op *op)
 static void emit_latent_mma(struct emit *e, const struct op *op)
 {
     struct attention_args a = emit_attention_args(e, op);
-    emit_clusters(e, "k_latent_mma", op);
+    emit_clusters(e, "k_latent_mma", op, LATENT_CLUSTERS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_tables(e, false);

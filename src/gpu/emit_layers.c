@@ -1,248 +1,57 @@
-/* Layers of RWKV-7 that are alike, as one launch (native/rwkv7.cu): found among the launches of one
- * row, five to a layer, and put in their place. All that it needs stands in their arguments. */
+/* Layers that are alike, as one launch: found among the launches of one row, as many to a layer as
+ * its family has, and put in their place. All that it needs stands in their arguments. */
+#include "gpu/emit_layers.h"
+
 #include <string.h>
 
-#include "gpu/emit.h"
-
-enum { LAUNCHES = 5 }; /* of a layer: mix, low mix, matmul, mix, matmul */
-
-/* A layer as arguments of a launch for it alone. */
-struct layer {
-    struct layers_args a;
-    enum encoding enc;
-    u32 chunk;
-};
-
-/* The arguments and bindings of a layer's launches. */
-struct five {
-    struct mix_args mix, key;
-    struct low_mix_args low;
-    struct matmul_args out, value;
-    const struct launch *l;
-};
-
-static u32 float_place(const struct binding *b)
+u32 layers_float_at(const struct binding *b)
 {
     return b->space == SPACE_T ? (u32)(b->offset / sizeof(float)) : (u32)MIX_NOTHING;
 }
 
-/* Where a weight that is bound begins, in 16 bytes of its chunk. */
-static u32 weight_place(const struct emit *e, const struct binding *b)
+bool layers_weight_at(const struct emit *e, const struct binding *b, u32 chunk, u32 *at)
 {
     struct planes p;
+    if (b->space != SPACE_WEIGHT || e->places[b->weight].chunk != chunk) return false;
     planes_plan(&p, &e->p->net->weights[b->weight]);
-    return (u32)((e->places[b->weight].at + (b->plane ? p.bytes[0] : 0) + b->offset) / 16);
-}
-
-static bool read_five(const struct launch *l, enum encoding *enc, struct five *f)
-{
-    static const struct {
-        const char *mix, *matmul;
-        enum encoding enc;
-    } known[] = {{"k_mix_i8", "k_matmul_i8", ENC_I8}, {"k_mix_k4", "k_matmul_k4", ENC_K4}};
-    for (u32 i = 0; i < ARRAY_LEN(known); i++) {
-        size_t n = strlen(known[i].matmul);
-        if (strcmp(l[0].kernel, known[i].mix) || strcmp(l[1].kernel, "k_low_mix_64") ||
-            strncmp(l[2].kernel, known[i].matmul, n) || strcmp(l[3].kernel, known[i].mix) ||
-            strncmp(l[4].kernel, known[i].matmul, n))
-            continue;
-        f->l = l;
-        memcpy(&f->mix, l[0].args, sizeof f->mix);
-        memcpy(&f->low, l[1].args, sizeof f->low);
-        memcpy(&f->out, l[2].args, sizeof f->out);
-        memcpy(&f->key, l[3].args, sizeof f->key);
-        memcpy(&f->value, l[4].args, sizeof f->value);
-        *enc = known[i].enc;
-        return true;
-    }
-    return false;
-}
-
-/* Is it a product of one matrix, added to one row, of the launch's kernel? */
-static bool is_plain(const struct matmul_args *a)
-{
-    return a->norm == NORM_KIND_NONE && a->part[1].n_out == 0 && a->part[2].n_out == 0 &&
-           !a->part[0].has_bias && a->add_pitch[0] && !a->add_pitch[1];
-}
-
-/* The part of the mix that makes what lies at `place`. */
-static const struct mix_part *maker(const struct mix_args *a, u32 place)
-{
-    for (u32 i = 0; i < a->n_parts; i++)
-        if (a->part[i].y == place) return &a->part[i];
-    return NULL;
-}
-
-static bool take_part(struct layers_part *to, const struct mix_part *p, enum encoding enc, u32 n,
-                      u32 n_out)
-{
-    if (!p || p->enc != enc || p->n_in != n || p->n_out != n_out || p->m == (u32)MIX_NOTHING ||
-        p->bias != (u32)MIX_NOTHING || p->q2 != (u32)MIX_NOTHING)
-        return false;
-    *to = (struct layers_part){
-        .enc = enc, .n_out = n_out, .q = p->q, .s = p->s, .m = p->m, .f = p->f};
+    *at = (u32)((e->places[b->weight].at + (b->plane ? p.bytes[0] : 0) + b->offset) / 16);
     return true;
 }
 
-/* An encoding that low-rank matrices have. */
-static bool is_short(u32 enc)
+static bool read_layer(const struct emit *e, const struct layer_family *f, u32 first,
+                       struct layer *out)
 {
-    return enc == ENC_F16 || enc == ENC_F32;
+    memset(out, 0, sizeof *out);
+    return first + f->n_launches <= e->n && f->read(e, &e->list[first], out);
 }
 
-/* r, k, v, the middles and what is made of them. */
-static bool take_parts(const struct five *f, enum encoding enc, struct layers_args *a)
+/* Is b the layer behind a? */
+static bool follows(const struct layer_family *f, const struct layer_run *r, const struct layer *a,
+                    const struct layer *b)
 {
-    const u32 wide[] = {f->low.r, f->low.k, f->low.v};
-    const u32 makes[] = {f->low.w, f->low.a, f->low.g, f->low.m};
-    u32 ranks = 0, units = 0;
-    if (f->mix.n_parts != LAYERS_PARTS || f->low.n_parts != LAYERS_LOW) return false;
-    for (u32 i = 0; i < 3; i++)
-        if (!take_part(&a->part[i], maker(&f->mix, wide[i]), enc, a->n, a->n) ||
-            a->part[i].f != COLUMNS_NONE)
-            return false;
-    for (u32 i = 0; i < LAYERS_LOW; i++) {
-        if (makes[i] >= LAYERS_LOW) return false;
-        const struct low_part *p = &f->low.part[makes[i]];
-        const struct mix_part *from = maker(&f->mix, p->x);
-        if (!is_short(p->enc) || p->n_in % 8 || p->n_units > (i == 2 ? 64 : 32) || !from ||
-            !is_short(from->enc) || !take_part(&a->part[3 + i], from, from->enc, a->n, p->n_in))
-            return false;
-        a->low[i] = (struct layers_low){p->enc, p->n_in, p->q, p->bias, p->f};
-        ranks += p->n_in;
-        units += p->n_units;
-    }
-    return ranks <= LAYERS_MAX_RANKS && units <= LAYERS_LOW_UNITS;
+    struct layer want = *a;
+    f->advance(&want, r->stride, r->memory_stride);
+    return b->x == a->y && b->place == a->place + r->stride &&
+           b->memory == a->memory + 16ull * r->memory_stride && b->n_memory == a->n_memory &&
+           b->chunk == a->chunk && b->enc == a->enc && !memcmp(&want.a, &b->a, sizeof want.a);
 }
 
-/* Does each launch read what the one before it made, and the residual stream? */
-static bool is_chain(const struct five *f, const struct layers_args *a)
+/* The layers from launch `first` on that are alike. */
+static void find_run(const struct emit *e, const struct layer_family *f, u32 first,
+                     struct layer_run *r)
 {
-    u32 middle = float_place(&f->l[2].bufs[9]);
-    return float_place(&f->l[2].bufs[3]) == f->low.y && float_place(&f->l[2].bufs[4]) == a->x &&
-           f->key.part[0].x == middle && float_place(&f->l[4].bufs[4]) == middle &&
-           float_place(&f->l[4].bufs[3]) == f->key.part[0].y;
-}
-
-/* Groups for the time mix's parts: as few rows of r, k and v for a simdgroup as can be, one of a
- * middle, and if some are left half a one where its rows are twice as long. Gives how many at
- * least. */
-static u32 deal_groups(struct layers_args *a, u32 units, u32 simds)
-{
-    u32 n[LAYERS_PARTS], least = 0, wide, at = 0;
-    for (u32 i = 3; i < LAYERS_PARTS; i++) least += n[i] = (a->part[i].n_out + simds - 1) / simds;
-    for (u32 rows = 1;; rows++) {
-        wide = (a->n + simds * rows - 1) / (simds * rows);
-        if (3 * wide + least <= units || wide == 1) break;
-    }
-    n[0] = n[1] = n[2] = wide;
-    least += 3 * wide;
-    u32 left = units > least ? units - least : 0;
-    for (u32 i = 0; i < LAYERS_PARTS; i++) {
-        u32 more = a->part[i].enc == ENC_F32 ? MIN(left, n[i]) : 0;
-        a->part[i].first = at;
-        at += n[i] + more;
-        left -= more;
-    }
-    return least;
-}
-
-/* Can the launch do it? Then groups are dealt out too. */
-static bool fits(const struct emit *e, struct layer *l)
-{
-    struct layers_args *a = &l->a;
-    bool nibbles = encoding_has_nibbles(l->enc);
-    u32 units = e->kind.n_units, simds = LAYERS_SIMDS(nibbles);
-    return a->n % 256 == 0 && a->n >= LAYERS_LEAST && a->n <= LAYERS_MAX(nibbles) &&
-           a->n_between % 256 == 0 && a->n_between <= 4 * a->n && a->n_between >= units &&
-           a->n_heads <= units && (a->n + units - 1) / units <= simds &&
-           deal_groups(a, units, simds) <= units;
-}
-
-/* Are these five launches a layer? */
-static bool layer_of(const struct emit *e, const struct launch *l, struct layer *out)
-{
-    struct five f;
-    *out = (struct layer){.chunk = l[0].bufs[2].weight};
-    struct layers_args *a = &out->a;
-    if (!read_five(l, &out->enc, &f) || !is_plain(&f.out) || !is_plain(&f.value)) return false;
-    *a = (struct layers_args){
-        .n_layers = 1,
-        .n = f.out.n_in,
-        .n_between = f.value.n_in,
-        .n_heads = f.low.mix.n_heads,
-        .x = f.mix.part[0].x,
-        .y = float_place(&l[4].bufs[9]),
-        .v_first = f.low.first,
-        .eps = {f.mix.eps, f.key.eps},
-        .l2_eps = f.low.mix.l2_eps,
-        .head_eps = f.low.mix.norm_eps,
-        .norm_w = {f.mix.norm_w, f.key.norm_w},
-        .norm_b = {f.mix.norm_b, f.key.norm_b},
-        .shift = {(u32)(l[0].bufs[4].offset / 16), (u32)(l[3].bufs[4].offset / 16)},
-        .state = (u32)(l[1].bufs[9].offset / 16)};
-    static const u32 vectors[] = {4, 5, 8, 6, 7}; /* among the low mix's bindings */
-    for (u32 i = 0; i < ARRAY_LEN(vectors); i++)
-        a->vector[i] = weight_place(e, &l[1].bufs[vectors[i]]);
-    struct layers_part key;
-    if (!take_parts(&f, out->enc, a) || f.key.n_parts != 1 || !is_chain(&f, a) ||
-        !take_part(&key, &f.key.part[0], out->enc, a->n, a->n_between))
-        return false;
-    const struct binding *weights[] = {&l[2].bufs[6], &l[4].bufs[6]};
-    for (u32 i = 0; i < 2; i++) {
-        a->q[2 * i] = weight_place(e, weights[i]);
-        a->s[2 * i] = weight_place(e, weights[i] + 1);
-        if (e->places[weights[i]->weight].chunk != out->chunk) return false;
-    }
-    a->m = key.m, a->q[1] = key.q, a->s[1] = key.s;
-    for (u32 i = 0; i < 2; i++)
-        if (a->norm_w[i] == (u32)MIX_NOTHING || a->norm_b[i] == (u32)MIX_NOTHING) return false;
-    return f.mix.norm == NORM_KIND_LAYER && f.key.norm == NORM_KIND_LAYER &&
-           key.f == COLUMNS_RELU2 && f.low.mix.m_pitch && f.low.mix.g_pitch && f.low.mix.has_norm &&
-           f.out.part[0].n_out == a->n && f.value.part[0].n_out == a->n &&
-           l[1].bufs[2].weight == out->chunk && l[3].bufs[2].weight == out->chunk && fits(e, out);
-}
-
-/* The arguments for the layer after this one. */
-static void advance(struct layers_args *a)
-{
-    u32 *weights[] = {&a->norm_w[0], &a->norm_w[1], &a->norm_b[0], &a->norm_b[1], &a->m};
-    for (u32 i = 0; i < ARRAY_LEN(weights); i++) *weights[i] += a->stride;
-    for (u32 i = 0; i < ARRAY_LEN(a->vector); i++) a->vector[i] += a->stride;
-    for (u32 i = 0; i < LAYERS_PARTS; i++) {
-        a->part[i].q += a->stride, a->part[i].m += a->stride;
-        if (a->part[i].s) a->part[i].s += a->stride;
-    }
-    for (u32 i = 0; i < LAYERS_LOW; i++) {
-        a->low[i].q += a->stride;
-        if (a->low[i].bias != (u32)MIX_NOTHING) a->low[i].bias += a->stride;
-    }
-    for (u32 i = 0; i < 3; i++) a->q[i] += a->stride, a->s[i] += a->stride;
-    a->shift[0] += a->state_stride, a->shift[1] += a->state_stride, a->state += a->state_stride;
-}
-
-/* How many layers from launch `first` on are alike. l: the first, then with strides and the last's
- * y. */
-static u32 count_layers(const struct emit *e, u32 first, struct layer *l)
-{
-    struct layer next;
-    if (first + LAUNCHES > e->n || !layer_of(e, &e->list[first], l)) return 0;
-    struct layer at = *l;
-    u32 n = 1;
-    for (; first + (n + 1) * LAUNCHES <= e->n; n++) {
-        if (!layer_of(e, &e->list[first + n * LAUNCHES], &next)) break;
-        if (n == 1) {
-            at.a.stride = l->a.stride = next.a.q[0] - l->a.q[0];
-            at.a.state_stride = l->a.state_stride = next.a.state - l->a.state;
+    struct layer at, next;
+    *r = (struct layer_run){0};
+    if (!read_layer(e, f, first, &r->first)) return;
+    for (at = r->first, r->n = 1; read_layer(e, f, first + r->n * f->n_launches, &next); r->n++) {
+        if (r->n == 1) {
+            r->stride = next.place - at.place;
+            r->memory_stride = (u32)((next.memory - at.memory) / 16);
         }
-        advance(&at.a);
-        if (next.a.x != at.a.y) break;
-        at.a.x = next.a.x, at.a.y = next.a.y;
-        next.a.stride = at.a.stride, next.a.state_stride = at.a.state_stride;
-        if (memcmp(&at, &next, sizeof at)) break;
-        l->a.y = next.a.y;
+        if (!follows(f, r, &at, &next)) break;
+        at = next;
+        r->first.y = next.y;
     }
-    return n;
 }
 
 /* Does nobody outside read what they make, but the last one's output? */
@@ -257,44 +66,37 @@ static bool is_alone(const struct emit *e, u32 begin, u32 end)
     return true;
 }
 
-static void emit_merged(struct emit *e, struct layer *l)
+/* Puts the last launch in the place of [begin, end). Whatever is behind them waits for it: others
+ * than the last of them may have used the memory that it writes. */
+static void put_last(struct emit *e, u32 begin, u32 end)
 {
-    bool nibbles = encoding_has_nibbles(l->enc);
-    u32 units = e->kind.n_units, simds = LAYERS_SIMDS(nibbles);
-    e->passed = (LAYERS_HEADER + 6u * l->a.n + LAYERS_MAX_RANKS) * sizeof(u64) +
-                l->a.n_between * sizeof(float);
-    emit_launch(e, nibbles ? "k_rwkv7_k4" : "k_rwkv7_i8", units, 1, simds * 32 + LAYERS_HELPERS);
-    emit_groups(e, units, LAYERS_BYTES);
-    emit_step(e, STEP_ROWS);
-    emit_chunk(e, l->chunk);
-    emit_all(e);
-    emit_states(e);
-    emit_passed(e);
-    emit_args(e, &l->a, sizeof l->a);
+    e->list[begin] = e->list[e->n - 1];
+    e->list[begin].after = true;
+    memmove(&e->list[begin + 1], &e->list[end], (e->n - 1 - end) * sizeof *e->list);
+    e->n -= end - begin;
+    if (begin + 1 < e->n) e->list[begin + 1].after = true;
+    e->barrier = MIN(e->barrier, e->n);
+}
+
+static void merge(struct emit *e, const struct layer_family *f)
+{
+    struct layer_run r = {0};
+    u32 first = 0, op = e->op;
+    for (; first < e->n; first++) {
+        find_run(e, f, first, &r);
+        if (r.n > 1) break;
+    }
+    u32 end = first + r.n * f->n_launches;
+    if (first == e->n || !is_alone(e, e->list[first].op, e->list[end - 1].op + 1)) return;
+    e->op = e->list[first].op;
+    bool merged = f->merge(e, &r, first);
+    e->op = op;
+    if (merged && !e->rc) put_last(e, first, end);
 }
 
 void emit_layers(struct emit *e)
 {
-    struct layer l;
-    u32 first = 0, n = 0, op = e->op;
     if (e->rc || !e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units) return;
-    while (first < e->n && (n = count_layers(e, first, &l)) < 2) first++;
-    /* their states are kept last, and not by k_keep then */
-    if (first == e->n || first + n * LAUNCHES > e->n || e->n_kept < 2 * n ||
-        e->list[first + n * LAUNCHES - 2].bufs[5].offset + e->list[first].bufs[5].n !=
-            e->n_kept * e->list[first].bufs[5].n)
-        return;
-    u32 end = first + n * LAUNCHES;
-    if (!is_alone(e, e->list[first].op, e->list[end - 1].op + 1)) return;
-    l.a.n_layers = n;
-    e->op = e->list[first].op;
-    emit_merged(e, &l);
-    e->op = op;
-    if (e->rc) return;
-    e->n_kept -= 2 * n;
-    e->list[first] = e->list[e->n - 1];
-    e->list[first].after = true;
-    memmove(&e->list[first + 1], &e->list[end], (e->n - 1 - end) * sizeof *e->list);
-    e->n -= n * LAUNCHES;
-    e->barrier = MIN(e->barrier, e->n);
+    merge(e, &layers_rwkv7);
+    merge(e, &layers_mla);
 }

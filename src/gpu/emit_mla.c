@@ -186,7 +186,7 @@ static void emit_mla(struct emit *e, const struct op *op)
                          .s_row = p.s_row,
                          .y_stride = heads->p.heads.out_stride};
     if (e->kind.clusters)
-        emit_clusters(e, "k_mla_mma", attention);
+        emit_clusters(e, "k_mla_mma", attention, LATENT_STRETCHES);
     else
         launch_heads(e, "", GROUPS, p.enc, a.attn.n_heads);
     bind_store(e, op);

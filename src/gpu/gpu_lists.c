@@ -61,9 +61,14 @@ int gpu_launches(const struct gpu_driver *d, const struct program *p,
                  struct err *err)
 {
     struct emit e;
+    bool hopper = n_units && d && d->reside;
     struct list_kind kind = {.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows)),
+                             .native = hopper,
+                             .bulk = hopper,
+                             .resident = hopper,
+                             .clusters = hopper,
                              .joins = d && d->joins,
-                             .resident = n_units && d && d->reside,
+                             .walks = hopper,
                              .n_units = n_units};
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;

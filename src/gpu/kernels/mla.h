@@ -9,8 +9,7 @@
 /* How native/latent_mma.cu cuts a row's tiles: so many are a group's, and stretches there are. */
 GPU_FN uint latent_per(uint n_tiles)
 {
-    enum { GROUPS = LATENT_CLUSTER * LATENT_STRETCHES };
-    return (n_tiles + (uint)GROUPS - 1u) / (uint)GROUPS;
+    return (n_tiles + (uint)LATENT_CUTS - 1u) / (uint)LATENT_CUTS;
 }
 GPU_FN uint latent_stretches(uint n_tiles)
 {

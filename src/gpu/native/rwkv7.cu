@@ -14,9 +14,10 @@
 #include "gpu/args.h"
 #include "gpu/kernels/columns.h"
 #include "gpu/kernels/halves.h"
-#include "gpu/kernels/units.h"
 #include "gpu/kernels/wkv7.h"
 #include "gpu/native/bulk.h"
+#include "gpu/native/meet.h"
+#include "gpu/native/walk.h"
 
 #if !defined __CUDA_ARCH__ || HAS_BULK
 
@@ -60,15 +61,6 @@ template <int E> struct layers_memory {
     uint part; /* of the mix, that the group works for */
 };
 
-GPU_FN uint shared_at(const void *p)
-{
-    return (uint)__cvta_generic_to_shared(p);
-}
-template <int T> GPU_FN void meet() /* all but helpers */
-{
-    asm volatile("bar.sync 1, %0;" ::"n"(T) : "memory");
-}
-
 /* ---- what groups pass ---- */
 
 enum { PASS_IN, PASS_MIDDLE_X, PASS_Y, PASS_RKV, PASS_MIDDLES = 6, PASS_BETWEEN };
@@ -77,25 +69,8 @@ GPU_FN uint pass_at(const layers_args &a, uint what)
     return (uint)LAYERS_HEADER +
            (what == (uint)PASS_BETWEEN ? 6u * a.n + (uint)LAYERS_MAX_RANKS : what * a.n);
 }
-GPU_FN void pass_put(DEV(u64) to, float v, uint tag)
-{
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to),
-                 "l"((u64)tag << 32 | (u64)as_uint(v))
-                 : "memory");
-}
-/* True when both are there. */
-GPU_FN bool pass_two(DEV(const u64) from, uint tag, THR(float) v)
-{
-    u64 a, b;
-    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(a), "=l"(b)
-                 : "l"(from)
-                 : "memory");
-    v[0] = as_float((uint)a), v[1] = as_float((uint)b);
-    return (uint)(a >> 32) == tag && (uint)(b >> 32) == tag;
-}
-/* Four of them; all lanes take part. If it may take long one lane asks for all: what so many ask
- * for again and again keeps others waiting. */
+/* Four that groups passed; all lanes take part. If it may take long one lane asks for all: what so
+ * many ask for again and again keeps others waiting. */
 template <bool LONG> GPU_FN float4 pass_four(DEV(const u64) from, uint tag, uint lane)
 {
     float v[4];
@@ -286,102 +261,13 @@ template <int E> GPU_FN void slot_done(walker<E> &w)
     if (++w.slot == (uint)shape<E>::SLOTS) w.slot = 0u, w.odd ^= 1u;
 }
 
-GPU_FN uint shared_word(uint at)
-{
-    uint v;
-    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-    return v;
-}
-GPU_FN uint shared_half(uint at)
-{
-    u16 v;
-    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
-    return v;
-}
-
-/* N steps of the row in a lane's registers. */
-template <int E, int N> struct columns {
-    uint words[N][UNIT_WORDS(E)];
-    float scale[N], sum[N];
-};
-template <int E, int N>
-GPU_FN void columns_load(columns<E, N> &x, const layers_memory<E> *m, uint first, uint n_units,
-                         uint lane)
-{
-    enum { APART = shape<E>::MAX_UNITS };
-    UNROLL
-    for (int i = 0; i < N; i++) {
-        uint u = first + lane + 32u * (uint)i;
-        u = u < n_units ? u : 0u;
-        uint4 v[2];
-        v[0] = m->xs[u];
-        if (UNIT_HAS_NIBBLES(E)) v[1] = m->xs[(uint)APART + u];
-        UNROLL
-        for (int j = 0; j < UNIT_WORDS(E) / 4; j++) {
-            x.words[i][4 * j] = v[j].x, x.words[i][4 * j + 1] = v[j].y;
-            x.words[i][4 * j + 2] = v[j].z, x.words[i][4 * j + 3] = v[j].w;
-        }
-        x.scale[i] = m->scales[u * (uint)UNIT_COLUMNS(E) / 32u];
-        x.sum[i] = UNIT_HAS_SUM(E) ? m->scales[(uint)APART + u] : 0.0f;
-    }
-}
-
-/* Four columns of the row as dots want them (matvec.h). All lanes take part. */
-template <int E> GPU_FN void columns_put(layers_memory<E> *m, float4 v, uint i, bool real)
-{
-    enum { APART = shape<E>::MAX_UNITS };
-    float scale;
-    uint word = act_word(v, &scale);
-    uint at = UNIT_HAS_NIBBLES(E) ? i / 8u * 4u + i % 4u + (i & 4u) * (uint)APART : i;
-    if (real) ((uint *)m->xs)[at] = word;
-    if (UNIT_HAS_SUM(E)) {
-        int sum = dot4_i8(0x01010101u, word, 0);
-        UNROLL
-        for (u16 k = 4; k > 0; k >>= 1) sum += simd_shuffle_xor(sum, k);
-        if (real && i % 8u == 0u) m->scales[(uint)APART + i / 8u] = (float)sum;
-    }
-    if (real && i % 8u == 0u) m->scales[i / 8u] = scale;
-}
-
-/* Where a lane's scales are in a row's. */
-template <int E> GPU_FN uint lane_scales(uint lane)
-{
-    return E == UNIT_K4 ? lane / 8u * 20u : lane / 2u * 2u;
-}
-/* N steps of a weight's row, whose units of the lane begin at q and scales at s; what is behind n
- * units does not count. */
-template <int E, int N>
-GPU_FN float dot_steps(uint q, uint s, uint n, const columns<E, N> &x, uint lane, float sum)
-{
-    uint4 raw[N];
-    uint2 bits[N];
-    UNROLL
-    for (int i = 0; i < N; i++) {
-        uint at = s + (uint)(i * shape<E>::S_STEP);
-        raw[i] = tg_kept_at(q + 512u * (uint)i);
-        bits[i] = E == UNIT_K4 ? make_uint2(shared_word(at), shared_half(at + 4u + lane % 8u * 2u))
-                               : make_uint2(shared_half(at), 0u);
-    }
-    UNROLL
-    for (int i = 0; i < N; i++) {
-        uint w[8];
-        float d[4];
-        unit_words<E>(raw[i], w);
-        unit_scales<E>(bits[i], d);
-        float dot = UNIT_HAS_SUM(E) ? unit_dot_summed<E>(w, d, x.words[i], x.sum[i])
-                                    : unit_dot<E>(w, d, x.words[i]);
-        if (lane + 32u * (uint)i < n) sum = fmaf(x.scale[i], dot, sum);
-    }
-    return sum;
-}
-
 /* Products of the staged row: four rows of the simdgroup at a time, one in a slot. SIGNED: relu²
  * of them. */
 template <int E, bool SIGNED> GPU_FN void dot_rows(walker<E> &w, const stretch &s, DEV(u64) to)
 {
     enum { SIMDS = shape<E>::SIMDS, STEPS = shape<E>::STEPS };
     columns<E, STEPS> x;
-    columns_load<E, STEPS>(x, w.m, 0u, s.q_row, w.lane);
+    columns_load<E, STEPS, shape<E>::MAX_UNITS>(x, w.m->xs, w.m->scales, 0u, s.q_row, w.lane);
     uint q = (w.simd * s.q_row + w.lane) * 16u;
     uint sc = (uint)SIMDS * s.q_row * 16u + w.simd * s.s_row + lane_scales<E>(w.lane);
     ROLLED
@@ -449,13 +335,6 @@ template <int E, int F> GPU_FN void dot_floats(walker<E> &w, const stretch &s, D
 
 /* ---- the phases ---- */
 
-GPU_FN float sum_eight(const float *v)
-{
-    float sum = 0.0f;
-    UNROLL
-    for (int i = 0; i < NORM_THREADS / 32; i++) sum += v[i];
-    return sum;
-}
 /* Mean and factor of a layer norm, of the row in m->row: as norm.h has it. */
 template <int E> GPU_FN float2 norm_row(walker<E> &w, uint n, float eps)
 {
@@ -526,7 +405,7 @@ GPU_FN void mix_phase(walker<E> &w, CONST(uint4) weights, CONST(float4) before, 
                     mix_one(v.w, stats, nw.w, nb.w, &y.w, old.w, share.w));
     if (real) m->row[i] = y;
     if (!floats)
-        columns_put<E>(m, v, w.tid, real);
+        columns_put<E, shape<E>::MAX_UNITS>(m->xs, m->scales, v, w.tid, real);
     else if (real)
         m->xs[i] = make_uint4(as_uint(v.x), as_uint(v.y), as_uint(v.z), as_uint(v.w));
     meet<shape<E>::THREADS>();
@@ -715,10 +594,10 @@ GPU_FN void out_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, const la
                                w.lane);
     meet<shape<E>::THREADS>();
     keep(w, shift, a);
-    columns_put<E>(w.m, v, w.tid, real);
+    columns_put<E, shape<E>::MAX_UNITS>(w.m->xs, w.m->scales, v, w.tid, real);
     meet<shape<E>::THREADS>();
     columns<E, STEPS> x;
-    columns_load<E, STEPS>(x, w.m, 0u, s.q_row, w.lane);
+    columns_load<E, STEPS, shape<E>::MAX_UNITS>(x, w.m->xs, w.m->scales, 0u, s.q_row, w.lane);
     uint at = slot_wait(w), q = at + (w.simd * s.q_row + w.lane) * 16u;
     uint sc =
         at + (uint)SIMDS * s.q_row * 16u + w.simd * s.s_row + lane_scales<E>(w.lane) + s.s % 16u;
@@ -751,7 +630,7 @@ GPU_FN void value_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, DEV(fl
     UNROLL
     for (int j = 0; j < FOURS; j++) {
         uint i = w.tid + (uint)(j * THREADS);
-        columns_put<E>(w.m, v[j], i, i < n);
+        columns_put<E, shape<E>::MAX_UNITS>(w.m->xs, w.m->scales, v[j], i, i < n);
     }
     meet<THREADS>();
     uint mine = w.simd / s.at_once, in = w.simd % s.at_once;
@@ -766,7 +645,8 @@ GPU_FN void value_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, DEV(fl
             ROLLED
             for (uint u = 0u; u < s.q_row; u += 32u * (uint)LONG) {
                 columns<E, LONG> x;
-                columns_load<E, LONG>(x, w.m, u, s.q_row, w.lane);
+                columns_load<E, LONG, shape<E>::MAX_UNITS>(x, w.m->xs, w.m->scales, u, s.q_row,
+                                                           w.lane);
                 sum = dot_steps<E, LONG>(q + u * 16u, sc + u * (uint)shape<E>::S_STEP / 32u,
                                          s.q_row - u, x, w.lane, sum);
             }
