@@ -1,7 +1,9 @@
 # fletch. Everything is built under $B; `make run` and `make test` are all a newcomer needs.
-# V=1 shows the commands; B=dir, CC=clang, OPT=-O0, EXTRA=-fsanitize=… make a build of another kind.
+# V=1 shows the commands; B=dir, CC=clang, OPT=-O0, DEBUG=-g1, EXTRA=-fsanitize=… make a build of
+# another kind.
 B       ?= build
-OPT     ?= -O2 -g
+DEBUG   ?= -g
+OPT     ?= -O2 $(DEBUG)
 PREFIX  ?= /usr/local
 Q       := $(if $(V),,@)
 VERSION := $(shell sed -n 's/.*FLETCH_VERSION "\(.*\)".*/\1/p' include/fletch.h)
@@ -87,7 +89,7 @@ $B/src/cpu/blas.o: CFLAGS += $(call blas_cflags,$(BLAS))
 
 # Without -O3 gcc keeps their accumulators in memory (a fifth of the speed).
 KERNEL_OPT ?= -O3
-$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): override OPT := -g $(KERNEL_OPT)
+$(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): override OPT := $(DEBUG) $(KERNEL_OPT)
 $(KERNELS:%=$B/src/cpu/%.o) $(ISA_OBJ): CFLAGS += $(KERNEL_EXTRA)
 AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c

@@ -50,12 +50,12 @@ asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
 asan: export LSAN_OPTIONS = suppressions=test/leaks.txt:print_suppressions=0
 asan:
-	$Q$(MAKE) test B=$B-asan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	$Q$(MAKE) test B=$B-asan K=$K NVCC= OPT="-O1 $(DEBUG)" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    KERNEL_EXTRA=-fno-sanitize=null,alignment,object-size,pointer-overflow \
 	    TESTS="$(filter-out $(SLOW),$(TESTS))" RUN_FLAGS='-o "$(filter-out $(SLOW),$(TESTS) $(SCRIPTS))"' \
 	    EXTRA="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 tsan:
-	$Q$(MAKE) test B=$B-tsan K=$K NVCC= OPT="-O1 -g" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
+	$Q$(MAKE) test B=$B-tsan K=$K NVCC= OPT="-O1 $(DEBUG)" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
 
 # What a build with a BLAS library does otherwise: one object is another one, and the tests of it
