@@ -71,15 +71,16 @@ GPU_FN uint pass_at(const layers_args &a, uint what)
 }
 /* Four that groups passed; all lanes take part. If it may take long one lane asks for all: what so
  * many ask for again and again keeps others waiting. */
-template <bool LONG> GPU_FN float4 pass_four(DEV(const u64) from, uint tag, uint lane)
+template <bool LONG> GPU_FN float4 pass_four(DEV(const u64) base, uint i, uint tag, uint lane)
 {
+    DEV(const u64) from = base + pass_place(i * 4u);
     float v[4];
     for (;;) {
-        bool there = pass_two(from, tag, v) & pass_two(from + 2, tag, v + 2);
+        bool there = pass_two(from, tag, v) & pass_two(from + 64, tag, v + 2);
         uint missing = __ballot_sync(0xffffffffu, !there);
         if (missing == 0u) return make_float4(v[0], v[1], v[2], v[3]);
         if (LONG && lane == (uint)__ffs((int)missing) - 1u)
-            while (!(pass_two(from, tag, v) & pass_two(from + 2, tag, v + 2))) {
+            while (!(pass_two(from, tag, v) & pass_two(from + 64, tag, v + 2))) {
             }
     }
 }
@@ -289,7 +290,7 @@ template <int E, bool SIGNED> GPU_FN void dot_rows(walker<E> &w, const stretch &
         if (SIGNED)
             pass_put_signed((DEV(float))to + s.first + row, v > 0.0f ? v * v : 0.0f, w.tag);
         else
-            pass_put(to + s.first + row, v, w.tag);
+            pass_put(to + pass_place(s.first + row), v, w.tag);
     }
 }
 
@@ -313,8 +314,9 @@ template <int F> GPU_FN float dot_unit_of(uint4 raw, const uint4 *xs, uint u, fl
     return sum;
 }
 
-/* Products with a matrix of halves or floats. */
-template <int E, int F> GPU_FN void dot_floats(walker<E> &w, const stretch &s, DEV(u64) to, uint f)
+/* Products with a matrix of halves or floats; so many values are before them. */
+template <int E, int F>
+GPU_FN void dot_floats(walker<E> &w, const stretch &s, DEV(u64) to, uint before, uint f)
 {
     uint mine = w.simd / s.at_once, in = w.simd % s.at_once,
          ways = (uint)shape<E>::SIMDS / s.at_once;
@@ -327,7 +329,9 @@ template <int E, int F> GPU_FN void dot_floats(walker<E> &w, const stretch &s, D
             for (uint u = w.lane; u < s.q_row; u += 32u)
                 sum = dot_unit_of<F>(tg_kept_at(at + u * 16u), w.m->xs, u, sum);
             float v = simd_sum(sum);
-            if (w.lane == 0u) pass_put(to + s.first + row + in, columns_of(f, v, v, v), w.tag);
+            if (w.lane == 0u)
+                pass_put(to + pass_place(before + s.first + row + in), columns_of(f, v, v, v),
+                         w.tag);
         }
         slot_done(w);
     }
@@ -391,11 +395,11 @@ GPU_FN void mix_phase(walker<E> &w, CONST(uint4) weights, CONST(float4) before, 
     float4 nw = vectors[a.norm_w[half] + i], nb = vectors[a.norm_b[half] + i];
     float4 share = vectors[(half ? a.m : a.part[part].m) + i], old = before[i], v, y;
     if (half)
-        v = pass_four<false>(passed + pass_at(a, PASS_MIDDLE_X) + i * 4u, w.tag, w.lane);
+        v = pass_four<false>(passed + pass_at(a, PASS_MIDDLE_X), i, w.tag, w.lane);
     else if (is_first)
         v = ((DEV(const float4))x)[i];
     else
-        v = pass_four<false>(passed + pass_at(a, PASS_IN) + i * 4u, w.tag - 1u, w.lane);
+        v = pass_four<false>(passed + pass_at(a, PASS_IN), i, w.tag - 1u, w.lane);
     if (real) m->row[i] = v;
     meet<shape<E>::THREADS>();
     float2 stats = norm_row(w, a.n, a.eps[half]);
@@ -412,11 +416,12 @@ GPU_FN void mix_phase(walker<E> &w, CONST(uint4) weights, CONST(float4) before, 
     uint to = half     ? pass_at(a, PASS_BETWEEN)
               : floats ? pass_at(a, PASS_MIDDLES)
                        : pass_at(a, PASS_RKV) + part * a.n;
-    for (uint p = 3u; !half && p < part; p++) to += a.part[p].n_out;
+    uint earlier = 0u; /* middles */
+    for (uint p = 3u; !half && p < part; p++) earlier += a.part[p].n_out;
     if (floats && a.part[part].enc == (uint)UNIT_F32)
-        dot_floats<E, UNIT_F32>(w, s, passed + to, a.part[part].f);
+        dot_floats<E, UNIT_F32>(w, s, passed + to, earlier, a.part[part].f);
     else if (floats)
-        dot_floats<E, UNIT_F16>(w, s, passed + to, a.part[part].f);
+        dot_floats<E, UNIT_F16>(w, s, passed + to, earlier, a.part[part].f);
     else if (half)
         dot_rows<E, true>(w, s, passed + to);
     else
@@ -494,14 +499,15 @@ GPU_FN float low_stage(walker<E> &w, CONST(uint4) weights, DEV(const u64) passed
     if (p < (uint)LAYERS_LOW && a.low[p].bias != (uint)MIX_NOTHING)
         bias = ((CONST(float))(weights + a.low[p].bias))[col];
     uint n = a.low[0].n_in + a.low[1].n_in + a.low[2].n_in + a.low[3].n_in;
-    float4 middle = pass_four<false>(
-        passed + pass_at(a, PASS_MIDDLES) + min(w.tid, n / 4u - 1u) * 4u, w.tag, w.lane);
+    float4 middle =
+        pass_four<false>(passed + pass_at(a, PASS_MIDDLES), min(w.tid, n / 4u - 1u), w.tag, w.lane);
     if (w.tid < n / 4u) m->middles[w.tid] = middle;
     uint from = (uint)shape<E>::THREADS - 1u - w.tid, which = from / (HEAD / 2u),
          k = from % (HEAD / 2u) * 2u;
     if (which < 3u) { /* r, k, v: two of them */
-        while (!pass_two(passed + pass_at(a, PASS_RKV) + which * a.n + blockIdx.x * HEAD + k, w.tag,
-                         two)) {
+        while (!pass_two(passed + pass_at(a, PASS_RKV) + which * a.n +
+                             pass_place(blockIdx.x * HEAD + k),
+                         w.tag, two)) {
         }
         m->vec[VEC_R + which][k] = two[0], m->vec[VEC_R + which][k + 1u] = two[1];
     }
@@ -572,8 +578,9 @@ GPU_FN void low_phase(walker<E> &w, CONST(uint4) weights, DEV(float4) state, DEV
     UNROLL
     for (int p = 0; p < 2; p++) { /* a lane's own */
         y[p] = m->out[w.lane + 32u * (uint)p];
-        pass_put(passed + pass_at(a, PASS_Y) + blockIdx.x * HEAD + w.lane + 32u * (uint)p, y[p],
-                 w.tag);
+        pass_put(passed + pass_at(a, PASS_Y) +
+                     pass_place(blockIdx.x * HEAD + w.lane + 32u * (uint)p),
+                 y[p], w.tag);
     }
 }
 
@@ -590,8 +597,8 @@ GPU_FN void out_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, const la
     enum { STEPS = shape<E>::STEPS, SIMDS = shape<E>::SIMDS };
     const stretch s = w.m->stretches[PHASE_OUT];
     bool real = w.tid < a.n / 4u;
-    float4 v = pass_four<true>(passed + pass_at(a, PASS_Y) + min(w.tid, a.n / 4u - 1u) * 4u, w.tag,
-                               w.lane);
+    float4 v =
+        pass_four<true>(passed + pass_at(a, PASS_Y), min(w.tid, a.n / 4u - 1u), w.tag, w.lane);
     meet<shape<E>::THREADS>();
     keep(w, shift, a);
     columns_put<E, shape<E>::MAX_UNITS>(w.m->xs, w.m->scales, v, w.tid, real);
@@ -605,7 +612,7 @@ GPU_FN void out_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, const la
     slot_done(w);
     w.mine = w.mine + simd_sum(sum);
     if (w.lane == 0u && w.simd < s.n_rows)
-        pass_put(passed + pass_at(a, PASS_MIDDLE_X) + s.first + w.simd, w.mine, w.tag);
+        pass_put(passed + pass_at(a, PASS_MIDDLE_X) + pass_place(s.first + w.simd), w.mine, w.tag);
 }
 
 /* The channel mix's second product, added. */
@@ -652,7 +659,8 @@ GPU_FN void value_phase(walker<E> &w, DEV(float4) shift, DEV(u64) passed, DEV(fl
             }
             w.mine = w.mine + simd_sum(sum);
             if (w.lane == 0u && !is_last)
-                pass_put(passed + pass_at(a, PASS_IN) + s.first + w.simd, w.mine, w.tag);
+                pass_put(passed + pass_at(a, PASS_IN) + pass_place(s.first + w.simd), w.mine,
+                         w.tag);
             if (w.lane == 0u && is_last) y[s.first + w.simd] = w.mine;
         }
         slot_done(w);
@@ -711,25 +719,24 @@ GPU_FN void walk(layers_memory<E> *m, CONST(uint4) weights, DEV(float) mem, DEV(
     if (blockIdx.x == 0u && w.tid == 0u) count[0] = w.tag;
 }
 
-#define RWKV7_KERNEL(name, E)                                                                     \
-    extern "C" __global__ void __launch_bounds__(shape<E>::THREADS + LAYERS_HELPERS, 1)           \
-        k_rwkv7_##name(DEV(const uint4) rows, CONST(uint4) weights, DEV(float) mem,               \
-                       DEV(float4) states, DEV(u64) passed, ARGS(layers_args) a)                  \
-    {                                                                                             \
-        extern __shared__ __align__(128) uint4 layers_bytes[];                                    \
-        layers_memory<E> *m = (layers_memory<E> *)layers_bytes;                                   \
-        static_assert(sizeof *m <= LAYERS_BYTES, "what a group has");                             \
-        dep_launch();                                                                             \
-        begin<E>(m, a);                                                                           \
-        if (threadIdx.x >= (uint)shape<E>::THREADS) {                                             \
-            bulk_fewer_registers<shape<E>::HELPERS_REGISTERS>();                                  \
-            if (threadIdx.x == (uint)shape<E>::THREADS)                                           \
-                bring<E>(weights, states, rows, m, a);                                            \
-        } else {                                                                                  \
-            bulk_more_registers<shape<E>::REGISTERS>();                                           \
-            dep_wait();                                                                           \
-            walk<E>(m, weights, mem, states, passed, a, slot_of(rows));                           \
-        }                                                                                         \
+#define RWKV7_KERNEL(name, E)                                                                  \
+    extern "C" __global__ void __launch_bounds__(shape<E>::THREADS + LAYERS_HELPERS, 1)        \
+        k_rwkv7_##name(DEV(const uint4) rows, CONST(uint4) weights, DEV(float) mem,            \
+                       DEV(float4) states, DEV(u64) passed, ARGS(layers_args) a)               \
+    {                                                                                          \
+        extern __shared__ __align__(128) uint4 layers_bytes[];                                 \
+        layers_memory<E> *m = (layers_memory<E> *)layers_bytes;                                \
+        static_assert(sizeof *m <= LAYERS_BYTES, "what a group has");                          \
+        dep_launch();                                                                          \
+        begin<E>(m, a);                                                                        \
+        if (threadIdx.x >= (uint)shape<E>::THREADS) {                                          \
+            bulk_fewer_registers<shape<E>::HELPERS_REGISTERS>();                               \
+            if (threadIdx.x == (uint)shape<E>::THREADS) bring<E>(weights, states, rows, m, a); \
+        } else {                                                                               \
+            bulk_more_registers<shape<E>::REGISTERS>();                                        \
+            dep_wait();                                                                        \
+            walk<E>(m, weights, mem, states, passed, a, slot_of(rows));                        \
+        }                                                                                      \
     }
 RWKV7_KERNEL(i8, UNIT_I8)
 RWKV7_KERNEL(k4, UNIT_K4)
