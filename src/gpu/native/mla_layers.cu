@@ -783,9 +783,8 @@ GPU_FN void experts_phase(walker &w, DEV(u64) passed, const mla_layers_args &a)
         if (behind == (uint)MLA_SIMDS) half_put(w, passed, a);
         n = (uint)MLA_SIMDS;
     }
-    if (n_rows == 0u) return;
-    meet<THREADS>();
-    round_glu(w, passed, a);
+    meet<THREADS>(); /* all have the row in registers: there will be others */
+    if (n_rows > 0u) round_glu(w, passed, a);
 }
 
 /* What the experts say, added. */
