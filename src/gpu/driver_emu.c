@@ -13,6 +13,7 @@ enum { MAX_KERNELS = 512, MAX_QUEUED = 64 };
 
 struct gpu_buf {
     struct emu_buffer mem;
+    void *base; /* where mem, which is aligned, was taken from */
     enum gpu_memory where;
 };
 
@@ -92,7 +93,7 @@ static void dev_free(struct gpu *g, struct gpu_buf *b)
     if (!b) return;
     g->did.bytes_allocated -= b->mem.n;
     emu_shadow_free(b->mem.shadow);
-    free(b->mem.p);
+    free(b->base);
     free(b);
 }
 
@@ -100,21 +101,22 @@ static int dev_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory
                      struct err *err)
 {
     *out = NULL;
+    enum { ALIGN = 256 };
     u64 size;
     struct gpu_buf *b = calloc(1, sizeof *b);
-    if (!b || !ck_align_up(MAX(n, 1), 256, &size)) goto fail;
+    if (!b || !ck_align_up(n, ALIGN, &size)) goto fail;
     b->where = where;
-    b->mem.p = aligned_alloc(256, size);
+    b->base = calloc(size / ALIGN + 1, ALIGN); /* pages that nobody touches are never made */
+    if (b->base) b->mem.p = (u8 *)ROUND_UP((uintptr_t)b->base, ALIGN);
     if (b->mem.p && g->checked) b->mem.shadow = emu_shadow_new(n);
     if (!b->mem.p || (g->checked && !b->mem.shadow)) goto fail;
-    memset(b->mem.p, 0, size);
     b->mem.n = n;
     g->did.bytes_allocated += n;
     g->did.buffers_made++;
     *out = b;
     return 0;
 fail:
-    if (b) free(b->mem.p);
+    if (b) free(b->base);
     free(b);
     return err_nomem(err, "emulated device memory");
 }
