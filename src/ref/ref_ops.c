@@ -107,13 +107,15 @@ static void matmul_columns(void *ctx, u64 begin, u64 end)
     float row[CHUNK], rounded[CHUNK];
     double sum[REF_MAX_ROWS];
     const struct quant_info *info = quant_info(m->w->type);
+    bool any_bf16 = false;
+    for (u32 t = 0; t < m->n_rows; t++) any_bf16 |= is_bf16(m, t);
     for (u64 o = begin; o < end; o++) {
         const u8 *data = m->w->data + m->slice * m->w->slice_bytes + o * m->w->row_bytes;
         for (u32 t = 0; t < m->n_rows; t++) sum[t] = 0;
         for (u32 i = 0; i < m->w->n_in; i += CHUNK) {
             u32 n = MIN((u32)CHUNK, m->w->n_in - i);
             quant_decode(m->w->type, data + (u64)i / info->blk * info->bytes, row, n);
-            act_round_bf16(row, rounded, n);
+            if (any_bf16) act_round_bf16(row, rounded, n);
             for (u32 t = 0; t < m->n_rows; t++) {
                 const float *x = m->x + t * m->x_pitch + i;
                 const float *w = is_bf16(m, t) ? rounded : row;
