@@ -47,7 +47,7 @@ static void test_answers_go_on_while_what_guesses_reads(void **state)
 {
     (void)state;
     struct fixture *f = open_guessing(false);
-    struct asked a = ask(3, 190), b = ask(150, 45);
+    struct asked a = ask(3, 190), b = ask(110, 85);
     const struct reading *reading = &f->spec->reading;
     u32 n_rests = 0, n_ends = 0;
     submit(f, &a, request_of(&a));
