@@ -67,7 +67,7 @@ static void random_traffic(bool recurrent)
     assert_true(s.n_reused > (recurrent ? 1000u : 20000u));
     assert_int_equal(s.n_free + s.n_idle, s.n_blocks); /* all came back */
     if (!recurrent) assert_true(s.n_preemptions > 50 && s.n_evicted > 1000);
-    assert_int_equal(s.most_running, N_SLOTS);
+    assert_in_range(s.most_running, N_SLOTS - 2, N_SLOTS); /* by the time that steps take */
     if (!ahead) assert_int_equal(f->w.x.n_chosen, 0);
     if (ahead &&
         !reads) /* none is queued ahead of a prompt that is read, and there always is one */
