@@ -38,9 +38,6 @@ enum {
 };
 static_assert((int)THREADS == (int)LATENT_MMA_THREADS, "all of them attend");
 
-/* Code that is there once: a layer's has to fit into the caches for it. */
-#define CALLED static __device__ __noinline__
-
 /* The group's rows of a phase, of 16 q_row bytes and s_row of scales; at_once of them are a slot.
  */
 struct stretch {
@@ -137,9 +134,10 @@ struct bringer {
     uint at, odd, lane;
 };
 /* One slot: n rows from q and s on, whose scales are behind room for `room` bytes. With it up to
- * at_once slots are on their way. */
-CALLED void bring_slot(walk_memory *m, uint at, uint odd, CONST(uint4) q, CONST(u8) s, uint n_q,
-                       uint n_s, uint room, uint at_once)
+ * at_once slots are on their way. Called, because it is needed in seven places. */
+static __device__ __noinline__ void bring_slot(walk_memory *m, uint at, uint odd, CONST(uint4) q,
+                                               CONST(u8) s, uint n_q, uint n_s, uint room,
+                                               uint at_once)
 {
     uint full = shared_at(m->full + at), to = shared_at(m->ring) + at * (uint)MLA_SLOT;
     uint adj = (uint)(u64)s % 16u, bytes = n_s > 0u ? (n_s + adj + 15u) / 16u * 16u : 0u;
