@@ -14,8 +14,7 @@ MAKEFLAGS += --no-print-directory -j$(CORES) # a -j on the command line wins
 endif
 
 PKGS    := jansson libpcre2-8 libutf8proc libxxhash
-APP_PKGS := libedit libevent
-TLS_PKGS := libevent_openssl openssl
+APP_PKGS := libedit libevent libevent_openssl openssl
 WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi -Werror
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
@@ -51,7 +50,7 @@ APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 
 .PHONY: FORCE all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        verify-shapes arm64 blas release zoo-table install uninstall clean
+        verify-shapes arm64 machines blas release zoo-table install uninstall clean
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -65,10 +64,9 @@ $B/config.mk: tools/deps tools/standin-flags Makefile
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
-	@(tls=; for p in $(TLS_PKGS); do pkg-config --exists $$p && tls="$$tls $$p" || { tls=; break; }; done; \
-	    echo "APP_CFLAGS := -Iapp $${tls:+-DHAVE_TLS} $$(pkg-config --cflags $(APP_PKGS) libcurl $$tls)"; \
-	    echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS) $$tls)"; \
-	    echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS) $$tls)") >> $@.tmp
+	@echo "APP_CFLAGS := -Iapp $$(pkg-config --cflags $(APP_PKGS) libcurl)" >> $@.tmp
+	@echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS))" >> $@.tmp
+	@echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
 	@mv $@.tmp $@
 include tools/gpu.mk tools/check.mk tools/install.mk

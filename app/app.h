@@ -31,6 +31,13 @@ size_t escape(char *out, size_t cap, const char *s, size_t n);
 size_t utf8_length(const char *s, size_t n);
 /* A JSON string; bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(const char *s, size_t n);
+/* The bytes as numbers. */
+json_t *json_bytes(const char *s, size_t n);
+/* The bytes of a token: a JSON string, or numbers where they are not UTF-8. */
+json_t *json_piece(const char *s, size_t n);
+/* The text of a JSON string that is to be compared with words of ours; NULL: it is no string, or
+ * holds a NUL, which no word has. */
+const char *json_word(const json_t *v);
 void say_json(const json_t *j);
 
 struct human {
@@ -39,7 +46,9 @@ struct human {
 struct human human_bytes(uint64_t n); /* 1.5 GiB */
 struct human human_count(uint64_t n); /* 494.0 M */
 
-/* Begin and end text that matters less, where fd is a terminal and NO_COLOR is not set; else "". */
+/* Is it a terminal that escape sequences mean something to? */
+bool is_screen(int fd);
+/* Begin and end text that matters less, where fd is one and NO_COLOR is not set; else "". */
 const char *style_dim(int fd);
 const char *style_end(int fd);
 
@@ -49,6 +58,8 @@ void say_text(FILE *out, const char *s, size_t n);
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The library's text on stderr; the exit code for its code. */
 int say_failure(int rc, const char *text);
+/* What is no failure, but should be known: a fletch_notice that writes to stderr. */
+void say_notice(void *ctx, const char *text);
 /* The same where a model was opened: what is wrong in a file is a bad model. */
 int say_model_failure(int rc, const char *text);
 
@@ -122,12 +133,14 @@ struct host {
     struct fletch_model *model;
     struct fletch_session *session;
     struct fletch_model_info info;
+    bool text_only;       /* the model is opened for its vocabulary and template */
     fletch_notice notice; /* NULL: stderr */
     void *notice_ctx;
 };
 
-extern const struct opt_group opts_place; /* --backend, --threads */
-extern const struct opt_group opts_model; /* context, memory and so on */
+extern const struct opt_group opts_place;   /* --backend, --threads */
+extern const struct opt_group opts_model;   /* context, memory and so on */
+extern const struct opt_group opts_unknown; /* the part of it for commands that only open one */
 extern const struct opt_group opts_speculation;
 extern const struct opt_group opts_cache;
 
@@ -138,6 +151,8 @@ int host_open_model(struct host *h, const char *path, const struct args *a);
 int host_open_session(struct host *h);
 void host_close(struct host *h);
 void host_params(struct fletch_model_params *params, const struct args *a);
+/* "prompt 640 tokens", or "prompt 64 of 640 tokens" where only those were read. */
+void say_prompt(FILE *out, size_t n_read, size_t n_prompt);
 /* "; guessed 120, 93 right (78 %), 2.1 tokens a step", where tokens were guessed. */
 void say_guesses(FILE *out, const struct fletch_generated *made);
 
@@ -173,12 +188,20 @@ extern const struct opt_group opts_template;
 
 struct chat {
     struct fletch_chat c;
-    char *messages, *tools, *args, *template_text;
+    char *messages, *tools, *args;
 };
 /* messages: a JSON array; tools may be NULL; both are borrowed. Exit code; chat_close always. */
 int chat_open(struct chat *chat, const json_t *messages, const json_t *tools, const struct args *a,
               const char *command);
 void chat_close(struct chat *chat);
+
+/* A variable of the model's chat template, as users name it: whether giving it has an effect. */
+enum chat_variable { VARIABLE_READ, VARIABLE_OWN, VARIABLE_UNREAD }; /* own: fletch sets it */
+enum chat_variable chat_find_variable(const struct fletch_model *m, const char *name);
+/* The variable by which the template lets the model think, or NULL. */
+const char *chat_think_variable(const struct fletch_model *m);
+/* Refuses template options that would have no effect on the open model. Exit code. */
+int chat_check_options(const struct host *h, const struct args *a);
 
 /* ---- report*.c: JSON documents for people ---- */
 

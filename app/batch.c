@@ -2,9 +2,11 @@
 #include "app.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,7 +35,8 @@ struct batch {
     struct sampling sampling;
     struct fletch_batch *b;
     FILE *in, *out;
-    json_t *seen; /* ids as JSON texts: true where an answer was there before this run */
+    json_t *seen;  /* ids as JSON texts: true where an answer was there before this run */
+    json_t *given; /* those that lines of the input have, as far as it was looked through */
     size_t n_lines, n_skipped, n_done, n_failed, n_tokens, n_live;
     double began;
     int code; /* what went wrong with files */
@@ -200,8 +203,9 @@ static bool take_stops(struct job *j, const json_t *v)
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (n > MAX_STOPS) return wrong(j, "more than %d stop texts", MAX_STOPS);
     for (size_t i = 0; i < n; i++) {
-        j->stops[i] = json_string_value(json_is_array(v) ? json_array_get(v, i) : v);
-        if (!j->stops[i] || !*j->stops[i]) return wrong(j, "a stop is not a text, or is empty");
+        j->stops[i] = json_word(json_is_array(v) ? json_array_get(v, i) : v);
+        if (!j->stops[i] || !*j->stops[i])
+            return wrong(j, "a stop is not a text, is empty or holds a NUL");
     }
     j->r.stops = j->stops;
     j->r.n_stops = n;
@@ -233,12 +237,12 @@ static bool take_biases(struct job *j, json_t *v)
 static bool take_rules(struct job *j, const char *key, const json_t *v)
 {
     if (strcmp(key, "grammar") == 0) {
-        j->r.grammar = json_string_value(v);
-        return j->r.grammar || wrong(j, "grammar is not a text");
+        j->r.grammar = json_word(v);
+        return j->r.grammar || wrong(j, "grammar is not a text, or holds a NUL");
     }
-    j->r.json_schema = json_string_value(v);
+    j->r.json_schema = json_word(v);
     if (json_is_object(v)) j->r.json_schema = j->schema = need(json_dumps(v, JSON_COMPACT));
-    return j->r.json_schema || wrong(j, "json_schema is neither an object nor a text");
+    return j->r.json_schema || wrong(j, "json_schema is neither an object nor a text without NUL");
 }
 
 static bool take_other(struct job *j, const char *key, json_t *v)
@@ -339,20 +343,65 @@ static char *id_key(const json_t *id)
     return need(json_dumps(id, JSON_ENCODE_ANY | JSON_COMPACT));
 }
 
+/* What a line may be called by. */
+static bool is_id(const json_t *id)
+{
+    return json_is_string(id) || json_is_integer(id);
+}
+
+/* A line without an id is called by its number, or "line N" where another line is called N. */
+static json_t *number_id(const struct batch *b)
+{
+    json_t *id = need(json_integer((json_int_t)b->n_lines));
+    for (int n_marks = 0;; n_marks++) {
+        static const char marks[] = "''''''''";
+        char *key = id_key(id);
+        bool taken = json_object_get(b->given, key) || json_is_false(json_object_get(b->seen, key));
+        free(key);
+        if (!taken || n_marks == sizeof marks) return id;
+        json_decref(id);
+        id = need(json_sprintf("line %zu%.*s", b->n_lines, n_marks, marks));
+    }
+}
+
 /* The line's own id, or its number. False: it was answered before. */
 static bool take_id(struct job *j)
 {
     struct batch *b = j->b;
     json_t *id = json_object_get(j->line, "id");
-    bool good = json_is_string(id) || json_is_integer(id);
-    j->id = good ? json_incref(id) : json_integer((json_int_t)b->n_lines);
-    if (id && !good) return !wrong(j, "id is neither a text nor an integer");
+    j->id = is_id(id) ? json_incref(id) : number_id(b);
+    if (id && !is_id(id)) return !wrong(j, "id is neither a text nor an integer");
     char *key = id_key(j->id);
     json_t *before = json_object_get(b->seen, key);
     if (!before) json_object_set_new(b->seen, key, json_false());
     if (json_is_false(before)) wrong(j, "the id %s was used before", QUOTE(key));
     free(key);
     return !json_is_true(before);
+}
+
+/* Which ids the lines of a file have, so that none is given to a line without one; what comes
+ * through a pipe can't be looked through. */
+static int find_ids(struct batch *b)
+{
+    struct stat st;
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    b->given = need(json_object());
+    if (fstat(fileno(b->in), &st) || !S_ISREG(st.st_mode)) return EXIT_OK;
+    long began = ftell(b->in);
+    while ((n = getline(&line, &cap, b->in)) > 0) {
+        json_t *j = json_loadb(line, (size_t)n, 0, NULL), *id = json_object_get(j, "id");
+        if (is_id(id)) {
+            char *key = id_key(id);
+            json_object_set_new(b->given, key, json_true());
+            free(key);
+        }
+        json_decref(j);
+    }
+    free(line);
+    if (!ferror(b->in) && began >= 0 && fseek(b->in, began, SEEK_SET) == 0) return EXIT_OK;
+    return say_error("the requests can't be read");
 }
 
 static void submit(struct batch *b, const char *text, size_t n)
@@ -366,7 +415,7 @@ static void submit(struct batch *b, const char *text, size_t n)
     j->r.on_token = on_token;
     j->r.on_done = on_done;
     j->r.ctx = j;
-    j->line = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    j->line = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
     if (!take_id(j)) {
         b->n_skipped++;
         job_free(j);
@@ -399,54 +448,107 @@ static bool is_answer(const json_t *j, const char *line, size_t n)
     return line[n - 1] != '\n' && memcmp(line, head, n < n_head ? n : n_head) == 0;
 }
 
-/* Answers that are there already. A last line without an end was being written when the program
- * was killed: it is cut off. */
-static int read_answers(struct batch *b)
+/* The file for answers, which nobody else adds to until it is closed; *old: it is a regular file,
+ * whose answers count. */
+static int open_answers(struct batch *b, bool *old)
+{
+    struct stat st, named;
+    int fd = open(b->a->out, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EACCES) fd = open(b->a->out, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) {
+        if (fd >= 0) close(fd);
+        return say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
+    }
+    *old = S_ISREG(st.st_mode); /* not a pipe, nor a terminal */
+    bool ours = !*old || (flock(fd, LOCK_EX | LOCK_NB) == 0 && stat(b->a->out, &named) == 0 &&
+                          named.st_ino == st.st_ino && named.st_dev == st.st_dev);
+    if (!ours) {
+        close(fd);
+        return say_error("%s: another fletch batch writes to it", QUOTE(b->a->out));
+    }
+    b->out = need(fdopen(fd, *old ? "a+b" : "ab"));
+    return EXIT_OK;
+}
+
+/* Answers that are there already stay, in order; failures go, because their requests are tried
+ * again, and so does a last line without an end, which was being written when the program was
+ * killed. *kept receives the new file's text; false: there are other lines. */
+static bool sort_answers(struct batch *b, FILE *kept, bool *changed)
 {
     char *line = NULL;
     size_t cap = 0;
     ssize_t n;
-    long whole = 0;
     bool good = true;
-    struct stat st;
-    if (stat(b->a->out, &st) == 0 && !S_ISREG(st.st_mode)) return EXIT_OK; /* a pipe, a terminal */
-    FILE *f = fopen(b->a->out, "r+");
-    if (!f)
-        return errno == ENOENT ? EXIT_OK : say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
-    while (good && (n = getline(&line, &cap, f)) > 0) {
+    rewind(b->out);
+    while (good && (n = getline(&line, &cap, b->out)) > 0) {
         json_t *j = json_loadb(line, (size_t)n, 0, NULL), *id = json_object_get(j, "id");
         good = is_answer(j, line, (size_t)n);
-        if (line[n - 1] == '\n') {
-            whole = ftell(f);
-            if (id && !json_object_get(j, "error")) {
-                char *key = id_key(id);
-                json_object_set_new(b->seen, key, json_true());
-                free(key);
-            }
+        bool keep = line[n - 1] == '\n' && !json_object_get(j, "error");
+        if (keep && id) {
+            char *key = id_key(id);
+            json_object_set_new(b->seen, key, json_true());
+            free(key);
         }
+        if (keep)
+            fwrite(line, 1, (size_t)n, kept);
+        else
+            *changed = true;
         json_decref(j);
     }
-    int failed = ferror(f) || (good && ftruncate(fileno(f), whole));
-    int why = errno;
     free(line);
-    fclose(f);
-    if (!good)
-        return say_error("%s holds other lines than answers; give another -o", QUOTE(b->a->out));
-    return failed ? say_error("%s: %s", QUOTE(b->a->out), strerror(why)) : EXIT_OK;
+    return good;
+}
+
+/* Puts a file of the kept lines in the place of the old one. A kill leaves one or the other, and
+ * the lock is held all the time: by the new file before it has the name. */
+static int replace_answers(struct batch *b, FILE *kept, const char *temp)
+{
+    struct stat st;
+    bool failed = ferror(kept) || fflush(kept) || fstat(fileno(b->out), &st);
+    failed = failed || flock(fileno(kept), LOCK_EX | LOCK_NB);
+    failed = failed || fchmod(fileno(kept), st.st_mode & 0777) || rename(temp, b->a->out);
+    if (failed) return say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
+    return EXIT_OK;
+}
+
+static int read_answers(struct batch *b)
+{
+    char temp[4096];
+    bool changed = false;
+    int n = snprintf(temp, sizeof temp, "%s.XXXXXX", b->a->out);
+    int fd = n > 0 && (size_t)n < sizeof temp ? mkostemp(temp, O_APPEND | O_CLOEXEC) : -1;
+    if (fd < 0) return say_error("can't create %s: %s", QUOTE(temp), strerror(errno));
+    FILE *kept = need(fdopen(fd, "a+b"));
+    int code = EXIT_OK;
+    if (!sort_answers(b, kept, &changed))
+        code = say_error("%s holds other lines than answers; give another -o", QUOTE(b->a->out));
+    else if (ferror(b->out))
+        code = say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
+    else if (changed)
+        code = replace_answers(b, kept, temp);
+    if (code || !changed) {
+        unlink(temp);
+        fclose(kept);
+        return code;
+    }
+    fclose(b->out);
+    b->out = kept;
+    return EXIT_OK;
 }
 
 static int open_files(struct batch *b)
 {
     const char *in = b->a->operands.p[b->a->operands.n - 1];
+    bool old = false;
     b->in = strcmp(in, "-") == 0 ? stdin : fopen(in, "rb");
     if (!b->in) return say_error("%s: %s", QUOTE(in), strerror(errno));
     b->out = stdout;
     b->seen = need(json_object());
-    if (!b->a->out) return EXIT_OK;
-    int code = read_answers(b);
-    if (!code && !(b->out = fopen(b->a->out, "ab")))
-        code = say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
-    return code;
+    int code = find_ids(b);
+    if (code || !b->a->out) return code;
+    b->out = NULL;
+    code = open_answers(b, &old);
+    return code || !old ? code : read_answers(b);
 }
 
 /* Runs steps while there are lines or requests; twice as many are read as run, so that there is
@@ -536,6 +638,7 @@ static int batch(const struct args *a)
     if (b.out && b.out != stdout && fclose(b.out) && !code)
         code = say_error("%s: %s", QUOTE(a->out), strerror(errno));
     json_decref(b.seen);
+    json_decref(b.given);
     host_close(&b.host);
     return code;
 }
@@ -553,8 +656,11 @@ const struct command cmd_batch = {
         "json_schema, "
         "logprobs, "
         "priority and timeout; what it does not say is as on the command line. An answer has id, "
-        "text, tokens, finish_reason and figures; one that failed has id and error. With -o the "
-        "command may be killed and given again: what was answered is not computed again. What a "
+        "text, tokens, finish_reason and figures; one that failed has id and error. A line without "
+        "an "
+        "id gets its number as one, or \"line N\" where another line has the id N. With -o the "
+        "command may be killed and given again: what was answered is not computed again, and what "
+        "failed is tried again, its line replaced. Only one at a time may write to a file. What a "
         "request gets does not depend on the others.",
     .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},

@@ -39,6 +39,7 @@ static const struct opt bench_opts[] = {
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,
     OPT_ROW_AHEAD,
+    OPT_ROW_IGNORE_UNKNOWN,
     OPT_ROW_JSON,
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
     {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there instead", OPT_FIELD(html),

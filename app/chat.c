@@ -31,6 +31,49 @@ static int parse_args(json_t *object, const struct opt_texts *texts, const char 
     return EXIT_OK;
 }
 
+enum chat_variable chat_find_variable(const struct fletch_model *m, const char *name)
+{
+    static const char own[][24] = {"messages", "tools", "add_generation_prompt"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0) return VARIABLE_OWN;
+    return fletch_chat_reads(m, name) ? VARIABLE_READ : VARIABLE_UNREAD;
+}
+
+const char *chat_think_variable(const struct fletch_model *m)
+{
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (fletch_chat_reads(m, names[i])) return names[i];
+    return NULL;
+}
+
+static int say_no_variable(const char *option, const char *name)
+{
+    say_error("%s: the chat template of this model has no variable %s, so it would have no effect",
+              option, QUOTE(name));
+    return EXIT_USAGE;
+}
+
+int chat_check_options(const struct host *h, const struct args *a)
+{
+    int code = EXIT_OK;
+    if (!h->info.has_template) return EXIT_OK; /* rendering says so */
+    for (size_t i = 0; i < a->template_args.n && !code; i++) {
+        const char *text = a->template_args.p[i];
+        char *name = need(strndup(text, strcspn(text, "=")));
+        enum chat_variable found = chat_find_variable(h->model, name);
+        if (found == VARIABLE_UNREAD) code = say_no_variable("--template-arg", name);
+        if (found == VARIABLE_OWN) {
+            say_error("--template-arg can't set %s, which fletch sets itself", name);
+            code = EXIT_USAGE;
+        }
+        free(name);
+    }
+    if (!code && (a->think || a->no_think) && !chat_think_variable(h->model))
+        code = say_no_variable(a->think ? "--think" : "--no-think", "enable_thinking");
+    return code;
+}
+
 int chat_open(struct chat *chat, const json_t *messages, const json_t *tools, const struct args *a,
               const char *command)
 {
@@ -42,17 +85,12 @@ int chat_open(struct chat *chat, const json_t *messages, const json_t *tools, co
         json_decref(object);
         if (rc) return rc;
     }
-    if (a->template_file) {
-        int rc = read_string(&chat->template_text, a->template_file);
-        if (rc) return rc;
-    }
     chat->messages = need(json_dumps(messages, 0));
     if (tools) chat->tools = need(json_dumps(tools, 0));
     chat->c = (struct fletch_chat){
         .messages = chat->messages,
         .tools = chat->tools,
         .args = chat->args,
-        .template_text = chat->template_text,
         .no_generation_prompt = a->no_answer,
     };
     return EXIT_OK;
@@ -63,5 +101,4 @@ void chat_close(struct chat *chat)
     free(chat->messages);
     free(chat->tools);
     free(chat->args);
-    free(chat->template_text);
 }

@@ -92,9 +92,10 @@ static void on_begin(void *ctx, bool thinking)
 static void say_statistics(const struct show *s)
 {
     const struct talk_stats *t = &s->talk.last;
-    double fresh = (double)(t->n_prompt - t->n_reused);
+    double fresh = (double)(t->n_read - t->n_reused);
     if (s->talk.a->quiet || !s->terminal) return;
-    fprintf(stderr, "%sprompt %zu tokens", style_dim(2), t->n_prompt);
+    fprintf(stderr, "%s", style_dim(2));
+    say_prompt(stderr, t->n_read, t->n_prompt);
     if (t->n_reused) fprintf(stderr, " (%zu known)", t->n_reused);
     if (t->prompt_seconds > 0) fprintf(stderr, ", %.0f/s", fresh / t->prompt_seconds);
     fprintf(stderr, "; answer %u tokens", t->made.n_tokens);
@@ -135,7 +136,7 @@ static void answer(struct show *s)
     s->n_tail = 0;
     fputs(style_end(1), stdout);
     if (code) {
-        free(talk_forget_question(&s->talk));
+        json_decref(talk_forget_question(&s->talk));
         return;
     }
     putchar('\n');
@@ -245,26 +246,26 @@ static void do_regen(struct show *s, const char *text)
 static void do_undo(struct show *s, const char *text)
 {
     (void)text;
-    char *question = talk_forget_question(&s->talk);
+    json_t *question = talk_forget_question(&s->talk);
     if (question)
-        fprintf(stderr, "forgotten: %s\n", QUOTE(question));
+        fprintf(stderr, "forgotten: %s\n", QUOTE(json_string_value(question)));
     else
         fputs("there is nothing to undo\n", stderr);
-    free(question);
+    json_decref(question);
 }
 
 static void do_edit(struct show *s, const char *text)
 {
-    char *question = talk_forget_question(&s->talk);
+    json_t *question = talk_forget_question(&s->talk);
     if (!question)
         fputs("there is no question yet\n", stderr);
     else if (*text)
         say(s, text, strlen(text));
-    else if (!line_offer(s->line, question)) {
+    else if (!line_offer(s->line, json_string_value(question))) {
         fputs("without a terminal: /edit NEW TEXT\n", stderr);
-        talk_say(&s->talk, question, strlen(question));
+        talk_say(&s->talk, json_string_value(question), json_string_length(question));
     }
-    free(question);
+    json_decref(question);
 }
 
 static void do_read(struct show *s, const char *path)
@@ -324,6 +325,10 @@ static void do_think(struct show *s, const char *text)
     int on = strcmp(text, "on") == 0 ? 1 : strcmp(text, "off") == 0 ? 0 : -1;
     if (on < 0)
         fputs("/think wants on or off\n", stderr);
+    else if (!chat_think_variable(s->talk.host->model))
+        fputs("the chat template of this model has no variable enable_thinking, so /think would "
+              "have no effect\n",
+              stderr);
     else
         s->talk.think = on;
 }
@@ -432,8 +437,9 @@ static int chat(const struct args *a)
     int code = host_open_engine(&host, a->backend, a);
     if (!code) code = host_open_model(&host, a->operands.n ? a->operands.p[0] : NULL, a);
     if (!code) code = host_open_session(&host);
-    if (!code && !host.info.has_template && !a->template_file)
-        code = say_error("the model has no chat template; --template FILE gives one");
+    if (!code && !host.info.has_template)
+        code =
+            say_error("the model has no chat template that can be used; --template FILE gives one");
     if (!code) code = talk_open(&s.talk, &host, a, "chat");
     if (!code) {
         s.line = line_open(words);

@@ -19,8 +19,11 @@ static int convert(const struct args *a)
     if (!code) {
         interrupt_catch((int)(SA_RESETHAND | SA_RESTART));
         progress_begin(&progress, "converting", a);
-        int rc =
-            fletch_convert(h.engine, a->operands.p[0], a->out, a->type, progress_report, &progress);
+        struct fletch_convert_params params = {.ignore_unknown = a->ignore_unknown,
+                                               .notice = a->quiet ? NULL : say_notice,
+                                               .progress = progress_report,
+                                               .ctx = &progress};
+        int rc = fletch_convert_with(h.engine, a->operands.p[0], a->out, a->type, &params);
         progress_end(&progress);
         if (rc) code = say_model_failure(rc, fletch_engine_error(h.engine));
     }
@@ -37,7 +40,7 @@ const struct command cmd_convert = {
     .summary = "write a GGUF file from a model",
     .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The file "
              "appears under its name only when it is complete.",
-    .groups = {&convert_group, &opts_common},
+    .groups = {&convert_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = convert,

@@ -220,14 +220,29 @@ static bool is_strong(const char *tag)
     return tag[0] == '"';
 }
 
+/* Opens or makes a file whose name others can guess: it must be a file of the user's own with no
+ * other name, not a link that somebody has put there. */
+static int open_own(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (fd < 0) return -1;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1 && st.st_uid == geteuid())
+        return fd;
+    close(fd);
+    errno = ELOOP;
+    return -1;
+}
+
 static void keep_tag(struct download *d)
 {
     if (strcmp(d->tag, d->new_tag) == 0) return;
     strcpy(d->tag, d->new_tag);
-    FILE *file = fopen(d->tag_path, "w");
-    if (!file) return;
-    fputs(d->tag, file);
-    fclose(file);
+    int fd = open_own(d->tag_path);
+    if (fd < 0) return;
+    bool failed = ftruncate(fd, 0) || write(fd, d->tag, strlen(d->tag)) != (ssize_t)strlen(d->tag);
+    close(fd);
+    if (failed) unlink(d->tag_path);
 }
 
 static size_t see_header(char *p, size_t one, size_t n, void *ctx)
@@ -326,10 +341,11 @@ static void find_part(struct download *d)
 {
     char buffer[1 << 16];
     ssize_t n;
-    FILE *file = fopen(d->tag_path, "r");
-    if (file) {
-        if (!fgets(d->tag, sizeof d->tag, file)) d->tag[0] = 0;
-        fclose(file);
+    int tag = open(d->tag_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (tag >= 0) {
+        n = read(tag, d->tag, sizeof d->tag - 1);
+        d->tag[n > 0 ? n : 0] = 0;
+        close(tag);
     }
     while ((n = read(d->fd, buffer, sizeof buffer)) > 0) {
         sha256_add(&d->sum, buffer, (size_t)n);
@@ -401,13 +417,16 @@ int fetch_to_file(struct fetch *f, const struct fetch_file *what)
     snprintf(d.tag_path, n, "%s.part.etag", what->path);
     sha256_begin(&d.sum);
     int code;
-    if ((d.fd = open(d.part, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0)
+    if ((d.fd = open_own(d.part)) < 0 && errno == ELOOP)
+        code = say_error("%s is a link or somebody else's file; remove it", QUOTE(d.part));
+    else if (d.fd < 0)
         code = say_error("%s: %s", QUOTE(d.part), strerror(errno));
     else if (flock(d.fd, LOCK_EX | LOCK_NB))
         code = say_error("%s: another pull is at it", QUOTE(what->path));
     else
         code = run_download(&d);
     if (d.fd >= 0) close(d.fd);
+    sha256_drop(&d.sum);
     free(d.part);
     free(d.tag_path);
     return code;

@@ -5,7 +5,7 @@
 
 static const struct opt place_opts[] = {
     OPT_ROW_BACKEND,
-    {'t', "threads", OPT_COUNT, "N", NULL, "threads to use (default: one per core)",
+    {'t', "threads", OPT_COUNT, "N", NULL, "at most N threads (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
     OPT_ROW_ISA,
     {0, "device", OPT_COUNT, "N", "0", "which GPU, where there are several", OPT_FIELD(device), 0,
@@ -30,8 +30,12 @@ static const struct opt model_opts[] = {
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,
     OPT_ROW_AHEAD,
+    OPT_ROW_IGNORE_UNKNOWN,
 };
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
+
+static const struct opt unknown_opts[] = {OPT_ROW_IGNORE_UNKNOWN};
+const struct opt_group opts_unknown = {"Model options", OPT_TABLE(unknown_opts)};
 
 static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
@@ -61,11 +65,17 @@ static const struct opt cache_opts[] = {
 };
 const struct opt_group opts_cache = {"Prompts kept for later runs", OPT_TABLE(cache_opts)};
 
-/* What is no failure, but should be known. */
-static void say_notice(void *ctx, const char *text)
+void say_notice(void *ctx, const char *text)
 {
     (void)ctx;
     fprintf(stderr, "fletch: %s\n", text);
+}
+
+void say_prompt(FILE *out, size_t n_read, size_t n_prompt)
+{
+    fprintf(out, "prompt %zu", n_read);
+    if (n_read < n_prompt) fprintf(out, " of %zu", n_prompt);
+    fputs(" tokens", out);
 }
 
 void say_guesses(FILE *out, const struct fletch_generated *made)
@@ -125,6 +135,8 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .n_snapshots = (uint32_t)a->parallel.v,
         .cache_dir = a->cache_dir,
         .cache_bytes = a->cache_size.v,
+        .notice = a->quiet ? NULL : say_notice,
+        .ignore_unknown = a->ignore_unknown,
         .speculation = {.draft = a->draft,
                         .ngram = a->ngram,
                         .mtp = a->mtp,
@@ -136,8 +148,10 @@ void host_params(struct fletch_model_params *params, const struct args *a)
 /* What it would take, for people who just read that it does not fit. */
 static void say_plan(struct host *h, const char *path, const struct fletch_model_params *params)
 {
+    struct fletch_model_params quiet = *params; /* what there is to notice was said */
     char *text;
-    if (!path || fletch_plan(h->engine, path, params, &text)) return;
+    quiet.notice = NULL;
+    if (!path || fletch_plan(h->engine, path, &quiet, &text)) return;
     json_t *j = json_loads(text, 0, NULL);
     if (j) report_plan(stderr, j);
     json_decref(j);
@@ -148,11 +162,19 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
 {
     struct fletch_model_params params;
     struct progress progress;
+    char *template_text = NULL;
+    if (a->template_file && !a->template_text) {
+        int code = read_string(&template_text, a->template_file);
+        if (code) return code;
+    }
     progress_begin(&progress, "loading", a);
     host_params(&params, a);
+    params.chat_template = a->template_text ? a->template_text : template_text;
+    params.keep_own_template = a->model_dir != NULL;
     params.progress = progress_report;
     params.progress_ctx = &progress;
-    if (!a->quiet) params.notice = h->notice ? h->notice : say_notice;
+    params.text_only = h->text_only;
+    if (params.notice && h->notice) params.notice = h->notice;
     params.notice_ctx = h->notice_ctx;
     int rc;
     if (path)
@@ -161,13 +183,14 @@ int host_open_model(struct host *h, const char *path, const struct args *a)
         rc = fletch_model_open_image(&h->model, h->engine, builtin_model,
                                      (size_t)builtin_model_size, &params);
     progress_end(&progress);
+    free(template_text);
     if (rc) {
         int code = say_model_failure(rc, fletch_engine_error(h->engine));
         if (code == EXIT_FIT) say_plan(h, path, &params);
         return code;
     }
     fletch_model_info(h->model, &h->info);
-    return EXIT_OK;
+    return chat_check_options(h, a);
 }
 
 int host_open_session(struct host *h)

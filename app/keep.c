@@ -12,7 +12,7 @@ int keep_open(struct host *h, const char *path, json_t **messages)
     if (!code && access(path, F_OK) == 0 && fletch_session_load(h->session, path, &note, &n))
         code =
             say_error("%s; remove it or give another --session", fletch_session_error(h->session));
-    *messages = note ? json_loadb(note, n, 0, NULL) : NULL;
+    *messages = note ? json_loadb(note, n, JSON_ALLOW_NUL, NULL) : NULL;
     fletch_free(note);
     if (!json_is_array(*messages)) {
         json_decref(*messages);

@@ -1,6 +1,7 @@
 #include "line.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 
 struct line {
     const char *const *words;
-    EditLine *el; /* NULL without a terminal */
+    EditLine *el; /* NULL without a terminal that can be written all over */
+    bool asks;    /* lines of a terminal that is typed on without an editor */
     History *history;
     HistEvent event;
     char *history_path; /* NULL: kept for this run only */
@@ -90,16 +92,26 @@ struct line *line_open(const char *const *words)
 {
     struct line *l = need(calloc(1, sizeof *l));
     l->words = words;
-    if (isatty(0) && isatty(1)) open_editor(l);
+    if (isatty(0) && is_screen(1)) open_editor(l);
+    l->asks = !l->el && isatty(0) && isatty(1);
     return l;
+}
+
+/* The file is there and for nobody else to read before anything is written to it. */
+static bool close_to_others(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    bool closed = fd >= 0 && fchmod(fd, 0600) == 0;
+    if (fd >= 0) close(fd);
+    return closed;
 }
 
 void line_close(struct line *l)
 {
     if (!l) return;
     if (l->el) {
-        if (l->history_path && history(l->history, &l->event, H_SAVE, l->history_path) >= 0)
-            chmod(l->history_path, 0600);
+        if (l->history_path && close_to_others(l->history_path))
+            history(l->history, &l->event, H_SAVE, l->history_path);
         history_end(l->history);
         el_end(l->el);
     }
@@ -129,6 +141,8 @@ static enum line_result read_one(struct line *l, const char **s, size_t *n)
         if (!*s) return LINE_END;
         *n = (size_t)count;
     } else {
+        if (l->asks) fputs("> ", stdout);
+        if (l->asks) fflush(stdout);
         ssize_t got = getline(&l->plain, &l->plain_size, stdin);
         if (got < 0) return LINE_END;
         *s = l->plain;

@@ -118,6 +118,7 @@ void man_print(const struct command *const *commands, size_t n)
          ".TP\nXDG_DATA_HOME, XDG_CACHE_HOME, XDG_STATE_HOME\n"
          "where models that were pulled, what was tuned and the lines of chats are kept\n"
          ".TP\nNO_COLOR\nif it is set, nothing is dim on a terminal\n"
+         ".TP\nTERM\nif it is dumb or not set, a terminal gets text without escape sequences\n"
          ".SH EXAMPLES\n.nf\n"
          "fletch run \\-p \"Once upon a time\" \\-n 64\n"
          "fletch run model.gguf \\-\\-chat \\-\\-system \"Be brief.\" < question.txt\n"

@@ -106,6 +106,7 @@ struct stored {
 struct store {
     struct stored *p;
     size_t n;
+    bool of_owner; /* models may also be REPO/FILE: the folder may be that of an owner */
 };
 
 static char *join(const char *folder, const char *name)
@@ -144,11 +145,13 @@ static int no_dots(const struct dirent *e)
     return e->d_name[0] != '.';
 }
 
-/* A path below the folder of models: OWNER/REPO/FILE, where a model may be. */
+/* A path below the folder of models: OWNER/REPO/FILE, where a model may be; or REPO/FILE. */
 static void add_path(struct store *s, const char *root, const char *below, uint64_t bytes)
 {
     const char *slash = strchr(below, '/');
-    if (!slash || !(slash = strchr(slash + 1, '/'))) return;
+    const char *second = slash ? strchr(slash + 1, '/') : NULL;
+    if (second) slash = second;
+    if (!slash || (!second && !s->of_owner)) return;
     char *repo = need(strndup(below, (size_t)(slash - below))), *folder = join(root, repo);
     add_file(s, folder, repo, slash + 1, bytes);
     free(folder);
@@ -175,9 +178,9 @@ static void scan(struct store *s, const char *root, const char *below, unsigned 
     free(here);
 }
 
-static struct store store_open(const char *root)
+static struct store store_open(const char *root, bool of_owner)
 {
-    struct store s = {0};
+    struct store s = {.of_owner = of_owner};
     scan(&s, root, "", 0);
     return s;
 }
@@ -190,6 +193,27 @@ static void store_close(struct store *s)
         free(s->p[i].path);
     }
     free(s->p);
+}
+
+struct stored_name {
+    char text[800];
+};
+
+static struct stored_name name_of(const struct stored *m)
+{
+    struct stored_name name;
+    snprintf(name.text, sizeof name.text, "%s%s%s", m->repo, m->file[0] ? ":" : "", m->file);
+    return name;
+}
+
+int models_each(const char *root, int (*each)(void *ctx, const char *name, const char *path),
+                void *ctx)
+{
+    struct store s = store_open(root, true);
+    int code = EXIT_OK;
+    for (size_t i = 0; i < s.n && !code; i++) code = each(ctx, name_of(&s.p[i]).text, s.p[i].path);
+    store_close(&s);
+    return code;
 }
 
 /* Those that a name means. */
@@ -212,7 +236,7 @@ static int say_several(const struct store *s, const struct model_name *name)
     say_error("%s means several models; say which:", QUOTE(name->repo));
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->p[i].repo, name->repo) == 0)
-            fprintf(stderr, "  %s%s%s\n", s->p[i].repo, s->p[i].file[0] ? ":" : "", s->p[i].file);
+            fprintf(stderr, "  %s\n", name_of(&s->p[i]).text);
     return EXIT_USAGE;
 }
 
@@ -224,7 +248,7 @@ int models_resolve(const char *operand, char **path)
     if (access(operand, F_OK) == 0 || !model_name_parse(&name, operand)) return EXIT_OK;
     char *root = models_folder(NULL);
     if (!root) return EXIT_OK; /* then it can't be a name */
-    struct store s = store_open(root);
+    struct store s = store_open(root, false);
     size_t n = find(&s, &name, &m);
     if (n > 1)
         code = say_several(&s, &name);
@@ -244,18 +268,18 @@ static int list(const struct args *a)
 {
     char *root = models_folder(NULL);
     if (!root) return EXIT_FAIL;
-    struct store s = store_open(root);
+    struct store s = store_open(root, false);
     json_t *all = need(json_array());
     for (size_t i = 0; i < s.n; i++) {
-        char name[800];
-        snprintf(name, sizeof name, "%s%s%s", s.p[i].repo, s.p[i].file[0] ? ":" : "", s.p[i].file);
+        struct stored_name name = name_of(&s.p[i]);
+        size_t n_name = strlen(name.text);
         json_array_append_new(all,
-                              json_pack("{s:o, s:o, s:I}", "name", json_text(name, strlen(name)),
+                              json_pack("{s:o, s:o, s:I}", "name", json_text(name.text, n_name),
                                         "path", json_text(s.p[i].path, strlen(s.p[i].path)),
                                         "bytes", (json_int_t)s.p[i].bytes));
         if (a->json) continue;
         printf("%10s  ", human_bytes(s.p[i].bytes).text);
-        say_text(stdout, name, strlen(name));
+        say_text(stdout, name.text, n_name);
         putchar('\n');
     }
     if (a->json) say_json(all);
@@ -334,7 +358,7 @@ static int rm(const struct args *a)
         return opts_wrong("rm", "%s is no OWNER/REPO[:FILE]", QUOTE(a->operands.p[0]));
     char *root = models_folder(NULL), *folder = root ? models_folder(name.repo) : NULL;
     if (!root) return EXIT_FAIL;
-    struct store s = store_open(root);
+    struct store s = store_open(root, false);
     size_t n = find(&s, &name, &m);
     if (!name.file[0])
         code = access(folder, F_OK) ? say_error("there is no %s", QUOTE(name.repo))

@@ -20,6 +20,12 @@ bool model_is_gguf(const char *path);
 /* Part of a set NAME-00001-of-00003.gguf: 1 and the length of NAME; 0: a file on its own. */
 unsigned model_set_part(const char *path, size_t *n_name);
 
+/* Calls for each model below a folder that is laid out as pull does, or below the folder of one
+ * owner there, with its name and its path (of a set its first file), until one call gives an exit
+ * code other than 0. The name is OWNER/REPO[:FILE], which fletch list prints, or REPO[:FILE]. */
+int models_each(const char *root, int (*each)(void *ctx, const char *name, const char *path),
+                void *ctx);
+
 /* Folder of all, or of one repository; free. NULL after saying that there is no home. */
 char *models_folder(const char *repo);
 

@@ -35,6 +35,7 @@ struct opt_real {
 struct args {
     struct opt_texts operands;
     const char *prompt, *file, *system, *template_file, *grammar, *json_schema;
+    const char *template_text; /* no option: that file as it was read */
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
@@ -47,7 +48,8 @@ struct args {
     struct opt_real rate, drain, stuck;
     const char *endpoint, *host, *api_key, *cert, *cert_key, *alias, *model_dir;
     bool shared_cache, log_json, no_sandbox;
-    bool chat, special, ignore_end, no_fuse, no_bos, ids, no_answer, check, list, csv, profile;
+    bool chat, special, ignore_end, no_fuse, no_bos, ids, ignore_unknown, no_answer, check, list,
+        csv, profile;
     bool gates, ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;
 };
 
@@ -108,6 +110,12 @@ struct command {
     {                                                                                         \
         0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops", \
             OPT_FIELD(no_fuse), 0, 0                                                          \
+    }
+#define OPT_ROW_IGNORE_UNKNOWN                                                                    \
+    {                                                                                             \
+        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                                \
+            "go on, at your own risk, although the model says what is not supported; tells what", \
+            OPT_FIELD(ignore_unknown), 0, 0                                                       \
     }
 #define OPT_ROW_TYPE(otherwise)                                                                   \
     {                                                                                             \

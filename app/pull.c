@@ -92,7 +92,7 @@ static void choose_model(struct pull *p, const char *path)
 /* What reading a model's directory needs; config.json last: a directory without it is no model. */
 static void choose_directory(struct pull *p)
 {
-    static const char *const kinds[] = {".safetensors", ".json", ".jinja", ".txt"};
+    static const char *const kinds[] = {".safetensors", ".json", ".jinja", ".txt", ".model"};
     size_t i;
     json_t *file, *config = NULL;
     bool weights = false;

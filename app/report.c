@@ -157,6 +157,9 @@ static void print_inspect(const json_t *j)
         table_put(&types, "%s", human_bytes(get_count(item, "bytes")).text);
     }
     table_print(&types, stdout);
+    list = json_object_get(j, "refused");
+    if (json_array_size(list)) printf("\nnot supported: to open it is refused because of\n");
+    json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
 

@@ -52,7 +52,8 @@ struct run {
     struct ids tokens; /* generated */
     struct text text;  /* generated, with --json or --chat */
     json_t *messages;  /* with --chat */
-    size_t n_known;    /* tokens of the prompt that the session has */
+    size_t n_known;    /* tokens of the prompt that the session has before */
+    size_t n_read;     /* these and the ones computed: all, unless Ctrl-C came before */
     double t_open, t_prompt, t_end;
 };
 
@@ -78,7 +79,7 @@ static json_t *message(const char *role, const char *text, size_t n)
 
 static bool is_system(const json_t *m)
 {
-    const char *role = json_string_value(json_object_get(m, "role"));
+    const char *role = json_word(json_object_get(m, "role"));
     return role && strcmp(role, "system") == 0;
 }
 
@@ -142,10 +143,12 @@ static int append_prompt(struct run *r)
     struct progress progress;
     progress_begin(&progress, "reading the prompt", r->a);
     int rc = 0;
-    for (size_t i = r->n_known; i < r->n_prompt && !rc && !interrupted; i += piece) {
-        size_t n = r->n_prompt - i < piece ? r->n_prompt - i : piece;
-        rc = fletch_session_append(r->host.session, r->prompt + i, n, NULL);
-        progress_report(&progress, i + n, r->n_prompt);
+    r->n_read = r->n_known;
+    while (r->n_read < r->n_prompt && !rc && !interrupted) {
+        size_t left = r->n_prompt - r->n_read, n = left < piece ? left : piece;
+        rc = fletch_session_append(r->host.session, r->prompt + r->n_read, n, NULL);
+        if (!rc) r->n_read += n;
+        progress_report(&progress, r->n_read, r->n_prompt);
     }
     progress_end(&progress);
     r->t_prompt = now();
@@ -227,14 +230,15 @@ static void print_result(const struct run *r)
     for (size_t i = 0; i < r->tokens.n; i++)
         json_array_append_new(tokens, json_integer(r->tokens.p[i]));
     double prompt = r->t_prompt - r->t_open, generated = r->t_end - r->t_prompt;
-    json_t *j = need(json_pack(
-        "{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "text",
-        json_text(r->text.p ? r->text.p : "", r->text.n), "tokens", tokens, "finish",
-        finish[r->made.finish], "n_prompt", (json_int_t)r->n_prompt, "n_reused",
-        (json_int_t)r->n_known, "n_generated", (json_int_t)r->made.n_tokens, "seed",
-        (json_int_t)r->g.sampling.seed, "timings", "prompt_seconds", prompt, "generate_seconds",
-        generated, "prompt_tokens_per_second", per_second(r->n_prompt - r->n_known, prompt),
-        "tokens_per_second", per_second(r->made.n_tokens, generated)));
+    json_t *j =
+        need(json_pack("{s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "text",
+                       json_text(r->text.p ? r->text.p : "", r->text.n), "tokens", tokens, "finish",
+                       finish[r->made.finish], "n_prompt", (json_int_t)r->n_prompt, "n_read",
+                       (json_int_t)r->n_read, "n_reused", (json_int_t)r->n_known, "n_generated",
+                       (json_int_t)r->made.n_tokens, "seed", (json_int_t)r->g.sampling.seed,
+                       "timings", "prompt_seconds", prompt, "generate_seconds", generated,
+                       "prompt_tokens_per_second", per_second(r->n_read - r->n_known, prompt),
+                       "tokens_per_second", per_second(r->made.n_tokens, generated)));
     if (r->made.n_guessed)
         json_object_set_new(j, "speculation",
                             json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->made.n_guessed,
@@ -254,10 +258,11 @@ static void say_model(const struct run *r)
 static void say_statistics(const struct run *r)
 {
     if (r->a->quiet || (!isatty(2) && !r->a->verbose)) return;
-    fprintf(stderr, "%sprompt %zu tokens", style_dim(2), r->n_prompt);
+    fprintf(stderr, "%s", style_dim(2));
+    say_prompt(stderr, r->n_read, r->n_prompt);
     if (r->n_known) fprintf(stderr, " (%zu known)", r->n_known);
     fprintf(stderr, ", %.1f/s; generated %u tokens, %.1f/s",
-            per_second(r->n_prompt - r->n_known, r->t_prompt - r->t_open), r->made.n_tokens,
+            per_second(r->n_read - r->n_known, r->t_prompt - r->t_open), r->made.n_tokens,
             per_second(r->made.n_tokens, r->t_end - r->t_prompt));
     say_guesses(stderr, &r->made);
     fprintf(stderr, "%s\n", style_end(2));
@@ -304,6 +309,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     if (!code && a->session) code = keep_save(h, a->session, r->messages);
     if (code) return code;
     if (a->json) print_result(r);
+    if (!ferror(stdout)) fflush(stdout); /* stays before what follows, wherever both go */
     if (r->made.finish == FLETCH_FINISH_CONTEXT && !a->quiet)
         fprintf(stderr, "stopped: the context of %u tokens is full; -c sets a longer one\n",
                 h->info.n_ctx);

@@ -97,6 +97,25 @@ json_t *json_text(const char *s, size_t n)
     return j;
 }
 
+json_t *json_bytes(const char *s, size_t n)
+{
+    json_t *a = need(json_array());
+    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_integer((unsigned char)s[i]));
+    return a;
+}
+
+json_t *json_piece(const char *s, size_t n)
+{
+    json_t *j = json_stringn(s, n);
+    return j ? j : json_bytes(s, n);
+}
+
+const char *json_word(const json_t *v)
+{
+    const char *s = json_string_value(v);
+    return s && strlen(s) == json_string_length(v) ? s : NULL;
+}
+
 void say_json(const json_t *j)
 {
     json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
@@ -133,6 +152,7 @@ int say_error(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
+    if (!ferror(stdout)) fflush(stdout); /* stays before it, wherever both go */
     fputs("fletch: ", stderr);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);
@@ -153,10 +173,16 @@ int say_model_failure(int rc, const char *text)
     return bad ? EXIT_MODEL : code;
 }
 
+bool is_screen(int fd)
+{
+    const char *term = getenv("TERM");
+    return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
+}
+
 static const char *style(int fd, const char *code)
 {
     const char *plain = getenv("NO_COLOR");
-    return isatty(fd) && !(plain && *plain) ? code : "";
+    return is_screen(fd) && !(plain && *plain) ? code : "";
 }
 
 const char *style_dim(int fd)
@@ -178,7 +204,7 @@ double now(void)
 
 void progress_begin(struct progress *p, const char *what, const struct args *a)
 {
-    *p = (struct progress){.what = what, .on = !a->quiet && isatty(2), .began = now()};
+    *p = (struct progress){.what = what, .on = !a->quiet && is_screen(2), .began = now()};
 }
 
 int progress_report(void *progress, uint64_t done, uint64_t total)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "app.h"
+#include "models.h"
 #include "server/server.h"
 
 static const struct opt serve_opts[] = {
@@ -35,10 +36,15 @@ static const struct opt serve_opts[] = {
     {0, "alias", OPT_TEXT, "NAME", NULL, "what the API calls the model (default: its file's name)",
      OPT_FIELD(alias), 0, 0},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
-     "serve every model in DIR: one is loaded when it is asked for, and leaves when others need "
+     "serve every model in DIR, also as fletch pull keeps them: one is loaded when it is asked "
+     "for, and leaves when others need "
      "its "
      "memory (--max-memory, of all together)",
      OPT_FIELD(model_dir), 0, 0},
+    {0, "template", OPT_TEXT, "FILE", NULL,
+     "chat template to use instead of the model's own; with --model-dir only for models that have "
+     "none that can be used",
+     OPT_FIELD(template_file), 0, 0},
     {0, "limit", OPT_TEXTS, "NAME=N", NULL,
      "sets a limit, as in queue=32; docs/server.md lists them; may be repeated", OPT_FIELD(limits),
      0, 0},
@@ -64,6 +70,7 @@ static uint64_t planned(struct host *h, const char *path, const struct args *a)
     struct fletch_model_params params;
     char *text;
     host_params(&params, a);
+    params.notice = NULL; /* loading tells */
     if (!path || fletch_plan(h->engine, path, &params, &text)) return 0;
     json_t *j = json_loads(text, 0, NULL);
     uint64_t bytes = (uint64_t)json_integer_value(json_object_get(j, "total"));
@@ -86,6 +93,7 @@ static int load(void *ctx, struct served *m)
     if (code) return code;
     if (!a.quiet && !m->on_demand)
         fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
+    m->has_driver = strncmp(fletch_engine_backend(h->engine), "cuda", 4) == 0;
     a.parallel.v++; /* one for embeddings and scores, which are a session's */
     m->bytes = planned(h, m->path, &a);
     if (m->allowed && m->bytes > m->allowed) return EXIT_FIT;
@@ -150,7 +158,7 @@ static char *name_of(const char *path)
     slash = strrchr(name, '/');
     if (slash) memmove(name, slash + 1, strlen(slash + 1) + 1);
     n = strlen(name);
-    if (n > 5 && strcmp(name + n - 5, ".gguf") == 0) name[n - 5] = 0;
+    if (n > 5 && model_is_gguf(name)) name[n - 5] = 0;
     make_plain(name);
     return name;
 }
@@ -160,14 +168,11 @@ struct names {
     size_t n;
 };
 
-/* id NULL: by its path. */
-static int names_add(struct names *names, const char *path, const char *id)
+/* Takes the name over. */
+static int names_add(struct names *names, const char *path, char *name)
 {
-    char *name = id ? need(strdup(id)) : name_of(path);
     int code = EXIT_OK;
     make_plain(name);
-    if (id && (!*id || strcmp(name, id) != 0))
-        code = opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(id));
     for (size_t i = 0; i < names->n && !code; i++)
         if (strcmp(names->ids[i], name) == 0)
             code = say_error("%s and %s would both be called %s; rename one",
@@ -194,19 +199,46 @@ static void names_free(struct names *names)
     free(names->paths);
 }
 
+static int names_add_alias(struct names *names, const char *path, const char *alias)
+{
+    char *name = need(strdup(alias));
+    make_plain(name);
+    bool plain = *alias && strcmp(name, alias) == 0;
+    if (plain) return names_add(names, path, name);
+    free(name);
+    return opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(alias));
+}
+
 /* Is it a model, by its name? Of a split one, the first file is. */
 static bool is_model(const char *path)
 {
     char config[4096 + 16];
-    size_t n = strlen(path);
-    const char *of = strstr(path, "-of-"), *first = strstr(path, "-00001-of-");
-    if (n > 5 && strcmp(path + n - 5, ".gguf") == 0) return !of || first;
+    size_t n_name;
+    if (model_is_gguf(path)) return model_set_part(path, &n_name) <= 1;
     snprintf(config, sizeof config, "%s/config.json", path);
     return access(config, R_OK) == 0;
 }
 
+struct pulled {
+    struct names *names;
+    size_t n_root; /* bytes of the path of the folder of models */
+};
+
+/* What lies deeper in the directory of a model is part of that. */
+static int add_pulled(void *ctx, const char *name, const char *path)
+{
+    const struct pulled *p = ctx;
+    size_t n = p->n_root + 1;
+    n += strcspn(path + n, "/");
+    char *owner = need(strndup(path, n));
+    bool inside = is_model(owner);
+    free(owner);
+    return inside ? EXIT_OK : names_add(p->names, path, need(strdup(name)));
+}
+
 static int list_models(struct names *names, const char *folder)
 {
+    struct pulled pulled = {names, strlen(folder)};
     struct dirent **found;
     int n = scandir(folder, &found, NULL, alphasort), code = EXIT_OK;
     if (n < 0) return say_error("%s: %s", QUOTE(folder), strerror(errno));
@@ -214,10 +246,11 @@ static int list_models(struct names *names, const char *folder)
         char path[4096];
         int length = snprintf(path, sizeof path, "%s/%s", folder, found[i]->d_name);
         if (found[i]->d_name[0] != '.' && length < (int)sizeof path && is_model(path) && !code)
-            code = names_add(names, path, NULL);
+            code = names_add(names, path, name_of(path));
         free(found[i]);
     }
     free(found);
+    if (!code) code = models_each(folder, add_pulled, &pulled);
     if (code) return code;
     return names->n ? EXIT_OK : say_error("%s: no model is in there", QUOTE(folder));
 }
@@ -226,13 +259,21 @@ static int serve(const struct args *a)
 {
     const char *path = a->operands.n ? a->operands.p[0] : NULL;
     struct names names = {0};
+    struct args mine = *a;
+    char *template_text = NULL;
     int code = EXIT_OK;
     if (a->model_dir && (path || a->alias))
         return opts_wrong("serve", "--model-dir goes with neither a MODEL nor --alias");
+    if (a->template_file) { /* now: models may come when files can no longer be read */
+        code = read_string(&template_text, a->template_file);
+        if (code) return code;
+        mine.template_text = template_text;
+    }
     if (a->model_dir)
         code = list_models(&names, a->model_dir);
     else
-        code = names_add(&names, path, a->alias ? a->alias : path ? NULL : "guide");
+        code = a->alias ? names_add_alias(&names, path, a->alias)
+                        : names_add(&names, path, path ? name_of(path) : need(strdup("guide")));
     struct server_params p = {.host = a->host,
                               .port = (uint16_t)a->port.v,
                               .cert = a->cert,
@@ -247,11 +288,13 @@ static int serve(const struct args *a)
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
                               .cache_dir = a->cache_dir,
+                              .model_dir = a->model_dir,
+                              .draft = a->draft,
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
                               .load = load,
                               .unload = unload,
-                              .ctx = (void *)a,
+                              .ctx = &mine,
                               .ids = names.ids,
                               .paths = names.paths,
                               .n_models = names.n,
@@ -261,6 +304,7 @@ static int serve(const struct args *a)
     for (size_t i = 0; i < a->limits.n && !code; i++) code = set_limit(&p.limits, a->limits.p[i]);
     if (!code) code = server_run(&p);
     names_free(&names);
+    free(template_text);
     return code;
 }
 

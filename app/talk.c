@@ -31,7 +31,7 @@ void talk_close(struct talk *t)
 
 static const char *role_at(const struct talk *t, size_t i)
 {
-    const char *role = json_string_value(json_object_get(json_array_get(t->messages, i), "role"));
+    const char *role = json_word(json_object_get(json_array_get(t->messages, i), "role"));
     return role ? role : "";
 }
 
@@ -77,17 +77,15 @@ bool talk_forget_answer(struct talk *t)
     return true;
 }
 
-char *talk_forget_question(struct talk *t)
+json_t *talk_forget_question(struct talk *t)
 {
     talk_forget_answer(t);
     size_t n = json_array_size(t->messages);
     if (!n || !has_role(t, n - 1, "user")) return NULL;
-    const json_t *content = json_object_get(json_array_get(t->messages, n - 1), "content");
-    const char *text = json_string_value(content);
-    char *copy = need(strdup(text ? text : ""));
+    json_t *text = json_incref(json_object_get(json_array_get(t->messages, n - 1), "content"));
     json_array_remove(t->messages, n - 1);
     if (t->first > json_array_size(t->messages) - body(t)) t->first = 0;
-    return copy;
+    return text;
 }
 
 /* ---- the prompt ---- */
@@ -123,8 +121,12 @@ static int render(struct talk *t, struct prompt *p)
     size_t n = 0;
     for (size_t i = 0; i < a.template_args.n; i++) texts[i] = a.template_args.p[i];
     a.template_args.p = texts;
-    if (t->think >= 0)
-        texts[a.template_args.n++] = t->think ? "enable_thinking=true" : "enable_thinking=false";
+    char think[32];
+    if (t->think >= 0) {
+        snprintf(think, sizeof think, "%s=%s", chat_think_variable(t->host->model),
+                 t->think ? "true" : "false");
+        texts[a.template_args.n++] = think;
+    }
     json_t *messages = visible(t);
     int code = chat_open(&chat, messages, NULL, &a, "chat");
     if (!code) {
@@ -233,6 +235,7 @@ static int respond(struct talk *t, const struct prompt *p)
     s->made.finish = FLETCH_FINISH_ASKED;
     t->n_answer = 0;
     int rc = read_prompt(t, p, s->n_reused);
+    s->n_read = t->held.n;
     double middle = now();
     if (!rc && !interrupted) {
         t->on_begin(t->ctx, p->thinking);
@@ -280,7 +283,7 @@ int talk_save(const struct talk *t, const char *path)
 
 static bool is_message(const json_t *m)
 {
-    const char *role = json_string_value(json_object_get(m, "role"));
+    const char *role = json_word(json_object_get(m, "role"));
     return role && json_is_string(json_object_get(m, "content"));
 }
 
@@ -290,7 +293,7 @@ int talk_load(struct talk *t, const char *path)
     json_error_t error;
     int code = read_text(&text, path);
     if (code) return code;
-    json_t *j = json_loadb(text.p, text.n, 0, &error);
+    json_t *j = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &error);
     free(text.p);
     if (!j) return say_error("%s: %s (line %d)", QUOTE(path), error.text, error.line);
     json_t *messages = json_is_array(j) ? j : json_object_get(j, "messages");

@@ -6,8 +6,9 @@
 #include "app.h"
 
 struct talk_stats {
-    size_t n_prompt, n_reused; /* tokens of the prompt; those that the session had already */
-    size_t n_hidden;           /* messages that no longer fit into the context */
+    size_t n_prompt;         /* tokens of the prompt */
+    size_t n_read, n_reused; /* of them: all, unless Ctrl-C came before; in the session already */
+    size_t n_hidden;         /* messages that no longer fit into the context */
     double prompt_seconds, answer_seconds;
     struct fletch_generated made;
 };
@@ -19,7 +20,8 @@ struct talk {
     struct fletch_generate g; /* settings of the next answer */
     json_t *messages;         /* an array of {role, content}; the first may be the system's */
     size_t first;             /* of those behind the system message that the model still sees */
-    int think;                /* the template's enable_thinking: 1, 0, or -1 to leave it alone */
+    int think;                /* chat_think_variable: 1, 0, or -1 to leave it alone (only where
+                                 the template has one) */
     struct ids held;          /* tokens that the session holds */
     char *answer;             /* that is being made */
     size_t n_answer;
@@ -40,10 +42,10 @@ void talk_say(struct talk *t, const char *text, size_t n); /* as the user */
 /* Answers the last message and adds the answer. An exit code after saying what went wrong; then the
  * messages are as they were. */
 int talk_answer(struct talk *t);
-/* Takes away the last answer; or the last question with its answer, whose text is returned (free
- * it). False or NULL when there is none. */
+/* Takes away the last answer; or the last question with its answer, whose text is returned (a
+ * new reference). False or NULL when there is none. */
 bool talk_forget_answer(struct talk *t);
-char *talk_forget_question(struct talk *t);
+json_t *talk_forget_question(struct talk *t);
 void talk_clear(struct talk *t); /* all but the system message */
 /* Tokens of the conversation as the model would read it now; negative after saying why not. */
 long talk_count(struct talk *t);

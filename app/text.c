@@ -5,13 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Only the vocabulary is wanted: the smallest context, on the backend that places no weights. */
+/* No weights are wanted, so the file need not hold any. */
 static int open_vocabulary(struct host *h, const struct args *a)
 {
-    struct args small = *a;
-    small.n_ctx = small.chunk = (struct opt_count){true, 1};
+    h->text_only = true;
     int code = host_open_engine(h, "ref", a);
-    return code ? code : host_open_model(h, a->operands.p[0], &small);
+    return code ? code : host_open_model(h, a->operands.p[0], a);
 }
 
 static int failed(const struct host *h, int rc)
@@ -58,7 +57,7 @@ static int print_pieces(struct host *h, const int32_t *ids, size_t n, bool json)
         }
         if (json)
             json_array_append_new(
-                list, json_pack("{s:i, s:o}", "id", ids[i], "piece", json_text(piece, n_piece)));
+                list, json_pack("{s:i, s:o}", "id", ids[i], "piece", json_piece(piece, n_piece)));
         else {
             escape(line, sizeof line, piece, n_piece);
             printf("%7d  '%s'\n", ids[i], line);
@@ -103,7 +102,7 @@ const struct command cmd_tokenize = {
     .summary = "text to token ids",
     .about = "Prints the tokens of a text, one per line with its id. The text is the operand, or "
              "stdin byte for byte.",
-    .groups = {&tokenize_group, &opts_common},
+    .groups = {&tokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
     .run = tokenize,
@@ -156,7 +155,7 @@ const struct command cmd_detokenize = {
     .summary = "token ids to text",
     .about = "Prints the text of token ids, which are separated by commas or blanks and come as "
              "operands or on stdin.",
-    .groups = {&detokenize_group, &opts_common},
+    .groups = {&detokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .run = detokenize,
@@ -219,7 +218,7 @@ static int template(const struct args *a)
     int code =
         a->file ? read_text(&text, a->file) : read_stdin(&text, cmd_template.name, "messages");
     if (code) return code;
-    json_t *j = json_loadb(text.p, text.n, 0, &error);
+    json_t *j = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &error);
     free(text.p);
     if (!j) return say_error("messages: line %d: %s", error.line, QUOTE(error.text));
     code = template_json(a, j);
@@ -234,7 +233,7 @@ const struct command cmd_template = {
     .about = "Reads messages from stdin, a JSON list of {\"role\", \"content\"} or an object with "
              "\"messages\" and \"tools\", and prints the prompt that the chat template makes of "
              "them.",
-    .groups = {&template_group, &opts_template, &opts_common},
+    .groups = {&template_group, &opts_template, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = template,

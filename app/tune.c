@@ -109,7 +109,7 @@ const struct command cmd_tune = {
         "($XDG_CACHE_HOME/fletch, or ~/.cache/fletch), and every command uses it from then on, "
         "for all models with matrices of the same sizes. Delete the file to go back; fletch "
         "doctor names it.",
-    .groups = {&tune_group, &opts_place, &opts_common},
+    .groups = {&tune_group, &opts_unknown, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
     .run = tune,

@@ -75,18 +75,17 @@ static int choose_tokens(struct ids *ids, struct host *h, const struct args *a)
     if (a->tokens) return parse_ids(ids, "verify", "a token id", a->tokens);
     int code = host_open_model(h, a->operands.p[0], a);
     if (code) return code;
-    if (!a->prompt && !h->info.has_vocab) {
+    const char *text = a->prompt ? a->prompt : "The quick brown fox jumps over the lazy dog.";
+    int32_t *tokens = NULL;
+    size_t n = 0;
+    int rc = fletch_tokenize(h->model, text, strlen(text), FLETCH_BOS, &tokens, &n);
+    if (rc && a->prompt)
+        code = say_failure(rc, fletch_model_error(h->model));
+    else if (rc) /* there is no vocabulary, or none that has the bytes of the sentence */
         for (uint32_t i = 0; i < N_DEFAULT; i++)
             ids_add(ids, (int32_t)(STRIDE * (i + 1) % h->info.n_vocab));
-    } else {
-        const char *text = a->prompt ? a->prompt : "The quick brown fox jumps over the lazy dog.";
-        int32_t *tokens = NULL;
-        size_t n = 0;
-        int rc = fletch_tokenize(h->model, text, strlen(text), FLETCH_BOS, &tokens, &n);
-        if (rc) code = say_failure(rc, fletch_model_error(h->model));
-        for (size_t i = 0; i < n && !code; i++) ids_add(ids, tokens[i]);
-        fletch_free(tokens);
-    }
+    for (size_t i = 0; i < n && !rc; i++) ids_add(ids, tokens[i]);
+    fletch_free(tokens);
     fletch_model_close(h->model);
     h->model = NULL;
     return code;

@@ -5,8 +5,19 @@
  *
  * Functions return 0 or a negative code; the handle they were called on keeps one line of text
  * about the last failure (fletch_engine_error and so on). An open that fails leaves its text in the
- * handle it was given. A handle is used by one thread at a time; different engines are independent.
- * Memory that a function hands out (char **, int32_t **) is freed with fletch_free. */
+ * handle it was given. NULL is taken everywhere: a pointer to settings means their defaults, and
+ * what must be there is FLETCH_E_ARG. Memory that a function hands out (char **, int32_t **) is
+ * freed with fletch_free.
+ *
+ * Threads: a session, and a batch but for its submit and cancel, is used by one thread at a time.
+ * Different sessions and batches of one model may be used by different threads: their steps take
+ * turns, in the order of asking, and what each gives does not depend on the others. They may be
+ * opened and closed at any time. The model's own functions (tokenize, chat, info) may run beside
+ * them, in one thread at a time, because of the model's error text. An engine is used by one thread
+ * at a time; different engines are independent. While a callback of fletch_session_generate runs,
+ * other threads may use the model, but it must not wait for one that uses the same session; while a
+ * callback of fletch_batch_step runs, they wait, so it must not wait for them. Either may use other
+ * sessions itself. */
 #ifndef FLETCH_H
 #define FLETCH_H
 
@@ -54,7 +65,7 @@ struct fletch_engine;
 
 struct fletch_engine_params {
     const char *backend; /* auto (NULL), metal, cuda, cpu, ref, emu */
-    uint32_t n_threads;  /* 0: one per core */
+    uint32_t n_threads;  /* at most: others that use the processors get some; 0: one per core */
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
     uint32_t device;     /* of a GPU backend, where there are several */
     const char *capture; /* file for a trace of the device (metal); NULL: none */
@@ -112,11 +123,23 @@ struct fletch_model_params {
     fletch_progress progress;
     void *progress_ctx;
     /* A folder that keeps what prompts left in the cache, for later runs; NULL: none. Files there
-     * that are damaged or not this model's are told of and ignored. */
+     * that are damaged or not this model's are told of and ignored. It is for its owner alone: one
+     * that others can open is closed to them if it holds nothing else, and refused otherwise. When
+     * a file can't be written, the next attempts come later. */
     const char *cache_dir;
     uint64_t cache_bytes; /* that its files may take, the ones unused for longest go; 0: 8 GiB */
     fletch_notice notice; /* NULL: nobody is told; may be called from any thread */
     void *notice_ctx;
+    const char *chat_template; /* text of one to use instead of the model's own; NULL: none */
+    bool keep_own_template;    /* chat_template only where the model has none that can be used */
+    /* Opens a model although its file says what is not supported, as if that were not there: its
+     * answers may be wrong. notice is told of each such thing. Otherwise the open fails with
+     * FLETCH_E_UNSUPPORTED and names them. */
+    bool ignore_unknown;
+    /* Opens the vocabulary and the chat template alone: for fletch_tokenize, fletch_chat_render and
+     * their like. The file may hold no weights, or a model that is not supported; sessions and
+     * batches of it are refused, and so are reports with these parameters. */
+    bool text_only;
 };
 
 /* path: a GGUF file (the first of a split set) or a Hugging Face directory. */
@@ -147,7 +170,7 @@ struct fletch_model_info {
     const char *arch, *name; /* name may be "" */
     uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
     bool has_vocab, has_template;
-    const char *chat_template; /* as it is in the file, n_chat_template bytes */
+    const char *chat_template; /* the one that chats use, n_chat_template bytes */
     size_t n_chat_template;
     uint64_t weight_bytes;
     uint64_t memory_bytes; /* with cache, state and buffers, and a draft model's: by the plan */
@@ -181,6 +204,9 @@ FLETCH_API int fletch_chat_render(struct fletch_model *m, const struct fletch_ch
 FLETCH_API int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat,
                                     int32_t **ids, size_t *n_ids);
 
+/* Whether the chat template reads a variable, so that giving it in args can have an effect. */
+FLETCH_API bool fletch_chat_reads(const struct fletch_model *m, const char *name);
+
 /* ---- session ---- */
 
 struct fletch_session;
@@ -191,9 +217,10 @@ FLETCH_API const char *fletch_session_error(const struct fletch_session *s);
 FLETCH_API uint32_t fletch_session_length(const struct fletch_session *s);
 /* Its tokens, good until the next call that changes it. */
 FLETCH_API const int32_t *fletch_session_tokens(const struct fletch_session *s);
-/* The session as a file that appears only when it is whole, with any note of the caller's; and
- * back, on the same model with the same options. What can't be trusted or belongs to another model
- * is refused with FLETCH_E_FORMAT; then the timeline is empty. The note is freed with fletch_free.
+/* The session as a file for its owner alone, which appears only when it is whole, with any note of
+ * the caller's; and back, on the same model with the same options. What can't be trusted or belongs
+ * to another model is refused with FLETCH_E_FORMAT; then the timeline is empty. The note is freed
+ * with fletch_free.
  */
 FLETCH_API int fletch_session_save(struct fletch_session *s, const char *path, const char *note,
                                    size_t n_note);
@@ -216,10 +243,12 @@ FLETCH_API void fletch_session_cancel(struct fletch_session *s);
 /* Logits after the last token, n_vocab floats; NULL when nothing was appended yet, or when the last
  * append was broken off. */
 FLETCH_API const float *fletch_session_logits(struct fletch_session *s);
-/* The token that the sampling settings choose after the last one. Does not append it. */
+/* The token that the sampling settings (NULL: the model's defaults, as in fletch_model_info) choose
+ * after the last one. Does not append it. */
 FLETCH_API int fletch_session_sample(struct fletch_session *s,
                                      const struct fletch_sampling *sampling, int32_t *token);
-/* Appends tokens and gives the mean of their final hidden states (n_embd floats). */
+/* Appends tokens and gives the mean of their final hidden states (n_embd floats).
+ * FLETCH_E_UNSUPPORTED for a model whose file asks for another pooling (pooling_type). */
 FLETCH_API int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n,
                                     float *out);
 
@@ -255,7 +284,8 @@ struct fletch_generated {
     enum fletch_finish finish;
 };
 
-/* Generates after what the session holds; appended tokens stay in it. The token that completed a
+/* Generates after what the session holds; appended tokens stay in it. g NULL: with the model's
+ * default sampling until the model or the context ends. The token that completed a
  * stop text, or at which the callback ended it, is counted in n_tokens but not appended. */
 FLETCH_API int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                                        struct fletch_generated *result);
@@ -277,7 +307,7 @@ FLETCH_API int fletch_batch_open(struct fletch_batch **out, struct fletch_model 
                                  const struct fletch_batch_params *params);
 /* Requests that are not done end as cancelled. */
 FLETCH_API void fletch_batch_close(struct fletch_batch *b);
-FLETCH_API const char *fletch_batch_error(const struct fletch_batch *b);
+FLETCH_API const char *fletch_batch_error(const struct fletch_batch *b); /* of the calling thread */
 
 struct fletch_token {
     int32_t id;       /* -1: only text that had waited for a stop text */
@@ -307,6 +337,8 @@ struct fletch_result {
     uint32_t n_preempted;        /* times it gave its room to others and began again */
     uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
     double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
+    uint32_t n_read; /* tokens of the prompt that were computed or in the cache: all of them, unless
+                        it ended before */
 };
 
 struct fletch_request {    /* all of it is copied */
@@ -351,6 +383,7 @@ struct fletch_batch_stats {
     uint64_t n_done, n_failed, n_preemptions; /* requests */
     uint64_t n_guessed, n_right;              /* tokens that were guessed; chosen then */
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
+    uint64_t n_unwritten;                     /* files of cache_dir that could not be written */
     uint32_t n_running, n_waiting, most_running;
     uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */
     uint32_t prompt_budget;            /* rows of prompts that are read at a time beside answers */
@@ -359,7 +392,8 @@ FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_b
 
 /* ---- reports: JSON documents, for people after formatting ---- */
 
-/* Metadata and tensors; check: every weight is read and looked at for NaN and infinity. */
+/* Metadata and tensors, and under "refused" what fletch_model_open would refuse; check: every
+ * weight is read and looked at for NaN and infinity. */
 FLETCH_API int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json);
 /* Memory by part, and what would fit if it does not. For this and fletch_explain, path may also be
  * SHAPE[:TYPE] of fletch_synth: no file is needed. */
@@ -398,6 +432,16 @@ FLETCH_API int fletch_gates(struct fletch_engine *e, const char *path,
 /* type: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k. */
 FLETCH_API int fletch_convert(struct fletch_engine *e, const char *in, const char *out,
                               const char *type, fletch_progress progress, void *ctx);
+/* The same with choices. */
+struct fletch_convert_params {
+    bool ignore_unknown; /* as in fletch_model_params */
+    fletch_notice notice;
+    void *notice_ctx;
+    fletch_progress progress;
+    void *ctx;
+};
+FLETCH_API int fletch_convert_with(struct fletch_engine *e, const char *in, const char *out,
+                                   const char *type, const struct fletch_convert_params *params);
 
 struct fletch_synth {
     const char *shape; /* of fletch_synth_shapes, case-insensitive */

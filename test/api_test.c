@@ -599,6 +599,47 @@ static void test_a_broken_off_append_leaves_no_logits(void **state)
     opened_close(&o);
 }
 
+/* ---- a vocabulary alone ---- */
+
+static void test_a_model_opened_for_text_runs_nothing(void **state)
+{
+    (void)state;
+    static const struct fletch_model_params text = {.text_only = true};
+    char *path = tiny_model_path(&(struct tiny_model){0}), *json;
+    const struct fletch_verify v = {.tokens = (int32_t[]){1, 2}, .n_prompt = 2, .n_tokens = 1};
+    for (size_t i = 0; i < LENGTH(opened_backends); i++) {
+        struct opened o = {0};
+        struct fletch_batch *b;
+        int32_t *ids;
+        size_t n;
+        const struct fletch_engine_params p = {.backend = opened_backends[i], .n_threads = 1};
+        assert_int_equal(fletch_engine_open(&o.e, &p), 0);
+        assert_int_equal(fletch_model_open(&o.m, o.e, path, &text), 0);
+        assert_int_equal(fletch_tokenize(o.m, "a b", 3, 0, &ids, &n), 0);
+        assert_int_equal(n, 2);
+        fletch_free(ids);
+        assert_false(fletch_is_end(o.m, 0));
+        assert_true(info_of(o.m).n_vocab > 500);
+
+        const char *error = fletch_model_error(o.m);
+        expect_error(fletch_session_open(&o.s, o.m), FLETCH_E_ARG, error, "text_only");
+        assert_null(o.s);
+        expect_error(fletch_batch_open(&b, o.m, NULL), FLETCH_E_ARG, error, "text_only");
+        assert_null(b);
+        error = fletch_engine_error(o.e);
+        expect_error(fletch_plan(o.e, path, &text, &json), FLETCH_E_ARG, error, "text_only");
+        expect_error(fletch_plan_for(o.e, path, &text, "h100", &json), FLETCH_E_ARG, error,
+                     "text_only");
+        expect_error(fletch_explain(o.e, path, &text, &json), FLETCH_E_ARG, error, "text_only");
+        expect_error(fletch_verify(o.e, path, &text, &v, &json), FLETCH_E_ARG, error, "text_only");
+        expect_error(fletch_gates(o.e, path, &text, &v, &json), FLETCH_E_ARG, error, "text_only");
+        expect_error(fletch_bench(o.e, path, &text, NULL, &json), FLETCH_E_ARG, error, "text_only");
+        expect_error(fletch_tune(o.e, path, &text, NULL, &json), FLETCH_E_ARG, error, "text_only");
+        opened_close(&o);
+    }
+    tiny_model_remove(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -619,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_embeddings_are_the_mean_hidden_state),
         cmocka_unit_test(test_sampling_chooses_and_appends_nothing),
         cmocka_unit_test(test_a_broken_off_append_leaves_no_logits),
+        cmocka_unit_test(test_a_model_opened_for_text_runs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,6 +275,58 @@ static void test_tools_and_arguments_reach_the_template(void **state)
     expect_rendered(o->m, &chat, "FalseFalse");
 }
 
+/* A template that raises for a system message, or leaves it out, gets it joined to the question. */
+static void test_a_system_message_that_a_template_lacks_joins_the_question(void **state)
+{
+    struct opened *o = *state;
+    static const char said[] = "[{\"role\": \"system\", \"content\": \" Be\\tbrief. \"},"
+                               " {\"role\": \"user\", \"content\": \"Hi\"},"
+                               " {\"role\": \"assistant\", \"content\": \"Yo\"},"
+                               " {\"role\": \"user\", \"content\": \"Q\"}]";
+#define RAISE "{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+#define EACH  "{% for m in messages %}"
+#define SHOW  "<{{ m.role }}>{{ m.content }}{% endfor %}"
+    static const struct {
+        const char *messages, *text, *rendered;
+    } cases[] = {
+        {said, EACH RAISE SHOW, "<user> Be\tbrief. \nHi<assistant>Yo<user>Q"},
+        {said, "{% for m in messages if m.role == 'user' %}" SHOW, "<user> Be\tbrief. \nHi<user>Q"},
+        {said, EACH SHOW, "<system> Be\tbrief. <user>Hi<assistant>Yo<user>Q"},
+        {said, EACH "<{{ m.content | trim }}>{% endfor %}", "<Be\tbrief.><Hi><Yo><Q>"},
+        {said, EACH "<{{ m.content | tojson }}>{% endfor %}",
+         "<\" Be\\tbrief. \"><\"Hi\"><\"Yo\"><\"Q\">"},
+        {said, "{{ messages[0].content | upper }}", " BE\tBRIEF. "},
+        {said, "{{ messages[-1].content }}", "Q"},
+        {"[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\":"
+         " [{\"type\": \"text\", \"text\": \"Hi\"}]}]",
+         EACH RAISE "{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}", "S\nHi"},
+        {"[{\"role\": \"system\", \"content\": \" \"}, {\"role\": \"user\", \"content\": \"Hi\"}]",
+         "{{ messages[1].content }}", "Hi"},
+        {"[{\"role\": \"system\", \"content\": \"S\\u0000T\"}, {\"role\": \"user\", \"content\": "
+         "\"Q\\u0000R\"}]",
+         EACH RAISE "{{ m.content | tojson }}{% endfor %}", "\"S\\u0000T\\nQ\\u0000R\""},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct fletch_chat chat = {.messages = cases[i].messages, .template_text = cases[i].text};
+        expect_rendered(o->m, &chat, cases[i].rendered);
+    }
+    static const char *const unjoined[] = {
+        "[{\"role\": \"system\", \"content\": \"S\"}]",
+        "[{\"role\": \"user\", \"content\": \"S\"}, {\"role\": \"system\", \"content\": \"S\"}]",
+        "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"assistant\", \"content\": "
+        "\"A\"}]",
+        "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"system\", \"content\": \"T\"},"
+        " {\"role\": \"user\", \"content\": \"Hi\"}]",
+    };
+    for (size_t i = 0; i < LENGTH(unjoined); i++) {
+        char *text;
+        size_t n;
+        struct fletch_chat chat = {.messages = unjoined[i], .template_text = EACH RAISE SHOW};
+        assert_int_equal(fletch_chat_render(o->m, &chat, &text, &n), FLETCH_E_TEMPLATE);
+        assert_non_null(strstr(fletch_model_error(o->m), "no system"));
+    }
+}
+
 static void test_arguments_of_tool_calls_become_objects(void **state)
 {
     struct opened *o = *state;
@@ -302,10 +354,10 @@ static void test_bad_chats_are_refused_in_one_line(void **state)
         const char *part;
     } cases[] = {
         {{.messages = NULL}, FLETCH_E_ARG, "needs messages"},
-        {{.messages = ""}, FLETCH_E_FORMAT, "messages:"},
-        {{.messages = "[{]"}, FLETCH_E_FORMAT, "messages:1: bad JSON"},
+        {{.messages = ""}, FLETCH_E_FORMAT, "messages, line 1: "},
+        {{.messages = "[{]"}, FLETCH_E_FORMAT, "messages, line 1: invalid JSON"},
         {{.messages = "{}"}, FLETCH_E_ARG, "messages is not a JSON array"},
-        {{.messages = "[\"\xff\"]"}, FLETCH_E_FORMAT, "messages:1: bad JSON"},
+        {{.messages = "[\"\xff\"]"}, FLETCH_E_FORMAT, "messages, line 1: invalid JSON"},
         {{.messages = HELLO, .tools = "{}"}, FLETCH_E_ARG, "tools is not a JSON array"},
         {{.messages = HELLO, .args = "[]"}, FLETCH_E_ARG, "arguments is not a JSON object"},
         {{.messages = HELLO, .template_text = "a\n{% if %}"}, FLETCH_E_TEMPLATE, "line 2"},
@@ -346,6 +398,97 @@ static void test_a_model_without_template_says_so(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_tiny, close_tiny)
 
+static void count_notice(void *ctx, const char *text)
+{
+    *(int *)ctx += strstr(text, "chat template") != NULL;
+}
+
+/* A template that does not parse is told of once, at load; one that is given takes its place. */
+static void test_a_template_can_be_given_when_a_model_is_opened(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *own, *given;
+        bool keep;
+        int n_notices;
+        const char *rendered; /* NULL: chats fail */
+    } cases[] = {
+        {"{% for %}", NULL, false, 1, NULL},
+        {"{% for %}", "given", false, 0, "given"},
+        {"{% for %}", "given", true, 1, "given"},
+        {"own{##}", "given", false, 0, "given"},
+        {"own{##}", "given", true, 0, "own"},
+        {"", "given", true, 0, "given"},
+        {"own{##}", NULL, true, 0, "own"},
+        {"rwkv-world", NULL, false, 1, NULL}, /* only a name */
+        {"rwkv-world", "given", false, 0, "given"},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct opened o;
+        int n = 0;
+        struct fletch_model_params params = {.chat_template = cases[i].given,
+                                             .keep_own_template = cases[i].keep,
+                                             .notice = count_notice,
+                                             .notice_ctx = &n};
+        opened_tiny(&o, "ref", &(struct tiny_model){.chat_template = cases[i].own}, &params);
+        const char *rendered = cases[i].rendered;
+        struct fletch_model_info info;
+        fletch_model_info(o.m, &info);
+        assert_int_equal(n, cases[i].n_notices);
+        assert_int_equal(info.has_template, rendered != NULL);
+        if (rendered) {
+            expect_rendered(o.m, &(struct fletch_chat){.messages = HELLO}, rendered);
+            const char *used = strcmp(rendered, "own") ? cases[i].given : cases[i].own;
+            assert_int_equal(info.n_chat_template, strlen(used));
+        }
+        opened_close(&o);
+    }
+}
+
+static void test_it_is_known_which_variables_a_template_reads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool reads;
+    } cases[] = {
+        {"{{ x }}", true},
+        {"{{ a.x }}{{ a['x'] }}{{ 'x' }}{# x #}x", false},
+        {"{% if not x is defined %}{% set x = 1 %}{% endif %}{{ x }}", true},
+        {"{% set x = 1 %}{{ x }}", false},
+        {"{% set x = x or 1 %}", true},
+        {"{% if a %}{% set x = 1 %}{% endif %}{{ x }}", true},
+        {"{% for x in a %}{{ x }}{% endfor %}", false},
+        {"{% for x in a %}{{ x }}{% endfor %}{{ x }}", true},
+        {"{% for a, b in x.items() %}{% endfor %}", true},
+        {"{% for a in b if x %}{% endfor %}", true},
+        {"{% macro f(x) %}{{ x }}{% endmacro %}{{ f(1) }}", false},
+        {"{% macro f(a) %}{{ x }}{% endmacro %}{{ f(1) }}", true},
+        {"{% macro f(a=x) %}{% endmacro %}{{ f(1) }}", true},
+        {"{{ f(x=1) }}", false},
+        {"{{ [1, {'a': (2 if x else 3)}] | tojson }}", true},
+        {"{% set ns = namespace(x=1) %}{% set ns.x = 2 %}{{ ns.x }}", false},
+        {"{% set ns = namespace(y=x) %}", true},
+        {"{% with x = 1 %}{{ x }}{% endwith %}", false},
+        {"{% with x = x %}{{ x }}{% endwith %}", true},
+        {"{% with a = 1 %}{% set x = 1 %}{% endwith %}{{ x }}", true},
+        {"{% macro f() %}{{ caller() }}{% endmacro %}{% call f() %}{{ x }}{% endcall %}", true},
+        {"{% macro f() %}{{ caller(1) }}{% endmacro %}{% call(x) f() %}{{ x }}{% endcall %}",
+         false},
+        {"{% filter upper %}{% set x = 1 %}{% endfilter %}{{ x }}", true},
+        {"{% block x %}{{ a }}{% endblock %}", false},
+        {"{% autoescape x %}{% endautoescape %}{{ f(*x) }}", true},
+        {"{{ f(*x) }}", true},
+    };
+    for (size_t i = 0; i < LENGTH(cases); i++) {
+        struct opened o;
+        opened_tiny(&o, "ref", &(struct tiny_model){.chat_template = cases[i].text}, NULL);
+        if (fletch_chat_reads(o.m, "x") != cases[i].reads) fail_msg("%s", cases[i].text);
+        assert_false(fletch_chat_reads(o.m, "unknown"));
+        opened_close(&o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,9 +502,12 @@ int main(void)
         TEST(test_no_variable_can_write_control_tokens),
         cmocka_unit_test(test_bos_comes_once),
         TEST(test_tools_and_arguments_reach_the_template),
+        TEST(test_a_system_message_that_a_template_lacks_joins_the_question),
         TEST(test_arguments_of_tool_calls_become_objects),
         TEST(test_bad_chats_are_refused_in_one_line),
         cmocka_unit_test(test_a_model_without_template_says_so),
+        cmocka_unit_test(test_a_template_can_be_given_when_a_model_is_opened),
+        cmocka_unit_test(test_it_is_known_which_variables_a_template_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import pty
-import random
 import re
 import shutil
 import signal
@@ -20,6 +19,7 @@ import subprocess
 import tempfile
 import time
 
+from model_dir import make_llama
 from suite import FLETCH, Skip, fletch, run_tests
 
 GOLDEN = "test/golden/models"
@@ -43,63 +43,11 @@ def one_line(r, *parts):
         assert part in r.err, f"{part!r} is not in: {r.err}"
 
 
-def write_safetensors(path, tensors):
-    head, at = {}, 0
-    for name, (shape, data) in tensors.items():
-        head[name] = dict(dtype="F32", shape=shape, data_offsets=[at, at + 4 * len(data)])
-        at += 4 * len(data)
-    text = json.dumps(head).encode()
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for _, data in tensors.values():
-            f.write(array.array("f", data).tobytes())
-
-
 def make_model(folder):
-    """A random llama of 2 layers as a Hugging Face directory, with vocabulary and template."""
-    os.makedirs(folder)
+    """A random llama with vocabulary and template."""
     tok = json.load(open(f"{TOK}/tokenizer.json", encoding="utf-8"))
     ids = list(tok["model"]["vocab"].values()) + [t["id"] for t in tok["added_tokens"]]
-    n_vocab, d, ffn, kv = max(ids) + 1, 32, 48, 16
-    config = dict(
-        architectures=["LlamaForCausalLM"],
-        model_type="llama",
-        hidden_act="silu",
-        hidden_size=d,
-        intermediate_size=ffn,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=n_vocab,
-        max_position_embeddings=4096,
-        rms_norm_eps=1e-5,
-        rope_theta=10000.0,
-        tie_word_embeddings=True,
-        torch_dtype="float32",
-    )
-    rng = random.Random(7)
-
-    def normal(*shape):
-        n = 1
-        for k in shape:
-            n *= k
-        return list(shape), [rng.gauss(0, 0.3) for _ in range(n)]
-
-    tensors = {"model.embed_tokens.weight": normal(n_vocab, d)}
-    for i in range(2):
-        p = f"model.layers.{i}."
-        tensors[p + "input_layernorm.weight"] = ([d], [1.0] * d)
-        tensors[p + "self_attn.q_proj.weight"] = normal(d, d)
-        tensors[p + "self_attn.k_proj.weight"] = normal(kv, d)
-        tensors[p + "self_attn.v_proj.weight"] = normal(kv, d)
-        tensors[p + "self_attn.o_proj.weight"] = normal(d, d)
-        tensors[p + "post_attention_layernorm.weight"] = ([d], [1.0] * d)
-        tensors[p + "mlp.gate_proj.weight"] = normal(ffn, d)
-        tensors[p + "mlp.up_proj.weight"] = normal(ffn, d)
-        tensors[p + "mlp.down_proj.weight"] = normal(d, ffn)
-    tensors["model.norm.weight"] = ([d], [1.0] * d)
-    write_safetensors(f"{folder}/model.safetensors", tensors)
-    json.dump(config, open(f"{folder}/config.json", "w"))
+    make_llama(folder, max(ids) + 1)
     shutil.copy(f"{TOK}/tokenizer.json", folder)
     config = json.load(open(f"{TOK}/tokenizer_config.json", encoding="utf-8"))
     config["chat_template"] = TEMPLATE
@@ -224,6 +172,50 @@ def test_values_attach_and_dashes_end_options():
     )
 
 
+def write_vocabulary(path):
+    """A GGUF file of metadata alone, as other engines publish vocabularies; no such model exists."""
+
+    def string(s):
+        return struct.pack("<Q", len(s.encode())) + s.encode()
+
+    def strings(values):
+        return struct.pack("<IIQ", 9, 8, len(values)) + b"".join(string(v) for v in values)
+
+    def text(s):
+        return struct.pack("<I", 8) + string(s)
+
+    letters = [chr(c) for c in range(0x21, 0x7F)] + ["\u0120", "\u010a", "ab", "<s>", "<|end|>"]
+    types = [3 if t in ("<s>", "<|end|>") else 1 for t in letters]
+    bos = letters.index("<s>")
+    values = {
+        "general.architecture": text("nosuchmodel"),
+        "tokenizer.ggml.model": text("gpt2"),
+        "tokenizer.ggml.pre": text("qwen2"),
+        "tokenizer.ggml.tokens": strings(letters),
+        "tokenizer.ggml.token_type": struct.pack("<IIQ", 9, 5, len(types))
+        + struct.pack(f"<{len(types)}i", *types),
+        "tokenizer.ggml.merges": strings(["a b"]),
+        "tokenizer.ggml.bos_token_id": struct.pack("<II", 4, bos),
+        "tokenizer.ggml.add_bos_token": struct.pack("<IB", 7, 1),
+        "tokenizer.chat_template": text("{{ bos_token }}{{ messages[0].content }}<|end|>"),
+    }
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)))
+        f.write(b"".join(string(k) + v for k, v in values.items()))
+    return letters, bos
+
+
+def test_a_vocabulary_without_a_model_is_enough_for_text():
+    path = f"{TMP}/vocab.gguf"
+    letters, bos = write_vocabulary(path)
+    ids = [bos, letters.index("ab"), letters.index("c")]
+    assert fletch("tokenize", path, "--ids", "abc").text.split() == [str(i) for i in ids]
+    assert fletch("detokenize", path, " ".join(map(str, ids))).text.strip() == "abc"
+    r = fletch("template", path, stdin=b'[{"role": "user", "content": "abc"}]')
+    assert r.text.strip() == "<s>abc<|end|>", r.text
+    assert "nosuchmodel" in fletch("run", path, "-p", "abc", code=4).err
+
+
 # ---- run ----
 
 
@@ -346,6 +338,33 @@ def test_interrupt_ends_the_answer_cleanly():
     (first + out).decode()  # no half character
 
 
+def test_interrupt_while_the_prompt_is_read_tells_what_was_read():
+    with open(tmp("long"), "w") as f:
+        f.write("word " * 50000)
+    master, slave = pty.openpty()
+    p = subprocess.Popen(
+        [FLETCH, "run", "--json", "-c", "100000", "-f", tmp("long")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"},
+    )
+    os.close(slave)
+    said = b""
+    while b"reading the prompt" not in said:
+        said += os.read(master, 4096)
+    p.send_signal(signal.SIGINT)
+    j = json.loads(p.stdout.read())
+    while b"generated" not in said:
+        said += os.read(master, 4096)
+    os.close(master)
+    n, whole = map(int, re.search(r"prompt (\d+) of (\d+) tokens", said.decode()).groups())
+    assert p.wait() == 0 and 0 < n < 50000 < whole, said
+    assert (j["n_read"], j["n_prompt"]) == (n, whole), j
+    rate = j["timings"]["prompt_tokens_per_second"]
+    assert abs(rate * j["timings"]["prompt_seconds"] - n) <= 1, j
+
+
 def test_reader_that_leaves_is_no_news():
     p = subprocess.Popen(
         [FLETCH, "run", MODEL, "-q", "-p", "Hello", "-c", "50000", "--ignore-end"],
@@ -372,14 +391,14 @@ def test_full_disk_is_a_failure():
 
 
 def test_terminal_gets_a_statistics_line_dim_unless_no_color_is_set():
-    for plain in ["", "1"]:
+    for plain, term in ("", "xterm"), ("1", "xterm"), ("", "dumb"), ("", ""):
         master, slave = pty.openpty()
         p = subprocess.run(
             [FLETCH, "run", MODEL, "-p", "Hello", "-n", "2", "--ignore-end"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=slave,
-            env={**os.environ, "NO_COLOR": plain},
+            env={**os.environ, "NO_COLOR": plain, "TERM": term},
         )
         os.close(slave)
         said = b""
@@ -391,8 +410,16 @@ def test_terminal_gets_a_statistics_line_dim_unless_no_color_is_set():
         os.close(master)
         said = said.decode()
         assert p.returncode == 0 and "prompt" in said and "generated 2 tokens" in said, said
-        assert ("\x1b[2mprompt" in said) != bool(plain), said
+        assert ("\x1b[2mprompt" in said) == (not plain and term == "xterm"), said
+        assert "\x1b" not in said or term == "xterm", said
 
+
+def test_what_is_said_about_an_answer_comes_after_it_on_a_line_of_its_own():
+    for args in ["-v"], ["-v", "--json"]:
+        p = subprocess.run([FLETCH, "run", MODEL, "-p", "Hello", "-n", "2", "--ignore-end", *args],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = p.stdout.decode("utf-8", "replace")
+        assert p.returncode == 0 and re.search(r"\nprompt .* generated 2 tokens, .*\n$", said), said
 
 
 def test_terminal_as_stdin_is_not_waited_for():
@@ -653,6 +680,9 @@ def test_tokenize_shows_pieces_escaped():
     j = fletch("tokenize", MODEL, "--json", "Hello").json
     assert [str(t["id"]) for t in j] == ids
     assert "".join(t["piece"] for t in j) == "<|begin_of_text|>Hello", j
+    pieces = [t["piece"] for t in fletch("tokenize", MODEL, "--json", "--no-bos", "\U0001f642\u4e00").json]
+    whole = b"".join(p.encode() if isinstance(p, str) else bytes(p) for p in pieces)
+    assert whole == "\U0001f642\u4e00".encode() and any(isinstance(p, list) for p in pieces), pieces
 
 
 def test_detokenize_refuses_what_is_no_id():
@@ -673,6 +703,11 @@ def test_template_renders_the_model_s_own():
     assert fletch("template", MODEL, "--no-generation-prompt", stdin=text).text == body
 
 
+def test_template_takes_texts_with_nul():
+    messages = json.dumps([{"role": "user", "content": "zero\0one"}]).encode()
+    assert b"zero\0one" in fletch("template", "zoo/guide.gguf", stdin=messages).out
+
+
 def test_template_file_and_arguments():
     with open(tmp("t.jinja"), "w") as f:
         f.write("{{ n + 1 }}|{{ s }}|{{ flag is true }}|{{ messages | length }}")
@@ -680,6 +715,21 @@ def test_template_file_and_arguments():
     r = fletch("template", MODEL, "--template", tmp("t.jinja"), *args, stdin=b"[]")
     assert r.text == "42|a b|True|0", r.text
     one_line(fletch("template", MODEL, "--template-arg", "x", stdin=b"[]", code=2), "NAME=VALUE")
+
+
+def test_template_arguments_without_an_effect_are_refused():
+    for name in "depth", "messages", "enable_thinking":
+        arg = ["--template-arg", "n=1", "--template-arg", name + "=true"]
+        own = ["--template", tmp("t.jinja")]
+        with open(tmp("t.jinja"), "w") as f:
+            f.write("{{ n }}{{ messages | length }}")
+        one_line(fletch("template", MODEL, *own, *arg, stdin=b"[]", code=2), "--template-arg", name)
+        r = fletch("run", MODEL, "-q", "-p", "a", "--chat", "-n", "1", *own, *arg, code=2)
+        one_line(r, "--template-arg", name)
+    with open(tmp("lines"), "w") as f:
+        f.write('{"messages": []}\n')
+    r = fletch("batch", "-q", MODEL, tmp("lines"), "--template-arg", "depth=1", code=2)
+    one_line(r, "--template-arg", "depth")
 
 
 def test_template_errors_are_one_line():
@@ -706,19 +756,55 @@ def test_reports_are_json_on_request():
         assert set(keys.split()) <= set(j), (args, j.keys())
 
 
+def model_with_nan(name):
+    os.makedirs(tmp(name))
+    for part in ["config.json", "tokenizer.json"]:
+        shutil.copy(f"{MODEL}/{part}", tmp(name))
+    data = bytearray(open(f"{MODEL}/model.safetensors", "rb").read())
+    data[-4:] = struct.pack("<f", float("nan"))
+    open(tmp(f"{name}/model.safetensors"), "wb").write(data)
+    return tmp(name)
+
+
 def test_inspect_lists_and_checks():
     text = fletch("inspect", f"{GOLDEN}/llama-gguf/model.gguf", "--check").text
     for part in ["GGUF v3", "golden llama", "blk.2.ffn_down.weight", "52 x 60", "no NaN"]:
         assert part in text, part
-    os.makedirs(tmp("nan"))
-    for name in ["config.json", "tokenizer.json"]:
-        shutil.copy(f"{MODEL}/{name}", tmp("nan"))
-    data = bytearray(open(f"{MODEL}/model.safetensors", "rb").read())
-    data[-4:] = struct.pack("<f", float("nan"))
-    open(tmp("nan/model.safetensors"), "wb").write(data)
-    text = fletch("inspect", tmp("nan"), "--check", code=4).text
+    nan = model_with_nan("nan")
+    text = fletch("inspect", nan, "--check", code=4).text
     assert "bad weights" in text and "norm" in text, text
-    fletch("inspect", tmp("nan"))
+    fletch("inspect", nan)
+
+
+def test_values_that_are_not_numbers_end_a_command():
+    nan = model_with_nan("nan-run")
+    for backend in ["ref", "cpu"]:
+        for args in [("run", nan, "-p", "One", "-n", "4"), ("eval", nan, "--tokens", "1,2,3")]:
+            r = fletch(*args, "--backend", backend, "-q", code=1)
+            one_line(r, "not a number", "inspect --check")
+
+
+def test_a_model_of_floats_runs_without_rounding():
+    """--act-type f32 is refused only where a weight is in blocks, by name."""
+    args = ["-p", "Hello", "-n", "4", "--temp", "0", "--act-type", "f32", "-q"]
+    want = fletch("run", MODEL, *args, "--backend", "ref").text
+    assert fletch("run", MODEL, *args, "--backend", "cpu").text == want
+    for backend in ["cpu", "emu"]:
+        r = fletch("run", "zoo/tiny/llama.gguf", *args, "--backend", backend, code=1)
+        one_line(r, "'token_embd.weight' has type Q8_0", "--backend ref")
+
+
+def test_kv_types_in_blocks_say_which_would_do():
+    r = fletch("plan", f"{GOLDEN}/qwen3", "--kv-type", "q8", code=2)
+    one_line(r, "this model's have", "f16 or f32")
+
+
+def test_verify_needs_no_vocabulary_that_has_its_sentence():
+    path = "../shared/real/reverse-rwkv7.gguf"
+    if not os.path.exists(path):
+        raise Skip(f"{path} is not here")
+    assert "equal within the limits" in fletch("verify", path, "-n", "4").text
+    one_line(fletch("verify", path, "-p", "The quick", code=2), "no token for byte")
 
 
 def test_plan_predicts_machines_that_are_not_at_hand():

@@ -177,12 +177,55 @@ static void test_what_cannot_be_kept_is_refused(void **state)
     opened_close(&o);
 }
 
+/* A control token can be in an answer where the grammar names it, and only there: not where it
+ * allows the text that the token looks like. */
+static void test_a_grammar_names_control_tokens(void **state)
+{
+    (void)state;
+    struct opened o;
+    struct fletch_generated made;
+    int32_t *ids;
+    size_t n;
+    char grammar[80];
+    opened_tiny(&o, "ref", &(struct tiny_model){.vocab = "qwen2"}, NULL);
+    assert_int_equal(fletch_tokenize(o.m, "<|im_start|>", 12, FLETCH_SPECIAL, &ids, &n), 0);
+    assert_int_equal(n, 1);
+    i32 control = *ids;
+    fletch_free(ids);
+    assert_int_equal(fletch_session_append(o.s, prompt, ARRAY_LEN(prompt), NULL), 0);
+    struct fletch_generate g = {.sampling = {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
+                                .grammar = grammar};
+    for (int named = 0; named < 2; named++) {
+        u32 before = fletch_session_length(o.s), n_control = 0;
+        snprintf(grammar, sizeof grammar,
+                 named ? "root ::= \"a\" <[%d]> \"b\"" : "root ::= \"<|im_start|>\"", (int)control);
+        assert_int_equal(fletch_session_generate(o.s, &g, &made), 0);
+        const int32_t *made_ids = fletch_session_tokens(o.s) + before;
+        for (u32 i = 0; i < made.n_tokens; i++) n_control += made_ids[i] == control;
+        assert_int_equal(n_control, named);
+        assert_true(made.n_tokens >= 3);
+    }
+    static const struct {
+        const char *grammar, *says;
+    } refused[] = {
+        {"root ::= <[9999999]>", "no such token"},
+        {"root ::= \"a\" <[70]>", "<[70]>: it is no control token"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        g.grammar = refused[i].grammar;
+        assert_int_equal(fletch_session_generate(o.s, &g, &made), FLETCH_E_ARG);
+        assert_non_null(strstr(fletch_session_error(o.s), refused[i].says));
+    }
+    opened_close(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_share_grammars),
         cmocka_unit_test(test_a_session_answers_in_form_again_and_again),
         cmocka_unit_test(test_what_cannot_be_kept_is_refused),
+        cmocka_unit_test(test_a_grammar_names_control_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 
 #include "engine/bench.h"
 #include "gpu/gpu.h"
+#include "gpu/gpu_lists.h"
 #include "opened.h"
 
 static const char *const models[] = {"zoo/tiny/llama.gguf",     "zoo/tiny/qwen2.gguf",
@@ -233,6 +234,49 @@ static void prepared_steps_record_nothing(void **state)
     opened_close(&o);
 }
 
+/* What the driver has allocated is what the plan said, but for lists, which it counts with as many
+ * as may be kept at once. Then it stays so, whatever is recorded. */
+static void memory_is_as_planned(void **state)
+{
+    static const struct fletch_model_params cases[] = {
+        {.n_ctx = 80, .max_rows = 4, .n_sessions = 3, .kv_type = "f16", .act_type = "int8"},
+        {.n_ctx = 64, .max_rows = 4, .n_sessions = 2, .kv_type = "f16", .act_type = "bf16"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct opened o;
+        struct plan plan;
+        struct gpu_sizes size;
+        struct err err = {0};
+        opened_path(&o, "emu", *state, &cases[i]);
+        struct exec *x = o.m->x;
+        const struct gpu_driver *d = gpu_driver_of(x->class);
+        struct exec_limits *limits = &o.m->limits;
+        struct list_kind kind = gpu_kind(d, &limits->found);
+        plan_make(&plan, o.m->m, o.m->trunk, x->class, limits, 0);
+        assert_int_equal(gpu_measure(&size, o.m->trunk, limits, d, &kind, &err), 0);
+        /* logits are the host's, and so is nothing else */
+        u64 logits = (u64)limits->n_slots * o.m->m->hp.n_vocab * 4 * sizeof(float);
+        u64 lists = size.lists * (limits->twice ? 2 : 1), most = plan.total - logits;
+        assert_int_equal(counters_of(o.m).bytes_allocated, most - lists);
+        u64 least = UINT64_MAX, peak = 0;
+        u32 n_ops = o.m->trunk->n_ops;
+        for (u32 round = 0; round < 2; round++)
+            for (u32 end = 1; end <= n_ops; end++)
+                for (u32 n = 1; n <= limits->max_rows; n *= 2) {
+                    struct step_shape shape = {n, 0, n_ops - end, n_ops};
+                    assert_int_equal(x->class->prepare(x, o.m->lane.handle, shape, &err), 0);
+                    u64 now = counters_of(o.m).bytes_allocated;
+                    assert_true(now <= most);
+                    if (now < peak) least = MIN(least, now);
+                    peak = MAX(peak, now);
+                }
+        assert_true(peak > most - lists);
+        if (i == 0) /* they were dropped, and not before the room was full */
+            assert_true(least < peak && most - peak <= most / 50);
+        opened_close(&o);
+    }
+}
+
 /* The last row's logits behind n tokens, fed in chunks. */
 static void feed_long(struct opened *o, u32 n, u32 chunk, float *z)
 {
@@ -273,7 +317,7 @@ static void a_long_prompt_is_that_of_the_reference(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[5 * ARRAY_LEN(models) + 2];
+    struct CMUnitTest tests[6 * ARRAY_LEN(models) + 2];
     size_t n = 0;
     tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
         a_long_prompt_is_that_of_the_reference, (void *)(uintptr_t) "zoo/tiny/llama.gguf");
@@ -289,6 +333,7 @@ int main(void)
             (struct CMUnitTest)cmocka_unit_test_prestate(rows_do_not_depend_on_their_step, m);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(classes_share_a_step, m);
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(prepared_steps_record_nothing, m);
+        tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(memory_is_as_planned, m);
     }
     return _cmocka_run_group_tests("gpu", tests, n, NULL, NULL);
 }

@@ -193,8 +193,8 @@ def test_grammars(d):
 
 def test_what_cannot_be_kept_is_refused_before_the_first_token():
     for args, says in [
-        (("--json-schema", '{"type":"object","not":{}}'), "'not'"),
-        (("--json-schema", '{"type":'), "JSON schema:1: bad JSON"),
+        (("--json-schema", '{"type":"object","not":{"const":1}}'), "'not'"),
+        (("--json-schema", '{"type": "null"'), "schema, line 1: invalid JSON: missing }"),
         (("--grammar", "root ::= x"), "'x'"),
         (("--grammar", 'root ::= "a"', "--json-schema", "{}"), "both"),
         (("--grammar", 'root ::= "a"', "--ignore-end"), "end"),
@@ -202,7 +202,7 @@ def test_what_cannot_be_kept_is_refused_before_the_first_token():
         p = fletch("run", "-p", "Hello", *args, "-q", code=2)
         assert says in p.err and p.out == b"" and len(p.err.splitlines()) <= 2, (args, p.err, p.out)
     assert "No such file" in fletch("run", "-p", "a", "--json-schema", "nowhere", code=1).err
-    a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {}}},
+    a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {"const": 1}}},
                {"id": 2, "prompt": "a", "grammar": 5},
                {"id": 3, "prompt": "a", "grammar": 'root ::= "ok"'},
                {"id": 4, "prompt": "a", "json_schema": [], "max_tokens": 5}], code=1)

@@ -163,7 +163,7 @@ static void run_converted(const char *type)
     struct harness h;
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/model.gguf", dir);
-    if (convert_run(g.model, path, type, 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    if (convert_run(g.model, path, type, 1, NULL, &err)) fail_msg("%s", err.text);
     harness_open(&h, path, plain);
     assert_int_equal(h.m->mtp != NULL,
                      json_object_get(json_object_get(g.doc, "files"), "mtp_logits") != NULL);

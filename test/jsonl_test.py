@@ -76,7 +76,9 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
            {"id": "l", "prompt": "a", "logprobs": 99}, {"id": "z", "prompt": "a", "max_tokens": -4},
            {"id": "o", "prompt": "a", "max_tokens": 0}, {"id": "p", "prompt": "a", "seed": "x"},
            {"id": "c", "messages": [{"role": "user", "content": "a"}], "tools": 5},
-           {"id": "good", "prompt": "a", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
+           {"id": "0s", "prompt": "a", "stop": "b\0"}, {"id": "0g", "prompt": "a", "grammar": "root ::= \"a\"\0"},
+           {"id": "0j", "prompt": "a", "json_schema": "{}\0"},
+           {"id": "good", "prompt": "a\0b", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
     a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).text)
     assert len(a) == len(bad)
     assert sum("error" in x for x in a) == len(bad) - 1
@@ -84,6 +86,8 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
     assert "tempratur" in errors["k"] and "one of" in errors["n"] and "one of" in errors["two"]
     assert "used before" in errors["good"] and "temperature" in errors["x"]
     assert "seed is not" in errors["p"] and "tools" in errors["c"] and "max_tokens" in errors["o"]
+    assert all("NUL" in errors[x] for x in ["0s", "0g", "0j"]), errors
+    assert [x["n_prompt"] for x in a if "error" not in x] == [3]
     assert all("\n" not in e and e for e in errors.values())
 
 
@@ -107,6 +111,51 @@ def test_a_killed_run_goes_on(d):
     assert len(answers) == 40 and {a["id"]: a["tokens"] for a in answers} == want
     assert open(out).read().startswith(before[: before.rindex("\n") + 1])
     assert "0 answered" in fletch("batch", path, "-o", out).err
+
+
+def test_a_second_run_keeps_off_the_first_ones_file(d):
+    path, out = write(d, "a.jsonl", requests(200, max_tokens=200)), os.path.join(d, "out.jsonl")
+    p = start("batch", path, "-o", out)
+    deadline = time.time() + 60
+    while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out)):
+        time.sleep(0.01)
+    r = fletch("batch", path, "-o", out, code=1)
+    assert "another fletch batch writes to it" in r.err and out in r.err, r.err
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    p.stdout.close(), p.stderr.close()
+    few = write(d, "few.jsonl", [{"id": "one more", "prompt": "Hello", "max_tokens": 1}])
+    assert "1 answered" in fletch("batch", few, "-o", out).err  # the lock went with the process
+
+
+def test_what_failed_is_tried_again_and_its_line_replaced(d):
+    asks = [{"id": "good", "prompt": "a", "max_tokens": 1}, {"id": "bad", "prompt": 5},
+            {"id": "long", "prompt": "Once upon a time " * 40, "max_tokens": 1}]
+    path, out = write(d, "a.jsonl", asks), os.path.join(d, "out.jsonl")
+    for _ in range(3):
+        r = fletch("batch", path, "-o", out, "-c", 64, code=1)
+        answers = lines(open(out).read())
+        assert sorted(a["id"] for a in answers) == ["bad", "good", "long"], answers
+    assert "0 answered, 2 failed, 1 there before" in r.err, r.err
+    r = fletch("batch", path, "-o", out, "-c", 512, code=1)  # now one has room
+    answers = {a["id"]: a for a in lines(open(out).read())}
+    assert len(answers) == 3 and "error" not in answers["long"] and "error" in answers["bad"]
+    assert sorted(os.listdir(d)) == ["a.jsonl", "out.jsonl"]
+
+
+def test_a_line_without_an_id_never_takes_anothers(d):
+    hello = {"prompt": "Hello", "max_tokens": 2}
+    asks = [{"id": 2, **hello}, {"prompt": "Once upon a time", "max_tokens": 3}, hello,
+            {"id": "line 2", **hello}, {"id": 1, **hello}]
+    path, out = write(d, "a.jsonl", asks), os.path.join(d, "out.jsonl")
+    for _ in range(2):
+        fletch("batch", path, "-o", out)
+        answers = {a["id"]: a for a in lines(open(out).read())}
+        assert list(sorted(map(str, answers))) == ["1", "2", "3", "line 2", "line 2'"], answers
+        assert len(answers["line 2'"]["tokens"]) == 3 and len(answers[2]["tokens"]) == 2
+    first = json.dumps(asks[0]) + "\n" + json.dumps(asks[1]) + "\n"
+    piped = {a["id"] for a in lines(fletch("batch", "-", stdin=first.encode()).text)}
+    assert piped == {2, "line 2"}
 
 
 def test_interrupt_ends_it_cleanly(d):

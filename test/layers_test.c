@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "gpu/emit.h"
 #include "gpu/gpu.h"
+#include "gpu/gpu_lists.h"
 #include "model/synth.h"
 
 static const struct list_kind h200 = {.n_d = 1,
@@ -30,6 +31,25 @@ struct list {
     const struct launch *merged; /* the one that stands for several layers; NULL: there is none */
 };
 
+/* What groups exchange is in the plan of a machine with that device. */
+static void exchanged_is_planned(const struct list *t, struct list_kind kind)
+{
+    struct err err = {0};
+    struct gpu_sizes size;
+    struct exec_limits limits = t->limits;
+    assert_int_equal(gpu_measure(&size, t->p, &limits, &driver_cuda, &kind, &err), 0);
+    assert_int_equal(size.passed, t->e.passed);
+    limits.found = (struct exec_device){.known = true,
+                                        .n_units = kind.n_units,
+                                        .native = true,
+                                        .bulk = true,
+                                        .clusters = kind.clusters,
+                                        .walks = true};
+    u64 planned = gpu_bytes(&driver_cuda, t->p, &limits);
+    limits.found.n_units = 0; /* groups can't be counted */
+    assert_int_equal(planned - gpu_bytes(&driver_cuda, t->p, &limits), t->e.passed);
+}
+
 static void list_open(struct list *t, const struct synth_shape *shape, const char *type,
                       struct list_kind kind)
 {
@@ -45,6 +65,7 @@ static void list_open(struct list *t, const struct synth_shape *shape, const cha
     assert_int_equal(engine_limits(&t->limits, t->m, class, &params, &err), 0);
     assert_int_equal(engine_program(&t->p, t->m->trunk, class, false, &err), 0);
     assert_int_equal(emit_program(&t->e, t->p, &t->limits, kind, &err), 0);
+    if (kind.resident && kind.n_d == 1) exchanged_is_planned(t, kind);
     for (u32 i = 0; i < t->e.n; i++) {
         const struct launch *l = &t->e.list[i];
         if (strncmp(l->kernel, "k_rwkv7_", 8) && strcmp(l->kernel, "k_mla_layers_i8")) continue;

@@ -37,8 +37,8 @@ MUTANTS = [
      'prog_glu(p, "expert_glu", up, gate)'),
     ("bias used in expert weights", HOSTMEM, "sum += weights[j] = p[e];",
      "sum += weights[j] = p[e] + (bias ? bias[e] : 0);"),
-    ("bias not used for the choice", HOSTMEM, "pick[i] = p[i] + (bias ? bias[i] : 0)",
-     "(void)bias, pick[i] = p[i]"),
+    ("bias not used for the choice", HOSTMEM, "pick[i] = score_of(p[i] + (bias ? bias[i] : 0))",
+     "(void)bias, pick[i] = score_of(p[i])"),
     ("expert scale forgotten", HOSTMEM, "weights[j] *= op->p.route.scale;", ";"),
     ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
     ("shared expert left out", PARTS, "return n_shared ? prog_add(", "return false ? prog_add("),
@@ -92,7 +92,7 @@ MUTANTS = [
     ("decay without its factor", OPS, "-0.606530660f * num_sigmoid(x)", "-num_sigmoid(x)"),
     ("group norm epsilon", RWKV, ".eps = 64e-5f", ".eps = 1e-5f"),
     ("values mixed the other way", RWKV, "v, mix->v_first, m)", "mix->v_first, v, m)"),
-    ("relu not squared", OPS, "x > 0 ? x * x : 0", "x > 0 ? x : 0"),
+    ("relu not squared", OPS, "x < 0 ? 0 : x * x;", "x < 0 ? 0 : x;"),
     ("state update without a", OPS, "sa * (double)kk[j] * (double)a[j]", "sa * (double)kk[j]"),
 ]
 

@@ -21,6 +21,7 @@ struct op_shape {
     u32 gap;  /* columns between heads */
     enum qtype type;
     bool bias, weight, per_slot;
+    bool odd; /* scores of experts that are NaN, infinite, huge, or equal */
 };
 
 struct op_lab;
@@ -47,6 +48,7 @@ struct op_lab {
     struct operand in; /* the rows that a step brings */
     u32 used;          /* columns of them given away */
     u32 align;         /* what their first column is a multiple of */
+    u32 odd_at, n_odd; /* columns that bring odd values: then NaN may come out */
     u32 n_out;
     struct operand out[OP_MAX_OUT]; /* what is compared */
     u64 seed;
@@ -77,7 +79,7 @@ void op_side_close(struct op_side *o);
  * where a guard, a row that is not in the step or a column that is nobody's was written. */
 void op_side_run(struct op_side *o, u32 n, enum row_class cls, bool alone, float *y);
 
-/* Fails unless got is want within the op's tolerance, and finite. */
+/* Fails unless got is want within the op's tolerance, and finite (or NaN too, of odd values). */
 void op_compare(const struct op_lab *l, u32 n, const float *got, const float *want,
                 const char *who);
 

@@ -36,6 +36,7 @@ TABLE = [
     (BASE + ["--max-memory", "1G"], 0),
     (BASE + ["--max-memory", "1K"], 3),
     (BASE + ["--no-fuse"], 0),
+    (BASE + ["--ignore-unknown"], 0),
     (BASE + ["--draft", MODEL, "--spec-tokens", "2"], 0),
     (BASE + ["--draft", MODEL, "--spec-accept", "rejection"], 0),
     (BASE + ["--ngram"], 0),

@@ -202,13 +202,31 @@ def test_which_file(d):
     assert "there is no" in fletch(d, "rm", "own/mod", code=1).err
 
 
+def test_links_in_the_place_of_a_part_are_not_followed(d):
+    folder, victim = os.path.join(d, "fletch/models/own/mod"), os.path.join(d, "victim")
+    part = os.path.join(folder, "model.gguf.part")
+    os.makedirs(folder)
+    for link in (os.symlink, os.link):
+        for name, code in ((part, 1), (part + ".etag", 0)):
+            with open(victim, "w") as f:
+                f.write("precious")
+            link(victim, name)
+            r = pull(d, Repo({"model.gguf": TINY}), code=code)
+            assert open(victim).read() == "precious", name
+            assert code == 0 or "remove it" in r.err, r.err
+            os.unlink(name) if os.path.lexists(name) else None
+            fletch(d, "rm", "own/mod") if code == 0 else None
+            os.makedirs(folder, exist_ok=True)
+
+
 def test_a_directory_of_safetensors(d):
     source = "test/golden/models/llama"
     files = {f: open(os.path.join(source, f), "rb").read() for f in os.listdir(source)}
+    files["tokenizer.model"] = b"a vocabulary may be nowhere else"
     repo = Repo({**files, ".gitattributes": b"x", "onnx/model.onnx": b"no"})
     repo.small = {f for f in files if f.endswith(".json")}
     assert pull(d, repo).text == "own/mod\n"
-    assert {f"own/mod/{f}" for f in files if f.endswith((".json", ".safetensors"))} <= stored(d)
+    assert {f"own/mod/{f}" for f in files if f.endswith((".json", ".safetensors", ".model"))} <= stored(d)
     assert repo.log[-1][0] == "config.json"  # without it the others are no model yet
     assert "llama" in fletch(d, "inspect", "own/mod").text
     assert [m["name"] for m in fletch(d, "list", "--json").json] == ["own/mod"]

@@ -1,5 +1,6 @@
 """What tests of the server share: a server on a port of its own, and how to wait for it."""
 
+import atexit
 import http.client
 import json
 import re
@@ -9,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from suite import FLETCH
+from suite import FLETCH, with_isa
 
 ASK = [{"role": "user", "content": "How do I make a model smaller?"}]
 
@@ -19,8 +20,9 @@ class Server:
 
     def __init__(self, *args):
         self.p = subprocess.Popen(
-            [FLETCH, "serve", "--port", "0", "--threads", "2", *map(str, args)],
+            [FLETCH, *with_isa(["serve", "--port", "0", "--threads", "2", *args])],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.p.kill)  # where a test failed before it ended its server
         self.lines = []
         while not (found := re.search(r"listening on https?://127\.0\.0\.1:(\d+)",
                                       line := self.p.stderr.readline())):

@@ -3,6 +3,7 @@ a function test_* whose name says what it pins; one that takes an argument gets 
 
     test/x_test.py BUILD [PART-OF-A-NAME...]"""
 
+import functools
 import inspect
 import json
 import os
@@ -13,6 +14,7 @@ import traceback
 
 BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
 FLETCH = os.path.join(BUILD, "fletch")
+ISA = os.environ.get("TEST_ISA")  # what the cpu backend uses where a test does not say (test/run -i)
 
 
 class Skip(Exception):
@@ -34,9 +36,22 @@ class Result:
         return json.loads(self.out)
 
 
+@functools.lru_cache(None)
+def takes_isa(command):
+    told = subprocess.run([FLETCH, "help", command], capture_output=True, text=True).stdout
+    return "--isa NAME" in told
+
+
+def with_isa(args):
+    """The arguments of a command, with the instruction set that is tested where it takes one."""
+    args = [*map(str, args)]
+    known = not ISA or not args or "--isa" in args or "--backend" in args
+    return args if known or not takes_isa(args[0]) else [args[0], "--isa", ISA, *args[1:]]
+
+
 def fletch(*args, stdin=b"", code=0, timeout=200, **kw):
     """Runs a command and expects its exit code; never lets it see a terminal."""
-    p = subprocess.run([FLETCH, *map(str, args)], input=stdin, stdout=subprocess.PIPE,
+    p = subprocess.run([FLETCH, *with_isa(args)], input=stdin, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, timeout=timeout, **kw)
     r = Result(p.returncode, p.stdout, p.stderr)
     assert r.code == code, f"fletch {' '.join(map(str, args))}: exit {r.code}, not {code}\n{r.err}"

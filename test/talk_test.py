@@ -40,11 +40,11 @@ def saved(name):
 class Terminal:
     """A person at a terminal."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, term="xterm"):
         self.said = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(HOME=TMP, TERM="xterm", LC_ALL="C.UTF-8", XDG_STATE_HOME="")
+            os.environ.update(HOME=TMP, TERM=term, LC_ALL="C.UTF-8", XDG_STATE_HOME="")
             os.execv(FLETCH, [FLETCH, "chat", "--temp", "0", *args])
 
     def type(self, text):
@@ -112,6 +112,13 @@ def test_a_saved_conversation_goes_on():
     assert "Mira" in out and "loaded 2 messages" in err, (out, err)
 
 
+def test_a_loaded_text_with_nul_stays_whole():
+    with open(f"{TMP}/nul.json", "w") as f:
+        json.dump({"messages": [{"role": "user", "content": "zero\0one"}]}, f)
+    chat(f"/load {TMP}/nul.json", "/edit", f"/save {TMP}/nul2.json")
+    assert saved("nul2.json") == [{"role": "user", "content": "zero\0one"}]
+
+
 def test_what_is_no_conversation_is_refused_and_the_chat_goes_on():
     for name, text in [("bad", "{"), ("list", '[{"role": 1}]'), ("other", '{"x": []}')]:
         with open(f"{TMP}/{name}.json", "w") as f:
@@ -158,6 +165,21 @@ def test_thinking_is_the_templates_business():
     assert "both given" in err, err
 
 
+def test_thinking_without_a_variable_for_it_is_refused():
+    path = os.path.join(TMP, "template")
+    with open(path, "w") as f:
+        f.write("{{ messages[-1].content }}")
+    for option in "--think", "--no-think":
+        _, err = chat("hello", args=["--template", path, option], code=2)
+        assert option in err and "no variable 'enable_thinking'" in err, err
+    _, err = chat("/think on", args=["--template", path])
+    assert "no variable enable_thinking" in err, err
+    with open(path, "w") as f:  # the model's own, by another name for it
+        f.write("{{ messages[-1].content }}{{ 'X' * 4000 if thinking }}")
+    _, err = chat("/tokens", "/think on", "hello", args=["--template", path, "-c", "256", "-n", "1"])
+    assert "the context has 256" in err, err
+
+
 def test_a_model_without_a_template_is_refused():
     _, err = chat(args=["test/golden/models/llama-gguf/model.gguf"], code=1)
     assert "no chat template" in err and "--template" in err, err
@@ -177,6 +199,14 @@ def test_a_terminal_gets_prompt_answer_and_statistics():
     assert t.leave() == 0
 
 
+def test_a_dumb_terminal_gets_no_escape_sequences():
+    t = Terminal(term="dumb")
+    t.say("27+48=\n")
+    said = t.wait_for("75") + t.wait_for("> ")
+    t.said = "> "
+    assert t.leave() == 0 and "\x1b" not in said, said
+
+
 def test_tab_completes_commands():
     t = Terminal()
     t.say("/tok\t\n")
@@ -194,6 +224,23 @@ def test_control_c_stops_the_answer_and_keeps_the_conversation():
     t.say(f"/save {TMP}/e.json\n")
     t.wait_for("saved 4 messages")
     assert saved("e.json")[3]["content"].startswith("Once")
+    assert t.leave() == 0
+
+
+def test_control_c_while_the_prompt_is_read_tells_what_was_read():
+    path = os.path.join(TMP, "long.txt")
+    with open(path, "w") as f:
+        f.write("word " * 50000)
+    t = Terminal("-c", "100000")
+    t.say(f"/read {path}\n")
+    t.say("What is that?\n")
+    t.wait_for("reading")
+    os.kill(t.pid, signal.SIGINT)
+    t.wait_for("prompt ")
+    n, whole = t.wait_for(" tokens")[: -len(" tokens")].split(" of ")
+    said = t.wait_for("; stopped")
+    in_context = int(said.split("context ")[1].split(" of")[0])
+    assert 0 < int(n) == in_context < 50000 < int(whole), (n, whole, said)
     assert t.leave() == 0
 
 

@@ -33,7 +33,7 @@ int main(void)
     char *line = NULL;
     size_t cap = 0;
     while (getline(&line, &cap, stdin) > 0) {
-        json_t *c = json_loads(line, 0, NULL);
+        json_t *c = json_loads(line, JSON_ALLOW_NUL, NULL);
         json_t *reply = c ? render(c) : json_pack("{s:s}", "error", "bad case");
         json_dumpf(reply, stdout, JSON_COMPACT);
         putchar('\n');

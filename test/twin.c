@@ -14,13 +14,23 @@ static void must(int rc, const struct err *err)
     if (rc) fail_msg("%s", err->text);
 }
 
+static bool matches_one(struct str pattern, struct str name)
+{
+    const char *star = memchr(pattern.p, '*', pattern.n);
+    if (!star) return str_eq(name, pattern);
+    size_t head = (size_t)(star - pattern.p), tail = pattern.n - head - 1;
+    return name.n >= head + tail && memcmp(name.p, pattern.p, head) == 0 &&
+           memcmp(name.p + name.n - tail, star + 1, tail) == 0;
+}
+
 bool twin_matches(const char *pattern, struct str name)
 {
-    const char *star = strchr(pattern, '*');
-    if (!star) return str_is(name, pattern);
-    size_t head = (size_t)(star - pattern);
-    return name.n >= head + strlen(star + 1) && memcmp(name.p, pattern, head) == 0 &&
-           str_ends(name, star + 1);
+    for (;; pattern++) {
+        struct str one = {pattern, strcspn(pattern, "|")};
+        if (matches_one(one, name)) return true;
+        pattern += one.n;
+        if (!*pattern) return false;
+    }
 }
 
 void twin_open(struct twin *t, const char *name, const char *without)

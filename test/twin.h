@@ -9,8 +9,8 @@ struct twin {
     struct source *from, *to; /* to: give it to model_open, or let twin_close have it */
 };
 
-/* name: of a golden directory. without: a key or tensor name, or "" for a whole copy; one '*' in it
- * stands for anything. */
+/* name: of a golden directory. without: names of keys and tensors with '|' between them, or "" for
+ * a whole copy; one '*' in each stands for anything. */
 void twin_open(struct twin *t, const char *name, const char *without);
 void twin_close(struct twin *t);
 /* to, which now belongs to the caller. */

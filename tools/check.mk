@@ -43,8 +43,8 @@ SLOW     := src/cpu/attention_test.c src/cpu/blas_test.c src/cpu/kernels_test.c 
             test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
             test/metal_text_test.py test/tune_test.c
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
-THREADED := src/base/pool_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
-            test/api_test.c test/constrain_test.c
+THREADED := src/base/pool_test.c src/base/turns_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
+            test/api_test.c test/constrain_test.c test/threads_test.c
 asan tsan fuzz cover: $(EMU_OBJ) $(if $(STANDIN),$K/standin/kernels.o)
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1
 asan: export UBSAN_OPTIONS = print_stacktrace=1
@@ -57,6 +57,18 @@ asan:
 tsan:
 	$Q$(MAKE) test B=$B-tsan K=$K NVCC= OPT="-O1 $(DEBUG)" WARN="-w -Wno-psabi" KERNEL_OPT=-O1 LIMIT=600 \
 	    TESTS="$(THREADED)" RUN_FLAGS='-o "$(THREADED)"' EXTRA="-fsanitize=thread"
+
+# What depends on the processor and on who else uses it: memory plans, generation and the server, as
+# on processors that have less, and beside others that keep this one busy.
+MACHINES := generic $(filter avx2 avx512 neon dotprod,$(ISAS))
+ANYWHERE := test/generate_test.c test/api_test.c test/report_test.c test/chat_test.c \
+            src/engine/verify_test.c src/cpu/team_test.c \
+            test/server_test.py:models_of_a:embeddings_and:twenty_at_once:chat_answers
+machines: $B/fletch $(patsubst %.c,$B/%,$(filter %.c,$(ANYWHERE)))
+	$Qfor isa in $(MACHINES); do echo "$$isa:"; \
+	    test/run -i $$isa -o "$(ANYWHERE)" -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B || exit 1; done
+	@echo "beside six busy processes:"
+	$Qtest/run -b 6 -o "$(ANYWHERE)" -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
 # What a build with a BLAS library does otherwise: one object is another one, and the tests of it
 # link that before the library.
@@ -81,6 +93,14 @@ verify-shapes: $B/fletch
 	$Qtools/verify-shapes $B
 arm64:
 	$Qtools/arm64 $B-arm64
+
+# What takes minutes, and packages that CI need not have: random schemas against python3-jsonschema,
+# bad weights and storage types of every tensor on every executor.
+SCHEMAS ?= 12800
+check-long: $B/test/schema_cli $B/test/nonfinite_test $B/test/storage_test
+	$Qtools/check-schemas -n $(SCHEMAS) $B
+	$Q$B/test/nonfinite_test all
+	$Q$B/test/storage_test all
 
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 # No kernel runs here nor below, so compilers need not work on them.

@@ -28,6 +28,40 @@ static const char *const texts[] = {
     "{\"name\": \"Viggo the second of his name\", \"age\": 117, \"tags\": [\"tall\", \"loyal\"]}",
 };
 
+/* Large ones, made here: a value of an enum, a call of one of many tools, many members. */
+static void make_large(struct buf schema[4], struct buf text[4])
+{
+    for (u32 k = 0; k < 2; k++) {
+        buf_puts(&schema[k], k ? "{\"anyOf\":[" : "{\"enum\":[");
+        for (u32 i = 0; i < 2000; i++) {
+            if (i) buf_putc(&schema[k], ',');
+            if (k) buf_puts(&schema[k], "{\"const\":");
+            if (i % 3)
+                buf_printf(&schema[k], "\"value %x of %u\"", i * 2654435761u, i);
+            else
+                buf_printf(&schema[k], "%u", i * 2654435761u);
+            if (k) buf_putc(&schema[k], '}');
+        }
+        buf_puts(&schema[k], "]}");
+        buf_printf(&text[k], "\"value %x of %u\"", 1999 * 2654435761u, 1999);
+    }
+    buf_puts(&schema[2], "{\"anyOf\":[");
+    for (u32 i = 0; i < 400; i++)
+        buf_printf(&schema[2],
+                   "%s{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"tool_%u\"},"
+                   "\"arguments\":{\"type\":\"object\",\"properties\":{\"path_%u\":{\"type\":"
+                   "\"string\"},\"count\":{\"type\":\"integer\"}},\"required\":[\"path_%u\"]}},"
+                   "\"required\":[\"name\",\"arguments\"]}",
+                   i ? "," : "", i, i, i);
+    buf_puts(&schema[2], "]}");
+    buf_puts(&text[2], "{\"name\": \"tool_377\", \"arguments\": {\"path_377\": \"a boy\"}}");
+    buf_puts(&schema[3], "{\"type\":\"object\",\"properties\":{\"m\":{}");
+    for (u32 i = 0; i < 500; i++)
+        buf_printf(&schema[3], ",\"member_%u\":{\"type\":\"integer\"}", i);
+    buf_puts(&schema[3], "}}");
+    buf_puts(&text[3], "{\"member_3\": 5, \"member_250\": 17, \"member_499\": 1}");
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -37,15 +71,12 @@ static double now(void)
 
 static struct automaton *open_schema(const char *text, const struct trie *trie)
 {
-    struct buf rules = {0};
     struct grammar *g;
     struct automaton *a;
     struct err err;
     json_t *j = json_loads(text, 0, NULL);
-    CHECK(j && schema_to_grammar(&rules, j, &err) == 0);
-    CHECK(grammar_parse(&g, buf_str(&rules), &err) == 0);
+    CHECK(j && schema_compile(&g, j, &err) == 0);
     CHECK(automaton_open(&a, g, trie, &err) == 0);
-    buf_free(&rules);
     json_decref(j);
     return a;
 }
@@ -193,12 +224,22 @@ static void measure_synthetic(void)
     CHECK(trie_open(&trie, pieces, N_SYNTHETIC, NULL, 0, NULL) == 0);
     printf("synthetic: %d tokens, a tree of %u nodes in %.0f ms\n", N_SYNTHETIC, trie->n_nodes,
            (now() - began) * 1e3);
-    for (size_t i = 0; i < ARRAY_LEN(schemas); i++) {
+    static const char *const large[] = {"2,000 values", "2,000 const", "400 tools", "500 members"};
+    struct buf made[4] = {0}, said[4] = {0};
+    make_large(made, said);
+    for (size_t i = 0; i < ARRAY_LEN(schemas) + 4; i++) {
+        size_t k = i - ARRAY_LEN(schemas);
+        bool is_large = i >= ARRAY_LEN(schemas);
+        const char *name = is_large ? large[k] : schemas[i][0];
         began = now();
-        struct automaton *a = open_schema(schemas[i][1], trie);
-        printf("%-16s compiled in %.1f ms\n", schemas[i][0], (now() - began) * 1e3);
-        follow(schemas[i][0], a, tokens, encode(pieces, texts[i], tokens));
+        struct automaton *a = open_schema(is_large ? made[k].p : schemas[i][1], trie);
+        printf("%-16s compiled in %.1f ms\n", name, (now() - began) * 1e3);
+        follow(name, a, tokens, encode(pieces, is_large ? said[k].p : texts[i], tokens));
         automaton_close(a);
+    }
+    for (size_t k = 0; k < 4; k++) {
+        buf_free(&made[k]);
+        buf_free(&said[k]);
     }
     trie_close(trie);
     for (u32 i = 0; i < N_SYNTHETIC; i++) free((void *)(uintptr_t)pieces[i].p);

@@ -92,6 +92,7 @@ static void token(struct call *c, struct choice *ch, const struct token *t)
 {
     struct turn *turn = turn_of(ch);
     if (c->ask.logprobs && t->id >= 0) {
+        if (!c->ask.stream && !call_add_entries(c, t->n_top + 1)) return;
         if (!turn->logprobs) turn->logprobs = need(json_array());
         json_array_append_new(turn->logprobs, logprob_entry(c->served, t, c->ask.n_top));
     }

@@ -1,5 +1,6 @@
 /* /v1/completions, as OpenAI has it: texts or token ids are continued. echo with logprobs scores
  * the prompt itself. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,13 +43,36 @@ static const struct field own[] = {
 };
 static const struct field_table own_table = FIELD_TABLE(own);
 
-static int take_prompt(struct call *c, const json_t *p)
+/* path: where it stands in the body. */
+static int take_prompt(struct call *c, const char *path, const json_t *p)
 {
     if (json_is_string(p))
         return prompt_text(c, json_string_value(p), json_string_length(p), FLETCH_BOS);
-    if (json_is_array(p) && json_is_integer(json_array_get(p, 0))) return prompt_ids(c, p);
-    return call_wrong(c, 400, "prompt",
-                      "prompt must be a text, an array of token ids, or an array of such");
+    if (json_is_array(p) && json_is_integer(json_array_get(p, 0))) return prompt_ids(c, path, p);
+    call_wrong(
+        c, 400, "prompt",
+        "%s is not a text or an array of token ids; prompt is one of them, or an array of such",
+        path);
+    return call_at(c, "%s", path);
+}
+
+/* What is repeated of prompts is as long as the client wants, and so are its log probabilities. */
+static int check_echo(struct call *c)
+{
+    uint64_t n_bytes = 0, n_tokens = 0;
+    for (size_t i = 0; i < c->n_prompts; i++) {
+        const json_t *given = c->ask.prompt;
+        if (json_is_array(given) && !json_is_integer(json_array_get(given, 0)))
+            given = json_array_get(given, i);
+        n_bytes += json_string_length(given) * c->ask.n;
+        n_tokens += c->prompts[i].n * c->ask.n;
+    }
+    if (c->ask.echo && n_bytes > limit_of(&c->server->limits, echo_bytes))
+        return call_over(c, LIMIT_echo_bytes, "echo", n_bytes);
+    n_tokens *= c->ask.n_top + 1;
+    if (c->ask.echo && c->ask.logprobs && n_tokens > limit_of(&c->server->limits, logprob_entries))
+        return call_over(c, LIMIT_logprob_entries, "logprobs", n_tokens);
+    return 0;
 }
 
 static int take(struct call *c)
@@ -59,13 +83,16 @@ static int take(struct call *c)
     bool many = json_is_array(p) && (json_is_string(first) || json_is_array(first));
     size_t n = many ? json_array_size(p) : 1;
     if (n > limit_of(&c->server->limits, prompts)) return call_over(c, LIMIT_prompts, "prompt", n);
-    for (size_t i = 0; i < n; i++)
-        if (take_prompt(c, many ? json_array_get(p, i) : p)) return -1;
+    for (size_t i = 0; i < n; i++) {
+        char path[40];
+        snprintf(path, sizeof path, many ? "prompt[%zu]" : "prompt", i);
+        if (take_prompt(c, path, many ? json_array_get(p, i) : p)) return -1;
+    }
     if (!c->ask.max_tokens_set) c->ask.r.max_tokens = DEFAULT_TOKENS;
     c->ask.score = c->ask.echo && c->ask.logprobs;
     c->ask.silent = c->ask.r.max_tokens == 0; /* one is made, and not shown */
     if (c->ask.silent) c->ask.r.max_tokens = 1;
-    return 0;
+    return check_echo(c);
 }
 
 /* ---- log probabilities ---- */
@@ -77,11 +104,24 @@ static size_t n_characters(const char *s, size_t n)
     return count;
 }
 
+/* A token's text. Where its bytes are not UTF-8 it is spelled as OpenAI does, bytes:\xHH.., because
+ * texts are keys of objects here and replaced bytes would make one of several. */
 static json_t *piece_text(const struct served *m, int32_t id)
 {
+    static const char hex[] = "0123456789abcdef";
     size_t n;
     const char *p = served_piece(m, id, &n);
-    return json_text(p, n);
+    json_t *j = json_stringn(p, n);
+    struct words spelled = {0};
+    if (j) return j;
+    words_add(&spelled, "bytes:", strlen("bytes:"));
+    for (size_t i = 0; i < n; i++) {
+        unsigned byte = (unsigned char)p[i];
+        words_add(&spelled, (const char[]){'\\', 'x', hex[byte / 16], hex[byte % 16]}, 4);
+    }
+    j = need(json_stringn(spelled.p, spelled.n));
+    free(spelled.p);
+    return j;
 }
 
 /* One more token; t->top_ids NULL: nothing is known about it, because it is the first. shown: its
@@ -104,7 +144,7 @@ static void list_token(struct lists *l, const struct served *m, const struct tok
         l->offsets = need(json_array());
         l->ids = need(json_array());
     }
-    json_array_append_new(l->tokens, json_text(p, n));
+    json_array_append_new(l->tokens, piece_text(m, t->id));
     json_array_append_new(l->logprobs, t->top_ids ? json_real((double)t->logprob) : json_null());
     json_array_append_new(l->tops, top);
     json_array_append_new(l->offsets, json_integer((json_int_t)l->offset));
@@ -199,6 +239,8 @@ static void token(struct call *c, struct choice *ch, const struct token *t)
     struct said *said = ch->state;
     if (c->ask.silent) return;
     words_add(&said->text, t->text, t->n_text);
+    if (c->ask.logprobs && t->id >= 0 && !c->ask.stream && !call_add_entries(c, t->n_top + 1))
+        return;
     if (c->ask.logprobs && t->id >= 0)
         list_token(&said->lists, c->served, t, !served_is_hidden(c->served, t->id));
     if (c->ask.stream && (said->text.n || said->lists.tokens)) send(c, ch, NULL);

@@ -1,6 +1,7 @@
 /* /v1/embeddings: the mean of a text's final hidden states, of length 1. A generative model's, so
  * good for rough likeness, not made for search. The model's session reads the texts (reader.c). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct embedding {
     float *mean;  /* [n_embd] of a piece */
     double *sums; /* [n_prompts][n_embd] */
     bool base64;
+    struct task task; /* writes the answer */
 };
 
 /* ---- requests ---- */
@@ -25,12 +27,14 @@ static struct embedding *embedding_of(struct call *c)
     return c->state;
 }
 
-static int take_one(struct call *c, const json_t *v)
+static int take_one(struct call *c, const char *path, const json_t *v)
 {
     if (json_is_string(v))
         return prompt_text(c, json_string_value(v), json_string_length(v), FLETCH_BOS);
-    if (json_is_array(v)) return prompt_ids(c, v);
-    return call_wrong(c, 400, "input", "input is not a text, token ids, or an array of either");
+    if (json_is_array(v)) return prompt_ids(c, path, v);
+    call_wrong(c, 400, "input",
+               "%s is not a text or token ids; input is one of them, or an array of either", path);
+    return call_at(c, "%s", path);
 }
 
 static int take_input(struct call *c, const struct field *f, json_t *v)
@@ -38,19 +42,21 @@ static int take_input(struct call *c, const struct field *f, json_t *v)
     size_t i;
     json_t *one;
     bool many = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
-    if (!many) return take_one(c, v);
+    if (!many) return take_one(c, f->name, v);
     if (json_array_size(v) > limit_of(&c->server->limits, prompts))
         return call_over(c, LIMIT_prompts, f->name, json_array_size(v));
     json_array_foreach(v, i, one)
     {
-        if (take_one(c, one)) return -1;
+        char path[40];
+        snprintf(path, sizeof path, "input[%zu]", i);
+        if (take_one(c, path, one)) return -1;
     }
     return 0;
 }
 
 static int take_format(struct call *c, const struct field *f, json_t *v)
 {
-    const char *word = json_string_value(v);
+    const char *word = json_word(v);
     embedding_of(c)->base64 = word && strcmp(word, "base64") == 0;
     if (word && (strcmp(word, "float") == 0 || strcmp(word, "base64") == 0)) return 0;
     return call_wrong(c, 400, f->name, "encoding_format is float or base64");
@@ -132,11 +138,29 @@ static json_t *reply(const struct embedding *e)
                           n_tokens));
 }
 
+static void write_answer(void *ctx)
+{
+    struct call *c = ctx;
+    c->reply = reply(c->state);
+    call_write_reply(c);
+}
+
+static void on_answer(void *ctx)
+{
+    call_ran(ctx);
+}
+
 static void on_read(struct reader *r)
 {
     struct call *c = r->call;
-    if (r->prompt == c->n_prompts && !c->problem.status) c->reply = reply((struct embedding *)r);
-    call_ran(c);
+    struct embedding *e = (struct embedding *)r;
+    if (r->prompt < c->n_prompts || c->problem.status) {
+        call_ran(c);
+        return;
+    }
+    for (size_t i = 0; i < c->n_prompts; i++) metrics_prompt(c->server->metrics, c->prompts[i].n);
+    e->task = (struct task){.work = write_answer, .done = on_answer, .ctx = c};
+    workers_give(c->server, &e->task);
 }
 
 static void run(struct call *c)
@@ -144,9 +168,14 @@ static void run(struct call *c)
     struct embedding *e = embedding_of(c);
     uint32_t n = c->served->info.n_embd;
     e->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
-    e->mean = need(calloc(n, sizeof *e->mean));
-    e->sums = need(calloc(c->n_prompts * n, sizeof *e->sums));
-    reader_begin(&e->r);
+    e->mean = calloc(n, sizeof *e->mean);
+    e->sums = calloc(c->n_prompts * n, sizeof *e->sums);
+    if (e->mean && e->sums) {
+        reader_begin(&e->r);
+        return;
+    }
+    call_no_memory(c);
+    call_ran(c);
 }
 
 static void free_state(struct call *c)

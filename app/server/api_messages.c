@@ -8,10 +8,11 @@
 
 /* ---- requests ---- */
 
-static const char *text_of(const json_t *block, const char *type, const char *key)
+static json_t *text_of(const json_t *block, const char *type, const char *key)
 {
-    const char *its = json_string_value(json_object_get(block, "type"));
-    return its && strcmp(its, type) == 0 ? json_string_value(json_object_get(block, key)) : NULL;
+    const char *its = json_word(json_object_get(block, "type"));
+    json_t *text = json_object_get(block, key);
+    return its && strcmp(its, type) == 0 && json_is_string(text) ? text : NULL;
 }
 
 /* A text, or the texts of an array of blocks one after the other; NULL: there is another block. */
@@ -22,14 +23,14 @@ static json_t *joined(const json_t *content)
     json_t *block;
     bool good = json_is_array(content) || json_is_string(content);
     if (json_is_string(content))
-        words_add(&all, json_string_value(content), json_string_length(content));
+        words_try_add(&all, json_string_value(content), json_string_length(content));
     json_array_foreach((json_t *)content, i, block)
     {
-        const char *text = text_of(block, "text", "text");
-        if (text) words_add(&all, text, strlen(text));
+        const json_t *text = text_of(block, "text", "text");
+        if (text) words_try_add(&all, json_string_value(text), json_string_length(text));
         good &= text != NULL;
     }
-    json_t *j = good ? json_stringn(all.p ? all.p : "", all.n) : NULL;
+    json_t *j = good ? words_json(&all) : NULL;
     free(all.p);
     return j;
 }
@@ -69,21 +70,21 @@ static int take_tool_result(struct call *c, const json_t *block, json_t *message
 static int take_block(struct call *c, const json_t *block, json_t *messages, json_t *message,
                       struct words *said)
 {
-    const char *text = text_of(block, "text", "text");
-    const char *thought = text_of(block, "thinking", "thinking");
+    const json_t *text = text_of(block, "text", "text");
+    json_t *thought = text_of(block, "thinking", "thinking");
     if (text_of(block, "tool_use", "id")) return take_tool_use(c, block, message);
     if (text_of(block, "tool_result", "tool_use_id")) return take_tool_result(c, block, messages);
-    if (thought) return json_object_set_new(message, "reasoning_content", json_string(thought));
+    if (thought) return json_object_set(message, "reasoning_content", thought);
     if (!text)
         return call_wrong(c, 400, "messages",
                           "a content block is not text, thinking, tool_use or tool_result");
-    words_add(said, text, strlen(text));
+    words_try_add(said, json_string_value(text), json_string_length(text));
     return 0;
 }
 
 static int take_message(struct call *c, const json_t *from, json_t *messages)
 {
-    const char *role = json_string_value(json_object_get(from, "role"));
+    const char *role = json_word(json_object_get(from, "role"));
     json_t *content = json_object_get(from, "content"), *block;
     struct words said = {0};
     size_t i;
@@ -92,7 +93,7 @@ static int take_message(struct call *c, const json_t *from, json_t *messages)
         return call_wrong(c, 400, "messages", "a message's role is not user or assistant");
     json_t *message = need(json_pack("{s:s}", "role", role));
     if (json_is_string(content))
-        words_add(&said, json_string_value(content), json_string_length(content));
+        words_try_add(&said, json_string_value(content), json_string_length(content));
     else if (!json_is_array(content))
         rc = call_wrong(c, 400, "messages", "a message has no content");
     json_array_foreach(content, i, block)
@@ -100,7 +101,8 @@ static int take_message(struct call *c, const json_t *from, json_t *messages)
         if (!rc) rc = take_block(c, block, messages, message, &said);
     }
     if (!rc && (said.n || json_object_size(message) > 1 || json_is_string(content))) {
-        json_object_set_new(message, "content", json_stringn(said.p ? said.p : "", said.n));
+        rc = json_object_set_new(message, "content", words_json(&said));
+        if (rc) rc = call_no_memory(c);
         json_array_append(messages, message);
     }
     json_decref(message);
@@ -144,8 +146,13 @@ static int take_tools(struct call *c, json_t *chat, json_t *v)
 static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
 {
     static const char *const words[][2] = {{"auto", "auto"}, {"any", "required"}, {"none", "none"}};
-    const char *type = json_string_value(json_object_get(v, "type"));
+    const char *type = json_word(json_object_get(v, "type"));
     json_t *name = json_object_get(v, "name"), *choice = NULL;
+    json_t *one = json_object_get(v, "disable_parallel_tool_use");
+    if (one && !json_is_boolean(one))
+        return call_wrong(c, 400, "tool_choice",
+                          "tool_choice.disable_parallel_tool_use must be true or false");
+    c->ask.one_tool_call = json_is_true(one);
     for (size_t i = 0; type && i < sizeof words / sizeof *words; i++)
         if (strcmp(type, words[i][0]) == 0) choice = json_string(words[i][1]);
     if (type && strcmp(type, "tool") == 0 && json_is_string(name))
@@ -155,24 +162,32 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
                       "tool_choice has the type auto, any, none, or tool with a name");
 }
 
-/* {"type": "enabled"} or disabled: a setting of the template. */
+/* {"type": "enabled"}, adaptive or disabled: a setting of the template. */
 static int take_thinking(struct call *c, json_t *chat, json_t *v)
 {
-    const char *type = json_string_value(json_object_get(v, "type"));
-    if (!type) return call_wrong(c, 400, "thinking", "thinking has no type");
-    return json_object_set_new(
-        chat, "chat_template_kwargs",
-        json_pack("{s:b}", "enable_thinking", strcmp(type, "disabled") != 0));
+    const char *type = json_word(json_object_get(v, "type"));
+    (void)chat;
+    if (type && strcmp(type, "disabled") == 0)
+        c->ask.think = THINK_OFF;
+    else if (type && (strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0))
+        c->ask.think = THINK_ON;
+    else {
+        call_wrong(c, 400, "thinking", "thinking.type is not enabled, adaptive or disabled");
+        return call_at(c, "thinking.type");
+    }
+    return 0;
 }
 
-/* {"format": {"type": "json_schema", "schema": ..}}; how hard to think has no effect here. */
+/* {"format": {"type": "json_schema", "schema": ..}, "effort": ..}, of which the latter is the
+ * template's. */
 static int take_output_config(struct call *c, json_t *chat, json_t *v)
 {
-    json_t *format = json_object_get(v, "format");
+    json_t *format = json_object_get(v, "format"), *effort = json_object_get(v, "effort");
     if (!json_is_object(v))
         return call_wrong(c, 400, "output_config", "output_config is no object");
+    if (effort && json_object_set(chat, "reasoning_effort", effort)) return call_no_memory(c);
     if (!format) return 0;
-    const char *type = json_string_value(json_object_get(format, "type"));
+    const char *type = json_word(json_object_get(format, "type"));
     if (!type || strcmp(type, "json_schema") != 0 || !json_object_get(format, "schema"))
         return call_wrong(
             c, 400, "output_config",
@@ -180,6 +195,29 @@ static int take_output_config(struct call *c, json_t *chat, json_t *v)
     return json_object_set_new(
         chat, "response_format",
         json_pack("{s:s, s:O}", "type", "json_schema", "json_schema", format));
+}
+
+/* The assistant's last message is the beginning of the answer. Blanks at its end belong to the
+ * model's next token, which it could no longer write. */
+static int take_beginning(struct call *c)
+{
+    const json_t *messages = json_object_get(c->body, "messages");
+    size_t n = json_array_size(messages);
+    const json_t *last = n ? json_array_get(messages, n - 1) : NULL;
+    const char *role = json_word(json_object_get(last, "role"));
+    const json_t *content = json_object_get(last, "content");
+    size_t n_text = json_string_length(content);
+    if (!role || strcmp(role, "assistant") != 0) return 0;
+    if (json_object_get(last, "tool_calls"))
+        return call_wrong(c, 400, "messages",
+                          "the last message calls a tool, whose result is missing");
+    if (!n_text || strchr(" \t\r\n", json_string_value(content)[n_text - 1]))
+        return call_wrong(
+            c, 400, "messages",
+            "the last message is the assistant's, so the answer continues it: it must "
+            "not be empty or end in blanks");
+    return json_object_set_new(c->body, "continue_final_message", json_true()) ? call_no_memory(c)
+                                                                               : 0;
 }
 
 static int take_any(struct call *c)
@@ -191,7 +229,9 @@ static int take_any(struct call *c)
         {"stop_sequences", "stop", NULL},
     };
     static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
-    if (turn_translate(c, rows, sizeof rows / sizeof *rows) || fields_take(c, tables)) return -1;
+    if (turn_translate(c, rows, sizeof rows / sizeof *rows) || take_beginning(c) ||
+        fields_take(c, tables))
+        return -1;
     if (c->ask.n != 1) return call_wrong(c, 400, "n", "there is one answer to a message");
     return turn_take(c);
 }
@@ -229,7 +269,7 @@ static json_t *usage(const struct call *c)
 {
     const struct fletch_result *r = &c->choices[0].result;
     return need(json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
-                          (json_int_t)(c->prompts[0].n - r->n_reused), "output_tokens",
+                          call_prompt_tokens(c, 0) - r->n_reused, "output_tokens",
                           (json_int_t)r->n_generated, "cache_read_input_tokens",
                           (json_int_t)r->n_reused, "cache_creation_input_tokens", (json_int_t)0));
 }

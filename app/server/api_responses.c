@@ -10,7 +10,8 @@
 
 static bool is_word(const json_t *v, const char *word)
 {
-    return json_is_string(v) && strcmp(json_string_value(v), word) == 0;
+    const char *its = json_word(v);
+    return its && strcmp(its, word) == 0;
 }
 
 static bool is_type(const json_t *item, const char *type)
@@ -36,10 +37,10 @@ static json_t *joined(const json_t *content)
     {
         const json_t *text = json_object_get(part, "text");
         good &= json_is_string(text);
-        words_add(&all, json_is_string(text) ? json_string_value(text) : "",
-                  json_string_length(text));
+        words_try_add(&all, json_is_string(text) ? json_string_value(text) : "",
+                      json_string_length(text));
     }
-    json_t *j = good ? json_stringn(all.p ? all.p : "", all.n) : NULL;
+    json_t *j = good ? words_json(&all) : NULL;
     free(all.p);
     return j;
 }
@@ -49,7 +50,7 @@ static int add_call(struct call *c, json_t *chat, const json_t *item)
 {
     json_t *messages = json_object_get(chat, "messages");
     json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
+    const char *role = json_word(json_object_get(last, "role"));
     json_t *call = json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(item, "call_id"),
                              "type", "function", "function", "name", json_object_get(item, "name"),
                              "arguments", json_object_get(item, "arguments"));
@@ -75,7 +76,7 @@ static int add_output(struct call *c, json_t *chat, const json_t *item)
 
 static int take_item(struct call *c, json_t *chat, const json_t *item)
 {
-    const char *role = json_string_value(json_object_get(item, "role"));
+    const char *role = json_word(json_object_get(item, "role"));
     if (is_type(item, "function_call")) return add_call(c, chat, item);
     if (is_type(item, "function_call_output")) return add_output(c, chat, item);
     if (is_type(item, "reasoning")) return 0; /* templates drop that of earlier turns */
@@ -177,6 +178,15 @@ static int take_truncation(struct call *c, json_t *chat, json_t *v)
     return call_wrong(c, 400, "truncation", "truncation is neither auto nor disabled");
 }
 
+/* {"effort": ..}, which is the template's; summaries have no effect. */
+static int take_reasoning(struct call *c, json_t *chat, json_t *v)
+{
+    json_t *effort = json_object_get(v, "effort");
+    if (!json_is_object(v)) return call_wrong(c, 400, "reasoning", "reasoning is no object");
+    if (!effort || json_is_null(effort)) return 0;
+    return json_object_set(chat, "reasoning_effort", effort) ? call_no_memory(c) : 0;
+}
+
 static int take(struct call *c)
 {
     static const struct turn_field rows[] = {
@@ -188,7 +198,7 @@ static int take(struct call *c)
         {"text", "response_format", take_text},
         {"truncation", NULL, take_truncation},
         {"previous_response_id", NULL, take_previous},
-        {"reasoning", NULL, NULL},
+        {"reasoning", "reasoning_effort", take_reasoning},
         {"include", NULL, NULL},
         {"background", NULL, NULL},
         {"prompt_cache_retention", NULL, NULL},
@@ -254,7 +264,7 @@ static json_t *usage(const struct call *c)
 {
     const struct fletch_result *r = &c->choices[0].result;
     const struct turn *t = c->choices[0].state;
-    json_int_t n_in = (json_int_t)c->prompts[0].n, n_out = r->n_generated;
+    json_int_t n_in = call_prompt_tokens(c, 0), n_out = r->n_generated;
     return need(json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", n_in,
                           "input_tokens_details", "cached_tokens", (json_int_t)r->n_reused,
                           "output_tokens", n_out, "output_tokens_details", "reasoning_tokens",

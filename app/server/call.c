@@ -11,13 +11,16 @@
 #include "server.h"
 #include "turn.h"
 
+enum { HEAVY_BYTES = 262144 }; /* of a body */
+enum { LONGEST_NAME = 64 };    /* of a field that an error names whole */
+
 /* ---- what is wrong ---- */
 
 int call_wrong(struct call *c, int status, const char *param, const char *fmt, ...)
 {
     va_list args;
     c->problem = (struct problem){.status = status, .type = "invalid_request_error"};
-    c->problem.param = param;
+    c->problem.param = param; /* of a table, or of the body, which lives as long */
     if (status == 503) c->problem.type = "overloaded_error";
     if (status == 500) c->problem.type = "server_error";
     va_start(args, fmt);
@@ -26,11 +29,27 @@ int call_wrong(struct call *c, int status, const char *param, const char *fmt, .
     return -1;
 }
 
+int call_at(struct call *c, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(c->place, sizeof c->place, fmt, args);
+    va_end(args);
+    c->problem.param = c->place;
+    return -1;
+}
+
 const char *call_field(const struct call *c, const char *name)
 {
     for (size_t i = 0; i < c->n_fields; i++)
         if (c->fields[i].to && strcmp(c->fields[i].to, name) == 0) return c->fields[i].name;
     return name;
+}
+
+int call_unknown(struct call *c, const char *name)
+{
+    const char *param = strlen(name) <= LONGEST_NAME ? name : NULL;
+    return call_wrong(c, 400, param, "unknown field %s", QUOTE(name));
 }
 
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is)
@@ -43,11 +62,25 @@ int call_over(struct call *c, enum limit l, const char *param, uint64_t is)
     return -1;
 }
 
+int call_no_memory(struct call *c)
+{
+    call_wrong(c, 503, NULL, "there is not enough memory for this request");
+    c->problem.code = "memory";
+    return -1;
+}
+
 /* ---- on a worker ---- */
 
-/* Bounds the depth before a recursive parser sees the text. */
-static bool is_too_deep(const char *p, size_t n, uint64_t most)
+struct shape {
+    uint64_t depth; /* deepest */
+    uint64_t n_values;
+};
+
+/* Of a text that may be JSON, before a parser that calls itself and takes memory for each value
+ * sees it. A member of an object takes about twice the memory of another value. */
+static struct shape shape_of(const char *p, size_t n)
 {
+    struct shape s = {0, 1};
     uint64_t depth = 0;
     for (size_t i = 0; i < n; i++) {
         if (p[i] == '"')
@@ -56,18 +89,23 @@ static bool is_too_deep(const char *p, size_t n, uint64_t most)
             depth++;
         else if ((p[i] == '}' || p[i] == ']') && depth)
             depth--;
-        if (depth > most) return true;
+        else
+            s.n_values += p[i] == ',' || p[i] == ':';
+        if (depth > s.depth) s.depth = depth;
     }
-    return false;
+    return s;
 }
 
 int call_parse(struct call *c)
 {
     json_error_t e;
-    uint64_t most = limit_of(&c->server->limits, json_depth);
-    if (is_too_deep(c->text, c->n_text, most))
-        return call_over(c, LIMIT_json_depth, NULL, most + 1);
-    c->body = json_loadb(c->text, c->n_text, JSON_REJECT_DUPLICATES, &e);
+    struct shape shape = shape_of(c->text, c->n_text);
+    if (shape.depth > limit_of(&c->server->limits, json_depth))
+        return call_over(c, LIMIT_json_depth, NULL, shape.depth);
+    if (shape.n_values > limit_of(&c->server->limits, json_values))
+        return call_over(c, LIMIT_json_values, NULL, shape.n_values);
+    c->body = json_loadb(c->text, c->n_text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    if (!c->body && json_error_code(&e) == json_error_out_of_memory) return call_no_memory(c);
     if (!c->body)
         return call_wrong(c, 400, NULL, "the body is not JSON: line %d, column %d: %s", e.line,
                           e.column, QUOTE(e.text));
@@ -76,9 +114,23 @@ int call_parse(struct call *c)
     return 0;
 }
 
+void call_write_reply(struct call *c)
+{
+    c->bytes = reply_open();
+    if (c->bytes) reply_add_json(c->bytes, c->reply);
+    json_decref(c->reply);
+    c->reply = NULL;
+    if (!reply_close(c->bytes)) call_no_memory(c);
+}
+
 void call_work(struct call *c)
 {
-    if (call_parse(c) == 0) c->api->take(c);
+    if (call_parse(c) == 0 && c->api->take(c) == 0 && c->reply) call_write_reply(c);
+}
+
+static void work(void *ctx)
+{
+    call_work(ctx);
 }
 
 void call_add_prompt(struct call *c, int32_t *ids, size_t n)
@@ -122,6 +174,7 @@ void call_free(struct call *c)
     forget_work(c);
     free(c->choices);
     json_decref(c->reply);
+    reply_free(c->bytes);
     free(c->text);
     c->server->body_bytes -= c->cap_text;
     free(c->path);
@@ -151,19 +204,35 @@ static void finish(struct call *c)
         c->api->broken(c);
     else if (conn && c->problem.status)
         problem_reply(conn, &c->problem, c->api->problem);
-    else if (conn && c->reply)
-        json_reply(conn, 200, json_incref(c->reply));
+    else if (conn && c->bytes)
+        http_reply_bytes(conn, 200, "application/json", c->bytes);
     else if (conn)
         c->api->end(c);
     unlink_call(c);
     call_free(c);
 }
 
+static void start(struct choice *ch)
+{
+    struct server *s = ch->call->server;
+    if (ch->started) return;
+    ch->started = true;
+    s->n_queued--;
+    s->queued_tokens -= ch->call->prompts[ch->prompt].n;
+}
+
+/* Choices that the batch has end later, by an event. */
 static void cancel(struct call *c)
 {
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        if (c->choices[i].id && !c->choices[i].ended)
-            fletch_batch_cancel(c->served->batch, c->choices[i].id);
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        struct choice *ch = &c->choices[i];
+        if (ch->id && !ch->ended) fletch_batch_cancel(c->served->batch, ch->id);
+        if (!ch->lacks_room) continue;
+        start(ch);
+        ch->lacks_room = false;
+        ch->ended = true;
+        c->n_live--;
+    }
 }
 
 static void on_gone(void *ctx)
@@ -171,6 +240,7 @@ static void on_gone(void *ctx)
     struct call *c = ctx;
     c->conn = NULL;
     cancel(c);
+    if (c->working && workers_take_back(c->server, &c->task)) c->working = false;
     if (!c->working && !c->n_live) finish(c);
 }
 
@@ -244,15 +314,6 @@ static void begin(struct call *c)
     c->api->begin(c);
 }
 
-static void start(struct choice *ch)
-{
-    struct server *s = ch->call->server;
-    if (ch->started) return;
-    ch->started = true;
-    s->n_queued--;
-    s->queued_tokens -= ch->call->prompts[ch->prompt].n;
-}
-
 /* Over a limit are grammars that are too ambiguous, and what finds no room beside the session. */
 static int status_of(const struct call *c, int code)
 {
@@ -260,11 +321,24 @@ static int status_of(const struct call *c, int code)
     return c->ask.r.grammar || c->ask.r.json_schema ? 400 : 503;
 }
 
+/* Did it find no room beside the session, which gives it back when its prompt was read? */
+static bool may_try_again(const struct choice *ch, const struct fletch_result *r)
+{
+    const struct call *c = ch->call;
+    return r->finish == FLETCH_FINISH_FAILED && r->code == FLETCH_E_LIMIT && !ch->started &&
+           !c->ask.r.grammar && !c->ask.r.json_schema && c->conn && !c->problem.status;
+}
+
 static void on_end(struct choice *ch, const struct server_event *e)
 {
     struct call *c = ch->call;
     bool cut =
         e->result.finish == FLETCH_FINISH_CANCELLED || e->result.finish == FLETCH_FINISH_ASKED;
+    if (may_try_again(ch, &e->result)) {
+        ch->id = 0;
+        ch->lacks_room = true; /* call_tick goes on */
+        return;
+    }
     start(ch);
     ch->ended = true;
     ch->result = e->result;
@@ -307,19 +381,37 @@ void call_on_event(const struct server_event *e)
     }
 }
 
+/* n more beside n_there. What is too much by itself is refused for good: to try again would not
+ * help. */
+static int check_limit(struct call *c, enum limit l, uint64_t n, uint64_t n_there)
+{
+    uint64_t most = c->server->limits.v[l];
+    if (n_there + n <= most) return 0;
+    call_over(c, l, NULL, n > most ? n : n_there + n);
+    if (n <= most) return -1;
+    c->problem.status = 400;
+    c->problem.type = "invalid_request_error";
+    return -1;
+}
+
 /* Is there room in the queue for all its choices? */
 static int check_queue(struct call *c)
 {
-    struct server *s = c->server;
-    uint64_t n_tokens = s->queued_tokens;
+    const struct server *s = c->server;
+    uint64_t n_tokens = 0, n = (uint64_t)c->n_prompts * c->ask.n;
     for (size_t i = 0; i < c->n_prompts; i++) n_tokens += c->prompts[i].n * c->ask.n;
-    uint64_t n = (uint64_t)s->n_queued + c->n_prompts * c->ask.n;
-    if (n > limit_of(&s->limits, queue)) return call_over(c, LIMIT_queue, NULL, n);
-    if (n_tokens > limit_of(&s->limits, queued_tokens))
-        return call_over(c, LIMIT_queued_tokens, NULL, n_tokens);
-    return 0;
+    if (check_limit(c, LIMIT_queue, n, s->n_queued)) return -1;
+    return check_limit(c, LIMIT_queued_tokens, n_tokens, s->queued_tokens);
 }
 
+/* The engine's words for what it can't keep of a schema or grammar. */
+static bool is_about_form(const char *why)
+{
+    return strncmp(why, "grammar", 7) == 0 || strncmp(why, "JSON schema", 11) == 0 ||
+           strncmp(why, "schema", 6) == 0;
+}
+
+/* Gives it to the batch; or call->problem. */
 static void submit_choice(struct call *c, struct choice *ch)
 {
     const struct prompt *p = &c->prompts[ch->prompt];
@@ -337,16 +429,17 @@ static void submit_choice(struct call *c, struct choice *ch)
     r.ctx = ch;
     int rc = fletch_batch_submit(c->served->batch, &r, &ch->id);
     if (rc) {
-        call_wrong(c,
-                   rc == FLETCH_E_LIMIT   ? 503
-                   : rc == FLETCH_E_NOMEM ? 500
-                                          : 400,
-                   NULL, "%s", fletch_batch_error(c->served->batch));
+        const char *why = fletch_batch_error(c->served->batch);
+        int status = rc == FLETCH_E_LIMIT ? 503 : rc == FLETCH_E_NOMEM ? 500 : 400;
+        call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.form : NULL, "%s", why);
         return;
     }
-    c->n_live++;
-    c->server->n_queued++;
-    c->server->queued_tokens += p->n;
+    if (!ch->lacks_room) {
+        c->n_live++;
+        c->server->n_queued++;
+        c->server->queued_tokens += p->n;
+    }
+    ch->lacks_room = false;
 }
 
 static void submit(struct call *c)
@@ -375,7 +468,7 @@ static void go_on(struct call *c)
     }
     if (c->server->draining && !c->problem.status)
         call_wrong(c, 503, NULL, "the server is shutting down");
-    bool submits = c->conn && !c->problem.status && !c->reply;
+    bool submits = c->conn && !c->problem.status && !c->bytes;
     if (submits && c->ask.score && !c->scores) {
         c->working = true;
         score_begin(c);
@@ -389,9 +482,18 @@ static void go_on(struct call *c)
     if (!c->n_live) finish(c);
 }
 
-void call_worked(struct call *c)
+static void on_worked(void *ctx)
 {
-    go_on(c);
+    go_on(ctx);
+}
+
+/* Long bodies may take much memory, and make long answers. */
+static void give_work(struct call *c)
+{
+    c->working = true;
+    c->task =
+        (struct task){.work = work, .done = on_worked, .ctx = c, .heavy = c->n_text > HEAVY_BYTES};
+    workers_give(c->server, &c->task);
 }
 
 /* Those who waited are worked on again from the beginning, or hear why not. */
@@ -406,8 +508,7 @@ void call_model_came(struct served *m)
             if (c->api->free) c->api->free(c);
             c->state = NULL;
             forget_work(c);
-            c->working = true;
-            workers_give(m->server, c);
+            give_work(c);
             continue;
         }
         call_wrong(c, m->code == EXIT_FIT ? 503 : 500, "model", "the model %s can't be loaded%s",
@@ -431,10 +532,18 @@ void call_begin(struct conn *conn, const struct api *api)
 {
     struct server *s = conn_server(conn);
     struct request *r = conn_request(conn);
-    struct call *c = need(calloc(1, sizeof *c));
+    struct call *c = calloc(1, sizeof *c);
+    char *path = strdup(r->head.path);
+    if (!c || !path) {
+        free(c);
+        free(path);
+        http_no_memory(conn);
+        return;
+    }
     c->server = s;
     c->conn = conn;
     c->api = api;
+    c->path = path;
     c->id = r->id;
     c->created = (int64_t)time(NULL);
     snprintf(c->name, sizeof c->name, "%s%08llx%08llx", api->prefix,
@@ -443,7 +552,6 @@ void call_begin(struct conn *conn, const struct api *api)
     c->key = r->key->name;
     c->client = r->key->number;
     c->salt = s->params.shared_cache ? 0 : r->key->salt;
-    c->path = need(strdup(r->head.path));
     c->text = r->body;
     c->n_text = r->n_body;
     c->cap_text = r->cap_body;
@@ -455,8 +563,7 @@ void call_begin(struct conn *conn, const struct api *api)
     s->last = c;
     s->n_calls++;
     http_on_gone(conn, on_gone, c);
-    c->working = true;
-    workers_give(s, c);
+    give_work(c);
 }
 
 static bool has_started(const struct call *c)
@@ -493,6 +600,17 @@ static void tick_parked(struct call *c, double now)
     finish(c);
 }
 
+/* The same for one that waits until others took their long answers. */
+static void tick_heavy(struct call *c, double now)
+{
+    double waited = now - c->t_begin;
+    if (waited <= (double)limit_of(&c->server->limits, queue_seconds)) return;
+    if (!workers_take_back(c->server, &c->task)) return;
+    c->working = false;
+    call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
+    finish(c);
+}
+
 void call_tick(struct server *s)
 {
     uint32_t position = 0;
@@ -500,12 +618,31 @@ void call_tick(struct server *s)
     for (struct call *c = s->first, *next; c; c = next) {
         next = c->next;
         for (uint32_t i = 0; i < c->n_choices; i++) {
-            if (!c->choices[i].id || c->choices[i].started) continue;
+            struct choice *ch = &c->choices[i];
+            if ((!ch->id && !ch->lacks_room) || ch->started) continue;
             position++;
-            if (!c->problem.status) tick_choice(c, &c->choices[i], position, now);
+            if (!c->problem.status) tick_choice(c, ch, position, now);
+            if (!c->problem.status && ch->lacks_room) {
+                submit_choice(c, ch);
+                if (c->problem.status) cancel(c);
+            }
         }
-        if (c->parked) tick_parked(c, now);
+        if (c->n_choices && !c->n_live)
+            finish(c); /* none was left to the batch */
+        else if (c->parked)
+            tick_parked(c, now);
+        else if (c->working && c->task.heavy)
+            tick_heavy(c, now);
     }
+}
+
+bool call_add_entries(struct call *c, uint64_t n)
+{
+    c->n_entries += n;
+    if (c->n_entries <= limit_of(&c->server->limits, logprob_entries)) return true;
+    call_over(c, LIMIT_logprob_entries, "logprobs", c->n_entries);
+    cancel(c);
+    return false;
 }
 
 /* ---- words about the end ---- */
@@ -516,10 +653,22 @@ const char *call_finish_reason(const struct choice *ch)
     return ended ? "stop" : "length";
 }
 
+json_int_t call_prompt_tokens(const struct call *c, size_t prompt)
+{
+    json_int_t n = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        const struct choice *ch = &c->choices[i];
+        if (ch->prompt != prompt) continue;
+        if (!ch->ended) return (json_int_t)c->prompts[prompt].n;
+        if ((json_int_t)ch->result.n_read > n) n = ch->result.n_read;
+    }
+    return n;
+}
+
 json_t *call_usage(const struct call *c)
 {
     json_int_t n_prompt = 0, n_generated = 0, n_reused = 0;
-    for (size_t i = 0; i < c->n_prompts; i++) n_prompt += (json_int_t)c->prompts[i].n;
+    for (size_t i = 0; i < c->n_prompts; i++) n_prompt += call_prompt_tokens(c, i);
     for (uint32_t i = 0; i < c->n_choices; i++) {
         n_generated += c->choices[i].result.n_generated;
         if (i % c->ask.n == 0) n_reused += c->choices[i].result.n_reused;

@@ -76,8 +76,8 @@ int field_ignore(struct call *c, const struct field *f, json_t *v)
 static int add_stop(struct call *c, const struct field *f, const json_t *v)
 {
     size_t n = json_string_length(v);
-    const char *s = json_string_value(v);
-    if (!s || !n || strlen(s) != n)
+    const char *s = json_word(v);
+    if (!s || !n)
         return call_wrong(c, 400, f->name, "a text of %s must be a text, not empty, without NUL",
                           f->name);
     if (n > limit_of(&c->server->limits, stop_bytes))
@@ -113,11 +113,12 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v)
 
 static int take_model(struct call *c, const struct field *f, json_t *v)
 {
-    if (!json_is_string(v)) return call_wrong(c, 400, f->name, "model must be a text");
-    c->served = served_find(c->server, json_string_value(v));
+    const char *id = json_word(v);
+    if (!id) return call_wrong(c, 400, f->name, "model must be a text without NUL");
+    c->served = served_find(c->server, id);
     if (c->served) return 0;
     call_wrong(c, 404, f->name, "there is no model %s here; /v1/models lists what there is",
-               QUOTE(json_string_value(v)));
+               QUOTE(id));
     c->problem.code = "model_not_found";
     return -1;
 }
@@ -167,7 +168,7 @@ static int take_biases(struct call *c, const struct field *f, json_t *v)
 
 static int take_stream_options(struct call *c, const struct field *f, json_t *v)
 {
-    const char *name;
+    const char *name = NULL;
     json_t *flag;
     bool good = json_is_object(v);
     json_object_foreach(v, name, flag)
@@ -176,20 +177,24 @@ static int take_stream_options(struct call *c, const struct field *f, json_t *v)
                    : strcmp(name, "include_progress") == 0 ? &c->ask.include_progress
                                                            : NULL;
         good &= to && (json_is_boolean(flag) || json_is_null(flag));
-        if (to) *to = json_is_true(flag);
+        if (!good) break;
+        *to = json_is_true(flag);
     }
     if (good) return 0;
-    return call_wrong(c, 400, f->name,
-                      "stream_options may have include_usage and include_progress, true or false");
+    call_wrong(c, 400, f->name,
+               "stream_options may have include_usage and include_progress, true or false");
+    return name ? call_at(c, "%s.%s", f->name, name) : -1;
 }
 
 /* What the answer must be; takes the text of the schema. */
 static int set_schema(struct call *c, const struct field *f, char *schema)
 {
-    size_t n = strlen(need(schema));
+    if (!schema) return call_no_memory(c);
+    size_t n = strlen(schema);
     free(c->ask.schema);
     c->ask.schema = schema;
     c->ask.r.json_schema = schema;
+    c->ask.form = f->name;
     if (c->ask.r.grammar)
         return call_wrong(c, 400, f->name, "grammar and %s can't both be kept", f->name);
     if (n > limit_of(&c->server->limits, schema_bytes))
@@ -197,10 +202,38 @@ static int set_schema(struct call *c, const struct field *f, char *schema)
     return 0;
 }
 
+/* A member of an object inside a field that is none of these. */
+static int check_members(struct call *c, const char *path, const json_t *v,
+                         const char *const *known)
+{
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)v, name, member)
+    {
+        size_t i = 0;
+        while (known[i] && strcmp(known[i], name) != 0) i++;
+        if (known[i]) continue;
+        call_wrong(c, 400, path, "unknown field %s in %s", QUOTE(name), path);
+        return call_at(c, "%s.%s", path, name);
+    }
+    return 0;
+}
+
+static int check_format(struct call *c, const struct field *f, const json_t *v)
+{
+    static const char *const outer[] = {"type", "json_schema", NULL};
+    static const char *const inner[] = {"name", "description", "schema", "strict", "type", NULL};
+    if (strcmp(f->name, "response_format") != 0) return 0; /* another flavour's, which was read */
+    if (check_members(c, f->name, v, outer)) return -1;
+    return check_members(c, "response_format.json_schema", json_object_get(v, "json_schema"),
+                         inner);
+}
+
 static int take_response_format(struct call *c, const struct field *f, json_t *v)
 {
-    const char *type = json_string_value(json_object_get(v, "type"));
+    const char *type = json_word(json_object_get(v, "type"));
     const json_t *schema = json_object_get(json_object_get(v, "json_schema"), "schema");
+    if (check_format(c, f, v)) return -1;
     if (type && strcmp(type, "text") == 0) return 0;
     if (type && strcmp(type, "json_object") == 0)
         return set_schema(c, f, strdup("{\"type\": \"object\"}"));
@@ -214,16 +247,32 @@ static int take_response_format(struct call *c, const struct field *f, json_t *v
 
 static int take_grammar(struct call *c, const struct field *f, json_t *v)
 {
-    const char *text = json_string_value(v);
+    const char *text = json_word(v);
     size_t n = json_string_length(v);
-    if (!text || strlen(text) != n)
-        return call_wrong(c, 400, f->name, "grammar must be a text without NUL");
+    if (!text) return call_wrong(c, 400, f->name, "grammar must be a text without NUL");
     if (n > limit_of(&c->server->limits, schema_bytes))
         return call_over(c, LIMIT_schema_bytes, f->name, n);
     if (c->ask.r.json_schema)
         return call_wrong(c, 400, f->name, "grammar and %s can't both be kept",
                           call_field(c, "response_format"));
     c->ask.r.grammar = text;
+    c->ask.form = f->name;
+    return 0;
+}
+
+static int take_effort(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_string(v)) return call_wrong(c, 400, f->name, "%s must be a text", f->name);
+    c->ask.effort = v;
+    return 0;
+}
+
+/* Whether an answer that must call tools may call several. */
+static int take_parallel(struct call *c, const struct field *f, json_t *v)
+{
+    if (!json_is_boolean(v))
+        return call_wrong(c, 400, f->name, "%s must be true or false", f->name);
+    c->ask.one_tool_call = json_is_false(v);
     return 0;
 }
 
@@ -272,10 +321,10 @@ static const struct field chat[] = {
     {"top_logprobs", field_top, FIELD_AT(ask.n_top), 0, 20},
     {"tools", field_array, FIELD_AT(ask.tools), 0, 0},
     {"tool_choice", field_any, FIELD_AT(ask.tool_choice), 0, 0},
-    {"parallel_tool_calls", field_ignore, 0, 0, 0},
+    {"parallel_tool_calls", take_parallel, 0, 0, 0},
     {"chat_template_kwargs", field_object, FIELD_AT(ask.template_args), 0, 0},
     {"continue_final_message", field_flag, FIELD_AT(ask.continue_final), 0, 0},
-    {"reasoning_effort", field_ignore, 0, 0, 0},
+    {"reasoning_effort", take_effort, 0, 0, 0},
     {"modalities", field_ignore, 0, 0, 0},
     {"verbosity", field_ignore, 0, 0, 0},
 };
@@ -301,6 +350,8 @@ static int take_defaults(struct call *c)
     c->holds = served_hold(c->served);
     c->waits = !c->holds && c->served->on_demand;
     if (!c->holds) return call_wrong(c, 503, NULL, "the model %s is still loading", c->served->id);
+    free(c->text); /* nobody will read it again */
+    c->text = NULL;
     c->ask.n = 1;
     c->ask.r.sampling = c->served->info.sampling;
     c->ask.r.sampling.seed = (c->server->boot ^ (c->id * 0x9e3779b97f4a7c15u)) >> 11;
@@ -315,7 +366,7 @@ int fields_take(struct call *c, const struct field_table *const *tables)
     json_object_foreach(c->body, name, v)
     {
         const struct field *f = find(tables, name);
-        if (!f) return call_wrong(c, 400, NULL, "unknown field %s", QUOTE(name));
+        if (!f) return call_unknown(c, name);
         struct field said = *f;
         said.name = call_field(c, f->name);
         if (!json_is_null(v) && f->take(c, &said, v)) return -1;

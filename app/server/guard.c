@@ -10,6 +10,10 @@
 #include "app.h"
 #include "sha256.h"
 
+static const double MAX_RATE = 1e9; /* requests a minute, as --rate has it */
+/* Wrong keys from one address: MAX_WRONG at once, then one every WRONG_SECONDS. */
+static const double MAX_WRONG = 10, WRONG_SECONDS = 6;
+
 /* ---- names ---- */
 
 /* Cuts the port off a copy of a Host; brackets of IPv6 too. */
@@ -75,16 +79,90 @@ static const char *given_key(const struct http_head *head)
     return key ? key : "";
 }
 
+/* One minute's requests; a rate below one a minute still lets one through in its time. */
+static double bucket_size(const struct key *k)
+{
+    return k->rate > 1 ? k->rate : 1;
+}
+
 /* A bucket of one minute's requests that fills steadily. */
 static bool take_turn(struct key *k, double now)
 {
     if (k->rate <= 0) return true;
     k->tokens += (now - k->t) * k->rate / 60;
-    if (k->tokens > k->rate) k->tokens = k->rate;
+    if (k->tokens > bucket_size(k)) k->tokens = bucket_size(k);
     k->t = now;
     if (k->tokens < 1) return false;
     k->tokens--;
     return true;
+}
+
+static bool refuse(struct problem *p, int status, const char *code, const char *text)
+{
+    *p = (struct problem){.status = status, .type = "invalid_request_error", .code = code};
+    if (status == 429) p->type = "rate_limit_error";
+    if (status == 401) p->type = "authentication_error";
+    snprintf(p->text, sizeof p->text, "%s", text);
+    return false;
+}
+
+/* ---- wrong keys ---- */
+
+/* Of IPv6 the network (64 bits): a client that has one address of it has all. */
+static struct address address_of(const char *text)
+{
+    struct address a = {{0}};
+    unsigned char v6[16];
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    if (inet_pton(AF_INET, text, a.bytes) == 1 || inet_pton(AF_INET6, text, v6) != 1) return a;
+    bool is_mapped = memcmp(v6, mapped, sizeof mapped) == 0; /* an IPv4 client of an IPv6 socket */
+    memcpy(a.bytes, is_mapped ? v6 + sizeof mapped : v6, is_mapped ? 4 : sizeof a.bytes);
+    return a;
+}
+
+static bool same_address(struct address a, struct address b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* The guesser at that address, brought up to date. Where the table is full, the one with the fewest
+ * wrong keys makes room. */
+static struct guesser *find_guesser(struct guard *g, struct address a, double now)
+{
+    struct guesser *found = NULL, *least = &g->guessers[0];
+    for (size_t i = 0; i < MAX_GUESSERS; i++) {
+        struct guesser *q = &g->guessers[i];
+        q->n_wrong -= (now - q->t) / WRONG_SECONDS;
+        if (q->n_wrong < 0) q->n_wrong = 0;
+        q->t = now;
+        if (same_address(q->address, a)) found = q;
+        if (q->n_wrong < least->n_wrong) least = q;
+    }
+    if (found) return found;
+    *least = (struct guesser){.address = a, .t = now};
+    return least;
+}
+
+/* The key that was sent, if it may be looked at. An address that sent too many wrong ones has to
+ * wait, so that keys can't be guessed; but keys that were used from there before go on working:
+ * behind a proxy all clients have one address. */
+static struct key *admit_key(struct guard *g, struct conn *c, struct problem *p)
+{
+    struct address a = address_of(conn_address(c));
+    struct guesser *q = find_guesser(g, a, server_now());
+    struct key *k = find_key(g, given_key(&conn_request(c)->head));
+    bool waits = q->n_wrong > MAX_WRONG - 1;
+    if (k && (!waits || (k->used && same_address(k->used_from, a)))) {
+        k->used = true;
+        k->used_from = a;
+        return k;
+    }
+    if (waits)
+        refuse(p, 429, "wrong_keys", "too many wrong keys came from this address; wait");
+    else
+        refuse(p, 401, "invalid_api_key", "this server wants a key: Authorization: Bearer KEY");
+    if (!k && !waits && *given_key(&conn_request(c)->head)) q->n_wrong++;
+    return NULL;
 }
 
 /* What may be asked without a key and at any rate: whether it is alive, and the page, which asks
@@ -97,32 +175,20 @@ static bool is_open_path(const char *path)
     return page_find(path) != NULL;
 }
 
-static bool refuse(struct problem *p, int status, const char *code, const char *text)
-{
-    *p = (struct problem){.status = status, .type = "invalid_request_error", .code = code};
-    if (status == 429) p->type = "rate_limit_error";
-    if (status == 401) p->type = "authentication_error";
-    snprintf(p->text, sizeof p->text, "%s", text);
-    return false;
-}
-
 bool guard_admit(struct server *s, struct conn *c, struct problem *p)
 {
     struct guard *g = &s->guard;
     struct request *r = conn_request(c);
-    const char *host = http_head_find(&r->head, "host"),
-               *origin = http_head_find(&r->head, "origin");
+    const char *host = r->head.host, *origin = http_head_find(&r->head, "origin");
     if (host && !knows_host(g, host))
         return refuse(p, 421, "unknown_host",
                       "this server does not go by the name in Host; --allow-host adds names");
     if (origin && !(host && same_origin(origin, host)))
         return refuse(p, 403, "foreign_origin", "pages of other origins may not use this server");
-    struct key *k = g->needs_key ? find_key(g, given_key(&r->head)) : &g->keys[0];
-    r->key = k;
     if (is_open_path(r->head.path)) return true;
-    if (!k)
-        return refuse(p, 401, "invalid_api_key",
-                      "this server wants a key: Authorization: Bearer KEY");
+    struct key *k = g->needs_key ? admit_key(g, c, p) : &g->keys[0];
+    r->key = k;
+    if (!k) return false;
     if (!take_turn(k, server_now()))
         return refuse(p, 429, "rate", "more requests a minute than this key may make");
     return true;
@@ -133,7 +199,7 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
 /* The same wherever the key stands among others: files of --cache-dir outlast their order. */
 static uint64_t salt_of(const char *secret)
 {
-    struct sha256 h;
+    struct sha256 h = {NULL};
     char hex[65];
     sha256_begin(&h);
     sha256_add(&h, secret, strlen(secret));
@@ -159,8 +225,11 @@ static int read_keys(struct guard *g, const char *from)
         if (!first || first[0] == '#') continue;
         char *second = strtok_r(NULL, " \t", &words), *third = strtok_r(NULL, " \t", &words);
         double rate = 0;
-        if (third && !parse_real(third, &rate))
-            return say_error("--api-key: a line is NAME KEY [REQUESTS-A-MINUTE]");
+        bool more = third && strtok_r(NULL, " \t", &words);
+        if (more || (third && (!parse_real(third, &rate) || !(rate > 0 && rate <= MAX_RATE))))
+            return say_error("--api-key: %s: a line is NAME KEY [REQUESTS-A-MINUTE], with more "
+                             "than 0 and at most %g requests",
+                             QUOTE(first), MAX_RATE);
         const char *secret = second ? second : first;
         if (strlen(secret) < 8) return say_error("--api-key: a key has less than 8 characters");
         g->keys = need(realloc(g->keys, (g->n_keys + 1) * sizeof *g->keys));
@@ -198,7 +267,7 @@ int guard_open(struct guard *g, const struct server_params *params)
     }
     for (size_t i = 0; i < g->n_keys; i++) {
         if (g->keys[i].rate <= 0) g->keys[i].rate = params->rate;
-        g->keys[i].tokens = g->keys[i].rate;
+        g->keys[i].tokens = bucket_size(&g->keys[i]);
     }
     return EXIT_OK;
 }

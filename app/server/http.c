@@ -26,6 +26,7 @@ enum conn_state {
     CONN_LINGER, /* all is said; what still comes is thrown away, so that the client can read */
 };
 enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 1024 };
+enum { PROBE_MS = 1000, ECHO_MS = 100 };
 enum { SPARE_DESCRIPTORS = 256 }; /* for models, and to refuse connections with words */
 
 struct conn {
@@ -41,6 +42,9 @@ struct conn {
     char extra[MAX_EXTRA]; /* header lines of the answer */
     bool reading;          /* conn_read is at it */
     bool chunked, close;   /* of the answer */
+    bool input_ended;      /* the client sends no more, and may have gone */
+    bool probed;           /* something was sent to see whether it has */
+    bool overdue;          /* it took too little of its answer */
     size_t left;           /* of the last answer, when the timer was set */
     int status;
     double t_begin;
@@ -78,6 +82,11 @@ double conn_began(const struct conn *c)
     return c->t_begin;
 }
 
+bool http_has_owner(const struct conn *c)
+{
+    return c->on_gone != NULL;
+}
+
 void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx)
 {
     c->on_gone = on_gone;
@@ -89,6 +98,12 @@ void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx)
 static void wait_at_most(struct conn *c, uint64_t seconds)
 {
     struct timeval t = {.tv_sec = (time_t)(seconds < 1 << 30 ? seconds : 1 << 30)};
+    evtimer_add(c->timer, &t);
+}
+
+static void wait_ms(struct conn *c, int ms)
+{
+    struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
     evtimer_add(c->timer, &t);
 }
 
@@ -105,6 +120,26 @@ static void request_free(struct conn *c)
     c->on_gone = NULL;
 }
 
+static size_t unsent(const struct conn *c)
+{
+    return evbuffer_get_length(bufferevent_get_output(c->bev));
+}
+
+static bool has_backlog(const struct conn *c)
+{
+    return unsent(c) > limit_of(&conn_server(c)->limits, backlog_bytes);
+}
+
+/* Counts what waits for clients; when little does, others may make long answers. */
+static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *ctx)
+{
+    struct server *s = conn_server(ctx);
+    uint64_t before = s->unsent_bytes, few = limit_of(&s->limits, backlog_bytes);
+    (void)out;
+    s->unsent_bytes += info->n_added - info->n_deleted;
+    if (before > few && s->unsent_bytes <= few) workers_heed(s);
+}
+
 static void conn_close(struct conn *c)
 {
     struct listener *l = c->listener;
@@ -114,15 +149,12 @@ static void conn_close(struct conn *c)
     *(c->prev ? &c->prev->next : &l->first) = c->next;
     l->n--;
     event_free(c->timer);
+    evbuffer_remove_cb(bufferevent_get_output(c->bev), on_output, c);
+    conn_server(c)->unsent_bytes -= unsent(c);
     bufferevent_free(c->bev);
     request_free(c);
     free(c);
     if (on_gone) on_gone(ctx);
-}
-
-static size_t unsent(const struct conn *c)
-{
-    return evbuffer_get_length(bufferevent_get_output(c->bev));
 }
 
 /* The last answer goes out for as long as its client takes some of it. */
@@ -133,12 +165,35 @@ static void flush(struct conn *c)
     wait_at_most(c, limit_of(&conn_server(c)->limits, stall_seconds));
 }
 
+/* The input of a client that waits for its answer has ended. Only one that has gone refuses what is
+ * sent to it: something is sent that means nothing, and a little later the socket tells. */
+static void probe(struct conn *c)
+{
+    int error = 0;
+    socklen_t n = sizeof error;
+    bool failed = getsockopt(bufferevent_getfd(c->bev), SOL_SOCKET, SO_ERROR, &error, &n) || error;
+    if (failed) {
+        conn_close(c);
+        return;
+    }
+    c->probed = !c->probed;
+    if (c->probed && c->status)
+        http_write(c, ":\n\n", 3); /* a comment: what begins early is a stream of events */
+    else if (c->probed && !c->request.head.old)
+        bufferevent_write(c->bev, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    wait_ms(c, c->probed ? ECHO_MS : PROBE_MS);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *ctx)
 {
     struct conn *c = ctx;
     bool began = c->state == CONN_BODY || evbuffer_get_length(bufferevent_get_input(c->bev));
     (void)fd;
     (void)what;
+    if (c->state == CONN_ANSWER && c->input_ended && !c->overdue) {
+        probe(c);
+        return;
+    }
     if (c->state == CONN_FLUSH && unsent(c) < c->left) {
         flush(c);
         return;
@@ -166,10 +221,21 @@ static void idle(struct conn *c)
 /* ---- requests ---- */
 
 static void conn_read(struct conn *c);
+static void end(struct conn *c);
+
+/* Some clients end a body with an empty line that is not part of it. */
+static void skip_empty_line(struct evbuffer *in)
+{
+    char begin[3];
+    if (evbuffer_copyout(in, begin, sizeof begin) == sizeof begin &&
+        memcmp(begin, "\r\n", 2) == 0 && begin[2] != '\r')
+        evbuffer_drain(in, 2);
+}
 
 static bool take_head(struct conn *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
+    skip_empty_line(in);
     size_t n = evbuffer_get_length(in);
     const struct limits *limits = &conn_server(c)->limits;
     uint64_t most = limit_of(limits, header_bytes);
@@ -181,9 +247,13 @@ static bool take_head(struct conn *c)
     }
     n = (size_t)end.pos + 4;
     c->t_begin = server_now();
-    c->head = need(malloc(n + 1));
-    evbuffer_remove(in, c->head, n);
     c->request.id = ++c->listener->last_id;
+    c->head = malloc(n + 1);
+    if (!c->head) {
+        http_no_memory(c);
+        return false;
+    }
+    evbuffer_remove(in, c->head, n);
     int status = http_head_parse(&c->request.head, c->head, n, &why);
     c->close = status || !c->request.head.keep_alive;
     if (status) {
@@ -229,9 +299,14 @@ static bool make_room(struct conn *c, size_t n)
         http_refuse(c, LIMIT_all_body_bytes, "too many requests with long bodies");
         return false;
     }
+    char *body = realloc(r->body, cap);
+    if (!body) {
+        http_no_memory(c);
+        return false;
+    }
     s->body_bytes += cap - r->cap_body;
     r->cap_body = cap;
-    r->body = need(realloc(r->body, cap));
+    r->body = body;
     return true;
 }
 
@@ -276,15 +351,19 @@ static void conn_read(struct conn *c)
     if (c->reading) return; /* it is further up the stack */
     c->reading = true;
     while (c->state == CONN_HEAD || c->state == CONN_BODY) {
-        if (c->state == CONN_HEAD && (!evbuffer_get_length(in) || !take_head(c))) break;
+        /* a client that takes no answers gets no more of them */
+        if (c->state == CONN_HEAD && (has_backlog(c) || !evbuffer_get_length(in) || !take_head(c)))
+            break;
         if (!take_body(c)) break;
         c->request.body[c->request.n_body] = 0;
         c->state = CONN_ANSWER;
         evtimer_del(c->timer);
+        if (c->input_ended) wait_ms(c, PROBE_MS);
         route(c);
     }
     if (c->state == CONN_LINGER) evbuffer_drain(in, evbuffer_get_length(in));
     c->reading = false;
+    if (c->input_ended && c->state < CONN_ANSWER && !has_backlog(c)) end(c); /* nothing is left */
 }
 
 static void on_read(struct bufferevent *bev, void *ctx)
@@ -303,18 +382,37 @@ static void on_read(struct bufferevent *bev, void *ctx)
 static void on_written(struct bufferevent *bev, void *ctx)
 {
     struct conn *c = ctx;
-    if (c->state == CONN_HEAD && !evtimer_pending(c->timer, NULL)) idle(c);
+    if (c->state == CONN_HEAD && !evtimer_pending(c->timer, NULL)) {
+        idle(c);
+        conn_read(c); /* what came while there was a backlog */
+    }
     if (c->state != CONN_FLUSH) return;
     tls_finish(c->listener->tls, bev);
     c->state = CONN_LINGER;
     wait_at_most(c, LINGER_SECONDS);
 }
 
+/* The last answer was made. */
+static void end(struct conn *c)
+{
+    flush(c);
+    if (!c->left) on_written(c->bev, c);
+}
+
+/* A client may end its side of the connection after its request, and still waits for the answer.
+ * TLS has no such thing in practice. */
 static void on_change(struct bufferevent *bev, short what, void *ctx)
 {
+    struct conn *c = ctx;
     (void)bev;
     if (what & BEV_EVENT_CONNECTED) return; /* TLS is agreed on */
-    conn_close(ctx);
+    c->input_ended = !c->listener->tls && what == (BEV_EVENT_EOF | BEV_EVENT_READING);
+    if (c->input_ended && c->state == CONN_ANSWER)
+        wait_ms(c, PROBE_MS);
+    else if (c->input_ended && c->state < CONN_ANSWER && unsent(c))
+        end(c);
+    else if (!c->input_ended || c->state != CONN_FLUSH)
+        conn_close(c);
 }
 
 /* ---- answers ---- */
@@ -397,20 +495,47 @@ static void finish(struct conn *c)
     request_free(c);
     c->t_begin = 0;
     if (c->close || conn_server(c)->draining) { /* a stream's head may have promised more */
-        flush(c);
-        if (!c->left) on_written(c->bev, c);
+        end(c);
         return;
     }
     idle(c);
     conn_read(c); /* the next one may be there already */
 }
 
+/* Is there room for another n bytes that wait for clients? If not, says so in their place. An
+ * answer alone may be longer than all together. */
+static bool check_room(struct conn *c, size_t n)
+{
+    const struct server *s = conn_server(c);
+    bool small = n <= READ_AHEAD; /* what refusing takes itself */
+    bool alone = s->unsent_bytes <= limit_of(&s->limits, backlog_bytes);
+    if (small || alone || s->unsent_bytes + n <= limit_of(&s->limits, all_reply_bytes)) return true;
+    http_refuse(c, LIMIT_all_reply_bytes, "too many long answers wait for their clients");
+    return false;
+}
+
+static bool wants_head_only(const struct conn *c)
+{
+    return c->request.head.method && strcmp(c->request.head.method, "HEAD") == 0;
+}
+
 void http_reply(struct conn *c, int status, const char *type, const void *body, size_t n)
 {
     bool empty = status == 204 || status == 304;
+    if (!check_room(c, n)) return;
     write_head(c, status, type, empty ? -1 : (int64_t)n);
-    bool head_only = c->request.head.method && strcmp(c->request.head.method, "HEAD") == 0;
-    if (!head_only && n) bufferevent_write(c->bev, body, n);
+    if (!wants_head_only(c) && n && bufferevent_write(c->bev, body, n))
+        c->overdue = c->close = true; /* out of memory: it ends too soon, as the client can see */
+    finish(c);
+}
+
+void http_reply_bytes(struct conn *c, int status, const char *type, struct reply *r)
+{
+    struct evbuffer *bytes = reply_bytes(r);
+    size_t n = evbuffer_get_length(bytes);
+    if (!check_room(c, n)) return;
+    write_head(c, status, type, (int64_t)n);
+    if (!wants_head_only(c)) bufferevent_write_buffer(c->bev, bytes);
     finish(c);
 }
 
@@ -425,8 +550,9 @@ void http_write(struct conn *c, const void *p, size_t n)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (!n) return;
-    if (evbuffer_get_length(out) > limit_of(&conn_server(c)->limits, backlog_bytes)) {
-        wait_at_most(c, 0); /* as good as gone; but it can't end while others use it */
+    if (has_backlog(c)) {
+        c->overdue = true; /* as good as gone; but it can't end while others use it */
+        wait_at_most(c, 0);
         return;
     }
     if (c->chunked) evbuffer_add_printf(out, "%zx\r\n", n);
@@ -461,6 +587,13 @@ void http_refuse(struct conn *c, enum limit l, const char *what)
     http_problem(c, &p);
 }
 
+void http_no_memory(struct conn *c)
+{
+    struct problem p = {503, "overloaded_error", NULL, "memory",
+                        "there is not enough memory for this request"};
+    http_problem(c, &p);
+}
+
 /* ---- the listener ---- */
 
 static size_t count_address(const struct listener *l, const char *address)
@@ -475,9 +608,13 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
 {
     struct listener *l = ctx;
     const struct limits *limits = &l->server->limits;
-    struct conn *c = need(calloc(1, sizeof *c));
+    struct conn *c = calloc(1, sizeof *c);
     int on = 1;
     (void)unused;
+    if (!c) {
+        close(fd);
+        return;
+    }
     l->refused = false;
     c->listener = l;
     if (getnameinfo(addr, (socklen_t)n_addr, c->address, sizeof c->address, NULL, 0,
@@ -488,7 +625,15 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
     bool many_here = count_address(l, c->address) >= limit_of(limits, connections_per_address);
     c->bev = tls_bufferevent(l->tls, l->server->base, fd);
     c->timer = evtimer_new(l->server->base, on_timer, c);
-    if (!c->bev || !c->timer) exit(say_error("out of memory"));
+    if (!c->bev || !c->timer || !evbuffer_add_cb(bufferevent_get_output(c->bev), on_output, c)) {
+        if (c->timer) event_free(c->timer);
+        if (c->bev)
+            bufferevent_free(c->bev);
+        else
+            close(fd);
+        free(c);
+        return;
+    }
     c->next = l->first;
     if (c->next) c->next->prev = c;
     l->first = c;

@@ -26,12 +26,25 @@ static bool is_value(const char *s)
     return true;
 }
 
+/* A fragment has no place in a request. */
 static bool is_target(const char *s)
 {
-    if (*s != '/') return false;
     for (; *s; s++)
-        if ((unsigned char)*s <= 0x20 || (unsigned char)*s >= 0x7f) return false;
+        if ((unsigned char)*s <= 0x20 || (unsigned char)*s >= 0x7f || *s == '#') return false;
     return true;
+}
+
+/* What may be in NAME:PORT. A user's name before it (USER@) is not accepted. */
+static bool is_authority(const char *s)
+{
+    for (; *s; s++)
+        if (!is_token_char(*s) && !strchr("()[]:;=,", *s)) return false;
+    return true;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
 }
 
 /* Digits only, and few enough not to overflow. */
@@ -77,6 +90,15 @@ static size_t count(const struct http_head *head, const char *name)
     return n;
 }
 
+/* Is `word` in the list that all headers of that name make together? */
+static bool any_has_word(const struct http_head *head, const char *name, const char *word)
+{
+    for (size_t i = 0; i < head->n_headers; i++)
+        if (strcasecmp(head->headers[i].name, name) == 0 && has_word(head->headers[i].value, word))
+            return true;
+    return false;
+}
+
 /* The line at *p without its end, and *p behind it. NULL: it holds a bare CR, LF or NUL. */
 static char *next_line(char **p)
 {
@@ -87,6 +109,26 @@ static char *next_line(char **p)
     return line;
 }
 
+/* The path of a request target: /PATH, or http://NAME/PATH as it is sent to proxies, which every
+ * server must understand; its name then counts instead of the Host header's. NULL: it is neither.
+ */
+static char *parse_target(struct http_head *head, char *target)
+{
+    if (!is_target(target)) return NULL;
+    if (*target == '/') return target;
+    size_t n = strncasecmp(target, "http://", 7) == 0    ? 7
+               : strncasecmp(target, "https://", 8) == 0 ? 8
+                                                         : 0;
+    if (!n) return NULL;
+    size_t n_name = strcspn(target + n, "/?");
+    char *name = target + n - 1, *path = target + n + n_name;
+    if (!n_name) return NULL;
+    memmove(name, name + 1, n_name); /* one place down, so that its end does not hit the path */
+    name[n_name] = 0;
+    head->host = name;
+    return is_authority(name) ? path : NULL;
+}
+
 static int parse_request_line(struct http_head *head, char *line, const char **why)
 {
     char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
@@ -94,15 +136,18 @@ static int parse_request_line(struct http_head *head, char *line, const char **w
     if (!version) return 400;
     *target++ = *version++ = 0;
     if (!is_token(line) || strlen(line) > 16) return 400;
-    if (strncmp(version, "HTTP/", 5) != 0) return 400;
+    if (strncmp(version, "HTTP/", 5) != 0 || strlen(version) != 8 || !is_digit(version[5]) ||
+        version[6] != '.' || !is_digit(version[7]))
+        return 400;
     *why = "only HTTP/1.1 and HTTP/1.0 are spoken here";
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) return 505;
-    *why = "the address is not a path";
-    if (!is_target(target)) return 400;
-    char *query = strchr(target, '?');
+    *why = "the address is neither a path nor http://NAME/PATH";
+    char *path = parse_target(head, target);
+    if (!path) return 400;
+    char *query = strchr(path, '?');
     if (query) *query++ = 0;
     head->method = line;
-    head->path = target;
+    head->path = *path ? path : "/";
     head->query = query ? query : "";
     head->old = version[7] == '0';
     return 0;
@@ -124,26 +169,48 @@ static int parse_header(struct http_head *head, char *line, const char **why)
     return 0;
 }
 
+/* Headers that decide about a request: where there are two, readers may disagree which one counts.
+ */
+static const char *find_repeated(const struct http_head *head)
+{
+    static const char *const once[][2] = {
+        {"host", "Host must be given once"},
+        {"origin", "Origin must be given once"},
+        {"authorization", "Authorization must be given once"},
+        {"x-api-key", "X-Api-Key must be given once"},
+    };
+    for (size_t i = 0; i < sizeof once / sizeof *once; i++)
+        if (count(head, once[i][0]) > 1) return once[i][1];
+    return NULL;
+}
+
 /* How the body comes, and what becomes of the connection. */
 static int parse_framing(struct http_head *head, const char **why)
 {
     const char *length = http_head_find(head, "content-length"),
                *coding = http_head_find(head, "transfer-encoding"),
-               *connection = http_head_find(head, "connection"),
-               *expect = http_head_find(head, "expect");
-    *why = "Host must be given once";
-    if (count(head, "host") > 1 || (!head->old && !count(head, "host"))) return 400;
+               *host = http_head_find(head, "host");
+    *why = find_repeated(head);
+    if (*why) return 400;
+    *why = "Host must be given";
+    if (!head->old && !host) return 400;
+    *why = "Host is not NAME or NAME:PORT";
+    if (host && !is_authority(host)) return 400;
+    if (!head->host) head->host = host;
     *why = "the length of the body is not clear";
     if (count(head, "content-length") + count(head, "transfer-encoding") > 1) return 400;
     if (length && !parse_length(length, &head->content_length)) return 400;
-    *why = "chunked is the only transfer coding there is";
+    *why = "chunked is the only transfer coding there is, and HTTP/1.0 has none";
     if (coding && (head->old || strcasecmp(coding, "chunked") != 0)) return 501;
     *why = "100-continue is the only expectation that can be met";
-    if (expect && strcasecmp(expect, "100-continue") != 0) return 417;
+    for (size_t i = 0; i < head->n_headers; i++) {
+        if (strcasecmp(head->headers[i].name, "expect") != 0) continue;
+        if (strcasecmp(head->headers[i].value, "100-continue") != 0) return 417;
+        head->expects_continue = !head->old;
+    }
     head->chunked = coding != NULL;
-    head->expects_continue = expect && !head->old;
-    head->keep_alive = connection && has_word(connection, "close") ? false
-                       : head->old ? connection && has_word(connection, "keep-alive")
+    head->keep_alive = any_has_word(head, "connection", "close") ? false
+                       : head->old ? any_has_word(head, "connection", "keep-alive")
                                    : true;
     return 0;
 }
@@ -168,7 +235,28 @@ int http_head_parse(struct http_head *head, char *p, size_t n, const char **why)
 
 /* ---- chunks ---- */
 
-enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_LF, END_LF };
+enum chunk_state {
+    SIZE,
+    SIZE_BLANK, /* blanks after the size: an extension must follow */
+    EXT_BEGIN,
+    EXT_NAME,
+    EXT_EQUALS, /* blanks after the name */
+    EXT_VALUE_BEGIN,
+    EXT_VALUE,
+    EXT_QUOTED,
+    EXT_ESCAPED,
+    EXT_CLOSED, /* after a quoted value */
+    EXT_END,    /* blanks after a value */
+    SIZE_LF,
+    DATA,
+    DATA_CR,
+    DATA_LF,
+    TRAILER,
+    TRAILER_NAME,
+    TRAILER_VALUE,
+    TRAILER_LF,
+    END_LF
+};
 
 static int hex_digit(char c)
 {
@@ -178,33 +266,79 @@ static int hex_digit(char c)
     return -1;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static bool is_value_char(char c)
+{
+    return c == '\t' || ((unsigned char)c >= 0x20 && c != 0x7f);
+}
+
+/* The state after a byte of an extension, ;NAME or ;NAME=VALUE, or -1. */
+static int step_extension(int state, char c)
+{
+    bool may_end = state == EXT_NAME || state == EXT_VALUE || state == EXT_CLOSED;
+    bool may_more = may_end || state == SIZE_BLANK || state == EXT_EQUALS || state == EXT_END;
+    if (c == ';' && may_more) return EXT_BEGIN;
+    if (c == '\r' && may_end) return SIZE_LF;
+    switch (state) {
+    case EXT_NAME:
+    case EXT_EQUALS:
+        if (c == '=') return EXT_VALUE_BEGIN;
+        if (state == EXT_NAME && is_token_char(c)) return EXT_NAME;
+        return is_blank(c) ? EXT_EQUALS : -1;
+    case EXT_BEGIN: return is_blank(c) ? state : is_token_char(c) ? EXT_NAME : -1;
+    case EXT_VALUE_BEGIN:
+        if (c == '"') return EXT_QUOTED;
+        return is_blank(c) ? state : is_token_char(c) ? EXT_VALUE : -1;
+    case EXT_VALUE:
+        if (is_token_char(c)) return state;
+        return is_blank(c) ? EXT_END : -1;
+    case EXT_QUOTED:
+        if (c == '"') return EXT_CLOSED;
+        return c == '\\' ? EXT_ESCAPED : is_value_char(c) ? state : -1;
+    case EXT_ESCAPED: return is_value_char(c) ? EXT_QUOTED : -1;
+    case EXT_CLOSED: return is_blank(c) ? EXT_END : -1;
+    default: return is_blank(c) ? state : -1; /* SIZE_BLANK, EXT_END */
+    }
+}
+
+/* The state after a byte of the trailers, or -1. They are headers by form; nobody looks at them. */
+static int step_trailer(int state, char c)
+{
+    switch (state) {
+    case TRAILER: return c == '\r' ? END_LF : is_token_char(c) ? TRAILER_NAME : -1;
+    case TRAILER_NAME: return c == ':' ? TRAILER_VALUE : is_token_char(c) ? state : -1;
+    case TRAILER_VALUE: return c == '\r' ? TRAILER_LF : is_value_char(c) ? state : -1;
+    default: return c == '\n' ? TRAILER : -1; /* TRAILER_LF */
+    }
+}
+
 /* One byte of what is not data. False: it has no place here. */
 static bool step(struct http_chunks *c, char byte, bool *ended)
 {
     int digit = hex_digit(byte);
+    if (c->n_around++ == HTTP_MAX_AROUND) return false;
     switch (c->state) {
     case SIZE:
         if (digit >= 0) {
             c->left = c->left << 4 | (uint64_t)digit;
             return ++c->n_digits <= 15;
         }
-        c->state = byte == '\r' ? SIZE_LF : EXTENSION;
-        return c->n_digits && (byte == '\r' || byte == ';' || byte == ' ');
-    case EXTENSION:
-        if (byte == '\r') c->state = SIZE_LF;
-        return byte != '\n';
-    case SIZE_LF: c->state = c->left ? DATA : TRAILER; break;
+        c->state = byte == '\r' ? SIZE_LF : byte == ';' ? EXT_BEGIN : SIZE_BLANK;
+        return c->n_digits && (byte == '\r' || byte == ';' || is_blank(byte));
+    case SIZE_LF: c->state = c->left ? DATA : TRAILER; return byte == '\n';
     case DATA_CR: c->state = DATA_LF; return byte == '\r';
-    case DATA_LF: *c = (struct http_chunks){0}; break;
-    case TRAILER: /* at the beginning of a line; trailers are not looked at */
-        c->state = byte == '\r' ? END_LF : TRAILER_LF;
-        return byte != '\n';
-    case TRAILER_LF:
-        if (byte == '\n') c->state = TRAILER;
-        return true;
-    case END_LF: *ended = true; break;
+    case DATA_LF: *c = (struct http_chunks){0}; return byte == '\n';
+    case TRAILER:
+    case TRAILER_NAME:
+    case TRAILER_VALUE:
+    case TRAILER_LF: c->state = step_trailer(c->state, byte); return c->state >= 0;
+    case END_LF: *ended = true; return byte == '\n';
+    default: c->state = step_extension(c->state, byte); return c->state >= 0;
     }
-    return byte == '\n';
 }
 
 enum http_chunk_result http_chunks_feed(struct http_chunks *c, const char *p, size_t n,

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 enum { HTTP_MAX_HEADERS = 100 };
+enum { HTTP_MAX_AROUND = 16384 }; /* bytes around the data of one chunk, and of all trailers */
 
 struct http_header {
     const char *name, *value; /* as sent, less the blanks around the value */
@@ -16,6 +17,7 @@ struct http_header {
 
 struct http_head {
     const char *method, *path, *query; /* query: "" when there is none */
+    const char *host;                  /* the target's, else the Host header's; NULL: neither */
     struct http_header headers[HTTP_MAX_HEADERS];
     size_t n_headers;
     uint64_t content_length; /* 0 when there is no body or it comes in chunks */
@@ -34,7 +36,7 @@ const char *http_head_find(const struct http_head *head, const char *name);
 struct http_chunks {
     uint64_t left; /* bytes of the current chunk that are yet to come */
     int state;
-    unsigned n_digits;
+    unsigned n_digits, n_around;
 };
 enum http_chunk_result { CHUNK_MORE, CHUNK_DATA, CHUNK_END, CHUNK_BAD };
 /* Looks at p[0..n) and takes *taken bytes of it. CHUNK_DATA: of these, the last *n_data are data.

@@ -54,7 +54,7 @@ static struct work work_of(const struct call *c)
 {
     struct work w = {0};
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        w.n_prompt += c->choices[i].result.n_prompt;
+        w.n_prompt += c->choices[i].result.n_read;
         w.n_generated += c->choices[i].result.n_generated;
         w.n_reused += c->choices[i].result.n_reused;
     }

@@ -54,8 +54,6 @@ static void on_mail(evutil_socket_t fd, short what, void *ctx)
         struct server_event *next = e->next;
         if (e->kind == EVENT_RUN)
             e->run(e->ctx);
-        else if (e->kind == EVENT_WORKED)
-            call_worked(e->call);
         else
             call_on_event(e);
         free(e);

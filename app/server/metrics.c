@@ -88,10 +88,15 @@ void metrics_token(struct metrics *m, double since_last)
     if (since_last > 0) observe(&m->inter_token, since_last);
 }
 
+void metrics_prompt(struct metrics *m, uint64_t n)
+{
+    m->prompt += n;
+}
+
 void metrics_choice(struct metrics *m, const struct choice *ch)
 {
     const struct fletch_result *r = &ch->result;
-    m->prompt += r->n_prompt;
+    m->prompt += r->n_read;
     m->cached += r->n_reused;
     m->generated += r->n_generated;
     observe(&m->queue, r->queue_seconds);
@@ -188,7 +193,9 @@ static void put_memory(struct words *w, struct server *s)
     X(preempted, "fletch_preemptions_total", "counter",                                         \
       "Times that a request gave its room to others.", n_preemptions)                           \
     X(evicted, "fletch_kv_evictions_total", "counter",                                          \
-      "Blocks that lost what they were kept for.", n_evicted)
+      "Blocks that lost what they were kept for.", n_evicted)                                   \
+    X(unwritten, "fletch_cache_write_errors_total", "counter",                                  \
+      "Files of the cache folder that could not be written.", n_unwritten)
 
 #define VALUE(id, name, type, help, member)                  \
     static double value_##id(const struct served_figures *f) \

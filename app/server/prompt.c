@@ -24,7 +24,8 @@ static int said(struct call *c, int rc)
     char why[400];
     snprintf(why, sizeof why, "%s", rc ? fletch_model_error(c->served->model) : "");
     pthread_mutex_unlock(&c->served->text_lock);
-    return rc ? call_wrong(c, rc == FLETCH_E_NOMEM ? 500 : 400, NULL, "%s", why) : 0;
+    if (rc == FLETCH_E_NOMEM) return call_no_memory(c);
+    return rc ? call_wrong(c, 400, NULL, "%s", why) : 0;
 }
 
 static int add(struct call *c, int32_t *ids, size_t n)
@@ -42,17 +43,19 @@ int prompt_text(struct call *c, const char *text, size_t n, unsigned flags)
     return said(c, rc) ? -1 : add(c, ids, n_ids);
 }
 
-int prompt_ids(struct call *c, const json_t *from)
+int prompt_ids(struct call *c, const char *path, const json_t *from)
 {
     size_t n = json_array_size(from);
-    int32_t *ids = need(calloc(n + 1, sizeof *ids));
+    int32_t *ids = calloc(n + 1, sizeof *ids);
+    if (!ids) return call_no_memory(c);
     for (size_t i = 0; i < n; i++) {
         json_int_t id = json_integer_value(json_array_get(from, i));
         if (!json_is_integer(json_array_get(from, i)) || id < 0 ||
             id >= (json_int_t)c->served->info.n_vocab) {
             free(ids);
-            return call_wrong(c, 400, NULL, "a token id is not one of the model's 0..%u",
-                              c->served->info.n_vocab - 1);
+            call_wrong(c, 400, path, "entry %zu of %s is not a token id of the model, 0..%u", i,
+                       path, c->served->info.n_vocab - 1);
+            return call_at(c, "%s[%zu]", path, i);
         }
         ids[i] = (int32_t)id;
     }
@@ -70,38 +73,48 @@ static int check_messages(struct call *c)
     if (n > limit_of(&c->server->limits, messages)) return call_over(c, LIMIT_messages, name, n);
     if (n_tools > limit_of(&c->server->limits, tools))
         return call_over(c, LIMIT_tools, "tools", n_tools);
-    json_array_foreach(c->ask.messages, i, m) if (
-        !json_is_string(json_object_get(
-            m, "role"))) return call_wrong(c, 400, name, "message %zu is not an object with a role",
-                                           i);
+    json_array_foreach(c->ask.messages, i, m)
+    {
+        if (json_word(json_object_get(m, "role"))) continue;
+        call_wrong(c, 400, name, "message %zu is not an object with a role, a text without NUL", i);
+        return call_at(c, json_is_object(m) ? "%s[%zu].role" : "%s[%zu]", name, i);
+    }
     return 0;
 }
 
 /* Content may be a list of parts; templates of text models want a text. */
-static int join_parts(struct call *c, json_t *message)
+static int join_parts(struct call *c, json_t *message, size_t at)
 {
+    const char *name = call_field(c, "messages");
     json_t *parts = json_object_get(message, "content"), *part;
     char *text = NULL;
     size_t i, n = 0;
     if (!parts || json_is_null(parts) || json_is_string(parts)) return 0;
-    if (!json_is_array(parts))
-        return call_wrong(c, 400, call_field(c, "messages"),
-                          "the content of a message is neither a text nor parts");
+    if (!json_is_array(parts)) {
+        call_wrong(c, 400, name, "the content of message %zu is neither a text nor parts", at);
+        return call_at(c, "%s[%zu].content", name, at);
+    }
     json_array_foreach(parts, i, part)
     {
-        const char *type = json_string_value(json_object_get(part, "type"));
+        const char *type = json_word(json_object_get(part, "type"));
         const json_t *t = json_object_get(part, "text");
         if (!type || strcmp(type, "text") != 0 || !json_is_string(t)) {
             free(text);
-            return call_wrong(c, 400, "messages", "a part of a message's content is not a text");
+            call_wrong(c, 400, name, "part %zu of the content of message %zu is not a text", i, at);
+            return call_at(c, "%s[%zu].content[%zu]", name, at, i);
         }
-        text = need(realloc(text, n + json_string_length(t) + 1));
+        char *longer = realloc(text, n + json_string_length(t) + 1);
+        if (!longer) {
+            free(text);
+            return call_no_memory(c);
+        }
+        text = longer;
         memcpy(text + n, json_string_value(t), json_string_length(t));
         n += json_string_length(t);
     }
-    json_object_set_new(message, "content", json_stringn(text ? text : "", n));
+    int failed = json_object_set_new(message, "content", json_stringn(text ? text : "", n));
     free(text);
-    return 0;
+    return failed ? call_no_memory(c) : 0;
 }
 
 struct rendered {
@@ -115,12 +128,18 @@ static int prepare(struct call *c, struct rendered *r)
     json_t *m;
     *r = (struct rendered){0};
     if (check_messages(c)) return -1;
-    json_array_foreach(c->ask.messages, i, m) if (join_parts(c, m)) return -1;
-    const char *choice = json_string_value(c->ask.tool_choice);
+    json_array_foreach(c->ask.messages, i, m)
+    {
+        if (join_parts(c, m, i)) return -1;
+    }
+    const char *choice = json_word(c->ask.tool_choice);
     bool no_tools = choice && strcmp(choice, "none") == 0;
-    r->messages = need(json_dumps(c->ask.messages, 0));
-    if (json_array_size(c->ask.tools) && !no_tools) r->tools = need(json_dumps(c->ask.tools, 0));
-    if (c->ask.template_args) r->args = need(json_dumps(c->ask.template_args, 0));
+    bool tools = json_array_size(c->ask.tools) && !no_tools;
+    r->messages = json_dumps(c->ask.messages, 0);
+    if (tools) r->tools = json_dumps(c->ask.tools, 0);
+    if (c->ask.template_args) r->args = json_dumps(c->ask.template_args, 0);
+    if (!r->messages || (tools && !r->tools) || (c->ask.template_args && !r->args))
+        return call_no_memory(c);
     r->chat = (struct fletch_chat){.messages = r->messages,
                                    .tools = r->tools,
                                    .args = r->args,
@@ -154,7 +173,7 @@ struct cuts {
 
 static bool is_by(const json_t *message, const char *role)
 {
-    return strcmp(json_string_value(json_object_get(message, "role")), role) == 0;
+    return strcmp(json_word(json_object_get(message, "role")), role) == 0;
 }
 
 static struct cuts find_cuts(const json_t *messages)
@@ -171,12 +190,14 @@ static struct cuts find_cuts(const json_t *messages)
 static int tokenize_from(struct call *c, struct rendered *r, const struct cuts *cuts, size_t cut,
                          struct prompt *p)
 {
-    json_t *kept = need(json_copy(c->ask.messages));
+    json_t *kept = json_copy(c->ask.messages);
+    if (!kept) return call_no_memory(c);
     c->ask.n_dropped = (uint32_t)(cuts->at[cut] - cuts->at[0]);
     for (size_t i = 0; i < c->ask.n_dropped; i++) json_array_remove(kept, cuts->at[0]);
     free(r->messages);
-    r->chat.messages = r->messages = need(json_dumps(kept, 0));
+    r->chat.messages = r->messages = json_dumps(kept, 0);
     json_decref(kept);
+    if (!r->messages) return call_no_memory(c);
     return tokenize(c, r, p);
 }
 
@@ -228,11 +249,12 @@ int prompt_chat_text(struct call *c, char **text, size_t *n)
     struct rendered r;
     *text = NULL;
     int rc = prepare(c, &r);
+    json_decref(c->body);
+    c->body = NULL;
     if (!rc) {
         pthread_mutex_lock(&c->served->text_lock);
         rc = fletch_chat_render(c->served->model, &r.chat, text, n);
-        if (rc) call_wrong(c, 400, NULL, "%s", fletch_model_error(c->served->model));
-        pthread_mutex_unlock(&c->served->text_lock);
+        said(c, rc);
     }
     release(&r);
     return rc;

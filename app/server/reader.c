@@ -37,7 +37,8 @@ static void read_piece(struct served *m, void *ctx)
 
 static int status_of(int rc)
 {
-    return rc == FLETCH_E_LIMIT ? 503 : rc == FLETCH_E_CONTEXT ? 400 : 500;
+    if (rc == FLETCH_E_LIMIT) return 503;
+    return rc == FLETCH_E_CONTEXT || rc == FLETCH_E_UNSUPPORTED ? 400 : 500;
 }
 
 static void on_piece(void *ctx)

@@ -67,7 +67,7 @@ static void no_such_path(struct conn *c)
     problem_reply(c, &p, NULL);
 }
 
-/* %HH becomes the byte; what is no such thing stays. */
+/* %HH becomes the byte; what is no such thing stays. NULL: a byte is NUL, which no name has. */
 static char *percent_decoded(const char *s)
 {
     char *text = need(strdup(s)), *to = text;
@@ -81,14 +81,16 @@ static char *percent_decoded(const char *s)
             *to++ = *s;
     }
     *to = 0;
-    return text;
+    if (strlen(text) == (size_t)(to - text)) return text;
+    free(text);
+    return NULL;
 }
 
 /* GET /v1/models/ID */
 static void model(struct conn *c)
 {
     char *id = percent_decoded(conn_request(c)->head.path + strlen("/v1/models/"));
-    struct served *m = served_find(conn_server(c), id);
+    struct served *m = id ? served_find(conn_server(c), id) : NULL;
     free(id);
     if (m)
         json_reply(c, 200, served_card(m));

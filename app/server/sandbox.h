@@ -1,9 +1,11 @@
-/* What the process may still do once it serves: not start programs, not look into others, not open
- * connections, and see no files but those of its work. A fault that lets a client run code in here
- * then leads nowhere. Linux only (seccomp and Landlock); elsewhere it does nothing and says so. */
+/* What the process may still do once it serves: the system calls of its work alone, which start no
+ * programs, look into no others and open no connections; and see no files but those of its work. A
+ * fault that lets a client run code in here then leads nowhere. Linux only (seccomp and Landlock);
+ * elsewhere it does nothing and says so. */
 #ifndef SERVER_SANDBOX_H
 #define SERVER_SANDBOX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sandbox {
@@ -11,6 +13,8 @@ struct sandbox {
     size_t n_read;
     const char *const *write; /* may be read as well, and files in them made and removed */
     size_t n_write;
+    bool
+        has_driver; /* a GPU's, whose system calls nobody knows: only dangerous ones are shut off */
 };
 
 /* Closes the sandbox around all threads of the process, for good: listening sockets must be open

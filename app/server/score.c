@@ -13,6 +13,8 @@ enum { PIECE = 64 }; /* rows that a step gives logits for */
 struct scoring {
     struct reader r;
     float *logits; /* [PIECE][n_vocab] */
+    size_t bad;    /* first position of a prompt that a value that is no number was computed for, */
+    bool failed;   /* if there is one */
 };
 
 /* log Σ exp, in double: a sum of 10^5 terms. */
@@ -38,8 +40,8 @@ static void find_top(const float *z, uint32_t n_vocab, uint32_t n, int32_t *ids)
     }
 }
 
-/* What row z says about the token behind it. */
-static void score_token(struct score *s, size_t i, int32_t id, const float *z, uint32_t n_vocab)
+/* What row z says about the token after it; false if not all of z are numbers. */
+static bool score_token(struct score *s, size_t i, int32_t id, const float *z, uint32_t n_vocab)
 {
     double total = log_sum(z, n_vocab);
     int32_t *ids = s->top_ids + i * s->n_top;
@@ -47,6 +49,7 @@ static void score_token(struct score *s, size_t i, int32_t id, const float *z, u
     find_top(z, n_vocab, s->n_top, ids);
     for (uint32_t k = 0; k < s->n_top; k++)
         s->top_logprobs[i * s->n_top + k] = (float)(z[ids[k]] - total);
+    return isfinite(total);
 }
 
 static int read_piece(struct served *m, struct reader *r, const int32_t *ids, size_t n)
@@ -54,16 +57,25 @@ static int read_piece(struct served *m, struct reader *r, const int32_t *ids, si
     struct scoring *x = (struct scoring *)r;
     const struct prompt *p = &r->call->prompts[r->prompt];
     int rc = fletch_session_append(m->session, ids, n, x->logits);
-    for (size_t i = 0; !rc && i < n && r->at + i + 1 < p->n; i++)
-        score_token(&r->call->scores[r->prompt], r->at + i + 1, ids[i + 1],
-                    x->logits + i * m->info.n_vocab, m->info.n_vocab);
+    for (size_t i = 0; !rc && !x->failed && i < n && r->at + i + 1 < p->n; i++)
+        if (!score_token(&r->call->scores[r->prompt], r->at + i + 1, ids[i + 1],
+                         x->logits + i * m->info.n_vocab, m->info.n_vocab)) {
+            x->failed = true;
+            x->bad = r->at + i + 1;
+        }
     return rc;
 }
 
 static void on_read(struct reader *r)
 {
     struct call *c = r->call;
-    free(((struct scoring *)r)->logits);
+    const struct scoring *x = (struct scoring *)r;
+    if (x->failed && !c->problem.status)
+        call_wrong(c, 500, NULL,
+                   "the model computed a value that is not a number at position %zu; `fletch "
+                   "inspect --check` looks for bad weights",
+                   x->bad);
+    free(x->logits);
     free(r);
     call_scored(c);
 }

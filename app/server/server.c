@@ -1,5 +1,8 @@
 /* The server as a whole: opens its parts, runs the loop, and ends them in order. */
 #include <event2/event.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +58,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     (void)what;
     call_tick(s);
     served_tick(s);
+    workers_heed(s);
     for (size_t i = 0; i < s->n_served; i++) reader_wake(&s->served[i]);
     http_tick(s);
     if (!s->draining) return;
@@ -106,9 +110,20 @@ static void run(struct server *s)
     event_free(tick);
 }
 
+/* Long bodies and answers go back to the system as soon as they are freed. glibc would otherwise
+ * learn from the first of them to keep the next. */
+static void tune_malloc(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 131072);
+    mallopt(M_TRIM_THRESHOLD, 131072);
+#endif
+}
+
 int server_run(const struct server_params *params)
 {
     struct server s = {.params = *params, .limits = params->limits, .t_start = server_now()};
+    tune_malloc();
     s.boot = random_number();
     json_object_seed(0); /* before there are threads */
     s.code = open_all(&s);

@@ -8,7 +8,8 @@
  * The way of a request:
  *   http.c      bytes become a request; guard.c says who may
  *   route.c     the path names an api: either answered at once, or a call is made of it
- *   worker      api->take(call): JSON to settings and prompts, or call->reply, or call_wrong
+ *   worker      api->take(call): JSON to settings and prompts, or call->reply (which it makes
+ *               bytes of), or call_wrong
  *   loop        call.c submits one batch request per choice; when the client goes, cancels them
  *   engine      tokens become events
  *   loop        api->begin, progress, token, done (per choice), end: the answer writer
@@ -25,6 +26,7 @@
 #include "fletch.h"
 #include "http_parse.h"
 #include "limits.h"
+#include "reply.h"
 
 struct server;
 struct server_event;
@@ -55,13 +57,21 @@ const char *conn_address(const struct conn *c);
  * lost and on_gone is called (from the loop, not from within the write). */
 void http_add_header(struct conn *c, const char *name, const char *value);
 void http_reply(struct conn *c, int status, const char *type, const void *body, size_t n);
+/* The same of a reply that was closed; takes its bytes. */
+void http_reply_bytes(struct conn *c, int status, const char *type, struct reply *r);
 void http_begin(struct conn *c, int status, const char *type);
 void http_write(struct conn *c, const void *p, size_t n);
 void http_end(struct conn *c);
 /* Whom to tell, once, when the client goes before its answer has ended. After it c is no more. */
 void http_on_gone(struct conn *c, void (*on_gone)(void *ctx), void *ctx);
+void http_no_memory(struct conn *c);       /* says that there is too little for this request */
+bool http_has_owner(const struct conn *c); /* somebody is to be told */
 
 /* ---- guard.c: who may ---- */
+
+struct address { /* an IPv4 address, or the first half of an IPv6 address */
+    unsigned char bytes[8];
+};
 
 struct key { /* who asks */
     const char *name, *secret;
@@ -69,7 +79,16 @@ struct key { /* who asks */
     uint64_t salt;    /* keeps what is cached for it apart from what is for others */
     double rate;      /* requests a minute; 0: any */
     double tokens, t; /* of its bucket, at that time */
+    bool used;        /* it was, lately from that address */
+    struct address used_from;
 };
+
+/* An address that wrong keys came from; n_wrong decreases with time. */
+struct guesser {
+    struct address address;
+    double n_wrong, t;
+};
+enum { MAX_GUESSERS = 256 };
 
 struct guard {
     struct key *keys; /* [n_keys]; one without a secret when none are needed */
@@ -78,6 +97,7 @@ struct guard {
     size_t n_hosts;
     bool needs_key;
     char *text; /* what keys point into */
+    struct guesser guessers[MAX_GUESSERS];
 };
 
 struct problem;
@@ -85,6 +105,25 @@ int guard_open(struct guard *g, const struct server_params *params); /* exit cod
 void guard_close(struct guard *g);
 /* Sets the request's key; or the problem, and false. */
 bool guard_admit(struct server *s, struct conn *c, struct problem *p);
+
+/* ---- worker.c: what takes long, off the loop ---- */
+
+/* Lives in what it is about. */
+struct task {
+    void (*work)(void *ctx); /* on a worker */
+    void (*done)(void *ctx); /* then on the loop; may free the task */
+    void *ctx;
+    bool heavy; /* may take much memory: one of these at a time */
+    struct server *server;
+    struct task *next;
+};
+int workers_open(struct server *s);
+void workers_close(struct server *s);
+void workers_give(struct server *s, struct task *t);
+/* Out of the queue; false: it has begun, or was never given. */
+bool workers_take_back(struct server *s, struct task *t);
+/* Clients took something of their answers, or time has passed: heavy tasks may be due. */
+void workers_heed(struct server *s);
 
 /* ---- calls: requests for models ---- */
 
@@ -104,6 +143,7 @@ struct choice {
     uint32_t prompt; /* index of its prompt */
     uint64_t id;     /* in the batch; 0: not submitted */
     bool started, ended;
+    bool lacks_room; /* the batch had none for it; it is given to it again */
     bool told_start; /* the engine thread's */
     double t_last;   /* when its latest token was made */
     uint32_t shown_position;
@@ -120,8 +160,12 @@ struct prompt {
 /* What most flavours ask for; fields.c reads it. JSON is borrowed from call->body. */
 struct ask {
     bool stream, include_usage, include_progress, echo, logprobs, continue_final;
-    bool score;         /* the prompts' own logprobs are wanted */
-    bool silent;        /* what is generated is not shown */
+    bool score;           /* the prompts' own logprobs are wanted */
+    bool silent;          /* what is generated is not shown */
+    const char *form;     /* the field that says what form the answer has, or NULL */
+    const json_t *effort; /* how hard to think, in the template's words, or NULL */
+    enum { THINK_AS_IS, THINK_ON, THINK_OFF } think;
+    bool one_tool_call; /* of an answer that must call tools */
     bool truncates;     /* of a chat that is too long the oldest turns may be left out */
     uint32_t n_dropped; /* messages that were */
     uint32_t n;         /* answers to each prompt */
@@ -152,7 +196,7 @@ struct call {
     char name[40];   /* of the answer: chatcmpl-... */
     int64_t created; /* unix seconds */
     uint64_t client, salt;
-    char *text; /* the body as it came */
+    char *text; /* the body as it came; NULL once a worker has read it for good */
     size_t n_text, cap_text;
     json_t *body;                    /* parsed; always an object */
     const struct turn_field *fields; /* [n_fields] of another flavour, which became a chat's */
@@ -162,7 +206,10 @@ struct call {
     size_t n_prompts;
     struct score *scores; /* [n_prompts] where they were asked for */
     json_t *reply;        /* set by take: the whole answer, nothing is submitted */
+    struct reply *bytes;  /* the same as bytes: made of reply, or set by take in its place */
+    uint64_t n_entries;   /* of log probabilities that wait to be sent */
     struct problem problem;
+    char place[160];            /* inside a field, that the problem is about */
     struct choice *choices;     /* [n_prompts · ask.n] */
     uint32_t n_choices, n_live; /* n_live: submitted and not ended */
     bool holds;                 /* its model stays loaded */
@@ -176,7 +223,7 @@ struct call {
     const char *key;
     void *state;              /* the api's own */
     struct call *next, *prev; /* all calls, oldest first */
-    struct call *work_next;   /* worker.c */
+    struct task task;
 };
 
 /* A token, or text that waited for a stop text (id -1). */
@@ -227,16 +274,28 @@ struct api {
 /* Always -1, so that a taker can end with it. param may be NULL. */
 int call_wrong(struct call *c, int status, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* After call_wrong: the problem is about this place inside a field, as messages[2].role. -1. */
+int call_at(struct call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A field that nobody knows; name is one of the body's. */
+int call_unknown(struct call *c, const char *name);
 /* What a field of a chat is called in the flavour of this request. */
 const char *call_field(const struct call *c, const char *name);
 /* What is over a limit: names it. */
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is);
+/* What is asked for takes more memory than there is. */
+int call_no_memory(struct call *c);
+/* n more log probabilities wait until the whole answer is there. False: too many, it ends. */
+bool call_add_entries(struct call *c, uint64_t n);
+/* Makes call->bytes of call->reply, on a worker. */
+void call_write_reply(struct call *c);
 /* The end of api->run, on the loop. */
 void call_ran(struct call *c);
 /* Adds a prompt; takes ids. */
 void call_add_prompt(struct call *c, int32_t *ids, size_t n);
 /* OpenAI's finish_reason. */
 const char *call_finish_reason(const struct choice *ch);
+/* Tokens of a prompt that were read: all, unless it was stopped before, or goes on. */
+json_int_t call_prompt_tokens(const struct call *c, size_t prompt);
 /* {prompt_tokens, completion_tokens, total_tokens, prompt_tokens_details: {cached_tokens}} */
 json_t *call_usage(const struct call *c);
 /* {queue_ms, prefill_ms, decode_ms, tokens_per_s, ...} */
@@ -248,7 +307,6 @@ int call_parse(struct call *c); /* call->text to call->body */
 void call_on_event(const struct server_event *e);
 void call_free(struct call *c);
 void call_work(struct call *c);         /* on a worker: the body becomes settings and prompts */
-void call_worked(struct call *c);       /* it is done */
 void call_model_came(struct served *m); /* or failed to: those who wait for it go on */
 void call_scored(struct call *c);       /* score_begin has ended */
 void call_tick(struct server *s);       /* about every quarter of a second */
@@ -299,10 +357,11 @@ extern const struct field_table fields_chat;
  * ask.truncates, leaves out the fewest of the oldest turns (a question and all up to the next one)
  * so that it fits and leaves room for an answer, and counts their messages. */
 int prompt_chat(struct call *c);
-/* The text that the template gives (fletch_free). */
+/* The text that the template gives (fletch_free). It may be long, so the body, which nobody needs
+ * after it, goes first. */
 int prompt_chat_text(struct call *c, char **text, size_t *n);
 int prompt_text(struct call *c, const char *text, size_t n, unsigned flags);
-int prompt_ids(struct call *c, const json_t *ids);
+int prompt_ids(struct call *c, const char *path, const json_t *from);
 /* Prompt and answer fit into the context? */
 int prompt_check(struct call *c, size_t n);
 
@@ -345,7 +404,7 @@ void stream_end(struct call *c, json_t *j);
 void stream_broken(struct call *c);
 /* {prompt_done, prompt_total, ...} */
 json_t *progress_json(const struct choice *ch, const struct progress_event *p);
-/* A whole answer. Takes j. */
+/* A whole answer; a long one is written by a worker first. Takes j. */
 void json_reply(struct conn *c, int status, json_t *j);
 /* Status, Retry-After where it is due, and the words. */
 void problem_reply(struct conn *c, const struct problem *p,
@@ -355,8 +414,13 @@ json_t *problem_openai(const struct problem *p);
 struct words {
     char *p;
     size_t n, cap;
+    bool failed;
 };
 void words_add(struct words *w, const char *p, size_t n);
+/* The same for what a request brings, which may be long: where memory does not suffice the words
+ * have failed, and stay empty. */
+void words_try_add(struct words *w, const char *p, size_t n);
+json_t *words_json(const struct words *w); /* NULL: they have failed */
 
 /* {token, logprob, bytes, top_logprobs} of one token, as chat completions have it. */
 json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_top);
@@ -385,6 +449,7 @@ struct served {
     struct server *server;
     const char *id;   /* its name in the API */
     const char *path; /* NULL: the built-in one */
+    bool has_driver;  /* its engine runs on a GPU */
     struct fletch_model_info info;
     int64_t created;
     struct fletch_model *model;
@@ -435,12 +500,11 @@ void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
 
 /* ---- mail.c: what other threads tell the loop ---- */
 
-enum event_kind { EVENT_TOKEN, EVENT_PROGRESS, EVENT_DONE, EVENT_WORKED, EVENT_RUN };
+enum event_kind { EVENT_TOKEN, EVENT_PROGRESS, EVENT_DONE, EVENT_RUN };
 
 struct server_event {
     struct server_event *next;
     enum event_kind kind;
-    struct call *call;
     struct choice *choice;
     struct token token;
     struct progress_event progress;
@@ -458,12 +522,6 @@ void mail_run(struct server *s, void (*run)(void *ctx), void *ctx);
 int mail_open(struct server *s);
 void mail_close(struct server *s);
 
-/* ---- worker.c ---- */
-
-int workers_open(struct server *s);
-void workers_close(struct server *s);
-void workers_give(struct server *s, struct call *c); /* ends in call_worked on the loop */
-
 /* ---- route.c ---- */
 
 void route(struct conn *c);
@@ -478,6 +536,7 @@ void metrics_close(struct metrics *m);
 void metrics_request(struct metrics *m, const char *label, int status);
 void metrics_rejected(struct metrics *m, const char *code);
 void metrics_token(struct metrics *m, double since_last); /* 0: the first of an answer */
+void metrics_prompt(struct metrics *m, uint64_t n);       /* tokens that were read for no choice */
 void metrics_choice(struct metrics *m, const struct choice *ch);
 void metrics_reply(struct conn *c);
 void status_reply(struct conn *c);
@@ -514,6 +573,7 @@ struct server_params {
     struct limits limits;
     double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
     const char *cache_dir;                     /* that models keep prompts in, or NULL */
+    const char *model_dir, *draft; /* what models that come later are read from, or NULL */
     bool shared_cache, log_json, no_sandbox, quiet;
     uint32_t n_workers;
     /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */
@@ -541,6 +601,7 @@ struct server {
     struct call *first, *last;  /* calls that are not done */
     uint32_t n_calls, n_queued; /* all of them; those with a choice that has not started */
     uint64_t body_bytes;        /* memory of all bodies */
+    uint64_t unsent_bytes;      /* of all answers */
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
     double t_start, t_drain;
     bool draining;

@@ -7,8 +7,8 @@
 #include "server.h"
 
 enum { RETRY_SECONDS = 2 };
-/* Logprobs and milliseconds need no more digits; shorter events. */
-static const size_t DUMP = JSON_COMPACT | JSON_REAL_PRECISION(9);
+/* Values that the loop writes itself: about a millisecond. */
+enum { LIGHT_VALUES = 2000, LIGHT_BYTES = 65536, BYTES_OF_VALUE = LIGHT_BYTES / LIGHT_VALUES };
 
 void sse_begin(struct conn *c)
 {
@@ -19,7 +19,7 @@ void sse_begin(struct conn *c)
 
 void sse_send(struct conn *c, const char *event, json_t *j)
 {
-    char *text = need(json_dumps(j, DUMP)), *whole = NULL;
+    char *text = need(json_dumps(j, REPLY_DUMP)), *whole = NULL;
     json_decref(j);
     int n = event ? asprintf(&whole, "event: %s\ndata: %s\n\n", event, text)
                   : asprintf(&whole, "data: %s\n\n", text);
@@ -68,9 +68,77 @@ json_t *progress_json(const struct choice *ch, const struct progress_event *p)
                           (json_int_t)p->queue_position));
 }
 
+/* ---- whole answers ---- */
+
+/* What is left of a budget of bytes after j, roughly; it ends soon where there is nothing left. */
+static int64_t weigh(const json_t *j, int64_t left)
+{
+    const char *key;
+    json_t *v;
+    size_t i;
+    left -= BYTES_OF_VALUE + (int64_t)json_string_length(j);
+    json_array_foreach((json_t *)j, i, v)
+    {
+        if (left < 0) break;
+        left = weigh(v, left);
+    }
+    json_object_foreach((json_t *)j, key, v)
+    {
+        if (left < 0) break;
+        left = weigh(v, left - (int64_t)strlen(key));
+    }
+    return left;
+}
+
+/* An answer that a worker writes. */
+struct written {
+    struct task task;
+    struct conn *conn; /* NULL: the client has gone */
+    int status;
+    bool owned; /* somebody else logs the request */
+    json_t *j;
+    struct reply *bytes;
+};
+
+static void write_reply(void *ctx)
+{
+    struct written *w = ctx;
+    w->bytes = reply_open();
+    if (w->bytes) reply_add_json(w->bytes, w->j);
+    json_decref(w->j);
+}
+
+static void on_written_reply(void *ctx)
+{
+    struct written *w = ctx;
+    if (w->conn && !w->owned) http_on_gone(w->conn, NULL, NULL);
+    if (w->conn && reply_close(w->bytes))
+        http_reply_bytes(w->conn, w->status, "application/json", w->bytes);
+    else if (w->conn)
+        http_no_memory(w->conn);
+    reply_free(w->bytes);
+    free(w);
+}
+
+static void on_reader_gone(void *ctx)
+{
+    ((struct written *)ctx)->conn = NULL;
+}
+
 void json_reply(struct conn *c, int status, json_t *j)
 {
-    char *text = need(json_dumps(j, DUMP));
+    if (weigh(j, LIGHT_BYTES) < 0) {
+        struct written *w = need(calloc(1, sizeof *w));
+        w->task = (struct task){.work = write_reply, .done = on_written_reply, .ctx = w};
+        w->conn = c;
+        w->status = status;
+        w->owned = http_has_owner(c);
+        w->j = j;
+        http_on_gone(c, on_reader_gone, w);
+        workers_give(conn_server(c), &w->task);
+        return;
+    }
+    char *text = need(json_dumps(j, REPLY_DUMP));
     json_decref(j);
     http_reply(c, status, "application/json", text, strlen(text));
     free(text);
@@ -78,9 +146,10 @@ void json_reply(struct conn *c, int status, json_t *j)
 
 json_t *problem_openai(const struct problem *p)
 {
-    return json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message",
-                     json_text(p->text, strlen(p->text)), "type", p->type, "param", p->param,
-                     "code", p->code);
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message",
+                     json_text(p->text, strlen(p->text)), "type", p->type, "param",
+                     p->param ? json_text(p->param, strlen(p->param)) : json_null(), "code",
+                     p->code);
 }
 
 void problem_reply(struct conn *c, const struct problem *p,
@@ -104,29 +173,44 @@ void problem_limit(struct problem *p, const struct limits *limits, enum limit l,
              (unsigned long long)limits->v[l]);
 }
 
-void words_add(struct words *w, const char *p, size_t n)
+void words_try_add(struct words *w, const char *p, size_t n)
 {
-    if (w->n + n + 1 > w->cap) w->p = need(realloc(w->p, w->cap = 2 * w->cap + n + 64));
+    if (w->failed) return;
+    if (w->n + n + 1 > w->cap) {
+        size_t cap = 2 * w->cap + n + 64;
+        char *longer = realloc(w->p, cap);
+        if (!longer) {
+            free(w->p);
+            *w = (struct words){.failed = true};
+            return;
+        }
+        w->p = longer;
+        w->cap = cap;
+    }
     memcpy(w->p + w->n, p, n);
     w->n += n;
     w->p[w->n] = 0;
 }
 
-/* ---- log probabilities ---- */
-
-static json_t *bytes_of(const char *s, size_t n)
+void words_add(struct words *w, const char *p, size_t n)
 {
-    json_t *a = need(json_array());
-    for (size_t i = 0; i < n; i++) json_array_append_new(a, json_integer((unsigned char)s[i]));
-    return a;
+    words_try_add(w, p, n);
+    if (w->failed) need(NULL);
 }
+
+json_t *words_json(const struct words *w)
+{
+    return w->failed ? NULL : json_stringn(w->p ? w->p : "", w->n);
+}
+
+/* ---- log probabilities ---- */
 
 static json_t *entry(const struct served *m, int32_t id, float logprob)
 {
     size_t n;
     const char *text = served_piece(m, id, &n);
     return need(json_pack("{s:o, s:f, s:o, s:i}", "token", json_text(text, n), "logprob",
-                          (double)logprob, "bytes", bytes_of(text, n), "id", (int)id));
+                          (double)logprob, "bytes", json_bytes(text, n), "id", (int)id));
 }
 
 json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_top)

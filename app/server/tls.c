@@ -1,15 +1,12 @@
 #include "tls.h"
 
+#include <event2/bufferevent_ssl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "app.h"
-
-#ifdef HAVE_TLS
-
-#include <event2/bufferevent_ssl.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 
 struct tls {
     SSL_CTX *ctx;
@@ -57,31 +54,3 @@ void tls_finish(struct tls *t, struct bufferevent *b)
     if (t) SSL_shutdown(bufferevent_openssl_get_ssl(b));
     shutdown(bufferevent_getfd(b), SHUT_WR);
 }
-
-#else
-
-int tls_open(struct tls **out, const char *cert, const char *key)
-{
-    *out = NULL;
-    if (!cert && !key) return EXIT_OK;
-    return say_error("this build has no TLS (OpenSSL was not there); put a proxy in front of it");
-}
-
-void tls_close(struct tls *t)
-{
-    (void)t;
-}
-
-struct bufferevent *tls_bufferevent(struct tls *t, struct event_base *base, evutil_socket_t fd)
-{
-    (void)t;
-    return bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
-}
-
-void tls_finish(struct tls *t, struct bufferevent *b)
-{
-    (void)t;
-    shutdown(bufferevent_getfd(b), SHUT_WR);
-}
-
-#endif

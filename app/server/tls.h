@@ -1,4 +1,4 @@
-/* TLS under a connection, where the build has OpenSSL. */
+/* TLS under a connection. */
 #ifndef SERVER_TLS_H
 #define SERVER_TLS_H
 

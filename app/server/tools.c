@@ -11,7 +11,8 @@ enum { NAME_MAX_BYTES = 256, ID_CHARS = 9 }; /* Mistral's templates want ids of 
 
 static const char think_open[] = "<think>", think_close[] = "</think>";
 static const char call_open[] = "<tool_call>", call_close[] = "</tool_call>";
-static const char args_mark[] = "[ARGS]";
+static const char value_open[] = "<arg_value>", value_close[] = "</arg_value>";
+static const char args_mark[] = "[ARGS]", id_mark[] = "[CALL_ID]";
 
 static const char *const markers[] = {
     [TOOLS_TAGGED] = call_open,
@@ -25,11 +26,21 @@ struct text {
     size_t n;
 };
 
-/* A JSON value of which the beginning is there: how far it was read. */
+/* A JSON value of which the beginning is there: how far it was read. An object, array or string. */
 struct span {
     size_t at;
     uint32_t depth;
     bool quoted, escaped;
+};
+
+/* A call of GLM's of which the beginning is there. Places count from `from`. */
+struct pairs {
+    size_t at;          /* what stands before it was taken: the name, and whole pairs */
+    size_t value;       /* where the value begins that is being read; 0: none is */
+    bool may_be_json;   /* that value */
+    bool named, bad;    /* the name was taken; what was taken is no call */
+    const json_t *tool; /* NULL: unknown */
+    json_t *key, *arguments;
 };
 
 enum state { START, THINKING, SAYING, CALLING };
@@ -43,6 +54,8 @@ struct tools {
     bool bare;           /* a call may begin here without a marker */
     size_t body, seen;   /* calling: where the call's text begins, what was searched; from `from` */
     struct span span;
+    struct pairs pairs;
+    bool texts; /* a value began like JSON and was none: all are taken for texts from there on */
     uint32_t n_calls;
 };
 
@@ -95,11 +108,11 @@ static size_t rtrim(struct text s)
 
 /* ---- JSON as it is written ---- */
 
-/* Goes on reading an object or array that begins at s.p; true when its end was found, at span->at.
- * Says nothing about what is inside. */
+/* Goes on reading an object, array or string that begins at s.p; true when its end was found, at
+ * span->at. Says nothing about what is inside. */
 static bool span_read(struct span *span, struct text s)
 {
-    if (span->at && !span->depth) return true;
+    if (span->at && !span->depth && !span->quoted) return true;
     for (; span->at < s.n; span->at++) {
         char c = s.p[span->at];
         if (span->escaped)
@@ -112,7 +125,9 @@ static bool span_read(struct span *span, struct text s)
             continue;
         else if (c == '{' || c == '[')
             span->depth++;
-        else if ((c == '}' || c == ']') && --span->depth == 0) {
+        else if (c == '}' || c == ']')
+            span->depth--;
+        if (!span->depth && !span->quoted) {
             span->at++;
             return true;
         }
@@ -120,22 +135,23 @@ static bool span_read(struct span *span, struct text s)
     return false;
 }
 
+/* Does an object, array or string begin here? */
+static bool is_spanned(struct text s)
+{
+    return s.n && (*s.p == '{' || *s.p == '[' || *s.p == '"');
+}
+
 /* Splits the value at the front of valid JSON off. */
 static struct text value_split(struct text *s)
 {
     *s = skip_blanks(*s);
     size_t n = 0;
-    if (s->n && (*s->p == '{' || *s->p == '[')) {
+    if (is_spanned(*s)) {
         struct span span = {0};
         span_read(&span, *s);
         n = span.at;
-    } else if (s->n && *s->p == '"') {
-        for (n = 1; n < s->n && s->p[n] != '"'; n++)
-            if (s->p[n] == '\\') n++;
-        n++;
     } else
         while (n < s->n && !is_blank(s->p[n]) && !strchr(",:]}", s->p[n])) n++;
-    if (n > s->n) n = s->n;
     struct text value = {s->p, n};
     *s = skip_blanks(skip(*s, n));
     return value;
@@ -280,45 +296,87 @@ static bool cut(struct text *s, const char *marker, struct text *before)
 }
 
 /* The template writes texts as they are and everything else as JSON. */
-static json_t *pair_value(const json_t *tool, const json_t *key, struct text s)
+static bool is_text(const json_t *tool, const json_t *key)
 {
     const json_t *type = json_object_get(
         json_object_get(json_object_get(json_object_get(tool, "parameters"), "properties"),
                         json_string_value(key)),
         "type");
+    return json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
+}
+
+static json_t *pair_value(const json_t *tool, const json_t *key, struct text s)
+{
     json_t *v = NULL;
-    if (!json_is_string(type) || strcmp(json_string_value(type), "string") != 0)
-        v = json_loadb(s.p, s.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    if (!is_text(tool, key))
+        v = json_loadb(s.p, s.n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
     return v ? v : json_stringn(s.p, s.n);
 }
 
-static bool take_pairs(struct tools *t, struct text s)
+static void drop_pairs(struct tools *t)
 {
-    struct text name = s, key, value, gap;
-    if (cut(&s, "<arg_key>", &name))
-        s = (struct text){name.p + name.n, s.n + strlen("<arg_key>")};
+    json_decref(t->pairs.key);
+    json_decref(t->pairs.arguments);
+    t->pairs = (struct pairs){0};
+}
+
+/* Takes the name from the front of what stands before a key or the end. */
+static void take_name(struct tools *t, struct text *s)
+{
+    struct text name = *s;
+    if (t->pairs.named) return;
+    t->pairs.named = true;
+    if (cut(s, "<arg_key>", &name))
+        *s = (struct text){name.p + name.n, s->n + strlen("<arg_key>")};
     else
-        s = skip(s, s.n);
+        *s = skip(*s, s->n);
     name = skip_blanks(name);
     name.n = rtrim(name);
-    const json_t *tool = find_tool(t->p.tools, name);
-    json_t *arguments = json_object();
-    bool good = tool && arguments;
-    while (good && (s = skip_blanks(s)).n) {
-        good = cut(&s, "<arg_key>", &gap) && !gap.n && cut(&s, "</arg_key>", &key) &&
-               cut(&s, "<arg_value>", &gap) && !rtrim(gap) && cut(&s, "</arg_value>", &value);
-        json_t *k = good ? json_stringn(key.p, key.n) : NULL;
-        good =
-            k && strlen(json_string_value(k)) == key.n &&
-            json_object_set_new(arguments, json_string_value(k), pair_value(tool, k, value)) == 0;
-        json_decref(k);
-    }
-    char *text = good ? json_dumps(arguments, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+    t->pairs.tool = find_tool(t->p.tools, name);
+    t->pairs.arguments = json_object();
+    t->pairs.bad = !t->pairs.tool || !t->pairs.arguments;
+}
+
+/* The value of a key begins, n bytes further on. */
+static void begin_value(struct tools *t, struct text before, size_t n)
+{
+    struct pairs *p = &t->pairs;
+    struct text key = {0}, gap;
+    take_name(t, &before);
+    before = skip_blanks(before);
+    bool good = cut(&before, "<arg_key>", &gap) && !gap.n && cut(&before, "</arg_key>", &key) &&
+                !rtrim(before);
+    json_decref(p->key);
+    p->key = good ? json_stringn(key.p, key.n) : NULL;
+    if (!p->key || strlen(json_string_value(p->key)) != key.n) p->bad = true;
+    p->may_be_json = !p->bad && !t->texts && !is_text(p->tool, p->key);
+    p->value = t->seen = n;
+    t->span = (struct span){0};
+}
+
+/* The value ends before `at`, and its marker before t->seen. */
+static void end_value(struct tools *t, size_t at)
+{
+    struct pairs *p = &t->pairs;
+    struct text s = {t->held + t->from + p->value, at - p->value};
+    if (!p->bad && json_object_set_new(p->arguments, json_string_value(p->key),
+                                       pair_value(p->tool, p->key, s)))
+        p->bad = true;
+    p->value = 0;
+    p->at = t->seen;
+}
+
+/* The call ends after `before`; false: it is none. */
+static bool end_pairs(struct tools *t, struct text before)
+{
+    struct pairs *p = &t->pairs;
+    take_name(t, &before);
+    bool good = !p->bad && !p->value && !rtrim(before);
+    char *text = good ? json_dumps(p->arguments, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
     if (text)
-        pass_call(t, json_string_value(json_object_get(tool, "name")),
+        pass_call(t, json_string_value(json_object_get(p->tool, "name")),
                   (struct text){text, strlen(text)});
     free(text);
-    json_decref(arguments);
     return text != NULL;
 }
 
@@ -370,6 +428,8 @@ static enum progress begin_call(struct tools *t, size_t lead, size_t marker)
 {
     t->body = t->seen = lead + marker;
     t->span = (struct span){0};
+    drop_pairs(t);
+    t->pairs.at = t->body;
     t->state = CALLING;
     return GO;
 }
@@ -421,17 +481,61 @@ static enum progress called(struct tools *t, size_t n)
     return GO;
 }
 
+/* Where one of two markers begins, or could begin at the end of s; s.n when nowhere. */
+static size_t find_either(struct text s, const char *a, const char *b)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        const char *hit = memchr(s.p + i, '<', s.n - i);
+        if (!hit) break;
+        i = (size_t)(hit - s.p);
+        struct text rest = skip(s, i);
+        if (starts(rest, a) || starts(rest, b) || may_become(rest, a) || may_become(rest, b))
+            return i;
+    }
+    return s.n;
+}
+
+/* Reads on in a value that may be JSON, in whose strings markers mean nothing. */
+static enum progress reading_json(struct tools *t, struct text s, bool end)
+{
+    struct text value = skip_blanks(skip(s, t->pairs.value));
+    if (!value.n && !end) return WAIT;
+    t->pairs.may_be_json = false;
+    if (!is_spanned(value)) return GO;
+    bool whole = span_read(&t->span, value);
+    struct text tail = skip_blanks(skip(value, t->span.at));
+    if (whole && starts(tail, value_close)) {
+        t->seen = s.n - tail.n + strlen(value_close);
+        end_value(t, s.n - tail.n);
+        return GO;
+    }
+    if (end || (whole && !may_become(tail, value_close))) {
+        t->texts = true;
+        return GO;
+    }
+    t->pairs.may_be_json = true;
+    return WAIT;
+}
+
 static enum progress calling_pairs(struct tools *t, bool end)
 {
     struct text s = front(t);
-    size_t at = t->seen + find(skip(s, t->seen), call_close);
-    struct text body = {s.p + t->body, at - t->body};
+    if (t->pairs.may_be_json) return reading_json(t, s, end);
+    const char *marker = t->pairs.value ? value_close : value_open;
+    size_t at = t->seen + find_either(skip(s, t->seen), marker, call_close);
+    struct text rest = skip(s, at), before = {s.p + t->pairs.at, at - t->pairs.at};
     t->seen = at;
-    if (starts(skip(s, at), call_close)) {
+    if (starts(rest, call_close)) {
         size_t n = at + strlen(call_close);
-        return take_pairs(t, body) ? called(t, n) : malformed(t, n);
+        return end_pairs(t, before) ? called(t, n) : malformed(t, n);
     }
-    return end ? malformed(t, s.n) : WAIT;
+    if (!starts(rest, marker)) return end ? malformed(t, s.n) : WAIT;
+    t->seen += strlen(marker);
+    if (t->pairs.value)
+        end_value(t, at);
+    else
+        begin_value(t, before, t->seen);
+    return GO;
 }
 
 /* Whether the text before a call's JSON may be that: nothing, or name[ARGS] in Mistral's style.
@@ -446,7 +550,8 @@ static bool head(const struct tools *t, struct text body, struct text *name, siz
     if (*s.p == '[' && !may_become(s, args_mark) && !starts(s, args_mark)) return true;
     size_t mark = find(s, args_mark);
     if (mark > NAME_MAX_BYTES) return false;
-    *name = (struct text){s.p, mark};
+    size_t id = find((struct text){s.p, mark}, id_mark);
+    *name = (struct text){s.p, starts(skip((struct text){s.p, mark}, id), id_mark) ? id : mark};
     if (!starts(skip(s, mark), args_mark)) {
         *at = body.n;
         return true;
@@ -527,7 +632,8 @@ struct tools_format tools_detect(const char *template_text, size_t n)
         f.style = TOOLS_PAIRS;
     else if (!has(s, call_open) && has(s, "\"parameters\": ") && f.knows_tools)
         f.style = TOOLS_BARE;
-    f.is_control = f.style == TOOLS_LISTED || f.style == TOOLS_BARE;
+    f.names_args = f.style == TOOLS_LISTED && has(s, args_mark);
+    f.names_ids = f.names_args && has(s, id_mark);
     return f;
 }
 
@@ -577,6 +683,7 @@ uint32_t tools_n_calls(const struct tools *t)
 void tools_close(struct tools *t)
 {
     if (!t) return;
+    drop_pairs(t);
     free(t->held);
     free(t);
 }

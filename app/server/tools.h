@@ -18,14 +18,16 @@ enum tools_style {
                    */
     TOOLS_PAIRS,  /* GLM: <tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call> */
     TOOLS_BARE, /* Llama: the answer is {"name": .., "parameters": ..}, or behind <|python_tag|> */
-    TOOLS_LISTED, /* Mistral: [TOOL_CALLS][{..}, ..] or [TOOL_CALLS]name[ARGS]{..} */
+    TOOLS_LISTED, /* Mistral: [TOOL_CALLS][{..}, ..] or [TOOL_CALLS]name[ARGS]{..}, in some with
+                     [CALL_ID]id after the name */
 };
 
 struct tools_format {
     enum tools_style style;
     bool knows_tools; /* the template shows them to the model */
     bool thinks;      /* <think>..</think> */
-    bool is_control;  /* markers are control tokens, shown only when asked for */
+    bool names_args;  /* listed: name[ARGS]{..} instead of a list */
+    bool names_ids;   /* and [CALL_ID] before [ARGS] */
 };
 /* From the text of a chat template; n is 0 when there is none. */
 struct tools_format tools_detect(const char *template_text, size_t n);
@@ -62,15 +64,21 @@ bool tools_prompt_thinks(const char *prompt, size_t n);
 
 /* ---- tools_choice.c: what is asked of the model ---- */
 
-/* How an answer is made a call: the prompt goes on with `prefix`, the answer obeys `schema`, and
- * `suffix` follows it; the parser is fed all three. */
-struct tools_forced {
-    char *prefix, *suffix; /* free */
-    json_t *schema;        /* of the JSON between them; NULL: the style has none */
+/* The id of the control token with that text, or -1. */
+typedef int32_t tools_control(void *ctx, const char *text);
+/* Whether the style's markers are control tokens, shown only when asked for. */
+bool tools_has_control(struct tools_format format, tools_control *control, void *ctx);
+
+struct tools_must {
+    struct tools_format format;
+    const json_t *tools; /* of which one must be called */
+    bool many;           /* or several, one after the other */
+    tools_control *control;
+    void *ctx;
 };
-/* tools: those of which one must be called. -1 when out of memory. */
-int tools_force(struct tools_forced *out, struct tools_format format, const json_t *tools);
-void tools_forced_free(struct tools_forced *f);
+/* The grammar of an answer that calls them, from its first byte to its last, which the parser
+ * reads as calls; free. NULL: `why` says what can't be kept, or is empty when out of memory. */
+char *tools_grammar(const struct tools_must *must, char *why, size_t why_cap);
 /* A system message's text for models whose templates show no tools; free. */
 char *tools_describe(const json_t *tools);
 

@@ -117,15 +117,15 @@ static void test_styles_are_seen_in_templates(void **state)
         const char *file;
         struct tools_format format;
     } rows[] = {
-        {"qwen25", {TOOLS_TAGGED, true, false, false}},
-        {"qwen3", {TOOLS_TAGGED, true, true, false}},
-        {"glm47", {TOOLS_PAIRS, true, true, false}},
-        {"llama31", {TOOLS_BARE, true, false, true}},
-        {"llama32", {TOOLS_TAGGED, false, false, false}},
-        {"nemo", {TOOLS_LISTED, true, false, true}},
-        {"small3", {TOOLS_LISTED, false, false, true}},
-        {"rwkv", {TOOLS_TAGGED, false, true, false}},
-        {"chatml", {TOOLS_TAGGED, false, false, false}},
+        {"qwen25", {TOOLS_TAGGED, true, false, false, false}},
+        {"qwen3", {TOOLS_TAGGED, true, true, false, false}},
+        {"glm47", {TOOLS_PAIRS, true, true, false, false}},
+        {"llama31", {TOOLS_BARE, true, false, false, false}},
+        {"llama32", {TOOLS_TAGGED, false, false, false, false}},
+        {"nemo", {TOOLS_LISTED, true, false, false, false}},
+        {"small3", {TOOLS_LISTED, false, false, true, false}},
+        {"rwkv", {TOOLS_TAGGED, false, true, false, false}},
+        {"chatml", {TOOLS_TAGGED, false, false, false, false}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -139,7 +139,8 @@ static void test_styles_are_seen_in_templates(void **state)
         print_message("%s\n", path);
         assert_int_equal(got.style, rows[i].format.style);
         assert_int_equal(got.thinks, rows[i].format.thinks);
-        assert_int_equal(got.is_control, rows[i].format.is_control);
+        assert_int_equal(got.names_args, rows[i].format.names_args);
+        assert_int_equal(got.names_ids, rows[i].format.names_ids);
         assert_int_equal(got.knows_tools, rows[i].format.knows_tools);
     }
     assert_int_equal(tools_detect(NULL, 0).style, TOOLS_TAGGED);
@@ -255,6 +256,41 @@ static void test_pairs(void **state)
                  "call(add {\"z\":\"not JSON\"})");
 }
 
+#define Z_BEGINS "<tool_call>add<arg_key>z</arg_key><arg_value>"
+#define Z_ENDS   "</arg_value></tool_call>"
+
+/* In strings of JSON markers mean nothing; in other texts they do. */
+static void test_markers_inside_of_pairs(void **state)
+{
+    enum tools_style s = TOOLS_PAIRS;
+    (void)state;
+    expect_style(s,
+                 Z_BEGINS "{\"a\": [\"</arg_value></tool_call>\\\"</arg_value>\"]} \n" Z_ENDS
+                          "<tool_call>now</tool_call>",
+                 "call(add {\"z\":{\"a\":[\"</arg_value></tool_call>\\\"</arg_value>\"]}})"
+                 "call(now {})");
+    expect_style(s, Z_BEGINS "\"</arg_value> <arg_key>q\"" Z_ENDS,
+                 "call(add {\"z\":\"</arg_value> <arg_key>q\"})");
+    expect_style(s, Z_BEGINS " [\"<arg_value>]</tool_call>\"]" Z_ENDS,
+                 "call(add {\"z\":[\"<arg_value>]</tool_call>\"]})");
+    /* texts that begin like JSON */
+    expect_style(s, Z_BEGINS "[1] and more" Z_ENDS "<tool_call>now</tool_call>!",
+                 "call(add {\"z\":\"[1] and more\"})call(now {})say(!)");
+    expect_style(s, Z_BEGINS "{" Z_ENDS Z_BEGINS "[2]" Z_ENDS,
+                 "call(add {\"z\":\"{\"})call(add {\"z\":[2]})");
+    expect_style(s, Z_BEGINS "{]" Z_ENDS "say", "call(add {\"z\":\"{]\"})say(say)");
+    /* a text by its schema */
+    expect_style(s, "<tool_call>add<arg_key>s</arg_key><arg_value>[\"</arg_value></tool_call>\"]",
+                 "call(add {\"s\":\"[\\\"\"})say(\"])");
+    /* no calls: the first end counts */
+    expect_style(s, Z_BEGINS "[1]</tool_call><tool_call>now</tool_call>",
+                 "say(" Z_BEGINS "[1]</tool_call>)call(now {})");
+    expect_style(s, Z_BEGINS "a</tool_call><tool_call>now</tool_call>",
+                 "say(" Z_BEGINS "a</tool_call>)call(now {})");
+    expect_style(s, "<tool_call>add</arg_value></tool_call>",
+                 "say(<tool_call>add</arg_value></tool_call>)");
+}
+
 static void test_bare(void **state)
 {
     enum tools_style s = TOOLS_BARE;
@@ -276,6 +312,7 @@ static void test_listed(void **state)
                  "call(add {\"a\": [1, {}]})call(now {})");
     expect_style(s, "Hm [TOOL_CALLS] add[ARGS]{\"a\": 1}[TOOL_CALLS]now[ARGS] {}",
                  "say(Hm)call(add {\"a\": 1})call(now {})");
+    expect_style(s, "[TOOL_CALLS]add[CALL_ID]abcdefghi[ARGS]{\"a\": 1}", "call(add {\"a\": 1})");
 }
 
 static void test_a_long_name_is_no_name(void **state)
@@ -308,38 +345,6 @@ static void test_ids_are_of_nine_and_differ(void **state)
     json_decref(tools);
 }
 
-/* A forced answer with arguments that obey the schema is a call, in every style. */
-static void test_forced_calls_parse(void **state)
-{
-    (void)state;
-    for (int style = TOOLS_TAGGED; style <= TOOLS_LISTED; style++)
-        for (int any = 0; any < 2; any++) {
-            static struct record r;
-            char answer[512];
-            const char *middle =
-                any ? "{\"name\": \"add\", \"arguments\": {\"a\": 1}}" : "{\"a\": 1}";
-            struct tools_format format = {.style = (enum tools_style)style};
-            struct tools_forced forced;
-            json_t *tools = offered(), *wanted = json_deep_copy(tools);
-            if (!any) json_array_remove(wanted, 1);
-            if (style == TOOLS_PAIRS)
-                middle = any ? "add<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>"
-                             : "<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>";
-            assert_int_equal(tools_force(&forced, format, wanted), 0);
-            snprintf(answer, sizeof answer, "%s%s%s", forced.prefix, middle, forced.suffix);
-            feed_whole(&r, &(struct tools_params){.format = format, .tools = tools}, answer,
-                       strlen(answer), 0, 0);
-            assert_string_equal(r.text, style == TOOLS_PAIRS ? "call(add {\"a\":1})"
-                                                             : "call(add {\"a\": 1})");
-            assert_int_equal(forced.schema != NULL, style != TOOLS_PAIRS);
-            if (any && forced.schema)
-                assert_int_equal(json_array_size(json_object_get(forced.schema, "anyOf")), 2);
-            tools_forced_free(&forced);
-            json_decref(wanted);
-            json_decref(tools);
-        }
-}
-
 static void test_prompts_that_think(void **state)
 {
     (void)state;
@@ -368,11 +373,11 @@ int main(void)
         cmocka_unit_test(test_tagged_calls),
         cmocka_unit_test(test_malformed_calls_are_content),
         cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_markers_inside_of_pairs),
         cmocka_unit_test(test_bare),
         cmocka_unit_test(test_listed),
         cmocka_unit_test(test_a_long_name_is_no_name),
         cmocka_unit_test(test_ids_are_of_nine_and_differ),
-        cmocka_unit_test(test_forced_calls_parse),
         cmocka_unit_test(test_prompts_that_think),
         cmocka_unit_test(test_tools_can_be_described),
     };

@@ -10,10 +10,10 @@ enum { NAME_MAX_CHARS = 64, TAIL_TOKENS = 8 };
 /* What was asked for: a call's state. */
 struct turns {
     struct tools_format format;
-    json_t *tools; /* that may be called; NULL: none */
-    struct tools_forced forced;
+    json_t *tools;         /* that may be called; NULL: none */
+    char *must;            /* the grammar of an answer that must call tools; NULL: it need not */
     bool thinking;         /* the prompt ends inside <think> */
-    bool is_form;          /* the answer must follow a schema or a grammar */
+    bool is_form;          /* the answer is what response_format or grammar asks for */
     struct words appended; /* to what the template gave */
     json_t *original;
 };
@@ -30,7 +30,7 @@ static int translate_field(struct call *c, json_t *chat, const struct turn_field
                            const char *name, json_t *v)
 {
     if (!row && call_field(c, name) != name)
-        return call_wrong(c, 400, NULL, "unknown field %s; here it is %s", QUOTE(name),
+        return call_wrong(c, 400, name, "unknown field %s; here it is %s", QUOTE(name),
                           call_field(c, name));
     if (row && row->take) return row->take(c, chat, v);
     if (row && !row->to) return 0;
@@ -79,17 +79,23 @@ static int check_tools(struct call *c)
         return call_over(c, LIMIT_tools, "tools", json_array_size(c->ask.tools));
     json_array_foreach(c->ask.tools, i, tool)
     {
-        const char *type = json_string_value(json_object_get(tool, "type"));
+        const char *type = json_word(json_object_get(tool, "type"));
         const json_t *f = json_object_get(tool, "function"), *p = json_object_get(f, "parameters");
-        if (!type || strcmp(type, "function") != 0 || !json_is_object(f))
-            return call_wrong(c, 400, "tools", "tool %zu is not a function", i);
-        if (!is_name(json_object_get(f, "name")))
-            return call_wrong(
-                c, 400, "tools",
-                "the name of tool %zu is not made of 1 to %d letters, digits, _ and -", i,
-                NAME_MAX_CHARS);
-        if (p && !json_is_null(p) && !json_is_object(p))
-            return call_wrong(c, 400, "tools", "the parameters of tool %zu are no JSON schema", i);
+        if (!type || strcmp(type, "function") != 0 || !json_is_object(f)) {
+            call_wrong(c, 400, "tools", "tool %zu is not a function", i);
+            return call_at(c, "tools[%zu]", i);
+        }
+        if (!is_name(json_object_get(f, "name"))) {
+            call_wrong(c, 400, "tools",
+                       "the name of tool %zu is not made of 1 to %d letters, digits, _ and -", i,
+                       NAME_MAX_CHARS);
+            return call_at(c, "tools[%zu].%sname", i, c->n_fields ? "" : "function.");
+        }
+        if (p && !json_is_null(p) && !json_is_object(p)) {
+            call_wrong(c, 400, "tools", "the parameters of tool %s are no JSON schema",
+                       json_string_value(json_object_get(f, "name")));
+            return call_at(c, "tools[%zu]", i);
+        }
         if (json_is_null(p)) json_object_del(json_object_get(tool, "function"), "parameters");
     }
     return 0;
@@ -107,11 +113,23 @@ static json_t *tool_named(const json_t *tools, const char *name)
     return NULL;
 }
 
+static int32_t find_control(void *ctx, const char *text)
+{
+    const struct served *m = ctx;
+    size_t n, n_text = strlen(text);
+    for (uint32_t id = 0; id < m->info.n_vocab; id++) {
+        if (!served_is_hidden(m, (int32_t)id)) continue;
+        const char *piece = served_piece(m, (int32_t)id, &n);
+        if (n == n_text && memcmp(piece, text, n) == 0) return (int32_t)id;
+    }
+    return -1;
+}
+
 /* Of which tools one must be called: a new array, NULL when none must. */
-static int take_choice(struct call *c, struct turns *t, json_t **must)
+static int take_choice(struct call *c, struct turns *t, json_t **must, bool *many)
 {
     const json_t *choice = c->ask.tool_choice;
-    const char *word = json_string_value(choice);
+    const char *word = json_word(choice);
     *must = NULL;
     if (!choice || (word && strcmp(word, "auto") == 0)) return 0;
     if (word && strcmp(word, "none") == 0) {
@@ -121,10 +139,10 @@ static int take_choice(struct call *c, struct turns *t, json_t **must)
     if (!t->tools) return call_wrong(c, 400, "tool_choice", "tool_choice without tools");
     if (word && strcmp(word, "required") == 0) {
         *must = json_incref(t->tools);
+        *many = !c->ask.one_tool_call;
         return 0;
     }
-    const char *name =
-        json_string_value(json_object_get(json_object_get(choice, "function"), "name"));
+    const char *name = json_word(json_object_get(json_object_get(choice, "function"), "name"));
     if (!name)
         return call_wrong(c, 400, "tool_choice",
                           "tool_choice is none, auto, required or {\"type\": \"function\", "
@@ -149,7 +167,7 @@ static int open_arguments(struct call *c, const json_t *calls)
         json_t *f = json_object_get(one, "function"), *text = json_object_get(f, "arguments");
         if (!json_is_string(text)) continue;
         json_t *arguments = json_loadb(json_string_value(text), json_string_length(text),
-                                       JSON_REJECT_DUPLICATES, NULL);
+                                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
         if (!json_string_length(text)) arguments = json_object();
         if (!json_is_object(arguments)) {
             json_decref(arguments);
@@ -167,7 +185,7 @@ static int open_messages(struct call *c)
     json_t *m;
     json_array_foreach(c->ask.messages, i, m)
     {
-        const char *role = json_string_value(json_object_get(m, "role"));
+        const char *role = json_word(json_object_get(m, "role"));
         if (role && strcmp(role, "developer") == 0)
             json_object_set_new(m, "role", json_string("system"));
         if (open_arguments(c, json_object_get(m, "tool_calls"))) return -1;
@@ -176,33 +194,83 @@ static int open_messages(struct call *c)
 }
 
 /* For templates that show no tools: they stand in the system message. */
-static void describe_tools(struct call *c, const struct turns *t)
+static int describe_tools(struct call *c, const struct turns *t)
 {
-    char *text = need(tools_describe(t->tools)), *whole = NULL;
+    char *text = tools_describe(t->tools);
+    int failed;
+    if (!text) return call_no_memory(c);
     json_t *first = json_array_get(c->ask.messages, 0);
-    const char *role = json_string_value(json_object_get(first, "role"));
-    const char *said = json_string_value(json_object_get(first, "content"));
-    if (role && strcmp(role, "system") == 0 && said) {
-        if (asprintf(&whole, "%s\n\n%s", said, text) < 0) need(NULL);
-        json_object_set_new(first, "content", json_string(whole));
+    const char *role = json_word(json_object_get(first, "role"));
+    const json_t *said = json_object_get(first, "content");
+    if (role && strcmp(role, "system") == 0 && json_is_string(said)) {
+        struct words whole = {0};
+        words_try_add(&whole, json_string_value(said), json_string_length(said));
+        words_try_add(&whole, "\n\n", 2);
+        words_try_add(&whole, text, strlen(text));
+        failed = json_object_set_new(first, "content", words_json(&whole));
+        free(whole.p);
     } else
-        json_array_insert_new(c->ask.messages, 0,
-                              json_pack("{s:s, s:s}", "role", "system", "content", text));
+        failed = json_array_insert_new(c->ask.messages, 0,
+                                       json_pack("{s:s, s:s}", "role", "system", "content", text));
     free(text);
-    free(whole);
+    return failed ? call_no_memory(c) : 0;
 }
 
 /* ---- on a worker: prompts ---- */
 
-/* An answer that must be JSON from its first character can't think before. */
-static void no_thinking(struct call *c)
+/* Gives the template a variable that the client did not give. */
+static int set_arg(struct call *c, const char *name, json_t *value)
 {
     if (!c->ask.template_args) {
-        c->ask.template_args = need(json_object());
+        c->ask.template_args = json_object();
         json_object_set_new(c->body, "chat_template_kwargs", c->ask.template_args); /* owns it */
     }
-    if (!json_object_get(c->ask.template_args, "enable_thinking"))
-        json_object_set_new(c->ask.template_args, "enable_thinking", json_false());
+    bool given = json_object_get(c->ask.template_args, name) != NULL;
+    int failed = given ? 0 : json_object_set(c->ask.template_args, name, value);
+    json_decref(value);
+    return failed ? call_no_memory(c) : 0;
+}
+
+/* An answer that must be JSON from its first character can't think before. */
+static int no_thinking(struct call *c)
+{
+    const char *name = chat_think_variable(c->served->model);
+    return name ? set_arg(c, name, json_false()) : 0;
+}
+
+static int no_variable(struct call *c, const char *param, const char *name)
+{
+    return call_wrong(
+        c, 400, param,
+        "the chat template of this model has no variable %s, so it would have no effect",
+        QUOTE(name));
+}
+
+/* What would change nothing is refused: variables that the template does not read. */
+static int take_args(struct call *c, const struct turns *t)
+{
+    const char *name, *effort_field = call_field(c, "reasoning_effort");
+    json_t *v;
+    if (!c->served->info.has_template) return 0; /* which is what will be said */
+    json_object_foreach(c->ask.template_args, name, v)
+    {
+        enum chat_variable found = chat_find_variable(c->served->model, name);
+        if (found == VARIABLE_READ) continue;
+        no_variable(c, "chat_template_kwargs", name);
+        if (found == VARIABLE_OWN)
+            call_wrong(c, 400, NULL,
+                       "chat_template_kwargs can't set %s, which the request has itself", name);
+        return call_at(c, "chat_template_kwargs.%s", name);
+    }
+    if (c->ask.effort) {
+        if (!fletch_chat_reads(c->served->model, "reasoning_effort"))
+            return no_variable(c, effort_field, "reasoning_effort");
+        if (set_arg(c, "reasoning_effort", json_copy((json_t *)c->ask.effort))) return -1;
+    }
+    name = chat_think_variable(c->served->model);
+    if (c->ask.think && name) return set_arg(c, name, json_boolean(c->ask.think == THINK_ON));
+    bool is_so = (c->ask.think == THINK_ON) == t->format.thinks;
+    return !c->ask.think || is_so ? 0 : no_variable(c, "thinking", "enable_thinking");
 }
 
 static bool ends_thinking(const struct call *c)
@@ -239,14 +307,23 @@ static int append(struct call *c, const char *text)
     return prompt_check(c, p->n);
 }
 
-/* The arguments of a call that must be made obey their schema, whatever else was asked for. */
-static void set_schema(struct call *c, const struct turns *t)
+/* An answer that must call tools is one grammar from its first byte to its last, whatever else was
+ * asked for. */
+static int set_must(struct call *c, struct turns *t, const json_t *tools, bool many)
 {
-    if (!t->forced.schema) return;
-    free(c->ask.schema);
-    c->ask.schema = need(json_dumps(t->forced.schema, JSON_COMPACT));
-    c->ask.r.json_schema = c->ask.schema;
-    c->ask.r.grammar = NULL;
+    char why[300];
+    struct tools_must must = {.format = t->format,
+                              .tools = tools,
+                              .many = many,
+                              .control = find_control,
+                              .ctx = c->served};
+    t->must = tools_grammar(&must, why, sizeof why);
+    if (!t->must && !*why) need(NULL);
+    if (!t->must) return call_wrong(c, 400, "tools", "%s", why);
+    c->ask.r.grammar = t->must;
+    c->ask.form = "tools";
+    c->ask.r.json_schema = NULL;
+    return 0;
 }
 
 static int take(struct call *c, struct turns *t, json_t **must)
@@ -254,12 +331,12 @@ static int take(struct call *c, struct turns *t, json_t **must)
     const struct fletch_model_info *info = &c->served->info;
     t->format = tools_detect(info->chat_template, info->n_chat_template);
     t->tools = json_array_size(c->ask.tools) ? c->ask.tools : NULL;
-    if (check_tools(c) || take_choice(c, t, must) || open_messages(c)) return -1;
-    if (*must && tools_force(&t->forced, t->format, *must)) need(NULL);
-    set_schema(c, t);
-    t->is_form = c->ask.r.json_schema || c->ask.r.grammar;
-    if (t->is_form || *must) no_thinking(c);
-    if (t->tools && !t->format.knows_tools) describe_tools(c, t);
+    bool many = false;
+    if (check_tools(c) || take_choice(c, t, must, &many) || open_messages(c)) return -1;
+    t->is_form = !*must && (c->ask.r.json_schema || c->ask.r.grammar);
+    if (*must && set_must(c, t, *must, many)) return -1;
+    if (take_args(c, t) || ((t->is_form || *must) && no_thinking(c))) return -1;
+    if (t->tools && !t->format.knows_tools && describe_tools(c, t)) return -1;
     c->ask.tools = t->format.knows_tools ? t->tools : NULL;
     if (prompt_chat(c)) return -1;
     t->thinking = ends_thinking(c);
@@ -267,8 +344,9 @@ static int take(struct call *c, struct turns *t, json_t **must)
         t->thinking = false;
         if (append(c, "</think>\n\n")) return -1;
     }
-    c->ask.r.show_control = t->tools && t->format.is_control;
-    return t->forced.prefix ? append(c, t->forced.prefix) : 0;
+    c->ask.r.show_control = (t->tools && tools_has_control(t->format, find_control, c->served)) ||
+                            (t->format.thinks && find_control(c->served, "</think>") >= 0);
+    return 0;
 }
 
 int turn_take(struct call *c)
@@ -286,8 +364,8 @@ int turn_prompt(struct call *c, struct words *out)
     char *text;
     size_t n;
     if (prompt_chat_text(c, &text, &n)) return -1;
-    words_add(out, text, n);
-    if (t->appended.n) words_add(out, t->appended.p, t->appended.n);
+    words_try_add(out, text, n);
+    if (t->appended.n) words_try_add(out, t->appended.p, t->appended.n);
     fletch_free(text);
     return 0;
 }
@@ -332,11 +410,6 @@ struct turn *turn_of(struct choice *ch)
     return ch->state;
 }
 
-static void feed(struct turn *t, const char *text)
-{
-    if (tools_feed(t->parser, text, strlen(text))) need(NULL);
-}
-
 static struct turn *begin(struct call *c, struct choice *ch, const struct turn_writer *w)
 {
     const struct turns *asked = c->state;
@@ -348,12 +421,11 @@ static struct turn *begin(struct call *c, struct choice *ch, const struct turn_w
                              .seed = c->server->boot ^ (c->id << 16) ^ ch->index,
                              .on_piece = on_piece,
                              .ctx = t};
-    if (asked->is_form && !asked->forced.prefix) p.tools = NULL; /* the form is the answer */
+    if (asked->is_form) p.tools = NULL; /* the form is the answer */
     if (tools_open(&t->parser, &p)) need(NULL);
     t->call = c;
     t->choice = ch;
     t->w = w;
-    if (asked->forced.prefix) feed(t, asked->forced.prefix);
     return t;
 }
 
@@ -367,10 +439,7 @@ void turn_token(struct call *c, struct choice *ch, const struct token *t,
 
 void turn_done(struct call *c, struct choice *ch, const struct turn_writer *w)
 {
-    const struct turns *asked = c->state;
     struct turn *t = begin(c, ch, w);
-    if (asked->forced.schema && ch->result.finish == FLETCH_FINISH_END)
-        feed(t, asked->forced.suffix);
     tools_end(t->parser);
     close_part(t);
 }
@@ -393,7 +462,7 @@ void turn_free(struct call *c)
     struct turns *t = c->state;
     for (uint32_t i = 0; i < c->n_choices; i++) free_turn(c->choices[i].state);
     if (!t) return;
-    tools_forced_free(&t->forced);
+    free(t->must);
     free(t->appended.p);
     json_decref(t->original);
     free(t);

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -111,6 +112,63 @@ int file_make_dir(const char *path, struct err *err)
     return 0;
 }
 
+static bool is_closed_to_others(mode_t mode)
+{
+    return (mode & 077) == 0;
+}
+
+/* Nothing is changed before all is known to be ours. */
+static bool holds_only_ours(DIR *dir, bool (*is_ours)(const char *name))
+{
+    struct stat st;
+    rewinddir(dir);
+    for (struct dirent *d; (d = readdir(dir));) {
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0) continue;
+        if (!is_ours(d->d_name) || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+            !S_ISREG(st.st_mode))
+            return false;
+    }
+    return true;
+}
+
+static bool close_to_others(DIR *dir)
+{
+    struct stat st;
+    if (fchmod(dirfd(dir), 0700) != 0) return false;
+    rewinddir(dir);
+    for (struct dirent *d; (d = readdir(dir));) {
+        if (d->d_name[0] == '.' || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+            is_closed_to_others(st.st_mode))
+            continue;
+        int fd = openat(dirfd(dir), d->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        bool failed = fd < 0 || fchmod(fd, 0600) != 0;
+        if (fd >= 0) close(fd);
+        if (failed) return false;
+    }
+    return true;
+}
+
+int file_make_private_dir(const char *path, bool (*is_ours)(const char *name), struct err *err)
+{
+    struct stat st;
+    int rc = file_make_dir(path, err);
+    if (rc) return rc;
+    DIR *dir = opendir(path);
+    if (!dir || fstat(dirfd(dir), &st) != 0) {
+        rc = err_set(err, FLETCH_E_IO, "can't list %s: %s", QUOTE(str_of(path)), strerror(errno));
+    } else if (!is_closed_to_others(st.st_mode)) {
+        bool closed =
+            st.st_uid == geteuid() && holds_only_ours(dir, is_ours) && close_to_others(dir);
+        if (!closed)
+            rc = err_set(err, FLETCH_E_ARG,
+                         "prompts are not kept in %s, which other users can open (mode %03o): give "
+                         "a folder of your own, or chmod 700 it",
+                         QUOTE(str_of(path)), (unsigned)(st.st_mode & 0777));
+    }
+    if (dir) closedir(dir);
+    return rc;
+}
+
 struct file_out {
     int fd;
     char *path, *tmp; /* tmp is NULL once renamed */
@@ -125,20 +183,31 @@ static bool is_free(int fd, const char *name, bool made)
            st.st_dev == named.st_dev && S_ISREG(st.st_mode) && st.st_uid == geteuid();
 }
 
-/* Beside the final name, for one writer each; what one that was killed has left is used again. */
-static int open_unfinished(char *name, size_t cap, const char *path)
+/* Removes what a writer that was killed has left under that name. */
+static void remove_abandoned(const char *name)
+{
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return; /* somebody else's, or gone */
+    if (is_free(fd, name, false)) unlink(name);
+    close(fd);
+}
+
+/* Beside the final name, for one writer each. Its mode is right from the beginning, so that nobody
+ * can have opened it before: a leftover is made anew, not used again. */
+static int open_unfinished(char *name, size_t cap, const char *path, mode_t mode)
 {
     enum { MAX_WRITERS = 100 };
-    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_CREAT | O_EXCL;
     int fd = -1;
-    for (u32 i = 0; i < MAX_WRITERS; i++) {
+    for (u32 i = 0; i < MAX_WRITERS && fd < 0; i++) {
         snprintf(name, cap, "%s.fletch%u", path, i);
-        fd = open(name, flags | O_CREAT | O_EXCL, 0600);
-        bool made = fd >= 0;
-        if (!made && errno != EEXIST) break;
-        if (!made) fd = open(name, flags);
-        if (fd < 0) continue; /* somebody else's, or gone */
-        if (is_free(fd, name, made) && ftruncate(fd, 0) == 0) break;
+        fd = open(name, flags, mode);
+        if (fd < 0 && errno == EEXIST) {
+            remove_abandoned(name);
+            fd = open(name, flags, mode);
+        }
+        if (fd < 0 && errno != EEXIST) break;
+        if (fd < 0 || is_free(fd, name, true)) continue;
         close(fd);
         fd = -1;
         errno = EBUSY;
@@ -146,7 +215,8 @@ static int open_unfinished(char *name, size_t cap, const char *path)
     return fd;
 }
 
-int file_out_open(struct file_out **out, const char *path, struct err *err)
+int file_out_open(struct file_out **out, const char *path, enum file_readers readers,
+                  struct err *err)
 {
     size_t n = strlen(path) + 16;
     struct stat st;
@@ -166,7 +236,7 @@ int file_out_open(struct file_out **out, const char *path, struct err *err)
         file_out_close(f);
         return err_nomem(err, path);
     }
-    f->fd = open_unfinished(f->tmp, n, path);
+    f->fd = open_unfinished(f->tmp, n, path, readers == FILE_PRIVATE ? 0600 : 0666);
     if (f->fd < 0) {
         int saved = errno;
         free(f->tmp);
@@ -211,10 +281,7 @@ int file_out_pwrite(struct file_out *f, const void *p, size_t n, u64 at, struct 
 
 int file_out_commit(struct file_out *f, struct err *err)
 {
-    mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(f->fd, 0666 & ~mask) != 0 || fsync(f->fd) != 0 || rename(f->tmp, f->path) != 0)
-        return out_failed(f, err);
+    if (fsync(f->fd) != 0 || rename(f->tmp, f->path) != 0) return out_failed(f, err);
     free(f->tmp);
     f->tmp = NULL;
     return 0;

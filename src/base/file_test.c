@@ -142,7 +142,7 @@ static void output_appears_only_when_committed(void **state)
     unlink(in_dir("b"));
     int before = n_entries();
     mode_t mask = umask(027);
-    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_open(&f, in_dir("b"), FILE_SHARED, &err), 0);
     assert_int_equal(file_out_write(f, "head body", 9, &err), 0);
     assert_int_equal(file_out_pwrite(f, "HEAD", 4, 0, &err), 0);
     assert_int_equal(file_out_write(f, "!", 1, &err), 0); /* pwrite does not move */
@@ -169,7 +169,7 @@ static void abandoned_output_leaves_the_old_file(void **state)
     size_t n;
     write_file("b", "old");
     int before = n_entries();
-    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_open(&f, in_dir("b"), FILE_SHARED, &err), 0);
     assert_int_equal(file_out_write(f, "new", 3, &err), 0);
     assert_int_equal(n_entries(), before + 1);
     file_out_close(f);
@@ -188,8 +188,8 @@ static void several_may_write_and_the_last_one_stays(void **state)
     size_t n;
     unlink(in_dir("b"));
     int before = n_entries();
-    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
-    assert_int_equal(file_out_open(&g, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_open(&f, in_dir("b"), FILE_SHARED, &err), 0);
+    assert_int_equal(file_out_open(&g, in_dir("b"), FILE_SHARED, &err), 0);
     assert_int_equal(file_out_write(f, "one", 3, &err), 0);
     assert_int_equal(file_out_write(g, "two", 3, &err), 0);
     assert_int_equal(n_entries(), before + 2);
@@ -215,12 +215,13 @@ static void what_a_killed_writer_left_is_used_again(void **state)
     int before = n_entries();
     pid_t child = fork();
     if (child == 0) {
-        if (file_out_open(&f, in_dir("b"), &err) == 0) file_out_write(f, "unfinished", 10, &err);
+        if (file_out_open(&f, in_dir("b"), FILE_SHARED, &err) == 0)
+            file_out_write(f, "unfinished", 10, &err);
         raise(SIGKILL);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(n_entries(), before + 1);
-    assert_int_equal(file_out_open(&f, in_dir("b"), &err), 0);
+    assert_int_equal(file_out_open(&f, in_dir("b"), FILE_SHARED, &err), 0);
     assert_int_equal(n_entries(), before + 1);
     assert_int_equal(file_out_write(f, "whole", 5, &err), 0);
     assert_int_equal(file_out_commit(f, &err), 0);
@@ -237,12 +238,12 @@ static void output_failures_say_where(void **state)
     struct err err;
     struct file_out *f = NULL;
     file_out_close(f);
-    assert_int_equal(file_out_open(&f, in_dir("none/b"), &err), FLETCH_E_IO);
+    assert_int_equal(file_out_open(&f, in_dir("none/b"), FILE_SHARED, &err), FLETCH_E_IO);
     assert_null(f);
     assert_non_null(strstr(err.text, "none/b"));
 
     int before = n_entries();
-    assert_int_equal(file_out_open(&f, in_dir("folder"), &err), 0);
+    assert_int_equal(file_out_open(&f, in_dir("folder"), FILE_SHARED, &err), 0);
     assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
     assert_int_equal(file_out_commit(f, &err), FLETCH_E_IO);
     assert_non_null(strstr(err.text, "folder"));
@@ -270,6 +271,70 @@ static void folders_are_made_with_those_above(void **state)
     assert_int_equal(n_entries(), before);
 }
 
+static mode_t mode_of(const char *name)
+{
+    struct stat st;
+    assert_int_equal(stat(in_dir(name), &st), 0);
+    return st.st_mode & 0777;
+}
+
+static void a_private_file_is_never_open_to_others(void **state)
+{
+    (void)state;
+    struct err err;
+    struct file_out *f;
+    mode_t mask = umask(0);
+    for (int i = 0; i < 2; i++) { /* the second time a leftover is there that anyone can read */
+        assert_int_equal(file_out_open(&f, in_dir("b"), FILE_PRIVATE, &err), 0);
+        assert_int_equal(mode_of("b.fletch0"), 0600);
+        assert_int_equal(file_out_commit(f, &err), 0);
+        file_out_close(f);
+        assert_int_equal(mode_of("b"), 0600);
+        write_file("b.fletch0", "left by a kill");
+        assert_int_equal(chmod(in_dir("b.fletch0"), 0666), 0);
+    }
+    assert_int_equal(file_out_open(&f, in_dir("b"), FILE_SHARED, &err), 0);
+    assert_int_equal(file_out_commit(f, &err), 0);
+    file_out_close(f);
+    assert_int_equal(mode_of("b"), 0666);
+    umask(mask);
+    unlink(in_dir("b"));
+}
+
+static bool is_kept(const char *name)
+{
+    return strncmp(name, "kept", 4) == 0;
+}
+
+static void a_private_folder_is_closed_to_others_or_refused(void **state)
+{
+    (void)state;
+    struct err err;
+    mode_t mask = umask(0);
+    assert_int_equal(file_make_private_dir(in_dir("private"), is_kept, &err), 0);
+    assert_int_equal(mode_of("private"), 0700);
+    write_file("private/kept1", "a prompt");
+    assert_int_equal(chmod(in_dir("private"), 0755) || chmod(in_dir("private/kept1"), 0644), 0);
+    assert_int_equal(file_make_private_dir(in_dir("private"), is_kept, &err), 0);
+    assert_int_equal(mode_of("private"), 0700);
+    assert_int_equal(mode_of("private/kept1"), 0600);
+
+    /* nothing is changed where other things lie too */
+    write_file("private/other", "");
+    assert_int_equal(chmod(in_dir("private"), 0755) || chmod(in_dir("private/kept1"), 0644), 0);
+    assert_int_equal(file_make_private_dir(in_dir("private"), is_kept, &err), FLETCH_E_ARG);
+    assert_non_null(strstr(err.text, "mode 755"));
+    assert_int_equal(mode_of("private"), 0755);
+    assert_int_equal(mode_of("private/kept1"), 0644);
+    assert_int_equal(chmod(in_dir("private"), 0700), 0);
+    assert_int_equal(file_make_private_dir(in_dir("private"), is_kept, &err), 0);
+    assert_int_equal(file_make_private_dir("/tmp", is_kept, &err), FLETCH_E_ARG);
+
+    umask(mask);
+    assert_int_equal(unlink(in_dir("private/kept1")) || unlink(in_dir("private/other")), 0);
+    assert_int_equal(rmdir(in_dir("private")), 0);
+}
+
 static void only_regular_files_are_replaced(void **state)
 {
     (void)state;
@@ -280,7 +345,7 @@ static void only_regular_files_are_replaced(void **state)
     const char *const names[] = {"", dir, in_dir("pipe")};
     int before = n_entries();
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        assert_int_equal(file_out_open(&f, names[i], &err), FLETCH_E_IO);
+        assert_int_equal(file_out_open(&f, names[i], FILE_SHARED, &err), FLETCH_E_IO);
         assert_null(f);
         assert_non_null(strstr(err.text, "no regular file"));
     }
@@ -303,6 +368,8 @@ int main(void)
         cmocka_unit_test(what_a_killed_writer_left_is_used_again),
         cmocka_unit_test(output_failures_say_where),
         cmocka_unit_test(folders_are_made_with_those_above),
+        cmocka_unit_test(a_private_file_is_never_open_to_others),
+        cmocka_unit_test(a_private_folder_is_closed_to_others_or_refused),
         cmocka_unit_test(only_regular_files_are_replaced),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -59,12 +59,14 @@ struct exec_class {
                 struct err *err);
     /* Bytes of a weight once placed; NULL: as in the file. */
     u64 (*weight_bytes)(const struct weight *w);
-    /* Bytes that open and load will take for a program (for the plan). */
+    /* Bytes that load, and steps after it, will take for a program (for the plan). */
     u64 (*bytes)(const struct program *p, const struct exec_limits *limits);
+    /* Bytes that open will take beside weights, caches and states; NULL: bytes counts them. */
+    u64 (*open_bytes)(const struct net *net, const struct exec_limits *limits);
 
     /* Of executors with a device; NULL for the others. */
-    /* Bytes free where it places things. */
-    u64 (*available)(u32 device);
+    /* Where it places things; all memory there is where that can't be opened. */
+    struct exec_device (*look)(u32 device);
     /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device.
      * n_units: of one where groups can wait for each other, on every unit; 0: of any. */
     int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,

@@ -168,8 +168,8 @@ static void put(enum qtype type, const float *x, u8 *dst, u32 n)
     } else if (!quant_encode(type, x, dst, n)) {
         const struct quant_info *q = quant_info(type);
         for (u32 i = 0; i < n; i += q->blk, dst += q->bytes) { /* its scale comes first */
-            const u16 infinite = 0x7c00;
-            memcpy(dst, &infinite, sizeof infinite);
+            const u16 not_a_number = 0x7e00; /* an infinite score would hide the row */
+            memcpy(dst, &not_a_number, sizeof not_a_number);
         }
     }
 }
@@ -263,41 +263,44 @@ int hostmem_move(struct exec *x, enum exec_part part, u32 index, u8 *dst, const 
 
 /* ---- routing ---- */
 
-static u32 best(const float *score, u32 n)
+/* The highest of the scores that are not out, the lower id of equals: n when all are out. */
+static u32 best(const float *score, const bool *out, u32 n)
 {
-    u32 b = 0;
-    for (u32 i = 1; i < n; i++)
-        if (score[i] > score[b]) b = i; /* ties: the lower id */
+    u32 b = n;
+    for (u32 i = 0; i < n; i++)
+        if (!out[i] && (b == n || score[i] > score[b])) b = i;
     return b;
 }
 
-/* Leaves the n_groups_used groups whose two best scores sum highest; the others become -inf. */
-static void keep_best_groups(const struct op *op, float *score)
+/* Any number orders itself among others, NaN does not: it counts as the lowest. */
+static float score_of(float v)
+{
+    return isnan(v) ? -INFINITY : v;
+}
+
+/* Leaves the n_groups_used groups whose two best scores sum highest; the others are out. */
+static void keep_best_groups(const struct op *op, const float *score, bool *out)
 {
     u32 n = op->p.route.n_groups, size = op->p.route.n_experts / n;
     float group[HOSTMEM_MAX_EXPERTS];
-    bool keep[HOSTMEM_MAX_EXPERTS] = {false};
+    bool kept[HOSTMEM_MAX_EXPERTS] = {false};
     for (u32 g = 0; g < n; g++) {
         float first = -INFINITY, second = -INFINITY;
         for (u32 i = g * size; i < (g + 1) * size; i++) {
             second = fmaxf(second, fminf(first, score[i]));
             first = fmaxf(first, score[i]);
         }
-        group[g] = first + second;
+        group[g] = score_of(first + second);
     }
-    for (u32 j = 0; j < op->p.route.n_groups_used; j++) {
-        u32 g = best(group, n);
-        keep[g] = true;
-        group[g] = -INFINITY;
-    }
-    for (u32 i = 0; i < op->p.route.n_experts; i++)
-        if (!keep[i / size]) score[i] = -INFINITY;
+    for (u32 j = 0; j < op->p.route.n_groups_used; j++) kept[best(group, kept, n)] = true;
+    for (u32 i = 0; i < op->p.route.n_experts; i++) out[i] = !kept[i / size];
 }
 
 static void softmax(const float *z, float *p, u32 n)
 {
-    float top = z[best(z, n)];
+    float top = -INFINITY;
     double sum = 0;
+    for (u32 i = 0; i < n; i++) top = fmaxf(top, z[i]);
     for (u32 i = 0; i < n; i++) sum += (double)(p[i] = num_exp(z[i] - top));
     for (u32 i = 0; i < n; i++) p[i] = (float)((double)p[i] / sum);
 }
@@ -306,15 +309,16 @@ void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *
 {
     u32 n = op->p.route.n_experts, k = op->p.route.n_used;
     float p[HOSTMEM_MAX_EXPERTS], pick[HOSTMEM_MAX_EXPERTS], sum = 0;
+    bool out[HOSTMEM_MAX_EXPERTS] = {false};
     if (op->p.route.kind == ROUTE_SOFTMAX)
         softmax(z, p, n);
     else
         for (u32 i = 0; i < n; i++) p[i] = num_sigmoid(z[i]);
-    for (u32 i = 0; i < n; i++) pick[i] = p[i] + (bias ? bias[i] : 0);
-    if (op->p.route.n_groups > 1) keep_best_groups(op, pick);
+    for (u32 i = 0; i < n; i++) pick[i] = score_of(p[i] + (bias ? bias[i] : 0));
+    if (op->p.route.n_groups > 1) keep_best_groups(op, pick, out);
     for (u32 j = 0; j < k; j++) {
-        u32 e = best(pick, n);
-        pick[e] = -INFINITY;
+        u32 e = best(pick, out, n);
+        out[e] = true;
         ids[j] = (i32)e;
         sum += weights[j] = p[e];
     }

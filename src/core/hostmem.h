@@ -55,7 +55,7 @@ u8 *hostmem_kv_row(const struct hostmem *h, const struct step *s, u32 layer, u32
 /* Where its part begins to hold column col (a multiple of 32 in blocks). */
 const u8 *hostmem_kv_at(const struct kv_row *row, u32 part, const u8 *cached, u32 col);
 /* Rounds n values to columns col and on of a part; where keys are rotated, n is a head. Overflow
- * becomes infinity and is noticed where logits are read. */
+ * becomes NaN (infinity in f16) and is noticed where logits are read. */
 void hostmem_kv_put(const struct kv_row *row, u32 part, u8 *cached, u32 col, const float *x, u32 n);
 /* OP_KV_STORE for row t. */
 void hostmem_kv_store(const struct hostmem *h, u32 handle, const struct step *s,

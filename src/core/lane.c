@@ -27,6 +27,9 @@ int lane_ids(const struct lane *l, u32 n, i32 *ids, struct err *err)
 
 static int start(struct lane *l, const struct flight *as, struct err *err)
 {
+    void (*save)(void *ctx) = l->save;
+    l->save = NULL;
+    if (save) save(l->save_ctx);
     l->last = as;
     if (l->step->op_begin == 0) step_prepare(l->step);
     double began = base_now();

@@ -27,8 +27,11 @@ struct lane {
     struct flight *air[2]; /* on their way, the older one first */
     u32 n_air;
     const struct flight *last; /* the last step of all; NULL: it was no flight */
-    u64 n_steps, n_ahead;      /* steps; those queued before the one before was read */
-    double idle, idle_since;   /* seconds between two steps with none on its way; since when */
+    /* Called once, before the next step overwrites what the last one left; NULL: nobody asked. */
+    void (*save)(void *ctx);
+    void *save_ctx;
+    u64 n_steps, n_ahead;    /* steps; those queued before the one before was read */
+    double idle, idle_since; /* seconds between two steps with none on its way; since when */
 };
 
 int flight_open(struct flight *f, const struct exec_limits *limits, struct err *err);

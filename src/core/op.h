@@ -53,7 +53,8 @@
     X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                       \
       "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "     \
       "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                 \
-      "f32; ties go to the lower id; choices in descending order of score")                        \
+      "f32; ties go to the lower id; choices in descending order of score; a score that is NaN "   \
+      "counts as -inf, so that the k choices are always distinct")                                 \
     X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",                \
       "y = Σ_j weight_j·x[j]", "f32 in rank order")                                                \
     X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                          \

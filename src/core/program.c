@@ -392,6 +392,9 @@ void prog_route(struct program *p, struct operand z, struct route_spec spec, str
 {
     SHAPE(spec.n_used >= 1 && spec.n_used <= z.width);
     SHAPE(has_width(p, spec.bias, z.width));
+    SHAPE(spec.n_groups <= 1 ||
+          (z.width % spec.n_groups == 0 && spec.n_groups_used <= spec.n_groups &&
+           spec.n_used <= z.width / spec.n_groups * spec.n_groups_used));
     *ids = prog_buf(p, "expert_ids", spec.n_used);
     *weights = prog_buf(p, "expert_weights", spec.n_used);
     if (!p->net->failed) p->bufs[ids->buf].is_int = true;

@@ -62,14 +62,24 @@ enum {
 
 /* How much of everything an executor makes room for. */
 struct exec;
+/* What a device has, as far as it decides how much memory an executor takes there. */
+struct exec_device {
+    bool known;                  /* false: it could not be opened, or nobody looked */
+    u64 available;               /* bytes free */
+    u32 n_units;                 /* multiprocessors or cores */
+    bool native, bulk, clusters; /* kernels that only some devices run */
+    bool walks;                  /* a few groups of a launch for each unit */
+};
+
 struct exec_limits {
-    u32 max_rows;     /* T */
-    u32 max_out;      /* R */
-    u32 n_slots;      /* sequences at once */
-    u32 n_blocks;     /* cache blocks in the pool */
-    u32 block_tokens; /* tokens per block */
-    u32 max_pos;      /* longest sequence */
-    u32 device;       /* which one, where an executor has several */
+    u32 max_rows;             /* T */
+    u32 max_out;              /* R */
+    u32 n_slots;              /* sequences at once */
+    u32 n_blocks;             /* cache blocks in the pool */
+    u32 block_tokens;         /* tokens per block */
+    u32 max_pos;              /* longest sequence */
+    u32 device;               /* which one, where an executor has several */
+    struct exec_device found; /* what exec_class.look says of it */
     bool twice; /* the program is loaded twice: prompts have buffers of their own, and need not
                    be rows of the steps of answers */
     /* Of the same class, open for longer and never at work at the same time: threads may be shared,

@@ -273,7 +273,7 @@ static void attend(const struct cpu_kv *kv, const struct cpu_query *q, u32 n, fl
 /* Rounds x to bf16, and says what that took away. */
 INLINE v16f rest_of(v16f *x)
 {
-    v16f rounded = (v16f)(((v16i)*x + 0x8000) & -65536), rest = *x - rounded;
+    v16f rounded = (v16f)(((v16u)*x + 0x8000) & 0xffff0000), rest = *x - rounded;
     *x = rounded;
     return rest;
 }

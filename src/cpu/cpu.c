@@ -110,7 +110,7 @@ static int cpu_weight(struct exec *exec, u32 id, struct err *err)
     pack_plan(p, w);
     p->data = hostmem_alloc(p->slice_bytes * p->n_slices);
     if (!p->data) return err_nomem(err, w->name);
-    team_run(x->team, pack_share, &(struct packing){p, w, team_size(x->team)});
+    team_run(x->team, team_size(x->team), pack_share, &(struct packing){p, w, team_size(x->team)});
     return 0;
 }
 
@@ -294,18 +294,28 @@ struct walk {
     struct cpu *x;
     u32 handle;
     const struct step *s;
+    u32 n_members;
 };
 
 static void walk(void *ctx, u32 member)
 {
     const struct walk *w = ctx;
     const struct program *p = w->x->host.programs[w->handle].p;
-    struct cpu_run run = {w->x, p, w->handle, w->s, member, team_size(w->x->team)};
+    struct cpu_run run = {w->x, p, w->handle, w->s, member, w->n_members};
     set_float_mode(float_mode() | FLUSH_TO_ZERO);
     for (u32 i = w->s->op_begin; i < p->n_ops && i < w->s->op_end; i++) {
         cpu_op(&run, i);
         team_barrier(w->x->team);
     }
+}
+
+/* Of the steps that do the same as s; NULL for a step that runs only some of the ops. */
+static struct pace *pace_of(struct cpu *x, u32 handle, const struct step *s)
+{
+    if (s->op_begin > 0 || s->op_end < x->host.programs[handle].p->n_ops) return NULL;
+    u32 size = 0;
+    while (s->n_rows >> (size + 1) > 0 && size + 1 < CPU_PACES) size++;
+    return &x->paces[handle][size];
 }
 
 static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
@@ -315,7 +325,11 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
     if (s->op_begin == 0) hostmem_edit(&x->host, s);
     memset((void *)x->next[handle], 0, x->host.programs[handle].p->n_ops * sizeof **x->next);
     u64 mode = float_mode();
-    team_run(x->team, walk, &(struct walk){x, handle, s});
+    struct pace *pace = pace_of(x, handle, s);
+    u32 n_all = team_size(x->team), n = pace ? pace_choose(pace, n_all) : n_all;
+    double began = base_now();
+    double waited = team_run(x->team, n, walk, &(struct walk){x, handle, s, n});
+    if (pace) pace_note(pace, n_all, base_now() - began, waited);
     set_float_mode(mode); /* the caller's thread is a member too */
     return 0;
 }

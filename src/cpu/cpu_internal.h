@@ -6,6 +6,7 @@
 #include "core/hostmem.h"
 #include "cpu/blas.h"
 #include "cpu/kernels.h"
+#include "cpu/pace.h"
 #include "cpu/team.h"
 
 enum {
@@ -13,6 +14,7 @@ enum {
     CPU_MAX_HEAD = 2048,
     CPU_MAX_SLICES = 1024, /* heads or experts of a weight */
     CPU_UP_TILES = 8,      /* of a gate that are worked on at once */
+    CPU_PACES = 10,        /* of a program: steps of so different sizes have paces of their own */
 };
 
 /* A row of activations: a row of the step, and which of its heads or choices. */
@@ -53,6 +55,7 @@ struct cpu {
     struct cpu_act act;                      /* activations of the product that runs */
     struct cpu_lists *lists;                 /* [team] */
     u8 *attention;                           /* cpu_attention_bytes of scratch */
+    struct pace paces[HOSTMEM_MAX_PROGRAMS][CPU_PACES]; /* of steps of 1, 2, 4 … rows */
 };
 
 /* One op, on one member of the team. */

@@ -110,6 +110,7 @@ static const struct cpu_kernels tables[] = {
 
 const struct cpu_kernels *kernels_find(const char *isa)
 {
+    if (!isa) isa = kernels_preferred();
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)
         if ((!isa || strcmp(isa, tables[i].isa) == 0) && runs(tables[i].isa)) return &tables[i];
     return NULL;

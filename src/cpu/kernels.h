@@ -151,7 +151,9 @@ CPU_ISAS(CPU_ISA_TABLES)
 #define KERNEL_JOIN(prefix, isa)  KERNEL_PASTE(prefix, isa)
 #define KERNEL_PASTE(prefix, isa) prefix##_##isa
 
-/* Best table for this machine, or the one named; NULL when it can't run here. */
+/* The table named, or the preferred one; NULL when it can't run here. */
 const struct cpu_kernels *kernels_find(const char *isa);
+/* The name of the table that is preferred; NULL: the best that this machine can run. */
+const char *kernels_preferred(void);
 
 #endif

@@ -34,6 +34,7 @@ typedef v4f lanes_part;
 typedef v16f lanes_part;
 #endif
 typedef i32 lanes_int_part __attribute__((vector_size(sizeof(lanes_part))));
+typedef u32 lanes_uint_part __attribute__((vector_size(sizeof(lanes_part))));
 typedef u8 lanes_byte_part __attribute__((vector_size(sizeof(lanes_part)))); /* of sixteen fours */
 enum { LANES_PARTS = sizeof(v16f) / sizeof(lanes_part), PART = 16 / LANES_PARTS };
 
@@ -474,6 +475,18 @@ INLINE float lanes_top(v16f v)
 #endif
 }
 
+/* The same of integers. */
+INLINE i32 lanes_top_bits(v16i v)
+{
+#if defined __AVX512F__
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    i32 top = v[0];
+    for (int i = 1; i < 16; i++) top = v[i] > top ? v[i] : top;
+    return top;
+#endif
+}
+
 INLINE i32 lanes_total(v16i v)
 {
 #if defined __AVX512F__
@@ -492,7 +505,7 @@ INLINE lanes_part lanes_part_exp(lanes_part x)
     lanes_int_part low = x < lowest;
     lanes_part c = lanes_part_max(lowest, x); /* what is no number stays none */
     lanes_part n = lanes_part_fma(c, lanes_part_set(1.44269504f), shift);
-    lanes_int_part e = (lanes_int_part)n - 0x4b400000;
+    lanes_uint_part e = (lanes_uint_part)n - 0x4b400000; /* anything at all where x is NaN */
     n -= shift;
     lanes_part r = lanes_part_fma(n, lanes_part_set(-0.693145752f), c);
     r = lanes_part_fma(n, lanes_part_set(-1.42860677e-6f), r);

@@ -95,7 +95,7 @@ INLINE lanes_part act_part(enum act_kind kind, lanes_part x)
     switch (kind) {
     case ACT_TANH: return lanes_part_tanh(x);
     case ACT_SIGMOID: return lanes_part_sigmoid(x);
-    case ACT_RELU2: x = lanes_part_max(x, (lanes_part){0}); return x * x;
+    case ACT_RELU2: x = lanes_part_max((lanes_part){0}, x); return x * x;
     case ACT_DECAY: return lanes_part_exp(lanes_part_sigmoid(x) * -0.606530660f);
     }
     return x;

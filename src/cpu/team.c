@@ -15,9 +15,11 @@
  * members get along that are more than the processors. */
 enum { SPINS = 4000, YIELDS = 64 };
 
+enum { MEMBERS = 1 << 16, STOP = MEMBERS - 1 };
+
 /* A number that members wait on: spins, yields, then sleeps on the condition variable. */
 struct gate {
-    atomic_uint value;
+    atomic_uint_least64_t value;
     atomic_uint n_sleeping;
     pthread_mutex_t lock;
     pthread_cond_t cond;
@@ -25,12 +27,13 @@ struct gate {
 
 struct team {
     u32 n, n_started;
-    u32 spins; /* 0 when there are more members than cores */
+    u32 n_running; /* members that take part in the run */
+    u32 spins;     /* 0 when there are more members than cores */
     pthread_t *threads;
-    struct gate start;   /* counts steps; its last value plus stop ends the team */
+    struct gate start; /* counts runs, MEMBERS at a time, plus the members of the run (STOP: end) */
     struct gate barrier; /* counts barriers passed */
     atomic_uint arrived;
-    bool stop;
+    atomic_uint_least64_t waited_ns; /* at the run's barriers, all members together */
     void (*walk)(void *, u32);
     void *ctx;
 };
@@ -61,13 +64,19 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Until value is no longer `old`. */
-static void gate_wait(struct gate *g, unsigned old, u32 spins)
+/* Until value is no longer `old`; true if it is so at once or while spinning. */
+static bool gate_spin(struct gate *g, u64 old, u32 spins)
 {
     for (u32 i = 0; i < spins; i++) {
-        if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
+        if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return true;
         pause_cpu();
     }
+    return false;
+}
+
+/* Until value is no longer `old`, giving the processor to others. */
+static void gate_wait(struct gate *g, u64 old)
+{
     for (u32 i = 0; i < YIELDS; i++) {
         if (atomic_load_explicit(&g->value, memory_order_acquire) != old) return;
         sched_yield();
@@ -79,11 +88,11 @@ static void gate_wait(struct gate *g, unsigned old, u32 spins)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Adds one and wakes who sleeps. Sequentially consistent with n_sleeping: a sleeper either is
- * counted here or sees the new value. */
-static void gate_open(struct gate *g)
+/* Changes the value and wakes who sleeps. Sequentially consistent with n_sleeping: a sleeper either
+ * is counted here or sees the new value. */
+static void gate_open(struct gate *g, u64 value)
 {
-    atomic_fetch_add(&g->value, 1);
+    atomic_store(&g->value, value);
     if (atomic_load(&g->n_sleeping) == 0) return;
     pthread_mutex_lock(&g->lock);
     pthread_cond_broadcast(&g->cond);
@@ -92,24 +101,30 @@ static void gate_open(struct gate *g)
 
 void team_barrier(struct team *t)
 {
-    if (t->n == 1) return;
-    unsigned now = atomic_load(&t->barrier.value);
-    if (atomic_fetch_add(&t->arrived, 1) + 1 == t->n) {
+    u32 n = t->n_running; /* read before arriving: the next run may have another */
+    if (n == 1) return;
+    u64 now = atomic_load(&t->barrier.value);
+    if (atomic_fetch_add(&t->arrived, 1) + 1 == n) {
         atomic_store(&t->arrived, 0);
-        gate_open(&t->barrier);
-    } else {
-        gate_wait(&t->barrier, now, t->spins);
+        gate_open(&t->barrier, now + 1);
+    } else if (!gate_spin(&t->barrier, now, t->spins)) {
+        double began = base_now();
+        gate_wait(&t->barrier, now);
+        atomic_fetch_add(&t->waited_ns, (u64)((base_now() - began) * 1e9));
     }
 }
 
 static void *member_main(void *arg)
 {
     struct member m = *(struct member *)arg;
-    unsigned seen = 0;
+    struct gate *start = &m.t->start;
+    u64 seen = 0;
     free(arg);
     for (;;) {
-        gate_wait(&m.t->start, seen++, m.t->spins);
-        if (m.t->stop) return NULL;
+        if (!gate_spin(start, seen, m.t->spins)) gate_wait(start, seen);
+        seen = atomic_load(&start->value); /* maybe of a later run than the one that woke it */
+        if (seen % MEMBERS == STOP) return NULL;
+        if (m.index >= seen % MEMBERS) continue;
         m.t->walk(m.t->ctx, m.index);
         team_barrier(m.t);
     }
@@ -161,6 +176,7 @@ u32 team_default_size(void)
 int team_open(struct team **out, u32 n, struct err *err)
 {
     *out = NULL;
+    if (n >= STOP) return err_set(err, FLETCH_E_LIMIT, "more than %d threads", STOP - 1);
     struct team *t = calloc(1, sizeof *t);
     if (!t) return err_nomem(err, "threads");
     t->n = n;
@@ -187,11 +203,15 @@ int team_open(struct team **out, u32 n, struct err *err)
     return 0;
 }
 
+static u64 run_number(struct team *t)
+{
+    return atomic_load(&t->start.value) / MEMBERS + 1;
+}
+
 void team_close(struct team *t)
 {
     if (!t) return;
-    t->stop = true;
-    gate_open(&t->start);
+    gate_open(&t->start, run_number(t) * MEMBERS + STOP);
     for (u32 i = 0; i < t->n_started; i++) pthread_join(t->threads[i], NULL);
     gate_free(&t->start);
     gate_free(&t->barrier);
@@ -204,11 +224,14 @@ u32 team_size(const struct team *t)
     return t->n;
 }
 
-void team_run(struct team *t, void (*walk)(void *ctx, u32 member), void *ctx)
+double team_run(struct team *t, u32 n, void (*walk)(void *ctx, u32 member), void *ctx)
 {
     t->walk = walk;
     t->ctx = ctx;
-    if (t->n > 1) gate_open(&t->start);
+    t->n_running = n;
+    atomic_store(&t->waited_ns, 0);
+    if (n > 1) gate_open(&t->start, run_number(t) * MEMBERS + n);
     walk(ctx, 0);
     team_barrier(t);
+    return (double)atomic_load(&t->waited_ns) * 1e-9;
 }

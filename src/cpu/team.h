@@ -15,9 +15,10 @@ int team_open(struct team **out, u32 n, struct err *err);
 void team_close(struct team *t);
 u32 team_size(const struct team *t);
 
-/* Runs walk(ctx, i) on every member i and returns when all have returned. */
-void team_run(struct team *t, void (*walk)(void *ctx, u32 member), void *ctx);
-/* Inside walk: nobody goes on before all have come here. */
+/* Runs walk(ctx, i) on the first n members and returns when all have returned: how many seconds
+ * they spent waiting at barriers, those too short to give up the processor for left out. */
+double team_run(struct team *t, u32 n, void (*walk)(void *ctx, u32 member), void *ctx);
+/* Inside walk: no member of the run goes on before all have come here. */
 void team_barrier(struct team *t);
 
 #endif

@@ -15,13 +15,17 @@ static void quantise(const struct cpu_act *a, u32 row, const float *x)
     float *mins = a->mins + (size_t)row * (a->n / BLOCK * 3);
     for (u32 b = 0; b < a->n / BLOCK; b++) {
         v16f v[2] = {lanes_load(x + b * BLOCK), lanes_load(x + b * BLOCK + 16)};
-        v16f size[2] = {(v16f)((v16i)v[0] & 0x7fffffff), (v16f)((v16i)v[1] & 0x7fffffff)};
-        float top = lanes_top(lanes_max(size[0], size[1]));
+        v16i size[2] = {(v16i)v[0] & 0x7fffffff, (v16i)v[1] & 0x7fffffff}, more = size[0] > size[1];
+        /* In the order of their bits: unlike the maximum of floats this keeps NaN. */
+        i32 bits = lanes_top_bits((size[0] & more) | (size[1] & ~more)),
+            finite = -(bits < 0x7f800000);
+        float top;
+        memcpy(&top, &bits, sizeof top);
         if (top < 1e-30f) top = 0; /* as in act_quantise */
         float inverse = top > 0 ? 127.0f / top : 0;
-        scale[b] = top / 127.0f;
+        scale[b] = finite ? top / 127.0f : NAN;
         for (u32 h = 0; h < 2; h++) {
-            v16i n = (v16i)(v[h] * inverse + 12582912.0f) - 0x4b400000;
+            v16i n = ((v16i)(v[h] * inverse + 12582912.0f) - 0x4b400000) & finite;
             v16b bytes = __builtin_convertvector(n, v16b);
             memcpy(q + b * BLOCK + 16 * h, &bytes, sizeof bytes);
             sum[2 * b + h] = lanes_total(n);

@@ -9,11 +9,26 @@
 #include "engine/outlet.h"
 
 struct fletch_batch {
-    struct err err;
     struct fletch_model *model;
     struct batch *b;
     bool reads; /* by the model's reader */
 };
+
+/* The last failure of the calling thread, and the batch that it is about. Requests come from any
+ * thread, and each must be able to read why its own was refused. */
+static _Thread_local struct {
+    const struct fletch_batch *batch;
+    struct err err;
+} failure;
+
+static struct err *batch_error_of(const struct fletch_batch *b)
+{
+    if (failure.batch != b) {
+        failure.batch = b;
+        failure.err = (struct err){0};
+    }
+    return &failure.err;
+}
 
 /* What a request needs besides its tokens; lives from submit to its end. */
 struct job {
@@ -28,9 +43,16 @@ struct job {
 int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                       const struct fletch_batch_params *params)
 {
+    if (out) *out = NULL;
+    if (!m) return FLETCH_E_ARG;
+    int rc = engine_need(&m->err, out, "the place for the batch");
+    if (!rc) rc = engine_need_weights(m);
+    if (rc) return rc;
     struct fletch_batch *b = *out = calloc(1, sizeof *b);
     if (!b) return err_nomem(&m->err, "the batch");
     b->model = m;
+    failure.batch = NULL; /* may have been another at the same place */
+    turns_take(&m->turns);
     struct batch_env env = {.lane = &m->lane,
                             .kv = &m->kv,
                             .slot_used = m->slot_used,
@@ -38,9 +60,10 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                             .spec = m->spec,
                             .recall = m->recall};
     if (m->reader.step && !m->reader_used) env.reader = &m->reader; /* it serves one at a time */
-    int rc = batch_open(&b->b, &env, params, &m->err);
+    rc = batch_open(&b->b, &env, params, &m->err);
     b->reads = !rc && env.reader;
     m->reader_used |= b->reads;
+    turns_give(&m->turns);
     if (rc) {
         free(b);
         *out = NULL;
@@ -51,14 +74,16 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
 void fletch_batch_close(struct fletch_batch *b)
 {
     if (!b) return;
+    turns_take(&b->model->turns);
     batch_close(b->b);
     if (b->reads) b->model->reader_used = false;
+    turns_give(&b->model->turns);
     free(b);
 }
 
 const char *fletch_batch_error(const struct fletch_batch *b)
 {
-    return b->err.text;
+    return b ? batch_error_of(b)->text : "no batch";
 }
 
 static void job_free(struct job *j)
@@ -149,13 +174,27 @@ static struct job *job_new(struct fletch_batch *b, const struct fletch_request *
     return j;
 }
 
+static int check_pointers(const struct fletch_request *r, struct err *err)
+{
+    int rc = engine_need(err, r, "the request");
+    if (!rc) rc = engine_need_all(err, r->tokens, r->n_tokens, "tokens");
+    if (!rc) rc = engine_need_stops(err, r->stops, r->n_stops);
+    return rc ? rc : engine_need_biases(err, &r->sampling);
+}
+
 int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, uint64_t *id)
 {
     struct err err = {0};
     u64 unused;
+    if (!b) return FLETCH_E_ARG;
+    int rc = check_pointers(r, &err);
+    if (rc) {
+        *batch_error_of(b) = err;
+        return rc;
+    }
     struct job *j = job_new(b, r);
-    if (!j) return err_nomem(&b->err, "the request");
-    int rc = constrain_begin(&j->constrained, b->model, r->grammar, r->json_schema, &err);
+    if (!j) return err_nomem(batch_error_of(b), "the request");
+    rc = constrain_begin(&j->constrained, b->model, r->grammar, r->json_schema, &err);
     if (!rc && j->constrained.place && r->ignore_end)
         rc = err_set(&err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
     struct batch_request request = {.tokens = r->tokens,
@@ -174,24 +213,34 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
                                     .ctx = j};
     if (!rc) rc = batch_submit(b->b, &request, id ? id : &unused, &err);
     if (!rc) return 0;
-    b->err = err;
+    *batch_error_of(b) = err;
     job_free(j);
     return rc;
 }
 
 int fletch_batch_cancel(struct fletch_batch *b, uint64_t id)
 {
-    return batch_cancel(b->b, id, &b->err);
+    return b ? batch_cancel(b->b, id, batch_error_of(b)) : FLETCH_E_ARG;
 }
 
 size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds)
 {
-    return batch_step(b->b, wait_seconds);
+    if (!b) return 0;
+    batch_wait(b->b, wait_seconds);
+    turns_take(&b->model->turns);
+    size_t n_live = batch_step(b->b, 0);
+    turns_give(&b->model->turns);
+    return n_live;
 }
 
 void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats)
 {
+    if (!stats) return;
+    *stats = (struct fletch_batch_stats){0};
+    if (!b) return;
+    turns_take(&b->model->turns);
     batch_stats(b->b, stats);
+    turns_give(&b->model->turns);
 }
 
 void engine_batch_check(const struct fletch_batch *b)

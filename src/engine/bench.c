@@ -532,10 +532,18 @@ int fletch_bench(struct fletch_engine *e, const char *path,
                  const struct fletch_model_params *params, const struct fletch_bench *bench,
                  char **json)
 {
+    static const struct fletch_bench all = {0};
+    if (!bench) bench = &all;
     struct run r = {.e = e, .params = bench};
     json_t *doc = NULL;
-    *json = NULL;
-    int rc = add_cases(&r, &e->err);
+    int rc = engine_need_report(e, path ? path : bench->image, json);
+    if (!rc) rc = engine_need_all(&e->err, bench->prompts.p, bench->prompts.n, "prompts");
+    if (!rc) rc = engine_need_all(&e->err, bench->gens.p, bench->gens.n, "gens");
+    if (!rc) rc = engine_need_all(&e->err, bench->depths.p, bench->depths.n, "depths");
+    if (!rc) rc = engine_need_all(&e->err, bench->batches.p, bench->batches.n, "batches");
+    if (!rc) rc = engine_refuse_text_only(params, &e->err);
+    if (rc) return rc;
+    rc = add_cases(&r, &e->err);
     if (!rc) rc = open_model(&r, path, params, &e->err);
     if (!rc)
         rc = bench->profile ? profile(&r, path, &doc, &e->err) : measure(&r, path, &doc, &e->err);
@@ -555,8 +563,10 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
 {
     struct bench_machine machine;
     json_t *kernels;
-    *json = NULL;
-    int rc = bench_measure_machine(&machine, e->n_threads, &e->err);
+    int rc = engine_need_report(e, "", json);
+    if (!rc) rc = engine_need(&e->err, k, "what to measure");
+    if (!rc) rc = engine_need(&e->err, k->name, "the kernel's name");
+    if (!rc) rc = bench_measure_machine(&machine, e->n_threads, &e->err);
     const struct exec_class *ref = rc ? NULL : backend_find("ref", NULL, &e->err);
     if (!rc)
         rc = bench_kernel_run(&kernels, e->class, ref, e->n_threads, k->name, k->shape,

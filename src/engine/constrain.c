@@ -21,6 +21,7 @@ struct rules {
 struct constrain {
     pthread_mutex_t lock;
     struct str *pieces; /* [n_tokens]; NULL before the first grammar */
+    u8 *marks;          /* [n_tokens][GRAMMAR_TOKEN_BYTES] pieces of control tokens */
     i32 *ends;
     struct trie *trie;
     struct rules *rules; /* the latest first */
@@ -51,23 +52,35 @@ void constrain_close(struct constrain *c)
     trie_close(c->trie);
     free(c->pieces);
     free(c->ends);
+    free(c->marks);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
-/* Bytes of the tokens that are text. Control tokens are none, whatever they look like. */
+/* Bytes of the tokens that are text. Control tokens are none, whatever they look like: they are
+ * what grammars name them by. A token with a byte of theirs can be in no answer, nor is it UTF-8.
+ */
 static int make_trie(struct constrain *c, const struct tok *tok, struct err *err)
 {
     u32 n = tok_size(tok), n_ends = 0;
     c->pieces = calloc((size_t)n + 1, sizeof *c->pieces);
     c->ends = calloc((size_t)n + 1, sizeof *c->ends);
-    if (!c->pieces || !c->ends) return err_nomem(err, "the tree of tokens");
+    c->marks = calloc((size_t)n + 1, GRAMMAR_TOKEN_BYTES);
+    if (!c->pieces || !c->ends || !c->marks) return err_nomem(err, "the tree of tokens");
     for (u32 i = 0; i < n; i++) {
         enum tok_type type = tok_type(tok, (i32)i);
         if (tok_is_eog(tok, (i32)i))
             c->ends[n_ends++] = (i32)i;
         else if (type == TOK_NORMAL || type == TOK_USER || type == TOK_BYTE)
             c->pieces[i] = tok_piece(tok, (i32)i, false);
+        else if (type == TOK_CONTROL && i <= GRAMMAR_MAX_TOKEN_ID) {
+            u8 *mark = c->marks + (size_t)i * GRAMMAR_TOKEN_BYTES;
+            grammar_token_bytes(mark, i);
+            c->pieces[i] = (struct str){(const char *)mark, GRAMMAR_TOKEN_BYTES};
+            continue;
+        }
+        struct str piece = c->pieces[i];
+        if (piece.n && memchr(piece.p, GRAMMAR_TOKEN_MARK, piece.n)) c->pieces[i] = (struct str){0};
     }
     return trie_open(&c->trie, c->pieces, n, c->ends, n_ends, err);
 }
@@ -79,35 +92,50 @@ static int need_trie(struct constrain *c, const struct tok *tok, struct err *err
     if (!rc) return 0;
     free(c->pieces);
     free(c->ends);
+    free(c->marks);
     c->pieces = NULL;
     c->ends = NULL;
+    c->marks = NULL;
     return rc;
 }
 
-static int compile(struct automaton **out, const struct trie *trie, struct str text, bool schema,
-                   struct err *err)
+/* What a grammar names by id must be a control token: all else is matched by its text. */
+static int check_tokens(const struct grammar *g, const struct tok *tok, struct err *err)
 {
-    struct buf rules = {.max = GRAMMAR_MAX_TEXT};
+    for (u32 i = 0; i < g->n_tokens; i++) {
+        u32 id = g->tokens[i];
+        const char *why = id >= tok_size(tok)        ? "the vocabulary has no such token"
+                          : tok_is_eog(tok, (i32)id) ? "it ends answers by itself"
+                          : tok_type(tok, (i32)id) == TOK_CONTROL
+                              ? NULL
+                              : "it is no control token: write its text";
+        if (why) return err_set(err, FLETCH_E_ARG, "grammar: token <[%u]>: %s", id, why);
+    }
+    return 0;
+}
+
+static int compile(struct automaton **out, const struct tok *tok, const struct trie *trie,
+                   struct str text, bool schema, struct err *err)
+{
     struct grammar *g = NULL;
     json_t *j = NULL;
-    int rc = 0;
+    int rc;
     if (schema) {
         if (text.n > GRAMMAR_MAX_TEXT)
-            return err_set(err, FLETCH_E_ARG, "a JSON schema of more than %d bytes",
-                           GRAMMAR_MAX_TEXT);
-        rc = json_parse(&j, text, "JSON schema", err);
-        if (!rc) rc = schema_to_grammar(&rules, j, err);
+            return err_set(err, FLETCH_E_ARG, "a schema of more than %d bytes", GRAMMAR_MAX_TEXT);
+        rc = json_parse(&j, text, "schema", err);
+        if (!rc) rc = schema_compile(&g, j, err);
         json_decref(j);
+    } else {
+        rc = grammar_parse(&g, text, err);
     }
-    if (!rc) rc = grammar_parse(&g, schema ? buf_str(&rules) : text, err);
-    if (rc && rules.n) err_prefix(err, "JSON schema as a grammar");
-    buf_free(&rules);
+    if (!rc && (rc = check_tokens(g, tok, err))) grammar_close(g);
     if (rc && rc != FLETCH_E_NOMEM) rc = err->code = FLETCH_E_ARG; /* whoever asked can mend it */
     return rc ? rc : automaton_open(out, g, trie, err);
 }
 
-static int find_rules(struct rules **out, struct constrain *c, const char *text, bool schema,
-                      struct err *err)
+static int find_rules(struct rules **out, struct constrain *c, const struct tok *tok,
+                      const char *text, bool schema, struct err *err)
 {
     for (struct rules **r = &c->rules; *r; r = &(*r)->next) {
         if ((*r)->schema != schema || strcmp((*r)->text, text) != 0) continue;
@@ -122,7 +150,7 @@ static int find_rules(struct rules **out, struct constrain *c, const char *text,
     if (!r) return err_nomem(err, "the grammar");
     memcpy(r->text, text, n);
     r->schema = schema;
-    int rc = compile(&r->a, c->trie, (struct str){text, n}, schema, err);
+    int rc = compile(&r->a, tok, c->trie, (struct str){text, n}, schema, err);
     if (rc) {
         free(r);
         return rc;
@@ -145,7 +173,9 @@ int constrain_begin(struct constrained *out, struct fletch_model *m, const char 
                        "the model has no vocabulary, so no grammar can guide it");
     pthread_mutex_lock(&c->lock);
     int rc = need_trie(c, m->m->vocab->tok, err);
-    if (!rc) rc = find_rules(&out->rules, c, grammar ? grammar : json_schema, !grammar, err);
+    if (!rc)
+        rc = find_rules(&out->rules, c, m->m->vocab->tok, grammar ? grammar : json_schema, !grammar,
+                        err);
     if (!rc) rc = constraint_open(&out->place, out->rules->a, err);
     if (!rc) out->rules->n_users++;
     pthread_mutex_unlock(&c->lock);

@@ -75,8 +75,40 @@ static void choose(struct fletch_engine *e, const char *isa)
              why ? why : "");
 }
 
+int engine_need(struct err *err, const void *p, const char *what)
+{
+    return p ? 0 : err_set(err, FLETCH_E_ARG, "%s is NULL", what);
+}
+
+int engine_need_all(struct err *err, const void *p, size_t n, const char *what)
+{
+    return p || !n ? 0 : err_set(err, FLETCH_E_ARG, "%s is NULL, but %zu are to be read", what, n);
+}
+
+int engine_need_report(struct fletch_engine *e, const char *path, char **json)
+{
+    if (json) *json = NULL;
+    if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
+    int rc = engine_need(&e->err, json, "the place for the report");
+    return rc ? rc : engine_need(&e->err, path, "the path of the model");
+}
+
+int engine_need_biases(struct err *err, const struct fletch_sampling *s)
+{
+    int rc = engine_need_all(err, s->bias_tokens, s->n_bias, "bias_tokens");
+    return rc ? rc : engine_need_all(err, s->bias_values, s->n_bias, "bias_values");
+}
+
+int engine_need_stops(struct err *err, const char *const *stops, size_t n)
+{
+    int rc = engine_need_all(err, stops, n, "stops");
+    for (size_t i = 0; !rc && i < n; i++) rc = engine_need(err, stops[i], "a stop text");
+    return rc;
+}
+
 int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_params *params)
 {
+    if (!out) return FLETCH_E_ARG;
     struct fletch_engine *e = *out = calloc(1, sizeof *e);
     if (!e) return FLETCH_E_NOMEM;
     const char *name = params && params->backend ? params->backend : "auto";
@@ -95,10 +127,10 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
         e->class = backend_find(name, isa, &e->err);
     }
     if (!e->class) return e->err.code;
-    if (e->capture && !e->class->available)
+    if (e->capture && !e->class->look)
         return err_set(&e->err, FLETCH_E_ARG,
                        "backend '%s' has no device whose work could be captured", e->class->name);
-    if (e->device && !e->class->available)
+    if (e->device && !e->class->look)
         return err_set(&e->err, FLETCH_E_ARG, "backend '%s' has device 0 only", e->class->name);
     bool many = e->class->isa != NULL;
     snprintf(e->backend, sizeof e->backend, "%s%s%s%s: %.120s", e->class->name, many ? " (" : "",
@@ -121,7 +153,7 @@ const char *fletch_engine_error(const struct fletch_engine *e)
 
 const char *fletch_engine_backend(const struct fletch_engine *e)
 {
-    return e->backend;
+    return e ? e->backend : "";
 }
 
 const char *fletch_strerror(int code)
@@ -169,8 +201,21 @@ void fletch_free(void *p)
     free(p);
 }
 
+int fletch_convert_with(struct fletch_engine *e, const char *in, const char *out, const char *type,
+                        const struct fletch_convert_params *params)
+{
+    static const struct fletch_convert_params usual = {0};
+    if (!e || !e->class) return FLETCH_E_ARG;
+    int rc = engine_need(&e->err, in, "the path of the model");
+    if (!rc) rc = engine_need(&e->err, out, "the path of the new file");
+    if (!rc) rc = engine_need(&e->err, type, "the storage type");
+    if (rc) return rc;
+    return convert_run(in, out, type, e->n_threads, params ? params : &usual, &e->err);
+}
+
 int fletch_convert(struct fletch_engine *e, const char *in, const char *out, const char *type,
                    fletch_progress progress, void *ctx)
 {
-    return convert_run(in, out, type, e->n_threads, progress, ctx, &e->err);
+    const struct fletch_convert_params params = {.progress = progress, .ctx = ctx};
+    return fletch_convert_with(e, in, out, type, &params);
 }

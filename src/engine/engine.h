@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "base/turns.h"
 #include "core/lane.h"
 #include "model/model.h"
 #include "serve/kv.h"
@@ -30,6 +31,7 @@ struct fletch_engine {
 
 struct fletch_model {
     struct err err;
+    struct turns turns; /* of threads whose sessions and batches use all that is below */
     struct fletch_engine *engine;
     struct model *m;
     struct program *trunk; /* as the executor runs it: fused unless told otherwise */
@@ -45,13 +47,25 @@ struct fletch_model {
     bool *slot_used; /* [n_sessions] */
     struct constrain *constrain;
     struct fletch_sampling sampling;
-    u64 memory_bytes;  /* by its plan */
-    struct spec *spec; /* NULL: nothing is guessed; what guesses: */
+    struct tmpl *chat; /* the chat template; NULL: there is none, or chat_err says why not */
+    struct err chat_err;
+    char *given_template; /* instead of the file's own; NULL: none was given, or it is not used */
+    u64 memory_bytes;     /* by its plan */
+    struct spec *spec;    /* NULL: nothing is guessed; what guesses: */
     struct fletch_model *draft;
     struct program *mtp;
     struct lane mtp_lane;
     struct recall recall; /* a folder for later runs, or none */
 };
+
+/* For arguments of the public functions that must not be NULL: 0, or the error that names it. */
+int engine_need(struct err *err, const void *p, const char *what);
+/* The same for n things. */
+int engine_need_all(struct err *err, const void *p, size_t n, const char *what);
+/* The engine is open, and there is a path to read and a place for the report. */
+int engine_need_report(struct fletch_engine *e, const char *path, char **json);
+int engine_need_biases(struct err *err, const struct fletch_sampling *s);
+int engine_need_stops(struct err *err, const char *const *stops, size_t n);
 
 /* Backends. backend_find sets an error that says why when it is not there; isa (NULL: the best)
  * names the instruction set of one that has several. */
@@ -65,12 +79,18 @@ struct backend_state {
 const char *backend_absent(const struct backend_state *b);
 const struct backend_state *backend_list(size_t *n);
 
-/* Opening a source by path, or an image with a name for messages. */
-int engine_source(struct source **out, const char *path, const void *image, size_t n,
-                  struct err *err);
+/* An error where the model was opened without weights. */
+int engine_need_weights(struct fletch_model *m);
+/* An error where params ask for that; params may be NULL. */
+int engine_refuse_text_only(const struct fletch_model_params *params, struct err *err);
 
 /* A model by path, recorded but not placed. */
-int engine_model(struct model **out, const char *path, struct profile profile, struct err *err);
+int engine_model(struct model **out, const char *path, struct profile profile,
+                 const struct fletch_model_params *params, struct err *err);
+
+/* Tells params' notice what the file says and the model does without. */
+void engine_tell_ignored(const struct model *m, u32 max_pos,
+                         const struct fletch_model_params *params);
 
 /* The numbers a model is opened with: what params leave open is decided here. */
 int engine_profile(struct profile *out, const struct exec_class *class,

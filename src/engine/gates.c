@@ -338,12 +338,15 @@ int fletch_gates(struct fletch_engine *e, const char *path,
                  const struct fletch_model_params *params, const struct fletch_verify *v,
                  char **json)
 {
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = engine_need(&e->err, v, "what to verify");
+    if (!rc) rc = engine_need_all(&e->err, v->tokens, v->n_prompt, "tokens");
+    if (rc) return rc;
     struct gates g = {.e = e, .path = path, .how = *v, .list = json_array()};
-    *json = NULL;
     if (params) g.params = *params;
     if (!g.how.n_tokens) g.how.n_tokens = N_OPS;
     const char *against = v->against ? v->against : "ref";
-    int rc = fletch_engine_open(
+    rc = fletch_engine_open(
         &g.other, &(struct fletch_engine_params){.backend = against, .n_threads = e->n_threads});
     if (rc && g.other) err_set(&e->err, rc, "%s", fletch_engine_error(g.other));
     if (!rc) rc = compare_backends(&g);

@@ -56,7 +56,7 @@ int tuned_save(const struct tuned *t, const struct gpu_driver *d, const char *de
     struct file_out *f = NULL;
     layouts_write(&t->layouts, made_for(d, device), &text);
     int rc = text.failed ? err_nomem(err, "the layouts") : make_folder(t->path, err);
-    if (!rc) rc = file_out_open(&f, t->path, err);
+    if (!rc) rc = file_out_open(&f, t->path, FILE_SHARED, err);
     if (!rc) rc = file_out_write(f, text.p, text.n, err);
     if (!rc) rc = file_out_commit(f, err);
     file_out_close(f);

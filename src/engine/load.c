@@ -1,31 +1,36 @@
 /* Models behind the public interface: opened, planned, placed. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/constrain.h"
 #include "engine/tune.h"
 #include "format/gguf.h"
 #include "serve/sampling.h"
 
-int engine_source(struct source **out, const char *path, const void *image, size_t n,
-                  struct err *err)
+/* An image has a name for messages in place of a path. */
+static int model_source(struct source **out, const char *path, struct str image,
+                        const struct fletch_model_params *params, struct err *err)
 {
-    if (!image) return source_open(out, path, err);
+    if (!image.p && params && params->text_only) return source_open_text(out, path, err);
+    if (!image.p) return source_open(out, path, err);
     int rc = source_new(out, path, err);
     if (rc) return rc;
-    if ((rc = gguf_read_image(*out, image, n, err))) {
+    if ((rc = gguf_read_image(*out, (const u8 *)image.p, image.n, err))) {
         source_close(*out);
         *out = NULL;
     }
     return rc;
 }
 
-int engine_model(struct model **out, const char *path, struct profile profile, struct err *err)
+int engine_model(struct model **out, const char *path, struct profile profile,
+                 const struct fletch_model_params *params, struct err *err)
 {
     struct source *s;
     *out = NULL;
     int rc = source_open(&s, path, err);
     if (rc) return rc;
+    s->ignore_unknown = params && params->ignore_unknown;
     rc = model_open(out, s, profile, err);
     return rc ? err_prefix(err, "%s", QUOTE(str_of(path))) : 0;
 }
@@ -44,6 +49,9 @@ void fletch_model_close(struct fletch_model *m)
     prog_close(m->trunk);
     kv_close(&m->kv);
     model_close(m->m);
+    tmpl_close(m->chat);
+    free(m->given_template);
+    turns_close(&m->turns);
     free(m->slot_used);
     free(m);
 }
@@ -52,8 +60,12 @@ void fletch_model_close(struct fletch_model *m)
 static int read_sampling(struct fletch_sampling *s, const struct source *src, struct err *err)
 {
     *s = sampling_defaults();
+    const struct kv *top_k = source_kv(src, "general.sampling.top_k");
+    i64 n;
+    bool all = top_k && kv_int(top_k, 0, &n) && n == -1; /* how some say "all tokens" */
     int rc = source_get_f32(src, "general.sampling.temp", &s->temperature, err);
-    if (rc >= 0) rc = source_get_u32(src, "general.sampling.top_k", &s->top_k, err);
+    if (all) s->top_k = 0;
+    if (rc >= 0 && !all) rc = source_get_u32(src, "general.sampling.top_k", &s->top_k, err);
     if (rc >= 0) rc = source_get_f32(src, "general.sampling.top_p", &s->top_p, err);
     if (rc >= 0) rc = source_get_f32(src, "general.sampling.min_p", &s->min_p, err);
     if (rc >= 0)
@@ -93,12 +105,104 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
                    hint);
 }
 
+void engine_tell_ignored(const struct model *m, u32 max_pos,
+                         const struct fletch_model_params *params)
+{
+    const struct hparams *hp = &m->hp;
+    const struct source_refused *r = m->source->refused;
+    char text[400];
+    if (!params || !params->notice) return;
+    for (u32 i = 0; i < r->n; i++) {
+        snprintf(text, sizeof text, "ignored, at your own risk: %s", r->lines[i]);
+        params->notice(params->notice_ctx, text);
+    }
+    if (!m->net->n_kv || !hp->window) return;
+    if (max_pos > hp->window)
+        snprintf(text, sizeof text,
+                 "ignored, at your own risk: metadata key '%s.attention.sliding_window' = %u",
+                 hp->arch, hp->window);
+    else if (!params->n_ctx && max_pos == hp->window &&
+             hp->window < MIN(hp->n_ctx, (u32)ENGINE_DEFAULT_CTX))
+        snprintf(text, sizeof text,
+                 "the context is limited to %u tokens: the model attends to a sliding window of "
+                 "that many (%s.attention.sliding_window), which is not supported beyond it",
+                 hp->window, hp->arch);
+    else
+        return;
+    params->notice(params->notice_ctx, text);
+}
+
 /* Steps of prompts that run beside those of answers. */
 static int open_reader(struct fletch_model *m, struct err *err)
 {
     int rc = step_open_beside(&m->reader_step, m->step, err);
     m->reader = (struct lane){.x = m->x, .p = m->trunk, .step = m->reader_step};
     return rc ? rc : m->x->class->load(m->x, m->trunk, &m->reader.handle, err);
+}
+
+static void tell(const struct fletch_model_params *params, const char *fmt, const char *why)
+{
+    char text[640];
+    if (!params || !params->notice) return;
+    snprintf(text, sizeof text, fmt, why);
+    params->notice(params->notice_ctx, text);
+}
+
+/* Some converters write the name of a template that their engine has built in. As a template it
+ * would render to that name, whatever the messages say. */
+static int open_own_template(struct fletch_model *m, struct str own)
+{
+    if (own.n && !memchr(own.p, '{', own.n))
+        return err_set(&m->chat_err, FLETCH_E_TEMPLATE,
+                       "it is only the name of one, %s; give the template itself", QUOTE(own));
+    return tmpl_open(&m->chat, own, &m->chat_err);
+}
+
+/* The given chat template, or the file's own. One of the file's that can't be used is told of once:
+ * everything but chats works without it. */
+static int open_template(struct fletch_model *m, const struct fletch_model_params *params,
+                         struct err *err)
+{
+    struct str own = m->m->vocab->spec.chat_template;
+    const char *given = params ? params->chat_template : NULL;
+    bool prefers_own = !given || (params->keep_own_template && own.p);
+    if (prefers_own && !own.p) return 0;
+    int rc = prefers_own ? open_own_template(m, own) : 0;
+    if (rc == FLETCH_E_NOMEM) return err_nomem(err, "the chat template");
+    if (rc)
+        tell(params,
+             given ? "the model's chat template can't be used, the given one is: %s"
+                   : "the model's chat template can't be used, and chats will fail: %s",
+             m->chat_err.text);
+    if (!given || m->chat) return 0;
+    m->given_template = strdup(given);
+    if (!m->given_template) return err_nomem(err, "the chat template");
+    rc = tmpl_open(&m->chat, str_of(given), err);
+    if (!rc || rc == FLETCH_E_NOMEM) return rc;
+    err_prefix(err, "the given chat template");
+    return err->code = FLETCH_E_TEMPLATE; /* nothing is wrong with the model */
+}
+
+/* Nothing can run: no weights, no executor. */
+static int open_text(struct fletch_model *m, struct source *s,
+                     const struct fletch_model_params *params, struct err *err)
+{
+    s->ignore_unknown = params->ignore_unknown;
+    int rc = model_open_text(&m->m, s, err);
+    return rc ? rc : open_template(m, params, err);
+}
+
+int engine_need_weights(struct fletch_model *m)
+{
+    if (m->x) return 0;
+    return err_set(&m->err, FLETCH_E_ARG,
+                   "the model was opened with text_only: it has no weights to run");
+}
+
+int engine_refuse_text_only(const struct fletch_model_params *params, struct err *err)
+{
+    if (!params || !params->text_only) return 0;
+    return err_set(err, FLETCH_E_ARG, "text_only opens no weights, and this needs them");
 }
 
 static int open_parts(struct fletch_model *m, struct source *s,
@@ -112,10 +216,14 @@ static int open_parts(struct fletch_model *m, struct source *s,
         source_close(s);
         return rc;
     }
+    s->ignore_unknown = params && params->ignore_unknown;
     if ((rc = model_open(&m->m, s, profile, err))) return rc;
     if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
+    if (!beside && (rc = open_template(m, params, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
+    engine_tell_ignored(m->m, m->limits.max_pos, params);
     m->limits.device = m->engine->device;
+    if (class->look) m->limits.found = class->look(m->limits.device);
     m->limits.capture = m->engine->capture;
     m->limits.beside = beside;
     if (beside) m->limits.twice = params->n_sessions > 1; /* it guesses while its reading rests */
@@ -149,7 +257,7 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
 {
     struct source *s;
     *out = NULL;
-    int rc = engine_source(&s, path, image.p, image.n, &e->err);
+    int rc = model_source(&s, path, image, params, &e->err);
     if (rc) return rc;
     struct fletch_model *m = calloc(1, sizeof *m);
     if (!m) {
@@ -157,7 +265,9 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
         return err_nomem(&e->err, "the model");
     }
     m->engine = e;
-    rc = open_parts(m, s, params, beside, &e->err);
+    turns_open(&m->turns);
+    rc = params && params->text_only ? open_text(m, s, params, &e->err)
+                                     : open_parts(m, s, params, beside, &e->err);
     if (rc) {
         fletch_model_close(m);
         return err_prefix(&e->err, "%s", QUOTE(str_of(path)));
@@ -169,7 +279,11 @@ static int open_source(struct fletch_model **out, struct fletch_engine *e, const
 int fletch_model_open(struct fletch_model **out, struct fletch_engine *e, const char *path,
                       const struct fletch_model_params *params)
 {
-    return open_source(out, e, path, (struct str){0}, params, NULL);
+    if (out) *out = NULL;
+    if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
+    int rc = engine_need(&e->err, out, "the place for the model");
+    if (!rc) rc = engine_need(&e->err, path, "the path of the model");
+    return rc ? rc : open_source(out, e, path, (struct str){0}, params, NULL);
 }
 
 int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, const char *path,
@@ -181,17 +295,29 @@ int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, 
 int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e, const void *image,
                             size_t n, const struct fletch_model_params *params)
 {
+    if (out) *out = NULL;
+    if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
+    int rc = engine_need(&e->err, out, "the place for the model");
+    if (!rc) rc = engine_need(&e->err, image, "the image of the model");
+    if (rc) return rc;
     return open_source(out, e, "built-in model", (struct str){image, n}, params, NULL);
 }
 
 const char *fletch_model_error(const struct fletch_model *m)
 {
-    return m->err.text;
+    return m ? m->err.text : "no model";
 }
 
 void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info)
 {
+    if (!info) return;
+    if (!m) {
+        *info = (struct fletch_model_info){.arch = "", .name = ""};
+        return;
+    }
     const struct hparams *hp = &m->m->hp;
+    struct str chat =
+        m->given_template ? str_of(m->given_template) : m->m->vocab->spec.chat_template;
     *info = (struct fletch_model_info){
         .arch = hp->arch,
         .name = hp->name,
@@ -201,9 +327,9 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
         .n_embd = hp->d_model,
         .n_layers = hp->n_layers,
         .has_vocab = m->m->vocab->tok != NULL,
-        .has_template = m->m->vocab->spec.chat_template.p != NULL,
-        .chat_template = m->m->vocab->spec.chat_template.p,
-        .n_chat_template = m->m->vocab->spec.chat_template.n,
+        .has_template = m->chat != NULL,
+        .chat_template = chat.p,
+        .n_chat_template = chat.n,
         .weight_bytes = model_weight_bytes(m->m),
         .memory_bytes = m->memory_bytes + (m->draft ? m->draft->memory_bytes : 0),
         .sampling = m->sampling,

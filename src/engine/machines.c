@@ -53,6 +53,18 @@ const struct machine *machine_find(const char *name, struct err *err)
     return NULL;
 }
 
+struct exec_device machine_device(const struct machine *m)
+{
+    bool cuda = strcmp(m->backend, "cuda") == 0, hopper = m->link == LINK_DEPENDENT;
+    return (struct exec_device){.known = true,
+                                .available = machine_memory(m),
+                                .n_units = m->n_units,
+                                .native = cuda,
+                                .bulk = hopper,
+                                .clusters = hopper,
+                                .walks = cuda};
+}
+
 u64 machine_memory(const struct machine *m)
 {
     return (u64)(m->gib * m->part * (1 << 30));

@@ -49,7 +49,8 @@ int engine_profile(struct profile *out, const struct exec_class *class,
                             .bf16 = class->bf16,
                             .int8_experts = class->int8_experts};
     const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
-    int rc = kv ? parse_kv(out, class, kv, err) : 0;
+    int rc = engine_refuse_text_only(params, err);
+    if (!rc && kv) rc = parse_kv(out, class, kv, err);
     if (rc) return rc;
     if (act) {
         out->bf16 = strcmp(act, "bf16") == 0;
@@ -62,11 +63,44 @@ int engine_profile(struct profile *out, const struct exec_class *class,
         return err_set(err, FLETCH_E_BACKEND,
                        "backend '%s' does not round to bf16; --act-type int8 is the nearest",
                        class->name);
-    if (!out->int8 && !class->has_f32_act)
-        return err_set(err, FLETCH_E_BACKEND,
-                       "backend '%s' rounds activations to int8; --backend ref does without",
-                       class->name);
     return 0;
+}
+
+/* Without rounding a backend may still serve a model whose weights are all floats: what meets those
+ * is never rounded to int8. */
+static int check_act(const struct net *net, const struct exec_class *class, struct err *err)
+{
+    if (net->profile.int8 || class->has_f32_act) return 0;
+    for (u32 i = 0; i < net->n_weights; i++) {
+        const struct weight *w = &net->weights[i];
+        const struct quant_info *info = quant_info(w->type);
+        if (info->blk != 1)
+            return err_set(err, FLETCH_E_BACKEND,
+                           "backend '%s' rounds activations to int8 for block-quantised weights, "
+                           "and tensor '%s' has type %s; use --backend ref, or a model whose "
+                           "weights are all F32, F16 or BF16",
+                           class->name, w->name, info->name);
+    }
+    return 0;
+}
+
+/* A window at least this long is a context that is worth having. */
+enum { MIN_DEFAULT_WINDOW = 1024 };
+
+/* Attention to a sliding window is not computed, so a context must lie within it: the default one
+ * is made that short, or refused where it would be of little use; a longer one is refused. */
+static int fit_window(u32 *n_ctx, const struct hparams *hp, bool asked, struct err *err)
+{
+    if (!hp->window || *n_ctx <= hp->window) return 0;
+    if (!asked && hp->window >= MIN_DEFAULT_WINDOW) {
+        *n_ctx = hp->window;
+        return 0;
+    }
+    return err_set(err, FLETCH_E_UNSUPPORTED,
+                   "metadata key '%s.attention.sliding_window' = %u: sliding windows are not "
+                   "supported, so a context of %u tokens would be attended wrongly; use -c %u "
+                   "(--ignore-unknown goes on without the window, at your own risk)",
+                   hp->arch, hp->window, *n_ctx, hp->window);
 }
 
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
@@ -76,9 +110,13 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     if (!params) params = &none;
     u32 n_ctx = params->n_ctx;
     int rc = exec_kv_check(m->net, err);
+    if (!rc) rc = check_act(m->net, class, err);
     if (rc) return rc;
     /* without a cache a longer context costs next to nothing */
     if (!n_ctx) n_ctx = MIN(m->hp.n_ctx, m->net->n_kv ? (u32)ENGINE_DEFAULT_CTX : ENGINE_MAX_CTX);
+    if (m->net->n_kv && !params->ignore_unknown &&
+        (rc = fit_window(&n_ctx, &m->hp, params->n_ctx != 0, err)))
+        return rc;
     if (n_ctx > ENGINE_MAX_CTX)
         return err_set(err, FLETCH_E_ARG, "a context of %u tokens is more than %u", n_ctx,
                        (u32)ENGINE_MAX_CTX);
@@ -160,10 +198,11 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
         .kv = kv_bytes(m, (u64)limits->n_blocks * limits->block_tokens),
         .state = exec_state_bytes(m->net) * limits->n_slots,
         .activations = class->bytes(p, limits) * (limits->twice ? 2 : 1) +
+                       (class->open_bytes ? class->open_bytes(m->net, limits) : 0) +
                        (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
-        .available = max_memory         ? max_memory
-                     : class->available ? class->available(limits->device)
-                                        : plan_available(),
+        .available = max_memory    ? max_memory
+                     : class->look ? limits->found.available
+                                   : plan_available(),
     };
     plan->per_token = kv_bytes(m, 1) * limits->n_slots;
     settle(plan, m, limits, plan->kv);

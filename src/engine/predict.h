@@ -27,6 +27,8 @@ extern const struct machine machines[];
 /* Sets an error that lists those there are. */
 const struct machine *machine_find(const char *name, struct err *err);
 u64 machine_memory(const struct machine *m);
+/* What an executor would find there. */
+struct exec_device machine_device(const struct machine *m);
 
 /* One decoded token. */
 struct token_cost {

@@ -37,11 +37,14 @@ static struct recall_seq seq_of(struct fletch_session *s)
 
 size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n)
 {
-    const struct fletch_model *m = s->model;
+    if (!s || !tokens) return 0;
+    struct fletch_model *m = s->model;
     if (!m->recall.store || s->n || n < 2 || n >= m->limits.max_pos) return 0;
     memcpy(s->tokens, tokens, n * sizeof *tokens);
     const struct recall_seq q = seq_of(s);
+    turns_take(&m->turns);
     s->n = s->n_settled = recall_more(&m->recall, &q, (u32)n - 1, 0);
+    turns_give(&m->turns);
     s->keep_at = ((u32)n - 1) / m->recall.grain * m->recall.grain;
     return s->n;
 }

@@ -92,12 +92,18 @@ int fletch_session_save(struct fletch_session *s, const char *path, const char *
 {
     struct statefile_out *f = NULL;
     u64 key;
-    int rc = session_settle(s);
+    if (!s) return FLETCH_E_ARG;
+    int rc = engine_need(&s->err, path, "the path of the session file");
+    if (!rc) rc = engine_need_all(&s->err, note, n_note, "the note");
+    if (rc) return rc;
+    turns_take(&s->model->turns);
+    rc = session_settle(s);
     if (!rc) rc = engine_key(s->model, &key, &s->err);
     if (!rc)
         rc = statefile_begin(&f, path, key, s->tokens, s->n, (struct str){note, n_note},
                              state_bytes(s, s->n), &s->err);
     if (!rc) rc = save_parts(s, f);
+    turns_give(&s->model->turns);
     return statefile_end(f, rc, &s->err);
 }
 
@@ -141,22 +147,30 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
 {
     struct file_map map;
     struct statefile f;
+    char *text = NULL;
     u64 key;
-    *note = NULL;
+    if (note) *note = NULL;
+    if (n_note) *n_note = 0;
+    if (!s) return FLETCH_E_ARG;
+    int rc = engine_need(&s->err, path, "the path of the session file");
+    if (rc) return rc;
     fletch_session_reset(s);
-    int rc = engine_key(s->model, &key, &s->err);
+    rc = engine_key(s->model, &key, &s->err);
     if (!rc) rc = file_map_open(&map, path, &s->err);
     if (rc) return rc;
     rc = statefile_read(&f, map.p, map.n, key, &s->err);
     if (!rc) rc = check_file(s, &f, &s->err);
-    if (!rc && !(*note = malloc(f.note.n + 1))) rc = err_nomem(&s->err, "the note");
+    if (!rc && note && !(text = malloc(f.note.n + 1))) rc = err_nomem(&s->err, "the note");
+    turns_take(&s->model->turns);
     if (!rc) rc = load_parts(s, &f);
-    if (!rc) {
-        memcpy(*note, f.note.p, f.note.n);
-        (*note)[ *n_note = f.note.n] = 0;
-    } else {
-        free(*note);
-        *note = NULL;
+    turns_give(&s->model->turns);
+    if (!rc && note) {
+        memcpy(text, f.note.p, f.note.n);
+        text[f.note.n] = 0;
+        *note = text;
+        if (n_note) *n_note = f.note.n;
+    } else if (rc) {
+        free(text);
         fletch_session_reset(s);
         err_prefix(&s->err, "%s", QUOTE(str_of(path)));
     }
@@ -166,5 +180,5 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
 
 const int32_t *fletch_session_tokens(const struct fletch_session *s)
 {
-    return s->tokens;
+    return s ? s->tokens : NULL;
 }

@@ -159,16 +159,41 @@ static json_t *inspect_report(const struct source *s)
         (json_int_t)s->n_files, "metadata", kvs, "tensors", tensors, "types", types_report(s));
 }
 
+/* What opening the model would refuse: the lines, and the error that it would fail with besides. */
+static int add_refused(json_t *doc, const char *path, struct err *err)
+{
+    json_t *list = json_array();
+    struct model *m;
+    struct err why = {0};
+    int rc = model_probe(&m, path, &why);
+    if (rc == FLETCH_E_NOMEM) {
+        *err = why;
+        json_decref(list);
+        return rc;
+    }
+    for (u32 i = 0; !rc && i < m->source->refused->n; i++)
+        json_array_append_new(list, report_text(str_of(m->source->refused->lines[i])));
+    if (rc) json_array_append_new(list, report_text(str_of(why.text)));
+    if (!rc && m->net->n_kv && m->hp.window)
+        json_array_append_new(list, json_sprintf("metadata key '%s.attention.sliding_window' = %u "
+                                                 "(contexts beyond it)",
+                                                 m->hp.arch, m->hp.window));
+    model_close(m);
+    return json_object_set_new(doc, "refused", list) ? err_nomem(err, "the report") : 0;
+}
+
 int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json)
 {
     struct source *s;
-    *json = NULL;
-    int rc = source_open(&s, path, &e->err);
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = source_open(&s, path, &e->err);
     if (rc) return rc;
     json_t *doc = inspect_report(s), *checked = NULL;
     if (check) rc = check_report(s, &checked, &e->err);
     source_close(s);
+    if (!rc) rc = add_refused(doc, path, &e->err);
     if (rc) {
+        json_decref(checked);
         json_decref(doc);
         return rc;
     }
@@ -201,8 +226,10 @@ static int draft_source(struct source **out, const char *path, struct err *err)
     return synth_source(out, shape, path[n] ? path + n + 1 : "q8_0", 0, err);
 }
 
+/* found: what the device has; NULL: it is looked at. */
 static int draft_open(struct draft *d, struct fletch_engine *e, const struct exec_class *class,
-                      const char *path, const struct fletch_model_params *params)
+                      const char *path, const struct fletch_model_params *params,
+                      const struct exec_device *found)
 {
     struct profile profile;
     struct source *source;
@@ -210,10 +237,16 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
     int rc = engine_profile(&profile, class, params, &e->err);
     if (!rc) rc = draft_source(&source, path, &e->err);
     if (rc) return rc;
+    source->ignore_unknown = params && params->ignore_unknown;
     rc = model_open(&d->m, source, profile, &e->err);
     if (rc) return err_prefix(&e->err, "%s", QUOTE(str_of(path)));
     rc = engine_limits(&d->limits, d->m, class, params, &e->err);
     d->limits.device = e->device;
+    if (found)
+        d->limits.found = *found;
+    else if (class->look)
+        d->limits.found = class->look(e->device);
+    if (!rc) engine_tell_ignored(d->m, d->limits.max_pos, params);
     if (!rc) rc = engine_program(&d->p, d->m->trunk, class, params && params->no_fuse, &e->err);
     if (rc) draft_close(d);
     return rc;
@@ -231,7 +264,7 @@ static int plan_guessing(struct plan *plan, const struct draft *d, struct fletch
         struct draft small;
         struct plan its;
         struct fletch_model_params its_params = engine_draft_params(params, &d->limits);
-        rc = draft_open(&small, e, class, how->draft, &its_params);
+        rc = draft_open(&small, e, class, how->draft, &its_params, &d->limits.found);
         if (rc) return err_prefix(&e->err, "draft model");
         small.limits.twice = its_params.n_sessions > 1; /* as it will be opened */
         plan_make(&its, small.m, small.p, class, &small.limits, its_params.max_memory);
@@ -256,7 +289,9 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
                     class->keeps_weights ? "mapped from the file" : "packed for the backend"));
     if (plan->kv) json_array_append_new(parts, part("kv cache", plan->kv, "for the whole context"));
     if (plan->state) json_array_append_new(parts, part("state", plan->state, "recurrent, f32"));
-    json_array_append_new(parts, part("activations", plan->activations, "buffers and logits"));
+    json_array_append_new(
+        parts, part("activations", plan->activations,
+                    class->look ? "buffers, logits, recorded lists" : "buffers and logits"));
     if (plan->guessing)
         json_array_append_new(parts,
                               part("guessing", plan->guessing,
@@ -276,8 +311,8 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
 {
     struct draft d;
     struct plan plan;
-    *json = NULL;
-    int rc = draft_open(&d, e, e->class, path, params);
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = draft_open(&d, e, e->class, path, params, NULL);
     if (rc) return rc;
     plan_make(&plan, d.m, d.p, e->class, &d.limits, params ? params->max_memory : 0);
     rc = plan_guessing(&plan, &d, e, e->class, params);
@@ -314,11 +349,14 @@ int fletch_plan_for(struct fletch_engine *e, const char *path,
 {
     struct draft d;
     struct plan plan;
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = engine_need(&e->err, machine, "the machine's name");
+    if (rc) return rc;
     const struct machine *m = machine_find(machine, &e->err);
-    *json = NULL;
     if (!m) return e->err.code;
     const struct exec_class *class = gpu_class(m->backend);
-    int rc = draft_open(&d, e, class, path, params);
+    const struct exec_device found = machine_device(m);
+    rc = draft_open(&d, e, class, path, params, &found);
     if (rc) return rc;
     u64 max_memory = params ? params->max_memory : 0;
     plan_make(&plan, d.m, d.p, class, &d.limits, max_memory ? max_memory : machine_memory(m));
@@ -421,8 +459,9 @@ int fletch_explain(struct fletch_engine *e, const char *path,
 {
     struct draft d;
     struct program *mtp = NULL;
-    *json = NULL;
-    int rc = draft_open(&d, e, e->class, path, params);
+    int rc = engine_need_report(e, path, json);
+    /* launches are counted for any device */
+    if (!rc) rc = draft_open(&d, e, e->class, path, params, &(struct exec_device){0});
     if (rc) return rc;
     json_t *programs = json_array();
     rc = program_report(programs, d.p, d.m->trunk->n_ops, e->class, &d.limits, &e->err);
@@ -496,6 +535,8 @@ int fletch_doctor(struct fletch_engine *e, char **json)
 {
     size_t n;
     const struct backend_state *state = backend_list(&n);
+    int rc = engine_need_report(e, "", json);
+    if (rc) return rc;
     json_t *backends = json_array(), *archs = json_array(), *types = json_array();
     for (size_t i = 0; i < n; i++) {
         const char *absent = backend_absent(&state[i]);

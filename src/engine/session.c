@@ -1,4 +1,5 @@
 /* Sessions: one timeline of tokens, fed in chunks, each chunk one step. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,9 @@ void fletch_session_close(struct fletch_session *s)
 {
     if (!s) return;
     fletch_session_reset(s);
+    turns_take(&s->model->turns);
     s->model->slot_used[s->slot] = false;
+    turns_give(&s->model->turns);
     free(s->tokens);
     free(s->logits);
     free(s->scratch.z);
@@ -27,19 +30,36 @@ void fletch_session_close(struct fletch_session *s)
     free(s);
 }
 
+/* A slot that nobody uses; n_sessions: there is none. */
+static u32 take_slot(struct fletch_model *m)
+{
+    u32 slot = 0;
+    turns_take(&m->turns);
+    while (slot < m->n_sessions && m->slot_used[slot]) slot++;
+    if (slot < m->n_sessions)
+        m->slot_used[slot] = true;
+    else
+        err_set(&m->err, FLETCH_E_LIMIT, "all %u sessions of this model are open", m->n_sessions);
+    turns_give(&m->turns);
+    return slot;
+}
+
 int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
 {
-    u32 slot = 0, n_vocab = m->m->hp.n_vocab;
-    *out = NULL;
-    while (slot < m->n_sessions && m->slot_used[slot]) slot++;
-    if (slot == m->n_sessions)
-        return err_set(&m->err, FLETCH_E_LIMIT, "all %u sessions of this model are open",
-                       m->n_sessions);
+    if (out) *out = NULL;
+    if (!m) return FLETCH_E_ARG;
+    int rc = engine_need(&m->err, out, "the place for the session");
+    if (!rc) rc = engine_need_weights(m);
+    if (rc) return rc;
+    u32 n_vocab = m->m->hp.n_vocab;
     struct fletch_session *s = calloc(1, sizeof *s);
     if (!s) return err_nomem(&m->err, "the session");
     s->model = m;
-    s->slot = slot;
-    m->slot_used[slot] = true;
+    s->slot = take_slot(m);
+    if (s->slot == m->n_sessions) {
+        free(s);
+        return FLETCH_E_LIMIT;
+    }
     s->tokens = calloc(m->limits.max_pos, sizeof *s->tokens);
     s->logits = calloc(n_vocab, sizeof *s->logits);
     s->scratch.z = calloc(n_vocab, sizeof *s->scratch.z);
@@ -55,18 +75,21 @@ int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
 
 const char *fletch_session_error(const struct fletch_session *s)
 {
-    return s->err.text;
+    return s ? s->err.text : "no session";
 }
 
 uint32_t fletch_session_length(const struct fletch_session *s)
 {
-    return s->n;
+    return s ? s->n : 0;
 }
 
 void fletch_session_reset(struct fletch_session *s)
 {
+    if (!s) return;
+    turns_take(&s->model->turns);
     kv_release(&s->model->kv, block_table(s), &s->n_blocks);
     spec_rewind(s->model->spec, s->slot, 0);
+    turns_give(&s->model->turns);
     s->n = s->n_settled = s->keep_at = 0;
     s->aside = false;
     s->fresh = s->owed = false;
@@ -75,7 +98,7 @@ void fletch_session_reset(struct fletch_session *s)
 
 void fletch_session_cancel(struct fletch_session *s)
 {
-    atomic_store(&s->cancelled, true);
+    if (s) atomic_store(&s->cancelled, true);
 }
 
 /* What a feed wants back besides the logits of the last row; all may be NULL. */
@@ -87,15 +110,17 @@ struct wants {
 static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
 {
     const struct fletch_model *m = s->model;
-    for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || (u32)tokens[i] >= m->m->hp.n_vocab)
-            return err_set(&s->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
-                           (int)tokens[i], m->m->hp.n_vocab - 1);
+    int rc = engine_need_all(&s->err, tokens, n, "tokens");
+    if (rc) return rc;
     if (n > m->limits.max_pos - s->n)
         return err_set(&s->err, FLETCH_E_CONTEXT,
                        "%zu tokens do not fit: %u of the context of %u are taken; use -c for a "
                        "longer one",
                        n, s->n, m->limits.max_pos);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (u32)tokens[i] >= m->m->hp.n_vocab)
+            return err_set(&s->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+                           (int)tokens[i], m->m->hp.n_vocab - 1);
     return 0;
 }
 
@@ -203,8 +228,10 @@ static int feed(struct fletch_session *s, const i32 *tokens, size_t n, struct wa
             return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
         u32 k = (u32)MIN((size_t)chunk, n - i);
         if (s->n < s->keep_at) k = MIN(k, s->keep_at - s->n);
+        turns_take(&s->model->turns);
         rc = feed_chunk(s, tokens + i, k, i + k == n, &wants);
         if (!rc && s->n == s->keep_at) session_keep(s);
+        turns_give(&s->model->turns);
         if (wants.all_logits) wants.all_logits += (size_t)k * s->model->m->hp.n_vocab;
         i += k;
     }
@@ -214,17 +241,36 @@ static int feed(struct fletch_session *s, const i32 *tokens, size_t n, struct wa
 int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                           float *all_logits)
 {
-    return feed(s, tokens, n, (struct wants){.all_logits = all_logits});
+    return s ? feed(s, tokens, n, (struct wants){.all_logits = all_logits}) : FLETCH_E_ARG;
 }
 
 int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n, float *out)
 {
+    static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
+    if (!s) return FLETCH_E_ARG;
     u32 d = s->model->m->hp.d_model;
+    enum pooling pooling = s->model->m->hp.pooling;
+    int rc = engine_need(&s->err, out, "the place for the embedding");
+    if (rc) return rc;
     if (n == 0) return err_set(&s->err, FLETCH_E_ARG, "nothing to embed");
+    const char *other = s->model->m->hp.pooling_other;
+    if (*other)
+        return err_set(&s->err, FLETCH_E_UNSUPPORTED,
+                       "the model's embeddings are made by %s, which is not supported: here they "
+                       "are means of all tokens",
+                       other);
+    if (pooling != POOLING_NONE && pooling != POOLING_MEAN)
+        return err_set(&s->err, FLETCH_E_UNSUPPORTED,
+                       "the model's embeddings are made by pooling_type %u (%s), which is not "
+                       "supported: here they are means of all tokens",
+                       pooling, names[pooling]);
     double *sum = calloc(d, sizeof *sum);
-    int rc = sum ? feed(s, tokens, n, (struct wants){.hidden_sum = sum})
-                 : err_nomem(&s->err, "the embedding");
-    for (u32 i = 0; !rc && i < d; i++) out[i] = (float)(sum[i] / (double)n);
+    rc = sum ? feed(s, tokens, n, (struct wants){.hidden_sum = sum})
+             : err_nomem(&s->err, "the embedding");
+    for (u32 i = 0; !rc && i < d; i++) {
+        out[i] = (float)(sum[i] / (double)n);
+        if (!isfinite(out[i])) rc = sampling_result(SAMPLE_BAD, s->n - 1, &s->err);
+    }
     free(sum);
     return rc;
 }
@@ -246,7 +292,11 @@ static int have_logits(struct fletch_session *s)
 
 const float *fletch_session_logits(struct fletch_session *s)
 {
-    return have_logits(s) == 0 && s->fresh ? s->logits : NULL;
+    if (!s) return NULL;
+    turns_take(&s->model->turns);
+    int rc = have_logits(s);
+    turns_give(&s->model->turns);
+    return !rc && s->fresh ? s->logits : NULL;
 }
 
 /* From the logits that are here; mask: the tokens to choose from, NULL: all. */
@@ -259,6 +309,7 @@ static int sample(struct fletch_session *s, const struct fletch_sampling *sampli
         return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
                        s->n ? "not whole" : "empty");
     u32 n_vocab = s->model->m->hp.n_vocab;
+    if ((rc = engine_need_biases(&s->err, sampling))) return rc;
     if ((rc = sampling_check(sampling, n_vocab, &s->err))) return rc;
     struct sample_row row;
     sampling_row(sampling, s->tokens, s->n, &row, s->edits);
@@ -273,7 +324,12 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
                           int32_t *token)
 {
     i32 id;
-    int rc = sample(s, sampling, NULL, &id);
+    if (!s) return FLETCH_E_ARG;
+    int rc = engine_need(&s->err, token, "the place for the token");
+    if (rc) return rc;
+    turns_take(&s->model->turns);
+    rc = sample(s, sampling ? sampling : &s->model->sampling, NULL, &id);
+    turns_give(&s->model->turns);
     if (!rc) rc = sampling_result(id, s->n, &s->err);
     if (!rc) *token = id;
     return rc;
@@ -409,14 +465,41 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
     to->n_air--;
     to->older ^= to->n_air; /* the other one, if it is on its way */
     rc = judge(s, to);
+    if (!rc && !to->n_air && m->lane.last != f) { /* another's step has run since it was queued */
+        s->owed = true;
+        s->unread = false;
+    }
     if (!rc) rc = spec_follow(m->spec, &m->lane, &s->err);
     if (!rc && m->spec) spec_measure(m->spec, m->step->n_rows, base_now() - to->queued);
     return rc;
 }
 
-static bool tell(const struct fletch_generate *g, i32 token, struct str text)
+/* Somebody's step is about to overwrite them. */
+static void save_logits(void *ctx)
 {
-    return g->on_text && g->on_text(g->ctx, token, text.p, text.n);
+    struct fletch_session *s = ctx;
+    struct err err;
+    if (s->unread) s->fresh = read_logits(s, s->n - s->n_unread, 1, s->logits, &err) == 0;
+    s->unread = false;
+}
+
+/* Others may use the model while the caller looks at the text; not between guesses that were right,
+ * because their rows of logits would be lost. */
+static bool tell(struct fletch_session *s, const struct fletch_generate *g,
+                 const struct given *given, i32 token, struct str text)
+{
+    struct fletch_model *m = s->model;
+    if (!g->on_text) return false;
+    if (given->at < given->n_right) return g->on_text(g->ctx, token, text.p, text.n);
+    if (s->unread && !given->n_air) {
+        m->lane.save = save_logits;
+        m->lane.save_ctx = s;
+    }
+    turns_give(&m->turns);
+    bool asked = g->on_text(g->ctx, token, text.p, text.n);
+    turns_take(&m->turns);
+    if (m->lane.save_ctx == s) m->lane.save = NULL;
+    return asked;
 }
 
 /* The first token of an answer; the step's masks are free to be used here. */
@@ -455,7 +538,7 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
             break;
         }
         result->n_tokens++;
-        bool stopped = outlet_feed(o, token, &text), asked = tell(g, token, text);
+        bool stopped = outlet_feed(o, token, &text), asked = tell(s, g, given, token, text);
         if (stopped || asked) {
             result->finish = stopped ? FLETCH_FINISH_STOP : FLETCH_FINISH_ASKED;
             return 0;
@@ -471,7 +554,7 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
         }
     }
     outlet_flush(o, &text);
-    if (text.n) tell(g, -1, text);
+    if (text.n) tell(s, g, given, -1, text);
     return rc;
 }
 
@@ -479,7 +562,6 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
  * step is on its way; the logits after those that are become its own. */
 static void leave(struct fletch_session *s, const struct given *given)
 {
-    struct err err;
     if (given->n_air) {
         lane_settle(&s->model->lane);
         s->owed = s->unread;
@@ -490,30 +572,45 @@ static void leave(struct fletch_session *s, const struct given *given)
         s->n_settled = s->n_before;
     }
     spec_rewind(s->model->spec, s->slot, s->n);
-    if (s->unread) s->fresh = read_logits(s, s->n - s->n_unread, 1, s->logits, &err) == 0;
-    s->unread = false;
+    save_logits(s);
 }
 
-int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
-                            struct fletch_generated *result)
+/* g, or the defaults where it is NULL; checked as far as its pointers go. */
+static int read_generate(struct fletch_session *s, const struct fletch_generate *g,
+                         struct fletch_generate *out)
 {
+    *out = g ? *g : (struct fletch_generate){.sampling = s->model->sampling};
+    return engine_need_stops(&s->err, out->stops, out->n_stops);
+}
+
+int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *from,
+                            struct fletch_generated *to)
+{
+    struct fletch_generated result = {0};
+    struct fletch_generate how, *g = &how;
+    struct constrained c;
+    if (to) *to = result;
+    if (!s) return FLETCH_E_ARG;
+    int rc = read_generate(s, from, g);
+    if (!rc) rc = constrain_begin(&c, s->model, g->grammar, g->json_schema, &s->err);
+    if (rc) return rc;
     struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
     struct spec_record before = s->record;
-    struct constrained c;
-    *result = (struct fletch_generated){0};
-    int rc = constrain_begin(&c, s->model, g->grammar, g->json_schema, &s->err);
-    if (!rc && c.place && g->ignore_end)
+    if (c.place && g->ignore_end)
         rc =
             err_set(&s->err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
     struct given given = {.constraint = c.place, .ids = given.chosen[0]};
     for (u32 i = 0; i < ARRAY_LEN(given.flights); i++)
         given.flights[i] = (struct flight){.ids = given.chosen[i], .landed = true};
-    if (!rc) rc = generate(s, g, &o, &given, result);
+    turns_take(&s->model->turns);
+    if (!rc) rc = generate(s, g, &o, &given, &result);
     constrain_end(&c, s->model);
+    leave(s, &given);
+    turns_give(&s->model->turns);
     if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
     outlet_close(&o);
-    leave(s, &given);
-    result->n_guessed = s->record.n_guessed - before.n_guessed;
-    result->n_right = s->record.n_right - before.n_right;
+    result.n_guessed = s->record.n_guessed - before.n_guessed;
+    result.n_right = s->record.n_right - before.n_right;
+    if (to) *to = result;
     return rc;
 }

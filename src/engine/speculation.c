@@ -43,7 +43,10 @@ struct fletch_model_params engine_draft_params(const struct fletch_model_params 
                                         .n_snapshots = n_sessions,
                                         .act_type = params->act_type,
                                         .no_fuse = params->no_fuse,
-                                        .max_memory = params->max_memory};
+                                        .max_memory = params->max_memory,
+                                        .notice = params->notice,
+                                        .notice_ctx = params->notice_ctx,
+                                        .ignore_unknown = params->ignore_unknown};
 }
 
 static int open_draft(struct fletch_model *m, const struct fletch_model_params *params,

@@ -8,6 +8,12 @@
 int fletch_synth(struct fletch_engine *e, const char *out, const struct fletch_synth *s,
                  fletch_progress progress, void *ctx)
 {
+    if (!e || !e->class) return FLETCH_E_ARG;
+    int rc = engine_need(&e->err, out, "the path of the new file");
+    if (!rc) rc = engine_need(&e->err, s, "what to write");
+    if (!rc) rc = engine_need(&e->err, s->shape, "the shape");
+    if (!rc) rc = engine_need(&e->err, s->type, "the storage type");
+    if (rc) return rc;
     struct synth_params params = {.shape = synth_find(s->shape),
                                   .type = s->type,
                                   .n_layers = s->n_layers,
@@ -23,12 +29,13 @@ int fletch_synth(struct fletch_engine *e, const char *out, const struct fletch_s
 
 int fletch_synth_shapes(struct fletch_engine *e, char **json)
 {
+    int rc = engine_need_report(e, "", json);
+    if (rc) return rc;
     json_t *list = json_array();
-    *json = NULL;
     for (const struct synth_shape *s = synth_shapes; s->name; s++) {
         struct source *decl;
         u64 n = 0;
-        int rc = synth_declare(&decl, s, 0, &e->err);
+        rc = synth_declare(&decl, s, 0, &e->err);
         if (rc) {
             json_decref(list);
             return rc;

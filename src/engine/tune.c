@@ -349,6 +349,12 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
                 const struct fletch_tune *how, char **json)
 {
     static const u32 one = 1;
+    static const struct fletch_tune usual = {0};
+    if (!how) how = &usual;
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = engine_need_all(&e->err, how->batches.p, how->batches.n, "batches");
+    if (!rc) rc = engine_refuse_text_only(given, &e->err);
+    if (rc) return rc;
     struct fletch_counts batches = how->batches.n ? how->batches : (struct fletch_counts){&one, 1};
     struct fletch_model_params params = given ? *given : (struct fletch_model_params){0};
     struct tuner t = {
@@ -356,7 +362,6 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
     const struct gpu_driver *d = gpu_driver_of(e->class);
     u32 depth = how->depth ? how->depth : DEFAULT_DEPTH;
     json_t *doc = NULL;
-    *json = NULL;
     if (!d)
         return err_set(&e->err, FLETCH_E_BACKEND,
                        "there is nothing to tune on backend %s: its kernels know the machine; "
@@ -372,7 +377,7 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
     if (depth > ENGINE_MAX_CTX - 1)
         return err_set(&e->err, FLETCH_E_ARG, "a depth of more than %u", ENGINE_MAX_CTX - 1);
     params.n_ctx = depth + 1;
-    int rc = fletch_model_open(&t.m, e, path, &params);
+    rc = fletch_model_open(&t.m, e, path, &params);
     if (!rc) rc = tune(&t, depth, &batches, d, &doc);
     bench_close(&t.b);
     fletch_model_close(t.m);

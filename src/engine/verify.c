@@ -87,8 +87,11 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
                      struct profile profile, u32 n_threads)
 {
     s->class = choice->class;
-    int rc = engine_model(&s->m, path, profile, v->err);
-    if (!rc && !v->limits.max_rows) rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
+    int rc = engine_model(&s->m, path, profile, params, v->err);
+    if (!rc && !v->limits.max_rows) {
+        rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
+        if (!rc) engine_tell_ignored(s->m, v->limits.max_pos, params);
+    }
     if (!rc) rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
     if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
     if (!rc) rc = s->class->open(&s->x, s->m->net, &v->limits, n_threads, v->err);
@@ -357,15 +360,18 @@ int fletch_verify(struct fletch_engine *e, const char *path,
                   const struct fletch_model_params *params, const struct fletch_verify *f,
                   char **json)
 {
-    struct verify_side side[2] = {{.no_fuse = f->no_fuse}, {.no_fuse = true}};
     json_t *doc;
-    *json = NULL;
+    int rc = engine_need_report(e, path, json);
+    if (!rc) rc = engine_need(&e->err, f, "what to verify");
+    if (!rc) rc = engine_need_all(&e->err, f->tokens, f->n_prompt, "tokens");
+    if (rc) return rc;
+    struct verify_side side[2] = {{.no_fuse = f->no_fuse}, {.no_fuse = true}};
     side[0].class = f->backend ? backend_find(f->backend, NULL, &e->err) : e->class;
     if (!side[0].class) return e->err.code;
     side[1].class = backend_find(f->against ? f->against : "ref", NULL, &e->err);
     if (!side[1].class) return e->err.code;
     struct fletch_verify how = *f;
     if (!how.n_tokens) how.n_tokens = 16;
-    int rc = verify_run(&doc, path, params, side, e->n_threads, &how, &e->err);
+    rc = verify_run(&doc, path, params, side, e->n_threads, &how, &e->err);
     return rc ? rc : report_give(doc, json, &e->err);
 }

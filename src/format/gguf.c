@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/foreign.h"
+
 enum {
     MIN_FILE = 24,        /* magic, version, two counts */
     MIN_KV = 14,          /* key length, one byte of key, type, one byte of value */
@@ -56,11 +58,14 @@ static bool get_str(struct reader *r, struct str *out)
     return true;
 }
 
-static int read_header(struct reader *r, u32 *version, u64 *n_tensors, u64 *n_kvs)
+static int read_header(struct reader *r, const char *path, u32 *version, u64 *n_tensors, u64 *n_kvs)
 {
-    if (r->n < 4 || memcmp(r->p, "GGUF", 4) != 0)
+    if (r->n < 4 || memcmp(r->p, "GGUF", 4) != 0) {
+        const char *what = foreign_describe(path, r->p, r->n);
+        if (what) return err_set(r->err, FLETCH_E_FORMAT, "not a GGUF file: %s", what);
         return err_set(r->err, FLETCH_E_FORMAT,
                        "not a GGUF file (it does not begin with the bytes GGUF)");
+    }
     if (r->n < MIN_FILE) return truncated(r, "the header");
     r->at = 4;
     CHECK(get_u32(r, version) && get_le(r, 8, n_tensors) && get_le(r, 8, n_kvs));
@@ -225,7 +230,7 @@ int gguf_read_image(struct source *s, const u8 *p, u64 n, struct err *err)
 {
     struct reader r = {.p = p, .n = n, .err = err};
     u64 n_tensors = 0, n_kvs = 0;
-    int rc = read_header(&r, &s->version, &n_tensors, &n_kvs);
+    int rc = read_header(&r, s->path, &s->version, &n_tensors, &n_kvs);
     for (u64 i = 0; rc == 0 && i < n_kvs; i++) {
         struct kv kv;
         rc = read_kv(&r, &kv);

@@ -16,6 +16,13 @@ static size_t split_prefix(const char *path, u32 no, u32 count)
     return str_ends(s, tail) ? s.n - strlen(tail) : 0;
 }
 
+/* Where the name begins in the first n bytes of a path. */
+static const char *file_name(const char *path, size_t n)
+{
+    while (n && path[n - 1] != '/') n--;
+    return path + n;
+}
+
 /* Maps and reads one more file of the set, and moves its tensors and its mapping into s. */
 static int read_part(struct source *s, const char *path, u32 no, u32 count, struct err *err)
 {
@@ -43,6 +50,28 @@ done:
     return rc;
 }
 
+/* The files of the set that are not there, by name: an error, or 0. */
+static int check_parts(struct source *s, size_t prefix, u32 count, struct err *err)
+{
+    char names[256] = "";
+    u32 n = 0;
+    size_t len = 0;
+    const char *base = file_name(s->path, prefix);
+    for (u32 i = 1; i < count; i++) {
+        char *path =
+            arena_printf(&s->arena, "%.*s-%05u-of-%05u.gguf", (int)prefix, s->path, i + 1, count);
+        if (!path) return err_nomem(err, "split files");
+        if (file_exists(path)) continue;
+        if (n++ < 3)
+            len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", n > 1 ? ", " : "",
+                                    QUOTE(str_of(path + (base - s->path))));
+        len = MIN(len, sizeof names - 1);
+    }
+    if (!n) return 0;
+    return err_set(err, FLETCH_E_IO, "%u of the set's %u files are missing beside it: %s%s", n,
+                   count, names, n > 3 ? ", ..." : "");
+}
+
 static int read_split(struct source *s, u32 count, struct err *err)
 {
     u32 no = 0, total;
@@ -64,6 +93,7 @@ static int read_split(struct source *s, u32 count, struct err *err)
         return err_set(err, FLETCH_E_FORMAT,
                        "the first of %u split files must be named ...-00001-of-%05u.gguf", count,
                        count);
+    if ((rc = check_parts(s, prefix, count, err))) return rc;
     struct file_map *files = realloc(s->files, count * sizeof *files);
     if (!files) return err_nomem(err, "split files");
     s->files = files;
@@ -81,6 +111,24 @@ static int read_split(struct source *s, u32 count, struct err *err)
     return 0;
 }
 
+/* A file that is no set's must not say that it is a part of one. */
+static int check_alone(struct source *s, struct err *err)
+{
+    u32 no = 0, total = s->n_tensors;
+    int rc = source_get_u32(s, "split.no", &no, err);
+    if (rc >= 0) rc = source_get_u32(s, "split.tensors.count", &total, err);
+    if (rc < 0) return rc;
+    if (no != 0)
+        return err_set(err, FLETCH_E_FORMAT,
+                       "this is file %u of a split set by its split.no, but split.count does not "
+                       "say of how many",
+                       no + 1);
+    if (total != s->n_tensors)
+        return err_set(err, FLETCH_E_FORMAT, "it holds %u tensors, but split.tensors.count is %u",
+                       s->n_tensors, total);
+    return 0;
+}
+
 int gguf_read(struct source *s, struct err *err)
 {
     u32 count = 0;
@@ -91,7 +139,7 @@ int gguf_read(struct source *s, struct err *err)
     s->n_files = 1;
     rc = gguf_read_image(s, s->files[0].p, s->files[0].n, err);
     if (rc == 0) rc = source_get_u32(s, "split.count", &count, err);
-    if (rc >= 0) rc = count > 1 ? read_split(s, count, err) : 0;
+    if (rc >= 0) rc = count > 1 ? read_split(s, count, err) : check_alone(s, err);
     if (rc) err_prefix(err, "%s", QUOTE(str_of(s->path)));
     return rc;
 }

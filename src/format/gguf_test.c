@@ -412,7 +412,11 @@ static void test_split_set(void **state)
     write_part(temp_path(&tmp, names[2]), 2, 3, 3, "a");
     expect_error(first, FLETCH_E_FORMAT, "tensor 'a' appears twice");
     unlink(temp_path(&tmp, names[2]));
-    expect_error(first, FLETCH_E_IO, "m-00003-of-00003.gguf");
+    expect_error(first, FLETCH_E_IO, "1 of the set's 3 files are missing");
+    expect_error(first, FLETCH_E_IO, "'m-00003-of-00003.gguf'");
+    unlink(temp_path(&tmp, names[1]));
+    expect_error(first, FLETCH_E_IO, "'m-00002-of-00003.gguf', 'm-00003-of-00003.gguf'");
+    write_part(temp_path(&tmp, names[1]), 1, 3, 3, tensors[1]);
     assert_int_equal(symlink(first, temp_path(&tmp, names[2])), 0);
     expect_error(first, FLETCH_E_FORMAT, "not file 3 of a set of 3");
     unlink(temp_path(&tmp, names[2]));
@@ -425,6 +429,10 @@ static void test_split_set(void **state)
     expect_error(first, FLETCH_E_FORMAT, "1025 files is too large");
     write_part(first, 0, 2, 2, "a");
     expect_error(first, FLETCH_E_FORMAT, "must be named ...-00001-of-00002.gguf");
+    write_part(first, 2, 1, 1, "a");
+    expect_error(first, FLETCH_E_FORMAT, "file 3 of a split set by its split.no");
+    write_part(first, 0, 1, 2, "a");
+    expect_error(first, FLETCH_E_FORMAT, "holds 1 tensors, but split.tensors.count is 2");
     for (int i = 0; i < 3; i++) unlink(temp_path(&tmp, names[i]));
     free((void *)(uintptr_t)first);
     assert_int_equal(rmdir(tmp.dir), 0);

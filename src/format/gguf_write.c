@@ -22,7 +22,7 @@ int gguf_writer_open(struct gguf_writer **out, const char *path, struct err *err
     *out = NULL;
     if (!w) return err_nomem(err, path);
     int rc = source_new(&w->decl, path, err);
-    if (rc == 0) rc = file_out_open(&w->file, path, err);
+    if (rc == 0) rc = file_out_open(&w->file, path, FILE_SHARED, err);
     if (rc) {
         gguf_writer_close(w);
         return rc;

@@ -13,6 +13,7 @@ enum {
     MAX_CONFIG = 4 << 20,
     MAX_INDEX = 32 << 20,
     MAX_SHARDS = 1024,
+    MAX_ARCH = 64, /* bytes of an architecture's name */
 };
 
 #define INDEX_NAME "model.safetensors.index.json"
@@ -166,7 +167,30 @@ int hf_read(struct source *s, struct err *err)
     if (rc == 0) rc = hf_read_config(s, h, config, err);
     if (rc == 0) rc = add_name(s, err);
     if (rc == 0) rc = read_sampling(s, err);
+    if (rc == 0) rc = hf_read_pooling(s, err);
     if (rc == 0) rc = hf_add_tensors(s, h, err);
+    json_decref(config);
+    return rc;
+}
+
+int hf_read_text(struct source *s, struct err *err)
+{
+    const char *path = path_in(s, "config.json");
+    json_t *config = NULL;
+    int rc = path ? add_name(s, err) : err_nomem(err, s->path);
+    s->text_only = true;
+    if (rc || !file_exists(path)) return rc;
+    rc = json_read(&config, path, MAX_CONFIG, err);
+    const json_t *type = json_object_get(config, "model_type");
+    const json_t *n_vocab = json_object_get(config, "vocab_size");
+    struct str arch = {json_string_value(type), json_string_length(type)};
+    json_int_t n = json_integer_value(n_vocab);
+    if (rc == 0 && arch.n && arch.n <= MAX_ARCH) {
+        char *key = arena_printf(&s->arena, "%.*s.vocab_size", (int)arch.n, arch.p);
+        rc = source_add_str(s, "general.architecture", arch, err);
+        if (rc == 0 && !key) rc = err_nomem(err, "metadata");
+        if (rc == 0 && n > 0 && n <= UINT32_MAX) rc = source_add_u32(s, key, (u32)n, err);
+    }
     json_decref(config);
     return rc;
 }

@@ -6,6 +6,9 @@
 #include "format/source.h"
 
 int hf_read(struct source *s, struct err *err);
+/* The names of the directory and its architecture, and the size of its vocabulary, where they are
+ * said. */
+int hf_read_text(struct source *s, struct err *err);
 /* Makes the bytes of t by its recipe into dst (t->n_bytes). */
 int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err *err);
 void hf_free(struct source *s);

@@ -1,5 +1,6 @@
 /* config.json and generation_config.json in GGUF's words. A setting that changes the model's
- * arithmetic and has no GGUF key is refused by name; one we never look at must not matter. */
+ * arithmetic and has no GGUF key is refused by name; so is one that nobody looks at here and that
+ * is not on the lists of hf_known.c. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,29 +14,31 @@ struct cfg {
     const json_t *root;
     struct source *s;
     struct hf *h;
-    const char *arch; /* GGUF's name of it */
+    const char *arch;     /* GGUF's name of it */
+    struct strmap *asked; /* of the root, of the rope parameters: fields that were looked up */
     struct err *err;
     int rc;
 };
 
 #define FAIL(c, code, ...) ((c)->rc = (c)->rc ? (c)->rc : err_set((c)->err, code, __VA_ARGS__))
 
-/* JSON null and absence mean the same. */
-static const json_t *get(const json_t *obj, const char *key)
+/* JSON null and absence mean the same. key is a literal. */
+static const json_t *get(const struct cfg *c, const json_t *obj, const char *key)
 {
     const json_t *v = json_object_get(obj, key);
+    strmap_add(&c->asked[obj != c->root], str_of(key), 0);
     return json_is_null(v) ? NULL : v;
 }
 
-static struct str get_str(const json_t *obj, const char *key)
+static struct str get_str(const struct cfg *c, const json_t *obj, const char *key)
 {
-    const json_t *v = get(obj, key);
+    const json_t *v = get(c, obj, key);
     return (struct str){json_string_value(v), json_string_length(v)};
 }
 
 static u32 int_in(struct cfg *c, const char *key, u32 lo, u32 hi, u32 absent)
 {
-    const json_t *v = get(c->root, key);
+    const json_t *v = get(c, c->root, key);
     if (!v && absent >= lo) return absent;
     if (!v) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
     json_int_t i = json_integer_value(v);
@@ -57,7 +60,7 @@ static u32 opt_u32(struct cfg *c, const char *key, u32 hi, u32 absent)
 
 static double opt_num(struct cfg *c, const json_t *obj, const char *key, double absent)
 {
-    const json_t *v = get(obj, key);
+    const json_t *v = get(c, obj, key);
     if (!v) return absent;
     double d = json_number_value(v);
     if (json_is_number(v) && d >= 0 && d <= (double)FLT_MAX) return d;
@@ -67,13 +70,13 @@ static double opt_num(struct cfg *c, const json_t *obj, const char *key, double 
 
 static double need_num(struct cfg *c, const json_t *obj, const char *key)
 {
-    if (!get(obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
+    if (!get(c, obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
     return opt_num(c, obj, key, 1);
 }
 
 static bool opt_bool(struct cfg *c, const char *key, bool absent)
 {
-    const json_t *v = get(c->root, key);
+    const json_t *v = get(c, c->root, key);
     if (!v) return absent;
     if (!json_is_boolean(v)) FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a boolean", key);
     return json_is_true(v);
@@ -82,17 +85,16 @@ static bool opt_bool(struct cfg *c, const char *key, bool absent)
 /* A setting of which we know one value only. */
 static void only_str(struct cfg *c, const char *key, const char *known)
 {
-    struct str v = get_str(c->root, key);
-    if (get(c->root, key) && (!v.p || !str_is(v, known)))
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: %s %s is not supported, only %s", key,
-             v.p ? QUOTE(v) : "that is not a string", known);
+    struct str v = get_str(c, c->root, key);
+    if (get(c, c->root, key) && (!v.p || !str_is(v, known)))
+        source_refuse(c->s, "config.json: %s %s is not supported, only %s", key,
+                      v.p ? QUOTE(v) : "that is not a string", known);
 }
 
 static void only_bool(struct cfg *c, const char *key, bool known)
 {
     if (opt_bool(c, key, known) != known)
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: %s %s is not supported", key,
-             known ? "false" : "true");
+        source_refuse(c->s, "config.json: %s %s is not supported", key, known ? "false" : "true");
 }
 
 struct key_name {
@@ -128,13 +130,25 @@ static void put_str(struct cfg *c, const char *suffix, const char *v)
 
 /* Rotary positions */
 
+/* Versions of transformers differ in which of two places counts. */
+static double original_ctx(struct cfg *c, const json_t *p, double absent)
+{
+    static const char key[] = "original_max_position_embeddings";
+    double outer = opt_num(c, c->root, key, 0);
+    double n = opt_num(c, p, key, outer > 0 ? outer : absent);
+    if (outer > 0 && n != outer)
+        source_refuse(c->s, "config.json: %s %.9g, beside %.9g among the rope parameters", key,
+                      outer, n);
+    return n;
+}
+
 /* Slow frequencies are divided by factor, fast ones kept, those between blended. GGUF stores the
  * divisors as a tensor. */
 static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
 {
     double factor = need_num(c, p, "factor"), low = need_num(c, p, "low_freq_factor");
     double high = need_num(c, p, "high_freq_factor");
-    double ctx = need_num(c, p, "original_max_position_embeddings");
+    double ctx = original_ctx(c, p, 0);
     if (c->h->arch != HF_LLAMA)
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
              c->arch);
@@ -163,10 +177,10 @@ static double yarn_mscale(double factor, double m)
 
 static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
 {
-    double orig = opt_num(c, p, "original_max_position_embeddings", n_ctx);
+    double orig = original_ctx(c, p, n_ctx);
     double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 1);
     double plain = yarn_mscale(factor, 1), attn = plain;
-    if (get(p, "mscale") && get(p, "mscale_all_dim"))
+    if (get(c, p, "mscale") && get(c, p, "mscale_all_dim"))
         attn = yarn_mscale(factor, opt_num(c, p, "mscale", 1)) /
                yarn_mscale(factor, opt_num(c, p, "mscale_all_dim", 1));
     attn = opt_num(c, p, "attention_factor", attn);
@@ -184,12 +198,38 @@ static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
     if (attn != plain) put_f32(c, "rope.scaling.attn_factor", attn / plain);
 }
 
-/* Transformers 5 writes rope_parameters, earlier versions rope_theta and rope_scaling. */
+static bool is_same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+/* Transformers 5 writes rope_parameters, earlier versions rope_theta and rope_scaling. Where both
+ * objects are there, all of them take rope_scaling; what only rope_parameters says, or says
+ * differently, would be lost. */
+static const json_t *rope_object(struct cfg *c)
+{
+    const json_t *old = get(c, c->root, "rope_scaling"), *v;
+    const json_t *new = get(c, c->root, "rope_parameters");
+    const char *key;
+    if (!old || (json_is_object(old) && json_object_size(old) == 0)) return new ? new : old;
+    json_object_foreach((json_t *)(uintptr_t) new, key, v)
+    {
+        const json_t *said = json_object_get(old, key);
+        if (!said) said = json_object_get(c->root, key);
+        bool is_type = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
+        bool matters = said || strcmp(key, "rope_theta") == 0;
+        if (!is_type && matters && !json_is_null(v) && !is_same(said, v))
+            source_refuse(c->s, "config.json: %s of rope_parameters, beside a rope_scaling",
+                          QUOTE(str_of(key)));
+    }
+    return old;
+}
+
 static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
 {
-    const json_t *p = get(c->root, "rope_parameters"), *v;
+    const json_t *p = rope_object(c), *v;
     const char *key;
-    if (!p) p = get(c->root, "rope_scaling");
     if (p && !json_is_object(p))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope parameters are not an object");
     json_object_foreach((json_t *)(uintptr_t)p, key, v)
@@ -207,9 +247,9 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     put_u32(c, "rope.dimension_count", n_rot);
     put_f32(c, "rope.freq_base", base);
 
-    struct str type = get_str(p, "rope_type");
-    if (!type.p) type = get_str(p, "type");
-    if (!type.p && (get(p, "rope_type") || get(p, "type")))
+    struct str type = get_str(c, p, "rope_type");
+    if (!type.p) type = get_str(c, p, "type");
+    if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
     if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
     if (str_is(type, "linear")) {
@@ -222,6 +262,37 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     } else {
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type %s is not supported", QUOTE(type));
     }
+}
+
+/* Whether some layers attend to a window only, by the rules of transformers' classes: Qwen's are
+ * switched on and begin at a layer, Mistral's has a default, Llama's has none but a cache that
+ * forgets what lies behind one. */
+static bool has_window(struct cfg *c)
+{
+    const json_t *types = get(c, c->root, "layer_types"), *v;
+    bool qwen = c->h->arch != HF_LLAMA, by_layer = c->h->arch & (HF_QWEN2 | HF_QWEN3);
+    bool on = opt_bool(c, "use_sliding_window", !qwen), slides = false;
+    u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28);
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)types, i, v)
+    {
+        struct str type = {json_string_value(v), json_string_length(v)};
+        bool slide = type.p && str_is(type, "sliding_attention");
+        slides |= slide;
+        if (!slide && !(type.p && str_is(type, "full_attention")))
+            source_refuse(c->s, "config.json: layer_types with %s",
+                          type.p ? QUOTE(type) : "what is not a string");
+    }
+    if (on && by_layer) on = types ? slides : first < c->h->n_layers;
+    return on;
+}
+
+static void put_window(struct cfg *c)
+{
+    bool said = json_object_get(c->root, "sliding_window") != NULL; /* or null: none */
+    u32 absent = c->h->mistral && !said ? 4096 : 0;
+    u32 n = int_in(c, "sliding_window", 0, 1 << 30, absent);
+    if (has_window(c) && n) put_u32(c, "attention.sliding_window", n);
 }
 
 /* Architectures */
@@ -246,7 +317,7 @@ static void read_dense(struct cfg *c)
     u32 n_head = opt_u32(c, "head_dim", 1 << 16, MAX(dim / h->n_heads, 1u));
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
     only_str(c, "hidden_act", "silu");
-    only_bool(c, "use_sliding_window", false);
+    put_window(c);
     put_u32(c, "block_count", h->n_layers);
     put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
@@ -268,21 +339,23 @@ static void put_experts(struct cfg *c, u32 n_experts, bool norm)
 
 static void read_qwen3_moe(struct cfg *c)
 {
-    bool local = get(c->root, "num_local_experts") != NULL;
+    bool local = get(c, c->root, "num_local_experts") != NULL;
     read_dense(c);
-    if (json_array_size(get(c->root, "mlp_only_layers")) ||
+    u32 n = need_u32(c, local ? "num_local_experts" : "num_experts", 1024);
+    if (opt_u32(c, "num_experts", 1024, n) != n)
+        FAIL(c, FLETCH_E_FORMAT, "config.json: num_experts is not num_local_experts");
+    if (json_array_size(get(c, c->root, "mlp_only_layers")) ||
         opt_u32(c, "decoder_sparse_step", UINT32_MAX, 1) != 1)
         FAIL(c, FLETCH_E_UNSUPPORTED,
              "config.json: dense layers between the expert layers (mlp_only_layers, "
              "decoder_sparse_step) are not supported");
-    put_experts(c, need_u32(c, local ? "num_local_experts" : "num_experts", 1024),
-                opt_bool(c, "norm_topk_prob", false));
+    put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
 }
 
 /* Dense blocks come first: either a count or a list that must begin with them. */
 static u32 leading_dense(struct cfg *c)
 {
-    const json_t *types = get(c->root, "mlp_layer_types");
+    const json_t *types = get(c, c->root, "mlp_layer_types");
     u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, 1), i = 0;
     if (!types) return n;
     for (n = 0; i < c->h->n_layers; i++) {
@@ -362,15 +435,15 @@ static void put_rank(struct cfg *c, const char *suffix, const char *name)
 static void read_rwkv7(struct cfg *c)
 {
     u32 dim = put_common(c, 1 << 20); /* what converters write for "no limit" */
-    bool by_size = !get(c->root, "head_dim") && get(c->root, "head_size");
+    bool by_size = !get(c, c->root, "head_dim") && get(c, c->root, "head_size");
     u32 n_heads = opt_u32(c, "num_heads", 1 << 16, MAX(dim / 64, 1u));
     u32 n_head = opt_u32(c, by_size ? "head_size" : "head_dim", 1 << 16, MAX(dim / n_heads, 1u));
-    bool old_eps = get(c->root, "layer_norm_epsilon") != NULL;
+    bool old_eps = get(c, c->root, "layer_norm_epsilon") != NULL;
     double eps = opt_num(c, c->root, old_eps ? "layer_norm_epsilon" : "norm_eps", 1e-5);
     double ratio = opt_num(c, c->root, "hidden_ratio", 4);
     only_str(c, "hidden_act", "sqrelu");
     only_bool(c, "norm_first", true);
-    if (get(c->root, "attn"))
+    if (get(c, c->root, "attn"))
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: attention layers in RWKV-7 are not supported");
     if (!(ratio > 0 && ratio <= 64))
         FAIL(c, FLETCH_E_FORMAT, "config.json: hidden_ratio is not between 0 and 64");
@@ -403,38 +476,49 @@ static const struct {
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
 };
 
-static int refuse_quantised(const json_t *config, struct err *err)
+static int refuse_quantised(const struct cfg *c)
 {
-    const json_t *q = get(config, "quantization_config");
-    if (!q) q = get(config, "compression_config");
+    const json_t *q = get(c, c->root, "quantization_config");
+    if (!q) q = get(c, c->root, "compression_config");
     if (!q) return 0;
-    struct str method = get_str(q, "quant_method");
-    return err_set(err, FLETCH_E_UNSUPPORTED,
+    struct str method = get_str(c, q, "quant_method");
+    return err_set(c->err, FLETCH_E_UNSUPPORTED,
                    "config.json: weights quantised by %s are not read; use the original "
                    "checkpoint or a GGUF file",
                    method.p ? QUOTE(method) : "an unnamed method");
 }
 
-int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err)
+static int read_config(struct cfg *c)
 {
-    struct cfg c = {.root = config, .s = s, .h = h, .err = err};
-    const json_t *first = json_array_get(get(config, "architectures"), 0);
+    const json_t *first = json_array_get(get(c, c->root, "architectures"), 0);
     struct str name = {json_string_value(first), json_string_length(first)};
-    if (!name.p) return err_set(err, FLETCH_E_FORMAT, "config.json: no architectures");
-    int rc = refuse_quantised(config, err);
+    if (!name.p) return err_set(c->err, FLETCH_E_FORMAT, "config.json: no architectures");
+    int rc = refuse_quantised(c);
     if (rc) return rc;
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         if (!str_is(name, archs[i].hf)) continue;
-        c.arch = archs[i].gguf;
-        h->arch = archs[i].arch;
-        h->tied = opt_bool(&c, "tie_word_embeddings", false);
-        if (!c.rc) c.rc = source_add_str(s, "general.architecture", str_of(c.arch), err);
-        if (!c.rc) c.rc = source_add_str(s, "general.type", STR("model"), err);
-        if (!c.rc) archs[i].read(&c);
-        return c.rc;
+        c->arch = archs[i].gguf;
+        c->h->arch = archs[i].arch;
+        c->h->mistral = str_is(name, "MistralForCausalLM");
+        c->h->tied = opt_bool(c, "tie_word_embeddings", false);
+        if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);
+        if (!c->rc) c->rc = source_add_str(c->s, "general.type", STR("model"), c->err);
+        if (!c->rc) archs[i].read(c);
+        if (!c->rc) c->rc = hf_check_fields(c->s, c->h, c->root, c->asked, c->err);
+        return c->rc;
     }
-    return err_set(err, FLETCH_E_UNSUPPORTED, "config.json: architecture %s is not supported",
+    return err_set(c->err, FLETCH_E_UNSUPPORTED, "config.json: architecture %s is not supported",
                    QUOTE(name));
+}
+
+int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err)
+{
+    struct strmap asked[2] = {{0}};
+    struct cfg c = {.root = config, .s = s, .h = h, .asked = asked, .err = err};
+    int rc = read_config(&c);
+    strmap_free(&asked[0]);
+    strmap_free(&asked[1]);
+    return rc;
 }
 
 int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
@@ -447,25 +531,25 @@ int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
         {"min_p", "general.sampling.min_p"},
         {"repetition_penalty", "general.sampling.penalty_repeat"},
     };
-    bool greedy = json_is_false(get(config, "do_sample"));
+    bool greedy = json_is_false(json_object_get(config, "do_sample"));
     int rc = greedy ? source_add_f32(s, floats[0].key, 0, err) : 0;
     for (size_t i = greedy; i < ARRAY_LEN(floats) && rc == 0; i++) {
-        const json_t *v = get(config, floats[i].hf);
+        const json_t *v = json_object_get(config, floats[i].hf);
         double d = json_number_value(v);
-        if (!v) continue;
+        if (!v || json_is_null(v)) continue;
         if (!json_is_number(v) || !(d >= 0 && d <= (double)FLT_MAX))
             return err_set(err, FLETCH_E_FORMAT, "generation_config.json: %s is not a number",
                            floats[i].hf);
         rc = source_add_f32(s, floats[i].key, (float)d, err);
     }
-    const json_t *k = get(config, "top_k");
-    if (rc || !k) return rc;
-    json_int_t top_k = json_integer_value(k);
-    if (!json_is_integer(k) || top_k < 0 || top_k > INT32_MAX)
+    const json_t *k = json_object_get(config, "top_k");
+    if (rc || !k || json_is_null(k)) return rc;
+    double top_k = json_number_value(k);
+    if (!json_is_number(k) || !(top_k >= -1 && top_k <= INT32_MAX) || top_k != floor(top_k))
         return err_set(err, FLETCH_E_FORMAT, "generation_config.json: top_k is not a count");
     u8 *le = arena_alloc(&s->arena, 4, 1);
     if (!le) return err_nomem(err, "metadata");
-    for (int i = 0; i < 4; i++) le[i] = (u8)(top_k >> 8 * i);
+    for (int i = 0; i < 4; i++) le[i] = (u8)((u32)(i32)top_k >> 8 * i);
     struct kv kv = {STR("general.sampling.top_k"), KV_I32, KV_I32, 1, le, 4};
     return source_add_kv(s, &kv, err);
 }

@@ -28,6 +28,7 @@ struct hf {
 
     /* What hf_config.c found out and hf_tensors.c needs. */
     enum hf_arch arch;
+    bool mistral;            /* of HF_LLAMA: the class has a default window */
     bool tied;               /* lm_head is the embedding, whatever the files hold */
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
@@ -40,9 +41,16 @@ struct hf {
 const struct st_tensor *hf_find(const struct hf *h, const char *name);
 /* Adds the metadata that config (config.json) implies to s and fills the second half of h. */
 int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err);
+/* Refuses (source_refuse) the fields of config.json that were not asked for and matter; asked: of
+ * the root, of the rope parameters. */
+int hf_check_fields(const struct source *s, const struct hf *h, const json_t *config,
+                    const struct strmap asked[2], struct err *err);
+/* Adds how sentence-transformers makes embeddings of the model, where modules.json or
+ * 1_Pooling/config.json say that: pooling_type, or the name of what GGUF has no number for. */
+int hf_read_pooling(struct source *s, struct err *err);
 /* Adds the sampling defaults of generation_config.json. */
 int hf_read_sampling(struct source *s, const json_t *config, struct err *err);
-/* Adds every tensor; one that no rule knows is an error. */
+/* Adds every tensor; one that no rule knows is refused (source_refuse). */
 int hf_add_tensors(struct source *s, struct hf *h, struct err *err);
 
 #endif

@@ -333,6 +333,26 @@ static int add_rope_freqs(struct source *s, const struct hf *h, struct err *err)
     return source_add_tensor(s, &t, err);
 }
 
+/* Buffers that the code which wrote them makes anew, and MTP blocks that config.json does not
+ * announce: nothing else is computed from them. */
+static bool is_spare(const struct hf *h, struct str name)
+{
+    static const char *const buffers[] = {".rotary_emb.inv_freq", ".attention.masked_bias",
+                                          ".attention.bias"};
+    char mtp[64];
+    for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
+        if (str_ends(name, buffers[i])) return true;
+    if (h->arch != HF_GLM4_LITE || !str_starts(name, "model.layers.")) return false;
+    const char *digits = name.p + strlen("model.layers.");
+    size_t n = 0, most = name.n - strlen("model.layers.");
+    u32 block = 0;
+    for (; n < most && n < 6 && digits[n] >= '0' && digits[n] <= '9'; n++)
+        block = block * 10 + (u32)(digits[n] - '0');
+    if (n == 0 || n == most || digits[n] != '.' || block < h->n_layers) return false;
+    snprintf(mtp, sizeof mtp, "model.layers.%u.eh_proj.weight", block);
+    return hf_find(h, mtp) != NULL;
+}
+
 int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
 {
     struct place at = {s, h, "", "", 0, err};
@@ -347,10 +367,9 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
         if (rc == 0 && n >= h->n_layers) rc = apply_all(&at, mtp_rules, ARRAY_LEN(mtp_rules));
     }
     for (u32 i = 0; i < h->n_tensors && rc == 0; i++)
-        if (!h->used[i])
-            rc = err_set(err, FLETCH_E_UNSUPPORTED,
-                         "tensor %s has no place in this architecture as config.json describes it",
-                         QUOTE(h->tensors[i]->name));
+        if (!h->used[i] && !is_spare(h, h->tensors[i]->name))
+            source_refuse(s, "tensor %s has no place in this architecture as config.json has it",
+                          QUOTE(h->tensors[i]->name));
     return rc;
 }
 

@@ -41,11 +41,16 @@ static struct source *must_open(const char *config)
     return s;
 }
 
+/* The source does not open, or a model of it would not. */
 static void must_fail(const char *config, const char *text)
 {
     struct source *s;
     struct err err;
     int rc = open_dir(&s, config, &err);
+    if (rc == 0) {
+        rc = source_refused_error(s, &err);
+        source_close(s);
+    }
     if (rc == 0 || !strstr(err.text, text)) fail_msg("%d '%s', not '%s'", rc, err.text, text);
 }
 
@@ -171,9 +176,15 @@ static void old_and_new_spellings_of_rope_agree(void **state)
         LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4}"),
         LLAMA(",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
               "\"rope_theta\":5e5}"),
+        /* an old one that somebody added to a new one wins */
+        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},"
+              "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000}"),
+        LLAMA(",\"rope_scaling\":{},\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
+              "\"rope_theta\":5e5}"),
     };
     for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
         struct source *s = must_open(configs[i]);
+        assert_int_equal(s->refused->n, 0);
         NEAR(f32_of(s, "llama.rope.freq_base"), 5e5);
         assert_true(str_of_is(s, "llama.rope.scaling.type", "linear"));
         NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
@@ -191,6 +202,11 @@ static void yarn_keys(void **state)
     NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
     assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 16);
     assert_null(source_kv(s, "llama.rope.scaling.attn_factor"));
+    source_close(s);
+    s = must_open(LLAMA(",\"original_max_position_embeddings\":16,"
+                        "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}"));
+    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 16);
+    assert_int_equal(s->refused->n, 0);
     source_close(s);
     s = must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
                         "\"attention_factor\":2.0}"));
@@ -308,7 +324,6 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {LLAMA(",\"quantization_config\":{}"), "quantised by an unnamed method"},
         {LLAMA(",\"hidden_act\":\"gelu\""), "hidden_act 'gelu'"},
         {LLAMA(",\"hidden_act\":3"), "hidden_act that is not a string"},
-        {LLAMA(",\"use_sliding_window\":true"), "use_sliding_window true"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\"}"), "rope type 'longrope'"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"), "rope type 'dynamic'"},
         {LLAMA(",\"rope_scaling\":{\"type\":7}"), "rope type is not a string"},
@@ -345,11 +360,206 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {GLM(",\"mlp_layer_types\":[\"other\"]"), "mlp_layer_types"},
         {GLM(",\"mlp_layer_types\":[]"), "mlp_layer_types"},
         {RWKV(",\"attn\":{\"layers\":[0]}"), "attention layers in RWKV-7"},
-        {RWKV(",\"hidden_act\":\"relu\""), "hidden_act 'relu'"},
         {RWKV(",\"hidden_ratio\":1e9"), "hidden_ratio"},
         {RWKV(""), "w_lora.lora.0.weight' is missing"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) must_fail(cases[i].config, cases[i].text);
+}
+
+/* Fields as transformers' configuration classes (and fla's for RWKV-7) write them, with what
+ * published models and the tools that train them add. */
+#define BASE_FIELDS                                                                              \
+    "\"model_type\":\"x\",\"_name_or_path\":\"a/b\",\"name_or_path\":\"a/b\","                   \
+    "\"auto_map\":{\"AutoConfig\":\"c.C\"},\"transformers_version\":\"5.0.0\","                  \
+    "\"torch_dtype\":\"bfloat16\",\"dtype\":\"bfloat16\",\"return_dict\":true,"                  \
+    "\"output_hidden_states\":false,\"output_attentions\":false,\"use_cache\":true,"             \
+    "\"chunk_size_feed_forward\":0,\"is_encoder_decoder\":false,\"is_decoder\":false,"           \
+    "\"add_cross_attention\":false,\"cross_attention_hidden_size\":null,"                        \
+    "\"id2label\":{\"0\":\"LABEL_0\",\"1\":\"LABEL_1\"},\"label2id\":{\"LABEL_0\":0},"           \
+    "\"num_labels\":2,\"problem_type\":null,\"finetuning_task\":null,\"pruned_heads\":{},"       \
+    "\"task_specific_params\":{\"a\":1},\"tokenizer_class\":\"T\",\"prefix\":null,"              \
+    "\"tie_encoder_decoder\":false,\"torchscript\":false,\"use_bfloat16\":false,"                \
+    "\"tf_legacy_loss\":false,\"bos_token_id\":1,\"eos_token_id\":[2,3],\"pad_token_id\":32000," \
+    "\"sep_token_id\":null,\"decoder_start_token_id\":null,\"do_sample\":true,"                  \
+    "\"temperature\":0.6,\"top_k\":50,\"top_p\":0.9,\"typical_p\":1.0,\"max_length\":4096,"      \
+    "\"min_length\":0,\"num_beams\":1,\"num_beam_groups\":1,\"diversity_penalty\":0.0,"          \
+    "\"repetition_penalty\":1.1,\"length_penalty\":1.0,\"early_stopping\":false,"                \
+    "\"no_repeat_ngram_size\":0,\"encoder_no_repeat_ngram_size\":0,\"bad_words_ids\":null,"      \
+    "\"num_return_sequences\":1,\"exponential_decay_length_penalty\":null,"                      \
+    "\"forced_bos_token_id\":null,\"forced_eos_token_id\":null,\"remove_invalid_values\":false," \
+    "\"suppress_tokens\":null,\"begin_suppress_tokens\":null,\"return_dict_in_generate\":false," \
+    "\"output_scores\":false,\"initializer_range\":0.02,\"attention_dropout\":0.1,"              \
+    "\"hidden_dropout\":0.1,\"resid_pdrop\":0.1,\"classifier_dropout\":0.1,"                     \
+    "\"attn_implementation\":\"flash_attention_2\",\"_attn_implementation_autoset\":true,"       \
+    "\"gradient_checkpointing\":true,\"unsloth_version\":\"2025.3\",\"unsloth_fixed\":true,"     \
+    "\"transformers.js_config\":{\"kv_cache_dtype\":{}},\"quantization_config\":null,"           \
+    "\"per_layer_config\":null,\"a_later_switch\":false,\"a_later_scale\":1.0,"                  \
+    "\"a_later_list\":[]"
+#define DENSE_FIELDS                                                                         \
+    "\"base_model_name_or_path\":\"a/b\",\"license\":\"mit\",\"tags\":[\"t\"],"              \
+    "\"layer_norm_eps\":1e-5,\"activation\":\"swiglu\",\"hidden_act\":\"silu\","             \
+    "\"pretraining_tp\":1,\"attention_bias\":false,\"mlp_bias\":false,"                      \
+    "\"num_key_value_heads\":2,\"head_dim\":4,\"rope_theta\":10000.0,\"rope_scaling\":null," \
+    "\"rope_interleaved\":false,\"is_llama_config\":true,\"tie_word_embeddings\":false"
+#define QWEN_FIELDS                                                                          \
+    "\"hidden_act\":\"silu\",\"num_key_value_heads\":2,\"use_sliding_window\":false,"        \
+    "\"sliding_window\":4096,\"max_window_layers\":28,\"layer_types\":[\"full_attention\"]," \
+    "\"attention_bias\":false,\"use_mrope\":false,\"qkv_bias\":false,\"rope_parameters\":{"  \
+    "\"rope_theta\":1000000.0,\"rope_type\":\"default\",\"factor\":1.0},"                    \
+    "\"dual_chunk_attention_config\":{\"chunk_size\":262144}"
+#define MOE_FIELDS                                                                           \
+    QWEN_FIELDS ",\"decoder_sparse_step\":1,\"mlp_only_layers\":[],\"norm_topk_prob\":true," \
+                "\"output_router_logits\":false,\"router_aux_loss_coef\":0.001,"             \
+                "\"shared_expert_intermediate_size\":0,\"use_qk_norm\":true"
+#define GLM_FIELDS                                                                              \
+    "\"hidden_act\":\"silu\",\"num_key_value_heads\":2,\"head_dim\":2,\"qk_head_dim\":5,"       \
+    "\"topk_method\":\"noaux_tc\",\"scoring_func\":\"sigmoid\",\"norm_topk_prob\":true,"        \
+    "\"n_group\":1,\"topk_group\":1,\"routed_scaling_factor\":1.8,\"first_k_dense_replace\":1," \
+    "\"mlp_layer_types\":[\"dense\"],\"moe_layer_freq\":1,\"num_nextn_predict_layers\":1,"      \
+    "\"partial_rotary_factor\":1.0,\"rope_scaling\":null,\"rope_theta\":1000000,"               \
+    "\"rope_interleave\":true,\"attention_bias\":false,\"pretraining_tp\":1,\"ep_size\":1,"     \
+    "\"num_local_experts\":4,\"tie_word_embeddings\":false"
+#define RWKV_FIELDS                                                                          \
+    "\"attn_mode\":\"chunk\",\"attn\":null,\"hidden_act\":\"sqrelu\",\"hidden_ratio\":4.0,"  \
+    "\"num_heads\":2,\"decay_low_rank_dim\":5,\"gate_low_rank_dim\":5,\"a_low_rank_dim\":5," \
+    "\"v_low_rank_dim\":5,\"max_position_embeddings\":2048,\"norm_first\":true,"             \
+    "\"norm_bias\":true,\"fuse_norm\":true,\"fuse_cross_entropy\":true,"                     \
+    "\"fuse_linear_cross_entropy\":false,\"use_l2warp\":true,\"value_dim\":[8,8],"           \
+    "\"tie_word_embeddings\":false"
+
+static void put_rwkv_block(int n);
+
+static void what_configuration_classes_write_opens(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {
+        LLAMA("," BASE_FIELDS "," DENSE_FIELDS),
+        CONFIG("MistralForCausalLM", LLAMA_BODY,
+               "," BASE_FIELDS "," DENSE_FIELDS ",\"sliding_window\":null"),
+        CONFIG("Qwen2ForCausalLM", LLAMA_BODY, "," BASE_FIELDS "," QWEN_FIELDS),
+        CONFIG("Qwen3ForCausalLM", LLAMA_BODY, "," BASE_FIELDS "," QWEN_FIELDS),
+        MOE("," BASE_FIELDS "," MOE_FIELDS),
+        MOE(",\"num_local_experts\":3"),
+        GLM("," BASE_FIELDS "," GLM_FIELDS),
+        RWKV("," BASE_FIELDS "," RWKV_FIELDS),
+    };
+    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
+        struct err err = {0};
+        if (strstr(configs[i], "RWKV7")) {
+            put_rwkv_block(0);
+            put_rwkv_block(1);
+        }
+        struct source *s = must_open(configs[i]);
+        if (source_refused_error(s, &err)) fail_msg("%zu: %s", i, err.text);
+        source_close(s);
+    }
+}
+
+static void fields_that_nobody_knows_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *text;
+    } cases[] = {
+        {LLAMA(",\"a_later_switch\":true"), "'a_later_switch' = true"},
+        {LLAMA(",\"a_later_count\":3"), "'a_later_count' = 3"},
+        {LLAMA(",\"activation\":\"gelu\""), "'activation' = "},
+        {LLAMA(",\"a_later_name\":\"x\""), "'a_later_name' = "},
+        {LLAMA(",\"a_later_list\":[0,1]"), "'a_later_list' = [0,1]"},
+        {LLAMA(",\"a_later_scale\":0.5"), "'a_later_scale' = 0.5"},
+        {LLAMA(",\"attn_logit_softcapping\":50.0"), "attn_logit_softcapping"},
+        {LLAMA(",\"logits_scaling\":8.0"), "logits_scaling"},
+        {LLAMA(",\"residual_multiplier\":0.22"), "residual_multiplier"},
+        {LLAMA(",\"is_causal\":false"), "'is_causal' = false"},
+        {LLAMA(",\"use_qk_norm\":true"), "use_qk_norm"},
+        {LLAMA(",\"is_encoder_decoder\":true"), "is_encoder_decoder"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"default\",\"mrope_section\":[16,24,24]}"),
+         "rope parameter 'mrope_section' = [16,24,24]"},
+        {LLAMA(",\"bos_token_id\":5"), "bos_token_id = 5 (vocab_size is 5)"},
+        {LLAMA(",\"eos_token_id\":[1,9]"), "eos_token_id = 9"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+               "\"rope_parameters\":{\"rope_theta\":5000}"),
+         "'rope_theta' of rope_parameters, beside a rope_scaling"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
+               "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4}"),
+         "'factor' of rope_parameters, beside a rope_scaling"},
+        {LLAMA(",\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":\"yarn\","
+               "\"factor\":4,\"original_max_position_embeddings\":16}"),
+         "original_max_position_embeddings 32, beside 16 among the rope parameters"},
+        {MOE(",\"num_local_experts\":2"), "num_experts is not num_local_experts"},
+        {LLAMA(",\"layer_types\":[\"linear_attention\"]"), "layer_types with 'linear_attention'"},
+        {CONFIG("Qwen3ForCausalLM", LLAMA_BODY, ",\"use_qk_norm\":false"), "use_qk_norm"},
+        {MOE(",\"shared_expert_intermediate_size\":512"), "shared_expert_intermediate_size"},
+        {MOE(",\"n_group\":2"), "n_group"},
+        {GLM(",\"moe_layer_freq\":2"), "moe_layer_freq"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) must_fail(cases[i].config, cases[i].text);
+    put_rwkv_block(0);
+    put_rwkv_block(1);
+    must_fail(RWKV(",\"value_dim\":[8,16]"), "'value_dim' = [8,16]");
+    put_rwkv_block(0);
+    put_rwkv_block(1);
+    must_fail(RWKV(",\"hidden_act\":\"relu\""), "hidden_act 'relu'");
+}
+
+/* As transformers' classes decide whether there is one. */
+static void windows_are_found(void **state)
+{
+    (void)state;
+#define MISTRAL(extra) CONFIG("MistralForCausalLM", LLAMA_BODY, extra)
+#define QWEN2(extra)   CONFIG("Qwen2ForCausalLM", LLAMA_BODY, extra)
+    static const struct {
+        const char *config;
+        u32 window; /* 0: none */
+    } cases[] = {
+        {MISTRAL(",\"sliding_window\":32"), 32},
+        {MISTRAL(",\"sliding_window\":null"), 0},
+        {MISTRAL(""), 4096},
+        {LLAMA(""), 0},
+        {LLAMA(",\"sliding_window\":32"), 32},
+        {LLAMA(",\"sliding_window\":32,\"use_sliding_window\":false"), 0},
+        {QWEN2(",\"sliding_window\":32"), 0},
+        {QWEN2(",\"sliding_window\":32,\"use_sliding_window\":true"), 0}, /* from layer 28 on */
+        {QWEN2(",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":0"), 32},
+        {QWEN2(",\"sliding_window\":32,\"use_sliding_window\":true,"
+               "\"layer_types\":[\"sliding_attention\"]"),
+         32},
+        {QWEN2(",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":0,"
+               "\"layer_types\":[\"full_attention\"]"),
+         0},
+        {MOE(",\"sliding_window\":32"), 0},
+        {MOE(",\"sliding_window\":32,\"use_sliding_window\":true"), 32},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct source *s = must_open(cases[i].config);
+        struct str arch;
+        char key[64];
+        u32 n = 0;
+        assert_int_equal(source_get_str(s, "general.architecture", &arch, NULL), 0);
+        snprintf(key, sizeof key, "%.*s.attention.sliding_window", (int)arch.n, arch.p);
+        source_get_u32(s, key, &n, NULL);
+        if (n != cases[i].window) fail_msg("%s: %u", cases[i].config, n);
+        source_close(s);
+    }
+}
+
+static void spare_tensors_are_left_out(void **state)
+{
+    (void)state;
+    TESTDIR_TENSOR(&dir, "model.rotary_emb.inv_freq", QT_F32, 0, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.rotary_emb.inv_freq", QT_F32, 0, 2);
+    TESTDIR_TENSOR(&dir, "model.layers.0.attention.masked_bias", QT_F32, 0, 1);
+    TESTDIR_TENSOR(&dir, "model.layers.0.attention.bias", QT_F32, 0, 1);
+    struct source *s = must_open(LLAMA(""));
+    assert_int_equal(s->refused->n, 0);
+    source_close(s);
+    TESTDIR_TENSOR(&dir, "model.layers.1.eh_proj.weight", QT_F32, 0, 8, 16);
+    TESTDIR_TENSOR(&dir, "model.layers.1.enorm.weight", QT_F32, 0, 8);
+    s = must_open(GLM("")); /* an MTP block that is not announced */
+    assert_int_equal(s->refused->n, 0);
+    source_close(s);
+    TESTDIR_TENSOR(&dir, "model.layers.1.enorm.weight", QT_F32, 0, 8);
+    must_fail(GLM(""), "'model.layers.1.enorm.weight' has no place");
 }
 
 static void generation_config_gives_sampling_defaults(void **state)
@@ -376,8 +586,19 @@ static void generation_config_gives_sampling_defaults(void **state)
     source_close(s);
     testdir_puts(&dir, "generation_config.json", "{\"temperature\":\"hot\"}");
     must_fail(LLAMA(""), "temperature is not a number");
-    testdir_puts(&dir, "generation_config.json", "{\"top_k\":-1}");
+    testdir_puts(&dir, "generation_config.json", "{\"top_k\":-2}");
     must_fail(LLAMA(""), "top_k is not a count");
+    testdir_puts(&dir, "generation_config.json", "{\"top_k\":1.5}");
+    must_fail(LLAMA(""), "top_k is not a count");
+    testdir_puts(&dir, "generation_config.json", "{\"top_k\":50.0}");
+    s = must_open(LLAMA(""));
+    assert_int_equal(u32_of(s, "general.sampling.top_k"), 50);
+    source_close(s);
+    testdir_puts(&dir, "generation_config.json", "{\"top_k\":-1}"); /* all tokens */
+    s = must_open(LLAMA(""));
+    i64 top_k = 0;
+    assert_true(kv_int(source_kv(s, "general.sampling.top_k"), 0, &top_k) && top_k == -1);
+    source_close(s);
 }
 
 /* Tensors */
@@ -711,7 +932,7 @@ static void says_what_a_directory_lacks(void **state)
     assert_non_null(strstr(err.text, "holds neither model.safetensors nor"));
     testdir_puts(&dir, "config.json", "{");
     assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
-    assert_non_null(strstr(err.text, "bad JSON"));
+    assert_non_null(strstr(err.text, "invalid JSON"));
 }
 
 int main(void)
@@ -726,6 +947,10 @@ int main(void)
         TESTDIR_TEST(qwen3moe_keys),
         TESTDIR_TEST(glm_keys),
         TESTDIR_TEST(refuses_what_it_would_compute_wrongly),
+        TESTDIR_TEST(what_configuration_classes_write_opens),
+        TESTDIR_TEST(fields_that_nobody_knows_are_refused),
+        TESTDIR_TEST(windows_are_found),
+        TESTDIR_TEST(spare_tensors_are_left_out),
         TESTDIR_TEST(generation_config_gives_sampling_defaults),
         TESTDIR_TEST(plain_tensors_are_mapped_under_new_names),
         TESTDIR_TEST(unaligned_files_give_aligned_tensors),

@@ -100,7 +100,7 @@ static inline void testdir_tensor(struct testdir *d, const char *name, enum qtyp
     buf_printf(&d->header, "],\"data_offsets\":[%zu,%zu]}", begin, d->data.n);
 }
 
-/* Writes what was added; an odd number of spaces behind the header leaves the data unaligned. */
+/* Writes what was added; an odd number of spaces after the header leaves the data unaligned. */
 static inline void testdir_tensors(struct testdir *d, const char *name, bool unaligned)
 {
     struct buf b = {0};

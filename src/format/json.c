@@ -1,91 +1,318 @@
+/* A parser of our own that makes jansson's values: jansson's refuses object keys with a NUL, which
+ * published tokenizers have, and integers beyond 64 bits, which Hugging Face writes for "no limit"
+ * (they become reals here). Keys and strings carry their length. */
 #include "format/json.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
 
-/* jansson reads integers as i64 and fails on larger ones, but Hugging Face writes "no limit" as
- * 1e30 spelled out in digits. Such a number is passed on as a real, by putting ".0" behind it. */
-enum { INT_DIGITS = 18 };
-
-struct scan {
+struct json_reader {
     const char *what;
     struct str text;
-    struct buf copy; /* used only once a long integer was met */
-    size_t copied;
+    size_t at;
+    int depth;
+    struct buf scratch; /* the string or number being read */
+    struct err *err;
 };
 
-static bool is_digit(char c)
+static int json_line(const struct json_reader *r)
 {
-    return c >= '0' && c <= '9';
+    int line = 1;
+    for (size_t i = 0; i < r->at && i < r->text.n; i++) line += r->text.p[i] == '\n';
+    return line;
 }
 
-static size_t skip_string(struct str t, size_t i)
+static int json_bad(struct json_reader *r, const char *why)
 {
-    for (i++; i < t.n && t.p[i] != '"'; i++)
-        if (t.p[i] == '\\') i++;
-    return i + 1;
+    return err_set(r->err, FLETCH_E_FORMAT, "%s, line %d: invalid JSON: %s", r->what, json_line(r),
+                   why);
 }
 
-/* t.p[i] is a digit outside a string, where a number's integer part starts. */
-static size_t skip_number(struct scan *s, size_t i)
+/* The next character, or 0 at the end: a NUL can't begin anything. */
+static char json_peek(const struct json_reader *r)
 {
-    struct str t = s->text;
-    size_t start = i;
-    while (i < t.n && is_digit(t.p[i])) i++;
-    bool integer = i == t.n || (t.p[i] != '.' && t.p[i] != 'e' && t.p[i] != 'E');
-    if (integer && i - start > INT_DIGITS) {
-        buf_put(&s->copy, t.p + s->copied, i - s->copied);
-        buf_puts(&s->copy, ".0");
-        s->copied = i;
+    return r->at < r->text.n ? r->text.p[r->at] : 0;
+}
+
+static void json_skip_blanks(struct json_reader *r)
+{
+    while (r->at < r->text.n && memchr(" \t\n\r", r->text.p[r->at], 4)) r->at++;
+}
+
+static bool json_take(struct json_reader *r, char c)
+{
+    if (json_peek(r) != c) return false;
+    r->at++;
+    return true;
+}
+
+/* Four hexadecimal digits, or -1. */
+static int json_hex4(struct json_reader *r)
+{
+    int v = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = json_peek(r);
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0) return -1;
+        v = v << 4 | digit;
+        r->at++;
     }
-    while (i < t.n && (is_digit(t.p[i]) || t.p[i] == '.' || t.p[i] == 'e' || t.p[i] == 'E' ||
-                       t.p[i] == '+' || t.p[i] == '-'))
-        i++;
-    return i;
+    return v;
 }
 
-/* Bounds the depth before a recursive parser sees the text. */
-static int scan_text(struct scan *s, struct err *err)
+static void json_put_char(struct buf *out, u32 c)
 {
-    struct str t = s->text;
-    int depth = 0, line = 1;
-    for (size_t i = 0; i < t.n;) {
-        char c = t.p[i];
-        if (c == '"') {
-            i = skip_string(t, i);
-            continue;
-        }
-        if (is_digit(c)) {
-            i = skip_number(s, i);
-            continue;
-        }
-        if (c == '\n') line++;
-        if (c == '}' || c == ']') depth--;
-        if ((c == '{' || c == '[') && ++depth > JSON_MAX_DEPTH)
-            return err_set(err, FLETCH_E_LIMIT, "%s:%d: nested deeper than %d levels", s->what,
-                           line, JSON_MAX_DEPTH);
-        i++;
+    if (c >= 0x10000) {
+        buf_putc(out, (char)(0xf0 | c >> 18));
+        buf_putc(out, (char)(0x80 | (c >> 12 & 0x3f)));
+    } else if (c >= 0x800) {
+        buf_putc(out, (char)(0xe0 | c >> 12));
     }
-    if (s->copied) buf_put(&s->copy, t.p + s->copied, t.n - s->copied);
-    return s->copy.failed ? err_nomem(err, s->what) : 0;
+    if (c >= 0x800) buf_putc(out, (char)(0x80 | (c >> 6 & 0x3f)));
+    if (c >= 0x80 && c < 0x800) buf_putc(out, (char)(0xc0 | c >> 6));
+    buf_putc(out, (char)(c >= 0x80 ? 0x80 | (c & 0x3f) : c));
+}
+
+/* After "\u". */
+static int json_unicode_escape(struct json_reader *r)
+{
+    int high = json_hex4(r), low = -1;
+    if (high < 0) return json_bad(r, "\\u needs four hexadecimal digits");
+    if (high >= 0xd800 && high < 0xdc00 && json_take(r, '\\') && json_take(r, 'u'))
+        low = json_hex4(r);
+    if (high < 0xd800 || high > 0xdfff) {
+        json_put_char(&r->scratch, (u32)high);
+        return 0;
+    }
+    if (high >= 0xdc00 || low < 0xdc00 || low > 0xdfff)
+        return json_bad(r, "half of a surrogate pair");
+    json_put_char(&r->scratch, 0x10000 + ((u32)(high - 0xd800) << 10 | (u32)(low - 0xdc00)));
+    return 0;
+}
+
+static int json_escape(struct json_reader *r)
+{
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    char c = json_peek(r);
+    const char *found = c ? strchr(names, c) : NULL;
+    if (c == 'u') {
+        r->at++;
+        return json_unicode_escape(r);
+    }
+    if (!found) return json_bad(r, "an unknown escape in a string");
+    buf_putc(&r->scratch, values[found - names]);
+    r->at++;
+    return 0;
+}
+
+/* Appends a string to scratch. */
+static int json_read_string(struct json_reader *r)
+{
+    if (!json_take(r, '"')) return json_bad(r, "a string is expected here");
+    for (;;) {
+        size_t start = r->at;
+        while (r->at < r->text.n && (u8)r->text.p[r->at] >= 0x20 && r->text.p[r->at] != '"' &&
+               r->text.p[r->at] != '\\')
+            r->at++;
+        buf_put(&r->scratch, r->text.p + start, r->at - start);
+        if (r->at == r->text.n) return json_bad(r, "missing \" at the end");
+        char c = r->text.p[r->at];
+        if ((u8)c < 0x20) return json_bad(r, "a control character in a string");
+        r->at++;
+        if (c == '"') return r->scratch.failed ? err_nomem(r->err, r->what) : 0;
+        int rc = json_escape(r);
+        if (rc) return rc;
+    }
+}
+
+/* What scratch holds from `start`. */
+static struct str json_scratch(const struct json_reader *r, size_t start)
+{
+    return (struct str){r->scratch.p ? r->scratch.p + start : "", r->scratch.n - start};
+}
+
+/* jansson takes well-formed UTF-8 only: names the byte that begins no character. */
+static int json_bad_text(struct json_reader *r, struct str s)
+{
+    for (size_t i = 0; i < s.n;) {
+        u8 c = (u8)s.p[i];
+        size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        json_t *one = json_stringn(s.p + i, MIN(n, s.n - i));
+        if (!one)
+            return err_set(r->err, FLETCH_E_FORMAT,
+                           "%s, line %d: invalid JSON: byte 0x%02x is not UTF-8", r->what,
+                           json_line(r), c);
+        json_decref(one);
+        i += n;
+    }
+    return err_nomem(r->err, r->what);
+}
+
+static bool json_take_digits(struct json_reader *r)
+{
+    size_t start = r->at;
+    while (json_peek(r) >= '0' && json_peek(r) <= '9') r->at++;
+    return r->at > start;
+}
+
+static int json_read_number(struct json_reader *r, json_t **out)
+{
+    size_t start = r->at, old = r->scratch.n;
+    bool integer = true, ok;
+    json_take(r, '-');
+    size_t first = r->at;
+    ok = json_take_digits(r) && (r->text.p[first] != '0' || r->at == first + 1);
+    if (ok && json_take(r, '.')) {
+        integer = false;
+        ok = json_take_digits(r);
+    }
+    if (ok && (json_take(r, 'e') || json_take(r, 'E'))) {
+        integer = false;
+        if (!json_take(r, '-')) json_take(r, '+');
+        ok = json_take_digits(r);
+    }
+    if (!ok) return json_bad(r, "this is no JSON value");
+    buf_put(&r->scratch, r->text.p + start, r->at - start);
+    if (r->scratch.failed) return err_nomem(r->err, r->what);
+    const char *digits = json_scratch(r, old).p;
+    errno = 0;
+    long long whole = integer ? strtoll(digits, NULL, 10) : 0;
+    bool exact = integer && errno == 0;
+    double d = strtod(digits, NULL);
+    r->scratch.n = old;
+    if (!isfinite(d)) return json_bad(r, "a number beyond what a double holds");
+    *out = exact ? json_integer(whole) : json_real(d);
+    return *out ? 0 : err_nomem(r->err, r->what);
+}
+
+static int json_read_value(struct json_reader *r, json_t **out);
+
+static int json_read_member(struct json_reader *r, json_t *object)
+{
+    json_t *v = NULL;
+    size_t start = r->scratch.n;
+    int rc = json_read_string(r);
+    if (rc) return rc;
+    struct str key = json_scratch(r, start);
+    if (json_object_getn(object, key.p, key.n))
+        return err_set(r->err, FLETCH_E_FORMAT, "%s, line %d: invalid JSON: duplicate key %s",
+                       r->what, json_line(r), QUOTE(key));
+    json_skip_blanks(r);
+    if (!json_take(r, ':')) return json_bad(r, "missing : after a key");
+    if ((rc = json_read_value(r, &v))) return rc;
+    key = json_scratch(r, start); /* the value's strings may have moved it */
+    if (json_object_setn_new(object, key.p, key.n, v)) rc = json_bad_text(r, key);
+    r->scratch.n = start;
+    return rc;
+}
+
+static int json_read_element(struct json_reader *r, json_t *array)
+{
+    json_t *v = NULL;
+    int rc = json_read_value(r, &v);
+    if (rc) return rc;
+    return json_array_append_new(array, v) ? err_nomem(r->err, r->what) : 0;
+}
+
+/* After [ or {. */
+static int json_read_members(struct json_reader *r, json_t *v, char end,
+                             int (*member)(struct json_reader *, json_t *))
+{
+    char why[64];
+    int rc = 0;
+    json_skip_blanks(r);
+    if (json_take(r, end)) return 0;
+    while (rc == 0) {
+        json_skip_blanks(r);
+        rc = member(r, v);
+        json_skip_blanks(r);
+        if (rc || json_take(r, end)) return rc;
+        if (json_take(r, ',')) continue;
+        snprintf(why, sizeof why, r->at == r->text.n ? "missing %c at the end" : "missing , or %c",
+                 end);
+        rc = json_bad(r, why);
+    }
+    return rc;
+}
+
+/* The depth is bounded because this recurses. */
+static int json_read_nested(struct json_reader *r, json_t **out)
+{
+    bool object = r->text.p[r->at++] == '{';
+    if (++r->depth > JSON_MAX_DEPTH)
+        return err_set(r->err, FLETCH_E_LIMIT, "%s, line %d: nested deeper than %d levels", r->what,
+                       json_line(r), JSON_MAX_DEPTH);
+    json_t *v = object ? json_object() : json_array();
+    if (!v) return err_nomem(r->err, r->what);
+    int rc =
+        json_read_members(r, v, object ? '}' : ']', object ? json_read_member : json_read_element);
+    r->depth--;
+    if (rc)
+        json_decref(v);
+    else
+        *out = v;
+    return rc;
+}
+
+static int json_read_text(struct json_reader *r, json_t **out)
+{
+    size_t start = r->scratch.n;
+    int rc = json_read_string(r);
+    if (rc) return rc;
+    struct str s = json_scratch(r, start);
+    *out = json_stringn(s.p, s.n);
+    if (!*out) return json_bad_text(r, s);
+    r->scratch.n = start;
+    return 0;
+}
+
+static int json_read_value(struct json_reader *r, json_t **out)
+{
+    json_skip_blanks(r);
+    struct str rest = {r->text.p + r->at, r->text.n - r->at};
+    if (!rest.n) return json_bad(r, "it ends where a value should follow");
+    if (*rest.p == '{' || *rest.p == '[') return json_read_nested(r, out);
+    if (*rest.p == '"') return json_read_text(r, out);
+    if (str_starts(rest, "true") || str_starts(rest, "null")) {
+        r->at += 4;
+        *out = *rest.p == 't' ? json_true() : json_null();
+        return 0;
+    }
+    if (str_starts(rest, "false")) {
+        r->at += 5;
+        *out = json_false();
+        return 0;
+    }
+    return json_read_number(r, out);
 }
 
 int json_parse(json_t **out, struct str text, const char *what, struct err *err)
 {
-    struct scan s = {.what = what, .text = text};
-    json_error_t e;
+    struct json_reader r = {.what = what, .text = text, .err = err};
     *out = NULL;
-    int rc = scan_text(&s, err);
+    int rc = 0;
+    json_skip_blanks(&r);
+    if (json_peek(&r) != '{' && json_peek(&r) != '[')
+        rc = json_bad(&r, "it must begin with { or [");
+    if (rc == 0) rc = json_read_nested(&r, out);
     if (rc == 0) {
-        struct str t = s.copied ? buf_str(&s.copy) : text;
-        *out = json_loadb(t.p ? t.p : "", t.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-        if (!*out)
-            rc = err_set(err, FLETCH_E_FORMAT, "%s:%d: bad JSON: %s", what, e.line,
-                         QUOTE(str_of(e.text)));
+        json_skip_blanks(&r);
+        if (r.at < text.n) rc = json_bad(&r, "more text after the end");
     }
-    buf_free(&s.copy);
+    if (rc) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    buf_free(&r.scratch);
     return rc;
 }
 

@@ -1,4 +1,5 @@
-/* JSON documents with limits on size and depth; jansson does the parsing. */
+/* JSON documents with limits on size and depth, as jansson's values. Keys and strings may hold NUL:
+ * take them with their length. */
 #ifndef FLETCH_JSON_H
 #define FLETCH_JSON_H
 

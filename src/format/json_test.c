@@ -30,12 +30,13 @@ static void expect_error(struct str text, int code, const char *part)
 static void test_errors_tell_the_line(void **state)
 {
     (void)state;
-    expect_error(STR("{\n \"a\": 1,\n \"b\" 2}"), FLETCH_E_FORMAT, "x.json:3: ");
-    expect_error(STR("{\"a\": 1,\n\"a\": 2}"), FLETCH_E_FORMAT, "x.json:2: bad JSON: 'duplicate");
-    expect_error(STR(""), FLETCH_E_FORMAT, "x.json:1: ");
-    expect_error(STR("{} x"), FLETCH_E_FORMAT, "x.json:1: ");
-    expect_error(STR("\"unterminated\\"), FLETCH_E_FORMAT, "x.json:1: ");
-    expect_error(STR("{\"\x1b[31m\n\": }"), FLETCH_E_FORMAT, "x.json:1: ");
+    expect_error(STR("{\n \"a\": 1,\n \"b\" 2}"), FLETCH_E_FORMAT, "x.json, line 3: ");
+    expect_error(STR("{\"a\": 1,\n\"a\": 2}"), FLETCH_E_FORMAT,
+                 "x.json, line 2: invalid JSON: duplicate key 'a'");
+    expect_error(STR(""), FLETCH_E_FORMAT, "x.json, line 1: ");
+    expect_error(STR("{} x"), FLETCH_E_FORMAT, "x.json, line 1: ");
+    expect_error(STR("\"unterminated\\"), FLETCH_E_FORMAT, "x.json, line 1: ");
+    expect_error(STR("{\"\x1b[31m\n\": }"), FLETCH_E_FORMAT, "x.json, line 1: ");
     expect_error(STR("{\"a\": \"\xff\"}"), FLETCH_E_FORMAT, "byte 0xff");
 }
 
@@ -74,6 +75,71 @@ static void test_strings_may_hold_nul(void **state)
     json_t *j = parse_good("[\"a\\u0000b\"]");
     assert_int_equal(json_string_length(json_array_get(j, 0)), 3);
     json_decref(j);
+    j = parse_good("{\"a\\u0000\": 1, \"a\": 2, \"a\\u0000b\": 3, \"\\u0000\": 4, \"\": 5}");
+    assert_int_equal(json_object_size(j), 5);
+    static const struct str keys[] = {{"a\0", 2}, {"a", 1}, {"a\0b", 3}, {"\0", 1}, {"", 0}};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        assert_int_equal(json_integer_value(json_object_getn(j, keys[i].p, keys[i].n)), i + 1);
+    json_decref(j);
+    expect_error(STR("{\"a\\u0000\": 1, \"a\\u0000\": 2}"), FLETCH_E_FORMAT, "duplicate key");
+}
+
+static void test_values_are_json_s(void **state)
+{
+    (void)state;
+    json_t *j = parse_good(
+        "[\"\\u00e9\\u20ac\\ud83d\\ude42\\\"\\\\\\/\\b\\f\\n\\r\\t\", -0, 1.5E+2, 0.5e-1,"
+        " true, false, null, {}, [], -9223372036854775808]\n");
+    assert_string_equal(json_string_value(json_array_get(j, 0)), "é€🙂\"\\/\b\f\n\r\t");
+    assert_true(json_is_integer(json_array_get(j, 1)));
+    assert_true(json_real_value(json_array_get(j, 2)) == 150);
+    assert_true(json_real_value(json_array_get(j, 3)) == 0.05);
+    assert_true(json_is_true(json_array_get(j, 4)) && json_is_false(json_array_get(j, 5)));
+    assert_true(json_is_null(json_array_get(j, 6)));
+    assert_true(json_integer_value(json_array_get(j, 9)) == INT64_MIN);
+    json_decref(j);
+    static const char *const bad[] = {
+        "[01]",
+        "[+1]",
+        "[1.]",
+        "[.5]",
+        "[1e]",
+        "[-]",
+        "[tru]",
+        "[nul]",
+        "[1,]",
+        "{\"a\":1,}",
+        "{a:1}",
+        "[1 2]",
+        "[\"\\x\"]",
+        "[\"\\u12g4\"]",
+        "[\"\\ud800\"]",
+        "[\"\\udc00\"]",
+        "[\"\\ud83dx\"]",
+        "[\"\t\"]",
+        "[1e999]",
+        "[\"\\ud83d\\n\"]",
+        "[Infinity]",
+        "[NaN]",
+        "7",
+        "\"a\"",
+        "null",
+        "[",
+        "{",
+        "{\"a\"",
+        "{\"a\":",
+        "[]]",
+        "{}{}",
+        "[\"\xc0\x80\"]",
+        "[\"\xed\xa0\x80\"]",
+        "{\"\xff\":1}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        expect_error(str_of(bad[i]), FLETCH_E_FORMAT, "x.json, line 1: invalid JSON: ");
+    expect_error(STR("{\"a\": [1, 2"), FLETCH_E_FORMAT, "missing ] at the end");
+    expect_error(STR("{\"a\": 1"), FLETCH_E_FORMAT, "missing } at the end");
+    expect_error(STR("[\"a"), FLETCH_E_FORMAT, "missing \" at the end");
+    expect_error((struct str){"[1\0]", 4}, FLETCH_E_FORMAT, "missing , or ]");
 }
 
 static void test_files_are_read_up_to_a_limit(void **state)
@@ -103,6 +169,7 @@ int main(void)
         cmocka_unit_test(test_depth_is_limited),
         cmocka_unit_test(test_long_integers_become_reals),
         cmocka_unit_test(test_strings_may_hold_nul),
+        cmocka_unit_test(test_values_are_json_s),
         cmocka_unit_test(test_files_are_read_up_to_a_limit),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);

@@ -81,7 +81,7 @@ static void refuses_bad_headers(void **state)
     static const struct {
         const char *header, *text;
     } cases[] = {
-        {"", "bad JSON"},
+        {"", "invalid JSON"},
         {"[]", "not a JSON object"},
         {"{\"t\":1}", "'t' is not described by an object"},
         {"{\"t\":{}}", "'t' has no dtype"},

@@ -2,6 +2,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,7 +41,8 @@ int source_new(struct source **out, const char *path, struct err *err)
     struct source *s = calloc(1, sizeof *s);
     *out = NULL;
     if (s) s->path = arena_copy(&s->arena, str_of(path));
-    if (!s || !s->path) {
+    if (s) s->refused = calloc(1, sizeof *s->refused);
+    if (!s || !s->path || !s->refused) {
         source_close(s);
         return err_nomem(err, path);
     }
@@ -48,20 +51,31 @@ int source_new(struct source **out, const char *path, struct err *err)
     return 0;
 }
 
-int source_open(struct source **out, const char *path, struct err *err)
+static int open_with(struct source **out, const char *path,
+                     int (*read_dir)(struct source *s, struct err *err), struct err *err)
 {
     struct source *s;
     *out = NULL;
     int rc = source_new(&s, path, err);
     if (rc) return rc;
     s->is_dir = file_is_dir(path);
-    rc = s->is_dir ? hf_read(s, err) : gguf_read(s, err);
+    rc = s->is_dir ? read_dir(s, err) : gguf_read(s, err);
     if (rc) {
         source_close(s);
         return rc;
     }
     *out = s;
     return 0;
+}
+
+int source_open(struct source **out, const char *path, struct err *err)
+{
+    return open_with(out, path, hf_read, err);
+}
+
+int source_open_text(struct source **out, const char *path, struct err *err)
+{
+    return open_with(out, path, hf_read_text, err);
 }
 
 void source_close(struct source *s)
@@ -74,6 +88,11 @@ void source_close(struct source *s)
     free(s->files);
     free(s->kvs);
     free(s->tensors);
+    free(s->kv_asked);
+    free(s->tensor_asked);
+    for (u32 i = 0; s->refused && i < s->refused->n; i++) free(s->refused->lines[i]);
+    if (s->refused) free(s->refused->lines);
+    free(s->refused);
     strmap_free(&s->kv_index);
     strmap_free(&s->tensor_index);
     arena_free(&s->arena);
@@ -85,7 +104,9 @@ void source_close(struct source *s)
 const struct tensor *source_tensor(const struct source *s, const char *name)
 {
     u32 i;
-    return strmap_get(&s->tensor_index, str_of(name), &i) ? &s->tensors[i] : NULL;
+    if (!strmap_get(&s->tensor_index, str_of(name), &i)) return NULL;
+    s->tensor_asked[i] = true;
+    return &s->tensors[i];
 }
 
 int source_data(struct source *s, const struct tensor *t, const u8 **out, struct err *err)
@@ -149,7 +170,9 @@ void source_drop(struct source *s, const struct tensor *t)
 const struct kv *source_kv(const struct source *s, const char *key)
 {
     u32 i;
-    return strmap_get(&s->kv_index, str_of(key), &i) ? &s->kvs[i] : NULL;
+    if (!strmap_get(&s->kv_index, str_of(key), &i)) return NULL;
+    s->kv_asked[i] = true;
+    return &s->kvs[i];
 }
 
 static u64 load_le(const u8 *p, u32 n)
@@ -252,8 +275,8 @@ int source_get_str(const struct source *s, const char *key, struct str *out, str
 
 /* Adding */
 
-/* Room for one more in an array of n; grows by doubling. */
-static bool grow(void *array, u32 n, u32 *cap, size_t size)
+/* Room for one more in an array of n and in its flags (may be NULL); grows by doubling. */
+static bool grow(void *array, bool **flags, u32 n, u32 *cap, size_t size)
 {
     void *old, *p;
     memcpy(&old, array, sizeof old);
@@ -262,6 +285,12 @@ static bool grow(void *array, u32 n, u32 *cap, size_t size)
     p = realloc(old, want * size);
     if (!p) return false;
     memcpy(array, &p, sizeof p);
+    if (flags) {
+        bool *f = realloc(*flags, want * sizeof *f);
+        if (!f) return false;
+        memset(f + n, 0, (want - n) * sizeof *f);
+        *flags = f;
+    }
     *cap = want;
     return true;
 }
@@ -284,7 +313,8 @@ int source_add_kv(struct source *s, const struct kv *kv, struct err *err)
     if (rc) return rc;
     if (s->n_kvs >= SOURCE_MAX_ENTRIES)
         return err_set(err, FLETCH_E_LIMIT, "more than %d metadata entries", SOURCE_MAX_ENTRIES);
-    if (!grow(&s->kvs, s->n_kvs, &s->cap_kvs, sizeof *s->kvs)) return err_nomem(err, "metadata");
+    if (!grow(&s->kvs, &s->kv_asked, s->n_kvs, &s->cap_kvs, sizeof *s->kvs))
+        return err_nomem(err, "metadata");
     if (!strmap_add(&s->kv_index, kv->key, s->n_kvs)) {
         if (!strmap_ok(&s->kv_index)) return err_nomem(err, "metadata");
         return err_set(err, FLETCH_E_FORMAT, "metadata key %s appears twice", QUOTE(kv->key));
@@ -333,7 +363,7 @@ int source_add_tensor(struct source *s, const struct tensor *t, struct err *err)
     CHECK(!s->made);
     if (s->n_tensors >= SOURCE_MAX_ENTRIES)
         return err_set(err, FLETCH_E_LIMIT, "more than %d tensors", SOURCE_MAX_ENTRIES);
-    if (!grow(&s->tensors, s->n_tensors, &s->cap_tensors, sizeof *s->tensors))
+    if (!grow(&s->tensors, &s->tensor_asked, s->n_tensors, &s->cap_tensors, sizeof *s->tensors))
         return err_nomem(err, "tensors");
     if (!strmap_add(&s->tensor_index, t->name, s->n_tensors)) {
         if (!strmap_ok(&s->tensor_index)) return err_nomem(err, "tensors");
@@ -413,4 +443,63 @@ int source_add_array(struct source *s, const char *key, enum kv_type elem, u64 n
 {
     struct kv kv = {.type = KV_ARRAY, .elem = elem, .n = n, .n_bytes = n_bytes};
     return add_copy(s, key, kv, data, err);
+}
+
+/* What can't be honoured */
+
+void source_refuse(const struct source *s, const char *fmt, ...)
+{
+    struct source_refused *r = s->refused;
+    char line[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    char *copy = strdup(line);
+    if (!copy || !grow(&r->lines, NULL, r->n, &r->cap, sizeof *r->lines)) {
+        free(copy);
+        r->failed = true;
+        return;
+    }
+    r->lines[r->n++] = copy;
+}
+
+void source_refuse_kv(const struct source *s, const struct kv *kv)
+{
+    char value[112];
+    struct str text;
+    u64 at = 0;
+    i64 n;
+    double d;
+    if (kv->type == KV_ARRAY)
+        snprintf(value, sizeof value, "an array of %llu", (unsigned long long)kv->n);
+    else if (kv->type == KV_BOOL)
+        snprintf(value, sizeof value, "%s", kv->data[0] ? "true" : "false");
+    else if (kv_int(kv, 0, &n))
+        snprintf(value, sizeof value, "%lld", (long long)n);
+    else if (kv_float(kv, 0, &d))
+        snprintf(value, sizeof value, "%g", d);
+    else if (kv_next_str(kv, &at, &text))
+        snprintf(value, sizeof value, "%s", QUOTE(text));
+    else
+        snprintf(value, sizeof value, "a number beyond 2^63");
+    source_refuse(s, "metadata key %s = %s", QUOTE(kv->key), value);
+}
+
+int source_refused_error(const struct source *s, struct err *err)
+{
+    const struct source_refused *r = s->refused;
+    char text[280], more[40] = "";
+    size_t n = 0;
+    u32 shown = 0;
+    if (r->failed) return err_nomem(err, "the list of what is not supported");
+    if (r->n == 0) return 0;
+    /* whole lines, as many as fit; the first one always does */
+    for (; shown < r->n && n + strlen(r->lines[shown]) + 3 < sizeof text; shown++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? "; " : "", r->lines[shown]);
+    if (shown < r->n) snprintf(more, sizeof more, "; and %u more", r->n - shown);
+    return err_set(err, FLETCH_E_UNSUPPORTED,
+                   "the model asks for what is not supported, so its answers would be wrong: "
+                   "%s%s (--ignore-unknown goes on without, at your own risk)",
+                   text, more);
 }

@@ -60,8 +60,9 @@ struct tensor {
 
 struct source {
     char *path;
-    bool is_dir; /* a Hugging Face directory */
-    u32 version; /* GGUF version, 0 for a directory */
+    bool is_dir;    /* a Hugging Face directory */
+    bool text_only; /* one of which nothing but the text is read */
+    u32 version;    /* GGUF version, 0 for a directory */
     u32 n_files;
     struct file_map *files;
     u32 n_kvs, cap_kvs;
@@ -71,14 +72,28 @@ struct source {
     u8 **made; /* [n_tensors] bytes made by recipes; NULL until the first one */
     u64 alignment;
     struct strmap kv_index, tensor_index;
+    bool *kv_asked, *tensor_asked; /* [n_kvs], [n_tensors] somebody looked it up by name */
+    bool ignore_unknown;           /* a model opens although n_refused > 0 */
+    struct source_refused *refused;
     struct arena arena;
     void *hf; /* what recipes refer to */
 };
 
+/* What the source says and nothing here honours, a line of text each: "metadata key 'x' = 3". */
+struct source_refused {
+    u32 n, cap;
+    char **lines;
+    bool failed; /* memory ran out: the list is not whole */
+};
+
 /* path: a .gguf file (the first of a split set) or a directory. */
 int source_open(struct source **out, const char *path, struct err *err);
+/* For the vocabulary and the chat template alone: of a directory nothing else is read, and neither
+ * config.json nor weights need be there. */
+int source_open_text(struct source **out, const char *path, struct err *err);
 void source_close(struct source *s);
 
+/* Looking a tensor or a key up by name marks it as asked for. */
 const struct tensor *source_tensor(const struct source *s, const char *name);
 /* The tensor's bytes in its own type, n_bytes long, at any alignment; made on first use and kept
  * until dropped. Refuses by name a type that quant_decode does not know. One caller at a time. */
@@ -95,6 +110,14 @@ int source_get_u32(const struct source *s, const char *key, u32 *out, struct err
 int source_get_f32(const struct source *s, const char *key, float *out, struct err *err);
 int source_get_bool(const struct source *s, const char *key, bool *out, struct err *err);
 int source_get_str(const struct source *s, const char *key, struct str *out, struct err *err);
+
+/* Adds a line to what can't be honoured. Nothing fails yet: opening the model does. */
+void source_refuse(const struct source *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The line "metadata key 'x' = value". */
+void source_refuse_kv(const struct source *s, const struct kv *kv);
+/* An error that names the first of these lines and how many there are; 0 when there are none. */
+int source_refused_error(const struct source *s, struct err *err);
 
 /* Elements of an entry, scalar or array. False when it is not of that kind or does not fit. */
 bool kv_int(const struct kv *kv, u64 i, i64 *out);

@@ -36,7 +36,12 @@ struct gpu_counters {
     u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
 };
 
-enum { GPU_MAX_BUFS = 24, GPU_MAX_ARGS = 512 };
+enum {
+    GPU_MAX_BUFS = 24,
+    GPU_MAX_ARGS = 512,
+    /* Metal: arguments of a command; a multiple of 256, which every device takes as an offset */
+    GPU_ARGS_PITCH = (GPU_MAX_ARGS + 255) / 256 * 256,
+};
 
 /* Memory that a kernel is given: its buffer from `offset` on. */
 struct gpu_ref {
@@ -64,7 +69,11 @@ struct gpu_command {
 
 struct gpu_driver {
     const char *name;
-    bool joins; /* the last of a launch's groups can go on with what the others left (simt.h) */
+    bool joins;     /* the last of a launch's groups can go on with what the others left (simt.h) */
+    bool unified;   /* host memory is taken from what gpu_info.memory_free says */
+    u64 lists_base; /* bytes of it that the first list takes, whatever is in it */
+    /* And those of a list of n commands: as the driver allocates them, or an upper estimate. */
+    u64 (*list_bytes)(u32 n);
     /* Why it can't be used here, in a sentence for doctor; NULL when it can. */
     const char *(*absent)(void);
     int (*open)(struct gpu **out, u32 device, struct err *err);
@@ -104,5 +113,8 @@ bool gpu_has_cuda(void);                           /* Are its kernels in this bu
 extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
 /* Its address is NULL where it is not built in: everywhere but on macOS and in tests. */
 extern const struct gpu_driver driver_metal __attribute__((weak));
+/* Its list_bytes, for plans that are made elsewhere: the launches as it keeps them, and a buffer of
+ * GPU_ARGS_PITCH bytes of arguments for each. Command buffers are made anew for each step. */
+u64 gpu_metal_list_bytes(u32 n);
 
 #endif

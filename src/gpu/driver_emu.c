@@ -184,6 +184,11 @@ static int check_command(const struct gpu *g, const struct gpu_command *c, struc
     return 0;
 }
 
+static u64 dev_list_bytes(u32 n)
+{
+    return sizeof(struct gpu_list) + n * sizeof(struct gpu_command);
+}
+
 static int dev_record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
                       struct err *err)
 {
@@ -192,11 +197,12 @@ static int dev_record(struct gpu *g, struct gpu_list **out, const struct gpu_com
         int rc = check_command(g, c + i, err);
         if (rc < 0) return rc;
     }
-    struct gpu_list *list = malloc(sizeof *list + n * sizeof *c);
+    struct gpu_list *list = malloc(dev_list_bytes(n));
     if (!list) return err_nomem(err, "command list");
     list->n = n;
     if (n > 0) memcpy(list->commands, c, n * sizeof *c);
     g->did.lists_made++;
+    g->did.bytes_allocated += dev_list_bytes(n);
     *out = list;
     return 0;
 }
@@ -204,6 +210,7 @@ static int dev_record(struct gpu *g, struct gpu_list **out, const struct gpu_com
 static void dev_drop(struct gpu *g, struct gpu_list *list)
 {
     for (u32 i = 0; i < g->n_queued; i++) CHECK(g->queue[i] != list);
+    if (list) g->did.bytes_allocated -= dev_list_bytes(list->n);
     free(list);
 }
 
@@ -267,13 +274,13 @@ static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct 
     return 0;
 }
 
-#define DRIVER_EMU(mode_name, mode_open)                                                    \
-    {                                                                                       \
-        .name = mode_name, .joins = true, .absent = dev_absent, .open = mode_open,          \
-        .close = dev_close, .info = dev_info, .counters = dev_counters, .alloc = dev_alloc, \
-        .free = dev_free, .map = dev_map, .write = dev_write, .read = dev_read,             \
-        .kernel = dev_kernel, .record = dev_record, .drop = dev_drop, .submit = dev_submit, \
-        .wait = dev_wait, .profile = dev_profile,                                           \
+#define DRIVER_EMU(mode_name, mode_open)                                                  \
+    {                                                                                     \
+        .name = mode_name, .joins = true, .unified = true, .list_bytes = dev_list_bytes,  \
+        .absent = dev_absent, .open = mode_open, .close = dev_close, .info = dev_info,    \
+        .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,   \
+        .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record, \
+        .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile, \
     }
 
 const struct gpu_driver driver_emu = DRIVER_EMU("emu", open_fast);

@@ -18,8 +18,6 @@
 enum {
     MAX_KERNELS = 512,
     MAX_QUEUED = 16,
-    /* Arguments of a command; a multiple of 256, which every device takes as an offset. */
-    ARGS_PITCH = (GPU_MAX_ARGS + 255) / 256 * 256,
 };
 #define OPTIONS (MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked)
 /* Sets that keep memory wired between steps: from macOS 15 on, if the SDK knows them. */
@@ -36,7 +34,7 @@ struct gpu_buf {
 };
 
 struct gpu_list {
-    id<MTLBuffer> args; /* ARGS_PITCH bytes for each command */
+    id<MTLBuffer> args; /* GPU_ARGS_PITCH bytes for each command */
     u32 n;
     struct gpu_command commands[];
 };
@@ -343,7 +341,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
     if (!list) return err_nomem(err, "command list");
     list->n = n;
     if (n > 0) memcpy(list->commands, c, n * sizeof *c);
-    list->args = [g->device newBufferWithLength:MAX(n, 1) * ARGS_PITCH options:OPTIONS];
+    list->args = [g->device newBufferWithLength:MAX(n, 1) * GPU_ARGS_PITCH options:OPTIONS];
     int rc = list->args ? 0 : err_set(err, FLETCH_E_NOMEM, "Metal has no buffer for arguments");
     for (u32 i = 0; i < n && rc == 0; i++) {
         struct gpu_command *l = list->commands + i;
@@ -354,7 +352,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
         if (l->threads > most)
             rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel runs %llu threads at most, not %u",
                          (unsigned long long)most, l->threads);
-        memcpy((u8 *)[list->args contents] + (size_t)i * ARGS_PITCH, l->args, l->n_args);
+        memcpy((u8 *)[list->args contents] + (size_t)i * GPU_ARGS_PITCH, l->args, l->n_args);
     }
     if (rc < 0) {
         [list->args release];
@@ -364,6 +362,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
     residency_add(g, list->args);
     residency_commit(g);
     g->did.lists_made++;
+    g->did.bytes_allocated += gpu_metal_list_bytes(n);
     *out = list;
     return 0;
 }
@@ -371,6 +370,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
 static void metal_drop(struct gpu *g, struct gpu_list *list)
 {
     if (!list) return;
+    g->did.bytes_allocated -= gpu_metal_list_bytes(list->n);
     residency_remove(g, list->args);
     [list->args release];
     free(list);
@@ -383,7 +383,7 @@ static void encode_launch(struct gpu *g, id<MTLComputeCommandEncoder> e,
     [e setComputePipelineState:g->kernels[c->kernel]];
     for (u32 b = 0; b < c->n_bufs; b++)
         [e setBuffer:c->bufs[b].buf->mtl offset:c->bufs[b].offset atIndex:b];
-    if (c->n_args > 0) [e setBuffer:list->args offset:(u64)i * ARGS_PITCH atIndex:c->n_bufs];
+    if (c->n_args > 0) [e setBuffer:list->args offset:(u64)i * GPU_ARGS_PITCH atIndex:c->n_bufs];
     [e dispatchThreadgroups:MTLSizeMake(c->groups[0], c->groups[1], c->groups[2])
         threadsPerThreadgroup:MTLSizeMake(c->threads, 1, 1)];
     g->did.copies += c->kind == GPU_COPY;
@@ -456,6 +456,8 @@ static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struc
 
 const struct gpu_driver driver_metal = {
     .name = "metal",
+    .unified = true,
+    .list_bytes = gpu_metal_list_bytes,
     .absent = metal_absent,
     .open = metal_open,
     .close = metal_close,

@@ -6,6 +6,7 @@
 #include "base/pool.h"
 #include "gpu/emit.h"
 #include "gpu/gpu_lists.h"
+#include "gpu/gpu_memory.h"
 
 enum {
     MAX_PROGRAMS = 4,
@@ -13,9 +14,8 @@ enum {
     CUDA_ROWS = 2048, /* prompts at once: decoding matrices for them then costs 3 % (8B, H200) */
     METAL_ROWS = 512, /* a step of 8B is seconds on a small GPU, and nobody may be kept waiting */
     MAX_KERNELS = 512,
-    STAGING = 64 << 20, /* bytes of weights that are packed at a time */
     EDIT_GROUPS = 64,
-    BERTHS = 2, /* steps that can be on their way, each with host memory of its own */
+    BERTHS = GPU_BERTHS,
 };
 
 /* Some of a program's ops, most often all, as a berth submits them. */
@@ -35,7 +35,8 @@ struct list {
 struct gpu_program {
     const struct program *p;
     struct gpu_buf *mem[2], *scratch, *passed, *step, *upload[BERTHS];
-    u64 scratch_n;
+    struct gpu_sizes size;
+    u64 list_bytes;                  /* of all parts of its lists: at most size.lists */
     struct gpu_buf *sampled[BERTHS]; /* [R] ids as a whole step left them, for the host */
     u32 n_lists;
     struct list *lists; /* [n_lists][n_lists] for rows of class D and of class P */
@@ -53,6 +54,7 @@ struct gpu_exec {
     struct planes *planes;       /* [n_weights] */
     struct weight_place *places; /* [n_weights] */
     u32 n_chunks;
+    u64 staging_n;
     struct gpu_buf **chunks, *staging;
     struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload[BERTHS];
     struct stretch *stretches[2]; /* of state slots and of cache blocks */
@@ -94,6 +96,7 @@ static void drop_lists(struct gpu_exec *x, struct gpu_program *prog)
             free(part);
         }
     }
+    prog->list_bytes = 0;
 }
 
 static void free_program(struct gpu_exec *x, struct gpu_program *prog)
@@ -158,38 +161,15 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     return rc;
 }
 
-/* The stretches of memory that a slot's state or a cache block consists of: where the first one
- * lies, and its bytes. Gives how many; out may be NULL. */
-struct stretch {
-    u64 at, item;
-};
-
-static u32 find_stretches(const struct gpu_exec *x, bool blocks, struct stretch *out)
-{
-    const struct net *net = x->net;
-    u32 n = 0;
-    for (u32 i = 0; i < (blocks ? net->n_kv : net->n_states); i++) {
-        struct kv_plane planes[KV_PLANES];
-        u64 bytes, at = blocks ? 0 : emit_state_at(net, &x->limits, i, &bytes);
-        u32 n_planes = blocks ? emit_kv_planes(net, &x->limits, i, planes) : 1;
-        for (u32 j = 0; j < n_planes; j++, n++)
-            if (out && blocks)
-                out[n] = (struct stretch){planes[j].at, planes[j].row * x->limits.block_tokens};
-            else if (out)
-                out[n] = (struct stretch){at, (u64)net->states[i].width * sizeof(float)};
-    }
-    return n;
-}
-
 /* Stretches as k_edit wants them: first unit and units of an item, in 16 bytes. */
 static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory, struct err *err)
 {
-    u32 n = x->n_stretches[blocks] = find_stretches(x, blocks, NULL);
-    u64 end = 0, n_items = blocks ? x->limits.n_blocks : x->limits.n_slots;
+    u32 n = x->n_stretches[blocks] = gpu_stretches(x->net, &x->limits, blocks, NULL);
+    u64 n_items = blocks ? x->limits.n_blocks : x->limits.n_slots;
     struct stretch *s = x->stretches[blocks] = calloc(n + 1, sizeof *s);
     u32 *layers = calloc(2 * (size_t)n + 1, sizeof *layers);
     int rc = s && layers ? 0 : err_nomem(err, "the executor");
-    if (!rc) find_stretches(x, blocks, s);
+    if (!rc) gpu_stretches(x->net, &x->limits, blocks, s);
     for (u32 i = 0; i < n && !rc; i++) {
         if (s[i].item % 16 || s[i].item * n_items > UINT32_MAX * 2ull)
             rc = err_set(err, FLETCH_E_LIMIT,
@@ -198,18 +178,13 @@ static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory
                          blocks ? "cache" : "state");
         layers[2 * i] = (u32)(s[i].at / 16);
         layers[2 * i + 1] = (u32)(s[i].item / 16);
-        end = s[i].at + s[i].item * n_items;
     }
-    if (!rc) rc = x->d->alloc(x->g, memory, MAX(ROUND_UP(end, 256), 1), GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &x->layers[blocks], n * 8ull + 1, GPU_DEVICE, err);
+    if (!rc)
+        rc = x->d->alloc(x->g, memory, gpu_kept_bytes(x->net, &x->limits, blocks), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->layers[blocks], gpu_layers_bytes(n), GPU_DEVICE, err);
     if (!rc && n) rc = x->d->write(x->g, x->layers[blocks], 0, layers, n * 8ull, err);
     free(layers);
     return rc;
-}
-
-static u64 edit_bytes(const struct exec_limits *limits)
-{
-    return (1 + (u64)limits->max_rows + limits->n_slots) * 16;
 }
 
 static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *err)
@@ -236,7 +211,7 @@ static int record_edits(struct gpu_exec *x, u32 berth, struct err *err)
     struct gpu_command c[3] = {{.kind = GPU_COPY,
                                 .dst = {x->edits, 0},
                                 .src = {x->edits_upload[berth], 0},
-                                .n_bytes = edit_bytes(&x->limits)}};
+                                .n_bytes = gpu_edit_bytes(&x->limits)}};
     u32 n = 1;
     for (u32 i = 0; i < 2; i++) {
         if (!x->n_stretches[i]) continue;
@@ -260,28 +235,25 @@ static int open_memory(struct gpu_exec *x, struct err *err)
 {
     struct gpu_info info;
     x->d->info(x->g, &info);
-    x->kind = (struct list_kind){.native = info.has_native,
-                                 .bulk = info.has_bulk,
-                                 .clusters = info.has_clusters,
-                                 .joins = x->d->joins,
-                                 .walks = info.walks,
-                                 .n_units = info.n_units,
-                                 .layouts = &x->layouts};
+    x->limits.found = gpu_device_of(&info);
+    x->kind = gpu_kind(x->d, &x->limits.found);
+    x->kind.layouts = &x->layouts;
     int rc = alloc_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
-    x->known.n_bytes = (u64)x->limits.n_slots * x->known.len * sizeof *x->known.known;
+    x->known.n_bytes = gpu_tables_bytes(&x->limits);
     x->known.known = malloc(x->known.n_bytes);
     if (!rc && !x->known.known) rc = err_nomem(err, "the executor");
+    x->staging_n = gpu_staging_bytes(x->net);
     if (!rc) rc = step_order_open(&x->order, &x->limits, err);
     if (x->known.known) memset(x->known.known, 0, x->known.n_bytes);
-    if (!rc) rc = x->d->alloc(x->g, &x->staging, STAGING, GPU_UPLOAD, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->staging, x->staging_n, GPU_UPLOAD, err);
     if (!rc) rc = place_layers(x, false, &x->state, err);
     if (!rc) rc = place_layers(x, true, &x->kv, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tickets, TICKETS * sizeof(u32), GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &x->edits, edit_bytes(&x->limits), GPU_DEVICE, err);
+    if (!rc) rc = x->d->alloc(x->g, &x->edits, gpu_edit_bytes(&x->limits), GPU_DEVICE, err);
     for (u32 i = 0; !rc && i < BERTHS; i++) {
-        rc = x->d->alloc(x->g, &x->edits_upload[i], edit_bytes(&x->limits), GPU_UPLOAD, err);
+        rc = x->d->alloc(x->g, &x->edits_upload[i], gpu_edit_bytes(&x->limits), GPU_UPLOAD, err);
         if (!rc) rc = record_edits(x, i, err);
     }
     return rc;
@@ -342,11 +314,11 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
     const struct planes *p = &x->planes[id];
     struct gpu_buf *to = x->chunks[x->places[id].chunk];
     u64 q_row = p->q_row * 16ull, per = q_row + p->s_row, q_at = x->places[id].at;
-    u64 at_once = STAGING / per;
+    u64 at_once = x->staging_n / per;
     u8 *staging = x->d->map(x->staging);
     if (!at_once)
         return err_set(err, FLETCH_E_LIMIT, "rows of tensor '%s' are longer than %d MB",
-                       x->net->weights[id].name, STAGING >> 20);
+                       x->net->weights[id].name, GPU_STAGING >> 20);
     int rc = 0;
     for (u64 r = 0; r < p->n_rows && !rc; r += at_once) {
         u64 n = MIN(at_once, p->n_rows - r);
@@ -361,30 +333,11 @@ static int gpu_weight(struct exec *exec, u32 id, struct err *err)
 
 /* ---- programs ---- */
 
-/* Where one row has a launch whose groups wait for each other: the device, and memory for what they
- * pass to each other. */
-static int take_device(struct gpu_exec *x, struct gpu_program *prog, struct err *err)
-{
-    struct emit e;
-    struct list_kind kind = x->kind;
-    kind.n_d = 1;
-    kind.resident = true;
-    if (!kind.bulk || !x->d->reside) return 0;
-    int rc = emit_program(&e, prog->p, &x->limits, kind, err);
-    if (!rc && e.passed && x->d->reside(x->g)) {
-        x->kind.resident = true;
-        rc = x->d->alloc(x->g, &prog->passed, e.passed, GPU_DEVICE, err);
-    }
-    free(e.list);
-    return rc;
-}
-
 static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_sizes size;
-    struct list_kind kind = {.native = x->kind.native, .bulk = x->kind.bulk};
-    int rc = gpu_measure(&size, p, &x->limits, kind, err);
+    int rc = gpu_measure(&size, p, &x->limits, x->d, &x->kind, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
@@ -393,16 +346,18 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     prog->n_lists = gpu_list_for(&x->limits, x->limits.max_rows) + 1;
     prog->lists = calloc((size_t)prog->n_lists * prog->n_lists, sizeof *prog->lists);
     if (!prog->lists) return err_nomem(err, "the program");
-    prog->scratch_n = size.scratch;
+    prog->size = size;
     rc = x->d->alloc(x->g, &prog->mem[0], size.mem[0], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->mem[1], size.mem[1], GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->scratch, size.scratch, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &prog->step, size.step, GPU_DEVICE, err);
-    if (!rc) rc = take_device(x, prog, err);
-    u64 n = emit_room(&x->limits, ROWS_R) * sizeof(i32);
+    if (!rc && size.passed && x->d->reside(x->g)) {
+        x->kind.resident = true;
+        rc = x->d->alloc(x->g, &prog->passed, size.passed, GPU_DEVICE, err);
+    }
     for (u32 i = 0; !rc && i < BERTHS; i++) {
         rc = x->d->alloc(x->g, &prog->upload[i], size.step, GPU_UPLOAD, err);
-        if (!rc) rc = x->d->alloc(x->g, &prog->sampled[i], n, GPU_READBACK, err);
+        if (!rc) rc = x->d->alloc(x->g, &prog->sampled[i], size.sampled, GPU_READBACK, err);
     }
     return rc;
 }
@@ -461,6 +416,16 @@ static u64 row_at(const struct gpu_exec *x, const struct gpu_program *prog, stru
     return (b->place * room + (u64)row * b->width + o.col) * sizeof(float);
 }
 
+/* The plan counts with size.lists bytes of lists. When one more would be too many, all are dropped:
+ * those that are still in use are then recorded again. */
+static int make_room(struct gpu_exec *x, struct gpu_program *prog, u64 n, struct err *err)
+{
+    if (prog->list_bytes + n <= prog->size.lists) return 0;
+    int rc = settle(x, err);
+    if (!rc) drop_lists(x, prog);
+    return rc;
+}
+
 /* Records a part of a list. */
 static int record(struct gpu_exec *x, struct gpu_program *prog, const struct list *list,
                   struct part *part, struct err *err)
@@ -469,7 +434,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
     struct emit e;
     int rc = emit_ops(&e, prog->p, &x->limits, list->kind, part->begin, part->end, err);
     if (rc) return rc;
-    CHECK(e.scratch <= prog->scratch_n);
+    CHECK(e.scratch <= prog->size.scratch && e.passed <= prog->size.passed);
     u32 n = 0;
     struct gpu_command *c = calloc(e.n + 2, sizeof *c);
     if (!c) rc = err_nomem(err, "the program");
@@ -487,7 +452,9 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
             .src = {prog->mem[ROWS_R],
                     row_at(x, prog, (struct operand){prog->p->sampled, 0, 1}, 0)},
             .n_bytes = step->out_rows * sizeof(i32)};
+    if (!rc) rc = make_room(x, prog, x->d->list_bytes(n), err);
     if (!rc) rc = x->d->record(x->g, &part->list, c, n, err);
+    if (!rc) prog->list_bytes += x->d->list_bytes(n);
     free(e.list);
     free(c);
     return rc;
@@ -780,11 +747,12 @@ bool gpu_look(const struct gpu_driver *d, u32 device, struct gpu_info *out)
     return true;
 }
 
-/* All there is when the device can't be opened: open will say why. */
-static u64 available_on(const struct gpu_driver *d, u32 device)
+/* When the device can't be opened, open will say why. */
+static struct exec_device look_at(const struct gpu_driver *d, u32 device)
 {
     struct gpu_info info;
-    return gpu_look(d, device, &info) ? info.memory_free : UINT64_MAX;
+    if (!gpu_look(d, device, &info)) return (struct exec_device){.available = UINT64_MAX};
+    return gpu_device_of(&info);
 }
 
 /* ---- layouts ---- */
@@ -840,9 +808,17 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
 /* ---- one class for each driver ---- */
 
 #define GPU_CLASS(driver, rounds_to_bf16, rows)                                                    \
-    static u64 driver##_available(u32 device)                                                      \
+    static struct exec_device driver##_look(u32 device)                                            \
     {                                                                                              \
-        return available_on(&driver_##driver, device);                                             \
+        return look_at(&driver_##driver, device);                                                  \
+    }                                                                                              \
+    static u64 driver##_bytes(const struct program *p, const struct exec_limits *limits)           \
+    {                                                                                              \
+        return gpu_bytes(&driver_##driver, p, limits);                                             \
+    }                                                                                              \
+    static u64 driver##_open_bytes(const struct net *net, const struct exec_limits *limits)        \
+    {                                                                                              \
+        return gpu_open_bytes(&driver_##driver, net, limits);                                      \
     }                                                                                              \
     static int driver##_launches(const struct program *p, const struct exec_limits *limits,        \
                                  u32 n_rows, u32 n_units, u32 *by_op, u32 *total, struct err *err) \
@@ -878,8 +854,9 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
         .write = gpu_write,                                                                        \
         .move = gpu_move,                                                                          \
         .weight_bytes = planes_bytes,                                                              \
-        .bytes = gpu_bytes,                                                                        \
-        .available = driver##_available,                                                           \
+        .bytes = driver##_bytes,                                                                   \
+        .open_bytes = driver##_open_bytes,                                                         \
+        .look = driver##_look,                                                                     \
         .launches = driver##_launches,                                                             \
         .scratch = driver##_scratch,                                                               \
         .counters = gpu_counters,                                                                  \

@@ -4,6 +4,7 @@
  *
  * gpu.c       owns the device: memory, recorded lists, submit, wait, read
  * gpu_lists.h which lists there are, and what a program needs
+ * gpu_memory.h what an executor allocates when it is opened
  * gpu_pack.h  weights as planes
  * gpu_step.h  a step as bytes
  * emit.h      how an op becomes launches: emit.c has the table, emit_….c one function per op
@@ -11,9 +12,9 @@
  *             native/ those for CUDA's matrix units
  *
  * Lists exist for 0, 1, 2, 4 .. 64 and then multiples of 64 rows of either class up to max_rows,
- * recorded when first needed; a step takes the smallest list that holds its rows. No launch depends
- * on anything but these: fixed numbers of groups stride over the work, rows beyond HEAD_N_ROWS
- * idle. */
+ * recorded when first needed, and dropped when there are too many (gpu_lists.h); a step takes the
+ * smallest list that holds its rows. No launch depends on anything but these: fixed numbers of
+ * groups stride over the work, rows beyond HEAD_N_ROWS idle. */
 #ifndef FLETCH_GPU_H
 #define FLETCH_GPU_H
 

@@ -24,11 +24,76 @@ u32 gpu_list_coarse(const struct exec_limits *limits, u32 n_rows)
     return MIN(n, limits->max_rows);
 }
 
+u64 gpu_metal_list_bytes(u32 n)
+{
+    const u64 head = 2 * sizeof(u64);
+    return head + n * sizeof(struct gpu_command) + MAX(n, 1) * (u64)GPU_ARGS_PITCH;
+}
+
+u64 gpu_list_bytes(const struct gpu_driver *d, u32 n)
+{
+    return d ? d->list_bytes(n) : gpu_metal_list_bytes(n);
+}
+
+bool gpu_is_unified(const struct gpu_driver *d)
+{
+    return !d || d->unified;
+}
+
+struct exec_device gpu_device_of(const struct gpu_info *info)
+{
+    return (struct exec_device){.known = true,
+                                .available = info->memory_free,
+                                .n_units = info->n_units,
+                                .native = info->has_native,
+                                .bulk = info->has_bulk,
+                                .clusters = info->has_clusters,
+                                .walks = info->walks};
+}
+
+struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on)
+{
+    return (struct list_kind){.native = on->native,
+                              .bulk = on->bulk,
+                              .clusters = on->clusters,
+                              .joins = d && d->joins,
+                              .walks = on->walks,
+                              .n_units = on->n_units};
+}
+
+/* How many lists for whole steps there is room for. There may be one for any two numbers of rows,
+ * with edits of logits or without, for each of the steps that may be on their way. */
+static u64 count_lists(const struct program *p, const struct exec_limits *limits)
+{
+    u64 n = gpu_list_for(limits, limits->max_rows) + 1;
+    u64 possible = 2ull * GPU_BERTHS * (p->net->profile.bf16 ? n * n : n);
+    u64 most = MIN((u64)limits->n_slots * GPU_SLOT_LISTS, (u64)GPU_MAX_LISTS);
+    return MIN(possible, most);
+}
+
+/* What groups exchange where one row has a launch whose groups wait for each other. */
+static int measure_passed(u64 *out, const struct program *p, const struct exec_limits *limits,
+                          const struct gpu_driver *d, struct list_kind kind, struct err *err)
+{
+    struct emit e;
+    *out = 0;
+    if (!d || !d->reside || !kind.bulk) return 0;
+    kind.n_d = 1;
+    kind.resident = true;
+    int rc = emit_program(&e, p, limits, kind, err);
+    if (rc) return rc;
+    *out = e.passed;
+    free(e.list);
+    return 0;
+}
+
 int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exec_limits *limits,
-                struct list_kind kind, struct err *err)
+                const struct gpu_driver *d, const struct list_kind *on, struct err *err)
 {
     u32 last = gpu_list_for(limits, limits->max_rows), most = gpu_list_rows(limits, last);
-    *out = (struct gpu_sizes){0};
+    struct list_kind kind = {.native = on->native, .bulk = on->bulk};
+    u32 n_commands = 0;
+    *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
         out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
     /* rows of class P need the more the more there are of them */
@@ -42,18 +107,22 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
         free(e.list);
         out->scratch = MAX(out->scratch, MAX(e.scratch, 256));
         out->step = MAX(out->step, e.step.bytes[1]);
+        n_commands = MAX(n_commands, e.n + 2); /* the step comes, and what was sampled goes */
     }
-    return 0;
+    out->lists = count_lists(p, limits) * gpu_list_bytes(d, n_commands);
+    return measure_passed(&out->passed, p, limits, d, *on, err);
 }
 
-u64 gpu_bytes(const struct program *p, const struct exec_limits *limits)
+u64 gpu_bytes(const struct gpu_driver *d, const struct program *p, const struct exec_limits *limits)
 {
     struct gpu_sizes size;
     struct err ignored = {0};
-    struct list_kind all = {.native = true, .bulk = true};
-    if (gpu_measure(&size, p, limits, all, &ignored)) return 0;
-    return size.mem[0] + size.mem[1] + size.scratch + size.step +
-           ROUND_UP((u64)limits->n_slots * (limits->max_pos / limits->block_tokens + 1) * 4, 256);
+    struct exec_device on = limits->found;
+    if (!on.known) on.native = on.bulk = d == &driver_cuda;
+    struct list_kind kind = gpu_kind(d, &on);
+    if (gpu_measure(&size, p, limits, d, &kind, &ignored)) return 0;
+    u64 host = gpu_is_unified(d) ? GPU_BERTHS * (size.step + size.sampled) : 0;
+    return size.mem[0] + size.mem[1] + size.scratch + size.step + size.passed + size.lists + host;
 }
 
 int gpu_launches(const struct gpu_driver *d, const struct program *p,

@@ -15,15 +15,35 @@ u32 gpu_list_for(const struct exec_limits *limits, u32 n_rows);
  * of rows are told apart, 0, 2^n and 3 · 2^n. */
 u32 gpu_list_coarse(const struct exec_limits *limits, u32 n_rows);
 
-/* What a program's own buffers take; finds out whether there is a kernel for every op. */
+enum {
+    GPU_BERTHS = 2, /* steps that can be on their way, each with host memory and lists of its own */
+    /* A program keeps at most as many bytes of lists as this number of whole steps takes. A step of
+     * 600 launches takes 1.6 MB on an H200. A busy server needs a list for each usual number of
+     * decode rows and each usual length of a chunk, a single session far fewer. */
+    GPU_MAX_LISTS = 256,
+    GPU_SLOT_LISTS = 64,
+};
+
+/* What lists are like on a device (resident and layouts are left out). */
+struct exec_device gpu_device_of(const struct gpu_info *info);
+struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on);
+
+/* What gpu_driver says; d: NULL for Metal where it is not built in. */
+u64 gpu_list_bytes(const struct gpu_driver *d, u32 n);
+bool gpu_is_unified(const struct gpu_driver *d);
+
+/* What a program's own buffers take, and the most that its recorded lists may take; finds out
+ * whether there is a kernel for every op. passed: what groups exchange, where the device can be
+ * taken for launches whose groups wait for each other. */
 struct gpu_sizes {
-    u64 mem[2], scratch, step;
+    u64 mem[2], scratch, step, sampled, passed, lists;
 };
 int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exec_limits *limits,
-                struct list_kind kind, struct err *err);
+                const struct gpu_driver *d, const struct list_kind *on, struct err *err);
 
 /* For struct exec_class. */
-u64 gpu_bytes(const struct program *p, const struct exec_limits *limits);
+u64 gpu_bytes(const struct gpu_driver *d, const struct program *p,
+              const struct exec_limits *limits);
 int gpu_launches(const struct gpu_driver *d, const struct program *p,
                  const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_op, u32 *total,
                  struct err *err);

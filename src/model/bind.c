@@ -9,6 +9,7 @@ enum { NAME_MAX_BYTES = 96 };
 struct want {
     u32 n_in, n_rows, row, n_out, n_slices;
     u32 n_all, col; /* a vector: entries [col, col + n_in) of n_all; matrices: n_all is 0 */
+    bool plain;     /* used value by value: its type has no blocks */
 };
 
 void bind_init(struct bind *b, struct source *s, struct net *net, struct err *err)
@@ -56,8 +57,9 @@ static int check_tensor(struct bind *b, const struct tensor *t, const char *name
                        "tensor '%s' has type %s, which fletch can't read; use a file in another "
                        "quantisation (Q8_0, Q4_K_M, ...)",
                        name, info && info->name ? info->name : "unknown");
-    if (w->n_all && info->blk != 1)
-        return err_set(b->err, FLETCH_E_UNSUPPORTED, "vector '%s' is quantised (%s)", name,
+    if (w->plain && info->blk != 1)
+        return err_set(b->err, FLETCH_E_UNSUPPORTED,
+                       "tensor '%s' has type %s, but a vector must be F32, F16 or BF16", name,
                        info->name);
     return 0;
 }
@@ -108,19 +110,25 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
 u32 bind_matrix(struct bind *b, u32 n_in, u32 n_out, const char *name, ...)
 {
     WITH_NAME(name);
-    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, 1, 0, 0});
+    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, 1, 0, 0, false});
 }
 
 u32 bind_slices(struct bind *b, u32 n_in, u32 n_out, u32 n_slices, const char *name, ...)
 {
     WITH_NAME(name);
-    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, n_slices, 0, 0});
+    return bind_want(b, name_, &(struct want){n_in, n_out, 0, n_out, n_slices, 0, 0, false});
 }
 
 u32 bind_vector(struct bind *b, u32 n, const char *name, ...)
 {
     WITH_NAME(name);
-    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0});
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0, true});
+}
+
+u32 bind_vectors(struct bind *b, u32 n, u32 n_vectors, const char *name, ...)
+{
+    WITH_NAME(name);
+    return bind_want(b, name_, &(struct want){n, n_vectors, 0, n_vectors, 1, 0, 0, true});
 }
 
 u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_slices,
@@ -128,14 +136,14 @@ u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_sl
 {
     WITH_NAME(name);
     CHECK(row + n_out <= n_rows);
-    return bind_want(b, name_, &(struct want){n_in, n_rows, row, n_out, n_slices, 0, 0});
+    return bind_want(b, name_, &(struct want){n_in, n_rows, row, n_out, n_slices, 0, 0, false});
 }
 
 u32 bind_vector_opt(struct bind *b, u32 n, const char *name, ...)
 {
     WITH_NAME(name);
     if (!source_tensor(b->s, name_)) return NO_WEIGHT;
-    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0});
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n, 0, true});
 }
 
 u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name, ...)
@@ -143,7 +151,7 @@ u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name
     WITH_NAME(name);
     CHECK(col + n <= n_all);
     if (!source_tensor(b->s, name_)) return NO_WEIGHT;
-    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n_all, col});
+    return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n_all, col, true});
 }
 
 bool bind_has(const struct bind *b, const char *name, ...)

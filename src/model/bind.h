@@ -35,6 +35,8 @@ u32 bind_matrix(struct bind *b, u32 n_in, u32 n_out, const char *name, ...) BIND
 u32 bind_slices(struct bind *b, u32 n_in, u32 n_out, u32 n_slices, const char *name, ...)
     BIND_NAME(5);
 u32 bind_vector(struct bind *b, u32 n, const char *name, ...) BIND_NAME(3);
+/* [n_vectors][n]: each row is used as a vector. */
+u32 bind_vectors(struct bind *b, u32 n, u32 n_vectors, const char *name, ...) BIND_NAME(4);
 /* Rows [row, row + n_out) of every slice of a tensor that has n_rows rows a slice. */
 u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_slices,
               const char *name, ...) BIND_NAME(7);

@@ -153,7 +153,8 @@ static void unreadable_types_are_named(void **state)
 static void quantised_vectors_are_refused(void **state)
 {
     (void)state;
-    assert_refused(bind_vector(&b, 32, "v8"), FLETCH_E_UNSUPPORTED, "'v8.weight' is quantised");
+    assert_refused(bind_vector(&b, 32, "v8"), FLETCH_E_UNSUPPORTED,
+                   "'v8.weight' has type Q8_0, but a vector must be F32");
 }
 
 int main(void)

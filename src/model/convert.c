@@ -5,13 +5,14 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/pool.h"
 #include "format/gguf.h"
-#include "model/vocab.h"
+#include "model/model.h"
 
 enum {
     UNIT = 4096,        /* elements: a multiple of every block */
@@ -33,8 +34,7 @@ struct convert {
     struct item *items;
     u8 *slice; /* SLICE elements in the widest type */
     u64 done, total;
-    fletch_progress progress;
-    void *ctx;
+    struct fletch_convert_params params;
 };
 
 /* Metadata */
@@ -173,7 +173,7 @@ static int write_slice(struct convert *c, const struct item *it, const u8 *src, 
                        QUOTE(it->from->name), quant_info(j.to)->name);
     int rc = gguf_writer_data(c->writer, j.dst, (size_t)n_bytes, err);
     c->done += n_bytes;
-    return rc ? rc : err_progress(err, c->progress, c->ctx, c->done, c->total);
+    return rc ? rc : err_progress(err, c->params.progress, c->params.ctx, c->done, c->total);
 }
 
 static int write_tensor(struct convert *c, const struct item *it, struct err *err)
@@ -195,10 +195,31 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* What the model says and nothing honours. A file of a kind that can't be opened is copied all the
+ * same: opening the copy tells it. */
+static int check_known(const struct convert *c, const char *in, struct err *err)
+{
+    const struct fletch_convert_params *params = &c->params;
+    struct model *m;
+    struct err why = {0};
+    const struct source *s = model_probe(&m, in, &why) ? c->src : m->source;
+    int rc = why.code == FLETCH_E_NOMEM ? err_nomem(err, "the model") : 0;
+    if (!rc && !params->ignore_unknown) rc = source_refused_error(s, err);
+    if (rc == FLETCH_E_UNSUPPORTED) err_prefix(err, "%s", QUOTE(str_of(in)));
+    for (u32 i = 0; !rc && params->notice && i < s->refused->n; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "ignored, at your own risk: %s", s->refused->lines[i]);
+        params->notice(params->notice_ctx, text);
+    }
+    model_close(m);
+    return rc;
+}
+
 static int convert_all(struct convert *c, const char *in, const char *out,
                        const struct convert_type *type, u32 n_threads, struct err *err)
 {
     int rc = source_open(&c->src, in, err);
+    if (rc == 0) rc = check_known(c, in, err);
     if (rc == 0) rc = pool_open(&c->pool, n_threads, err);
     if (rc == 0 && !(c->slice = malloc(SLICE * sizeof(float)))) rc = err_nomem(err, "a slice");
     if (rc == 0) rc = gguf_writer_open(&c->writer, out, err);
@@ -209,10 +230,11 @@ static int convert_all(struct convert *c, const char *in, const char *out,
 }
 
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
-                fletch_progress progress, void *ctx, struct err *err)
+                const struct fletch_convert_params *params, struct err *err)
 {
     const struct convert_type *type = convert_type_by_name(type_name, err);
-    struct convert c = {.progress = progress, .ctx = ctx};
+    struct convert c = {0};
+    if (params) c.params = *params;
     if (!type) return FLETCH_E_ARG;
     if (is_same_file(in, out))
         return err_set(err, FLETCH_E_ARG, "%s is the input; choose another name for the output",

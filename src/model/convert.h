@@ -4,10 +4,11 @@
 
 #include "format/source.h"
 
-/* type_name: see convert_type_by_name. n_threads as in pool_open. progress (may be NULL) is told
- * bytes written and bytes to write, from the calling thread. out appears only when it is whole. */
+/* type_name: see convert_type_by_name. n_threads as in pool_open. progress is told bytes written
+ * and bytes to write, from the calling thread. out appears only when it is whole. A model that
+ * would not open because of what it says is refused (params->ignore_unknown: told of). */
 int convert_run(const char *in, const char *out, const char *type_name, u32 n_threads,
-                fletch_progress progress, void *ctx, struct err *err);
+                const struct fletch_convert_params *params, struct err *err);
 
 /* Which type each tensor gets. */
 struct convert_type {

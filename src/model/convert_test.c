@@ -204,7 +204,8 @@ static int run(const char *type, const char *out, u32 n_threads, struct err *err
     strcpy(path, testdir_path(&dir, out));
     struct progress p = {0};
     *err = (struct err){0};
-    int rc = convert_run(in, path, type, n_threads, see_progress, &p, err);
+    int rc = convert_run(in, path, type, n_threads,
+                         &(struct fletch_convert_params){.progress = see_progress, .ctx = &p}, err);
     if (rc == 0) assert_int_equal(p.done, p.total);
     return rc;
 }
@@ -299,7 +300,7 @@ static void a_quantised_file_converts_again(void **state)
     char in[384], out[384];
     strcpy(in, testdir_path(&dir, "q8.gguf"));
     strcpy(out, testdir_path(&dir, "f32.gguf"));
-    assert_int_equal(convert_run(in, out, "f32", 1, NULL, NULL, &err), 0);
+    assert_int_equal(convert_run(in, out, "f32", 1, NULL, &err), 0);
     struct source *s = open_made("f32.gguf");
     check_values(s, "output.weight", QT_F32, 6e-3);
     source_close(s);
@@ -378,7 +379,7 @@ static void directories_bring_their_vocabulary(void **state)
     char out[384];
     struct err err;
     strcpy(out, testdir_path(&dir, "out.gguf"));
-    if (convert_run(dir.path, out, "f16", 1, NULL, NULL, &err)) fail_msg("%s", err.text);
+    if (convert_run(dir.path, out, "f16", 1, NULL, &err)) fail_msg("%s", err.text);
     struct source *s = open_made("out.gguf");
     struct str model;
     assert_int_equal(source_get_str(s, "tokenizer.ggml.model", &model, NULL), 0);
@@ -400,7 +401,7 @@ static void rwkv7_gets_the_dummies_that_others_expect(void **state)
     struct err err;
     char out[384];
     strcpy(out, testdir_path(&dir, "out.gguf"));
-    if (convert_run("test/golden/models/rwkv7", out, "q8_0", 1, NULL, NULL, &err))
+    if (convert_run("test/golden/models/rwkv7", out, "q8_0", 1, NULL, &err))
         fail_msg("%s", err.text);
     struct source *s = open_made("out.gguf");
     static const char *const pairs[][2] = {

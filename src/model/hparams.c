@@ -1,5 +1,6 @@
 #include "model/hparams.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,6 +87,24 @@ static void get_f32(struct reader *r, const char *suffix, enum need need, float 
     }
 }
 
+/* What norms add to a mean square: published ones lie between 1e-12 and 1e-3. */
+static void check_eps(struct reader *r, const char *key, float eps)
+{
+    if (!r->rc && !(eps > 0 && eps < 1))
+        r->rc = err_set(r->err, FLETCH_E_FORMAT,
+                        "metadata key '%s' is %g, not between 0 and 1 as an epsilon must be", key,
+                        (double)eps);
+}
+
+/* A key that was read although this architecture can't honour any other value than 0 or `only`. */
+static void refuse_unless(struct reader *r, const char *suffix, u32 value, u32 only)
+{
+    char key[160];
+    if (r->rc || value == 0 || value == only) return;
+    const struct kv *kv = source_kv(r->s, full_key(r, suffix, key, sizeof key));
+    if (kv) source_refuse_kv(r->s, kv);
+}
+
 static void fail_if(struct reader *r, bool bad, const char *suffix, const char *what)
 {
     char key[160];
@@ -105,7 +124,10 @@ static void read_attention(struct reader *r, struct hparams *hp)
     hp->head_k = hp->head_v = hp->d_model / hp->n_heads;
     get_u32(r, "attention.key_length", OPTIONAL, 1, 1 << 16, &hp->head_k);
     get_u32(r, "attention.value_length", OPTIONAL, 1, 1 << 16, &hp->head_v);
+    get_u32(r, "attention.sliding_window", OPTIONAL, 0, 1 << 30, &hp->window);
     fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
+    fail_if(r, hp->head_k % 2 != 0 && !str_is(str_of(hp->arch), "deepseek2"),
+            "attention.key_length", "is odd, so a head can't be rotated in pairs");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention.head_count",
             "times the width of a head is too wide");
 }
@@ -151,7 +173,7 @@ static void read_experts(struct reader *r, struct hparams *hp)
     if (r->rc) return;
     hp->n_ff_expert = hp->n_ff / hp->n_experts_used;
     hp->n_expert_groups = hp->n_groups_used = 1;
-    hp->expert_norm = true;
+    hp->expert_norm = !str_is(str_of(hp->arch), "deepseek2"); /* whose converter says it where so */
     get_u32(r, "expert_feed_forward_length", OPTIONAL, 1, 1 << 20, &hp->n_ff_expert);
     get_u32(r, "expert_shared_count", OPTIONAL, 0, 64, &hp->n_shared_experts);
     get_u32(r, "expert_group_count", OPTIONAL, 0, 1024, &hp->n_expert_groups);
@@ -160,7 +182,11 @@ static void read_experts(struct reader *r, struct hparams *hp)
     get_u32(r, "expert_gating_func", OPTIONAL, 1, 4, &hp->expert_gating);
     get_f32(r, "expert_weights_scale", OPTIONAL, 0, &hp->expert_scale);
     if (r->rc) return;
-    int rc = source_get_bool(r->s, full_key(r, "expert_weights_norm", key, sizeof key),
+    /* two converters' names of it */
+    int rc = source_get_bool(r->s, full_key(r, "norm_top_k_prob", key, sizeof key),
+                             &hp->expert_norm, r->err);
+    if (rc >= 0)
+        rc = source_get_bool(r->s, full_key(r, "expert_weights_norm", key, sizeof key),
                              &hp->expert_norm, r->err);
     if (rc < 0) r->rc = rc;
     if (hp->expert_scale == 0) hp->expert_scale = 1;
@@ -181,6 +207,12 @@ static void read_experts(struct reader *r, struct hparams *hp)
             "expert_used_count", "times the width of an expert is too wide");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
+    if (str_is(str_of(hp->arch), "deepseek2")) return;
+    /* qwen3moe: softmax routing in every block, no shared experts */
+    refuse_unless(r, "leading_dense_block_count", hp->n_dense_layers, 0);
+    refuse_unless(r, "expert_shared_count", hp->n_shared_experts, 0);
+    refuse_unless(r, "expert_gating_func", hp->expert_gating, 1);
+    refuse_unless(r, "expert_group_count", hp->n_expert_groups, 1);
 }
 
 static void read_mla(struct reader *r, struct hparams *hp)
@@ -193,9 +225,7 @@ static void read_mla(struct reader *r, struct hparams *hp)
     if (r->rc) return;
     int rc = source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err);
     if (rc < 0) r->rc = rc;
-    if (!rc && (!isfinite(hp->eps_mla) || hp->eps_mla < 0))
-        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key 'fletch.mla_norm_epsilon' is %g",
-                        (double)hp->eps_mla);
+    check_eps(r, "fletch.mla_norm_epsilon", hp->eps_mla);
     if (!hp->head_k_mla) return; /* legacy layout: refused by the architecture, by name */
     fail_if(r, hp->head_k != hp->kv_lora + hp->n_rot, "attention.key_length",
             "is not kv_lora_rank + rope.dimension_count");
@@ -220,10 +250,51 @@ static void read_rwkv(struct reader *r, struct hparams *hp)
             "makes the state too large");
 }
 
+/* GGUF files that go with a model, or are made from one, and are none. */
+static int check_kind(const struct source *s, struct err *err)
+{
+    static const struct {
+        const char *kind, *what;
+    } others[] = {
+        {"mmproj", "a vision or audio projector (mmproj), which goes with a model; give the "
+                   "model's own file, for text alone"},
+        {"clip", "a vision or audio projector (mmproj), which goes with a model; give the model's "
+                 "own file, for text alone"},
+        {"adapter", "a LoRA adapter, which changes a model; merge it into its base model, then "
+                    "convert that"},
+        {"imatrix", "an importance matrix, with which models are quantised; give the model"},
+        {"controlvector", "a control vector, which steers a model; give the model"},
+    };
+    struct str kind = {0}, arch = {0};
+    int rc = source_get_str(s, "general.type", &kind, err);
+    if (rc >= 0) rc = source_get_str(s, "general.architecture", &arch, err);
+    for (size_t i = 0; rc >= 0 && i < ARRAY_LEN(others); i++)
+        if (str_is(kind, others[i].kind) || str_is(arch, others[i].kind))
+            return err_set(err, FLETCH_E_UNSUPPORTED, "this is no model but %s", others[i].what);
+    return rc < 0 ? rc : 0;
+}
+
+static void copy_printable(char *out, size_t cap, struct str s)
+{
+    for (size_t i = 0; i < s.n && i + 1 < cap; i++)
+        out[i] = s.p[i] >= ' ' && s.p[i] < 0x7f ? s.p[i] : '?';
+}
+
+void hparams_read_names(struct hparams *hp, const struct source *s)
+{
+    struct str arch = {0}, name = {0};
+    if (source_get_str(s, "general.architecture", &arch, NULL) == 0)
+        copy_printable(hp->arch, sizeof hp->arch, arch);
+    if (source_get_str(s, "general.name", &name, NULL) == 0)
+        copy_printable(hp->name, sizeof hp->name, name);
+}
+
 static int read_arch(struct hparams *hp, const struct source *s, struct err *err)
 {
     struct str arch = {0}, name = {0};
-    int rc = source_get_str(s, "general.architecture", &arch, err);
+    int rc = check_kind(s, err);
+    if (rc) return rc;
+    rc = source_get_str(s, "general.architecture", &arch, err);
     if (rc < 0) return rc;
     if (rc == SOURCE_ABSENT)
         return err_set(err, FLETCH_E_FORMAT, "metadata key 'general.architecture' is missing");
@@ -235,8 +306,7 @@ static int read_arch(struct hparams *hp, const struct source *s, struct err *err
                        "architecture %s is not supported (see `fletch doctor` for those that are)",
                        QUOTE(arch));
     if (source_get_str(s, "general.name", &name, NULL) == 0)
-        for (size_t i = 0; i < name.n && i + 1 < sizeof hp->name; i++)
-            hp->name[i] = name.p[i] >= ' ' && name.p[i] < 0x7f ? name.p[i] : '?';
+        copy_printable(hp->name, sizeof hp->name, name);
     return 0;
 }
 
@@ -254,6 +324,11 @@ static void read_vocab_size(struct reader *r, struct hparams *hp)
         return;
     }
     hp->n_vocab = (u32)t->ne[1];
+    u32 said = hp->n_vocab;
+    get_u32(r, "vocab_size", OPTIONAL, 1, UINT32_MAX, &said);
+    if (!r->rc && said != hp->n_vocab)
+        source_refuse(r->s, "metadata key '%s.vocab_size' = %u (token_embd.weight has %u rows)",
+                      hp->arch, said, hp->n_vocab);
 }
 
 int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
@@ -262,6 +337,8 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     int rc = read_arch(hp, s, err);
     if (rc) return rc;
     struct reader r = {s, hp, err, 0, 0};
+    char key[160];
+    u32 pooling = POOLING_NONE;
     struct str arch = str_of(hp->arch);
     bool rwkv = str_is(arch, "rwkv7"), arwkv = str_is(arch, "arwkv7");
     get_u32(&r, "context_length", REQUIRED, 1, 1 << 30, &hp->n_ctx);
@@ -269,13 +346,20 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     get_u32(&r, "block_count", REQUIRED, 1, 512, &r.n_blocks);
     get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
     get_u32(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff);
-    get_f32(&r, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
-            REQUIRED, 0, &hp->eps);
+    const char *eps = rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    get_f32(&r, eps, REQUIRED, -FLT_MAX, &hp->eps);
+    check_eps(&r, full_key(&r, eps, key, sizeof key), hp->eps);
+    get_u32(&r, "pooling_type", OPTIONAL, 0, POOLING_RANK, &pooling);
+    hp->pooling = (enum pooling)pooling;
+    struct str other = {0};
+    if (source_get_str(s, "fletch.embedding_module", &other, NULL) == 0)
+        copy_printable(hp->pooling_other, sizeof hp->pooling_other, other);
     read_vocab_size(&r, hp);
     if (r.rc) return r.rc;
     fail_if(&r, hp->n_mtp >= r.n_blocks, "nextn_predict_layers", "leaves no block");
     if (r.rc) return r.rc;
     hp->n_layers = r.n_blocks - hp->n_mtp;
+    if (!str_is(arch, "deepseek2")) hp->n_mtp = 0; /* only its MTP block can be recorded */
     if (rwkv || arwkv) {
         read_rwkv(&r, hp);
         return r.rc;

@@ -7,15 +7,22 @@
 
 enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN };
 
+/* How the hidden states of a text become one vector; GGUF's numbers. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
+
 struct hparams {
     char arch[32];
     char name[96]; /* general.name, printable; "" when absent */
     u32 n_ctx;     /* context_length it was trained for */
-    u32 d_model;   /* d */
-    u32 n_layers;  /* blocks of the trunk, without MTP blocks */
-    u32 n_mtp;     /* MTP blocks after them */
-    u32 n_vocab;   /* rows of the embedding */
-    u32 n_ff;      /* width of a dense feed-forward */
+    u32 window;    /* tokens that attention sees, itself included; 0: all. Not computed: contexts
+                      that are longer are refused */
+    enum pooling pooling;
+    char pooling_other[64]; /* what makes embeddings and has no number in GGUF; "" otherwise */
+    u32 d_model;            /* d */
+    u32 n_layers;           /* blocks of the trunk, without MTP blocks */
+    u32 n_mtp;              /* MTP blocks after them */
+    u32 n_vocab;            /* rows of the embedding */
+    u32 n_ff;               /* width of a dense feed-forward */
     u32 n_heads, n_kv_heads;
     u32 head_k, head_v; /* per head; MLA: of the latent form */
     float eps;          /* of the norms */
@@ -39,6 +46,8 @@ struct hparams {
     u32 rank_decay, rank_iclr, rank_value, rank_gate; /* low-rank adapters; gate may be 0 */
 };
 
+/* The names alone, of any architecture: for a vocabulary without a model. */
+void hparams_read_names(struct hparams *hp, const struct source *s);
 int hparams_read(struct hparams *hp, const struct source *s, struct err *err);
 
 #endif

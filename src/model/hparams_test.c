@@ -237,9 +237,34 @@ static void good_ones_come_through(void **state)
     twin_close(&t);
 }
 
+/* Files that go with models say what they are by their type, or by the architecture "clip". */
+static void companions_of_models_are_named(void **state)
+{
+    (void)state;
+    const struct {
+        const char *key, *value, *part;
+    } cases[] = {
+        {"general.type", "mmproj", "projector"},
+        {"general.architecture", "clip", "projector"},
+        {"general.type", "adapter", "LoRA adapter"},
+        {"general.type", "imatrix", "importance matrix"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct twin t;
+        struct hparams hp;
+        struct err err = {0};
+        twin_open(&t, "llama-gguf", cases[i].key);
+        assert_int_equal(source_add_str(t.to, cases[i].key, str_of(cases[i].value), &err), 0);
+        assert_int_equal(hparams_read(&hp, t.to, &err), FLETCH_E_UNSUPPORTED);
+        if (!strstr(err.text, cases[i].part)) fail_msg("%s: %s", cases[i].value, err.text);
+        twin_close(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(companions_of_models_are_named),
         cmocka_unit_test(sizes_outside_their_range),
         cmocka_unit_test(heads_and_rotation_that_cannot_be),
         cmocka_unit_test(experts_that_cannot_be),

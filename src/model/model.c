@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "model/known.h"
 #include "model/rope.h"
 
 void model_close(struct model *m)
@@ -48,7 +49,12 @@ static int open_parts(struct model *m, struct profile profile, struct err *err)
     m->net->n_vocab = m->hp.n_vocab;
     m->net->d_model = m->hp.d_model;
     if ((rc = rope_fill(m->net, &m->hp, m->source, err))) return rc;
-    return record(m, err);
+    known_check_keys(m->source, &m->hp);
+    rc = record(m, err);
+    if (!rc) known_check_tensors(m->source, &m->hp);
+    /* a key that is not supported is often why a tensor is missing */
+    int refused = m->source->ignore_unknown ? 0 : source_refused_error(m->source, err);
+    return refused ? refused : rc;
 }
 
 int model_open(struct model **out, struct source *s, struct profile profile, struct err *err)
@@ -67,10 +73,46 @@ int model_open(struct model **out, struct source *s, struct profile profile, str
     return rc;
 }
 
+static int open_text(struct model *m, struct err *err)
+{
+    int rc = vocab_load(&m->vocab, m->source, err);
+    if (rc) return rc;
+    known_check_keys(m->source, &m->hp);
+    hparams_read_names(&m->hp, m->source);
+    m->hp.n_vocab = m->vocab->spec.n_tokens;
+    return m->source->ignore_unknown ? 0 : source_refused_error(m->source, err);
+}
+
+int model_open_text(struct model **out, struct source *s, struct err *err)
+{
+    struct model *m = *out = calloc(1, sizeof *m);
+    if (!m) {
+        source_close(s);
+        return err_nomem(err, "the model");
+    }
+    m->source = s;
+    int rc = open_text(m, err);
+    if (rc) {
+        model_close(m);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int model_probe(struct model **out, const char *path, struct err *err)
+{
+    struct source *s;
+    *out = NULL;
+    int rc = source_open(&s, path, err);
+    if (rc) return rc;
+    s->ignore_unknown = true;
+    return model_open(out, s, (struct profile){.kv = QT_F32}, err);
+}
+
 u64 model_weight_bytes(const struct model *m)
 {
     u64 sum = 0;
-    for (u32 i = 0; i < m->net->n_weights; i++) sum += m->net->weights[i].n_bytes;
+    for (u32 i = 0; m->net && i < m->net->n_weights; i++) sum += m->net->weights[i].n_bytes;
     return sum;
 }
 

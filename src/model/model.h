@@ -18,8 +18,14 @@ struct model {
     struct bind bind;
 };
 
-/* Owns s from here on, also when it fails. profile: its rounding points. */
+/* Owns s from here on, also when it fails. profile: its rounding points. What the source says and
+ * nothing here honours is an error, unless s->ignore_unknown. */
 int model_open(struct model **out, struct source *s, struct profile profile, struct err *err);
+/* From a file, ignoring what is not supported: m->source->refused lists it. Only for looking. */
+/* The vocabulary alone: the file need not hold weights, nor be of a known architecture. Owns s
+ * likewise. */
+int model_open_text(struct model **out, struct source *s, struct err *err);
+int model_probe(struct model **out, const char *path, struct err *err);
 void model_close(struct model *m);
 
 /* Hands every weight to the executor. progress (may be NULL) is told bytes done and in all. */

@@ -168,8 +168,10 @@ static void joined_qkv_equals_three(void **state)
     static const char *const bias[] = {"attn_q.bias", "attn_k.bias", "attn_v.bias"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct twin t;
-        twin_open(&t, names[i], "");
-        join_blocks(&t, "attn_qkv.weight", w, 3); /* a joined tensor is preferred */
+        twin_open(&t, names[i],
+                  "blk.*.attn_q.weight|blk.*.attn_k.weight|blk.*.attn_v.weight|"
+                  "blk.*.attn_q.bias|blk.*.attn_k.bias|blk.*.attn_v.bias");
+        join_blocks(&t, "attn_qkv.weight", w, 3);
         join_blocks(&t, "attn_qkv.bias", bias, 3);
         assert_same_logits(names[i], &t);
         twin_close(&t);
@@ -183,7 +185,7 @@ static void joined_expert_gate_up_equals_two(void **state)
     static const char *const w[] = {"ffn_gate_exps.weight", "ffn_up_exps.weight"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct twin t;
-        twin_open(&t, names[i], "blk.*.ffn_gate_exps.weight"); /* half of the pair is not enough */
+        twin_open(&t, names[i], "blk.*.ffn_gate_exps.weight|blk.*.ffn_up_exps.weight");
         join_blocks(&t, "ffn_gate_up_exps.weight", w, 2);
         assert_same_logits(names[i], &t);
         twin_close(&t);

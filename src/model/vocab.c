@@ -13,6 +13,7 @@ enum {
     MAX_TOKENS = 1 << 24,
     MAX_TOKENIZER = 128 << 20, /* the largest published tokenizer.json is about 35 MB */
     MAX_SMALL = 4 << 20,
+    MAX_ENDS = 1024, /* ids that end generation */
 };
 
 static const struct {
@@ -20,7 +21,7 @@ static const struct {
     const char *name;
 } kinds[] = {
     {TOK_NONE, "none"}, {TOK_NONE, "no_vocab"}, {TOK_SPM, "llama"},
-    {TOK_BPE, "gpt2"},  {TOK_RWKV, "rwkv"},
+    {TOK_BPE, "gpt2"},  {TOK_RWKV, "rwkv"},     {TOK_UNIGRAM, "t5"},
 };
 
 static const char *const norm_names[] = {
@@ -38,16 +39,19 @@ static const char *const prefix_names[] = {
 
 #define FIELD(name) offsetof(struct tok_spec, name)
 
+enum { ANY_KIND = ~0u };
+
 static const struct {
     const char *key;
-    size_t field; /* an i64 */
+    size_t field;   /* an i64 */
+    unsigned kinds; /* bits: of enum tok_kind, where an id outside the vocabulary is refused */
 } id_keys[] = {
-    {"tokenizer.ggml.bos_token_id", FIELD(bos)},
-    {"tokenizer.ggml.eos_token_id", FIELD(eos)},
-    {"tokenizer.ggml.eot_token_id", FIELD(eot)},
-    {"tokenizer.ggml.eom_token_id", FIELD(eom)},
-    {"tokenizer.ggml.unknown_token_id", FIELD(unk)},
-    {"tokenizer.ggml.padding_token_id", FIELD(pad)},
+    {"tokenizer.ggml.bos_token_id", FIELD(bos), ANY_KIND},
+    {"tokenizer.ggml.eos_token_id", FIELD(eos), ANY_KIND},
+    {"tokenizer.ggml.eot_token_id", FIELD(eot), ANY_KIND},
+    {"tokenizer.ggml.eom_token_id", FIELD(eom), ANY_KIND},
+    {"tokenizer.ggml.unknown_token_id", FIELD(unk), 1u << TOK_SPM | 1u << TOK_UNIGRAM},
+    {"tokenizer.ggml.padding_token_id", FIELD(pad), 0}, /* only training pads */
 };
 
 static const struct {
@@ -57,7 +61,21 @@ static const struct {
     {"tokenizer.ggml.add_bos_token", FIELD(add_bos)},
     {"tokenizer.ggml.add_eos_token", FIELD(add_eos)},
     {"tokenizer.fletch.ignore_merges", FIELD(ignore_merges)},
+    {"tokenizer.fletch.strip_space", FIELD(strip_space)},
+    {"tokenizer.fletch.fuse_unk", FIELD(fuse_unk)},
 };
+
+/* Steps as tokenizer.json has them; SentencePiece's are made of GGUF's own keys where they can be.
+ */
+#define NORMALIZER_KEY    "tokenizer.fletch.normalizer_steps"
+#define PRE_TOKENIZER_KEY "tokenizer.fletch.pre_tokenizer_steps"
+#define SYMBOLS_KEY       "tokenizer.fletch.n_symbols"
+#define TOKEN_FLAGS_KEY   "tokenizer.fletch.token_flags"
+#define BEFORE_KEY        "tokenizer.fletch.tokens_before"
+#define AFTER_KEY         "tokenizer.fletch.tokens_after"
+
+/* Ids that end generation, where there are more than the keys of single ids can name. */
+#define ENDS_KEY "tokenizer.ggml.eos_token_ids"
 
 static i64 *id_field(struct tok_spec *spec, size_t i)
 {
@@ -103,7 +121,7 @@ static int load_types(struct vocab *v, const struct source *s, struct err *err)
     const struct kv *kv = source_kv(s, key);
     u32 n = v->spec.n_tokens;
     if (!kv) return 0;
-    if (kv->type != KV_ARRAY || kv->n < n) return wrong(key, "is shorter than the tokens", err);
+    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "has not one entry per token", err);
     u8 *types = arena_alloc(&v->arena, n, 1);
     if (!types) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < n; i++) {
@@ -120,8 +138,8 @@ static int load_scores(struct vocab *v, const struct source *s, struct err *err)
     const char *key = "tokenizer.ggml.scores";
     const struct kv *kv = source_kv(s, key);
     u32 n = v->spec.n_tokens;
-    if (!kv || v->spec.kind != TOK_SPM) return 0;
-    if (kv->type != KV_ARRAY || kv->n < n) return wrong(key, "is shorter than the tokens", err);
+    if (!kv || (v->spec.kind != TOK_SPM && v->spec.kind != TOK_UNIGRAM)) return 0;
+    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "has not one entry per token", err);
     float *scores = arena_alloc(&v->arena, n, sizeof *scores);
     if (!scores) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < n; i++) {
@@ -158,6 +176,80 @@ static int load_text(struct vocab *v, const struct source *s, const char *key, s
     return out->p ? 0 : err_nomem(err, key);
 }
 
+/* An array of small integers; *n stays 0 when the key is absent. */
+static int load_ints(struct vocab *v, const struct source *s, const char *key, i64 max, u32 *n,
+                     i32 **out, struct err *err)
+{
+    const struct kv *kv = source_kv(s, key);
+    if (!kv) return 0;
+    if (kv->type != KV_ARRAY || kv->n > v->spec.n_tokens)
+        return wrong(key, "is not an array of as many integers as there are tokens", err);
+    i32 *p = arena_alloc(&v->arena, (size_t)kv->n, sizeof *p);
+    if (!p) return err_nomem(err, "the vocabulary");
+    for (u32 i = 0; i < kv->n; i++) {
+        i64 value;
+        if (!kv_int(kv, i, &value) || value < 0 || value > max)
+            return wrong(key, "holds what is not in its range", err);
+        p[i] = (i32)value;
+    }
+    *n = (u32)kv->n;
+    *out = p;
+    return 0;
+}
+
+/* What tokenizer.json can say and GGUF has no keys for. */
+static int load_steps(struct vocab *v, const struct source *s, struct err *err)
+{
+    struct tok_spec *spec = &v->spec;
+    i32 *flags = NULL, *before = NULL, *after = NULL;
+    u32 n_flags = 0;
+    i64 last = (i64)spec->n_tokens - 1;
+    int rc = load_text(v, s, NORMALIZER_KEY, &spec->normalizer, err);
+    if (rc == 0) rc = load_text(v, s, PRE_TOKENIZER_KEY, &spec->pre_tokenizer, err);
+    if (rc == 0) rc = MIN(source_get_u32(s, SYMBOLS_KEY, &spec->n_symbols, err), 0);
+    if (rc == 0) rc = load_ints(v, s, BEFORE_KEY, last, &spec->n_before, &before, err);
+    if (rc == 0) rc = load_ints(v, s, AFTER_KEY, last, &spec->n_after, &after, err);
+    if (rc == 0) rc = load_ints(v, s, TOKEN_FLAGS_KEY, UINT8_MAX, &n_flags, &flags, err);
+    if (rc) return rc;
+    spec->before = before;
+    spec->after = after;
+    if (!n_flags) return 0;
+    u8 *bytes = arena_alloc(&v->arena, spec->n_tokens, 1);
+    if (!bytes) return err_nomem(err, "the vocabulary");
+    for (u32 i = 0; i < n_flags; i++) bytes[i] = (u8)flags[i];
+    spec->token_flags = bytes;
+    return 0;
+}
+
+static int load_ends(struct vocab *v, const struct source *s, struct err *err)
+{
+    i32 *ends = NULL;
+    i64 last = (i64)v->spec.n_tokens - 1;
+    int rc = load_ints(v, s, ENDS_KEY, last, &v->spec.n_ends, &ends, err);
+    v->spec.ends = ends;
+    return rc;
+}
+
+/* Other engines' Unigram files: SentencePiece's normalizer, from three keys. */
+static int load_unigram(struct vocab *v, const struct source *s, struct err *err)
+{
+    const char *key = "tokenizer.ggml.precompiled_charsmap";
+    const struct kv *kv = source_kv(s, key);
+    struct vocab_spm_norm norm = {.dummy_prefix = true, .remove_extra_spaces = true};
+    if (v->spec.normalizer.p) return 0;
+    if (kv && (kv->type != KV_ARRAY || kv_size(kv->elem) != 1 || kv->n > MAX_SMALL))
+        return wrong(key, "is not an array of bytes", err);
+    if (kv) norm.charsmap = (struct str){(const char *)kv->data, (size_t)kv->n};
+    int rc = source_get_bool(s, "tokenizer.ggml.add_space_prefix", &norm.dummy_prefix, err);
+    if (rc >= 0)
+        rc = source_get_bool(s, "tokenizer.ggml.remove_extra_whitespaces",
+                             &norm.remove_extra_spaces, err);
+    if (rc < 0) return rc;
+    v->spec.add_space_prefix = TOK_PREFIX_NEVER;
+    v->spec.strip_space = norm.dummy_prefix;
+    return vocab_spm_normalizer(&v->spec, &v->arena, &norm, err);
+}
+
 static int load_flags(struct vocab *v, const struct source *s, struct err *err)
 {
     struct tok_spec *spec = &v->spec;
@@ -170,7 +262,12 @@ static int load_flags(struct vocab *v, const struct source *s, struct err *err)
         if (!kv) continue;
         if (kv->type == KV_ARRAY || !kv_int(kv, 0, &id))
             return wrong(id_keys[i].key, "is not an integer", err);
-        *id_field(spec, i) = id >= 0 && id < spec->n_tokens ? id : -1;
+        bool unset = id == -1 || id == UINT32_MAX; /* how converters write "none" */
+        bool known = id >= 0 && id < spec->n_tokens;
+        if (!known && !unset && (id_keys[i].kinds >> spec->kind & 1))
+            source_refuse(s, "metadata key '%s' = %lld (there are %u tokens)", id_keys[i].key,
+                          (long long)id, spec->n_tokens);
+        *id_field(spec, i) = known ? id : -1;
     }
     for (size_t i = 0; i < ARRAY_LEN(flag_keys) && rc >= 0; i++) {
         rc = source_get_bool(s, flag_keys[i].key, &flag, err);
@@ -213,13 +310,18 @@ static int load_gguf(struct vocab *v, const struct source *s, struct err *err)
         return wrong("tokenizer.ggml.tokens", "is missing or empty", err);
     if (rc == 0) rc = load_types(v, s, err);
     if (rc == 0) rc = load_scores(v, s, err);
-    if (rc == 0)
-        rc = MIN(load_strs(v, s, merges_key(spec->kind), &spec->n_merges, &spec->merges, err), 0);
+    if (rc == 0) rc = load_strs(v, s, merges_key(spec->kind), &spec->n_merges, &spec->merges, err);
+    if (rc == SOURCE_ABSENT && spec->kind == TOK_BPE)
+        return wrong(merges_key(spec->kind), "is missing, without which text can't be cut", err);
+    rc = MIN(rc, 0);
     if (rc == 0) rc = load_text(v, s, "tokenizer.ggml.pre", &spec->pre, err);
     if (rc == 0) rc = load_text(v, s, "tokenizer.chat_template", &spec->chat_template, err);
     if (rc) return rc;
     tok_spec_gguf_ids(spec);
-    return load_flags(v, s, err);
+    rc = load_flags(v, s, err);
+    if (rc == 0) rc = load_ends(v, s, err);
+    if (rc == 0) rc = load_steps(v, s, err);
+    return rc || spec->kind != TOK_UNIGRAM ? rc : load_unigram(v, s, err);
 }
 
 /* From a Hugging Face directory */
@@ -233,32 +335,43 @@ static int read_json(struct vocab *v, const struct source *s, const char *name, 
     return file_exists(path) ? json_read(out, path, max, err) : 0;
 }
 
-static int read_text(struct vocab *v, const struct source *s, const char *name, struct str *out,
-                     struct err *err)
+static int read_text(struct vocab *v, const struct source *s, const char *name, size_t max,
+                     struct str *out, struct err *err)
 {
     char *path = arena_printf(&v->arena, "%s/%s", s->path, name), *text;
     size_t n;
     if (!path) return err_nomem(err, name);
     if (!file_exists(path)) return 0;
-    int rc = file_read(&text, &n, path, MAX_SMALL, err);
+    int rc = file_read(&text, &n, path, max, err);
     if (rc) return rc;
     *out = (struct str){arena_copy(&v->arena, (struct str){text, n}), n};
     free(text);
     return out->p ? 0 : err_nomem(err, name);
 }
 
-static int add_end(struct tok_spec *spec, const json_t *v, struct err *err)
+/* The first three ids have keys of their own in GGUF; the list takes the others. */
+static int add_end(struct vocab *v, const json_t *id_value, struct err *err)
 {
-    json_int_t id = json_integer_value(v);
-    i64 *ends[] = {&spec->eos, &spec->eot, &spec->eom};
-    if (!json_is_integer(v) || id < 0 || id >= spec->n_tokens)
+    struct tok_spec *spec = &v->spec;
+    json_int_t id = json_integer_value(id_value);
+    i64 *named[] = {&spec->eos, &spec->eot, &spec->eom};
+    if (json_is_integer(id_value) && id == -1) return 0; /* how some write "none" */
+    if (!json_is_integer(id_value) || id < 0 || id >= spec->n_tokens)
         return err_set(err, FLETCH_E_FORMAT, "eos_token_id is not an id of the vocabulary");
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        if (*ends[i] < 0) *ends[i] = id;
-        if (*ends[i] == id) return 0;
+    for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+        if (*named[i] < 0) *named[i] = id;
+        if (*named[i] == id) return 0;
     }
-    return err_set(err, FLETCH_E_UNSUPPORTED,
-                   "eos_token_id lists more than three ids that end generation");
+    for (u32 i = 0; i < spec->n_ends; i++)
+        if (spec->ends[i] == id) return 0;
+    if (spec->n_ends >= MAX_ENDS)
+        return err_set(err, FLETCH_E_LIMIT, "eos_token_id lists more than %d ids", MAX_ENDS);
+    i32 *ends = arena_alloc(&v->arena, spec->n_ends + 1, sizeof *ends);
+    if (!ends) return err_nomem(err, "the vocabulary");
+    if (spec->n_ends) memcpy(ends, spec->ends, spec->n_ends * sizeof *ends);
+    ends[spec->n_ends++] = (i32)id;
+    spec->ends = ends;
+    return 0;
 }
 
 /* What ends generation: the tokenizer's eos, and all ids that generation_config.json (or else
@@ -273,24 +386,43 @@ static int read_ends(struct vocab *v, const struct source *s, struct err *err)
         rc = read_json(v, s, names[i], MAX_SMALL, &root, err);
         const json_t *ids = json_object_get(root, "eos_token_id");
         found = ids && !json_is_null(ids);
-        if (found && !json_is_array(ids)) rc = add_end(&v->spec, ids, err);
+        if (found && !json_is_array(ids)) rc = add_end(v, ids, err);
         for (size_t k = 0; k < json_array_size(ids) && rc == 0; k++)
-            rc = add_end(&v->spec, json_array_get(ids, k), err);
+            rc = add_end(v, json_array_get(ids, k), err);
         if (rc && found) err_prefix(err, "%s", names[i]);
         json_decref(root);
     }
     return rc;
 }
 
-int vocab_pad(struct tok_spec *spec, struct arena *arena, u32 n, struct err *err)
+/* Drops the tokens that the model has no row for. Only added tokens may lie there, such as the
+ * padding of a training run whose model was never resized: their text is cut like any other. */
+static int drop_tokens(struct tok_spec *spec, u32 n, struct err *err)
 {
-    if (n == spec->n_tokens) return 0;
-    if (n < spec->n_tokens)
+    const i64 used[] = {spec->bos, spec->eos, spec->eot, spec->eom};
+    bool fits = spec->types != NULL;
+    for (u32 i = n; i < spec->n_tokens && fits; i++)
+        fits = spec->types[i] == TOK_CONTROL || spec->types[i] == TOK_USER ||
+               spec->types[i] == TOK_UNUSED;
+    for (size_t i = 0; i < ARRAY_LEN(used); i++) fits &= used[i] < n;
+    if (!fits)
         return err_set(err, FLETCH_E_FORMAT, "the tokenizer has %u tokens, the model only %u",
                        spec->n_tokens, n);
+    spec->n_tokens = n;
+    return 0;
+}
+
+int vocab_resize(struct tok_spec *spec, struct arena *arena, u32 n, struct err *err)
+{
+    if (n == spec->n_tokens) return 0;
+    if (n < spec->n_tokens) return drop_tokens(spec, n, err);
     struct str *tokens = arena_alloc(arena, n, sizeof *tokens);
     u8 *types = arena_alloc(arena, n, 1);
     float *scores = spec->scores ? arena_alloc(arena, n, sizeof *scores) : NULL;
+    u8 *flags = spec->token_flags ? arena_alloc(arena, n, 1) : NULL;
+    if (spec->token_flags && !flags) return err_nomem(err, "the vocabulary");
+    if (flags) memcpy(flags, spec->token_flags, spec->n_tokens);
+    spec->token_flags = flags;
     if (!tokens || !types || (spec->scores && !scores)) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < n; i++) {
         bool old = i < spec->n_tokens;
@@ -331,25 +463,126 @@ static int load_world(struct vocab *v, struct str world, const json_t *config, s
     return vocab_read_rwkv(&v->spec, &v->arena, world, n, err);
 }
 
+/* A directory's tokenizer files. */
+struct dir_files {
+    json_t *tokenizer, *config, *added, *special_map;
+    struct str chat;
+};
+
+static int read_dir_files(struct vocab *v, const struct source *s, struct dir_files *f,
+                          struct err *err)
+{
+    int rc = read_json(v, s, "tokenizer.json", MAX_TOKENIZER, &f->tokenizer, err);
+    if (rc == 0) rc = read_json(v, s, "tokenizer_config.json", MAX_SMALL, &f->config, err);
+    if (rc == 0) rc = read_text(v, s, "chat_template.jinja", MAX_SMALL, &f->chat, err);
+    if (rc || f->tokenizer) return rc;
+    rc = read_json(v, s, "added_tokens.json", MAX_SMALL, &f->added, err);
+    if (rc == 0) rc = read_json(v, s, "special_tokens_map.json", MAX_SMALL, &f->special_map, err);
+    return rc;
+}
+
+static struct tok_files files_beside(const struct dir_files *f)
+{
+    return (struct tok_files){.config = f->config,
+                              .added = f->added,
+                              .special_map = f->special_map,
+                              .chat_template = f->chat};
+}
+
+/* A SentencePiece model. Its spaces go before the text, and unless the config says that "legacy" is
+ * false, after every special token. What stands around a text is the class's choice where the
+ * config is silent: eos after it for T5, bos before it for Llama and its like. */
+static int load_spm(struct vocab *v, const struct dir_files *f, struct str file, struct err *err)
+{
+    const json_t *legacy = json_object_get(f->config, "legacy");
+    struct tok_files beside = files_beside(f);
+    int rc = vocab_read_spm(&v->spec, &v->arena, file, json_is_false(legacy), err);
+    if (rc) return err_prefix(err, "tokenizer.model");
+    const char *class = json_string_value(json_object_get(f->config, "tokenizer_class"));
+    v->spec.add_eos = class && str_starts(str_of(class), "T5");
+    v->spec.add_bos = !v->spec.add_eos;
+    return tok_spec_read_beside(&v->spec, &v->arena, &beside, err);
+}
+
+/* vocab.json and merges.txt, where both are there and the config names a class that is known; else
+ * the spec stays without a kind. */
+static int load_merges(struct vocab *v, const struct source *s, const struct dir_files *f,
+                       struct err *err)
+{
+    struct tok_files beside = files_beside(f);
+    struct str merges = {0};
+    json_t *vocab = NULL;
+    if (!vocab_knows_class(f->config)) return 0;
+    int rc = read_text(v, s, "merges.txt", MAX_TOKENIZER, &merges, err);
+    if (rc == 0 && merges.p) rc = read_json(v, s, "vocab.json", MAX_TOKENIZER, &vocab, err);
+    if (rc == 0 && vocab) rc = vocab_read_merges(&v->spec, &v->arena, vocab, merges, &beside, err);
+    json_decref(vocab);
+    return rc;
+}
+
+/* Files that hold vocabularies in forms that are not read. */
+static int refuse_other_files(struct vocab *v, const struct source *s, struct err *err)
+{
+    static const char *const names[] = {"tiktoken.model",
+                                        "vocab.txt",
+                                        "tekken.json",
+                                        "vocab.json",
+                                        "tokenizer.tiktoken",
+                                        "spiece.model",
+                                        "sentencepiece.bpe.model"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char *path = arena_printf(&v->arena, "%s/%s", s->path, names[i]);
+        if (!path) return err_nomem(err, names[i]);
+        if (file_exists(path))
+            return err_set(err, FLETCH_E_UNSUPPORTED,
+                           "%s holds a vocabulary in %s, which is not read; put a tokenizer.json "
+                           "beside it, as transformers' save_pretrained writes it",
+                           QUOTE(str_of(s->path)), names[i]);
+    }
+    return 0;
+}
+
+/* A directory that was opened for its text, and has none. */
+static int refuse_empty(struct vocab *v, const struct source *s, struct err *err)
+{
+    char *path = arena_printf(&v->arena, "%s/config.json", s->path);
+    if (!path) return err_nomem(err, "the vocabulary");
+    if (!s->text_only || file_exists(path)) return 0; /* a model of ids alone */
+    return err_set(err, FLETCH_E_FORMAT,
+                   "there is neither a tokenizer.json nor a tokenizer.model, and no config.json; a "
+                   "model is a .gguf file or a Hugging Face directory");
+}
+
 static int load_dir(struct vocab *v, const struct source *s, struct err *err)
 {
-    json_t *tokenizer = NULL, *config = NULL;
-    struct str chat = {0}, world = {0};
+    struct dir_files f = {0};
+    struct str world = {0}, spm = {0};
     u32 n = 0;
     int rc = declared_size(v, s, &n, err);
-    if (rc == 0) rc = read_json(v, s, "tokenizer.json", MAX_TOKENIZER, &tokenizer, err);
-    if (rc == 0) rc = read_json(v, s, "tokenizer_config.json", MAX_SMALL, &config, err);
-    if (rc == 0) rc = read_text(v, s, "chat_template.jinja", &chat, err);
-    if (rc == 0 && !tokenizer) rc = read_text(v, s, "rwkv_vocab_v20230424.txt", &world, err);
-    if (rc == 0 && tokenizer) {
-        rc = tok_spec_from_json(&v->spec, &v->arena, tokenizer, config, chat, err);
-        if (rc == 0 && n) rc = vocab_pad(&v->spec, &v->arena, n, err);
+    if (rc == 0) rc = read_dir_files(v, s, &f, err);
+    if (rc == 0 && !f.tokenizer)
+        rc = read_text(v, s, "rwkv_vocab_v20230424.txt", MAX_SMALL, &world, err);
+    if (rc == 0 && !f.tokenizer && !world.p)
+        rc = read_text(v, s, "tokenizer.model", MAX_TOKENIZER, &spm, err);
+    if (rc == 0 && world.p)
+        rc = load_world(v, world, f.config, f.chat, n, err);
+    else if (rc == 0 && f.tokenizer)
+        rc = tok_spec_from_json(&v->spec, &v->arena, f.tokenizer, f.config, f.chat, err);
+    else if (rc == 0 && spm.p)
+        rc = load_spm(v, &f, spm, err);
+    else if (rc == 0)
+        rc = load_merges(v, s, &f, err);
+    if (rc == 0 && v->spec.kind == TOK_NONE) {
+        rc = refuse_other_files(v, s, err);
+        if (rc == 0) rc = refuse_empty(v, s, err);
+    } else if (rc == 0 && !world.p) {
+        if (n) rc = vocab_resize(&v->spec, &v->arena, n, err);
         if (rc == 0) rc = read_ends(v, s, err);
-    } else if (rc == 0 && world.p) {
-        rc = load_world(v, world, config, chat, n, err);
     }
-    json_decref(config);
-    json_decref(tokenizer);
+    json_decref(f.config);
+    json_decref(f.tokenizer);
+    json_decref(f.added);
+    json_decref(f.special_map);
     return rc;
 }
 
@@ -423,6 +656,28 @@ static int put_flags(struct tok_spec *spec, struct source *s, struct err *err)
     return rc;
 }
 
+static int put_steps(const struct tok_spec *spec, struct source *s, struct err *err)
+{
+    int rc = 0;
+    if (spec->normalizer.p) rc = source_add_str(s, NORMALIZER_KEY, spec->normalizer, err);
+    if (rc == 0 && spec->pre_tokenizer.p)
+        rc = source_add_str(s, PRE_TOKENIZER_KEY, spec->pre_tokenizer, err);
+    if (rc == 0 && spec->n_symbols) rc = source_add_u32(s, SYMBOLS_KEY, spec->n_symbols, err);
+    if (rc == 0 && spec->token_flags)
+        rc = source_add_array(s, TOKEN_FLAGS_KEY, KV_U8, spec->n_tokens, spec->token_flags,
+                              spec->n_tokens, err);
+    if (rc == 0 && spec->n_ends)
+        rc = source_add_array(s, ENDS_KEY, KV_I32, spec->n_ends, spec->ends,
+                              spec->n_ends * sizeof *spec->ends, err);
+    if (rc == 0 && spec->n_before)
+        rc = source_add_array(s, BEFORE_KEY, KV_I32, spec->n_before, spec->before,
+                              spec->n_before * sizeof *spec->before, err);
+    if (rc == 0 && spec->n_after)
+        rc = source_add_array(s, AFTER_KEY, KV_I32, spec->n_after, spec->after,
+                              spec->n_after * sizeof *spec->after, err);
+    return rc;
+}
+
 int vocab_to_source(const struct vocab *v, struct source *s, struct err *err)
 {
     struct tok_spec spec = v->spec;
@@ -436,10 +691,11 @@ int vocab_to_source(const struct vocab *v, struct source *s, struct err *err)
     if (rc == 0 && spec.scores)
         rc = source_add_array(s, "tokenizer.ggml.scores", KV_F32, spec.n_tokens, spec.scores,
                               spec.n_tokens * sizeof *spec.scores, err);
-    if (rc == 0 && spec.n_merges)
+    if (rc == 0 && (spec.n_merges || spec.kind == TOK_BPE))
         rc = source_add_strs(s, merges_key(spec.kind), spec.n_merges, spec.merges, err);
     if (rc == 0) rc = put_ids(&spec, s, err);
     if (rc == 0) rc = put_flags(&spec, s, err);
+    if (rc == 0) rc = put_steps(&spec, s, err);
     if (rc == 0 && spec.chat_template.p)
         rc = source_add_str(s, "tokenizer.chat_template", spec.chat_template, err);
     return rc;

@@ -159,7 +159,7 @@ static void arrays_must_be_as_long_as_the_tokens(void **state)
         source_add_array(s, "tokenizer.ggml.token_type", bad == 4 ? KV_F32 : KV_I32,
                          bad == 2 ? 2 : 3, types, bad == 2 ? 8 : 12, NULL);
         static const char *const texts[] = {
-            "scores is shorter", "scores is not an array of numbers", "token_type is shorter",
+            "scores has not one", "scores is not an array of numbers", "token_type has not one",
             "scores is not an array of numbers", "token_type is not an array of integers"};
         must_fail(s, texts[bad]);
     }
@@ -299,6 +299,39 @@ static void the_model_may_have_more_tokens_than_the_tokenizer(void **state)
     must_fail(dir_source(10), "tokens, the model only 10");
 }
 
+/* A padding token that a training run added without a row in the model for it. */
+static void added_tokens_that_the_model_lacks_are_dropped(void **state)
+{
+    (void)state;
+    copy_tokenizer();
+    struct source *s = dir_source(0);
+    struct vocab *v = must_load(s);
+    u32 last = v->spec.n_tokens - 1, first = last;
+    while (v->spec.types[first - 1] != TOK_NORMAL) first--;
+    assert_true(v->spec.types[last] != TOK_NORMAL);
+    char text[64], config[96];
+    snprintf(text, sizeof text, "%.*s", (int)v->spec.tokens[last].n, v->spec.tokens[last].p);
+    check_ids(v, str_of(text), TOK_SPECIAL, IDS((i32)last));
+    vocab_close(v);
+    source_close(s);
+    snprintf(config, sizeof config, "{\"pad_token\":\"%s\"}", text);
+    testdir_puts(&dir, "tokenizer_config.json", config);
+    s = dir_source(last);
+    v = must_load(s);
+    struct tok_ids ids = {0};
+    assert_int_equal(v->spec.n_tokens, last);
+    assert_int_equal(tok_encode(v->tok, str_of(text), NULL, TOK_SPECIAL, &ids, NULL), 0);
+    assert_true(ids.n > 1); /* text like any other */
+    for (u32 i = 0; i < ids.n; i++) assert_true((u32)ids.p[i] < last);
+    tok_ids_free(&ids);
+    vocab_close(v);
+    source_close(s);
+    must_fail(dir_source(first - 1), "tokens, the model only"); /* no added token */
+    config[2] = 'e', config[3] = 'o', config[4] = 's';
+    testdir_puts(&dir, "tokenizer_config.json", config);
+    must_fail(dir_source(last), "tokens, the model only");
+}
+
 static void all_listed_ids_end_generation(void **state)
 {
     (void)state;
@@ -316,12 +349,40 @@ static void all_listed_ids_end_generation(void **state)
     assert_int_equal(v->spec.eos, 9);
     vocab_close(v);
     source_close(s);
-    testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":[1,2,3,4]}");
-    must_fail(dir_source(0), "generation_config.json: eos_token_id lists more than three");
-    testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":-1}");
+    testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":-1}"); /* none */
+    s = dir_source(0);
+    v = must_load(s);
+    assert_int_equal(v->spec.eos, -1);
+    vocab_close(v);
+    source_close(s);
+    testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":-2}");
     must_fail(dir_source(0), "eos_token_id is not an id");
     testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":\"x\"}");
     must_fail(dir_source(0), "eos_token_id is not an id");
+}
+
+static void any_number_of_ids_ends_generation(void **state)
+{
+    (void)state;
+    copy_tokenizer();
+    testdir_puts(&dir, "generation_config.json", "{\"eos_token_id\":[1,2,3,4,5,4,1,6]}");
+    struct source *s = dir_source(0), *gguf = new_source("x.gguf");
+    struct vocab *v = must_load(s);
+    assert_int_equal(v->spec.n_ends, 3);
+    assert_int_equal(vocab_to_source(v, gguf, NULL), 0);
+    vocab_close(v);
+    source_close(s);
+    v = must_load(gguf);
+    for (i32 id = 0; id < 8; id++) assert_int_equal(tok_is_eog(v->tok, id), id >= 1 && id <= 6);
+    vocab_close(v);
+    source_close(gguf);
+    struct buf b = {0};
+    buf_puts(&b, "{\"eos_token_id\":[0");
+    for (int id = 1; id < 1100; id++) buf_printf(&b, ",%d", id);
+    buf_puts(&b, "]}");
+    testdir_write(&dir, "generation_config.json", (struct str){b.p, b.n});
+    buf_free(&b);
+    must_fail(dir_source(2000), "lists more than 1024 ids");
 }
 
 /* RWKV's own text form */
@@ -410,7 +471,9 @@ int main(void)
         cmocka_unit_test(every_field_survives_as_metadata),
         TESTDIR_TEST(an_empty_directory_has_no_vocabulary),
         TESTDIR_TEST(the_model_may_have_more_tokens_than_the_tokenizer),
+        TESTDIR_TEST(added_tokens_that_the_model_lacks_are_dropped),
         TESTDIR_TEST(all_listed_ids_end_generation),
+        TESTDIR_TEST(any_number_of_ids_ends_generation),
         TESTDIR_TEST(reads_rwkv_lines),
         TESTDIR_TEST(refuses_bad_rwkv_lines),
     };

@@ -7,7 +7,13 @@
 static float block_scale(const float *x, float *inverse)
 {
     float top = 0;
-    for (u32 i = 0; i < ACT_BLOCK; i++) top = fmaxf(top, fabsf(x[i]));
+    bool finite = true;
+    for (u32 i = 0; i < ACT_BLOCK; i++) {
+        top = fmaxf(top, fabsf(x[i]));
+        finite &= (bool)isfinite(x[i]);
+    }
+    *inverse = 0;
+    if (!finite) return NAN;
     if (top < 1e-30f) top = 0; /* as good as nothing, and 127/top must stay finite */
     *inverse = top > 0 ? 127.0f / top : 0;
     return top / 127.0f;
@@ -16,9 +22,8 @@ static float block_scale(const float *x, float *inverse)
 void act_quantise(const float *x, i8 *q, float *scale, u32 n)
 {
     for (u32 i = 0; i < n; i += ACT_BLOCK) {
-        float inverse;
-        scale[i / ACT_BLOCK] = block_scale(x + i, &inverse);
-        for (u32 j = i; j < i + ACT_BLOCK; j++) q[j] = (i8)lrintf(x[j] * inverse);
+        float inverse, s = scale[i / ACT_BLOCK] = block_scale(x + i, &inverse);
+        for (u32 j = i; j < i + ACT_BLOCK; j++) q[j] = isnan(s) ? 0 : (i8)lrintf(x[j] * inverse);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Rounding of activations that meet block-quantised weights, for profiles that ask for it: blocks
- * of 32, q = nearest even of x·(127/max|x|), scale = max|x|/127. */
+ * of 32, q = nearest even of x·(127/max|x|), scale = max|x|/127. The scale of a block that holds
+ * NaN or an infinity is NaN, so that it is noticed where logits are read. */
 #ifndef FLETCH_ACT_H
 #define FLETCH_ACT_H
 

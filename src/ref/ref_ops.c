@@ -215,7 +215,7 @@ static float act(enum act_kind kind, float x)
     switch (kind) {
     case ACT_TANH: return num_tanh(x);
     case ACT_SIGMOID: return num_sigmoid(x);
-    case ACT_RELU2: return x > 0 ? x * x : 0;
+    case ACT_RELU2: return x < 0 ? 0 : x * x; /* NaN stays NaN */
     case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
     }
     return x;

@@ -462,6 +462,54 @@ static void route_groups_by_their_two_best(void **state)
     lab_close_to(w[2], 1 / (1 + exp(-2)));
 }
 
+/* Scores that are not numbers are the lowest, and no choice is ever made twice. */
+static void route_of_bad_scores_is_still_distinct(void **state)
+{
+    (void)state;
+    static const struct {
+        float z[6], bias[6];
+        enum route_kind kind;
+        u32 groups;
+        i32 want[4];
+    } cases[] = {
+        {{NAN, NAN, NAN, NAN, NAN, NAN}, {0}, ROUTE_SOFTMAX, 1, {0, 1, 2, 3}},
+        {{1, NAN, 2, 3, 4, 5}, {0}, ROUTE_SOFTMAX, 1, {0, 1, 2, 3}}, /* the sum is NaN */
+        {{1, 2, INFINITY, 3, 4, 5}, {0}, ROUTE_SOFTMAX, 1, {0, 1, 2, 3}},
+        {{3e38f, -3e38f, 0, -INFINITY, 3e38f, 1}, {0}, ROUTE_SOFTMAX, 1, {0, 4, 1, 2}},
+        {{NAN, -INFINITY, 5, NAN, -INFINITY, 6}, {0}, ROUTE_SIGMOID, 1, {5, 2, 1, 4}},
+        {{1, 2, 3, 4, 5, 6}, {NAN, 0, NAN, INFINITY, 0, 0}, ROUTE_SIGMOID, 1, {3, 5, 4, 1}},
+        {{0, 0, 0, 0, 0, 0},
+         {-INFINITY, NAN, -INFINITY, NAN, 0, 0},
+         ROUTE_SIGMOID,
+         1,
+         {4, 5, 0, 1}},
+        {{NAN, 9, 1, 1, NAN, NAN}, {0}, ROUTE_SIGMOID, 3, {1, 2, 3, 0}}, /* of two groups */
+        {{NAN, NAN, NAN, NAN, NAN, NAN}, {0}, ROUTE_SIGMOID, 3, {0, 1, 2, 3}},
+        {{0, 0, 0, 0, 0, 0}, {INFINITY, -INFINITY, 1, 1, 2, 2}, ROUTE_SIGMOID, 3, {4, 5, 2, 3}},
+    };
+    for (u32 i = 0; i < ARRAY_LEN(cases); i++) {
+        i32 ids[4];
+        float w[4];
+        u32 groups = cases[i].groups;
+        if (i) {
+            lab_teardown(state);
+            lab_setup(state);
+        }
+        route(cases[i].z, 6,
+              (struct route_spec){.kind = cases[i].kind,
+                                  .n_used = 4,
+                                  .n_groups = groups,
+                                  .n_groups_used = groups > 1 ? 2 : 1,
+                                  .normalise = true,
+                                  .floor = 6e-5f,
+                                  .scale = 1,
+                                  .bias = lab_vector(6, cases[i].bias)},
+              ids, w);
+        if (memcmp(ids, cases[i].want, sizeof ids) != 0)
+            fail_msg("case %u: %d %d %d %d", i, ids[0], ids[1], ids[2], ids[3]);
+    }
+}
+
 /* ---- fused forms, refusals ---- */
 
 static void fused_ops_equal_their_parts(void **state)
@@ -549,6 +597,7 @@ int main(void)
         TEST(route_bias_chooses_but_does_not_weigh),
         TEST(route_floor_bounds_the_divisor),
         TEST(route_groups_by_their_two_best),
+        TEST(route_of_bad_scores_is_still_distinct),
         TEST(fused_ops_equal_their_parts),
         TEST(too_wide_is_refused_at_load),
     };

@@ -7,10 +7,10 @@
 
 enum {
     MAX_STATES = 8192,
-    MAX_WORDS = 1 << 19, /* of all states */
-    MAX_CLOSURE = 2048,  /* places looked at to find one state */
-    CLOSURE_WORDS = 1 << 15,
-    CLOSURE_SLOTS = 4096,
+    MAX_WORDS = 1 << 19,   /* of all states */
+    MAX_CLOSURE = 1 << 14, /* places looked at to find one state */
+    CLOSURE_WORDS = 1 << 18,
+    CLOSURE_SLOTS = 1 << 15,
     MAX_WORK = 1 << 20, /* places looked at to find one mask */
     N_MASKS = 64,
     UNKNOWN = 0, /* instead of a state: nobody asked yet */
@@ -128,7 +128,7 @@ static void closure_add(struct automaton *a, u32 instr, const u32 *calls, u32 de
 {
     struct closure *w = &a->work;
     u32 n = depth + (extra != 0), *place = w->words + w->n_words;
-    if (n + a->g->need[instr] > GRAMMAR_MAX_DEPTH) return; /* it could not be finished */
+    if (n + (u64)a->g->need[instr] > GRAMMAR_MAX_DEPTH) return; /* it could not be finished */
     w->full |= w->n_places == MAX_CLOSURE || w->n_words + n + 2 > CLOSURE_WORDS;
     if (w->full) return;
     place[0] = instr;

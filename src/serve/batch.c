@@ -240,6 +240,8 @@ void batch_finish(struct batch *b, struct request *r, enum fletch_finish why, co
     r->result.code = why == FLETCH_FINISH_FAILED ? err->code : 0;
     r->result.error = why == FLETCH_FINISH_FAILED ? err->text : "";
     r->result.n_generated = r->n_tokens - r->n_prompt;
+    bool whole = why <= FLETCH_FINISH_ASKED || r->result.n_generated;
+    r->result.n_read = whole ? r->n_prompt : MIN(r->n_told, r->n_prompt);
     r->result.n_guessed = r->record.n_guessed;
     r->result.n_right = r->record.n_right;
     r->result.seconds = base_now() - r->t_submit;
@@ -491,7 +493,7 @@ static int launch(struct batch *b, struct err *err)
     return rc;
 }
 
-static void wait_for_work(struct batch *b, double seconds)
+void batch_wait(struct batch *b, double seconds)
 {
     if (b->n_running || b->waiting.head || seconds <= 0) return;
     double until = base_now() + MIN(seconds, 1e6);
@@ -523,7 +525,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
 {
     struct request *late;
     struct err err = {0};
-    wait_for_work(b, wait_seconds);
+    batch_wait(b, wait_seconds);
     take_mail(b);
     double now = base_now();
     while ((late = overdue(b, now))) batch_finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
@@ -556,6 +558,7 @@ void batch_stats(const struct batch *b, struct fletch_batch_stats *stats)
     stats->n_free = b->env.kv->n_free;
     stats->n_idle = b->env.kv->n_idle;
     stats->n_evicted = b->env.kv->n_evicted;
+    stats->n_unwritten = store_failures(b->env.recall.store);
     stats->prompt_budget = b->env.reader ? reading_rows(&b->reading) : (u32)b->budget;
 }
 

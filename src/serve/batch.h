@@ -57,6 +57,8 @@ void batch_close(struct batch *b);
 /* From any thread. */
 int batch_submit(struct batch *b, const struct batch_request *r, u64 *id, struct err *err);
 int batch_cancel(struct batch *b, u64 id, struct err *err);
+/* Waits at most that many seconds for something to do. Other threads may use the lane meanwhile. */
+void batch_wait(struct batch *b, double seconds);
 /* From one thread; gives the number of requests that are not done. */
 size_t batch_step(struct batch *b, double wait_seconds);
 void batch_stats(const struct batch *b, struct fletch_batch_stats *stats);

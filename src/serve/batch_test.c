@@ -100,6 +100,8 @@ static void test_cancel_works_at_the_next_step(void **state)
     batch_cancel(f->b, a.id, &f->err);
     assert_int_equal(batch_step(f->b, 0), 0);
     assert_true(a.n_done == 1 && a.result.finish == FLETCH_FINISH_CANCELLED && a.n_got == 0);
+    assert_true(a.result.n_prompt == 150 &&
+                a.result.n_read == 24); /* the step on its way is lost */
     for (u32 i = 0; i < ARRAY_LEN(b); i++) {
         b[i] = ask(2, 30);
         submit(f, &b[i], request_of(&b[i]));
@@ -111,7 +113,9 @@ static void test_cancel_works_at_the_next_step(void **state)
     batch_cancel(f->b, 12345, &f->err); /* nobody's */
     batch_step(f->b, 0);
     assert_true(b[0].n_done && b[N_SLOTS + 2].n_done && !b[N_SLOTS + 2].n_got);
+    assert_true(!b[N_SLOTS + 2].result.n_read && b[0].result.n_read == 2);
     drain(f);
+    assert_int_equal(b[1].result.n_read, 2);
     for (u32 i = 1; i < N_SLOTS + 2; i++) assert_int_equal(b[i].n_got, 30);
     batch_cancel(f->b, b[1].id, &f->err); /* done already */
     batch_step(f->b, 0);

@@ -1,6 +1,6 @@
-/* Reading GBNF: name ::= alternatives of sequences of "text", [classes], ., names and groups, each
- * with *, +, ?, {m}, {m,} or {m,n}; # begins a comment. A rule ends with its line unless a
- * parenthesis is open or the line ends after ::= or |. */
+/* Reading GBNF: name ::= alternatives of sequences of "text", [classes], ., names, groups, <[ID]>
+ * (a control token) and %json SCHEMA, each with *, +, ?, {m}, {m,} or {m,n}; # begins a comment. A
+ * rule ends with its line unless a parenthesis is open or the line ends after ::= or |. */
 #include "serve/grammar.h"
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "base/strmap.h"
 #include "serve/grammar_tree.h"
+#include "serve/schema.h"
 
 enum { LAST_CHAR = 0x10ffff, SURROGATES = 0xd800, BEHIND_SURROGATES = 0xe000 };
 
@@ -21,8 +22,11 @@ struct parser {
     struct strmap names;
     struct tree_range *ranges; /* scratch of the class that is being read */
     u32 n_ranges, cap_ranges;
+    u32 rule;      /* that is being read */
+    size_t n_made; /* bytes of the rules that schemas became */
+    u32 tokens[GRAMMAR_MAX_TOKENS], n_tokens;
     struct err *err;
-    bool failed;
+    bool failed, pruned;
 };
 
 static void *fail(struct parser *p, const char *what)
@@ -237,7 +241,7 @@ static struct tree *class_node(struct parser *p)
         if (r.lo <= r.hi) to[t->n_ranges++] = r;
     }
     t->ranges = to;
-    return t->n_ranges ? t : fail(p, "a class of no characters");
+    return t->n_ranges || p->pruned ? t : fail(p, "a class of no characters");
 }
 
 static struct tree *read_class(struct parser *p)
@@ -286,11 +290,115 @@ static u32 read_name(struct parser *p)
     if (p->n_rules == GRAMMAR_MAX_RULES) return fail(p, "too many rules"), 0;
     strmap_add(&p->names, name, p->n_rules);
     if (!strmap_ok(&p->names)) return fail(p, "out of memory"), 0;
-    p->rules[p->n_rules] = (struct tree_rule){.name = name, .line = p->line};
+    p->rules[p->n_rules] = (struct tree_rule){.name = name, .line = p->line, .pruned = p->pruned};
     return p->n_rules++;
 }
 
 static struct tree *read_choice(struct parser *p, bool lines);
+static void read_rule(struct parser *p);
+
+/* ---- control tokens ---- */
+
+static bool take_text(struct parser *p, const char *text)
+{
+    size_t n = strlen(text);
+    if (p->text.n - p->at < n || memcmp(p->text.p + p->at, text, n) != 0) return false;
+    p->at += n;
+    return true;
+}
+
+static struct tree *read_token(struct parser *p)
+{
+    u32 id = 0, n_digits = 0, i = 0;
+    if (!take_text(p, "<[")) return fail(p, "a control token is written <[ID]>");
+    for (char c; (c = peek(p)) >= '0' && c <= '9' && n_digits < 9; p->at++, n_digits++)
+        id = id * 10 + (u32)(c - '0');
+    if (!n_digits || id > GRAMMAR_MAX_TOKEN_ID || !take_text(p, "]>"))
+        return fail(p, "a control token is written <[ID]>");
+    while (i < p->n_tokens && p->tokens[i] != id) i++;
+    if (i == GRAMMAR_MAX_TOKENS) return fail(p, "too many different control tokens");
+    if (i == p->n_tokens) p->tokens[p->n_tokens++] = id;
+    struct tree *t = node(p, TREE_TEXT);
+    u8 *to = alloc(p, GRAMMAR_TOKEN_BYTES, 1);
+    if (!t || !to) return NULL;
+    grammar_token_bytes(to, id);
+    t->text = (struct str){(const char *)to, GRAMMAR_TOKEN_BYTES};
+    return t;
+}
+
+/* ---- schemas ---- */
+
+/* Reads rules that have names of their own; what the one named root became, or -1. */
+static i64 read_apart(struct parser *p, struct str text)
+{
+    struct parser outer = *p;
+    u32 root = 0;
+    p->text = text;
+    p->at = 0;
+    p->line = 1;
+    p->nesting = 0;
+    p->pruned = true;
+    p->names = (struct strmap){0};
+    while (!p->failed && p->at < text.n) {
+        read_rule(p);
+        skip_space(p, true);
+    }
+    bool found = !p->failed && strmap_get(&p->names, STR("root"), &root);
+    strmap_free(&p->names);
+    p->names = outer.names;
+    p->text = outer.text;
+    p->at = outer.at;
+    p->line = outer.line;
+    p->nesting = outer.nesting;
+    p->pruned = outer.pruned;
+    p->rule = outer.rule;
+    return found ? (i64)root : -1;
+}
+
+static void fail_in_rule(struct parser *p)
+{
+    struct str name = p->rules[p->rule].name;
+    p->failed = true;
+    err_prefix(p->err, "grammar, rule %.*s", (int)MIN(name.n, (size_t)80), name.p);
+}
+
+/* The rules of a schema, as a text in the arena. */
+static struct str make_rules(struct parser *p, const json_t *schema)
+{
+    struct buf made = {.max = GRAMMAR_MAX_TEXT - p->n_made};
+    struct str text = {0};
+    if (schema_to_grammar(&made, schema, p->err))
+        fail_in_rule(p);
+    else if (made.failed)
+        fail(p, "the schemas are too large");
+    char *to = p->failed ? NULL : alloc(p, made.n + 1, 1);
+    if (to) {
+        memcpy(to, made.p, made.n);
+        text = (struct str){to, made.n};
+        p->n_made += made.n;
+    }
+    buf_free(&made);
+    return text;
+}
+
+static struct tree *read_schema(struct parser *p)
+{
+    json_error_t e;
+    if (!take_text(p, "%json")) return fail(p, "%json SCHEMA is all that may begin with %");
+    skip_space(p, false);
+    json_t *schema = json_loadb(
+        p->text.p + p->at, p->text.n - p->at,
+        JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &e);
+    if (!schema) return fail(p, "what follows %json is not JSON");
+    for (int i = 0; i < e.position; i++) p->line += p->text.p[p->at + (size_t)i] == '\n';
+    p->at += (size_t)e.position;
+    struct str text = make_rules(p, schema);
+    json_decref(schema);
+    i64 root = p->failed ? -1 : read_apart(p, text);
+    struct tree *t = root < 0 ? NULL : node(p, TREE_RULE);
+    if (t) t->rule = (u32)root;
+    return t;
+}
 
 static struct tree *read_group(struct parser *p)
 {
@@ -310,6 +418,8 @@ static struct tree *read_item(struct parser *p)
     case '[': return read_class(p);
     case '.': return read_any(p);
     case '(': return read_group(p);
+    case '<': return read_token(p);
+    case '%': return read_schema(p);
     default: break;
     }
     u32 rule = read_name(p);
@@ -367,12 +477,24 @@ static struct tree *read_sequence(struct parser *p, bool lines)
     return p->failed ? NULL : t;
 }
 
+/* Goes on to a | at the beginning of a later line. */
+static void skip_to_choice(struct parser *p)
+{
+    size_t at = p->at;
+    u32 line = p->line;
+    skip_space(p, true);
+    if (peek(p) == '|') return;
+    p->at = at;
+    p->line = line;
+}
+
 static struct tree *read_choice(struct parser *p, bool lines)
 {
     struct tree *t = node(p, TREE_CHOICE);
     struct tree *part = t ? read_sequence(p, lines) : NULL;
     while (part) {
         add_part(t, part);
+        skip_to_choice(p);
         if (!take(p, '|')) return t;
         skip_space(p, true);
         part = read_sequence(p, lines);
@@ -395,13 +517,14 @@ static void read_rule(struct parser *p)
         return;
     }
     skip_space(p, true);
+    p->rule = rule;
     p->rules[rule].body = read_choice(p, false);
     if (!p->failed && peek(p) && !strchr("\r\n", peek(p))) fail(p, "a ) without its (");
 }
 
-int grammar_parse(struct grammar **out, struct str text, struct err *err)
+static int parse(struct grammar **out, struct str text, bool pruned, struct err *err)
 {
-    struct parser p = {.text = text, .line = 1, .err = err};
+    struct parser p = {.text = text, .line = 1, .pruned = pruned, .err = err};
     u32 root;
     int rc = 0;
     *out = NULL;
@@ -418,9 +541,21 @@ int grammar_parse(struct grammar **out, struct str text, struct err *err)
         rc = err->code;
     else if (!strmap_get(&p.names, STR("root"), &root))
         rc = err_set(err, FLETCH_E_ARG, "grammar: there is no rule named root");
-    else
-        rc = grammar_compile(out, p.rules, p.n_rules, root, err);
+    else if (!(rc = grammar_compile(out, p.rules, p.n_rules, root, err))) {
+        memcpy((*out)->tokens, p.tokens, sizeof p.tokens);
+        (*out)->n_tokens = p.n_tokens;
+    }
     strmap_free(&p.names);
     arena_free(&p.arena);
     return rc;
+}
+
+int grammar_parse(struct grammar **out, struct str text, struct err *err)
+{
+    return parse(out, text, false, err);
+}
+
+int grammar_parse_pruned(struct grammar **out, struct str text, struct err *err)
+{
+    return parse(out, text, true, err);
 }

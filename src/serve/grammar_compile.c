@@ -8,8 +8,9 @@
 
 enum {
     MAX_SETS = 1024,
-    SHORT_TEXT = 4, /* bytes that are repeated in place; more become a rule */
-    NO_WAY = UINT32_MAX,
+    SHORT_TEXT = 4,     /* bytes that are repeated in place; more become a rule */
+    INLINE_TEXT = 256,  /* bytes of a rule's only text that is copied to where it is used */
+    MAX_TEXT_STEPS = 8, /* rules and groups around a text */
 };
 
 struct class_rule {
@@ -135,6 +136,11 @@ static u32 class_rule(struct compiler *c, const struct tree *t)
 
 static u32 emit_class(struct compiler *c, const struct tree *t, u32 next)
 {
+    if (!t->n_ranges) { /* a circle, from which no way leads to a return */
+        u32 at = emit(c, GRAMMAR_SPLIT, 0, 0);
+        if (!c->rc) c->g->instrs[at].next = c->g->instrs[at].arg = at;
+        return at;
+    }
     if (t->ranges[t->n_ranges - 1].hi >= 0x80) return emit(c, GRAMMAR_CALL, next, class_rule(c, t));
     struct grammar_set s = {0};
     for (u32 i = 0; i < t->n_ranges; i++)
@@ -160,11 +166,84 @@ static u32 emit_sequence(struct compiler *c, const struct tree *t, u32 next)
     return next;
 }
 
+/* The text that t is, itself or as all that a rule says; false: it is something else. */
+static bool is_text(const struct compiler *c, const struct tree *t, struct str *text)
+{
+    for (int i = 0; i < MAX_TEXT_STEPS && t; i++) {
+        bool wraps = (t->kind == TREE_SEQUENCE || t->kind == TREE_CHOICE) && t->first;
+        if (t->kind == TREE_TEXT) return *text = t->text, i == 0 || t->text.n <= INLINE_TEXT;
+        if (wraps && t->first == t->last)
+            t = t->first;
+        else if (t->kind == TREE_RULE && t->rule < c->n_named)
+            t = c->rules[t->rule].body;
+        else
+            return false;
+    }
+    return false;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct str *x = a, *y = b;
+    size_t n = MIN(x->n, y->n);
+    int order = n ? memcmp(x->p, y->p, n) : 0;
+    return order ? order : x->n < y->n ? -1 : x->n > y->n;
+}
+
+/* One of n sorted texts from byte `at` on, so that beginnings they share are written once: an enum
+ * of thousands is at one place at a time, not at thousands. */
+static u32 emit_texts(struct compiler *c, const struct str *texts, size_t n, size_t at, u32 next)
+{
+    struct str first = texts[0], last = texts[n - 1];
+    size_t shared = at;
+    u32 here = 0;
+    bool any = false;
+    while (shared < first.n && shared < last.n && first.p[shared] == last.p[shared]) shared++;
+    for (size_t i = 0, end; i < n && !c->rc; i = end) {
+        end = i + 1;
+        if (texts[i].n == shared) { /* the same text several times comes first */
+            if (!any) here = next;
+            any = true;
+            continue;
+        }
+        u8 byte = (u8)texts[i].p[shared];
+        while (end < n && (u8)texts[end].p[shared] == byte) end++;
+        u32 way = emit_texts(c, texts + i, end - i, shared + 1, next);
+        way = emit_bytes(c, byte, byte, way);
+        here = any ? emit(c, GRAMMAR_SPLIT, way, here) : way;
+        any = true;
+    }
+    while (shared > at && !c->rc) {
+        u8 byte = (u8)first.p[--shared];
+        here = emit_bytes(c, byte, byte, here);
+    }
+    return here;
+}
+
 static u32 emit_choice(struct compiler *c, const struct tree *t, u32 next)
 {
-    u32 at = emit_tree(c, t->first, next);
-    for (const struct tree *part = t->first->next; part && !c->rc; part = part->next)
-        at = emit(c, GRAMMAR_SPLIT, at, emit_tree(c, part, next));
+    size_t n = 0, n_texts = 0;
+    u32 at = 0;
+    bool any = false;
+    for (const struct tree *part = t->first; part; part = part->next) n++;
+    if (n == 1) return emit_tree(c, t->first, next);
+    struct str *texts = calloc(n, sizeof *texts);
+    if (!texts) return c->rc = err_nomem(c->err, "the grammar"), 0;
+    for (const struct tree *part = t->first; part && !c->rc; part = part->next) {
+        if (is_text(c, part, &texts[n_texts])) {
+            n_texts++;
+            continue;
+        }
+        u32 way = emit_tree(c, part, next);
+        at = any ? emit(c, GRAMMAR_SPLIT, way, at) : way;
+        any = true;
+    }
+    if (n_texts && !c->rc) {
+        qsort(texts, n_texts, sizeof *texts, by_bytes);
+        u32 way = emit_texts(c, texts, n_texts, 0, next);
+        at = any ? emit(c, GRAMMAR_SPLIT, way, at) : way;
+    }
+    free(texts);
     return at;
 }
 
@@ -262,7 +341,7 @@ static u32 need_of(const struct grammar *g, u32 i)
     }
     called = g->need[g->entry[in->arg]];
     if (in->next == 0) return called;
-    return called == NO_WAY ? NO_WAY : MAX(called + 1, g->need[in->next]);
+    return called == GRAMMAR_NO_WAY ? GRAMMAR_NO_WAY : MAX(called + 1, g->need[in->next]);
 }
 
 /* Needs in their order, the least first, so that each is known when it is first found; those of one
@@ -270,7 +349,7 @@ static u32 need_of(const struct grammar *g, u32 i)
 static void find_needs(struct grammar *g, struct checks *k)
 {
     u32 n_now = 1, n_later = 0;
-    for (u32 i = 0; i < g->n_instrs; i++) g->need[i] = NO_WAY;
+    for (u32 i = 0; i < g->n_instrs; i++) g->need[i] = GRAMMAR_NO_WAY;
     k->now[0] = g->need[0] = 0;
     while (n_now || n_later) {
         if (!n_now) {
@@ -283,7 +362,8 @@ static void find_needs(struct grammar *g, struct checks *k)
         u32 i = k->now[--n_now], need = g->need[i];
         for (u32 e = k->users[i]; e; e = k->more[e - 1]) {
             u32 user = (e - 1) / 2, its = need_of(g, user);
-            if (g->need[user] != NO_WAY || its > need + 1) continue; /* it waits for the other */
+            if (g->need[user] != GRAMMAR_NO_WAY || its > need + 1)
+                continue; /* it waits for the other */
             g->need[user] = its;
             if (its == need)
                 k->now[n_now++] = user;
@@ -293,12 +373,19 @@ static void find_needs(struct grammar *g, struct checks *k)
     }
 }
 
+/* Rules that stand for groups and classes are only looked at through those that use them. */
+static bool must_end(const struct compiler *c, u32 rule)
+{
+    return rule == c->g->root || (rule < c->n_named && !c->rules[rule].pruned);
+}
+
 static int check_ends(struct compiler *c, struct checks *k)
 {
     struct grammar *g = c->g;
     find_needs(g, k);
     for (u32 r = 0; r < g->n_rules; r++)
-        if (g->need[g->entry[r]] == NO_WAY) return fail_rule(c, r, "can never end");
+        if (g->need[g->entry[r]] == GRAMMAR_NO_WAY && must_end(c, r))
+            return fail_rule(c, r, "can never end");
     if (g->need[g->entry[g->root]] > GRAMMAR_MAX_DEPTH)
         return fail_rule(c, g->root, "needs rules nested too deep");
     return 0;

@@ -125,7 +125,29 @@ static void test_texts_of_grammars(void **state)
          {"", "abcde", "cdcdeab"},
          {"abababab", "a"}},
         {"root ::= \"\" | \"a\" | ", {"", "a"}, {"b"}},
+        {"root ::= (\"ab\" | \"abc\" | x | \"ab\" | \"\" | \"b\" | [0-9] | y) \"!\"\nx ::= "
+         "\"abd\"\ny ::= x x",
+         {"ab!", "abc!", "abd!", "7!", "abdabd!"},
+         {"a!", "abcd!", "ab", "abdab!"}},
         {"root ::= \"a\"{0}", {""}, {"a"}},
+        {"root ::= \"a\" # first\n  | \"b\"\n\n | x\nx ::= \"c\"", {"a", "b", "c"}, {"ab"}},
+        {"root ::= \"x\" %json {\"enum\": [1,\n\"}\"]} value # end\nvalue ::= \"y\"",
+         {"x1y", "x\"}\"y"},
+         {"x1", "xy", "x1true"}},
+        {"root ::= (%json {\"type\": \"integer\"} | %json true)+ \".\"",
+         {"1.", "1[null].", "{}-2."},
+         {".", "1"}},
+        {"root ::= \"a\" <[66051]>? \"b\" | <[66051]>",
+         {"ab",
+          "a\xff\1\2\3"
+          "b",
+          "\xff\1\2\3"},
+         {"a\xff\1\2\4"
+          "b",
+          "a\1\2\3"
+          "b",
+          "a\xff"
+          "b"}},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check_texts(cases[i].grammar, cases[i].yes, true);
@@ -165,9 +187,18 @@ static void test_what_is_refused_and_why(void **state)
         {"root ::= a\na ::= b? c\nb ::= \"x\"\nc ::= a | \"y\"", "can begin with itself"},
         {"root ::= \"a\" root", "'root' (line 1) can never end"},
         {"root ::= \"a\" | b\nb ::= \"b\" b", "'b' (line 1) can never end"},
-        {"root ::= x x\nx ::= \"c\"{9999} \"c\"{9999} \"c\"{9999} \"c\"{9999} \"c\"{9999} "
-         "\"c\"{9999} \"c\"{9999}",
-         "too large"},
+        {"root ::= <[a]>", "<[ID]>"},
+        {"root ::= <[]>", "<[ID]>"},
+        {"root ::= <[1]", "<[ID]>"},
+        {"root ::= <[16777216]>", "<[ID]>"},
+        {"root ::= <[99999999999999999999]>", "<[ID]>"},
+        {"root ::= %other", "%json SCHEMA"},
+        {"root ::= %json", "not JSON"},
+        {"root ::= %json {\"a\" 1}", "not JSON"},
+        {"root ::= a\na ::= \"x\" %json {\"not\": {\"const\": 1}}",
+         "grammar, rule a: schema: 'not' is supported only"},
+        {"root ::= a\na ::= \"x\" %json {\"not\": {}}", "'root' (line 1) can never end"},
+        {"root ::= %json {\n\n} \"", "line 3: a quotation mark"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct grammar *g;
@@ -205,6 +236,9 @@ static void test_sizes_have_limits(void **state)
     for (u32 i = 0; i < 1100; i++) buf_printf(&b, "[\\U%08x] ", 0x10000 + i * 64 * 3);
     for (u32 i = 0; i < 1100; i++) buf_printf(&b, "[\\x%02x\\x%02x] ", 1 + i % 100, 10 + i / 11);
     refuse_big(&b, "too many different classes");
+    buf_puts(&b, "root ::= ");
+    for (u32 i = 0; i < GRAMMAR_MAX_INSTRS / 9999 + 1; i++) buf_puts(&b, "\"c\"{9999} ");
+    refuse_big(&b, "too large");
     buf_puts(&b, "root ::= \"x\" ");
     for (u32 i = 0; i < 300; i++) buf_printf(&b, "r%u \"y\"\nr%u ::= ", i, i);
     buf_puts(&b, "\"z\"\n");

@@ -34,6 +34,7 @@ struct tree_rule {
     struct str name;
     struct tree *body; /* NULL: used but not said */
     u32 line;          /* where it was first met */
+    bool pruned;       /* left out, not refused, when it can't end */
 };
 
 /* The machine of rules[0..n); root is one of them. */

@@ -10,7 +10,7 @@
 #include "serve/schema_internal.h"
 
 /* Spaces only behind : and , and numbers of bounded length, so that an answer can't ramble. */
-static const char PRELUDE[] =
+const char schema_prelude[] =
     "value ::= object | array | string | number | \"true\" | \"false\" | \"null\"\n"
     "object ::= \"{\" (pair (comma pair)*)? \"}\"\n"
     "pair ::= string colon value\n"
@@ -25,21 +25,6 @@ static const char PRELUDE[] =
     "colon ::= \":\" \" \"?\n"
     "comma ::= \",\" \" \"?\n";
 
-static const struct {
-    const char *name, *pattern;
-} FORMATS[] = {
-#define MONTHS                                                          \
-    "((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]" \
-    "\\d|30)|02-(0[1-9]|1\\d|2[0-8]))"
-#define LEAP "((\\d\\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)"
-#define DATE "(\\d{4}-" MONTHS "|" LEAP ")"
-#define TIME "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?(Z|[-+]([01]\\d|2[0-3]):[0-5]\\d)"
-    {"date", "^" DATE "$"},
-    {"time", "^" TIME "$"},
-    {"date-time", "^" DATE "T" TIME "$"},
-    {"uuid", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
-};
-
 /* ---- errors ---- */
 
 int schema_fail(struct schemac *c, int code, const char *fmt, ...)
@@ -51,9 +36,9 @@ int schema_fail(struct schemac *c, int code, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     struct str where = buf_str(&c->where);
-    size_t n = MIN(where.n, (size_t)120);
-    return c->rc = err_set(c->err, code, "JSON schema, at #%.*s: %s", (int)n,
-                           where.p ? where.p : "", text);
+    if (!where.n) return c->rc = err_set(c->err, code, "schema: %s at the top level", text);
+    return c->rc = err_set(c->err, code, "schema: %s at #%.*s", text,
+                           (int)MIN(where.n, (size_t)120), where.p);
 }
 
 int schema_nomem(struct schemac *c)
@@ -62,20 +47,82 @@ int schema_nomem(struct schemac *c)
     return c->rc;
 }
 
-static u32 rule_of(struct schemac *c, const json_t *s);
+bool schema_work(struct schemac *c, u64 n)
+{
+    c->work += n;
+    if (c->work > SCHEMA_MAX_WORK)
+        schema_fail(c, FLETCH_E_LIMIT, "too many values and references to try");
+    return !c->rc;
+}
 
-/* The rule of a schema that is found under a name. */
-static u32 rule_at(struct schemac *c, const json_t *s, const char *name)
+size_t schema_enter(struct schemac *c, const char *keyword, const char *name)
 {
     size_t n = c->where.n;
-    struct err_quoted safe = err_quote(str_of(name));
-    buf_printf(&c->where, "/%.*s", (int)strlen(safe.text) - 2, safe.text + 1);
+    if (keyword) buf_printf(&c->where, "/%s", keyword);
+    if (name) {
+        struct err_quoted safe = err_quote(str_of(name));
+        buf_putc(&c->where, '/');
+        for (size_t i = 1; safe.text[i] && safe.text[i + 1]; i++) {
+            if (safe.text[i] == '/' || safe.text[i] == '~')
+                buf_puts(&c->where, safe.text[i] == '/' ? "~1" : "~0");
+            else
+                buf_putc(&c->where, safe.text[i]);
+        }
+    }
+    return n;
+}
+
+void schema_leave(struct schemac *c, size_t place)
+{
+    if (c->where.p && !c->where.failed) c->where.p[c->where.n = place] = 0;
+}
+
+static u32 rule_of(struct schemac *c, const json_t *s);
+
+/* The rule of a schema that is found under a keyword, and a name or an index there. */
+static u32 rule_at(struct schemac *c, const json_t *s, const char *keyword, const char *name)
+{
+    size_t place = schema_enter(c, keyword, name);
     u32 rule = rule_of(c, s);
-    if (!c->where.failed) c->where.p[c->where.n = n] = 0;
+    schema_leave(c, place);
     return rule;
 }
 
+/* The same for what is a part of the value: something comes before it. */
+static u32 part_at(struct schemac *c, const json_t *s, const char *keyword, const char *name)
+{
+    c->level++;
+    u32 rule = rule_at(c, s, keyword, name);
+    c->level--;
+    return rule;
+}
+
+static const char *index_text(size_t i, char text[24])
+{
+    snprintf(text, 24, "%zu", i);
+    return text;
+}
+
 /* ---- values ---- */
+
+/* Longer whole numbers than the reader of JSON keeps were rounded. */
+static bool has_rounded_numbers(const json_t *v)
+{
+    const char *key;
+    size_t i;
+    json_t *part;
+    double d = json_real_value(v);
+    if (json_is_real(v)) return d == floor(d) && fabs(d) >= 1e18;
+    json_object_foreach((json_t *)v, key, part)
+    {
+        if (has_rounded_numbers(part)) return true;
+    }
+    json_array_foreach((json_t *)v, i, part)
+    {
+        if (has_rounded_numbers(part)) return true;
+    }
+    return false;
+}
 
 /* Numbers in the fewest digits that give them back. */
 static char *write_json(const json_t *v)
@@ -92,6 +139,12 @@ static char *write_json(const json_t *v)
 
 static void put_value(struct schemac *c, struct buf *b, const json_t *v)
 {
+    if (has_rounded_numbers(v)) {
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "a number of more than 18 digits in enum or const "
+                    "can't be written exactly");
+        return;
+    }
     char *text = write_json(v);
     if (text)
         schema_put_text(b, str_of(text));
@@ -107,45 +160,40 @@ static void put_key(struct schemac *c, struct buf *b, const char *key)
     json_decref(v);
 }
 
-static void put_enum(struct schemac *c, struct buf *b, const json_t *s, const json_t *values)
+/* Of a list of values those that fit the whole schema. */
+static void put_values(struct schemac *c, struct buf *b, const json_t *s, json_t *values)
 {
-    u32 types = schema_types(c, s);
     size_t i;
     json_t *v;
     bool any = false;
-    if (types & SCHEMA_NUMBER) types |= SCHEMA_INTEGER;
-    json_array_foreach((json_t *)values, i, v)
+    if (!json_object_get(s, "const")) c->candidates = json_object_get(s, "enum");
+    json_array_foreach(values, i, v)
     {
-        if (!(schema_type_of(v) & types)) continue;
+        c->candidate = v;
+        if (c->rc || !schema_fits(c, v, s)) continue;
         if (any) buf_puts(b, "| ");
         put_value(c, b, v);
         any = true;
     }
-    if (!any) schema_fail(c, FLETCH_E_ARG, "no value is possible");
+    c->candidates = c->candidate = NULL;
+    if (!any) buf_puts(b, "[] ");
 }
 
-/* A count such as minItems; false after an error. */
-static bool read_count(struct schemac *c, const json_t *s, const char *key, u32 *n)
-{
-    const json_t *v = json_object_get(s, key);
-    if (!v) return true;
-    double d = json_is_number(v) ? json_number_value(v) : -1;
-    if (d < 0 || d != floor(d))
-        schema_fail(c, FLETCH_E_ARG, "%s is not a count", key);
-    else if (d > GRAMMAR_MAX_REPEAT)
-        schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", key, GRAMMAR_MAX_REPEAT);
-    else
-        *n = (u32)d;
-    return !c->rc;
-}
-
+/* Bounds such as minItems and maxItems; false after an error. */
 static bool read_counts(struct schemac *c, const json_t *s, const char *min, const char *max,
                         u32 *lo, u32 *hi)
 {
+    const json_t *least = json_object_get(s, min), *most = json_object_get(s, max);
     *lo = 0;
     *hi = UINT32_MAX;
-    if (!read_count(c, s, min, lo) || !read_count(c, s, max, hi)) return false;
-    if (*lo > *hi) schema_fail(c, FLETCH_E_ARG, "%s is more than %s", min, max);
+    if (least && json_number_value(least) > GRAMMAR_MAX_REPEAT)
+        schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", min, GRAMMAR_MAX_REPEAT);
+    else if (least)
+        *lo = (u32)json_number_value(least);
+    if (most && json_number_value(most) > GRAMMAR_MAX_REPEAT)
+        schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", max, GRAMMAR_MAX_REPEAT);
+    else if (most)
+        *hi = (u32)json_number_value(most);
     return !c->rc;
 }
 
@@ -160,30 +208,29 @@ static void put_times(struct buf *b, u32 lo, u32 hi)
 static void put_string(struct schemac *c, struct buf *b, const json_t *s)
 {
     const json_t *pattern = json_object_get(s, "pattern"), *format = json_object_get(s, "format");
-    const char *text = json_string_value(pattern);
+    const char *text = json_string_value(pattern), *name = json_string_value(format);
     bool counted = json_object_get(s, "minLength") || json_object_get(s, "maxLength");
     u32 lo, hi;
     if (!read_counts(c, s, "minLength", "maxLength", &lo, &hi)) return;
+    counted &= lo > 0 || hi < UINT32_MAX;
     if ((pattern != NULL) + (format != NULL) + counted > 1) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "only one of pattern, format and minLength/maxLength can be kept at once");
+                    "pattern, format and minLength/maxLength cannot be combined");
         return;
     }
-    if (format) {
-        const char *name = json_string_value(format);
-        for (size_t i = 0; name && i < ARRAY_LEN(FORMATS); i++)
-            if (strcmp(name, FORMATS[i].name) == 0) text = FORMATS[i].pattern;
-        if (!text)
-            schema_fail(c, FLETCH_E_UNSUPPORTED,
-                        "format %s can't be kept (date, time, date-time and uuid can)",
-                        name ? QUOTE(str_of(name)) : "without a name");
-    } else if (pattern && !text) {
-        schema_fail(c, FLETCH_E_ARG, "pattern is not a text");
-    }
+    if (format) text = schema_format(name);
+    if (format && !text)
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "format %s is not supported (date, date-time, email, hostname, ipv4, time and "
+                    "uuid are)",
+                    QUOTE(str_of(name)));
     if (c->rc) return;
     buf_puts(b, "\"\\\"\" ");
     if (text) {
-        schema_put_pattern(c, b, str_of(text));
+        struct str regex = format ? str_of(text) : (struct str){text, json_string_length(pattern)};
+        schema_put_pattern(c, b, regex, SCHEMA_WITHOUT_CONTROLS);
+    } else if (lo > hi) {
+        buf_puts(b, "[] ");
     } else {
         buf_puts(b, "char ");
         put_times(b, lo, hi);
@@ -198,20 +245,22 @@ static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 nam
 {
     const json_t *rest = json_object_get(s, "items"), *first = json_object_get(s, "prefixItems");
     u32 lo, hi, n_first = (u32)json_array_size(first);
+    char text[24], rule[16];
     if (!read_counts(c, s, "minItems", "maxItems", &lo, &hi)) return;
-    if ((first && !json_is_array(first)) || json_is_array(rest)) {
-        schema_fail(c, FLETCH_E_UNSUPPORTED, "a list of schemas belongs into prefixItems");
+    if (json_is_false(rest)) hi = MIN(hi, n_first);
+    if (json_is_true(json_object_get(s, "uniqueItems")) && hi > 1) {
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'uniqueItems' is supported only beside enum, const or maxItems 1");
         return;
     }
-    if (json_is_false(rest)) hi = MIN(hi, n_first);
     if (lo > hi) {
-        schema_fail(c, FLETCH_E_ARG, "minItems is more than there are items");
+        buf_puts(b, "[] ");
         return;
     }
     buf_printf(b, "\"[\" s%u-0 \"]\" ", name);
     for (u32 i = 0; i < MIN(n_first, hi) && !c->rc; i++) {
-        u32 rule = rule_at(c, json_array_get(first, i), "prefixItems");
-        buf_printf(&c->out, "s%u-%u ::= (%s s%u s%u-%u)%s\n", name, i, i ? "comma" : "", rule, name,
+        u32 its = part_at(c, json_array_get(first, i), "prefixItems", index_text(i, text));
+        buf_printf(&c->out, "s%u-%u ::= (%s s%u s%u-%u)%s\n", name, i, i ? "comma" : "", its, name,
                    i + 1, i < lo ? "" : "?");
     }
     if (n_first >= hi) {
@@ -220,9 +269,8 @@ static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 nam
     }
     u32 more_lo = lo > n_first ? lo - n_first : 0, more_hi = hi - (hi < UINT32_MAX ? n_first : 0);
     const char *element = "value";
-    char rule[16];
     if (rest) {
-        snprintf(rule, sizeof rule, "s%u", rule_at(c, rest, "items"));
+        snprintf(rule, sizeof rule, "s%u", part_at(c, rest, "items", NULL));
         element = rule;
     }
     buf_printf(&c->out, "s%u-%u ::= ", name, n_first);
@@ -318,52 +366,152 @@ static void put_other_member(struct schemac *c, const json_t *properties, const 
     qsort(names.p, names.n, sizeof *names.p, by_text);
     if (!c->rc) put_other_keys(c, name, names, 0, &id);
     free(names.p);
-    u32 rule = c->rc ? 0 : rule_at(c, more, "additionalProperties");
+    u32 rule = c->rc ? 0 : part_at(c, more, "additionalProperties", NULL);
     buf_printf(&c->out, "s%u-x ::= \"\\\"\" s%u-k0 \"\\\"\" colon s%u\n", name, name, rule);
 }
 
-/* All members that are named: properties, then those that are only required; *must gets a key for
- * each that is. */
-static json_t *all_members(struct schemac *c, const json_t *s, const json_t *more, json_t *must)
+/* An object's members: those with names, whether others may follow, and how many. */
+struct object {
+    json_t *named;    /* schemas by name */
+    json_t *required; /* a key for each that is */
+    const json_t *more;
+    bool open; /* others may follow, as rule NAME-x says */
+    u32 lo, hi;
+};
+
+/* Properties, then those that are only required; each with what patternProperties say about it, and
+ * false where propertyNames forbid it. */
+static void find_members(struct schemac *c, struct object *o, const json_t *s)
 {
     const json_t *properties = json_object_get(s, "properties");
-    const json_t *required = json_object_get(s, "required");
-    json_t *members = properties ? json_copy((json_t *)properties) : json_object(), *name;
+    const json_t *patterns = json_object_get(s, "patternProperties");
+    const json_t *names = json_object_get(s, "propertyNames");
+    const char *key, *pattern;
+    json_t *value, *name;
     size_t i;
-    if ((properties && !json_is_object(properties)) || (required && !json_is_array(required)))
-        schema_fail(c, FLETCH_E_ARG, "properties is no object, or required no list");
-    json_array_foreach((json_t *)required, i, name)
+    o->named = properties ? json_copy((json_t *)properties) : json_object();
+    json_array_foreach(json_object_get(s, "required"), i, name)
     {
-        const char *key = json_string_value(name);
-        if (!key || json_is_false(more)) key = key && json_object_get(members, key) ? key : NULL;
-        if (!key)
-            schema_fail(c, FLETCH_E_ARG, "required names what can't be there");
-        else if (!json_object_get(members, key))
-            json_object_set(members, key, more ? (json_t *)more : json_true());
-        if (key) json_object_set(must, key, json_true());
+        key = json_string_value(name);
+        json_object_set(o->required, key, json_true());
+        if (!json_object_get(o->named, key))
+            json_object_set(o->named, key, o->more ? (json_t *)o->more : json_true());
     }
-    if (json_object_size(members) > SCHEMA_MAX_RULES)
+    json_object_foreach(o->named, key, value)
+    {
+        json_t *its = json_incref(value), *text = json_string_nocheck(key);
+        bool from_more = !json_object_get(properties, key), matched = false;
+        json_object_foreach((json_t *)patterns, pattern, name)
+        {
+            if (!schema_matches(c, str_of(pattern), str_of(key))) continue;
+            json_t *both = schema_both(from_more && !matched ? NULL : its, name);
+            json_decref(its);
+            its = both;
+            matched = true;
+        }
+        if (names && !schema_fits(c, text, names)) {
+            json_decref(its);
+            its = json_false();
+        }
+        json_decref(text);
+        json_object_set_new(o->named, key, its);
+    }
+    if (json_object_size(o->named) > SCHEMA_MAX_RULES)
         schema_fail(c, FLETCH_E_LIMIT, "more than %d members", SCHEMA_MAX_RULES);
-    return members;
+}
+
+/* Rule NAME-x for members whose names match the one pattern, or fit propertyNames. */
+static void put_member_by_name(struct schemac *c, const json_t *s, u32 name)
+{
+    const json_t *patterns = json_object_get(s, "patternProperties");
+    const json_t *names = json_object_get(s, "propertyNames");
+    const char *pattern;
+    json_t *value;
+    json_object_foreach((json_t *)patterns, pattern, value)
+    {
+        struct buf b = {.max = GRAMMAR_MAX_TEXT};
+        size_t place = schema_enter(c, "patternProperties", pattern);
+        u32 rule = part_at(c, value, NULL, NULL);
+        schema_put_pattern(c, &b, str_of(pattern), SCHEMA_WITHOUT_CONTROLS);
+        schema_leave(c, place);
+        buf_printf(&c->out, "s%u-x ::= \"\\\"\" %s \"\\\"\" colon s%u\n", name, b.p ? b.p : "",
+                   rule);
+        if (b.failed) schema_fail(c, FLETCH_E_LIMIT, "a pattern is too large");
+        buf_free(&b);
+    }
+    if (!names) return;
+    const json_t *more = json_object_get(s, "additionalProperties");
+    json_t *text = json_pack("{s:s}", "type", "string"), *both = schema_both(names, text);
+    json_decref(text);
+    if (!(both = schema_keep(c, both))) return;
+    u32 key = part_at(c, both, "propertyNames", NULL);
+    u32 rule = part_at(c, more ? more : json_true(), "additionalProperties", NULL);
+    buf_printf(&c->out, "s%u-x ::= s%u colon s%u\n", name, key, rule);
+}
+
+/* Rule NAME-x: a member without a name. Members with names come only, where there are any, beside
+ * patterns and propertyNames: telling both apart is not attempted. */
+static void put_others(struct schemac *c, struct object *o, const json_t *s, u32 name)
+{
+    const json_t *patterns = json_object_get(s, "patternProperties");
+    const json_t *names = json_object_get(s, "propertyNames");
+    bool has_names = json_object_size(o->named) > 0;
+    const char *also = patterns ? "patternProperties" : "propertyNames";
+    o->open = o->more ? !json_is_false(o->more) : !json_object_get(s, "properties");
+    if (!patterns && !names) {
+        if (o->open && !c->rc) put_other_member(c, o->named, o->more ? o->more : json_true(), name);
+        return;
+    }
+    if (has_names && o->more && o->open)
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'%s' beside members with names needs additionalProperties to be false", also);
+    else if (patterns && (names || json_object_size(patterns) > 1) && !has_names)
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'patternProperties' is supported with one pattern and without propertyNames");
+    o->open = !has_names && (patterns || o->open);
+    if (o->open && !c->rc) put_member_by_name(c, s, name);
+}
+
+/* How many other members there may be at least (0 or 1) and at most; what would have to count
+ * members with names is refused. */
+static void count_others(struct schemac *c, struct object *o, const json_t *s)
+{
+    u32 n_named = (u32)json_object_size(o->named), n_must = (u32)json_object_size(o->required);
+    if (!read_counts(c, s, "minProperties", "maxProperties", &o->lo, &o->hi)) return;
+    o->lo = o->lo > n_must ? o->lo - n_must : 0;
+    if (o->hi < n_must || (o->lo > 0 && !o->open && n_must == n_named)) {
+        o->lo = 1;
+        o->hi = 0;
+        return;
+    }
+    o->hi = o->hi == UINT32_MAX ? UINT32_MAX : o->hi - n_must;
+    if (o->lo > 1 || (o->lo == 1 && n_must > 0))
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'minProperties' is supported up to 1, or the number of required members");
+    else if (o->hi == 0 || n_must == n_named)
+        return;
+    else if (o->hi < UINT32_MAX && (o->open || o->hi < n_named - n_must))
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'maxProperties' is supported only where no named member is optional");
+    else
+        o->hi = UINT32_MAX;
 }
 
 /* Rules NAME-pI: the I-th member; NAME-mI: what may follow when members came before it; NAME-fI:
  * the same when none did. */
-static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 name)
+static void put_members(struct schemac *c, const struct object *o, u32 name)
 {
-    const json_t *more = json_object_get(s, "additionalProperties");
     const char *key;
-    json_t *value, *required = json_object(), *members = all_members(c, s, more, required);
-    bool open = more ? !json_is_false(more) : !json_object_get(s, "properties");
+    json_t *value;
     u32 i = 0;
-    buf_printf(b, "\"{\" s%u-f0 \"}\" ", name);
-    json_object_foreach(members, key, value)
+    json_object_foreach(o->named, key, value)
     {
+        bool must = json_object_get(o->required, key) != NULL;
         if (c->rc) break;
+        if (!must && o->hi == 0) continue;
         struct buf pair = {0};
         put_key(c, &pair, key);
-        u32 rule = rule_at(c, value, key);
-        bool must = json_object_get(required, key) != NULL;
+        u32 rule = part_at(c, value, "properties", key);
         buf_printf(&c->out, "s%u-p%u ::= %s colon s%u\n", name, i, pair.p ? pair.p : "", rule);
         buf_printf(&c->out, "s%u-m%u ::= (comma s%u-p%u)%s s%u-m%u\n", name, i, name, i,
                    must ? "" : "?", name, i + 1);
@@ -373,67 +521,127 @@ static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 na
         buf_free(&pair);
         i++;
     }
-    if (open && !c->rc) put_other_member(c, members, more ? more : json_true(), name);
-    if (open)
-        buf_printf(&c->out, "s%u-m%u ::= (comma s%u-x)*\ns%u-f%u ::= (s%u-x s%u-m%u)?\n", name, i,
-                   name, name, i, name, name, i);
-    else
-        buf_printf(&c->out, "s%u-m%u ::= \"\"\ns%u-f%u ::= \"\"\n", name, i, name, i);
-    json_decref(members);
-    json_decref(required);
+    const char *none = o->lo ? "[]" : "\"\"";
+    if (!o->open || o->hi == 0) {
+        buf_printf(&c->out, "s%u-m%u ::= \"\"\ns%u-f%u ::= %s\n", name, i, name, i, none);
+        return;
+    }
+    buf_printf(&c->out, "s%u-f%u ::= s%u-x (comma s%u-x)", name, i, name, name);
+    put_times(&c->out, 0, o->hi == UINT32_MAX ? UINT32_MAX : o->hi - 1);
+    buf_printf(&c->out, "| %s\ns%u-m%u ::= (comma s%u-x)", none, name, i, name);
+    put_times(&c->out, 0, o->hi);
+    buf_putc(&c->out, '\n');
+}
+
+static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 name)
+{
+    struct object o = {.required = json_object(),
+                       .more = json_object_get(s, "additionalProperties")};
+    find_members(c, &o, s);
+    if (!c->rc) put_others(c, &o, s, name);
+    if (!c->rc) count_others(c, &o, s);
+    if (!c->rc && o.lo > o.hi) {
+        buf_puts(b, "[] ");
+    } else if (!c->rc) {
+        buf_printf(b, "\"{\" s%u-f0 \"}\" ", name);
+        put_members(c, &o, name);
+    }
+    json_decref(o.named);
+    json_decref(o.required);
 }
 
 /* ---- schemas ---- */
 
-/* Every keyword is known and has a type that it is about. */
-static void check_keywords(struct schemac *c, const json_t *s)
+/* The schema without a keyword, and all of another one. Borrowed. */
+static const json_t *with_part(struct schemac *c, const json_t *rest, const json_t *part)
 {
-    static const char *const known[] = {
-        "type",       "enum",        "const",
-        "anyOf",      "oneOf",       "properties",
-        "required",   "items",       "minItems",
-        "maxItems",   "pattern",     "additionalProperties",
-        "minLength",  "minimum",     "maximum",
-        "multipleOf", "format",      "exclusiveMinimum",
-        "maxLength",  "prefixItems", "exclusiveMaximum",
-    };
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)s, key, value)
+    return rest ? schema_keep(c, schema_both(rest, part)) : part;
+}
+
+static void put_any(struct schemac *c, struct buf *b, const json_t *s)
+{
+    const json_t *list = json_object_get(s, "anyOf");
+    const json_t *rest = schema_says_nothing(s, "anyOf") ? NULL : schema_without(c, s, "anyOf");
+    char text[24];
+    size_t i;
+    json_t *one;
+    if (json_array_size(list) > SCHEMA_MAX_ANY)
+        schema_fail(c, FLETCH_E_LIMIT, "anyOf has more than %d schemas", SCHEMA_MAX_ANY);
+    json_array_foreach((json_t *)list, i, one)
     {
-        size_t i = 0;
-        while (i < ARRAY_LEN(known) && strcmp(key, known[i]) != 0) i++;
-        if (i == ARRAY_LEN(known) && !schema_is_annotation(key))
-            schema_fail(c, FLETCH_E_UNSUPPORTED, "%s can't be kept", QUOTE(str_of(key)));
+        const json_t *part = c->rc ? NULL : with_part(c, rest, one);
+        if (!part) return;
+        buf_printf(b, i ? "| s%u " : "s%u ", rule_at(c, part, "anyOf", index_text(i, text)));
     }
 }
 
-/* anyOf or oneOf, each with what is said beside it. */
-static void put_union(struct schemac *c, struct buf *b, const json_t *s, const char *key)
+/* Lists of values: those that are in one only, and fit. False: they are no such lists. */
+static bool put_one_of_values(struct schemac *c, struct buf *b, const json_t *s)
 {
-    const json_t *list = json_object_get(s, key);
-    bool alone = schema_says_nothing(s, key);
-    const json_t *rest = alone ? NULL : schema_without(c, s, key);
-    size_t i, k;
-    json_t *one, *other;
-    if (!json_is_array(list) || !json_array_size(list))
-        schema_fail(c, FLETCH_E_ARG, "%s is not a list of schemas", key);
-    else if (json_array_size(list) > (key[0] == 'o' ? SCHEMA_MAX_DEPTH : SCHEMA_MAX_LIST))
-        schema_fail(c, FLETCH_E_LIMIT, "%s has too many alternatives", key);
-    json_array_foreach((json_t *)list, i, one)
-    {
-        json_array_foreach((json_t *)list, k, other)
-        {
-            if (c->rc || k <= i || key[0] != 'o' || schema_disjoint(c, one, other)) continue;
-            schema_fail(c, FLETCH_E_UNSUPPORTED,
-                        "oneOf can't be kept: one value might fit both %zu and %zu; use anyOf", i,
-                        k);
+    const json_t *list = json_object_get(s, "oneOf"), *rest = schema_without(c, s, "oneOf");
+    size_t n = json_array_size(list), i, k;
+    json_t **values = calloc(n + 1, sizeof *values), *times = json_object(), *v;
+    bool all = values && times && rest, any = false;
+    if (!all) schema_nomem(c);
+    for (i = 0; all && i < n; i++) all = (values[i] = schema_values(c, json_array_get(list, i)));
+    for (int pass = 0; all && pass < 2; pass++) {
+        for (i = 0; i < n; i++) {
+            json_array_foreach(values[i], k, v)
+            {
+                char *key = c->rc ? NULL : schema_value_key(v);
+                const json_t *met = key ? json_object_get(times, key) : NULL;
+                if (!pass && key) /* where it was met, or false */
+                    json_object_set_new(times, key,
+                                        !met || json_integer_value(met) == (json_int_t)i
+                                            ? json_integer((json_int_t)i)
+                                            : json_false());
+                free(key);
+                if (!pass || !json_is_integer(met)) continue;
+                if (!schema_fits(c, v, json_array_get(list, i)) || !schema_fits(c, v, rest))
+                    continue;
+                if (any) buf_puts(b, "| ");
+                put_value(c, b, v);
+                any = true;
+            }
         }
-        if (c->rc) return;
-        const json_t *part = alone ? one : schema_merge(c, schema_flatten(c, one), rest);
-        u32 rule = part ? rule_at(c, part, key) : 0;
-        buf_printf(b, i ? "| s%u " : "s%u ", rule);
     }
+    for (i = 0; values && i < n; i++) json_decref(values[i]);
+    free(values);
+    json_decref(times);
+    if (all && !any) buf_puts(b, "[] ");
+    return all;
+}
+
+static void put_one_of(struct schemac *c, struct buf *b, const json_t *s)
+{
+    const json_t *list = json_object_get(s, "oneOf");
+    const json_t *rest = schema_says_nothing(s, "oneOf") ? NULL : schema_without(c, s, "oneOf");
+    size_t n = json_array_size(list), i, k;
+    char text[24];
+    if (put_one_of_values(c, b, s) || c->rc) return;
+    if (n > SCHEMA_MAX_LIST) {
+        schema_fail(c, FLETCH_E_LIMIT, "oneOf has more than %d schemas", SCHEMA_MAX_LIST);
+        return;
+    }
+    const json_t **parts = calloc(n + 1, sizeof *parts);
+    if (!parts) schema_nomem(c);
+    for (i = 0; i < n && !c->rc; i++) {
+        size_t place = schema_enter(c, "oneOf", index_text(i, text));
+        const json_t *part = with_part(c, rest, json_array_get(list, i));
+        if (part) parts[i] = schema_flatten(c, part);
+        schema_leave(c, place);
+    }
+    for (i = 0; i < n && !c->rc; i++) {
+        for (k = i + 1; k < n && !c->rc; k++)
+            if (!schema_disjoint(c, parts[i], parts[k]))
+                schema_fail(c, FLETCH_E_UNSUPPORTED,
+                            "oneOf (unlike anyOf) is not supported where a value might fit both "
+                            "schema %zu and schema %zu",
+                            i, k);
+        if (c->rc) break;
+        buf_printf(b, i ? "| s%u " : "s%u ", rule_at(c, parts[i], "oneOf", index_text(i, text)));
+    }
+    free(parts);
 }
 
 static void put_type(struct schemac *c, struct buf *b, const json_t *s, u32 type, u32 name)
@@ -449,33 +657,16 @@ static void put_type(struct schemac *c, struct buf *b, const json_t *s, u32 type
     }
 }
 
-static void put_schema(struct schemac *c, struct buf *b, const json_t *s, u32 name)
+static void put_types(struct schemac *c, struct buf *b, const json_t *s, u32 name)
 {
-    const json_t *ref = json_object_get(s, "$ref");
-    if (ref && schema_says_nothing(s, "$ref")) { /* the only kind that may go round in circles */
-        const json_t *target = schema_resolve(c, ref);
-        if (target) buf_printf(b, "s%u ", rule_of(c, target));
+    u32 types = schema_types(c, s), n = 0;
+    if (c->rc) return;
+    if (types & SCHEMA_NUMBER) types &= ~(u32)SCHEMA_INTEGER;
+    if (types == (SCHEMA_ANY & ~(u32)SCHEMA_INTEGER) && !schema_is_about(s, SCHEMA_ANY)) {
+        buf_puts(b, "value ");
         return;
     }
-    if (!(s = schema_flatten(c, s))) return;
-    check_keywords(c, s);
-    u32 types = c->rc ? 0 : schema_types(c, s), n = 0;
-    const json_t *one = json_object_get(s, "const"), *list = json_object_get(s, "enum");
-    const char *any = json_object_get(s, "anyOf")   ? "anyOf"
-                      : json_object_get(s, "oneOf") ? "oneOf"
-                                                    : NULL;
-    if (c->rc) return;
-    if (any) {
-        put_union(c, b, s, any);
-    } else if (one || list) {
-        json_t *values = one ? json_pack("[O]", (json_t *)one) : json_incref((json_t *)list);
-        put_enum(c, b, s, values);
-        json_decref(values);
-    } else if (types == SCHEMA_ANY) {
-        buf_puts(b, "value ");
-    }
-    if (any || one || list || types == SCHEMA_ANY) return;
-    if (types & SCHEMA_NUMBER) types &= ~(u32)SCHEMA_INTEGER;
+    if (!types) buf_puts(b, "[] ");
     for (u32 type = 1; type <= SCHEMA_OBJECT; type <<= 1) {
         if (!(types & type)) continue;
         if (n++) buf_puts(b, "| ");
@@ -483,26 +674,87 @@ static void put_schema(struct schemac *c, struct buf *b, const json_t *s, u32 na
     }
 }
 
+static void put_schema(struct schemac *c, struct buf *b, const json_t *s, u32 name)
+{
+    const json_t *ref = json_object_get(s, "$ref");
+    if (json_is_object(s) && !schema_check_shapes(c, s)) return;
+    if (ref && schema_says_nothing(s, "$ref")) { /* the only kind that may go round in circles */
+        const json_t *target = schema_resolve(c, ref);
+        if (target) buf_printf(b, "s%u ", rule_of(c, target));
+        return;
+    }
+    json_t *values = schema_values(c, s);
+    if (values) { /* few enough to be tried one by one, whatever else is said */
+        put_values(c, b, s, values);
+        json_decref(values);
+        return;
+    }
+    if (c->rc || !(s = schema_flatten(c, s))) return;
+    schema_check_keywords(c, s);
+    if (c->rc) return;
+    if (json_object_get(s, "enum") || json_object_get(s, "const"))
+        buf_puts(b, "[] "); /* made of false */
+    else if (json_object_get(s, "oneOf"))
+        put_one_of(c, b, s);
+    else if (json_object_get(s, "anyOf"))
+        put_any(c, b, s);
+    else
+        put_types(c, b, s, name);
+}
+
+/* The rule that has this schema; false: there is none yet. */
+static bool find_rule(struct schemac *c, const char *key, u32 *rule)
+{
+    if (!strmap_get(&c->known, str_of(key), rule)) return false;
+    if (c->rules[*rule].open && c->rules[*rule].level == c->level)
+        schema_fail(c, FLETCH_E_ARG, "$ref leads back to itself");
+    return true;
+}
+
 static u32 rule_of(struct schemac *c, const json_t *s)
 {
     struct buf b = {.max = GRAMMAR_MAX_TEXT};
-    for (u32 i = 0; i < c->n_rules; i++)
-        if (c->rules[i].schema == s && json_is_object(s)) return c->rules[i].rule;
-    if (c->rc) return 0;
+    char *key = c->rc ? NULL : json_dumps(s, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
+    u32 rule = 0;
+    if (!key) {
+        if (!c->rc) schema_nomem(c);
+        return 0;
+    }
+    if (find_rule(c, key, &rule)) return free(key), rule;
     if (c->n_rules == SCHEMA_MAX_RULES)
-        return schema_fail(c, FLETCH_E_LIMIT, "more than %d schemas", SCHEMA_MAX_RULES), 0;
-    if (c->depth == SCHEMA_MAX_DEPTH)
-        return schema_fail(c, FLETCH_E_LIMIT, "nested deeper than %d", SCHEMA_MAX_DEPTH), 0;
+        schema_fail(c, FLETCH_E_LIMIT, "more than %d schemas", SCHEMA_MAX_RULES);
+    else if (c->depth == SCHEMA_MAX_DEPTH)
+        schema_fail(c, FLETCH_E_LIMIT, "nested deeper than %d levels", SCHEMA_MAX_DEPTH);
+    if (c->rc) return free(key), 0;
     c->depth++;
-    u32 rule = c->n_rules++;
-    c->rules[rule] = (struct schema_rule){s, rule};
+    rule = c->n_rules++;
+    c->rules[rule] = (struct schema_rule){key, c->level, true};
+    if (!strmap_add(&c->known, str_of(key), rule)) schema_nomem(c);
     put_schema(c, &b, s, rule);
+    c->rules[rule].open = false;
     buf_printf(&c->out, "s%u ::= %s\n", rule, b.p ? b.p : "");
     if (b.failed || c->out.failed)
-        schema_fail(c, FLETCH_E_LIMIT, "as a grammar it has more than %d bytes", GRAMMAR_MAX_TEXT);
+        schema_fail(c, FLETCH_E_LIMIT, "the schema's grammar has more than %d bytes",
+                    GRAMMAR_MAX_TEXT);
     buf_free(&b);
     c->depth--;
     return rule;
+}
+
+/* Names are compared as texts that end with NUL, so none may hold one. */
+static void check_names(struct schemac *c, const json_t *s)
+{
+    void *at = json_object_iter((json_t *)s);
+    size_t i;
+    json_t *v;
+    for (; at && !c->rc; at = json_object_iter_next((json_t *)s, at)) {
+        struct str name = {json_object_iter_key(at), json_object_iter_key_len(at)};
+        if (memchr(name.p, 0, name.n))
+            schema_fail(c, FLETCH_E_UNSUPPORTED, "a name with NUL, %s, is not supported",
+                        QUOTE(name));
+        check_names(c, json_object_iter_value(at));
+    }
+    json_array_foreach((json_t *)s, i, v) check_names(c, v);
 }
 
 int schema_to_grammar(struct buf *out, const json_t *schema, struct err *err)
@@ -513,16 +765,35 @@ int schema_to_grammar(struct buf *out, const json_t *schema, struct err *err)
                         .rules = calloc(SCHEMA_MAX_RULES, sizeof *c.rules),
                         .err = err};
     if (!c.made || !c.rules) schema_nomem(&c);
+    check_names(&c, schema);
     if (!c.rc) rule_of(&c, schema);
     if (!c.rc) {
         buf_puts(out, "root ::= s0\n");
-        buf_puts(out, PRELUDE);
+        buf_puts(out, schema_prelude);
         buf_put(out, c.out.p, c.out.n);
         if (out->failed) schema_nomem(&c);
     }
+    for (u32 i = 0; i < c.n_rules; i++) free(c.rules[i].key);
+    strmap_free(&c.known);
+    schema_patterns_free(c.patterns);
     json_decref(c.made);
     free(c.rules);
     buf_free(&c.out);
     buf_free(&c.where);
     return c.rc;
+}
+
+int schema_compile(struct grammar **out, const json_t *schema, struct err *err)
+{
+    struct buf rules = {.max = GRAMMAR_MAX_TEXT};
+    *out = NULL;
+    int rc = schema_to_grammar(&rules, schema, err);
+    if (!rc && (rc = grammar_parse_pruned(out, buf_str(&rules), err))) {
+        if (strstr(err->text, "can never end"))
+            rc = err_set(err, FLETCH_E_ARG, "schema: no value fits it");
+        else
+            err_prefix(err, "schema, as a grammar");
+    }
+    buf_free(&rules);
+    return rc;
 }

@@ -4,49 +4,55 @@
 
 #include "serve/schema_internal.h"
 
-bool schema_is_annotation(const char *key)
-{
-    static const char *const keys[] = {
-        "title",    "description", "default", "examples", "example",     "$schema",
-        "$id",      "$comment",    "$defs",   "$anchor",  "definitions", "deprecated",
-        "readOnly", "writeOnly",   "id",      "strict",
-    };
-    if (strncmp(key, "x-", 2) == 0) return true;
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        if (strcmp(key, keys[i]) == 0) return true;
-    return false;
-}
-
-bool schema_says_nothing(const json_t *s, const char *but)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)s, key, value)
-    {
-        if (!schema_is_annotation(key) && !(but && strcmp(key, but) == 0)) return false;
-    }
-    return true;
-}
-
-static json_t *keep(struct schemac *c, json_t *made)
+json_t *schema_keep(struct schemac *c, json_t *made)
 {
     c->n_made += 1 + json_object_size(made);
     bool kept = made && json_array_append_new(c->made, made) == 0;
     if (!kept)
         schema_nomem(c);
     else if (c->n_made > SCHEMA_MAX_MADE)
-        schema_fail(c, FLETCH_E_LIMIT, "references and allOf make it too large");
+        schema_fail(c, FLETCH_E_LIMIT, "references and allOf make the schema too large");
     return kept && !c->rc ? made : NULL;
 }
 
 const json_t *schema_without(struct schemac *c, const json_t *s, const char *key)
 {
-    json_t *copy = keep(c, json_copy((json_t *)s));
+    json_t *copy = schema_keep(c, json_copy((json_t *)s));
     if (copy) json_object_del(copy, key);
     return copy;
 }
 
+json_t *schema_both(const json_t *a, const json_t *b)
+{
+    if (!a || json_is_true(a) || json_is_false(b)) return json_incref((json_t *)(b ? b : a));
+    if (!b || json_is_true(b) || json_is_false(a) || json_equal(a, b))
+        return json_incref((json_t *)a);
+    return json_pack("{s:[O, O]}", "allOf", (json_t *)a, (json_t *)b);
+}
+
 /* ---- references ---- */
+
+static int hex_digit(char ch)
+{
+    const char *digits = "0123456789abcdef", *at = ch ? strchr(digits, ch | 0x20) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* A reference is part of an address: %25 stands for %. False: it is none, or too long. */
+static bool decode_percent(const char *text, char *to, size_t room)
+{
+    size_t n = 0;
+    for (; *text; text++) {
+        int high = *text == '%' ? hex_digit(text[1]) : 0;
+        int low = *text == '%' && high >= 0 ? hex_digit(text[2]) : 0;
+        if (n + 1 >= room || high < 0 || low < 0) return false;
+        to[n++] = *text == '%' ? (char)(high * 16 + low) : *text;
+        if (*text == '%') text += 2;
+        if (!to[n - 1]) return false;
+    }
+    to[n] = 0;
+    return true;
+}
 
 /* One step of a JSON pointer. */
 static const json_t *descend(const json_t *s, const char *step, size_t n)
@@ -60,38 +66,110 @@ static const json_t *descend(const json_t *s, const char *step, size_t n)
         name[used++] = ch;
     }
     name[used] = 0;
-    if (json_is_array(s)) return json_array_get(s, (size_t)strtoul(name, NULL, 10));
-    return json_object_get(s, name);
+    if (!json_is_array(s)) return json_object_get(s, name);
+    bool number = used > 0 && used < 8 && strspn(name, "0123456789") == used;
+    return number ? json_array_get(s, (size_t)strtoul(name, NULL, 10)) : NULL;
+}
+
+/* Does it say that references inside it are relative to itself? An old $id "#name" does not. */
+static bool has_base(const json_t *s)
+{
+    const char *id = json_string_value(json_object_get(s, "$id"));
+    return id && id[0] != '#';
+}
+
+/* The schema with an $anchor; looks through everything, values included, so one that is found
+ * twice is none. */
+static void find_anchor(struct schemac *c, const json_t *s, const char *name, const json_t **found,
+                        u32 *n)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    if (!schema_work(c, 1)) return;
+    if (json_is_object(s)) {
+        static const char *const keys[] = {"$anchor", "$dynamicAnchor", "$id"};
+        for (i = 0; i < ARRAY_LEN(keys); i++) {
+            const char *its = json_string_value(json_object_get(s, keys[i]));
+            if (its && i == 2 && *its++ != '#') its = NULL;
+            if (!its || strcmp(its, name) != 0) continue;
+            *found = s;
+            ++*n;
+        }
+    }
+    json_object_foreach((json_t *)s, key, value) find_anchor(c, value, name, found, n);
+    json_array_foreach((json_t *)s, i, value) find_anchor(c, value, name, found, n);
+}
+
+/* Some schema below the root that has a base of its own. */
+static bool has_inner_base(struct schemac *c, const json_t *s)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    if (!schema_work(c, 1)) return false;
+    if (s != c->root && has_base(s)) return true;
+    json_object_foreach((json_t *)s, key, value)
+    {
+        if (has_inner_base(c, value)) return true;
+    }
+    json_array_foreach((json_t *)s, i, value)
+    {
+        if (has_inner_base(c, value)) return true;
+    }
+    return false;
 }
 
 const json_t *schema_resolve(struct schemac *c, const json_t *ref)
 {
-    const char *text = json_string_value(ref);
+    char text[512];
+    const char *given = json_string_value(ref), *at_root;
+    const char *id = json_string_value(json_object_get(c->root, "$id"));
     const json_t *at = c->root;
-    if (!text || text[0] != '#' || (text[1] && text[1] != '/')) {
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "$ref %s: only places in the same schema (#/...) are "
-                    "supported",
-                    text ? QUOTE(str_of(text)) : "without a text");
+    u32 n = 0;
+    if (!given || !decode_percent(given, text, sizeof text)) {
+        schema_fail(c, FLETCH_E_ARG, "$ref is not a reference");
         return NULL;
     }
-    for (const char *p = text + 1; *p && at;) {
-        size_t n = strcspn(p + 1, "/");
-        at = descend(at, p + 1, n);
-        p += 1 + n;
+    size_t n_id = id ? strcspn(id, "#") : 0;
+    at_root = n_id && strncmp(text, id, n_id) == 0 ? text + n_id : text;
+    if (at_root[0] != '#' && (at_root[0] || at_root == text)) {
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "$ref %s is not supported (only #/... in the same schema is)",
+                    QUOTE(str_of(given)));
+        return NULL;
     }
-    if (!at) schema_fail(c, FLETCH_E_ARG, "$ref %s: there is no such place", QUOTE(str_of(text)));
-    return at;
+    if (!c->n_refs++) c->inner_base = has_inner_base(c, c->root);
+    if (c->inner_base) {
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "$ref %s is not supported beside an inner schema's $id", QUOTE(str_of(given)));
+        return NULL;
+    }
+    if (at_root[0] && at_root[1] && at_root[1] != '/') {
+        at = NULL;
+        find_anchor(c, c->root, at_root + 1, &at, &n);
+        if (n > 1) at = NULL;
+    } else if (at_root[0]) {
+        for (const char *p = at_root + 1; *p && at;) {
+            size_t length = strcspn(p + 1, "/");
+            at = descend(at, p + 1, length);
+            p += 1 + length;
+        }
+    }
+    if (!at) schema_fail(c, FLETCH_E_ARG, "unresolved $ref %s", QUOTE(str_of(given)));
+    return c->rc ? NULL : at;
 }
 
 static const json_t *checked(struct schemac *c, const json_t *s)
 {
-    if (json_is_boolean(s)) /* true says nothing; false is caught where it is used */
-        return keep(c, json_is_true(s) ? json_object() : json_pack("{s:[]}", "enum"));
-    if (json_is_object(s)) return s;
-    schema_fail(c, FLETCH_E_ARG, "a schema is neither an object nor true or false");
+    if (json_is_boolean(s))
+        return schema_keep(c, json_is_true(s) ? json_object() : json_pack("{s:[]}", "enum"));
+    if (json_is_object(s)) return schema_normalise(c, s);
+    schema_fail(c, FLETCH_E_ARG, "a schema must be an object, true or false");
     return NULL;
 }
+
+static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b);
 
 const json_t *schema_flatten(struct schemac *c, const json_t *s)
 {
@@ -101,20 +179,21 @@ const json_t *schema_flatten(struct schemac *c, const json_t *s)
     const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
     if (!ref && !all) return s;
     if (++c->depth > SCHEMA_MAX_DEPTH) {
-        schema_fail(c, FLETCH_E_LIMIT, "references or allOf go deeper than %d", SCHEMA_MAX_DEPTH);
+        schema_fail(c, FLETCH_E_LIMIT, "references or allOf nested deeper than %d levels",
+                    SCHEMA_MAX_DEPTH);
         return NULL;
     }
     const json_t *flat = schema_without(c, s, ref ? "$ref" : "allOf");
     if (ref) {
         const json_t *target = schema_resolve(c, ref);
         const json_t *rest = flat ? schema_flatten(c, flat) : NULL;
-        flat = target && rest ? schema_merge(c, rest, schema_flatten(c, target)) : NULL;
+        flat = target && rest ? merge(c, rest, schema_flatten(c, target)) : NULL;
     } else {
         if (!json_is_array(all) || !json_array_size(all))
             schema_fail(c, FLETCH_E_ARG, "allOf is not a list of schemas");
         json_array_foreach((json_t *)all, i, part)
         {
-            if (flat && !c->rc) flat = schema_merge(c, flat, schema_flatten(c, part));
+            if (flat && !c->rc) flat = merge(c, flat, schema_flatten(c, part));
         }
     }
     c->depth--;
@@ -123,36 +202,25 @@ const json_t *schema_flatten(struct schemac *c, const json_t *s)
 
 /* ---- merging ---- */
 
-static bool holds(const json_t *list, const json_t *value)
+/* Entries of both lists, or of either, in order and once each. */
+static json_t *join_lists(struct schemac *c, const json_t *a, const json_t *b, bool both)
 {
+    json_t *out = json_array(), *seen = json_object(), *v;
+    const json_t *lists[] = {a, b};
     size_t i;
-    json_t *v;
-    json_array_foreach((json_t *)list, i, v)
-    {
-        if (json_equal(v, value)) return true;
+    for (int k = 0; k < 2; k++) {
+        json_array_foreach((json_t *)lists[k], i, v)
+        {
+            char *key = schema_value_key(v);
+            bool before = key && json_object_get(seen, key), first = k == 0;
+            if (!key) schema_nomem(c);
+            if (key && !before && (first || !both)) json_object_set_new(seen, key, json_true());
+            if (both ? before && !first : !before) json_array_append(out, v);
+            if (both && before && !first) json_object_del(seen, key);
+            free(key);
+        }
     }
-    return false;
-}
-
-/* Comparing every entry with every other is no work for hostile lists. */
-static bool are_short(const json_t *a, const json_t *b)
-{
-    return json_array_size(a) <= SCHEMA_MAX_LIST && json_array_size(b) <= SCHEMA_MAX_LIST;
-}
-
-/* Lists: those in both, or those in either. */
-static json_t *join_lists(const json_t *a, const json_t *b, bool both)
-{
-    json_t *out = json_array(), *v;
-    size_t i;
-    json_array_foreach((json_t *)a, i, v)
-    {
-        if (!both || holds(b, v)) json_array_append(out, v);
-    }
-    json_array_foreach((json_t *)b, i, v)
-    {
-        if (!both && !holds(a, v)) json_array_append(out, v);
-    }
+    json_decref(seen);
     return out;
 }
 
@@ -175,197 +243,273 @@ static json_t *join_types(struct schemac *c, const json_t *a, const json_t *b)
     return out;
 }
 
-static json_t *join_properties(const json_t *a, const json_t *b)
+/* Every choice of one with every choice of the other. */
+static json_t *join_choices(struct schemac *c, const json_t *a, const json_t *b)
 {
-    json_t *out = json_copy((json_t *)a), *value;
-    const char *key;
-    json_object_foreach((json_t *)b, key, value)
+    json_t *out = json_array(), *x, *y;
+    size_t i, k;
+    if (json_array_size(a) * json_array_size(b) > SCHEMA_MAX_LIST)
+        schema_fail(c, FLETCH_E_LIMIT, "anyOf or oneOf have more than %d combinations",
+                    SCHEMA_MAX_LIST);
+    json_array_foreach((json_t *)a, i, x)
     {
-        json_t *mine = json_object_get(out, key);
-        if (!mine)
-            json_object_set(out, key, value);
-        else if (!json_equal(mine, value))
-            json_object_set_new(out, key, json_pack("{s:[O, O]}", "allOf", mine, value));
+        json_array_foreach((json_t *)b, k, y)
+        {
+            if (!c->rc) json_array_append_new(out, schema_both(x, y));
+        }
     }
     return out;
 }
 
-/* What two schemas say together under one key; NULL: it can't be said in one. */
+static i64 greatest_divisor(i64 a, i64 b)
+{
+    while (b) {
+        i64 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* The least common multiple; NULL: it is not found. */
+static json_t *join_multiples(const json_t *a, const json_t *b)
+{
+    i64 x = json_integer_value(a), y = json_integer_value(b), all;
+    if (!json_is_integer(a) || !json_is_integer(b) || x <= 0 || y <= 0) return NULL;
+    return CK_MUL(x / greatest_divisor(x, y), y, &all) ? json_integer(all) : NULL;
+}
+
+/* What two schemas say together under one key; NULL: it can't be said in one. Keywords that depend
+ * on others beside them are joined elsewhere, or not at all. */
 static json_t *join(struct schemac *c, const char *key, const json_t *a, const json_t *b)
 {
-    if (json_equal(a, b)) return json_incref((json_t *)a);
+    static const char *const least[] = {"minimum", "exclusiveMinimum", "minLength", "minItems",
+                                        "minProperties"};
+    static const char *const most[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems",
+                                       "maxProperties"};
     bool lists = json_is_array(a) && json_is_array(b);
-    if (lists && !are_short(a, b)) {
-        schema_fail(c, FLETCH_E_LIMIT, "lists of more than %d are too long to be joined",
-                    SCHEMA_MAX_LIST);
-        return NULL;
-    }
-    if (strcmp(key, "required") == 0 && lists) return join_lists(a, b, false);
-    if (strcmp(key, "enum") == 0 && lists) return join_lists(a, b, true);
+    if (strcmp(key, "const") == 0) return schema_equal(a, b) ? json_incref((json_t *)a) : NULL;
+    if (strcmp(key, "enum") == 0 && lists) return join_lists(c, a, b, true);
+    if ((strcmp(key, "anyOf") == 0 || strcmp(key, "oneOf") == 0) && lists)
+        return join_choices(c, a, b);
+    if (json_equal(a, b)) return json_incref((json_t *)a);
+    if (strcmp(key, "required") == 0 && lists) return join_lists(c, a, b, false);
     if (strcmp(key, "type") == 0) return join_types(c, a, b);
-    if (strcmp(key, "properties") == 0 && json_is_object(a) && json_is_object(b))
-        return join_properties(a, b);
+    if (strcmp(key, "propertyNames") == 0) return schema_both(a, b);
+    if (strcmp(key, "uniqueItems") == 0 && json_is_boolean(a) && json_is_boolean(b))
+        return json_boolean(json_is_true(a) || json_is_true(b));
+    if (strcmp(key, "multipleOf") == 0) return join_multiples(a, b);
     if (!json_is_number(a) || !json_is_number(b)) return NULL;
-    bool less = json_number_value(a) < json_number_value(b);
-    if (strncmp(key, "min", 3) == 0) return json_incref((json_t *)(less ? b : a));
-    if (strncmp(key, "max", 3) == 0) return json_incref((json_t *)(less ? a : b));
+    for (size_t i = 0; i < ARRAY_LEN(least); i++) {
+        if (strcmp(key, least[i]) == 0)
+            return json_incref((json_t *)(schema_compare(a, b) < 0 ? b : a));
+        if (strcmp(key, most[i]) == 0)
+            return json_incref((json_t *)(schema_compare(a, b) < 0 ? a : b));
+    }
     return NULL;
 }
 
-/* additionalProperties is about the properties beside it, so others must not join them. */
-static bool closes_out(const json_t *closed, const json_t *other)
+/* What s says about element i. */
+static const json_t *element(const json_t *s, size_t i)
 {
-    const json_t *more = json_object_get(closed, "additionalProperties");
+    const json_t *first = json_object_get(s, "prefixItems");
+    return i < json_array_size(first) ? json_array_get(first, i) : json_object_get(s, "items");
+}
+
+/* `items` is about the elements after its own prefixItems, so both are joined element by element.
+ */
+static void join_elements(json_t *out, const json_t *a, const json_t *b)
+{
+    size_t n_a = json_array_size(json_object_get(a, "prefixItems"));
+    size_t n_b = json_array_size(json_object_get(b, "prefixItems")), n = MAX(n_a, n_b);
+    json_t *rest = schema_both(element(a, n), element(b, n));
+    if (n) {
+        json_t *first = json_array();
+        for (size_t i = 0; i < n; i++) {
+            json_t *both = schema_both(element(a, i), element(b, i));
+            json_array_append_new(first, both ? both : json_true());
+        }
+        json_object_set_new(out, "prefixItems", first);
+    }
+    if (rest) json_object_set_new(out, "items", rest);
+}
+
+/* What s says about a member. */
+static const json_t *member(const json_t *s, const char *key)
+{
+    const json_t *named = json_object_get(json_object_get(s, "properties"), key);
+    return named ? named : json_object_get(s, "additionalProperties");
+}
+
+/* `additionalProperties` is about members that its own `properties` do not name. */
+static void join_members(json_t *out, const json_t *a, const json_t *b)
+{
+    const json_t *both[] = {a, b};
+    json_t *value, *all = NULL;
     const char *key;
-    json_t *value;
-    if (!more || json_is_true(more)) return false;
-    json_object_foreach(json_object_get(other, "properties"), key, value)
-    {
-        if (!json_object_get(json_object_get(closed, "properties"), key)) return true;
+    for (int k = 0; k < 2; k++) {
+        const json_t *named = json_object_get(both[k], "properties");
+        if (named && !all) all = json_object();
+        json_object_foreach((json_t *)named, key, value)
+        {
+            if (json_object_get(all, key)) continue;
+            json_t *joined = schema_both(member(a, key), member(b, key));
+            json_object_set_new(all, key, joined);
+        }
+    }
+    if (all) json_object_set_new(out, "properties", all);
+    json_t *rest = schema_both(json_object_get(a, "additionalProperties"),
+                               json_object_get(b, "additionalProperties"));
+    if (rest) json_object_set_new(out, "additionalProperties", rest);
+}
+
+/* Do both have keywords of which each changes what the others mean? */
+static bool are_entangled(const json_t *a, const json_t *b)
+{
+    static const char *const groups[][4] = {{"contains", "minContains", "maxContains"},
+                                            {"if", "then", "else"},
+                                            {"patternProperties", "additionalProperties"}};
+    for (size_t i = 0; i < ARRAY_LEN(groups); i++) {
+        bool in_a = false, in_b = false, same = true, leader = false;
+        for (size_t k = 0; groups[i][k]; k++) {
+            const json_t *x = json_object_get(a, groups[i][k]);
+            const json_t *y = json_object_get(b, groups[i][k]);
+            in_a |= x != NULL;
+            in_b |= y != NULL;
+            leader |= k == 0 && (x || y);
+            same &= (!x && !y) || (x && y && json_equal(x, y));
+        }
+        if (leader && in_a && in_b && !same) return true;
     }
     return false;
 }
 
-const json_t *schema_merge(struct schemac *c, const json_t *a, const json_t *b)
+static bool is_joined_elsewhere(const char *key)
+{
+    static const char *const keys[] = {"items", "prefixItems", "properties",
+                                       "additionalProperties"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+/* One object that says what both say. Borrowed. */
+static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b)
 {
     const char *key;
     json_t *value;
     if (!a || !b || c->rc) return NULL;
-    if (closes_out(a, b) || closes_out(b, a)) {
+    if (!json_object_size(a)) return b;
+    if (are_entangled(a, b))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "additionalProperties beside another part's properties can't be kept");
-        return NULL;
-    }
-    json_t *out = keep(c, json_copy((json_t *)a));
+                    "contains, if or patternProperties of several parts of a schema can't be "
+                    "joined");
+    json_t *out = schema_keep(c, json_copy((json_t *)a));
     json_object_foreach((json_t *)b, key, value)
     {
         if (!out || c->rc) return NULL;
-        if (schema_is_annotation(key)) continue;
+        if (schema_is_annotation(key) || is_joined_elsewhere(key)) continue;
         json_t *mine = json_object_get(out, key);
         json_t *both = mine ? join(c, key, mine, value) : json_incref(value);
         if (!both && !c->rc)
             schema_fail(c, FLETCH_E_UNSUPPORTED,
-                        "%s is said twice, differently, and can't be "
-                        "joined",
-                        QUOTE(str_of(key)));
+                        "two different values of %s apply and can't be joined", QUOTE(str_of(key)));
         if (both && json_object_set_new(out, key, both)) schema_nomem(c);
     }
-    return c->rc ? NULL : out;
+    if (!out || c->rc) return NULL;
+    join_elements(out, a, b);
+    join_members(out, a, b);
+    return out;
 }
 
-/* ---- types and values ---- */
+/* ---- values that a schema allows ---- */
 
-u32 schema_type_of(const json_t *v)
+json_t *schema_values(struct schemac *c, const json_t *s)
 {
-    switch (json_typeof(v)) {
-    case JSON_OBJECT: return SCHEMA_OBJECT;
-    case JSON_ARRAY: return SCHEMA_ARRAY;
-    case JSON_STRING: return SCHEMA_STRING;
-    case JSON_INTEGER: return SCHEMA_INTEGER | SCHEMA_NUMBER;
-    case JSON_REAL: return SCHEMA_NUMBER;
-    case JSON_TRUE:
-    case JSON_FALSE: return SCHEMA_BOOLEAN;
-    case JSON_NULL: return SCHEMA_NULL;
-    }
-    return 0;
-}
-
-static const struct {
-    const char *name;
-    u32 type;
-    const char *about[10]; /* keywords that are about values of this type */
-} TYPES[] = {
-    {"null", SCHEMA_NULL, {NULL}},
-    {"boolean", SCHEMA_BOOLEAN, {NULL}},
-    {"integer", SCHEMA_INTEGER, {NULL}},
-    {"number",
-     SCHEMA_NUMBER,
-     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
-    {"string", SCHEMA_STRING, {"minLength", "maxLength", "pattern", "format"}},
-    {"array", SCHEMA_ARRAY, {"items", "prefixItems", "minItems", "maxItems"}},
-    {"object", SCHEMA_OBJECT, {"properties", "required", "additionalProperties"}},
-};
-
-static u32 type_named(struct schemac *c, const json_t *name)
-{
-    const char *text = json_string_value(name);
-    for (size_t i = 0; text && i < ARRAY_LEN(TYPES); i++)
-        if (strcmp(text, TYPES[i].name) == 0) return TYPES[i].type;
-    schema_fail(c, FLETCH_E_ARG, "type %s is none of JSON's",
-                text ? QUOTE(str_of(text)) : "without a name");
-    return 0;
-}
-
-u32 schema_types(struct schemac *c, const json_t *s)
-{
-    const json_t *type = json_object_get(s, "type");
-    u32 types = 0;
+    const json_t *one = json_object_get(s, "const"), *list = json_object_get(s, "enum");
+    const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
     size_t i;
-    json_t *one;
-    if (json_is_array(type)) {
-        json_array_foreach((json_t *)type, i, one) types |= type_named(c, one);
-        if (!types && !c->rc) schema_fail(c, FLETCH_E_ARG, "no type is left");
-        return c->rc ? 0 : types;
+    json_t *part, *found = NULL;
+    if (c->rc || !json_is_object(s) || !schema_work(c, 1)) return NULL;
+    if (one) return json_pack("[O]", (json_t *)one);
+    if (list && !json_is_array(list)) schema_fail(c, FLETCH_E_ARG, "enum is not a list");
+    if (list) return json_incref((json_t *)list);
+    if (++c->depth > SCHEMA_MAX_DEPTH) {
+        schema_fail(c, FLETCH_E_LIMIT, "references or allOf nested deeper than %d levels",
+                    SCHEMA_MAX_DEPTH);
+        return NULL;
     }
-    if (type) return type_named(c, type);
-    for (i = 0; i < ARRAY_LEN(TYPES); i++)
-        for (size_t k = 0; TYPES[i].about[k]; k++)
-            if (json_object_get(s, TYPES[i].about[k])) types |= TYPES[i].type;
-    return types ? types : SCHEMA_ANY;
-}
-
-/* A list of all values that it allows, where it says so; a new reference, or NULL. */
-static json_t *values_of(const json_t *s)
-{
-    json_t *one = json_object_get(s, "const"), *list = json_object_get(s, "enum");
-    if (one) return json_pack("[O]", one);
-    return json_incref(list);
-}
-
-static bool values_disjoint(const json_t *a, const json_t *b)
-{
-    json_t *x = values_of(a), *y = values_of(b), *v;
-    bool apart = json_is_array(x) && json_is_array(y) && are_short(x, y);
-    size_t i;
-    json_array_foreach(x, i, v)
+    if (ref) {
+        const json_t *target = schema_resolve(c, ref);
+        if (target) found = schema_values(c, target);
+    }
+    json_array_foreach((json_t *)all, i, part)
     {
-        if (!apart) break;
-        apart = !holds(y, v);
+        if (!found) found = schema_values(c, part);
+    }
+    c->depth--;
+    return found;
+}
+
+/* ---- what can't overlap ---- */
+
+/* Comparing every entry with every other is no work for hostile lists. */
+static bool are_short(const json_t *a, const json_t *b)
+{
+    return json_array_size(a) <= SCHEMA_MAX_LIST && json_array_size(b) <= SCHEMA_MAX_LIST;
+}
+
+static bool values_disjoint(struct schemac *c, const json_t *a, const json_t *b)
+{
+    json_t *x = schema_values(c, a), *y = schema_values(c, b);
+    bool apart = x && y && are_short(x, y);
+    if (apart) {
+        json_t *common = join_lists(c, x, y, true);
+        apart = schema_work(c, json_array_size(x) + json_array_size(y)) && !json_array_size(common);
+        json_decref(common);
     }
     json_decref(x);
     json_decref(y);
     return apart;
 }
 
-/* A property that both must have, with different values. */
+/* A property that both must have, with values that can't be the same. */
 static bool told_apart_by_property(struct schemac *c, const json_t *a, const json_t *b)
 {
     const json_t *mine = json_object_get(a, "required"), *theirs = json_object_get(b, "required");
-    size_t i;
-    json_t *name;
+    size_t i, k;
+    json_t *name, *other;
     if (!are_short(mine, theirs)) return false;
     json_array_foreach((json_t *)mine, i, name)
     {
         const char *key = json_string_value(name);
         const json_t *x = key ? json_object_get(json_object_get(a, "properties"), key) : NULL;
         const json_t *y = key ? json_object_get(json_object_get(b, "properties"), key) : NULL;
-        if (!x || !y || !holds(theirs, name)) continue;
+        bool both = false;
+        if (!x || !y) continue;
+        json_array_foreach((json_t *)theirs, k, other) both |= json_equal(other, name);
+        if (!both || !schema_work(c, json_array_size(theirs))) continue;
         x = schema_flatten(c, x);
         y = schema_flatten(c, y);
-        if (x && y && values_disjoint(x, y)) return true;
+        if (x && y && schema_disjoint(c, x, y)) return true;
     }
     return false;
 }
 
 bool schema_disjoint(struct schemac *c, const json_t *a, const json_t *b)
 {
-    a = schema_flatten(c, a);
-    b = schema_flatten(c, b);
-    if (!a || !b) return false;
-    if (values_disjoint(a, b)) return true;
+    bool typed = json_object_get(a, "type") && json_object_get(b, "type"), apart = false;
+    if (!schema_work(c, 1) || c->depth >= SCHEMA_MAX_DEPTH) return false;
+    if (values_disjoint(c, a, b)) return true;
     u32 x = schema_types(c, a), y = schema_types(c, b);
     if (x & SCHEMA_NUMBER) x |= SCHEMA_INTEGER;
     if (y & SCHEMA_NUMBER) y |= SCHEMA_INTEGER;
-    if (!(x & y)) return json_object_get(a, "type") && json_object_get(b, "type");
-    return x == SCHEMA_OBJECT && y == SCHEMA_OBJECT && told_apart_by_property(c, a, b);
+    if (c->rc || !(x & y)) return !c->rc && typed;
+    /* values that are no objects fit both unless a type forbids them */
+    bool objects = (x == SCHEMA_OBJECT && json_object_get(a, "type")) ||
+                   (y == SCHEMA_OBJECT && json_object_get(b, "type"));
+    c->depth++;
+    if (objects || (typed && (x & y) == SCHEMA_OBJECT)) apart = told_apart_by_property(c, a, b);
+    c->depth--;
+    return apart;
 }

@@ -4,10 +4,12 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "format/json.h"
 #include "serve/automaton.h"
 
 #define TEST(f) cmocka_unit_test(f)
@@ -30,14 +32,12 @@ static int teardown(void **state)
 
 static int open_schema(struct automaton **a, const char *text, struct err *err)
 {
-    struct buf rules = {0};
-    struct grammar *g = NULL;
+    struct grammar *g;
     json_t *j = json_loads(text, JSON_DECODE_ANY, NULL);
+    if (!j) json_parse(&j, str_of(text), "schema", err); /* keys with NUL */
     if (!j) fail_msg("not JSON: %s", text);
-    int rc = schema_to_grammar(&rules, j, err);
-    if (!rc) rc = grammar_parse(&g, buf_str(&rules), err);
+    int rc = schema_compile(&g, j, err);
     if (!rc) rc = automaton_open(a, g, trie, err);
-    buf_free(&rules);
     json_decref(j);
     return rc;
 }
@@ -190,7 +190,8 @@ static const struct schema_case cases[] = {
      {"[1,2]"}},
     {"{\"format\":\"date\"}",
      {"\"2024-02-29\"", "\"2023-12-31\"", "\"2000-02-29\""},
-     {"\"2023-02-29\"", "\"2023-13-01\"", "\"2023-04-31\"", "\"1900-02-29\"", "\"23-1-1\""}},
+     {"\"2023-02-29\"", "\"2023-13-01\"", "\"2023-04-31\"", "\"1900-02-29\"", "\"0000-01-01\"",
+      "\"23-1-1\""}},
     {"{\"format\":\"time\"}",
      {"\"23:59:59Z\"", "\"00:00:00.123+02:00\""},
      {"\"24:00:00Z\"", "\"10:60:00Z\"", "\"10:00:00\""}},
@@ -213,6 +214,133 @@ static const struct schema_case cases[] = {
      {"\"1-a\\t\\t\\\"!\"", "\"xx\\t\\t\\t\\\\!\""},
      {"\"a\"", "\"1-a\\t!\""}},
     {"{\"pattern\":\"\"}", {"\"\"", "\"abc\""}, {"1"}},
+    /* keywords beside enum and const */
+    {"{\"enum\":[1,5,9,12],\"minimum\":9}", {"9", "12"}, {"1", "5"}},
+    {"{\"enum\":[1,2,3],\"const\":2}", {"2"}, {"1", "3"}},
+    {"{\"enum\":[\"a\",\"ab\",\"b\",3],\"minLength\":2}", {"\"ab\"", "3"}, {"\"a\"", "\"b\""}},
+    {"{\"enum\":[\"ab\",\"b\\u0001\",\"a\\u00a0\"],\"pattern\":\"^.\\\\S$\"}",
+     {"\"ab\"", "\"b\\u0001\""},
+     {"\"a\xc2\xa0\""}},
+    {"{\"enum\":[1,\"a\",null,[1],{\"k\":2}],\"not\":{\"type\":[\"string\",\"null\"]}}",
+     {"1", "[1]", "{\"k\":2}"},
+     {"\"a\"", "null"}},
+    {"{\"enum\":[1,2,3,4],\"if\":{\"minimum\":3},\"then\":{\"const\":4},\"else\":{\"multipleOf\":2}"
+     "}",
+     {"2", "4"},
+     {"1", "3"}},
+    {"{\"enum\":[[1,1],[1,1.0],[1,2],[3,4,5]],\"uniqueItems\":true,\"contains\":{\"const\":1.0}}",
+     {"[1,2]"},
+     {"[1,1]", "[1,1.0]", "[3,4,5]"}},
+    {"{\"enum\":[[1],[2],[1,\"x\"]],\"items\":[{\"const\":1}],\"additionalItems\":false}",
+     {"[1]"},
+     {"[2]", "[1,\"x\"]"}},
+    {"{\"enum\":[{\"a\":1},{\"ab\":1},{\"a\":1,\"b\":2},{}],\"minProperties\":1,\"propertyNames\":{"
+     "\"maxLength\":1},\"dependentRequired\":{\"b\":[\"c\"]}}",
+     {"{\"a\":1}"},
+     {"{\"ab\":1}", "{\"a\":1,\"b\":2}", "{}"}},
+    {"{\"enum\":[{\"a\":1,\"x\":2},{\"a\":1},{\"xx\":\"s\"}],\"properties\":{\"a\":{}},"
+     "\"patternProperties\":{\"x\":{\"type\":\"string\"}},\"additionalProperties\":false}",
+     {"{\"a\":1}", "{\"xx\":\"s\"}"},
+     {"{\"a\":1,\"x\":2}"}},
+    {"{\"allOf\":[{\"enum\":[1,2,3]},{\"enum\":[2.0,3]},{\"not\":{\"const\":3}}]}",
+     {"2"},
+     {"3", "1"}},
+    {"{\"minimum\":3,\"anyOf\":[{\"const\":1},{\"const\":4},{\"enum\":[2,7]}]}",
+     {"4", "7"},
+     {"1", "2", "3"}},
+    {"{\"items\":{\"$ref\":\"#\"},\"enum\":[[[]],[]]}", {"[]", "[[]]"}, {"[[[]]]"}},
+    {"{\"items\":{\"$ref\":\"#\"},\"enum\":[[[1]],1]}", {"1"}, {"[[1]]"}},
+    {"{\"oneOf\":[{\"const\":1},{\"const\":2},{\"enum\":[2.0,3]}]}", {"1", "3"}, {"2"}},
+    {"{\"$defs\":{\"e\":{\"enum\":[1,9]}},\"$ref\":\"#/$defs/e\",\"maximum\":5}", {"1"}, {"9"}},
+    /* types that are listed in full do not hide what is said about some */
+    {"{\"type\":[\"null\",\"boolean\",\"integer\",\"number\",\"string\",\"array\",\"object\"],"
+     "\"minimum\":5}",
+     {"5", "null", "{}"},
+     {"4", "-1"}},
+    /* parts that are joined */
+    {"{\"allOf\":[{\"prefixItems\":[{\"minimum\":3}]}],\"items\":{\"minimum\":5}}",
+     {"[5,5]", "[]"},
+     {"[3,5]", "[5,3]"}},
+    {"{\"$defs\":{\"p\":{\"prefixItems\":[true,{\"const\":2}],\"items\":false}},\"$ref\":\"#/$defs/"
+     "p\","
+     "\"items\":{\"type\":\"integer\"},\"minItems\":1}",
+     {"[1]", "[1,2]"},
+     {"[]", "[\"a\"]", "[1,3]", "[1,2,3]"}},
+    {"{\"items\":{\"maximum\":5},\"anyOf\":[{\"prefixItems\":[{\"minimum\":4}]},{\"maxItems\":0}]}",
+     {"[4,1]", "[5]", "[]"},
+     {"[6]", "[3]", "[4,6]"}},
+    {"{\"allOf\":[{\"properties\":{\"a\":{\"const\":1}},\"additionalProperties\":false},{"
+     "\"properties\":{\"b\":{\"const\":2}}}]}",
+     {"{\"a\":1}", "{}"},
+     {"{\"b\":2}", "{\"a\":1,\"b\":2}"}},
+    {"{\"allOf\":[{\"properties\":{\"a\":{\"minimum\":1}}},{\"additionalProperties\":{\"maximum\":"
+     "3}}]}",
+     {"{\"a\":2}", "{\"a\":3,\"b\":0}"},
+     {"{\"a\":0}", "{\"a\":4}", "{\"a\":1,\"b\":4}"}},
+    {"{\"anyOf\":[{\"minimum\":5},{\"maximum\":1}],\"allOf\":[{\"anyOf\":[{\"maximum\":6},{"
+     "\"const\":-1}]}]}",
+     {"5", "6", "-1", "1"},
+     {"3", "7"}},
+    {"{\"properties\":{\"a\":false,\"b\":{\"const\":1}},\"additionalProperties\":{\"type\":"
+     "\"null\"}}",
+     {"{}", "{\"b\":1}", "{\"c\":null}"},
+     {"{\"a\":null}", "{\"a\":1}"}},
+    {"{\"anyOf\":[{\"type\":\"integer\",\"minLength\":3,\"minimum\":2},{\"type\":\"string\","
+     "\"maxLength\":"
+     "1,\"minLength\":2}]}",
+     {"2"},
+     {"\"a\"", "\"ab\""}},
+    /* what ECMA-262 calls white space, the end of a line and a character */
+    {"{\"pattern\":\"^\\\\S$\"}",
+     {"\"a\"", "\"\xe2\x80\x8b\""},
+     {"\"\xc2\xa0\"", "\"\xef\xbb\xbf\"", "\"\xe2\x80\xa9\"", "\"\xe2\x80\x83\"",
+      "\"\xe3\x80\x80\""}},
+    {"{\"pattern\":\"^\\\\s$\"}",
+     {"\" \"", "\"\xc2\xa0\"", "\"\xef\xbb\xbf\""},
+     {"\"\xe2\x80\x8b\""}},
+    {"{\"pattern\":\"^.$\"}", {"\"a\"", "\"\xc2\x85\""}, {"\"\xe2\x80\xa8\"", "\"\xe2\x80\xa9\""}},
+    {"{\"pattern\":\"^(?<y>\\\\u{1F600}|\\\\ud83d\\\\ude01|[\\\\b]|\\\\cA|\\\\0)$\"}",
+     {"\"\xf0\x9f\x98\x80\"", "\"\xf0\x9f\x98\x81\"", "\"\\b\"", "\"\\u0001\"", "\"\\u0000\""},
+     {"\"b\""}},
+    /* spellings of draft 7, and what asks for other members */
+    {"{\"items\":[{\"const\":1}],\"additionalItems\":{\"const\":2}}",
+     {"[]", "[1,2,2]"},
+     {"[2]", "[1,1]"}},
+    {"{\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2}},\"dependencies\":{\"a\":[\"b\"]}}",
+     {"{}", "{\"b\":2}", "{\"a\":1,\"b\":2}"},
+     {"{\"a\":1}"}},
+    {"{\"properties\":{\"a\":{},\"b\":{}},\"dependentSchemas\":{\"a\":{\"properties\":{\"b\":{"
+     "\"const\":3}}"
+     "}}}",
+     {"{\"b\":4}", "{\"a\":1,\"b\":3}"},
+     {"{\"a\":1,\"b\":4}"}},
+    {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":false}", {"{\"a\":1}"}, {"{\"b\":1}"}},
+    {"{\"prefixItems\":[{}],\"unevaluatedItems\":{\"const\":1}}", {"[5,1]"}, {"[5,2]"}},
+    /* how many members, and of which names */
+    {"{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2}",
+     {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
+     {"{}", "{\"a\":1,\"b\":2,\"c\":3}"}},
+    {"{\"properties\":{\"a\":{},\"b\":{}},\"minProperties\":1}",
+     {"{\"a\":1}", "{\"b\":1}"},
+     {"{}"}},
+    {"{\"patternProperties\":{\"^x\":{\"const\":1}},\"additionalProperties\":false}",
+     {"{}", "{\"x\":1,\"xy\":1}"},
+     {"{\"x\":2}", "{\"y\":1}"}},
+    {"{\"propertyNames\":{\"maxLength\":1},\"additionalProperties\":{\"const\":1}}",
+     {"{\"a\":1}"},
+     {"{\"ab\":1}", "{\"a\":2}"}},
+    {"{\"properties\":{\"a\":{},\"bb\":{}},\"propertyNames\":{\"maxLength\":1}}",
+     {"{\"a\":1}"},
+     {"{\"bb\":1}"}},
+    {"{\"$defs\":{\"a%\":{\"$anchor\":\"n\",\"const\":1},\"b\":{\"$ref\":\"#n\"}},\"anyOf\":[{\"$"
+     "ref\":"
+     "\"#/$defs/a%25\"},{\"$ref\":\"#/$defs/b\"}]}",
+     {"1"},
+     {"2"}},
+    {"{\"anyOf\":[{\"type\":\"null\"},{\"properties\":{\"a\":{\"$ref\":\"#/anyOf/"
+     "1\"}},\"required\":[\"a\"]}]}",
+     {"null"},
+     {"{}", "{\"a\":null}"}},
 };
 
 static void test_every_case(void **state)
@@ -232,77 +360,104 @@ static void test_every_case(void **state)
     }
 }
 
+static const struct {
+    const char *schema, *says;
+} refused[] = {
+    {"5", "must be an object, true or false"},
+    {"false", "no value fits"},
+    {"{\"not\":{}}", "no value fits"},
+    {"{\"not\":{\"const\":1}}", "'not' is supported only beside enum or const"},
+    {"{\"type\":\"objectt\"}", "schema: unknown type 'objectt' at the top level"},
+    {"{\"properties\":{\"a/b\":{\"type\":5}}}", "at #/properties/a~1b"},
+    {"{\"anyOf\":[{},{\"items\":{\"tpye\":5}}]}", "at #/anyOf/1"},
+    {"{\"unevaluatedItems\":false,\"allOf\":[{}]}", "'unevaluatedItems' is not supported"},
+    {"{\"$dynamicRef\":\"#\"}", "'$dynamicRef'"},
+    {"{\"enum\":[1],\"$recursiveRef\":\"#\"}", "'$recursiveRef'"},
+    {"{\"enum\":[1],\"unevaluatedItems\":false}", "'unevaluatedItems'"},
+    {"{\"enum\":[1],\"minimun\":2}", "'minimun'"},
+    {"{\"enum\":[\"a\"],\"not\":{\"format\":\"date\"}}", "format 'date'"},
+    {"{\"enum\":[0.5],\"multipleOf\":0.1}", "multipleOf"},
+    {"{\"const\":1e18}", "more than 18 digits"},
+    {"{\"enum\":5}", "enum must be a list"},
+    {"{\"properties\":{\"a\\u0000b\":{}}}", "a name with NUL"},
+    {"{\"required\":[\"a\\u0000b\"]}", "without NUL"},
+    {"{\"type\":\"null\\u0000x\"}", "unknown type"},
+    {"{\"properties\":{\"a\":{\"$id\":\"http://x/y\"},\"b\":{\"$ref\":\"#/properties/a\"}}}",
+     "inner schema's $id"},
+    {"{\"allOf\":[{\"if\":{\"type\":\"null\"},\"then\":false},{\"else\":false,\"if\":true}]}",
+     "can't be joined"},
+    {"{\"type\":[\"object\",\"string\"],\"oneOf\":[{\"properties\":{\"k\":{\"const\":1}},"
+     "\"required\":"
+     "[\"k\"]},{\"properties\":{\"k\":{\"const\":2}},\"required\":[\"k\"]}]}",
+     "fit both schema 0 and schema 1"},
+    {"{\"oneOf\":[{\"type\":\"array\",\"items\":{\"const\":1}},{\"type\":\"array\",\"items\":"
+     "{\"const\":1.0}}]}",
+     "fit both"},
+    {"{\"properties\":{\"a\":{\"if\":{},\"then\":{\"minimum\":1}}}}",
+     "'if' is supported only beside enum or const at #/properties/a"},
+    {"{\"uniqueItems\":true}", "'uniqueItems'"},
+    {"{\"patternProperties\":{\"a\":1}}", "a schema must be"},
+    {"{\"minProperties\":2}", "'minProperties'"},
+    {"{\"contains\":{}}", "'contains'"},
+    {"{\"type\":\"strnig\"}", "'strnig'"},
+    {"{\"type\":[]}", "no value fits"},
+    {"{\"type\":5}", "type is not a string"},
+    {"{\"type\":\"string\",\"format\":\"regex\"}", "'regex'"},
+    {"{\"format\":5}", "format must be a string"},
+    {"{\"pattern\":5}", "pattern must be a string without NUL"},
+    {"{\"pattern\":\"a\",\"maxLength\":5}", "cannot be combined"},
+    {"{\"pattern\":\"(?=a)\"}", "as groups"},
+    {"{\"pattern\":\"a\\\\b\"}", "this escape"},
+    {"{\"pattern\":\"(a\"}", ") is missing"},
+    {"{\"pattern\":\"a)\"}", ") without"},
+    {"{\"pattern\":\"[a\"}", "] is missing"},
+    {"{\"pattern\":\"[b-a]\"}", "range"},
+    {"{\"pattern\":\"[^\\\\x00-\\\\uffff\\ud800\\udc00-\\udbff\\udfff]\"}", "no value fits"},
+    {"{\"pattern\":\"*\"}", "nothing to repeat"},
+    {"{\"pattern\":\"a**\"}", "repetition"},
+    {"{\"pattern\":\"a{,3}\"}", "without m"},
+    {"{\"pattern\":\"a{1,,}\"}", "without m"},
+    {"{\"pattern\":\"a^b\"}", "ends only"},
+    {"{\"pattern\":\"\\\\xzz\"}", "hexadecimal"},
+    {"{\"pattern\":\"\\\\ud800\"}", "a surrogate is not a character"},
+    {"{\"pattern\":\"a{20000}\"}", "10000"},
+    {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", "between the bounds"},
+    {"{\"type\":\"integer\",\"minimum\":1e30}", "between the bounds"},
+    {"{\"type\":\"integer\",\"maximum\":-1e30}", "between the bounds"},
+    {"{\"type\":\"integer\",\"minimum\":\"5\"}", "minimum must be a number"},
+    {"{\"type\":\"integer\",\"multipleOf\":5}", "multipleOf"},
+    {"{\"type\":\"number\",\"minimum\":0.5}", "minimum"},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":0}", "exclusiveMinimum"},
+    {"{\"minLength\":-1}", "minLength must be a whole number"},
+    {"{\"maxLength\":1e9}", "maxLength is more than"},
+    {"{\"maxLength\":1e99}", "maxLength is more than"},
+    {"{\"minLength\":3,\"maxLength\":2}", "no value fits"},
+    {"{\"prefixItems\":[{}],\"items\":false,\"minItems\":2}", "no value fits"},
+    {"{\"items\":[{}],\"prefixItems\":[{}]}", "both prefixItems"},
+    {"{\"required\":[\"a\"],\"additionalProperties\":false}", "no value fits"},
+    {"{\"required\":[5]}", "required must be a list of strings"},
+    {"{\"properties\":[]}", "properties must be an object"},
+    {"{\"enum\":[]}", "no value fits"},
+    {"{\"type\":\"string\",\"enum\":[1]}", "no value fits"},
+    {"{\"anyOf\":[]}", "anyOf must be a list"},
+    {"{\"allOf\":5}", "allOf must be a list"},
+    {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}",
+     "fit both schema 0 and schema 1"},
+    {"{\"oneOf\":[{\"type\":\"object\"},{\"type\":\"object\"}]}", "fit both"},
+    {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "two different values of 'pattern'"},
+    {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "no value fits"},
+    {"{\"$ref\":\"http://x/y\"}", "only #/... in the same schema"},
+    {"{\"$ref\":5}", "$ref must be a string"},
+    {"{\"$ref\":\"#/nowhere\"}", "unresolved $ref '#/nowhere' at the top level"},
+    {"{\"$ref\":\"#\",\"type\":\"object\"}", "deeper"},
+    {"{\"$ref\":\"#\"}", "leads back to itself"},
+    {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no value fits"},
+    {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", "leads back to itself"},
+};
+
 static void test_what_cannot_be_kept_is_refused_by_name(void **state)
 {
     (void)state;
-    static const struct {
-        const char *schema, *says;
-    } refused[] = {
-        {"5", "neither an object"},
-        {"false", "no value is possible"},
-        {"{\"not\":{}}", "'not'"},
-        {"{\"properties\":{\"a\":{\"if\":{}}}}", "#/a: 'if'"},
-        {"{\"uniqueItems\":true}", "'uniqueItems'"},
-        {"{\"patternProperties\":{}}", "'patternProperties'"},
-        {"{\"minProperties\":1}", "'minProperties'"},
-        {"{\"contains\":{}}", "'contains'"},
-        {"{\"type\":\"strnig\"}", "'strnig'"},
-        {"{\"type\":[]}", "no type"},
-        {"{\"type\":5}", "without a name"},
-        {"{\"type\":\"string\",\"format\":\"email\"}", "'email'"},
-        {"{\"format\":5}", "without a name"},
-        {"{\"pattern\":5}", "pattern is not a text"},
-        {"{\"pattern\":\"a\",\"maxLength\":5}", "only one of"},
-        {"{\"pattern\":\"(?=a)\"}", "plain groups"},
-        {"{\"pattern\":\"a\\\\b\"}", "this escape"},
-        {"{\"pattern\":\"(a\"}", ") is missing"},
-        {"{\"pattern\":\"a)\"}", ") without"},
-        {"{\"pattern\":\"[a\"}", "] is missing"},
-        {"{\"pattern\":\"[b-a]\"}", "range"},
-        {"{\"pattern\":\"[^\\\\x00-\\\\uffff\\ud800\\udc00-\\udbff\\udfff]\"}", "no characters"},
-        {"{\"pattern\":\"*\"}", "nothing to repeat"},
-        {"{\"pattern\":\"a**\"}", "repetition"},
-        {"{\"pattern\":\"a{,3}\"}", "without m"},
-        {"{\"pattern\":\"a{1,,}\"}", "without m"},
-        {"{\"pattern\":\"a^b\"}", "ends only"},
-        {"{\"pattern\":\"\\\\xzz\"}", "hexadecimal"},
-        {"{\"pattern\":\"\\\\ud800\"}", "surrogates"},
-        {"{\"pattern\":\"a{20000}\"}", "10000"},
-        {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", "between the bounds"},
-        {"{\"type\":\"integer\",\"minimum\":1e30}", "between the bounds"},
-        {"{\"type\":\"integer\",\"maximum\":-1e30}", "between the bounds"},
-        {"{\"type\":\"integer\",\"minimum\":\"5\"}", "minimum is not a number"},
-        {"{\"type\":\"integer\",\"multipleOf\":5}", "multipleOf"},
-        {"{\"type\":\"number\",\"minimum\":0.5}", "minimum"},
-        {"{\"type\":\"number\",\"exclusiveMinimum\":0}", "exclusiveMinimum"},
-        {"{\"minLength\":-1}", "minLength is not a count"},
-        {"{\"maxLength\":1e9}", "maxLength is more than"},
-        {"{\"maxLength\":1e99}", "maxLength is more than"},
-        {"{\"minLength\":3,\"maxLength\":2}", "minLength is more"},
-        {"{\"prefixItems\":[{}],\"items\":false,\"minItems\":2}", "minItems"},
-        {"{\"items\":[{}]}", "prefixItems"},
-        {"{\"required\":[\"a\"],\"additionalProperties\":false}", "required"},
-        {"{\"required\":[5]}", "required"},
-        {"{\"properties\":[]}", "properties is no object"},
-        {"{\"enum\":[]}", "no value"},
-        {"{\"type\":\"string\",\"enum\":[1]}", "no value"},
-        {"{\"anyOf\":[]}", "anyOf is not a list"},
-        {"{\"allOf\":5}", "allOf is not a list"},
-        {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "fit both 0 and 1"},
-        {"{\"oneOf\":[{\"type\":\"object\"},{\"type\":\"object\"}]}", "fit both"},
-        {"{\"allOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}]}", "'pattern' is said twice"},
-        {"{\"allOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}]}", "no type is left"},
-        {"{\"allOf\":[{\"properties\":{\"a\":{}},\"additionalProperties\":false},{\"properties\":{"
-         "\"b\":{}}}]}",
-         "additionalProperties"},
-        {"{\"$ref\":\"http://x/y\"}", "only places in the same"},
-        {"{\"$ref\":5}", "without a text"},
-        {"{\"$ref\":\"#/nowhere\"}", "no such place"},
-        {"{\"$ref\":\"#\",\"type\":\"object\"}", "deeper"},
-        {"{\"$ref\":\"#\"}", "can never end"},
-        {"{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "can never end"},
-        {"{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"}]}", "can begin with itself"},
-    };
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         struct automaton *a;
         struct err err = {0};
@@ -324,7 +479,7 @@ static void test_depth_and_number_are_bounded(void **state)
     assert_int_equal(open_schema(&a, b.p, &err), FLETCH_E_LIMIT);
     buf_free(&b);
     buf_puts(&b, "{\"properties\":{\"a\":{}");
-    for (int i = 0; i < 2100; i++) buf_printf(&b, ",\"p%d\":{}", i);
+    for (int i = 0; i < 9000; i++) buf_printf(&b, ",\"p%d\":{}", i);
     buf_puts(&b, "}}");
     assert_int_equal(open_schema(&a, b.p, &err), FLETCH_E_LIMIT);
     buf_free(&b);
@@ -336,7 +491,17 @@ static void test_depth_and_number_are_bounded(void **state)
     static const char *const long_lists[][3] = {
         {"{\"$defs\":{\"x\":{}},\"oneOf\":[", "{\"$ref\":\"#/$defs/x\"}", "]}"},
         {"{\"allOf\":[", "{\"minimum\":1,\"maximum\":9,\"minItems\":1,\"maxItems\":9}", "]}"},
-        {"{\"allOf\":[{\"enum\":[1]},{\"enum\":[", "3", "]}]}"},
+        {"{\"anyOf\":[", "{}", "]}"},
+        {"{\"anyOf\":[{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{"
+         "\"const\":0},"
+         "{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{"
+         "\"const\":0},"
+         "{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{"
+         "\"const\":0},"
+         "{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{"
+         "\"const\":0},"
+         "{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0},{\"const\":0}],\"enum\":[",
+         "1", "]}"},
     };
     for (size_t k = 0; k < ARRAY_LEN(long_lists); k++) {
         buf_puts(&b, long_lists[k][0]);
@@ -355,12 +520,54 @@ static void test_depth_and_number_are_bounded(void **state)
     buf_free(&b);
 }
 
+/* Thousands of alternatives share their beginnings, so that following them stays cheap. */
+static void test_large_choices_can_be_followed(void **state)
+{
+    (void)state;
+    static const char *const forms[][3] = {
+        {"{\"enum\":[", "%s\"value %x\"", "]}"},
+        {"{\"enum\":[", "%s%u", "]}"},
+        {"{\"minimum\":5,\"anyOf\":[", "%s{\"const\":\"value %x\"}", "]}"},
+        {"{\"oneOf\":[", "%s{\"title\":\"?\",\"const\":\"value %x\"}", "]}"},
+        {"{\"anyOf\":[",
+         "%s{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"value %x\"},\"k\":{\"type\":"
+         "\"integer\"}},\"required\":[\"name\"]}",
+         "]}"},
+        {"{\"type\":\"object\",\"properties\":{\"first\":{}", "%s\"value %x\":{\"const\":1}", "}}"},
+    };
+    static const char *const answers[] = {
+        "\"value %x\"",    "%u", "\"value %x\"", "\"value %x\"", "{\"name\":\"value %x\", \"k\":3}",
+        "{\"value %x\":1}"};
+    for (size_t k = 0; k < ARRAY_LEN(forms); k++) {
+        struct buf b = {0};
+        struct automaton *a;
+        struct err err;
+        u32 n = k == 4 ? 400 : k == 5 ? 500 : 2000;
+        char text[64];
+        buf_puts(&b, forms[k][0]);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        for (u32 i = 0; i < n; i++)
+            buf_printf(&b, forms[k][1], i || k == 5 ? "," : "", i * 2654435761u);
+        buf_puts(&b, forms[k][2]);
+        if (open_schema(&a, b.p, &err)) fail_msg("%zu: %s", k, err.text);
+        for (u32 i = 0; i <= n; i += n / 4) {
+            snprintf(text, sizeof text, answers[k], i * 2654435761u);
+            if (allows(a, text) != (i < n)) fail_msg("%zu: %s", k, text);
+        }
+#pragma GCC diagnostic pop
+        automaton_close(a);
+        buf_free(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_every_case),
         TEST(test_what_cannot_be_kept_is_refused_by_name),
         TEST(test_depth_and_number_are_bounded),
+        TEST(test_large_choices_can_be_followed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

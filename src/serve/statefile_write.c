@@ -34,7 +34,7 @@ int statefile_begin(struct statefile_out **out, const char *path, u64 key, const
     f->sum = XXH3_createState();
     if (!f->sum) return err_nomem(err, "the file");
     XXH3_64bits_reset(f->sum);
-    int rc = file_out_open(&f->file, path, err);
+    int rc = file_out_open(&f->file, path, FILE_PRIVATE, err);
     if (!rc) rc = put(f, &h, sizeof h, err);
     if (!rc) rc = put(f, tokens, n_tokens * sizeof *tokens, err);
     return rc ? rc : put(f, note.p, note.n, err);

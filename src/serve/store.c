@@ -18,6 +18,7 @@ enum {
     MAX_FILES = 4096,
     MAX_PATH = 4096,
     STALE_SECONDS = 3600, /* after which a file that was never finished is rubbish */
+    MAX_PAUSE = 64,       /* times retry_seconds: see count_result */
     LARGEST_SHARE = 4,    /* no piece takes more than this part of the folder */
 };
 
@@ -54,7 +55,10 @@ struct store {
     u32 n;
     u64 total;
     struct job job; /* tokens NULL: none */
-    bool stop, failed;
+    bool stop;
+    u64 n_failed;    /* files that could not be written, all of them */
+    u32 pause;       /* after the last one, in retry_seconds; 0: the last file was written */
+    double retry_at; /* by base_now: no file is begun before */
 };
 
 static u64 now_ns(void)
@@ -86,6 +90,21 @@ static struct entry *find(struct store *s, u64 key, u64 hash)
     return NULL;
 }
 
+static void remove_entry(struct store *s, struct entry *e)
+{
+    s->total -= e->bytes;
+    *e = s->entries[--s->n];
+}
+
+/* Somebody else removed it, or another process made room. */
+static bool is_gone(const struct store *s, const struct entry *e)
+{
+    char path[MAX_PATH];
+    struct stat st;
+    path_of(s, e, path);
+    return lstat(path, &st) != 0 && errno == ENOENT;
+}
+
 /* Removes the files that were unused for longest until there is room for one of so many bytes. */
 static void make_room(struct store *s, u64 bytes)
 {
@@ -96,21 +115,35 @@ static void make_room(struct store *s, u64 bytes)
             if (s->entries[i].used < oldest->used) oldest = &s->entries[i];
         path_of(s, oldest, path);
         unlink(path);
-        s->total -= oldest->bytes;
-        *oldest = s->entries[--s->n];
+        remove_entry(s, oldest);
     }
 }
 
 static void add_entry(struct store *s, struct entry e)
 {
     struct entry *old = find(s, e.key, e.hash);
-    if (old) {
-        s->total -= old->bytes;
-        *old = s->entries[--s->n];
-    }
+    if (old) remove_entry(s, old);
     make_room(s, e.bytes);
     s->entries[s->n++] = e;
     s->total += e.bytes;
+}
+
+/* Reads a file's name; *n_name: of the part that names a whole file. */
+static bool parse_name(const char *name, u64 *key, u64 *hash, int *n_name)
+{
+    unsigned long long k, h;
+    *n_name = 0;
+    if (sscanf(name, "%16llx-%16llx.kv%n", &k, &h, n_name) != 2 || *n_name != 36) return false;
+    *key = k;
+    *hash = h;
+    return true;
+}
+
+static bool is_ours(const char *name)
+{
+    u64 key, hash;
+    int n;
+    return parse_name(name, &key, &hash, &n);
 }
 
 /* Files of any model count, by their names; what a crash left unfinished goes. */
@@ -121,10 +154,10 @@ static int list_files(struct store *s, struct err *err)
         return err_set(err, FLETCH_E_IO, "can't list %s: %s", QUOTE(str_of(s->dir)),
                        strerror(errno));
     for (struct dirent *d; (d = readdir(dir));) {
-        unsigned long long key, hash;
-        int end = 0;
+        u64 key, hash;
+        int end;
         struct stat st;
-        if (sscanf(d->d_name, "%16llx-%16llx.kv%n", &key, &hash, &end) != 2 || end != 36) continue;
+        if (!parse_name(d->d_name, &key, &hash, &end)) continue;
         if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
         if (!d->d_name[end])
@@ -158,7 +191,38 @@ static int write_job(const struct store *s, const struct job *j, const char *pat
     return statefile_end(f, rc, err);
 }
 
-/* One that fails is the last: a full disk is nothing to try again at every prompt. */
+/* The folder may have been removed meanwhile, with all that it held. */
+static int write_anew(struct store *s, const char *path, struct err *err)
+{
+    int rc = write_job(s, &s->job, path, err);
+    if (!rc || file_is_dir(s->dir)) return rc;
+    rc = file_make_private_dir(s->dir, is_ours, err);
+    if (rc) return rc;
+    pthread_mutex_lock(&s->lock);
+    s->n = 0;
+    s->total = 0;
+    pthread_mutex_unlock(&s->lock);
+    return write_job(s, &s->job, path, err);
+}
+
+/* A full disk is nothing to try again at every prompt, nor anything to give up for: each file that
+ * fails doubles the pause before the next one. One line says that files fail, and one that they no
+ * longer do. */
+static void count_result(struct store *s, const struct err *err, int rc)
+{
+    char text[128];
+    pthread_mutex_lock(&s->lock);
+    u32 before = s->pause;
+    s->n_failed += rc != 0;
+    s->pause = !rc ? 0 : before ? MIN(2 * before, (u32)MAX_PAUSE) : 1;
+    s->retry_at = base_now() + s->pause * s->env.retry_seconds;
+    snprintf(text, sizeof text, "prompts are kept in the cache folder again, after %llu failures",
+             (unsigned long long)s->n_failed);
+    pthread_mutex_unlock(&s->lock);
+    if (rc && !before) tell(s, err, "prompts are not kept in the cache folder until that works");
+    if (!rc && before && s->env.notice) s->env.notice(s->env.notice_ctx, text);
+}
+
 static void *write_jobs(void *arg)
 {
     struct store *s = arg;
@@ -173,13 +237,12 @@ static void *write_jobs(void *arg)
         path_of(s, &e, path);
         make_room(s, s->job.n_state);
         pthread_mutex_unlock(&s->lock);
-        int rc = write_job(s, &s->job, path, &err);
-        if (rc) tell(s, &err, "nothing more is kept in the cache folder");
+        int rc = write_anew(s, path, &err);
+        count_result(s, &err, rc);
         if (!rc) rc = stat(path, &st);
         pthread_mutex_lock(&s->lock);
         e.bytes = (u64)st.st_size;
         if (!rc) add_entry(s, e);
-        s->failed |= rc != 0;
         job_free(&s->job);
     }
     pthread_mutex_unlock(&s->lock);
@@ -193,10 +256,11 @@ int store_open(struct store **out, const struct store_env *env, struct err *err)
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->env = *env;
+    if (s->env.retry_seconds <= 0) s->env.retry_seconds = 1;
     int rc = 0;
     if (snprintf(s->dir, sizeof s->dir, "%s", env->dir) >= (int)sizeof s->dir)
         rc = err_set(err, FLETCH_E_ARG, "the cache folder's name is too long");
-    if (!rc) rc = file_make_dir(s->dir, err);
+    if (!rc) rc = file_make_private_dir(s->dir, is_ours, err);
     if (!rc) rc = list_files(s, err);
     if (!rc && pthread_create(&s->thread, NULL, write_jobs, s) != 0)
         rc = err_set(err, FLETCH_E_NOMEM, "could not start a thread for the cache folder");
@@ -206,6 +270,15 @@ int store_open(struct store **out, const struct store_env *env, struct err *err)
         *out = NULL;
     }
     return rc;
+}
+
+u64 store_failures(struct store *s)
+{
+    if (!s) return 0;
+    pthread_mutex_lock(&s->lock);
+    u64 n = s->n_failed;
+    pthread_mutex_unlock(&s->lock);
+    return n;
 }
 
 void store_close(struct store *s)
@@ -294,6 +367,10 @@ bool store_find(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 have, s
         struct entry *e = find(s, s->env.key, walk_on(&w, s->env.grain));
         struct stored piece;
         if (!e || e->bad || w.n <= have) continue;
+        if (is_gone(s, e)) {
+            remove_entry(s, e);
+            continue;
+        }
         e->bad = read_piece(s, e, salt, tokens, w.n, &piece, &err) != 0;
         if (e->bad) {
             tell(s, &err, "ignored");
@@ -329,7 +406,7 @@ u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 *first)
         if (there && w.n < n && !s->env.state_bytes) j.note.first = w.n;
     }
     j.n_state = bytes_of(s, (u32)j.note.first, n);
-    if (n && !there && !s->failed && !s->job.tokens &&
+    if (n && !there && !s->job.tokens && base_now() >= s->retry_at &&
         j.n_state <= s->env.max_bytes / LARGEST_SHARE) {
         j.tokens = malloc(n * sizeof *tokens);
         j.state = malloc(j.n_state);

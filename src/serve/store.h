@@ -3,14 +3,14 @@
  * recurrent state behind all. A file counts only when its checksum, the model's key, the salt and
  * every token are right; any other is told of and left alone. Files appear whole or not at all; the
  * ones unused for longest make room. A thread of its own writes, one piece at a time: what comes
- * while it is busy is not kept. */
+ * while it is busy is not kept, nor what comes soon after a file that could not be written. */
 #ifndef FLETCH_STORE_H
 #define FLETCH_STORE_H
 
 #include "serve/statefile.h"
 
 struct store_env {
-    const char *dir; /* made if it is not there */
+    const char *dir; /* made if it is not there; for its owner alone (file_make_private_dir) */
     u64 max_bytes;   /* of all files */
     u64 key;         /* of the model */
     u32 grain;       /* pieces end at multiples of so many tokens */
@@ -18,11 +18,14 @@ struct store_env {
     u64 state_bytes; /* a state of so many bytes each */
     void (*notice)(void *ctx, const char *text); /* NULL: nobody listens; from any thread */
     void *notice_ctx;
+    double retry_seconds; /* after a file that could not be written, at first; 0: 1 */
 };
 
 struct store;
 
 int store_open(struct store **out, const struct store_env *env, struct err *err);
+/* Files that could not be written so far. s may be NULL. */
+u64 store_failures(struct store *s);
 /* Ends when what it was given is written. */
 void store_close(struct store *s);
 

@@ -38,7 +38,8 @@ static struct store *open_store(u64 key, u64 max_bytes)
                             .key = key,
                             .grain = GRAIN,
                             .grain_bytes = BYTES,
-                            .notice = hear};
+                            .notice = hear,
+                            .retry_seconds = 0.02};
     if (store_open(&s, &env, &err)) fail_msg("%s", err.text);
     return s;
 }
@@ -208,7 +209,25 @@ static void the_ones_unused_for_longest_make_room(void **state)
     store_close(s);
 }
 
-static void a_full_disk_is_told_of_once(void **state)
+static void wait_for_failures(struct store *s, u64 n)
+{
+    for (u32 i = 0; i < 10000 && store_failures(s) < n; i++) usleep(1000);
+    assert_true(store_failures(s) >= n);
+}
+
+/* Keeps tokens under ever new salts until a file is there; gives how many times it was told to. */
+static u32 keep_until_written(struct store *s, u64 salt)
+{
+    u32 n = 0, before = list(NULL);
+    for (u32 i = 0; i < 20000 && list(NULL) == before; i++) {
+        n += keep(s, salt + i, N);
+        usleep(500);
+    }
+    assert_true(list(NULL) > before);
+    return n;
+}
+
+static void a_full_disk_is_told_of_once_and_tried_again_later(void **state)
 {
     (void)state;
     struct rlimit before, full;
@@ -218,15 +237,62 @@ static void a_full_disk_is_told_of_once(void **state)
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &full);
     assert_true(keep(s, 0, N));
-    for (u32 i = 0; i < 10000 && !n_notices; i++) usleep(1000);
-    assert_int_equal(n_notices, 1);
-    for (u32 i = 0; i < 100; i++) assert_false(keep(s, 0, N));
-    store_close(s);
+    wait_for_failures(s, 1);
+    u32 n = 0;
+    double until = base_now() + 0.5; /* attempts at 20, 60, 140 and 300 ms */
+    for (u64 salt = 1; base_now() < until; salt++, usleep(100)) n += keep(s, salt, N);
+    assert_true(n >= 1 && n <= 5);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_DFL);
+    keep_until_written(s, 1000000);
+    store_close(s);
+    assert_int_equal(n_notices, 2); /* that it fails, and that it works again */
+    assert_int_equal(list(NULL), 1);
+}
+
+static void a_folder_that_was_removed_is_made_again(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct store *s = open_store(7, 1 << 20);
+    keep_until_written(s, 0);
+    assert_int_equal(clean(NULL), 0);
+    assert_int_equal(found(s, 0, text, N), 0);
+    keep_until_written(s, 100);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(n_notices, 0);
+
+    /* a file stands in its place until somebody makes the folder again */
+    assert_int_equal(clean(NULL), 0);
+    FILE *f = fopen(folder, "w");
+    assert_true(f && fclose(f) == 0);
+    for (u32 i = 0; i < 1000 && !keep(s, 200, N); i++) usleep(1000); /* the last one may go on */
+    wait_for_failures(s, 1);
     assert_int_equal(n_notices, 1);
-    assert_int_equal(list(NULL), 0);
-    assert_int_equal(found_later(7, 0), 0);
+    assert_int_equal(unlink(folder) || mkdir(folder, 0700), 0);
+    keep_until_written(s, 300);
+    store_close(s);
+    assert_int_equal(n_notices, 2);
+}
+
+static void nobody_else_reads_what_is_kept(void **state)
+{
+    (void)state;
+    char path[128];
+    struct stat st;
+    mode_t mask = umask(0);
+    keep_one(7, 0, N);
+    list(path);
+    assert_true(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    assert_true(stat(folder, &st) == 0 && (st.st_mode & 0777) == 0700);
+
+    /* as an older version left it */
+    assert_int_equal(chmod(folder, 0755) || chmod(path, 0644), 0);
+    assert_int_equal(found_later(7, 0), N);
+    assert_true(stat(path, &st) == 0 && (st.st_mode & 0777) == 0600);
+    assert_true(stat(folder, &st) == 0 && (st.st_mode & 0777) == 0700);
+    umask(mask);
 }
 
 static size_t count_whole(void)
@@ -271,7 +337,10 @@ int main(void)
                                         setup, clean),
         cmocka_unit_test_setup_teardown(a_file_under_another_name_is_ignored, setup, clean),
         cmocka_unit_test_setup_teardown(the_ones_unused_for_longest_make_room, setup, clean),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_told_of_once, setup, clean),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_told_of_once_and_tried_again_later, setup,
+                                        clean),
+        cmocka_unit_test_setup_teardown(a_folder_that_was_removed_is_made_again, setup, clean),
+        cmocka_unit_test_setup_teardown(nobody_else_reads_what_is_kept, setup, clean),
         cmocka_unit_test_setup_teardown(a_kill_leaves_whole_files, setup, clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

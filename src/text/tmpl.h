@@ -12,6 +12,8 @@
 struct tmpl;
 int tmpl_open(struct tmpl **out, struct str source, struct err *err);
 void tmpl_close(struct tmpl *t);
+/* Whether a variable of the caller's can change what it renders: false only where it can't. */
+bool tmpl_reads(const struct tmpl *t, struct str name);
 
 struct tmpl_limits {
     u64 fuel;       /* evaluation steps; 0 = default */

@@ -14,6 +14,11 @@ bool arg_missing(struct tmpl_value v)
     return v.kind == V_UNDEF && v.s == &missing;
 }
 
+bool arg_absent(struct tmpl_value v)
+{
+    return arg_missing(v) || v.kind == V_NONE;
+}
+
 const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++) {
@@ -22,7 +27,7 @@ const struct tmpl_builtin *tmpl_find_in(const struct tmpl_builtin *table, size_t
     return NULL;
 }
 
-/* The parameter that starts at sig: its name; moves sig behind it. */
+/* The parameter that starts at sig: its name; moves sig after it. */
 static struct str next_param(const char **sig, bool *optional)
 {
     struct str name = {*sig, strcspn(*sig, " ?")};
@@ -41,7 +46,7 @@ static void bind_args(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
         struct str name = next_param(&sig, &optional);
         u32 kw = 0;
         CHECK(n < MAX_PARAMS);
-        while (kw < args->n_kw && !str_eq(rt->t->names[args->kw[kw]], name)) kw++;
+        while (kw < args->n_kw && !str_eq(args->kw[kw], name)) kw++;
         if (n < args->n) {
             bound[n] = args->v[n];
         } else if (kw < args->n_kw) {
@@ -64,6 +69,10 @@ struct tmpl_value tmpl_call_builtin(struct tmpl_rt *rt, const struct tmpl_builti
 {
     struct tmpl_value bound[MAX_PARAMS];
     if (!fn->fn) {
+        if (fn->sig) {
+            tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "%s '%s' is not supported", fn->sig,
+                      fn->name);
+        }
         tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "method '%s' of a %s is not supported",
                   fn->name, val_type(self));
     }
@@ -139,7 +148,8 @@ TEST_KIND(iterable, val_iterable(self) || self.kind == V_LOOP)
 TEST_KIND(sequence, self.kind == V_STR || self.kind == V_DICT || self.kind == V_UNDEF ||
                         (self.kind == V_SEQ && self.seq->kind <= SEQ_RANGE))
 TEST_KIND(callable, self.kind == V_MACRO || self.kind == V_FUNC || self.kind == V_METHOD ||
-                        self.kind == V_UNDEF || self.kind == V_LOOP)
+                        self.kind == V_UNDEF || self.kind == V_LOOP || self.kind == V_JOINER)
+TEST_KIND(escaped, self.kind == V_STR && self.s->safe)
 TEST_COMPARE(eq, CMP_EQ)
 TEST_COMPARE(ne, CMP_NE)
 TEST_COMPARE(lt, CMP_LT)
@@ -181,7 +191,54 @@ TEST(sameas)
                              : self.kind == arg[0].kind && val_eq(rt, self, arg[0]));
 }
 
+static struct tmpl_value has_case(struct tmpl_rt *rt, struct tmpl_value v, const char *method)
+{
+    const struct tmpl_args none = {0};
+    struct tmpl_value s = {V_STR, .s = val_to_str(rt, v)};
+    return tmpl_call_builtin(rt, tmpl_find_str_method(str_of(method)), s, &none);
+}
+
+TEST(lower)
+{
+    (void)arg, (void)all;
+    return has_case(rt, self, "islower");
+}
+
+TEST(upper)
+{
+    (void)arg, (void)all;
+    return has_case(rt, self, "isupper");
+}
+
+/* Whether a filter, or a test, is there under that name. */
+static struct tmpl_value is_known(struct tmpl_rt *rt, struct tmpl_value name, bool is_test)
+{
+    if (name.kind != V_STR) {
+        if (!val_hashable(name)) RT_FAIL(rt, "a %s is no name", val_type(name));
+        return val_bool(false);
+    }
+    struct str s = str_bytes(name.s);
+    return val_bool((is_test ? tmpl_find_test(s) : tmpl_find_filter(s)) != NULL);
+}
+
+TEST(filter)
+{
+    (void)arg, (void)all;
+    return is_known(rt, self, false);
+}
+
+TEST(test)
+{
+    (void)arg, (void)all;
+    return is_known(rt, self, true);
+}
+
 static const struct tmpl_builtin tests[] = {
+    {"escaped", "", test_escaped},
+    {"lower", "", test_lower},
+    {"upper", "", test_upper},
+    {"filter", "", test_filter},
+    {"test", "", test_test},
     {"defined", "", test_defined},
     {"undefined", "", test_undefined},
     {"none", "", test_none},
@@ -217,6 +274,12 @@ static const struct tmpl_builtin tests[] = {
     {"ge", "b", test_ge},
     {">=", "b", test_ge},
 };
+
+const struct tmpl_builtin *tmpl_find_filter(struct str name)
+{
+    const struct tmpl_builtin *fn = tmpl_find_text_filter(name);
+    return fn ? fn : tmpl_find_items_filter(name);
+}
 
 const struct tmpl_builtin *tmpl_find_test(struct str name)
 {
@@ -254,7 +317,7 @@ static struct tmpl_dict *make_dict(struct tmpl_rt *rt, const struct tmpl_args *a
         }
     }
     for (u32 i = 0; i < all->n_kw; i++) {
-        struct str name = rt->t->names[all->kw[i]];
+        struct str name = all->kw[i];
         dict_set(rt, d, val_str(rt, (struct tmpl_str){.p = name.p, .n = name.n}),
                  all->v[all->n + i]);
     }
@@ -304,9 +367,41 @@ FUNCTION(strftime_now)
     return sbuf_value(&sb);
 }
 
+FUNCTION(cycler)
+{
+    (void)self, (void)arg;
+    if (!all->n || all->n_kw) RT_FAIL(rt, "cycler takes positional arguments");
+    struct tmpl_seq *items = seq_new(rt, SEQ_LIST, all->n);
+    for (u32 i = 0; i < all->n; i++) items->v[i] = all->v[i];
+    return (struct tmpl_value){V_CYCLER, .seq = items};
+}
+
+FUNCTION(joiner)
+{
+    (void)self, (void)all;
+    struct tmpl_seq *sep = seq_new(rt, SEQ_LIST, 1);
+    sep->v[0] = arg[0];
+    if (arg_missing(arg[0])) sep->v[0] = val_str(rt, (struct tmpl_str){.p = ", ", .n = 2});
+    return (struct tmpl_value){V_JOINER, .seq = sep};
+}
+
+struct tmpl_value tmpl_call_joiner(struct tmpl_rt *rt, struct tmpl_seq *joiner,
+                                   const struct tmpl_args *args)
+{
+    if (args->n || args->n_kw) RT_FAIL(rt, "a joiner takes no arguments");
+    bool first = joiner->start == 0;
+    joiner->start = 1;
+    return first ? val_str(rt, (struct tmpl_str){.p = "", .n = 0}) : joiner->v[0];
+}
+
 static const struct tmpl_builtin functions[] = {
-    {"range", "start stop? step?", fn_range},    {"dict", NULL, fn_dict},
-    {"namespace", NULL, fn_namespace},           {"raise_exception", "message", fn_raise_exception},
+    {"cycler", NULL, fn_cycler},
+    {"joiner", "sep?", fn_joiner},
+    {"lipsum", "function", NULL},
+    {"range", "start stop? step?", fn_range},
+    {"dict", NULL, fn_dict},
+    {"namespace", NULL, fn_namespace},
+    {"raise_exception", "message", fn_raise_exception},
     {"strftime_now", "format", fn_strftime_now},
 };
 

@@ -124,50 +124,136 @@ static struct tmpl_value capture(struct tmpl_rt *rt, const struct tmpl_node *bod
     return sbuf_value(&sb);
 }
 
+static void bind_name(struct tmpl_rt *rt, const char *name, struct tmpl_value v)
+{
+    u32 id;
+    if (strmap_get(&rt->t->name_ids, str_of(name), &id)) bind(rt, id, v);
+}
+
+/* What a macro takes beyond its parameters, where its text asks for it: more positional arguments
+ * as varargs, more named ones as kwargs, and caller. used[k]: named argument k is a parameter. */
+static void bind_special(struct tmpl_rt *rt, const struct tmpl_node *def,
+                         const struct tmpl_args *args, bool *used)
+{
+    u32 n_params = def->n - 1;
+    struct tmpl_value caller = val_undef(NULL);
+    struct tmpl_dict *rest = def->op & USE_KWARGS ? dict_new(rt, args->n_kw) : NULL;
+    for (u32 k = 0; k < args->n_kw; k++) {
+        if (used[k]) continue;
+        if ((def->op & USE_CALLER) && str_is(args->kw[k], "caller")) {
+            caller = args->v[args->n + k];
+            continue;
+        }
+        if (!rest) {
+            RT_FAIL(rt, "macro %s got a named argument it doesn't take, or one twice",
+                    QUOTE(rt->t->names[def->id]));
+        }
+        struct tmpl_str name = {.p = args->kw[k].p, .n = args->kw[k].n};
+        dict_set(rt, rest, val_str(rt, name), args->v[args->n + k]);
+    }
+    if (args->n > n_params && !(def->op & USE_VARARGS)) {
+        RT_FAIL(rt, "macro %s takes %u arguments, got %u", QUOTE(rt->t->names[def->id]), n_params,
+                args->n);
+    }
+    if (def->op & USE_CALLER) bind_name(rt, "caller", caller);
+    if (rest) bind_name(rt, "kwargs", (struct tmpl_value){V_DICT, .dict = rest});
+    if (!(def->op & USE_VARARGS)) return;
+    u32 n = args->n > n_params ? args->n - n_params : 0;
+    struct tmpl_seq *more = seq_new(rt, SEQ_TUPLE, n);
+    for (u32 i = 0; i < n; i++) more->v[i] = args->v[n_params + i];
+    bind_name(rt, "varargs", val_seq(more));
+}
+
 static struct tmpl_value call_macro(struct tmpl_rt *rt, const struct tmpl_macro *m,
                                     const struct tmpl_args *args)
 {
     const struct tmpl_node *def = m->node;
     struct tmpl_frame *caller = rt->frame;
-    u32 n_params = def->n - 1, n_used = 0;
+    u32 n_params = def->n - 1;
+    bool *used = args->n_kw ? rt_alloc(rt, args->n_kw, sizeof *used) : NULL, has_caller = false;
     enum flow flow;
-    if (args->n > n_params) {
-        RT_FAIL(rt, "macro %s takes %u arguments, got %u", QUOTE(rt->t->names[def->id]), n_params,
-                args->n);
-    }
     push_frame(rt, m->frame);
     for (u32 i = 0; i < n_params; i++) {
-        u32 id = def->ids[i], kw = 0;
-        while (kw < args->n_kw && args->kw[kw] != id) kw++;
+        struct str name = rt->t->names[def->ids[i]];
+        u32 kw = 0;
+        rt_spend(rt, 1 + args->n_kw / 8);
+        while (kw < args->n_kw && !str_eq(args->kw[kw], name)) kw++;
         bool named = kw < args->n_kw && i >= args->n;
-        n_used += named;
+        if (named) used[kw] = true;
+        has_caller = has_caller || str_is(name, "caller");
         if (i < args->n || named) {
-            bind(rt, id, i < args->n ? args->v[i] : args->v[args->n + kw]);
+            bind(rt, def->ids[i], i < args->n ? args->v[i] : args->v[args->n + kw]);
         } else {
-            bind(rt, id, def->kid[i + 1] ? eval(rt, def->kid[i + 1]) : val_undef(NULL));
+            bind(rt, def->ids[i], def->kid[i + 1] ? eval(rt, def->kid[i + 1]) : val_undef(NULL));
         }
     }
-    if (n_used < args->n_kw) {
-        RT_FAIL(rt, "macro %s got a named argument it doesn't take, or one twice",
-                QUOTE(rt->t->names[def->id]));
-    }
+    struct tmpl_node own = *def; /* a parameter that is called caller is not the special one */
+    if (has_caller) own.op &= ~(u32)USE_CALLER;
+    bind_special(rt, &own, args, used);
     struct tmpl_value text = capture(rt, def->kid[0], &flow);
     rt->frame = caller;
     return text;
 }
 
-static struct tmpl_value call(struct tmpl_rt *rt, const struct tmpl_node *node)
+/* The arguments of a call, those of *a and **b unpacked, and a caller where there is one. v has
+ * room for those that are written out. */
+static struct tmpl_args eval_args(struct tmpl_rt *rt, const struct tmpl_node *node,
+                                  const struct tmpl_value *caller, struct tmpl_value *v)
+{
+    u32 n_unpack = (node->op & UNPACK_SEQ ? 1 : 0) + (node->op & UNPACK_DICT ? 1 : 0);
+    u32 n = node->n - 1 - n_unpack, n_pos = node->n_pos, n_kw = n - n_pos;
+    for (u32 i = 0; i < n; i++) v[i] = eval(rt, node->kid[i + 1]);
+    struct tmpl_args args = {n_pos, n_kw, v, node->kw};
+    if (!n_unpack && !caller) return args;
+    const struct tmpl_seq *more = NULL;
+    const struct tmpl_dict *named = NULL;
+    if (node->op & UNPACK_SEQ) more = val_items(rt, eval(rt, node->kid[n + 1]));
+    if (node->op & UNPACK_DICT) {
+        struct tmpl_value d = eval(rt, node->kid[node->n - 1]);
+        if (d.kind != V_DICT) RT_FAIL(rt, "** needs a mapping, not a %s", val_type(d));
+        named = d.dict;
+    }
+    size_t n_more = more ? more->n : 0, n_named = (named ? named->n : 0) + (caller ? 1 : 0);
+    if (n_more + n_named > TMPL_MAX_RANGE) RT_FAIL(rt, "too many arguments");
+    struct tmpl_value *all = rt_alloc(rt, n + n_more + n_named, sizeof *all);
+    struct str *kw = rt_alloc(rt, n_kw + n_named, sizeof *kw);
+    if (n_pos) memcpy(all, v, n_pos * sizeof *v);
+    if (n_more) memcpy(all + n_pos, more->v, n_more * sizeof *v);
+    args = (struct tmpl_args){n_pos + (u32)n_more, n_kw, all, kw};
+    struct tmpl_value *to = all + args.n;
+    if (n_kw) memcpy(to, v + n_pos, n_kw * sizeof *v);
+    if (n_kw) memcpy(kw, node->kw, n_kw * sizeof *kw);
+    if (caller) {
+        kw[args.n_kw] = STR("caller");
+        to[args.n_kw++] = *caller;
+    }
+    for (size_t i = 0; named && i < named->n; i++) {
+        kw[args.n_kw] = str_bytes(arg_str(rt, named->e[i].key));
+        for (u32 k = 0; k < n_kw + (caller != NULL); k++) {
+            if (str_eq(kw[k], kw[args.n_kw])) RT_FAIL(rt, "%s is given twice", QUOTE(kw[k]));
+        }
+        to[args.n_kw++] = named->e[i].value;
+    }
+    return args;
+}
+
+static struct tmpl_value call_loop(struct tmpl_rt *rt, struct tmpl_loop *loop,
+                                   const struct tmpl_args *args);
+
+static struct tmpl_value call_value(struct tmpl_rt *rt, const struct tmpl_node *node,
+                                    const struct tmpl_value *caller)
 {
     struct tmpl_value v[TMPL_MAX_ARGS], callee = eval(rt, node->kid[0]);
-    struct tmpl_args args = {node->n_pos, node->n - 1 - node->n_pos, v, node->ids};
-    for (u32 i = 1; i < node->n; i++) v[i - 1] = eval(rt, node->kid[i]);
+    struct tmpl_args args = eval_args(rt, node, caller, v);
     rt->fault.line = node->line;
     if (node->kind != N_CALL) return tmpl_call_builtin(rt, node->fn, callee, &args);
     if (callee.kind == V_MACRO) return call_macro(rt, callee.macro, &args);
+    if (callee.kind == V_LOOP) return call_loop(rt, callee.loop, &args);
     if (callee.kind == V_FUNC) return tmpl_call_builtin(rt, callee.func, val_none(), &args);
     if (callee.kind == V_METHOD) {
         return tmpl_call_builtin(rt, callee.method->fn, callee.method->self, &args);
     }
+    if (callee.kind == V_JOINER) return tmpl_call_joiner(rt, callee.seq, &args);
     const struct tmpl_node *what = node->kid[0];
     if (callee.kind == V_UNDEF && (what->kind == N_NAME || what->kind == N_ATTR)) {
         RT_FAIL(rt, "there is no %s to call", QUOTE(str_bytes(what->name)));
@@ -247,7 +333,7 @@ static struct tmpl_value eval_node(struct tmpl_rt *rt, const struct tmpl_node *n
     case N_ITEM: return eval_item(rt, node);
     case N_CALL:
     case N_FILTER:
-    case N_TEST: return call(rt, node);
+    case N_TEST: return call_value(rt, node, NULL);
     case N_NOT: return val_bool(!val_truth(eval(rt, node->kid[0])));
     case N_SIGN: return val_sign(rt, node->op, eval(rt, node->kid[0]));
     case N_BINARY: return eval_binary(rt, node);
@@ -288,7 +374,7 @@ static bool loop_pull(struct tmpl_rt *rt, struct tmpl_loop *loop, struct tmpl_va
         if (!loop->condition) return true;
         struct tmpl_frame *frame = rt->frame;
         push_frame(rt, loop->frame);
-        assign(rt, loop->target, *item);
+        assign(rt, loop->node->kid[0], *item);
         bool pass = val_truth(eval(rt, loop->condition));
         rt->frame = frame;
         if (pass) return true;
@@ -326,19 +412,20 @@ static bool loop_next(struct tmpl_rt *rt, struct tmpl_loop *loop)
     return true;
 }
 
-static enum flow exec_for(struct tmpl_rt *rt, const struct tmpl_node *node)
+/* Goes through items with the body of the loop node, in a frame of its own for each turn. */
+static enum flow run_loop(struct tmpl_rt *rt, const struct tmpl_node *node, struct tmpl_value items,
+                          u32 depth)
 {
     struct tmpl_frame *frame = rt->frame;
     struct tmpl_loop *loop = rt_alloc(rt, 1, sizeof *loop);
-    *loop = (struct tmpl_loop){.target = node->kid[0], .condition = node->kid[2], .frame = frame};
+    *loop =
+        (struct tmpl_loop){.node = node, .condition = node->kid[2], .frame = frame, .depth = depth};
     loop->index0 = loop->length = -1;
-    loop->items = val_items(rt, eval(rt, node->kid[1]));
-    u32 loop_id;
-    bool named = strmap_get(&rt->t->name_ids, STR("loop"), &loop_id);
+    loop->items = val_items(rt, items);
     bool completed = false; /* a turn that ran to its end; only that keeps `else` away */
     while (loop_next(rt, loop)) {
         push_frame(rt, frame);
-        if (named) bind(rt, loop_id, (struct tmpl_value){V_LOOP, .loop = loop});
+        bind_name(rt, "loop", (struct tmpl_value){V_LOOP, .loop = loop});
         assign(rt, node->kid[0], loop->current);
         enum flow flow = exec(rt, node->kid[3]);
         rt->frame = frame;
@@ -346,6 +433,27 @@ static enum flow exec_for(struct tmpl_rt *rt, const struct tmpl_node *node)
         completed = completed || flow == FLOW_ON;
     }
     return !completed && node->kid[4] ? exec(rt, node->kid[4]) : FLOW_ON;
+}
+
+static enum flow exec_for(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    return run_loop(rt, node, eval(rt, node->kid[1]), 1);
+}
+
+/* loop(items) in a loop that is recursive: the text of the same loop over other items. */
+static struct tmpl_value call_loop(struct tmpl_rt *rt, struct tmpl_loop *loop,
+                                   const struct tmpl_args *args)
+{
+    struct tmpl_sbuf sb = {.rt = rt}, *out = rt->out;
+    struct tmpl_frame *frame = rt->frame;
+    if (!loop->node->op) RT_FAIL(rt, "the loop that is called lacks the word 'recursive'");
+    if (args->n != 1 || args->n_kw) RT_FAIL(rt, "loop() takes one argument");
+    rt->out = &sb;
+    rt->frame = loop->frame;
+    run_loop(rt, loop->node, args->v[0], loop->depth + 1);
+    rt->out = out;
+    rt->frame = frame;
+    return sbuf_value(&sb);
 }
 
 /* ---- statements ---- */
@@ -378,10 +486,56 @@ static enum flow exec_set_block(struct tmpl_rt *rt, const struct tmpl_node *node
     return FLOW_ON;
 }
 
-static enum flow exec_node(struct tmpl_rt *rt, const struct tmpl_node *node)
+/* The text of a filter tag, through its filters. */
+static enum flow exec_filtered(struct tmpl_rt *rt, const struct tmpl_node *node)
 {
     struct tmpl_frame *frame = rt->frame;
-    struct tmpl_macro *macro;
+    enum flow flow;
+    push_frame(rt, frame);
+    struct tmpl_value text = capture(rt, node->kid[0], &flow);
+    rt->frame = frame;
+    if (flow != FLOW_ON) return flow;
+    rt->captured = text;
+    struct tmpl_value v = eval(rt, node->kid[1]);
+    rt->fault.line = node->line;
+    if (v.kind != V_STR) RT_FAIL(rt, "a filter tag gives a %s, not a string", val_type(v));
+    sbuf_put_str(rt->out, v.s);
+    return FLOW_ON;
+}
+
+/* All values are found before the first name gets one. */
+static enum flow exec_with(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_frame *frame = rt->frame;
+    struct tmpl_value *v = rt_alloc(rt, node->n / 2, sizeof *v);
+    for (u32 i = 0; i < node->n / 2; i++) v[i] = eval(rt, node->kid[2 * i + 2]);
+    push_frame(rt, frame);
+    for (u32 i = 0; i < node->n / 2; i++) assign(rt, node->kid[2 * i + 1], v[i]);
+    enum flow flow = exec(rt, node->kid[0]);
+    rt->frame = frame;
+    return flow;
+}
+
+static struct tmpl_value new_macro(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_macro *macro = rt_alloc(rt, 1, sizeof *macro);
+    *macro = (struct tmpl_macro){node, rt->frame};
+    return (struct tmpl_value){V_MACRO, .macro = macro};
+}
+
+static enum flow exec_scope(struct tmpl_rt *rt, const struct tmpl_node *body,
+                            struct tmpl_frame *around)
+{
+    struct tmpl_frame *frame = rt->frame;
+    push_frame(rt, around);
+    enum flow flow = exec(rt, body);
+    rt->frame = frame;
+    return flow;
+}
+
+static enum flow exec_node(struct tmpl_rt *rt, const struct tmpl_node *node)
+{
+    struct tmpl_value v;
     switch (node->kind) {
     case N_BODY: return exec_body(rt, node);
     case N_DATA: sbuf_put_str(rt->out, node->v.s); return FLOW_ON;
@@ -390,16 +544,25 @@ static enum flow exec_node(struct tmpl_rt *rt, const struct tmpl_node *node)
     case N_FOR: return exec_for(rt, node);
     case N_SET: assign(rt, node->kid[0], eval(rt, node->kid[1])); return FLOW_ON;
     case N_SETBLOCK: return exec_set_block(rt, node);
-    case N_MACRO:
-        macro = rt_alloc(rt, 1, sizeof *macro);
-        *macro = (struct tmpl_macro){node, frame};
-        bind(rt, node->id, (struct tmpl_value){V_MACRO, .macro = macro});
+    case N_MACRO: bind(rt, node->id, new_macro(rt, node)); return FLOW_ON;
+    case N_CALLER:
+        v = new_macro(rt, node->kid[1]);
+        print_str(rt->out, call_value(rt, node->kid[0], &v));
         return FLOW_ON;
-    case N_SCOPE:
-        push_frame(rt, frame);
-        exec(rt, node->kid[0]);
-        rt->frame = frame;
-        return FLOW_ON;
+    case N_FILTERED: return exec_filtered(rt, node);
+    case N_WITH: return exec_with(rt, node);
+    case N_SCOPE: return exec_scope(rt, node->kid[0], rt->frame);
+    case N_BLOCK: return exec_scope(rt, node->kid[0], NULL);
+    case N_ESCAPED:
+        if (val_truth(eval(rt, node->kid[0]))) {
+            tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED, "automatic escaping is not supported");
+        }
+        return exec_scope(rt, node->kid[1], rt->frame);
+    case N_REFUSED:
+        tmpl_fail(&rt->fault, FLETCH_E_UNSUPPORTED,
+                  "tag %s is not supported: a chat template "
+                  "is one file",
+                  QUOTE(str_bytes(node->v.s)));
     case N_BREAK: return FLOW_BREAK;
     default: CHECK(node->kind == N_CONTINUE); return FLOW_CONTINUE;
     }
@@ -479,6 +642,7 @@ int tmpl_render(const struct tmpl *t, const json_t *vars, const json_t *trusted,
     rt->fault.err = err;
     rt->fault.line = 1;
     int code = render(rt, vars, trusted, out);
+    json_decref(rt->json);
     arena_free(&rt->arena);
     free(rt);
     return code;

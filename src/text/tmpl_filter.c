@@ -1,10 +1,10 @@
-/* The filters. Those that Jinja2 makes lazy give a sequence that can be read once (SEQ_ITER): like
- * there, it has no length and no index until |list makes a list of it. */
+/* The filters of texts and numbers. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "text/tmpl_internal.h"
 
@@ -18,12 +18,11 @@ static struct tmpl_value text_value(struct tmpl_rt *rt, struct tmpl_value v)
     return (struct tmpl_value){V_STR, .s = val_to_str(rt, v)};
 }
 
-static bool is_absent(struct tmpl_value v)
-{
-    return arg_missing(v) || v.kind == V_NONE;
-}
+enum { JSON_BYTES_A_BYTE = 96 }; /* what a parsed text takes outside the arena, at most */
 
 /* ---- text ---- */
+
+static const struct tmpl_str space = {.p = " ", .n = 1};
 
 #define FILTER_CASE(name, how)                          \
     FILTER(name)                                        \
@@ -33,8 +32,13 @@ static bool is_absent(struct tmpl_value v)
     }
 FILTER_CASE(upper, CASE_UPPER)
 FILTER_CASE(lower, CASE_LOWER)
-FILTER_CASE(title, CASE_TITLE_FILTER)
 FILTER_CASE(capitalize, CASE_CAPITALIZE)
+
+FILTER(title)
+{
+    (void)arg, (void)all;
+    return str_case(rt, str_marked(rt, val_to_str(rt, self), false).s, CASE_TITLE_FILTER);
+}
 
 FILTER(string)
 {
@@ -45,26 +49,26 @@ FILTER(string)
 FILTER(trim)
 {
     (void)all;
-    const struct tmpl_str *chars = is_absent(arg[0]) ? NULL : arg_str(rt, arg[0]);
+    const struct tmpl_str *chars = arg_absent(arg[0]) ? NULL : arg_str(rt, arg[0]);
     return str_strip(rt, val_to_str(rt, self), chars, STRIP_LEFT | STRIP_RIGHT);
 }
 
 FILTER(replace)
 {
     (void)all;
-    i64 count = is_absent(arg[2]) ? -1 : arg_int(rt, arg[2], -1);
-    return str_replace(rt, val_to_str(rt, self), val_to_str(rt, arg[0]), val_to_str(rt, arg[1]),
-                       count);
+    i64 count = arg_absent(arg[2]) ? -1 : arg_int(rt, arg[2], -1);
+    const struct tmpl_str *plain = str_marked(rt, val_to_str(rt, self), false).s;
+    return str_replace(rt, plain, val_to_str(rt, arg[0]), val_to_str(rt, arg[1]), count);
 }
 
 FILTER(indent)
 {
     (void)all;
-    struct tmpl_sbuf pad = {.rt = rt}, sb = {.rt = rt};
+    struct tmpl_sbuf pad = {.rt = rt}, sb = {.rt = rt, .safe = arg_str(rt, self)->safe};
     if (arg[0].kind == V_STR) {
         sbuf_put_str(&pad, arg[0].s);
     } else {
-        for (i64 i = arg_int(rt, arg[0], 4); i > 0; i--) sbuf_put(&pad, " ", 1, false);
+        sbuf_put_times(&pad, &space, (u64)MAX(arg_int(rt, arg[0], 4), 0));
     }
     const struct tmpl_str *indent = sbuf_value(&pad).s;
     bool first = val_truth(arg[1]), blank = val_truth(arg[2]);
@@ -90,7 +94,7 @@ FILTER(tojson)
     (void)all;
     struct tmpl_sbuf sb = {.rt = rt};
     struct tmpl_json_style style = {.ensure_ascii = val_truth(arg[0]),
-                                    .pretty = !is_absent(arg[1]),
+                                    .pretty = !arg_absent(arg[1]),
                                     .sort_keys = val_truth(arg[3])};
     style.item_sep = &(struct tmpl_str){.p = ", ", .n = style.pretty ? 1 : 2};
     style.key_sep = &(struct tmpl_str){.p = ": ", .n = 2};
@@ -98,10 +102,10 @@ FILTER(tojson)
         style.indent = arg[1].s;
     } else if (style.pretty) {
         struct tmpl_sbuf pad = {.rt = rt};
-        for (i64 i = arg_int(rt, arg[1], 0); i > 0; i--) sbuf_put(&pad, " ", 1, false);
+        sbuf_put_times(&pad, &space, (u64)MAX(arg_int(rt, arg[1], 0), 0));
         style.indent = sbuf_value(&pad).s;
     }
-    if (!is_absent(arg[2])) {
+    if (!arg_absent(arg[2])) {
         const struct tmpl_seq *seps = val_items(rt, arg[2]);
         if (seps->n != 2) RT_FAIL(rt, "tojson: two separators expected");
         style.item_sep = arg_str(rt, seps->v[0]);
@@ -109,6 +113,179 @@ FILTER(tojson)
     }
     print_json(&sb, self, &style);
     return sbuf_value(&sb);
+}
+
+FILTER(safe)
+{
+    (void)arg, (void)all;
+    return str_marked(rt, val_to_str(rt, self), true);
+}
+
+FILTER(escape)
+{
+    (void)arg, (void)all;
+    return (struct tmpl_value){V_STR, .s = str_escape(rt, val_to_str(rt, self))};
+}
+
+FILTER(forceescape)
+{
+    (void)arg, (void)all;
+    const struct tmpl_str *plain = str_marked(rt, val_to_str(rt, self), false).s;
+    return (struct tmpl_value){V_STR, .s = str_escape(rt, plain)};
+}
+
+FILTER(center)
+{
+    (void)all;
+    return str_pad(rt, val_to_str(rt, self), arg_int(rt, arg[0], 80), &space, 'c');
+}
+
+/* '%' with the arguments of the filter, positional or named. */
+FILTER(format)
+{
+    (void)arg;
+    const struct tmpl_str *form = val_to_str(rt, self);
+    if (all->n && all->n_kw) RT_FAIL(rt, "format takes positional or named arguments, not both");
+    struct tmpl_seq *values = seq_new(rt, SEQ_TUPLE, all->n);
+    struct tmpl_dict *names = dict_new(rt, all->n_kw);
+    for (u32 i = 0; i < all->n; i++) values->v[i] = all->v[i];
+    for (u32 i = 0; i < all->n_kw; i++) {
+        struct tmpl_str name = {.p = all->kw[i].p, .n = all->kw[i].n};
+        dict_set(rt, names, val_str(rt, name), all->v[all->n + i]);
+    }
+    return format_percent(rt, form,
+                          all->n_kw ? (struct tmpl_value){V_DICT, .dict = names} : val_seq(values));
+}
+
+FILTER(truncate)
+{
+    (void)all;
+    const struct tmpl_str *end =
+        arg_missing(arg[2]) ? &(struct tmpl_str){.p = "...", .n = 3} : arg_str(rt, arg[2]);
+    i64 length = arg_int(rt, arg[0], 255), leeway = arg_absent(arg[3]) ? 5 : arg_int(rt, arg[3], 5);
+    i64 n_end = (i64)str_count_chars(str_bytes(end));
+    if (length < n_end || leeway < 0)
+        RT_FAIL(rt, "truncate: the length or the leeway is too small");
+    if (val_length(rt, self) - length <= leeway) return self;
+    const struct tmpl_str *s = arg_str(rt, self);
+    struct tmpl_sbuf sb = {.rt = rt, .safe = s->safe};
+    size_t to = str_char_offset(str_bytes(s), (size_t)(length - n_end)), at;
+    if (!val_truth(arg[1]) && str_rfind(str_bytes(s), STR(" "), to, &at)) to = at;
+    sbuf_put_slice(&sb, s, 0, to);
+    sbuf_put_str(&sb, s->safe ? str_escape(rt, end) : end);
+    return sbuf_value(&sb);
+}
+
+static bool is_word_char(i32 c)
+{
+    if (c < 0) return false;
+    utf8proc_category_t k = utf8proc_category(c);
+    return c == '_' || (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+           (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
+}
+
+FILTER(wordcount)
+{
+    (void)arg, (void)all;
+    struct str s = str_bytes(val_to_str(rt, self));
+    i64 count = 0;
+    size_t n;
+    bool inside = false;
+    rt_spend(rt, 1 + s.n / 16);
+    for (size_t i = 0; i < s.n; i += n) {
+        bool word = is_word_char(tmpl_char(s, i, &n));
+        count += word && !inside;
+        inside = word;
+    }
+    return val_int(count);
+}
+
+/* Percent-encodes; in a query '/' too, and a blank becomes '+'. */
+static void put_url(struct tmpl_sbuf *sb, const struct tmpl_str *s, bool in_query)
+{
+    rt_spend(sb->rt, 1 + s->n / 16);
+    for (size_t i = 0; i < s->n; i++) {
+        unsigned c = (u8)s->p[i];
+        bool user = str_user_at(s, i), word = (c | 32) >= 'a' && (c | 32) <= 'z';
+        char esc[4];
+        if (word || (c >= '0' && c <= '9') || (c && strchr(in_query ? "_.-~" : "_.-~/", (int)c))) {
+            sbuf_put_slice(sb, s, i, i + 1);
+        } else if (in_query && c == ' ') {
+            sbuf_put(sb, "+", 1, user);
+        } else {
+            snprintf(esc, sizeof esc, "%%%02X", c);
+            sbuf_put(sb, esc, 3, user);
+        }
+    }
+}
+
+FILTER(urlencode)
+{
+    (void)arg, (void)all;
+    struct tmpl_sbuf sb = {.rt = rt};
+    if (self.kind == V_STR || !val_iterable(self)) {
+        put_url(&sb, val_to_str(rt, self), false);
+        return sbuf_value(&sb);
+    }
+    const struct tmpl_seq *pairs = self.kind == V_DICT ? dict_pairs(rt, self) : val_items(rt, self);
+    for (size_t i = 0; i < pairs->n; i++) {
+        const struct tmpl_seq *pair = val_items(rt, pairs->v[i]);
+        if (pair->n != 2) RT_FAIL(rt, "urlencode: pairs expected, got %zu values", pair->n);
+        if (i) sbuf_puts(&sb, "&", false);
+        put_url(&sb, val_to_str(rt, pair->v[0]), true);
+        sbuf_puts(&sb, "=", false);
+        put_url(&sb, val_to_str(rt, pair->v[1]), true);
+    }
+    return sbuf_value(&sb);
+}
+
+/* name="value" for each pair that has one. */
+FILTER(xmlattr)
+{
+    (void)all;
+    struct tmpl_sbuf sb = {.rt = rt};
+    if (self.kind != V_DICT) RT_FAIL(rt, "xmlattr: a %s is no mapping", val_type(self));
+    bool any = false, space_before = arg_missing(arg[0]) || val_truth(arg[0]);
+    for (size_t i = 0; i < self.dict->n; i++) {
+        const struct tmpl_pair *e = &self.dict->e[i];
+        if (e->value.kind == V_NONE || e->value.kind == V_UNDEF) continue;
+        struct str name = str_bytes(arg_str(rt, e->key));
+        for (size_t k = 0, n; k < name.n; k += n) {
+            i32 c = tmpl_char(name, k, &n);
+            if (tmpl_is_space(c) || c == '/' || c == '>' || c == '=')
+                RT_FAIL(rt, "xmlattr: %s is no name of an attribute", QUOTE(name));
+        }
+        if (any || space_before) sbuf_put_str(&sb, &space);
+        any = true;
+        sbuf_put_str(&sb, str_escape(rt, e->key.s));
+        sbuf_puts(&sb, "=\"", false);
+        sbuf_put_str(&sb, str_escape(rt, val_to_str(rt, e->value)));
+        sbuf_puts(&sb, "\"", false);
+    }
+    return sbuf_value(&sb);
+}
+
+/* What the text says as JSON. Its strings are the user's if any byte of the text is. */
+FILTER(from_json)
+{
+    (void)arg, (void)all;
+    const struct tmpl_str *s = arg_str(rt, self);
+    bool user = s->user;
+    for (size_t i = 0; s->mask && i < s->n; i++) user = user || s->mask[i];
+    rt_spend(rt, 1 + s->n / 4);
+    json_error_t why;
+    size_t cost;
+    if (!CK_MUL(s->n, (size_t)JSON_BYTES_A_BYTE, &cost) || cost > rt->fault.n_left) {
+        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "more memory than a template may use");
+    }
+    rt->fault.n_left -= cost;
+    json_t *j = json_loadb(str_bytes(s).p, s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
+    if (!j) RT_FAIL(rt, "from_json: the text is no JSON: %s", QUOTE(str_of(why.text)));
+    if (!rt->json) rt->json = json_array();
+    if (!rt->json || json_array_append_new(rt->json, j)) {
+        tmpl_fail(&rt->fault, FLETCH_E_NOMEM, "out of memory");
+    }
+    return val_from_json(rt, j, user);
 }
 
 /* ---- numbers ---- */
@@ -140,17 +317,44 @@ static bool read_float(struct tmpl_rt *rt, struct tmpl_value v, double *f)
     return *end == 0;
 }
 
+/* Python's int(text, base) lets a prefix stand before the digits that fits the base. */
+static bool int_text(struct tmpl_rt *rt, struct tmpl_value v, i64 base, char *out, size_t size)
+{
+    struct str s = str_bytes(str_strip(rt, v.s, NULL, STRIP_LEFT | STRIP_RIGHT).s);
+    size_t n = 0, i = 0;
+    if (base == 10) return number_text(rt, v, out, size);
+    if (base < 2 || base > 36) return false;
+    if (s.n && (s.p[0] == '-' || s.p[0] == '+')) out[n++] = s.p[i++];
+    char mark = base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : 0;
+    bool prefix = mark && i + 2 < s.n && s.p[i] == '0' && (s.p[i + 1] | 32) == mark;
+    if (prefix) i += 2;
+    if (prefix && s.p[i] == '_') i++;
+    for (bool digit = false; i < s.n; i++) {
+        bool word =
+            (s.p[i] >= '0' && s.p[i] <= '9') || ((s.p[i] | 32) >= 'a' && (s.p[i] | 32) <= 'z');
+        if (s.p[i] == '_' && digit && i + 1 < s.n && s.p[i + 1] != '_') {
+            digit = false;
+            continue;
+        }
+        if (!word || n + 1 >= size) return false;
+        digit = true;
+        out[n++] = s.p[i];
+    }
+    out[n] = 0;
+    return n > 0;
+}
+
 FILTER(int)
 {
     (void)all;
     char text[400], *end;
     struct tmpl_value otherwise = arg_missing(arg[0]) ? val_int(0) : arg[0];
+    i64 base = arg_int(rt, arg[1], 10), i;
     double f;
-    i64 i;
     if (val_integer(self, &i)) return val_int(i);
-    if (self.kind == V_STR && number_text(rt, self, text, sizeof text)) {
+    if (self.kind == V_STR && int_text(rt, self, base, text, sizeof text)) {
         errno = 0;
-        i = strtoll(text, &end, 10);
+        i = strtoll(text, &end, (int)base);
         if (*end == 0 && errno) RT_FAIL(rt, "integer overflow in int");
         if (*end == 0) return val_int(i);
     }
@@ -174,6 +378,30 @@ FILTER(abs)
     double f;
     if (!val_number(self, &f)) RT_FAIL(rt, "abs: a %s is no number", val_type(self));
     return val_sign(rt, f < 0 || (f == 0 && signbit(f)) ? '-' : '+', self);
+}
+
+FILTER(filesizeformat)
+{
+    (void)all;
+    static const char units[] = "kMGTPEZY";
+    bool binary = val_truth(arg[0]);
+    double f, base = binary ? 1024 : 1000, unit = base;
+    char text[400];
+    size_t i = 0;
+    if (!read_float(rt, self, &f)) RT_FAIL(rt, "filesizeformat: a %s is no number", val_type(self));
+    if (!isfinite(f)) RT_FAIL(rt, "filesizeformat: the number is not finite");
+    if (f == 1) {
+        snprintf(text, sizeof text, "1 Byte");
+    } else if (f < base) {
+        snprintf(text, sizeof text, "%.0f Bytes", trunc(f) + 0.0);
+    } else {
+        while (unit *= base, f >= unit && units[i + 1]) i++;
+        char first = binary && i == 0 ? 'K' : units[i];
+        snprintf(text, sizeof text, "%.1f %c%sB", base * f / unit, first, binary ? "i" : "");
+    }
+    struct tmpl_sbuf sb = {.rt = rt};
+    sbuf_puts(&sb, text, false);
+    return sbuf_value(&sb);
 }
 
 FILTER(round)
@@ -200,323 +428,35 @@ FILTER(round)
     return val_float(f == 0 ? 0 : f); /* Python goes through an integer, which has no -0 */
 }
 
-/* ---- sequences ---- */
-
-/* item.a.b.0 for the path "a.b.0", or item[path] for an integer. */
-static struct tmpl_value get_path(struct tmpl_rt *rt, struct tmpl_value item,
-                                  struct tmpl_value path)
-{
-    if (is_absent(path)) return item;
-    if (path.kind != V_STR) return val_item(rt, item, path);
-    struct str s = str_bytes(path.s);
-    for (size_t from = 0, end; from <= s.n; from = end + 1) {
-        end = from;
-        bool digits = true;
-        i64 i = 0;
-        for (; end < s.n && s.p[end] != '.'; end++) {
-            digits = digits && s.p[end] >= '0' && s.p[end] <= '9' && i < INT32_MAX;
-            if (digits) i = i * 10 + (s.p[end] - '0');
-        }
-        rt_spend(rt, 1);
-        item = val_item(rt, item,
-                        digits && end > from ? val_int(i) : str_slice(rt, path.s, from, end));
-    }
-    return item;
-}
-
-static struct tmpl_value ignore_case(struct tmpl_rt *rt, struct tmpl_value v)
-{
-    return v.kind == V_STR ? str_case(rt, v.s, CASE_LOWER) : v;
-}
-
-/* What an item is sorted by: its values at each of the paths, which commas separate. */
-static struct tmpl_value sort_key(struct tmpl_rt *rt, struct tmpl_value item,
-                                  struct tmpl_value paths, bool case_sensitive)
-{
-    size_t n = 1, from = 0, at;
-    if (paths.kind == V_STR) {
-        for (size_t i = 0; i < paths.s->n; i++) n += paths.s->p[i] == ',';
-    }
-    struct tmpl_seq *key = seq_new(rt, SEQ_LIST, n);
-    for (size_t i = 0; i < n; i++) {
-        struct tmpl_value path = paths;
-        if (paths.kind == V_STR) {
-            if (!str_find(str_bytes(paths.s), STR(","), from, &at)) at = paths.s->n;
-            path = str_slice(rt, paths.s, from, at);
-            from = at + 1;
-        }
-        key->v[i] = get_path(rt, item, path);
-        if (!case_sensitive) key->v[i] = ignore_case(rt, key->v[i]);
-    }
-    return val_seq(key);
-}
-
-/* Sorts pairs by key, stable in both directions. */
-static void sort_pairs(struct tmpl_rt *rt, struct tmpl_pair *e, size_t n, bool reverse)
-{
-    struct tmpl_pair *from = e, *to = rt_alloc(rt, n, sizeof *to), *tmp;
-    for (size_t width = 1; width < n; width *= 2) {
-        for (size_t lo = 0; lo < n; lo += 2 * width) {
-            size_t mid = MIN(lo + width, n), hi = MIN(lo + 2 * width, n), a = lo, b = mid;
-            for (size_t k = lo; k < hi; k++) {
-                bool right =
-                    a == mid || (b < hi && (reverse ? val_less(rt, from[a].key, from[b].key)
-                                                    : val_less(rt, from[b].key, from[a].key)));
-                to[k] = from[right ? b++ : a++];
-            }
-        }
-        tmp = from;
-        from = to;
-        to = tmp;
-    }
-    if (from != e) memcpy(e, from, n * sizeof *e);
-}
-
-static struct tmpl_value sort_items(struct tmpl_rt *rt, const struct tmpl_seq *items, bool reverse,
-                                    bool case_sensitive, struct tmpl_value path)
-{
-    struct tmpl_pair *e = rt_alloc(rt, items->n, sizeof *e);
-    for (size_t i = 0; i < items->n; i++) {
-        e[i].key = sort_key(rt, items->v[i], path, case_sensitive);
-        e[i].value = items->v[i];
-    }
-    sort_pairs(rt, e, items->n, reverse);
-    struct tmpl_seq *out = seq_new(rt, SEQ_LIST, items->n);
-    out->user = items->user;
-    for (size_t i = 0; i < items->n; i++) out->v[i] = e[i].value;
-    return val_seq(out);
-}
-
-FILTER(sort)
-{
-    (void)all;
-    return sort_items(rt, val_items(rt, self), val_truth(arg[0]), val_truth(arg[1]), arg[2]);
-}
-
-static struct tmpl_seq *pairs_of(struct tmpl_rt *rt, struct tmpl_value dict)
-{
-    const struct tmpl_args none = {0};
-    return tmpl_call_builtin(rt, tmpl_find_method(dict, STR("items")), dict, &none).seq;
-}
-
-FILTER(dictsort)
-{
-    (void)all;
-    struct str by = arg_missing(arg[1]) ? STR("key") : str_bytes(arg_str(rt, arg[1]));
-    if (self.kind != V_DICT) RT_FAIL(rt, "dictsort: a %s is no mapping", val_type(self));
-    if (!str_is(by, "key") && !str_is(by, "value")) RT_FAIL(rt, "dictsort: by 'key' or 'value'");
-    return sort_items(rt, pairs_of(rt, self), val_truth(arg[2]), val_truth(arg[0]),
-                      val_int(str_is(by, "value")));
-}
-
-FILTER(items)
-{
-    (void)arg, (void)all;
-    if (self.kind == V_UNDEF) return val_seq(seq_new(rt, SEQ_ITER, 0));
-    if (self.kind != V_DICT) RT_FAIL(rt, "items: a %s is no mapping", val_type(self));
-    struct tmpl_seq *pairs = pairs_of(rt, self);
-    pairs->kind = SEQ_ITER;
-    return val_seq(pairs);
-}
-
-FILTER(unique)
-{
-    (void)all;
-    const struct tmpl_seq *items = val_items(rt, self);
-    struct tmpl_seq *out = seq_new(rt, SEQ_ITER, items->n), *keys = seq_new(rt, SEQ_LIST, items->n);
-    out->n = 0;
-    for (size_t i = 0; i < items->n; i++) {
-        struct tmpl_value key = get_path(rt, items->v[i], arg[1]);
-        bool seen = false;
-        if (!val_truth(arg[0])) key = ignore_case(rt, key);
-        if (!val_hashable(key))
-            RT_FAIL(rt, "unique: can't compare items of kind %s", val_type(key));
-        for (size_t k = 0; k < out->n && !seen; k++) {
-            rt_spend(rt, 1);
-            seen = val_eq(rt, keys->v[k], key);
-        }
-        if (seen) continue;
-        keys->v[out->n] = key;
-        out->v[out->n++] = items->v[i];
-    }
-    return val_seq(out);
-}
-
-FILTER(list)
-{
-    (void)arg, (void)all;
-    const struct tmpl_seq *items = val_items(rt, self);
-    struct tmpl_seq *out = seq_new(rt, SEQ_LIST, items->n);
-    if (items->n) memcpy(out->v, items->v, items->n * sizeof *out->v);
-    out->user = items->user;
-    return val_seq(out);
-}
-
-FILTER(first)
-{
-    (void)arg, (void)all;
-    if (self.kind == V_SEQ && self.seq->kind == SEQ_ITER && self.seq->n) {
-        self.seq->n--;
-        return *self.seq->v++;
-    }
-    const struct tmpl_seq *items = val_items(rt, self);
-    return items->n ? items->v[0] : val_undef(NULL);
-}
-
-FILTER(last)
-{
-    (void)arg, (void)all;
-    if (self.kind == V_SEQ && self.seq->kind == SEQ_ITER) {
-        RT_FAIL(rt, "last: a lazy sequence has no end yet; put |list before it");
-    }
-    const struct tmpl_seq *items = val_items(rt, self);
-    return items->n ? items->v[items->n - 1] : val_undef(NULL);
-}
-
-FILTER(reverse)
-{
-    (void)arg, (void)all;
-    const struct tmpl_seq *items = val_items(rt, self);
-    bool lazy = self.kind == V_SEQ && self.seq->kind == SEQ_ITER; /* only these become lists */
-    struct tmpl_seq *out = seq_new(rt, lazy ? SEQ_LIST : SEQ_ITER, items->n);
-    for (size_t i = 0; i < items->n; i++) out->v[i] = items->v[items->n - 1 - i];
-    if (self.kind != V_STR) return val_seq(out);
-    struct tmpl_sbuf sb = {.rt = rt};
-    for (size_t i = 0; i < out->n; i++) sbuf_put_str(&sb, out->v[i].s);
-    return sbuf_value(&sb);
-}
-
-FILTER(length)
-{
-    (void)arg, (void)all;
-    return val_int(val_length(rt, self));
-}
-
-FILTER(join)
-{
-    (void)all;
-    struct tmpl_sbuf sb = {.rt = rt};
-    const struct tmpl_str *sep = val_to_str(rt, arg[0]);
-    const struct tmpl_seq *items = val_items(rt, self);
-    for (size_t i = 0; i < items->n; i++) {
-        if (i) sbuf_put_str(&sb, sep);
-        print_str(&sb, get_path(rt, items->v[i], arg[1]));
-    }
-    return sbuf_value(&sb);
-}
-
-FILTER(default)
-{
-    if (self.kind != V_UNDEF && !(val_truth(arg[1]) && !val_truth(self))) return self;
-    return all->n || all->n_kw ? arg[0] : text_value(rt, val_undef(NULL));
-}
-
-/* map(attribute=PATH, default=X) or map(FILTER, arguments). */
-FILTER(map)
-{
-    (void)arg;
-    struct tmpl_value path = val_none(), otherwise = val_none();
-    if (!val_truth(self)) return val_seq(seq_new(rt, SEQ_ITER, 0));
-    for (u32 i = 0; !all->n && i < all->n_kw; i++) {
-        struct str name = rt->t->names[all->kw[i]];
-        if (str_is(name, "attribute")) {
-            path = all->v[i];
-        } else if (str_is(name, "default")) {
-            otherwise = all->v[i];
-        } else {
-            RT_FAIL(rt, "map got the unknown argument %s", QUOTE(name));
-        }
-    }
-    if (!all->n && path.kind == V_NONE) RT_FAIL(rt, "map needs a filter or attribute=");
-    const struct tmpl_seq *items = val_items(rt, self);
-    struct tmpl_seq *out = seq_new(rt, SEQ_ITER, items->n);
-    for (size_t i = 0; i < items->n; i++) {
-        struct tmpl_value v = all->n ? tmpl_call_named(rt, false, items->v[i], all, 0)
-                                     : get_path(rt, items->v[i], path);
-        out->v[i] = v.kind == V_UNDEF && !all->n && otherwise.kind != V_NONE ? otherwise : v;
-    }
-    return val_seq(out);
-}
-
-/* The items (or, by their attribute, those) that a test holds for, or does not. */
-static struct tmpl_value select_items(struct tmpl_rt *rt, struct tmpl_value self,
-                                      const struct tmpl_args *all, bool by_attribute, bool wanted)
-{
-    if (!val_truth(self)) return val_seq(seq_new(rt, SEQ_ITER, 0));
-    if (by_attribute && !all->n) RT_FAIL(rt, "the name of an attribute is missing");
-    const struct tmpl_seq *items = val_items(rt, self);
-    struct tmpl_seq *out = seq_new(rt, SEQ_ITER, items->n);
-    u32 test_at = by_attribute;
-    out->n = 0;
-    out->user = items->user;
-    for (size_t i = 0; i < items->n; i++) {
-        struct tmpl_value v = by_attribute ? get_path(rt, items->v[i], all->v[0]) : items->v[i];
-        if (all->n > test_at) v = tmpl_call_named(rt, true, v, all, test_at);
-        if (val_truth(v) == wanted) out->v[out->n++] = items->v[i];
-    }
-    return val_seq(out);
-}
-
-FILTER(select)
-{
-    (void)arg;
-    return select_items(rt, self, all, false, true);
-}
-
-FILTER(reject)
-{
-    (void)arg;
-    return select_items(rt, self, all, false, false);
-}
-
-FILTER(selectattr)
-{
-    (void)arg;
-    return select_items(rt, self, all, true, true);
-}
-
-FILTER(rejectattr)
-{
-    (void)arg;
-    return select_items(rt, self, all, true, false);
-}
-
 static const struct tmpl_builtin filters[] = {
     {"abs", "", filter_abs},
     {"capitalize", "", filter_capitalize},
-    {"count", "", filter_length},
-    {"d", "default_value? boolean?", filter_default},
-    {"default", "default_value? boolean?", filter_default},
-    {"dictsort", "case_sensitive? by? reverse?", filter_dictsort},
-    {"first", "", filter_first},
+    {"center", "width?", filter_center},
+    {"e", "", filter_escape},
+    {"escape", "", filter_escape},
+    {"filesizeformat", "binary?", filter_filesizeformat},
     {"float", "default?", filter_float},
+    {"forceescape", "", filter_forceescape},
+    {"format", NULL, filter_format},
+    {"from_json", "", filter_from_json},
     {"indent", "width? first? blank?", filter_indent},
-    {"int", "default?", filter_int},
-    {"items", "", filter_items},
-    {"join", "d? attribute?", filter_join},
-    {"last", "", filter_last},
-    {"length", "", filter_length},
-    {"list", "", filter_list},
+    {"int", "default? base?", filter_int},
     {"lower", "", filter_lower},
-    {"map", NULL, filter_map},
-    {"reject", NULL, filter_reject},
-    {"rejectattr", NULL, filter_rejectattr},
     {"replace", "old new count?", filter_replace},
-    {"reverse", "", filter_reverse},
     {"round", "precision? method?", filter_round},
-    {"safe", "", filter_string},
-    {"select", NULL, filter_select},
-    {"selectattr", NULL, filter_selectattr},
-    {"sort", "reverse? case_sensitive? attribute?", filter_sort},
+    {"safe", "", filter_safe},
     {"string", "", filter_string},
     {"title", "", filter_title},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", filter_tojson},
     {"trim", "chars?", filter_trim},
-    {"unique", "case_sensitive? attribute?", filter_unique},
+    {"truncate", "length? killwords? end? leeway?", filter_truncate},
     {"upper", "", filter_upper},
+    {"urlencode", "", filter_urlencode},
+    {"wordcount", "", filter_wordcount},
+    {"xmlattr", "autospace?", filter_xmlattr},
 };
 
-const struct tmpl_builtin *tmpl_find_filter(struct str name)
+const struct tmpl_builtin *tmpl_find_text_filter(struct str name)
 {
     return tmpl_find_in(filters, ARRAY_LEN(filters), name);
 }

@@ -70,7 +70,7 @@ static size_t lex_raw_tag(const struct tmpl_lexer *lx, size_t pos, const char *n
     return lex_skip_space(lx, pos + strlen(name));
 }
 
-/* The text up to {% endraw %}; pos is behind {% raw %}. */
+/* The text up to {% endraw %}; pos is after {% raw %}. */
 static struct tmpl_token lex_raw(struct tmpl_lexer *lx)
 {
     u32 line = lx->line;
@@ -143,6 +143,26 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
 }
 
+static bool is_hex_digit(char c)
+{
+    return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'f');
+}
+
+/* Where 0b1, 0o7 or 0xf at s[i] ends, underscores allowed before each digit; i if there is none. */
+static size_t lex_radix(struct str s, size_t i)
+{
+    size_t end = i, at = i + 2;
+    char mark = i + 2 < s.n && s.p[i] == '0' ? (char)(s.p[i + 1] | 32) : 0,
+         top = mark == 'b' ? '1' : '7';
+    if (mark != 'b' && mark != 'o' && mark != 'x') return i;
+    for (;; at++) {
+        at += at < s.n && s.p[at] == '_';
+        if (at >= s.n || !(mark == 'x' ? is_hex_digit(s.p[at]) : s.p[at] >= '0' && s.p[at] <= top))
+            return end;
+        end = at + 1;
+    }
+}
+
 /* Digits, with single underscores between them. */
 static size_t lex_digits(struct str s, size_t i)
 {
@@ -158,7 +178,10 @@ static struct tmpl_token lex_number(struct tmpl_lexer *lx)
     struct str s = lx->src;
     size_t start = lx->pos, end = lex_digits(s, start), frac = end;
     struct tmpl_token t = {T_INT, lx->line, {s.p + start, 0}};
-    if (!(start > 0 && s.p[start - 1] == '.')) { /* x.0.1 indexes twice */
+    size_t radix_end = lex_radix(s, start);
+    if (radix_end > start) {
+        end = radix_end;
+    } else if (!(start > 0 && s.p[start - 1] == '.')) { /* x.0.1 indexes twice */
         if (frac + 1 < s.n && s.p[frac] == '.' && is_digit(s.p[frac + 1])) {
             frac = lex_digits(s, frac + 1);
         }

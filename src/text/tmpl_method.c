@@ -1,6 +1,7 @@
-/* Methods of strings, mappings, lists and loops. The tables also name what Python's types have and
+/* Methods of mappings, lists, loops and numbers. The tables also name what Python's types have and
  * we don't: such a name hides a key of a mapping as it does in Jinja2, and calling it is an error.
  */
+#include <math.h>
 #include <string.h>
 
 #include "text/tmpl_internal.h"
@@ -9,227 +10,6 @@
     static struct tmpl_value method_##name(struct tmpl_rt *rt, struct tmpl_value self, \
                                            const struct tmpl_value *arg,               \
                                            const struct tmpl_args *all)
-
-/* ---- strings ---- */
-
-static struct tmpl_value strip(struct tmpl_rt *rt, struct tmpl_value self, struct tmpl_value chars,
-                               int sides)
-{
-    bool spaces = arg_missing(chars) || chars.kind == V_NONE;
-    return str_strip(rt, self.s, spaces ? NULL : arg_str(rt, chars), sides);
-}
-
-METHOD(strip)
-{
-    (void)all;
-    return strip(rt, self, arg[0], STRIP_LEFT | STRIP_RIGHT);
-}
-
-METHOD(lstrip)
-{
-    (void)all;
-    return strip(rt, self, arg[0], STRIP_LEFT);
-}
-
-METHOD(rstrip)
-{
-    (void)all;
-    return strip(rt, self, arg[0], STRIP_RIGHT);
-}
-
-#define METHOD_CASE(name, how)            \
-    METHOD(name)                          \
-    {                                     \
-        (void)arg, (void)all;             \
-        return str_case(rt, self.s, how); \
-    }
-METHOD_CASE(upper, CASE_UPPER)
-METHOD_CASE(lower, CASE_LOWER)
-METHOD_CASE(title, CASE_TITLE_METHOD)
-METHOD_CASE(capitalize, CASE_CAPITALIZE)
-
-/* Whether the string begins (or ends) with the argument, or with one of a tuple. */
-static struct tmpl_value has_affix(struct tmpl_rt *rt, struct tmpl_value self,
-                                   struct tmpl_value affix, bool at_end)
-{
-    struct tmpl_seq one = {.n = 1, .v = &affix};
-    bool several = affix.kind == V_SEQ && affix.seq->kind == SEQ_TUPLE;
-    const struct tmpl_seq *any = several ? affix.seq : &one;
-    for (size_t i = 0; i < any->n; i++) {
-        struct str a = str_bytes(arg_str(rt, any->v[i])), s = str_bytes(self.s);
-        rt_spend(rt, 1 + a.n / 64);
-        if (a.n > s.n) continue;
-        if (memcmp(at_end ? s.p + s.n - a.n : s.p, a.p, a.n) == 0) return val_bool(true);
-    }
-    return val_bool(false);
-}
-
-METHOD(startswith)
-{
-    (void)all;
-    return has_affix(rt, self, arg[0], false);
-}
-
-METHOD(endswith)
-{
-    (void)all;
-    return has_affix(rt, self, arg[0], true);
-}
-
-METHOD(removeprefix)
-{
-    (void)all;
-    bool has = has_affix(rt, self, arg[0], false).b;
-    return str_slice(rt, self.s, has ? arg_str(rt, arg[0])->n : 0, self.s->n);
-}
-
-METHOD(removesuffix)
-{
-    (void)all;
-    bool has = has_affix(rt, self, arg[0], true).b;
-    return str_slice(rt, self.s, 0, self.s->n - (has ? arg_str(rt, arg[0])->n : 0));
-}
-
-METHOD(replace)
-{
-    (void)all;
-    const struct tmpl_str *old = arg_str(rt, arg[0]), *new = arg_str(rt, arg[1]);
-    return str_replace(rt, self.s, old, new, arg_int(rt, arg[2], -1));
-}
-
-/* The next piece at *from, up to the separator or (sep NULL) to whitespace; false at the end. */
-static bool next_piece(const struct tmpl_str *s, const struct tmpl_str *sep, bool last,
-                       size_t *from, size_t *begin, size_t *end)
-{
-    struct str all = str_bytes(s);
-    size_t n;
-    *begin = *from;
-    if (sep) {
-        if (*from > all.n) return false;
-        if (last || !str_find(all, str_bytes(sep), *from, end)) *end = all.n;
-        *from = *end + sep->n;
-        return true;
-    }
-    while (*begin < all.n && tmpl_is_space(tmpl_char(all, *begin, &n))) *begin += n;
-    *end = *begin;
-    while (*end < all.n && (last || !tmpl_is_space(tmpl_char(all, *end, &n)))) *end += last ? 1 : n;
-    *from = *end;
-    return *begin < *end;
-}
-
-METHOD(split)
-{
-    (void)all;
-    bool spaces = arg_missing(arg[0]) || arg[0].kind == V_NONE;
-    const struct tmpl_str *sep = spaces ? NULL : arg_str(rt, arg[0]);
-    i64 max = arg_int(rt, arg[1], -1);
-    if (sep && !sep->n) RT_FAIL(rt, "split: the separator is empty");
-    struct tmpl_seq *out = seq_new(rt, SEQ_LIST, 0);
-    out->user = self.s->user;
-    size_t count = 0;
-    rt_spend(rt, 1 + self.s->n / 64);
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
-        size_t from = 0, begin, end, k = 0;
-        if (pass) out->v = rt_alloc(rt, count, sizeof *out->v);
-        while (next_piece(self.s, sep, max >= 0 && k == (u64)max, &from, &begin, &end)) {
-            if (pass) out->v[k] = str_slice(rt, self.s, begin, end);
-            k++;
-        }
-        rt_spend(rt, k);
-        count = k;
-    }
-    out->n = count;
-    return val_seq(out);
-}
-
-METHOD(splitlines)
-{
-    (void)all;
-    return val_seq(str_lines(rt, self.s, val_truth(arg[0])));
-}
-
-METHOD(find)
-{
-    (void)all;
-    struct str s = str_bytes(self.s);
-    size_t at;
-    rt_spend(rt, 1 + s.n / 64);
-    if (!str_find(s, str_bytes(arg_str(rt, arg[0])), 0, &at)) return val_int(-1);
-    return val_int((i64)str_count_chars((struct str){s.p, at}));
-}
-
-METHOD(str_count)
-{
-    (void)all;
-    struct str s = str_bytes(self.s), what = str_bytes(arg_str(rt, arg[0]));
-    i64 count = 0;
-    rt_spend(rt, 1 + s.n / 8);
-    if (!what.n) return val_int((i64)str_count_chars(s) + 1);
-    for (size_t from = 0, at; str_find(s, what, from, &at); from = at + what.n) count++;
-    return val_int(count);
-}
-
-METHOD(join)
-{
-    (void)all;
-    struct tmpl_sbuf sb = {.rt = rt};
-    const struct tmpl_seq *items = val_items(rt, arg[0]);
-    for (size_t i = 0; i < items->n; i++) {
-        if (i) sbuf_put_str(&sb, self.s);
-        sbuf_put_str(&sb, arg_str(rt, items->v[i]));
-    }
-    return sbuf_value(&sb);
-}
-
-static const struct tmpl_builtin str_methods[] = {
-    {"strip", "chars?", method_strip},
-    {"lstrip", "chars?", method_lstrip},
-    {"rstrip", "chars?", method_rstrip},
-    {"upper", "", method_upper},
-    {"lower", "", method_lower},
-    {"title", "", method_title},
-    {"capitalize", "", method_capitalize},
-    {"startswith", "prefix", method_startswith},
-    {"endswith", "suffix", method_endswith},
-    {"removeprefix", "prefix", method_removeprefix},
-    {"removesuffix", "suffix", method_removesuffix},
-    {"replace", "old new count?", method_replace},
-    {"split", "sep? maxsplit?", method_split},
-    {"splitlines", "keepends?", method_splitlines},
-    {"find", "sub", method_find},
-    {"count", "sub", method_str_count},
-    {"join", "iterable", method_join},
-    {"casefold", NULL, NULL},
-    {"center", NULL, NULL},
-    {"encode", NULL, NULL},
-    {"expandtabs", NULL, NULL},
-    {"format", NULL, NULL},
-    {"format_map", NULL, NULL},
-    {"index", NULL, NULL},
-    {"isalnum", NULL, NULL},
-    {"isalpha", NULL, NULL},
-    {"isascii", NULL, NULL},
-    {"isdecimal", NULL, NULL},
-    {"isdigit", NULL, NULL},
-    {"isidentifier", NULL, NULL},
-    {"islower", NULL, NULL},
-    {"isnumeric", NULL, NULL},
-    {"isprintable", NULL, NULL},
-    {"isspace", NULL, NULL},
-    {"istitle", NULL, NULL},
-    {"isupper", NULL, NULL},
-    {"ljust", NULL, NULL},
-    {"maketrans", NULL, NULL},
-    {"partition", NULL, NULL},
-    {"rfind", NULL, NULL},
-    {"rindex", NULL, NULL},
-    {"rjust", NULL, NULL},
-    {"rpartition", NULL, NULL},
-    {"rsplit", NULL, NULL},
-    {"swapcase", NULL, NULL},
-    {"translate", NULL, NULL},
-    {"zfill", NULL, NULL},
-};
 
 /* ---- mappings ---- */
 
@@ -277,13 +57,23 @@ METHOD(get)
     return found ? *found : all->n > 1 ? arg[1] : val_none();
 }
 
+METHOD(dict_copy)
+{
+    (void)arg, (void)all;
+    struct tmpl_dict *d = dict_new(rt, self.dict->n);
+    d->user = self.dict->user;
+    d->n = self.dict->n;
+    if (d->n) memcpy(d->e, self.dict->e, d->n * sizeof *d->e);
+    return (struct tmpl_value){V_DICT, .dict = d};
+}
+
 static const struct tmpl_builtin dict_methods[] = {
     {"get", "key default?", method_get},
     {"items", "", method_items},
     {"keys", "", method_keys},
     {"values", "", method_values},
+    {"copy", "", method_dict_copy},
     {"clear", NULL, NULL},
-    {"copy", NULL, NULL},
     {"fromkeys", NULL, NULL},
     {"pop", NULL, NULL},
     {"popitem", NULL, NULL},
@@ -304,19 +94,34 @@ METHOD(seq_count)
 METHOD(index)
 {
     (void)all;
-    for (size_t i = 0; i < self.seq->n; i++) {
-        if (val_eq(rt, self.seq->v[i], arg[0])) return val_int((i64)i);
+    i64 n = (i64)self.seq->n, at[2] = {0, n};
+    for (int i = 0; i < 2; i++) {
+        if (arg_missing(arg[i + 1])) continue;
+        i64 x = arg_int(rt, arg[i + 1], 0);
+        at[i] = x < 0 ? MAX(x + n, 0) : MIN(x, n);
+    }
+    for (i64 i = at[0]; i < at[1]; i++) {
+        if (val_eq(rt, self.seq->v[i], arg[0])) return val_int(i);
     }
     RT_FAIL(rt, "index: no such item");
+}
+
+METHOD(seq_copy)
+{
+    (void)arg, (void)all;
+    struct tmpl_seq *copy = seq_new(rt, SEQ_LIST, self.seq->n);
+    copy->user = self.seq->user;
+    if (copy->n) memcpy(copy->v, self.seq->v, copy->n * sizeof *copy->v);
+    return val_seq(copy);
 }
 
 /* The first two are a tuple's as well; what would change a list is refused, as in the sandbox. */
 static const struct tmpl_builtin list_methods[] = {
     {"count", "value", method_seq_count},
-    {"index", "value", method_index},
+    {"index", "value start? stop?", method_index},
+    {"copy", "", method_seq_copy},
     {"append", NULL, NULL},
     {"clear", NULL, NULL},
-    {"copy", NULL, NULL},
     {"extend", NULL, NULL},
     {"insert", NULL, NULL},
     {"pop", NULL, NULL},
@@ -351,12 +156,62 @@ static const struct tmpl_builtin loop_methods[] = {
     {"changed", NULL, method_changed},
 };
 
+/* ---- cyclers and numbers ---- */
+
+METHOD(next)
+{
+    (void)arg, (void)all;
+    struct tmpl_seq *items = self.seq;
+    struct tmpl_value v = items->v[items->start];
+    rt_spend(rt, 1);
+    items->start = (items->start + 1) % (i64)items->n;
+    return v;
+}
+
+METHOD(reset)
+{
+    (void)rt, (void)arg, (void)all;
+    self.seq->start = 0;
+    return val_none();
+}
+
+static const struct tmpl_builtin cycler_methods[] = {
+    {"next", "", method_next},
+    {"reset", "", method_reset},
+};
+
+METHOD(bit_length)
+{
+    (void)rt, (void)arg, (void)all;
+    i64 i, n = 0;
+    val_integer(self, &i);
+    for (u64 left = i < 0 ? 0 - (u64)i : (u64)i; left; left >>= 1) n++;
+    return val_int(n);
+}
+
+METHOD(is_integer)
+{
+    (void)rt, (void)arg, (void)all;
+    return val_bool(isfinite(self.f) && self.f == floor(self.f));
+}
+
+static const struct tmpl_builtin int_methods[] = {{"bit_length", "", method_bit_length}};
+static const struct tmpl_builtin float_methods[] = {{"is_integer", "", method_is_integer}};
+
 const struct tmpl_builtin *tmpl_find_method(struct tmpl_value self, struct str name)
 {
-    if (self.kind == V_STR) return tmpl_find_in(str_methods, ARRAY_LEN(str_methods), name);
-    if (self.kind == V_DICT) return tmpl_find_in(dict_methods, ARRAY_LEN(dict_methods), name);
-    if (self.kind == V_LOOP) return tmpl_find_in(loop_methods, ARRAY_LEN(loop_methods), name);
-    if (self.kind != V_SEQ || self.seq->kind > SEQ_RANGE) return NULL;
+    switch (self.kind) {
+    case V_STR: return tmpl_find_str_method(name);
+    case V_DICT: return tmpl_find_in(dict_methods, ARRAY_LEN(dict_methods), name);
+    case V_LOOP: return tmpl_find_in(loop_methods, ARRAY_LEN(loop_methods), name);
+    case V_CYCLER: return tmpl_find_in(cycler_methods, ARRAY_LEN(cycler_methods), name);
+    case V_BOOL:
+    case V_INT: return tmpl_find_in(int_methods, ARRAY_LEN(int_methods), name);
+    case V_FLOAT: return tmpl_find_in(float_methods, ARRAY_LEN(float_methods), name);
+    case V_SEQ: break;
+    default: return NULL;
+    }
+    if (self.seq->kind > SEQ_RANGE) return NULL;
     return tmpl_find_in(list_methods, self.seq->kind == SEQ_LIST ? ARRAY_LEN(list_methods) : 2,
                         name);
 }

@@ -55,8 +55,7 @@ static void print_float(struct tmpl_sbuf *sb, double f, bool user, const char *c
 static const char *const python_floats[] = {"nan", "inf", "-inf"};
 static const char *const json_floats[] = {"NaN", "Infinity", "-Infinity"};
 
-/* Python's str.isprintable(), for one character. */
-static bool is_printable(i32 c)
+bool tmpl_is_printable(i32 c)
 {
     if (c == ' ') return true;
     switch (utf8proc_category(c)) {
@@ -74,6 +73,7 @@ static bool is_printable(i32 c)
 
 static void print_quoted(struct tmpl_sbuf *sb, const struct tmpl_str *s, bool user)
 {
+    if (s->safe) sbuf_puts(sb, "Markup(", user);
     struct str all = str_bytes(s);
     size_t n;
     char quote = memchr(all.p, '\'', all.n) && !memchr(all.p, '"', all.n) ? '"' : '\'';
@@ -89,7 +89,7 @@ static void print_quoted(struct tmpl_sbuf *sb, const struct tmpl_str *s, bool us
             snprintf(esc, sizeof esc, "\\%c", c == '\n' ? 'n' : c == '\r' ? 'r' : 't');
         } else if (c < 0) {
             snprintf(esc, sizeof esc, "\\x%02x", (unsigned)(u8)all.p[i]);
-        } else if (!is_printable(c)) {
+        } else if (!tmpl_is_printable(c)) {
             const char *form = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
             snprintf(esc, sizeof esc, form, (unsigned)c);
         }
@@ -100,6 +100,7 @@ static void print_quoted(struct tmpl_sbuf *sb, const struct tmpl_str *s, bool us
         }
     }
     sbuf_put(sb, &quote, 1, user);
+    if (s->safe) sbuf_puts(sb, ")", user);
 }
 
 static void print_seq(struct tmpl_sbuf *sb, const struct tmpl_seq *seq)
@@ -149,6 +150,19 @@ static void print_loop(struct tmpl_sbuf *sb, struct tmpl_loop *loop)
     sbuf_puts(sb, ">", false);
 }
 
+static void print_macro(struct tmpl_sbuf *sb, const struct tmpl_macro *m)
+{
+    struct str name = sb->rt->t->names[m->node->id];
+    struct tmpl_str s = {.p = name.p, .n = name.n};
+    sbuf_puts(sb, "<Macro ", false);
+    if (m->node->n_pos == MACRO_ANONYMOUS) {
+        sbuf_puts(sb, "anonymous", false);
+    } else {
+        print_quoted(sb, &s, false);
+    }
+    sbuf_puts(sb, ">", false);
+}
+
 /* user: whether the container around v is the user's; its punctuation and numbers then are too. */
 static void print_repr(struct tmpl_sbuf *sb, struct tmpl_value v, bool user)
 {
@@ -169,6 +183,7 @@ static void print_repr(struct tmpl_sbuf *sb, struct tmpl_value v, bool user)
         sbuf_puts(sb, ">", false);
         break;
     case V_LOOP: print_loop(sb, v.loop); break;
+    case V_MACRO: print_macro(sb, v.macro); break;
     default: RT_FAIL(sb->rt, "a %s has no text; is a call missing its ()?", val_type(v));
     }
     rt_leave(sb->rt);
@@ -189,6 +204,28 @@ const struct tmpl_str *val_to_str(struct tmpl_rt *rt, struct tmpl_value v)
     struct tmpl_sbuf sb = {.rt = rt};
     print_str(&sb, v);
     return sbuf_value(&sb).s;
+}
+
+const struct tmpl_str *val_to_repr(struct tmpl_rt *rt, struct tmpl_value v, bool ascii)
+{
+    struct tmpl_sbuf sb = {.rt = rt}, plain = {.rt = rt};
+    print_repr(&sb, v, false);
+    const struct tmpl_str *s = sbuf_value(&sb).s;
+    if (!ascii) return s;
+    size_t n;
+    rt_spend(rt, s->n / 16);
+    for (size_t i = 0; i < s->n; i += n) {
+        i32 c = tmpl_char(str_bytes(s), i, &n);
+        char esc[16];
+        const char *form = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
+        if (c >= 0 && c < 0x80) {
+            sbuf_put_slice(&plain, s, i, i + 1);
+        } else {
+            snprintf(esc, sizeof esc, form, (unsigned)c);
+            sbuf_puts(&plain, esc, str_user_at(s, i));
+        }
+    }
+    return sbuf_value(&plain).s;
 }
 
 /* ---- JSON ---- */

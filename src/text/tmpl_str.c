@@ -12,7 +12,7 @@ static void sbuf_room(struct tmpl_sbuf *sb, size_t n)
 {
     size_t need, cap;
     if (!CK_ADD(sb->n, n, &need) || !CK_MUL(MAX(need, (size_t)32), (size_t)2, &cap)) {
-        RT_FAIL(sb->rt, "text is too long");
+        tmpl_fail(&sb->rt->fault, FLETCH_E_LIMIT, "text is too long");
     }
     if (need <= sb->cap) return;
     char *p = rt_alloc(sb->rt, cap, 1);
@@ -68,9 +68,20 @@ void sbuf_put_char(struct tmpl_sbuf *sb, i32 c, bool user)
     sbuf_put(sb, (char *)utf8, (size_t)utf8proc_encode_char(c, utf8), user);
 }
 
+void sbuf_put_times(struct tmpl_sbuf *sb, const struct tmpl_str *s, u64 count)
+{
+    size_t n;
+    if (!CK_MUL(s->n, (size_t)count, &n)) n = SIZE_MAX; /* sbuf_room refuses it */
+    if (n) sbuf_room(sb, n);
+    for (u64 i = 0; s->n && i < count; i++) {
+        if (i % 8 == 0) rt_spend(sb->rt, 1);
+        sbuf_put_str(sb, s);
+    }
+}
+
 struct tmpl_value sbuf_value(const struct tmpl_sbuf *sb)
 {
-    return val_str(sb->rt, (struct tmpl_str){sb->p, sb->n, sb->mask, sb->user});
+    return val_str(sb->rt, (struct tmpl_str){sb->p, sb->n, sb->mask, sb->user, sb->safe});
 }
 
 /* ---- characters ---- */
@@ -96,7 +107,7 @@ bool tmpl_is_space(i32 c)
 }
 
 /* What ends a line for Python's str.splitlines(). */
-static bool is_line_end(i32 c)
+bool tmpl_is_line_end(i32 c)
 {
     return (c >= 10 && c <= 13) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 ||
            c == 0x2029;
@@ -132,6 +143,56 @@ bool str_find(struct str s, struct str what, size_t from, size_t *at)
     const char *p = what.n ? memmem(s.p + from, s.n - from, what.p, what.n) : s.p + from;
     if (p) *at = (size_t)(p - s.p);
     return p != NULL;
+}
+
+bool str_rfind(struct str s, struct str what, size_t to, size_t *at)
+{
+    if (to > s.n) to = s.n;
+    if (what.n > to) return false;
+    for (*at = to - what.n;; (*at)--) {
+        if (memcmp(s.p + *at, what.p, what.n) == 0) return true;
+        if (!*at) return false;
+    }
+}
+
+struct tmpl_value str_marked(struct tmpl_rt *rt, const struct tmpl_str *s, bool safe)
+{
+    struct tmpl_str copy = *s;
+    copy.safe = safe;
+    return val_str(rt, copy);
+}
+
+const struct tmpl_str *str_escape(struct tmpl_rt *rt, const struct tmpl_str *s)
+{
+    static const char from[] = "&<>'\"";
+    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    struct tmpl_sbuf sb = {.rt = rt, .safe = true};
+    size_t start = 0;
+    if (s->safe) return s;
+    rt_spend(rt, s->n / 16);
+    for (size_t i = 0; i < s->n; i++) {
+        const char *which = s->p[i] ? strchr(from, s->p[i]) : NULL;
+        if (!which) continue;
+        sbuf_put_slice(&sb, s, start, i);
+        sbuf_puts(&sb, to[which - from], str_user_at(s, i));
+        start = i + 1;
+    }
+    sbuf_put_slice(&sb, s, start, s->n);
+    return sbuf_value(&sb).s;
+}
+
+struct tmpl_value str_pad(struct tmpl_rt *rt, const struct tmpl_str *s, i64 width,
+                          const struct tmpl_str *fill, char align)
+{
+    struct tmpl_sbuf sb = {.rt = rt, .safe = s->safe};
+    rt_spend(rt, s->n / 64);
+    i64 n = (i64)str_count_chars(str_bytes(s)), pad = width > n ? width - n : 0;
+    i64 left = align == '<' ? 0 : align == '>' ? pad : pad / 2;
+    if (align == 'c') left += pad & width & 1; /* str.center() differs from the format there */
+    sbuf_put_times(&sb, fill, (u64)left);
+    sbuf_put_str(&sb, s);
+    sbuf_put_times(&sb, fill, (u64)(pad - left));
+    return sbuf_value(&sb);
 }
 
 struct tmpl_value str_slice(struct tmpl_rt *rt, const struct tmpl_str *s, size_t from, size_t to)
@@ -179,7 +240,7 @@ struct tmpl_value str_strip(struct tmpl_rt *rt, const struct tmpl_str *s,
 struct tmpl_value str_replace(struct tmpl_rt *rt, const struct tmpl_str *s,
                               const struct tmpl_str *old, const struct tmpl_str *new, i64 count)
 {
-    struct tmpl_sbuf sb = {.rt = rt};
+    struct tmpl_sbuf sb = {.rt = rt, .safe = s->safe};
     struct str all = str_bytes(s);
     size_t from = 0, at, n;
     rt_spend(rt, 1 + all.n / 64);
@@ -216,7 +277,7 @@ static bool is_case_ignorable(i32 c)
            c == 0x2027;
 }
 
-/* Whether the capital sigma at s[i] ends a word: a letter before it, none behind. */
+/* Whether the capital sigma at s[i] ends a word: a letter before it, none after it. */
 static bool is_final_sigma(struct tmpl_rt *rt, struct str s, size_t i, i32 cased_before)
 {
     size_t n;
@@ -262,7 +323,7 @@ static bool is_title_separator(i32 c)
 
 struct tmpl_value str_case(struct tmpl_rt *rt, const struct tmpl_str *s, enum tmpl_case how)
 {
-    struct tmpl_sbuf sb = {.rt = rt};
+    struct tmpl_sbuf sb = {.rt = rt, .safe = s->safe};
     struct str all = str_bytes(s);
     size_t n;
     bool start = true, cased_before = false;
@@ -272,9 +333,13 @@ struct tmpl_value str_case(struct tmpl_rt *rt, const struct tmpl_str *s, enum tm
         bool user = str_user_at(s, i);
         if (c < 0) {
             sbuf_put_slice(&sb, s, i, i + n);
+        } else if (how == CASE_SWAP && utf8proc_category(c) == UTF8PROC_CATEGORY_LL) {
+            put_upper(&sb, c, user, false);
+        } else if (how == CASE_SWAP && utf8proc_category(c) != UTF8PROC_CATEGORY_LU) {
+            sbuf_put_char(&sb, c, user);
         } else if (how == CASE_UPPER || (start && how == CASE_TITLE_FILTER)) {
             put_upper(&sb, c, user, false);
-        } else if (start && how != CASE_LOWER) {
+        } else if (start && how != CASE_LOWER && how != CASE_SWAP) {
             put_upper(&sb, c, user, true);
         } else if (c == 0x3a3 && is_final_sigma(rt, all, i, cased_before)) {
             sbuf_put_char(&sb, 0x3c2, user);
@@ -294,13 +359,13 @@ struct tmpl_seq *str_lines(struct tmpl_rt *rt, const struct tmpl_str *s, bool ke
     struct str all = str_bytes(s);
     size_t count = 0, n, start = 0, k = 0;
     rt_spend(rt, 1 + all.n / 16);
-    for (size_t i = 0; i < all.n; i += n) count += is_line_end(tmpl_char(all, i, &n));
+    for (size_t i = 0; i < all.n; i += n) count += tmpl_is_line_end(tmpl_char(all, i, &n));
     struct tmpl_seq *lines = seq_new(rt, SEQ_LIST, count + 1);
     for (size_t i = 0; i < all.n;) {
         i32 c = tmpl_char(all, i, &n);
         size_t end = i;
         i += n;
-        if (!is_line_end(c)) continue;
+        if (!tmpl_is_line_end(c)) continue;
         if (c == '\r' && i < all.n && all.p[i] == '\n') i++;
         lines->v[k++] = str_slice(rt, s, start, keep_ends ? i : end);
         start = i;

@@ -96,6 +96,16 @@ static void bytes_keep_their_origin(void **state)
     assert_mask("{% macro f(a) %}({{ a }}){% endmacro %}{{ f(u[:2]) }}", "(us)", ".uu.");
     assert_mask("{% for k, v in m.items() %}{{ k }}={{ v }};{% endfor %}", "role=user;content=Hi;",
                 "uuuu.uuuu.uuuuuuu.uu.");
+    assert_mask("{{ '{}-{:>4}'.format(m.content, odd[:1]) }}", "Hi-   x", "uu....u");
+    assert_mask("{{ '%s=%3s' % (m.content, odd[:1]) }}", "Hi=  x", "uu...u");
+    assert_mask("{{ ('<' ~ m.content) | escape }}{{ (u | e)[5:9] }}", "&lt;Hi&lt;", "....uuuuuu");
+    assert_mask("{{ m.content.center(6) }}{{ '[' ~ m.content.zfill(3) }}", "  Hi  [0Hi",
+                "..uu....uu");
+    assert_mask("{% filter upper %}a{{ m.content }}{% endfilter %}", "AHI", ".uu");
+    assert_mask(
+        "{{ ('[\"' ~ m.content ~ '\"]') | from_json | first }}{{ '[\"a\"]' | from_json | first }}",
+        "Hia", "uu.");
+    assert_mask("{{ m.content.partition('i') | join('+') }}{{ list | max }}", "H+i+b", "u.u.u");
     assert_mask("{{ u[:4] | indent(1, true) }}{{ odd.split(',')[1] * 2 }}", " useryy", ".uuuuuu");
 }
 
@@ -154,6 +164,50 @@ static void limits_stop_bombs(void **state)
                    "{{ ns.l[0] == [ns.l[0][0], [ns.l[0][0][0], ns.l[0][0][1]]] }}{{ ns.l }}",
                    none);
     assert_limited("{{ ('a' * 3000000).strip('b' * 3000000 + 'a') }}", none);
+    static const char *const huge[] = {
+        "'a' | center(10**9)",
+        "'a'.center(10**15)",
+        "'a'.ljust(9223372036854775807, '\u00e9')",
+        "'a'.zfill(9223372036854775807)",
+        "'\\t'.expandtabs(9223372036854775807)",
+        "'a\nb' | indent(9223372036854775807)",
+        "[1] | tojson(indent=9223372036854775807)",
+        "'a' * 9223372036854775807",
+        "'%999999999d' % 1",
+        "'%99999999999999999999d' % 1",
+        "'%.999999999f' % 1",
+        "'%.999999999d' % 1",
+        "'%*d' % (2000000000, 1)",
+        "'{:999999999}'.format(1)",
+        "'{:099999999999,}'.format(1)",
+        "'{:{}}'.format(1, 999999999)",
+        "'{:.999999999f}'.format(1)",
+        "range(10**12)",
+        "list | batch(10**12, 0) | list",
+        "list | slice(10**12) | list",
+        "list | slice(10**12, 0) | list",
+        "(range(90000) | list + range(90000) | list) | groupby(0) | list | length and"
+        " (range(99999) | list * 999)",
+        "('[' * 1500 + ']' * 1500) | from_json",
+        "('[' + '1,' * 9000000 + '1]') | from_json",
+        "('a' * 9000000).rfind('a' * 4000000 + 'b')",
+        "('a' * 9000000).rsplit('a' * 4000000 + 'b', 1)",
+        "dict(*[[[1, 2]] * 9000000])",
+        "namespace(**{'a': 1}) and cycler(*range(99999)) and cycler(*('a' * 200000))",
+        "('{' * 9000000).format()",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(huge); i++) {
+        char source[300];
+        snprintf(source, sizeof source, "{{ %s }}", huge[i]);
+        struct tmpl_out out;
+        struct err err;
+        int code = render(source, &bytes, &out, &err);
+        if (code != FLETCH_E_LIMIT) fail_msg("%s: %d %s", source, code, err.text);
+    }
+    assert_limited("{% for a in list recursive %}{{ loop(list) }}{% endfor %}", none);
+    assert_limited("{% macro f() %}{{ caller() }}{% call f() %}{% endcall %}{% endmacro %}"
+                   "{% call f() %}{% endcall %}",
+                   none);
 }
 
 /* n times open, x, n times close. */
@@ -176,6 +230,9 @@ static void parser_bounds_nesting_and_size(void **state)
         {"{% for i in [1] %}", "x", "{% endfor %}"},
         {"{{ (", "1", ") }}"},
         {"{% set a %}", "", "{% endset %}"},
+        {"{% filter upper %}", "", "{% endfilter %}"},
+        {"{% call f() %}", "", "{% endcall %}"},
+        {"{% with %}", "", "{% endwith %}"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char *s = nest(cases[i][0], cases[i][1], cases[i][2], 20000);
@@ -214,10 +271,21 @@ static void errors_say_what_and_where(void **state)
     assert_error("{{ x is nope }}", FLETCH_E_UNSUPPORTED, "line 1: test 'nope'");
     assert_error("a\n{% include 'x' %}", FLETCH_E_UNSUPPORTED, "line 2: tag 'include'");
     assert_error("{{ [1].append(2) }}", FLETCH_E_UNSUPPORTED, "method 'append' of a list");
-    assert_error("{{ u.zfill(3) }}", FLETCH_E_UNSUPPORTED, "method 'zfill' of a string");
-    assert_error("{{ f(*a) }}", FLETCH_E_UNSUPPORTED, "unpacking arguments");
-    assert_error("{% macro f() %}{{ varargs }}{% endmacro %}", FLETCH_E_UNSUPPORTED, "'varargs'");
-    assert_error("{% for a in b recursive %}{% endfor %}", FLETCH_E_UNSUPPORTED, "'recursive'");
+    assert_error("{{ u.encode() }}", FLETCH_E_UNSUPPORTED, "method 'encode' of a string");
+    assert_error("{{ [1] | random }}", FLETCH_E_UNSUPPORTED, "filter 'random'");
+    assert_error("{{ lipsum() }}", FLETCH_E_UNSUPPORTED, "function 'lipsum'");
+    assert_error("{% from 'x' import y %}", FLETCH_E_UNSUPPORTED, "tag 'from'");
+    assert_error("{% autoescape true %}{% endautoescape %}", FLETCH_E_UNSUPPORTED, "escaping");
+    assert_error("{% do 1 %}", FLETCH_E_UNSUPPORTED, "tag 'do'");
+    assert_error("{{ dict(**list) }}", FLETCH_E_TEMPLATE, "** needs a mapping, not a list");
+    assert_error("{{ dict(n=1, **{'n': 2}) }}", FLETCH_E_TEMPLATE, "'n' is given twice");
+    assert_error("{% for a in list %}{{ loop(list) }}{% endfor %}", FLETCH_E_TEMPLATE, "recursive");
+    assert_error("{{ '%d' % u }}", FLETCH_E_TEMPLATE, "%d needs an integer, not a string");
+    assert_error("{{ '%s' % () }}", FLETCH_E_TEMPLATE, "more arguments than it got");
+    assert_error("{{ '{}{0}'.format(1) }}", FLETCH_E_TEMPLATE, "format: {} and {0}");
+    assert_error("{{ '{x}'.format(y=1) }}", FLETCH_E_TEMPLATE, "no argument 'x'");
+    assert_error("{{ '{:z}'.format(u) }}", FLETCH_E_TEMPLATE, "no format of a string");
+    assert_error("{{ '[' | from_json }}", FLETCH_E_TEMPLATE, "from_json: the text is no JSON");
     assert_error("\n{{ gone.x }}", FLETCH_E_TEMPLATE, "line 2: 'gone' is undefined");
     assert_error("{{ m.gone.x }}", FLETCH_E_TEMPLATE, "'gone' is undefined");
     assert_error("{{ nope() }}", FLETCH_E_TEMPLATE, "no 'nope' to call");
@@ -247,6 +315,40 @@ static void errors_say_what_and_where(void **state)
     assert_error("{{ u | replace('a') }}", FLETCH_E_TEMPLATE, "needs the argument 'new'");
     assert_error("{{ u | trim(bad=1) }}", FLETCH_E_TEMPLATE, "named argument");
     assert_error("{% set m.x = 1 %}", FLETCH_E_TEMPLATE, "'m' is not a namespace");
+}
+
+/* Jinja2 looks these up when it compiles a template, except in branches; here it is always late. */
+static void what_is_unknown_matters_only_when_it_is_reached(void **state)
+{
+    (void)state;
+    assert_renders("{% if false %}{{ 1 | nope(2) }}{% endif %}a", "a");
+    assert_renders("{{ (1 | nope) if false else 'b' }}{{ (1 is nope) if none }}", "b");
+    assert_renders("{% if 'nope' is filter and (1 | nope) %}{% else %}c{% endif %}", "c");
+    assert_renders("{{ 'min' is filter }}{{ 'nope' is test }}{{ 'odd' is test }}", "TrueFalseTrue");
+    assert_renders("{% if false %}{% include 'x' %}{% import 'x' as y %}{% endif %}d", "d");
+    assert_renders("{% macro f() %}{{ u.nope() }}{{ 1 | nope }}{% endmacro %}e", "e");
+}
+
+static void strings_may_hold_nuls(void **state)
+{
+    (void)state;
+    json_t *vars =
+        json_loads("{\"u\": \"a\\u0000b\", \"d\": {\"k\": \"\\u0000\"}}", JSON_ALLOW_NUL, NULL);
+    static const char source[] =
+        "{{ u }}{{ u | length }}{{ u.split('\\x00') }}{{ d }}{{ u | tojson }}{{ '\\0' in u }}"
+        "{{ '\"a\\\\u0000b\"' | from_json == u }}";
+    static const char text[] = "a\0b3['a', 'b']{'k': '\\x00'}\"a\\u0000b\"TrueTrue";
+    struct tmpl *t;
+    struct tmpl_out out;
+    struct err err = {0};
+    assert_non_null(vars);
+    assert_int_equal(tmpl_open(&t, str_of(source), &err), 0);
+    if (tmpl_render(t, vars, NULL, 0, NULL, &out, &err)) fail_msg("%s", err.text);
+    assert_int_equal(out.n, sizeof text - 1);
+    assert_memory_equal(out.text, text, sizeof text);
+    tmpl_out_free(&out);
+    tmpl_close(t);
+    json_decref(vars);
 }
 
 static void time_is_the_callers(void **state)
@@ -299,6 +401,8 @@ int main(void)
         cmocka_unit_test(limits_stop_bombs),
         cmocka_unit_test(parser_bounds_nesting_and_size),
         cmocka_unit_test(errors_say_what_and_where),
+        cmocka_unit_test(what_is_unknown_matters_only_when_it_is_reached),
+        cmocka_unit_test(strings_may_hold_nuls),
         cmocka_unit_test(time_is_the_callers),
         cmocka_unit_test(invalid_utf8_passes_through),
         cmocka_unit_test(templates_render_again_and_close_null),

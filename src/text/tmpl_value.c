@@ -142,7 +142,8 @@ struct tmpl_value val_from_json(struct tmpl_rt *rt, const json_t *j, bool user)
         for (void *it = json_object_iter((json_t *)j); it;
              it = json_object_iter_next((json_t *)j, it)) {
             const char *key = json_object_iter_key(it);
-            d->e[d->n++] = (struct tmpl_pair){val_str(rt, json_str(key, strlen(key), user)),
+            size_t n = json_object_iter_key_len(it);
+            d->e[d->n++] = (struct tmpl_pair){val_str(rt, json_str(key, n, user)),
                                               val_from_json(rt, json_object_iter_value(it), user)};
         }
         v = (struct tmpl_value){V_DICT, .dict = d};
@@ -163,6 +164,7 @@ const char *val_type(struct tmpl_value v)
         [V_INT] = "integer",           [V_FLOAT] = "float",     [V_STR] = "string",
         [V_DICT] = "mapping",          [V_SPACE] = "namespace", [V_LOOP] = "loop",
         [V_MACRO] = "macro",           [V_FUNC] = "function",   [V_METHOD] = "method",
+        [V_CYCLER] = "cycler",         [V_JOINER] = "joiner",
     };
     static const char *const seqs[] = {"list", "tuple", "range",        "view",
                                        "view", "view",  "lazy sequence"};
@@ -356,7 +358,9 @@ struct tmpl_seq *val_items(struct tmpl_rt *rt, struct tmpl_value v)
     rt_spend(rt, chars->n);
     for (size_t i = 0, at = 0, n; i < chars->n; i++, at += n) {
         tmpl_char(s, at, &n);
-        chars->v[i] = str_slice(rt, v.s, at, at + n);
+        struct tmpl_str c = *str_slice(rt, v.s, at, at + n).s;
+        c.safe = false;
+        chars->v[i] = val_str(rt, c);
     }
     return chars;
 }
@@ -388,15 +392,37 @@ static struct tmpl_value loop_attr(struct tmpl_rt *rt, struct tmpl_loop *l,
     if (str_is(n, "revindex0")) return val_int(loop_length(rt, l) - l->index0 - 1);
     if (str_is(n, "previtem")) return l->index0 ? l->before : val_undef(name);
     if (str_is(n, "nextitem")) return loop_peek(rt, l) ? l->after : val_undef(name);
-    if (str_is(n, "depth")) return val_int(1);
-    if (str_is(n, "depth0")) return val_int(0);
+    if (str_is(n, "depth")) return val_int(l->depth);
+    if (str_is(n, "depth0")) return val_int((i64)l->depth - 1);
     return val_undef(name);
 }
 
-/* What Python's getattr() would find, or undefined. */
-static struct tmpl_value own_attr(struct tmpl_rt *rt, struct tmpl_value v,
-                                  const struct tmpl_str *name)
+static struct tmpl_value macro_attr(struct tmpl_rt *rt, const struct tmpl_macro *m,
+                                    const struct tmpl_str *name)
 {
+    const struct tmpl_node *def = m->node;
+    struct str n = str_bytes(name), own = rt->t->names[def->id];
+    if (str_is(n, "name") && def->n_pos == MACRO_ANONYMOUS) return val_none();
+    if (str_is(n, "name")) return val_str(rt, (struct tmpl_str){.p = own.p, .n = own.n});
+    if (str_is(n, "caller")) return val_bool(def->op & USE_CALLER);
+    if (str_is(n, "catch_varargs")) return val_bool(def->op & USE_VARARGS);
+    if (str_is(n, "catch_kwargs")) return val_bool(def->op & USE_KWARGS);
+    if (!str_is(n, "arguments")) return val_undef(name);
+    struct tmpl_seq *params = seq_new(rt, SEQ_TUPLE, def->n - 1);
+    for (size_t i = 0; i < params->n; i++) {
+        own = rt->t->names[def->ids[i]];
+        params->v[i] = val_str(rt, (struct tmpl_str){.p = own.p, .n = own.n});
+    }
+    return val_seq(params);
+}
+
+struct tmpl_value val_own_attr(struct tmpl_rt *rt, struct tmpl_value v, const struct tmpl_str *name)
+{
+    if (v.kind == V_SEQ && v.seq->group && str_is(str_bytes(name), "grouper")) return v.seq->v[0];
+    if (v.kind == V_SEQ && v.seq->group && str_is(str_bytes(name), "list")) return v.seq->v[1];
+    if (v.kind == V_MACRO) return macro_attr(rt, v.macro, name);
+    if (v.kind == V_CYCLER && str_is(str_bytes(name), "current")) return v.seq->v[v.seq->start];
+
     if (v.kind == V_SPACE) {
         struct tmpl_value *found = dict_get(rt, v.dict, (struct tmpl_value){V_STR, .s = name});
         return found ? *found : val_undef(name);
@@ -413,7 +439,7 @@ static struct tmpl_value own_attr(struct tmpl_rt *rt, struct tmpl_value v,
 struct tmpl_value val_attr(struct tmpl_rt *rt, struct tmpl_value v, const struct tmpl_str *name)
 {
     if (v.kind == V_UNDEF) fail_undef(rt, v);
-    struct tmpl_value found = own_attr(rt, v, name);
+    struct tmpl_value found = val_own_attr(rt, v, name);
     if (found.kind != V_UNDEF || v.kind != V_DICT) return found;
     struct tmpl_value *item = dict_get(rt, v.dict, (struct tmpl_value){V_STR, .s = name});
     return item ? *item : val_undef(name);
@@ -427,7 +453,7 @@ struct tmpl_value val_item(struct tmpl_rt *rt, struct tmpl_value v, struct tmpl_
         struct tmpl_value *found = dict_get(rt, v.dict, index);
         if (found) return *found;
     }
-    if (index.kind == V_STR) return own_attr(rt, v, index.s);
+    if (index.kind == V_STR) return val_own_attr(rt, v, index.s);
     bool indexed = v.kind == V_STR || (v.kind == V_SEQ && v.seq->kind <= SEQ_RANGE);
     if (!indexed || !val_integer(index, &i)) return val_undef(NULL);
     i64 n = val_length(rt, v);
@@ -492,7 +518,7 @@ struct tmpl_value val_slice(struct tmpl_rt *rt, struct tmpl_value v, const struc
         out->stop = (i64)((u64)out->start + (u64)count * (u64)out->step);
     }
     if (v.kind == V_SEQ) return val_seq(out);
-    struct tmpl_sbuf sb = {.rt = rt};
+    struct tmpl_sbuf sb = {.rt = rt, .safe = v.s->safe};
     for (size_t i = 0; i < out->n; i++) sbuf_put_str(&sb, out->v[i].s);
     return sbuf_value(&sb);
 }
@@ -580,11 +606,8 @@ static struct tmpl_value repeat(struct tmpl_rt *rt, struct tmpl_value v, i64 tim
 {
     if (times < 0) times = 0;
     if (v.kind == V_STR) {
-        struct tmpl_sbuf sb = {.rt = rt};
-        for (i64 i = 0; v.s->n && i < times; i++) {
-            rt_spend(rt, 1);
-            sbuf_put_str(&sb, v.s);
-        }
+        struct tmpl_sbuf sb = {.rt = rt, .safe = v.s->safe};
+        sbuf_put_times(&sb, v.s, (u64)times);
         return sbuf_value(&sb);
     }
     size_t n;
@@ -609,11 +632,13 @@ struct tmpl_value val_binary(struct tmpl_rt *rt, enum tmpl_op op, struct tmpl_va
     if (whole && whole_b && !(op == OP_POW && k < 0)) return int_binary(rt, op, i, k);
     if (val_number(a, &x) && val_number(b, &y)) return float_binary(rt, op, x, y);
     if (op == OP_ADD && a.kind == V_STR && b.kind == V_STR) {
-        struct tmpl_sbuf sb = {.rt = rt};
-        sbuf_put_str(&sb, a.s);
-        sbuf_put_str(&sb, b.s);
+        bool safe = a.s->safe || b.s->safe;
+        struct tmpl_sbuf sb = {.rt = rt, .safe = safe};
+        sbuf_put_str(&sb, safe ? str_escape(rt, a.s) : a.s);
+        sbuf_put_str(&sb, safe ? str_escape(rt, b.s) : b.s);
         return sbuf_value(&sb);
     }
+    if (op == OP_MOD && a.kind == V_STR) return format_percent(rt, a.s, b);
     if (op == OP_ADD && is_plain_seq(a) && is_plain_seq(b) && a.seq->kind == b.seq->kind) {
         struct tmpl_seq *out = seq_new(rt, a.seq->kind, a.seq->n + b.seq->n);
         if (a.seq->n) memcpy(out->v, a.seq->v, a.seq->n * sizeof *out->v);

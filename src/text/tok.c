@@ -18,7 +18,9 @@ void tok_spec_init(struct tok_spec *spec)
                               .add_bos = -1,
                               .add_eos = -1,
                               .ignore_merges = -1,
-                              .add_space_prefix = -1};
+                              .add_space_prefix = -1,
+                              .strip_space = -1,
+                              .fuse_unk = -1};
 }
 
 void tok_spec_gguf_ids(struct tok_spec *spec)
@@ -27,6 +29,10 @@ void tok_spec_gguf_ids(struct tok_spec *spec)
         spec->bos = 1;
         spec->eos = 2;
         spec->unk = 0;
+    } else if (spec->kind == TOK_UNIGRAM) {
+        spec->eos = 1;
+        spec->unk = 2;
+        spec->pad = 0;
     } else if (spec->kind == TOK_BPE) {
         bool glm = str_is(spec->pre, "glm4") || str_is(spec->pre, "chatglm-bpe");
         spec->bos = glm ? -1 : 11;
@@ -79,6 +85,13 @@ static size_t unmap_bytes(char *out, struct str s)
         i += (size_t)len;
     }
     return n;
+}
+
+void tok_unmap_bytes(struct buf *out, struct str stored)
+{
+    size_t n = out->n;
+    buf_put(out, stored.p, stored.n);
+    if (!out->failed) out->n = n + unmap_bytes(out->p + n, stored);
 }
 
 static size_t unmap_spaces(char *out, struct str s)
@@ -135,7 +148,8 @@ static size_t tok_raw(const struct tok *t, i32 id, char *out)
     struct str s = t->spec.tokens[id];
     enum tok_type type = tok_type(t, id);
     if (type == TOK_NORMAL && t->spec.kind == TOK_BPE) return unmap_bytes(out, s);
-    if (type == TOK_NORMAL && t->spec.kind == TOK_SPM) return unmap_spaces(out, s);
+    bool spaces = t->spec.kind == TOK_SPM || t->spec.kind == TOK_UNIGRAM;
+    if (spaces && (type == TOK_NORMAL || type == TOK_USER)) return unmap_spaces(out, s);
     if (type == TOK_NORMAL && t->spec.kind == TOK_RWKV) return unescape(out, s);
     if (type == TOK_BYTE && byte_token(s) >= 0) {
         out[0] = (char)byte_token(s);
@@ -162,22 +176,51 @@ static int open_pieces(struct tok *t, struct err *err)
     return strmap_ok(&t->by_text) ? 0 : err_nomem(err, "the vocabulary");
 }
 
-/* What is looked for at every place of a text: special tokens, and RWKV's whole vocabulary. */
+static int add_word(struct trie *trie, u32 id, struct str s, struct err *err)
+{
+    if (!s.n) return 0;
+    if (s.n > TOK_MAX_WORD)
+        return err_set(err, FLETCH_E_LIMIT, "token %u has %zu bytes; at most %d are supported", id,
+                       s.n, TOK_MAX_WORD);
+    return trie_add(trie, s, (i32)id) ? 0 : err_nomem(err, "the vocabulary");
+}
+
+static bool tok_is_normalised(const struct tok *t, u32 id)
+{
+    return t->norm && t->spec.token_flags && t->spec.token_flags[id] & TOK_NORMALIZED;
+}
+
+static int add_normalised(struct tok *t, u32 id, struct err *err)
+{
+    struct tok_norm_job job = {.first = true};
+    struct str s = t->spec.tokens[id];
+    int rc = s.n ? tok_norm_run(t->norm, &job, s, &s, err) : 0;
+    if (rc == 0) rc = add_word(&t->normalised, id, s, err);
+    tok_norm_job_free(&job);
+    return rc;
+}
+
+/* What is looked for at every place of a text: special tokens, symbols, and the whole vocabulary
+ * of RWKV and Unigram. */
 static int open_tries(struct tok *t, struct err *err)
 {
-    for (u32 i = 0; i < t->spec.n_tokens; i++) {
+    int rc = 0;
+    for (u32 i = 0; i < t->spec.n_tokens && rc == 0; i++) {
         enum tok_type type = tok_type(t, (i32)i);
+        bool symbol = type == TOK_USER && i < t->spec.n_symbols;
         bool special = type == TOK_CONTROL || type == TOK_UNKNOWN || type == TOK_USER;
-        bool word = t->spec.kind == TOK_RWKV && type == TOK_NORMAL;
-        struct str s = t->pieces[i];
-        if (!s.n || (!special && !word)) continue;
-        if (s.n > TOK_MAX_WORD)
-            return err_set(err, FLETCH_E_LIMIT, "token %u has %zu bytes; at most %d are supported",
-                           i, s.n, TOK_MAX_WORD);
-        if (!trie_add(special ? &t->specials : &t->words, s, (i32)i))
-            return err_nomem(err, "the vocabulary");
+        if (symbol)
+            rc = add_word(&t->symbols, i, t->spec.tokens[i], err);
+        else if (type == TOK_USER && tok_is_normalised(t, i))
+            rc = add_normalised(t, i, err);
+        else if (special)
+            rc = add_word(&t->specials, i, t->spec.tokens[i], err);
+        if (rc == 0 && t->spec.kind == TOK_RWKV && type == TOK_NORMAL)
+            rc = add_word(&t->words, i, t->pieces[i], err);
+        if (rc == 0 && t->spec.kind == TOK_UNIGRAM && tok_mergeable(t, (i32)i))
+            rc = add_word(&t->words, i, t->spec.tokens[i], err);
     }
-    return 0;
+    return rc;
 }
 
 /* A byte token stands for its byte; where there is none, a token whose text is that byte. */
@@ -242,27 +285,75 @@ static void resolve_flag(int *flag, int def)
     if (*flag < 0) *flag = def;
 }
 
+static int parse_step(json_t **out, struct str text, const char *what, struct err *err)
+{
+    json_error_t e;
+    *out = NULL;
+    if (!text.p) return 0;
+    *out = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &e);
+    return *out ? 0 : err_set(err, FLETCH_E_FORMAT, "the %s is not JSON", what);
+}
+
+static int open_norm(struct tok *t, struct err *err)
+{
+    static const char *const forms[] = {
+        [TOK_NORM_NFC] = "NFC",
+        [TOK_NORM_NFD] = "NFD",
+        [TOK_NORM_NFKC] = "NFKC",
+        [TOK_NORM_NFKD] = "NFKD",
+    };
+    json_t *v;
+    if (t->spec.norm == TOK_NORM_NONE && !t->spec.normalizer.p) return 0;
+    int rc = parse_step(&v, t->spec.normalizer, "normalizer", err);
+    if (rc == 0 && !v) v = json_pack("{s:s}", "type", forms[t->spec.norm]);
+    if (rc == 0) rc = v ? tok_norm_open(&t->norm, v, err) : err_nomem(err, "the normalizer");
+    json_decref(v);
+    return rc;
+}
+
+static int open_pre(struct tok *t, const struct tok_pre_def **def, struct err *err)
+{
+    struct tok_spec *s = &t->spec;
+    json_t *v;
+    if (s->normalizer.p || s->pre_tokenizer.p || s->kind == TOK_UNIGRAM) {
+        int rc = parse_step(&v, s->pre_tokenizer, "pre_tokenizer", err);
+        if (rc == 0) rc = tok_pre_open_json(&t->pre, v, err);
+        json_decref(v);
+        return rc;
+    }
+    if (s->kind != TOK_BPE) return 0;
+    if (!s->pre.n) s->pre = STR("default");
+    *def = tok_pre_find(s->pre);
+    if (!*def) return err_set(err, FLETCH_E_UNSUPPORTED, "unknown pre-tokenizer %s", QUOTE(s->pre));
+    return tok_pre_open(&t->pre, *def, err);
+}
+
 static int open_spec(struct tok *t, struct err *err)
 {
     struct tok_spec *s = &t->spec;
     const struct tok_pre_def *def = NULL;
-    if (s->kind == TOK_BPE) {
-        if (!s->pre.n) s->pre = STR("default");
-        def = tok_pre_find(s->pre);
-        if (!def)
-            return err_set(err, FLETCH_E_UNSUPPORTED, "unknown pre-tokenizer %s", QUOTE(s->pre));
-        int rc = tok_pre_open(&t->pre, def, err);
-        if (rc) return rc;
+    int rc = open_norm(t, err);
+    if (rc == 0) rc = open_pre(t, &def, err);
+    if (rc) return rc;
+    for (u32 i = 0; i < s->n_before + s->n_after; i++) {
+        i32 id = i < s->n_before ? s->before[i] : s->after[i - s->n_before];
+        if (id < 0 || (u32)id >= s->n_tokens)
+            return err_set(err, FLETCH_E_FORMAT,
+                           "id %d is to stand around every text; the vocabulary has %u tokens", id,
+                           s->n_tokens);
     }
+    s->n_symbols = MIN(s->n_symbols, s->n_tokens);
     i64 *ids[] = {&s->bos, &s->eos, &s->eot, &s->eom, &s->unk, &s->pad};
     for (size_t i = 0; i < ARRAY_LEN(ids); i++)
         if (*ids[i] < 0 || *ids[i] >= s->n_tokens) *ids[i] = -1;
     resolve_flag(&s->add_bos, s->kind == TOK_SPM || (def && def->bos_and_whole));
-    resolve_flag(&s->add_eos, 0);
+    resolve_flag(&s->add_eos, s->kind == TOK_UNIGRAM);
     resolve_flag(&s->ignore_merges, def && def->bos_and_whole);
     resolve_flag(&s->add_space_prefix, s->kind == TOK_SPM ? TOK_PREFIX_ALWAYS : TOK_PREFIX_NEVER);
-    if (s->bos < 0) s->add_bos = 0;
-    if (s->eos < 0) s->add_eos = 0;
+    resolve_flag(&s->strip_space, s->kind == TOK_SPM && s->add_space_prefix != TOK_PREFIX_NEVER);
+    resolve_flag(&s->fuse_unk, s->kind != TOK_BPE);
+    if (s->bos < 0 && !s->n_before) s->add_bos = 0;
+    if (s->eos < 0 && !s->n_after) s->add_eos = 0;
     return 0;
 }
 
@@ -294,6 +385,8 @@ static int open_eog(struct tok *t, struct err *err)
     i64 ids[] = {s->eos, s->eot, s->eom};
     for (size_t i = 0; i < ARRAY_LEN(ids); i++)
         if (ids[i] >= 0) t->eog[ids[i]] = 1;
+    for (u32 i = 0; i < s->n_ends; i++)
+        if (s->ends[i] >= 0 && (u32)s->ends[i] < s->n_tokens) t->eog[s->ends[i]] = 1;
     /* With these two, <|end|> only parts the messages of one turn. */
     i32 end = tok_find(t, STR("<|end|>"));
     if (tok_find(t, STR("<|return|>")) >= 0 && tok_find(t, STR("<|call|>")) >= 0 && end >= 0)
@@ -316,6 +409,9 @@ int tok_open(struct tok **out, const struct tok_spec *spec, struct err *err)
         if (rc == 0) open_bytes(t);
         if (rc == 0) rc = open_merges(t, err);
         if (rc == 0 && spec->kind == TOK_SPM && !spec->n_merges) rc = open_scores(t, err);
+        if (rc == 0 && spec->kind == TOK_UNIGRAM && !spec->scores)
+            rc = err_set(err, FLETCH_E_FORMAT, "the Unigram vocabulary has no scores");
+        if (rc == 0 && spec->kind == TOK_UNIGRAM) tok_unigram_open(t);
     }
     if (rc == 0) rc = open_eog(t, err);
     if (rc) {
@@ -329,9 +425,12 @@ void tok_close(struct tok *t)
 {
     if (!t) return;
     tok_pre_close(t->pre);
+    tok_norm_close(t->norm);
     strmap_free(&t->by_text);
     trie_free(&t->specials);
+    trie_free(&t->normalised);
     trie_free(&t->words);
+    trie_free(&t->symbols);
     pairmap_free(&t->merges);
     arena_free(&t->arena);
     free(t);
@@ -379,8 +478,7 @@ void tok_decode(const struct tok *t, const i32 *ids, size_t n, bool render_speci
 {
     for (size_t i = 0; i < n; i++) {
         struct str s = tok_piece(t, ids[i], render_special);
-        bool drop =
-            i == 0 && t->spec.kind == TOK_SPM && t->spec.add_space_prefix && str_starts(s, " ");
+        bool drop = i == 0 && t->spec.strip_space && str_starts(s, " ");
         buf_put(out, s.p + drop, s.n - drop);
     }
 }

@@ -1,5 +1,6 @@
-/* Tokenizers: bytes to token ids and back. Three kinds: SPM (score-driven merges of characters),
- * byte-level BPE (ranked merges inside pre-split pieces) and RWKV World (longest match). */
+/* Tokenizers: bytes to token ids and back. Four kinds: SPM (merges of characters, by score or
+ * rank), byte-level BPE (ranked merges inside pre-split pieces), Unigram (the best sum of scores)
+ * and RWKV World (longest match). */
 #ifndef FLETCH_TOK_H
 #define FLETCH_TOK_H
 
@@ -14,6 +15,7 @@ enum tok_kind {
     TOK_SPM,
     TOK_BPE,
     TOK_RWKV,
+    TOK_UNIGRAM,
 };
 
 /* GGUF's token types. */
@@ -37,6 +39,14 @@ enum tok_prefix {
     TOK_PREFIX_FIRST,        /* the beginning of the text, unless it starts with one */
 };
 
+/* How a special token is found in text, as tokenizer.json's added tokens say it. */
+enum {
+    TOK_LSTRIP = 1, /* it takes the white space before it */
+    TOK_RSTRIP = 2, /* and after it */
+    TOK_SINGLE_WORD = 4,
+    TOK_NORMALIZED = 8, /* of user-defined ones: it and the text are normalised first */
+};
+
 /* What a vocabulary is, wherever it came from; texts are in GGUF's stored form (SPM with U+2581,
  * BPE byte-mapped, RWKV escaped). Plain data: tok_open copies no text, so what the spec points to
  * must outlive it. */
@@ -52,7 +62,23 @@ struct tok_spec {
     i64 bos, eos, eot, eom, unk, pad;    /* -1 unset; beyond n_tokens counts as unset */
     int add_bos, add_eos, ignore_merges; /* 0, 1, or -1: the kind's default */
     int add_space_prefix;                /* enum tok_prefix, or -1: the kind's default */
-    enum tok_norm norm;       /* applied to text before splitting (tokenizer.json's normaliser) */
+    enum tok_norm norm;                  /* applied to text before splitting */
+    /* Steps that the names above can't say, as JSON in tokenizer.json's form; p == NULL: none. With
+     * either of them, spaces become U+2581 only where a step says so. */
+    struct str normalizer, pre_tokenizer;
+    int strip_space; /* decoding drops a first space; -1: where add_space_prefix adds one */
+    int fuse_unk;    /* a run of unknown characters is one token; -1: not in byte-level BPE */
+    /* User-defined tokens below this id are found in normalised text, and pass the normalizer as
+     * they are: SentencePiece's way. Others part the text before. */
+    u32 n_symbols;
+    const u8 *token_flags; /* [n_tokens] TOK_LSTRIP and others; NULL: none */
+    /* What stands before and after a text where add_bos and add_eos can't say it; they are 1 then
+     * where there is anything. */
+    u32 n_before, n_after;
+    const i32 *before, *after;
+    /* More ids that end generation, beside eos, eot and eom. */
+    u32 n_ends;
+    const i32 *ends;
     struct str chat_template; /* p == NULL: none */
 };
 
@@ -65,6 +91,17 @@ void tok_spec_gguf_ids(struct tok_spec *spec);
  * Everything the spec points to lives in arena. */
 int tok_spec_from_json(struct tok_spec *spec, struct arena *arena, const json_t *tokenizer,
                        const json_t *config, struct str chat_template, struct err *err);
+
+/* Files beside a vocabulary that came without a tokenizer.json; each may be NULL. */
+struct tok_files {
+    const json_t *config;      /* tokenizer_config.json */
+    json_t *added;             /* added_tokens.json: text to id */
+    const json_t *special_map; /* special_tokens_map.json */
+    struct str chat_template;  /* chat_template.jinja */
+};
+/* Adds their tokens, names of special tokens, flags and chat template to a spec. */
+int tok_spec_read_beside(struct tok_spec *spec, struct arena *arena, const struct tok_files *f,
+                         struct err *err);
 
 /* An open tokenizer is constant: any number of threads may use it. */
 struct tok;

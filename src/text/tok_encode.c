@@ -2,6 +2,7 @@
 #include "text/tok_internal.h"
 
 #include <stdlib.h>
+#include <utf8proc.h>
 
 #include "text/unicode.h"
 
@@ -9,7 +10,8 @@ struct encoder {
     const struct tok *t;
     struct tok_ids *ids;
     struct tok_merger merger;
-    struct buf norm, text;
+    struct tok_norm_job norm;
+    struct buf text;
     struct err *err;
 };
 
@@ -53,9 +55,13 @@ static int encode_spm(struct encoder *e, struct str s, bool first)
 static int encode_piece(void *ctx, struct str piece)
 {
     struct encoder *e = ctx;
+    if (e->t->spec.kind == TOK_UNIGRAM) return tok_unigram(e->t, &e->merger, piece, e->ids, e->err);
     if (e->t->spec.ignore_merges && piece.n <= e->t->max_text) {
         e->text.n = 0;
-        tok_map_bytes(&e->text, piece);
+        if (e->t->spec.kind == TOK_BPE)
+            tok_map_bytes(&e->text, piece);
+        else
+            buf_put(&e->text, piece.p, piece.n);
         if (e->text.failed) return err_nomem(e->err, "text");
         i32 id = tok_find_mergeable(e->t, buf_str(&e->text));
         if (id >= 0) return tok_push(e->ids, id, e->err);
@@ -84,37 +90,15 @@ static int encode_rwkv(struct encoder *e, struct str s)
     return 0;
 }
 
-static int encode_fragment(struct encoder *e, struct str s, bool first)
-{
-    static const enum unicode_form forms[] = {
-        [TOK_NORM_NFC] = UNICODE_NFC,
-        [TOK_NORM_NFD] = UNICODE_NFD,
-        [TOK_NORM_NFKC] = UNICODE_NFKC,
-        [TOK_NORM_NFKD] = UNICODE_NFKD,
-    };
-    if (!s.n) return 0;
-    if (e->t->spec.norm != TOK_NORM_NONE) {
-        e->norm.n = 0;
-        if (!unicode_normalise(&e->norm, s, forms[e->t->spec.norm]))
-            return err_nomem(e->err, "normalised text");
-        s = buf_str(&e->norm);
-    }
-    switch (e->t->spec.kind) {
-    case TOK_SPM: return encode_spm(e, s, first);
-    case TOK_BPE: return tok_pre_split(e->t->pre, s, encode_piece, e, e->err);
-    default: return encode_rwkv(e, s);
-    }
-}
-
-/* The longest special token at `at` that may be one here: its length, or 0. */
-static size_t special_at(const struct tok *t, struct str text, const u8 *from_user, bool parse,
-                         size_t at, i32 *id)
+/* The longest token of a trie at `at` that may be one here: its length, or 0. */
+static size_t special_at(const struct tok *t, const struct trie *trie, struct str text,
+                         const u8 *from_user, bool parse, size_t at, i32 *id)
 {
     size_t len = 0;
     u32 node = 0;
-    for (size_t i = at; i < text.n && (node = trie_step(&t->specials, node, text.p[i])); i++) {
+    for (size_t i = at; i < text.n && (node = trie_step(trie, node, text.p[i])); i++) {
         if (from_user && from_user[i]) parse = false;
-        i32 found = t->specials.ids[node];
+        i32 found = trie->ids[node];
         if (found < 0 || (!parse && tok_type(t, found) != TOK_USER)) continue;
         *id = found;
         len = i + 1 - at;
@@ -122,23 +106,97 @@ static size_t special_at(const struct tok *t, struct str text, const u8 *from_us
     return len;
 }
 
-static int encode_parts(struct encoder *e, struct str text, const u8 *from_user, bool parse)
+/* The code point before or after a place; -1 at the ends and in invalid bytes. */
+static i32 code_before(struct str s, size_t at)
+{
+    utf8proc_int32_t c;
+    size_t n = 1;
+    while (n < 4 && n < at && ((u8)s.p[at - n] & 0xc0) == 0x80) n++;
+    if (at < n || utf8_check(s.p + at - n, n) != (int)n) return -1;
+    utf8proc_iterate((const utf8proc_uint8_t *)s.p + at - n, (utf8proc_ssize_t)n, &c);
+    return c;
+}
+
+static i32 code_after(struct str s, size_t at)
+{
+    utf8proc_int32_t c;
+    if (at == s.n || utf8_check(s.p + at, s.n - at) <= 0) return -1;
+    utf8proc_iterate((const utf8proc_uint8_t *)s.p + at, (utf8proc_ssize_t)(s.n - at), &c);
+    return c;
+}
+
+static size_t code_size(i32 c)
+{
+    return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+}
+
+/* A special token with its flags at text[at, at + len): whether it counts, and what it takes of the
+ * text around it, back to `start` at most. */
+static bool special_span(const struct tok *t, struct str text, size_t start, i32 id, size_t *at,
+                         size_t *end)
+{
+    u8 flags = t->spec.token_flags ? t->spec.token_flags[id] : 0;
+    if (flags & TOK_SINGLE_WORD &&
+        (unicode_is_word(code_before(text, *at)) || unicode_is_word(code_after(text, *end))))
+        return false;
+    for (i32 c; flags & TOK_LSTRIP && *at > start && unicode_is_white(c = code_before(text, *at));)
+        *at -= code_size(c);
+    for (i32 c; flags & TOK_RSTRIP && unicode_is_white(c = code_after(text, *end));)
+        *end += code_size(c);
+    return true;
+}
+
+/* Parts a text at the tokens of a trie; what lies between them goes to `rest`. */
+static int encode_parts(struct encoder *e, const struct trie *trie, struct str text,
+                        const u8 *from_user, bool parse, bool first,
+                        int (*rest)(struct encoder *e, struct str s, bool first))
 {
     size_t start = 0, at = 0;
     int rc = 0;
     while (at < text.n && rc == 0) {
         i32 id;
-        size_t len = special_at(e->t, text, from_user, parse, at, &id);
-        if (!len) {
+        size_t len = special_at(e->t, trie, text, from_user, parse, at, &id), end = at + len;
+        size_t begin = at;
+        if (!len || !special_span(e->t, text, start, id, &begin, &end)) {
             at++;
             continue;
         }
-        rc = encode_fragment(e, (struct str){text.p + start, at - start}, start == 0);
+        rc = rest(e, (struct str){text.p + start, begin - start}, first && start == 0);
         if (rc == 0) rc = tok_push(e->ids, id, e->err);
-        start = at += len;
+        start = at = end;
     }
     if (rc) return rc;
-    return encode_fragment(e, (struct str){text.p + start, at - start}, start == 0);
+    return rest(e, (struct str){text.p + start, at - start}, first && start == 0);
+}
+
+/* Normalised text without any special token. */
+static int encode_plain(struct encoder *e, struct str s, bool first)
+{
+    const struct tok *t = e->t;
+    if (!s.n) return 0;
+    if (t->pre) return tok_pre_split(t->pre, s, first, encode_piece, e, e->err);
+    return t->spec.kind == TOK_SPM ? encode_spm(e, s, first) : encode_rwkv(e, s);
+}
+
+static int encode_fragment(struct encoder *e, struct str s, bool first)
+{
+    const struct tok *t = e->t;
+    if (t->norm && s.n) {
+        e->norm.first = first;
+        e->norm.symbols = t->spec.n_symbols ? &t->symbols : NULL;
+        int rc = tok_norm_run(t->norm, &e->norm, s, &s, e->err);
+        if (rc) return rc;
+    }
+    if (!t->normalised.n) return encode_plain(e, s, first);
+    return encode_parts(e, &t->normalised, s, NULL, false, first, encode_plain);
+}
+
+/* The tokens around a text: a list, or one id. */
+static int encode_around(struct encoder *e, u32 n, const i32 *list, i64 id)
+{
+    int rc = n ? 0 : tok_push(e->ids, (i32)id, e->err);
+    for (u32 i = 0; i < n && rc == 0; i++) rc = tok_push(e->ids, list[i], e->err);
+    return rc;
 }
 
 int tok_encode(const struct tok *t, struct str text, const u8 *from_user, unsigned flags,
@@ -152,13 +210,16 @@ int tok_encode(const struct tok *t, struct str text, const u8 *from_user, unsign
     if (text.n > TOK_MAX_TEXT)
         return err_set(err, FLETCH_E_LIMIT, "text of %zu bytes; at most %d at once", text.n,
                        TOK_MAX_TEXT);
-    if ((flags & TOK_ADD_BOS) && t->spec.add_bos) rc = tok_push(ids, (i32)t->spec.bos, err);
-    if (rc == 0) rc = encode_parts(&e, text, from_user, flags & TOK_SPECIAL);
+    if ((flags & TOK_ADD_BOS) && t->spec.add_bos)
+        rc = encode_around(&e, t->spec.n_before, t->spec.before, t->spec.bos);
+    if (rc == 0)
+        rc = encode_parts(&e, &t->specials, text, from_user, flags & TOK_SPECIAL, true,
+                          encode_fragment);
     if (rc == 0 && (flags & TOK_ADD_BOS) && t->spec.add_eos)
-        rc = tok_push(ids, (i32)t->spec.eos, err);
+        rc = encode_around(&e, t->spec.n_after, t->spec.after, t->spec.eos);
     if (rc) ids->n = n;
     tok_merger_free(&e.merger);
-    buf_free(&e.norm);
+    tok_norm_job_free(&e.norm);
     buf_free(&e.text);
     return rc;
 }

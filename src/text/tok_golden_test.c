@@ -164,10 +164,64 @@ static void test_ids_equal_those_of_the_libraries(void **state)
     assert_int_equal(n_bad, 0);
 }
 
+/* Random pieces of a vocabulary, or one of them again and again, as one long piece. */
+static struct str make_piece(const struct tok *t, u32 *random, char *text, size_t cap)
+{
+    struct str s = {text, 0};
+    u32 id = 0, again = 0;
+    for (;;) {
+        *random = *random * 1664525 + 1013904223;
+        if (!again) id = (*random >> 8) % t->spec.n_tokens;
+        again = again ? again - 1 : *random >> 29 ? 0 : 50;
+        struct str piece = t->spec.kind == TOK_SPM ? t->spec.tokens[id] : t->pieces[id];
+        if (s.n + piece.n > cap) return s;
+        memcpy(text + s.n, piece.p, piece.n);
+        s.n += piece.n;
+    }
+}
+
+static void check_windows(const char *name)
+{
+    enum { N_TEXTS = 12, N_BYTES = 3000 };
+    struct arena arena = {0};
+    struct tok *t = open_vocabulary(name, &arena);
+    struct tok_merger merger = {0};
+    u32 random = 1;
+    char text[N_BYTES];
+    for (int i = 0; i < N_TEXTS && t->spec.kind != TOK_RWKV; i++) {
+        struct str piece = make_piece(t, &random, text, sizeof text);
+        struct tok_ids whole = {0};
+        struct err err = {0};
+        int rc = tok_merge_windows(t, &merger, piece, N_BYTES, &whole, &err);
+        for (size_t window = 4; window < N_BYTES; window *= 3) {
+            struct tok_ids ids = {0};
+            assert_int_equal(tok_merge_windows(t, &merger, piece, window, &ids, &err), rc);
+            if (!rc && (ids.n != whole.n || memcmp(ids.p, whole.p, ids.n * sizeof *ids.p) != 0))
+                fail_msg("%s: windows of %zu bytes give other tokens", name, window);
+            tok_ids_free(&ids);
+        }
+        tok_ids_free(&whole);
+    }
+    tok_merger_free(&merger);
+    tok_close(t);
+    arena_free(&arena);
+}
+
+static void test_windows_of_a_piece_give_its_tokens(void **state)
+{
+    (void)state;
+    DIR *dir = opendir(DIR_NAME);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (e->d_name[0] != '.') check_windows(e->d_name);
+    closedir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids_equal_those_of_the_libraries),
+        cmocka_unit_test(test_windows_of_a_piece_give_its_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

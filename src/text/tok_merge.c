@@ -8,11 +8,14 @@
 
 #include "text/unicode.h"
 
+enum { MERGE_WINDOW = 65536 }; /* bytes merged at once: 3 MB of symbols and pairs */
+
 /* A symbol lives at the offset of its first byte; the next one is at offset + n. */
 struct merge_sym {
-    u32 n;    /* bytes; 0: swallowed by the one before */
-    u32 prev; /* offset; of no use at 0 */
-    i32 id;   /* -1: no token */
+    u32 n;      /* bytes; 0: swallowed by the one before */
+    u32 prev;   /* offset; of no use at 0 */
+    i32 id;     /* -1: no token */
+    bool whole; /* a user-defined symbol: never merged */
 };
 
 struct merge_pair {
@@ -25,6 +28,8 @@ void tok_merger_free(struct tok_merger *m)
 {
     free(m->syms);
     free(m->heap);
+    free(m->lens);
+    free(m->scores);
     *m = (struct tok_merger){0};
 }
 
@@ -77,6 +82,7 @@ static void merge_queue(struct merge *m, size_t left)
     size_t right = left + a->n;
     if (right >= m->text.n) return;
     const struct merge_sym *b = &m->syms[right];
+    if (a->whole || b->whole) return;
     u32 n = a->n + b->n;
     u64 found;
     if (t->priorities) {
@@ -110,8 +116,8 @@ static void merge_all(struct merge *m)
 }
 
 /* A symbol that is no token goes byte by byte; without byte tokens it is unknown as a whole. */
-static int merge_emit(const struct tok *t, struct str s, i32 id, struct tok_ids *ids, size_t first,
-                      struct err *err)
+int tok_emit(const struct tok *t, struct str s, i32 id, struct tok_ids *ids, size_t first,
+             struct err *err)
 {
     if (id >= 0) return tok_push(ids, id, err);
     size_t k = 0;
@@ -125,27 +131,40 @@ static int merge_emit(const struct tok *t, struct str s, i32 id, struct tok_ids 
     if (unk < 0 || tok_type(t, unk) != TOK_UNKNOWN) /* some name a control token: not for text */
         return err_set(err, FLETCH_E_ARG, "the vocabulary has no token for %s in the text",
                        QUOTE(s));
-    /* SPM counts a run of unknown characters as one. */
-    if (t->spec.kind == TOK_SPM && ids->n > first && ids->p[ids->n - 1] == unk) return 0;
+    /* A run of unknown characters counts as one. */
+    if (t->spec.fuse_unk && ids->n > first && ids->p[ids->n - 1] == unk) return 0;
     return tok_push(ids, unk, err);
 }
 
-int tok_merge(const struct tok *t, struct tok_merger *mem, struct str piece, struct tok_ids *ids,
-              struct err *err)
+/* The longest user-defined symbol that s begins with: its length, or 0. */
+static u32 merge_symbol(const struct tok *t, struct str s, i32 *id)
+{
+    u32 node = 0, n = 0;
+    if (!t->spec.n_symbols) return 0;
+    for (size_t i = 0; i < s.n && (node = trie_step(&t->symbols, node, s.p[i])); i++)
+        if (t->symbols.ids[node] >= 0) {
+            *id = t->symbols.ids[node];
+            n = (u32)i + 1;
+        }
+    return n;
+}
+
+/* Makes symbols of the text and merges them all: mem->syms then has the tokens. */
+static int merge_text(const struct tok *t, struct tok_merger *mem, struct str text, struct err *err)
 {
     bool by_char = t->spec.kind == TOK_SPM;
-    size_t n_syms = 0, prev = 0, first = ids->n;
-    if (piece.n >= UINT32_MAX)
-        return err_set(err, FLETCH_E_LIMIT, "text of %zu bytes after normalisation", piece.n);
-    struct merge_sym *syms = merger_grow(mem->syms, &mem->cap_syms, piece.n, sizeof *syms);
+    size_t n_syms = 0, prev = 0;
+    struct merge_sym *syms = merger_grow(mem->syms, &mem->cap_syms, text.n, sizeof *syms);
     if (!syms) return err_nomem(err, "tokens");
     mem->syms = syms;
-    for (size_t i = 0; i < piece.n; n_syms++) {
-        int len = by_char ? utf8_check(piece.p + i, piece.n - i) : 1;
+    for (size_t i = 0; i < text.n; n_syms++) {
+        int len = by_char ? utf8_check(text.p + i, text.n - i) : 1;
         u32 n = len > 0 ? (u32)len : 1;
-        i32 id = by_char ? tok_find_mergeable(t, (struct str){piece.p + i, n})
-                         : t->bytes[(u8)piece.p[i]];
-        syms[i] = (struct merge_sym){n, (u32)prev, id};
+        i32 id =
+            by_char ? tok_find_mergeable(t, (struct str){text.p + i, n}) : t->bytes[(u8)text.p[i]];
+        u32 symbol = merge_symbol(t, (struct str){text.p + i, text.n - i}, &id);
+        if (symbol) n = symbol;
+        syms[i] = (struct merge_sym){n, (u32)prev, id, symbol > 0};
         prev = i;
         i += n;
     }
@@ -153,9 +172,55 @@ int tok_merge(const struct tok *t, struct tok_merger *mem, struct str piece, str
     struct merge_pair *heap = merger_grow(mem->heap, &mem->cap_heap, 2 * n_syms, sizeof *heap);
     if (!heap) return err_nomem(err, "tokens");
     mem->heap = heap;
-    merge_all(&(struct merge){t, piece, syms, heap, 0});
-    int rc = 0;
-    for (size_t i = 0; i < piece.n && rc == 0; i += syms[i].n)
-        rc = merge_emit(t, (struct str){piece.p + i, syms[i].n}, syms[i].id, ids, first, err);
-    return rc;
+    merge_all(&(struct merge){t, text, syms, heap, 0});
+    return 0;
+}
+
+/* Where the last quarter of a window begins, at the end of a token. */
+static size_t merge_seam(const struct merge_sym *syms, size_t n)
+{
+    size_t at = 0;
+    while (at < n - n / 4) at += syms[at].n;
+    return at;
+}
+
+/* A piece may be the whole text, so it is merged window by window, which bounds the memory. Each
+ * window begins at the seam of the one before, and both must see the same token after the seam.
+ * Then the result is that of the whole piece: what is merged inside two neighbouring tokens depends
+ * on these two alone, as long as no merge crosses their ends, so the first merge to cross one would
+ * have crossed it in one of the windows too. Where they disagree, it begins again with larger
+ * windows, up to the whole piece. */
+int tok_merge_windows(const struct tok *t, struct tok_merger *mem, struct str piece, size_t window,
+                      struct tok_ids *ids, struct err *err)
+{
+    size_t first = ids->n, done = 0;
+    u32 n_after = 0; /* bytes of the token that the last window saw after its seam; 0: none */
+    if (piece.n >= UINT32_MAX)
+        return err_set(err, FLETCH_E_LIMIT, "text of %zu bytes after normalisation", piece.n);
+    while (done < piece.n) {
+        struct str text = {piece.p + done, MIN(window, piece.n - done)};
+        bool last = done + text.n == piece.n;
+        int rc = merge_text(t, mem, text, err);
+        if (rc) return rc;
+        const struct merge_sym *syms = mem->syms;
+        size_t end = last ? text.n : merge_seam(syms, text.n);
+        if ((n_after && syms[0].n != n_after) || (!last && end == text.n)) {
+            ids->n = first;
+            done = n_after = 0;
+            window *= 2;
+            continue;
+        }
+        for (size_t i = 0; i < end && rc == 0; i += syms[i].n)
+            rc = tok_emit(t, (struct str){text.p + i, syms[i].n}, syms[i].id, ids, first, err);
+        if (rc) return rc;
+        n_after = last ? 0 : syms[end].n;
+        done += end;
+    }
+    return 0;
+}
+
+int tok_merge(const struct tok *t, struct tok_merger *mem, struct str piece, struct tok_ids *ids,
+              struct err *err)
+{
+    return tok_merge_windows(t, mem, piece, MERGE_WINDOW, ids, err);
 }

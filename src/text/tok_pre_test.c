@@ -33,7 +33,7 @@ static void assert_split(const char *name, const char *text, const char *want)
 {
     struct tok_pre *pre = open_pre(name);
     struct buf b = {0};
-    assert_int_equal(tok_pre_split(pre, str_of(text), join, &b, NULL), 0);
+    assert_int_equal(tok_pre_split(pre, str_of(text), true, join, &b, NULL), 0);
     assert_string_equal(b.p, want);
     buf_free(&b);
     tok_pre_close(pre);
@@ -138,7 +138,7 @@ static void test_splitting_stops_when_the_sink_says_so(void **state)
     (void)state;
     struct tok_pre *pre = open_pre("smollm");
     int n = 0;
-    assert_int_equal(tok_pre_split(pre, STR("a b c d"), count_then_stop, &n, NULL), -77);
+    assert_int_equal(tok_pre_split(pre, STR("a b c d"), true, count_then_stop, &n, NULL), -77);
     assert_int_equal(n, 2);
     tok_pre_close(pre);
 }

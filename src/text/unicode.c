@@ -44,6 +44,21 @@ size_t utf8_run(struct str s, size_t at)
     return at;
 }
 
+bool unicode_is_white(i32 c)
+{
+    return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f ||
+           c == 0x205f || c == 0x3000;
+}
+
+bool unicode_is_word(i32 c)
+{
+    if (c < 0) return false;
+    utf8proc_category_t category = utf8proc_category(c);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
+           category == UTF8PROC_CATEGORY_PC;
+}
+
 /* s is valid and has no long run of marks. */
 static bool normalise_part(struct buf *out, struct str s, enum unicode_form form)
 {

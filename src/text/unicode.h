@@ -13,6 +13,10 @@ int utf8_check(const char *p, size_t n);
 /* The end of the longest run of whole characters that starts at `at`; = at when there is none. */
 size_t utf8_run(struct str s, size_t at);
 
+/* White_Space; a letter, mark, digit or connector. c: a code point, or -1 for none. */
+bool unicode_is_white(i32 c);
+bool unicode_is_word(i32 c);
+
 enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
 
 /* Appends the normal form of s to out; invalid bytes pass as they are and part the text around

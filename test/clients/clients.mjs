@@ -107,7 +107,7 @@ const tests = {
         assert.equal(said, whole.content);
     },
     async 'openai: a tool that must be called'() {
-        const ask = {model, messages: question, max_tokens: 80,
+        const ask = {model, messages: question, max_tokens: 600,
                      tools: [{type: 'function', function: weather}],
                      tool_choice: {type: 'function', function: {name: 'weather'}}};
         const r = await openai.chat.completions.create(ask);
@@ -122,7 +122,7 @@ const tests = {
     },
     async 'openai: streamed tool calls, put together by the client'() {
         const r = await openai.chat.completions.stream({
-            model, messages: question, max_tokens: 80, tool_choice: 'required',
+            model, messages: question, max_tokens: 600, tool_choice: 'required',
             tools: [{type: 'function', function: weather}]}).finalChatCompletion();
         isWeather(JSON.parse(r.choices[0].message.tool_calls[0].function.arguments));
     },
@@ -150,7 +150,7 @@ const tests = {
             text: {format: {type: 'json_schema', name: 'thing', schema, strict: true}}});
         isSchema(r.output_text);
         const called = await openai.responses.create({
-            model, input: 'Weather?', max_output_tokens: 80, tool_choice: 'required',
+            model, input: 'Weather?', max_output_tokens: 600, tool_choice: 'required',
             tools: [{type: 'function', ...weather, strict: true}]});
         const call = called.output.find(item => item.type === 'function_call');
         isWeather(JSON.parse(call.arguments));
@@ -246,7 +246,7 @@ const tests = {
     },
     async 'anthropic: tools'() {
         const tools = [{name: 'weather', description: 'The weather', input_schema: weather.parameters}];
-        const ask = {model, max_tokens: 80, tools, tool_choice: {type: 'tool', name: 'weather'}};
+        const ask = {model, max_tokens: 600, tools, tool_choice: {type: 'tool', name: 'weather'}};
         const r = await anthropic.messages.create({...ask, messages: question});
         const use = r.content.find(block => block.type === 'tool_use');
         isWeather(use.input);

@@ -16,7 +16,7 @@ static void take(const struct api *api, struct server *s, const char *p, size_t 
     memcpy(c->text, p, n);
     c->n_text = n;
     call_work(c);
-    if (!c->problem.status && !c->n_prompts && !c->reply) abort(); /* neither wrong nor right */
+    if (!c->problem.status && !c->n_prompts && !c->bytes) abort(); /* neither wrong nor right */
     call_free(c);
 }
 

@@ -26,6 +26,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t n)
     struct tmpl *t;
     struct tmpl_out out;
     if (tmpl_open(&t, (struct str){(const char *)data, n}, &err)) return 0;
+    tmpl_reads(t, STR("messages"));
+    CHECK(!tmpl_reads(t, STR("no such name")));
+    tmpl_reads(t, STR("tools"));
     if (tmpl_render(t, vars, trusted, 1767355200, &limits, &out, &err) == 0) {
         for (size_t i = 0; i < out.n; i++) CHECK(out.from_user[i] <= 1);
         CHECK(out.text[out.n] == 0);

@@ -86,6 +86,14 @@ class Grammar:
             lambda: f"({e('any', d)} if {e('bool', d)})",
             lambda: f"({e('any', d)} {self.pick('or', 'and')} {e('any', d)})",
             lambda: f"{e('list', d)} | {self.pick('first', 'last')}",
+            lambda: f"{e('list', d)} | {self.pick('min', 'max')}{self.pick('', '', '(true)', '(attribute=' + repr(self.key()) + ')')}",
+            lambda: f"msgs | {self.pick('min', 'max')}(attribute='{self.key()}')",
+            lambda: f"{e('list', d)} | sum(start={self.pick('[]', '0', '0.5')})",
+            lambda: f"({e('str', d)} | attr('{self.pick('upper', 'strip')}'))()",
+            lambda: f"{e('any', d)} | attr('{self.pick('a', 'role')}')",
+            lambda: f"{self.pick('d', 'e')}[{e('any', d)}, {e('int', d)}]",
+            lambda: f"loop.{self.pick('previtem', 'nextitem', 'depth', 'depth0', 'cycle(1, ' + e('str', d) + ')')}"
+            if self.in_loop else e("any", d),
             lambda: f"{e('any', d)} | default({e('str', d)}{self.pick('', ', true')})",
             lambda: e(self.pick("str", "int", "list", "dict", "bool", "float"), d),
         ])()
@@ -112,6 +120,77 @@ class Grammar:
             lambda: f"{e('str', d)} | indent({self.pick('', '2', '1, true', 'blank=true')})",
             lambda: f"{self.base('str', d)}.{self.pick('removeprefix', 'removesuffix')}({e('str', d)})",
             lambda: self.macro_call(d),
+            lambda: self.formatted(d),
+            lambda: self.formatted(d),
+            lambda: self.padded(d),
+            lambda: self.escaped(d),
+            lambda: f"{e('str', d)} | truncate({self.pick('3', '5', '8, true', '6, false, s', '2, true, s[:0], 0', 'n')})",
+            lambda: f"{e(self.pick('str', 'dict'), d)} | urlencode",
+            lambda: f"{e('dict', d)} | xmlattr{self.pick('', '(false)')}",
+            lambda: f"{e(self.pick('int', 'float'), d)} * {self.pick('1', '1000', '123456.0')} | filesizeformat{self.pick('', '(true)')}",
+            lambda: f"{self.base('str', d)}.{self.pick('casefold()', 'swapcase()', 'expandtabs()', 'expandtabs(3)', 'zfill(5)')}",
+            lambda: f"{self.base('str', d)}.translate({{97: 'AA', 98: none, 108: 76}})",
+            lambda: f"{self.base('str', d)}.{self.pick('partition', 'rpartition')}({e('str', d)})[{self.pick('0', '1', '2')}]",
+            lambda: f"{self.pick('cy', 'cz')}.{self.pick('next()', 'current')}",
+            lambda: "jo()",
+        ])()
+
+    def formatted(self, d):
+        """A '%' format or str.format, which mostly fits its arguments."""
+        e = self.expr
+        flags = self.pick("", "", "-", "+", " ", "0", "#", "-0", "+0", "# ")
+        width, precision = self.pick("", "", "3", "8", "12"), self.pick("", "", ".0", ".1", ".3", ".10")
+        spec = self.pick("", "", "<", ">", "^", "=", "*^", "0=", "\u00e9<") + self.pick("", "", "+", " ", "-")
+        spec += self.pick("", "", "z", "#") if self.chance(0.2) else ""
+        spec += self.pick("", "", "0") + width + self.pick("", "", ",", "_")
+        return self.r.choice([
+            lambda: f"('%{flags}{width}{precision}{self.pick('s', 'r', 'a')}' % ({e('any', d)},))",
+            lambda: f"('[%{flags}{width}{precision}{self.pick(*'diuoxX')}]' % {e('int', d)})",
+            lambda: f"('[%{flags}{width}{precision}{self.pick(*'eEfFgGds')}]' % {e('float', d)})",
+            lambda: f"('%s%%%c%(a)s' % {e('any', d)})",
+            lambda: f"('%(a)s %(b){width}s' % {e('dict', d)})",
+            lambda: f"('%*d|%-*.*s' % ({self.pick('4', '-4')}, {e('int', d)}, 6, 2, {e('str', d)}))",
+            lambda: f"{self.pick(repr('%s-%s'), repr('%d'), e('str', d))} | format({', '.join(e('any', d) for _ in range(self.r.randint(0, 2)))})",
+            lambda: f"'%(a)s' | format(a={e('any', d)})",
+            lambda: f"'{{}}{{}}'.format({e('any', d)}, {e('str', d)})",
+            lambda: f"'{{1}}{{0!{self.pick(*'rsa')}}}{{{{}}}}'.format({e('any', d)}, {e('str', d)})",
+            lambda: f"'[{{:{spec}{self.pick('', *'bcdoxXneEfFgG%')}}}]'.format({e('int', d)})",
+            lambda: f"'[{{:{spec}{precision}{self.pick('', '', *'eEfFgGn%')}}}]'.format({e('float', d)})",
+            lambda: f"'[{{:{spec}{precision}{self.pick('', 's')}}}]'.format({e('str', d)})",
+            lambda: f"'{{:{self.pick('>', '^', '')}{{}}}}{{}}'.format({e('str', d)}, {e('int', d)}, 1)",
+            lambda: f"'{{a}}{{b[{self.key()}]}}{{b.{self.key()}}}'.format(a={e('any', d)}, b={e('dict', d)})",
+            lambda: f"'{{0[0]}}{{0}}'.format({e(self.pick('list', 'str'), d)})",
+            lambda: f"{self.base('str', d)}.format({e('any', d)})",
+            lambda: f"'{{a}}'.format_map({e('dict', d)})",
+        ])()
+
+    def padded(self, d):
+        fill = self.pick("", "", ", '*'", ", '\u00e9'")
+        return self.r.choice([
+            lambda: f"{self.base('str', d)}.{self.pick('center', 'ljust', 'rjust')}({self.pick('0', '5', '6', 'm', '11')}{fill})",
+            lambda: f"{self.expr('str', d)} | center({self.pick('4', '7', '10', 'n')})",
+        ])()
+
+    def escaped(self, d):
+        """Strings that Jinja2 takes for safe, and what happens when they meet others."""
+        e = self.expr
+        text = self.pick("'<a>'", "'&\\''", "s", "t", "u", e("str", d))
+        safe = f"({text} | {self.pick('safe', 'escape', 'e', 'forceescape')})"
+        method = self.pick("upper()", "replace('a', t)", "strip('ba;')", "join([s, 1])", "center(9, '*')", "zfill(7)")
+        return self.r.choice([
+            lambda: safe,
+            lambda: f"({safe} + {e('str', d)} + '<')",
+            lambda: f"('<' + {safe})",
+            lambda: f"({safe} ~ '<' ~ {e('any', d)}) + '>'",
+            lambda: f"({safe} | {self.pick('upper', 'lower', 'title', 'trim', 'string', 'reverse', 'indent', 'escape', 'first', 'replace(1, 2)', 'center(9)', 'truncate(2)', 'capitalize')}) + '<'",
+            lambda: f"{safe}.{method} + '&'",
+            lambda: f"{safe}.{self.pick('split()', 'rsplit(s)', 'partition(u)', 'splitlines()')}[0] + '&'",
+            lambda: f"({safe} * 2 + '&')",
+            lambda: f"{safe}[{self.slice(d)}] + '&'",
+            lambda: f"('%s|%r' | safe) % ({e('any', d)}, '<')",
+            lambda: f"('{{}}|{{!r:5}}' | safe).format({e('any', d)}, '<')",
+            lambda: f"[{safe}]",
+            lambda: f"'%s'.join([{safe}]) % '<' ~ {safe}",
         ])()
 
     def macro_call(self, d):
@@ -121,6 +200,10 @@ class Grammar:
         args = [self.expr("any", d) for _ in params[:self.r.randint(0, len(params))]]
         if len(args) < len(params) and self.chance(0.3):
             args.append(f"{params[-1]}={self.expr('str', d)}")
+        if self.chance(0.08):
+            args.append(f"*{self.pick('li', 'ls', '[1]', '(s, t)')}")
+        if self.chance(0.08):
+            args.append(f"**{self.pick('d', 'e', '{}', repr({'zz': 1}))}")
         return f"{name}({', '.join(args)})"
 
     def json_args(self):
@@ -139,7 +222,12 @@ class Grammar:
             lambda: f"{e(self.pick('list', 'str', 'dict'), d)} | {self.pick('length', 'count')}",
             lambda: f"{e(self.pick('str', 'float', 'int', 'list'), d)} | int{self.pick('', '(5)')}",
             lambda: f"-{e('int', d)}" if self.chance(0.5) else f"{e('int', d)} | abs",
-            lambda: f"{self.base('str', d)}.{self.pick('find', 'count')}({e('str', d)})",
+            lambda: f"{self.base('str', d)}.{self.pick('find', 'count', 'rfind', 'index', 'rindex')}({e('str', d)}{self.pick('', '', ', 1', ', -2', ', 1, 3', ', none, -1', ', 9', ', n, m')})",
+            lambda: f"{e('str', d)} | wordcount",
+            lambda: f"{e('list', d)} | sum{self.pick('', '', '(start=2)', '(' + repr('n') + ')')}",
+            lambda: f"{self.pick(repr('0x1F'), repr('-101'), repr('z_z'), repr(' 17 '), 's')} | int(9, {self.pick('2', '8', '16', '36', '10')})",
+            lambda: f"{self.base('int', d)}.bit_length()" if self.chance(0.3) else self.pick("0x1f", "0b101", "0o1_7"),
+            lambda: f"{self.pick('li', 'ls', 'mixed')}.index({e('any', d)}{self.pick('', ', 1', ', 0, -1')})",
             lambda: f"({e('int', d)} if {e('bool', d)} else {e('int', d)})",
             lambda: f"loop.{self.pick('index', 'index0', 'length', 'revindex', 'revindex0')}"
             if self.in_loop else e("int", d),
@@ -171,7 +259,12 @@ class Grammar:
             lambda: f"({e('str', d)} {self.pick('in', 'not in')} {e(self.pick('str', 'dict'), d)})",
             lambda: f"(not {e('bool', d)})",
             lambda: f"({e('bool', d)} {self.pick('and', 'or')} {e('bool', d)})",
-            lambda: f"{self.base('str', d)}.{self.pick('startswith', 'endswith')}({e('str', d)})",
+            lambda: f"{self.base('str', d)}.{self.pick('startswith', 'endswith')}({e('str', d)}{self.pick('', '', ', 1', ', -3, -1', ', 0, n')})",
+            lambda: f"{self.base('str', d)}.is{self.pick('alnum', 'alpha', 'ascii', 'decimal', 'digit', 'identifier', 'lower', 'numeric', 'printable', 'space', 'title', 'upper')}()",
+            lambda: f"{e('any', d)} is {self.pick('lower', 'upper', 'escaped', 'filter', 'test', 'callable')}",
+            lambda: f"{self.pick(repr('min'), repr('nope'), repr('odd'))} is {self.pick('filter', 'test')}",
+            lambda: f"loop.changed({e('any', d)})" if self.in_loop else e("bool", d),
+            lambda: f"{self.base('float', d)}.is_integer()",
             lambda: f"loop.{self.pick('first', 'last')}" if self.in_loop else e("bool", d),
         ])()
 
@@ -196,6 +289,13 @@ class Grammar:
                     f"{self.pick('', '(' + repr('string') + ')', '(' + repr('eq') + ', 1)', '(' + repr('defined') + ')')} | list",
             lambda: f"{e('list', d)} | map('{self.pick('upper', 'int', 'trim', 'string', 'float', 'capitalize')}') | list",
             lambda: f"({e('list', d)} * 2)",
+            lambda: f"{e('list', d)} | {self.pick('batch', 'slice')}({self.pick('0', '1', '2', '3', 'n', '-1')}{self.pick('', '', ', 0')}) | list",
+            lambda: f"{self.pick('msgs', 'msgs', 'mixed')} | groupby('{self.key()}'{self.pick('', '', ', default=' + e('str', 0), ', case_sensitive=true')}) | list",
+            lambda: f"[{', '.join('{' + repr(self.key()) + ': ' + e('str', 0) + '}' for _ in range(3))}] | groupby('{self.key()}', '') | map('{self.pick('first', 'last', 'list')}') | list",
+            lambda: f"{self.base('str', d)}.rsplit({self.pick('', e('str', d), *SEPARATORS)}{self.pick('', '')})",
+            lambda: f"{self.base('str', d)}.rsplit({self.pick('none', repr(' '), repr(','), e('str', d))}, {self.pick('0', '1', '2', '-1')})",
+            lambda: f"{self.base('str', d)}.{self.pick('partition', 'rpartition')}({e('str', d)}) | list",
+            lambda: f"{self.pick('li', 'ls')}.copy()",
         ])()
 
     def x_dict(self, d):
@@ -206,6 +306,8 @@ class Grammar:
             lambda: f"dict({e('dict', d)}, k={e('any', d)})",
             lambda: f"msgs[{self.pick('0', '-1', '1')}]",
             lambda: self.leaf("dict"),
+            lambda: f"dict(**{self.base('dict', d)})",
+            lambda: f"{self.base('dict', d)}.copy()",
         ])()
 
     # ---- statements ----
@@ -241,7 +343,7 @@ class Grammar:
         if depth <= 0 or self.chance(0.35):
             return self.printed()
         return self.r.choice([self.s_if, self.s_for, self.s_for, self.s_set, self.s_set, self.s_block, self.s_macro,
-                              self.s_space, self.s_misc])(depth - 1)
+                              self.s_space, self.s_misc, self.s_misc, self.s_filter, self.s_call, self.s_with, self.s_inner])(depth - 1)
 
     def printed(self):
         kind = self.pick("str", "str", "int", "bool", "list", "any", "dict", "float")
@@ -267,6 +369,8 @@ class Grammar:
         saved = list(self.locals)
         self.locals += names
         condition = f" if {self.expr('bool', 1)}" if self.chance(0.25) else ""
+        if self.chance(0.15) and not pairs:
+            return self.recursive(names[0], condition, saved)
         text = self.tag(f"for {', '.join(names)} in {over}{condition}") + self.inner(d, True)
         if self.chance(0.15):
             text += self.tag(f"if {self.expr('bool', 1)}") + self.tag(self.pick("break", "continue")) + self.tag("endif")
@@ -275,6 +379,51 @@ class Grammar:
         if self.chance(0.25):
             text += self.tag("else") + self.inner(d)
         return text + self.tag("endfor")
+
+    def recursive(self, name, condition, saved):
+        over = self.pick("[1, [2, [3]], []]", "[[['a']], 'b']", "mixed")
+        text = self.tag(f"for {name} in {over}{condition} recursive") + "{{ loop.depth }}:{{ loop.index }}"
+        text += self.tag(f"if {name} is sequence and {name} is not string") + f"({{{{ loop({name}) }}}})"
+        text += self.tag("else") + f"{{{{ {name} }}}}" + self.tag("endif")
+        if self.chance(0.3):
+            text += self.tag("else") + "none"
+        self.locals = saved
+        return text + self.tag("endfor")
+
+    def s_filter(self, d):
+        names = self.pick("upper", "trim", "escape", "indent(2, true)", "replace('a', 'b')", "center(20)", "length",
+                          "upper | trim", "e | upper", "format(1)", "first", "list")
+        return self.tag(f"filter {names}") + self.inner(d) + self.tag("endfilter")
+
+    def s_call(self, d):
+        name, params = self.name(), [self.name() for _ in range(self.r.randint(0, 2))]
+        args = ", ".join(self.expr("any", 1) for _ in params)
+        text = self.tag(f"macro {name}({self.pick('', 'q', 'q=1')})") + "<" + (f"{{{{ caller({args}) }}}}" if self.chance(0.9) else "")
+        text += self.pick("{{ q }}", "{{ varargs }}", "{{ kwargs }}", "{{ caller is defined }}", "") + self.tag("endmacro")
+        saved = list(self.locals), self.in_loop
+        self.locals, self.in_loop = self.locals + params, False
+        given = self.pick("", "1", "1, 2", "q=2", "z=3", "*li", "**e")
+        text += self.tag(f"call{'(' + ', '.join(params) + ')' if params else ''} {name}({given})") + self.body(d) + self.tag("endcall")
+        self.locals, self.in_loop = saved
+        return text
+
+    def s_with(self, d):
+        names = [self.name() for _ in range(self.r.randint(0, 2))]
+        pairs = ", ".join(f"{n} = {self.expr('any', 2)}" for n in names)
+        saved = list(self.locals)
+        self.locals += names
+        text = self.tag(f"with {pairs}") + self.inner(d) + self.tag("endwith")
+        self.locals = saved
+        return text
+
+    def s_inner(self, d):
+        if self.chance(0.5):
+            return self.tag("autoescape false") + self.inner(d) + self.tag("endautoescape")
+        name, saved = self.name(), (list(self.locals), self.in_loop)
+        self.locals, self.in_loop = [], False
+        text = self.tag(f"block {name}") + self.inner(d, False) + self.tag(f"endblock{self.pick('', ' ' + name)}")
+        self.locals, self.in_loop = saved
+        return text
 
     def s_set(self, d):
         kind = self.pick("str", "int", "list", "any", "dict")
@@ -320,4 +469,5 @@ class Grammar:
         ])()
 
     def template(self):
-        return self.body(3, self.r.randint(1, 3))
+        start = "{% set cy, cz, jo = cycler('a', 'b'), cycler(1, none, s), joiner('|') %}"
+        return start + self.body(3, self.r.randint(1, 3))

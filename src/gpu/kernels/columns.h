@@ -18,7 +18,7 @@ GPU_FN float columns_of(uint f, float a, float b, float c)
     case COLUMNS_K_CONTROL: return a * (1.0f + (b - 1.0f) * c);
     case COLUMNS_TANH: return num_tanh(a);
     case COLUMNS_SIGMOID: return s;
-    case COLUMNS_RELU2: return a > 0.0f ? a * a : 0.0f;
+    case COLUMNS_RELU2: return a < 0.0f ? 0.0f : a * a;
     case COLUMNS_DECAY: return num_exp(-0.606530660f * s);
     default: return a;
     }

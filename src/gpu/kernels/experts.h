@@ -6,10 +6,17 @@
 #include "gpu/num_f32.h"
 #include "gpu/simt.h"
 
-/* Keys of floats are in their order. */
+/* What orders a choice: NaN counts as the lowest score (core/hostmem.c). */
+GPU_FN float route_score(float v)
+{
+    return v == v ? v : -INFINITY;
+}
+
+/* Keys of scores are in their order. NaN marks what may not be chosen any more: 0, below all. */
 GPU_FN uint route_key(float v)
 {
     uint u = as_uint(v + 0.0f); /* one zero */
+    if (v != v) return 0u;
     return (u >> 31) != 0u ? ~u : u | 0x80000000u;
 }
 
@@ -35,8 +42,9 @@ GPU_FN uint route_few(float u, float v, float by, float bv, ARGS_IN(route_args) 
         float sum = simd_sum(p + q);
         p = p / sum, q = q / sum;
     }
-    uint at_p = route_key(lane < a.n_experts ? (a.has_bias != 0u ? p + by : p) : -INFINITY);
-    uint at_q = route_key(second ? (a.has_bias != 0u ? q + bv : q) : -INFINITY);
+    uint at_p = 0u, at_q = 0u;
+    if (lane < a.n_experts) at_p = route_key(route_score(a.has_bias != 0u ? p + by : p));
+    if (second) at_q = route_key(route_score(a.has_bias != 0u ? q + bv : q));
     for (uint j = 0u; j < a.n_used; j++) {
         uint top = simd_max(max(at_p, at_q)), id = ~0u;
         if (at_q == top) id = far;

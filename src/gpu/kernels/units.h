@@ -229,12 +229,16 @@ template <int E> GPU_FN void unit_values(uint4 raw, uint2 bits, THR(float) f)
  * scale (quant/act.h). All lanes of the simdgroup take part. */
 GPU_FN uint act_word(float4 x, THR(float) scale)
 {
-    float top = fmaxf(fmaxf(fabsf(x.x), fabsf(x.y)), fmaxf(fabsf(x.z), fabsf(x.w)));
+    /* Sizes in the order of their bits: unlike fmaxf this keeps NaN. */
+    uint most = max(max(as_uint(fabsf(x.x)), as_uint(fabsf(x.y))),
+                    max(as_uint(fabsf(x.z)), as_uint(fabsf(x.w))));
     UNROLL
-    for (u16 m = 4; m > 0; m >>= 1) top = fmaxf(top, simd_shuffle_xor(top, m));
+    for (u16 m = 4; m > 0; m >>= 1) most = max(most, simd_shuffle_xor(most, m));
+    float top = as_float(most);
     if (top < 1e-30f) top = 0.0f;
     float inverse = top > 0.0f ? 127.0f / top : 0.0f;
-    /* top / 127 in every bit (all mantissas were tried), in a fifth of the instructions. */
+    /* top / 127 in every bit (all mantissas were tried), in a fifth of the instructions; NaN where
+     * top is infinite. */
     float near = top * (1.0f / 127.0f);
     *scale = fmaf(fmaf(-near, 127.0f, top), 1.0f / 127.0f, near);
     /* The low byte of such a float is that of the nearest integer. */

@@ -32,8 +32,8 @@ GPU_FN void flash_send(uint to, const uint4 *from, bool real)
 GPU_FN uint flash_halves(float low, float high)
 {
     uint u;
-    low = fminf(fmaxf(low, -65504.0f), 65504.0f);
-    high = fminf(fmaxf(high, -65504.0f), 65504.0f);
+    low = low < -65504.0f ? -65504.0f : low > 65504.0f ? 65504.0f : low; /* NaN stays NaN */
+    high = high < -65504.0f ? -65504.0f : high > 65504.0f ? 65504.0f : high;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
     return u;
 }

@@ -725,10 +725,11 @@ GPU_FN void half_put(const walker &w, DEV(u64) passed, const mla_layers_args &a)
         return;
     }
     asm volatile("bar.sync 2, %0;" ::"n"((int)THREADS) : "memory");
-    float most = fabsf(((const float *)w.m->out)[w.lane % 16u]);
+    uint most = as_uint(fabsf(((const float *)w.m->out)[w.lane % 16u])); /* as in act_word */
     UNROLL
-    for (u16 k = 8; k > 0; k >>= 1) most = fmaxf(most, simd_shuffle_xor(most, k));
-    if (w.lane == 0u) pass_put(passed + a.pass[MLA_PASS_HALF] + blockIdx.x, most, w.tag);
+    for (u16 k = 8; k > 0; k >>= 1) most = max(most, simd_shuffle_xor(most, k));
+    if (w.lane == 0u)
+        pass_put(passed + a.pass[MLA_PASS_HALF] + blockIdx.x, as_float(most), w.tag);
 }
 
 /* What the group's rows of an expert became, rounded: the half block by one simdgroup, whose lanes

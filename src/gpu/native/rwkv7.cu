@@ -85,10 +85,10 @@ template <bool LONG> GPU_FN float4 pass_four(DEV(const u64) base, uint i, uint t
     }
 }
 
-/* Where none is negative the tag is the sign: it is another one in every layer. */
+/* Where none is negative (but NaN may be) the tag is the sign: it is another one in every layer. */
 GPU_FN void pass_put_signed(DEV(float) to, float v, uint tag)
 {
-    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(as_uint(v) | tag << 31)
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(as_uint(fabsf(v)) | tag << 31)
                  : "memory");
 }
 GPU_FN bool pass_signed(DEV(const float) from, uint tag, THR(float4) to)
@@ -288,7 +288,7 @@ template <int E, bool SIGNED> GPU_FN void dot_rows(walker<E> &w, const stretch &
         uint row = first + which * (uint)SIMDS + w.simd;
         if (w.lane % 8u != 0u || row >= s.n_rows) continue;
         if (SIGNED)
-            pass_put_signed((DEV(float))to + s.first + row, v > 0.0f ? v * v : 0.0f, w.tag);
+            pass_put_signed((DEV(float))to + s.first + row, v < 0.0f ? 0.0f : v * v, w.tag);
         else
             pass_put(to + pass_place(s.first + row), v, w.tag);
     }

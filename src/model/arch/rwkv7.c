@@ -43,7 +43,7 @@ static struct operand time_mix(struct build *b, struct operand h, u32 l, struct 
     struct bind *bind = &b->bind;
     struct program *p = b->p;
     u32 d = hp->d_model, hs = hp->wkv_head, n_mix = mix->has_gate ? 6 : 5;
-    u32 mu = bind_matrix(bind, d, n_mix, "blk.%u.time_mix_lerp_fused", l);
+    u32 mu = bind_vectors(bind, d, n_mix, "blk.%u.time_mix_lerp_fused", l);
     struct operand prev = prog_token_shift(p, "h_prev", h, net_state(p->net, d));
     static const char *const names[6] = {"x_r", "x_w", "x_k", "x_v", "x_a", "x_g"};
     struct operand x[6];

@@ -1,0 +1,343 @@
+/* The fields of config.json that may go unread: those of transformers' base class, those of
+ * training and bookkeeping, and for each architecture those whose value here changes nothing. Any
+ * other field that is not off is refused by name. Fields that hf_config.c reads need no row. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "format/hf_model.h"
+
+enum {
+    L = HF_LLAMA,
+    Q2 = HF_QWEN2,
+    QN = HF_QWEN3 | HF_QWEN3_MOE,
+    QM = HF_QWEN3_MOE,
+    G = HF_GLM4_LITE,
+    R = HF_RWKV7,
+    ATTN = L | Q2 | QN,
+    ALL = ATTN | G | R,
+};
+
+/* Whatever they say: how the model is named, trained, run, sampled from, or was written. */
+static const char *const base[] = {
+    /* what it is */
+    "architectures",
+    "model_type",
+    "name_or_path",
+    "auto_map",
+    "transformers_version",
+    "torch_dtype",
+    "dtype",
+    "tokenizer_class",
+    "is_llama_config",
+    "base_model",
+    "base_model_name_or_path",
+    "model_name",
+    "description",
+    "author",
+    "license",
+    "license_name",
+    "language",
+    "library_name",
+    "pipeline_tag",
+    "tags",
+    "datasets",
+    "original_max_position_embeddings",
+    "model_max_length",
+    "max_sequence_length",
+    "max_seq_len",
+    "seq_length",
+    "max_position_embeddings",
+    /* how its library runs it */
+    "use_cache",
+    "return_dict",
+    "return_dict_in_generate",
+    "output_attentions",
+    "output_hidden_states",
+    "output_scores",
+    "output_logits",
+    "output_router_logits",
+    "torchscript",
+    "use_bfloat16",
+    "tf_legacy_loss",
+    "chunk_size_feed_forward",
+    "pruned_heads",
+    "attn_implementation",
+    "experts_implementation",
+    "use_flash_attn",
+    "use_flash_attention",
+    "use_flash_attention_2",
+    "flash_attention",
+    "cache_implementation",
+    "is_decoder",
+    "pretraining_tp",
+    "onnx_export",
+    /* heads for other tasks */
+    "id2label",
+    "label2id",
+    "num_labels",
+    "problem_type",
+    "finetuning_task",
+    "task_specific_params",
+    "tie_encoder_decoder",
+    "prefix",
+    "pad_token",
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    /* special tokens: the tokenizer's files decide, and vocab.c reads eos_token_id */
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "mask_token_id",
+    "unk_token_id",
+    "decoder_start_token_id",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    /* generation, where generation_config.json does not say it */
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "max_length",
+    "min_length",
+    "max_new_tokens",
+    "min_new_tokens",
+    "early_stopping",
+    "num_beams",
+    "num_beam_groups",
+    "diversity_penalty",
+    "repetition_penalty",
+    "length_penalty",
+    "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size",
+    "bad_words_ids",
+    "num_return_sequences",
+    "exponential_decay_length_penalty",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "remove_invalid_values",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "renormalize_logits",
+    /* training */
+    "initializer_range",
+    "initializer_factor",
+    "init_std",
+    "gradient_checkpointing",
+    "router_aux_loss_coef",
+    "router_z_loss_coef",
+    "router_jitter_noise",
+    "aux_loss_alpha",
+    "aux_loss_coef",
+    "z_loss_coef",
+    "seq_aux",
+    "ep_size",
+    "use_cut_cross_entropy",
+};
+
+/* Parts of names that mark such a field too. */
+static const char *const prefixes[] = {"_",       "unsloth", "axolotl", "transformers",
+                                       "neftune", "fuse_"};
+
+enum harmless {
+    ANY,
+    TRUE,  /* true; false is wrong, absent is not here */
+    EQUAL, /* a number, or a list of it */
+    DIM,   /* hidden_size, or a list of it */
+    SILU,  /* a name of SiLU, or of the gated unit made with it */
+};
+
+static const struct field {
+    u32 archs;
+    const char *name;
+    enum harmless values;
+    double value;
+} fields[] = {
+    {ALL, "is_causal", TRUE, 0},
+    {ALL, "causal", TRUE, 0},
+    {ATTN | G, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
+    {ATTN | G, "layer_norm_epsilon", ANY, 0},
+    {ATTN | G, "activation", SILU, 0}, /* beside hidden_act */
+    {ATTN | G, "hidden_activation", SILU, 0},
+    {ATTN | G, "activation_function", SILU, 0},
+    {ATTN, "attention_bias", ANY, 0}, /* the tensors tell */
+    {ATTN, "mlp_bias", ANY, 0},
+    {ATTN, "qkv_bias", ANY, 0},
+    {QN, "use_qk_norm", TRUE, 0},
+    {Q2 | QN, "dual_chunk_attention_config", ANY, 0},   /* transformers' class does without */
+    {L | Q2 | HF_QWEN3, "num_experts_per_tok", ANY, 0}, /* of experts that are refused */
+    {QM, "n_group", EQUAL, 1},
+    {QM, "topk_group", EQUAL, 1},
+    {G, "num_key_value_heads", ANY, 0}, /* keys and values come from one latent */
+    {G, "head_dim", ANY, 0},            /* another name of qk_rope_head_dim */
+    {G, "qk_head_dim", ANY, 0},         /* the sum of its parts */
+    {G, "num_local_experts", ANY, 0},   /* another name of n_routed_experts */
+    {G, "moe_layer_freq", EQUAL, 1},
+    {G, "first_k_dense_replace", ANY, 0}, /* mlp_layer_types decides where both are there */
+    {R, "attn_mode", ANY, 0},             /* which kernel its library takes */
+    {R, "use_l2warp", ANY, 0},            /* training */
+    {R, "norm_bias", TRUE, 0},
+    {R, "norm_eps", ANY, 0},           /* beside layer_norm_epsilon */
+    {R, "head_size", ANY, 0},          /* beside head_dim */
+    {R, "decay_low_rank_dim", ANY, 0}, /* the tensors tell */
+    {R, "gate_low_rank_dim", ANY, 0},
+    {R, "a_low_rank_dim", ANY, 0},
+    {R, "v_low_rank_dim", ANY, 0},
+    {R, "lora_rank_decay", ANY, 0},
+    {R, "lora_rank_iclr", ANY, 0},
+    {R, "lora_rank_value_residual_mix", ANY, 0},
+    {R, "lora_rank_gate", ANY, 0},
+    {R, "num_attention_heads", ANY, 0},
+    {R, "num_key_value_heads", ANY, 0},
+    {R, "value_dim", DIM, 0},
+    {R, "key_dim", DIM, 0},
+    {R, "attention_hidden_size", DIM, 0},
+    {R, "wkv_version", EQUAL, 7},
+};
+
+/* Of the rope parameters: those that a type does not use say nothing. */
+static const char *const rope_fields[] = {
+    "rope_theta",
+    "rope_type",
+    "type",
+    "factor",
+    "original_max_position_embeddings",
+    "low_freq_factor",
+    "high_freq_factor",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "truncate",
+    "partial_rotary_factor",
+    "finetuned",
+    "max_position_embeddings",
+};
+
+static bool is_in(const char *const *list, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], name) == 0) return true;
+    return false;
+}
+
+static bool has_scale_name(const char *name)
+{
+    return strstr(name, "scale") || strstr(name, "scaling") || strstr(name, "multiplier") ||
+           strstr(name, "factor");
+}
+
+/* Off: null, false, 0, empty, a list of such, or a scale of 1. */
+static bool is_neutral(const char *name, const json_t *v)
+{
+    const json_t *e;
+    size_t i;
+    json_array_foreach((json_t *)(uintptr_t)v, i, e)
+    {
+        if (json_is_array(e) || !is_neutral(name, e)) return false;
+    }
+    if (json_is_number(v))
+        return json_number_value(v) == 0 || (has_scale_name(name) && json_number_value(v) == 1);
+    return json_is_null(v) || json_is_false(v) || json_is_array(v) ||
+           (json_is_string(v) && json_string_length(v) == 0) ||
+           (json_is_object(v) && json_object_size(v) == 0);
+}
+
+static bool all_are(const json_t *v, double want)
+{
+    const json_t *e;
+    size_t i;
+    if (json_is_null(v)) return true;
+    if (!json_is_array(v)) return json_is_number(v) && json_number_value(v) == want;
+    json_array_foreach((json_t *)(uintptr_t)v, i, e)
+    {
+        if (!json_is_number(e) || json_number_value(e) != want) return false;
+    }
+    return true;
+}
+
+static bool is_silu(const char *name)
+{
+    return name &&
+           (strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0 || strcmp(name, "swiglu") == 0);
+}
+
+static bool may_stay(const struct hf *h, const json_t *config, const char *name, const json_t *v)
+{
+    double dim = json_number_value(json_object_get(config, "hidden_size"));
+    if (is_in(base, ARRAY_LEN(base), name) || strstr(name, "dropout") || strstr(name, "_pdrop"))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
+        if (str_starts(str_of(name), prefixes[i])) return true;
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        const struct field *f = &fields[i];
+        if (!(f->archs & (u32)h->arch) || strcmp(f->name, name) != 0) continue;
+        switch (f->values) {
+        case ANY: return true;
+        case TRUE: return json_is_true(v) || json_is_null(v);
+        case EQUAL: return all_are(v, f->value);
+        case DIM: return all_are(v, dim);
+        case SILU: return json_is_null(v) || is_silu(json_string_value(v));
+        }
+    }
+    return is_neutral(name, v);
+}
+
+static void refuse(const struct source *s, const char *where, const char *name, const json_t *v)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    struct err_quoted key = err_quote(str_of(name));
+    struct err_quoted value = err_quote(str_of(text ? text : "?"));
+    size_t n = strlen(value.text);
+    /* a JSON string has quotes of its own */
+    source_refuse(s, "config.json: %s%s = %.*s", where, key.text, (int)(n - 2), value.text + 1);
+    free(text);
+}
+
+/* Ids that no row of the embedding belongs to. Padding is for training: its id often lies beyond
+ * the vocabulary of a model that was never resized for it. */
+static void check_ids(const struct source *s, const json_t *config)
+{
+    static const char *const ids[] = {"bos_token_id", "eos_token_id"};
+    json_int_t n = json_integer_value(json_object_get(config, "vocab_size"));
+    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+        const json_t *v = json_object_get(config, ids[i]), *list = json_array_get(v, 0);
+        size_t k = 0;
+        for (const json_t *id = list ? list : v; id; id = json_array_get(v, ++k)) {
+            json_int_t x = json_integer_value(id);
+            if (json_is_integer(id) && x != -1 && (x < 0 || x >= n))
+                source_refuse(s, "config.json: %s = %lld (vocab_size is %lld)", ids[i],
+                              (long long)x, (long long)n);
+        }
+    }
+}
+
+int hf_check_fields(const struct source *s, const struct hf *h, const json_t *config,
+                    const struct strmap asked[2], struct err *err)
+{
+    json_t *rope = json_object_get(config, "rope_parameters"), *v;
+    const char *name;
+    u32 i;
+    if (!strmap_ok(&asked[0]) || !strmap_ok(&asked[1])) return err_nomem(err, "config.json");
+    json_object_foreach((json_t *)(uintptr_t)config, name, v)
+    {
+        if (!strmap_get(&asked[0], str_of(name), &i) && !may_stay(h, config, name, v))
+            refuse(s, "", name, v);
+    }
+    if (json_object_size(json_object_get(config, "rope_scaling")))
+        rope = json_object_get(config, "rope_scaling");
+    json_object_foreach(rope, name, v)
+    {
+        if (!strmap_get(&asked[1], str_of(name), &i) &&
+            !is_in(rope_fields, ARRAY_LEN(rope_fields), name) && !is_neutral(name, v))
+            refuse(s, "rope parameter ", name, v);
+    }
+    check_ids(s, config);
+    return 0;
+}

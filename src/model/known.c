@@ -1,0 +1,365 @@
+/* The lists of keys and tensors that may go unread, for all architectures in one place. A row says
+ * with which values a key changes nothing; with any other value it is refused, because the answers
+ * would be wrong. Keys that hparams.c and vocab.c read need no row. */
+#include "model/known.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LLAMA = 1,
+    QWEN2 = 2,
+    QWEN3 = 4,
+    QWEN3MOE = 8,
+    DEEPSEEK2 = 16,
+    RWKV7 = 32,
+    ARWKV7 = 64,
+    DENSE = LLAMA | QWEN2 | QWEN3,
+    MOE = QWEN3MOE | DEEPSEEK2,
+    ATTENTION = DENSE | MOE,
+    RWKV = RWKV7 | ARWKV7,
+    ALL = ATTENTION | RWKV,
+};
+
+static const char *const arch_names[] = {"llama",     "qwen2", "qwen3", "qwen3moe",
+                                         "deepseek2", "rwkv7", "arwkv7"};
+
+/* The values that change nothing. */
+enum harmless {
+    ANY,
+    OFF,     /* 0, false, empty; of an array, every element */
+    ONE,     /* 1 or off */
+    TRUE,    /* true */
+    EQUAL,   /* the row's value, or off */
+    SCALE,   /* what attention scales by in any case, or off */
+    YARN,    /* the row's value or off; any without yarn */
+    EXTENDS, /* 1, -1 (unsaid) or off; any without yarn */
+    SILU,    /* a name of SiLU */
+    HEAD_K,  /* the width of a head's keys, or off */
+    HEAD_V,  /* and of its values */
+    WIDTH,   /* d_model, or off */
+    ROTATED, /* the rotated part of a head, or off */
+    BASE,    /* the base of the rotation, or off; any without a window */
+    SHARED,  /* the width of all shared experts, or off */
+};
+
+static const struct known {
+    u32 archs;
+    const char *key; /* without "ARCH."; one that ends in '.' stands for all that begin so */
+    enum harmless values;
+    double value;
+} keys[] = {
+    /* about the model, not part of its arithmetic */
+    {ALL, "tensor_data_layout", ANY, 0},
+    {ALL, "decoder_start_token_id", ANY, 0},
+    {ALL, "classifier.output_labels", ANY, 0},
+    {ALL, "rope.scaling.finetuned", ANY, 0},
+    {ALL, "deepstack_mapping", ANY, 0}, /* of n_deepstack_layers, which is refused itself */
+    {ALL, "embedding_length_out", WIDTH, 0},
+
+    /* scales, clamps and caps */
+    {ALL, "logit_scale", ONE, 0},
+    {ALL, "residual_scale", ONE, 0},
+    {ALL, "embedding_scale", ONE, 0},
+    {ALL, "attn_logit_softcapping", OFF, 0},
+    {ALL, "final_logit_softcapping", OFF, 0},
+    {ALL, "router_logit_softcapping", OFF, 0},
+    {ALL, "swiglu_clamp_exp", OFF, 0},
+    {ALL, "swiglu_clamp_shexp", OFF, 0},
+    {ALL, "use_parallel_residual", OFF, 0},
+    {ATTENTION | ARWKV7, "hidden_activation", SILU, 0},
+
+    /* attention */
+    {ATTENTION, "attention.scale", SCALE, 0},
+    {ATTENTION, "attention.causal", TRUE, 0},
+    {ATTENTION, "attention.clamp_kqv", OFF, 0},
+    {ATTENTION, "attention.max_alibi_bias", OFF, 0},
+    {ATTENTION, "attention.output_scale", ONE, 0},
+    {ATTENTION, "attention.value_scale", ONE, 0},
+    {ATTENTION, "attention.temperature_length", OFF, 0},
+    {ATTENTION, "attention.temperature_scale", OFF, 0},
+    {ATTENTION, "attention.layer_norm_epsilon", ANY, 0}, /* their norms are RMS norms */
+    {ATTENTION, "attention.group_norm_epsilon", ANY, 0},
+    {ATTENTION, "attention.group_norm_groups", ANY, 0},
+    {ATTENTION, "attention.sliding_window_pattern", ANY, 0}, /* attention.sliding_window decides */
+    {ATTENTION, "attention.head_dim", HEAD_K, 0},            /* beside key_length */
+    {ATTENTION, "attention.key_length_swa", HEAD_K, 0},
+    {ATTENTION, "attention.value_length_swa", HEAD_V, 0},
+    {ATTENTION, "attention.rope_pattern", ONE, 0}, /* every layer rotates */
+    {RWKV, "attention.causal", TRUE, 0},
+    {RWKV, "attention.head_count", ANY, 0}, /* no attention: wkv.head_size decides */
+    {RWKV, "attention.head_count_kv", ANY, 0},
+    {RWKV, "attention.key_length", ANY, 0},
+    {RWKV, "attention.value_length", ANY, 0},
+    {RWKV, "attention.group_norm_epsilon", EQUAL, 64e-5},
+    {RWKV7, "attention.layer_norm_rms_epsilon", ANY, 0},
+    {ARWKV7, "attention.layer_norm_epsilon", ANY, 0},
+
+    /* rotation */
+    {ATTENTION, "rope.dimension_sections", OFF, 0},
+    {ATTENTION, "rope.dimension_count_swa", ROTATED, 0},
+    {ATTENTION, "rope.freq_base_swa", BASE, 0},
+    {ATTENTION, "rope.scaling.alpha", OFF, 0},
+    {ATTENTION, "rope.scaling.yarn_ext_factor", EXTENDS, 0},
+    {ATTENTION, "rope.scaling.yarn_attn_factor", YARN, 1},
+    {ATTENTION, "rope.scaling.yarn_beta_fast", YARN, 32},
+    {ATTENTION, "rope.scaling.yarn_beta_slow", YARN, 1},
+    {ATTENTION, "rope.scaling.yarn_log_multiplier", YARN, 0},
+    {RWKV, "rope.", ANY, 0}, /* nothing rotates */
+
+    /* experts; without any, expert_count is off and the others say nothing */
+    {DENSE | RWKV, "expert_count", OFF, 0},
+    {DENSE | RWKV, "expert_used_count", ANY, 0},
+    {DENSE | RWKV, "expert_shared_count", ANY, 0},
+    {DENSE | RWKV, "expert_feed_forward_length", ANY, 0},
+    {DENSE | RWKV, "expert_shared_feed_forward_length", ANY, 0},
+    {DENSE | RWKV, "expert_group_count", ANY, 0},
+    {DENSE | RWKV, "expert_group_used_count", ANY, 0},
+    {DENSE | RWKV, "expert_weights_scale", ANY, 0},
+    {DENSE | RWKV, "expert_weights_norm", ANY, 0},
+    {DENSE | RWKV, "norm_top_k_prob", ANY, 0},
+    {DENSE | RWKV, "expert_gating_func", ANY, 0},
+    {DENSE | RWKV, "leading_dense_block_count", ANY, 0},
+    {ALL, "expert_group_scale", ANY, 0}, /* of expert_chunk_feed_forward_length */
+    {MOE, "expert_shared_feed_forward_length", SHARED, 0},
+    {ALL, "moe_every_n_layers", ONE, 0},
+    {ALL, "interleave_moe_layer_step", ONE, 0},
+
+    /* recurrence */
+    {ATTENTION, "token_shift_count", ANY, 0},
+    {RWKV7, "token_shift_count", EQUAL, 2},
+    {ARWKV7, "token_shift_count", EQUAL, 1},
+    {ALL, "time_mix_extra_dim", ANY, 0}, /* RWKV-6's */
+    {ALL, "time_decay_extra_dim", ANY, 0},
+};
+
+/* tokenizer.ggml.*: what names a token without changing how text is cut, and what would. */
+static const struct known tokenizer_keys[] = {
+    {ALL, "token_type_count", ANY, 0},   /* BERT's segments */
+    {ALL, "add_sep_token", ANY, 0},      /* between the texts of a pair */
+    {ALL, "seperator_token_id", ANY, 0}, /* sic */
+    {ALL, "separator_token_id", ANY, 0},
+    {ALL, "cls_token_id", ANY, 0},
+    {ALL, "mask_token_id", ANY, 0},
+    {ALL, "fim_pre_token_id", ANY, 0},
+    {ALL, "fim_suf_token_id", ANY, 0},
+    {ALL, "fim_mid_token_id", ANY, 0},
+    {ALL, "fim_pad_token_id", ANY, 0},
+    {ALL, "fim_rep_token_id", ANY, 0},
+    {ALL, "fim_sep_token_id", ANY, 0},
+    {ALL, "prefix_token_id", ANY, 0},
+    {ALL, "suffix_token_id", ANY, 0},
+    {ALL, "middle_token_id", ANY, 0},
+    {ALL, "scores", ANY, 0}, /* of a vocabulary that merges by rank */
+    {ALL, "merges", ANY, 0}, /* of one that merges by score */
+    {ALL, "remove_extra_whitespaces", OFF, 0},
+    {ALL, "precompiled_charsmap", OFF, 0},
+    {ALL, "normalizer.lowercase", OFF, 0},
+    {ALL, "normalizer.strip_accents", OFF, 0},
+    {ALL, "suppress_tokens", OFF, 0},
+};
+
+/* ---- keys ---- */
+
+static bool number(const struct kv *kv, u64 i, double *out)
+{
+    i64 n;
+    if (kv->elem == KV_BOOL) {
+        if (i >= kv->n) return false;
+        *out = kv->data[i] != 0;
+        return true;
+    }
+    if (!kv_int(kv, i, &n)) return kv_float(kv, i, out);
+    *out = (double)n;
+    return true;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-5 * fabs(b);
+}
+
+/* Every element is 0, or else allowed. */
+static bool all_are(const struct kv *kv, double allowed)
+{
+    double x;
+    u64 at = 0;
+    struct str text;
+    for (u64 i = 0; i < kv->n; i++) {
+        if (kv->elem == KV_STR) {
+            if (!kv_next_str(kv, &at, &text) || text.n) return false;
+        } else if (!number(kv, i, &x) || (x != 0 && !near(x, allowed))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_word(struct str key, const char *word)
+{
+    size_t n = strlen(word);
+    for (size_t i = 0; i + n <= key.n; i++)
+        if (memcmp(key.p + i, word, n) == 0) return true;
+    return false;
+}
+
+/* An unknown setting that is off: zero, false, empty, or a scale of 1. */
+static bool is_neutral(const struct kv *kv)
+{
+    bool scale = has_word(kv->key, "scale") || has_word(kv->key, "multiplier") ||
+                 has_word(kv->key, "factor");
+    return all_are(kv, scale && kv->elem != KV_BOOL ? 1 : 0);
+}
+
+static bool is_silu(const struct kv *kv)
+{
+    u64 at = 0;
+    struct str name;
+    return kv->type == KV_STR && kv_next_str(kv, &at, &name) &&
+           (name.n == 0 || str_is(name, "silu") || str_is(name, "swish"));
+}
+
+static bool is_harmless(const struct known *k, const struct kv *kv, const struct hparams *hp)
+{
+    u32 head = hp->head_k_mla ? hp->head_k_mla : hp->head_k;
+    switch (k->values) {
+    case ANY: return true;
+    case OFF: return all_are(kv, 0);
+    case ONE: return all_are(kv, 1);
+    case TRUE: return kv->type == KV_BOOL && kv->data[0];
+    case EQUAL: return all_are(kv, k->value);
+    case SCALE: return all_are(kv, 1 / sqrt((double)MAX(head, 1)));
+    case YARN: return hp->rope_scaling != SCALING_YARN || all_are(kv, k->value);
+    case EXTENDS: return hp->rope_scaling != SCALING_YARN || all_are(kv, 1) || all_are(kv, -1);
+    case SILU: return is_silu(kv);
+    case HEAD_K: return all_are(kv, hp->head_k);
+    case HEAD_V: return all_are(kv, hp->head_v);
+    case WIDTH: return all_are(kv, hp->d_model);
+    case ROTATED: return all_are(kv, hp->n_rot);
+    case BASE: return !hp->window || all_are(kv, (double)hp->rope_base);
+    case SHARED: return all_are(kv, (double)hp->n_ff_expert * hp->n_shared_experts);
+    }
+    return false;
+}
+
+static const struct known *find(const struct known *rows, size_t n, u32 arch, struct str key)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *k = rows[i].key;
+        bool group = k[strlen(k) - 1] == '.';
+        if ((rows[i].archs & arch) && (group ? str_starts(key, k) : str_is(key, k)))
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static u32 arch_bit(const char *name)
+{
+    for (u32 i = 0; i < ARRAY_LEN(arch_names); i++)
+        if (strcmp(arch_names[i], name) == 0) return 1u << i;
+    return 0;
+}
+
+/* The key without the prefix, or an empty string. */
+static struct str after(struct str key, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    if (!str_starts(key, prefix)) return (struct str){0};
+    return (struct str){key.p + n, key.n - n};
+}
+
+/* A key of another name space (general, split, what quantised the file and who) changes nothing. */
+static bool may_stay(const struct kv *kv, const struct hparams *hp, u32 arch)
+{
+    char own[sizeof hp->arch + 1];
+    const struct known *k;
+    snprintf(own, sizeof own, "%s.", hp->arch);
+    struct str suffix = after(kv->key, own), tokens = after(kv->key, "tokenizer.ggml.");
+    if (suffix.n)
+        k = find(keys, ARRAY_LEN(keys), arch, suffix);
+    else if (tokens.n)
+        k = find(tokenizer_keys, ARRAY_LEN(tokenizer_keys), arch, tokens);
+    else if (str_starts(kv->key, "fletch.") || str_starts(kv->key, "tokenizer.fletch."))
+        k = NULL; /* of a later version of ours */
+    else
+        return true;
+    return k ? is_harmless(k, kv, hp) : is_neutral(kv);
+}
+
+void known_check_keys(const struct source *s, const struct hparams *hp)
+{
+    u32 arch = *hp->arch ? arch_bit(hp->arch) : UINT32_MAX;
+    for (u32 i = 0; i < s->n_kvs; i++)
+        if (!s->kv_asked[i] && !may_stay(&s->kvs[i], hp, arch)) source_refuse_kv(s, &s->kvs[i]);
+}
+
+/* ---- tensors ---- */
+
+/* In every block; `also` of the same block must be there too, where the row has one. */
+static const struct spare {
+    u32 archs;
+    const char *name, *also;
+} spares[] = {
+    {ATTENTION, "attn_rot_embd.weight", NULL},          /* the rotation's own frequencies */
+    {DEEPSEEK2, "attn_kv_b.weight", "attn_k_b.weight"}, /* the same, not split */
+};
+
+enum { MAX_BLOCKS = 1024 };
+
+/* The block a name belongs to and the rest of it; false for a tensor of no block. */
+static bool split_name(struct str name, u32 *block, struct str *rest)
+{
+    struct str s = after(name, "blk.");
+    u32 n = 0;
+    size_t i = 0;
+    for (; i < s.n && i < 6 && s.p[i] >= '0' && s.p[i] <= '9'; i++)
+        n = n * 10 + (u32)(s.p[i] - '0');
+    if (i == 0 || i == s.n || s.p[i] != '.') return false;
+    *block = n;
+    *rest = (struct str){s.p + i + 1, s.n - i - 1};
+    return true;
+}
+
+static bool is_spare(const struct source *s, u32 arch, u32 block, struct str rest)
+{
+    /* block 0 mixes no values: converters fill these for other engines */
+    if ((arch & RWKV) && block == 0 &&
+        (str_is(rest, "time_mix_v0.weight") || str_is(rest, "time_mix_v1.weight") ||
+         str_is(rest, "time_mix_v2.weight")))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(spares); i++) {
+        char also[64];
+        u32 n;
+        if (!(spares[i].archs & arch) || !str_is(rest, spares[i].name)) continue;
+        if (!spares[i].also) return true;
+        snprintf(also, sizeof also, "blk.%u.%s", block, spares[i].also);
+        return strmap_get(&s->tensor_index, str_of(also), &n);
+    }
+    return false;
+}
+
+void known_check_tensors(const struct source *s, const struct hparams *hp)
+{
+    u32 arch = arch_bit(hp->arch), block;
+    struct str rest;
+    bool predicts[MAX_BLOCKS] = {false}; /* an MTP block: the others' results don't need it */
+    for (u32 i = 0; i < s->n_tensors; i++)
+        if (split_name(s->tensors[i].name, &block, &rest) && block >= hp->n_layers &&
+            block < MAX_BLOCKS && str_starts(rest, "nextn."))
+            predicts[block] = true;
+    for (u32 i = 0; i < s->n_tensors; i++) {
+        struct str name = s->tensors[i].name;
+        if (s->tensor_asked[i]) continue;
+        if (!split_name(name, &block, &rest)) {
+            source_refuse(s, "tensor %s", QUOTE(name));
+        } else if (block >= hp->n_layers) {
+            if (block >= MAX_BLOCKS || !predicts[block])
+                source_refuse(s, "tensor %s (%s.block_count ends before it)", QUOTE(name),
+                              hp->arch);
+        } else if (!is_spare(s, arch, block, rest)) {
+            source_refuse(s, "tensor %s", QUOTE(name));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Calls that must be made: answers that tool_choice asks for are calls of the tools that were
+offered, with arguments that obey their schemas, in every style of calls, whole and streamed. The
+built-in model was trained on none of the styles but one, so nothing but the grammar makes them."""
+
+import json
+
+from serving import Server
+from suite import run_tests
+
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "maxLength": 9}, "unit": {"enum": ["C", "F"]},
+                                     "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "unit"], "additionalProperties": False}}}
+NOW = {"type": "function", "function": {"name": "now"}}
+NAMED = {"type": "function", "function": {"name": "get_weather"}}
+ASK = dict(max_tokens=900, tools=[WEATHER, NOW])
+
+
+def check(calls, most):
+    assert 1 <= len(calls) <= most, calls
+    for call in calls:
+        name, args = call["function"]["name"], json.loads(call["function"]["arguments"])
+        if name == "now":
+            assert args == {}, args
+            continue
+        assert name == "get_weather" and set(args) <= {"city", "unit", "days"}, args
+        assert len(args["city"]) <= 9 and args["unit"] in "CF" and 1 <= args.get("days", 1) <= 9, args
+
+
+def streamed(s, **body):
+    calls, said = [], ""
+    for chunk in s.stream(**body):
+        delta = chunk["choices"][0]["delta"]
+        said += delta.get("content") or ""
+        for call in delta.get("tool_calls", []):
+            if call["index"] == len(calls):
+                calls.append({**call, "function": {**call["function"], "arguments": ""}})
+            calls[call["index"]]["function"]["arguments"] += call["function"].get("arguments", "")
+    return calls, said
+
+
+def answers(template):
+    """Each way of asking once: several calls or one, streamed or whole, the likeliest tokens or drawn ones."""
+    s = Server(*(["--template", f"test/tmpl/{template}.jinja"] if template else []))
+    calls, said = streamed(s, **ASK, tool_choice="required", temperature=0)
+    check(calls, 8)
+    assert not said, said
+    one = {"tool_choice": "required", "parallel_tool_calls": False} if template else {"tool_choice": NAMED}
+    answer = s.chat(**ASK, **one, temperature=1)["choices"][0]
+    assert answer["finish_reason"] == "tool_calls" and not answer["message"]["content"], answer
+    check(answer["message"]["tool_calls"], 1)
+    return s
+
+
+def test_tagged():
+    s = answers(None)
+    ask = {"model": "guide", "max_tokens": 200, "messages": [{"role": "user", "content": "Riga?"}], "temperature": 0,
+           "tools": [{"name": "get_weather", "input_schema": WEATHER["function"]["parameters"]}],
+           "tool_choice": {"type": "any", "disable_parallel_tool_use": True}}
+    answer = s.post("/v1/messages", ask)
+    assert [b["type"] for b in answer["content"]] == ["tool_use"] and answer["stop_reason"] == "tool_use", answer
+    bad = {"name": "f", "parameters": {"properties": {"u": {"unknown": 1}}}}
+    e = s.chat(400, tools=[WEATHER, {"type": "function", "function": bad}], tool_choice="required")["error"]
+    assert e["param"] == "tools" and "arguments-of-f" in e["message"] and "#/properties/u" in e["message"], e
+    s.end()
+
+
+def test_pairs():
+    answers("glm47").end()
+
+
+def test_bare():
+    answers("llama31").end()
+
+
+def test_listed():
+    answers("nemo").end()
+
+
+run_tests(globals())
