@@ -3,6 +3,7 @@
 import atexit
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -18,9 +19,10 @@ ASK = [{"role": "user", "content": "How do I make a model smaller?"}]
 class Server:
     """A server of its own, on a port of its own."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, asan_options=""):
+        env = {**os.environ, "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{asan_options}"}
         self.p = subprocess.Popen(
-            [FLETCH, *with_isa(["serve", "--port", "0", "--threads", "2", *args])],
+            [FLETCH, *with_isa(["serve", "--port", "0", "--threads", "2", *args])], env=env,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         atexit.register(self.p.kill)  # where a test failed before it ended its server
         self.lines = []

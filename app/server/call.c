@@ -96,6 +96,16 @@ static struct shape shape_of(const char *p, size_t n)
     return s;
 }
 
+/* jansson does not check each of its allocations, so what it can take at most must be there: it keeps
+ * a text and what it reads of it in buffers that double. */
+static bool can_allocate_tree(size_t n, uint64_t n_values)
+{
+    void *volatile p = malloc(6 * n + 160 * (size_t)n_values); /* a compiler may leave it out */
+    bool got = p;
+    free(p);
+    return got;
+}
+
 int call_parse(struct call *c)
 {
     json_error_t e;
@@ -104,6 +114,7 @@ int call_parse(struct call *c)
         return call_over(c, LIMIT_json_depth, NULL, shape.depth);
     if (shape.n_values > limit_of(&c->server->limits, json_values))
         return call_over(c, LIMIT_json_values, NULL, shape.n_values);
+    if (!can_allocate_tree(c->n_text, shape.n_values)) return call_no_memory(c);
     c->body = json_loadb(c->text, c->n_text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!c->body && json_error_code(&e) == json_error_out_of_memory) return call_no_memory(c);
     if (!c->body)
