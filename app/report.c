@@ -477,7 +477,10 @@ static void print_doctor(const json_t *j)
     print_words("instruction sets of the cpu backend, best first (--isa)",
                 json_object_get(cpu, "isas"));
     const char *blas = json_string_value(json_object_get(cpu, "blas"));
-    printf("\nBLAS library for prompts of models in F32 and F16: %s\n", blas ? blas : "none");
+    printf("\nBLAS library for prompts of models in F32 and F16: %s%s\n", blas ? blas : "none",
+           blas && !json_is_true(json_object_get(cpu, "blas_used"))
+               ? " (not used: with it a row's bits would depend on which rows are beside it)"
+               : "");
 }
 
 static int doctor(const struct args *a)

@@ -1,5 +1,10 @@
 #include "cpu/blas.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/pack.h"
+
 #if defined BLAS_OPENBLAS
 #include <cblas.h>
 #elif defined BLAS_ACCELERATE
@@ -17,14 +22,35 @@ const char *blas_name(void)
 #endif
 }
 
-void blas_start(void)
+#if defined BLAS_OPENBLAS || defined BLAS_ACCELERATE
+
+/* Multiplies BLAS_ROWS copies of one row: are all results equal? */
+static bool places_are_equal(float *memory, u32 n_out, u32 n)
 {
+    float *x = memory, *w = x + BLAS_ROWS * n, *y = w + n * n_out;
+    for (u32 i = 0; i < BLAS_ROWS * n; i++) x[i] = (float)(i % n * 7919 % 1009) / 1009 - 0.5f;
+    for (u32 i = 0; i < n * n_out; i++) w[i] = (float)(i * 104729 % 2003) / 2003 - 0.5f;
+    blas_multiply(y, x, w, n_out, n);
+    for (u32 r = 1; r < BLAS_ROWS; r++)
+        if (memcmp(y, y + r * n_out, n_out * sizeof *y) != 0) return false;
+    return true;
+}
+
+bool blas_start(void)
+{
+    static const u32 sizes[] = {32, 576};
+    enum { MAX_N = 576, MAX_OUT = BLAS_TILES * TILE };
 #if defined BLAS_OPENBLAS
     openblas_set_num_threads(1);
 #endif
+    float *memory = malloc(sizeof *memory * (BLAS_ROWS * (MAX_N + MAX_OUT) + MAX_N * MAX_OUT));
+    bool equal = memory;
+    for (size_t i = 0; i < ARRAY_LEN(sizes) && equal; i++)
+        for (u32 n_out = TILE; n_out <= MAX_OUT && equal; n_out += TILE)
+            equal = places_are_equal(memory, n_out, sizes[i]);
+    free(memory);
+    return equal;
 }
-
-#if defined BLAS_OPENBLAS || defined BLAS_ACCELERATE
 
 void blas_multiply(float *y, const float *x, const float *w, u32 n_out, u32 n)
 {
@@ -33,6 +59,11 @@ void blas_multiply(float *y, const float *x, const float *w, u32 n_out, u32 n)
 }
 
 #else
+
+bool blas_start(void)
+{
+    return false;
+}
 
 void blas_multiply(float *y, const float *x, const float *w, u32 n_out, u32 n)
 {

@@ -12,8 +12,10 @@ enum { BLAS_ROWS = 64, BLAS_TILES = 8 };
 
 /* What the library calls itself, NULL: there is none. */
 const char *blas_name(void);
-/* Before the first product: members of the team are all the threads that it gets. */
-void blas_start(void);
+/* Before the first product: the library gets no threads beside the team's. Returns whether it may
+ * be used: some libraries sum a row in another order at another place of the block (OpenBLAS's
+ * kernels for Haswell and Zen do), and a row's bits must not depend on which rows are beside it. */
+bool blas_start(void);
 /* y [BLAS_ROWS][n_out] = x [BLAS_ROWS][n] · w [n][n_out]. */
 void blas_multiply(float *y, const float *x, const float *w, u32 n_out, u32 n);
 

@@ -55,7 +55,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     int rc = hostmem_open(&x->host, class, net, limits, err);
     x->k = kernels_find(class->isa);
     x->host.weigh = x->k->rows->weigh;
-    blas_start();
+    x->has_blas = blas_start();
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");

@@ -54,6 +54,7 @@ struct cpu {
     atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_ops] work handed out */
     struct cpu_act act;                      /* activations of the product that runs */
     struct cpu_lists *lists;                 /* [team] */
+    bool has_blas;                           /* a library multiplies floats of prompts */
     u8 *attention;                           /* cpu_attention_bytes of scratch */
     struct pace paces[HOSTMEM_MAX_PROGRAMS][CPU_PACES]; /* of steps of 1, 2, 4 … rows */
 };

@@ -58,7 +58,7 @@ static bool may_be_bf16(const struct job *j, bool experts)
 static bool sets_prompts_apart(const struct job *j, bool experts)
 {
     return j->run->p->bufs[j->op->in[0].buf].rows == ROWS_T &&
-           (may_be_bf16(j, experts) || (j->floats && blas_name() && !experts));
+           (may_be_bf16(j, experts) || (j->floats && j->run->x->has_blas && !experts));
 }
 
 static bool is_apart(const struct row *rows, u32 t)
@@ -267,7 +267,7 @@ static void multiply_one(const struct piece *s, const struct product *p, float *
 {
     if (in_panels(s, p))
         multiply_panels(s, p, y, NULL);
-    else if (s->b->prompt && blas_name() && !encoding_is_int8(p->w->enc))
+    else if (s->b->prompt && s->j->run->x->has_blas && !encoding_is_int8(p->w->enc))
         multiply_blas(s, p, y);
     else
         multiply_tiles(s, p, y);
@@ -321,7 +321,7 @@ static void multiply(struct piece *s)
  * cache come from behind it for every piece, so there are not too many of them. */
 static u32 least_piece(const struct job *j)
 {
-    if (j->lists->batches[0].prompt && j->floats && blas_name()) return BLAS_TILES;
+    if (j->lists->batches[0].prompt && j->floats && j->run->x->has_blas) return BLAS_TILES;
     if (!j->lists->batches[0].bf16)
         return j->floats && j->n_tiles >= j->run->n_members * 16 * STRIP_TILES ? STRIP_TILES : 1;
     return (j->n_tiles / (j->run->n_members * 16) + 2) / 2 * 2;

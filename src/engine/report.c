@@ -510,9 +510,10 @@ static json_t *cpu_report(void)
     json_t *isas = json_array();
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (cpu_class(names[i])) json_array_append_new(isas, json_string(names[i]));
-    return json_pack("{s:s, s:I, s:o, s:s, s:o, s:s?}", "model", model, "cores",
+    return json_pack("{s:s, s:I, s:o, s:s, s:o, s:s?, s:b}", "model", model, "cores",
                      (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "features", features, "isa",
-                     cpu_class(NULL)->isa, "isas", isas, "blas", blas_name());
+                     cpu_class(NULL)->isa, "isas", isas, "blas", blas_name(), "blas_used",
+                     blas_start());
 }
 
 /* Has its device been tuned? JSON null where there is none. */
