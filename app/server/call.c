@@ -96,8 +96,8 @@ static struct shape shape_of(const char *p, size_t n)
     return s;
 }
 
-/* jansson does not check each of its allocations, so what it can take at most must be there: it keeps
- * a text and what it reads of it in buffers that double. */
+/* jansson does not check each of its allocations, so what it can take at most must be there: it
+ * keeps a text and what it reads of it in buffers that double. */
 static bool can_allocate_tree(size_t n, uint64_t n_values)
 {
     void *volatile p = malloc(6 * n + 160 * (size_t)n_values); /* a compiler may leave it out */
