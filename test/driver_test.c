@@ -9,6 +9,7 @@
 
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
+#include "gpu/arithmetic.h"
 #include "standin/standin.h"
 
 enum { N_WORDS = 1000, GUARD = 16 };
@@ -169,10 +170,23 @@ static void check_order(const struct gpu_driver *d)
     close_lab(&lab);
 }
 
+/* Contraction, rounding, conversions and logarithms of numbers that the device may flush. */
+static void check_arithmetic(const struct gpu_driver *d)
+{
+    struct lab lab;
+    bool flushes = false;
+    open_lab(&lab, d);
+    if (gpu_check_arithmetic(d, lab.g, &flushes, &lab.err))
+        fail_msg("%s: %s", d->name, lab.err.text);
+    if (d == &driver_emu) assert_true(flushes); /* as on a Mac, so that tests see it */
+    close_lab(&lab);
+}
+
 static void check_driver(const struct gpu_driver *d)
 {
     check_contract(d);
     check_order(d);
+    check_arithmetic(d);
 }
 
 static void emulator_keeps_the_contract(void **state)
@@ -189,6 +203,32 @@ static void gpus_keep_the_contract(void **state)
     if (!metal && !cuda) skip();
     if (metal) check_driver(&driver_metal);
     if (cuda) check_driver(&driver_cuda);
+}
+
+static u32 wrong_bits;
+
+/* The first result of the self-test as it is where a product and a sum are fused, and so on. */
+static int read_wrong(struct gpu *g, struct gpu_buf *b, u64 offset, void *dst, u64 n,
+                      struct err *err)
+{
+    int rc = driver_emu.read(g, b, offset, dst, n, err);
+    memcpy(dst, &wrong_bits, sizeof wrong_bits);
+    return rc;
+}
+
+static void arithmetic_that_differs_is_named(void **state)
+{
+    (void)state;
+    struct gpu_driver wrong = driver_emu;
+    struct lab lab;
+    wrong.read = read_wrong;
+    open_lab(&lab, &wrong);
+    wrong_bits = 0x3a000400;
+    assert_int_equal(gpu_check_arithmetic(&wrong, lab.g, NULL, &lab.err), FLETCH_E_BACKEND);
+    assert_non_null(strstr(lab.err.text, "rounded twice is 0x3a000400 instead of 0x3a000000"));
+    wrong_bits = 0x3a000000;
+    assert_int_equal(gpu_check_arithmetic(&wrong, lab.g, NULL, &lab.err), 0);
+    close_lab(&lab);
 }
 
 /* Nothing is seen before the wait: emulator and stand-ins do the work there and not sooner. */
@@ -337,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(emulator_keeps_the_contract),
+        cmocka_unit_test(arithmetic_that_differs_is_named),
         cmocka_unit_test(work_is_done_at_the_wait),
         cmocka_unit_test(lists_are_checked_when_recorded),
         cmocka_unit_test(gpus_keep_the_contract),

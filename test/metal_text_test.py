@@ -126,6 +126,18 @@ def refused(folder, text):
     return by
 
 
+def contracts(folder, keep):
+    """Does a product and a sum become one operation, which is the compiler's default, in the text
+    of the self-test's kernel? Without keep the text lacks its pragmas."""
+    metal = os.path.join(folder, 'contract.metal')
+    text = subprocess.run(['tools/gpu-text', 'src/gpu/kernels/self_test.gpu'], capture_output=True,
+                          text=True, check=True).stdout
+    with open(metal, 'w') as f:
+        f.writelines(l + '\n' for l in text.split('\n') if keep or not l.startswith('#pragma'))
+    command = [o for o in OPENCL if o != '-fsyntax-only'] + ['-ffp-contract=on', '-S', '-emit-llvm', '-o', '-', metal]
+    return 'fmuladd' in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def main():
     if not shutil.which('clang'):
         print('skip metal_text: there is no clang')
@@ -140,6 +152,10 @@ def main():
             by = refused(folder, text)
             print(('ok' if by else 'not ok'), name + ': ' + (', '.join(by) or 'taken by all'))
             bad += not by
+        for keep, name in ((True, 'nothing is contracted'), (False, 'without pragmas it would be')):
+            right = contracts(folder, keep) != keep
+            print('ok' if right else 'not ok', name)
+            bad += not right
     return bad > 0
 
 

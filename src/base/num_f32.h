@@ -25,18 +25,19 @@ NUM_FN float num_exp(float x)
     return p * as_float((unsigned)(low + 127) << 23) * as_float((unsigned)(e - low + 127) << 23);
 }
 
-/* log(x) = e·ln2 + log(m), m in [√½, √2); log(m) = 2·atanh(s), s = (m-1)/(m+1). */
+/* log(x) = e·ln2 + log(m), m in [√½, √2); log(m) = 2·atanh(s), s = (m-1)/(m+1). Which x these are
+ * is decided by their bits: GPUs take subnormal operands for zero. */
 NUM_FN float num_log(float x)
 {
-    if (x != x || x < 0) return NAN;
-    if (x == 0) return -INFINITY;
-    if (x == INFINITY) return x;
-    int e = 0;
-    if (x < 1.17549435e-38f) { /* subnormal */
-        x *= 16777216.0f;
-        e = -24;
-    }
     unsigned u = as_uint(x);
+    int e = 0;
+    if (u << 1 == 0u) return -INFINITY;
+    if (u == 0x7f800000u) return x;
+    if (u > 0x7f800000u) return NAN; /* or below 0 */
+    if (u < 0x00800000u) {           /* subnormal: u units of 2^-149 */
+        u = as_uint((float)u);
+        e = -149;
+    }
     unsigned shifted = u - 0x3f3504f3u; /* √½ */
     e += (int)shifted >> 23;
     float m = as_float((shifted & 0x007fffffu) + 0x3f3504f3u);

@@ -64,6 +64,9 @@
  *   start nobody early and end with dev_fence(). So are cached rows of earlier steps.
  * - Arithmetic means the same bits everywhere: only fmaf() fuses, simd_sum adds by halves (lane i
  *   and i^16 first, then 8, 4, 2, 1), / and sqrtf round correctly, exp and so on are num_f32.h's.
+ *   float_of(u64) rounds to the nearest; a cast is emulated on Metal, nobody says how. Subnormal
+ *   floats are zeros on some devices (Metal, the emulator): decide by bits where that matters.
+ *   kernels/self_test.gpu has a case for each of these promises.
  */
 #ifndef SIMT_H
 #define SIMT_H
@@ -77,6 +80,9 @@
 #include <metal_simdgroup_matrix>
 #include <metal_stdlib>
 using namespace metal;
+/* Contraction stays on even in Metal's safe math mode. Each compiler takes one of these. */
+#pragma STDC FP_CONTRACT OFF
+#pragma clang fp contract(off)
 typedef uchar u8;
 typedef char i8;
 typedef ushort u16;
@@ -250,6 +256,7 @@ template <class T> GPU_FN T simd_shuffle(T v, u16 lane)
 #define mat_at(p, pitch)
 #define atomic_u32       uint
 #define atomic_add(p, v) atomicAdd(p, v)
+#define float_of(v)      ((float)(u64)(v))
 #define SIMT_SHUFFLES
 
 /* Through a shuffle the compiler does not know what it is and keeps it: it would ask for the place
@@ -500,6 +507,21 @@ template <class C> GPU_FN bool last_group(C counter, uint n, TG(uint) flag, uint
     if (last) sees_groups();
     return last;
 }
+
+#ifndef float_of
+/* The highest 32 bits, of which the last one stands for all below it, round as the whole does. */
+GPU_FN float float_of(u64 v)
+{
+    uint high = (uint)(v >> 32), shift = 0u;
+    UNROLL
+    for (uint i = 16u; i > 0u; i >>= 1)
+        if (high >> shift >> i != 0u) shift += i;
+    if (high >> shift != 0u) shift++;
+    uint top = (uint)(v >> shift);
+    if (v >> shift << shift != v) top |= 1u;
+    return (float)top * as_float((127u + shift) << 23);
+}
+#endif
 
 GPU_FN float bf16_to_f32(u16 h)
 {
