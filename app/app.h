@@ -48,6 +48,11 @@ struct human human_count(uint64_t n); /* 494.0 M */
 
 /* Is it a terminal that escape sequences mean something to? */
 bool is_screen(int fd);
+/* Columns for a text on fd: the terminal's, from 60 to 200; 80 where fd is none. */
+unsigned screen_width(int fd);
+/* Words and a newline, wrapped to the width of `out`, which stands at column `at`; further lines
+ * begin at `indent`. */
+void say_wrapped(FILE *out, const char *text, size_t at, size_t indent);
 /* Begin and end text that matters less, where fd is one and NO_COLOR is not set; else "". */
 const char *style_dim(int fd);
 const char *style_end(int fd);

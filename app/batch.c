@@ -20,12 +20,11 @@ static const struct opt batch_opts[] = {
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
      "tokens that the cache has room for, over all requests (default: a whole context for each)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
-    {'n', "max-tokens", OPT_COUNT, "N", "256", "tokens to generate for a request that does not say",
-     OPT_FIELD(n_tokens), 1, UINT32_MAX},
+    {'n', "max-tokens", OPT_COUNT, "N", "256",
+     "generate at most N tokens for a request without max_tokens; -1: no limit",
+     OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "no-reuse", OPT_FLAG, NULL, NULL, "compute every prompt from its beginning",
      OPT_FIELD(no_reuse), 0, 0},
-    {'v', "verbose", OPT_FLAG, NULL, NULL, "tell on stderr what was computed and reused",
-     OPT_FIELD(verbose), 0, 0},
 };
 static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
 
@@ -616,7 +615,6 @@ static int batch_steps(struct batch *b)
     if (!code) code = open_files(b);
     if (!code) code = host_open_engine(&b->host, a->backend, a);
     if (code) return code;
-    if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(b->host.engine));
     code = host_open_model(&b->host, a->operands.n > 1 ? a->operands.p[0] : NULL, a);
     if (code) return code;
     struct fletch_batch_params params = {.no_reuse = a->no_reuse};
@@ -646,7 +644,7 @@ static int batch(const struct args *a)
 const struct command cmd_batch = {
     .name = "batch",
     .operands = "[MODEL] FILE",
-    .summary = "answer a file of requests, many at once",
+    .summary = "answer a file of requests in parallel",
     .about =
         "Reads requests from FILE (-: stdin), one JSON object a line, and writes an answer for "
         "each as it comes, also one a line. A request has one of prompt (a text), messages (for "

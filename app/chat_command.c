@@ -11,8 +11,8 @@
 static const struct opt chat_opts[] = {
     {0, "system", OPT_TEXT, "TEXT", NULL, "the system message", OPT_FIELD(system), 0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "tokens of an answer at most (default: until the model ends it)", OPT_FIELD(n_tokens), 1,
-     UINT32_MAX},
+     "at most N tokens in an answer; -1: no limit (default: until the model ends its answer)",
+     OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "stop", OPT_TEXTS, "TEXT", NULL, "end an answer before this text; may be repeated",
      OPT_FIELD(stops), 0, 0},
     {0, "think", OPT_FLAG, NULL, NULL, "ask the template to let the model think first",
@@ -459,7 +459,7 @@ static int chat(const struct args *a)
 const struct command cmd_chat = {
     .name = "chat",
     .operands = "[MODEL]",
-    .summary = "talk with a model",
+    .summary = "chat with a model in the terminal",
     .about =
         "A conversation in the terminal, through the model's chat template; without MODEL the "
         "built-in model answers. Lines that begin with / are commands; /help lists them. A line "

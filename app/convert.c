@@ -37,7 +37,7 @@ static int convert(const struct args *a)
 const struct command cmd_convert = {
     .name = "convert",
     .operands = "IN",
-    .summary = "write a GGUF file from a model",
+    .summary = "convert or quantise a model to a GGUF file",
     .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The file "
              "appears under its name only when it is complete.",
     .groups = {&convert_group, &opts_unknown, &opts_common},

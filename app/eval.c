@@ -182,7 +182,6 @@ static int eval_steps(struct eval *e)
     const struct args *a = e->a;
     int code = host_open_engine(&e->host, a->backend, a);
     if (code) return code;
-    if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(e->host.engine));
     /* measure the model, not the cache, unless asked to */
     struct args exact = *a;
     if (!exact.kv_type) exact.kv_type = "f32";
@@ -210,7 +209,7 @@ static int eval(const struct args *a)
 const struct command cmd_eval = {
     .name = "eval",
     .operands = "MODEL",
-    .summary = "perplexity of a text, logits of given tokens",
+    .summary = "measure perplexity, or write logits of given tokens",
     .about = "Tells how well the model predicts a text: its perplexity (exp of the mean of -ln p) "
              "with one standard error, and the speed. A text longer than the context is read in "
              "windows of the context's length; each token is predicted once. --logits writes what "

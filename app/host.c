@@ -2,6 +2,7 @@
 #include "app.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static const struct opt place_opts[] = {
     OPT_ROW_BACKEND,
@@ -13,13 +14,17 @@ static const struct opt place_opts[] = {
     {0, "capture", OPT_TEXT, "FILE", NULL,
      "write a trace of what the GPU does, for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)",
      OPT_FIELD(capture), 0, 0},
+    {'v', "verbose", OPT_FLAG, NULL, NULL,
+     "print what is used (backend, model, seed) and how fast it was to stderr", OPT_FIELD(verbose),
+     0, 0},
 };
 const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 
 static const struct opt model_opts[] = {
+    OPT_ROW_MODEL,
     {'c', "context", OPT_COUNT, "N", NULL,
      "tokens that prompt and answer may take together (default: the model's own, at most 8192)",
-     OPT_FIELD(n_ctx), 1, UINT32_MAX},
+     OPT_FIELD(n_ctx), 0, UINT32_MAX},
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "numbers in the key/value cache (default: what the backend prefers; eval: f32)",
      OPT_FIELD(kv_type), 0, 0},
@@ -34,7 +39,7 @@ static const struct opt model_opts[] = {
 };
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
-static const struct opt unknown_opts[] = {OPT_ROW_IGNORE_UNKNOWN};
+static const struct opt unknown_opts[] = {OPT_ROW_MODEL, OPT_ROW_IGNORE_UNKNOWN};
 const struct opt_group opts_unknown = {"Model options", OPT_TABLE(unknown_opts)};
 
 static const struct opt speculation_opts[] = {
@@ -97,6 +102,26 @@ static int check_pairs(const struct args *a)
     return EXIT_OK;
 }
 
+/* Is there a GPU that a better build or a mended driver would use? */
+static bool has_gpu(void)
+{
+#ifdef __APPLE__
+    return true;
+#else
+    return access("/dev/nvidiactl", F_OK) == 0;
+#endif
+}
+
+/* With --verbose, or where it is slower than it need be. */
+static void say_backend(const struct host *h, const struct args *a)
+{
+    const char *used = fletch_engine_backend(h->engine);
+    bool on_gpu = strncmp(used, "cuda", 4) == 0 || strncmp(used, "metal", 5) == 0;
+    bool is_auto = a->backend && strcmp(a->backend, "auto") == 0;
+    bool slow = is_auto && !on_gpu && (strncmp(used, "ref", 3) == 0 || has_gpu());
+    if ((a->verbose || slow) && !a->quiet) fprintf(stderr, "backend %s\n", used);
+}
+
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
     int code = check_pairs(a);
@@ -110,7 +135,9 @@ int host_open_engine(struct host *h, const char *backend, const struct args *a)
                                           .capture = a->capture};
     int rc = fletch_engine_open(&h->engine, &params);
     free(tune_dir);
-    return rc ? say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL) : EXIT_OK;
+    if (rc) return say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL);
+    say_backend(h, a);
+    return EXIT_OK;
 }
 
 static enum fletch_ahead ahead_of(const struct args *a)

@@ -5,19 +5,55 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,      &cmd_chat,    &cmd_serve,   &cmd_batch,    &cmd_eval,
-    &cmd_inspect,  &cmd_explain, &cmd_plan,    &cmd_tokenize, &cmd_detokenize,
-    &cmd_template, &cmd_verify,  &cmd_convert, &cmd_synth,    &cmd_bench,
-    &cmd_tune,     &cmd_doctor,  &cmd_pull,    &cmd_list,     &cmd_rm,
+    &cmd_run,     &cmd_chat,   &cmd_serve,    &cmd_batch,      &cmd_pull,
+    &cmd_list,    &cmd_rm,     &cmd_convert,  &cmd_inspect,    &cmd_plan,
+    &cmd_explain, &cmd_synth,  &cmd_tokenize, &cmd_detokenize, &cmd_template,
+    &cmd_eval,    &cmd_verify, &cmd_bench,    &cmd_tune,       &cmd_doctor,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
+/* The groups of the overview, each with the command that it begins with. */
+static const struct group {
+    const struct command *first;
+    const char *title;
+} groups[] = {
+    {&cmd_run, "Run a model"},        {&cmd_pull, "Get models"},
+    {&cmd_convert, "Model files"},    {&cmd_tokenize, "Text and tokens"},
+    {&cmd_eval, "Check and measure"},
+};
+enum { N_GROUPS = sizeof groups / sizeof *groups };
+
+/* Words that people bring from other programs. */
+static const struct word {
+    const char *word;
+    const struct command *command;
+    bool works; /* as the command; otherwise the command is only suggested */
+} words[] = {
+    {"show", &cmd_inspect, true},      {"ls", &cmd_list, true},
+    {"models", &cmd_list, false},      {"download", &cmd_pull, false},
+    {"get", &cmd_pull, false},         {"quantize", &cmd_convert, false},
+    {"quantise", &cmd_convert, false}, {"generate", &cmd_run, false},
+    {"complete", &cmd_run, false},     {"start", &cmd_serve, false},
+    {"remove", &cmd_rm, false},        {"delete", &cmd_rm, false},
+    {"info", &cmd_inspect, false},     {"perplexity", &cmd_eval, false},
+    {"benchmark", &cmd_bench, false},  {"device", &cmd_doctor, false},
+};
+enum { N_WORDS = sizeof words / sizeof *words };
+
 static void print_overview(FILE *out)
 {
-    fputs("usage: fletch COMMAND [options]\n\nRuns language models on your own machine.\n\n", out);
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-12s%s\n", commands[i]->name, commands[i]->summary);
-    fputs("\nfletch help COMMAND tells more; fletch --version tells what this is.\n", out);
+    fputs("usage: fletch COMMAND [options]\n\nRuns language models on your own machine.\n", out);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        for (size_t k = 0; k < N_GROUPS; k++)
+            if (groups[k].first == commands[i]) fprintf(out, "\n%s:\n", groups[k].title);
+        fprintf(out, "  %-12s", commands[i]->name);
+        say_wrapped(out, commands[i]->summary, 14, 14);
+    }
+    fputs("\nExamples:\n"
+          "  fletch run -p \"Once upon a time\"   the built-in model tells a story\n"
+          "  fletch chat model.gguf             talk with a model of your own\n\n"
+          "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.\n",
+          out);
 }
 
 static const struct command *find_command(const char *name)
@@ -26,6 +62,11 @@ static const struct command *find_command(const char *name)
     for (size_t i = 0; i < N_COMMANDS; i++) {
         if (strcmp(commands[i]->name, name) == 0) return commands[i];
         near_consider(&near, commands[i]->name);
+    }
+    for (size_t i = 0; i < N_WORDS; i++) {
+        if (strcmp(words[i].word, name) != 0) continue;
+        if (words[i].works) return words[i].command;
+        near.best = words[i].command->name;
     }
     if (near.best)
         opts_wrong("", "unknown command %s (did you mean %s?)", QUOTE(name), near.best);
@@ -36,7 +77,7 @@ static const struct command *find_command(const char *name)
 
 static int help(int argc, char **argv)
 {
-    if (argc > 2) return opts_wrong("", "help takes one command");
+    if (argc > 2) return opts_wrong("", "help takes at most one command");
     const struct command *cmd = argc == 2 ? find_command(argv[1]) : NULL;
     if (argc == 2 && !cmd) return EXIT_USAGE;
     if (cmd)
@@ -87,7 +128,8 @@ int main(int argc, char **argv)
     if (argc < 2) {
         print_overview(stderr);
         code = EXIT_USAGE;
-    } else if (strcmp(word, "--version") == 0)
+    } else if (strcmp(word, "--version") == 0 || strcmp(word, "-v") == 0 ||
+               strcmp(word, "version") == 0)
         puts(fletch_version());
     else if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         code = help(argc - 1, argv + 1);

@@ -294,7 +294,7 @@ static int list(const struct args *a)
 const struct command cmd_list = {
     .name = "list",
     .operands = "",
-    .summary = "list the models that were pulled",
+    .summary = "list downloaded models",
     .about = "Lists the models that fletch pull got, with their sizes. Each name can be used "
              "wherever a command takes a MODEL.",
     .groups = {&list_group, &opts_common},
@@ -381,7 +381,7 @@ static int rm(const struct args *a)
 const struct command cmd_rm = {
     .name = "rm",
     .operands = "NAME",
-    .summary = "remove a model that was pulled",
+    .summary = "remove a downloaded model",
     .about = "Removes what fletch pull got: all of OWNER/REPO, or with :FILE one model of it.",
     .groups = {&opts_common},
     .min_operands = 1,

@@ -2,17 +2,19 @@
  * not understood as a whole is an error, because a mistyped flag that is ignored costs more. */
 #include "opts.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "app.h"
 
 static const struct opt common_opts[] = {
-    {'q', "quiet", OPT_FLAG, NULL, NULL, "say nothing but errors on stderr", OPT_FIELD(quiet), 0,
+    {'q', "quiet", OPT_FLAG, NULL, NULL, "print nothing but errors to stderr", OPT_FIELD(quiet), 0,
      0},
-    {'h', "help", OPT_FLAG, NULL, NULL, "print this and exit", OPT_FIELD(help), 0, 0},
+    {'h', "help", OPT_FLAG, NULL, NULL, "print this help and exit", OPT_FIELD(help), 0, 0},
 };
 const struct opt_group opts_common = {"Common options", OPT_TABLE(common_opts)};
 
@@ -119,12 +121,13 @@ static const struct opt *find(const struct command *cmd, char letter, const char
     return NULL;
 }
 
+/* In any case: people write types in capitals. */
 static bool is_choice(const char *words, const char *value)
 {
     size_t n = strlen(value);
     for (const char *w = words;; w++) {
         size_t len = strcspn(w, "|");
-        if (len == n && memcmp(w, value, n) == 0) return true;
+        if (len == n && strncasecmp(w, value, n) == 0) return true;
         w += len;
         if (!*w) return false;
     }
@@ -135,12 +138,20 @@ static bool in_range(const struct opt *o, double v)
     return (o->min == 0 && o->max == 0) || (v >= o->min && v <= o->max);
 }
 
+/* A number at most, where -1 means no limit, as in other programs. The field is then 0. */
+static bool is_limit(const struct opt *o)
+{
+    return o->kind == OPT_COUNT && o->min < 0;
+}
+
 static int wants(const struct parser *p, const struct opt *o, const char *what, const char *value)
 {
     char range[64] = "";
     if (o->min != 0 || o->max != 0)
-        snprintf(range, sizeof range, " from %.10g to %.10g", o->min, o->max);
-    return opts_wrong(p->cmd->name, "--%s wants %s%s, not %s", o->name, what, range, QUOTE(value));
+        snprintf(range, sizeof range, " from %.10g to %.10g%s",
+                 o->min < 0 && is_limit(o) ? 1 : o->min, o->max,
+                 is_limit(o) ? ", or -1 for no limit" : "");
+    return opts_wrong(p->cmd->name, "--%s takes %s%s, not %s", o->name, what, range, QUOTE(value));
 }
 
 static int store(struct parser *p, const struct opt *o, const char *value)
@@ -161,7 +172,10 @@ static int store(struct parser *p, const struct opt *o, const char *value)
         *(const char **)field = value;
         break;
     case OPT_COUNT:
-        if (!parse_count(value, &count->v) || !in_range(o, (double)count->v))
+        count->v = 0;
+        if (!(is_limit(o) && strcmp(value, "-1") == 0) &&
+            (!parse_count(value, &count->v) || !in_range(o, (double)count->v) ||
+             (is_limit(o) && !count->v)))
             return wants(p, o, "a whole number", value);
         count->set = true;
         break;
@@ -177,6 +191,14 @@ static int store(struct parser *p, const struct opt *o, const char *value)
         break;
     }
     return 0;
+}
+
+/* A value of the command line. Choices are stored in the small letters that the tables have. */
+static int take(struct parser *p, const struct opt *o, char *value)
+{
+    if (o->kind == OPT_CHOICE && is_choice(o->arg, value))
+        for (char *c = value; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return store(p, o, value);
 }
 
 /* Defaults go through the same parser; then nothing counts as set. */
@@ -200,11 +222,41 @@ static int start(struct parser *p, int argc)
     return 0;
 }
 
+/* Options of other programs, and ours for the same thing. */
+static const char *const synonyms[][2] = {
+    {"temperature", "temp"},
+    {"ctx-size", "context"},
+    {"num-ctx", "context"},
+    {"max-model-len", "context"},
+    {"n-predict", "max-tokens"},
+    {"num-predict", "max-tokens"},
+    {"max-new-tokens", "max-tokens"},
+    {"system-prompt", "system"},
+    {"repetition-penalty", "repeat-penalty"},
+    {"quantization", "type"},
+    {"outtype", "type"},
+    {"outfile", "output"},
+    {"cache-type-k", "kv-type"},
+    {"kv-cache-dtype", "kv-type"},
+    {"model-draft", "draft"},
+    {"chat-template-file", "template"},
+    {"n-parallel", "parallel"},
+};
+
+static const char *synonym_of(const struct command *cmd, const char *name)
+{
+    for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++) {
+        const char *ours = synonyms[i][1];
+        if (strcmp(synonyms[i][0], name) == 0 && find(cmd, 0, ours, strlen(ours))) return ours;
+    }
+    return NULL;
+}
+
 static int unknown(const struct parser *p, const char *arg, size_t n)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), arg + 2);
-    struct near near = {.word = name};
+    struct near near = {.word = name, .best = synonym_of(p->cmd, name)};
     for (const struct opt_group *const *g = p->cmd->groups; *g; g++)
         for (size_t i = 0; i < (*g)->n; i++) near_consider(&near, (*g)->opts[i].name);
     if (near.best)
@@ -216,7 +268,7 @@ static int unknown(const struct parser *p, const char *arg, size_t n)
 /* --name, --name VALUE or --name=VALUE. Returns 0 or an exit code; *i moves over a value. */
 static int parse_long(struct parser *p, int argc, char **argv, int *i)
 {
-    const char *arg = argv[*i], *name = arg + 2, *equals = strchr(name, '=');
+    char *arg = argv[*i], *name = arg + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
     const struct opt *o = find(p->cmd, 0, name, n);
     if (!o) return unknown(p, arg, n);
@@ -224,25 +276,40 @@ static int parse_long(struct parser *p, int argc, char **argv, int *i)
         if (equals) return opts_wrong(p->cmd->name, "--%s takes no value", o->name);
         return store(p, o, NULL);
     }
-    if (equals) return store(p, o, equals + 1);
-    if (*i + 1 >= argc) return opts_wrong(p->cmd->name, "--%s wants %s", o->name, o->arg);
-    return store(p, o, argv[++*i]);
+    if (equals) return take(p, o, equals + 1);
+    if (*i + 1 >= argc)
+        return opts_wrong(p->cmd->name, "--%s needs a value: --%s %s", o->name, o->name, o->arg);
+    return take(p, o, argv[++*i]);
 }
 
 /* -q, -qv, -n VALUE or -nVALUE. */
 static int parse_short(struct parser *p, int argc, char **argv, int *i)
 {
-    for (const char *c = argv[*i] + 1; *c; c++) {
+    for (char *c = argv[*i] + 1; *c; c++) {
         const struct opt *o = find(p->cmd, *c, NULL, 0);
         if (!o) return opts_wrong(p->cmd->name, "unknown option %s", QUOTE(argv[*i]));
         if (o->kind != OPT_FLAG) {
-            if (c[1]) return store(p, o, c + 1);
-            if (*i + 1 >= argc) return opts_wrong(p->cmd->name, "-%c wants %s", *c, o->arg);
-            return store(p, o, argv[++*i]);
+            if (c[1]) return take(p, o, c + 1);
+            if (*i + 1 >= argc)
+                return opts_wrong(p->cmd->name, "-%c needs a value: -%c %s", *c, *c, o->arg);
+            return take(p, o, argv[++*i]);
         }
         store(p, o, NULL);
     }
     return 0;
+}
+
+/* Says which of the operands that must be there is not. */
+static int missing(const struct command *cmd, size_t n_given)
+{
+    const char *word = cmd->operands;
+    for (;; word += strspn(word, " ")) {
+        if (*word != '[' && !n_given--) break;
+        word += strcspn(word, " ");
+    }
+    fprintf(stderr, "fletch %s: missing argument %.*s; usage: fletch %s %s\n", cmd->name,
+            (int)strcspn(word, " "), word, cmd->name, cmd->operands);
+    return EXIT_USAGE;
 }
 
 int opts_parse(const struct command *cmd, int argc, char **argv, struct args *a)
@@ -261,10 +328,14 @@ int opts_parse(const struct command *cmd, int argc, char **argv, struct args *a)
             rc = arg[1] == '-' ? parse_long(&p, argc, argv, &i) : parse_short(&p, argc, argv, &i);
     }
     if (rc || a->help) return rc;
-    if (operands->n < cmd->min_operands)
-        return opts_wrong(cmd->name, "too little said: fletch %s %s", cmd->name, cmd->operands);
+    if (a->model) { /* -m MODEL is the operand by another name */
+        memmove(operands->p + 1, operands->p, operands->n++ * sizeof *operands->p);
+        operands->p[0] = a->model;
+    }
+    size_t n_optional = a->model && cmd->operands[0] == '[';
+    if (operands->n < cmd->min_operands + n_optional) return missing(cmd, operands->n - n_optional);
     if (operands->n > cmd->max_operands)
-        return opts_wrong(cmd->name, "don't know what to do with %s",
+        return opts_wrong(cmd->name, "unexpected argument %s",
                           QUOTE(operands->p[cmd->max_operands]));
     return 0;
 }
@@ -279,25 +350,6 @@ void opts_free(const struct command *cmd, struct args *a)
 }
 
 /* ---- help ---- */
-
-/* Words from column `at` (where the cursor is) to 80; further lines begin at `indent`. */
-static void print_wrapped(const char *text, size_t at, size_t indent)
-{
-    while (*text) {
-        size_t n = strcspn(text, " ");
-        if (at > indent && at + 1 + n > 80) {
-            printf("\n%*s", (int)indent, "");
-            at = indent;
-        } else if (at > indent) {
-            putchar(' ');
-            at++;
-        }
-        printf("%.*s", (int)n, text);
-        at += n;
-        text += n + strspn(text + n, " ");
-    }
-    putchar('\n');
-}
 
 void opts_print_name(FILE *out, const struct opt *o)
 {
@@ -323,7 +375,7 @@ static void print_group(const struct opt_group *g)
         else
             printf("%*s", (int)(HELP_COLUMN - width), "");
         snprintf(help, sizeof help, o->def ? "%s (default %s)" : "%s", o->help, o->def);
-        print_wrapped(help, HELP_COLUMN, HELP_COLUMN);
+        say_wrapped(stdout, help, HELP_COLUMN, HELP_COLUMN);
     }
 }
 
@@ -331,6 +383,6 @@ void opts_print_help(const struct command *cmd)
 {
     printf("usage: fletch %s %s%s[options]\n\n", cmd->name, cmd->operands,
            *cmd->operands ? " " : "");
-    print_wrapped(cmd->about, 0, 0);
+    say_wrapped(stdout, cmd->about, 0, 0);
     for (const struct opt_group *const *g = cmd->groups; *g; g++) print_group(*g);
 }

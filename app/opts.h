@@ -34,6 +34,7 @@ struct opt_real {
 /* What a command line can say, over all commands. Texts are borrowed from argv. */
 struct args {
     struct opt_texts operands;
+    const char *model; /* -m; also operand 0 then */
     const char *prompt, *file, *system, *template_file, *grammar, *json_schema;
     const char *template_text; /* no option: that file as it was read */
     struct opt_texts stops, template_args, logit_biases;
@@ -61,7 +62,7 @@ struct opt {
     const char *def; /* the default, parsed like a value; NULL: none, or said in `help` */
     const char *help;
     size_t field;    /* offsetof(struct args, ...) */
-    double min, max; /* of numbers; both 0: any */
+    double min, max; /* of numbers; both 0: any. A count with min -1: from 1, and -1 is no limit */
 };
 
 struct opt_group {
@@ -86,12 +87,16 @@ struct command {
         0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a report for people", \
             OPT_FIELD(json), 0, 0                                                     \
     }
-#define OPT_ROW_BACKEND                                                                        \
-    {                                                                                          \
-        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                       \
-            "where to run; auto takes the first that works of metal, cuda, cpu, ref and says " \
-            "which",                                                                           \
-            OPT_FIELD(backend), 0, 0                                                           \
+#define OPT_ROW_MODEL                                                                   \
+    {                                                                                   \
+        'm', "model", OPT_TEXT, "MODEL", NULL, "the model, instead of naming it first", \
+            OPT_FIELD(model), 0, 0                                                      \
+    }
+#define OPT_ROW_BACKEND                                                                  \
+    {                                                                                    \
+        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                 \
+            "where to run; auto takes the first that works of metal, cuda, cpu and ref", \
+            OPT_FIELD(backend), 0, 0                                                     \
     }
 #define OPT_ROW_AHEAD                                                                           \
     {                                                                                           \

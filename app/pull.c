@@ -229,7 +229,7 @@ static int pull(const struct args *a)
 const struct command cmd_pull = {
     .name = "pull",
     .operands = "OWNER/REPO[:FILE]",
-    .summary = "get a model over the network",
+    .summary = "download a model from Hugging Face",
     .about =
         "Downloads a model from Hugging Face or a mirror into the user's data folder "
         "($XDG_DATA_HOME/fletch/models, or ~/.local/share/fletch/models) and prints the name it "

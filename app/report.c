@@ -183,7 +183,7 @@ static int inspect(const struct args *a)
 const struct command cmd_inspect = {
     .name = "inspect",
     .operands = "FILE",
-    .summary = "what is in a model file",
+    .summary = "show what a model file contains",
     .about = "Lists metadata and tensors of a model file or directory, without loading weights. "
              "With --check a weight that is not a number makes the exit code 4.",
     .groups = {&inspect_group, &opts_common},
@@ -303,7 +303,7 @@ static int plan(const struct args *args)
 const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "the memory a model will take, by part; its speed on a machine not at hand",
+    .summary = "show the memory a model needs, or its speed elsewhere",
     .about = "Tells how much memory running the model will take and whether that fits; if not, "
              "which context would fit, with exit code 3. MODEL may also be a shape of fletch synth "
              "with a storage type, such as Llama-3.1-8B:q4_k_m: no file is needed then. For a "
@@ -396,7 +396,7 @@ static int explain(const struct args *a)
 const struct command cmd_explain = {
     .name = "explain",
     .operands = "MODEL",
-    .summary = "the program a model runs, op by op",
+    .summary = "show the program of one step, op by op",
     .about = "Prints the program that the model is recorded as: each op with its inputs, output, "
              "weights and the bytes it touches. T is the number of rows in a step.",
     .groups = {&json_group, &opts_model, &opts_place, &opts_common},
@@ -502,7 +502,7 @@ static int doctor(const struct args *a)
 const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "",
-    .summary = "what this machine has, and which backends work",
+    .summary = "show this machine and the backends that work on it",
     .about =
         "Tells what fletch finds on this machine: processor, memory, backends and why one does "
         "not work, and the models and types it can read.",

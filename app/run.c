@@ -12,8 +12,9 @@ static const struct opt run_opts[] = {
     {'f', "file", OPT_TEXT, "FILE", NULL,
      "read the prompt from a file (-: stdin), less one newline at its end", OPT_FIELD(file), 0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "tokens to generate at most (default: until the model ends or the context is full)",
-     OPT_FIELD(n_tokens), 1, UINT32_MAX},
+     "generate at most N tokens; -1: no limit (default: until the model ends its answer or the "
+     "context is full)",
+     OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "stop", OPT_TEXTS, "TEXT", NULL, "end before this text; may be repeated", OPT_FIELD(stops),
      0, 0},
     {0, "ignore-end", OPT_FLAG, NULL, NULL, "go on when the model ends its answer",
@@ -35,8 +36,6 @@ static const struct opt run_opts[] = {
      "go on from where the command with this FILE ended, and keep there where this one ends",
      OPT_FIELD(session), 0, 0},
     {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object at the end", OPT_FIELD(json), 0, 0},
-    {'v', "verbose", OPT_FLAG, NULL, NULL, "tell model, seed and speed on stderr",
-     OPT_FIELD(verbose), 0, 0},
 };
 static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
 
@@ -286,7 +285,6 @@ static int run_steps(struct run *r, const struct text *prompt)
     if (!code) code = read_constraint(r);
     if (!code) code = host_open_engine(h, a->backend, a);
     if (code) return code;
-    if (!a->quiet) fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
     code = host_open_model(h, a->operands.n ? a->operands.p[0] : NULL, a);
     if (!code) code = host_open_session(h);
     if (code) return code;
@@ -340,7 +338,7 @@ static int run(const struct args *a)
 const struct command cmd_run = {
     .name = "run",
     .operands = "[MODEL]",
-    .summary = "continue a text or answer a question",
+    .summary = "answer a question or continue a text",
     .about =
         "Continues a prompt and writes the continuation to stdout as it comes. MODEL is a GGUF "
         "file (the first of a split set) or a Hugging Face directory; without it the built-in "

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -177,6 +178,33 @@ bool is_screen(int fd)
 {
     const char *term = getenv("TERM");
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
+}
+
+unsigned screen_width(int fd)
+{
+    enum { MIN = 60, MAX = 200, OTHERWISE = 80 };
+    struct winsize size;
+    if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || !size.ws_col) return OTHERWISE;
+    return size.ws_col < MIN ? MIN : size.ws_col > MAX ? MAX : size.ws_col;
+}
+
+void say_wrapped(FILE *out, const char *text, size_t at, size_t indent)
+{
+    unsigned width = screen_width(fileno(out));
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (at > indent && at + 1 + n > width) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            fputc(' ', out);
+            at++;
+        }
+        fwrite(text, 1, n, out);
+        at += n;
+        text += n + strspn(text + n, " ");
+    }
+    fputc('\n', out);
 }
 
 static const char *style(int fd, const char *code)

@@ -91,8 +91,6 @@ static int load(void *ctx, struct served *m)
     struct host *h = m->host = need(calloc(1, sizeof *h));
     int code = host_open_engine(h, a.backend, &a);
     if (code) return code;
-    if (!a.quiet && !m->on_demand)
-        fprintf(stderr, "backend %s\n", fletch_engine_backend(h->engine));
     m->has_driver = strncmp(fletch_engine_backend(h->engine), "cuda", 4) == 0;
     a.parallel.v++; /* one for embeddings and scores, which are a session's */
     m->bytes = planned(h, m->path, &a);
@@ -311,7 +309,7 @@ static int serve(const struct args *a)
 const struct command cmd_serve = {
     .name = "serve",
     .operands = "[MODEL]",
-    .summary = "answer requests over HTTP, as OpenAI's servers do, and serve a page",
+    .summary = "serve an OpenAI-compatible API and a chat page",
     .about =
         "Listens on 127.0.0.1:8080 and answers /v1/chat/completions, /v1/completions and more, "
         "many requests at once; a browser gets a page to chat with. Only programs of this machine "

@@ -77,7 +77,7 @@ static int synth(const struct args *a)
 const struct command cmd_synth = {
     .name = "synth",
     .operands = "SHAPE",
-    .summary = "write a model of real shapes and random weights",
+    .summary = "write a model with real shapes and random weights",
     .about = "Writes a GGUF file with the exact shapes, metadata and storage types of a published "
              "model but random weights and a made-up vocabulary, for measuring speed and for "
              "comparing engines. What it says is noise.",

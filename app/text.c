@@ -99,7 +99,7 @@ static int tokenize(const struct args *a)
 const struct command cmd_tokenize = {
     .name = "tokenize",
     .operands = "MODEL [TEXT]",
-    .summary = "text to token ids",
+    .summary = "convert text to token ids",
     .about = "Prints the tokens of a text, one per line with its id. The text is the operand, or "
              "stdin byte for byte.",
     .groups = {&tokenize_group, &opts_unknown, &opts_common},
@@ -152,7 +152,7 @@ static int detokenize(const struct args *a)
 const struct command cmd_detokenize = {
     .name = "detokenize",
     .operands = "MODEL [IDS...]",
-    .summary = "token ids to text",
+    .summary = "convert token ids to text",
     .about = "Prints the text of token ids, which are separated by commas or blanks and come as "
              "operands or on stdin.",
     .groups = {&detokenize_group, &opts_unknown, &opts_common},
@@ -229,7 +229,7 @@ static int template(const struct args *a)
 const struct command cmd_template = {
     .name = "template",
     .operands = "MODEL",
-    .summary = "messages to a prompt, by the model's chat template",
+    .summary = "render messages with a model's chat template",
     .about = "Reads messages from stdin, a JSON list of {\"role\", \"content\"} or an object with "
              "\"messages\" and \"tools\", and prints the prompt that the chat template makes of "
              "them.",

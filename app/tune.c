@@ -101,7 +101,7 @@ static int tune(const struct args *a)
 const struct command cmd_tune = {
     .name = "tune",
     .operands = "MODEL",
-    .summary = "find what suits this GPU best",
+    .summary = "find the fastest settings for this GPU",
     .about =
         "Tries other numbers of groups, of threads in a group and of rows at a time for every "
         "kernel that generates tokens, in whole steps of the model. Only what gives the same bits "

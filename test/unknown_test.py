@@ -76,7 +76,7 @@ def f32(v):
 
 
 def refused(r, *parts):
-    lines = [x for x in r.err.splitlines() if not x.startswith("backend ")]
+    lines = r.err.splitlines()
     assert len(lines) == 1, r.err
     for part in parts:
         assert part in lines[0], r.err
