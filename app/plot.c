@@ -53,7 +53,7 @@ static double part_of(const struct scale *s, double v)
 
 double plot_x(const struct plot *p, double v)
 {
-    return LEFT + part_of(&p->x, v) * (WIDTH - LEFT - RIGHT);
+    return (double)LEFT + part_of(&p->x, v) * (double)(WIDTH - LEFT - RIGHT);
 }
 
 double plot_y(const struct plot *p, double v)

@@ -514,7 +514,7 @@ static void expect_mean(const char *backend)
     fletch_session_reset(o.s);
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(fletch_session_embed(o.s, &tokens[i], 1, one), 0);
-        for (size_t j = 0; j < 60; j++) mean[j] += (double)one[j] / N;
+        for (size_t j = 0; j < 60; j++) mean[j] += (double)one[j] / (double)N;
     }
     for (size_t j = 0; j < 60; j++) {
         assert_true(fabs(mean[j] - (double)whole[j]) < 1e-5);

@@ -17,8 +17,11 @@ typedef int32_t i32;
 typedef int64_t i64;
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define MAX(a, b)    ((a) > (b) ? (a) : (b))
+/* sys/param.h and Foundation define these two as well. */
+#undef MIN
+#undef MAX
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
 /* The smallest multiple of `to` that is at least n. */
 #define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
 

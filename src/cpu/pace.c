@@ -35,7 +35,7 @@ static void end_trial(struct pace *p)
     if (mean < BETTER * p->mean_s)
         *p = (struct pace){.n = p->trial, .mean_s = mean, .upward = p->trial > p->n};
     else
-        p->rest_s = REST * MAX(0, p->tried_s - p->n_tried * p->mean_s);
+        p->rest_s = (double)REST * MAX(0, p->tried_s - p->n_tried * p->mean_s);
     p->trial = 0;
 }
 

@@ -46,7 +46,7 @@ static void norms_are_equal_on_every_instruction_set(void **state)
     fill(x, N, 3);
     fill(w, N, 1);
     fill(b, N, 1);
-    for (int kind = NORM_RMS; kind <= NORM_L2; kind++)
+    for (enum norm_kind kind = NORM_RMS; kind <= NORM_L2; kind++)
         for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
             if (!kernels(i)) continue;
             plain()->norm(want, x, w, b, N, N, kind, GROUP, 1e-5f);
@@ -74,7 +74,7 @@ static void norms_of_huge_values_are_finite(void **state)
     fill(small, N, 1);
     for (u32 i = 0; i < N; i++) x[i] = small[i] * 0x1p100f;
     for (size_t i = 0; i < ARRAY_LEN(isas); i++)
-        for (int kind = NORM_RMS; kind <= NORM_L2 && kernels(i); kind++) {
+        for (enum norm_kind kind = NORM_RMS; kind <= NORM_L2 && kernels(i); kind++) {
             kernels(i)->norm(want, small, NULL, NULL, N, N, kind, N, 1e-12f);
             kernels(i)->norm(y, x, NULL, NULL, N, N, kind, N, 1e-12f);
             for (u32 j = 0; j < N; j++) assert_true(fabsf(y[j] - want[j]) < 1e-6f);
@@ -114,7 +114,7 @@ static void acts_are_those_of_num_on_every_instruction_set(void **state)
     for (u32 i = 0; i < N; i++) x[i] *= i % 3 == 0 ? 0.3f : i % 3 == 1 ? 4 : 120;
     x[5] = 0;
     x[6] = -0.0f;
-    for (int kind = ACT_TANH; kind <= ACT_DECAY; kind++)
+    for (enum act_kind kind = ACT_TANH; kind <= ACT_DECAY; kind++)
         for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
             if (!kernels(i)) continue;
             for (u32 j = 0; j < N; j++) want[j] = act_of(kind, x[j]);
@@ -174,7 +174,7 @@ static void attend_all(const struct attention_kernels *k, enum qtype type, const
                 queries[n++] = (struct cpu_query){q + (size_t)i * KW, states[t >= cut][i],
                                                   MIN((u32)BLOCK, seen_by(i) - t)};
         for (u32 i = 0; i < n; i += at_once)
-            k->attend(&b, queries + i, MIN(at_once, n - i), 0.1f * SCALE);
+            k->attend(&b, queries + i, MIN(at_once, n - i), 0.1f * (float)SCALE);
     }
     for (u32 i = 0; i < QUERIES; i++) {
         k->merge(states[0][i], states[1][i], VW);
@@ -195,7 +195,7 @@ static void check_softmax(const float *q, const float *kv, const float *want, do
         for (u32 t = 0; t < seen_by(i); t++) {
             double s = 0;
             for (u32 j = 0; j < KW; j++) s += (double)q[i * KW + j] * (double)kv[t * (KW + VW) + j];
-            sum += p[t] = exp(s * (double)(0.1f * SCALE));
+            sum += p[t] = exp(s * (double)(0.1f * (float)SCALE));
         }
         for (u32 t = 0; t < seen_by(i); t++)
             for (u32 j = 0; j < VW; j++) y[j] += p[t] / sum * (double)kv[t * (KW + VW) + KW + j];
@@ -245,7 +245,8 @@ static void attend_all_on_tiles(const struct attention_kernels *k, const float *
     u32 n = QUERIES - first;
     for (u32 i = 0; i < n; i++) {
         states[i][0] = -INFINITY;
-        k->split_query(qb[i / TILE], i % TILE, q + (size_t)(first + i) * KW, KW, 0.1f * SCALE);
+        k->split_query(qb[i / TILE], i % TILE, q + (size_t)(first + i) * KW, KW,
+                       0.1f * (float)SCALE);
     }
     for (u32 t = 0; t < TOKENS; t += BLOCK) {
         struct cpu_kv b = {.k = kv + t * stride,

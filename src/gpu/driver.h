@@ -111,8 +111,12 @@ struct gpu_driver {
 extern const struct gpu_driver driver_cuda, driver_emu;
 bool gpu_has_cuda(void);                           /* Are its kernels in this build? */
 extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
-/* Its address is NULL where it is not built in: everywhere but on macOS and in tests. */
+/* Always there on macOS. Elsewhere its address is NULL where no test has linked a stand-in. */
+#ifdef __APPLE__
+extern const struct gpu_driver driver_metal;
+#else
 extern const struct gpu_driver driver_metal __attribute__((weak));
+#endif
 /* Its list_bytes, for plans that are made elsewhere: the launches as it keeps them, and a buffer of
  * GPU_ARGS_PITCH bytes of arguments for each. Command buffers are made anew for each step. */
 u64 gpu_metal_list_bytes(u32 n);

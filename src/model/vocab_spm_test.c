@@ -103,7 +103,7 @@ static void ids_equal_those_of_the_library(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         json_t *golden = load_golden(names[i]);
         const json_t *special = json_object_get(golden, "special");
-        struct vocab v = {0}, *again;
+        struct vocab v = {0}, *again = NULL;
         struct err err = {0};
         struct source *s;
         if (vocab_read_spm(&v.spec, &v.arena, read_model(&v.arena, names[i]), false, &err) ||

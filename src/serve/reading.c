@@ -47,7 +47,7 @@ static void learn(struct reading *r, u32 n_rows, double seconds)
 {
     double fit = seconds / MAX(r->layer, 1e-9);
     if (fit < 1)
-        r->rows = MAX(n_rows * MAX(fit, 0.5), LEAST_ROWS);
+        r->rows = MAX(n_rows * MAX(fit, 0.5), (double)LEAST_ROWS);
     else if (n_rows >= (u32)r->rows) /* twice the rows take at most twice as long */
         r->rows = MIN(r->rows * MIN(fit, 2), r->lane->step->limits.max_rows);
 }

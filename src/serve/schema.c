@@ -186,11 +186,11 @@ static bool read_counts(struct schemac *c, const json_t *s, const char *min, con
     const json_t *least = json_object_get(s, min), *most = json_object_get(s, max);
     *lo = 0;
     *hi = UINT32_MAX;
-    if (least && json_number_value(least) > GRAMMAR_MAX_REPEAT)
+    if (least && json_number_value(least) > (double)GRAMMAR_MAX_REPEAT)
         schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", min, GRAMMAR_MAX_REPEAT);
     else if (least)
         *lo = (u32)json_number_value(least);
-    if (most && json_number_value(most) > GRAMMAR_MAX_REPEAT)
+    if (most && json_number_value(most) > (double)GRAMMAR_MAX_REPEAT)
         schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", max, GRAMMAR_MAX_REPEAT);
     else if (most)
         *hi = (u32)json_number_value(most);

@@ -185,7 +185,7 @@ static double chi_square(const float *q, double bias)
         seen[token]++;
     }
     for (u32 t = 0; t < N; t++) {
-        double want = (double)model[t] * N_DRAWS, d = seen[t] - want;
+        double want = (double)model[t] * (double)N_DRAWS, d = seen[t] - want;
         sum += d * d / want;
     }
     return sum;

@@ -186,8 +186,8 @@ static void limits_stop_bombs(void **state)
         "list | batch(10**12, 0) | list",
         "list | slice(10**12) | list",
         "list | slice(10**12, 0) | list",
-        "(range(90000) | list + range(90000) | list) | groupby(0) | list | length and"
-        " (range(99999) | list * 999)",
+        ("(range(90000) | list + range(90000) | list) | groupby(0) | list | length and"
+         " (range(99999) | list * 999)"),
         "('[' * 1500 + ']' * 1500) | from_json",
         "('[' + '1,' * 9000000 + '1]') | from_json",
         "('a' * 9000000).rfind('a' * 4000000 + 'b')",

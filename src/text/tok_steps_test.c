@@ -40,7 +40,7 @@ static struct tok *open_case(struct arena *arena, const json_t *c)
     const char *model = json_string_value(json_object_get(c, "model"));
     json_t *root = json_object();
     struct tok_spec spec;
-    struct tok *t;
+    struct tok *t = NULL;
     struct err err = {0};
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         if (json_object_get(c, parts[i]))
