@@ -50,7 +50,7 @@ APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 
 .PHONY: FORCE all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        verify-shapes arm64 machines blas release zoo-table install uninstall clean
+        verify-shapes arm64 machines blas release zoo-table census install uninstall clean
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -162,6 +162,11 @@ $B/bench/%.gguf: | $B/fletch
 docs: $B/tools/ops_doc $B/fletch
 	$< > docs/ops.md
 	$B/fletch man > docs/fletch.1
+
+# Accepts what executors make of the golden models now (test/census_cli.c); the diff shows what
+# changed.
+census: $B/test/census_cli
+	$Q$< > test/census.txt
 
 # How much the zoo models lose in each storage type.
 zoo-table: $B/fletch

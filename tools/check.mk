@@ -38,7 +38,7 @@ test: $B/fletch $B/standin/fletch $(TESTBIN) $(CLIS)
 # whose buffers have guards there. Kernels go without what UBSan asks at every load and store, which
 # takes gcc minutes: ASan looks at those.
 SLOW     := src/cpu/attention_test.c src/cpu/blas_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
-            test/batch_test.c test/bench_test.py test/bytes_test.c test/gpu_test.c test/grammar_test.py \
+            test/batch_test.c test/bench_test.py test/bytes_test.c test/census.sh test/gpu_test.c test/grammar_test.py \
             test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
             test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
             test/metal_text_test.py test/tune_test.c
