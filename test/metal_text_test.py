@@ -101,7 +101,7 @@ WRONG = {
         'simdgroup_multiply(make_filled_simdgroup_matrix<float, 8, 8>(0.0f), m, m);'),
     'fused multiply-add by another name': body('p[t] = fmaf(p[0], p[1], p[2]);'),
 }
-COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/metal', '-w',
+COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/msl', '-w',
           '-fsyntax-only']
 OPENCL = ['clang', '-x', 'cl', '-cl-std=clc++2021', '-cl-no-stdinc', '-Xclang',
           '-cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space'] + COMMON
@@ -119,7 +119,7 @@ def refused(folder, text):
     by = []
     if fails(OPENCL + [metal]):
         by.append('OpenCL')
-    if fails([sys.executable, 'test/standin/metal/table.py', metal, cpp]):
+    if fails([sys.executable, 'test/standin/msl/table.py', metal, cpp]):
         by.append('table.py')
     if not os.path.exists(cpp) or fails(CPLUSPLUS + [cpp]):
         by.append('C++')

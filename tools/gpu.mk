@@ -106,17 +106,17 @@ STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
 OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang \
                  -cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space
 METAL_CHECK   := -D__METAL_VERSION__=300 -Wall -Werror -Wno-unknown-attributes \
-                 -Wno-unused-function -Wno-pass-failed -Wno-tautological-compare -Itest/standin/metal
+                 -Wno-unused-function -Wno-pass-failed -Wno-tautological-compare -Itest/standin/msl
 $B/standin/planted.metal: test/planted.gpu $(GPU_INC) tools/gpu-text
 	@mkdir -p $(@D)
 	$Qtools/gpu-text $< > $@.tmp && mv $@.tmp $@
 $K/standin/kernels.cpp: $K/src/gpu/kernels.metal
 $B/standin/planted.cpp: $B/standin/planted.metal
-$K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/metal/*)
+$K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/msl/*)
 	@mkdir -p $(@D)
 	@echo "metal $(filter %.metal,$^)"
 	$Qclang $(OPENCL) $(METAL_CHECK) -fsyntax-only $(filter %.metal,$^)
-	$Qpython3 test/standin/metal/table.py $(filter %.metal,$^) $@
+	$Qpython3 test/standin/msl/table.py $(filter %.metal,$^) $@
 $K/standin/kernels.o $B/standin/planted.o: %.o: %.cpp
 	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) $(METAL_CHECK) -Wno-duplicate-decl-specifier -c $< -o $@
 $B/standin/%.o: test/standin/%.m $B/config.mk
