@@ -49,7 +49,7 @@ OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 
-.PHONY: FORCE all run test asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
+.PHONY: FORCE all run test tests asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
         verify-shapes arm64 machines blas release zoo-table census install uninstall clean
 .SECONDARY:
 .DEFAULT_GOAL := all
@@ -64,6 +64,8 @@ $B/config.mk: tools/deps tools/standin-flags Makefile
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
 	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
 	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
+	@echo "TEST_CFLAGS := $$(pkg-config --cflags cmocka)" >> $@.tmp
+	@echo "TEST_LIBS := $$(pkg-config --libs cmocka)" >> $@.tmp
 	@echo "APP_CFLAGS := -Iapp $$(pkg-config --cflags $(APP_PKGS) libcurl)" >> $@.tmp
 	@echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS))" >> $@.tmp
 	@echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS))" >> $@.tmp

@@ -111,7 +111,10 @@ def compiler(build):
         for line in f:
             key, _, value = line.partition(":=")
             config[key.strip()] = value.split()
-    return config["PKG_CFLAGS"], config["PKG_LIBS"]
+    libs = config["TEST_LIBS"] + config["PKG_LIBS"] + ["-lm", "-pthread"]
+    if sys.platform == "darwin":
+        libs += ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics"]
+    return config["PKG_CFLAGS"], libs
 
 
 def golden_fails(build, folder, name, source):
@@ -128,8 +131,7 @@ def golden_fails(build, folder, name, source):
             return f"{name}: does not compile: {done.stderr.strip().splitlines()[0]}"
         objects = [stem + ".o"]
     helpers = [os.path.join(build, "test", x) for x in ("golden_test.o", "harness.o")]
-    link = [cc, *extra, *objects, *helpers, os.path.join(build, "libfletch.a"), "-o", stem,
-            "-lcmocka", *libs, "-lm", "-pthread"]
+    link = [cc, *extra, *objects, *helpers, os.path.join(build, "libfletch.a"), "-o", stem, *libs]
     done = subprocess.run(link, capture_output=True, text=True)
     if done.returncode:
         return f"{name}: does not link: {done.stderr.strip().splitlines()[-1]}"
