@@ -1,6 +1,6 @@
 # fletch. Everything is built under $B; `make run` and `make test` are all a newcomer needs.
 # V=1 shows the commands; B=dir, CC=clang, OPT=-O0, DEBUG=-g1, EXTRA=-fsanitize=… make a build of
-# another kind.
+# another kind; WERROR=1 makes errors of warnings, as CI does.
 B       ?= build
 DEBUG   ?= -g
 OPT     ?= -O2 $(DEBUG)
@@ -15,7 +15,8 @@ endif
 
 PKGS    := jansson libpcre2-8 libutf8proc libxxhash
 APP_PKGS := libedit libevent libevent_openssl openssl
-WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi -Werror
+ERRORS  := $(if $(WERROR),-Werror)
+WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wno-psabi $(ERRORS)
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
 LIBS    := -lm -pthread

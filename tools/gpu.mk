@@ -21,7 +21,7 @@ $B/src/gpu/layout.o: CFLAGS += -DGPU_FINGERPRINT='"$(shell cat $(GPU_TEXTS) | ck
 # sanitizers' idea of a stack don't go together; the checked kernels do that work.
 EMU_OPT  ?= $(OPT)
 CXXFLAGS += -x c++ -std=c++17 -D_GNU_SOURCE $(EMU_OPT) -Wall -Wextra -Wno-psabi -Wno-unused-parameter \
-            -Wno-unknown-pragmas -Wno-pass-failed -Werror -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
+            -Wno-unknown-pragmas -Wno-pass-failed $(ERRORS) -ffp-contract=off -fvisibility=hidden -fPIC -pthread \
             -fno-exceptions -fno-rtti -fno-threadsafe-statics -MMD -MP -Isrc -Iinclude $(EXTRA) \
             -fno-sanitize=address,thread,undefined
 $K/src/gpu/emu/%.o: src/gpu/emu/%.cpp $K/config.mk
@@ -79,7 +79,7 @@ $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@
 
 # Metal: the driver and one text with all kernels. On macOS both are part of the library.
-OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra -Werror -fno-objc-arc -fPIC \
+OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra $(ERRORS) -fno-objc-arc -fPIC \
              -fvisibility=hidden -MMD -MP -Isrc -Iinclude
 $K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
 	@mkdir -p $(@D)
@@ -105,7 +105,7 @@ STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
 # Apple's compiler takes the text by its own rules; C++ for OpenCL has nearly the same.
 OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang \
                  -cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space
-METAL_CHECK   := -D__METAL_VERSION__=300 -Wall -Werror -Wno-unknown-attributes \
+METAL_CHECK   := -D__METAL_VERSION__=300 -Wall $(ERRORS) -Wno-unknown-attributes \
                  -Wno-unused-function -Wno-pass-failed -Wno-tautological-compare -Itest/standin/msl
 $B/standin/planted.metal: test/planted.gpu $(GPU_INC) tools/gpu-text
 	@mkdir -p $(@D)
