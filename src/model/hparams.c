@@ -97,7 +97,7 @@ static void check_eps(struct reader *r, const char *key, float eps)
 }
 
 /* A key that was read although this architecture can't honour any other value than 0 or `only`. */
-static void refuse_unless(struct reader *r, const char *suffix, u32 value, u32 only)
+static void refuse_unless(struct reader *r, const char *suffix, double value, double only)
 {
     char key[160];
     if (r->rc || value == 0 || value == only) return;
@@ -161,6 +161,9 @@ static void read_rope(struct reader *r, struct hparams *hp)
         r->rc = err_set(r->err, FLETCH_E_UNSUPPORTED,
                         "metadata key '%s' is %s, which is not supported", key, QUOTE(type));
     }
+    /* only yarn scales attention */
+    if (hp->rope_scaling != SCALING_YARN)
+        refuse_unless(r, "rope.scaling.attn_factor", (double)hp->rope_attn_factor, 1);
     fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k, "rope.dimension_count",
             "is odd or larger than a head");
 }

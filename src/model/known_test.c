@@ -278,6 +278,7 @@ static void values_that_matter_are_refused(void **state)
         {"expert_count", U32, 8},
         {"rope.dimension_sections", U32S, 16},
         {"rope.scaling.alpha", F32, 2},
+        {"rope.scaling.attn_factor", F32, 2}, /* no yarn */
         {"swiglu_clamp_exp", F32S, 7},
         {"embedding_length_out", U32, 7},
         {"vocab_size", U32, 100},
