@@ -160,6 +160,36 @@ static void unlink_call(struct call *c)
     s->n_calls--;
 }
 
+/* JSON that nobody needs any more. */
+struct discarded {
+    struct task task;
+    json_t *body, *reply;
+};
+
+static void free_json(void *ctx)
+{
+    struct discarded *d = ctx;
+    json_decref(d->body);
+    json_decref(d->reply);
+}
+
+/* Frees the body and the reply: on a worker where they may be large, because a million values take
+ * the loop tenths of a second. */
+static void discard_json(struct call *c)
+{
+    struct discarded now = {.body = c->body, .reply = c->reply}, *later = NULL;
+    c->body = c->reply = NULL;
+    if (c->n_text > HEAVY_BYTES && c->server->workers && (now.body || now.reply))
+        later = malloc(sizeof *later);
+    if (!later) {
+        free_json(&now);
+        return;
+    }
+    *later = now;
+    later->task = (struct task){.work = free_json, .done = free, .ctx = later};
+    workers_give(c->server, &later->task);
+}
+
 /* What a worker made of the body. */
 static void forget_work(struct call *c)
 {
@@ -174,8 +204,7 @@ static void forget_work(struct call *c)
     free(c->ask.bias_values);
     free(c->ask.schema);
     c->ask = (struct ask){0};
-    json_decref(c->body);
-    c->body = NULL;
+    discard_json(c);
 }
 
 void call_free(struct call *c)
@@ -184,7 +213,6 @@ void call_free(struct call *c)
     score_free(c);
     forget_work(c);
     free(c->choices);
-    json_decref(c->reply);
     reply_free(c->bytes);
     free(c->text);
     c->server->body_bytes -= c->cap_text;
