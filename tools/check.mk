@@ -45,7 +45,7 @@ SLOW     := src/cpu/attention_test.c src/cpu/blas_test.c src/cpu/kernels_test.c 
             test/batch_test.c test/bench_test.py test/bytes_test.c test/census.sh test/gpu_test.c test/grammar_test.py \
             test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
             test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
-            test/metal_text_test.py test/tune_test.c
+            test/metal_text_test.py test/scripts_test.py test/tune_test.c
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
 THREADED := src/base/pool_test.c src/base/turns_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
             test/api_test.c test/constrain_test.c test/threads_test.c
@@ -68,7 +68,7 @@ MACHINES := generic $(filter avx2 avx512 neon dotprod,$(ISAS))
 ANYWHERE := test/generate_test.c test/api_test.c test/report_test.c test/chat_test.c \
             src/engine/verify_test.c src/cpu/team_test.c \
             test/server_test.py:models_of_a:embeddings_and:twenty_at_once:chat_answers
-machines: $B/fletch $(patsubst %.c,$B/%,$(filter %.c,$(ANYWHERE)))
+machines: $B/fletch $B/test/limit_cli $(patsubst %.c,$B/%,$(filter %.c,$(ANYWHERE)))
 	$Qfor isa in $(MACHINES); do echo "$$isa:"; \
 	    test/run -i $$isa -o "$(ANYWHERE)" -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B || exit 1; done
 	@echo "beside six busy processes:"
@@ -109,7 +109,9 @@ check-long: $B/test/schema_cli $B/test/nonfinite_test $B/test/storage_test
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 # No kernel runs here nor below, so compilers need not work on them.
 FUZZ_SECONDS ?= 600
-PARSERS_ONLY := CC=clang K=$K NVCC= KERNEL_OPT=-O0 KERNEL_EXTRA=-fno-sanitize=all
+# On a Mac with Homebrew's clang (llvm): Apple's has no libFuzzer.
+FUZZ_CC ?= $(if $(filter Darwin,$(shell uname -s)),$(shell tools/pkg-config --homebrew)/opt/llvm/bin/)clang
+PARSERS_ONLY = CC=$(FUZZ_CC) K=$K NVCC= KERNEL_OPT=-O0 KERNEL_EXTRA=-fno-sanitize=all
 fuzz:
 	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -gline-tables-only" \
 	    EXTRA="-fsanitize=address,undefined -fsanitize=fuzzer-no-link -fno-sanitize-recover=all \
