@@ -24,9 +24,9 @@ LIBS    := -lm -pthread
 # A BLAS library for prompts of models in floats, openblas or accelerate; docs/benchmarks.md says
 # when it pays. Only src/cpu/blas.c knows of it.
 BLAS    ?=
-blas_cflags = $(if $(filter openblas,$1),-DBLAS_OPENBLAS $(shell pkg-config --cflags openblas)) \
+blas_cflags = $(if $(filter openblas,$1),-DBLAS_OPENBLAS $(shell tools/pkg-config --cflags openblas)) \
               $(if $(filter accelerate,$1),-DBLAS_ACCELERATE -DACCELERATE_NEW_LAPACK)
-blas_libs   = $(if $(filter openblas,$1),$(shell pkg-config --libs openblas)) \
+blas_libs   = $(if $(filter openblas,$1),$(shell tools/pkg-config --libs openblas)) \
               $(if $(filter accelerate,$1),-framework Accelerate)
 ifneq ($(filter-out openblas accelerate,$(BLAS)),)
 $(error BLAS is openblas or accelerate, not $(BLAS))
@@ -60,16 +60,16 @@ BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/
 ifneq ($(filter-out clean uninstall format,$(or $(MAKECMDGOALS),all)),)
 include $B/config.mk
 endif
-$B/config.mk: tools/deps tools/standin-flags Makefile
+$B/config.mk: tools/deps tools/pkg-config tools/standin-flags Makefile
 	@mkdir -p $B
 	@tools/deps $(if $(filter run test,$(MAKECMDGOALS)),,--check)
-	@echo "PKG_CFLAGS := $$(pkg-config --cflags $(PKGS))" > $@.tmp
-	@echo "PKG_LIBS := $$(pkg-config --libs $(PKGS))" >> $@.tmp
-	@echo "TEST_CFLAGS := $$(pkg-config --cflags cmocka)" >> $@.tmp
-	@echo "TEST_LIBS := $$(pkg-config --libs cmocka)" >> $@.tmp
-	@echo "APP_CFLAGS := -Iapp $$(pkg-config --cflags $(APP_PKGS) libcurl)" >> $@.tmp
-	@echo "APP_LIBS := $$(pkg-config --libs $(APP_PKGS))" >> $@.tmp
-	@echo "APP_STATIC := $$(pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
+	@echo "PKG_CFLAGS := $$(tools/pkg-config --cflags $(PKGS))" > $@.tmp
+	@echo "PKG_LIBS := $$(tools/pkg-config --libs $(PKGS))" >> $@.tmp
+	@echo "TEST_CFLAGS := $$(tools/pkg-config --cflags cmocka)" >> $@.tmp
+	@echo "TEST_LIBS := $$(tools/pkg-config --libs cmocka)" >> $@.tmp
+	@echo "APP_CFLAGS := -Iapp $$(tools/pkg-config --cflags $(APP_PKGS) libcurl)" >> $@.tmp
+	@echo "APP_LIBS := $$(tools/pkg-config --libs $(APP_PKGS))" >> $@.tmp
+	@echo "APP_STATIC := $$(tools/pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
 	@mv $@.tmp $@
 include tools/gpu.mk tools/check.mk tools/install.mk
@@ -142,7 +142,12 @@ $B/tools/%: $B/tools/%.o $B/libfletch.a
 run: $B/fletch
 	$B/fletch run -p "Once upon a time" -n 160
 
+ifeq ($(shell uname -s),Darwin)
+static:
+	@echo "make static: programs of macOS always need the system's libraries; use make install" >&2; exit 1
+else
 static: $B/fletch-static
+endif
 # The same with kernels for every chip since Turing.
 release:
 	$Q$(MAKE) static B=$B-release SM="75 80 86 89 90 100 120"
