@@ -132,7 +132,7 @@ endif
 # CUDA: a libcuda.so.1 on the emulator, for machines that have none. What is in fatbins doesn't matter
 # to it; with those that are there, the tests can be carried to a machine with a GPU.
 ifneq ($(filter-out Darwin,$(shell uname -s)),)
-ifeq ($(shell ldconfig -p 2> /dev/null | grep libcuda.so.1),)
+ifeq ($(shell command -v ldconfig > /dev/null && ldconfig -p | grep libcuda.so.1),)
 STANDIN_CUDA := $(if $(FATBINS),,$B/standin/fatbins.o) $B/standin/libcuda.so.1
 STANDIN_RUN  := -Wl,-rpath,$(abspath $B/standin)
 endif
