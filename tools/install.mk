@@ -29,7 +29,7 @@ install: all $B/public/libfletch.a
 	install -m 755 $B/$(SO) $D/lib/
 	ln -sf $(SO) $D/lib/$(SONAME)
 	ln -sf $(SONAME) $D/lib/$(SOLINK)
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PKGS@|$(PKGS)|; s|@LIBS@|$(LIBS)|' tools/fletch.pc.in \
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@PKGS@|$(PKGS)|; s|@LIBS@|$(strip $(LIBS))|' tools/fletch.pc.in \
 	    > $D/lib/pkgconfig/fletch.pc
 	$(if $(MAN),install -m 644 $(MAN) $D/share/man/man1/)
 uninstall:
