@@ -71,8 +71,10 @@ int say_model_failure(int rc, const char *text);
 /* Progress of what takes longer than a second, where stderr is a terminal. */
 struct progress {
     const char *what;
-    bool on, shown;
+    bool on, shown, bytes; /* bytes: shown as a bar with the speed and the time left */
     double began, last;
+    double speed, t_speed; /* bytes a second of late, and when n_speed bytes were there */
+    uint64_t n_speed;
 };
 void progress_begin(struct progress *p, const char *what, const struct args *a);
 int progress_report(void *progress, uint64_t done, uint64_t total); /* ends at Ctrl-C */
@@ -118,6 +120,7 @@ int parse_ids(struct ids *ids, const char *command, const char *what, const char
 /* The user's folder in a variable, or else under HOME, with `rest` behind it (free it); NULL when
  * neither is set. */
 char *user_folder(const char *variable, const char *under_home, const char *rest);
+#define MODELS_FOLDER "XDG_DATA_HOME", "/.local/share", "/fletch/models" /* of fletch pull */
 #define TUNED_FOLDER "XDG_CACHE_HOME", "/.cache", "/fletch" /* of what fletch tune found */
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
@@ -210,7 +213,8 @@ int chat_check_options(const struct host *h, const struct args *a);
 
 /* ---- report*.c: JSON documents for people ---- */
 
-void report_plan(FILE *out, const json_t *j);
+/* The memory of a plan, part by part. */
+void report_parts(FILE *out, const json_t *j);
 
 /* ---- man.c ---- */
 

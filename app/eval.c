@@ -148,6 +148,17 @@ static int eval_all(struct eval *e)
     return code;
 }
 
+/* The error bar comes from the spread of the tokens themselves, which few tokens don't show. */
+static void warn_short(const struct eval *e)
+{
+    enum { MIN_SCORED = 500 };
+    if (e->a->quiet || !e->n_scored || e->n_scored >= MIN_SCORED) return;
+    fprintf(
+        stderr,
+        "fletch: %zu tokens are too few for the error bar to be reliable; evaluate %d or more\n",
+        e->n_scored, MIN_SCORED);
+}
+
 static void print_result(const struct eval *e)
 {
     double n = (double)e->n_scored, mean = 0, error = 0;
@@ -189,7 +200,10 @@ static int eval_steps(struct eval *e)
     if (!code) code = get_ids(e);
     if (!code) code = host_open_session(&e->host);
     if (!code) code = eval_all(e);
-    if (!code) print_result(e);
+    if (!code) {
+        print_result(e);
+        warn_short(e);
+    }
     return code;
 }
 

@@ -180,7 +180,7 @@ static void say_plan(struct host *h, const char *path, const struct fletch_model
     quiet.notice = NULL;
     if (!path || fletch_plan(h->engine, path, &quiet, &text)) return;
     json_t *j = json_loads(text, 0, NULL);
-    if (j) report_plan(stderr, j);
+    if (j) report_parts(stderr, j);
     json_decref(j);
     fletch_free(text);
 }

@@ -57,13 +57,26 @@ static const struct opt inspect_opts[] = {
 };
 static const struct opt_group inspect_group = {NULL, OPT_TABLE(inspect_opts)};
 
+/* Converters write -1, which as u32 is a large number, for a token that the model does not have. */
+static bool is_absent_id(const json_t *entry)
+{
+    static const char end[] = "_token_id";
+    const char *key = get_text(entry, "key");
+    const json_t *value = json_object_get(entry, "value");
+    size_t n = strlen(key), k = sizeof end - 1;
+    if (n < k || strcmp(key + n - k, end) != 0 || !json_is_integer(value)) return false;
+    return json_integer_value(value) == UINT32_MAX || json_integer_value(value) < 0;
+}
+
 static void put_value(struct table *t, const json_t *entry)
 {
     const json_t *value = json_object_get(entry, "value");
-    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    char *text =
+        json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     uint64_t n = get_count(entry, "n");
     table_put(t, "%.72s%s",
-              text                    ? text
+              is_absent_id(entry)     ? "none"
+              : text                  ? text
               : json_is_string(value) ? json_string_value(value)
                                       : "",
               n > json_array_size(value) && json_is_array(value) ? " ..." : "");
@@ -105,18 +118,34 @@ static void print_check(const json_t *check)
 static void print_summary(const json_t *j)
 {
     struct table t = {.columns = "ll"};
+    const json_t *template = json_object_get(j, "template");
+    bool usable = json_object_size(template) > 0;
+    const char *name = get_text(j, "name");
     table_put(&t, "file");
     table_put(&t, "%s", get_text(j, "path"));
     table_put(&t, "format");
     table_put(&t, "%s, %llu file%s, %s", get_text(j, "format"),
               (unsigned long long)get_count(j, "n_files"), get_count(j, "n_files") == 1 ? "" : "s",
               human_bytes(get_count(j, "n_bytes")).text);
-    table_put(&t, "architecture");
-    table_put(&t, "%s", get_text(j, "arch"));
-    table_put(&t, "name");
-    table_put(&t, "%s", get_text(j, "name"));
+    table_put(&t, "family");
+    table_put(&t, "%s%s%s", get_text(j, "arch"), *name ? ", " : "", name);
     table_put(&t, "parameters");
     table_put(&t, "%s", human_count(get_count(j, "n_params")).text);
+    table_put(&t, "type");
+    table_put(&t, "%s", get_text(j, "type"));
+    if (template) { /* else it does not open */
+        table_put(&t, "context");
+        table_put(&t, "%llu tokens", (unsigned long long)get_count(j, "n_ctx"));
+        table_put(&t, "chat template");
+        table_put(&t, "%s",
+                  usable                   ? "yes"
+                  : json_is_null(template) ? "none"
+                                           : "one that fletch can't use");
+        table_put(&t, "tools");
+        table_put(&t, "%s", get_bool(template, "tools") ? "yes" : "no");
+        table_put(&t, "thinking");
+        table_put(&t, "%s", get_bool(template, "thinking") ? "can be switched" : "no switch");
+    }
     table_print(&t, stdout);
 }
 
@@ -199,9 +228,10 @@ static const struct opt plan_opts[] = {
     OPT_ROW_BACKEND,
     OPT_ROW_ISA,
     {0, "device", OPT_TEXT, "NAME", NULL,
-     "which GPU, by number where there are several, or a machine that is not at hand: m1, m1-max, "
-     "m2, m2-pro, m2-ultra, m3, m3-pro, m3-max, m4, m4-pro, m4-max, m5, m5-max, rtx-4090, h100 or "
-     "h200; then the speed of decoding is predicted too",
+     "which GPU, by number where there are several, or a machine that is not at hand: m1 to m5 "
+     "with "
+     "-pro, -max or -ultra, rtx-3060 to rtx-5090, a100, h100, h200, mi300x, arc-a770 or arc-b580; "
+     "then the speed of decoding is predicted too, where fletch runs on it",
      OPT_FIELD(machine), 0, 0},
 };
 static const struct opt_group plan_group = {NULL, OPT_TABLE(plan_opts)};
@@ -211,10 +241,16 @@ static void print_prediction(FILE *out, const json_t *j)
     const json_t *machine = json_object_get(j, "machine"), *row;
     size_t i;
     struct table t = {.columns = "lrrr"};
+    if (!get_bool(machine, "supported"))
+        fprintf(out,
+                "fletch has no backend for %s: memory is counted as on an NVIDIA GPU, and no "
+                "speed is predicted\n",
+                get_text(machine, "what"));
+    if (!json_object_get(j, "predicted")) return;
     fprintf(out, "\npredicted, not measured: decoding on %s (%.0f GB/s), %llu kernels a token\n",
             get_text(machine, "what"), json_number_value(json_object_get(machine, "bandwidth_gbs")),
             (unsigned long long)get_count(j, "launches"));
-    static const char *const heads[] = {"behind", "bytes a token", "ms", "tokens/s"};
+    static const char *const heads[] = {"context", "bytes a token", "ms", "tokens/s"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
     json_array_foreach(json_object_get(j, "predicted"), i, row)
     {
@@ -226,7 +262,7 @@ static void print_prediction(FILE *out, const json_t *j)
     table_print(&t, out);
 }
 
-void report_plan(FILE *out, const json_t *j)
+void report_parts(FILE *out, const json_t *j)
 {
     struct table t = {.columns = "lrl"};
     const json_t *part;
@@ -239,23 +275,34 @@ void report_plan(FILE *out, const json_t *j)
     }
     table_put(&t, "total");
     table_put(&t, "%s", human_bytes(get_count(j, "total")).text);
-    table_put(&t, "%s", get_bool(j, "fits") ? "fits" : "does not fit");
+    table_put(&t, "%s", get_bool(j, "fits") ? "fits" : "");
     table_put(&t, "available");
     table_put(&t, "%s", human_bytes(get_count(j, "available")).text);
     table_put(&t, "%s", "");
-    fprintf(out, "%s on %s: context %llu, %llu session%s, %s cache, %llu rows a step\n",
-            get_text(j, "arch"), get_text(j, "backend"), (unsigned long long)get_count(j, "n_ctx"),
-            (unsigned long long)get_count(j, "n_sessions"),
-            get_count(j, "n_sessions") == 1 ? "" : "s", get_text(j, "kv_type"),
-            (unsigned long long)get_count(j, "max_rows"));
+    const char *model = get_text(j, "model");
+    fprintf(
+        out, "%s, %s%s on %s: context %llu, %llu session%s, %s cache, %llu rows a step\n",
+        get_text(j, "arch"), get_text(j, "type"), get_bool(j, "type_assumed") ? " (assumed)" : "",
+        get_text(j, "backend"), (unsigned long long)get_count(j, "n_ctx"),
+        (unsigned long long)get_count(j, "n_sessions"), get_count(j, "n_sessions") == 1 ? "" : "s",
+        get_text(j, "kv_type"), (unsigned long long)get_count(j, "max_rows"));
     table_print(&t, out);
+    if (get_bool(j, "type_assumed"))
+        fprintf(out, "%s:TYPE plans another type, such as %s:q4_k_m\n", model, model);
+}
+
+static void print_plan(FILE *out, const json_t *j)
+{
     uint64_t largest = get_count(j, "largest_ctx");
+    report_parts(out, j);
     if (get_bool(j, "fits")) return;
+    fprintf(out, "does not fit: %s more are needed",
+            human_bytes(get_count(j, "total") - get_count(j, "available")).text);
     if (largest)
-        fprintf(out, "a context of %llu would fit: -c %llu\n", (unsigned long long)largest,
+        fprintf(out, "; a context of %llu would fit (-c %llu)\n", (unsigned long long)largest,
                 (unsigned long long)largest);
     else
-        fputs("no context would fit: use a smaller model or a smaller type of weights\n", out);
+        fputs("; use a smaller model or a smaller type of weights\n", out);
 }
 
 /* Plan and explain take the same arguments. */
@@ -292,7 +339,7 @@ static int plan(const struct args *args)
                           QUOTE(a.machine));
     int code = load_for_model(&j, &a, fletch_plan);
     if (!code && !a.json) {
-        report_plan(stdout, j);
+        print_plan(stdout, j);
         if (a.machine) print_prediction(stdout, j);
     }
     if (!code && !get_bool(j, "fits")) code = EXIT_FIT;
@@ -304,12 +351,14 @@ const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "show the memory a model needs, or its speed elsewhere",
-    .about = "Tells how much memory running the model will take and whether that fits; if not, "
-             "which context would fit, with exit code 3. MODEL may also be a shape of fletch synth "
-             "with a storage type, such as Llama-3.1-8B:q4_k_m: no file is needed then. For a "
-             "machine named by --device it also predicts how fast answers come, from the bytes and "
-             "kernels of a token and the machine's published bandwidth; --max-memory says how much "
-             "memory yours has for the GPU.",
+    .about =
+        "Tells how much memory running the model will take and whether that fits; if not, "
+        "which context would fit, with exit code 3. MODEL may also be a shape of fletch synth "
+        "with a storage type (q8_0 if it is left out), such as Llama-3.1-8B:q4_k_m: no file is "
+        "needed then. For a "
+        "machine named by --device it also predicts how fast answers come, from the bytes and "
+        "kernels of a token and the machine's published bandwidth; --max-memory says how much "
+        "memory yours has for the GPU.",
     .groups = {&plan_group, &opts_model, &opts_speculation, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

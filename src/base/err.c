@@ -64,3 +64,17 @@ struct err_quoted err_quote(struct str s)
     q.text[o] = 0;
     return q;
 }
+
+struct err_bytes err_bytes(u64 n)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    struct err_bytes b;
+    double v = (double)n;
+    size_t i = 0;
+    while (v >= 1024 && i + 1 < ARRAY_LEN(units)) {
+        v /= 1024;
+        i++;
+    }
+    snprintf(b.text, sizeof b.text, i ? "%.1f %s" : "%.0f %s", v, units[i]);
+    return b;
+}

@@ -31,4 +31,11 @@ struct err_quoted {
 struct err_quoted err_quote(struct str s);
 #define QUOTE(s) (err_quote(s).text)
 
+/* A number of bytes for people, in the units of the reports: 1.5 GiB. */
+struct err_bytes {
+    char text[24];
+};
+struct err_bytes err_bytes(u64 n);
+#define BYTES(n) (err_bytes(n).text)
+
 #endif

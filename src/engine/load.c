@@ -91,18 +91,13 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
     }
     m->memory_bytes = plan.total;
     if (plan.fits) return 0;
-    char hint[96] = "; even an empty context does not fit";
+    char hint[96] = "; use a smaller model or a smaller type of weights";
     if (plan.largest_ctx)
         snprintf(hint, sizeof hint, "; a context of %u would fit (-c %u)", plan.largest_ctx,
                  plan.largest_ctx);
-    double mb = 1e-6;
     return err_set(err, FLETCH_E_FIT,
-                   "does not fit: weights %.1f + cache for %u tokens %.1f + state %.1f + "
-                   "activations %.1f + guessing %.1f = %.1f MB, but %.1f MB are available%s",
-                   (double)plan.weights * mb, m->limits.max_pos, (double)plan.kv * mb,
-                   (double)plan.state * mb, (double)plan.activations * mb,
-                   (double)plan.guessing * mb, (double)plan.total * mb, (double)plan.available * mb,
-                   hint);
+                   "does not fit: it takes %s with a context of %u tokens, and %s are available%s",
+                   BYTES(plan.total), m->limits.max_pos, BYTES(plan.available), hint);
 }
 
 void engine_tell_ignored(const struct model *m, u32 max_pos,

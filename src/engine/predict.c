@@ -73,7 +73,7 @@ int predict_cost(struct token_cost *out, const struct machine *m, const struct p
 
 double predict_token(const struct machine *m, const struct token_cost *c)
 {
-    double bytes = m->gbs * 1e9, flops = 2 * 128e9 * m->n_units * m->ghz;
+    double bytes = m->gbs * 1e9, flops = 2e9 * m->lanes * m->n_units * m->ghz;
     return (c->n_launches * links[m->link].launch + c->n_ops * OP + links[m->link].step) * 1e-6 +
            c->streamed / (STREAMED * bytes) + c->routed / (ROUTED * bytes) +
            c->products / (PRODUCTS * flops) + c->attention / (ATTENTION * flops) +

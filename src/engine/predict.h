@@ -11,6 +11,7 @@ enum link {
     LINK_DEPENDENT, /* CUDA graph with programmatic edges (sm_90 on) */
     LINK_GRAPH,     /* plain CUDA graph */
     LINK_METAL,     /* a barrier in a compute encoder */
+    LINK_NONE,      /* no backend runs there, so nothing is predicted */
 };
 
 /* machines.c; the table ends with a row without a name. */
@@ -19,13 +20,15 @@ struct machine {
     enum link link;
     double gbs;  /* memory bandwidth, GB/s */
     double gib;  /* memory of the largest configuration */
-    double part; /* of it that a GPU may take */
-    u32 n_units; /* cores or multiprocessors, each 128 f32 lanes */
+    u32 n_units; /* cores or multiprocessors */
+    u32 lanes;   /* f32 lanes of each */
     double ghz;
 };
 extern const struct machine machines[];
-/* Sets an error that lists those there are. */
+/* Takes names as people write them ("RTX 4090", "m3pro") and a beginning that one alone has; else
+ * sets an error that lists those there are. */
 const struct machine *machine_find(const char *name, struct err *err);
+/* What a GPU may take of its memory. */
 u64 machine_memory(const struct machine *m);
 /* What an executor would find there. */
 struct exec_device machine_device(const struct machine *m);

@@ -14,6 +14,7 @@
 #include "engine/report.h"
 #include "engine/tune.h"
 #include "model/synth.h"
+#include "text/tmpl.h"
 
 int report_give(json_t *doc, char **json, struct err *err)
 {
@@ -35,6 +36,18 @@ json_t *report_text(struct str s)
 
 enum { SHOWN_ELEMENTS = 8 };
 
+/* The number of fewest digits that is this f32: 1e-05, not 9.99999975e-06. */
+static double short_f32(double d)
+{
+    char text[32];
+    for (int digits = 6; digits < 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, d);
+        double v = strtod(text, NULL);
+        if ((float)v >= (float)d && (float)v <= (float)d) return v;
+    }
+    return d;
+}
+
 static json_t *kv_element(const struct kv *kv, u64 i, u64 *at)
 {
     i64 n;
@@ -43,7 +56,7 @@ static json_t *kv_element(const struct kv *kv, u64 i, u64 *at)
     if (kv->elem == KV_STR) return kv_next_str(kv, at, &s) ? report_text(s) : json_null();
     if (kv->elem == KV_BOOL) return json_boolean(kv->data[i] != 0);
     if (kv_int(kv, i, &n)) return json_integer(n);
-    if (kv_float(kv, i, &d) && isfinite(d)) return json_real(d);
+    if (kv_float(kv, i, &d) && isfinite(d)) return json_real(kv->elem == KV_F32 ? short_f32(d) : d);
     return json_null();
 }
 
@@ -66,6 +79,18 @@ static const char *type_name(u32 type)
 {
     const struct quant_info *info = quant_info(type);
     return info && info->name ? info->name : "?";
+}
+
+/* The type that most bytes of the weights have. */
+static const char *main_type(const struct source *s)
+{
+    u64 bytes[QT_COUNT] = {0};
+    u32 best = 0;
+    for (u32 i = 0; i < s->n_tensors; i++)
+        if (s->tensors[i].type < QT_COUNT) bytes[s->tensors[i].type] += s->tensors[i].n_bytes;
+    for (u32 type = 1; type < QT_COUNT; type++)
+        if (bytes[type] > bytes[best]) best = type;
+    return type_name(best);
 }
 
 static json_t *tensor_report(const struct tensor *t)
@@ -153,14 +178,31 @@ static json_t *inspect_report(const struct source *s)
     }
     snprintf(format, sizeof format, "GGUF v%u", s->version);
     return json_pack(
-        "{s:o, s:s, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "path", report_text(str_of(s->path)),
-        "format", s->is_dir ? "Hugging Face directory" : format, "arch", report_text(arch), "name",
-        report_text(name), "n_params", (json_int_t)params, "n_bytes", (json_int_t)bytes, "n_files",
-        (json_int_t)s->n_files, "metadata", kvs, "tensors", tensors, "types", types_report(s));
+        "{s:o, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "path",
+        report_text(str_of(s->path)), "format", s->is_dir ? "Hugging Face directory" : format,
+        "arch", report_text(arch), "name", report_text(name), "type", main_type(s), "n_params",
+        (json_int_t)params, "n_bytes", (json_int_t)bytes, "n_files", (json_int_t)s->n_files,
+        "metadata", kvs, "tensors", tensors, "types", types_report(s));
 }
 
-/* What opening the model would refuse: the lines, and the error that it would fail with besides. */
-static int add_refused(json_t *doc, const char *path, struct err *err)
+/* The template by which it chats, null where there is none; what it makes use of. */
+static json_t *template_report(const struct model *m)
+{
+    static const char *const thinking[] = {"enable_thinking", "thinking"};
+    struct str text = m->vocab ? m->vocab->spec.chat_template : STR("");
+    struct tmpl *t;
+    bool thinks = false;
+    if (!text.n || tmpl_open(&t, text, NULL)) return text.n ? json_object() : json_null();
+    for (size_t i = 0; i < ARRAY_LEN(thinking); i++)
+        thinks = thinks || tmpl_reads(t, str_of(thinking[i]));
+    json_t *j = json_pack("{s:b, s:b}", "tools", tmpl_reads(t, STR("tools")), "thinking", thinks);
+    tmpl_close(t);
+    return j;
+}
+
+/* Facts of the model that opening it shows, and what would be refused: the lines, and the error
+ * that it would fail with besides. */
+static int add_opened(json_t *doc, const char *path, struct err *err)
 {
     json_t *list = json_array();
     struct model *m;
@@ -178,6 +220,8 @@ static int add_refused(json_t *doc, const char *path, struct err *err)
         json_array_append_new(list, json_sprintf("metadata key '%s.attention.sliding_window' = %u "
                                                  "(contexts beyond it)",
                                                  m->hp.arch, m->hp.window));
+    if (!rc) json_object_set_new(doc, "n_ctx", json_integer((json_int_t)m->hp.n_ctx));
+    if (!rc) json_object_set_new(doc, "template", template_report(m));
     model_close(m);
     return json_object_set_new(doc, "refused", list) ? err_nomem(err, "the report") : 0;
 }
@@ -191,7 +235,7 @@ int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char *
     json_t *doc = inspect_report(s), *checked = NULL;
     if (check) rc = check_report(s, &checked, &e->err);
     source_close(s);
-    if (!rc) rc = add_refused(doc, path, &e->err);
+    if (!rc) rc = add_opened(doc, path, &e->err);
     if (rc) {
         json_decref(checked);
         json_decref(doc);
@@ -215,6 +259,19 @@ static void draft_close(struct draft *d)
     model_close(d->m);
 }
 
+/* How the weights of a shape are stored that is given without a type. */
+#define ASSUMED_TYPE "q8_0"
+
+/* What is no file may be meant as a shape. */
+static void tell_shapes(struct err *err)
+{
+    size_t n = strlen(err->text);
+    for (const struct synth_shape *s = synth_shapes; s->name && n < sizeof err->text; s++) {
+        const char *before = s == synth_shapes ? "; known shapes: " : ", ";
+        n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%s", before, s->name);
+    }
+}
+
 /* A file, or SHAPE[:TYPE] of fletch synth: nothing here needs a model's bytes. */
 static int draft_source(struct source **out, const char *path, struct err *err)
 {
@@ -222,8 +279,10 @@ static int draft_source(struct source **out, const char *path, struct err *err)
     size_t n = strcspn(path, ":");
     snprintf(name, sizeof name, "%.*s", (int)MIN(n, sizeof name), path);
     const struct synth_shape *shape = access(path, F_OK) ? synth_find(name) : NULL;
-    if (!shape) return source_open(out, path, err);
-    return synth_source(out, shape, path[n] ? path + n + 1 : "q8_0", 0, err);
+    if (shape) return synth_source(out, shape, path[n] ? path + n + 1 : ASSUMED_TYPE, 0, err);
+    int rc = source_open(out, path, err);
+    if (rc && access(path, F_OK) && !strchr(path, '/')) tell_shapes(err);
+    return rc;
 }
 
 /* found: what the device has; NULL: it is looked at. */
@@ -297,13 +356,15 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
                               part("guessing", plan->guessing,
                                    params->speculation.mtp ? "the MTP block's buffers"
                                                            : "the draft model, with its cache"));
+    bool assumed = access(path, F_OK) && !strchr(path, ':');
     return json_pack(
-        "{s:o, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
-        report_text(str_of(path)), "arch", d->m->hp.arch, "backend", class->name, "fits",
-        plan->fits, "total", (json_int_t)plan->total, "available", (json_int_t)plan->available,
-        "n_ctx", (json_int_t)d->limits.max_pos, "n_sessions", (json_int_t)d->limits.n_slots,
-        "kv_type", engine_kv_name(&d->m->net->profile), "max_rows", (json_int_t)d->limits.max_rows,
-        "parts", parts, "largest_ctx", (json_int_t)plan->largest_ctx);
+        "{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
+        report_text(str_of(path)), "arch", d->m->hp.arch, "type", main_type(d->m->source),
+        "type_assumed", assumed, "backend", class->name, "fits", plan->fits, "total",
+        (json_int_t)plan->total, "available", (json_int_t)plan->available, "n_ctx",
+        (json_int_t)d->limits.max_pos, "n_sessions", (json_int_t)d->limits.n_slots, "kv_type",
+        engine_kv_name(&d->m->net->profile), "max_rows", (json_int_t)d->limits.max_rows, "parts",
+        parts, "largest_ctx", (json_int_t)plan->largest_ctx);
 }
 
 int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_model_params *params,
@@ -321,7 +382,13 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
     return rc ? rc : report_give(doc, json, &e->err);
 }
 
-/* Adds what a token would take behind contexts of several lengths. */
+static json_t *machine_report(const struct machine *m)
+{
+    return json_pack("{s:s, s:s, s:f, s:f, s:b}", "name", m->name, "what", m->what, "bandwidth_gbs",
+                     m->gbs, "memory_gib", m->gib, "supported", m->link != LINK_NONE);
+}
+
+/* Adds what a token would take after contexts of several lengths. */
 static int add_prediction(json_t *doc, const struct machine *m, const struct draft *d,
                           const struct exec_class *class, struct err *err)
 {
@@ -338,9 +405,6 @@ static int add_prediction(json_t *doc, const struct machine *m, const struct dra
         if (i == 0) json_object_set_new(doc, "launches", json_integer((json_int_t)c.n_launches));
     }
     json_object_set_new(doc, "predicted", list);
-    json_object_set_new(doc, "machine",
-                        json_pack("{s:s, s:s, s:f, s:f}", "name", m->name, "what", m->what,
-                                  "bandwidth_gbs", m->gbs, "memory_gib", m->gib));
     return rc;
 }
 
@@ -362,7 +426,8 @@ int fletch_plan_for(struct fletch_engine *e, const char *path,
     plan_make(&plan, d.m, d.p, class, &d.limits, max_memory ? max_memory : machine_memory(m));
     rc = plan_guessing(&plan, &d, e, class, params);
     json_t *doc = rc ? NULL : plan_report(&plan, &d, class, params, path);
-    if (!rc) rc = add_prediction(doc, m, &d, class, &e->err);
+    if (!rc) json_object_set_new(doc, "machine", machine_report(m));
+    if (!rc && plan.fits && m->link != LINK_NONE) rc = add_prediction(doc, m, &d, class, &e->err);
     draft_close(&d);
     if (!rc) return report_give(doc, json, &e->err);
     json_decref(doc);

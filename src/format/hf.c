@@ -2,9 +2,11 @@
  * from an index inside the directory and must stay inside it. */
 #include "format/hf.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "format/hf_model.h"
 #include "format/json.h"
@@ -151,16 +153,39 @@ static int read_sampling(struct source *s, struct err *err)
     return rc;
 }
 
+static int is_gguf(const struct dirent *e)
+{
+    size_t n = strlen(e->d_name);
+    return n > 5 && strcasecmp(e->d_name + n - 5, ".gguf") == 0;
+}
+
+/* A folder that is no model but may hold some: names the first of them. */
+static int refuse_folder(const char *path, struct err *err)
+{
+    enum { SHOWN = 3 };
+    struct dirent **files;
+    char text[400] = "a model is a .gguf file or a Hugging Face directory";
+    size_t at = 0;
+    int n = scandir(path, &files, is_gguf, alphasort);
+    for (int i = 0; i < n; i++) {
+        if (i < SHOWN)
+            at += (size_t)snprintf(
+                text + at, sizeof text - at, "%s %s",
+                i ? "," : "name one of its .gguf files:", QUOTE(str_of(files[i]->d_name)));
+        free(files[i]);
+    }
+    if (n > SHOWN) snprintf(text + at, sizeof text - at, " and %d more", n - SHOWN);
+    if (n >= 0) free(files);
+    return err_set(err, FLETCH_E_FORMAT, "%s has no config.json; %s", QUOTE(str_of(path)), text);
+}
+
 int hf_read(struct source *s, struct err *err)
 {
     const char *path = path_in(s, "config.json");
     json_t *config = NULL;
     struct hf *h = s->hf = calloc(1, sizeof *h);
     if (!h || !path) return err_nomem(err, s->path);
-    if (!file_exists(path))
-        return err_set(err, FLETCH_E_FORMAT,
-                       "%s has no config.json; a model is a .gguf file or a Hugging Face directory",
-                       QUOTE(str_of(s->path)));
+    if (!file_exists(path)) return refuse_folder(s->path, err);
     int rc = json_read(&config, path, MAX_CONFIG, err);
     if (rc == 0) rc = open_shards(s, h, err);
     if (rc == 0) rc = index_tensors(s, h, err);
