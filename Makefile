@@ -50,8 +50,9 @@ OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
 
-.PHONY: FORCE all run test tests asan tsan fuzz cover bench bench-kernels bench-tps lint format docs static \
-        verify-shapes arm64 machines blas release zoo-table census install uninstall clean
+.PHONY: FORCE all run test tests asan tsan fuzz cover bench bench-kernels bench-tps bench-tps-cpu \
+        bench-tps-metal bench-tps-cuda build-metal lint format docs static verify-shapes arm64 \
+        machines blas release zoo-table census install uninstall clean
 .SECONDARY:
 .DEFAULT_GOAL := all
 
@@ -152,17 +153,29 @@ endif
 release:
 	$Q$(MAKE) static B=$B-release SM="75 80 86 89 90 100 120"
 
+# The Metal backend is part of every build on macOS, and of none elsewhere.
+ifeq ($(shell uname -s),Darwin)
+build-metal: all
+else
+build-metal:
+	@echo "the Metal backend is built on macOS only; 'make' builds the backends of this system" >&2; exit 1
+endif
+
 # Short standard measurements; docs/benchmarks.md says how to read them. bench-tps: tokens per second
-# of a synthetic model, SHAPE in storage type TYPE, behind short, medium and long contexts.
+# of a synthetic model, SHAPE in storage type TYPE, with short, medium and long contexts. BACKEND=cpu,
+# metal or cuda instead of the best there is; bench-tps-cpu and so on say the same.
 SHAPE   ?= Qwen2.5-0.5B
 TYPE    ?= q8_0
+BENCH   = $B/fletch bench --dir $B/bench $(BACKEND:%=--backend %)
 bench: $B/fletch
-	$B/fletch bench
+	$(BENCH)
 bench-kernels: $B/fletch
-	$B/fletch bench --kernel all
+	$(BENCH) --kernel all
 bench-tps: $B/fletch $B/bench/$(SHAPE)-$(TYPE).gguf
-	$B/fletch bench $B/bench/$(SHAPE)-$(TYPE).gguf --mode prefill -p 512 -r 3
-	$B/fletch bench $B/bench/$(SHAPE)-$(TYPE).gguf --mode decode -n 32 -d 256,2048,8192
+	$(BENCH) $B/bench/$(SHAPE)-$(TYPE).gguf --mode prefill -p 512 -r 3
+	$(BENCH) $B/bench/$(SHAPE)-$(TYPE).gguf --mode decode -n 32 -d 256,2048,8192
+bench-tps-cpu bench-tps-metal bench-tps-cuda: bench-tps-%:
+	$Q$(MAKE) bench-tps BACKEND=$*
 $B/bench/%.gguf: | $B/fletch
 	@mkdir -p $(@D)
 	$B/fletch synth $(SHAPE) --type $(TYPE) -o $@

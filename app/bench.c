@@ -1,8 +1,11 @@
 /* fletch bench: how fast a model, its ops or single kernels are here. */
 #include "bench.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
@@ -44,7 +47,9 @@ static const struct opt bench_opts[] = {
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
     {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there instead", OPT_FIELD(html),
      0, 0},
-    {0, "dir", OPT_TEXT, "DIR", P_tmpdir, "folder for fletch-bench.json and fletch-bench.html",
+    {0, "dir", OPT_TEXT, "DIR", P_tmpdir,
+     "folder for the JSON document and the page, which are named by what was measured: "
+     "fletch-bench-BACKEND-MODEL-MODE",
      OPT_FIELD(dir), 0, 0},
 };
 static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
@@ -70,29 +75,68 @@ static int save(const struct args *a, const char *path, void (*write)(FILE *out,
     return code;
 }
 
-static int save_in_dir(const struct args *a, const char *name,
+/* What a file may be called everywhere, of the first letters of s. */
+static void add_plain(char *name, size_t cap, const char *s, size_t n)
+{
+    size_t at = strlen(name);
+    for (size_t i = 0; i < n && at + 1 < cap; i++) {
+        bool plain = isalnum((unsigned char)s[i]) || (s[i] && strchr("._+-", s[i]));
+        name[at++] = plain ? s[i] : '-';
+    }
+    name[at] = 0;
+}
+
+/* KIND-BACKEND-SUBJECT-MODE, so that different measurements don't overwrite each other. */
+static void name_artifact(char *name, size_t cap, const char *kind, const struct args *a,
+                          const json_t *doc)
+{
+    enum { MAX_SUBJECT = 80 };
+    const char *backend = get_text(doc, "backend"), *path = a->operands.n ? a->operands.p[0] : "";
+    size_t n = strlen(path), end = n;
+    while (end && path[end - 1] == '/') end--;
+    n = end;
+    while (n && path[n - 1] != '/') n--;
+    const char *subject = a->kernel ? a->kernel : end ? path + n : "built-in";
+    size_t n_subject = a->kernel || !end ? strlen(subject) : end - n;
+    if (n_subject > 5 && strncasecmp(subject + n_subject - 5, ".gguf", 5) == 0) n_subject -= 5;
+    *name = 0;
+    add_plain(name, cap, kind, strlen(kind));
+    add_plain(name, cap, "-", 1);
+    add_plain(name, cap, backend, strcspn(backend, " (:"));
+    add_plain(name, cap, "-", 1);
+    add_plain(name, cap, subject, n_subject < MAX_SUBJECT ? n_subject : MAX_SUBJECT);
+    if (a->kernel) return;
+    add_plain(name, cap, "-", 1);
+    add_plain(name, cap, a->mode, strlen(a->mode));
+}
+
+static int save_in_dir(const struct args *a, const char *kind, const char *extension,
                        void (*write)(FILE *out, const json_t *doc), const json_t *doc)
 {
-    char path[4000];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", a->dir, name) >= sizeof path)
+    char name[200], path[4000];
+    name_artifact(name, sizeof name, kind, a, doc);
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.%s", a->dir, name, extension) >= sizeof path)
         return say_error("the name of the folder is too long");
     return save(a, path, write, doc);
 }
 
 /* The document, and its page where --html says or else beside it. */
-static int save_both(const struct args *a, const char *document, const char *page,
+static int save_both(const struct args *a, const char *kind,
                      void (*write_page)(FILE *out, const json_t *doc), const json_t *doc)
 {
-    int code = save_in_dir(a, document, bench_write_json, doc);
+    int code = save_in_dir(a, kind, "json", bench_write_json, doc);
     if (code) return code;
-    return a->html ? save(a, a->html, write_page, doc) : save_in_dir(a, page, write_page, doc);
+    return a->html ? save(a, a->html, write_page, doc)
+                   : save_in_dir(a, kind, "html", write_page, doc);
 }
 
-/* Before anything is measured for them. */
+/* Before anything is measured for them. Makes the one of --dir. */
 static int check_folders(const struct args *a)
 {
     char beside[4000];
-    snprintf(beside, sizeof beside, "%s/fletch-bench.json", a->dir);
+    if ((size_t)snprintf(beside, sizeof beside, "%s/x", a->dir) >= sizeof beside)
+        return say_error("the name of the folder is too long");
+    if (!make_folders(beside, 0755)) return say_error("%s: %s", QUOTE(a->dir), strerror(errno));
     int code = check_folder_of(beside);
     return code || !a->html ? code : check_folder_of(a->html);
 }
@@ -123,13 +167,13 @@ static int give_results(const struct args *a, const json_t *doc)
 {
     if (a->profile) {
         if (!a->json) bench_print_profile(doc);
-        return save_in_dir(a, "fletch-profile.json", bench_write_json, doc);
+        return save_in_dir(a, "fletch-profile", "json", bench_write_json, doc);
     }
     if (a->csv)
         bench_print_csv(doc);
     else if (!a->json)
         bench_print(doc);
-    return save_both(a, "fletch-bench.json", "fletch-bench.html", bench_write_html, doc);
+    return save_both(a, "fletch-bench", bench_write_html, doc);
 }
 
 static int bench_model(struct host *h, const struct args *a)
@@ -191,8 +235,7 @@ static int bench_many(struct host *h, const struct args *a)
         code = opts_wrong("bench", "prompts have 2 tokens at least, answers one");
     if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
     if (!code && a->json) bench_write_json(stdout, doc);
-    if (!code)
-        code = save_both(a, "fletch-serve.json", "fletch-serve.html", bench_write_serve_html, doc);
+    if (!code) code = save_both(a, "fletch-bench", bench_write_serve_html, doc);
     json_decref(doc);
     free(prompts.ids.p);
     free(gens.ids.p);
@@ -211,7 +254,7 @@ static int bench_kernel(struct host *h, const struct args *a)
     int code = report_load(&doc, a, rc, fletch_engine_error(h->engine), text);
     if (code) return code;
     if (!a->json) bench_print_kernels(doc);
-    code = save_in_dir(a, "fletch-kernels.json", bench_write_json, doc);
+    code = save_in_dir(a, "fletch-kernels", "json", bench_write_json, doc);
     json_array_foreach(json_object_get(doc, "kernels"), i, row) if (!get_bool(row, "ok")) code =
         EXIT_FAIL;
     json_decref(doc);

@@ -16,6 +16,11 @@ void bench_print(const json_t *doc);
 void bench_print_csv(const json_t *doc);
 void bench_print_profile(const json_t *doc);
 void bench_print_kernels(const json_t *doc);
+/* What the machine was measured to do, as one line. */
+struct bench_line {
+    char text[200];
+};
+struct bench_line bench_say_machine(const json_t *machine);
 
 /* bench_html.c: one page that needs nothing else. */
 void bench_write_html(FILE *out, const json_t *doc);

@@ -27,6 +27,20 @@ static void case_name(char *name, size_t n, const json_t *row)
                                    (unsigned long long)get_count(row, keys[i][0]));
 }
 
+/* A case has its colour on all of the page; those after the last colour share the one that means
+ * others. */
+static int colour_of(size_t i)
+{
+    return i < N_COLOURS ? (int)i : N_COLOURS;
+}
+
+static void key_of(struct plot *p, const json_t *row, size_t i)
+{
+    char name[96];
+    case_name(name, sizeof name, row);
+    if (i <= N_COLOURS) plot_key(p, colour_of(i), i < N_COLOURS ? name : "others");
+}
+
 /* Percentile over latency, one line per case. */
 static void plot_latency(FILE *out, const json_t *doc)
 {
@@ -47,15 +61,13 @@ static void plot_latency(FILE *out, const json_t *doc)
     EACH_ROW(doc, i, row)
     {
         const json_t *all = json_object_get(json_object_get(row, "latency_ms"), "percentiles");
-        if (json_array_size(all) != 101 || p.n_keys == N_COLOURS) continue;
-        char name[96];
-        fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+        if (json_array_size(all) != 101) continue;
+        fprintf(out, "<path class=\"mark s%d\" d=\"", colour_of(i));
         for (size_t k = 0; k < 100; k++)
             fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M',
                     plot_x(&p, json_number_value(json_array_get(all, k))), plot_y(&p, (double)k));
         fputs("\"/>", out);
-        case_name(name, sizeof name, row);
-        plot_key(&p, name);
+        key_of(&p, row, i);
     }
     plot_end(&p);
 }
@@ -69,11 +81,29 @@ static bool same_line(const json_t *a, const json_t *b, const char *other)
            get_count(a, other) == get_count(b, other);
 }
 
-/* Tokens per second over one of a case's numbers, a line per mode and what else differs. */
+/* Joins the cases that are like the k-th but for `by`, unless an earlier one did. */
+static void draw_line(const struct plot *p, const json_t *doc, size_t k, const char *by,
+                      const char *other)
+{
+    const json_t *row, *start = json_array_get(json_object_get(doc, "results"), k);
+    size_t i, n = 0;
+    EACH_ROW(doc, i, row)
+    {
+        if (!same_line(row, start, other)) continue;
+        if (i < k) return;
+        if (!n++) fputs("<path class=\"axis\" d=\"", p->out);
+        fprintf(p->out, "%c%.1f %.1f", n == 1 ? 'M' : 'L', plot_x(p, get_real(row, by)),
+                plot_y(p, get_real(row, "tokens_per_s")));
+    }
+    if (n) fputs("\"/>", p->out);
+}
+
+/* Tokens per second over one of a case's numbers: a point per case, joined where nothing else
+ * differs. */
 static void plot_throughput(FILE *out, const json_t *doc, const char *by, const char *other)
 {
-    const json_t *row, *start;
-    size_t i, k;
+    const json_t *row;
+    size_t i;
     struct scale x = {1e30, 0, false}, y = {0, 0, false};
     EACH_ROW(doc, i, row)
     {
@@ -86,36 +116,12 @@ static void plot_throughput(FILE *out, const json_t *doc, const char *by, const 
     char title[64];
     snprintf(title, sizeof title, "Throughput by %s", by);
     plot_begin(&p, out, x, y, title, by, "tokens/s");
-    EACH_ROW(doc, k, start)
+    EACH_ROW(doc, i, row) draw_line(&p, doc, i, by, other);
+    EACH_ROW(doc, i, row)
     {
-        bool first = true, drawn = false;
-        EACH_ROW(doc, i, row)
-        {
-            bool same = same_line(row, start, other);
-            if (same && i < k) drawn = true;
-            if (!same || drawn || p.n_keys == N_COLOURS) continue;
-            if (first) fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
-            fprintf(out, "%c%.1f %.1f", first ? 'M' : 'L', plot_x(&p, get_real(row, by)),
-                    plot_y(&p, get_real(row, "tokens_per_s")));
-            first = false;
-        }
-        if (first) continue;
-        fputs("\"/>", out);
-        EACH_ROW(doc, i, row)
-        if (same_line(row, start, other))
-            fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", p.n_keys,
-                    plot_x(&p, get_real(row, by)), plot_y(&p, get_real(row, "tokens_per_s")));
-        bool prompt = get_count(start, "n_prompt") > 0, gen = get_count(start, "n_gen") > 0;
-        char name[96], p_text[24] = "", n_text[24] = "";
-        if (prompt)
-            snprintf(p_text, sizeof p_text, " p%llu",
-                     (unsigned long long)get_count(start, "n_prompt"));
-        if (gen)
-            snprintf(n_text, sizeof n_text, " n%llu",
-                     (unsigned long long)get_count(start, "n_gen"));
-        snprintf(name, sizeof name, "%.16s%s%s, %s %llu", get_text(start, "mode"), p_text, n_text,
-                 other, (unsigned long long)get_count(start, other));
-        plot_key(&p, name);
+        fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>", colour_of(i),
+                plot_x(&p, get_real(row, by)), plot_y(&p, get_real(row, "tokens_per_s")));
+        key_of(&p, row, i);
     }
     plot_end(&p);
 }
@@ -143,15 +149,12 @@ static void plot_runs(FILE *out, const json_t *doc)
                "% of the median");
     EACH_ROW(doc, i, row)
     {
-        char name[96];
-        if (p.n_keys == N_COLOURS) break;
-        fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+        fprintf(out, "<path class=\"mark s%d\" d=\"", colour_of(i));
         json_array_foreach(json_object_get(row, "samples"), k, v)
             fprintf(out, "%c%.1f %.1f", k ? 'L' : 'M', plot_x(&p, (double)k + 1),
                     plot_y(&p, 100 * json_number_value(v) / get_real(row, "tokens_per_s")));
         fputs("\"/>", out);
-        case_name(name, sizeof name, row);
-        plot_key(&p, name);
+        key_of(&p, row, i);
     }
     plot_end(&p);
 }
@@ -159,7 +162,8 @@ static void plot_runs(FILE *out, const json_t *doc)
 static void plot_roofline(FILE *out, const json_t *doc)
 {
     const json_t *m = json_object_get(doc, "machine"), *row;
-    double bandwidth = get_real(m, "read_gb_s"), peak = get_real(m, "fma_gflop_s");
+    double bandwidth = fmax(get_real(m, "read_gb_s"), get_real(m, "cache_gb_s"));
+    double peak = get_real(m, "peak_gflop_s");
     struct scale x = {0.1, 1000, true}, y = {0, 0, true};
     size_t i;
     const json_t *first = json_array_get(json_object_get(doc, "results"), 0);
@@ -173,8 +177,8 @@ static void plot_roofline(FILE *out, const json_t *doc)
     fprintf(out, "<path class=\"mark\" stroke=\"currentColor\" d=\"M%.1f %.1fL%.1f %.1fH%d\"/>",
             plot_x(&p, start), plot_y(&p, bandwidth * start), plot_x(&p, knee), plot_y(&p, peak),
             WIDTH - RIGHT);
-    fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f GFLOP/s, %s fma</text>",
-            WIDTH - RIGHT, plot_y(&p, peak) - 5, peak, get_text(m, "fma"));
+    fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.0f GFLOP/s, %s</text>",
+            WIDTH - RIGHT, plot_y(&p, peak) - 5, peak, get_text(m, "peak"));
     EACH_ROW(doc, i, row)
     {
         double bytes = get_real(row, "active_bytes"), flop = get_real(row, "flop_per_token");
@@ -182,11 +186,11 @@ static void plot_roofline(FILE *out, const json_t *doc)
         if (bytes <= 0 || flop <= 0 || gflops < y.min) continue;
         double at = fmin(fmax(flop / bytes, x.min), x.max);
         char name[96];
-        fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>",
-                p.n_keys % N_COLOURS, plot_x(&p, at), plot_y(&p, fmin(gflops, y.max)));
+        fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", colour_of(i),
+                plot_x(&p, at), plot_y(&p, fmin(gflops, y.max)));
         case_name(name, sizeof name, row);
         fprintf(out, "%s: %.0f GFLOP/s</title></circle>", name, gflops);
-        plot_key(&p, name);
+        key_of(&p, row, i);
     }
     plot_end(&p);
 }
@@ -276,7 +280,7 @@ static void put_cards(FILE *out, const json_t *doc)
     if (prefill) {
         case_name(name, sizeof name, prefill);
         double share = share_of(prefill, "flop_share");
-        say_share(what, sizeof what, name, share, "the f32 fma peak");
+        say_share(what, sizeof what, name, share, "the measured peak");
         put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s of prompts", what, share);
         put_card(out, get_real(prefill, "first_token_ms"), "ms", "until its first token", -1);
     }
@@ -297,14 +301,11 @@ void bench_write_html(FILE *out, const json_t *doc)
             (unsigned long long)get_count(model, "n_layers"),
             human_bytes(get_count(model, "weight_bytes")).text);
     plot_text(out, get_text(doc, "backend_why"));
-    fprintf(out,
-            ". Loaded in %.2f s. %llu threads of this machine "
-            "read %.1f GB/s (best of several over %s) and do %.0f GFLOP/s (%s fma). Medians of "
-            "%llu runs that took turns. ",
-            get_real(doc, "load_s"), (unsigned long long)get_count(m, "threads"),
-            get_real(m, "read_gb_s"), human_bytes(get_count(m, "read_bytes")).text,
-            get_real(m, "fma_gflop_s"), get_text(m, "fma"),
-            (unsigned long long)get_count(doc, "reps"));
+    fprintf(out, ". Loaded in %.2f s. Medians of %llu runs that took turns.<br>%.10s, ",
+            get_real(doc, "load_s"), (unsigned long long)get_count(doc, "reps"),
+            get_text(doc, "date"));
+    plot_text(out, get_text(m, "processor"));
+    fprintf(out, ": %s. ", bench_say_machine(m).text);
     plot_text(out, get_text(doc, "version"));
     fputs(".</p>\n", out);
     put_cards(out, doc);

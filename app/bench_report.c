@@ -11,6 +11,19 @@ static void put_head(struct table *t, const char *const *names)
     for (; *names; names++) table_put(t, "%s", *names);
 }
 
+struct bench_line bench_say_machine(const json_t *m)
+{
+    struct bench_line line;
+    char cached[64] = "";
+    if (get_real(m, "cache_gb_s") > 0)
+        snprintf(cached, sizeof cached, " (%.1f GB/s from the cache, which holds this model)",
+                 get_real(m, "cache_gb_s"));
+    snprintf(line.text, sizeof line.text, "%llu threads read %.1f GB/s%s and do %.0f GFLOP/s (%s)",
+             (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"), cached,
+             get_real(m, "peak_gflop_s"), get_text(m, "peak"));
+    return line;
+}
+
 static void print_head(const json_t *doc)
 {
     const json_t *model = json_object_get(doc, "model"), *m = json_object_get(doc, "machine");
@@ -20,6 +33,8 @@ static void print_head(const json_t *doc)
               human_bytes(get_count(model, "weight_bytes")).text);
     table_put(&t, "backend");
     table_put(&t, "%s", get_text(doc, "backend_why"));
+    table_put(&t, "date");
+    table_put(&t, "%s", get_text(doc, "date"));
     table_put(&t, "loaded in");
     table_put(&t, "%.2f s", get_real(doc, "load_s"));
     if (m) {
@@ -27,9 +42,9 @@ static void print_head(const json_t *doc)
         table_put(&t, "%s at most, %s planned", human_bytes(get_count(doc, "peak_rss")).text,
                   human_bytes(get_count(doc, "plan_bytes")).text);
         table_put(&t, "machine");
-        table_put(&t, "%llu threads read %.1f GB/s and do %.0f GFLOP/s (%s fma)",
-                  (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"),
-                  get_real(m, "fma_gflop_s"), get_text(m, "fma"));
+        table_put(&t, "%s", get_text(m, "processor"));
+        table_put(&t, "measured");
+        table_put(&t, "%s", bench_say_machine(m).text);
     }
     table_print(&t, stdout);
     putchar('\n');
@@ -48,14 +63,15 @@ static void put_rate(struct table *t, const json_t *row, int digits, const char 
         table_put(t, "%.*f", digits, get_real(row, key));
 }
 
-/* What the host did to the speed of generating. */
+/* What the host did to the speed of generating, where steps are queued. */
 static void print_gaps(const json_t *doc)
 {
     const json_t *row;
     size_t i;
     json_array_foreach(json_object_get(doc, "results"), i, row)
     {
-        if (!json_object_get(row, "gap_us")) continue;
+        bool queues = json_object_get(row, "launches_per_step") || get_real(row, "ahead_share") > 0;
+        if (!queues || !json_object_get(row, "gap_us")) continue;
         printf("  %s, prompt %llu, depth %llu, batch %llu: %.0f %% of the steps queued ahead; "
                "nothing was queued "
                "for %.1f µs a step\n",
@@ -205,9 +221,8 @@ void bench_print_kernels(const json_t *doc)
     const json_t *m = json_object_get(doc, "machine"), *row;
     struct table t = {.columns = "lllrrrrr"};
     size_t i;
-    printf("  backend %s; %llu threads read %.1f GB/s and do %.0f GFLOP/s (%s fma)\n\n",
-           get_text(doc, "backend"), (unsigned long long)get_count(m, "threads"),
-           get_real(m, "read_gb_s"), get_real(m, "fma_gflop_s"), get_text(m, "fma"));
+    printf("  backend %s on %s, %s; %s\n\n", get_text(doc, "backend"), get_text(m, "processor"),
+           get_text(doc, "date"), bench_say_machine(m).text);
     put_head(&t, names);
     json_array_foreach(json_object_get(doc, "kernels"), i, row)
     {

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench.h"
 #include "table.h"
@@ -281,12 +282,29 @@ static void print_table(const json_t *doc)
     printf("\n");
 }
 
+/* The name of this machine's processor; "" where it is not known. */
+static json_t *processor(struct fletch_engine *e)
+{
+    char *text = NULL;
+    json_t *doc = fletch_doctor(e, &text) ? NULL : json_loads(text, 0, NULL);
+    const char *name = get_text(json_object_get(doc, "cpu"), "model");
+    json_t *j = need(json_text(name, strlen(name)));
+    json_decref(doc);
+    fletch_free(text);
+    return j;
+}
+
 static json_t *document(struct serve *s)
 {
     struct fletch_batch_stats stats;
+    char date[32] = "";
+    time_t t = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&t, &tm)) strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &tm);
     fletch_batch_stats(s->b, &stats);
     return need(json_pack(
-        "{s:s, s:s, s:i, s:i, s:f, s:f, s:I, s:I, s:O}", "model", s->host.info.name, "backend",
+        "{s:s, s:o, s:s, s:s, s:i, s:i, s:f, s:f, s:I, s:I, s:O}", "date", date, "processor",
+        processor(s->host.engine), "model", s->host.info.name, "backend",
         fletch_engine_backend(s->host.engine), "prompt", (int)s->n_prompt, "answer",
         (int)s->n_answer, "reused",
         stats.n_prompt ? (double)stats.n_reused / (double)stats.n_prompt : 0, "ahead_share",

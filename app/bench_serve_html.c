@@ -13,9 +13,10 @@ static bool is_closed(const json_t *row)
     return strcmp(get_text(row, "mode"), "closed") == 0;
 }
 
-/* Lines over the number of clients, one for each key. */
+/* Lines over the number of clients, one for each key; the first has the colour. */
 static void plot_lines(FILE *out, const json_t *doc, const char *title, const char *unit,
-                       double factor, const char *const *keys, const char *const *names, size_t n)
+                       double factor, const char *const *keys, const char *const *names, size_t n,
+                       int colour)
 {
     const json_t *row;
     size_t i;
@@ -31,7 +32,7 @@ static void plot_lines(FILE *out, const json_t *doc, const char *title, const ch
     plot_begin(&p, out, x, y, title, "clients", unit);
     for (size_t k = 0; k < n; k++) {
         bool first = true;
-        fprintf(out, "<path class=\"mark s%d\" d=\"", p.n_keys);
+        fprintf(out, "<path class=\"mark s%d\" d=\"", colour + (int)k);
         EACH_CASE(doc, i, row)
         {
             if (!is_closed(row)) continue;
@@ -42,10 +43,10 @@ static void plot_lines(FILE *out, const json_t *doc, const char *title, const ch
         fputs("\"/>", out);
         EACH_CASE(doc, i, row)
         if (is_closed(row))
-            fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>", p.n_keys,
-                    plot_x(&p, get_real(row, "clients")),
+            fprintf(out, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"/>",
+                    colour + (int)k, plot_x(&p, get_real(row, "clients")),
                     plot_y(&p, factor * get_real(row, keys[k])));
-        plot_key(&p, names[k]);
+        plot_key(&p, colour + (int)k, names[k]);
     }
     plot_end(&p);
 }
@@ -84,7 +85,9 @@ void bench_write_serve_html(FILE *out, const json_t *doc)
     plot_page(out, "fletch bench --mode serve");
     fputs("<h1>", out);
     plot_text(out, get_text(doc, "model"));
-    fputs("</h1>\n<p>Backend ", out);
+    fprintf(out, "</h1>\n<p>%.10s, ", get_text(doc, "date"));
+    plot_text(out, get_text(doc, "processor"));
+    fputs(". Backend ", out);
     plot_text(out, get_text(doc, "backend"));
     fprintf(out,
             ". Prompts of %.0f tokens whose first half all share, answers of %.0f; %.0f %% of the "
@@ -92,8 +95,8 @@ void bench_write_serve_html(FILE *out, const json_t *doc)
             get_real(doc, "prompt"), get_real(doc, "answer"), 100 * get_real(doc, "reused"));
     put_rows(out, doc);
     fputs("<div class=\"plots\">\n", out);
-    plot_lines(out, doc, "Throughput", "tokens/s", 1, speed, speed_name, 1);
-    plot_lines(out, doc, "Time between tokens", "ms", 1e3, gaps, shares, 3);
-    plot_lines(out, doc, "Time to the first token", "ms", 1e3, firsts, shares, 2);
+    plot_lines(out, doc, "Throughput", "tokens/s", 1, speed, speed_name, 1, 3);
+    plot_lines(out, doc, "Time between tokens", "ms", 1e3, gaps, shares, 3, 0);
+    plot_lines(out, doc, "Time to the first token", "ms", 1e3, firsts, shares, 2, 0);
     fputs("</div>\n</html>\n", out);
 }

@@ -15,11 +15,15 @@ static const char style[] =
     "td,th{padding:.25rem .7rem;text-align:right;border-bottom:1px solid var(--line);"
     "white-space:nowrap}th{font-weight:600;color:var(--dim)}td:first-child,th:first-child"
     "{text-align:left;padding-left:0}\n"
-    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:0 2rem}"
-    "svg{width:100%;height:auto}svg text{fill:var(--dim);font:11px system-ui,sans-serif}"
+    ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));"
+    "gap:0 2rem}svg{width:100%;height:auto}svg text{fill:var(--dim);font:11px "
+    "system-ui,sans-serif}@media(max-width:32rem){body{margin-top:1rem}svg text{font-size:14px}"
+    ".key{padding-left:0}.card b{font-size:1.4rem}.cards{grid-template-columns:repeat(auto-fit,"
+    "minmax(9rem,1fr))}}"
     ".axis{stroke:var(--line);fill:none}.mark{stroke-width:2;fill:none}"
     ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
-    ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.f0{fill:var(--c0)!important}"
+    ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.s6{stroke:var(--dim)}.f6{fill:var(--dim)"
+    "!important}.b6{background:var(--dim)}.f0{fill:var(--c0)!important}"
     ".f1{fill:var(--c1)!important}.f2{fill:var(--c2)!important}.f3{fill:var(--c3)!important}"
     ".f4{fill:var(--c4)!important}.f5{fill:var(--c5)!important}.b0{background:var(--c0)}"
     ".b1{background:var(--c1)}.b2{background:var(--c2)}.b3{background:var(--c3)}"
@@ -97,18 +101,19 @@ void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const
             WIDTH - RIGHT, HEIGHT - 8, x_name, y_name);
 }
 
-/* Names what has the next colour; what comes after the last colour has no name. */
-void plot_key(struct plot *p, const char *name)
+void plot_key(struct plot *p, int colour, const char *name)
 {
-    if (p->n_keys < N_COLOURS) snprintf(p->keys[p->n_keys], sizeof *p->keys, "%s", name);
-    p->n_keys++;
+    if (p->n_keys == sizeof p->keys / sizeof *p->keys) return;
+    struct plot_key *key = &p->keys[p->n_keys++];
+    key->colour = colour;
+    snprintf(key->name, sizeof key->name, "%s", name);
 }
 
 void plot_end(struct plot *p)
 {
     fputs("</svg><div class=\"key\">", p->out);
-    for (int i = 0; i < p->n_keys && i < N_COLOURS; i++)
-        fprintf(p->out, "<span><i class=\"b%d\"></i>%s</span>", i, p->keys[i]);
+    for (int i = 0; i < p->n_keys; i++)
+        fprintf(p->out, "<span><i class=\"b%d\"></i>%s</span>", p->keys[i].colour, p->keys[i].name);
     fputs("</div></div>\n", p->out);
 }
 

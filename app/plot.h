@@ -6,7 +6,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { WIDTH = 460, HEIGHT = 280, LEFT = 52, RIGHT = 24, TOP = 18, BOTTOM = 40, N_COLOURS = 6 };
+enum {
+    WIDTH = 460,
+    HEIGHT = 280,
+    LEFT = 52,
+    RIGHT = 24,
+    TOP = 18,
+    BOTTOM = 40,
+    N_COLOURS = 6
+}; /* what has no colour of its own has the one after them */
 
 struct scale {
     double min, max;
@@ -17,7 +25,10 @@ struct plot {
     FILE *out;
     struct scale x, y;
     int n_keys;
-    char keys[N_COLOURS][96];
+    struct plot_key {
+        int colour;
+        char name[96];
+    } keys[2 * N_COLOURS];
 };
 
 /* The beginning of a page, with its style. */
@@ -30,8 +41,8 @@ void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const
                 const char *x_name, const char *y_name);
 double plot_x(const struct plot *p, double v);
 double plot_y(const struct plot *p, double v);
-/* Names what has the next colour; what comes after the last colour has no name. */
-void plot_key(struct plot *p, const char *name);
+/* Names what has a colour. On one page a colour means the same in all plots. */
+void plot_key(struct plot *p, int colour, const char *name);
 void plot_end(struct plot *p);
 
 #endif

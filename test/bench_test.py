@@ -2,9 +2,12 @@
 """End-to-end tests of fletch bench and fletch synth: test/bench_test.py BUILD. Python's standard
 library only. Numbers are never judged here, only that they are there and fit together."""
 
+import html
 import json
 import os
 import re
+import subprocess
+import sys
 
 from suite import fletch, run_tests
 
@@ -18,7 +21,8 @@ def bench(d, *args, code=0):
 
 def test_json_has_every_field(d):
     doc = json.loads(bench(d, GOLDEN, *FAST, "--json").text)
-    assert doc["machine"]["read_gb_s"] > 0 and doc["machine"]["fma_gflop_s"] > 0
+    assert doc["machine"]["read_gb_s"] > 0 and doc["machine"]["peak_gflop_s"] > 0
+    assert doc["machine"]["peak"] and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", doc["date"])
     assert doc["machine"]["read_bytes"] >= doc["machine"]["llc_bytes"]
     assert doc["load_s"] > 0 and doc["peak_rss"] > 0 and doc["plan_bytes"] > 0
     assert [r["mode"] for r in doc["results"]] == ["prefill", "decode", "full"]
@@ -27,6 +31,7 @@ def test_json_has_every_field(d):
             assert key in r, key
         for key in "bandwidth_share flop_share active_bytes placed_bytes".split():
             assert r[key] > 0, key
+        assert r["bandwidth_share"] <= 1 and r["flop_share"] <= 1, r
         assert len(r["samples"]) == 2
         assert r["worst"] <= r["tokens_per_s"] <= r["best"]
         if r["mode"] != "decode":
@@ -46,18 +51,45 @@ def test_steps_are_queued_ahead_when_asked_to(d):
 
 
 def test_built_in_model_and_artifacts_under_stable_names(d):
-    out = bench(d, *FAST, "-b", "1,2").text
-    assert "built-in" in out and "tokens/s" in out
-    doc = json.load(open(os.path.join(d, "fletch-bench.json")))
+    d = os.path.join(d, "made", "here")
+    out = bench(d, *FAST, "-b", "1,2", "--backend", "cpu").text
+    assert "built-in" in out and "tokens/s" in out and "queued" not in out
+    doc = json.load(open(os.path.join(d, "fletch-bench-cpu-built-in-all.json")))
     assert len(doc["results"]) == 6
-    page = open(os.path.join(d, "fletch-bench.html")).read()
+    page = open(os.path.join(d, "fletch-bench-cpu-built-in-all.html")).read()
     assert page.count("<svg") >= 3 and "prefers-color-scheme:dark" in page
+    assert doc["date"][:10] in page and html.escape(doc["machine"]["processor"]) in page
+    meanings = re.findall(r'<span><i class="b(\d)"></i>([^<]+)</span>', page)
+    assert len(meanings) > 6 and len(dict(meanings)) == len(set(meanings)), meanings
     assert not re.search(r"https?://|<script|<link|src=", page), "the page needs something else"
+
+
+def test_no_run_overwrites_another(d):
+    for mode in ("prefill", "decode"):
+        bench(d, GOLDEN, "-r", "1", "-p", "16", "-n", "4", "-d", "8", "--mode", mode, "--backend", "cpu")
+    bench(d, "zoo/tiny/llama.gguf", "-r", "1", "-p", "16", "--mode", "prefill", "--backend", "ref")
+    bench(d, GOLDEN, "-r", "1", "-n", "4", "--mode", "decode", "--profile", "--backend", "cpu")
+    assert sorted(f for f in os.listdir(d) if f.endswith(".json")) == [
+        "fletch-bench-cpu-model-decode.json", "fletch-bench-cpu-model-prefill.json",
+        "fletch-bench-ref-llama-prefill.json", "fletch-profile-cpu-model-decode.json"]
+
+
+def test_targets_by_the_names_people_try():
+    def make(*args):
+        p = subprocess.run(["make", "-n", *args], capture_output=True, text=True)
+        return p.stdout + p.stderr
+
+    for backend in ("cpu", "metal", "cuda"):
+        assert f"bench-tps BACKEND={backend}" in make(f"bench-tps-{backend}")
+    for target, backend in (("bench", "cpu"), ("bench-tps", "metal")):
+        assert f"--backend {backend}" in make(target, f"BACKEND={backend}")
+    assert "--backend" not in make("bench")
+    assert sys.platform == "darwin" or "macOS only" in make("build-metal")
 
 
 def test_serving_is_measured_for_many_clients(d):
     page = os.path.join(d, "page.html")
-    args = ["zoo/tiny/llama.gguf", "--mode", "serve", "-p", "80", "-n", "6", "-b", "1,3"]
+    args = ["zoo/tiny/llama.gguf", "--backend", "cpu", "--mode", "serve", "-p", "80", "-n", "6", "-b", "1,3"]
     doc = json.loads(bench(d, *args, "--json", "--html", page).text)
     rows = doc["serve"]
     assert [r["mode"] for r in rows] == ["closed", "closed", "open", "stall", "cancel"]
@@ -70,7 +102,7 @@ def test_serving_is_measured_for_many_clients(d):
     assert rows[3]["long_prompt"] > 500 and rows[3]["usual_gap"] > 0
     assert 0 < rows[4]["cancel_p50"] <= rows[4]["cancel_max"]
     assert open(page).read().count("<svg") == 3
-    assert json.load(open(os.path.join(d, "fletch-serve.json"))) == doc
+    assert json.load(open(os.path.join(d, "fletch-bench-cpu-llama-serve.json"))) == doc
     out = bench(d, *args).text
     assert "tokens/s" in out and out.count("closed") == 2 and "found in the cache" in out
     bench(d, *args[:-1], "0", code=2)
@@ -84,9 +116,9 @@ def test_csv_has_a_row_per_case(d):
 
 def test_html_goes_where_it_is_asked_to(d):
     path = os.path.join(d, "page.html")
-    assert path in bench(d, GOLDEN, *FAST, "--mode", "decode", "--html", path).err
+    assert path in bench(d, GOLDEN, *FAST, "--backend", "cpu", "--mode", "decode", "--html", path).err
     assert open(path).read().startswith("<!doctype html>")
-    assert sorted(os.listdir(d)) == ["fletch-bench.json", "page.html"]
+    assert sorted(os.listdir(d)) == ["fletch-bench-cpu-model-decode.json", "page.html"]
 
 
 def test_what_can_not_be_saved_or_counted_is_not_measured(d):
@@ -98,8 +130,8 @@ def test_what_can_not_be_saved_or_counted_is_not_measured(d):
 def test_names_from_files_are_escaped_in_the_page(d):
     path = os.path.join(d, "<b>&.gguf")
     os.symlink(os.path.abspath(GOLDEN), path)
-    bench(d, path, *FAST, "--mode", "decode")
-    assert "<b>&.gguf" not in open(os.path.join(d, "fletch-bench.html")).read()
+    bench(d, path, *FAST, "--backend", "cpu", "--mode", "decode")
+    assert "<b>&.gguf" not in open(os.path.join(d, "fletch-bench-cpu--b---decode.html")).read()
 
 
 def document(d, name, speeds):
@@ -145,9 +177,9 @@ def test_compare_refuses_what_it_cannot_compare(d):
 
 
 def test_profile_is_a_chrome_trace_without_tokens_per_second(d):
-    out = bench(d, GOLDEN, *FAST, "--profile").text
+    out = bench(d, GOLDEN, *FAST, "--backend", "cpu", "--profile").text
     assert "tokens/s" not in out and "matmul" in out and "layers" in out
-    doc = json.load(open(os.path.join(d, "fletch-profile.json")))
+    doc = json.load(open(os.path.join(d, "fletch-profile-cpu-model-all.json")))
     assert {e["ph"] for e in doc["traceEvents"]} == {"X"}
     assert {"layer", "bytes"} <= set(doc["traceEvents"][0]["args"])
 
@@ -174,7 +206,8 @@ def test_bad_options_are_refused(d):
     bench(d, "--kernel", "nothing", code=2)
     for more in [("--kv-type", "q8"), ("-p", "64"), ("-d", "64"), ("--mode", "decode"), ("--profile",), ("--csv",)]:
         bench(d, "--kernel", "attention", *more, code=2)
-    assert "can't" in bench(os.path.join(d, "nowhere"), GOLDEN, *FAST, code=1).err
+    open(os.path.join(d, "file"), "w").close()
+    assert "can't" in bench(os.path.join(d, "file"), GOLDEN, *FAST, code=1).err
 
 
 def test_synthetic_models_run_and_agree_with_the_reference(d):

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "engine/report.h"
 
@@ -346,8 +347,7 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
                                      "placed_bytes", r->placed / tokens, "gb_s", gbs,
                                      "flop_per_token", r->flops / tokens, "gflop_s", gflops));
     if (r->launches <= 0) /* a GPU has its own memory, which was not measured */
-        json_object_update_new(o, json_pack("{s:f, s:f}", "bandwidth_share", gbs / m->read_gbs,
-                                            "flop_share", gflops / m->fma_gflops));
+        bench_add_shares(o, m, gbs, gflops);
     if (r->first.n) {
         qsort(r->first.p, r->first.n, sizeof(double), by_size);
         json_object_set_new(o, "first_token_ms", json_real(1e3 * quantile(&r->first, 0.5)));
@@ -468,6 +468,16 @@ static int run_cases(struct run *r, u32 n_reps, struct err *err)
     return rc;
 }
 
+/* When it was measured: 2026-11-19T02:00:00Z. */
+static json_t *date_report(void)
+{
+    char text[32] = "";
+    time_t now = time(NULL);
+    struct tm tm;
+    if (gmtime_r(&now, &tm)) strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return json_string(text);
+}
+
 static json_t *head_report(const struct run *r, const char *path)
 {
     const struct fletch_model *m = r->b.model;
@@ -476,21 +486,27 @@ static json_t *head_report(const struct run *r, const char *path)
     fletch_model_info(m, &info);
     plan_make(&plan, m->m, m->trunk, r->e->class, &m->limits, 0);
     return json_pack(
-        "{s:s, s:{s:o, s:s, s:s, s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:I, s:I}",
-        "version", fletch_version(), "model", "path", report_text(str_of(path ? path : "built-in")),
-        "name", info.name, "arch", info.arch, "weight_bytes", (json_int_t)info.weight_bytes,
-        "n_layers", (json_int_t)info.n_layers, "n_vocab", (json_int_t)info.n_vocab, "backend",
-        r->e->class->name, "backend_why", fletch_engine_backend(r->e), "n_ctx",
-        (json_int_t)m->limits.max_pos, "n_sessions", (json_int_t)m->limits.n_slots, "chunk",
-        (json_int_t)m->limits.max_rows, "kv_type", engine_kv_name(&m->m->net->profile), "load_s",
-        r->load_s, "plan_bytes", (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
+        "{s:s, s:o, s:{s:o, s:s, s:s, s:I, s:I, s:I}, s:s, s:s, s:I, s:I, s:I, s:s, s:f, s:I, "
+        "s:I}",
+        "version", fletch_version(), "date", date_report(), "model", "path",
+        report_text(str_of(path ? path : "built-in")), "name", info.name, "arch", info.arch,
+        "weight_bytes", (json_int_t)info.weight_bytes, "n_layers", (json_int_t)info.n_layers,
+        "n_vocab", (json_int_t)info.n_vocab, "backend", r->e->class->name, "backend_why",
+        fletch_engine_backend(r->e), "n_ctx", (json_int_t)m->limits.max_pos, "n_sessions",
+        (json_int_t)m->limits.n_slots, "chunk", (json_int_t)m->limits.max_rows, "kv_type",
+        engine_kv_name(&m->m->net->profile), "load_s", r->load_s, "plan_bytes",
+        (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
 }
 
-static json_t *machine_report(const struct bench_machine *m)
+/* What the model's products are made of, and how much of it a step reads. */
+static struct bench_use use_of(const struct fletch_model *m)
 {
-    return json_pack("{s:I, s:f, s:I, s:I, s:f, s:s}", "threads", (json_int_t)m->n_threads,
-                     "read_gb_s", m->read_gbs, "read_bytes", (json_int_t)m->read_bytes, "llc_bytes",
-                     (json_int_t)m->llc_bytes, "fma_gflop_s", m->fma_gflops, "fma", m->fma);
+    const struct profile *p = &m->m->net->profile;
+    struct bench_use use = {.isa = m->engine->class->isa, .bytes = model_weight_bytes(m->m)};
+    for (u32 i = 0; i < m->m->net->n_weights; i++)
+        if (quant_info(m->m->net->weights[i].type)->blk != 1 && p->int8) use.numbers = BENCH_INT8;
+    if (p->bf16) use.numbers = BENCH_BF16;
+    return use;
 }
 
 static int measure(struct run *r, const char *path, json_t **out, struct err *err)
@@ -498,7 +514,8 @@ static int measure(struct run *r, const char *path, json_t **out, struct err *er
     u32 n_reps = r->params->n_reps ? r->params->n_reps : 7;
     struct bench_machine machine;
     int rc = run_cases(r, n_reps, err);
-    if (!rc) rc = bench_measure_machine(&machine, r->e->n_threads, err);
+    const struct bench_use use = use_of(r->b.model);
+    if (!rc) rc = bench_measure_machine(&machine, r->e->n_threads, &use, err);
     if (rc) return rc;
     json_t *results = json_array();
     for (u32 i = 0; i < r->n_results; i++)
@@ -506,7 +523,7 @@ static int measure(struct run *r, const char *path, json_t **out, struct err *er
                               result_report(&r->results[i], &machine, r->b.model->trunk->n_ops));
     *out = head_report(r, path);
     json_object_set_new(*out, "reps", json_integer((json_int_t)n_reps));
-    json_object_set_new(*out, "machine", machine_report(&machine));
+    json_object_set_new(*out, "machine", bench_machine_report(&machine));
     json_object_set_new(*out, "results", results);
     return 0;
 }
@@ -566,14 +583,20 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
     int rc = engine_need_report(e, "", json);
     if (!rc) rc = engine_need(&e->err, k, "what to measure");
     if (!rc) rc = engine_need(&e->err, k->name, "the kernel's name");
-    if (!rc) rc = bench_measure_machine(&machine, e->n_threads, &e->err);
+    const struct exec_class *class = e->class;
+    const struct bench_use use = {.isa = rc ? NULL : class->isa,
+                                  .numbers = rc            ? BENCH_F32
+                                             : class->bf16 ? BENCH_BF16
+                                             : class->int8 ? BENCH_INT8
+                                                           : BENCH_F32};
+    if (!rc) rc = bench_measure_machine(&machine, e->n_threads, &use, &e->err);
     const struct exec_class *ref = rc ? NULL : backend_find("ref", NULL, &e->err);
     if (!rc)
-        rc = bench_kernel_run(&kernels, e->class, ref, e->n_threads, k->name, k->shape,
+        rc = bench_kernel_run(&kernels, class, ref, e->n_threads, k->name, k->shape,
                               k->n_reps ? k->n_reps : 7, &machine, &e->err);
     if (rc) return rc;
-    return report_give(json_pack("{s:s, s:s, s:o, s:o}", "version", fletch_version(), "backend",
-                                 e->class->name, "machine", machine_report(&machine), "kernels",
-                                 kernels),
+    return report_give(json_pack("{s:s, s:o, s:s, s:o, s:o}", "version", fletch_version(), "date",
+                                 date_report(), "backend", class->name, "machine",
+                                 bench_machine_report(&machine), "kernels", kernels),
                        json, &e->err);
 }

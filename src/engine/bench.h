@@ -12,14 +12,30 @@
 /* ---- bench_machine.c ---- */
 
 struct bench_machine {
-    double read_gbs;   /* best of several reads by all threads of a buffer no cache holds */
-    u64 read_bytes;    /* that buffer */
-    double fma_gflops; /* best of several loops of independent f32 fmas in registers, all threads */
-    const char *fma;   /* in which registers */
-    u64 llc_bytes;     /* the last-level cache as the system tells it, or a guess */
+    double read_gbs;  /* best of several reads by all threads of a buffer no cache holds */
+    u64 read_bytes;   /* that buffer */
+    double cache_gbs; /* the same of what a step reads, where the last-level cache holds that; 0 */
+    double
+        peak_gflops;  /* best of several loops of independent products in registers, all threads */
+    const char *peak; /* by which instructions */
+    u64 llc_bytes;    /* the last-level cache as the system tells it, or an assumption */
     u32 n_threads;
+    char processor[128]; /* its name, or "" */
 };
-int bench_measure_machine(struct bench_machine *m, u32 n_threads, struct err *err);
+/* What is to be compared with the machine. */
+enum bench_numbers { BENCH_F32, BENCH_INT8, BENCH_BF16 };
+struct bench_use {
+    const char *isa;            /* of the kernels; NULL: they are no processor's */
+    enum bench_numbers numbers; /* that most products are of */
+    u64 bytes;                  /* that a step reads; 0: more than caches hold */
+};
+int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct bench_use *use,
+                          struct err *err);
+/* Adds the shares that rates have of the machine's. A rate beyond what was measured shows that the
+ * machine can do more than its measurement reached, and counts instead. */
+void bench_add_shares(json_t *row, const struct bench_machine *m, double gbs, double gflops);
+/* The machine's figures. */
+json_t *bench_machine_report(const struct bench_machine *m);
 u64 bench_llc_bytes(void);
 
 /* ---- bench.c: sequences that can be rewound ---- */

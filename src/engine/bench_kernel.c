@@ -267,10 +267,7 @@ static void add_speed(json_t *o, const struct lab *l, const struct step *s, doub
     json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f}", "us", mid * 1e6, "us_best",
                                         seconds[0] * 1e6, "bytes", bytes, "gb_s", gbs, "gflop_s",
                                         gflops));
-    if (machine)
-        json_object_update_new(o,
-                               json_pack("{s:f, s:f}", "bandwidth_share", gbs / machine->read_gbs,
-                                         "flop_share", gflops / machine->fma_gflops));
+    if (machine) bench_add_shares(o, machine, gbs, gflops);
 }
 
 struct plan_of_kernels {

@@ -6,13 +6,20 @@
 
 #if defined __x86_64__
 #include <immintrin.h>
+#elif defined __aarch64__
+#include <arm_neon.h>
+#endif
+
+#if defined __APPLE__
+#include <sys/sysctl.h>
 #endif
 
 #include "base/pool.h"
 #include "core/hostmem.h"
+#include "cpu/cpu.h"
 #include "engine/bench.h"
 
-enum { REPS = 7, CHUNK = 1 << 20 };
+enum { REPS = 9, CHUNK = 1 << 20 };
 
 u64 bench_llc_bytes(void)
 {
@@ -71,10 +78,12 @@ static void touch_chunks(void *ctx, u64 begin, u64 end)
     memset(r->p + begin * CHUNK, 1, (end - begin) * CHUNK);
 }
 
-static int measure_reading(struct bench_machine *m, struct pool *pool, struct err *err)
+/* GB/s of n_bytes, the best of n_reps times; 0 without memory. The first read is from memory also
+ * where a cache will hold them. */
+static double measure_reading(struct pool *pool, u64 n_bytes, int n_reps)
 {
-    u64 most = plan_available() / 4, n = 4 * m->llc_bytes;
-    n = MIN(MAX(n, 256u << 20), most) / CHUNK;
+    u64 n = MAX(n_bytes / CHUNK, pool_threads(pool));
+    double best = 0;
     struct reading r = {read_plain, hostmem_alloc(n * CHUNK), calloc(n + 1, sizeof *r.sums)};
 #if defined __x86_64__
     if (__builtin_cpu_supports("avx512f"))
@@ -83,56 +92,139 @@ static int measure_reading(struct bench_machine *m, struct pool *pool, struct er
         r.read = read_256;
 #endif
     if (r.p && r.sums) pool_run(pool, touch_chunks, &r, n);
-    for (int i = 0; r.p && r.sums && i < REPS; i++) {
+    for (int i = 0; r.p && r.sums && i < n_reps; i++) {
         double began = base_now();
         pool_run(pool, read_chunks, &r, n);
-        double gbs = (double)(n * CHUNK) / (base_now() - began) * 1e-9;
-        if (gbs > m->read_gbs) m->read_gbs = gbs;
+        best = MAX(best, (double)(n * CHUNK) / (base_now() - began) * 1e-9);
     }
-    m->read_bytes = n * CHUNK;
-    bool ok = r.p && r.sums;
     free(r.p);
     free(r.sums);
-    return ok ? 0 : err_nomem(err, "measuring memory");
+    return best;
 }
 
 /* ---- multiplying ---- */
 
-/* Ten sums at once hide the latency of an fma on every processor there is. */
+/* Ten sums at once hide the latency of these instructions on every processor there is; none of
+ * their results is the same in the next round, so a compiler can't leave one out. */
 #define TEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
-#define FMA_LOOP(attribute, name, type, set, fma)                                  \
-    attribute static type name(u64 n)                                              \
-    {                                                                              \
-        type m = set(0.999f), c = set(0.001f);                                     \
-        TEN(FMA_DECLARE_##type)                                                    \
-        for (u64 i = 0; i < n; i++) {                                              \
-            TEN(FMA_STEP_##type)                                                   \
-        }                                                                          \
-        return fma(fma(fma(a0, a1, a2), fma(a3, a4, a5), fma(a6, a7, a8)), a9, c); \
+#define UNIT_LOOP(attribute, name, type, start, step, sum, last)                       \
+    attribute static float name(u64 n)                                                 \
+    {                                                                                  \
+        type TEN_START(start);                                                         \
+        for (u64 i = 0; i < n; i++) {                                                  \
+            a0 = step(a0), a1 = step(a1), a2 = step(a2), a3 = step(a3), a4 = step(a4); \
+            a5 = step(a5), a6 = step(a6), a7 = step(a7), a8 = step(a8), a9 = step(a9); \
+        }                                                                              \
+        a0 = sum(sum(sum(a0, a1), sum(a2, a3)), sum(sum(a4, a5), sum(a6, a7)));        \
+        return (float)last(sum(a0, sum(a8, a9)));                                      \
     }
-#define FMA_DECLARE_float(i) float a##i = (float)(i);
-#define FMA_STEP_float(i)    a##i = __builtin_fmaf(a##i, m, c);
-#define SAME(x)              (x)
+#define TEN_START(start)                                                                      \
+    a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5), \
+    a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9)
+
+#define SCALAR_STEP(a)   __builtin_fmaf(a, 0.999f, 0.001f)
+#define SCALAR_SUM(a, b) ((a) + (b))
+#define SAME(a)          (a)
+UNIT_LOOP(, fma_scalar, float, SAME, SCALAR_STEP, SCALAR_SUM, SAME)
 
 #if defined __x86_64__
-#define FMA_DECLARE___m256(i) __m256 a##i = _mm256_set1_ps(i);
-#define FMA_STEP___m256(i)    a##i = _mm256_fmadd_ps(a##i, m, c);
-#define FMA_DECLARE___m512(i) __m512 a##i = _mm512_set1_ps(i);
-#define FMA_STEP___m512(i)    a##i = _mm512_fmadd_ps(a##i, m, c);
-FMA_LOOP(__attribute__((target("avx2,fma"))), fma_256, __m256, _mm256_set1_ps, _mm256_fmadd_ps)
-FMA_LOOP(__attribute__((target("avx512f"))), fma_512, __m512, _mm512_set1_ps, _mm512_fmadd_ps)
+#define TARGET(set) __attribute__((target(set)))
 
-__attribute__((target("avx2,fma"))) static float run_256(u64 n)
-{
-    return _mm256_cvtss_f32(fma_256(n));
-}
+#define STEP_256(a) _mm256_fmadd_ps(a, _mm256_set1_ps(0.999f), _mm256_set1_ps(0.001f))
+#define STEP_512(a) _mm512_fmadd_ps(a, _mm512_set1_ps(0.999f), _mm512_set1_ps(0.001f))
+UNIT_LOOP(TARGET("avx2,fma"), fma_256, __m256, _mm256_set1_ps, STEP_256, _mm256_add_ps,
+          _mm256_cvtss_f32)
+UNIT_LOOP(TARGET("avx512f"), fma_512, __m512, _mm512_set1_ps, STEP_512, _mm512_add_ps,
+          _mm512_cvtss_f32)
 
-__attribute__((target("avx512f"))) static float run_512(u64 n)
-{
-    return _mm512_cvtss_f32(fma_512(n));
-}
+#define DOT_256(a)    \
+    _mm256_add_epi32( \
+        a, _mm256_madd_epi16(_mm256_maddubs_epi16(a, _mm256_set1_epi8(3)), _mm256_set1_epi16(1)))
+#define DOT_VNNI(a)     _mm256_dpbusd_avx_epi32(a, a, _mm256_set1_epi8(3))
+#define DOT_512(a)      _mm512_dpbusd_epi32(a, a, _mm512_set1_epi8(3))
+#define FIRST_OF_512(a) _mm_cvtsi128_si32(_mm512_castsi512_si128(a))
+UNIT_LOOP(TARGET("avx2"), dot_avx2, __m256i, _mm256_set1_epi8, DOT_256, _mm256_add_epi32,
+          _mm256_cvtsi256_si32)
+UNIT_LOOP(TARGET("avx2,avxvnni"), dot_avxvnni, __m256i, _mm256_set1_epi8, DOT_VNNI,
+          _mm256_add_epi32, _mm256_cvtsi256_si32)
+UNIT_LOOP(TARGET("avx512f,avx512bw,avx512vnni"), dot_avx512, __m512i, _mm512_set1_epi8, DOT_512,
+          _mm512_add_epi32, FIRST_OF_512)
+
+/* Four sums of tiles, as the kernels have. The permission for tiles came with the backend. */
+#define TILE_LOOP(name, set, dot)                               \
+    TARGET("amx-tile," set) static float name(u64 n)            \
+    {                                                           \
+        static const struct {                                   \
+            u8 palette, start_row, reserved[14];                \
+            u16 row_bytes[16];                                  \
+            u8 rows[16];                                        \
+        } cfg = {.palette = 1,                                  \
+                 .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, \
+                 .rows = {16, 16, 16, 16, 16, 16, 16, 16}};     \
+        __asm__ volatile("ldtilecfg %0" ::"m"(cfg));            \
+        _tile_zero(0);                                          \
+        _tile_zero(1);                                          \
+        _tile_zero(2);                                          \
+        _tile_zero(3);                                          \
+        _tile_zero(4);                                          \
+        _tile_zero(5);                                          \
+        _tile_zero(6);                                          \
+        _tile_zero(7);                                          \
+        for (u64 i = 0; i < n; i++) {                           \
+            dot(0, 4, 6);                                       \
+            dot(1, 4, 7);                                       \
+            dot(2, 5, 6);                                       \
+            dot(3, 5, 7);                                       \
+        }                                                       \
+        _tile_release();                                        \
+        return (float)n;                                        \
+    }
+TILE_LOOP(tile_bf16, "amx-bf16", _tile_dpbf16ps)
+TILE_LOOP(tile_int8, "amx-int8", _tile_dpbssd)
+#elif defined __aarch64__
+#define STEP_NEON(a) vfmaq_f32(vdupq_n_f32(0.001f), a, vdupq_n_f32(0.999f))
+UNIT_LOOP(, fma_neon, float32x4_t, vdupq_n_f32, STEP_NEON, vaddq_f32, vaddvq_f32)
+
+#define BYTES_OF(a)    vreinterpretq_s8_s32(a)
+#define DOT_DOTPROD(a) vdotq_s32(a, BYTES_OF(a), vdupq_n_s8(3))
+#define DOT_I8MM(a)    vmmlaq_s32(a, BYTES_OF(a), vdupq_n_s8(3))
+#if defined __clang__
+#define TARGET(set) __attribute__((target(set)))
+#else
+#define TARGET(set) __attribute__((target("+" set)))
 #endif
-FMA_LOOP(, fma_1, float, SAME, __builtin_fmaf)
+UNIT_LOOP(TARGET("dotprod"), dot_dotprod, int32x4_t, vdupq_n_s32, DOT_DOTPROD, vaddq_s32,
+          vaddvq_s32)
+UNIT_LOOP(TARGET("i8mm"), dot_i8mm, int32x4_t, vdupq_n_s32, DOT_I8MM, vaddq_s32, vaddvq_s32)
+#endif
+
+/* What the kernels of an instruction set multiply with; isa NULL: floats, on whatever has it. */
+static const struct unit {
+    const char *isa, *what;
+    enum bench_numbers numbers;
+    float (*run)(u64 n);
+    u32 n_sums, ops; /* operations of one instruction */
+    u32 shift;       /* 2^shift times as many rounds as of a tile */
+} units[] = {
+    {"generic", "scalar f32", BENCH_F32, fma_scalar, 10, 2, 6},
+#if defined __x86_64__
+    {"avx2", "AVX2 f32", BENCH_F32, fma_256, 10, 2 * 8, 6},
+    {"avxvnni", "AVX2 f32", BENCH_F32, fma_256, 10, 2 * 8, 6},
+    {"avx512", "AVX-512 f32", BENCH_F32, fma_512, 10, 2 * 16, 6},
+    {"amx", "AVX-512 f32", BENCH_F32, fma_512, 10, 2 * 16, 6},
+    {"avx2", "AVX2 int8", BENCH_INT8, dot_avx2, 10, 2 * 32, 6},
+    {"avxvnni", "AVX-VNNI int8", BENCH_INT8, dot_avxvnni, 10, 2 * 32, 6},
+    {"avx512", "AVX-512 VNNI int8", BENCH_INT8, dot_avx512, 10, 2 * 64, 6},
+    {"amx", "AMX int8", BENCH_INT8, tile_int8, 4, 2 * 16 * 16 * 64, 0},
+    {"amx", "AMX bf16", BENCH_BF16, tile_bf16, 4, 2 * 16 * 16 * 32, 0},
+#elif defined __aarch64__
+    {"neon", "NEON f32", BENCH_F32, fma_neon, 10, 2 * 4, 6},
+    {"dotprod", "NEON f32", BENCH_F32, fma_neon, 10, 2 * 4, 6},
+    {"i8mm", "NEON f32", BENCH_F32, fma_neon, 10, 2 * 4, 6},
+    {"dotprod", "dotprod int8", BENCH_INT8, dot_dotprod, 10, 2 * 16, 6},
+    {"i8mm", "i8mm int8", BENCH_INT8, dot_i8mm, 10, 2 * 32, 6},
+#endif
+};
 
 struct multiplying {
     float (*run)(u64 n);
@@ -146,42 +238,91 @@ static void multiply(void *ctx, u64 begin, u64 end)
     for (u64 i = begin; i < end; i++) f->sink[i] = f->run(f->n);
 }
 
-static int measure_multiplying(struct bench_machine *m, struct pool *pool, struct err *err)
+/* The best of several times. */
+static double measure_unit(const struct unit *u, struct pool *pool, float *sink)
 {
-    struct multiplying f = {fma_1, 1u << 22, calloc(m->n_threads, sizeof *f.sink)};
-    u32 lanes = 1;
-    m->fma = "scalar f32";
-#if defined __x86_64__
-    if (__builtin_cpu_supports("avx512f")) {
-        f.run = run_512;
-        lanes = 16;
-        m->fma = "AVX-512 f32";
-    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        f.run = run_256;
-        lanes = 8;
-        m->fma = "AVX2 f32";
-    }
-#endif
-    if (!f.sink) return err_nomem(err, "measuring the processor");
+    struct multiplying f = {u->run, (u64)1 << (13 + u->shift), sink};
+    u32 n_threads = pool_threads(pool);
+    double best = 0;
     for (int i = 0; i < REPS; i++) {
         double began = base_now();
-        pool_run(pool, multiply, &f, m->n_threads);
-        double flops = 2.0 * 10 * lanes * (double)f.n * m->n_threads;
-        double gflops = flops / (base_now() - began) * 1e-9;
-        if (gflops > m->fma_gflops) m->fma_gflops = gflops;
+        pool_run(pool, multiply, &f, n_threads);
+        double ops = (double)u->n_sums * u->ops * (double)f.n * n_threads;
+        best = MAX(best, ops / (base_now() - began) * 1e-9);
     }
-    free(f.sink);
+    return best;
+}
+
+static int measure_multiplying(struct bench_machine *m, const struct bench_use *use,
+                               struct pool *pool, struct err *err)
+{
+    float *sink = calloc(m->n_threads, sizeof *sink);
+    const char *isa = use->isa ? use->isa : cpu_class(NULL)->isa;
+    if (!sink) return err_nomem(err, "measuring the processor");
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        const struct unit *u = &units[i];
+        if (strcmp(u->isa, isa) != 0 || (u->numbers != BENCH_F32 && u->numbers != use->numbers))
+            continue;
+        double gops = measure_unit(u, pool, sink);
+        if (gops <= m->peak_gflops) continue;
+        m->peak_gflops = gops;
+        m->peak = u->what;
+    }
+    free(sink);
     return 0;
 }
 
-int bench_measure_machine(struct bench_machine *m, u32 n_threads, struct err *err)
+/* ---- the whole ---- */
+
+#if defined __linux__
+static void name_processor(char *out, size_t cap)
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (!colon || strncmp(line, "model name", 10) != 0) continue;
+        snprintf(out, cap, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (f) fclose(f);
+}
+#elif defined __APPLE__
+static void name_processor(char *out, size_t cap)
+{
+    if (sysctlbyname("machdep.cpu.brand_string", out, &cap, NULL, 0)) *out = 0;
+}
+#endif
+
+int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct bench_use *use,
+                          struct err *err)
 {
     struct pool *pool;
     int rc = pool_open(&pool, n_threads, err);
     if (rc) return rc;
     *m = (struct bench_machine){.llc_bytes = bench_llc_bytes(), .n_threads = pool_threads(pool)};
-    rc = measure_reading(m, pool, err);
-    if (!rc) rc = measure_multiplying(m, pool, err);
+    name_processor(m->processor, sizeof m->processor);
+    m->read_bytes = MIN(MAX(4 * m->llc_bytes, (u64)256 << 20), plan_available() / 4);
+    m->read_gbs = measure_reading(pool, m->read_bytes, REPS);
+    if (use->bytes && use->bytes <= m->llc_bytes)
+        m->cache_gbs = measure_reading(pool, use->bytes, 8 * REPS);
+    if (m->read_gbs <= 0) rc = err_nomem(err, "measuring memory");
+    if (!rc) rc = measure_multiplying(m, use, pool, err);
     pool_close(pool);
     return rc;
+}
+
+void bench_add_shares(json_t *row, const struct bench_machine *m, double gbs, double gflops)
+{
+    double read = MAX(m->read_gbs, m->cache_gbs);
+    json_object_set_new(row, "bandwidth_share", json_real(gbs / MAX(read, gbs)));
+    json_object_set_new(row, "flop_share", json_real(gflops / MAX(m->peak_gflops, gflops)));
+}
+
+json_t *bench_machine_report(const struct bench_machine *m)
+{
+    return json_pack("{s:s, s:I, s:f, s:I, s:f, s:I, s:f, s:s}", "processor", m->processor,
+                     "threads", (json_int_t)m->n_threads, "read_gb_s", m->read_gbs, "read_bytes",
+                     (json_int_t)m->read_bytes, "cache_gb_s", m->cache_gbs, "llc_bytes",
+                     (json_int_t)m->llc_bytes, "peak_gflop_s", m->peak_gflops, "peak", m->peak);
 }

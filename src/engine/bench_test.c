@@ -9,7 +9,7 @@
 #include "engine/bench_lab.h"
 #include "ref/ref.h"
 
-static const struct bench_machine machine = {.read_gbs = 10, .fma_gflops = 100};
+static const struct bench_machine machine = {.read_gbs = 10, .peak_gflops = 100};
 
 static json_t *run(const struct exec_class *class, const char *name, const char *shape)
 {
@@ -130,8 +130,8 @@ static void test_machine_is_measured(void **state)
     struct bench_machine m;
     struct err err;
     (void)state;
-    assert_int_equal(bench_measure_machine(&m, 1, &err), 0);
-    assert_true(m.read_gbs > 0.1 && m.fma_gflops > 0.01);
+    assert_int_equal(bench_measure_machine(&m, 1, &(struct bench_use){0}, &err), 0);
+    assert_true(m.read_gbs > 0.1 && m.peak_gflops > 0.01);
     assert_true(m.read_bytes >= 4 * m.llc_bytes || m.read_bytes >= plan_available() / 8);
     assert_int_equal(m.n_threads, 1);
 }
