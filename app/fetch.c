@@ -33,10 +33,12 @@ struct fetch {
     struct curl_slist *(*append)(struct curl_slist *, const char *);
     void (*free_list)(struct curl_slist *);
     CURL *curl;
+    const char *token; /* borrowed */
+    struct curl_slist *headers;
     char error[CURL_ERROR_SIZE];
 };
 
-int fetch_open(struct fetch **out)
+int fetch_open(struct fetch **out, const char *token)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
     struct fetch *f = *out = need(calloc(1, sizeof *f));
@@ -58,6 +60,7 @@ int fetch_open(struct fetch **out)
         if (!symbol) return say_error("this libcurl has no %s", symbols[i].name);
         memcpy(symbols[i].to, &symbol, sizeof symbol);
     }
+    f->token = token;
     if (f->global_init(CURL_GLOBAL_DEFAULT) || !(f->curl = f->init()))
         return say_error("libcurl did not start");
     return EXIT_OK;
@@ -67,14 +70,39 @@ void fetch_close(struct fetch *f)
 {
     if (!f) return;
     if (f->curl) f->cleanup(f->curl);
+    if (f->headers) f->free_list(f->headers);
     free(f); /* the library stays: it may have threads */
 }
 
-/* What every request has. Redirects may not leave HTTP, nor give up encryption. */
+static void add_header(struct fetch *f, const char *text)
+{
+    f->headers = need(f->append(f->headers, text));
+}
+
+/* Does what is sent there stay on this machine? */
+static bool is_local(const char *url)
+{
+    static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        size_t n = strlen(hosts[i]);
+        if (strncasecmp(url, hosts[i], n) == 0 && (!url[n] || strchr(":/", url[n]))) return true;
+    }
+    return false;
+}
+
+/* What every request has; further headers may be added. Redirects may not leave HTTP, nor give up
+ * encryption; libcurl keeps the token from other servers. */
 static void prepare(struct fetch *f, const char *url)
 {
     bool secure = strncasecmp(url, "https:", 6) == 0;
+    char authorization[700];
     f->reset(f->curl);
+    if (f->headers) f->free_list(f->headers);
+    f->headers = NULL;
+    if (f->token && (secure || is_local(url))) {
+        snprintf(authorization, sizeof authorization, "Authorization: Bearer %s", f->token);
+        add_header(f, authorization);
+    }
     f->error[0] = 0;
     f->set(f->curl, CURLOPT_URL, url);
     f->set(f->curl, CURLOPT_ERRORBUFFER, f->error);
@@ -102,8 +130,11 @@ static int say_curl(struct fetch *f, const char *url, CURLcode rc)
 {
     long status = status_of(f);
     if (status == 401 || status == 403)
-        return say_error("%s: %ld: there is no such thing, or it is not public", QUOTE(url),
-                         status);
+        return say_error("%s: %ld: there is no such thing, or it is not public%s", QUOTE(url),
+                         status,
+                         f->token ? " and the token has no access: accept the model's terms on its "
+                                    "page, or use another token"
+                                  : "; set HF_TOKEN to a token that has access");
     if (status == 404) return say_error("%s: 404: there is no such thing", QUOTE(url));
     if (status >= 400) return say_error("%s: the server answered %ld", QUOTE(url), status);
     return say_error("%s: %s (%d)", QUOTE(url), f->error[0] ? f->error : "failed", (int)rc);
@@ -174,6 +205,7 @@ int fetch_text(struct fetch *f, const char *url, size_t max, struct text *out, b
         f->set(f->curl, CURLOPT_WRITEDATA, &m);
         f->set(f->curl, CURLOPT_HEADERFUNCTION, see_link);
         f->set(f->curl, CURLOPT_HEADERDATA, &m);
+        f->set(f->curl, CURLOPT_HTTPHEADER, f->headers);
         m.text.n = 0;
         m.more = false;
         rc = f->perform(f->curl);
@@ -311,7 +343,6 @@ static int see_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c, cur
 static CURLcode attempt_once(struct download *d)
 {
     struct fetch *f = d->f;
-    struct curl_slist *headers = NULL;
     char range[40], condition[300];
     if (d->have && !is_strong(d->tag)) start_over(d);
     d->begun = d->have;
@@ -320,10 +351,10 @@ static CURLcode attempt_once(struct download *d)
     if (d->have) {
         snprintf(range, sizeof range, "%llu-", (unsigned long long)d->have);
         snprintf(condition, sizeof condition, "If-Range: %s", d->tag);
-        headers = f->append(NULL, condition);
+        add_header(f, condition);
         f->set(f->curl, CURLOPT_RANGE, range);
-        f->set(f->curl, CURLOPT_HTTPHEADER, headers);
     }
+    f->set(f->curl, CURLOPT_HTTPHEADER, f->headers);
     f->set(f->curl, CURLOPT_WRITEFUNCTION, keep_bytes);
     f->set(f->curl, CURLOPT_WRITEDATA, d);
     f->set(f->curl, CURLOPT_HEADERFUNCTION, see_header);
@@ -331,9 +362,7 @@ static CURLcode attempt_once(struct download *d)
     f->set(f->curl, CURLOPT_NOPROGRESS, 0L);
     f->set(f->curl, CURLOPT_XFERINFOFUNCTION, see_progress);
     f->set(f->curl, CURLOPT_XFERINFODATA, d);
-    CURLcode rc = f->perform(f->curl);
-    f->free_list(headers);
-    return rc;
+    return f->perform(f->curl);
 }
 
 /* What an earlier run left. */

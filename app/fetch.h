@@ -8,8 +8,9 @@
 
 struct fetch;
 
-/* Exit codes; what went wrong was said. fetch_close always. */
-int fetch_open(struct fetch **out);
+/* Exit codes; what went wrong was said. token (NULL: none) is shown to the servers that are asked,
+ * over TLS or on this machine, and not to those they redirect to. fetch_close always. */
+int fetch_open(struct fetch **out, const char *token);
 void fetch_close(struct fetch *f);
 
 /* At most max bytes. `more` (may be NULL): the answer says that there are further pages. */

@@ -5,12 +5,13 @@
 
 #include "app.h"
 
-/* OWNER/REPO[:FILE], taken apart; both are copies. */
+/* OWNER/REPO[@REVISION][:FILE], taken apart; both are copies. */
 struct model_name {
-    char repo[200];
+    char repo[300]; /* with @REVISION, unless that is main: so the folder is called too */
     char file[400]; /* "": not said */
 };
-/* False: that is no such name. */
+/* Takes addresses of a repository or a file on huggingface.co or hf.co too. False: that is no such
+ * name. */
 bool model_name_parse(struct model_name *out, const char *text);
 /* Would it stay inside the folder it is put in, on every system? */
 bool model_path_is_safe(const char *path);

@@ -45,9 +45,9 @@ struct args {
         *out, *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
-    struct opt_texts allow_hosts, limits;
+    struct opt_texts allow_hosts, limits, aliases;
     struct opt_real rate, drain, stuck;
-    const char *endpoint, *host, *api_key, *cert, *cert_key, *alias, *model_dir;
+    const char *endpoint, *host, *api_key, *cert, *cert_key, *model_dir;
     bool shared_cache, log_json, no_sandbox;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, ignore_unknown, no_answer, check, list,
         csv, profile;

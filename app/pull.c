@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "fetch.h"
@@ -11,7 +12,8 @@
 enum { MAX_LIST_BYTES = 1 << 24 };
 
 static const struct opt pull_opts[] = {
-    {0, "endpoint", OPT_TEXT, "URL", "https://huggingface.co", "the server to ask",
+    {0, "endpoint", OPT_TEXT, "URL", NULL,
+     "the server to ask (default: HF_ENDPOINT of the environment, or https://huggingface.co)",
      OPT_FIELD(endpoint), 0, 0},
 };
 static const struct opt_group pull_group = {NULL, OPT_TABLE(pull_opts)};
@@ -19,6 +21,10 @@ static const struct opt_group pull_group = {NULL, OPT_TABLE(pull_opts)};
 struct pull {
     const struct args *a;
     struct model_name name;
+    const char *endpoint;
+    char *token;          /* NULL: none */
+    char repo[200];       /* OWNER/REPO */
+    const char *revision; /* a branch, tag or commit */
     struct fetch *fetch;
     json_t *files;  /* [{path, size, lfs: {oid}}] of the repository */
     json_t *chosen; /* those to get, borrowed from files */
@@ -34,16 +40,17 @@ static const char *path_of(const json_t *file)
     return json_string_value(json_object_get(file, "path"));
 }
 
-/* One address of the repository; free. */
-static char *address(const struct pull *p, const char *before, const char *after, const char *path)
+/* One address of the revision: ENDPOINT before OWNER/REPO kind REVISION / path; free. */
+static char *address(const struct pull *p, const char *before, const char *kind, const char *path)
 {
-    const char *base = p->a->endpoint;
-    size_t n = strlen(base);
-    char *url = need(malloc(n + strlen(before) + strlen(after) + sizeof p->name.repo +
-                            3 * strlen(path) + 1)),
-         *to = url;
+    const char *base = p->endpoint;
+    size_t n = strlen(base), all = n + strlen(before) + strlen(p->repo) + strlen(kind) +
+                                   strlen(p->revision) + 3 * strlen(path) + 2;
+    char *url = need(malloc(all)), *to = url;
     while (n && base[n - 1] == '/') n--;
-    to += sprintf(to, "%.*s%s%s%s", (int)n, base, before, p->name.repo, after);
+    to += sprintf(to, "%.*s%s%s%s%s", (int)n, base, before, p->repo, kind, p->revision);
+    if (*path) *to++ = '/';
+    *to = 0;
     for (; *path; path++) {
         bool plain = strchr("/-_.~", *path) || (*path >= '0' && *path <= '9') ||
                      (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z');
@@ -54,8 +61,10 @@ static char *address(const struct pull *p, const char *before, const char *after
 
 static int list_files(struct pull *p)
 {
-    char *url = address(p, "/api/models/", "/tree/main?recursive=true", "");
+    char *tree = address(p, "/api/models/", "/tree/", ""), *url = NULL;
     struct text text = {0};
+    if (asprintf(&url, "%s?recursive=true", tree) < 0) url = need(NULL);
+    free(tree);
     bool more = false;
     int code = fetch_text(p->fetch, url, MAX_LIST_BYTES, &text, &more);
     free(url);
@@ -64,7 +73,7 @@ static int list_files(struct pull *p)
     if (code) return code;
     if (!json_is_array(p->files))
         return say_error("the server's list of files is not one; is %s a mirror?",
-                         QUOTE(p->a->endpoint));
+                         QUOTE(p->endpoint));
     if (more) return say_error("%s has too many files to choose from", QUOTE(p->name.repo));
     return EXIT_OK;
 }
@@ -115,13 +124,21 @@ static void choose_directory(struct pull *p)
         json_array_clear(p->chosen);
 }
 
-static int choose(struct pull *p)
+/* The type that is taken where several are offered and none is asked for. */
+#define USUAL_TYPE "Q4_K_M"
+
+struct found {
+    const char *path; /* the last that matches */
+    size_t n;
+    struct text names; /* of all, a line each; free */
+};
+
+/* GGUF files that `wanted` means. */
+static struct found find_files(const struct pull *p, const char *wanted)
 {
-    const char *wanted = p->name.file, *found = NULL;
-    struct text names = {0};
-    size_t i, n = 0;
-    json_t *file;
-    p->chosen = need(json_array());
+    struct found f = {0};
+    size_t i;
+    const json_t *file;
     json_array_foreach(p->files, i, file)
     {
         const char *path = path_of(file);
@@ -129,24 +146,45 @@ static int choose(struct pull *p)
         if (!path || !model_is_gguf(path) || model_set_part(path, &n_name) > 1) continue;
         bool exact = strcmp(path, wanted) == 0;
         if (!exact && (strstr(path, "mmproj") || !model_path_matches(path, wanted))) continue;
-        found = path;
-        n = exact ? 1 : n + 1;
-        names.p = need(realloc(names.p, names.n + strlen(path) + 4));
-        names.n += (size_t)sprintf(names.p + names.n, "  %s\n", path);
+        f.path = path;
+        f.n = exact ? 1 : f.n + 1;
+        f.names.p = need(realloc(f.names.p, f.names.n + strlen(path) + 4));
+        f.names.n += (size_t)sprintf(f.names.p + f.names.n, "  %s\n", path);
         if (exact) break;
     }
+    return f;
+}
+
+static int choose(struct pull *p)
+{
+    const char *wanted = p->name.file;
+    struct found f = find_files(p, wanted);
     int code = EXIT_OK;
-    if (n == 1) {
-        choose_model(p, found);
-    } else if (n) {
+    p->chosen = need(json_array());
+    if (f.n > 1 && !*wanted) {
+        struct found usual = find_files(p, USUAL_TYPE);
+        if (usual.n == 1) {
+            if (!p->a->quiet)
+                fprintf(stderr,
+                        "%zu files to choose from; taking " USUAL_TYPE
+                        " (another: %s:PART-OF-ITS-NAME)\n",
+                        f.n, p->name.repo);
+            f.path = usual.path;
+            f.n = 1;
+        }
+        free(usual.names.p);
+    }
+    if (f.n == 1) {
+        choose_model(p, f.path);
+    } else if (f.n) {
         say_error("%s has several models; say which after a colon (a part of the name will do):",
                   QUOTE(p->name.repo));
-        say_text(stderr, names.p, names.n);
+        say_text(stderr, f.names.p, f.names.n);
         code = EXIT_USAGE;
     } else if (!*wanted) {
         choose_directory(p);
     }
-    free(names.p);
+    free(f.names.p);
     if (!code && !json_array_size(p->chosen))
         code = say_error("%s has no %s", QUOTE(p->name.repo),
                          *wanted ? "GGUF file of that name" : "GGUF file and no safetensors");
@@ -155,34 +193,131 @@ static int choose(struct pull *p)
 
 /* ---- getting it ---- */
 
-static int get_file(struct pull *p, const json_t *file)
+/* What the server's list says of a file, and where it goes. */
+struct wanted {
+    const char *path, *sum;
+    uint64_t bytes;
+    char to[4096];
+};
+
+static int look_up(struct wanted *w, const struct pull *p, const json_t *file)
 {
     const char *path = path_of(file);
     const json_t *lfs = json_object_get(file, "lfs");
     const json_t *size = json_object_get(lfs ? lfs : file, "size");
     const char *sum = json_string_value(json_object_get(lfs, "oid"));
-    struct progress progress;
-    struct stat st;
-    char to[4096], what[128];
     if (!model_path_is_safe(path))
         return say_error("the server's list holds a name that is not safe: %s", QUOTE(path));
     if (!json_is_integer(size) || json_integer_value(size) < 0 || (lfs && !sum))
         return say_error("the server's list has no size or checksum of %s", QUOTE(path));
-    if (snprintf(to, sizeof to, "%s/%s", p->folder, path) >= (int)sizeof to)
+    *w = (struct wanted){path, sum, (uint64_t)json_integer_value(size), ""};
+    if (snprintf(w->to, sizeof w->to, "%s/%s", p->folder, path) >= (int)sizeof w->to)
         return say_error("%s: too long a path", QUOTE(path));
-    int code = make_folders(to, 0755) ? EXIT_OK : say_error("%s: %s", QUOTE(to), strerror(errno));
+    return EXIT_OK;
+}
+
+/* Bytes of a regular file that are on the disk; 0: there is none. */
+static uint64_t bytes_at(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
+/* Is there room for all that is still to come? Where that can't be told, nothing is said. */
+static int check_space(struct pull *p)
+{
+    uint64_t missing = 0;
+    size_t i;
+    const json_t *file;
+    struct statvfs disk;
+    json_array_foreach(p->chosen, i, file)
+    {
+        struct wanted w;
+        char part[4200];
+        int code = look_up(&w, p, file);
+        if (code) return code;
+        snprintf(part, sizeof part, "%s.part", w.to);
+        uint64_t have = bytes_at(w.to) == w.bytes ? w.bytes : bytes_at(part);
+        if (w.bytes > have)
+            missing =
+                w.bytes - have > UINT64_MAX - missing ? UINT64_MAX : missing + (w.bytes - have);
+    }
+    char *folder = need(strdup(p->folder)); /* or what will hold it */
+    while (*folder && access(folder, F_OK))
+        *(strrchr(folder, '/') ? strrchr(folder, '/') : folder) = 0;
+    bool known = statvfs(*folder ? folder : "/", &disk) == 0 && disk.f_frsize;
+    free(folder);
+    if (!known || disk.f_bavail >= missing / disk.f_frsize) return EXIT_OK;
+    return say_error("%s to download, but only %s are free where %s is; XDG_DATA_HOME chooses "
+                     "another folder for models",
+                     human_bytes(missing).text,
+                     human_bytes((uint64_t)disk.f_bavail * disk.f_frsize).text, QUOTE(p->folder));
+}
+
+static int get_file(struct pull *p, const json_t *file)
+{
+    struct progress progress;
+    struct wanted w;
+    char what[128];
+    int code = look_up(&w, p, file);
+    if (!code && !make_folders(w.to, 0755))
+        code = say_error("%s: %s", QUOTE(w.to), strerror(errno));
     if (code) return code;
-    uint64_t bytes = (uint64_t)json_integer_value(size);
-    p->bytes += bytes;
-    if (stat(to, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == bytes)
+    p->bytes += w.bytes;
+    struct stat st;
+    if (stat(w.to, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == w.bytes)
         return EXIT_OK; /* names of whole files appear only when they were checked */
-    char *url = address(p, "/", "/resolve/main/", path);
-    snprintf(what, sizeof what, "%.100s, %s", path, human_bytes(bytes).text);
+    char *url = address(p, "/", "/resolve/", w.path);
+    const char *name = strrchr(w.path, '/');
+    snprintf(what, sizeof what, "%.60s, %s", name ? name + 1 : w.path, human_bytes(w.bytes).text);
     progress_begin(&progress, what, p->a);
-    code = fetch_to_file(p->fetch, &(struct fetch_file){url, to, bytes, sum, &progress});
+    progress.bytes = true;
+    code = fetch_to_file(p->fetch, &(struct fetch_file){url, w.to, w.bytes, w.sum, &progress});
     progress_end(&progress);
     free(url);
     p->n_new += !code;
+    return code;
+}
+
+/* ---- Hugging Face's own settings ---- */
+
+/* A word without blanks or control characters, which a header can hold. */
+static bool is_token(const char *text)
+{
+    size_t n = strlen(text);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] > '~') return false;
+    return n && n <= 600;
+}
+
+/* HF_TOKEN, or what `hf auth login` left in a file. */
+static int find_token(char **out)
+{
+    const char *token = getenv("HF_TOKEN"), *home = getenv("HF_HOME");
+    const char *given = getenv("HF_TOKEN_PATH");
+    char *path = NULL, text[1024] = "";
+    if (token && *token) {
+        if (!is_token(token)) return say_error("HF_TOKEN holds something that is no token");
+        *out = need(strdup(token));
+        return EXIT_OK;
+    }
+    if (given && *given)
+        path = need(strdup(given));
+    else if (home && *home)
+        path = need(asprintf(&path, "%s/token", home) < 0 ? NULL : path);
+    else
+        path = user_folder("XDG_CACHE_HOME", "/.cache", "/huggingface/token");
+    FILE *f = path ? fopen(path, "re") : NULL;
+    if (f) {
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        text[strcspn(text, "\r\n")] = 0;
+        fclose(f);
+    }
+    int code = *text && !is_token(text)
+                   ? say_error("%s holds something that is no token", QUOTE(path))
+                   : EXIT_OK;
+    if (*text && !code) *out = need(strdup(text));
+    free(path);
     return code;
 }
 
@@ -190,13 +325,16 @@ static int pull_steps(struct pull *p)
 {
     size_t i;
     json_t *file;
-    const char *scheme = p->a->endpoint;
+    const char *scheme = p->endpoint;
     if (strncmp(scheme, "http://", 7) != 0 && strncmp(scheme, "https://", 8) != 0)
-        return opts_wrong("pull", "--endpoint wants an http:// or https:// address");
+        return opts_wrong("pull", "%s wants an http:// or https:// address, not %s",
+                          p->a->endpoint ? "--endpoint" : "HF_ENDPOINT", QUOTE(scheme));
     if (!(p->folder = models_folder(p->name.repo))) return EXIT_FAIL;
-    int code = fetch_open(&p->fetch);
+    int code = find_token(&p->token);
+    if (!code) code = fetch_open(&p->fetch, p->token);
     if (!code) code = list_files(p);
     if (!code) code = choose(p);
+    if (!code) code = check_space(p);
     if (code) return code;
     interrupt_catch(SA_RESTART);
     json_array_foreach(p->chosen, i, file)
@@ -215,31 +353,40 @@ static int pull_steps(struct pull *p)
 
 static int pull(const struct args *a)
 {
-    struct pull p = {.a = a};
+    struct pull p = {.a = a, .revision = "main", .endpoint = a->endpoint};
+    const char *set = getenv("HF_ENDPOINT");
     if (!model_name_parse(&p.name, a->operands.p[0]))
-        return opts_wrong("pull", "%s is no OWNER/REPO[:FILE]", QUOTE(a->operands.p[0]));
+        return opts_wrong("pull", "%s is no OWNER/REPO[@REVISION][:FILE]", QUOTE(a->operands.p[0]));
+    if (!p.endpoint) p.endpoint = set && *set ? set : "https://huggingface.co";
+    const char *at = strchr(p.name.repo, '@');
+    if (at) p.revision = at + 1;
+    snprintf(p.repo, sizeof p.repo, "%.*s", (int)strcspn(p.name.repo, "@"), p.name.repo);
     int code = pull_steps(&p);
     fetch_close(p.fetch);
     json_decref(p.chosen);
     json_decref(p.files);
     free(p.folder);
+    free(p.token);
     return code;
 }
 
 const struct command cmd_pull = {
     .name = "pull",
-    .operands = "OWNER/REPO[:FILE]",
+    .operands = "OWNER/REPO[@REVISION][:FILE]",
     .summary = "download a model from Hugging Face",
     .about =
         "Downloads a model from Hugging Face or a mirror into the user's data folder "
         "($XDG_DATA_HOME/fletch/models, or ~/.local/share/fletch/models) and prints the name it "
-        "can be used by wherever a command takes a MODEL. FILE is a GGUF file of the repository, "
-        "or "
-        "a part of its name that only one has, such as q4_k_m; without it the repository's only "
-        "GGUF file, or else its config, tokenizer and safetensors. What broke off is taken up "
-        "again; sizes, and checksums of large files, are compared with what the server promised "
-        "before a file appears under its name. Proxies are those of the environment (https_proxy "
-        "and so on). Needs libcurl to be installed.",
+        "can be used by wherever a command takes a MODEL. An address of huggingface.co or hf.co, "
+        "as "
+        "copied from a browser, is taken too. REVISION is a branch, tag or commit (default main). "
+        "FILE is a GGUF file of the repository, or a part of its name that only one has, such as "
+        "q4_k_m. Without it: the repository's only GGUF file, the one in Q4_K_M where there are "
+        "several, or else its config, tokenizer and safetensors. Interrupted downloads resume; "
+        "sizes, and checksums of large files, are compared with what the server promised before a "
+        "file appears under its name. For models that are not public, HF_TOKEN or the file that "
+        "`hf auth login` writes is used. Proxies are those of the environment (https_proxy and so "
+        "on). Needs libcurl to be installed.",
     .groups = {&pull_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

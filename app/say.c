@@ -2,6 +2,7 @@
 #include "app.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,12 +236,51 @@ void progress_begin(struct progress *p, const char *what, const struct args *a)
     *p = (struct progress){.what = what, .on = !a->quiet && is_screen(2), .began = now()};
 }
 
+/* Of the last seconds, smoothed, so that the time left follows a connection that changes. */
+static void update_speed(struct progress *p, double t, uint64_t done)
+{
+    const double interval = 0.5, weight = 0.2;
+    if (p->t_speed <= 0 || done < p->n_speed) { /* what an earlier run left is no speed */
+        p->t_speed = t;
+        p->n_speed = done;
+    }
+    double took = t - p->t_speed;
+    if (took < interval) return;
+    double now_speed = (double)(done - p->n_speed) / took;
+    p->speed = p->speed > 0 ? p->speed + weight * (now_speed - p->speed) : now_speed;
+    p->t_speed = t;
+    p->n_speed = done;
+}
+
+/* " [######------]  1.2 GiB of 4.9 GiB, 23.4 MiB/s, 2:31 left", as much of it as fits. */
+static void print_bar(const struct progress *p, uint64_t done, uint64_t total)
+{
+    enum { BAR = 20 };
+    char bar[BAR + 1], text[120], left[32] = "";
+    for (unsigned i = 0; i < BAR; i++)
+        bar[i] = (double)i + 0.5 < BAR * (double)done / (double)total ? '#' : '-';
+    bar[BAR] = 0;
+    double seconds = p->speed > 0 ? (double)(total - done) / p->speed : -1;
+    if (seconds >= 3600 && seconds < 360000)
+        snprintf(left, sizeof left, ", %.0f h %02.0f min left", floor(seconds / 3600),
+                 floor(fmod(seconds, 3600) / 60));
+    else if (seconds >= 0 && seconds < 3600)
+        snprintf(left, sizeof left, ", %.0f:%02.0f left", floor(seconds / 60),
+                 floor(fmod(seconds, 60)));
+    int n = snprintf(text, sizeof text, " [%s] %s, %s/s%s", bar, human_bytes(done).text,
+                     human_bytes((uint64_t)p->speed).text, left);
+    int room = (int)screen_width(2) - (int)strlen(p->what) - 7;
+    fprintf(stderr, "%.*s\033[K", n < room ? n : room > 0 ? room : 0, text);
+}
+
 int progress_report(void *progress, uint64_t done, uint64_t total)
 {
     struct progress *p = progress;
     double t = p->on ? now() : 0;
+    if (p->on && p->bytes) update_speed(p, t, done);
     if (!p->on || t - p->began < 1 || t - p->last < 0.1 || !total) return interrupted;
     fprintf(stderr, "\r%s %3.0f %%", p->what, 100.0 * (double)done / (double)total);
+    if (p->bytes) print_bar(p, done, total);
     p->shown = true;
     p->last = t;
     return interrupted;

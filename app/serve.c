@@ -33,13 +33,13 @@ static const struct opt serve_opts[] = {
      "prompts of one key may use what was computed for another's; how fast it answers then tells "
      "what others asked",
      OPT_FIELD(shared_cache), 0, 0},
-    {0, "alias", OPT_TEXT, "NAME", NULL, "what the API calls the model (default: its file's name)",
-     OPT_FIELD(alias), 0, 0},
+    {0, "alias", OPT_TEXTS, "NAME[=MODEL]", NULL,
+     "what the API calls the model (default: its file's name), or a further name of MODEL, one of "
+     "those that are served; '*' stands for every name that is not known; may be repeated",
+     OPT_FIELD(aliases), 0, 0},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
-     "serve every model in DIR, also as fletch pull keeps them: one is loaded when it is asked "
-     "for, and leaves when others need "
-     "its "
-     "memory (--max-memory, of all together)",
+     "serve every model in DIR and below: one is loaded when it is asked for, and leaves when "
+     "others need its memory (--max-memory, of all together)",
      OPT_FIELD(model_dir), 0, 0},
     {0, "template", OPT_TEXT, "FILE", NULL,
      "chat template to use instead of the model's own; with --model-dir only for models that have "
@@ -197,14 +197,51 @@ static void names_free(struct names *names)
     free(names->paths);
 }
 
-static int names_add_alias(struct names *names, const char *path, const char *alias)
+/* Aliases of models; free the array and the names. */
+struct aliases {
+    struct server_alias *p;
+    size_t n;
+};
+
+static void aliases_add(struct aliases *list, const char *name, size_t n_name, size_t model)
 {
-    char *name = need(strdup(alias));
-    make_plain(name);
-    bool plain = *alias && strcmp(name, alias) == 0;
-    if (plain) return names_add(names, path, name);
+    list->p = need(realloc(list->p, (list->n + 1) * sizeof *list->p));
+    list->p[list->n++] = (struct server_alias){need(strndup(name, n_name)), model};
+}
+
+static void aliases_free(struct aliases *list)
+{
+    for (size_t i = 0; i < list->n; i++) free((char *)list->p[i].name);
+    free(list->p);
+}
+
+/* NAME, NAME=MODEL, * or *=MODEL. The first plain NAME is what a lone model is called. */
+static int add_alias(struct aliases *list, struct names *names, const char *text, bool *renamed)
+{
+    const char *equals = strchr(text, '='), *model = equals ? equals + 1 : NULL;
+    size_t n = equals ? (size_t)(equals - text) : strlen(text), i = 0;
+    char *name = need(strndup(text, n)), *copy = need(strdup(name));
+    make_plain(copy);
+    bool plain = n && strcmp(name, copy) == 0;
+    free(copy);
+    for (; model && i < names->n && strcmp(names->ids[i], model) != 0; i++) continue;
+    int code = EXIT_OK;
+    if (!plain)
+        code =
+            opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(text));
+    else if (i == names->n)
+        code = opts_wrong("serve", "--alias %s: no model %s is served", QUOTE(text), QUOTE(model));
+    else if (!model && names->n > 1 && strcmp(name, "*") != 0)
+        code = opts_wrong("serve", "--alias %s: say which model, as in %s=%s", QUOTE(text), name,
+                          names->ids[0]);
+    else if (!model && !*renamed && strcmp(name, "*") != 0) {
+        free((char *)names->ids[0]);
+        names->ids[0] = need(strdup(name));
+        *renamed = true;
+    } else
+        aliases_add(list, name, n, i);
     free(name);
-    return opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(alias));
+    return code;
 }
 
 /* Is it a model, by its name? Of a split one, the first file is. */
@@ -234,6 +271,14 @@ static int add_pulled(void *ctx, const char *name, const char *path)
     return inside ? EXIT_OK : names_add(p->names, path, need(strdup(name)));
 }
 
+/* What fletch pull got, after the built-in model. */
+static int list_pulled(struct names *names, const char *folder)
+{
+    struct pulled pulled = {names, strlen(folder)};
+    int code = names_add(names, NULL, need(strdup("guide")));
+    return code ? code : models_each(folder, add_pulled, &pulled);
+}
+
 static int list_models(struct names *names, const char *folder)
 {
     struct pulled pulled = {names, strlen(folder)};
@@ -257,21 +302,30 @@ static int serve(const struct args *a)
 {
     const char *path = a->operands.n ? a->operands.p[0] : NULL;
     struct names names = {0};
+    struct aliases aliases = {0};
     struct args mine = *a;
-    char *template_text = NULL;
+    char *template_text = NULL, *pulled = NULL;
+    bool renamed = false;
     int code = EXIT_OK;
-    if (a->model_dir && (path || a->alias))
-        return opts_wrong("serve", "--model-dir goes with neither a MODEL nor --alias");
+    if (a->model_dir && path) return opts_wrong("serve", "--model-dir goes without a MODEL");
     if (a->template_file) { /* now: models may come when files can no longer be read */
         code = read_string(&template_text, a->template_file);
         if (code) return code;
         mine.template_text = template_text;
     }
-    if (a->model_dir)
+    if (a->model_dir) {
         code = list_models(&names, a->model_dir);
-    else
-        code = a->alias ? names_add_alias(&names, path, a->alias)
-                        : names_add(&names, path, path ? name_of(path) : need(strdup("guide")));
+    } else if (path) {
+        code = names_add(&names, path, name_of(path));
+    } else {
+        pulled = user_folder(MODELS_FOLDER);
+        code =
+            pulled ? list_pulled(&names, pulled) : names_add(&names, NULL, need(strdup("guide")));
+        if (names.n > 1) mine.model_dir = pulled;
+        if (names.n > 1) aliases_add(&aliases, "", 0, 0); /* who names none means the built-in */
+    }
+    for (size_t i = 0; i < a->aliases.n && !code; i++)
+        code = add_alias(&aliases, &names, a->aliases.p[i], &renamed);
     struct server_params p = {.host = a->host,
                               .port = (uint16_t)a->port.v,
                               .cert = a->cert,
@@ -286,7 +340,7 @@ static int serve(const struct args *a)
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
                               .cache_dir = a->cache_dir,
-                              .model_dir = a->model_dir,
+                              .model_dir = mine.model_dir,
                               .draft = a->draft,
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
@@ -296,13 +350,17 @@ static int serve(const struct args *a)
                               .ids = names.ids,
                               .paths = names.paths,
                               .n_models = names.n,
-                              .on_demand = a->model_dir != NULL,
+                              .aliases = aliases.p,
+                              .n_aliases = aliases.n,
+                              .on_demand = mine.model_dir != NULL,
                               .max_memory = a->max_memory.v};
     for (size_t i = 0; i < N_LIMITS; i++) p.limits.v[i] = limit_table[i].value;
     for (size_t i = 0; i < a->limits.n && !code; i++) code = set_limit(&p.limits, a->limits.p[i]);
     if (!code) code = server_run(&p);
     names_free(&names);
+    aliases_free(&aliases);
     free(template_text);
+    free(pulled);
     return code;
 }
 
@@ -313,8 +371,9 @@ const struct command cmd_serve = {
     .about =
         "Listens on 127.0.0.1:8080 and answers /v1/chat/completions, /v1/completions and more, "
         "many requests at once; a browser gets a page to chat with. Only programs of this machine "
-        "can reach it; any other address needs keys (--api-key). docs/server.md tells of every "
-        "endpoint, limit and figure.",
+        "can reach it; any other address needs keys (--api-key). Without MODEL and --model-dir "
+        "it serves the built-in model and every model that fletch pull got, each loaded when it is "
+        "asked for. docs/server.md describes every endpoint, limit and metric.",
     .groups = {&serve_group, &opts_model, &opts_speculation, &opts_cache, &opts_place,
                &opts_common},
     .max_operands = 1,

@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -34,7 +35,8 @@ class Repo:
         self.redirect, self.no_etag, self.etag = None, False, None
         self.wrong_range, self.statuses = False, []
         self.more_pages = False
-        self.log = []  # (path, range)
+        self.revision, self.needs = "main", None  # needs: a token that must come
+        self.log, self.tokens = [], []  # (path, range); (path, authorization)
 
     def tree(self):
         out = [{"type": "directory", "oid": "0", "size": 0, "path": "somewhere"}]
@@ -65,12 +67,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         repo = self.server.repo
         path = urllib.parse.unquote(self.path.split("?")[0])
-        if path == "/api/models/own/mod/tree/main":
+        repo.tokens.append((path, self.headers.get("Authorization")))
+        if repo.needs and path.startswith(("/api/", "/own/")) and \
+                self.headers.get("Authorization") != f"Bearer {repo.needs}":
+            return self.reply(401)
+        if path == f"/api/models/own/mod/tree/{repo.revision}":
             assert "recursive=true" in self.path
             extra = {"Link": '<http://x/>; rel="next"'} if repo.more_pages else {}
             body = repo.tree() if isinstance(repo.files, dict) else repo.files
             return self.reply(200, json.dumps(body).encode(), **extra)
-        for prefix in ("/own/mod/resolve/main/", "/cdn/"):
+        for prefix in (f"/own/mod/resolve/{repo.revision}/", "/cdn/"):
             if path.startswith(prefix) and path[len(prefix):] in repo.files:
                 return self.send_file(prefix, path[len(prefix):])
         self.reply(404, b"no")
@@ -135,7 +141,9 @@ def start(repo, holds=False):
 def environment(d):
     if not ctypes.util.find_library("curl"):
         raise suite.Skip("libcurl is not installed")
-    return dict(os.environ, XDG_DATA_HOME=d, no_proxy="*")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
+    return dict(env, XDG_DATA_HOME=d, XDG_CACHE_HOME=os.path.join(d, "cache"),
+                OLLAMA_MODELS=os.path.join(d, "none"), no_proxy="*")
 
 
 def fletch(d, *args, code=0, env=None):
@@ -182,9 +190,13 @@ def test_which_file(d):
     repo = Repo({"a-Q4_K_M.gguf": b"4", "a-Q8_0.gguf": b"8", "sub/b c+.gguf": b"b",
                  "mmproj-x.gguf": b"m", "s-00001-of-00002.gguf": b"s1",
                  "s-00002-of-00002.gguf": b"s2"})
-    p = pull(d, repo, code=2)
+    others = {name: data for name, data in repo.files.items() if "Q4" not in name}
+    p = pull(d, Repo(others), code=2)
     assert "several" in p.err and "  a-Q8_0.gguf\n" in p.err and "mmproj" not in p.err
     assert "00002-of" not in p.err and not stored(d)
+    p = pull(d, repo)
+    assert p.text == "own/mod:a-Q4_K_M.gguf\n" and "taking Q4_K_M" in p.err, p.err
+    assert stored(d) == {"own/mod/a-Q4_K_M.gguf"}
     assert pull(d, repo, "own/mod:q4_k_m").text == "own/mod:a-Q4_K_M.gguf\n"
     assert pull(d, repo, "own/mod:sub/b c+.gguf").text == "own/mod:sub/b c+.gguf\n"
     assert pull(d, repo, "own/mod:s-0").text == "own/mod:s-00001-of-00002.gguf\n"
@@ -396,6 +408,67 @@ def test_servers_that_fail(d):
     assert len(p.err.splitlines()) == 1 and "127.0.0.1" in p.err
 
 
+def test_tokens_reach_the_server_and_nobody_else(d):
+    token, env = "hf_secret", environment(d)
+    repo = Repo({"m.gguf": BIG})
+    repo.needs = token
+    r = pull(d, repo, code=1)
+    assert "401" in r.err and "HF_TOKEN" in r.err, r.err
+    server = start(repo)
+    repo.redirect = server.url.replace("127.0.0.1", "localhost") + "/cdn/"
+    ways = {"env": {"HF_TOKEN": token}, "path": {"HF_TOKEN_PATH": d + "/other"},
+            "home": {"HF_HOME": d + "/hf"}, "cache": {}}
+    for folder in ("/hf", "/cache/huggingface"):
+        os.makedirs(d + folder)
+    for way, more in ways.items():
+        for name, path in [("path", "/other"), ("home", "/hf/token"), ("cache", "/cache/huggingface/token")]:
+            with open(d + path, "w") as f:
+                f.write(token + "\n" if way == name else "")
+        repo.tokens.clear()
+        more["HF_ENDPOINT"] = server.url  # no --endpoint: it is taken from there
+        fletch(d, "pull", "own/mod", env=dict(env, **more))
+        assert content(d, "m.gguf") == BIG, way
+        assert all((a is None) == path.startswith("/cdn/") for path, a in repo.tokens), (way, repo.tokens)
+        fletch(d, "rm", "own/mod")
+    server.shutdown()
+    r = pull(d, repo, code=1, env=dict(env, HF_TOKEN="hf_wrong"))
+    assert "401" in r.err and "token has no access" in r.err and "hf_wrong" not in r.err, r.err
+    for bad in ("a b", "a\r\nHost: evil", "x" * 1000, "\u20ac"):
+        assert "no token" in pull(d, repo, code=1, env=dict(env, HF_TOKEN=bad)).err, bad
+    assert "HF_ENDPOINT" in fletch(d, "pull", "own/mod", code=2, env=dict(env, HF_ENDPOINT="x")).err
+
+
+def test_revisions_and_addresses(d):
+    repo = Repo({"m-q8.gguf": TINY, "sub/a b.gguf": TINY})
+    for name in ("own/mod@main:q8", "hf.co/own/mod:q8", "https://huggingface.co/own/mod/tree/main",
+                 "https://huggingface.co/own/mod/blob/main/sub/a%20b.gguf?download=true",
+                 "HTTPS://HuggingFace.co/own/mod/resolve/main/m-q8.gguf#x"):
+        code = 2 if name.endswith("tree/main") else 0
+        r = pull(d, repo, name, code=code)
+        assert r.text.startswith("own/mod:") or code, (name, r.text)
+    assert stored(d) == {"own/mod/m-q8.gguf", "own/mod/sub/a b.gguf"}
+    repo.revision = "v1.0"
+    for name in ("own/mod@v1.0:q8", "https://huggingface.co/own/mod/blob/v1.0/m-q8.gguf"):
+        assert pull(d, repo, name).text == "own/mod@v1.0:m-q8.gguf\n"
+    assert "own/mod@v1.0/m-q8.gguf" in stored(d)
+    assert fletch(d, "tokenize", "own/mod@v1.0", "a b", "--ids").out
+    assert "404" in pull(d, repo, "own/mod@v2", code=1).err
+    for bad in ("own/mod@", "own/mod@../x", "own/mod@a/b", "hf.co/own", "hf.co/own/mod/x/y/z",
+                "hf.co/own/mod/blob/main", "hf.co/own/mod/blob/main/%00.gguf", "hf.co/own/m%2fx",
+                "https://huggingface.co/own/mod/tree/..%2f..", "hf.co/" + "a/" * 300):
+        assert "OWNER/REPO" in pull(d, repo, bad, code=2).err, bad
+
+
+def test_space_is_checked_before_anything_comes(d):
+    repo = Repo({"m.gguf": BIG})
+    repo.sizes["m.gguf"] = 1 << 60
+    r = pull(d, repo, code=1)
+    assert "1024.0 PiB to download" in r.err and "are free" in r.err and not repo.log, r.err
+    repo = Repo({"m-0000%d-of-00009.gguf" % i: b"x" for i in range(1, 10)})
+    repo.sizes = {name: (1 << 63) - 1 for name in repo.files}  # their sum is more than 64 bits hold
+    assert "to download" in pull(d, repo, code=1).err and not repo.log
+
+
 def test_proxies_of_the_environment(d):
     repo = Repo({"m.gguf": BIG})
     server = start(repo)
@@ -433,6 +506,7 @@ def test_progress_on_a_terminal(d):
         pass
     os.close(master)
     assert p.wait(30) == 0 and b"m.gguf" in said and b" %" in said, said
+    assert re.search(rb"\[#+-+\] [0-9.]+ KiB, [0-9.]+ [KMG]?i?B/s", said), said
     p.stdout.close()
     server.shutdown()
 

@@ -19,8 +19,8 @@ ASK = [{"role": "user", "content": "How do I make a model smaller?"}]
 class Server:
     """A server of its own, on a port of its own."""
 
-    def __init__(self, *args, asan_options=""):
-        env = {**os.environ, "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{asan_options}"}
+    def __init__(self, *args, asan_options="", waits=True, **more_env):
+        env = {**os.environ, **more_env, "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{asan_options}"}
         self.p = subprocess.Popen(
             [FLETCH, *with_isa(["serve", "--port", "0", "--threads", "2", *args])], env=env,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -33,7 +33,7 @@ class Server:
         self.port = int(found[1])
         self.reader = threading.Thread(target=lambda: self.lines.extend(self.p.stderr), daemon=True)
         self.reader.start()
-        wait_for(lambda: "--model-dir" in args or any("is ready" in x for x in self.lines))
+        wait_for(lambda: not waits or "--model-dir" in args or any("is ready" in x for x in self.lines))
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)

@@ -15,12 +15,21 @@ struct errand {
     void *ctx;
 };
 
+static struct served *find_alias(struct server *s, const char *name)
+{
+    for (size_t i = 0; i < s->params.n_aliases; i++)
+        if (strcmp(s->params.aliases[i].name, name) == 0)
+            return &s->served[s->params.aliases[i].model];
+    return NULL;
+}
+
 struct served *served_find(struct server *s, const char *id)
 {
-    if (!id) return s->n_served == 1 ? &s->served[0] : NULL;
-    for (size_t i = 0; i < s->n_served; i++)
+    if (!id && s->n_served == 1) return &s->served[0];
+    for (size_t i = 0; id && i < s->n_served; i++)
         if (strcmp(s->served[i].id, id) == 0) return &s->served[i];
-    return NULL;
+    struct served *m = find_alias(s, id ? id : "");
+    return m ? m : find_alias(s, "*");
 }
 
 static void set_state(struct served *m, enum served_state state)

@@ -583,6 +583,12 @@ struct server_params {
     /* One model that is there from the start, or those of a folder, on demand. */
     const char *const *ids, *const *paths; /* [n_models] */
     size_t n_models;
+    const struct server_alias { /* a further name of a model; "*": every name that is not known, "":
+                                   requests that name none */
+        const char *name;
+        size_t model;
+    } * aliases;
+    size_t n_aliases;
     bool on_demand;
     uint64_t max_memory; /* of all together; 0: what the machine has */
 };
