@@ -121,7 +121,7 @@ int parse_ids(struct ids *ids, const char *command, const char *what, const char
  * neither is set. */
 char *user_folder(const char *variable, const char *under_home, const char *rest);
 #define MODELS_FOLDER "XDG_DATA_HOME", "/.local/share", "/fletch/models" /* of fletch pull */
-#define TUNED_FOLDER "XDG_CACHE_HOME", "/.cache", "/fletch" /* of what fletch tune found */
+#define TUNED_FOLDER  "XDG_CACHE_HOME", "/.cache", "/fletch" /* of what fletch tune found */
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
 

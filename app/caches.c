@@ -2,11 +2,11 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "manifest.h"
 #include "models.h"
 
 enum {
@@ -101,7 +101,8 @@ static void walk_snapshot(const struct walk *w, struct cached *c, const char *ro
         char *file = *below ? join(below, name) : need(strdup(name)), *path = join(here, name);
         bool folder = lstat(path, &c->st) == 0 && S_ISDIR(c->st.st_mode);
         if (folder && depth < MAX_DEPTH) walk_snapshot(w, c, root, file, depth + 1);
-        if (!folder && stat(path, &c->st) == 0 && S_ISREG(c->st.st_mode) && (model_is_gguf(name) || whole)) {
+        if (!folder && stat(path, &c->st) == 0 && S_ISREG(c->st.st_mode) &&
+            (model_is_gguf(name) || whole)) {
             c->file = file;
             c->path = path;
             w->each(w->ctx, c);
@@ -216,32 +217,6 @@ static void walk_llama_cpp(const struct walk *w)
 
 /* ---- ollama: manifests/HOST/OWNER/MODEL/TAG, each of which names a blob ---- */
 
-bool caches_read_manifest(char digest[DIGEST_DIGITS + 1], const char *text, size_t n)
-{
-    static const char hex[] = "0123456789abcdef", prefix[] = "sha256:";
-    const size_t n_prefix = sizeof prefix - 1;
-    json_t *manifest = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *layer;
-    size_t i;
-    bool found = false;
-    json_array_foreach(json_object_get(manifest, "layers"), i, layer)
-    {
-        const char *type = json_word(json_object_get(layer, "mediaType"));
-        const char *name = json_word(json_object_get(layer, "digest"));
-        if (!type || strcmp(type, "application/vnd.ollama.image.model") != 0 || !name) continue;
-        if (found || strncmp(name, prefix, n_prefix) != 0 ||
-            strlen(name + n_prefix) != DIGEST_DIGITS ||
-            strspn(name + n_prefix, hex) != DIGEST_DIGITS) {
-            found = false; /* several files, or nothing that can be looked up */
-            break;
-        }
-        memcpy(digest, name + n_prefix, DIGEST_DIGITS + 1);
-        found = true;
-    }
-    json_decref(manifest);
-    return found;
-}
-
 /* Is it a part of a name, as ollama writes them? */
 static bool is_part(const char *s)
 {
@@ -257,8 +232,7 @@ static void read_manifest(const struct walk *w, const char *root, const char *pa
     static const char home[] = "registry.ollama.ai", library[] = "library";
     char text[MAX_MANIFEST], digest[DIGEST_DIGITS + 1], name[400], blob[16 + DIGEST_DIGITS];
     bool own = strcmp(part[0], home) == 0, plain = own && strcmp(part[1], library) == 0;
-    if (!read_small(text, sizeof text, path) || !caches_read_manifest(digest, text, strlen(text)))
-        return;
+    if (!read_small(text, sizeof text, path) || !manifest_read(digest, text, strlen(text))) return;
     snprintf(name, sizeof name, "%s%s%s%s%s:%s", own ? "" : part[0], own ? "" : "/",
              plain ? "" : part[1], plain ? "" : "/", part[2], part[3]);
     snprintf(blob, sizeof blob, "sha256-%s", digest);

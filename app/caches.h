@@ -4,8 +4,6 @@
 #ifndef APP_CACHES_H
 #define APP_CACHES_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <sys/stat.h>
 
 struct cached {
@@ -18,9 +16,5 @@ struct cached {
 
 /* One call for each file of a model. */
 void caches_each(void (*each)(void *ctx, const struct cached *c), void *ctx);
-
-/* The digest of the weights in a manifest of ollama: 64 hexadecimal digits. False: it has none. */
-enum { DIGEST_DIGITS = 64 };
-bool caches_read_manifest(char digest[DIGEST_DIGITS + 1], const char *text, size_t n);
 
 #endif

@@ -17,9 +17,7 @@ static const char style[] =
     "{text-align:left;padding-left:0}\n"
     ".plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));"
     "gap:0 2rem}svg{width:100%;height:auto}svg text{fill:var(--dim);font:11px "
-    "system-ui,sans-serif}@media(max-width:32rem){body{margin-top:1rem}svg text{font-size:14px}"
-    ".key{padding-left:0}.card b{font-size:1.4rem}.cards{grid-template-columns:repeat(auto-fit,"
-    "minmax(9rem,1fr))}}"
+    "system-ui,sans-serif}"
     ".axis{stroke:var(--line);fill:none}.mark{stroke-width:2;fill:none}"
     ".s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}"
     ".s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.s6{stroke:var(--dim)}.f6{fill:var(--dim)"
@@ -34,7 +32,9 @@ static const char style[] =
     "margin:1.2rem 0}.card{border:1px solid var(--line);border-radius:8px;padding:.7rem 1rem;"
     "color:var(--dim);font-size:13px}.card b{display:block;font-size:1.7rem;color:var(--fg);"
     "font-variant-numeric:tabular-nums}.bar{height:6px;border-radius:3px;background:var(--line);"
-    "margin-top:.5rem}.bar i{display:block;height:100%;border-radius:3px;background:var(--c0)}\n";
+    "margin-top:.5rem}.bar i{display:block;height:100%;border-radius:3px;background:var(--c0)}\n"
+    "@media(max-width:32rem){body{margin-top:1rem}svg text{font-size:14px}.key{padding-left:0}"
+    ".card b{font-size:1.4rem}.cards{grid-template-columns:repeat(auto-fit,minmax(9rem,1fr))}}\n";
 
 void plot_text(FILE *out, const char *s)
 {

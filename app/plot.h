@@ -11,7 +11,7 @@ enum {
     HEIGHT = 280,
     LEFT = 52,
     RIGHT = 24,
-    TOP = 18,
+    TOP = 24,
     BOTTOM = 40,
     N_COLOURS = 6
 }; /* what has no colour of its own has the one after them */

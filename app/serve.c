@@ -166,6 +166,11 @@ struct names {
     size_t n;
 };
 
+static const char *shown_path(const char *path)
+{
+    return path ? path : "the built-in model";
+}
+
 /* Takes the name over. */
 static int names_add(struct names *names, const char *path, char *name)
 {
@@ -173,8 +178,9 @@ static int names_add(struct names *names, const char *path, char *name)
     make_plain(name);
     for (size_t i = 0; i < names->n && !code; i++)
         if (strcmp(names->ids[i], name) == 0)
-            code = say_error("%s and %s would both be called %s; rename one",
-                             QUOTE(names->paths[i]), QUOTE(path), QUOTE(name));
+            code =
+                say_error("%s and %s would both be called %s; rename one",
+                          QUOTE(shown_path(names->paths[i])), QUOTE(shown_path(path)), QUOTE(name));
     if (code) {
         free(name);
         return code;

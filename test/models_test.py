@@ -94,9 +94,9 @@ def test_models_of_hugging_faces_cache_are_found(d):
     for more in ({"HF_HUB_CACHE": d + "/moved"}, {"HUGGINGFACE_HUB_CACHE": d + "/moved"}):
         assert len(names(d, **more)) == 4, more
     assert names(d) == {}
-    os.makedirs(d + "/home")
-    os.rename(d + "/moved", d + "/home/hub")
-    assert len(names(d, HF_HOME=d + "/home")) == 4
+    os.makedirs(d + "/hf")
+    os.rename(d + "/moved", d + "/hf/hub")
+    assert len(names(d, HF_HOME=d + "/hf")) == 4
 
 
 def test_what_is_incomplete_or_strange_in_hugging_faces_cache_is_left_out(d):
