@@ -259,7 +259,8 @@ static void test_plan_and_opening_agree(void **state)
     doc = plan(e, path, &params);
     assert_int_equal(integer(doc, "largest_ctx"), 0);
     json_decref(doc);
-    expect_error(open_model(e, path, &params), FLETCH_E_FIT, fletch_engine_error(e), "smaller model");
+    expect_error(open_model(e, path, &params), FLETCH_E_FIT, fletch_engine_error(e),
+                 "smaller model");
     tiny_model_remove(path);
 }
 
