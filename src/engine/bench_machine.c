@@ -185,17 +185,20 @@ TILE_LOOP(tile_int8, "amx-int8", _tile_dpbssd)
 #define STEP_NEON(a) vfmaq_f32(vdupq_n_f32(0.001f), a, vdupq_n_f32(0.999f))
 UNIT_LOOP(, fma_neon, float32x4_t, vdupq_n_f32, STEP_NEON, vaddq_f32, vaddvq_f32)
 
-#define BYTES_OF(a)    vreinterpretq_s8_s32(a)
-#define DOT_DOTPROD(a) vdotq_s32(a, BYTES_OF(a), vdupq_n_s8(3))
-#define DOT_I8MM(a)    vmmlaq_s32(a, BYTES_OF(a), vdupq_n_s8(3))
-#if defined __clang__
-#define TARGET(set) __attribute__((target(set)))
-#else
-#define TARGET(set) __attribute__((target("+" set)))
-#endif
-UNIT_LOOP(TARGET("dotprod"), dot_dotprod, int32x4_t, vdupq_n_s32, DOT_DOTPROD, vaddq_s32,
-          vaddvq_s32)
-UNIT_LOOP(TARGET("i8mm"), dot_i8mm, int32x4_t, vdupq_n_s32, DOT_I8MM, vaddq_s32, vaddvq_s32)
+/* sdot and smmla of v18 and v19 into ten registers, as words: assemblers that were not told of the
+ * extension refuse their names. */
+#define DOT_ARM(name, code)                                                                       \
+    static float name(u64 n)                                                                      \
+    {                                                                                             \
+        for (u64 i = 0; i < n; i++)                                                               \
+            __asm__ volatile(".long " code ", " code " + 1, " code " + 2, " code " + 3, " code    \
+                             " + 4, " code " + 5, " code " + 6, " code " + 7, " code              \
+                             " + 16, " code " + 17" ::                                            \
+                                 : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17"); \
+        return (float)n;                                                                          \
+    }
+DOT_ARM(dot_dotprod, "0x4e939640")
+DOT_ARM(dot_i8mm, "0x4e93a640")
 #endif
 
 /* What the kernels of an instruction set multiply with; isa NULL: floats, on whatever has it. */
