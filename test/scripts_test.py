@@ -99,7 +99,7 @@ def scripts_say(env, build):
                     ["awk", "-f", "tools/gpu-text", *kernels], ["awk", "-f", "tools/include-order", "src/cpu/cpu.c", "README.md"],
                     ["awk", "-f", "tools/portable", "Makefile", *glob.glob("tools/*.mk"), "tools/deps", os.path.join(build, "wrong")],
                     ["sh", "tools/standin-flags"], ["sh", "tools/deps", "--check"],
-                    ["sh", "test/run", "-o", "src/a_test.c src/b_test.c", "-r", os.path.join(build, "totals"), build]):
+                    ["sh", "test/run", "-o", "src/a_test.c src/b_test.c src/c_test.c src/d_test.c", "-r", os.path.join(build, "totals"), build]):
         r = subprocess.run(command, env=env, capture_output=True, text=True)
         out = re.sub(r"\d+ s\b", "", r.stdout)
         if command[1] == "test/run":  # programs run at once: lines come in any order
@@ -115,14 +115,16 @@ def test_scripts_write_the_same_with_other_tools(folder):
     os.symlink(os.path.join(HERE, BUILD, "test/limit_cli"), os.path.join(build, "test/limit_cli"))
     with open(os.path.join(build, "wrong"), "w") as f:
         f.write("#!/bin/sh\ncat f | sed -r 's/a+/b/'\nd=$(mktemp -d)\n")
-    for name, what in (("a", "echo '[  PASSED  ] 2 test(s).'"), ("b", "echo '[  FAILED  ] 1 test(s)'; exit 1")):
+    for name, what in (("a", "echo '[  PASSED  ] 2 test(s).'"), ("b", "echo '[  FAILED  ] 1 test(s), listed below:'; exit 1"),
+                       ("c", "echo '[  PASSED  ] 3 test(s).'; echo '[  FAILED  ] group 9: 2 test(s), listed below:'; exit 2"),
+                       ("d", "echo '[  SKIPPED ] group 9: 4 test(s), listed below:'; echo '[  SKIPPED ] one'")):
         path = os.path.join(build, "src", name + "_test")
         with open(path, "w") as f:
             f.write(f"#!/bin/sh\n{what}\n")
         os.chmod(path, 0o755)
     plain, n = scripts_say(os.environ, build), 0
-    run = plain["sh test/run -o src/a_test.c src/b_test.c"]
-    assert run[0] == 1 and "2 passed, 1 failed, 0 skipped" in run[1], run
+    run = [said for name, said in plain.items() if "test/run" in name][0]
+    assert run[0] == 1 and "5 passed, 3 failed, 4 skipped" in run[1] and "[  SKIPPED ] one" in run[1], run
     refused = [said for name, said in plain.items() if "tools/portable" in name][0]
     assert refused[0] == 1 and refused[1].count("\n") == 2, refused
     for box, env in toolboxes(folder):
