@@ -7,6 +7,7 @@
 
 #include "app.h"
 #include "models.h"
+#include "report.h"
 #include "server/server.h"
 
 static const struct opt serve_opts[] = {
@@ -79,6 +80,26 @@ static uint64_t planned(struct host *h, const char *path, const struct args *a)
     return bytes;
 }
 
+/* The type that most bytes of the weights are in, into m->type. */
+static void find_type(struct host *h, struct served *m)
+{
+    char *text;
+    size_t i;
+    json_t *row, *j;
+    json_int_t most = 0;
+    if (!m->path || fletch_inspect(h->engine, m->path, false, &text)) return;
+    j = json_loads(text, 0, NULL);
+    json_array_foreach(json_object_get(j, "types"), i, row)
+    {
+        json_int_t n = json_integer_value(json_object_get(row, "bytes"));
+        if (n <= most) continue;
+        most = n;
+        snprintf(m->type, sizeof m->type, "%s", get_text(row, "type"));
+    }
+    json_decref(j);
+    fletch_free(text);
+}
+
 static void log_notice(void *ctx, const char *text)
 {
     log_line(ctx, "%s", text);
@@ -102,6 +123,8 @@ static int load(void *ctx, struct served *m)
     m->model = h->model;
     m->info = h->info;
     m->bytes = m->info.memory_bytes;
+    m->backend = fletch_engine_backend(h->engine);
+    find_type(h, m);
     struct fletch_batch_params params = {.max_waiting = UINT16_MAX};
     int rc = fletch_session_open(&m->session, m->model);
     if (!rc) rc = fletch_batch_open(&m->batch, m->model, &params);

@@ -284,6 +284,21 @@ def test_models_are_listed(s):
     assert s.chat(model="guide", max_tokens=1)
 
 
+def test_models_show_in_the_status_what_they_run_on(s):
+    def guide():
+        return s.status()["models"][0]
+    m = guide()
+    plan = fletch("plan", "zoo/guide.gguf", "-c", 512, "--json").json
+    assert m["builtin"] and m["has_template"] and m["backend"].startswith("cpu"), m
+    assert m["memory_bytes"] >= plan["total"] > m["weight_bytes"] > 0 and s.status()["resident_bytes"] > 0, m
+    assert m["sampling"]["repeat_penalty"] == 1 and 0 <= m["sampling"]["temperature"] <= 2, m
+    wait_for(lambda: len(guide()["tokens_last_minute"]) >= 2)
+    before = guide()
+    s.chat(max_tokens=7, ignore_end=True)
+    wait_for(lambda: sum(guide()["tokens_last_minute"]) > 0)
+    assert guide()["generated_tokens"] > before["generated_tokens"] and len(guide()["tokens_last_minute"]) <= 60
+
+
 def test_texts_may_hold_nul(s):
     assert s.post("/tokenize", {"content": "a\0b"})["tokens"] == [97, 0, 98]
     assert s.post("/tokenize", {"content": "\0", "with_pieces": True})["pieces"] == ["\0"]
@@ -1200,7 +1215,7 @@ def test_a_broken_template_is_said_once_and_chats_fail(_):
 
 GROUPS = [
     ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_response", "a_prompt_that", "several_answers", "stop_texts",
-          "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "what_would", "messages_go_on", "errors_name", "a_template", "models_are", "texts_may", "unknown_fields", "wrong_fields",
+          "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "what_would", "messages_go_on", "errors_name", "a_template", "models_are", "models_show", "texts_may", "unknown_fields", "wrong_fields",
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "prompts_of", "foreign_hosts", "bad_http",
           "bodies_may", "who_ends", "mutated", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",

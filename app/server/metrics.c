@@ -1,4 +1,4 @@
-/* Figures: what /metrics says to Prometheus and /v1/status to the page. All of it is the loop's. */
+/* Figures for Prometheus: what /metrics says. All of it is the loop's. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +143,7 @@ static void put_value(struct words *w, const char *name, const char *type, const
     put(w, "%s %.15g\n", name, v);
 }
 
-static uint64_t resident_bytes(void)
+uint64_t metrics_resident_bytes(void)
 {
     unsigned long long size, resident = 0;
     FILE *f = fopen("/proc/self/statm", "r");
@@ -228,44 +228,11 @@ void metrics_reply(struct conn *c)
     put_value(&w, "fletch_connections", "gauge", "Connections.", (double)http_count(s));
     put_value(&w, "fletch_uptime_seconds", "gauge", "Since the start.", server_now() - s->t_start);
     put_value(&w, "process_resident_memory_bytes", "gauge", "Memory of this process.",
-              (double)resident_bytes());
+              (double)metrics_resident_bytes());
     put_memory(&w, s);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT
     http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", w.p, w.n);
     free(w.p);
-}
-
-static json_t *model_status(struct served *m)
-{
-    struct served_figures f;
-    served_figures(m, &f);
-    const struct fletch_batch_stats *b = &f.stats;
-    bool idle = !b->n_running || server_now() - f.t_step > 2;
-    json_int_t n_used = (json_int_t)b->n_blocks - b->n_free - b->n_idle;
-    return need(json_pack(
-        "{s:s, s:b, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:f, s:I, s:I}", "model", m->id, "ready",
-        served_is_ready(m), "n_ctx", (json_int_t)m->info.n_ctx, "running", (json_int_t)b->n_running,
-        "kv", "total", (json_int_t)b->n_blocks, "used", n_used, "idle", (json_int_t)b->n_idle,
-        "free", (json_int_t)b->n_free, "tokens_per_s", idle ? 0.0 : f.tokens_per_second, "steps",
-        (json_int_t)b->n_steps, "generated_tokens", (json_int_t)b->n_answer_rows));
-}
-
-/* The first model's figures and the server's own; then those of every model. */
-void status_reply(struct conn *c)
-{
-    struct server *s = conn_server(c);
-    json_t *models = need(json_array());
-    for (size_t i = 0; i < s->n_served; i++)
-        json_array_append_new(models, model_status(&s->served[i]));
-    json_t *j = need(json_deep_copy(json_array_get(models, 0)));
-    json_object_set_new(j, "queue", json_integer(s->n_queued));
-    json_object_set_new(j, "calls", json_integer(s->n_calls));
-    json_object_set_new(j, "connections", json_integer((json_int_t)http_count(s)));
-    json_object_set_new(j, "uptime_s", json_real(server_now() - s->t_start));
-    json_object_set_new(j, "draining", json_boolean(s->draining));
-    json_object_set_new(j, "version", json_string(FLETCH_VERSION));
-    json_object_set_new(j, "models", models);
-    json_reply(c, 200, j);
 }

@@ -61,6 +61,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     workers_heed(s);
     for (size_t i = 0; i < s->n_served; i++) reader_wake(&s->served[i]);
     http_tick(s);
+    status_tick(s);
     if (!s->draining) return;
     double since = server_now() - s->t_drain;
     if (!http_count(s) || since > s->params.drain_seconds + 1)

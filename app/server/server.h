@@ -445,11 +445,19 @@ struct served_figures {
     double tokens_per_second; /* over the last seconds */
 };
 
+enum { STATUS_SECONDS = 60 }; /* that /v1/status looks back */
+
 struct served {
     struct server *server;
     const char *id;   /* its name in the API */
     const char *path; /* NULL: the built-in one */
     bool has_driver;  /* its engine runs on a GPU */
+    /* set by the loader, good while it is loaded */
+    const char *backend;
+    char type[16]; /* that most of its weights are stored in, "" if not known */
+    /* the loop's: tokens generated in each of the last seconds, a ring */
+    uint32_t history[STATUS_SECONDS];
+    uint64_t n_history, n_counted;
     struct fletch_model_info info;
     int64_t created;
     struct fletch_model *model;
@@ -528,7 +536,7 @@ void route(struct conn *c);
 /* How the API at a path words problems; NULL: as OpenAI's. The path may be NULL. */
 json_t *(*route_words(const char *path))(const struct problem *);
 
-/* ---- metrics.c, log.c, page.c ---- */
+/* ---- metrics.c, status.c, log.c, page.c ---- */
 
 struct metrics;
 struct metrics *metrics_open(void);
@@ -539,7 +547,10 @@ void metrics_token(struct metrics *m, double since_last); /* 0: the first of an 
 void metrics_prompt(struct metrics *m, uint64_t n);       /* tokens that were read for no choice */
 void metrics_choice(struct metrics *m, const struct choice *ch);
 void metrics_reply(struct conn *c);
+uint64_t metrics_resident_bytes(void); /* memory of this process */
+
 void status_reply(struct conn *c);
+void status_tick(struct server *s); /* at least once a second */
 
 /* A request that has ended; call NULL: it was answered at once. */
 struct access {
@@ -609,7 +620,7 @@ struct server {
     uint64_t body_bytes;        /* memory of all bodies */
     uint64_t unsent_bytes;      /* of all answers */
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
-    double t_start, t_drain;
+    double t_start, t_drain, t_history;    /* t_history: when status_tick last counted */
     bool draining;
     bool is_shut_in; /* the sandbox is closed */
     int code;        /* of the program's exit */
