@@ -5,7 +5,10 @@ const MAX_OPEN = 24; // emphasis and brackets that wait for their end; more are 
 // (address "title"), where the address may have one pair of parentheses
 const TARGET =
     /^\(\s{0,9}<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)?)>?(?:\s{1,9}"[^"]*")?\s{0,9}\)/;
-const SPECIAL = /[\\`*_~[\]!<\n]|https?:\/\//g;
+const SPECIAL = /[\\`*_~[\]!<\n$]|https?:\/\//g;
+// $x$, where neither end touches a blank and no digit follows: prices are no formulas
+const DOLLARS = /\$(?![\s$])((?:[^\n$\\]|\\[^\n]){1,1000}?)(?<![\s\\])\$(?![\d$])/y;
+const MAX_FORMULA = 4000; // characters
 
 // Absolute web and mail addresses; everything else (javascript:, data:, file:) stays text.
 export function safeAddress(text) {
@@ -31,6 +34,7 @@ class Inline {
         this.nodes = [];
         this.open = []; // {mark, count, at: index in nodes}
         this.unclosed = new Set(); // lengths of backtick runs known to have no end
+        this.closes = new Map(); // where the ends of formulas come next
     }
 
     say(text) {
@@ -156,11 +160,50 @@ class Inline {
         return at + found[0].length;
     }
 
+    // \(…\), or \[…\] and $$…$$ on their own; null: it does not end.
+    delimited(at, open, close) {
+        const from = at + open.length;
+        const end = this.nextClose(close, from);
+        if (end === from || end - from > MAX_FORMULA) return null;
+        const text = this.text.slice(from, end).trim();
+        this.nodes.push({ type: 'math', text, display: open !== '\\(' });
+        return end + close.length;
+    }
+
+    // Where a mark comes next; each is looked for once.
+    nextClose(mark, from) {
+        let at = this.closes.get(mark) ?? -1;
+        if (at < from) {
+            at = this.text.indexOf(mark, from);
+            if (at < 0) at = Infinity;
+            this.closes.set(mark, at);
+        }
+        return at;
+    }
+
+    dollar(at) {
+        const whole = this.text.startsWith('$$', at) && this.delimited(at, '$$', '$$');
+        if (whole) return whole;
+        DOLLARS.lastIndex = at;
+        const found = DOLLARS.exec(this.text);
+        if (!found) {
+            this.say('$');
+            return at + 1;
+        }
+        this.nodes.push({ type: 'math', text: found[1], display: false });
+        return at + found[0].length;
+    }
+
     special(at) {
         const c = this.text[at];
         switch (c) {
+            case '$':
+                return this.dollar(at);
             case '\\': {
                 const next = this.text[at + 1] ?? '';
+                const close = { '(': '\\)', '[': '\\]' }[next];
+                const formula = close && this.delimited(at, `\\${next}`, close);
+                if (formula) return formula;
                 const escaped = /[!-/:-@[-`{-~]/.test(next);
                 this.say(escaped ? next : '\\');
                 return at + (escaped ? 2 : 1);

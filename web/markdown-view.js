@@ -1,6 +1,8 @@
 // Shows Markdown as elements. While text streams in, blocks whose source did not change keep their
 // elements, so that a selection or a scrolled code block stays as it is.
 import { copyText, el, iconButton } from './dom.js';
+import { highlight } from './highlight.js';
+import { mathNode } from './math-view.js';
 import { parseMarkdown } from './markdown.js';
 
 const inlineNodes = (inline) =>
@@ -14,6 +16,8 @@ const inlineNodes = (inline) =>
                 return el(node.type, {}, inlineNodes(node.inline));
             case 'break':
                 return el('br');
+            case 'math':
+                return mathNode(node.text, node.display);
             case 'link':
                 return el(
                     'a',
@@ -30,6 +34,15 @@ const inlineNodes = (inline) =>
         }
     });
 
+const MAX_COLOURED = 100_000; // characters
+
+const coloured = (text, lang) =>
+    text.length > MAX_COLOURED
+        ? text
+        : highlight(text, lang).map(([kind, part]) =>
+              kind ? el('span', { class: `code-${kind}` }, part) : part,
+          );
+
 export function codeBlock(text, lang) {
     const copy = iconButton('copy', 'Copy code', () => copyText(text, copy));
     return el(
@@ -40,7 +53,7 @@ export function codeBlock(text, lang) {
         el(
             'pre',
             { tabindex: '0', role: 'region', 'aria-label': lang ? `Code, ${lang}` : 'Code' },
-            el('code', {}, text),
+            el('code', { dir: 'ltr' }, coloured(text, lang)),
         ),
     );
 }
@@ -50,10 +63,10 @@ function itemNodes({ blocks, checked }, loose) {
     const content = blocks.flatMap((block) =>
         !loose && block.type === 'paragraph' ? inlineNodes(block.inline) : [blockNode(block)],
     );
-    if (checked === null) return el('li', {}, content);
+    if (checked === null) return el('li', { dir: 'auto' }, content);
     return el(
         'li',
-        { class: 'task' },
+        { class: 'task', dir: 'auto' },
         el(
             'span',
             { class: 'box', role: 'img', 'aria-label': checked ? 'done' : 'to do' },
@@ -69,7 +82,9 @@ function tableNode({ head, rows, align }) {
         el(
             'tr',
             {},
-            head.map((_, i) => el(tag, { class: align[i] ?? null }, inlineNodes(cells[i] ?? []))),
+            head.map((_, i) =>
+                el(tag, { class: align[i] ?? null, dir: 'auto' }, inlineNodes(cells[i] ?? [])),
+            ),
         );
     return el(
         'div',
@@ -91,17 +106,18 @@ function blockNode(block) {
     switch (block.type) {
         case 'code':
             return codeBlock(block.text, block.lang);
-        // The page's own headings are h1 and h2.
         case 'heading':
             return el(
-                `h${Math.min(6, block.level + 2)}`,
-                { class: `level-${block.level}` },
+                `h${block.shownLevel ?? 3}`,
+                { class: `level-${block.level}`, dir: 'auto' },
                 inlineNodes(block.inline),
             );
         case 'rule':
             return el('hr');
+        case 'math':
+            return mathNode(block.text, true);
         case 'quote':
-            return el('blockquote', {}, block.blocks.map(blockNode));
+            return el('blockquote', { dir: 'auto' }, block.blocks.map(blockNode));
         case 'list':
             return el(
                 block.ordered ? 'ol' : 'ul',
@@ -111,7 +127,18 @@ function blockNode(block) {
         case 'table':
             return tableNode(block);
         default:
-            return el('p', {}, inlineNodes(block.inline));
+            return el('p', { dir: 'auto' }, inlineNodes(block.inline));
+    }
+}
+
+// The page's own headings are h1 and h2; those of a text follow without a gap, whatever levels it
+// uses. Depends on what came before alone, so that it stays while text streams in.
+function setLevels(blocks) {
+    const open = [];
+    for (const block of blocks.filter((b) => b.type === 'heading')) {
+        while (open.length && open.at(-1) >= block.level) open.pop();
+        open.push(block.level);
+        block.shownLevel = Math.min(6, open.length + 2);
     }
 }
 
@@ -123,6 +150,7 @@ export class MarkdownView {
 
     show(text) {
         const blocks = parseMarkdown(text);
+        setLevels(blocks);
         let same = 0;
         while (same < blocks.length && blocks[same].source === this.sources[same]) same++;
         while (this.container.children.length > same) this.container.lastChild.remove();

@@ -1,6 +1,6 @@
 // Reads the Markdown that models write into plain objects: headings, paragraphs, lists, quotes,
-// code, tables. There is no HTML in it: `<b>` is text. The text is hostile, so nesting is bounded.
-// Inline text is read by inline.js; markdown-view.js makes elements of it all.
+// code, tables, formulas. There is no HTML in it: `<b>` is text. The text is hostile, so nesting is
+// bounded. Inline text is read by inline.js; markdown-view.js makes elements of it all.
 import { parseInline } from './inline.js';
 
 const MAX_DEPTH = 8; // of quotes and lists; deeper ones are shown as text
@@ -12,12 +12,18 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])([ \t]+|$)/;
 const TABLE_RULE = /^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$/;
 
+// A line that opens a formula of its own, which may go on over several lines.
+const FORMULA = /^ {0,3}(\$\$|\\\[)/;
+const CLOSE = { $$: '$$', '\\[': '\\]' };
+const MAX_LINES = 60; // of a formula
+
 const isBlank = (line) => line.trim() === '';
 const startsBlock = (line) =>
     FENCE.test(line) ||
     HEADING.test(line) ||
     RULE.test(line) ||
     QUOTE.test(line) ||
+    FORMULA.test(line) ||
     ITEM.test(line);
 
 function readCode(lines, at) {
@@ -150,9 +156,26 @@ function readParagraph(lines, at) {
     };
 }
 
+// null where it does not end, or where more follows on its last line.
+function readFormula(lines, at) {
+    const [open, mark] = FORMULA.exec(lines[at]);
+    const text = [lines[at].slice(open.length)];
+    for (let i = at; i < lines.length && i < at + MAX_LINES; i++) {
+        if (i > at) text.push(lines[i]);
+        const end = text.at(-1).indexOf(CLOSE[mark]);
+        if (end < 0) continue;
+        if (!isBlank(text.at(-1).slice(end + 2))) return null;
+        text.push(text.pop().slice(0, end));
+        return { end: i + 1, type: 'math', text: text.join('\n').trim() };
+    }
+    return null;
+}
+
 function readBlock(lines, at, depth) {
     const line = lines[at];
     if (FENCE.test(line)) return readCode(lines, at);
+    const formula = FORMULA.test(line) && readFormula(lines, at);
+    if (formula) return formula;
     const heading = HEADING.exec(line);
     if (heading) {
         const text = heading[2].replace(/(^|[ \t])#+[ \t]*$/, '').trim();
