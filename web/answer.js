@@ -22,7 +22,7 @@ export function newProgress(now) {
         done: 0,
         total: 0,
         cached: 0,
-        readingSince: null,
+        prefillSince: null,
         firstAt: null,
         n: 0,
     };
@@ -67,7 +67,7 @@ function addChoice(message, progress, { delta = {}, logprobs, finish_reason: fin
 function addFigures(message, progress, figures, now) {
     progress.queue = figures.queue_position || null; // 0: it runs
     if (figures.prompt_done != null && !progress.queue) {
-        progress.readingSince ??= { at: now, done: figures.prompt_done };
+        progress.prefillSince ??= { at: now, done: figures.prompt_done };
         progress.done = figures.prompt_done;
         progress.total = figures.prompt_total;
     }
@@ -93,9 +93,9 @@ export function addChunk(message, progress, chunk, now) {
     }
 }
 
-// Milliseconds until the prompt is read, or null while nobody can know.
-export function readingEta(progress, now) {
-    const { readingSince: since, done, total } = progress;
+// Milliseconds until the prompt is processed, or null while that can't be known.
+export function prefillEta(progress, now) {
+    const { prefillSince: since, done, total } = progress;
     if (!since || done <= since.done || now <= since.at) return null;
     return ((total - done) * (now - since.at)) / (done - since.done);
 }

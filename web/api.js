@@ -1,5 +1,6 @@
 // The server's endpoints. Asks for the API key when the server wants one and keeps it for as long
 // as the tab lives.
+import { session } from './local.js';
 import { readEvents } from './sse.js';
 
 const KEY = 'fletch-key';
@@ -19,17 +20,17 @@ export function onKeyNeeded(ask) {
     askForKey = ask;
 }
 
-export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+export const hasKey = () => session.get(KEY) !== null;
 
 // Requests that fail at the same time share one question.
 async function newKey(used) {
-    if (sessionStorage.getItem(KEY) !== used) return; // somebody asked meanwhile
+    if (session.get(KEY) !== used) return; // another request has asked meanwhile
     asking ??= askForKey(used !== null).finally(() => {
         asking = null;
     });
     const key = await asking;
     if (!key) throw new ApiError(401, 'This server needs an API key.');
-    sessionStorage.setItem(KEY, key);
+    session.set(KEY, key);
 }
 
 async function failure(response) {
@@ -49,7 +50,7 @@ async function failure(response) {
 
 async function call(path, body, signal) {
     for (;;) {
-        const key = sessionStorage.getItem(KEY);
+        const key = session.get(KEY);
         const headers = {
             ...(body && { 'content-type': 'application/json' }),
             ...(key && { authorization: `Bearer ${key}` }),
@@ -64,7 +65,7 @@ async function call(path, body, signal) {
             });
         } catch (error) {
             if (error.name === 'AbortError') throw error;
-            throw new ApiError(0, 'The server can’t be reached. Is fletch serve still running?');
+            throw new ApiError(0, 'The server can’t be reached. Is “fletch serve” still running?');
         }
         if (response.ok) return response;
         if (response.status !== 401) throw await failure(response);
@@ -79,13 +80,31 @@ export const models = () => getJson('/v1/models');
 export const status = (signal) => getJson('/v1/status', signal);
 export const applyTemplate = (body, signal) => postJson('/apply-template', body, signal);
 
+// Why a stream ended before its answer did.
+async function brokenStream() {
+    const lives = await fetch('/livez', { signal: AbortSignal.timeout(2000) }).catch(() => null);
+    return new ApiError(
+        0,
+        lives?.ok
+            ? 'The connection broke before the answer was complete.'
+            : 'The server stopped in the middle of the answer. Is “fletch serve” still running?',
+    );
+}
+
+// The events of a stream; what the browser says of a broken one is no sentence for people.
+async function* eventsOf(response, signal) {
+    try {
+        yield* readEvents(response.body);
+    } catch (error) {
+        throw error instanceof TypeError && !signal.aborted ? await brokenStream() : error;
+    }
+}
+
 // Yields the chunks of a streamed answer. An error in the middle of the stream is thrown like any.
 export async function* chat(body, signal) {
     const response = await call('/v1/chat/completions', body, signal);
-    let ended = false;
-    for await (const data of readEvents(response.body)) {
-        ended = data === '[DONE]';
-        if (ended) break;
+    for await (const data of eventsOf(response, signal)) {
+        if (data === '[DONE]') return;
         const chunk = JSON.parse(data);
         if (chunk.error)
             throw new ApiError(
@@ -94,5 +113,5 @@ export async function* chat(body, signal) {
             );
         yield chunk;
     }
-    if (!ended) throw new ApiError(0, 'The connection broke before the answer was complete.');
+    throw await brokenStream();
 }

@@ -1,17 +1,21 @@
 // Starts the page and connects its parts: buttons to what they do (chat.js), changes to what shows
 // them.
+import { Address } from './address.js';
 import * as api from './api.js';
 import { Chat } from './chat.js';
 import { ChatView } from './chat-view.js';
-import { NEARLY_FULL } from './context.js';
+import { Composer } from './composer.js';
 import { titleOf } from './conversation.js';
-import { askKey } from './dialogs.js';
-import { announce, byId, el, icon, iconButton } from './dom.js';
-import { count, percent, plural, shorten } from './format.js';
+import { askKey, askSame, showShortcuts } from './dialogs.js';
+import { announce, byId, el, iconButton } from './dom.js';
+import { shorten } from './format.js';
 import { LiveView } from './live-view.js';
+import { menuButton } from './menu.js';
 import { ModelPicker } from './model-picker.js';
+import { keepOffline } from './offline.js';
 import { Panel } from './panel.js';
 import { PromptView } from './prompt-view.js';
+import { showRoom } from './room.js';
 import { SettingsView } from './settings-view.js';
 import { renameInPlace, Sidebar } from './sidebar.js';
 import { themeButton } from './theme.js';
@@ -22,27 +26,43 @@ const MEASURE_AFTER = 400; // ms without typing
 const chat = new Chat({
     list: showTitle,
     conversation: showConversation,
+    merged: onMerged,
     node: (conversation, node) => {
         if (conversation === chat.current) view.refresh(node, chat.runs.get(conversation.id));
     },
     settled: onSettled,
+    unqueued: (conversation) => {
+        if (conversation === chat.current) composer.load(conversation.id);
+    },
     failed: notify,
+    lost: () => picker.connect(),
 });
 const view = new ChatView({
-    send: (text) => chat.send(text),
+    send: (message) => chat.send(message),
     edit: (node, text) => chat.edit(node, text),
     regenerate: (node) => chat.regenerate(node),
+    again: answerAgain,
     continueAnswer: (node) => chat.continueAnswer(node),
     continueFrom: (node, index, alternative) => chat.continueFrom(node, index, alternative),
     answerTools: (node, results) => chat.answerTools(node, results),
     switchTo: (node, step) => chat.switchTo(node, step),
     tokens: (node) => chat.tokens(node),
     curl: (node) => chat.curl(node),
+    editSystem: () => {
+        panel.show(settings);
+        settings.focusSystem();
+    },
 });
 const sidebar = new Sidebar(chat, notify);
+const composer = new Composer(chat, {
+    changed: measureSoon,
+    resized: () => view.follows && view.toEnd(),
+    failed: notify,
+});
 const settings = new SettingsView(
     (values) => {
         chat.changeSettings(values);
+        view.showSystem(values.system);
         measureSoon();
     },
     (values) => chat.setDefaults(values),
@@ -55,14 +75,18 @@ const prompt = new PromptView(async () => {
     return api.applyTemplate({ ...chat.promptBody(chat.current.settings, path), ...ends });
 });
 const panel = new Panel([settings, prompt, new LiveView(() => chat.server.model)]);
+const address = new Address(openAddress);
 const picker = new ModelPicker(
     (server) => {
         chat.server = server;
+        settings.showDefaults(server.sampling);
         if (shownPath(chat.current.nodes).length) measureSoon();
-        else showConversation();
+        else view.show(chat.current, chat.runs.get(chat.current.id), server);
     },
+    (before, now) => notify(`The server no longer has ${before}. ${now} answers from here on.`),
     (text) => notify(text, true),
 );
+let isLoaded = false;
 
 // ---- what is shown ----
 
@@ -73,45 +97,70 @@ function showTitle() {
         {
             type: 'button',
             title: 'Rename',
-            onclick: () => renameInPlace(shown, title, (text) => chat.rename(chat.current, text)),
+            dir: 'auto',
+            onclick: () =>
+                renameInPlace(shown, title, (text) => chat.change(chat.current, 'title', text)),
         },
         title,
     );
+    const isKept = chat.conversations.has(chat.current.id);
     byId('title').replaceChildren(shown);
-    document.title = chat.current.title ? `${shorten(title, 40)} · fletch` : 'fletch';
+    document.title = isKept ? `${shorten(title, 40)} · fletch` : 'fletch';
     sidebar.show();
 }
 
 function showConversation() {
-    const run = chat.runs.get(chat.current.id);
-    view.show(chat.current, run, chat.server.model);
-    view.toEnd();
-    settings.show(chat.current.settings);
+    const { current } = chat;
+    const other = address.shown !== current;
+    if (other && address.shown) address.keepPlace(address.shown.id, view.place());
+    if (isLoaded) address.show(current, chat.conversations.has(current.id));
+    picker.want(current.model);
+    view.show(current, chat.runs.get(current.id), chat.server);
+    view.scrollTo(other ? address.placeOf(current.id) : null);
+    settings.show(current.settings);
+    composer.show();
     showTitle();
-    showBusy();
+    composer.showState();
     measureSoon();
 }
 
-function showBusy() {
-    const busy = chat.isBusy();
-    const send = byId('send');
-    send.replaceChildren(icon(busy ? 'stop' : 'send'));
-    send.title = busy ? 'Stop (Escape)' : 'Send';
-    send.setAttribute('aria-label', busy ? 'Stop' : 'Send');
-    send.classList.toggle('stop', busy);
-    send.disabled = !busy && !byId('input').value.trim();
+// Another tab has added to a conversation. An edit that is under way is not disturbed.
+function onMerged(conversation) {
+    if (conversation !== chat.current || document.querySelector('.edit-form')) return;
+    const place = view.place();
+    view.show(conversation, chat.runs.get(conversation.id), chat.server);
+    view.scrollTo(place);
+    showTitle();
+    measureSoon();
 }
 
 function onSettled(conversation, node) {
     sidebar.show();
     if (conversation !== chat.current) return;
     view.settle(node);
+    composer.keep();
     if (!chat.server.nCtx) picker.refresh().catch(() => {});
-    showBusy();
+    composer.showState();
     measureSoon();
     announce(
         node.error ? `The answer failed: ${node.error}` : `Answer: ${shorten(node.content, 500)}`,
     );
+}
+
+function openAddress(id) {
+    if (id && !chat.conversations.has(id))
+        notify('The conversation with this address is not in this browser.');
+    chat.open(id);
+}
+
+async function answerAgain(node) {
+    const why = chat.whySame(node);
+    const choice = why ? await askSame(why) : 'same';
+    const other = {
+        temperature: { temperature: 0.8 },
+        seed: { seed: crypto.getRandomValues(new Uint32Array(1))[0] },
+    };
+    if (choice) chat.regenerate(node, choice === 'other' ? other[why] : {});
 }
 
 function notify(text, lasting = false) {
@@ -124,9 +173,10 @@ function notify(text, lasting = false) {
 // ---- the context ----
 
 function pathWithDraft() {
-    const draft = byId('input').value.trim();
+    const { text, files } = composer.draft();
     const path = shownPath(chat.current.nodes);
-    return draft && !chat.isBusy() ? [...path, { role: 'user', content: draft }] : path;
+    if (composer.isEmpty() || chat.isBusy()) return path;
+    return [...path, { role: 'user', content: text.trim(), files }];
 }
 
 let measuring = null,
@@ -141,82 +191,81 @@ function measureSoon() {
 async function measure() {
     prompt.refresh();
     measuring = new AbortController();
+    const path = pathWithDraft();
+    let fit = null;
     try {
-        showRoom(await chat.fit(pathWithDraft(), chat.current.settings, measuring.signal));
+        fit = await chat.fit(path, chat.current.settings, measuring.signal);
     } catch (error) {
-        if (error.name !== 'AbortError') showRoom(null);
+        if (error.name === 'AbortError') return;
     }
-}
-
-// How full the context is; when nearly, which messages go first.
-function showRoom(fit) {
-    byId('room').hidden = !fit;
-    byId('context-notice')?.remove();
+    showRoom(fit, path[0]);
     view.markOmitted(fit?.dropped ?? 0);
-    if (!fit) return;
-    const share = fit.total / fit.nCtx;
-    byId('room-meter').value = Math.min(1, share);
-    byId('room-text').textContent = `${count(fit.total)} of ${count(fit.nCtx)} tokens`;
-    if (share < NEARLY_FULL && !fit.dropped) return;
-    const quoted = `“${shorten(pathWithDraft()[0].content, 40)}”`;
-    const said = fit.dropped
-        ? `The context is full: the first ${plural(fit.dropped, 'message')}, from ${quoted} on, ` +
-          'will no longer be sent.'
-        : `The context is ${percent(share)} full. Soon the oldest messages will be left out, ` +
-          `beginning with ${quoted}.`;
-    byId('notice').append(el('div', { class: 'note', id: 'context-notice' }, el('span', {}, said)));
 }
 
-// ---- typing ----
+// ---- keys ----
 
-const input = byId('input');
+const isWriting = (target) => target.matches?.('input, textarea, select, [contenteditable]');
 
-function grow() {
-    input.style.height = 'auto';
-    input.style.height = `${Math.min(input.scrollHeight, innerHeight * 0.4)}px`;
-    if (view.follows) view.toEnd();
-}
-
-function submit() {
-    const text = input.value.trim();
-    if (!text || chat.isBusy()) return;
-    input.value = '';
-    grow();
-    chat.send(text);
-}
-
-input.addEventListener('input', () => {
-    grow();
-    showBusy();
-    measureSoon();
-});
-input.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    submit();
-});
-byId('composer').addEventListener('submit', (event) => {
-    event.preventDefault();
-    if (chat.isBusy()) chat.stop();
-    else submit();
-});
-document.addEventListener('keydown', (event) => {
-    if (event.defaultPrevented) return;
-    if (event.key === 'Escape' && chat.isBusy() && !document.querySelector('dialog')) chat.stop();
-    if (event.key === 'k' && (event.ctrlKey || event.metaKey)) {
-        event.preventDefault();
+// By their combination, with Ctrl or ⌘ as "mod".
+const KEYS = {
+    'mod+k': () => {
         sidebar.toggle(true);
         byId('search').focus();
-    }
+    },
+    'mod+shift+o': () => sidebar.pick(null),
+    'mod+shift+s': () => sidebar.toggle(),
+    'mod+,': () => panel.toggle(settings),
+    '/': () => byId('input').focus(),
+    '?': showShortcuts,
+};
+
+document.addEventListener('keydown', (event) => {
+    if (event.defaultPrevented || document.querySelector('dialog')) return;
+    if (event.key === 'Escape' && chat.isBusy()) chat.stop();
+    const mod = event.ctrlKey || event.metaKey;
+    if (!mod && (isWriting(event.target) || event.altKey)) return;
+    const shift = mod && event.shiftKey ? 'shift+' : '';
+    const action = KEYS[(mod ? 'mod+' : '') + shift + event.key.toLowerCase()];
+    if (!action) return;
+    event.preventDefault();
+    action();
+});
+
+addEventListener('pagehide', () => address.keepPlace(chat.current.id, view.place()));
+addEventListener('focus', () => {
+    if (picker.models.length) picker.refresh().catch(() => {});
 });
 
 // ---- start ----
 
-api.onKeyNeeded(askKey);
-byId('title').before(sidebar.toggleButton);
-byId('tools').append(...panel.buttons.values(), themeButton());
-showConversation();
-input.focus();
+const theme = themeButton();
+const fromMenu = (name, label, button) => [name, label, () => button.click()];
+const more = menuButton(
+    'more',
+    'More',
+    () => [
+        ...[...panel.buttons].map(([v, button]) => fromMenu(v.icon, v.label, button)),
+        fromMenu('theme', theme.title, theme),
+        ['keyboard', 'Keyboard shortcuts', showShortcuts],
+    ],
+    { class: 'icon-button narrow-only' },
+);
+const shortcuts = iconButton('keyboard', 'Keyboard shortcuts', showShortcuts);
 
-picker.connect();
-chat.load();
+async function start() {
+    api.onKeyNeeded(askKey);
+    byId('heading').before(sidebar.toggleButton);
+    byId('tools').append(...panel.buttons.values(), theme, shortcuts);
+    byId('tools').after(sidebar.newButton, more);
+    showConversation();
+    byId('input').focus();
+    picker.connect();
+    keepOffline();
+    await chat.load();
+    isLoaded = true;
+    // What was begun while the conversations were read stays.
+    if (chat.conversations.has(chat.current.id)) showConversation();
+    else openAddress(address.id());
+}
+
+start();

@@ -1,38 +1,67 @@
 // The messages that are shown, and staying at their end while an answer grows.
 import { byId, el, icon } from './dom.js';
+import { shorten } from './format.js';
 import { MessageView } from './message-view.js';
+import { startersFor } from './starters.js';
 import { shownPath, siblings } from './tree.js';
 
 const NEAR = 80; // pixels from the end that still count as being there
-const IDEAS = [
-    'Tell me a story.',
-    'How do I make a model smaller?',
-    'What is a GGUF file?',
-    '27+48=',
-];
 
-function welcome(model, actions) {
+function welcome(server, actions) {
+    const plain = server.has_template === false;
     return el(
         'div',
         { class: 'welcome' },
-        el('h2', {}, 'What shall we talk about?'),
-        model &&
+        el(
+            'h2',
+            {},
+            plain ? 'What should the text begin with?' : 'What would you like to talk about?',
+        ),
+        server.model &&
             el(
                 'p',
                 { class: 'quiet' },
-                `${model} runs on this server. Conversations stay in this browser.`,
+                `${server.model} runs on this server. Conversations stay in this browser.`,
+            ),
+        plain &&
+            el(
+                'p',
+                { class: 'quiet' },
+                'It has no chat template: it continues text and does not chat.',
             ),
         el(
             'ul',
             {},
-            IDEAS.map((idea) =>
+            (server.model ? startersFor(server) : []).map((text) =>
                 el(
                     'li',
                     {},
-                    el('button', { type: 'button', onclick: () => actions.send(idea) }, idea),
+                    el('button', { type: 'button', onclick: () => actions.send({ text }) }, text),
                 ),
             ),
         ),
+    );
+}
+
+// The system prompt, in plain sight above the messages it is for.
+function systemPrompt(text, edit) {
+    const button = el(
+        'button',
+        { type: 'button', onclick: edit },
+        text ? 'Edit' : 'Add a system prompt',
+    );
+    if (!text) return el('div', { class: 'system none' }, button);
+    return el(
+        'details',
+        { class: 'system' },
+        el(
+            'summary',
+            {},
+            'System prompt: ',
+            el('bdi', {}, shorten(text.trim().split('\n')[0], 70)),
+        ),
+        el('div', { class: 'plain', dir: 'auto' }, text),
+        button,
     );
 }
 
@@ -59,13 +88,13 @@ export class ChatView {
         this.onScroll();
     }
 
-    // Shows a conversation anew; who used a button of a message finds the same one there again.
-    show(conversation, run, model) {
+    // Shows a conversation anew; the focus stays on the same button of the same message.
+    show(conversation, run, server) {
         const used = document.activeElement;
         const at = this.list.contains(used)
             ? [...this.list.children].findIndex((child) => child.contains(used))
             : -1;
-        this.build(conversation, run, model);
+        this.build(conversation, run, server);
         if (at < 0) return;
         const label = used.getAttribute('aria-label');
         const same = [...(this.list.children[at]?.querySelectorAll('button:enabled') ?? [])].find(
@@ -74,7 +103,7 @@ export class ChatView {
         (same ?? this.log).focus({ preventScroll: true });
     }
 
-    build(conversation, run, model) {
+    build(conversation, run, server) {
         const path = shownPath(conversation.nodes);
         this.views = new Map(
             path.map((node) => [
@@ -86,9 +115,27 @@ export class ChatView {
         this.list.replaceChildren(
             ...(path.length
                 ? [...this.views.values()].map((v) => v.element)
-                : [welcome(model, this.actions)]),
+                : [welcome(server, this.actions)]),
         );
         this.path = path;
+        this.showSystem(conversation.settings.system);
+    }
+
+    showSystem(text) {
+        byId('system').replaceChildren(systemPrompt(text, this.actions.editSystem));
+    }
+
+    // null: the end
+    scrollTo(top) {
+        if (top === null) this.toEnd();
+        else {
+            this.log.scrollTop = top;
+            this.onScroll();
+        }
+    }
+
+    place() {
+        return this.follows ? null : this.log.scrollTop;
     }
 
     update(view, last, run) {

@@ -1,5 +1,6 @@
-// What a conversation is, and its form in a file: export writes it, import checks every field of
-// what somebody else's file may hold. No DOM here.
+// What a conversation is, and its form in a file: export writes it, import checks every field,
+// because a file may hold anything. No DOM here.
+import { shorten } from './format.js';
 import { DEFAULTS, SETTINGS } from './request.js';
 import { addNode, newId, newTree, ROOT } from './tree.js';
 
@@ -12,24 +13,55 @@ export function newConversation(settings) {
     const now = Date.now();
     return {
         id: newId(),
-        title: '',
+        title: '', // given by hand; without one the first question is shown
         created: now,
         changed: now,
         settings: { ...DEFAULTS, ...settings },
+        pinned: false,
+        model: '', // that answered last
+        stamps: {}, // when title, settings, pinned and model were set
         nodes: newTree(),
     };
 }
 
-export const titleOf = (conversation) => conversation.title || 'New chat';
+// Sets a field of which the latest value counts when copies are merged.
+export function setField(conversation, field, value) {
+    conversation[field] = value;
+    conversation.stamps = { ...conversation.stamps, [field]: Date.now() };
+}
 
-export function matches(conversation, words) {
+// The given title, or the first line of the question that is shown first.
+export function titleOf(conversation) {
+    if (conversation.title) return conversation.title;
+    const { nodes } = conversation;
+    const first = nodes.get(nodes.get(ROOT).chosen);
+    const line = first?.content.trim().split('\n')[0] || first?.files?.[0]?.name;
+    return line ? shorten(line, 60) : 'New chat';
+}
+
+const AROUND = 40; // characters of a snippet before and after what was searched for
+
+function snippet(text, at, length) {
+    const from = Math.max(0, at - AROUND),
+        to = at + length + AROUND;
+    const plain = (part) => part.replace(/\s+/g, ' ');
+    return {
+        before: (from > 0 ? '…' : '') + plain(text.slice(from, at)),
+        match: plain(text.slice(at, at + length)),
+        after: plain(text.slice(at + length, to)) + (to < text.length ? '…' : ''),
+    };
+}
+
+// Where a conversation has these words: null, or {snippet}, which is null where they are in the
+// title alone.
+export function findIn(conversation, words) {
     const wanted = words.toLowerCase();
-    return (
-        titleOf(conversation).toLowerCase().includes(wanted) ||
-        [...conversation.nodes.values()].some((node) =>
-            node.content?.toLowerCase().includes(wanted),
-        )
-    );
+    for (const { content, files = [] } of conversation.nodes.values())
+        for (const text of [content ?? '', ...files.map((file) => file.text)]) {
+            const at = text.toLowerCase().indexOf(wanted);
+            if (at >= 0) return { snippet: snippet(text, at, wanted.length) };
+        }
+    return titleOf(conversation).toLowerCase().includes(wanted) ? { snippet: null } : null;
 }
 
 export function exportJson(conversations) {
@@ -46,6 +78,8 @@ export function exportJson(conversations) {
 
 const text = (value) => (typeof value === 'string' ? value : '');
 const number = (value) => (Number.isFinite(value) ? value : null);
+
+const pastTime = (value) => Math.min(number(value) ?? 0, Date.now());
 
 function readSettings(value) {
     const settings = { ...DEFAULTS };
@@ -71,6 +105,7 @@ function readStats(value) {
         'tokens_per_s',
         'seed',
         'omitted',
+        'temperature',
     ]) {
         if (number(value?.[key]) !== null) stats[key] = value[key];
     }
@@ -78,10 +113,25 @@ function readStats(value) {
     return stats;
 }
 
+function readStamps(value) {
+    const stamps = {};
+    for (const field of ['title', 'settings', 'pinned', 'model'])
+        if (number(value?.[field]) !== null) stamps[field] = Math.min(value[field], Date.now());
+    return stamps;
+}
+
 function readMessage(value, where) {
     if (!ROLES.includes(value?.role)) throw new Error(`${where} has no role that is known`);
     if (typeof value.content !== 'string') throw new Error(`${where} has no text`);
-    const message = { id: text(value.id) || newId(), role: value.role, content: value.content };
+    const message = {
+        id: text(value.id) || newId(),
+        role: value.role,
+        content: value.content,
+        created: pastTime(value.created),
+        changed: pastTime(value.changed),
+    };
+    if (Array.isArray(value.files) && value.files.length)
+        message.files = value.files.map((f) => ({ name: text(f?.name), text: text(f?.text) }));
     if (value.role === 'tool') message.toolCallId = text(value.toolCallId);
     if (value.role === 'assistant') {
         const calls = Array.isArray(value.toolCalls) ? value.toolCalls : [];
@@ -125,6 +175,9 @@ function readConversation(value, which) {
         created: number(value.created) ?? now,
         changed: number(value.changed) ?? now,
         settings: readSettings(value.settings),
+        pinned: value.pinned === true,
+        model: text(value.model).slice(0, 200),
+        stamps: readStamps(value.stamps),
         nodes,
     };
 }

@@ -1,5 +1,5 @@
-// The questions that interrupt: the API key, and whether to delete. A dialog resolves to what was
-// answered, or null.
+// The questions that interrupt: the API key, whether to delete, whether to answer the same again; and
+// the list of shortcuts. A dialog resolves to what was answered, or null.
 import { el } from './dom.js';
 
 function ask(title, content, actions) {
@@ -22,7 +22,8 @@ function ask(title, content, actions) {
     });
 }
 
-const cancel = () => el('button', { type: 'submit', value: '', formnovalidate: true }, 'Cancel');
+const cancel = (props) =>
+    el('button', { type: 'submit', value: '', formnovalidate: true, ...props }, 'Cancel');
 
 export async function askKey(wasWrong) {
     const input = el('input', {
@@ -36,7 +37,7 @@ export async function askKey(wasWrong) {
         'This server needs a key',
         [
             wasWrong &&
-                el('p', { class: 'error', role: 'alert' }, 'The server does not know that key.'),
+                el('p', { class: 'error', role: 'alert' }, 'The server does not accept that key.'),
             el('label', { for: 'key' }, 'API key'),
             input,
             el('p', { class: 'quiet' }, 'It is kept until you close this tab.'),
@@ -50,15 +51,71 @@ export async function askDelete(title) {
     return (
         (await ask(
             'Delete this conversation?',
-            [el('p', {}, `“${title}” and all its branches will be gone.`)],
+            [el('p', {}, `“${title}” and all its branches will be deleted. This can’t be undone.`)],
             [
-                el(
-                    'button',
-                    { type: 'submit', class: 'danger', value: 'ok', autofocus: true },
-                    'Delete',
-                ),
-                cancel(),
+                el('button', { type: 'submit', class: 'danger', value: 'ok' }, 'Delete'),
+                cancel({ autofocus: true }), // Enter on a dialog that just opened deletes nothing
             ],
         )) === 'ok'
+    );
+}
+
+const SAME = {
+    temperature: [
+        'At temperature 0 the model always takes the likeliest token, so the same question gets the ' +
+            'same answer.',
+        'Answer at temperature 0.8',
+    ],
+    seed: [
+        'The settings fix the seed, so the same question gets the same answer.',
+        'Answer with a new seed',
+    ],
+};
+
+// Resolves to "other", "same", or null.
+export function askSame(why) {
+    const [text, other] = SAME[why];
+    return ask(
+        'The answer will be the same',
+        [el('p', {}, text)],
+        [
+            el('button', { type: 'submit', class: 'primary', value: 'other' }, other),
+            el('button', { type: 'submit', value: 'same' }, 'Answer again anyway'),
+            cancel(),
+        ],
+    );
+}
+
+const SHORTCUTS = [
+    ['Enter', 'Send; while an answer is being written, send when it is complete'],
+    ['Shift+Enter', 'New line'],
+    ['Escape', 'Stop the answer; close what is open'],
+    ['Ctrl+K', 'Search conversations'],
+    ['Ctrl+Shift+O', 'New chat'],
+    ['Ctrl+Shift+S', 'Fold or show the sidebar'],
+    ['Ctrl+,', 'Settings'],
+    ['/', 'Go to the message box'],
+    ['?', 'This list'],
+    ['← →', 'In the token view: previous and next token'],
+];
+
+const keys = (text) =>
+    text.split(/([+ ])/).map((part) => (/^[+ ]$/.test(part) ? part : el('kbd', {}, part)));
+
+export function showShortcuts() {
+    return ask(
+        'Keyboard shortcuts',
+        [
+            el(
+                'dl',
+                { class: 'shortcuts' },
+                SHORTCUTS.flatMap(([combination, does]) => [
+                    el('dt', {}, keys(combination)),
+                    el('dd', {}, does),
+                ]),
+            ),
+            el('p', { class: 'quiet' }, 'On a Mac, ⌘ takes the place of Ctrl.'),
+        ],
+        [el('button', { type: 'submit', value: 'ok', autofocus: true }, 'Close')],
     );
 }

@@ -1,7 +1,8 @@
 // Makes elements: the one place of the page that does. Children that are strings become text nodes,
 // so what a model or a file says can never become markup.
 
-const SVG = 'http://www.w3.org/2000/svg';
+const SVG = 'http://www.w3.org/2000/svg',
+    MATHML = 'http://www.w3.org/1998/Math/MathML';
 
 // props: `on*` are handlers, everything else an attribute (true: present, false or null: absent).
 function fill(node, props, children) {
@@ -17,6 +18,8 @@ function fill(node, props, children) {
 export const el = (tag, props, ...children) => fill(document.createElement(tag), props, children);
 export const svg = (tag, props, ...children) =>
     fill(document.createElementNS(SVG, tag), props, children);
+export const mathml = (tag, props, ...children) =>
+    fill(document.createElementNS(MATHML, tag), props, children);
 export const byId = (id) => document.getElementById(id);
 
 // 20 by 20, drawn with one stroke.
@@ -44,6 +47,11 @@ const ICONS = {
     down: 'M10 4v11M5 10.5l5 5l5-5',
     upload: 'M10 13V3.5M6 7.2l4-3.7l4 3.7M3.5 13v3.5h13V13',
     download: 'M10 3.5V13M6 9.3l4 3.7l4-3.7M3.5 13v3.5h13V13',
+    pin: 'M7 3.5h6M8 3.5v5l-2.5 3h9L12 8.5v-5M10 11.5v5',
+    clip: 'M15.5 9.3l-5.6 5.6a3.5 3.5 0 0 1-5-5l6.2-6.2a2.3 2.3 0 0 1 3.3 3.3L8.3 13a1.2 1.2 0 0 1-1.7-1.7l5.2-5.2',
+    file: 'M5 2.5h6.5L15.5 6.5v11H5zM11.5 2.5v4h4M7.5 10.5h5.5M7.5 13.5h5.5',
+    more: 'M4.6 10h.01M10 10h.01M15.4 10h.01',
+    keyboard: 'M2.5 5.5h15v9h-15zM5.5 8.3h.01M8.5 8.3h.01M11.5 8.3h.01M14.5 8.3h.01M6.5 11.7h7',
     tool: 'M14 3.6a4 4 0 0 0-4.8 5.5L3.5 14.8l1.7 1.7l5.7-5.7a4 4 0 0 0 5.4-4.8l-2.4 2.4l-2-.4l-.4-2z',
 };
 
@@ -55,7 +63,7 @@ export const icon = (name) =>
     );
 
 // A button that shows only an icon; its label is for tooltips and screen readers.
-export const iconButton = (name, label, onclick, props) =>
+export const iconButton = (name, label, onclick, props, ...children) =>
     el(
         'button',
         {
@@ -67,7 +75,19 @@ export const iconButton = (name, label, onclick, props) =>
             ...props,
         },
         icon(name),
+        children,
     );
+
+// The same with a short label beside the icon, where the window is wide enough.
+export const labelledButton = (name, short, label, onclick, props) =>
+    iconButton(name, label, onclick, props, el('span', { class: 'label' }, short));
+
+// Offers text as a file.
+export function download(name, type, text) {
+    const address = URL.createObjectURL(new Blob([text], { type }));
+    el('a', { href: address, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
 
 // Puts text on the clipboard and shows so on the button for a moment.
 export async function copyText(text, button) {

@@ -1,26 +1,26 @@
-// How an answer is made: what is going on while it comes, and what it took when it is there.
-import { answerSpeed, readingEta } from './answer.js';
+// How an answer is generated: progress while it comes, and figures once it is complete.
+import { answerSpeed, prefillEta } from './answer.js';
 import { el } from './dom.js';
 import { count, duration, percent, plural, speed } from './format.js';
 
-// While an answer is being made: waiting, reading the prompt, or how fast it comes.
+// While an answer is generated: queued, prefill, or its speed.
 export function progressNodes(progress, now) {
     if (progress.firstAt !== null) {
         const perSecond = answerSpeed(progress, now);
         return [plural(progress.n, 'token'), perSecond && ` · ${speed(perSecond)}`];
     }
-    if (progress.queue) return [`Waiting: number ${progress.queue} in the queue`];
+    if (progress.queue) return [`Number ${progress.queue} in the queue`];
     if (!progress.total) return ['Waiting for the server'];
-    const eta = readingEta(progress, now);
+    const eta = prefillEta(progress, now);
     const bar = el('progress', {
         max: progress.total,
         value: progress.done,
-        'aria-label': 'Prompt read',
+        'aria-label': 'Prompt processed',
     });
     return [
         bar,
-        ` Reading the prompt: ${count(progress.done)} of ${count(progress.total)} tokens`,
-        progress.cached > 0 && `, ${count(progress.cached)} from the cache`,
+        ` Processing the prompt: ${count(progress.done)} of ${count(progress.total)} tokens`,
+        progress.cached > 0 && `, ${count(progress.cached)} cached`,
         eta !== null && ` · ${duration(eta)} left`,
     ];
 }
@@ -31,9 +31,10 @@ export function statsNode(stats) {
     if (stats.answer == null && stats.tokens_per_s == null) return null;
     const { cached = 0, reuseEnd: ended } = stats;
     const short = [
+        stats.model,
         stats.answer != null && plural(stats.answer, 'token'),
         stats.tokens_per_s && speed(stats.tokens_per_s),
-        cached > 0 && `${percent(cached / stats.prompt)} of the prompt from the cache`,
+        cached > 0 && `${percent(cached / stats.prompt)} of the prompt cached`,
     ];
     return el(
         'details',
@@ -44,18 +45,15 @@ export function statsNode(stats) {
             {},
             stats.model && row('Model', stats.model),
             stats.prompt != null && row('Prompt', plural(stats.prompt, 'token')),
-            row(
-                'From the cache',
-                plural(cached, 'token') + (ended ? `; reuse ended: ${ended}` : ''),
-            ),
+            row('Prefix cache', plural(cached, 'token') + (ended ? `; reuse ended: ${ended}` : '')),
             stats.omitted > 0 &&
                 row(
                     'Left out',
-                    `${plural(stats.omitted, 'message')} at the beginning, for want of room`,
+                    `the first ${plural(stats.omitted, 'message')}; the context is full`,
                 ),
-            stats.queue_ms != null && row('Waited', duration(stats.queue_ms)),
-            stats.prefill_ms != null && row('Read the prompt in', duration(stats.prefill_ms)),
-            stats.decode_ms != null && row('Answered in', duration(stats.decode_ms)),
+            stats.queue_ms != null && row('Queued', duration(stats.queue_ms)),
+            stats.prefill_ms != null && row('Prefill', duration(stats.prefill_ms)),
+            stats.decode_ms != null && row('Decode', duration(stats.decode_ms)),
             row('Seed', String(stats.seed)),
         ),
     );

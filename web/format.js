@@ -1,4 +1,4 @@
-// How numbers are said, the same way everywhere.
+// How figures are written, the same way everywhere.
 
 export function duration(ms) {
     if (ms < 950) return `${Math.round(ms)} ms`;
@@ -6,6 +6,13 @@ export function duration(ms) {
     const minutes = Math.floor(ms / 60_000);
     if (minutes >= 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
     return `${minutes} min ${Math.floor(ms / 1000) % 60} s`;
+}
+
+export function bytes(n) {
+    const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+    let unit = 0;
+    for (; n >= 1000 && unit < units.length - 1; unit++) n /= 1000;
+    return `${n >= 10 || unit === 0 ? Math.round(n) : n.toFixed(1)} ${units[unit]}`;
 }
 
 export const count = (n) => Math.round(n).toLocaleString('en');

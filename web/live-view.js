@@ -1,12 +1,13 @@
-// What the server does right now: who waits, who runs, how full the cache is, tokens per second.
-// Asks once a second, and only while it is open and the tab can be seen.
+// What the server does right now: requests that run and wait, the cache, memory, tokens per second
+// over the last minute, which the server keeps. Asks once a second, and only while the panel is open
+// and the tab can be seen.
 import * as api from './api.js';
 import { el } from './dom.js';
-import { count, duration, percent, plural } from './format.js';
+import { bytes, count, duration, percent, plural } from './format.js';
 import { Plot } from './plot.js';
 
 const EVERY = 1000; // ms
-const SHOWN = 60; // values in the plot
+const SHOWN = 60; // seconds in the plot
 
 const figure = (name) => {
     const value = el('dd', {}, '–');
@@ -17,11 +18,10 @@ export class LiveView {
     // chosen(): the name of the model to show
     constructor(chosen) {
         this.chosen = chosen;
-        this.last = null;
         this.label = 'Server';
         this.icon = 'pulse';
         this.plot = new Plot(
-            'Tokens per second over the last minute',
+            'Generated tokens per second over the last minute',
             [{ name: 'now', class: 'decode' }],
             SHOWN,
         );
@@ -29,7 +29,7 @@ export class LiveView {
             running: figure('Running'),
             queue: figure('Waiting'),
             speed: figure('Tokens/s'),
-            kv: figure('Cache in use'),
+            kv: figure('KV cache in use'),
         };
         this.meter = el('meter', {
             min: 0,
@@ -37,7 +37,7 @@ export class LiveView {
             low: 0.8,
             high: 0.95,
             optimum: 0,
-            'aria-label': 'Cache in use',
+            'aria-label': 'KV cache in use',
         });
         this.about = el('dl', { class: 'about' });
         this.problem = el('p', { class: 'error', hidden: true });
@@ -71,14 +71,6 @@ export class LiveView {
 
     hidden() {
         clearInterval(this.timer);
-        this.last = null;
-    }
-
-    // Tokens per second since the last time; so answers between two questions count, too.
-    rate(made, now) {
-        const { last } = this;
-        this.last = { made, now };
-        return last ? Math.max(0, ((made - last.made) * 1000) / (now - last.now)) : 0;
     }
 
     async ask() {
@@ -94,25 +86,32 @@ export class LiveView {
 
     show(status) {
         const model = status.models.find((m) => m.model === this.chosen()) ?? status.models[0];
-        const { running, kv } = model;
-        const perSecond = this.rate(model.generated_tokens, performance.now());
+        const { running, kv, tokens_last_minute: history } = model;
         this.figures.running.value.textContent = count(running);
         this.figures.queue.value.textContent = count(status.queue);
-        this.figures.speed.value.textContent = count(perSecond);
+        this.figures.speed.value.textContent = count(history.at(-1) ?? 0);
         this.figures.kv.value.textContent = kv.total ? percent(kv.used / kv.total) : '–';
         this.meter.value = kv.total ? kv.used / kv.total : 0;
-        this.plot.add([perSecond]);
-        const used = `${count(kv.used)} in use, ${count(kv.idle)} kept for reuse`;
+        this.plot.show([history]);
+        const cache = `${count(kv.used)} in use, ${count(kv.idle)} held for reuse`;
+        const memory = (n) => (n > 0 ? bytes(n) : '–');
         const rows = [
             ['Name', model.model],
+            model.type && ['Type', model.type],
+            model.backend && ['Backend', model.backend],
             ['Context', model.n_ctx ? plural(model.n_ctx, 'token') : 'not loaded yet'],
-            ['Cache', `${plural(kv.total, 'block')}: ${used}`],
-            ['Made', plural(model.generated_tokens, 'token')],
-            ['Up for', duration(status.uptime_s * 1000)],
+            ['Weights', memory(model.weight_bytes)],
+            ['Memory', `${memory(model.memory_bytes)} planned, with cache and buffers`],
+            ['Process', `${memory(status.resident_bytes)} resident`],
+            ['KV cache', `${plural(kv.total, 'block')}: ${cache}`],
+            ['Generated', plural(model.generated_tokens, 'token')],
+            ['Uptime', duration(status.uptime_s * 1000)],
             ['Version', status.version],
         ];
         this.about.replaceChildren(
-            ...rows.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]),
+            ...rows
+                .filter(Boolean)
+                .flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]),
         );
     }
 }

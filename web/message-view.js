@@ -1,19 +1,28 @@
 // One message: its text, what the model thought, which tools it called, and what can be done with
 // it.
-import { copyText, el, icon, iconButton } from './dom.js';
+import { countLines } from './attachments.js';
+import { copyText, el, icon, iconButton, labelledButton } from './dom.js';
+import { EditForm } from './edit-form.js';
 import { progressNodes, statsNode } from './figures.js';
+import { foldedFile } from './file-view.js';
 import { plural } from './format.js';
 import { codeBlock, MarkdownView } from './markdown-view.js';
 import { TokenView } from './token-view.js';
 
-const NAMES = { user: 'You', assistant: 'Answer', tool: 'Result of a tool' };
+const NAMES = { user: 'You', assistant: 'Answer', tool: 'Tool result' };
 const ENDINGS = {
-    length: 'The answer reached its longest length.',
+    length: 'The answer reached its maximum length.',
     stopped: 'Stopped.',
     edited: 'Edited by you.',
     context: 'The context is full.',
-    timeout: 'The time was up.',
+    timeout: 'The server’s time limit for an answer was reached.',
 };
+const CUT = 'The answer was cut off: the page was closed before it was complete.';
+const ELSEWHERE = 'This answer is being written in another tab.';
+const ALIVE = 5000; // ms; a tab that writes an answer says so at least this often
+
+const LONG = { lines: 24, characters: 2000 }; // of a question; longer ones are folded
+const isLong = (text) => text.length > LONG.characters || countLines(text) > LONG.lines;
 
 function toolForm(node, actions) {
     const inputs = node.toolCalls.map((call, i) =>
@@ -69,7 +78,13 @@ export class MessageView {
             this.reasoningTitle,
             this.reasoning,
         );
-        this.text = el('div', { class: node.role === 'assistant' ? 'text prose' : 'text plain' });
+        this.text = el('div', {
+            class: node.role === 'assistant' ? 'text prose' : 'text plain',
+            dir: 'auto',
+        });
+        this.unfold = el('button', { type: 'button', class: 'unfold', hidden: true });
+        this.unfold.addEventListener('click', () => this.fold(!this.isFolded()));
+        this.files = el('div', { class: 'files' }, (node.files ?? []).map(foldedFile));
         this.markdown = new MarkdownView(this.text);
         this.calls = el('div', { class: 'tool-calls' });
         this.state = el('div', { class: 'state' });
@@ -77,18 +92,40 @@ export class MessageView {
         this.element = el(
             'article',
             { class: `message ${node.role}`, 'aria-label': NAMES[node.role], 'data-id': node.id },
+            el('h2', { class: 'sr' }, NAMES[node.role]),
             node.role === 'assistant'
                 ? [this.folded, this.text, this.calls, this.state]
-                : this.text,
+                : [this.files, this.text, this.unfold],
             this.foot,
         );
+    }
+
+    isFolded() {
+        return this.text.classList.contains('long');
+    }
+
+    fold(on) {
+        this.text.classList.toggle('long', on);
+        this.unfold.setAttribute('aria-expanded', String(!on));
+        this.unfold.textContent = on
+            ? `Show all ${plural(countLines(this.node.content), 'line')}`
+            : 'Show less';
+    }
+
+    showText() {
+        const { content } = this.node;
+        if (this.text.textContent === content) return;
+        this.text.textContent = content;
+        this.text.hidden = !content;
+        this.unfold.hidden = !isLong(content);
+        if (isLong(content)) this.fold(true);
     }
 
     // run: the request that writes this message now, or undefined
     update(run, isLast) {
         const { node } = this;
         if (node.role === 'assistant') this.showAnswer(run, isLast);
-        else this.text.textContent = node.content;
+        else this.showText();
         this.element.setAttribute('aria-busy', String(Boolean(run)));
         this.foot.hidden = Boolean(run);
         // While text streams in, the buttons stay as they are.
@@ -140,43 +177,53 @@ export class MessageView {
                 ),
             ];
         }
-        if (node.error) {
-            return [
-                el(
-                    'p',
-                    { class: 'error', role: 'alert' },
-                    node.error,
-                    ' ',
-                    el(
-                        'button',
-                        { type: 'button', onclick: () => this.actions.regenerate(node) },
-                        'Try again',
-                    ),
-                ),
-            ];
-        }
+        if (node.error) return [this.failure(node.error)];
+        if (!node.finish) return [this.unfinished()];
         return ENDINGS[node.finish] ? [el('p', { class: 'quiet' }, ENDINGS[node.finish])] : [];
+    }
+
+    failure(text) {
+        const again = () => this.actions.regenerate(this.node);
+        return el(
+            'p',
+            { class: 'error', role: 'alert' },
+            text,
+            ' ',
+            el('button', { type: 'button', onclick: again }, 'Try again'),
+        );
+    }
+
+    // An answer that has not ended and that this tab is not writing.
+    unfinished() {
+        const silent = Date.now() - (this.node.changed ?? 0);
+        if (silent > ALIVE) return this.failure(CUT);
+        setTimeout(() => this.state.replaceChildren(...this.stateNodes()), ALIVE - silent + 100);
+        return el('p', { class: 'quiet' }, ELSEWHERE);
     }
 
     buttons(isLast) {
         const { node, actions } = this;
-        const copy = iconButton('copy', 'Copy message', () => copyText(node.content, copy));
-        const all = [this.branchSwitch(), copy, iconButton('edit', 'Edit', () => this.edit())];
+        const copy = labelledButton('copy', 'Copy', 'Copy message', () =>
+            copyText(node.content, copy),
+        );
+        const edit = labelledButton('edit', 'Edit', 'Edit', () => this.edit());
+        const all = [this.branchSwitch(), copy, edit];
         if (node.role === 'assistant') {
-            const curl = iconButton('terminal', 'Copy as curl command', () =>
+            const curl = labelledButton('terminal', 'curl', 'Copy as curl command', () =>
                 copyText(actions.curl(node), curl),
             );
-            this.tokenButton = iconButton(
+            this.tokenButton = labelledButton(
                 'tokens',
+                'Probabilities',
                 'Token probabilities',
                 () => this.toggleTokens(),
                 { 'aria-pressed': 'false' },
             );
             all.push(
-                iconButton('again', 'Answer again', () => actions.regenerate(node)),
+                labelledButton('again', 'Again', 'Answer again', () => actions.again(node)),
                 isLast &&
                     node.content &&
-                    iconButton('forward', 'Continue this answer', () =>
+                    labelledButton('forward', 'Continue', 'Continue this answer', () =>
                         actions.continueAnswer(node),
                     ),
                 this.tokenButton,
@@ -206,49 +253,21 @@ export class MessageView {
 
     edit() {
         const { node, actions } = this;
-        const area = el('textarea', {
-            'aria-label': 'Edit message',
-            rows: String(Math.min(16, node.content.split('\n').length + 1)),
-        });
-        const close = () => {
-            form.replaceWith(this.text);
-            this.foot.hidden = false;
-        };
-        const form = el(
-            'form',
-            {
-                class: 'edit-form',
-                onsubmit: (event) => {
-                    event.preventDefault();
-                    close();
-                    if (area.value.trim() && area.value !== node.content)
-                        actions.edit(node, area.value);
-                },
+        const form = new EditForm(
+            node.content,
+            node.role === 'user' ? 'Send as new branch' : 'Keep as new branch',
+            (text) => {
+                form.element.replaceWith(this.text);
+                this.foot.hidden = false;
+                this.unfold.hidden = node.role === 'assistant' || !isLong(node.content);
+                if (text !== null) actions.edit(node, text);
             },
-            area,
-            el(
-                'div',
-                { class: 'actions' },
-                el(
-                    'button',
-                    { type: 'submit', class: 'primary' },
-                    node.role === 'user' ? 'Send as new branch' : 'Keep as new branch',
-                ),
-                el('button', { type: 'button', onclick: close }, 'Cancel'),
-            ),
         );
-        area.value = node.content;
-        area.addEventListener('keydown', (event) => {
-            if (event.key === 'Escape') {
-                event.preventDefault();
-                close();
-            }
-            if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) form.requestSubmit();
-        });
         this.hideTokens();
-        this.text.replaceWith(form);
+        this.text.replaceWith(form.element);
+        this.unfold.hidden = true;
         this.foot.hidden = true;
-        area.focus();
+        form.focus();
     }
 
     hideTokens() {

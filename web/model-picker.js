@@ -1,19 +1,37 @@
 // Which model answers: its name where the server has one, a choice where it has several. Those are
-// loaded when they are first asked, and only then is their context known.
+// loaded when they are first asked, and only then is their context known. A conversation keeps to
+// the model that answered last, where the server still has it.
 import * as api from './api.js';
 import { byId, el } from './dom.js';
-import { plural } from './format.js';
+import { bytes, plural } from './format.js';
+import { local } from './local.js';
 
 const KEY = 'fletch-model';
 const EVERY = 1000; // ms between attempts to reach the server
+const TYPE = /(?:^|[-._])((?:iq|q)\d\w*|bf16|f16|f32|mxfp4)(?:$|[-.])/i; // in a file's name
+
+const describe = (m) =>
+    [
+        m.model,
+        m.weight_bytes > 0 && bytes(m.weight_bytes),
+        m.type || TYPE.exec(m.model)?.[1].toUpperCase(),
+        m.ready ? 'loaded' : 'not loaded',
+    ]
+        .filter(Boolean)
+        .join(' · ');
 
 export class ModelPicker {
-    // changed({model, nCtx}) is called when the model is known, and when another is chosen.
-    constructor(changed, failed) {
+    // changed(server) is called when the model is known, and when another is chosen: {model, nCtx,
+    // sampling, …}. replaced(before, now): the server has other models than before.
+    constructor(changed, replaced, failed) {
         this.element = byId('model');
         this.changed = changed;
+        this.replaced = replaced;
         this.failed = failed;
         this.models = [];
+        this.wanted = null; // of the conversation that is shown
+        this.shown = null;
+        this.connecting = null;
     }
 
     say(text) {
@@ -22,12 +40,19 @@ export class ModelPicker {
     }
 
     // Asks until the server answers and, where there is only one model, until it is loaded.
-    async connect() {
+    connect() {
+        this.connecting ??= this.keepAsking().finally(() => {
+            this.connecting = null;
+        });
+        return this.connecting;
+    }
+
+    async keepAsking() {
         for (;;) {
             try {
                 await this.refresh();
                 if (this.models.length > 1 || this.models[0].ready) return;
-                this.say('The model is being loaded');
+                this.say('Loading the model');
             } catch (error) {
                 this.say('Not connected');
                 if (error.status === 401) {
@@ -42,27 +67,46 @@ export class ModelPicker {
     }
 
     async refresh() {
+        const before = this.shown;
         this.models = (await api.status()).models;
         this.show();
+        if (before && !this.models.some((m) => m.model === before))
+            this.replaced(before, this.shown);
+    }
+
+    // The conversation that is shown now was answered by this model; '' or null: by none yet.
+    want(model) {
+        this.wanted = model || null;
+        if (this.models.length) this.show();
+    }
+
+    chosen() {
+        const of = (name) => this.models.find((m) => m.model === name);
+        return of(this.wanted) ?? of(local.get(KEY)) ?? this.models[0];
     }
 
     show() {
-        const kept = localStorage.getItem(KEY);
-        const { model, n_ctx: nCtx } = this.models.find((m) => m.model === kept) ?? this.models[0];
+        const chosen = this.chosen();
+        const { model, n_ctx: nCtx } = chosen;
         if (this.models.length === 1) this.say(model);
         else {
             const options = this.models.map((m) =>
-                el('option', { selected: m.model === model }, m.model),
+                el('option', { value: m.model, selected: m.model === model }, describe(m)),
             );
             const select = el('select', { class: 'chip', 'aria-label': 'Model' }, options);
             select.addEventListener('change', () => {
-                localStorage.setItem(KEY, select.value);
+                local.set(KEY, select.value);
+                this.wanted = select.value;
                 this.show();
             });
             this.element.replaceChildren(select);
             this.element.hidden = false;
         }
-        this.element.title = nCtx ? `Context of ${plural(nCtx, 'token')}` : 'Not loaded yet';
-        this.changed({ model, nCtx });
+        const context = nCtx
+            ? `context of ${plural(nCtx, 'token')}`
+            : 'its context is not known yet';
+        this.element.title = `${describe(chosen)}; ${context}`;
+        this.shown = model;
+        this.changed({ ...chosen, nCtx });
     }
 }

@@ -1,6 +1,6 @@
 // The side panel: one of several views at a time, each opened by its button at the top. A view has
 // `label`, `icon`, `element`, and may have shown() and hidden().
-import { announce, byId, el, iconButton } from './dom.js';
+import { announce, byId, el, iconButton, labelledButton } from './dom.js';
 
 export class Panel {
     constructor(views) {
@@ -10,7 +10,7 @@ export class Panel {
         this.buttons = new Map(
             views.map((view) => [
                 view,
-                iconButton(view.icon, view.label, () => this.toggle(view), {
+                labelledButton(view.icon, view.label, view.label, () => this.toggle(view), {
                     'aria-expanded': 'false',
                     'aria-controls': 'panel',
                 }),
@@ -21,6 +21,10 @@ export class Panel {
             event.preventDefault(); // or else it would stop an answer, too
             this.toggle(this.open);
         });
+    }
+
+    show(view) {
+        if (this.open !== view) this.toggle(view);
     }
 
     toggle(view) {

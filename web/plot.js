@@ -33,12 +33,12 @@ export class Plot {
         );
     }
 
-    add(values) {
+    // all: the values of each series, oldest first
+    show(all) {
         this.lines.forEach((line, i) => {
-            line.values.push(values[i]);
-            if (line.values.length > this.n) line.values.shift();
+            line.values = all[i].slice(-this.n);
         });
-        const max = ceiling(Math.max(...this.lines.flatMap(({ values: v }) => v)));
+        const max = ceiling(Math.max(0, ...this.lines.flatMap(({ values: v }) => v)));
         this.top.textContent = count(max);
         for (const { line, values: v } of this.lines) {
             const points = v.map((value, i) => {
@@ -49,7 +49,7 @@ export class Plot {
             line.setAttribute('points', points.join(' '));
         }
         const said = this.lines
-            .map(({ name, values: v }) => `${name} ${count(v.at(-1))}`)
+            .map(({ name, values: v }) => `${name} ${count(v.at(-1) ?? 0)}`)
             .join(', ');
         this.element.setAttribute('aria-label', `${this.label}: ${said}`);
     }

@@ -3,7 +3,7 @@
 import { copyText, el, iconButton } from './dom.js';
 import { plural } from './format.js';
 
-// What templates use as marks; only for the eye, so a wrong guess does no harm.
+// What templates use as marks. Only for display, so a wrong match does no harm.
 const MARK = /(<\|[^<>|\n]{1,40}\|>|<\/?[a-z_]{1,20}>|\[\/?[A-Z_]{2,20}\])/g;
 
 const marked = (text) => text.split(MARK).map((part, i) => (i % 2 ? el('mark', {}, part) : part));
@@ -46,7 +46,7 @@ export class PromptView {
                 el(
                     'p',
                     { class: 'quiet' },
-                    'Here will be what the model sees, once there is a message.',
+                    'What the model sees is shown here once there is a message.',
                 ),
             ];
         const { prompt, tokens, n_tokens: n } = rendered;
@@ -55,7 +55,7 @@ export class PromptView {
             el(
                 'p',
                 { class: 'quiet spread' },
-                `${plural(n, 'token')}, as the model’s template makes them`,
+                `${plural(n, 'token')}, formatted by the model’s chat template`,
                 copy,
             ),
             el(

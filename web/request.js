@@ -8,7 +8,7 @@ export const SETTINGS = [
         min: 0,
         max: 2,
         step: 0.01,
-        help: '0 always takes the likeliest token; higher is more varied.',
+        help: '0 always takes the likeliest token; higher values vary more.',
     },
     {
         key: 'top_p',
@@ -16,7 +16,7 @@ export const SETTINGS = [
         min: 0,
         max: 1,
         step: 0.01,
-        help: 'Only the likeliest tokens that together reach this probability.',
+        help: 'Only the likeliest tokens whose probabilities add up to this.',
     },
     {
         key: 'top_k',
@@ -24,7 +24,7 @@ export const SETTINGS = [
         min: 0,
         max: 1000,
         step: 1,
-        help: 'Only so many of the likeliest tokens; 0 is all.',
+        help: 'Only this many of the likeliest tokens; 0 allows all.',
     },
     {
         key: 'min_p',
@@ -32,7 +32,7 @@ export const SETTINGS = [
         min: 0,
         max: 1,
         step: 0.01,
-        help: 'Only tokens at least this likely, relative to the likeliest.',
+        help: 'Only tokens at least this likely relative to the likeliest one.',
     },
     {
         key: 'repeat_penalty',
@@ -40,13 +40,13 @@ export const SETTINGS = [
         min: 0.5,
         max: 2,
         step: 0.01,
-        help: 'Above 1, tokens that were there lately become less likely.',
+        help: 'Above 1, recent tokens become less likely.',
     },
     { key: 'presence_penalty', label: 'Presence penalty', min: -2, max: 2, step: 0.01 },
     { key: 'frequency_penalty', label: 'Frequency penalty', min: -2, max: 2, step: 0.01 },
     {
         key: 'max_tokens',
-        label: 'Longest answer',
+        label: 'Maximum answer length',
         min: 1,
         max: 1_000_000,
         step: 1,
@@ -58,7 +58,7 @@ export const SETTINGS = [
         min: 0,
         max: 4_294_967_295,
         step: 1,
-        help: 'The same seed gives the same answer; empty takes another each time.',
+        help: 'The same seed gives the same answer; empty picks a new one each time.',
     },
 ];
 
@@ -72,9 +72,20 @@ export const DEFAULTS = {
     probabilities: true,
 };
 
+// A fence that is longer than any in the text.
+function fenced({ name, text }) {
+    const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map((run) => run.length));
+    const fence = '`'.repeat(longest + 1);
+    return `${name}:\n${fence}\n${text.replace(/\n$/, '')}\n${fence}`;
+}
+
+// Text files go before the words that are about them.
+export const withFiles = ({ content, files = [] }) =>
+    [...files.map(fenced), content].filter((part) => part !== '').join('\n\n');
+
 // What the API calls a message.
 export function toApi(node) {
-    const message = { role: node.role, content: node.content };
+    const message = { role: node.role, content: withFiles(node) };
     if (node.role === 'tool') message.tool_call_id = node.toolCallId;
     if (node.reasoning) message.reasoning_content = node.reasoning;
     if (node.toolCalls?.length) {

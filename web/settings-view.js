@@ -1,6 +1,7 @@
 // The form for system prompt, sampling and tools of the current conversation. Every change counts
 // at once, for the next answer.
 import { el } from './dom.js';
+import { OWN_PRESETS, removePreset, savedPresets, savePreset, withPreset } from './presets.js';
 import { DEFAULTS, SETTINGS } from './request.js';
 
 const labelled = (id, label, help, input) =>
@@ -25,7 +26,6 @@ function numberField({ key, label, help, min, max, step }) {
             min,
             max,
             step,
-            placeholder: 'default',
             'aria-describedby': help ? `${id}-help` : null,
         }),
     );
@@ -42,6 +42,7 @@ function textField(key, label, help, rows, placeholder) {
             name: key,
             rows,
             placeholder,
+            dir: 'auto',
             spellcheck: key === 'system' ? null : 'false',
             'aria-describedby': help ? `${id}-help` : null,
         }),
@@ -62,7 +63,7 @@ function checkJson(input, isRight, kind) {
 
 const isObject = (value) => value instanceof Object && !Array.isArray(value);
 
-// A schema counts only while it is asked for, and then there must be one.
+// A schema counts only while that format is chosen, and then it must not be empty.
 function checkSchema(input, format) {
     input.setCustomValidity('');
     if (format !== 'schema') return;
@@ -70,16 +71,24 @@ function checkSchema(input, format) {
     else input.setCustomValidity('The schema is missing.');
 }
 
+const BY_THE_SERVER = { max_tokens: 'no limit', seed: 'random' };
+
 export class SettingsView {
     // change(settings) is called after every change, keep(settings) to make them the defaults.
     constructor(change, keep) {
         this.label = 'Settings';
         this.icon = 'sliders';
         this.change = change;
+        this.preset = el('select', {
+            id: 'set-preset',
+            onchange: () => this.takePreset(this.preset.value),
+            oninput: (event) => event.stopPropagation(),
+        });
+        this.showPresets('');
         const thinking = el(
             'select',
             { id: 'set-thinking', name: 'thinking' },
-            el('option', { value: '' }, 'As the model does'),
+            el('option', { value: '' }, 'Model default'),
             el('option', { value: 'on' }, 'Think first'),
             el('option', { value: 'off' }, 'Answer at once'),
         );
@@ -93,11 +102,16 @@ export class SettingsView {
         this.schema = textField(
             'schema',
             'JSON schema',
-            'What the answer is kept to, from its first character.',
+            'The whole answer follows it.',
             '4',
             '{"type": "object", "properties": { }}',
         );
         this.note = el('p', { class: 'quiet', role: 'status' });
+        this.remove = el(
+            'button',
+            { type: 'button', hidden: true, onclick: () => this.removePreset() },
+            'Delete preset',
+        );
         this.element = el(
             'form',
             {
@@ -108,29 +122,40 @@ export class SettingsView {
             textField(
                 'system',
                 'System prompt',
-                'What the model is told before the conversation.',
+                'Instructions the model gets before the conversation.',
                 '4',
                 'None',
+            ),
+            labelled(
+                'set-preset',
+                'Preset',
+                'Ours set sampling; those you save hold all settings.',
+                this.preset,
             ),
             el('fieldset', {}, el('legend', {}, 'Sampling'), SETTINGS.map(numberField)),
             labelled(
                 'set-thinking',
                 'Thinking',
-                'For models that can think before they answer.',
+                'For models that can reason before they answer.',
                 thinking,
             ),
-            textField('stop', 'Stop texts', 'One a line; the answer ends where one appears.', '2'),
+            textField(
+                'stop',
+                'Stop texts',
+                'One per line; the answer ends before the first that appears.',
+                '2',
+            ),
             labelled(
                 'set-format',
                 'Answer format',
-                'With JSON the model neither thinks first nor calls tools.',
+                'With JSON the model neither reasons first nor calls tools.',
                 format,
             ),
             this.schema,
             textField(
                 'tools',
                 'Tools',
-                'A JSON list as in the OpenAI API. You are asked for the result of each call.',
+                'A JSON list as in the OpenAI API. The page asks you for the result of each call.',
                 '4',
                 '[ ]',
             ),
@@ -148,6 +173,12 @@ export class SettingsView {
                     { type: 'button', onclick: () => this.keep(keep) },
                     'Use for new chats',
                 ),
+                el(
+                    'button',
+                    { type: 'button', onclick: () => this.askForPreset() },
+                    'Save as preset',
+                ),
+                this.remove,
                 el('button', { type: 'button', onclick: () => this.reset() }, 'Reset'),
             ),
             this.note,
@@ -163,6 +194,19 @@ export class SettingsView {
         }
         this.schema.hidden = settings.format !== 'schema';
         this.say('');
+    }
+
+    // The values that count where a field is empty: sampling of the model, by the server.
+    showDefaults(sampling) {
+        for (const { key } of SETTINGS) {
+            const value = BY_THE_SERVER[key] ?? sampling?.[key];
+            const input = this.element.elements[key];
+            input.placeholder = value == null ? 'default' : `${+(+value).toFixed(4) || value}`;
+        }
+    }
+
+    focusSystem() {
+        this.element.elements.system.focus();
     }
 
     // Values that are out of bounds are marked and not taken over.
@@ -202,8 +246,67 @@ export class SettingsView {
         this.say('New chats will begin with these settings.');
     }
 
+    // Everything but the system prompt, which is somebody's work.
     reset() {
-        this.show(DEFAULTS);
+        const { system } = this.read();
+        this.show({ ...DEFAULTS, system });
         this.read();
+        this.showPresets('');
+        this.say(
+            system.trim()
+                ? 'All settings are the defaults again. The system prompt was kept.'
+                : 'All settings are the defaults again.',
+        );
+    }
+
+    // ---- presets ----
+
+    showPresets(chosen) {
+        const options = (names) => names.map((name) => el('option', { value: name }, name));
+        const saved = Object.keys(savedPresets());
+        this.preset.replaceChildren(
+            el('option', { value: '' }, 'Choose …'),
+            ...options(Object.keys(OWN_PRESETS)),
+            ...(saved.length ? [el('optgroup', { label: 'Saved here' }, options(saved))] : []),
+        );
+        this.preset.value = chosen;
+        if (this.remove) this.remove.hidden = !saved.includes(chosen);
+    }
+
+    takePreset(name) {
+        if (!name) return;
+        this.show({ ...DEFAULTS, ...withPreset(this.read(), name) });
+        this.read();
+        this.showPresets(name);
+    }
+
+    // An input in place of the note.
+    askForPreset() {
+        const input = el('input', {
+            type: 'text',
+            'aria-label': 'Name of the preset',
+            maxlength: '60',
+        });
+        input.addEventListener('input', (event) => event.stopPropagation());
+        input.addEventListener('keydown', (event) => {
+            if (event.key === 'Escape') this.say('');
+            else if (event.key === 'Enter' && input.value.trim()) {
+                savePreset(input.value.trim(), this.read());
+                this.showPresets(input.value.trim());
+                this.say(`Saved as “${input.value.trim()}”.`);
+            } else return;
+            event.preventDefault();
+            event.stopPropagation();
+        });
+        this.say('Name of the preset, then Enter: ');
+        this.note.append(input);
+        input.focus();
+    }
+
+    removePreset() {
+        const name = this.preset.value;
+        removePreset(name);
+        this.showPresets('');
+        this.say(`The preset “${name}” was deleted.`);
     }
 }

@@ -1,14 +1,12 @@
-// The list of conversations: search, rename, delete, import and export.
-import { exportJson, importJson, matches, titleOf } from './conversation.js';
+// The list of conversations: search, pin, rename, delete, import and export.
+import { exportJson, findIn, importJson, titleOf } from './conversation.js';
 import { askDelete } from './dialogs.js';
-import { announce, byId, el, icon, iconButton } from './dom.js';
-import { plural, shorten } from './format.js';
+import { byId, download, el, icon, iconButton } from './dom.js';
+import { count, plural, shorten } from './format.js';
+import { grouped, shortDate } from './groups.js';
+import { menuButton } from './menu.js';
 
-function download(name, text) {
-    const address = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
-    el('a', { href: address, download: name }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 10_000);
-}
+const JSON_TYPE = 'application/json';
 
 const fileName = (title) =>
     `${
@@ -24,6 +22,7 @@ export function renameInPlace(shown, title, done) {
         type: 'text',
         class: 'rename',
         'aria-label': 'Title',
+        dir: 'auto',
         maxlength: '200',
     });
     let finished = false;
@@ -45,19 +44,26 @@ export function renameInPlace(shown, title, done) {
 }
 
 export class Sidebar {
-    // chat: the conversations; notify(text): shows a failure.
+    // chat: the conversations; notify(text): shows what import did, or why not.
     constructor(chat, notify) {
         this.chat = chat;
         this.notify = notify;
         byId('new-chat').append(icon('plus'), 'New chat');
         byId('new-chat').addEventListener('click', () => this.pick(null));
+        this.newButton = iconButton('plus', 'New chat', () => this.pick(null), {
+            class: 'icon-button narrow-only',
+        });
         byId('search').addEventListener('input', () => this.show());
         byId('import').append(icon('upload'), 'Import');
         byId('import').addEventListener('click', () => byId('import-file').click());
         byId('import-file').addEventListener('change', (event) => this.import(event.target));
         byId('export').append(icon('download'), 'Export all');
         byId('export').addEventListener('click', () =>
-            download('fletch-conversations.json', exportJson([...chat.conversations.values()])),
+            download(
+                'fletch-conversations.json',
+                JSON_TYPE,
+                exportJson([...chat.conversations.values()]),
+            ),
         );
         byId('shade').addEventListener('click', () => this.toggle(false));
         this.toggleButton = iconButton('menu', 'Conversations', () => this.toggle(), {
@@ -92,18 +98,28 @@ export class Sidebar {
 
     show() {
         const words = byId('search').value.trim();
-        const kept = [...this.chat.conversations.values()].filter(
-            (c) => !words || matches(c, words),
+        const all = [...this.chat.conversations.values()];
+        const found = new Map(
+            all.map((c) => [c, words ? findIn(c, words) : {}]).filter(([, hit]) => hit),
         );
-        kept.sort((a, b) => b.changed - a.changed);
-        byId('conversations').replaceChildren(...kept.map((c) => this.item(c)));
-        byId('no-match').hidden = kept.length > 0 || !words;
-        byId('export').disabled = this.chat.conversations.size === 0;
+        const now = Date.now();
+        const lists = grouped(found.keys(), now).flatMap(([name, conversations]) => [
+            el('p', { class: 'group', 'aria-hidden': 'true' }, name),
+            el(
+                'ul',
+                { 'aria-label': name },
+                conversations.map((c) => this.item(c, found.get(c).snippet, now)),
+            ),
+        ]);
+        byId('conversations').replaceChildren(...lists);
+        byId('no-match').hidden = found.size > 0 || !words;
+        byId('export').disabled = all.length === 0;
     }
 
-    item(conversation) {
+    item(conversation, snippet, now) {
         const title = titleOf(conversation);
         const current = conversation.id === this.chat.current.id;
+        const { changed } = conversation;
         const open = el(
             'button',
             {
@@ -113,28 +129,59 @@ export class Sidebar {
                 title,
                 onclick: () => this.pick(conversation.id),
             },
-            el('span', {}, title),
-            this.chat.runs.has(conversation.id) &&
-                el('span', { class: 'busy', title: 'Answering' }),
-        );
-        const rename = () =>
-            renameInPlace(open, title, (text) => this.chat.rename(conversation, text));
-        return el(
-            'li',
-            { class: current ? 'current' : null },
-            open,
-            el(
-                'span',
-                { class: 'item-actions' },
-                iconButton('edit', `Rename ${shorten(title, 40)}`, rename),
-                iconButton('download', `Export ${shorten(title, 40)}`, () =>
-                    download(fileName(title), exportJson([conversation])),
+            el('span', { class: 'name', dir: 'auto' }, title),
+            this.chat.runs.has(conversation.id)
+                ? el('span', { class: 'busy', title: 'Answering' })
+                : el(
+                      'time',
+                      {
+                          datetime: new Date(changed).toISOString(),
+                          title: new Date(changed).toLocaleString(),
+                      },
+                      shortDate(changed, now),
+                  ),
+            snippet &&
+                el(
+                    'span',
+                    { class: 'snippet', dir: 'auto' },
+                    snippet.before,
+                    el('mark', {}, snippet.match),
+                    snippet.after,
                 ),
-                iconButton('trash', `Delete ${shorten(title, 40)}`, async () => {
-                    if (await askDelete(title)) this.chat.remove(conversation);
-                }),
+        );
+        const li = el('li', { class: current ? 'current' : null }, open);
+        li.append(
+            menuButton('more', `Actions for ${shorten(title, 40)}`, () =>
+                this.actions(conversation, title, open),
             ),
         );
+        return li;
+    }
+
+    actions(conversation, title, open) {
+        const { chat } = this;
+        const { pinned } = conversation;
+        return [
+            ['pin', pinned ? 'Unpin' : 'Pin', () => chat.change(conversation, 'pinned', !pinned)],
+            [
+                'edit',
+                'Rename',
+                () =>
+                    renameInPlace(open, title, (text) => chat.change(conversation, 'title', text)),
+            ],
+            [
+                'download',
+                'Export',
+                () => download(fileName(title), JSON_TYPE, exportJson([conversation])),
+            ],
+            [
+                'trash',
+                'Delete',
+                async () => {
+                    if (await askDelete(title)) chat.remove(conversation);
+                },
+            ],
+        ];
     }
 
     async import(input) {
@@ -142,8 +189,13 @@ export class Sidebar {
         input.value = '';
         if (!file) return;
         try {
-            const n = await this.chat.adopt(importJson(await file.text()));
-            announce(`Imported ${plural(n, 'conversation')}`);
+            const { added, extended, same } = await this.chat.adopt(importJson(await file.text()));
+            const parts = [
+                `${plural(added, 'conversation')} added`,
+                extended > 0 && `${count(extended)} extended with new messages`,
+                same > 0 && `${count(same)} already here`,
+            ];
+            this.notify(`${file.name}: ${parts.filter(Boolean).join(', ')}.`);
         } catch (error) {
             this.notify(`${file.name} was not imported. ${error.message}`);
         }

@@ -1,5 +1,7 @@
-// Keeps conversations in the browser (IndexedDB). Token probabilities are much larger than the text
-// they belong to, so they lie apart and are read only when somebody looks at them.
+// Keeps conversations in the browser (IndexedDB). Several tabs may write the same one: what is
+// written is merged with what is there, within one transaction. Token probabilities are much larger
+// than the text they belong to, so they lie apart and are read only when they are shown.
+import { mergeConversation, plainCopy } from './merge.js';
 
 const promised = (request) =>
     new Promise((resolve, reject) => {
@@ -28,8 +30,10 @@ async function transact(mode, use) {
         transaction.oncomplete = resolve;
         transaction.onabort = () => reject(transaction.error);
     });
-    const result = use(transaction.objectStore('conversations'), transaction.objectStore('tokens'));
-    const value = result instanceof IDBRequest ? await promised(result) : result;
+    const value = await use(
+        transaction.objectStore('conversations'),
+        transaction.objectStore('tokens'),
+    );
     await done;
     return value;
 }
@@ -37,23 +41,32 @@ async function transact(mode, use) {
 const tokensOf = (id) => IDBKeyRange.bound([id], [id, []]);
 
 export const loadConversations = () =>
-    transact('readonly', (conversations) => conversations.getAll());
+    transact('readonly', (conversations) => promised(conversations.getAll()));
 
-export const loadTokens = async (id, node) =>
-    (await transact('readonly', (_, tokens) => tokens.get([id, node])))?.tokens ?? [];
+export const loadConversation = (id) =>
+    transact('readonly', (conversations) => promised(conversations.get(id)));
+
+export const loadTokens = (id, node) =>
+    transact(
+        'readonly',
+        async (_, tokens) => (await promised(tokens.get([id, node])))?.tokens ?? [],
+    );
 
 export const saveTokens = (id, node, tokens) =>
-    transact('readwrite', (_, store) => store.put({ conversation: id, node, tokens }));
+    transact('readwrite', (_, store) => promised(store.put({ conversation: id, node, tokens })));
 
-// Messages without what is only known while they are in memory.
+// Resolves to what was there before, which other tabs may have written; undefined: nothing was.
 export const saveConversation = (conversation) =>
-    transact('readwrite', (conversations) => {
-        const nodes = [...conversation.nodes].map(([id, { tokens, ...node }]) => [id, node]);
-        return conversations.put({ ...conversation, nodes: new Map(nodes) });
+    transact('readwrite', async (conversations) => {
+        const copy = plainCopy(conversation);
+        const before = await promised(conversations.get(conversation.id));
+        if (before) mergeConversation(copy, before);
+        await promised(conversations.put(copy));
+        return before;
     });
 
 export const deleteConversation = (id) =>
     transact('readwrite', (conversations, tokens) => {
         tokens.delete(tokensOf(id));
-        return conversations.delete(id);
+        return promised(conversations.delete(id));
     });

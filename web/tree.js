@@ -18,7 +18,10 @@ export function newTree() {
 export function addNode(nodes, parentId, message) {
     const parent = nodes.get(parentId);
     if (!parent) throw new Error(`there is no message ${parentId}`);
+    const now = Date.now();
     const node = {
+        created: now,
+        changed: now, // of two copies of a message the later one counts
         ...message,
         id: message.id ?? newId(),
         parent: parentId,
@@ -58,3 +61,9 @@ export function switchBranch(nodes, id, step) {
     if (next) nodes.get(nodes.get(id).parent).chosen = next;
     return next ?? id;
 }
+
+// A try that brought nothing, so that another one takes its place instead of becoming a branch.
+export const isFailed = (node) =>
+    node.role === 'assistant' &&
+    !node.children.length &&
+    Boolean(node.error || !(node.content || node.reasoning || node.toolCalls.length));
