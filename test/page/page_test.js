@@ -55,7 +55,13 @@ const settingsOf = async (page, values) => {
     await button(page, 'Settings').click();
 };
 const items = (page) => page.locator('#conversations li');
-const titles = (page) => items(page).locator('.open').allInnerTexts();
+const titles = (page) => items(page).locator('.name').allInnerTexts();
+// Chooses from the menu of a conversation in the list.
+const act = async (page, title, action) => {
+    await items(page).filter({ hasText: title }).first().hover();
+    await button(page, `Actions for ${title}`).click();
+    await page.getByRole('menuitem', { name: action, exact: true }).click();
+};
 const openItem = (page, i) => items(page).nth(i).getByRole('button').first().click();
 const lastText = (page) => answers(page).locator('.text').last().innerText();
 const clipboard = (page) => page.evaluate(() => navigator.clipboard.readText());
@@ -84,7 +90,7 @@ onPage('an answer streams in, with its figures', async (page) => {
 
 onPage('stop ends the answer and frees its place at the server', async (page) => {
     await paced(page);
-    await settingsOf(page, { 'Longest answer': 1000 });
+    await settingsOf(page, { 'Maximum answer length': 1000 });
     await page.evaluate(() =>
         new MutationObserver(() => {
             if (document.querySelector('.message.assistant .text')?.textContent)
@@ -135,7 +141,7 @@ onPage('a conversation goes on, and its cache is used', async (page) => {
     await ask(page, 'What is a GGUF file?');
     await ask(page, 'How do I make a model smaller?');
     const stats = answers(page).last().locator('.stats');
-    await becomes(() => stats.locator('summary').innerText(), /% of the prompt from the cache/);
+    await becomes(() => stats.locator('summary').innerText(), /% of the prompt cached/);
     await becomes(() => page.locator('.message').count(), 4);
 });
 
@@ -151,25 +157,22 @@ onPage('conversations survive a reload; search, rename and delete', async (page)
     await page.keyboard.type('27+');
     await becomes(() => titles(page), ['27+48=']);
     await page.getByLabel('Search conversations').fill('no such words');
-    await page.getByText('No conversation has these words.').waitFor();
+    await page.getByText('No conversation contains these words.').waitFor();
     await page.getByLabel('Search conversations').fill('');
-    await items(page).nth(0).hover();
-    await button(page, 'Rename 27+48=').click();
-    await page.getByLabel('Title').fill('Sums');
+    await act(page, '27+48=', 'Rename');
+    await page.getByLabel('Title', { exact: true }).fill('Sums');
     await page.keyboard.press('Enter');
     await page.locator('#title').getByRole('button').click();
-    await page.getByLabel('Title').fill('About files');
+    await page.getByLabel('Title', { exact: true }).fill('About files');
     await page.keyboard.press('Enter');
     await becomes(() => kept(page), ['About files', 'Sums']);
     await page.reload();
     await becomes(() => titles(page), ['Sums', 'About files']);
-    await items(page).nth(0).hover();
-    await button(page, 'Delete Sums').click();
+    await act(page, 'Sums', 'Delete');
     await button(page, 'Cancel').click();
     await becomes(() => page.locator('dialog').count(), 0);
     await becomes(() => titles(page), ['Sums', 'About files']);
-    await items(page).nth(0).hover();
-    await button(page, 'Delete Sums').click();
+    await act(page, 'Sums', 'Delete');
     await button(page, 'Delete').click();
     await becomes(() => titles(page), ['About files']);
     await becomes(() => kept(page), ['About files']);
@@ -192,8 +195,7 @@ onPage('export and import give the same conversations', async (page) => {
         return readFileSync(join(folder, name), 'utf8');
     };
     const before = await download('a.json');
-    await items(page).first().hover();
-    await button(page, 'Delete What is a GGUF file?').click();
+    await act(page, 'What is a GGUF file?', 'Delete');
     await button(page, 'Delete').click();
     await becomes(() => kept(page), []);
     await page.getByLabel('File to import').setInputFiles(join(folder, 'a.json'));
@@ -299,10 +301,10 @@ onPage(
         await becomes(() => answer.locator('.reasoning strong').innerText(), 'weather');
         const parts = { h3: 1, 'ol > li': 2, 'ol ul li': 1, 'table td': 2, blockquote: 1, em: 1 };
         for (const [what, n] of Object.entries(parts))
-            await becomes(async () => [what, await answer.locator(`.prose ${what}`).count()], [
-                what,
-                n,
-            ]);
+            await becomes(
+                async () => [what, await answer.locator(`.prose ${what}`).count()],
+                [what, n],
+            );
         await becomes(
             () => answer.locator('a').getAttribute('rel'),
             'noopener noreferrer nofollow',
@@ -335,7 +337,7 @@ onPage(
     },
 );
 
-onPage('reading the prompt shows progress, time left and the cache', async (page) => {
+onPage('prefill shows progress, time left and the cache', async (page) => {
     await page.addInitScript(() => {
         const real = window.fetch;
         window.fetch = async (path, init) => {
@@ -380,17 +382,15 @@ onPage('reading the prompt shows progress, time left and the cache', async (page
     await page.reload();
     await page.getByLabel('Your message').fill('Hello');
     await page.keyboard.press('Enter');
-    await page.getByText('Waiting: number 3 in the queue').waitFor();
+    await page.getByText('Number 3 in the queue').waitFor();
     await page.evaluate(() => window.next());
-    await page.getByText(/Reading the prompt: 1,000 of 4,000 tokens/).waitFor();
+    await page.getByText(/Processing the prompt: 1,000 of 4,000 tokens/).waitFor();
     await page.evaluate(() => window.next());
     await page
-        .getByText(
-            /Reading the prompt: 2,000 of 4,000 tokens, 1,000 from the cache · [\d.]+ m?s left/,
-        )
+        .getByText(/Processing the prompt: 2,000 of 4,000 tokens, 1,000 cached · [\d.]+ m?s left/)
         .waitFor();
-    await becomes(() => page.getByLabel('Prompt read').getAttribute('value'), '2000');
-    await shot(page, 'reading');
+    await becomes(() => page.getByLabel('Prompt processed').getAttribute('value'), '2000');
+    await shot(page, 'prefill');
     await page.keyboard.press('Escape');
     await page.getByText('Stopped.').waitFor();
 });
@@ -445,16 +445,18 @@ onPage(
         await settingsOf(page, {
             'System prompt': 'Be brief.',
             Seed: 5,
-            'Longest answer': 6,
+            'Maximum answer length': 6,
             Temperature: 0.8,
         });
         const first = await ask(page, 'Tell me a story.');
-        await page.getByText('The answer reached its longest length.').waitFor();
-        await becomes(() => answers(page).locator('.stats summary').innerText(), /^6 tokens/);
+        await page.getByText('The answer reached its maximum length.').waitFor();
+        await becomes(() => answers(page).locator('.stats summary').innerText(), / · 6 tokens/);
         await button(page, 'Answer again').click();
-        await finished(page);
+        await page.getByText('The settings fix the seed').waitFor();
+        await button(page, 'Answer again anyway').click();
         await page.getByLabel('Branch 2 of 2').waitFor();
-        assert.equal(await lastText(page), first); // the same seed
+        await finished(page);
+        assert.equal(await lastText(page), first);
         await button(page, 'Continue this answer').click();
         await finished(page);
         const longer = await lastText(page);
@@ -479,7 +481,7 @@ onPage(
 );
 
 onPage('an answer keeps to the format of the settings', async (page) => {
-    await settingsOf(page, { 'Longest answer': 100, Temperature: 0 });
+    await settingsOf(page, { 'Maximum answer length': 100, Temperature: 0 });
     await button(page, 'Settings').click();
     const schema = page.getByLabel('JSON schema', { exact: true });
     await page.getByLabel('Answer format').selectOption('schema');
@@ -503,8 +505,9 @@ onPage('an answer keeps to the format of the settings', async (page) => {
     await becomes(() => page.getByLabel('Answer format').inputValue(), 'schema');
     await page.getByLabel('Answer format').selectOption('json');
     await schema.waitFor({ state: 'hidden' });
-    await page.getByLabel('Longest answer').fill('1');
+    await page.getByLabel('Maximum answer length').fill('1');
     await button(page, 'Answer again').click();
+    await button(page, 'Answer again anyway').click(); // the temperature is 0
     await page.getByLabel('Branch 2 of 2').waitFor();
     await finished(page);
     assert.match(await lastText(page), /^\{/);
@@ -547,14 +550,13 @@ onPage('copy as curl gives a command with the same answer', async (page) => {
 
 onPage('the live panel shows what the server does', async (page) => {
     await button(page, 'Server').click();
-    await page.getByText('kept for reuse').waitFor();
-    await page.waitForFunction(
-        () =>
-            document.querySelector('.plot polyline').getAttribute('points').split(' ').length >= 2,
-    );
+    await page.getByText('held for reuse').waitFor();
+    // The plot began before the panel was opened.
+    const points = await page.locator('.plot polyline').getAttribute('points');
+    assert.ok(points.split(' ').length > 2, points);
     await becomes(
         () => page.locator('.live').innerText(),
-        /Running\s+\d+[^]*Waiting\s+\d+[^]*Context\s+[\d,]+ tokens/,
+        /Running\s+\d+[^]*Waiting\s+\d+[^]*Backend\s+cpu[^]*Context\s+[\d,]+ tokens[^]*Memory\s+[\d.]+ MB planned[^]*Process\s+[\d.]+ MB resident/,
     );
     await ask(page, 'Tell me a story.');
     await page.waitForFunction(() => /[1-9]/.test(document.querySelector('.figures').innerText));
@@ -588,6 +590,8 @@ onPage('a broken connection says so, and the question can be asked again', async
     await page.unroute('**/v1/chat/completions');
     await button(page, 'Try again').click();
     await becomes(() => lastText(page), /Hello/);
+    await finished(page);
+    assert.equal(await page.locator('.branches').count(), 0); // tries that failed are none
 });
 
 test(
@@ -602,12 +606,12 @@ test(
             .waitFor();
         await ask(page, 'How do I make a model smaller?');
         const input = page.getByLabel('Your message');
-        await settingsOf(page, { 'Longest answer': 8 });
+        await settingsOf(page, { 'Maximum answer length': 8 });
         await input.fill('one two three '.repeat(33));
         await page
             .locator('#context-notice')
             .getByText(
-                /^The context is \d+ % full\. Soon .* beginning with “What is a GGUF file\?”\.$/,
+                /^The context is \d+ % full\. The oldest messages .* beginning with “What is a GGUF file\?”\.$/,
             )
             .waitFor();
         await becomes(() => page.locator('.message.omitted').count(), 0);
@@ -617,6 +621,9 @@ test(
             () => page.locator('#context-notice').innerText(),
             /first \d+ messages?, from “What is a GGUF file\?” on/,
         );
+        // What is left out no longer counts: the gauge never shows more than there is.
+        const [used] = /^\d+/.exec(await page.locator('#room-text').innerText());
+        assert.ok(Number(used) <= 256, used);
         const left = await page.locator('.message.omitted').count();
         assert.ok(left === 2 || left === 4, `${left} messages are marked`);
         await shot(page, 'context-full');
@@ -637,7 +644,7 @@ test('the key is asked for once', TIMEOUT, async () => {
     await shot(page, 'key');
     await assertAccessible(page, 'key');
     await page.keyboard.press('Enter');
-    await page.getByText('The server does not know that key.').waitFor();
+    await page.getByText('The server does not accept that key.').waitFor();
     await page.getByLabel('API key').fill('right-key-123');
     await button(page, 'Continue').click();
     await page.locator('#model').waitFor();
@@ -652,11 +659,14 @@ test('the key is asked for once', TIMEOUT, async () => {
 
 test('of several models one is chosen, and loaded when it is asked', TIMEOUT, async () => {
     const { page, close } = await visit(browser, await serve('--model-dir', 'zoo/tiny'));
+    const qwen3 = page.locator('#model option[value=qwen3]');
+    await becomes(() => qwen3.textContent(), /^qwen3 · [\d.]+ [KM]B · not loaded$/);
     await page.getByLabel('Model').selectOption('qwen3');
     await ask(page, 'Tell me a story.');
     const stats = answers(page).locator('.stats');
     await stats.locator('summary').click();
     await becomes(() => stats.innerText(), /Model\s+qwen3\n/);
+    await becomes(() => qwen3.textContent(), /^qwen3 · [\d.]+ [KM]B · [A-Z]\w+ · loaded$/);
     await page
         .locator('#room-text')
         .getByText(/^\d+ of [\d,]+ tokens$/)
@@ -664,6 +674,11 @@ test('of several models one is chosen, and loaded when it is asked', TIMEOUT, as
     await button(page, 'Server').click();
     await page.locator('.about').getByText('qwen3').waitFor();
     await assertAccessible(page, 'several models');
+    // A new chat may have another model; the conversation keeps to its own.
+    await button(page, 'New chat').first().click();
+    await page.getByLabel('Model').selectOption('llama');
+    await openItem(page, 0);
+    await becomes(() => page.getByLabel('Model').inputValue(), 'qwen3');
     await page.reload();
     await becomes(() => page.getByLabel('Model').inputValue(), 'qwen3');
     await page.setViewportSize({ width: 360, height: 740 });
@@ -702,7 +717,8 @@ onPage(
         await page.unroute('**/v1/chat/completions');
         await shot(page, 'phone');
         for (const name of ['Settings', 'Prompt', 'Server']) {
-            await button(page, name).click();
+            await button(page, 'More').click();
+            await page.getByRole('menuitem', { name }).click();
             await assertNoSideScroll(page, name);
             await button(page, 'Close').click();
         }
@@ -718,9 +734,10 @@ onPage(
 
 for (const colorScheme of ['light', 'dark']) {
     onPage(
-        `axe-core finds nothing serious in ${colorScheme}`,
+        `axe-core finds nothing in ${colorScheme}`,
         async (page) => {
             await assertAccessible(page, 'welcome');
+            await settingsOf(page, { Temperature: 1 });
             await ask(page, 'How do I make a model smaller?');
             await button(page, 'Answer again').click();
             await finished(page);
@@ -735,8 +752,7 @@ for (const colorScheme of ['light', 'dark']) {
                 await button(page, name).click();
                 await assertAccessible(page, name);
             }
-            await items(page).first().hover();
-            await button(page, 'Delete How do I make a model smaller?').click();
+            await act(page, 'How do I make a model smaller?', 'Delete');
             await assertAccessible(page, 'delete');
         },
         { colorScheme },
