@@ -1068,7 +1068,8 @@ def test_large_bodies_are_parsed_and_freed_by_workers(s):
 def test_a_request_without_memory_fails_alone(s):
     if needs_proc("a_request_without_memory_fails_alone"):
         return
-    for more in [2, 8, 12, 20]:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [f"value {i}" for i in range(4000)]}}}
+    for more in [2, 8, 12, 20, 36]:
         s = Server()
         if memory(s, "VmSize") > 1 << 40:
             print("skip a_request_without_memory_fails_alone: a sanitizer ends the program where memory is missing")
@@ -1077,6 +1078,8 @@ def test_a_request_without_memory_fails_alone(s):
         resource.prlimit(s.p.pid, resource.RLIMIT_AS, (memory(s, "VmSize") + (more << 20), resource.RLIM_INFINITY))
         e = s.post("/tokenize", {"content": "a" * 8000000}, 503)["error"]
         assert e["code"] == "memory", e
+        r = s.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 3, "response_format": form}))
+        assert r.status == 200 or r.json["error"]["code"] == "memory", (more, r.status, r.text)
         assert s.chat(max_tokens=1)
         s.end()
 

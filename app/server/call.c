@@ -116,7 +116,9 @@ int call_parse(struct call *c)
         return call_over(c, LIMIT_json_values, NULL, shape.n_values);
     if (!can_allocate_tree(c->n_text, shape.n_values)) return call_no_memory(c);
     c->body = json_loadb(c->text, c->n_text, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    if (!c->body && json_error_code(&e) == json_error_out_of_memory) return call_no_memory(c);
+    /* where its lists and tables find no memory, jansson gives neither a code nor a place */
+    if (!c->body && (e.line < 0 || json_error_code(&e) == json_error_out_of_memory))
+        return call_no_memory(c);
     if (!c->body)
         return call_wrong(c, 400, NULL, "the body is not JSON: line %d, column %d: %s", e.line,
                           e.column, QUOTE(e.text));
@@ -387,6 +389,7 @@ static void on_end(struct choice *ch, const struct server_event *e)
     metrics_choice(c->server->metrics, ch);
     if (e->result.finish == FLETCH_FINISH_FAILED && !c->problem.status) {
         call_wrong(c, status_of(c, e->result.code), NULL, "%s", ch->error);
+        if (e->result.code == FLETCH_E_NOMEM) call_no_memory(c);
         cancel(c);
     } else if (cut && !c->problem.status)
         call_wrong(c, 503, NULL, "the answer was broken off");
@@ -469,8 +472,12 @@ static void submit_choice(struct call *c, struct choice *ch)
     int rc = fletch_batch_submit(c->served->batch, &r, &ch->id);
     if (rc) {
         const char *why = fletch_batch_error(c->served->batch);
-        int status = rc == FLETCH_E_LIMIT ? 503 : rc == FLETCH_E_NOMEM ? 500 : 400;
-        call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.form : NULL, "%s", why);
+        int status = rc == FLETCH_E_LIMIT ? 503 : 400;
+        if (rc == FLETCH_E_NOMEM)
+            call_no_memory(c);
+        else
+            call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.form : NULL, "%s",
+                       why);
         return;
     }
     if (!ch->lacks_room) {
@@ -483,8 +490,13 @@ static void submit_choice(struct call *c, struct choice *ch)
 
 static void submit(struct call *c)
 {
-    c->n_choices = (uint32_t)c->n_prompts * c->ask.n;
-    c->choices = need(calloc(c->n_choices, sizeof *c->choices));
+    uint32_t n = (uint32_t)c->n_prompts * c->ask.n;
+    c->choices = calloc(n, sizeof *c->choices);
+    if (!c->choices) {
+        call_no_memory(c);
+        return;
+    }
+    c->n_choices = n;
     c->t_submit = server_now();
     for (uint32_t i = 0; i < c->n_choices && !c->problem.status; i++) {
         c->choices[i].call = c;

@@ -56,6 +56,7 @@ static void on_piece(void *ctx)
         r->at = 0;
     }
     if (r->rc && !r->lacks_room) call_wrong(c, status_of(r->rc), NULL, "%s", r->error);
+    if (r->rc == FLETCH_E_NOMEM) call_no_memory(c);
     if (!c->problem.status && c->conn && r->prompt < c->n_prompts) {
         served_errand(m, read_piece, on_piece, r);
         return;

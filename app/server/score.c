@@ -80,20 +80,36 @@ static void on_read(struct reader *r)
     call_scored(c);
 }
 
+/* Places for the scores of all prompts; false: not all of them. */
+static bool allocate_scores(struct call *c)
+{
+    c->scores = calloc(c->n_prompts, sizeof *c->scores);
+    bool got = c->scores;
+    for (size_t i = 0; got && i < c->n_prompts; i++) {
+        struct score *s = &c->scores[i];
+        size_t n = c->prompts[i].n, n_top = c->ask.n_top;
+        *s = (struct score){.n_top = c->ask.n_top,
+                            .logprobs = calloc(n, sizeof(float)),
+                            .top_ids = calloc(n * n_top + 1, sizeof(int32_t)),
+                            .top_logprobs = calloc(n * n_top + 1, sizeof(float))};
+        got = s->logprobs && s->top_ids && s->top_logprobs;
+    }
+    return got;
+}
+
 void score_begin(struct call *c)
 {
-    struct served *m = c->served;
-    struct scoring *x = need(calloc(1, sizeof *x));
-    x->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
-    x->logits = need(malloc(sizeof *x->logits * PIECE * m->info.n_vocab));
-    c->scores = need(calloc(c->n_prompts, sizeof *c->scores));
-    for (size_t i = 0; i < c->n_prompts; i++) {
-        size_t n = c->prompts[i].n, n_top = c->ask.n_top;
-        c->scores[i] = (struct score){.n_top = c->ask.n_top,
-                                      .logprobs = need(calloc(n, sizeof(float))),
-                                      .top_ids = need(calloc(n * n_top + 1, sizeof(int32_t))),
-                                      .top_logprobs = need(calloc(n * n_top + 1, sizeof(float)))};
+    struct scoring *x = calloc(1, sizeof *x);
+    float *logits = malloc(sizeof *logits * PIECE * c->served->info.n_vocab);
+    if (!x || !logits || !allocate_scores(c)) {
+        free(x);
+        free(logits);
+        call_no_memory(c);
+        call_scored(c);
+        return;
     }
+    x->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
+    x->logits = logits;
     reader_begin(&x->r);
 }
 

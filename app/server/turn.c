@@ -297,6 +297,7 @@ static int append(struct call *c, const char *text)
     pthread_mutex_lock(&c->served->text_lock);
     int rc = fletch_tokenize(c->served->model, text, strlen(text), FLETCH_SPECIAL, &ids, &n);
     if (rc) call_wrong(c, 500, NULL, "%s", fletch_model_error(c->served->model));
+    if (rc == FLETCH_E_NOMEM) call_no_memory(c);
     pthread_mutex_unlock(&c->served->text_lock);
     if (rc) return -1;
     p->ids = need(realloc(p->ids, (p->n + n) * sizeof *p->ids));
