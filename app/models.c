@@ -594,6 +594,20 @@ static int remove_model(const struct stored *m)
     return code;
 }
 
+/* What is not fletch's may be another program's. */
+static int say_not_ours(const struct model_name *name)
+{
+    struct store s = store_of_others();
+    const struct stored *m = NULL;
+    const char *file = name->file[0] ? ":" : "";
+    int code = find(&s, name, &m)
+                   ? say_error("%s%s%s is kept by %s, not by fletch; remove it there", name->repo,
+                               file, name->file, m->program)
+                   : say_error("there is no '%s%s%s'", name->repo, file, name->file);
+    store_close(&s);
+    return code;
+}
+
 static int rm(const struct args *a)
 {
     struct model_name name;
@@ -606,12 +620,11 @@ static int rm(const struct args *a)
     struct store s = store_open(root, false);
     size_t n = find(&s, &name, &m);
     if (!name.file[0])
-        code = access(folder, F_OK) ? say_error("there is no %s", QUOTE(name.repo))
-                                    : remove_folder(folder, 0);
+        code = access(folder, F_OK) ? say_not_ours(&name) : remove_folder(folder, 0);
     else if (n == 1)
         code = remove_model(m);
     else
-        code = n ? say_several(&s, &name) : say_error("there is no %s", QUOTE(a->operands.p[0]));
+        code = n ? say_several(&s, &name) : say_not_ours(&name);
     if (!code) { /* folders that are empty now */
         rmdir(folder);
         *strrchr(folder, '/') = 0;

@@ -169,10 +169,12 @@ def test_own_models_come_first_and_partial_ones_are_listed(d):
     put(own, "own/half/x-Q4_K_M.gguf.part", data=b"12345")
     hugging_face(d + "/.cache/huggingface/hub", "own/mod", {"m-Q8_0.gguf": TINY})
     assert "qwen3" in fletch(d, "inspect", "own/mod").text
+    hugging_face(d + "/.cache/huggingface/hub", "own/theirs", {"m.gguf": TINY})
+    assert "kept by huggingface" in fletch(d, "rm", "own/theirs", code=1).err
     rows = fletch(d, "list", "--json").json
     half = [m for m in rows if m["partial"]]
     assert [m["name"] for m in half] == ["own/half:x-Q4_K_M.gguf"] and half[0]["bytes"] == 5
-    assert len(rows) == 3 and rows[1]["program"] == "fletch" and len(rows[1]["modified"]) == 10
+    assert len(rows) == 4 and rows[1]["program"] == "fletch" and len(rows[1]["modified"]) == 10
     text = fletch(d, "list").text
     assert "incomplete" in text and " Q8_0 " in text and text.count("own/mod:m-Q8_0.gguf") == 2, text
     fletch(d, "inspect", "own/half", code=1)
@@ -199,7 +201,7 @@ def test_serve_without_a_model_serves_what_was_pulled(d):
         assert answers(s) == "guide"
         answers(s, "unknown", status=404)
     finally:
-        s.p.kill()
+        s.end()
 
 
 def test_model_dir_descends_and_aliases_name_models(d):
@@ -215,7 +217,7 @@ def test_model_dir_descends_and_aliases_name_models(d):
             assert answers(s, name) == name
         assert answers(s, "gpt-4o") == "a" and answers(s, "whatever") == "one:b.gguf" == answers(s)
     finally:
-        s.p.kill()
+        s.end()
     for wrong in ("x=none", "gpt", "=a", "a b=a"):
         assert "--alias" in fletch(d, "serve", "--model-dir", d, "--alias", wrong, code=2).err, wrong
 
@@ -226,7 +228,7 @@ def test_a_lone_model_has_a_name_and_further_ones(d):
         assert ids(s) == {"first"}
         assert {answers(s, name) for name in ("first", "second", "gpt-4o")} == {"first"}
     finally:
-        s.p.kill()
+        s.end()
 
 
 def test_a_folder_of_gguf_files_names_them(d):
