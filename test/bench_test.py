@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from suite import fletch, run_tests
+from suite import BUILD, fletch, run_tests
 
 GOLDEN = "test/golden/models/llama-gguf/model.gguf"
 FAST = ["-r", "2", "-p", "16", "-n", "4", "-d", "8"]
@@ -76,7 +76,7 @@ def test_no_run_overwrites_another(d):
 
 def test_targets_by_the_names_people_try():
     def make(*args):
-        p = subprocess.run(["make", "-n", *args], capture_output=True, text=True)
+        p = subprocess.run(["make", "-n", f"B={BUILD}", *args], capture_output=True, text=True)
         return p.stdout + p.stderr
 
     for backend in ("cpu", "metal", "cuda"):
