@@ -38,7 +38,7 @@ static void key_of(struct plot *p, const json_t *row, size_t i)
 {
     char name[96];
     case_name(name, sizeof name, row);
-    if (i <= N_COLOURS) plot_key(p, colour_of(i), i < N_COLOURS ? name : "others");
+    plot_key(p, colour_of(i), i < N_COLOURS ? name : "others");
 }
 
 /* Percentile over latency, one line per case. */
@@ -91,7 +91,7 @@ static void draw_line(const struct plot *p, const json_t *doc, size_t k, const c
     {
         if (!same_line(row, start, other)) continue;
         if (i < k) return;
-        if (!n++) fputs("<path class=\"axis\" d=\"", p->out);
+        if (!n++) fputs("<path class=\"mark s6\" style=\"stroke-width:1\" d=\"", p->out);
         fprintf(p->out, "%c%.1f %.1f", n == 1 ? 'M' : 'L', plot_x(p, get_real(row, by)),
                 plot_y(p, get_real(row, "tokens_per_s")));
     }

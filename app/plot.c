@@ -103,6 +103,8 @@ void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const
 
 void plot_key(struct plot *p, int colour, const char *name)
 {
+    for (int i = 0; i < p->n_keys; i++)
+        if (p->keys[i].colour == colour) return;
     if (p->n_keys == sizeof p->keys / sizeof *p->keys) return;
     struct plot_key *key = &p->keys[p->n_keys++];
     key->colour = colour;

@@ -9,7 +9,7 @@
 enum {
     WIDTH = 460,
     HEIGHT = 280,
-    LEFT = 52,
+    LEFT = 60,
     RIGHT = 24,
     TOP = 24,
     BOTTOM = 40,
@@ -28,7 +28,7 @@ struct plot {
     struct plot_key {
         int colour;
         char name[96];
-    } keys[2 * N_COLOURS];
+    } keys[N_COLOURS + 1];
 };
 
 /* The beginning of a page, with its style. */
@@ -41,7 +41,7 @@ void plot_begin(struct plot *p, FILE *out, struct scale x, struct scale y, const
                 const char *x_name, const char *y_name);
 double plot_x(const struct plot *p, double v);
 double plot_y(const struct plot *p, double v);
-/* Names what has a colour. On one page a colour means the same in all plots. */
+/* Names what has a colour, once. On one page a colour means the same in all plots. */
 void plot_key(struct plot *p, int colour, const char *name);
 void plot_end(struct plot *p);
 
