@@ -258,7 +258,7 @@ static void print_bar(const struct progress *p, uint64_t done, uint64_t total)
     enum { BAR = 20 };
     char bar[BAR + 1], text[120], left[32] = "";
     for (unsigned i = 0; i < BAR; i++)
-        bar[i] = (double)i + 0.5 < BAR * (double)done / (double)total ? '#' : '-';
+        bar[i] = (double)i + 0.5 < (double)BAR * (double)done / (double)total ? '#' : '-';
     bar[BAR] = 0;
     double seconds = p->speed > 0 ? (double)(total - done) / p->speed : -1;
     if (seconds >= 3600 && seconds < 360000)

@@ -69,7 +69,7 @@ static const struct device {
     {"emulator", "emu", {.known = true, .n_units = 2, .walks = true}},
 };
 
-static void fail(const char *what, const struct err *err)
+_Noreturn static void fail(const char *what, const struct err *err)
 {
     fprintf(stderr, "%s: %s\n", what, err->text);
     exit(1);
