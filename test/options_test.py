@@ -82,7 +82,7 @@ def test_options_of_run_do_the_same_on_every_backend(folder):
 def test_the_table_has_every_option_that_may_depend_on_the_backend():
     """What is left out is about where to run or what is said beside the answer."""
     beside = {"--backend", "--isa", "--capture", "--threads", "--json", "--verbose", "--quiet", "--help",
-              "--act-type", "--prompt", "--input", "--file", "--max-tokens", "--context"}
+              "--act-type", "--model", "--prompt", "--input", "--file", "--max-tokens", "--context"}
     missing = options() - {a for line, _ in TABLE for a in line} - beside
     assert not missing, missing
 
