@@ -1086,6 +1086,37 @@ def test_a_request_without_memory_fails_alone(s):
         s.end()
 
 
+def test_when_memory_is_gone_only_requests_fail(s):
+    """Small allocations too: answers with many log probabilities, messages, values."""
+    if needs_proc("when_memory_is_gone_only_requests_fail"):
+        return
+    s = Server()
+    if memory(s, "VmSize") > 1 << 40:
+        print("skip when_memory_is_gone_only_requests_fail: a sanitizer ends the program where memory is missing")
+        return s.end()
+    said = [{"type": "message", "role": "user", "content": "x"}] * 900
+    bodies = [("/v1/completions", {"prompt": "Once", "max_tokens": 64, "n": 8, "ignore_end": True, "logprobs": 20}),
+              ("/v1/responses", {"input": said, "max_output_tokens": 1, "truncation": "auto"}),
+              ("/v1/chat/completions", {"messages": ASK, "max_tokens": 64, "logprobs": True, "top_logprobs": 20}),
+              ("/v1/completions", {"prompt": "a", "max_tokens": 1, "metadata": {f"k{i}": i for i in range(20000)}})]
+    s.stream(max_tokens=8)
+    resource.prlimit(s.p.pid, resource.RLIMIT_AS, (memory(s, "VmSize") + (1 << 20), resource.RLIM_INFINITY))
+    seen = []
+
+    def ask(path, body):
+        r = s.request("POST", path, json.dumps(body))
+        seen.append((r.status, (r.json.get("error") or {}).get("code")))
+    for _ in range(3):
+        threads = [threading.Thread(target=ask, args=b) for b in bodies * 4]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert len(seen) == 48 and set(seen) <= {(200, None), (503, "memory")} and (503, "memory") in seen, seen
+    assert s.chat(max_tokens=1) and "fletch_" in s.get("/metrics").text and s.status()["ready"]
+    s.end()
+
+
 def test_embeddings_and_scores_wait_for_room(s):
     s = Server("-c", 512, "--cache-tokens", 256, "--limit", "queue_seconds=600")
     text, alone = "x y z " * 44, {}
@@ -1233,7 +1264,7 @@ GROUPS = [
     (["--api-key", "KEYS"], ["wrong_keys_are"]),
     (["--model-dir", "MODELS", "--max-memory", "TWO_OF_FOUR", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual"]),
+    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "when_memory", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual"]),
 ]
 
 

@@ -16,8 +16,8 @@ static int take(struct call *c)
 
 static json_t *chunk(const struct call *c)
 {
-    return need(json_pack("{s:s, s:s, s:I, s:s}", "id", c->name, "object", "chat.completion.chunk",
-                          "created", (json_int_t)c->created, "model", c->served->id));
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", c->name, "object", "chat.completion.chunk",
+                     "created", (json_int_t)c->created, "model", c->served->id);
 }
 
 /* Takes delta and logprobs; finish may be NULL. */
@@ -55,13 +55,13 @@ static json_t *waiting_logprobs(struct choice *ch)
     struct turn *t = turn_of(ch);
     json_t *list = t->logprobs;
     t->logprobs = NULL;
-    return list ? need(json_pack("{s:o}", "content", list)) : NULL;
+    return list ? json_pack("{s:o}", "content", list) : NULL;
 }
 
 static json_t *call_of(const struct turn_part *p)
 {
-    return need(json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", p->id, "type", "function", "function",
-                          "name", p->name, "arguments", turn_text(p)));
+    return json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", p->id, "type", "function", "function",
+                     "name", p->name, "arguments", turn_text(p));
 }
 
 static void open_part(struct call *c, struct choice *ch, const struct turn_part *p)
@@ -93,7 +93,7 @@ static void token(struct call *c, struct choice *ch, const struct token *t)
     struct turn *turn = turn_of(ch);
     if (c->ask.logprobs && t->id >= 0) {
         if (!c->ask.stream && !call_add_entries(c, t->n_top + 1)) return;
-        if (!turn->logprobs) turn->logprobs = need(json_array());
+        if (!turn->logprobs) turn->logprobs = json_array();
         json_array_append_new(turn->logprobs, logprob_entry(c->served, t, c->ask.n_top));
     }
     turn_token(c, ch, t, c->ask.stream ? &writer : NULL);
@@ -120,7 +120,7 @@ static json_t *message(struct choice *ch)
     for (uint32_t i = 0; i < t->n_parts; i++)
         if (t->parts[i].kind == TOOLS_CALL) json_array_append_new(calls, call_of(&t->parts[i]));
     if (json_is_null(content) && !t->n_calls) content = json_string("");
-    json_t *m = need(json_pack("{s:s, s:o}", "role", "assistant", "content", content));
+    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content);
     if (!json_is_null(reasoning)) json_object_set(m, "reasoning_content", reasoning);
     if (t->n_calls) json_object_set(m, "tool_calls", calls);
     json_decref(reasoning);
@@ -132,13 +132,13 @@ static json_t *whole_choice(struct call *c, struct choice *ch)
 {
     json_t *logprobs = waiting_logprobs(ch);
     if (c->ask.logprobs && !logprobs) logprobs = json_pack("{s:[]}", "content");
-    return need(json_pack("{s:i, s:o, s:o?, s:s}", "index", (int)ch->index, "message", message(ch),
-                          "logprobs", logprobs, "finish_reason", finish_reason(ch)));
+    return json_pack("{s:i, s:o, s:o?, s:s}", "index", (int)ch->index, "message", message(ch),
+                     "logprobs", logprobs, "finish_reason", finish_reason(ch));
 }
 
 static void end(struct call *c)
 {
-    json_t *j = chunk(c), *choices = need(json_array());
+    json_t *j = chunk(c), *choices = json_array();
     for (uint32_t i = 0; i < c->n_choices && !c->ask.stream; i++)
         json_array_append_new(choices, whole_choice(c, &c->choices[i]));
     json_object_set_new(j, "choices", choices);

@@ -119,7 +119,7 @@ static json_t *piece_text(const struct served *m, int32_t id)
         unsigned byte = (unsigned char)p[i];
         words_add(&spelled, (const char[]){'\\', 'x', hex[byte / 16], hex[byte % 16]}, 4);
     }
-    j = need(json_stringn(spelled.p, spelled.n));
+    j = json_stringn(spelled.p, spelled.n);
     free(spelled.p);
     return j;
 }
@@ -130,7 +130,7 @@ static void list_token(struct lists *l, const struct served *m, const struct tok
 {
     size_t n;
     const char *p = served_piece(m, t->id, &n);
-    json_t *top = t->top_ids ? need(json_object()) : need(json_null());
+    json_t *top = t->top_ids ? json_object() : json_null();
     for (uint32_t i = 0; t->top_ids && i < t->n_top; i++) {
         json_t *key = piece_text(m, t->top_ids[i]);
         json_object_setn_new(top, json_string_value(key), json_string_length(key),
@@ -138,11 +138,11 @@ static void list_token(struct lists *l, const struct served *m, const struct tok
         json_decref(key);
     }
     if (!l->tokens) {
-        l->tokens = need(json_array());
-        l->logprobs = need(json_array());
-        l->tops = need(json_array());
-        l->offsets = need(json_array());
-        l->ids = need(json_array());
+        l->tokens = json_array();
+        l->logprobs = json_array();
+        l->tops = json_array();
+        l->offsets = json_array();
+        l->ids = json_array();
     }
     json_array_append_new(l->tokens, piece_text(m, t->id));
     json_array_append_new(l->logprobs, t->top_ids ? json_real((double)t->logprob) : json_null());
@@ -156,10 +156,10 @@ static void list_token(struct lists *l, const struct served *m, const struct tok
 static json_t *take_lists(struct lists *l)
 {
     size_t offset = l->offset;
-    if (!l->tokens) return need(json_null());
-    json_t *j = need(json_pack("{s:o, s:o, s:o, s:o, s:o}", "tokens", l->tokens, "token_logprobs",
-                               l->logprobs, "top_logprobs", l->tops, "text_offset", l->offsets,
-                               "token_ids", l->ids));
+    if (!l->tokens) return json_null();
+    json_t *j =
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "tokens", l->tokens, "token_logprobs", l->logprobs,
+                  "top_logprobs", l->tops, "text_offset", l->offsets, "token_ids", l->ids);
     *l = (struct lists){.offset = offset};
     return j;
 }
@@ -168,17 +168,17 @@ static json_t *take_lists(struct lists *l)
 
 static json_t *skeleton(const struct call *c)
 {
-    return need(json_pack("{s:s, s:s, s:I, s:s}", "id", c->name, "object", "text_completion",
-                          "created", (json_int_t)c->created, "model", c->served->id));
+    return json_pack("{s:s, s:s, s:I, s:s}", "id", c->name, "object", "text_completion", "created",
+                     (json_int_t)c->created, "model", c->served->id);
 }
 
 /* What was said since the last time; takes it. */
 static json_t *choice_json(struct choice *ch, const char *finish)
 {
     struct said *said = ch->state;
-    json_t *j = need(json_pack("{s:i, s:o, s:o, s:s?}", "index", (int)ch->index, "text",
-                               json_text(said->text.p ? said->text.p : "", said->text.n),
-                               "logprobs", take_lists(&said->lists), "finish_reason", finish));
+    json_t *j = json_pack("{s:i, s:o, s:o, s:s?}", "index", (int)ch->index, "text",
+                          json_text(said->text.p ? said->text.p : "", said->text.n), "logprobs",
+                          take_lists(&said->lists), "finish_reason", finish);
     said->text.n = 0;
     return j;
 }
@@ -220,7 +220,7 @@ static void begin(struct call *c)
 {
     if (c->ask.stream) sse_begin(c->conn);
     for (uint32_t i = 0; i < c->n_choices; i++) {
-        c->choices[i].state = need(calloc(1, sizeof(struct said)));
+        c->choices[i].state = memory_zeroed(sizeof(struct said));
         if (c->ask.echo) echo(c, &c->choices[i]);
     }
 }
@@ -254,7 +254,7 @@ static void done(struct call *c, struct choice *ch)
 
 static void end(struct call *c)
 {
-    json_t *j = skeleton(c), *choices = need(json_array());
+    json_t *j = skeleton(c), *choices = json_array();
     for (uint32_t i = 0; i < c->n_choices && !c->ask.stream; i++)
         json_array_append_new(choices,
                               choice_json(&c->choices[i], call_finish_reason(&c->choices[i])));

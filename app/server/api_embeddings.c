@@ -23,7 +23,7 @@ struct embedding {
 
 static struct embedding *embedding_of(struct call *c)
 {
-    if (!c->state) c->state = need(calloc(1, sizeof(struct embedding)));
+    if (!c->state) c->state = memory_zeroed(sizeof(struct embedding));
     return c->state;
 }
 
@@ -96,7 +96,11 @@ static int read_piece(struct served *m, struct reader *r, const int32_t *ids, si
 static json_t *base64(const unsigned char *p, size_t n)
 {
     static const char chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *text = need(malloc(n / 3 * 4 + 5)), *at = text;
+    char *text = malloc(n / 3 * 4 + 5), *at = text;
+    if (!text) {
+        memory_fail();
+        return NULL;
+    }
     for (size_t i = 0; i < n; i += 3) {
         size_t left = n - i;
         uint32_t bits = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
@@ -105,7 +109,7 @@ static json_t *base64(const unsigned char *p, size_t n)
     }
     json_t *j = json_stringn(text, (size_t)(at - text));
     free(text);
-    return need(j);
+    return j;
 }
 
 static json_t *vector(const struct embedding *e, size_t prompt)
@@ -115,7 +119,7 @@ static json_t *vector(const struct embedding *e, size_t prompt)
     double length = 0;
     for (uint32_t i = 0; i < n; i++) length += sums[i] * sums[i];
     length = sqrt(length);
-    json_t *list = e->base64 ? NULL : need(json_array());
+    json_t *list = e->base64 ? NULL : json_array();
     for (uint32_t i = 0; i < n; i++) {
         e->mean[i] = (float)(length > 0 ? sums[i] / length : 0);
         if (list) json_array_append_new(list, json_real((double)e->mean[i]));
@@ -126,23 +130,24 @@ static json_t *vector(const struct embedding *e, size_t prompt)
 static json_t *reply(const struct embedding *e)
 {
     const struct call *c = e->r.call;
-    json_t *data = need(json_array());
+    json_t *data = json_array();
     json_int_t n_tokens = 0;
     for (size_t i = 0; i < c->n_prompts; i++) {
         n_tokens += (json_int_t)c->prompts[i].n;
         json_array_append_new(data, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index",
                                               (json_int_t)i, "embedding", vector(e, i)));
     }
-    return need(json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list", "data", data, "model",
-                          c->served->id, "usage", "prompt_tokens", n_tokens, "total_tokens",
-                          n_tokens));
+    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list", "data", data, "model",
+                     c->served->id, "usage", "prompt_tokens", n_tokens, "total_tokens", n_tokens);
 }
 
 static void write_answer(void *ctx)
 {
     struct call *c = ctx;
+    memory_begin();
     c->reply = reply(c->state);
     call_write_reply(c);
+    if (memory_failed()) call_no_memory(c);
 }
 
 static void on_answer(void *ctx)

@@ -49,7 +49,7 @@ static int take_tool_use(struct call *c, const json_t *block, json_t *message)
     json_t *calls = json_object_get(message, "tool_calls");
     if (!json_is_string(name) || !json_is_object(input))
         return call_wrong(c, 400, "messages", "a tool_use block needs name and input");
-    if (!calls) json_object_set_new(message, "tool_calls", calls = need(json_array()));
+    if (!calls) json_object_set_new(message, "tool_calls", calls = json_array());
     return json_array_append_new(calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id",
                                                   json_object_get(block, "id"), "type", "function",
                                                   "function", "name", name, "arguments", input));
@@ -91,7 +91,7 @@ static int take_message(struct call *c, const json_t *from, json_t *messages)
     int rc = 0;
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
         return call_wrong(c, 400, "messages", "a message's role is not user or assistant");
-    json_t *message = need(json_pack("{s:s}", "role", role));
+    json_t *message = json_pack("{s:s}", "role", role);
     if (json_is_string(content))
         words_try_add(&said, json_string_value(content), json_string_length(content));
     else if (!json_is_array(content))
@@ -125,7 +125,7 @@ static int take_messages(struct call *c, json_t *chat, json_t *v)
 static int take_tools(struct call *c, json_t *chat, json_t *v)
 {
     size_t i;
-    json_t *tool, *tools = need(json_array());
+    json_t *tool, *tools = json_array();
     json_object_set_new(chat, "tools", tools);
     if (!json_is_array(v)) return call_wrong(c, 400, "tools", "tools must be an array");
     json_array_foreach(v, i, tool)
@@ -245,7 +245,7 @@ static int take(struct call *c)
 static int take_count(struct call *c)
 {
     if (take_any(c)) return -1;
-    c->reply = need(json_pack("{s:I}", "input_tokens", (json_int_t)c->prompts[0].n));
+    c->reply = json_pack("{s:I}", "input_tokens", (json_int_t)c->prompts[0].n);
     return 0;
 }
 
@@ -268,33 +268,29 @@ static json_t *stop_sequence(const struct call *c, const struct choice *ch)
 static json_t *usage(const struct call *c)
 {
     const struct fletch_result *r = &c->choices[0].result;
-    return need(json_pack("{s:I, s:I, s:I, s:I}", "input_tokens",
-                          call_prompt_tokens(c, 0) - r->n_reused, "output_tokens",
-                          (json_int_t)r->n_generated, "cache_read_input_tokens",
-                          (json_int_t)r->n_reused, "cache_creation_input_tokens", (json_int_t)0));
+    return json_pack("{s:I, s:I, s:I, s:I}", "input_tokens", call_prompt_tokens(c, 0) - r->n_reused,
+                     "output_tokens", (json_int_t)r->n_generated, "cache_read_input_tokens",
+                     (json_int_t)r->n_reused, "cache_creation_input_tokens", (json_int_t)0);
 }
 
 static json_t *message(struct call *c, json_t *content, const char *reason, json_t *sequence)
 {
-    return need(json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o, s:o}", "id", c->name, "type",
-                          "message", "role", "assistant", "model", c->served->id, "content",
-                          content, "stop_reason", reason, "stop_sequence", sequence, "usage",
-                          usage(c)));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s?, s:o, s:o}", "id", c->name, "type", "message",
+                     "role", "assistant", "model", c->served->id, "content", content, "stop_reason",
+                     reason, "stop_sequence", sequence, "usage", usage(c));
 }
 
 /* Takes the text; a call's is its arguments. */
 static json_t *block(const struct turn_part *p, json_t *text)
 {
-    if (p->kind == TOOLS_CONTENT)
-        return need(json_pack("{s:s, s:o}", "type", "text", "text", text));
+    if (p->kind == TOOLS_CONTENT) return json_pack("{s:s, s:o}", "type", "text", "text", text);
     if (p->kind == TOOLS_REASONING)
-        return need(
-            json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking", text, "signature", ""));
+        return json_pack("{s:s, s:o, s:s}", "type", "thinking", "thinking", text, "signature", "");
     json_t *input =
         json_loadb(json_string_value(text), json_string_length(text), JSON_ALLOW_NUL, NULL);
     json_decref(text);
-    return need(json_pack("{s:s, s:s, s:s, s:o}", "type", "tool_use", "id", p->id, "name", p->name,
-                          "input", input ? input : json_object()));
+    return json_pack("{s:s, s:s, s:s, s:o}", "type", "tool_use", "id", p->id, "name", p->name,
+                     "input", input ? input : json_object());
 }
 
 static void send(struct call *c, const char *type, json_t *event)
@@ -362,7 +358,7 @@ static void end(struct call *c)
         sse_end(c->conn, NULL);
         return;
     }
-    json_t *content = need(json_array());
+    json_t *content = json_array();
     for (uint32_t i = 0; i < t->n_parts; i++)
         json_array_append_new(content, block(&t->parts[i], turn_text(&t->parts[i])));
     json_reply(c->conn, 200, message(c, content, stop_reason(ch), stop_sequence(c, ch)));

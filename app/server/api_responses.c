@@ -60,8 +60,7 @@ static int add_call(struct call *c, json_t *chat, const json_t *item)
         add_message(chat, "assistant", json_string(""));
         last = json_array_get(messages, json_array_size(messages) - 1);
     }
-    if (!json_object_get(last, "tool_calls"))
-        json_object_set_new(last, "tool_calls", need(json_array()));
+    if (!json_object_get(last, "tool_calls")) json_object_set_new(last, "tool_calls", json_array());
     return json_array_append_new(json_object_get(last, "tool_calls"), call);
 }
 
@@ -113,12 +112,12 @@ static int take_instructions(struct call *c, json_t *chat, json_t *v)
 static int take_tools(struct call *c, json_t *chat, json_t *v)
 {
     size_t i;
-    json_t *tool, *tools = need(json_array());
+    json_t *tool, *tools = json_array();
     json_object_set_new(chat, "tools", tools);
     if (!json_is_array(v)) return call_wrong(c, 400, "tools", "tools must be an array");
     json_array_foreach(v, i, tool)
     {
-        json_t *f = need(json_object());
+        json_t *f = json_object();
         if (!is_type(tool, "function")) {
             json_decref(f);
             return call_wrong(c, 400, "tools", "tool %zu is not a function", i);
@@ -219,16 +218,16 @@ static int take(struct call *c)
 static json_t *content_part(const struct turn_part *p, json_t *text)
 {
     if (p->kind == TOOLS_REASONING)
-        return need(json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text));
-    return need(json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text,
-                          "annotations", "logprobs"));
+        return json_pack("{s:s, s:o}", "type", "reasoning_text", "text", text);
+    return json_pack("{s:s, s:o, s:[], s:[]}", "type", "output_text", "text", text, "annotations",
+                     "logprobs");
 }
 
 static json_t *item_id(const struct call *c, const struct turn_part *p)
 {
     static const char *const prefix[] = {"msg", "rs", "fc"};
     const char *number = strchr(c->name, '_');
-    return need(json_sprintf("%s%s_%u", prefix[p->kind], number ? number : "", p->index));
+    return json_sprintf("%s%s_%u", prefix[p->kind], number ? number : "", p->index);
 }
 
 static bool is_cut(const struct choice *ch)
@@ -245,19 +244,18 @@ static json_t *item(const struct call *c, const struct turn_part *p, bool empty)
     const char *status = empty ? "in_progress" : cut ? "incomplete" : "completed";
     json_t *id = item_id(c, p), *text = empty ? json_string("") : turn_text(p);
     if (p->kind == TOOLS_CALL)
-        return need(json_pack("{s:s, s:o, s:s, s:s, s:o, s:s}", "type", "function_call", "id", id,
-                              "call_id", p->id, "name", p->name, "arguments", text, "status",
-                              status));
-    json_t *content = need(json_array());
+        return json_pack("{s:s, s:o, s:s, s:s, s:o, s:s}", "type", "function_call", "id", id,
+                         "call_id", p->id, "name", p->name, "arguments", text, "status", status);
+    json_t *content = json_array();
     if (empty)
         json_decref(text);
     else
         json_array_append_new(content, content_part(p, text));
     if (p->kind == TOOLS_REASONING)
-        return need(json_pack("{s:s, s:o, s:[], s:o, s:s}", "type", "reasoning", "id", id,
-                              "summary", "content", content, "status", status));
-    return need(json_pack("{s:s, s:o, s:s, s:o, s:s}", "type", "message", "id", id, "role",
-                          "assistant", "content", content, "status", status));
+        return json_pack("{s:s, s:o, s:[], s:o, s:s}", "type", "reasoning", "id", id, "summary",
+                         "content", content, "status", status);
+    return json_pack("{s:s, s:o, s:s, s:o, s:s}", "type", "message", "id", id, "role", "assistant",
+                     "content", content, "status", status);
 }
 
 static json_t *usage(const struct call *c)
@@ -265,10 +263,10 @@ static json_t *usage(const struct call *c)
     const struct fletch_result *r = &c->choices[0].result;
     const struct turn *t = c->choices[0].state;
     json_int_t n_in = call_prompt_tokens(c, 0), n_out = r->n_generated;
-    return need(json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", n_in,
-                          "input_tokens_details", "cached_tokens", (json_int_t)r->n_reused,
-                          "output_tokens", n_out, "output_tokens_details", "reasoning_tokens",
-                          (json_int_t)t->n_reasoning, "total_tokens", n_in + n_out));
+    return json_pack("{s:I, s:{s:I}, s:I, s:{s:I}, s:I}", "input_tokens", n_in,
+                     "input_tokens_details", "cached_tokens", (json_int_t)r->n_reused,
+                     "output_tokens", n_out, "output_tokens_details", "reasoning_tokens",
+                     (json_int_t)t->n_reasoning, "total_tokens", n_in + n_out);
 }
 
 /* What was asked for, as it was, or what counts as said where it was not. */
@@ -300,16 +298,16 @@ static void echo(const struct call *c, json_t *response)
 static json_t *response(struct call *c, const char *status)
 {
     struct turn *t = turn_of(&c->choices[0]);
-    json_t *output = need(json_array()), *j;
+    json_t *output = json_array(), *j;
     bool cut = strcmp(status, "incomplete") == 0;
     for (uint32_t i = 0; i < t->n_parts; i++)
         json_array_append_new(output, item(c, &t->parts[i], false));
-    j = need(json_pack(
-        "{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:o, s:f, s:f}", "id", c->name, "object", "response",
-        "created_at", (json_int_t)c->created, "status", status, "error", "incomplete_details",
-        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
-        c->served->id, "output", output, "temperature", (double)c->ask.r.sampling.temperature,
-        "top_p", (double)c->ask.r.sampling.top_p));
+    j = json_pack("{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:o, s:f, s:f}", "id", c->name, "object",
+                  "response", "created_at", (json_int_t)c->created, "status", status, "error",
+                  "incomplete_details",
+                  cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
+                  c->served->id, "output", output, "temperature",
+                  (double)c->ask.r.sampling.temperature, "top_p", (double)c->ask.r.sampling.top_p);
     echo(c, j);
     json_object_set_new(j, "usage", c->choices[0].ended ? usage(c) : json_null());
     if (c->ask.truncates)
@@ -336,8 +334,8 @@ static void send_response(struct call *c, const char *type, const char *status)
 /* {item_id, output_index} and, but for calls, content_index. */
 static json_t *place(const struct call *c, const struct turn_part *p)
 {
-    json_t *j = need(
-        json_pack("{s:o, s:I}", "item_id", item_id(c, p), "output_index", (json_int_t)p->index));
+    json_t *j =
+        json_pack("{s:o, s:I}", "item_id", item_id(c, p), "output_index", (json_int_t)p->index);
     if (p->kind != TOOLS_CALL) json_object_set_new(j, "content_index", json_integer(0));
     return j;
 }

@@ -110,7 +110,7 @@ static int take_detokenize(struct call *c)
     if (rc) call_wrong(c, 400, "tokens", "%s", fletch_model_error(c->served->model));
     pthread_mutex_unlock(&c->served->text_lock);
     if (rc) return -1;
-    c->reply = need(json_pack("{s:o}", "content", json_text(text, n)));
+    c->reply = json_pack("{s:o}", "content", json_text(text, n));
     json_t *whole = json_stringn(text, n);
     if (!whole) json_object_set_new(c->reply, "bytes", json_bytes(text, n));
     json_decref(whole);

@@ -138,7 +138,9 @@ void call_write_reply(struct call *c)
 
 void call_work(struct call *c)
 {
+    memory_begin();
     if (call_parse(c) == 0 && c->api->take(c) == 0 && c->reply) call_write_reply(c);
+    if (memory_failed()) call_no_memory(c); /* whatever it was taken for */
 }
 
 static void work(void *ctx)
@@ -148,7 +150,7 @@ static void work(void *ctx)
 
 void call_add_prompt(struct call *c, int32_t *ids, size_t n)
 {
-    c->prompts = need(realloc(c->prompts, (c->n_prompts + 1) * sizeof *c->prompts));
+    c->prompts = memory_resize(c->prompts, (c->n_prompts + 1) * sizeof *c->prompts);
     c->prompts[c->n_prompts++] = (struct prompt){ids, n};
 }
 
@@ -241,6 +243,7 @@ static void finish(struct call *c)
                        .seconds = seconds,
                        .call = c};
     log_access(s, &a);
+    memory_begin();
     if (conn && c->problem.status && c->begun)
         c->api->broken(c);
     else if (conn && c->problem.status)
@@ -300,7 +303,11 @@ static int on_token(void *ctx, const struct fletch_token *t)
 {
     struct choice *ch = ctx;
     size_t n_ids = t->n_top * sizeof *t->top_ids, n_logs = t->n_top * sizeof *t->top_logprobs;
-    struct server_event *e = need(calloc(1, sizeof *e + n_ids + n_logs + t->n_text + 1));
+    struct server_event *e = calloc(1, sizeof *e + n_ids + n_logs + t->n_text + 1);
+    if (!e) {
+        ch->starved = true;
+        return -1;
+    }
     int32_t *ids = (int32_t *)(void *)e->data;
     float *logprobs = (float *)(void *)(ids + t->n_top);
     char *text = (char *)(logprobs + t->n_top);
@@ -327,7 +334,7 @@ static void on_reading(void *ctx, const struct fletch_reading *r)
     struct choice *ch = ctx;
     if (ch->told_start && !ch->call->ask.include_progress) return;
     ch->told_start = true;
-    struct server_event *e = need(calloc(1, sizeof *e));
+    struct server_event *e = memory_zeroed(sizeof *e);
     e->kind = EVENT_PROGRESS;
     e->choice = ch;
     e->progress = (struct progress_event){r->n_done, r->n_prompt, r->n_reused, r->reuse_end, 0};
@@ -338,7 +345,7 @@ static void on_done(void *ctx, const struct fletch_result *r)
 {
     struct choice *ch = ctx;
     size_t n = strlen(r->error);
-    struct server_event *e = need(calloc(1, sizeof *e + n + 1));
+    struct server_event *e = memory_zeroed(sizeof *e + n + 1);
     memcpy(e->data, r->error, n + 1);
     e->kind = EVENT_DONE;
     e->choice = ch;
@@ -370,6 +377,14 @@ static bool may_try_again(const struct choice *ch, const struct fletch_result *r
            !c->ask.r.grammar && !c->ask.r.json_schema && c->conn && !c->problem.status;
 }
 
+/* There is too little memory to go on with it. */
+static void starve(struct call *c)
+{
+    if (c->problem.status) return;
+    call_no_memory(c);
+    cancel(c);
+}
+
 static void on_end(struct choice *ch, const struct server_event *e)
 {
     struct call *c = ch->call;
@@ -391,11 +406,14 @@ static void on_end(struct choice *ch, const struct server_event *e)
         call_wrong(c, status_of(c, e->result.code), NULL, "%s", ch->error);
         if (e->result.code == FLETCH_E_NOMEM) call_no_memory(c);
         cancel(c);
-    } else if (cut && !c->problem.status)
+    } else if (ch->starved)
+        starve(c);
+    else if (cut && !c->problem.status)
         call_wrong(c, 503, NULL, "the answer was broken off");
     if (c->conn && !c->problem.status) {
         begin(c);
         c->api->done(c, ch);
+        if (memory_failed()) starve(c);
     }
     if (!c->n_live) finish(c);
 }
@@ -404,6 +422,7 @@ void call_on_event(const struct server_event *e)
 {
     struct choice *ch = e->choice;
     struct call *c = ch->call;
+    memory_begin();
     if (e->kind == EVENT_DONE) {
         on_end(ch, e);
         return;
@@ -421,6 +440,7 @@ void call_on_event(const struct server_event *e)
         begin(c);
         c->api->progress(c, ch, &e->progress);
     }
+    if (memory_failed()) starve(c);
 }
 
 /* n more beside n_there. What is too much by itself is refused for good: to try again would not
@@ -473,7 +493,7 @@ static void submit_choice(struct call *c, struct choice *ch)
     if (rc) {
         const char *why = fletch_batch_error(c->served->batch);
         int status = rc == FLETCH_E_LIMIT ? 503 : 400;
-        if (rc == FLETCH_E_NOMEM)
+        if (rc == FLETCH_E_NOMEM || memory_failed()) /* a schema is JSON */
             call_no_memory(c);
         else
             call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.form : NULL, "%s",
@@ -510,6 +530,7 @@ static void submit(struct call *c)
 /* What is left to do once there are prompts; or their model is not there yet. */
 static void go_on(struct call *c)
 {
+    memory_begin();
     c->working = false;
     if (c->waits && c->conn && !c->server->draining) {
         c->parked = true;
@@ -724,9 +745,9 @@ json_t *call_usage(const struct call *c)
         n_generated += c->choices[i].result.n_generated;
         if (i % c->ask.n == 0) n_reused += c->choices[i].result.n_reused;
     }
-    return need(json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", n_prompt,
-                          "completion_tokens", n_generated, "total_tokens", n_prompt + n_generated,
-                          "prompt_tokens_details", "cached_tokens", n_reused));
+    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", n_prompt, "completion_tokens",
+                     n_generated, "total_tokens", n_prompt + n_generated, "prompt_tokens_details",
+                     "cached_tokens", n_reused);
 }
 
 static const char *end_of(const struct choice *ch)
@@ -745,9 +766,9 @@ json_t *call_timings(const struct call *c)
     const struct fletch_result *r = &c->choices[0].result;
     double queue = r->queue_seconds, first = r->first_token_seconds;
     double decode = r->seconds - first, n = r->n_generated > 1 ? r->n_generated - 1 : 0;
-    return need(json_pack(
-        "{s:f, s:f, s:f, s:f, s:I, s:I, s:s, s:s}", "queue_ms", queue * 1e3, "prefill_ms",
-        first > queue ? (first - queue) * 1e3 : 0.0, "decode_ms", decode * 1e3, "tokens_per_s",
-        decode > 0 ? n / decode : 0.0, "prompt_total", (json_int_t)r->n_prompt, "cached",
-        (json_int_t)r->n_reused, "reuse_end", r->reuse_end, "ended", end_of(&c->choices[0])));
+    return json_pack("{s:f, s:f, s:f, s:f, s:I, s:I, s:s, s:s}", "queue_ms", queue * 1e3,
+                     "prefill_ms", first > queue ? (first - queue) * 1e3 : 0.0, "decode_ms",
+                     decode * 1e3, "tokens_per_s", decode > 0 ? n / decode : 0.0, "prompt_total",
+                     (json_int_t)r->n_prompt, "cached", (json_int_t)r->n_reused, "reuse_end",
+                     r->reuse_end, "ended", end_of(&c->choices[0]));
 }

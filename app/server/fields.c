@@ -91,7 +91,7 @@ int field_stops(struct call *c, const struct field *f, json_t *v)
     uint64_t most = limit_of(&c->server->limits, stops);
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     if (n > most) return call_over(c, LIMIT_stops, f->name, n);
-    c->ask.stops = need(calloc(n + 1, sizeof *c->ask.stops));
+    c->ask.stops = memory_zeroed((n + 1) * sizeof *c->ask.stops);
     for (size_t i = 0; i < n; i++)
         if (add_stop(c, f, json_is_array(v) ? json_array_get(v, i) : v)) return -1;
     c->ask.r.stops = c->ask.stops;
@@ -149,8 +149,8 @@ static int take_biases(struct call *c, const struct field *f, json_t *v)
     size_t n = json_object_size(v), i = 0;
     if (!json_is_object(v)) return call_wrong(c, 400, f->name, "logit_bias must be an object");
     if (n > limit_of(&c->server->limits, biases)) return call_over(c, LIMIT_biases, f->name, n);
-    c->ask.bias_tokens = need(calloc(n + 1, sizeof *c->ask.bias_tokens));
-    c->ask.bias_values = need(calloc(n + 1, sizeof *c->ask.bias_values));
+    c->ask.bias_tokens = memory_zeroed((n + 1) * sizeof *c->ask.bias_tokens);
+    c->ask.bias_values = memory_zeroed((n + 1) * sizeof *c->ask.bias_values);
     json_object_foreach(v, key, value)
     {
         uint64_t id;

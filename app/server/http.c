@@ -555,9 +555,11 @@ void http_write(struct conn *c, const void *p, size_t n)
         wait_at_most(c, 0);
         return;
     }
-    if (c->chunked) evbuffer_add_printf(out, "%zx\r\n", n);
-    evbuffer_add(out, p, n);
-    if (c->chunked) evbuffer_add(out, "\r\n", 2);
+    bool lost = c->chunked && evbuffer_add_printf(out, "%zx\r\n", n) < 0;
+    lost = lost || evbuffer_add(out, p, n) || (c->chunked && evbuffer_add(out, "\r\n", 2));
+    if (!lost) return;
+    c->overdue = true; /* the client sees that its answer lacks an end */
+    wait_at_most(c, 0);
 }
 
 void http_end(struct conn *c)

@@ -23,8 +23,8 @@ static struct stamp stamp(void)
 
 static void write_json(json_t *j)
 {
-    char *text = need(json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(6)));
-    fprintf(stderr, "%s\n", text);
+    char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(6));
+    fprintf(stderr, "%s\n", text ? text : "{\"message\":\"out of memory: this line is lost\"}");
     free(text);
     json_decref(j);
 }
@@ -38,8 +38,8 @@ void log_line(const struct server *s, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (s->params.log_json)
-        write_json(need(json_pack("{s:s, s:o}", "time", stamp().text, "message",
-                                  json_text(text, strlen(text)))));
+        write_json(json_pack("{s:s, s:o}", "time", stamp().text, "message",
+                             json_text(text, strlen(text))));
     else
         fprintf(stderr, "%s %s\n", stamp().text, text);
 }
@@ -82,11 +82,11 @@ void log_access(const struct server *s, const struct access *a)
                 w.prefill, w.decode);
         return;
     }
-    write_json(need(json_pack(
+    write_json(json_pack(
         "{s:s, s:I, s:s, s:s, s:s, s:o, s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f}", "time",
         stamp().text, "id", (json_int_t)a->id, "address", a->address, "key", a->key, "method",
         a->method, "path", json_text(a->path, strlen(a->path)), "status", a->status, "ms",
         a->seconds * 1e3, "prompt_tokens", (json_int_t)w.n_prompt, "completion_tokens",
         (json_int_t)w.n_generated, "cached_tokens", (json_int_t)w.n_reused, "queue_ms", w.queue,
-        "prefill_ms", w.prefill, "decode_ms", w.decode)));
+        "prefill_ms", w.prefill, "decode_ms", w.decode));
 }

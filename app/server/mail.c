@@ -63,7 +63,7 @@ static void on_mail(evutil_socket_t fd, short what, void *ctx)
 
 void mail_run(struct server *s, void (*run)(void *ctx), void *ctx)
 {
-    struct server_event *e = need(calloc(1, sizeof *e));
+    struct server_event *e = memory_zeroed(sizeof *e);
     e->kind = EVENT_RUN;
     e->run = run;
     e->ctx = ctx;

@@ -47,7 +47,7 @@ struct metrics {
 
 struct metrics *metrics_open(void)
 {
-    return need(calloc(1, sizeof(struct metrics)));
+    return memory_zeroed(sizeof(struct metrics));
 }
 
 void metrics_close(struct metrics *m)
@@ -233,6 +233,9 @@ void metrics_reply(struct conn *c)
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT
-    http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", w.p, w.n);
+    if (w.failed)
+        http_no_memory(c);
+    else
+        http_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", w.p, w.n);
     free(w.p);
 }

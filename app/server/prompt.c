@@ -179,7 +179,7 @@ static bool is_by(const json_t *message, const char *role)
 static struct cuts find_cuts(const json_t *messages)
 {
     size_t n = json_array_size(messages), i = 0;
-    struct cuts cuts = {need(calloc(n + 1, sizeof *cuts.at)), 0};
+    struct cuts cuts = {memory_zeroed((n + 1) * sizeof *cuts.at), 0};
     while (i < n && is_by(json_array_get(messages, i), "system")) i++;
     for (cuts.at[cuts.n++] = i++; i < n; i++)
         if (is_by(json_array_get(messages, i), "user")) cuts.at[cuts.n++] = i;

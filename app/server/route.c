@@ -54,7 +54,7 @@ static void health(struct conn *c)
 static void models(struct conn *c)
 {
     struct server *s = conn_server(c);
-    json_t *list = need(json_array());
+    json_t *list = json_array();
     for (size_t i = 0; i < s->n_served; i++)
         json_array_append_new(list, served_card(&s->served[i]));
     json_reply(c, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
@@ -70,7 +70,7 @@ static void no_such_path(struct conn *c)
 /* %HH becomes the byte; what is no such thing stays. NULL: a byte is NUL, which no name has. */
 static char *percent_decoded(const char *s)
 {
-    char *text = need(strdup(s)), *to = text;
+    char *text = memory_copy(s), *to = text;
     for (; *s; s++) {
         unsigned byte;
         bool coded = s[0] == '%' && isxdigit((unsigned char)s[1]) && isxdigit((unsigned char)s[2]);
@@ -148,6 +148,7 @@ static void wrong_method(struct conn *c, const char *allowed)
 
 void route(struct conn *c)
 {
+    memory_begin();
     const struct http_head *h = &conn_request(c)->head;
     const char *method = strcmp(h->method, "HEAD") == 0 ? "GET" : h->method, *allowed = NULL;
     for (size_t i = 0; i < N_ROUTES; i++) {

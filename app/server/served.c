@@ -65,9 +65,8 @@ const char *served_piece(const struct served *m, int32_t id, size_t *n)
 json_t *served_card(struct served *m)
 {
     bool ready = served_is_ready(m);
-    json_t *j =
-        need(json_pack("{s:s, s:s, s:I, s:s, s:b}", "id", m->id, "object", "model", "created",
-                       (json_int_t)m->created, "owned_by", "fletch", "ready", ready));
+    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:b}", "id", m->id, "object", "model", "created",
+                          (json_int_t)m->created, "owned_by", "fletch", "ready", ready);
     if (ready) {
         json_object_set_new(j, "arch", json_string(m->info.arch));
         json_object_set_new(j, "context_length", json_integer(m->info.n_ctx));
@@ -90,7 +89,7 @@ void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
         mail_run(m->server, done, ctx);
         return;
     }
-    struct errand *e = need(calloc(1, sizeof *e)), **at = &m->errands;
+    struct errand *e = memory_zeroed(sizeof *e), **at = &m->errands;
     *e = (struct errand){NULL, m, work, done, ctx};
     pthread_mutex_lock(&m->lock);
     while (*at) at = &(*at)->next;
@@ -127,7 +126,7 @@ static int add_piece(struct served *m, struct words *w, int32_t id)
     if (!rc) rc = fletch_detokenize(m->model, twice, 2, FLETCH_SPECIAL, &two, &n_two);
     if (!rc) rc = fletch_detokenize(m->model, twice, 2, 0, &plain, &n_plain);
     if (!rc) {
-        words_add(w, two + n_one, n_two - n_one);
+        words_try_add(w, two + n_one, n_two - n_one);
         m->hidden[id] = n_two && !n_plain;
     }
     fletch_free(one);
@@ -141,11 +140,13 @@ static int make_pieces(struct served *m)
 {
     struct words w = {0};
     if (!m->info.has_vocab) return 0;
-    m->pieces = need(calloc((size_t)m->info.n_vocab + 1, sizeof *m->pieces));
-    m->hidden = need(calloc(m->info.n_vocab, sizeof *m->hidden));
+    m->pieces = calloc((size_t)m->info.n_vocab + 1, sizeof *m->pieces);
+    m->hidden = calloc(m->info.n_vocab, sizeof *m->hidden);
+    if (!m->pieces || !m->hidden) return say_failure(FLETCH_E_NOMEM, "out of memory");
     for (uint32_t id = 0; id < m->info.n_vocab; id++) {
         int rc = add_piece(m, &w, (int32_t)id);
         if (rc) return say_failure(rc, fletch_model_error(m->model));
+        if (w.failed) return say_failure(FLETCH_E_NOMEM, "out of memory");
         m->pieces[id + 1] = (uint32_t)w.n;
     }
     m->piece_text = w.p;

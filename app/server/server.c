@@ -56,6 +56,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
     struct server *s = ctx;
     (void)fd;
     (void)what;
+    memory_restock();
     call_tick(s);
     served_tick(s);
     workers_heed(s);
@@ -81,6 +82,7 @@ static uint64_t random_number(void)
 
 static int open_all(struct server *s)
 {
+    memory_open();
     s->base = need(event_base_new());
     s->metrics = metrics_open();
     int code = guard_open(&s->guard, &s->params);
@@ -144,5 +146,6 @@ int server_run(const struct server_params *params)
     guard_close(&s.guard);
     metrics_close(s.metrics);
     if (s.base) event_base_free(s.base);
+    memory_close();
     return s.code;
 }

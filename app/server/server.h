@@ -106,6 +106,22 @@ void guard_close(struct guard *g);
 /* Sets the request's key; or the problem, and false. */
 bool guard_admit(struct server *s, struct conn *c, struct problem *p);
 
+/* ---- memory.c: what a request takes, and what is left when there is none ---- */
+
+void memory_open(void); /* before anything else takes memory */
+void memory_close(void);
+/* Takes back what the reserve gave, as far as there is room again. */
+void memory_restock(void);
+/* This thread begins what it does for a request; then whether it found no memory, so that JSON or
+ * words lack a part. */
+void memory_begin(void);
+bool memory_failed(void);
+void memory_fail(void); /* it did */
+/* Of small things that the server can't go on without: never NULL. */
+void *memory_zeroed(size_t n);
+void *memory_resize(void *old, size_t n);
+char *memory_copy(const char *text);
+
 /* ---- worker.c: what takes long, off the loop ---- */
 
 /* Lives in what it is about. */
@@ -145,6 +161,7 @@ struct choice {
     bool started, ended;
     bool lacks_room; /* the batch had none for it; it is given to it again */
     bool told_start; /* the engine thread's */
+    bool starved;    /* a token found no memory; the engine thread's until its end */
     double t_last;   /* when its latest token was made */
     uint32_t shown_position;
     struct fletch_result result; /* once it has ended; its error is the text below */
@@ -416,9 +433,9 @@ struct words {
     size_t n, cap;
     bool failed;
 };
+/* Where memory does not suffice the words have failed, and stay empty: words_add says so to
+ * memory_failed, too. */
 void words_add(struct words *w, const char *p, size_t n);
-/* The same for what a request brings, which may be long: where memory does not suffice the words
- * have failed, and stay empty. */
 void words_try_add(struct words *w, const char *p, size_t n);
 json_t *words_json(const struct words *w); /* NULL: they have failed */
 

@@ -19,13 +19,20 @@ void sse_begin(struct conn *c)
 
 void sse_send(struct conn *c, const char *event, json_t *j)
 {
-    char *text = need(json_dumps(j, REPLY_DUMP)), *whole = NULL;
+    char *text = json_dumps(j, REPLY_DUMP), *whole = NULL;
     json_decref(j);
+    if (!text) memory_fail();
+    if (memory_failed()) { /* it may lack a part; its request ends */
+        free(text);
+        return;
+    }
     int n = event ? asprintf(&whole, "event: %s\ndata: %s\n\n", event, text)
                   : asprintf(&whole, "data: %s\n\n", text);
-    need(n < 0 ? NULL : whole);
-    http_write(c, whole, (size_t)n);
-    free(whole);
+    if (n >= 0)
+        http_write(c, whole, (size_t)n);
+    else
+        memory_fail();
+    if (n >= 0) free(whole);
     free(text);
 }
 
@@ -62,10 +69,10 @@ void stream_broken(struct call *c)
 
 json_t *progress_json(const struct choice *ch, const struct progress_event *p)
 {
-    return need(json_pack("{s:i, s:I, s:I, s:I, s:s, s:I}", "index", (int)ch->index, "prompt_done",
-                          (json_int_t)p->n_done, "prompt_total", (json_int_t)p->n_prompt, "cached",
-                          (json_int_t)p->n_reused, "reuse_end", p->reuse_end, "queue_position",
-                          (json_int_t)p->queue_position));
+    return json_pack("{s:i, s:I, s:I, s:I, s:s, s:I}", "index", (int)ch->index, "prompt_done",
+                     (json_int_t)p->n_done, "prompt_total", (json_int_t)p->n_prompt, "cached",
+                     (json_int_t)p->n_reused, "reuse_end", p->reuse_end, "queue_position",
+                     (json_int_t)p->queue_position);
 }
 
 /* ---- whole answers ---- */
@@ -103,6 +110,7 @@ struct written {
 static void write_reply(void *ctx)
 {
     struct written *w = ctx;
+    memory_begin();
     w->bytes = reply_open();
     if (w->bytes) reply_add_json(w->bytes, w->j);
     json_decref(w->j);
@@ -125,10 +133,28 @@ static void on_reader_gone(void *ctx)
     ((struct written *)ctx)->conn = NULL;
 }
 
+/* Instead of an answer that memory did not suffice for; that may have been these words. */
+static void no_memory(struct conn *c, int status)
+{
+    static const char words[] =
+        "{\"error\":{\"message\":\"there is not enough memory for this request\","
+        "\"type\":\"overloaded_error\",\"param\":null,\"code\":\"memory\"}}";
+    if (status == 503)
+        http_reply(c, status, "application/json", words, sizeof words - 1);
+    else
+        http_no_memory(c);
+}
+
 void json_reply(struct conn *c, int status, json_t *j)
 {
+    if (!j) memory_fail();
+    if (memory_failed()) {
+        json_decref(j);
+        no_memory(c, status);
+        return;
+    }
     if (weigh(j, LIGHT_BYTES) < 0) {
-        struct written *w = need(calloc(1, sizeof *w));
+        struct written *w = memory_zeroed(sizeof *w);
         w->task = (struct task){.work = write_reply, .done = on_written_reply, .ctx = w};
         w->conn = c;
         w->status = status;
@@ -138,8 +164,12 @@ void json_reply(struct conn *c, int status, json_t *j)
         workers_give(conn_server(c), &w->task);
         return;
     }
-    char *text = need(json_dumps(j, REPLY_DUMP));
+    char *text = json_dumps(j, REPLY_DUMP);
     json_decref(j);
+    if (!text) {
+        no_memory(c, status);
+        return;
+    }
     http_reply(c, status, "application/json", text, strlen(text));
     free(text);
 }
@@ -159,7 +189,8 @@ void problem_reply(struct conn *c, const struct problem *p,
     snprintf(seconds, sizeof seconds, "%d", RETRY_SECONDS);
     if (p->status == 429 || p->status == 503) http_add_header(c, "Retry-After", seconds);
     if (p->status == 401) http_add_header(c, "WWW-Authenticate", "Bearer");
-    json_reply(c, p->status, need(words ? words(p) : problem_openai(p)));
+    memory_begin(); /* what is wrong may be that there was none */
+    json_reply(c, p->status, words ? words(p) : problem_openai(p));
 }
 
 void problem_limit(struct problem *p, const struct limits *limits, enum limit l, const char *what)
@@ -195,7 +226,7 @@ void words_try_add(struct words *w, const char *p, size_t n)
 void words_add(struct words *w, const char *p, size_t n)
 {
     words_try_add(w, p, n);
-    if (w->failed) need(NULL);
+    if (w->failed) memory_fail();
 }
 
 json_t *words_json(const struct words *w)
@@ -209,13 +240,13 @@ static json_t *entry(const struct served *m, int32_t id, float logprob)
 {
     size_t n;
     const char *text = served_piece(m, id, &n);
-    return need(json_pack("{s:o, s:f, s:o, s:i}", "token", json_text(text, n), "logprob",
-                          (double)logprob, "bytes", json_bytes(text, n), "id", (int)id));
+    return json_pack("{s:o, s:f, s:o, s:i}", "token", json_text(text, n), "logprob",
+                     (double)logprob, "bytes", json_bytes(text, n), "id", (int)id);
 }
 
 json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_top)
 {
-    json_t *e = entry(m, t->id, t->logprob), *top = need(json_array());
+    json_t *e = entry(m, t->id, t->logprob), *top = json_array();
     for (uint32_t i = 0; i < t->n_top && i < n_top; i++)
         json_array_append_new(top, entry(m, t->top_ids[i], t->top_logprobs[i]));
     json_object_set_new(e, "top_logprobs", top);

@@ -26,7 +26,7 @@ void status_tick(struct server *s)
 
 static json_t *history_json(const struct served *m)
 {
-    json_t *list = need(json_array());
+    json_t *list = json_array();
     uint64_t n = m->n_history < STATUS_SECONDS ? m->n_history : STATUS_SECONDS;
     for (uint64_t i = m->n_history - n; i < m->n_history; i++)
         json_array_append_new(list, json_integer(m->history[i % STATUS_SECONDS]));
@@ -44,10 +44,10 @@ static uint64_t file_bytes(const struct served *m)
 
 static json_t *sampling_json(const struct fletch_sampling *s)
 {
-    return need(json_pack("{s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "temperature", s->temperature,
-                          "top_p", s->top_p, "top_k", (int)s->top_k, "min_p", s->min_p,
-                          "repeat_penalty", s->repeat_penalty, "presence_penalty",
-                          s->presence_penalty, "frequency_penalty", s->frequency_penalty));
+    return json_pack("{s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "temperature", s->temperature, "top_p",
+                     s->top_p, "top_k", (int)s->top_k, "min_p", s->min_p, "repeat_penalty",
+                     s->repeat_penalty, "presence_penalty", s->presence_penalty,
+                     "frequency_penalty", s->frequency_penalty);
 }
 
 /* What is known once it is loaded. */
@@ -71,13 +71,13 @@ static json_t *model_status(struct served *m)
     const struct fletch_batch_stats *b = &f.stats;
     bool idle = !b->n_running || server_now() - f.t_step > 2, ready = served_is_ready(m);
     json_int_t n_used = (json_int_t)b->n_blocks - b->n_free - b->n_idle;
-    json_t *j = need(json_pack(
+    json_t *j = json_pack(
         "{s:s, s:b, s:b, s:i, s:I, s:{s:I, s:I, s:I, s:I}, s:f, s:I, s:I, s:o}", "model", m->id,
         "ready", ready, "builtin", !m->path, "n_ctx", 0, "running", (json_int_t)b->n_running, "kv",
         "total", (json_int_t)b->n_blocks, "used", n_used, "idle", (json_int_t)b->n_idle, "free",
         (json_int_t)b->n_free, "tokens_per_s", idle ? 0.0 : f.tokens_per_second, "steps",
         (json_int_t)b->n_steps, "generated_tokens", (json_int_t)b->n_answer_rows,
-        "tokens_last_minute", history_json(m)));
+        "tokens_last_minute", history_json(m));
     if (ready)
         add_loaded(j, m);
     else
@@ -89,10 +89,10 @@ static json_t *model_status(struct served *m)
 void status_reply(struct conn *c)
 {
     struct server *s = conn_server(c);
-    json_t *models = need(json_array());
+    json_t *models = json_array();
     for (size_t i = 0; i < s->n_served; i++)
         json_array_append_new(models, model_status(&s->served[i]));
-    json_t *j = need(json_deep_copy(json_array_get(models, 0)));
+    json_t *j = json_deep_copy(json_array_get(models, 0));
     json_object_set_new(j, "queue", json_integer(s->n_queued));
     json_object_set_new(j, "calls", json_integer(s->n_calls));
     json_object_set_new(j, "connections", json_integer((json_int_t)http_count(s)));

@@ -43,8 +43,11 @@ void tls_close(struct tls *t)
 struct bufferevent *tls_bufferevent(struct tls *t, struct event_base *base, evutil_socket_t fd)
 {
     if (!t) return bufferevent_socket_new(base, fd, BEV_OPT_CLOSE_ON_FREE);
-    struct bufferevent *b = bufferevent_openssl_socket_new(
-        base, fd, need(SSL_new(t->ctx)), BUFFEREVENT_SSL_ACCEPTING, BEV_OPT_CLOSE_ON_FREE);
+    SSL *ssl = SSL_new(t->ctx);
+    if (!ssl) return NULL;
+    struct bufferevent *b = bufferevent_openssl_socket_new(base, fd, ssl, BUFFEREVENT_SSL_ACCEPTING,
+                                                           BEV_OPT_CLOSE_ON_FREE);
+    if (!b) SSL_free(ssl);
     if (b) bufferevent_openssl_set_allow_dirty_shutdown(b, 1);
     return b;
 }

@@ -20,7 +20,7 @@ struct turns {
 
 static struct turns *turns_of(struct call *c)
 {
-    if (!c->state) c->state = need(calloc(1, sizeof(struct turns)));
+    if (!c->state) c->state = memory_zeroed(sizeof(struct turns));
     return c->state;
 }
 
@@ -39,7 +39,7 @@ static int translate_field(struct call *c, json_t *chat, const struct turn_field
 
 int turn_translate(struct call *c, const struct turn_field *rows, size_t n)
 {
-    json_t *chat = need(json_pack("{s:[]}", "messages")), *from = c->body, *v;
+    json_t *chat = json_pack("{s:[]}", "messages"), *from = c->body, *v;
     const char *name;
     turns_of(c)->original = from;
     c->body = chat;
@@ -151,7 +151,7 @@ static int take_choice(struct call *c, struct turns *t, json_t **must, bool *man
     if (!tool)
         return call_wrong(c, 400, "tool_choice", "there is no tool %s among the tools",
                           QUOTE(name));
-    *must = need(json_pack("[O]", tool));
+    *must = json_pack("[O]", tool);
     return 0;
 }
 
@@ -300,10 +300,14 @@ static int append(struct call *c, const char *text)
     if (rc == FLETCH_E_NOMEM) call_no_memory(c);
     pthread_mutex_unlock(&c->served->text_lock);
     if (rc) return -1;
-    p->ids = need(realloc(p->ids, (p->n + n) * sizeof *p->ids));
-    memcpy(p->ids + p->n, ids, n * sizeof *ids);
-    p->n += n;
+    int32_t *both = realloc(p->ids, (p->n + n) * sizeof *p->ids);
+    if (both) {
+        memcpy(both + p->n, ids, n * sizeof *ids);
+        p->ids = both;
+        p->n += n;
+    }
     fletch_free(ids);
+    if (!both) return call_no_memory(c);
     words_add(&turns_of(c)->appended, text, strlen(text));
     return prompt_check(c, p->n);
 }
@@ -319,7 +323,7 @@ static int set_must(struct call *c, struct turns *t, const json_t *tools, bool m
                               .control = find_control,
                               .ctx = c->served};
     t->must = tools_grammar(&must, why, sizeof why);
-    if (!t->must && !*why) need(NULL);
+    if (!t->must && !*why) return call_no_memory(c);
     if (!t->must) return call_wrong(c, 400, "tools", "%s", why);
     c->ask.r.grammar = t->must;
     c->ask.form = "tools";
@@ -390,12 +394,17 @@ static void on_piece(void *ctx, const struct tools_piece *piece)
     struct turn_part *p = last_part(t);
     if (!t->is_open || p->kind != piece->part || piece->part == TOOLS_CALL) {
         close_part(t);
-        t->parts = need(realloc(t->parts, (t->n_parts + 1) * sizeof *t->parts));
+        struct turn_part *longer = realloc(t->parts, (t->n_parts + 1) * sizeof *t->parts);
+        if (!longer) {
+            memory_fail();
+            return;
+        }
+        t->parts = longer;
         p = &t->parts[t->n_parts];
         *p = (struct turn_part){.kind = piece->part, .index = t->n_parts++};
         if (piece->part == TOOLS_CALL) {
             p->call_index = t->n_calls++;
-            p->name = need(strdup(piece->name));
+            p->name = memory_copy(piece->name);
             snprintf(p->id, sizeof p->id, "%s", piece->id);
         }
         t->is_open = true;
@@ -407,7 +416,7 @@ static void on_piece(void *ctx, const struct tools_piece *piece)
 
 struct turn *turn_of(struct choice *ch)
 {
-    if (!ch->state) ch->state = need(calloc(1, sizeof(struct turn)));
+    if (!ch->state) ch->state = memory_zeroed(sizeof(struct turn));
     return ch->state;
 }
 
@@ -423,7 +432,7 @@ static struct turn *begin(struct call *c, struct choice *ch, const struct turn_w
                              .on_piece = on_piece,
                              .ctx = t};
     if (asked->is_form) p.tools = NULL; /* the form is the answer */
-    if (tools_open(&t->parser, &p)) need(NULL);
+    if (tools_open(&t->parser, &p)) memory_fail();
     t->call = c;
     t->choice = ch;
     t->w = w;
@@ -434,14 +443,14 @@ void turn_token(struct call *c, struct choice *ch, const struct token *t,
                 const struct turn_writer *w)
 {
     struct turn *turn = begin(c, ch, w);
-    if (tools_feed(turn->parser, t->text, t->n_text)) need(NULL);
+    if (!turn->parser || tools_feed(turn->parser, t->text, t->n_text)) memory_fail();
     turn->n_reasoning += t->id >= 0 && turn->is_open && last_part(turn)->kind == TOOLS_REASONING;
 }
 
 void turn_done(struct call *c, struct choice *ch, const struct turn_writer *w)
 {
     struct turn *t = begin(c, ch, w);
-    tools_end(t->parser);
+    if (t->parser) tools_end(t->parser);
     close_part(t);
 }
 
@@ -471,7 +480,7 @@ void turn_free(struct call *c)
 
 json_t *turn_text(const struct turn_part *p)
 {
-    return need(json_text(p->text.p, p->text.n));
+    return json_text(p->text.p, p->text.n);
 }
 
 json_t *turn_joined(struct choice *ch, enum tools_part kind)
@@ -480,7 +489,7 @@ json_t *turn_joined(struct choice *ch, enum tools_part kind)
     struct words all = {0};
     for (uint32_t i = 0; i < t->n_parts; i++)
         if (t->parts[i].kind == kind) words_add(&all, t->parts[i].text.p, t->parts[i].text.n);
-    json_t *j = all.n ? need(json_text(all.p, all.n)) : json_null();
+    json_t *j = all.n ? json_text(all.p, all.n) : json_null();
     free(all.p);
     return j;
 }
