@@ -294,6 +294,147 @@ static void a_step_is_one_submission_and_one_wait(void **state)
     }
 }
 
+/* A chain of n blits, each of so much work: up → a → b → a → … */
+static struct gpu_list *record_blits(struct lab *lab, u32 n, double work)
+{
+    struct gpu_command *c = calloc(n, sizeof *c);
+    struct gpu_list *list;
+    for (u32 i = 0; i < n; i++) {
+        struct gpu_buf *pair[2] = {lab->a, lab->b};
+        c[i] = blit(lab, i + 1 == n ? lab->back : pair[i % 2], i ? pair[(i + 1) % 2] : lab->up);
+        c[i].work = work;
+    }
+    assert_int_equal(lab->d->record(lab->g, &list, c, n, &lab->err), 0);
+    free(c);
+    return list;
+}
+
+static void parts_of_a_list_do_so_much_work(void **state)
+{
+    (void)state;
+    struct gpu_command c[5] = {{.work = 3}, {.work = 1}, {.work = 9}, {.work = 0}, {.work = 2}};
+    assert_int_equal(gpu_list_part(c, 0, 5, 4), 2);
+    assert_int_equal(gpu_list_part(c, 2, 5, 4), 3); /* one that is too long by itself */
+    assert_int_equal(gpu_list_part(c, 3, 5, 4), 5);
+    assert_int_equal(gpu_list_part(c, 0, 5, 100), 5);
+    assert_int_equal(gpu_list_part(c, 5, 5, 4), 5);
+}
+
+enum { N_BLITS = 9, BLIT_ALL = 3 * BLIT_THREADS }; /* threads of a blit */
+
+/* macOS stops a command buffer that takes too long: here one of more than two blits. */
+static void metal_cuts_long_lists(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    struct gpu_counters did[2];
+    s->cores = 10;
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_blits(&lab, N_BLITS, 45e9); /* 45 ms of ten cores */
+    struct gpu_list *uncut = record_blits(&lab, N_BLITS, 0);
+    s->most_threads = 2 * BLIT_ALL;
+    u64 before = s->submissions, waits = s->waits;
+    lab.d->counters(lab.g, &did[0]);
+    check_step(&lab, list, 5);
+    lab.d->counters(lab.g, &did[1]);
+    assert_int_equal(s->submissions - before, (N_BLITS + 1) / 2);
+    assert_int_equal(s->waits - waits, 1);
+    assert_int_equal(did[1].submissions - did[0].submissions, 1);
+    assert_int_equal(did[1].command_buffers - did[0].command_buffers, (N_BLITS + 1) / 2);
+    assert_true(did[1].longest_us > 0);
+
+    assert_int_equal(lab.d->submit(lab.g, uncut, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), FLETCH_E_BACKEND);
+    assert_non_null(strstr(lab.err.text, "Interactivity"));
+    s->most_threads = 0;
+    lab.d->drop(lab.g, list);
+    lab.d->drop(lab.g, uncut);
+    close_lab(&lab);
+
+    /* Half as many cores, half as much work; and never more than MAX_PARTS of the driver's. */
+    s->cores = 5;
+    open_lab(&lab, metal_driver);
+    struct gpu_info info;
+    lab.d->info(lab.g, &info);
+    assert_int_equal(info.n_units, 5);
+    list = record_blits(&lab, N_BLITS, 45e9);
+    uncut = record_blits(&lab, 300, 45e9);
+    before = s->submissions;
+    check_step(&lab, list, 6);
+    assert_int_equal(s->submissions - before, N_BLITS);
+    before = s->submissions;
+    check_step(&lab, uncut, 7);
+    assert_true(s->submissions - before > 64 && s->submissions - before <= 128);
+    s->cores = 0;
+    lab.d->drop(lab.g, list);
+    lab.d->drop(lab.g, uncut);
+    close_lab(&lab);
+}
+
+/* The first part of a list is too long, the last is not. */
+static void the_error_of_any_part_is_told(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    open_lab(&lab, metal_driver);
+    struct gpu_command c[3];
+    struct gpu_list *list;
+    for (u32 i = 0; i < ARRAY_LEN(c); i++) {
+        c[i] = blit(&lab, lab.a, lab.up);
+        c[i].work = i < 2 ? 0 : 1e15;
+    }
+    assert_int_equal(lab.d->record(lab.g, &list, c, ARRAY_LEN(c), &lab.err), 0);
+    s->most_threads = BLIT_ALL;
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), FLETCH_E_BACKEND);
+    assert_non_null(strstr(lab.err.text, "Interactivity"));
+    s->most_threads = 0;
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+/* Where the GPU has nothing to do, it gets the first fifth while the rest is encoded. */
+static void an_idle_gpu_starts_early(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_blits(&lab, 100, 0);
+    u64 before = s->submissions;
+    fill(lab.d->map(lab.up), 8);
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(s->submissions - before, 2);
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0); /* busy: one is enough */
+    assert_int_equal(s->submissions - before, 3);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    assert_memory_equal(lab.d->map(lab.back), lab.d->map(lab.up), N_WORDS * 4);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
+/* As over ssh, where no display is there to have a default device. */
+static void any_device_is_better_than_none(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    s->fault = STANDIN_NO_DEFAULT;
+    assert_null(metal_driver->absent());
+    open_lab(&lab, metal_driver);
+    s->fault = STANDIN_FINE;
+    close_lab(&lab);
+}
+
 static void metal_captures_on_demand(void **state)
 {
     (void)state;
@@ -386,6 +527,11 @@ int main(void)
         cmocka_unit_test(lists_are_checked_when_recorded),
         cmocka_unit_test(gpus_keep_the_contract),
         cmocka_unit_test(a_step_is_one_submission_and_one_wait),
+        cmocka_unit_test(parts_of_a_list_do_so_much_work),
+        cmocka_unit_test(metal_cuts_long_lists),
+        cmocka_unit_test(the_error_of_any_part_is_told),
+        cmocka_unit_test(an_idle_gpu_starts_early),
+        cmocka_unit_test(any_device_is_better_than_none),
         cmocka_unit_test(metal_captures_on_demand),
         cmocka_unit_test(opening_fails_with_a_reason),
         cmocka_unit_test(no_memory_is_no_crash),

@@ -113,7 +113,8 @@ def compiler(build):
             config[key.strip()] = value.split()
     libs = config["TEST_LIBS"] + config["PKG_LIBS"] + ["-lm", "-pthread"]
     if sys.platform == "darwin":
-        libs += ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics"]
+        libs += ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics",
+                 "-framework", "IOKit"]
     return config["PKG_CFLAGS"], libs
 
 

@@ -89,7 +89,8 @@ $B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
 
 ifeq ($(shell uname -s),Darwin)
 OBJ       += $B/src/gpu/driver_metal.o $B/src/gpu/metal_text.o
-LIBS      += -framework Metal -framework Foundation
+# Without CoreGraphics programs of the command line have no default device.
+LIBS      += -framework Metal -framework Foundation -framework CoreGraphics -framework IOKit
 OBJCFLAGS += -Wno-deprecated-declarations -Wno-unguarded-availability-new
 $B/src/gpu/driver_metal.o: src/gpu/driver_metal.m $B/config.mk
 	@mkdir -p $(@D)
@@ -154,7 +155,7 @@ $B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
 	@mkdir -p $(@D)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(PKG_LIBS) $(APP_LIBS) $(LIBS) \
 	    $(STANDIN_LIBS) $(STANDIN_RUN)
-$B/test/driver_test $B/test/tune_test $B/src/gpu/op_test: $(STANDINS)
+$B/test/driver_test $B/test/metal_test $B/test/tune_test $B/src/gpu/op_test: $(STANDINS)
 
 # On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode.
 .PHONY: mac-report capture

@@ -518,3 +518,28 @@ u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)
     }
     return sum;
 }
+
+double prog_op_flops(const struct net *net, const struct op *op)
+{
+    double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_flops(net, &op->parts[i]);
+    switch (op->kind) {
+    case OP_MATMUL:
+    case OP_MATMUL_HEADS:
+    case OP_MATMUL_EXPERTS: {
+        const struct weight *w = &net->weights[op->w[0]];
+        double n = op->kind == OP_MATMUL_EXPERTS ? op->p.experts.n_used : w->n_slices;
+        return 2 * n * w->n_in * w->n_out;
+    }
+    case OP_WKV7: return 9.0 * op->out[0].width * op->p.rec.head;
+    default: return sum;
+    }
+}
+
+double prog_op_flops_per_position(const struct op *op)
+{
+    double sum = 0;
+    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_flops_per_position(&op->parts[i]);
+    if (op->kind != OP_ATTENTION && op->kind != OP_LATENT_ATTENTION) return sum;
+    return 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width);
+}

@@ -169,5 +169,9 @@ int prog_fuse(struct program **out, const struct program *p, u64 mask, struct er
 
 /* Bytes of weights that op reads in a step of n_rows rows (experts: at most all of them). */
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows);
+/* Floating-point operations of one row: those that don't depend on the context, and per position
+ * of context. */
+double prog_op_flops(const struct net *net, const struct op *op);
+double prog_op_flops_per_position(const struct op *op);
 
 #endif

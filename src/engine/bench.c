@@ -136,30 +136,6 @@ double bench_memory_bytes(const struct net *net, const struct op *op, const stru
     return sum;
 }
 
-double bench_op_flops(const struct net *net, const struct op *op)
-{
-    double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += bench_op_flops(net, &op->parts[i]);
-    switch (op->kind) {
-    case OP_MATMUL:
-    case OP_MATMUL_HEADS:
-    case OP_MATMUL_EXPERTS: {
-        const struct weight *w = &net->weights[op->w[0]];
-        double n = op->kind == OP_MATMUL_EXPERTS ? op->p.experts.n_used : w->n_slices;
-        return 2 * n * w->n_in * w->n_out;
-    }
-    case OP_WKV7: return 9.0 * op->out[0].width * op->p.rec.head;
-    default: return sum;
-    }
-}
-
-double bench_op_flops_per_position(const struct op *op)
-{
-    double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += bench_op_flops_per_position(&op->parts[i]);
-    return attends(op) ? 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width) : sum;
-}
-
 void bench_account(struct bench *b, double n_steps)
 {
     const struct fletch_model *m = b->model;
@@ -175,8 +151,8 @@ void bench_account(struct bench *b, double n_steps)
         double memory = bench_memory_bytes(p->net, op, s);
         b->bytes += n_steps * ((double)prog_op_bytes(p, op, rows) + memory);
         b->placed += n_steps * ((double)bench_placed_bytes(m->engine->class, p, op, rows) + memory);
-        b->flops += n_steps * (bench_op_flops(p->net, op) * rows +
-                               bench_op_flops_per_position(op) * positions);
+        b->flops += n_steps *
+                    (prog_op_flops(p->net, op) * rows + prog_op_flops_per_position(op) * positions);
     }
 }
 

@@ -68,10 +68,6 @@ u64 bench_placed_bytes(const struct exec_class *class, const struct program *p, 
                        u32 n_rows);
 /* Bytes of cache and state that an op reads (and for state writes) in the step. */
 double bench_memory_bytes(const struct net *net, const struct op *op, const struct step *s);
-/* Floating-point operations of one row: those that don't depend on the context, and per position
- * of context. */
-double bench_op_flops(const struct net *net, const struct op *op);
-double bench_op_flops_per_position(const struct op *op);
 
 /* ---- bench_profile.c ---- */
 

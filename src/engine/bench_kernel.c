@@ -259,8 +259,8 @@ static void add_speed(json_t *o, const struct lab *l, const struct step *s, doub
     for (u32 i = l->first; i < l->first + l->per_copy; i++) {
         const struct op *op = &l->p->ops[i];
         bytes += (double)prog_op_bytes(l->p, op, l->s.t) + bench_memory_bytes(l->net, op, s);
-        flops += bench_op_flops(l->net, op) * l->s.t +
-                 bench_op_flops_per_position(op) * l->s.t * (l->s.depth + (l->s.t + 1) * 0.5);
+        flops += prog_op_flops(l->net, op) * l->s.t +
+                 prog_op_flops_per_position(op) * l->s.t * (l->s.depth + (l->s.t + 1) * 0.5);
     }
     if (l->samples) bytes += sizeof(float) * (double)l->s.n * l->s.t; /* nothing but logits */
     double gbs = bytes / mid * 1e-9, gflops = flops / mid * 1e-9;

@@ -53,7 +53,7 @@ static void account(struct bench *b, u32 i, double took, struct timed *ops, json
     double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
     ops[i].seconds += took;
     ops[i].bytes += bytes;
-    ops[i].flops += bench_op_flops(p->net, op) * rows + bench_op_flops_per_position(op) * positions;
+    ops[i].flops += prog_op_flops(p->net, op) * rows + prog_op_flops_per_position(op) * positions;
     if (events) {
         char label[96];
         label_of(p, op, label, sizeof label);

@@ -64,9 +64,9 @@ int predict_cost(struct token_cost *out, const struct machine *m, const struct p
         out->n_ops += count_ops(op);
         out->routed += routed;
         out->streamed += (double)bench_placed_bytes(class, p, op, 1) - routed;
-        out->products += bench_op_flops(p->net, op);
+        out->products += prog_op_flops(p->net, op);
         *(has_latents(op) ? &out->latents : &out->attention) +=
-            bench_op_flops_per_position(op) * depth;
+            prog_op_flops_per_position(op) * depth;
     }
     return rc;
 }

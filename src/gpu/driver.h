@@ -32,6 +32,8 @@ struct gpu_info {
 /* What the driver itself did, since open. */
 struct gpu_counters {
     u64 submissions, waits, dispatches, barriers, copies, fills;
+    u64 command_buffers; /* Metal: a submission is one or several */
+    double longest_us;   /* and the longest of those that were waited for */
     u64 buffers_made, kernels_made, lists_made;
     u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
 };
@@ -41,6 +43,7 @@ enum {
     GPU_MAX_ARGS = 512,
     /* Metal: arguments of a command; a multiple of 256, which every device takes as an offset */
     GPU_ARGS_PITCH = (GPU_MAX_ARGS + 255) / 256 * 256,
+    GPU_OPS_PER_BYTE = 20, /* f32 operations that a GPU does while it reads a byte, about */
 };
 
 /* Memory that a kernel is given: its buffer from `offset` on. */
@@ -54,6 +57,9 @@ enum gpu_command_kind { GPU_LAUNCH, GPU_COPY };
 struct gpu_command {
     enum gpu_command_kind kind;
     bool after; /* needs what earlier commands of the list wrote; else it may overlap them */
+    /* An estimate in f32 operations, or GPU_OPS_PER_BYTE for each byte read where that is more;
+     * 0 in lists that are never cut. */
+    double work;
     /* GPU_LAUNCH */
     u32 kernel; /* from gpu_driver.kernel */
     u32 groups[3], threads;
@@ -120,5 +126,8 @@ extern const struct gpu_driver driver_metal __attribute__((weak));
 /* Its list_bytes, for plans that are made elsewhere: the launches as it keeps them, and a buffer of
  * GPU_ARGS_PITCH bytes of arguments for each. Command buffers are made anew for each step. */
 u64 gpu_metal_list_bytes(u32 n);
+/* The end of the part of a list that begins at `begin`: as many commands as do at most `most` work,
+ * and at least one. */
+u32 gpu_list_part(const struct gpu_command *c, u32 begin, u32 n, double most);
 
 #endif

@@ -2,12 +2,17 @@
  * without automatic reference counting, so that the same file runs on Linux against the stand-in
  * framework under test/standin.
  *
- * A list is encoded anew for every submission, into one command buffer with one concurrent encoder:
+ * A list is encoded anew for every submission, into a command buffer with one concurrent encoder:
  * what it needs (pipelines, buffers, arguments in one buffer of the list's own) is there since
  * record. Hazard tracking is off: barriers stand where a command says `after`, and a fence puts
  * each encoder behind the one before it. Copies are a kernel, so that no second encoder is needed.
+ *
+ * macOS stops work that keeps the display waiting for seconds, so a list that takes long is cut
+ * into several command buffers (PART_SECONDS). Where the GPU has nothing to do, the first fifth of
+ * a long list goes ahead, and it starts while the rest is encoded.
  */
 #import <Foundation/Foundation.h>
+#import <IOKit/IOKitLib.h>
 #import <Metal/Metal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +22,14 @@
 
 enum {
     MAX_KERNELS = 512,
-    MAX_QUEUED = 16,
+    MAX_QUEUED = 8,
+    MAX_PARTS = 128,     /* command buffers of a list */
+    EARLY_COMMANDS = 64, /* lists of fewer are encoded before the GPU could have started */
+    USUAL_CORES = 8,     /* an M1's, where the system does not say how many there are */
 };
+/* Of an estimated list: how long a part takes, and operations that a core does in a second, a third
+ * of what the published figures of M1 to M5 promise. */
+static const double PART_SECONDS = 0.1, CORE_RATE = 100e9;
 #define OPTIONS (MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked)
 /* Sets that keep memory wired between steps: from macOS 15 on, if the SDK knows them. */
 #if !defined __MAC_OS_X_VERSION_MAX_ALLOWED || __MAC_OS_X_VERSION_MAX_ALLOWED >= 150000
@@ -35,6 +46,7 @@ struct gpu_buf {
 
 struct gpu_list {
     id<MTLBuffer> args; /* GPU_ARGS_PITCH bytes for each command */
+    double part;        /* work of a command buffer */
     u32 n;
     struct gpu_command commands[];
 };
@@ -50,8 +62,12 @@ struct gpu {
     bool capturing;
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
+    u32 n_cores; /* 0: not known */
     u32 n_queued;
-    id<MTLCommandBuffer> queued[MAX_QUEUED];
+    struct queued {
+        u32 n;
+        id<MTLCommandBuffer> parts[MAX_PARTS];
+    } queued[MAX_QUEUED];
     struct gpu_counters did;
 };
 
@@ -60,10 +76,37 @@ static const char *why(NSError *e)
     return e ? [[e localizedDescription] UTF8String] : "no reason given";
 }
 
+/* The variable is Apple's: with it, macOS lets long work of the GPU finish. It is read when a
+ * device is opened. Without a session at the display (ssh, tmux) there may be no default device. */
+static id<MTLDevice> open_device(void)
+{
+    setenv("AGX_RELAX_CDM_CTXSTORE_TIMEOUT", "1", 0);
+    id<MTLDevice> d = MTLCreateSystemDefaultDevice();
+    if (d) return d;
+    NSArray *all = MTLCopyAllDevices();
+    d = [[all firstObject] retain];
+    [all release];
+    return d;
+}
+
+/* Metal does not tell; 0: the registry does not either. */
+static u32 count_cores(void)
+{
+    u32 n = 0;
+    io_service_t gpu =
+        IOServiceGetMatchingService(MACH_PORT_NULL, IOServiceMatching("AGXAccelerator"));
+    if (!gpu) return 0;
+    id found = (id)IORegistryEntryCreateCFProperty(gpu, (CFStringRef) @"gpu-core-count", NULL, 0);
+    if ([found isKindOfClass:[NSNumber class]]) n = [found unsignedIntValue];
+    [found release];
+    IOObjectRelease(gpu);
+    return n;
+}
+
 static const char *metal_absent(void)
 {
     @autoreleasepool {
-        id<MTLDevice> d = MTLCreateSystemDefaultDevice();
+        id<MTLDevice> d = open_device();
         bool fits = d && [d supportsFamily:MTLGPUFamilyApple7];
         const char *text = !d      ? "there is no Metal device"
                            : !fits ? "the GPU is older than Apple's M1 (family Apple7)"
@@ -137,8 +180,10 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
     if (!g) return err_nomem(err, "Metal device");
     int rc = 0;
     @autoreleasepool {
-        g->device = MTLCreateSystemDefaultDevice();
-        g->queue = [g->device newCommandQueue];
+        g->device = open_device();
+        g->n_cores = count_cores();
+        /* so many that making one never waits for the GPU */
+        g->queue = [g->device newCommandQueueWithMaxCommandBufferCount:MAX_QUEUED * MAX_PARTS];
         g->fence = [g->device newFence];
         if (g->queue && g->fence)
             rc = compile(g, err);
@@ -180,14 +225,13 @@ static int metal_capture(struct gpu *g, const char *path, struct err *err)
     return rc;
 }
 
+static int finish_oldest(struct gpu *g, struct err *err);
+
 static void metal_close(struct gpu *g)
 {
     if (!g) return;
     @autoreleasepool {
-        for (u32 i = 0; i < g->n_queued; i++) {
-            [g->queued[i] waitUntilCompleted];
-            [g->queued[i] release];
-        }
+        while (g->n_queued > 0) finish_oldest(g, NULL);
         metal_capture(g, NULL, NULL);
         for (u32 i = 0; i < g->n_kernels; i++) [g->kernels[i] release];
         residency_close(g);
@@ -207,6 +251,7 @@ static void metal_info(struct gpu *g, struct gpu_info *out)
         out->memory = [g->device recommendedMaxWorkingSetSize];
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
+        out->n_units = g->n_cores;
         for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;
         strncpy(out->name, [[g->device name] UTF8String], sizeof out->name - 1);
     }
@@ -333,6 +378,18 @@ static int lower(struct gpu *g, struct gpu_command *c, struct err *err)
     return 0;
 }
 
+/* Work of a command buffer: what is thought to take PART_SECONDS, but more in lists of which that
+ * would make more parts than there may be. */
+static double part_of(const struct gpu *g, const struct gpu_command *c, u32 n)
+{
+    double most = PART_SECONDS * CORE_RATE * (g->n_cores ? g->n_cores : USUAL_CORES);
+    for (;; most *= 2) {
+        u32 n_parts = 1; /* for the fifth that goes ahead */
+        for (u32 i = 0; i < n; n_parts++) i = gpu_list_part(c, i, n, most);
+        if (n_parts <= MAX_PARTS) return most;
+    }
+}
+
 static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
                         struct err *err)
 {
@@ -359,6 +416,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
         free(list);
         return rc;
     }
+    list->part = part_of(g, list->commands, n);
     residency_add(g, list->args);
     residency_commit(g);
     g->did.lists_made++;
@@ -411,6 +469,7 @@ static id<MTLCommandBuffer> commit(struct gpu *g, const struct gpu_list *list, u
         [e endEncoding];
         [cb commit];
     }
+    g->did.command_buffers++;
     return cb;
 }
 
@@ -418,7 +477,16 @@ static int metal_submit(struct gpu *g, struct gpu_list *list, struct err *err)
 {
     if (g->n_queued == MAX_QUEUED)
         return err_set(err, FLETCH_E_LIMIT, "%d lists are queued, none waited for", MAX_QUEUED);
-    g->queued[g->n_queued++] = commit(g, list, 0, list->n);
+    struct queued *q = &g->queued[g->n_queued];
+    u32 begin = 0, early = list->n;
+    if (g->n_queued == 0 && list->n >= EARLY_COMMANDS) early = list->n / 5;
+    q->n = 0;
+    do {
+        u32 end = gpu_list_part(list->commands, begin, begin ? list->n : early, list->part);
+        q->parts[q->n++] = commit(g, list, begin, end);
+        begin = end;
+    } while (begin < list->n);
+    g->n_queued++;
     g->did.submissions++;
     return 0;
 }
@@ -436,13 +504,29 @@ static int finish(id<MTLCommandBuffer> cb, double *us, struct err *err)
     return rc;
 }
 
+/* Each part begins when the one before it is done: the wait for the last is the only one that takes
+ * time. The first part that failed says why. */
+static int finish_oldest(struct gpu *g, struct err *err)
+{
+    struct queued *q = &g->queued[0];
+    int rc = 0;
+    @autoreleasepool {
+        [q->parts[q->n - 1] waitUntilCompleted];
+    }
+    for (u32 i = 0; i < q->n; i++) {
+        double us;
+        int part = finish(q->parts[i], &us, rc ? NULL : err);
+        if (part == 0) g->did.longest_us = MAX(g->did.longest_us, us);
+        if (rc == 0) rc = part;
+    }
+    memmove(g->queued, g->queued + 1, --g->n_queued * sizeof g->queued[0]);
+    return rc;
+}
+
 static int metal_wait(struct gpu *g, struct err *err)
 {
     g->did.waits++;
-    if (g->n_queued == 0) return 0;
-    id<MTLCommandBuffer> cb = g->queued[0];
-    memmove(g->queued, g->queued + 1, --g->n_queued * sizeof g->queued[0]);
-    return finish(cb, NULL, err);
+    return g->n_queued > 0 ? finish_oldest(g, err) : 0;
 }
 
 static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struct err *err)

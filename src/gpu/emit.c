@@ -520,6 +520,20 @@ static void end(struct emit *e)
     }
 }
 
+/* The work of an op, dealt out evenly to its launches, those from `first` on. Where a row lies in
+ * its sequence is not known before the step: as far behind as it can. */
+static void share_work(struct emit *e, u32 first)
+{
+    const struct op *op = &e->p->ops[e->op];
+    bool out = op->n_out && e->p->bufs[op->out[0].buf].rows == ROWS_R;
+    u32 rows = out ? e->out_rows : e->rows;
+    double per_row =
+        prog_op_flops(e->p->net, op) + prog_op_flops_per_position(op) * e->limits->max_pos;
+    double bytes = (double)prog_op_bytes(e->p, op, rows);
+    double work = MAX(rows * per_row, GPU_OPS_PER_BYTE * bytes);
+    for (u32 i = first; i < e->n; i++) e->list[i].work = work / (e->n - first);
+}
+
 int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *limits,
              struct list_kind kind, u32 first, u32 behind, struct err *err)
 {
@@ -536,7 +550,10 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
     step_layout(&e->step, p, limits, e->rows);
     plan_kept(e);
     begin(e);
-    for (e->op = first; e->op < behind && !e->rc; e->op++) emit_op(e, &p->ops[e->op]);
+    for (e->op = first; e->op < behind && !e->rc; e->op++) {
+        u32 n = e->n;
+        if (emit_op(e, &p->ops[e->op]) == 0) share_work(e, n);
+    }
     emit_layers(e);
     if (!e->rc) end(e);
     free(e->kept_for);

@@ -76,6 +76,7 @@ struct launch {
     struct binding bufs[GPU_MAX_BUFS];
     u32 n_touched; /* what it reads and writes through a binding of all activations */
     struct binding touched[EMIT_MAX_TOUCHED];
+    double work; /* struct gpu_command: its share of what its op does */
     u8 args[GPU_MAX_ARGS];
     bool after;
 };

@@ -391,11 +391,14 @@ static void find_groups(const struct gpu_exec *x, const struct launch *l, u32 gr
     if (l->per_four) groups[0] = MIN(MAX(groups[0], MIN(l->pieces, units)), MAX(most, 1));
 }
 
-static int command_of(struct gpu_exec *x, const struct gpu_program *prog, const struct launch *l,
-                      struct gpu_command *c, struct err *err)
+/* A list for one row is never cut: no step is shorter, and it is done at every token. */
+static int command_of(struct gpu_exec *x, const struct gpu_program *prog,
+                      const struct list_kind *kind, const struct launch *l, struct gpu_command *c,
+                      struct err *err)
 {
     *c = (struct gpu_command){.kind = GPU_LAUNCH,
                               .after = l->after,
+                              .work = kind->n_d + kind->n_p > 1 ? l->work : 0,
                               .threads = l->threads,
                               .tg_bytes = l->tg_bytes,
                               .n_bufs = l->n_bufs,
@@ -443,7 +446,8 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
                                       .dst = {prog->step, 0},
                                       .src = {prog->upload[part->berth], 0},
                                       .n_bytes = step->bytes[part->extra]};
-    for (u32 i = 0; i < e.n && !rc; i++) rc = command_of(x, prog, &e.list[i], &c[n++], err);
+    for (u32 i = 0; i < e.n && !rc; i++)
+        rc = command_of(x, prog, &list->kind, &e.list[i], &c[n++], err);
     if (!rc && part->end == prog->p->n_ops && prog->p->sampled != NO_BUF)
         c[n++] = (struct gpu_command){
             .kind = GPU_COPY,

@@ -26,8 +26,16 @@ u32 gpu_list_coarse(const struct exec_limits *limits, u32 n_rows)
 
 u64 gpu_metal_list_bytes(u32 n)
 {
-    const u64 head = 2 * sizeof(u64);
+    const u64 head = 3 * sizeof(u64);
     return head + n * sizeof(struct gpu_command) + MAX(n, 1) * (u64)GPU_ARGS_PITCH;
+}
+
+u32 gpu_list_part(const struct gpu_command *c, u32 begin, u32 n, double most)
+{
+    double sum = 0;
+    u32 end = begin;
+    while (end < n && (end == begin || sum + c[end].work <= most)) sum += c[end++].work;
+    return end;
 }
 
 u64 gpu_list_bytes(const struct gpu_driver *d, u32 n)

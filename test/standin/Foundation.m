@@ -10,6 +10,10 @@
 {
     return class_createInstance(self, sizeof(int));
 }
++ (Class)class
+{
+    return self;
+}
 - (id)init
 {
     return self;
@@ -31,6 +35,12 @@
 - (BOOL)respondsToSelector:(SEL)s
 {
     return class_getInstanceMethod(object_getClass(self), s) != NULL;
+}
+- (BOOL)isKindOfClass:(Class)c
+{
+    Class own = object_getClass(self);
+    while (own && own != c) own = class_getSuperclass(own);
+    return own != NULL;
 }
 - (void)dealloc
 {
@@ -89,6 +99,31 @@
 - (id)autorelease
 {
     return self;
+}
+@end
+
+@implementation NSNumber
+- (unsigned int)unsignedIntValue
+{
+    return value;
+}
+@end
+
+@implementation NSArray
++ (id)arrayWithObject:(id)object
+{
+    NSArray *a = [[[self alloc] init] autorelease];
+    a->first = [object retain];
+    return a;
+}
+- (id)firstObject
+{
+    return first;
+}
+- (void)dealloc
+{
+    [first release];
+    [super dealloc];
 }
 @end
 

@@ -2,6 +2,7 @@
  * so that a host that forgets to wait reads stale memory. What Metal's validation layer would
  * refuse stops the program: misuse() says what it was. The kernels are those that table.py made of
  * the very text that the driver hands over. */
+#import <IOKit/IOKitLib.h>
 #import <Metal/Metal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,7 +182,9 @@ struct command {
 @interface Queue : Counted <MTLCommandQueue> {
   @public
     struct emulator *emu;
-    CommandBuffer *pending[64];
+    CommandBuffer **pending; /* [most] */
+    NSUInteger n_made;       /* of which those that were committed are pending */
+    NSUInteger most;
     int n_pending;
     int n_encoders;
     id resident;
@@ -273,7 +276,6 @@ struct command {
     if (status) misuse("commit twice");
     if (!updates_fence || (queue->n_encoders > 0 && !waits_for_fence))
         misuse("untracked buffers, and no fence between this encoder and the one before");
-    if (queue->n_pending == 64) misuse("more than 64 command buffers at once");
     status = MTLCommandBufferStatusCommitted;
     queue->n_encoders++;
     queue->pending[queue->n_pending++] = [self retain];
@@ -288,6 +290,7 @@ struct command {
         memmove(queue->pending, queue->pending + 1,
                 (size_t)--queue->n_pending * sizeof queue->pending[0]);
         [first run];
+        queue->n_made--;
         [first release];
     }
 }
@@ -295,6 +298,7 @@ struct command {
 {
     struct err err = {0};
     int rc = 0;
+    u64 n_threads = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         const struct command *c = commands + i;
         struct emu_bind binds[MAX_BUFFERS] = {{{0}, 0}};
@@ -311,9 +315,13 @@ struct command {
             .threads = (u32)(c->threads.width * c->threads.height * c->threads.depth),
             .binds = binds,
             .after = c->after};
-        rc = standin_metal.fault == STANDIN_LOST
-                 ? err_set(&err, FLETCH_E_BACKEND, "the device was removed")
-                 : emu_run(queue->emu, &l, &err);
+        n_threads += (u64)l.groups[0] * l.groups[1] * l.groups[2] * l.threads;
+        if (standin_metal.fault == STANDIN_LOST)
+            rc = err_set(&err, FLETCH_E_BACKEND, "the device was removed");
+        else if (standin_metal.most_threads && n_threads > standin_metal.most_threads)
+            rc = err_set(&err, FLETCH_E_BACKEND, "Impacting Interactivity");
+        else
+            rc = emu_run(queue->emu, &l, &err);
     }
     if (rc < 0) error = [error_of(err.text) retain];
     status = rc < 0 ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted;
@@ -348,6 +356,7 @@ struct command {
 {
     CommandBuffer *cb = [[[CommandBuffer alloc] init] autorelease];
     cb->queue = self;
+    if (++n_made > most) misuse("so many command buffers that making one waits for the GPU");
     return cb;
 }
 - (void)addResidencySet:(id<MTLResidencySet>)set
@@ -358,6 +367,7 @@ struct command {
 {
     if (n_pending) misuse("a queue goes before its work is done");
     [resident release];
+    free(pending);
     emu_close(emu);
     [super dealloc];
 }
@@ -388,9 +398,11 @@ struct command {
 {
     return family <= (standin_metal.fault == STANDIN_OLD_DEVICE ? 1006 : MTLGPUFamilyApple7);
 }
-- (id<MTLCommandQueue>)newCommandQueue
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)n
 {
     Queue *q = [[Queue alloc] init];
+    q->most = n;
+    q->pending = calloc(n, sizeof *q->pending);
     if (emu_open(&q->emu, 0, NULL) < 0) misuse("no emulator");
     return q;
 }
@@ -443,9 +455,58 @@ struct command {
 }
 @end
 
+static id<MTLDevice> new_device(void)
+{
+    if (!getenv("AGX_RELAX_CDM_CTXSTORE_TIMEOUT"))
+        misuse("a device is opened before macOS was asked to let long work finish");
+    return [[Device alloc] init];
+}
+
 id<MTLDevice> MTLCreateSystemDefaultDevice(void)
 {
-    return standin_metal.fault == STANDIN_NO_DEVICE ? nil : [[Device alloc] init];
+    bool none =
+        standin_metal.fault == STANDIN_NO_DEVICE || standin_metal.fault == STANDIN_NO_DEFAULT;
+    return none ? nil : new_device();
+}
+
+NSArray *MTLCopyAllDevices(void)
+{
+    NSArray *all = [[NSArray alloc] init];
+    if (standin_metal.fault != STANDIN_NO_DEVICE) all->first = new_device();
+    return all;
+}
+
+/* ---- IOKit ---- */
+
+CFMutableDictionaryRef IOServiceMatching(const char *name)
+{
+    return (CFMutableDictionaryRef)strdup(name);
+}
+
+io_service_t IOServiceGetMatchingService(mach_port_t main_port, CFDictionaryRef matching)
+{
+    bool found = main_port == MACH_PORT_NULL && standin_metal.cores &&
+                 strcmp((const char *)matching, "AGXAccelerator") == 0;
+    free((void *)matching);
+    standin_metal.alive += found;
+    return found;
+}
+
+CFTypeRef IORegistryEntryCreateCFProperty(io_registry_entry_t entry, CFStringRef key,
+                                          CFAllocatorRef allocator, IOOptionBits options)
+{
+    (void)allocator;
+    if (!entry || options) misuse("a property of nothing in the registry");
+    if (strcmp([(NSString *)key UTF8String], "gpu-core-count")) return NULL;
+    NSNumber *n = [[NSNumber alloc] init];
+    n->value = standin_metal.cores;
+    return n;
+}
+
+kern_return_t IOObjectRelease(io_object_t object)
+{
+    standin_metal.alive -= object;
+    return 0;
 }
 
 @implementation MTLCaptureDescriptor

@@ -8,6 +8,7 @@
 enum standin_fault {
     STANDIN_FINE,
     STANDIN_NO_DEVICE,
+    STANDIN_NO_DEFAULT, /* Metal: there is a device, but none that is the default */
     STANDIN_OLD_DEVICE, /* one that the kernels were not made for */
     STANDIN_BAD_TEXT,   /* the kernels don't compile */
     STANDIN_NO_MEMORY,  /* no buffer is given any more */
@@ -20,6 +21,9 @@ struct standin {
     u64 buffers, pipelines, libraries;            /* made */
     u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
     u64 captures;
+    /* Metal: what the machine is like; 0: as it is without */
+    u64 most_threads; /* a command buffer that runs more of them is stopped, as by macOS */
+    u32 cores;        /* of the GPU, in the registry of IOKit; 0: there is no such entry */
 };
 
 /* STANDIN_METAL, STANDIN_CUDA: where they are; NULL in a test that is linked without them, and on

@@ -17,6 +17,7 @@ typedef long NSInteger;
 - (oneway void)release;
 - (id)autorelease;
 - (BOOL)respondsToSelector:(SEL)s;
+- (BOOL)isKindOfClass:(Class)c;
 @end
 
 /* The count of owners lives behind the object: constant strings have no place for it. */
@@ -25,6 +26,7 @@ __attribute__((objc_root_class))
     Class isa;
 }
 + (id)alloc;
++ (Class)class;
 - (id)init;
 - (void)dealloc;
 @end
@@ -39,6 +41,21 @@ __attribute__((objc_root_class))
     char *text;
     unsigned int n;
 }
+@end
+
+@interface NSNumber : NSObject {
+  @public
+    unsigned int value;
+}
+- (unsigned int)unsignedIntValue;
+@end
+
+@interface NSArray : NSObject {
+  @public
+    id first;
+}
++ (id)arrayWithObject:(id)object;
+- (id)firstObject; /* nil of an empty one */
 @end
 
 @interface NSError : NSObject {

@@ -105,7 +105,7 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 - (uint64_t)recommendedMaxWorkingSetSize;
 - (NSUInteger)currentAllocatedSize;
 - (BOOL)supportsFamily:(MTLGPUFamily)family;
-- (id<MTLCommandQueue>)newCommandQueue;
+- (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)n;
 - (id<MTLFence>)newFence;
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options;
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
@@ -135,5 +135,6 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 @end
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void);
+NSArray *MTLCopyAllDevices(void);
 
 #endif

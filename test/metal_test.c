@@ -1,0 +1,91 @@
+/* Models on the Metal driver and its stand-in: how their steps reach the GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "gpu/emit.h"
+#include "gpu/gpu.h"
+#include "opened.h"
+#include "standin/standin.h"
+
+#define MODEL "zoo/tiny/llama.gguf"
+enum { N_PROMPT = 200, LONG = 65536 };
+
+/* Tests skip where the driver has a real device, or is not there. */
+static struct standin *standin(void)
+{
+    static const struct gpu_driver *const metal = &driver_metal;
+    return metal ? STANDIN_METAL : NULL;
+}
+
+static void append(struct opened *o, u32 n)
+{
+    i32 tokens[N_PROMPT];
+    for (u32 i = 0; i < n; i++) tokens[i] = (i32)(i * 37 % 200);
+    assert_int_equal(fletch_session_append(o->s, tokens, n, NULL), 0);
+    struct fletch_model_info info;
+    fletch_model_info(o->m, &info);
+    struct fletch_sampling greedy = info.sampling;
+    greedy.temperature = 0;
+    i32 token;
+    assert_int_equal(fletch_session_sample(o->s, &greedy, &token), 0);
+}
+
+/* All launches together do what the ops do, for as many rows and behind as many tokens as may be.
+ */
+static void launches_share_the_work_of_their_ops(void **state)
+{
+    (void)state;
+    struct opened o;
+    struct emit e;
+    struct err err;
+    opened_path(&o, "emu", MODEL, &(struct fletch_model_params){.n_ctx = 256, .act_type = "int8"});
+    const struct program *p = o.m->trunk;
+    for (u32 rows = 1; rows <= 64; rows *= 64) {
+        double sum = 0, least = 0;
+        struct list_kind kind = {.n_d = rows};
+        assert_int_equal(emit_program(&e, p, &o.m->limits, kind, &err), 0);
+        for (u32 i = 0; i < e.n; i++) sum += e.list[i].work;
+        for (u32 i = 0; i < p->n_ops; i++) {
+            bool out = p->ops[i].n_out && p->bufs[p->ops[i].out[0].buf].rows == ROWS_R;
+            least += (out ? e.out_rows : rows) * prog_op_flops(p->net, &p->ops[i]);
+        }
+        assert_true(least > 0 && sum >= least);
+        assert_true(sum < 100 * least);
+        free(e.list);
+    }
+    opened_close(&o);
+}
+
+/* Behind 65,536 tokens 200 rows of attention are long work for a GPU of one core. */
+static void long_steps_are_cut_and_tokens_are_not(void **state)
+{
+    (void)state;
+    struct standin *s = standin();
+    if (!s) skip();
+    struct opened o;
+    s->cores = 1;
+    opened_path(&o, "metal", MODEL, &(struct fletch_model_params){.n_ctx = LONG});
+    u64 before = s->submissions;
+    append(&o, N_PROMPT);
+    assert_true(s->submissions - before > 1);
+    before = s->submissions;
+    append(&o, 1);
+    assert_int_equal(s->submissions - before, 1);
+    opened_close(&o);
+    s->cores = 0;
+    assert_int_equal(s->alive, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(launches_share_the_work_of_their_ops),
+        cmocka_unit_test(long_steps_are_cut_and_tokens_are_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
