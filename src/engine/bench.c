@@ -559,7 +559,7 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
     int rc = engine_need_report(e, "", json);
     if (!rc) rc = engine_need(&e->err, k, "what to measure");
     if (!rc) rc = engine_need(&e->err, k->name, "the kernel's name");
-    const struct exec_class *class = e->class;
+    const struct exec_class *class = rc ? NULL : e->class;
     const struct bench_use use = {.isa = rc ? NULL : class->isa,
                                   .numbers = rc            ? BENCH_F32
                                              : class->bf16 ? BENCH_BF16
