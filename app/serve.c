@@ -12,56 +12,61 @@
 
 static const struct opt serve_opts[] = {
     {0, "host", OPT_TEXT, "ADDRESS", "127.0.0.1",
-     "address to listen on; any but this machine's own needs --api-key", OPT_FIELD(host), 0, 0},
-    {0, "port", OPT_COUNT, "N", "8080", "port to listen on; 0: any free one, which is said",
+     "address to listen on; addresses other than localhost require --api-key", OPT_FIELD(host), 0,
+     0},
+    {0, "port", OPT_COUNT, "N", "8080", "port to listen on; 0 picks a free port and prints it",
      OPT_FIELD(port), 0, 65535},
     {0, "api-key", OPT_TEXT, "FILE", NULL,
-     "keys, one a line: NAME KEY [REQUESTS-A-MINUTE]; env:VARIABLE takes them from the environment",
+     "file with one API key per line: NAME KEY [REQUESTS-A-MINUTE]; env:VARIABLE reads them from "
+     "the environment",
      OPT_FIELD(api_key), 0, 0},
-    {0, "rate", OPT_REAL, "N", NULL, "requests a minute for every key (default: any number)",
+    {0, "rate", OPT_REAL, "N", NULL, "maximum requests per minute per key (default: unlimited)",
      OPT_FIELD(rate), 0, 1e9},
     {0, "allow-host", OPT_TEXTS, "NAME", NULL,
-     "a name that this server goes by, besides addresses and localhost; may be repeated",
+     "accept requests for this host name, besides IP addresses and localhost; may be repeated",
      OPT_FIELD(allow_hosts), 0, 0},
-    {0, "cert", OPT_TEXT, "FILE", NULL, "certificates (PEM): speak TLS", OPT_FIELD(cert), 0, 0},
-    {0, "key", OPT_TEXT, "FILE", NULL, "the key of the certificate (PEM)", OPT_FIELD(cert_key), 0,
-     0},
-    {0, "parallel", OPT_COUNT, "N", "8", "requests to run at once", OPT_FIELD(parallel), 1, 1024},
+    {0, "cert", OPT_TEXT, "FILE", NULL, "use TLS with the certificates in FILE (PEM)",
+     OPT_FIELD(cert), 0, 0},
+    {0, "key", OPT_TEXT, "FILE", NULL, "private key of the certificate (PEM)", OPT_FIELD(cert_key),
+     0, 0},
+    {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
+     1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
-     "tokens that the cache has room for, over all requests (default: a whole context for each)",
+     "size of the KV cache in tokens, shared by all requests (default: a full context for each)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
-     "prompts of one key may use what was computed for another's; how fast it answers then tells "
-     "what others asked",
+     "let one key's requests reuse prefixes computed for another key; response times then "
+     "reveal what others asked",
      OPT_FIELD(shared_cache), 0, 0},
     {0, "alias", OPT_TEXTS, "NAME[=MODEL]", NULL,
-     "what the API calls the model (default: its file's name), or a further name of MODEL, one of "
-     "those that are served; '*' stands for every name that is not known; may be repeated",
+     "name of the model in the API (default: its file name), or another name for MODEL, which "
+     "must be one of the models served; '*' stands for every unknown name; may be repeated",
      OPT_FIELD(aliases), 0, 0},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
-     "serve every model in DIR and below: one is loaded when it is asked for, and leaves when "
-     "others need its memory (--max-memory, of all together)",
+     "serve every model in DIR and its subfolders; models are loaded on demand, and unloaded "
+     "when others need their memory (--max-memory limits the total)",
      OPT_FIELD(model_dir), 0, 0},
     {0, "template", OPT_TEXT, "FILE", NULL,
-     "chat template to use instead of the model's own; with --model-dir only for models that have "
-     "none that can be used",
+     "chat template to use instead of the model's own; with --model-dir, only for models without "
+     "a usable one",
      OPT_FIELD(template_file), 0, 0},
     {0, "limit", OPT_TEXTS, "NAME=N", NULL,
-     "sets a limit, as in queue=32; docs/server.md lists them; may be repeated", OPT_FIELD(limits),
-     0, 0},
+     "change a limit, as in queue=32; docs/server.md lists all limits; may be repeated",
+     OPT_FIELD(limits), 0, 0},
     {0, "drain", OPT_REAL, "SECONDS", "30",
-     "time that running requests may take after SIGTERM; a second signal ends at once",
+     "how long running requests may take to finish after SIGTERM; a second signal stops at once",
      OPT_FIELD(drain), 0, 1e6},
     {0, "stuck", OPT_REAL, "SECONDS", "60",
-     "/health is 503 when work waits and no step ended for so long", OPT_FIELD(stuck), 1, 1e6},
-    {0, "workers", OPT_COUNT, "N", "2", "threads that tokenise and render templates",
+     "/health returns 503 if work is waiting and no step has completed for this long",
+     OPT_FIELD(stuck), 1, 1e6},
+    {0, "workers", OPT_COUNT, "N", "2", "number of threads that tokenize and render templates",
      OPT_FIELD(workers), 1, 64},
     {0, "no-sandbox", OPT_FLAG, NULL, NULL,
-     "don't shut the process in once the model is loaded (Linux: no programs started, no "
-     "connections made, no files but the model's)",
+     "do not enter the sandbox after loading the model (Linux; the sandbox prevents starting "
+     "programs, opening connections and reading files other than the model's)",
      OPT_FIELD(no_sandbox), 0, 0},
-    {0, "log-json", OPT_FLAG, NULL, NULL, "log as JSON, one object a line", OPT_FIELD(log_json), 0,
-     0},
+    {0, "log-json", OPT_FLAG, NULL, NULL, "write the log as JSON, one object per line",
+     OPT_FIELD(log_json), 0, 0},
 };
 static const struct opt_group serve_group = {NULL, OPT_TABLE(serve_opts)};
 
@@ -151,11 +156,11 @@ static int set_limit(struct limits *limits, const char *text)
         near_consider(&near, name);
         if (strlen(name) != n || strncmp(name, text, n) != 0) continue;
         if (!text[n] || !parse_count(text + n + 1, &v) || v > UINT32_MAX || !v)
-            return opts_wrong("serve", "--limit wants NAME=N, not %s", QUOTE(text));
+            return opts_wrong("serve", "--limit: expected NAME=N, not %s", QUOTE(text));
         limits->v[i] = v;
         return EXIT_OK;
     }
-    return opts_wrong("serve", "--limit: there is no limit %s%s%s", QUOTE(word),
+    return opts_wrong("serve", "--limit: unknown limit %s%s%s", QUOTE(word),
                       near.best ? "; did you mean " : "", near.best ? near.best : "");
 }
 
@@ -202,7 +207,7 @@ static int names_add(struct names *names, const char *path, char *name)
     for (size_t i = 0; i < names->n && !code; i++)
         if (strcmp(names->ids[i], name) == 0)
             code =
-                say_error("%s and %s would both be called %s; rename one",
+                say_error("%s and %s would both be called %s; rename one of them",
                           QUOTE(shown_path(names->paths[i])), QUOTE(shown_path(path)), QUOTE(name));
     if (code) {
         free(name);
@@ -256,12 +261,14 @@ static int add_alias(struct aliases *list, struct names *names, const char *text
     for (; model && i < names->n && strcmp(names->ids[i], model) != 0; i++) continue;
     int code = EXIT_OK;
     if (!plain)
-        code =
-            opts_wrong("serve", "--alias %s holds blanks, quotes or what is no text", QUOTE(text));
+        code = opts_wrong("serve",
+                          "--alias %s: names must not contain spaces, quotes or invalid UTF-8",
+                          QUOTE(text));
     else if (i == names->n)
-        code = opts_wrong("serve", "--alias %s: no model %s is served", QUOTE(text), QUOTE(model));
+        code = opts_wrong("serve", "--alias %s: there is no model %s on this server", QUOTE(text),
+                          QUOTE(model));
     else if (!model && names->n > 1 && strcmp(name, "*") != 0)
-        code = opts_wrong("serve", "--alias %s: say which model, as in %s=%s", QUOTE(text), name,
+        code = opts_wrong("serve", "--alias %s: name the model too, as in %s=%s", QUOTE(text), name,
                           names->ids[0]);
     else if (!model && !*renamed && strcmp(name, "*") != 0) {
         free((char *)names->ids[0]);
@@ -324,7 +331,7 @@ static int list_models(struct names *names, const char *folder)
     free(found);
     if (!code) code = models_each(folder, add_pulled, &pulled);
     if (code) return code;
-    return names->n ? EXIT_OK : say_error("%s: no model is in there", QUOTE(folder));
+    return names->n ? EXIT_OK : say_error("%s: no models found", QUOTE(folder));
 }
 
 static int serve(const struct args *a)
@@ -336,7 +343,8 @@ static int serve(const struct args *a)
     char *template_text = NULL, *pulled = NULL;
     bool renamed = false;
     int code = EXIT_OK;
-    if (a->model_dir && path) return opts_wrong("serve", "--model-dir goes without a MODEL");
+    if (a->model_dir && path)
+        return opts_wrong("serve", "--model-dir cannot be combined with MODEL");
     if (a->template_file) { /* now: models may come when files can no longer be read */
         code = read_string(&template_text, a->template_file);
         if (code) return code;
@@ -398,11 +406,12 @@ const struct command cmd_serve = {
     .operands = "[MODEL]",
     .summary = "serve an OpenAI-compatible API and a chat page",
     .about =
-        "Listens on 127.0.0.1:8080 and answers /v1/chat/completions, /v1/completions and more, "
-        "many requests at once; a browser gets a page to chat with. Only programs of this machine "
-        "can reach it; any other address needs keys (--api-key). Without MODEL and --model-dir "
-        "it serves the built-in model and every model that fletch pull got, each loaded when it is "
-        "asked for. docs/server.md describes every endpoint, limit and metric.",
+        "Serves /v1/chat/completions, /v1/completions and other endpoints at "
+        "http://127.0.0.1:8080, many requests at once, and a chat page for browsers. It listens on "
+        "localhost only; other addresses require API keys (--api-key). Sizes, queues and times are "
+        "limited. Without MODEL and --model-dir, it serves the built-in model and every model that "
+        "fletch pull has downloaded, loading each on demand. docs/server.md describes every "
+        "endpoint, limit and metric.",
     .groups = {&serve_group, &opts_model, &opts_speculation, &opts_cache, &opts_place,
                &opts_common},
     .max_operands = 1,

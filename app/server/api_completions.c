@@ -32,7 +32,7 @@ static int take_best_of(struct call *c, const struct field *f, json_t *v)
 {
     json_t *n = json_object_get(c->body, "n");
     if (json_integer_value(v) == (json_is_integer(n) ? json_integer_value(n) : 1)) return 0;
-    return call_wrong(c, 400, f->name, "best_of can only be n here");
+    return call_wrong(c, 400, f->name, "best_of must equal n");
 }
 
 static const struct field own[] = {
@@ -49,10 +49,8 @@ static int take_prompt(struct call *c, const char *path, const json_t *p)
     if (json_is_string(p))
         return prompt_text(c, json_string_value(p), json_string_length(p), FLETCH_BOS);
     if (json_is_array(p) && json_is_integer(json_array_get(p, 0))) return prompt_ids(c, path, p);
-    call_wrong(
-        c, 400, "prompt",
-        "%s is not a text or an array of token ids; prompt is one of them, or an array of such",
-        path);
+    call_wrong(c, 400, "prompt",
+               "%s must be a string or an array of token ids, or prompt an array of these", path);
     return call_at(c, "%s", path);
 }
 

@@ -33,7 +33,7 @@ static int take_one(struct call *c, const char *path, const json_t *v)
         return prompt_text(c, json_string_value(v), json_string_length(v), FLETCH_BOS);
     if (json_is_array(v)) return prompt_ids(c, path, v);
     call_wrong(c, 400, "input",
-               "%s is not a text or token ids; input is one of them, or an array of either", path);
+               "%s must be a string or an array of token ids, or input an array of these", path);
     return call_at(c, "%s", path);
 }
 
@@ -59,7 +59,7 @@ static int take_format(struct call *c, const struct field *f, json_t *v)
     const char *word = json_word(v);
     embedding_of(c)->base64 = word && strcmp(word, "base64") == 0;
     if (word && (strcmp(word, "float") == 0 || strcmp(word, "base64") == 0)) return 0;
-    return call_wrong(c, 400, f->name, "encoding_format is float or base64");
+    return call_wrong(c, 400, f->name, "encoding_format must be float or base64");
 }
 
 static int take_dimensions(struct call *c, const struct field *f, json_t *v)

@@ -38,7 +38,8 @@ static json_t *joined(const json_t *content)
 static int take_system(struct call *c, json_t *chat, json_t *v)
 {
     json_t *text = joined(v);
-    if (!text) return call_wrong(c, 400, "system", "system is neither a text nor blocks of text");
+    if (!text)
+        return call_wrong(c, 400, "system", "system must be a string or an array of text blocks");
     return json_array_insert_new(json_object_get(chat, "messages"), 0,
                                  json_pack("{s:s, s:o}", "role", "system", "content", text));
 }
@@ -48,7 +49,7 @@ static int take_tool_use(struct call *c, const json_t *block, json_t *message)
     json_t *name = json_object_get(block, "name"), *input = json_object_get(block, "input");
     json_t *calls = json_object_get(message, "tool_calls");
     if (!json_is_string(name) || !json_is_object(input))
-        return call_wrong(c, 400, "messages", "a tool_use block needs name and input");
+        return call_wrong(c, 400, "messages", "a tool_use block must have name and input");
     if (!calls) json_object_set_new(message, "tool_calls", calls = json_array());
     return json_array_append_new(calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id",
                                                   json_object_get(block, "id"), "type", "function",
@@ -59,8 +60,7 @@ static int take_tool_result(struct call *c, const json_t *block, json_t *message
 {
     const json_t *given = json_object_get(block, "content");
     json_t *content = given ? joined(given) : json_string("");
-    if (!content)
-        return call_wrong(c, 400, "messages", "a tool_result holds something that is no text");
+    if (!content) return call_wrong(c, 400, "messages", "a tool_result may contain only text");
     return json_array_append_new(
         messages, json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id",
                             json_object_get(block, "tool_use_id"), "content", content));
@@ -76,8 +76,9 @@ static int take_block(struct call *c, const json_t *block, json_t *messages, jso
     if (text_of(block, "tool_result", "tool_use_id")) return take_tool_result(c, block, messages);
     if (thought) return json_object_set(message, "reasoning_content", thought);
     if (!text)
-        return call_wrong(c, 400, "messages",
-                          "a content block is not text, thinking, tool_use or tool_result");
+        return call_wrong(
+            c, 400, "messages",
+            "the type of a content block must be text, thinking, tool_use or tool_result");
     words_try_add(said, json_string_value(text), json_string_length(text));
     return 0;
 }
@@ -90,7 +91,7 @@ static int take_message(struct call *c, const json_t *from, json_t *messages)
     size_t i;
     int rc = 0;
     if (!role || (strcmp(role, "user") != 0 && strcmp(role, "assistant") != 0))
-        return call_wrong(c, 400, "messages", "a message's role is not user or assistant");
+        return call_wrong(c, 400, "messages", "the role of a message must be user or assistant");
     json_t *message = json_pack("{s:s}", "role", role);
     if (json_is_string(content))
         words_try_add(&said, json_string_value(content), json_string_length(content));
@@ -133,7 +134,7 @@ static int take_tools(struct call *c, json_t *chat, json_t *v)
         json_t *name = json_object_get(tool, "name"),
                *schema = json_object_get(tool, "input_schema");
         if (!name || !schema)
-            return call_wrong(c, 400, "tools", "tool %zu needs name and input_schema", i);
+            return call_wrong(c, 400, "tools", "tool %zu must have name and input_schema", i);
         json_array_append_new(tools, json_pack("{s:s, s:{s:O, s:O*, s:O}}", "type", "function",
                                                "function", "name", name, "description",
                                                json_object_get(tool, "description"), "parameters",
@@ -159,7 +160,7 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
         choice = json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name);
     if (choice) return json_object_set_new(chat, "tool_choice", choice);
     return call_wrong(c, 400, "tool_choice",
-                      "tool_choice has the type auto, any, none, or tool with a name");
+                      "the type of tool_choice must be auto, any, none, or tool with a name");
 }
 
 /* {"type": "enabled"}, adaptive or disabled: a setting of the template. */
@@ -172,7 +173,7 @@ static int take_thinking(struct call *c, json_t *chat, json_t *v)
     else if (type && (strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0))
         c->ask.think = THINK_ON;
     else {
-        call_wrong(c, 400, "thinking", "thinking.type is not enabled, adaptive or disabled");
+        call_wrong(c, 400, "thinking", "thinking.type must be enabled, adaptive or disabled");
         return call_at(c, "thinking.type");
     }
     return 0;
@@ -184,7 +185,7 @@ static int take_output_config(struct call *c, json_t *chat, json_t *v)
 {
     json_t *format = json_object_get(v, "format"), *effort = json_object_get(v, "effort");
     if (!json_is_object(v))
-        return call_wrong(c, 400, "output_config", "output_config is no object");
+        return call_wrong(c, 400, "output_config", "output_config must be an object");
     if (effort && json_object_set(chat, "reasoning_effort", effort)) return call_no_memory(c);
     if (!format) return 0;
     const char *type = json_word(json_object_get(format, "type"));
@@ -210,12 +211,12 @@ static int take_beginning(struct call *c)
     if (!role || strcmp(role, "assistant") != 0) return 0;
     if (json_object_get(last, "tool_calls"))
         return call_wrong(c, 400, "messages",
-                          "the last message calls a tool, whose result is missing");
+                          "the last message calls a tool, but its result is missing");
     if (!n_text || strchr(" \t\r\n", json_string_value(content)[n_text - 1]))
         return call_wrong(
             c, 400, "messages",
-            "the last message is the assistant's, so the answer continues it: it must "
-            "not be empty or end in blanks");
+            "the last message is the assistant's, so the answer continues it; its content must "
+            "not be empty or end in whitespace");
     return json_object_set_new(c->body, "continue_final_message", json_true()) ? call_no_memory(c)
                                                                                : 0;
 }
@@ -232,7 +233,8 @@ static int take_any(struct call *c)
     if (turn_translate(c, rows, sizeof rows / sizeof *rows) || take_beginning(c) ||
         fields_take(c, tables))
         return -1;
-    if (c->ask.n != 1) return call_wrong(c, 400, "n", "there is one answer to a message");
+    if (c->ask.n != 1)
+        return call_wrong(c, 400, "n", "n must be 1: this endpoint gives one answer");
     return turn_take(c);
 }
 

@@ -55,7 +55,7 @@ static int add_call(struct call *c, json_t *chat, const json_t *item)
                              "type", "function", "function", "name", json_object_get(item, "name"),
                              "arguments", json_object_get(item, "arguments"));
     if (!call)
-        return call_wrong(c, 400, "input", "a function_call needs call_id, name and arguments");
+        return call_wrong(c, 400, "input", "a function_call must have call_id, name and arguments");
     if (!role || strcmp(role, "assistant") != 0) {
         add_message(chat, "assistant", json_string(""));
         last = json_array_get(messages, json_array_size(messages) - 1);
@@ -70,7 +70,7 @@ static int add_output(struct call *c, json_t *chat, const json_t *item)
     json_t *m = json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id",
                           json_object_get(item, "call_id"), "content", content);
     if (m) return json_array_append_new(json_object_get(chat, "messages"), m);
-    return call_wrong(c, 400, "input", "a function_call_output needs call_id and output");
+    return call_wrong(c, 400, "input", "a function_call_output must have call_id and output");
 }
 
 static int take_item(struct call *c, json_t *chat, const json_t *item)
@@ -81,11 +81,11 @@ static int take_item(struct call *c, json_t *chat, const json_t *item)
     if (is_type(item, "reasoning")) return 0; /* templates drop that of earlier turns */
     if (!role || (json_object_get(item, "type") && !is_type(item, "message")))
         return call_wrong(c, 400, "input",
-                          "an input item is not a message, function_call, function_call_output or "
+                          "an input item must be a message, function_call, function_call_output or "
                           "reasoning");
     json_t *content = joined(json_object_get(item, "content"));
     if (content) return add_message(chat, role, content);
-    return call_wrong(c, 400, "input", "the content of a message holds something that is no text");
+    return call_wrong(c, 400, "input", "the content of a message may contain only text");
 }
 
 static int take_input(struct call *c, json_t *chat, json_t *v)
@@ -94,7 +94,7 @@ static int take_input(struct call *c, json_t *chat, json_t *v)
     json_t *item;
     if (json_is_string(v)) return add_message(chat, "user", json_incref(v));
     if (!json_is_array(v))
-        return call_wrong(c, 400, "input", "input is neither a text nor an array of items");
+        return call_wrong(c, 400, "input", "input must be a string or an array of items");
     json_array_foreach(v, i, item)
     {
         if (take_item(c, chat, item)) return -1;
@@ -104,7 +104,8 @@ static int take_input(struct call *c, json_t *chat, json_t *v)
 
 static int take_instructions(struct call *c, json_t *chat, json_t *v)
 {
-    if (!json_is_string(v)) return call_wrong(c, 400, "instructions", "instructions is not a text");
+    if (!json_is_string(v))
+        return call_wrong(c, 400, "instructions", "instructions must be a string");
     return json_array_insert_new(json_object_get(chat, "messages"), 0,
                                  json_pack("{s:s, s:O}", "role", "system", "content", v));
 }
@@ -120,7 +121,7 @@ static int take_tools(struct call *c, json_t *chat, json_t *v)
         json_t *f = json_object();
         if (!is_type(tool, "function")) {
             json_decref(f);
-            return call_wrong(c, 400, "tools", "tool %zu is not a function", i);
+            return call_wrong(c, 400, "tools", "the type of tool %zu must be function", i);
         }
         json_object_update(f, tool);
         json_object_del(f, "type");
@@ -136,7 +137,7 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
         return json_object_set(chat, "tool_choice", v);
     if (!json_is_string(name))
         return call_wrong(c, 400, "tool_choice",
-                          "tool_choice is none, auto, required or {\"type\": \"function\", "
+                          "tool_choice must be none, auto, required or {\"type\": \"function\", "
                           "\"name\": ..}");
     return json_object_set_new(
         chat, "tool_choice",
@@ -147,7 +148,7 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
 static int take_text(struct call *c, json_t *chat, json_t *v)
 {
     json_t *format = json_object_get(v, "format");
-    if (!json_is_object(v)) return call_wrong(c, 400, "text", "text is no object");
+    if (!json_is_object(v)) return call_wrong(c, 400, "text", "text must be an object");
     if (!format) return 0;
     if (is_type(format, "text") || is_type(format, "json_object"))
         return json_object_set(chat, "response_format", format);
@@ -166,7 +167,7 @@ static int take_previous(struct call *c, json_t *chat, json_t *v)
     (void)chat;
     (void)v;
     return call_wrong(c, 400, "previous_response_id",
-                      "nothing is stored here: send the whole conversation as input");
+                      "this server stores no responses; send the whole conversation as input");
 }
 
 static int take_truncation(struct call *c, json_t *chat, json_t *v)
@@ -174,14 +175,14 @@ static int take_truncation(struct call *c, json_t *chat, json_t *v)
     (void)chat;
     c->ask.truncates = is_word(v, "auto");
     if (c->ask.truncates || is_word(v, "disabled")) return 0;
-    return call_wrong(c, 400, "truncation", "truncation is neither auto nor disabled");
+    return call_wrong(c, 400, "truncation", "truncation must be auto or disabled");
 }
 
 /* {"effort": ..}, which is the template's; summaries have no effect. */
 static int take_reasoning(struct call *c, json_t *chat, json_t *v)
 {
     json_t *effort = json_object_get(v, "effort");
-    if (!json_is_object(v)) return call_wrong(c, 400, "reasoning", "reasoning is no object");
+    if (!json_is_object(v)) return call_wrong(c, 400, "reasoning", "reasoning must be an object");
     if (!effort || json_is_null(effort)) return 0;
     return json_object_set(chat, "reasoning_effort", effort) ? call_no_memory(c) : 0;
 }
@@ -208,7 +209,8 @@ static int take(struct call *c)
     if (turn_translate(c, rows, sizeof rows / sizeof *rows) || fields_take(c, tables)) return -1;
     if (!json_object_get(turn_original(c), "input"))
         return call_wrong(c, 400, "input", "input is missing");
-    if (c->ask.n != 1) return call_wrong(c, 400, "n", "there is one response");
+    if (c->ask.n != 1)
+        return call_wrong(c, 400, "n", "n must be 1: this endpoint gives one answer");
     return turn_take(c);
 }
 

@@ -77,7 +77,7 @@ static int take_tokenize(struct call *c)
     static const struct field_table *const tables[] = {&table, &fields_model, NULL};
     if (fields_take(c, tables)) return -1;
     if (!json_is_string(c->ask.prompt))
-        return call_wrong(c, 400, "content", "content must be a text");
+        return call_wrong(c, 400, "content", "content must be a string");
     size_t n = json_string_length(c->ask.prompt);
     if (c->ask.stream && n > limit_of(&c->server->limits, pieces_bytes))
         return call_over(c, LIMIT_pieces_bytes, "with_pieces", n);
@@ -102,7 +102,7 @@ static int take_detokenize(struct call *c)
     char *text;
     size_t n;
     if (fields_take(c, tables)) return -1;
-    if (!c->ask.prompt) return call_wrong(c, 400, "tokens", "tokens must be an array of ids");
+    if (!c->ask.prompt) return call_wrong(c, 400, "tokens", "tokens must be an array of token ids");
     if (any_length(c, prompt_ids(c, "tokens", c->ask.prompt))) return -1;
     pthread_mutex_lock(&c->served->text_lock);
     int rc = fletch_detokenize(c->served->model, c->prompts[0].ids, c->prompts[0].n, FLETCH_SPECIAL,

@@ -55,7 +55,7 @@ int call_unknown(struct call *c, const char *name)
 int call_over(struct call *c, enum limit l, const char *param, uint64_t is)
 {
     char what[120];
-    snprintf(what, sizeof what, "%s: %llu is too many", param ? param : "this request",
+    snprintf(what, sizeof what, "%s%s%llu", param ? param : "", param ? ": " : "",
              (unsigned long long)is);
     call_wrong(c, 400, param, " ");
     problem_limit(&c->problem, &c->server->limits, l, what);
@@ -64,7 +64,7 @@ int call_over(struct call *c, enum limit l, const char *param, uint64_t is)
 
 int call_no_memory(struct call *c)
 {
-    call_wrong(c, 503, NULL, "there is not enough memory for this request");
+    call_wrong(c, 503, NULL, "not enough memory for this request");
     c->problem.code = "memory";
     return -1;
 }
@@ -120,10 +120,9 @@ int call_parse(struct call *c)
     if (!c->body && (e.line < 0 || json_error_code(&e) == json_error_out_of_memory))
         return call_no_memory(c);
     if (!c->body)
-        return call_wrong(c, 400, NULL, "the body is not JSON: line %d, column %d: %s", e.line,
+        return call_wrong(c, 400, NULL, "invalid JSON in the body, line %d, column %d: %s", e.line,
                           e.column, QUOTE(e.text));
-    if (!json_is_object(c->body))
-        return call_wrong(c, 400, NULL, "the body is JSON, but not an object");
+    if (!json_is_object(c->body)) return call_wrong(c, 400, NULL, "the body must be a JSON object");
     return 0;
 }
 
@@ -409,7 +408,7 @@ static void on_end(struct choice *ch, const struct server_event *e)
     } else if (ch->starved)
         starve(c);
     else if (cut && !c->problem.status)
-        call_wrong(c, 503, NULL, "the answer was broken off");
+        call_wrong(c, 503, NULL, "the answer was interrupted");
     if (c->conn && !c->problem.status) {
         begin(c);
         c->api->done(c, ch);
@@ -583,7 +582,7 @@ void call_model_came(struct served *m)
             give_work(c);
             continue;
         }
-        call_wrong(c, m->code == EXIT_FIT ? 503 : 500, "model", "the model %s can't be loaded%s",
+        call_wrong(c, m->code == EXIT_FIT ? 503 : 500, "model", "model %s could not be loaded%s",
                    m->id, m->code == EXIT_FIT ? ": it does not fit in memory" : "");
         finish(c);
     }
@@ -655,7 +654,8 @@ static void tick_choice(struct call *c, struct choice *ch, uint32_t position, do
         cancel(c);
     } else if (c->conn && c->ask.include_progress && c->api->progress &&
                ch->shown_position != position) {
-        struct progress_event p = {0, (uint32_t)c->prompts[ch->prompt].n, 0, "it waits", position};
+        struct progress_event p = {0, (uint32_t)c->prompts[ch->prompt].n, 0,
+                                   "the request is still in the queue", position};
         ch->shown_position = position;
         begin(c);
         c->api->progress(c, ch, &p);

@@ -25,7 +25,7 @@ int field_count(struct call *c, const struct field *f, json_t *v)
 {
     json_int_t n = json_integer_value(v);
     if (!json_is_integer(v) || (double)n < f->min || (double)n > f->max)
-        return call_wrong(c, 400, f->name, "%s must be a whole number from %.0f to %.0f", f->name,
+        return call_wrong(c, 400, f->name, "%s must be an integer from %.0f to %.0f", f->name,
                           f->min, f->max);
     *(uint32_t *)place(c, f) = (uint32_t)n;
     return 0;
@@ -78,7 +78,7 @@ static int add_stop(struct call *c, const struct field *f, const json_t *v)
     size_t n = json_string_length(v);
     const char *s = json_word(v);
     if (!s || !n)
-        return call_wrong(c, 400, f->name, "a text of %s must be a text, not empty, without NUL",
+        return call_wrong(c, 400, f->name, "%s must be one or more non-empty strings without NUL",
                           f->name);
     if (n > limit_of(&c->server->limits, stop_bytes))
         return call_over(c, LIMIT_stop_bytes, f->name, n);
@@ -103,7 +103,7 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v)
     uint64_t most = limit_of(&c->server->limits, output_tokens);
     json_int_t n = json_integer_value(v);
     if (!json_is_integer(v) || n < (json_int_t)f->min)
-        return call_wrong(c, 400, f->name, "%s must be a whole number, at least %.0f", f->name,
+        return call_wrong(c, 400, f->name, "%s must be an integer of at least %.0f", f->name,
                           f->min);
     if ((uint64_t)n > most) return call_over(c, LIMIT_output_tokens, f->name, (uint64_t)n);
     c->ask.r.max_tokens = (uint32_t)n;
@@ -114,10 +114,11 @@ int field_max_tokens(struct call *c, const struct field *f, json_t *v)
 static int take_model(struct call *c, const struct field *f, json_t *v)
 {
     const char *id = json_word(v);
-    if (!id) return call_wrong(c, 400, f->name, "model must be a text without NUL");
+    if (!id) return call_wrong(c, 400, f->name, "model must be a string without NUL");
     c->served = served_find(c->server, id);
     if (c->served) return 0;
-    call_wrong(c, 404, f->name, "there is no model %s here; /v1/models lists what there is",
+    call_wrong(c, 404, f->name,
+               "model %s is not available on this server; GET /v1/models lists those that are",
                QUOTE(id));
     c->problem.code = "model_not_found";
     return -1;
@@ -125,7 +126,7 @@ static int take_model(struct call *c, const struct field *f, json_t *v)
 
 static int take_seed(struct call *c, const struct field *f, json_t *v)
 {
-    if (!json_is_integer(v)) return call_wrong(c, 400, f->name, "seed must be a whole number");
+    if (!json_is_integer(v)) return call_wrong(c, 400, f->name, "seed must be an integer");
     c->ask.r.sampling.seed = (uint64_t)json_integer_value(v);
     c->ask.seed_set = true;
     return 0;
@@ -136,7 +137,7 @@ static int take_n(struct call *c, const struct field *f, json_t *v)
     uint64_t most = limit_of(&c->server->limits, choices);
     json_int_t n = json_integer_value(v);
     if (!json_is_integer(v) || n < 1)
-        return call_wrong(c, 400, f->name, "n must be a whole number, at least 1");
+        return call_wrong(c, 400, f->name, "n must be an integer of at least 1");
     if ((uint64_t)n > most) return call_over(c, LIMIT_choices, f->name, (uint64_t)n);
     c->ask.n = (uint32_t)n;
     return 0;
@@ -156,7 +157,9 @@ static int take_biases(struct call *c, const struct field *f, json_t *v)
         uint64_t id;
         double x = json_number_value(value);
         if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) || fabs(x) > 1e6)
-            return call_wrong(c, 400, f->name, "logit_bias of %s is not ID: NUMBER", QUOTE(key));
+            return call_wrong(c, 400, f->name,
+                              "logit_bias: the entry for %s must be a token id with a number",
+                              QUOTE(key));
         c->ask.bias_tokens[i] = (int32_t)id;
         c->ask.bias_values[i++] = (float)x;
     }
@@ -182,7 +185,7 @@ static int take_stream_options(struct call *c, const struct field *f, json_t *v)
     }
     if (good) return 0;
     call_wrong(c, 400, f->name,
-               "stream_options may have include_usage and include_progress, true or false");
+               "stream_options may contain include_usage and include_progress, each true or false");
     return name ? call_at(c, "%s.%s", f->name, name) : -1;
 }
 
@@ -196,7 +199,7 @@ static int set_schema(struct call *c, const struct field *f, char *schema)
     c->ask.r.json_schema = schema;
     c->ask.form = f->name;
     if (c->ask.r.grammar)
-        return call_wrong(c, 400, f->name, "grammar and %s can't both be kept", f->name);
+        return call_wrong(c, 400, f->name, "grammar and %s cannot be combined", f->name);
     if (n > limit_of(&c->server->limits, schema_bytes))
         return call_over(c, LIMIT_schema_bytes, f->name, n);
     return 0;
@@ -249,11 +252,11 @@ static int take_grammar(struct call *c, const struct field *f, json_t *v)
 {
     const char *text = json_word(v);
     size_t n = json_string_length(v);
-    if (!text) return call_wrong(c, 400, f->name, "grammar must be a text without NUL");
+    if (!text) return call_wrong(c, 400, f->name, "grammar must be a string without NUL");
     if (n > limit_of(&c->server->limits, schema_bytes))
         return call_over(c, LIMIT_schema_bytes, f->name, n);
     if (c->ask.r.json_schema)
-        return call_wrong(c, 400, f->name, "grammar and %s can't both be kept",
+        return call_wrong(c, 400, f->name, "grammar and %s cannot be combined",
                           call_field(c, "response_format"));
     c->ask.r.grammar = text;
     c->ask.form = f->name;
@@ -262,7 +265,7 @@ static int take_grammar(struct call *c, const struct field *f, json_t *v)
 
 static int take_effort(struct call *c, const struct field *f, json_t *v)
 {
-    if (!json_is_string(v)) return call_wrong(c, 400, f->name, "%s must be a text", f->name);
+    if (!json_is_string(v)) return call_wrong(c, 400, f->name, "%s must be a string", f->name);
     c->ask.effort = v;
     return 0;
 }
@@ -346,10 +349,11 @@ static int take_defaults(struct call *c)
     if (model && !json_is_null(model)) {
         if (take_model(c, &f, model)) return -1;
     } else if (!(c->served = served_find(c->server, NULL)))
-        return call_wrong(c, 400, "model", "say which model; /v1/models lists what there is");
+        return call_wrong(c, 400, "model",
+                          "missing model; GET /v1/models lists the models of this server");
     c->holds = served_hold(c->served);
     c->waits = !c->holds && c->served->on_demand;
-    if (!c->holds) return call_wrong(c, 503, NULL, "the model %s is still loading", c->served->id);
+    if (!c->holds) return call_wrong(c, 503, NULL, "model %s is still loading", c->served->id);
     free(c->text); /* nobody will read it again */
     c->text = NULL;
     c->ask.n = 1;
@@ -372,6 +376,6 @@ int fields_take(struct call *c, const struct field_table *const *tables)
         if (!json_is_null(v) && f->take(c, &said, v)) return -1;
     }
     if (c->ask.n_top && !c->ask.logprobs)
-        return call_wrong(c, 400, "top_logprobs", "top_logprobs needs logprobs: true");
+        return call_wrong(c, 400, "top_logprobs", "top_logprobs requires logprobs: true");
     return 0;
 }

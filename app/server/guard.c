@@ -158,9 +158,11 @@ static struct key *admit_key(struct guard *g, struct conn *c, struct problem *p)
         return k;
     }
     if (waits)
-        refuse(p, 429, "wrong_keys", "too many wrong keys came from this address; wait");
+        refuse(p, 429, "wrong_keys",
+               "too many invalid API keys from this address; try again later");
     else
-        refuse(p, 401, "invalid_api_key", "this server wants a key: Authorization: Bearer KEY");
+        refuse(p, 401, "invalid_api_key",
+               "this server requires an API key: send Authorization: Bearer KEY");
     if (!k && !waits && *given_key(&conn_request(c)->head)) q->n_wrong++;
     return NULL;
 }
@@ -182,15 +184,16 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
     const char *host = r->head.host, *origin = http_head_find(&r->head, "origin");
     if (host && !knows_host(g, host))
         return refuse(p, 421, "unknown_host",
-                      "this server does not go by the name in Host; --allow-host adds names");
+                      "the name in Host is not a name of this server; --allow-host NAME adds it");
     if (origin && !(host && same_origin(origin, host)))
-        return refuse(p, 403, "foreign_origin", "pages of other origins may not use this server");
+        return refuse(p, 403, "foreign_origin", "pages of other origins cannot use this server");
     if (is_open_path(r->head.path)) return true;
     struct key *k = g->needs_key ? admit_key(g, c, p) : &g->keys[0];
     r->key = k;
     if (!k) return false;
     if (!take_turn(k, server_now()))
-        return refuse(p, 429, "rate", "more requests a minute than this key may make");
+        return refuse(p, 429, "rate",
+                      "this key has used up its requests per minute; try again later");
     return true;
 }
 
@@ -212,7 +215,7 @@ static int read_keys(struct guard *g, const char *from)
 {
     const char *env = strncmp(from, "env:", 4) == 0 ? getenv(from + 4) : NULL;
     if (strncmp(from, "env:", 4) == 0 && !env)
-        return say_error("--api-key: there is no environment variable %s", QUOTE(from + 4));
+        return say_error("--api-key: the environment variable %s is not set", QUOTE(from + 4));
     if (env)
         g->text = need(strdup(env));
     else {
@@ -227,11 +230,12 @@ static int read_keys(struct guard *g, const char *from)
         double rate = 0;
         bool more = third && strtok_r(NULL, " \t", &words);
         if (more || (third && (!parse_real(third, &rate) || !(rate > 0 && rate <= MAX_RATE))))
-            return say_error("--api-key: %s: a line is NAME KEY [REQUESTS-A-MINUTE], with more "
+            return say_error("--api-key: key %s: expected NAME KEY [REQUESTS-A-MINUTE], with more "
                              "than 0 and at most %g requests",
                              QUOTE(first), MAX_RATE);
         const char *secret = second ? second : first;
-        if (strlen(secret) < 8) return say_error("--api-key: a key has less than 8 characters");
+        if (strlen(secret) < 8)
+            return say_error("--api-key: a key must have at least 8 characters");
         g->keys = need(realloc(g->keys, (g->n_keys + 1) * sizeof *g->keys));
         g->keys[g->n_keys] = (struct key){.name = second ? first : "key",
                                           .secret = secret,
@@ -240,7 +244,7 @@ static int read_keys(struct guard *g, const char *from)
                                           .rate = rate};
         g->n_keys++;
     }
-    return g->n_keys ? EXIT_OK : say_error("--api-key: no key in %s", QUOTE(from));
+    return g->n_keys ? EXIT_OK : say_error("--api-key: %s contains no key", QUOTE(from));
 }
 
 static bool is_loopback(const char *host)
@@ -259,7 +263,7 @@ int guard_open(struct guard *g, const struct server_params *params)
     } else {
         if (!is_loopback(params->host))
             return opts_wrong("serve",
-                              "on %s anybody could use this server: give it keys with "
+                              "anyone who can reach %s could use this server; require keys with "
                               "--api-key FILE",
                               QUOTE(params->host));
         g->keys = need(calloc(1, sizeof *g->keys));

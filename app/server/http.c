@@ -203,7 +203,7 @@ static void on_timer(evutil_socket_t fd, short what, void *ctx)
         return;
     }
     enum limit l = c->state == CONN_HEAD ? LIMIT_header_seconds : LIMIT_body_seconds;
-    http_refuse(c, l, "the request did not arrive in time");
+    http_refuse(c, l, "the time for this request to arrive");
 }
 
 /* Between two requests: the connection waits for the next, from when the client has all of its
@@ -242,7 +242,7 @@ static bool take_head(struct conn *c)
     struct evbuffer_ptr end = evbuffer_search(in, "\r\n\r\n", 4, NULL);
     const char *why;
     if (end.pos < 0 || (uint64_t)end.pos + 4 > most) {
-        if (n > most || end.pos >= 0) http_refuse(c, LIMIT_header_bytes, "the head is too long");
+        if (n > most || end.pos >= 0) http_refuse(c, LIMIT_header_bytes, "the size of the headers");
         return false;
     }
     n = (size_t)end.pos + 4;
@@ -296,7 +296,7 @@ static bool make_room(struct conn *c, size_t n)
     if (!r->head.chunked) most = (size_t)r->head.content_length + 1;
     if (cap > most) cap = most;
     if (s->body_bytes + cap - r->cap_body > limit_of(&s->limits, all_body_bytes)) {
-        http_refuse(c, LIMIT_all_body_bytes, "too many requests with long bodies");
+        http_refuse(c, LIMIT_all_body_bytes, "the size of all request bodies together");
         return false;
     }
     char *body = realloc(r->body, cap);
@@ -330,7 +330,7 @@ static bool take_body(struct conn *c)
         enum http_chunk_result r =
             http_chunks_feed(&c->chunks, part.iov_base, part.iov_len, &taken, &n_data);
         if (r == CHUNK_BAD) {
-            struct problem p = {400, "invalid_request_error", NULL, NULL, "a chunk is malformed"};
+            struct problem p = {400, "invalid_request_error", NULL, NULL, "malformed chunk"};
             http_problem(c, &p);
             return false;
         }
@@ -510,7 +510,7 @@ static bool check_room(struct conn *c, size_t n)
     bool small = n <= READ_AHEAD; /* what refusing takes itself */
     bool alone = s->unsent_bytes <= limit_of(&s->limits, backlog_bytes);
     if (small || alone || s->unsent_bytes + n <= limit_of(&s->limits, all_reply_bytes)) return true;
-    http_refuse(c, LIMIT_all_reply_bytes, "too many long answers wait for their clients");
+    http_refuse(c, LIMIT_all_reply_bytes, "the size of all unread answers together");
     return false;
 }
 
@@ -592,7 +592,7 @@ void http_refuse(struct conn *c, enum limit l, const char *what)
 void http_no_memory(struct conn *c)
 {
     struct problem p = {503, "overloaded_error", NULL, "memory",
-                        "there is not enough memory for this request"};
+                        "not enough memory for this request"};
     http_problem(c, &p);
 }
 
@@ -649,7 +649,7 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
     wait_at_most(c, limit_of(limits, header_seconds));
     if (many || many_here)
         http_refuse(c, many ? LIMIT_connections : LIMIT_connections_per_address,
-                    "too many connections");
+                    "the number of connections");
 }
 
 /* Out of descriptors, most likely: those who are there go on, and who waits outside would have the
@@ -657,7 +657,7 @@ static void on_accept(struct evconnlistener *unused, evutil_socket_t fd, struct 
 static void on_accept_error(struct evconnlistener *el, void *ctx)
 {
     struct listener *l = ctx;
-    if (!l->refused) log_line(l->server, "no connection can be taken: %s", strerror(errno));
+    if (!l->refused) log_line(l->server, "cannot accept connections: %s", strerror(errno));
     evconnlistener_disable(el);
     l->rests = l->refused = true;
 }
@@ -694,9 +694,10 @@ int http_listen(struct server *s)
                                    256, found->ai_addr, (int)found->ai_addrlen);
     int why = errno;
     freeaddrinfo(found);
+    if (!l->l && why == EADDRINUSE)
+        return say_error("port %s is already in use; choose another with --port N", port);
     if (!l->l)
-        return say_error("%s port %s can't be listened on: %s; --port N takes another",
-                         s->params.host, port, strerror(why));
+        return say_error("cannot listen on %s port %s: %s", s->params.host, port, strerror(why));
     evconnlistener_set_error_cb(l->l, on_accept_error);
     return EXIT_OK;
 }

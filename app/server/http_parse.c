@@ -132,16 +132,16 @@ static char *parse_target(struct http_head *head, char *target)
 static int parse_request_line(struct http_head *head, char *line, const char **why)
 {
     char *target = strchr(line, ' '), *version = target ? strchr(target + 1, ' ') : NULL;
-    *why = "the first line is no HTTP request";
+    *why = "the first line is not an HTTP request";
     if (!version) return 400;
     *target++ = *version++ = 0;
     if (!is_token(line) || strlen(line) > 16) return 400;
     if (strncmp(version, "HTTP/", 5) != 0 || strlen(version) != 8 || !is_digit(version[5]) ||
         version[6] != '.' || !is_digit(version[7]))
         return 400;
-    *why = "only HTTP/1.1 and HTTP/1.0 are spoken here";
+    *why = "only HTTP/1.1 and HTTP/1.0 are supported";
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) return 505;
-    *why = "the address is neither a path nor http://NAME/PATH";
+    *why = "the request target must be a path or http://NAME/PATH";
     char *path = parse_target(head, target);
     if (!path) return 400;
     char *query = strchr(path, '?');
@@ -156,7 +156,7 @@ static int parse_request_line(struct http_head *head, char *line, const char **w
 static int parse_header(struct http_head *head, char *line, const char **why)
 {
     char *colon = strchr(line, ':');
-    *why = "a header is not NAME: VALUE";
+    *why = "a header must have the form NAME: VALUE";
     if (!colon) return 400;
     *colon = 0;
     char *value = colon + 1 + strspn(colon + 1, " \t");
@@ -174,10 +174,10 @@ static int parse_header(struct http_head *head, char *line, const char **why)
 static const char *find_repeated(const struct http_head *head)
 {
     static const char *const once[][2] = {
-        {"host", "Host must be given once"},
-        {"origin", "Origin must be given once"},
-        {"authorization", "Authorization must be given once"},
-        {"x-api-key", "X-Api-Key must be given once"},
+        {"host", "more than one Host header"},
+        {"origin", "more than one Origin header"},
+        {"authorization", "more than one Authorization header"},
+        {"x-api-key", "more than one X-Api-Key header"},
     };
     for (size_t i = 0; i < sizeof once / sizeof *once; i++)
         if (count(head, once[i][0]) > 1) return once[i][1];
@@ -192,17 +192,17 @@ static int parse_framing(struct http_head *head, const char **why)
                *host = http_head_find(head, "host");
     *why = find_repeated(head);
     if (*why) return 400;
-    *why = "Host must be given";
+    *why = "missing Host header";
     if (!head->old && !host) return 400;
-    *why = "Host is not NAME or NAME:PORT";
+    *why = "Host must be NAME or NAME:PORT";
     if (host && !is_authority(host)) return 400;
     if (!head->host) head->host = host;
-    *why = "the length of the body is not clear";
+    *why = "ambiguous body length";
     if (count(head, "content-length") + count(head, "transfer-encoding") > 1) return 400;
     if (length && !parse_length(length, &head->content_length)) return 400;
-    *why = "chunked is the only transfer coding there is, and HTTP/1.0 has none";
+    *why = "the only supported transfer coding is chunked, and HTTP/1.0 has none";
     if (coding && (head->old || strcasecmp(coding, "chunked") != 0)) return 501;
-    *why = "100-continue is the only expectation that can be met";
+    *why = "the only supported expectation is 100-continue";
     for (size_t i = 0; i < head->n_headers; i++) {
         if (strcasecmp(head->headers[i].name, "expect") != 0) continue;
         if (strcasecmp(head->headers[i].value, "100-continue") != 0) return 417;

@@ -1,8 +1,10 @@
 /* What other threads tell the loop: a queue under a lock, and a pipe that wakes the loop. libevent
  * needs no threads of its own that way. */
+#include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "app.h"
@@ -75,7 +77,7 @@ int mail_open(struct server *s)
     struct mail *m = s->mail = need(calloc(1, sizeof *m));
     m->tail = &m->head;
     pthread_mutex_init(&m->lock, NULL);
-    if (pipe(m->pipe)) return say_error("no pipe can be made");
+    if (pipe(m->pipe)) return say_error("cannot create a pipe: %s", strerror(errno));
     for (int i = 0; i < 2; i++) {
         fcntl(m->pipe[i], F_SETFL, O_NONBLOCK);
         fcntl(m->pipe[i], F_SETFD, FD_CLOEXEC);

@@ -9,15 +9,15 @@
 #include "server.h"
 
 /* Names, kinds and words of the histograms and counters; docs/server.md lists them. */
-#define HISTOGRAMS(X)                                                                   \
-    X(ttft, "fletch_time_to_first_token_seconds", "From a request to its first token.") \
-    X(inter_token, "fletch_inter_token_seconds", "Between two tokens of an answer.")    \
-    X(queue, "fletch_queue_seconds", "Time that requests waited for their turn.")       \
-    X(prefill, "fletch_prefill_seconds", "Time that reading a prompt took.")
-#define COUNTERS(X)                                                                  \
-    X(prompt, "fletch_prompt_tokens_total", "Tokens of prompts.")                    \
-    X(cached, "fletch_cached_tokens_total", "Tokens of prompts found in the cache.") \
-    X(generated, "fletch_generated_tokens_total", "Tokens of answers.")
+#define HISTOGRAMS(X)                                                                        \
+    X(ttft, "fletch_time_to_first_token_seconds", "Time from a request to its first token.") \
+    X(inter_token, "fletch_inter_token_seconds", "Time between two tokens of an answer.")    \
+    X(queue, "fletch_queue_seconds", "Time that requests spent in the queue.")               \
+    X(prefill, "fletch_prefill_seconds", "Time that prefill took.")
+#define COUNTERS(X)                                                                     \
+    X(prompt, "fletch_prompt_tokens_total", "Prompt tokens.")                           \
+    X(cached, "fletch_cached_tokens_total", "Prompt tokens found in the prefix cache.") \
+    X(generated, "fletch_generated_tokens_total", "Generated tokens.")
 
 enum { N_BUCKETS = 16, N_PAIRS = 96 };
 static const double bounds[N_BUCKETS] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
@@ -172,30 +172,28 @@ static void put_models(struct words *w, struct server *s, const char *name, cons
 static void put_memory(struct words *w, struct server *s)
 {
     static const char name[] = "fletch_device_memory_bytes";
-    put_head(w, name, "gauge", "Memory where a model runs: its weights, cache and buffers.");
+    put_head(w, name, "gauge",
+             "Planned memory of a model on its device: weights, cache and buffers.");
     for (size_t i = 0; i < s->n_served; i++)
         put_model(w, name, &s->served[i],
                   served_is_ready(&s->served[i]) ? (double)s->served[i].bytes : 0);
 }
 
-#define MODEL_VALUES(X)                                                                         \
-    X(running, "fletch_running_requests", "gauge", "Requests that run.", n_running)             \
-    X(blocks, "fletch_kv_blocks", "gauge", "Blocks of the cache.", n_blocks)                    \
-    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Blocks that hold nothing.", n_free)       \
-    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Blocks that are kept for reuse.", n_idle) \
-    X(guessed, "fletch_guessed_tokens_total", "counter", "Tokens that were guessed ahead.",     \
-      n_guessed)                                                                                \
-    X(right, "fletch_guesses_right_total", "counter", "Guessed tokens that were then chosen.",  \
-      n_right)                                                                                  \
-    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                \
-    X(ahead, "fletch_steps_ahead_total", "counter",                                             \
-      "Steps that were queued before the one before was read.", n_ahead)                        \
-    X(preempted, "fletch_preemptions_total", "counter",                                         \
-      "Times that a request gave its room to others.", n_preemptions)                           \
-    X(evicted, "fletch_kv_evictions_total", "counter",                                          \
-      "Blocks that lost what they were kept for.", n_evicted)                                   \
-    X(unwritten, "fletch_cache_write_errors_total", "counter",                                  \
-      "Files of the cache folder that could not be written.", n_unwritten)
+#define MODEL_VALUES(X)                                                                            \
+    X(running, "fletch_running_requests", "gauge", "Running requests.", n_running)                 \
+    X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                              \
+    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)                \
+    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle)       \
+    X(guessed, "fletch_guessed_tokens_total", "counter", "Draft tokens.", n_guessed)               \
+    X(right, "fletch_guesses_right_total", "counter", "Draft tokens that were accepted.", n_right) \
+    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                   \
+    X(ahead, "fletch_steps_ahead_total", "counter",                                                \
+      "Steps submitted before the results of the previous step were read.", n_ahead)               \
+    X(preempted, "fletch_preemptions_total", "counter", "Preemptions of requests.", n_preemptions) \
+    X(evicted, "fletch_kv_evictions_total", "counter", "Cache blocks evicted to make room.",       \
+      n_evicted)                                                                                   \
+    X(unwritten, "fletch_cache_write_errors_total", "counter",                                     \
+      "Prefix files that could not be written.", n_unwritten)
 
 #define VALUE(id, name, type, help, member)                  \
     static double value_##id(const struct served_figures *f) \
@@ -216,18 +214,19 @@ void metrics_reply(struct conn *c)
 #define PUT(name, full, help) put_value(&w, full, "counter", help, (double)m->name);
     COUNTERS(PUT)
 #undef PUT
-    put_head(&w, "fletch_requests_total", "counter", "Requests by kind and status.");
+    put_head(&w, "fletch_requests_total", "counter", "Requests by API and status.");
     for (size_t i = 0; i < N_PAIRS && m->requests[i].word; i++)
         put(&w, "fletch_requests_total{api=\"%s\",status=\"%d\"} %llu\n", m->requests[i].word,
             m->requests[i].status, (unsigned long long)m->requests[i].n);
-    put_head(&w, "fletch_rejections_total", "counter", "Requests refused, by cause.");
+    put_head(&w, "fletch_rejections_total", "counter", "Rejected requests by cause.");
     for (size_t i = 0; i < N_PAIRS && m->rejections[i].word; i++)
         put(&w, "fletch_rejections_total{cause=\"%s\"} %llu\n", m->rejections[i].word,
             (unsigned long long)m->rejections[i].n);
-    put_value(&w, "fletch_queued_requests", "gauge", "Requests that wait.", s->n_queued);
-    put_value(&w, "fletch_connections", "gauge", "Connections.", (double)http_count(s));
-    put_value(&w, "fletch_uptime_seconds", "gauge", "Since the start.", server_now() - s->t_start);
-    put_value(&w, "process_resident_memory_bytes", "gauge", "Memory of this process.",
+    put_value(&w, "fletch_queued_requests", "gauge", "Requests in the queue.", s->n_queued);
+    put_value(&w, "fletch_connections", "gauge", "Open connections.", (double)http_count(s));
+    put_value(&w, "fletch_uptime_seconds", "gauge", "Time since the server started.",
+              server_now() - s->t_start);
+    put_value(&w, "process_resident_memory_bytes", "gauge", "Resident memory of this process.",
               (double)metrics_resident_bytes());
     put_memory(&w, s);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);

@@ -6,14 +6,32 @@
 #include "app.h"
 #include "server.h"
 
+struct grouped {
+    char text[28];
+};
+
+/* A number with a comma after every three digits: 60,024. */
+static struct grouped grouped(uint64_t n)
+{
+    struct grouped out = {""};
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    char *to = out.text;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) *to++ = ',';
+        *to++ = digits[i];
+    }
+    return out;
+}
+
 int prompt_check(struct call *c, size_t n)
 {
     uint32_t n_ctx = c->served->info.n_ctx;
     if (!n) return call_wrong(c, 400, NULL, "the prompt is empty");
     if (n < n_ctx) return 0;
     call_wrong(c, 400, NULL,
-               "the prompt has %zu tokens and the context of this model holds %u, with the answer",
-               n, n_ctx);
+               "The prompt is %s tokens long; this model's context holds %s, including the answer.",
+               grouped(n).text, grouped(n_ctx).text);
     c->problem.code = "context_length_exceeded";
     return -1;
 }
@@ -53,7 +71,7 @@ int prompt_ids(struct call *c, const char *path, const json_t *from)
         if (!json_is_integer(json_array_get(from, i)) || id < 0 ||
             id >= (json_int_t)c->served->info.n_vocab) {
             free(ids);
-            call_wrong(c, 400, path, "entry %zu of %s is not a token id of the model, 0..%u", i,
+            call_wrong(c, 400, path, "entry %zu of %s is not a token id of the model (0..%u)", i,
                        path, c->served->info.n_vocab - 1);
             return call_at(c, "%s[%zu]", path, i);
         }
@@ -69,14 +87,15 @@ static int check_messages(struct call *c)
     const char *name = call_field(c, "messages");
     size_t i, n = json_array_size(c->ask.messages), n_tools = json_array_size(c->ask.tools);
     json_t *m;
-    if (!n) return call_wrong(c, 400, name, "%s must hold one message or more", name);
+    if (!n) return call_wrong(c, 400, name, "%s must contain at least one message", name);
     if (n > limit_of(&c->server->limits, messages)) return call_over(c, LIMIT_messages, name, n);
     if (n_tools > limit_of(&c->server->limits, tools))
         return call_over(c, LIMIT_tools, "tools", n_tools);
     json_array_foreach(c->ask.messages, i, m)
     {
         if (json_word(json_object_get(m, "role"))) continue;
-        call_wrong(c, 400, name, "message %zu is not an object with a role, a text without NUL", i);
+        call_wrong(c, 400, name,
+                   "message %zu must be an object with a role that is a string without NUL", i);
         return call_at(c, json_is_object(m) ? "%s[%zu].role" : "%s[%zu]", name, i);
     }
     return 0;
@@ -91,7 +110,8 @@ static int join_parts(struct call *c, json_t *message, size_t at)
     size_t i, n = 0;
     if (!parts || json_is_null(parts) || json_is_string(parts)) return 0;
     if (!json_is_array(parts)) {
-        call_wrong(c, 400, name, "the content of message %zu is neither a text nor parts", at);
+        call_wrong(c, 400, name, "the content of message %zu must be a string or an array of parts",
+                   at);
         return call_at(c, "%s[%zu].content", name, at);
     }
     json_array_foreach(parts, i, part)
@@ -100,7 +120,8 @@ static int join_parts(struct call *c, json_t *message, size_t at)
         const json_t *t = json_object_get(part, "text");
         if (!type || strcmp(type, "text") != 0 || !json_is_string(t)) {
             free(text);
-            call_wrong(c, 400, name, "part %zu of the content of message %zu is not a text", i, at);
+            call_wrong(c, 400, name, "part %zu of the content of message %zu must be of type text",
+                       i, at);
             return call_at(c, "%s[%zu].content[%zu]", name, at, i);
         }
         char *longer = realloc(text, n + json_string_length(t) + 1);

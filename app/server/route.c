@@ -42,7 +42,7 @@ static void health(struct conn *c)
         served_figures(&s->served[i], &f);
         bool busy = s->n_queued || f.stats.n_running || f.stats.n_waiting;
         if (busy && f.t_step > 0 && server_now() - f.t_step > s->params.stuck_seconds)
-            status = "work waits, and no step has ended for too long";
+            status = "work is waiting, and no step has completed for too long";
     }
     if (!is_ready(s)) {
         readyz(c);
@@ -63,7 +63,7 @@ static void models(struct conn *c)
 static void no_such_path(struct conn *c)
 {
     struct problem p = {.status = 404, .type = "invalid_request_error", .code = "not_found"};
-    snprintf(p.text, sizeof p.text, "there is nothing at %s", QUOTE(conn_request(c)->head.path));
+    snprintf(p.text, sizeof p.text, "unknown path %s", QUOTE(conn_request(c)->head.path));
     problem_reply(c, &p, NULL);
 }
 
@@ -141,7 +141,8 @@ json_t *(*route_words(const char *path))(const struct problem *)
 static void wrong_method(struct conn *c, const char *allowed)
 {
     struct problem p = {.status = 405, .type = "invalid_request_error", .code = "method"};
-    snprintf(p.text, sizeof p.text, "%s takes %s only", QUOTE(conn_request(c)->head.path), allowed);
+    snprintf(p.text, sizeof p.text, "%s accepts only %s", QUOTE(conn_request(c)->head.path),
+             allowed);
     http_add_header(c, "Allow", allowed);
     problem_reply(c, &p, route_words(conn_request(c)->head.path));
 }

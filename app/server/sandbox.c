@@ -7,7 +7,7 @@
 int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
 {
     (void)box;
-    snprintf(text, cap, "no sandbox: this system has neither seccomp nor Landlock");
+    snprintf(text, cap, "no sandbox: this system supports neither seccomp nor Landlock");
     return 0;
 }
 
@@ -596,17 +596,20 @@ int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
     int n_left = 0;
     *text = 0;
     if (!NATIVE_ARCH) {
-        snprintf(text, cap, "no sandbox: no system calls are known for this processor");
+        snprintf(text, cap, "no sandbox: it is not supported on this processor");
         return 0;
     }
     int rules = make_rules(box, &there), rc = 0;
     if (!there)
-        snprintf(text, cap, "this kernel has no Landlock: files are not shut off");
+        snprintf(text, cap,
+                 "sandbox: this kernel has no Landlock, so access to files is not restricted");
     else if (rules < 0 || (n_left = restrict_all(rules)) < 0) {
         snprintf(text, cap, "sandbox: Landlock failed: %s", strerror(errno));
         rc = -1;
     } else if (n_left)
-        snprintf(text, cap, "files are not shut off for %d threads that take no signals", n_left);
+        snprintf(text, cap,
+                 "sandbox: access to files is not restricted for %d threads that block signals",
+                 n_left);
     if (rules >= 0) close(rules);
     if (!rc && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || restrict_calls(box->has_driver))) {
         snprintf(text, cap, "sandbox: seccomp failed: %s", strerror(errno));

@@ -236,7 +236,7 @@ int served_load(struct served *m)
     set_state(m, SERVED_LOADING);
     m->stop = false;
     m->running = pthread_create(&m->thread, NULL, serve, m) == 0;
-    return m->running ? EXIT_OK : say_error("no thread can be made");
+    return m->running ? EXIT_OK : say_error("cannot start a thread");
 }
 
 void served_stop(struct served *m)
@@ -321,7 +321,7 @@ static bool make_room(struct server *s)
     if (idle) oldest->state = SERVED_ABSENT;
     pthread_mutex_unlock(&oldest->lock);
     if (!idle) return false;
-    log_line(s, "model %s makes room", oldest->id);
+    log_line(s, "unloading model %s to free memory", oldest->id);
     release(oldest);
     return true;
 }

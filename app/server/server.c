@@ -44,8 +44,11 @@ static void on_signal(evutil_socket_t sig, short what, void *ctx)
         server_stop(s, EXIT_OK);
         return;
     }
-    log_line(s, "ending: %u requests may take %.0f s more; another signal ends them now",
-             s->n_calls, s->params.drain_seconds);
+    if (s->n_calls)
+        log_line(s, "shutting down: waiting up to %g s for %u request%s; Ctrl-C again stops now",
+                 s->params.drain_seconds, s->n_calls, s->n_calls == 1 ? "" : "s");
+    else
+        log_line(s, "shutting down");
     s->draining = true;
     s->t_drain = server_now();
     http_stop_listening(s);

@@ -137,7 +137,7 @@ static void on_reader_gone(void *ctx)
 static void no_memory(struct conn *c, int status)
 {
     static const char words[] =
-        "{\"error\":{\"message\":\"there is not enough memory for this request\","
+        "{\"error\":{\"message\":\"not enough memory for this request\","
         "\"type\":\"overloaded_error\",\"param\":null,\"code\":\"memory\"}}";
     if (status == 503)
         http_reply(c, status, "application/json", words, sizeof words - 1);
@@ -200,8 +200,8 @@ void problem_limit(struct problem *p, const struct limits *limits, enum limit l,
     p->code = row->name;
     if (p->status == 429) p->type = "rate_limit_error";
     if (p->status == 503) p->type = "overloaded_error";
-    snprintf(p->text, sizeof p->text, "%s: the limit %s (%s) is %llu", what, row->name, row->what,
-             (unsigned long long)limits->v[l]);
+    snprintf(p->text, sizeof p->text, "%s exceeds the limit %s=%llu (%s)", what, row->name,
+             (unsigned long long)limits->v[l], row->what);
 }
 
 void words_try_add(struct words *w, const char *p, size_t n)

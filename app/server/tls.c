@@ -16,14 +16,14 @@ static int wrong(const char *file)
 {
     char why[160];
     ERR_error_string_n(ERR_get_error(), why, sizeof why);
-    return say_error("%s can't be used for TLS: %s", QUOTE(file), why);
+    return say_error("cannot use %s for TLS: %s", QUOTE(file), why);
 }
 
 int tls_open(struct tls **out, const char *cert, const char *key)
 {
     *out = NULL;
     if (!cert && !key) return EXIT_OK;
-    if (!cert || !key) return opts_wrong("serve", "--cert and --key go together");
+    if (!cert || !key) return opts_wrong("serve", "--cert and --key must be given together");
     struct tls *t = *out = need(calloc(1, sizeof *t));
     t->ctx = need(SSL_CTX_new(TLS_server_method()));
     SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION);

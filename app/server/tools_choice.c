@@ -214,9 +214,8 @@ static void check_keywords(struct maker *m, const json_t *tool, const json_t *sc
     json_object_foreach((json_t *)schema, key, v)
     {
         if (!is_silent(key) && !is_one_of(key, known))
-            fail(m, tool,
-                 "%s: %s can't be kept in a call of this model, which writes no JSON there", where,
-                 key);
+            fail(m, tool, "%s: %s cannot be enforced, because this model's tool calls are not JSON",
+                 where, key);
     }
 }
 
@@ -231,7 +230,7 @@ static void put_string(struct maker *m, const json_t *tool, const char *where, c
     check_keywords(m, tool, schema, where, known);
     if (!read_count(schema, "minLength", &min) || !read_count(schema, "maxLength", &max) ||
         min > max || (values && !json_is_array(values)))
-        fail(m, tool, "%s: enum, minLength or maxLength can't be kept", where);
+        fail(m, tool, "%s: invalid enum, minLength or maxLength", where);
     json_t *list = values ? json_copy((json_t *)values) : json_array();
     if (only && !values) json_array_append(list, (json_t *)only);
     json_array_foreach(list, i, v)
@@ -244,7 +243,7 @@ static void put_string(struct maker *m, const json_t *tool, const char *where, c
         put_text(m, text, strlen(text));
     }
     if (n) fputs(") ", m->out);
-    if (!n && (values || only)) fail(m, tool, "%s: no value is possible", where);
+    if (!n && (values || only)) fail(m, tool, "%s: no value matches", where);
     json_decref(list);
     if (values || only) return;
     if (max != SIZE_MAX)
@@ -279,7 +278,7 @@ static void put_pair(struct maker *m, const json_t *tool, const char *key, const
     char where[160];
     snprintf(where, sizeof where, "#/properties/%.100s", key);
     if (!may_stand(key, strlen(key)) || strstr(key, "</arg_key>"))
-        fail(m, tool, "%s: a name that can't be written in a call of this model", where);
+        fail(m, tool, "%s: this name cannot be written in a tool call of this model", where);
     fputs("(", m->out);
     put_marker(m, "<arg_key>");
     put_text(m, key, strlen(key));
@@ -313,7 +312,7 @@ static void put_pairs_of(struct maker *m, const json_t *tool)
     size_t i;
     if (schema) check_keywords(m, tool, schema, "#", known);
     if (type && (!json_is_string(type) || strcmp(json_string_value(type), "object") != 0))
-        fail(m, tool, "#: the type of parameters is not object");
+        fail(m, tool, "#: the type of the parameters must be object");
     fprintf(m->out, "arguments-of-%s ::= ", name_of(tool));
     json_object_foreach((json_t *)properties, key, v)
     {
@@ -323,7 +322,7 @@ static void put_pairs_of(struct maker *m, const json_t *tool)
     json_array_foreach(json_object_get(schema, "required"), i, v)
     {
         if (!json_is_string(v) || json_object_get(properties, json_string_value(v))) continue;
-        if (json_is_false(more)) fail(m, tool, "#/required: no value is possible");
+        if (json_is_false(more)) fail(m, tool, "#/required: no value matches");
         put_pair(m, tool, json_string_value(v), more ? more : any, true);
     }
     fputs("\"\"\n", m->out);

@@ -30,7 +30,7 @@ static int translate_field(struct call *c, json_t *chat, const struct turn_field
                            const char *name, json_t *v)
 {
     if (!row && call_field(c, name) != name)
-        return call_wrong(c, 400, name, "unknown field %s; here it is %s", QUOTE(name),
+        return call_wrong(c, 400, name, "unknown field %s; use %s", QUOTE(name),
                           call_field(c, name));
     if (row && row->take) return row->take(c, chat, v);
     if (row && !row->to) return 0;
@@ -82,17 +82,17 @@ static int check_tools(struct call *c)
         const char *type = json_word(json_object_get(tool, "type"));
         const json_t *f = json_object_get(tool, "function"), *p = json_object_get(f, "parameters");
         if (!type || strcmp(type, "function") != 0 || !json_is_object(f)) {
-            call_wrong(c, 400, "tools", "tool %zu is not a function", i);
+            call_wrong(c, 400, "tools", "the type of tool %zu must be function", i);
             return call_at(c, "tools[%zu]", i);
         }
         if (!is_name(json_object_get(f, "name"))) {
             call_wrong(c, 400, "tools",
-                       "the name of tool %zu is not made of 1 to %d letters, digits, _ and -", i,
+                       "the name of tool %zu must consist of 1 to %d letters, digits, _ and -", i,
                        NAME_MAX_CHARS);
             return call_at(c, "tools[%zu].%sname", i, c->n_fields ? "" : "function.");
         }
         if (p && !json_is_null(p) && !json_is_object(p)) {
-            call_wrong(c, 400, "tools", "the parameters of tool %s are no JSON schema",
+            call_wrong(c, 400, "tools", "the parameters of tool %s must be a JSON schema",
                        json_string_value(json_object_get(f, "name")));
             return call_at(c, "tools[%zu]", i);
         }
@@ -136,7 +136,7 @@ static int take_choice(struct call *c, struct turns *t, json_t **must, bool *man
         t->tools = NULL;
         return 0;
     }
-    if (!t->tools) return call_wrong(c, 400, "tool_choice", "tool_choice without tools");
+    if (!t->tools) return call_wrong(c, 400, "tool_choice", "tool_choice requires tools");
     if (word && strcmp(word, "required") == 0) {
         *must = json_incref(t->tools);
         *many = !c->ask.one_tool_call;
@@ -145,12 +145,12 @@ static int take_choice(struct call *c, struct turns *t, json_t **must, bool *man
     const char *name = json_word(json_object_get(json_object_get(choice, "function"), "name"));
     if (!name)
         return call_wrong(c, 400, "tool_choice",
-                          "tool_choice is none, auto, required or {\"type\": \"function\", "
+                          "tool_choice must be none, auto, required or {\"type\": \"function\", "
                           "\"function\": {\"name\": ..}}");
     json_t *tool = tool_named(t->tools, name);
     if (!tool)
-        return call_wrong(c, 400, "tool_choice", "there is no tool %s among the tools",
-                          QUOTE(name));
+        return call_wrong(c, 400, "tool_choice",
+                          "tool_choice names %s, which is not one of the tools", QUOTE(name));
     *must = json_pack("[O]", tool);
     return 0;
 }
@@ -172,7 +172,7 @@ static int open_arguments(struct call *c, const json_t *calls)
         if (!json_is_object(arguments)) {
             json_decref(arguments);
             return call_wrong(c, 400, call_field(c, "messages"),
-                              "the arguments of an earlier call are not a JSON object");
+                              "the arguments of an earlier tool call must be a JSON object");
         }
         json_object_set_new(f, "arguments", arguments);
     }
@@ -240,10 +240,9 @@ static int no_thinking(struct call *c)
 
 static int no_variable(struct call *c, const char *param, const char *name)
 {
-    return call_wrong(
-        c, 400, param,
-        "the chat template of this model has no variable %s, so it would have no effect",
-        QUOTE(name));
+    return call_wrong(c, 400, param,
+                      "this model's chat template has no variable %s, so it would have no effect",
+                      QUOTE(name));
 }
 
 /* What would change nothing is refused: variables that the template does not read. */
@@ -259,7 +258,7 @@ static int take_args(struct call *c, const struct turns *t)
         no_variable(c, "chat_template_kwargs", name);
         if (found == VARIABLE_OWN)
             call_wrong(c, 400, NULL,
-                       "chat_template_kwargs can't set %s, which the request has itself", name);
+                       "chat_template_kwargs cannot set %s; use the field of the request", name);
         return call_at(c, "chat_template_kwargs.%s", name);
     }
     if (c->ask.effort) {

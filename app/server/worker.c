@@ -79,7 +79,7 @@ int workers_open(struct server *s)
     pthread_cond_init(&w->came, NULL);
     for (; w->n < n; w->n++)
         if (pthread_create(&w->threads[w->n], NULL, work, w))
-            return say_error("no thread can be made");
+            return say_error("cannot start a thread");
     return EXIT_OK;
 }
 
