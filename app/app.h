@@ -48,6 +48,8 @@ struct human human_count(uint64_t n); /* 494.0 M */
 
 /* Is it a terminal that escape sequences mean something to? */
 bool is_screen(int fd);
+/* Its columns; 0: fd is no terminal, or it does not say. */
+unsigned terminal_width(int fd);
 /* Columns for a text on fd: the terminal's, from 60 to 200; 80 where fd is none. */
 unsigned screen_width(int fd);
 /* Words and a newline, wrapped to the width of `out`, which stands at column `at`; further lines

@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "answer.h"
 #include "line.h"
 #include "talk.h"
 
@@ -24,7 +26,11 @@ static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 struct show {
     struct talk talk;
     struct line *line;
+    struct answer_view view; /* of the answer, on a terminal */
+    char *path;              /* of the model; NULL: the built-in one */
+    char *own_file;          /* that was saved to or loaded from last; NULL: none */
     bool terminal, done;
+    bool lost;            /* /model closed a model that could not be opened again */
     struct text attached; /* by /read, for the next message */
     size_t n_hidden;      /* that was told */
     bool near_told;       /* that the context is nearly full */
@@ -37,8 +43,8 @@ struct show {
 
 static void put(struct show *s, const char *text, size_t n)
 {
-    if (s->terminal) /* what the model says can't command it */
-        say_text(stdout, text, n);
+    if (s->terminal)
+        answer_put(&s->view, text, n);
     else
         fwrite(text, 1, n, stdout);
     fflush(stdout);
@@ -47,6 +53,8 @@ static void put(struct show *s, const char *text, size_t n)
 static void turn(struct show *s, bool thinking)
 {
     s->thinking = thinking;
+    if (s->terminal) answer_flush(&s->view);
+    s->view.styled = !thinking && *style_dim(1);
     fputs(thinking ? style_dim(1) : style_end(1), stdout);
 }
 
@@ -80,6 +88,7 @@ static void on_text(void *ctx, const char *text, size_t n)
     }
     put(s, all + from, n_all - from);
     free(all);
+    line_stop_if_asked(s->line);
 }
 
 static void on_begin(void *ctx, bool thinking)
@@ -131,10 +140,14 @@ static void say_context(struct show *s)
 static void answer(struct show *s)
 {
     interrupted = 0;
+    if (s->terminal) answer_begin(&s->view, stdout);
+    line_quiet(s->line, true);
     int code = talk_answer(&s->talk);
     put(s, s->tail, s->n_tail);
     s->n_tail = 0;
+    if (s->terminal) answer_end(&s->view);
     fputs(style_end(1), stdout);
+    line_quiet(s->line, false);
     if (code) {
         json_decref(talk_forget_question(&s->talk));
         return;
@@ -164,8 +177,18 @@ static void say(struct show *s, const char *text, size_t n)
 
 static void do_system(struct show *s, const char *text)
 {
-    talk_set_system(&s->talk, text);
-    fprintf(stderr, *text ? "the system message is set\n" : "there is no system message now\n");
+    const json_t *now = talk_system(&s->talk);
+    if (strcmp(text, "\"\"") == 0) {
+        talk_set_system(&s->talk, "");
+        fputs("system message removed\n", stderr);
+    } else if (*text) {
+        talk_set_system(&s->talk, text);
+        fputs("system message set\n", stderr);
+    } else if (now) {
+        say_text(stderr, json_string_value(now), json_string_length(now));
+        fputs("\n(/system TEXT replaces the system message, /system \"\" removes it)\n", stderr);
+    } else
+        fputs("there is no system message; /system TEXT sets one\n", stderr);
 }
 
 /* What /set knows. */
@@ -287,20 +310,50 @@ static void do_read(struct show *s, const char *path)
     free(file.p);
 }
 
+static void keep_own_file(struct show *s, const char *path)
+{
+    char *copy = need(strdup(path));
+    free(s->own_file);
+    s->own_file = copy;
+}
+
+static void save(struct show *s, const char *path, bool replace)
+{
+    struct stat st;
+    bool there = *path && access(path, F_OK) == 0;
+    bool own = s->own_file && strcmp(path, s->own_file) == 0;
+    if (!*path)
+        fputs("missing file name: /save FILE\n", stderr);
+    else if (there && !own && !replace)
+        fprintf(stderr, "%s exists; /save! FILE replaces it\n", QUOTE(path));
+    else if (!talk_save(&s->talk, path)) {
+        keep_own_file(s, path);
+        fprintf(stderr, "saved %zu messages to %s", json_array_size(s->talk.messages), QUOTE(path));
+        if (stat(path, &st) == 0)
+            fprintf(stderr, " (%s%s)", human_bytes((uint64_t)st.st_size).text,
+                    there ? ", replaced" : "");
+        fputc('\n', stderr);
+    }
+}
+
 static void do_save(struct show *s, const char *path)
 {
-    if (!*path)
-        fputs("/save wants a file\n", stderr);
-    else if (!talk_save(&s->talk, path))
-        fprintf(stderr, "saved %zu messages\n", json_array_size(s->talk.messages));
+    save(s, path, false);
+}
+
+static void do_replace(struct show *s, const char *path)
+{
+    save(s, path, true);
 }
 
 static void do_load(struct show *s, const char *path)
 {
     if (!*path)
-        fputs("/load wants a file\n", stderr);
-    else if (!talk_load(&s->talk, path))
+        fputs("missing file name: /load FILE\n", stderr);
+    else if (!talk_load(&s->talk, path)) {
+        keep_own_file(s, path);
         fprintf(stderr, "loaded %zu messages\n", json_array_size(s->talk.messages));
+    }
 }
 
 static void do_tokens(struct show *s, const char *text)
@@ -323,14 +376,55 @@ static void do_stats(struct show *s, const char *text)
 static void do_think(struct show *s, const char *text)
 {
     int on = strcmp(text, "on") == 0 ? 1 : strcmp(text, "off") == 0 ? 0 : -1;
-    if (on < 0)
-        fputs("/think wants on or off\n", stderr);
-    else if (!chat_think_variable(s->talk.host->model))
-        fputs("the chat template of this model has no variable enable_thinking, so /think would "
-              "have no effect\n",
+    if (!chat_think_variable(s->talk.host->model))
+        fputs("this model cannot switch thinking on or off: its chat template has no variable "
+              "for it\n",
               stderr);
-    else
+    else if (on < 0)
+        fputs("/think takes on or off\n", stderr);
+    else {
         s->talk.think = on;
+        fprintf(stderr, "thinking is %s\n", text);
+    }
+}
+
+static int open_host(struct host *h, const char *path, const struct args *a);
+
+/* Another model answers from now on. Two may not fit beside each other, so the first is closed
+ * before; it comes back if the other fails. */
+static void change_model(struct show *s, const char *name)
+{
+    struct host *h = s->talk.host;
+    char *path = NULL;
+    if (models_resolve(name, &path)) return;
+    if (!path) path = need(strdup(name));
+    host_close(h);
+    bool failed = open_host(h, path, s->talk.a) != EXIT_OK;
+    if (failed) {
+        host_close(h);
+        if (open_host(h, s->path, s->talk.a)) s->done = s->lost = true;
+        free(path);
+    } else {
+        free(s->path);
+        s->path = path;
+    }
+    if (!s->done) talk_model_changed(&s->talk);
+    if (!failed) fprintf(stderr, "%s answers from now on\n", QUOTE(name));
+}
+
+static void do_model(struct show *s, const char *name)
+{
+    const struct fletch_model_info *m = &s->talk.host->info;
+    if (*name) {
+        change_model(s, name);
+        return;
+    }
+    fprintf(stderr, "%s (%s), %s of weights, context %u, backend %s\n",
+            s->path    ? QUOTE(s->path)
+            : *m->name ? QUOTE(m->name)
+                       : "the built-in model",
+            m->arch, human_bytes(m->weight_bytes).text, m->n_ctx,
+            fletch_engine_backend(s->talk.host->engine));
 }
 
 static void do_clear(struct show *s, const char *text)
@@ -351,23 +445,28 @@ static void do_bye(struct show *s, const char *text)
 static void do_help(struct show *s, const char *text);
 
 static const struct slash {
-    const char *name, *operands, *help;
+    const char *name, *operands, *help; /* help NULL: another word for one that has it */
     void (*run)(struct show *s, const char *text);
 } slashes[] = {
-    {"/help", "", "this list", do_help},
-    {"/system", "[TEXT]", "set the system message, or take it away", do_system},
-    {"/set", "[NAME VALUE]", "change how tokens are chosen, or show it", do_set},
-    {"/regen", "", "another answer to the last question", do_regen},
-    {"/undo", "", "forget the last question and its answer", do_undo},
-    {"/edit", "[TEXT]", "ask the last question again in other words", do_edit},
-    {"/read", "FILE", "send a file along with the next message", do_read},
-    {"/save", "FILE", "write the conversation as JSON", do_save},
-    {"/load", "FILE", "go on with a saved conversation", do_load},
-    {"/tokens", "", "how long the conversation is", do_tokens},
-    {"/stats", "", "the model, and how fast it was", do_stats},
-    {"/think", "on|off", "let the model think first, where its template knows how", do_think},
-    {"/clear", "", "begin a new conversation", do_clear},
-    {"/bye", "", "leave (so does Ctrl-D)", do_bye},
+    {"/help", "", "list these commands", do_help},
+    {"/system", "[TEXT]", "show or set the system message", do_system},
+    {"/set", "[NAME VALUE]", "show or change the sampling settings", do_set},
+    {"/model", "[MODEL]", "show the model, or continue with another one", do_model},
+    {"/regen", "", "answer the last question again", do_regen},
+    {"/undo", "", "remove the last question and its answer", do_undo},
+    {"/edit", "[TEXT]", "change the last question and ask it again", do_edit},
+    {"/read", "FILE", "attach a file to the next message", do_read},
+    {"/save", "FILE", "save the conversation as JSON", do_save},
+    {"/save!", "FILE", "save it even if FILE exists", do_replace},
+    {"/load", "FILE", "continue a saved conversation", do_load},
+    {"/tokens", "", "count the tokens of the conversation", do_tokens},
+    {"/stats", "", "show the model and its speed", do_stats},
+    {"/think", "on|off", "turn the model's thinking on or off", do_think},
+    {"/clear", "", "start a new conversation", do_clear},
+    {"/bye", "", "leave; also /exit, /quit and Ctrl-D", do_bye},
+    {"/exit", "", NULL, do_bye},
+    {"/quit", "", NULL, do_bye},
+    {"/?", "", NULL, do_help},
 };
 enum { N_SLASHES = sizeof slashes / sizeof *slashes };
 
@@ -376,10 +475,13 @@ static void do_help(struct show *s, const char *text)
     (void)s;
     (void)text;
     for (size_t i = 0; i < N_SLASHES; i++)
-        fprintf(stderr, "%-8s %-13s %s\n", slashes[i].name, slashes[i].operands, slashes[i].help);
-    fputs("A line that ends in \\ goes on, and \"\"\" begins and ends a text of several lines. "
-          "Ctrl-C stops an answer.\n",
-          stderr);
+        if (slashes[i].help)
+            fprintf(stderr, "%-8s %-13s %s\n", slashes[i].name, slashes[i].operands,
+                    slashes[i].help);
+    say_wrapped(stderr,
+                "Pasted text is one message. To type several lines, end each with \\, or put "
+                "\"\"\" on a line before and after them. Ctrl-C stops an answer.",
+                0, 0);
 }
 
 static void command(struct show *s, const char *text)
@@ -412,15 +514,47 @@ static void converse(struct show *s)
         interrupt_catch(0); /* breaks the reading off; but no write of an answer */
         enum line_result got = line_read(s->line, &text, &n);
         interrupt_catch(SA_RESTART);
-        if (got == LINE_END || (got == LINE_INTERRUPTED && asked_twice)) break;
+        bool ends = got == LINE_END || (got == LINE_INTERRUPTED && asked_twice);
+        if (ends && line_is_typed(s->line)) putchar('\n');
+        if (ends) break;
         asked_twice = got == LINE_INTERRUPTED;
         if (asked_twice)
             fputs("\n(Ctrl-C again or /bye leaves)\n", stderr);
-        else if (n && text[0] == '/')
+        else if (got == LINE_CLEARED)
+            putchar('\n');
+        else if (n && text[0] == '/' && !memchr(text, '\n', n))
             command(s, text);
         else if (n)
             say(s, text, n);
     }
+}
+
+static void no_notice(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+/* Whether the model has a chat template, asked before its weights are loaded. */
+static int check_template(const struct host *h, const char *path, const struct args *a)
+{
+    struct host text = {.engine = h->engine, .text_only = true, .notice = no_notice};
+    if (!path || a->template_file) return EXIT_OK;
+    int code = host_open_model(&text, path, a);
+    if (!code && !text.info.has_template)
+        code = say_error("%s has no chat template that fletch can use. Continue a text with "
+                         "\"fletch run MODEL -p TEXT\", or give a template with --template FILE.",
+                         QUOTE(path));
+    fletch_model_close(text.model);
+    return code;
+}
+
+static int open_host(struct host *h, const char *path, const struct args *a)
+{
+    int code = host_open_engine(h, a->backend, a);
+    if (!code) code = check_template(h, path, a);
+    if (!code) code = host_open_model(h, path, a);
+    return code ? code : host_open_session(h);
 }
 
 static int chat(const struct args *a)
@@ -429,31 +563,28 @@ static int chat(const struct args *a)
     struct host host = {0};
     struct show s = {.terminal = isatty(1)};
     if (a->think && a->no_think)
-        return opts_wrong("chat", "--think and --no-think were both given");
+        return opts_wrong("chat", "--think and --no-think cannot be combined");
     for (size_t i = 0; i < N_SLASHES; i++) words[i] = slashes[i].name;
     s.talk.on_begin = on_begin;
     s.talk.on_text = on_text;
     s.talk.ctx = &s;
-    int code = host_open_engine(&host, a->backend, a);
-    if (!code) code = host_open_model(&host, a->operands.n ? a->operands.p[0] : NULL, a);
-    if (!code) code = host_open_session(&host);
-    if (!code && !host.info.has_template)
-        code =
-            say_error("the model has no chat template that can be used; --template FILE gives one");
+    if (a->operands.n) s.path = need(strdup(a->operands.p[0]));
+    int code = open_host(&host, s.path, a);
     if (!code) code = talk_open(&s.talk, &host, a, "chat");
     if (!code) {
         s.line = line_open(words);
-        if (!a->quiet && line_is_terminal(s.line))
-            fprintf(stderr, "%s, backend %s; /help lists commands\n",
-                    *host.info.name ? QUOTE(host.info.name) : host.info.arch,
-                    fletch_engine_backend(host.engine));
+        if (!a->quiet && line_is_typed(s.line))
+            fprintf(stderr, "%s; /help lists commands, Ctrl-D leaves\n",
+                    *host.info.name ? QUOTE(host.info.name) : host.info.arch);
         converse(&s);
     }
     line_close(s.line);
     free(s.attached.p);
+    free(s.path);
+    free(s.own_file);
     talk_close(&s.talk);
     host_close(&host);
-    return code;
+    return code ? code : s.lost ? EXIT_FAIL : EXIT_OK;
 }
 
 const struct command cmd_chat = {
@@ -461,13 +592,13 @@ const struct command cmd_chat = {
     .operands = "[MODEL]",
     .summary = "chat with a model in the terminal",
     .about =
-        "A conversation in the terminal, through the model's chat template; without MODEL the "
-        "built-in model answers. Lines that begin with / are commands; /help lists them. A line "
-        "that ends in a backslash goes on in the next one, and three quotes alone on a line begin "
-        "and end a text of several lines. Ctrl-C stops an answer and keeps the conversation; "
-        "Ctrl-D "
-        "leaves. When the context is full the oldest messages are left out, which is said. Input "
-        "that is no terminal is read line by line, one message each.",
+        "Starts a conversation in the terminal, using the model's chat template. Without "
+        "MODEL, the built-in model answers. Lines that begin with / are commands; /help lists "
+        "them. Pasted text is one message, however many lines it has. To type several lines, "
+        "end each with a backslash, or put \"\"\" on a line before and after them. Ctrl-C "
+        "stops an answer and keeps the conversation; Ctrl-D leaves. When the context is full, "
+        "the oldest messages are no longer sent to the model, and a note says so. If the input "
+        "is not a terminal, each line is a message.",
     .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .max_operands = 1,

@@ -181,12 +181,17 @@ bool is_screen(int fd)
     return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
+unsigned terminal_width(int fd)
+{
+    struct winsize size;
+    return isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 unsigned screen_width(int fd)
 {
     enum { MIN = 60, MAX = 200, OTHERWISE = 80 };
-    struct winsize size;
-    if (!isatty(fd) || ioctl(fd, TIOCGWINSZ, &size) || !size.ws_col) return OTHERWISE;
-    return size.ws_col < MIN ? MIN : size.ws_col > MAX ? MAX : size.ws_col;
+    unsigned width = terminal_width(fd);
+    return !width ? OTHERWISE : width < MIN ? MIN : width > MAX ? MAX : width;
 }
 
 void say_wrapped(FILE *out, const char *text, size_t at, size_t indent)

@@ -19,6 +19,14 @@ int talk_open(struct talk *t, struct host *host, const struct args *a, const cha
     return EXIT_OK;
 }
 
+void talk_model_changed(struct talk *t)
+{
+    t->held.n = t->first = 0;
+    t->last = (struct talk_stats){0};
+    t->g.sampling = sampling_over(&t->sampling, &t->host->info.sampling);
+    if (!chat_think_variable(t->host->model)) t->think = -1;
+}
+
 void talk_close(struct talk *t)
 {
     json_decref(t->messages);
@@ -49,6 +57,11 @@ static size_t body(const struct talk *t)
 static json_t *message(const char *role, const char *text, size_t n)
 {
     return need(json_pack("{s:s, s:o}", "role", role, "content", json_text(text, n)));
+}
+
+const json_t *talk_system(const struct talk *t)
+{
+    return body(t) ? json_object_get(json_array_get(t->messages, 0), "content") : NULL;
 }
 
 void talk_set_system(struct talk *t, const char *text)

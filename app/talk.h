@@ -36,7 +36,9 @@ struct talk {
 int talk_open(struct talk *t, struct host *host, const struct args *a, const char *command);
 void talk_close(struct talk *t);
 
-/* Sets the system message; "" takes it away. */
+/* The text of the system message, borrowed; NULL: there is none. */
+const json_t *talk_system(const struct talk *t);
+/* Sets the system message; "" removes it. */
 void talk_set_system(struct talk *t, const char *text);
 void talk_say(struct talk *t, const char *text, size_t n); /* as the user */
 /* Answers the last message and adds the answer. An exit code after saying what went wrong; then the
@@ -47,6 +49,8 @@ int talk_answer(struct talk *t);
 bool talk_forget_answer(struct talk *t);
 json_t *talk_forget_question(struct talk *t);
 void talk_clear(struct talk *t); /* all but the system message */
+/* The host has another model and session: the conversation goes on with them. */
+void talk_model_changed(struct talk *t);
 /* Tokens of the conversation as the model would read it now; negative after saying why not. */
 long talk_count(struct talk *t);
 /* Files of {"messages": [...]}. Exit codes. */

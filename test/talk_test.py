@@ -3,14 +3,18 @@
 Python's standard library only. Each function test_* is one test; its name says what it pins."""
 
 import atexit
+import fcntl
 import json
 import os
 import pty
+import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 from suite import FLETCH, run_tests
@@ -40,12 +44,18 @@ def saved(name):
 class Terminal:
     """A person at a terminal."""
 
-    def __init__(self, *args, term="xterm"):
+    def __init__(self, *args, term="xterm", columns=0, program=None, **env):
         self.said = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(HOME=TMP, TERM=term, LC_ALL="C.UTF-8", XDG_STATE_HOME="")
-            os.execv(FLETCH, [FLETCH, "chat", "--temp", "0", *args])
+            os.environ.update({"HOME": TMP, "TERM": term, "LC_ALL": "C.UTF-8", "XDG_STATE_HOME": "", **env})
+            if columns:
+                fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            program = program or [FLETCH, "chat", "--temp", "0", *args]
+            os.execvp(program[0], program)
+
+    def resize(self, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -142,7 +152,7 @@ def test_settings_are_checked():
     assert "temp wants a number from 0 to 100, not 'hot'" in err, err
     assert "no such setting: 'nothing 1'" in err, err
     assert "temp               0.5" in err, err
-    assert "/think wants on or off" in err and "did you mean /system?" in err, err
+    assert "/think takes on or off" in err and "did you mean /system?" in err, err
 
 
 def test_a_full_context_leaves_out_the_oldest_and_says_so():
@@ -159,10 +169,10 @@ def test_a_message_that_never_fits_is_an_error_and_the_chat_goes_on():
 
 
 def test_thinking_is_the_templates_business():
-    out, _ = chat("/think on", "What is 17+25?")
-    assert "42" in out, out
+    out, err = chat("/think on", "What is 17+25?")
+    assert "42" in out and "thinking is on" in err, (out, err)
     _, err = chat(args=["--think", "--no-think"], code=2)
-    assert "both given" in err, err
+    assert "cannot be combined" in err, err
 
 
 def test_thinking_without_a_variable_for_it_is_refused():
@@ -173,16 +183,48 @@ def test_thinking_without_a_variable_for_it_is_refused():
         _, err = chat("hello", args=["--template", path, option], code=2)
         assert option in err and "no variable 'enable_thinking'" in err, err
     _, err = chat("/think on", args=["--template", path])
-    assert "no variable enable_thinking" in err, err
+    assert "this model cannot switch thinking" in err, err
     with open(path, "w") as f:  # the model's own, by another name for it
         f.write("{{ messages[-1].content }}{{ 'X' * 4000 if thinking }}")
     _, err = chat("/tokens", "/think on", "hello", args=["--template", path, "-c", "256", "-n", "1"])
     assert "the context has 256" in err, err
 
 
-def test_a_model_without_a_template_is_refused():
-    _, err = chat(args=["test/golden/models/llama-gguf/model.gguf"], code=1)
-    assert "no chat template" in err and "--template" in err, err
+def test_a_model_without_a_template_is_refused_before_its_weights_are_loaded():
+    path = "test/golden/models/llama-gguf/model.gguf"
+    for limit in [], ["--max-memory", "1K"]:  # loading would not fit
+        _, err = chat(args=[path, *limit], code=1)
+        assert "no chat template" in err and "--template" in err and "fletch run" in err, err
+
+
+def test_the_system_message_is_shown_and_removed():
+    _, err = chat("/system", "/system Be brief.", "/system", '/system ""', "/system")
+    assert err.count("no system message") == 2 and "\nBe brief.\n" in err and "removed" in err, err
+
+
+def test_save_says_what_it_wrote_and_replaces_only_its_own_files():
+    path = f"{TMP}/kept.json"
+    with open(path, "w") as f:
+        f.write("mine")
+    _, err = chat("Hello!", f"/save {path}")
+    assert "exists; /save! FILE" in err and open(path).read() == "mine", err
+    _, err = chat("Hello!", f"/save {path}2", "Hello!", f"/save {path}2", f"/save! {path}")
+    assert f"saved 2 messages to '{path}2' (" in err and "saved 4 messages" in err, err
+    assert err.count("replaced") == 2 and len(saved("kept.json")) == 4, err
+
+
+def test_the_model_is_shown_and_changed():
+    out, err = chat("My name is Mira.", "/model", "/model zoo/qwen3.gguf", "/model", f"/save {TMP}/m.json",
+                    "/model zoo/nothing.gguf", "/model test/golden/models/llama-gguf/model.gguf", "Hello!",
+                    args=["zoo/guide.gguf", "-n", "20"])
+    assert "'zoo/guide.gguf' (llama)" in err and "'zoo/qwen3.gguf' (qwen3)" in err, err
+    assert len(saved("m.json")) == 2 and "no chat template" in err and "nothing.gguf" in err, err
+    assert out.count("\n") == 2, out  # it goes on with the last model that worked
+
+
+def test_words_that_leave():
+    for word in "/bye", "/exit", "/quit":
+        assert chat(word, "Hello!") == ("", "")
 
 
 # ---- on a terminal ----
@@ -197,6 +239,115 @@ def test_a_terminal_gets_prompt_answer_and_statistics():
     t.say("What is 2+4?\n")
     assert "known)" in t.wait_for("; context "), "the second prompt reuses the first"
     assert t.leave() == 0
+
+
+def test_pasted_text_is_one_message():
+    t = Terminal()
+    t.say("\x1b[200~Traceback:\r  line 2\rValueError\r\x1b[201~")
+    t.wait_for("ValueError")
+    t.type("\r")
+    t.wait_for("; context ")
+    t.say(f"/save {TMP}/pasted.json\n")
+    t.wait_for("saved 2")
+    assert saved("pasted.json")[0]["content"] == "Traceback:\n  line 2\nValueError"
+    t.say("/edit\n")  # comes back as it was, to be changed
+    t.wait_for("ValueError")
+    t.type("!\n")
+    t.wait_for("; context ")
+    t.say(f"/save {TMP}/pasted.json\n")
+    t.wait_for("saved 2")
+    assert saved("pasted.json")[0]["content"] == "Traceback:\n  line 2\nValueError!"
+    assert t.leave() == 0
+
+
+def test_utf8_needs_no_locale():
+    t = Terminal(LC_ALL="", LC_CTYPE="", LANG="")
+    t.say("Gr\u00fc\u00dfe \u4f60\u597d \U0001f642\n")
+    assert "\u4f60\u597d \U0001f642" in t.wait_for("; context ")
+    t.say(f"/save {TMP}/utf8.json\n")
+    t.wait_for("saved 2")
+    assert saved("utf8.json")[0]["content"] == "Gr\u00fc\u00dfe \u4f60\u597d \U0001f642"
+    assert t.leave() == 0
+
+
+def test_what_is_typed_during_an_answer_comes_at_the_next_prompt():
+    t = Terminal("--logit-bias", f"{token_of('Once')}=1000", "-c", "100000")  # never ends by itself
+    t.say("Tell me a story.\n")
+    t.wait_for("Once")
+    t.type("/tokens")
+    for _ in range(20):  # tokens that came after the letters did
+        t.wait_for("Once")
+    os.kill(t.pid, signal.SIGINT)
+    said = t.wait_for("; stopped")
+    assert "tokens\r" not in said and "/tok" not in said and "^C" not in said, said
+    t.say("\n")
+    assert "/tokens" in t.wait_for("tokens of context")
+    assert t.leave() == 0
+
+
+def test_answers_wrap_at_words():
+    question = "How do I make a model smaller?"
+    text = chat(question)[0].strip()
+    t = Terminal(columns=40)
+    t.say(question + "\n")
+    t.wait_for("\r\n")
+    shown = re.sub("\x1b\\[[0-9;]*[a-zA-Z]", "", t.wait_for("prompt "))[: -len("prompt ")]
+    lines = shown.strip("\r\n").split("\r\n")
+    assert len(lines) > 2 and max(map(len, lines)) <= 40 and " ".join(lines) == text, lines
+    assert t.leave() == 0
+
+
+def test_typing_resets_the_second_control_c():
+    t = Terminal()
+    t.say("\x03")
+    t.wait_for("Ctrl-C again")
+    t.say("x")
+    t.wait_for("x")
+    t.type("\x03")  # ends that line
+    t.say("\x03")
+    t.wait_for("Ctrl-C again")
+    assert t.leave("\x03") == 0
+
+
+def test_leaving_ends_the_line():
+    for word in "\x04", "/exit\n":
+        t = Terminal()
+        t.wait_for("> ")
+        t.type(word)
+        t.wait_for("\r\n")
+        t.said = "> "
+        assert t.leave("") == 0
+
+
+def test_a_resized_terminal_gets_the_line_again():
+    t = Terminal(columns=80)
+    t.say("/tok")
+    t.wait_for("tok")
+    t.resize(50)
+    assert "\x1b[J" in t.wait_for("/tok")
+    t.type("ens\n")
+    t.wait_for("tokens of context")
+    assert t.leave() == 0
+
+
+def test_a_stopped_chat_comes_back_with_its_line():
+    t = Terminal(program=["bash", "--norc", "-i"], PS1="shell% ")
+    t.wait_for("shell% ")
+    t.type(f"{FLETCH} chat\n")
+    t.wait_for("Ctrl-D leaves")
+    t.say("/tok")
+    t.wait_for("tok")
+    t.type("\x1a")
+    t.wait_for("Stopped")
+    t.wait_for("shell% ")
+    t.type("fg\n")
+    t.wait_for("> /tok")
+    t.type("ens\n")
+    t.wait_for("tokens of context")
+    t.say("/bye\n")
+    t.wait_for("shell% ")
+    t.said = "> "
+    assert t.leave("exit 0\n") == 0
 
 
 def test_a_dumb_terminal_gets_no_escape_sequences():

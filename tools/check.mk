@@ -1,5 +1,6 @@
 # Tests, sanitizers, fuzzing, coverage, lint. Included by Makefile.
-TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*/*_test.c test/*_test.c)
+TESTS   ?= $(wildcard src/*_test.c src/*/*_test.c src/*/*/*_test.c app/*_test.c app/*/*_test.c \
+           test/*_test.c)
 HELPERS := $(filter-out %_test.c %_cli.c,$(wildcard test/*.c))
 CLIS    := $(patsubst %.c,$B/%,$(wildcard test/*_cli.c))
 FUZZ    := $(filter-out $(FUZZ_NOT),$(patsubst test/fuzz/%.c,%,$(wildcard test/fuzz/*.c)))
