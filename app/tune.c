@@ -14,15 +14,20 @@ static const struct opt tune_opts[] = {
 };
 static const struct opt_group tune_group = {NULL, OPT_TABLE(tune_opts)};
 
-/* "512 × 2 a unit": threads, groups, and rows at once where there are several. */
+/* "512, 2 a unit": threads, groups, and rows at once or weight rows and quads where a kernel has a
+ * choice of them. */
 static void put_layout(struct table *t, const json_t *l)
 {
-    char groups[32] = "", columns[32] = "";
+    char groups[32] = "", columns[32] = "", outputs[64] = "";
     double per_unit = get_real(l, "groups_per_unit");
-    uint64_t at_once = get_count(l, "columns");
+    uint64_t at_once = get_count(l, "columns"), n_outputs = get_count(l, "outputs");
     if (per_unit > 0) snprintf(groups, sizeof groups, ", %g a unit", per_unit);
     if (at_once) snprintf(columns, sizeof columns, ", %llu rows", (unsigned long long)at_once);
-    table_put(t, "%llu%s%s", (unsigned long long)get_count(l, "threads"), groups, columns);
+    if (n_outputs)
+        snprintf(outputs, sizeof outputs, ", %llu outputs × %llu", (unsigned long long)n_outputs,
+                 (unsigned long long)get_count(l, "quads"));
+    table_put(t, "%llu%s%s%s", (unsigned long long)get_count(l, "threads"), groups, columns,
+              outputs);
 }
 
 static void print_batch(const json_t *b)

@@ -1,5 +1,5 @@
-/* fletch tune on the emulator and on the stand-in of CUDA: no layout that it tries changes a bit,
- * what it keeps is used, and a file that it did not make is not. */
+/* fletch tune on the emulator and on the stand-ins of Metal and CUDA: no layout that it tries
+ * changes a bit, what it keeps is used, and a file that it did not make is not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -223,18 +223,22 @@ int main(void)
     static const struct subject subjects[] = {{"emu", "zoo/tiny/rwkv7.gguf", 1},
                                               {"emu", "zoo/tiny/qwen3moe.gguf", 1},
                                               {"emu", llama, 2},
+                                              {"metal", llama, 1},
                                               {"cuda", llama, 1}};
-    const u32 n = gpu_absent("cuda") ? 3 : 4;
+    u32 n = 0;
     struct CMUnitTest tests[ARRAY_LEN(subjects) + 4] = {
         cmocka_unit_test_prestate(what_is_kept_is_used, "emu"),
         cmocka_unit_test_prestate(what_is_impossible_is_not_used, "emu"),
         cmocka_unit_test_prestate(a_damaged_file_is_told_of_and_ignored, "emu"),
         cmocka_unit_test(other_backends_have_nothing_to_tune),
     };
-    if (n == 3) printf("skip cuda: %s\n", gpu_absent("cuda"));
-    for (u32 i = 0; i < n; i++)
-        tests[4 + i] = (struct CMUnitTest)cmocka_unit_test_prestate(
-            no_layout_changes_a_bit, (void *)(uintptr_t)&subjects[i]);
+    for (u32 i = 0; i < ARRAY_LEN(subjects); i++) {
+        if (gpu_absent(subjects[i].backend))
+            printf("skip %s: %s\n", subjects[i].backend, gpu_absent(subjects[i].backend));
+        else
+            tests[4 + n++] = (struct CMUnitTest)cmocka_unit_test_prestate(
+                no_layout_changes_a_bit, (void *)(uintptr_t)&subjects[i]);
+    }
     if (!mkdtemp(folder)) return 1;
     int rc = _cmocka_run_group_tests("tune", tests, 4 + n, NULL, NULL);
     rmdir(folder);

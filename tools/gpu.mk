@@ -59,8 +59,10 @@ endif
 # CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 SM      ?= 90
+# Lists of CUDA's have none of unstaged.gpu.
 ifneq ($(NVCC),)
-FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu))
+FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(filter-out %/unstaged.gpu, \
+             $(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu)))
 endif
 OBJ     += $B/src/gpu/fatbins.o
 # No contraction and no fast-math: rounding is the program's. The PTX is for chips yet to come.

@@ -140,7 +140,9 @@ static int comes_to_same(struct tuner *t, const struct gpu_site *site, const str
                          const struct layout *b, bool *same)
 {
     struct gpu_site found[2] = {{.n_launches = 0}};
-    *same = a->v[LAYOUT_COLUMNS] == b->v[LAYOUT_COLUMNS];
+    *same = true; /* what is in the kernel's name */
+    for (enum layout_axis axis = LAYOUT_COLUMNS; axis < LAYOUT_AXES; axis++)
+        *same &= a->v[axis] == b->v[axis];
     for (u32 i = 0; i < 2; i++) {
         struct gpu_site *now = NULL;
         u32 n;
@@ -254,6 +256,10 @@ static json_t *layout_report(const struct layout *l)
         json_object_set_new(o, "groups_per_unit", json_real(l->v[LAYOUT_GROUPS] / 4.0));
     if (l->v[LAYOUT_COLUMNS])
         json_object_set_new(o, "columns", json_integer((json_int_t)l->v[LAYOUT_COLUMNS]));
+    if (l->v[LAYOUT_OUTPUTS])
+        json_object_set_new(o, "outputs", json_integer((json_int_t)l->v[LAYOUT_OUTPUTS]));
+    if (l->v[LAYOUT_QUADS])
+        json_object_set_new(o, "quads", json_integer((json_int_t)l->v[LAYOUT_QUADS]));
     return o;
 }
 

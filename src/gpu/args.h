@@ -206,6 +206,24 @@ struct matmul_args {
     unsigned threads; /* k_matmul_<encoding>_r<N> only: of a group */
 };
 
+/* k_unstaged_<encoding>_o<N>_q<U>: products of one row that is in device memory, rounded (or not,
+ * for floats), for up to three matrices of one encoding, or of glu with the first two: then half of
+ * the N weight rows of a simdgroup are each one's. Quads are 16 bytes of packed weights, of which a
+ * lane has U of each weight row at once. */
+enum { UNSTAGED_THREADS = 512, UNSTAGED_QUADS = 8 }; /* U · N at most */
+struct unstaged_part {
+    unsigned first;           /* simdgroup; all ones where there is no such part */
+    unsigned n_out, x, scale; /* its input: 16-byte units behind x, floats behind scales */
+    unsigned has_bias, f;     /* f: COLUMNS_... of the result, COLUMNS_NONE for none */
+};
+struct unstaged_args {
+    unsigned n_in, rows, n_simds, threads; /* rows: ROWS_...; threads: of a group */
+    unsigned q_row, s_row;                 /* of the planes: 16-byte units and bytes per row */
+    unsigned x_slice, y_slice;             /* columns from slice to slice */
+    unsigned glu, adds;                    /* adds: how many are added to y_0 */
+    struct unstaged_part part[MATMUL_MAX];
+};
+
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
  * padded with zeros to a multiple of PANEL_K columns: k_panel_rows makes them of activations,
  * behind a norm if there is one, k_panel_weights_<encoding> of weights; k_panels (on tensor

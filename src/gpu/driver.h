@@ -75,7 +75,10 @@ struct gpu_command {
 
 struct gpu_driver {
     const char *name;
-    bool joins;     /* the last of a launch's groups can go on with what the others left (simt.h) */
+    bool joins; /* the last of a launch's groups can go on with what the others left (simt.h) */
+    /* Products of one row stage nothing in threadgroup memory: their input is rounded once, by a
+     * launch of its own (kernels/unstaged.gpu). */
+    bool unstaged;
     bool unified;   /* host memory is taken from what gpu_info.memory_free says */
     u64 lists_base; /* bytes of it that the first list takes, whatever is in it */
     /* And those of a list of n commands: as the driver allocates them, or an upper estimate. */
@@ -117,6 +120,7 @@ struct gpu_driver {
 extern const struct gpu_driver driver_cuda, driver_emu;
 bool gpu_has_cuda(void);                           /* Are its kernels in this build? */
 extern const struct gpu_driver driver_emu_checked; /* slow; looks at every access of a kernel */
+extern const struct gpu_driver driver_emu_metal;   /* the same, with lists as Metal has them */
 /* Always there on macOS. Elsewhere its address is NULL where no test has linked a stand-in. */
 #ifdef __APPLE__
 extern const struct gpu_driver driver_metal;

@@ -274,14 +274,16 @@ static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct 
     return 0;
 }
 
-#define DRIVER_EMU(mode_name, mode_open)                                                  \
-    {                                                                                     \
-        .name = mode_name, .joins = true, .unified = true, .list_bytes = dev_list_bytes,  \
-        .absent = dev_absent, .open = mode_open, .close = dev_close, .info = dev_info,    \
-        .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,   \
-        .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record, \
-        .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile, \
+#define DRIVER_EMU(mode_name, mode_open, as_metal)                                                 \
+    {                                                                                              \
+        .name = mode_name, .joins = !(as_metal), .unstaged = as_metal, .unified = true,            \
+        .list_bytes = dev_list_bytes, .absent = dev_absent, .open = mode_open, .close = dev_close, \
+        .info = dev_info, .counters = dev_counters, .alloc = dev_alloc, .free = dev_free,          \
+        .map = dev_map, .write = dev_write, .read = dev_read, .kernel = dev_kernel,                \
+        .record = dev_record, .drop = dev_drop, .submit = dev_submit, .wait = dev_wait,            \
+        .profile = dev_profile,                                                                    \
     }
 
-const struct gpu_driver driver_emu = DRIVER_EMU("emu", open_fast);
-const struct gpu_driver driver_emu_checked = DRIVER_EMU("emu-checked", open_checked);
+const struct gpu_driver driver_emu = DRIVER_EMU("emu", open_fast, false);
+const struct gpu_driver driver_emu_checked = DRIVER_EMU("emu-checked", open_checked, false);
+const struct gpu_driver driver_emu_metal = DRIVER_EMU("emu-metal", open_checked, true);

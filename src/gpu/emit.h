@@ -89,6 +89,7 @@ struct list_kind {
     bool resident; /* with those whose groups wait for each other */
     bool clusters; /* with those whose groups read each other's memory */
     bool joins;    /* gpu_driver.joins */
+    bool unstaged; /* gpu_driver.unstaged */
     bool walks;    /* groups go round over the work, a few for each unit of the device */
     u32 n_units;   /* that it has; 0: not known */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
@@ -241,6 +242,12 @@ int emit_norm_matmul(struct emit *e, const struct op *op);
 int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
 int emit_matmul_add(struct emit *e, const struct op *op);
 int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: its first parts */
+/* emit_unstaged.c: does a product of x have one row, on a device that stages none? And the launches
+ * of the matrices picked from m, all of one encoding, whose input lies in the product's scratch
+ * memory where it is rounded or normed. */
+bool emit_is_unstaged(const struct emit *e, struct operand x);
+void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32 n);
+u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8);
 /* emit_qkv.c: */
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);

@@ -36,7 +36,7 @@ static void add_matrix(struct product *m, u32 w, u32 bias, struct operand y)
 /* Can one launch norm and round the only row by itself? */
 static bool fits_one(const struct emit *e, const struct product *m, enum encoding enc)
 {
-    if (emit_n_rows(e, m->x) > 1) return false;
+    if (emit_n_rows(e, m->x) > 1 || e->kind.unstaged) return false;
     if (encoding_is_int8(enc)) return m->n_in <= MATMUL_MAX_IN;
     return !m->norm || m->n_in <= MATMUL_MAX_NORM_F32;
 }
@@ -79,7 +79,7 @@ static void bind_adds(struct emit *e, const struct product *m)
 
 /* Where more rows than one wait: rounded to int8, with scales behind them or in pieces with them;
  * or normed. */
-static u64 waiting_bytes(const struct emit *e, const struct product *m, bool int8)
+u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8)
 {
     u64 room = emit_room(e->limits, e->p->bufs[m->x.buf].rows);
     if (int8 && e->kind.bulk)
@@ -90,7 +90,7 @@ static u64 waiting_bytes(const struct emit *e, const struct product *m, bool int
 
 static void bind_waiting(struct emit *e, const struct product *m, bool int8, bool write)
 {
-    u64 n = waiting_bytes(e, m, int8);
+    u64 n = emit_waiting_bytes(e, m, int8);
     bool pieces = int8 && e->kind.bulk;
     emit_scratch(e, 0, n, write);
     if (pieces && !write) return;
@@ -198,6 +198,10 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
     bool int8 = encoding_is_int8(enc), one = fits_one(e, m, enc), waits = int8 || m->norm;
     for (u32 i = 0; i < m->n; i++)
         if (planes_of(e, m->w[i]).enc == enc) pick[n++] = i;
+    if (emit_is_unstaged(e, m->x)) {
+        emit_unstaged(e, m, pick, n);
+        return;
+    }
     struct planes w = planes_of(e, m->w[pick[0]]);
     u32 in_width = m->n_in * m->n_slices;
     struct matmul_args a = {
@@ -385,7 +389,7 @@ int emit_gate_up_glu(struct emit *e, const struct op *op)
     bool alike = planes_of(e, up->w[0]).enc == enc;
     if (alike && fits_one(e, &m, enc)) {
         emit_glu(e, op, norm, gate, up);
-    } else if (alike && on_matrix_units(e, enc)) {
+    } else if (alike && (on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
         m.glu = true;
         m.y[0] = op->out[0];
         emit_rows(e, &m);

@@ -123,6 +123,9 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
     } while (a->n_groups > MAX(most, a->n_parts));
 }
 
+/* Of a device that says nothing of itself; and groups for each where they don't walk. */
+enum { USUAL_UNITS = 16, USUAL_GROUPS = 2 };
+
 /* How it lies: two groups for each unit are usual, one where all launches are even. */
 static struct layout layout_of(struct emit *e, const char *name, const struct op *op,
                                const u32 *pick, u32 n)
@@ -168,8 +171,9 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
             emit_step(e, STEP_HEAD);
     }
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
-    u32 per_four = l.v[LAYOUT_GROUPS], most = per_four ? e->kind.n_units * per_four / 4 : 264;
-    deal_groups(e, op, pick, most, &a);
+    u32 units = e->kind.n_units ? e->kind.n_units : USUAL_UNITS;
+    u32 per_four = l.v[LAYOUT_GROUPS] ? l.v[LAYOUT_GROUPS] : 4 * USUAL_GROUPS;
+    deal_groups(e, op, pick, units * per_four / 4, &a);
     u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
     emit_groups(e, emit_even(e, a.n_groups),
                 MAX(QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS), floats));

@@ -884,6 +884,7 @@ GPU_CLASS(cuda, true, CUDA_ROWS)
 GPU_CLASS(metal, true, METAL_ROWS)
 GPU_CLASS(emu, false, 0)
 GPU_CLASS(emu_checked, false, 0)
+GPU_CLASS(emu_metal, false, 0)
 
 static const struct {
     const struct exec_class *class;
@@ -893,6 +894,7 @@ static const struct {
     {&metal_class, &driver_metal},
     {&emu_class, &driver_emu},
     {&emu_checked_class, &driver_emu_checked},
+    {&emu_metal_class, &driver_emu_metal},
 };
 
 const struct exec_class *gpu_class(const char *name)

@@ -22,7 +22,7 @@
 #include "gpu/driver.h"
 #include "gpu/layout.h"
 
-/* "cuda", "metal", "emu" or "emu_checked". */
+/* "cuda", "metal", "emu", "emu_checked" or "emu_metal". */
 const struct exec_class *gpu_class(const char *name);
 /* Why it can't be used here, in a sentence; NULL when it can. */
 const char *gpu_absent(const char *name);

@@ -48,6 +48,11 @@ bool gpu_is_unified(const struct gpu_driver *d)
     return !d || d->unified;
 }
 
+static bool is_unstaged(const struct gpu_driver *d)
+{
+    return !d || d->unstaged;
+}
+
 struct exec_device gpu_device_of(const struct gpu_info *info)
 {
     return (struct exec_device){.known = true,
@@ -65,6 +70,7 @@ struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *
                               .bulk = on->bulk,
                               .clusters = on->clusters,
                               .joins = d && d->joins,
+                              .unstaged = is_unstaged(d),
                               .walks = on->walks,
                               .n_units = on->n_units};
 }
@@ -99,7 +105,7 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
                 const struct gpu_driver *d, const struct list_kind *on, struct err *err)
 {
     u32 last = gpu_list_for(limits, limits->max_rows), most = gpu_list_rows(limits, last);
-    struct list_kind kind = {.native = on->native, .bulk = on->bulk};
+    struct list_kind kind = {.native = on->native, .bulk = on->bulk, .unstaged = is_unstaged(d)};
     u32 n_commands = 0;
     *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
@@ -145,6 +151,7 @@ int gpu_launches(const struct gpu_driver *d, const struct program *p,
                              .resident = hopper,
                              .clusters = hopper,
                              .joins = d && d->joins,
+                             .unstaged = is_unstaged(d),
                              .walks = hopper,
                              .n_units = n_units};
     int rc = emit_program(&e, p, limits, kind, err);
@@ -161,7 +168,8 @@ int gpu_scratch(const struct gpu_driver *d, const struct program *p,
 {
     struct emit e;
     u32 rows = gpu_list_rows(limits, gpu_list_for(limits, limits->max_rows));
-    struct list_kind kind = {.native = d == &driver_cuda, .joins = d && d->joins};
+    struct list_kind kind = {
+        .native = d == &driver_cuda, .joins = d && d->joins, .unstaged = is_unstaged(d)};
     if (p->net->profile.bf16)
         kind.n_p = rows;
     else

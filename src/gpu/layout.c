@@ -7,6 +7,8 @@ static const u32 values[LAYOUT_AXES][8] = {
     [LAYOUT_THREADS] = {64, 128, 256, 384, 512},
     [LAYOUT_GROUPS] = {2, 4, 6, 8, 12, 16},
     [LAYOUT_COLUMNS] = {2, 4, 8},
+    [LAYOUT_OUTPUTS] = {1, 2, 4, 8},
+    [LAYOUT_QUADS] = {1, 2, 4},
 };
 
 const char *layout_kernels(void)

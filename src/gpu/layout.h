@@ -22,6 +22,8 @@ enum layout_axis {
     LAYOUT_THREADS, /* of a group */
     LAYOUT_GROUPS,  /* at most so many for every four units of the device; 0: one for each piece */
     LAYOUT_COLUMNS, /* rows of activations that meet a weight at once; 0: as there are */
+    LAYOUT_OUTPUTS, /* weight rows of a simdgroup; 0: one after the other */
+    LAYOUT_QUADS,   /* 16 bytes of each of these that a lane has at once; 0: as the kernel does */
     LAYOUT_AXES
 };
 struct layout {

@@ -16,9 +16,10 @@ static void numbers_of(const struct laid_out *l, u32 *n)
 
 static void write_head(struct layouts_for who, struct buf *out)
 {
-    buf_printf(out, "fletch layouts 1, by fletch tune\ndriver %s\ndevice %s\nkernels %s\n",
+    buf_printf(out, "fletch layouts 2, by fletch tune\ndriver %s\ndevice %s\nkernels %s\n",
                who.driver, who.device, who.kernels);
-    buf_puts(out, "# kernel rows n_out n_in slices normed: threads, groups for 4 units, columns\n");
+    buf_puts(out, "# kernel rows n_out n_in slices normed: threads, groups for 4 units, columns, "
+                  "outputs, quads\n");
 }
 
 void layouts_write(const struct layouts *t, struct layouts_for who, struct buf *out)

@@ -1,6 +1,7 @@
 /* Every op on a GPU executor against the reference (test/op_cases.c): `op_test` runs them on the
  * emulator, `op_test cuda` on another, `op_test cuda attention` only those with that in their name.
- * The checked emulator (emu_checked) looks at every access on top. */
+ * The checked emulator (emu_checked; emu_metal with lists as Metal has them) looks at every access
+ * on top. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -133,6 +134,47 @@ static void attention_over_blocks_is_near_the_reference(void **state)
     if (!wanted[0]) assert_int_equal(n_ran, ARRAY_LEN(types) * (few ? 1 : ARRAY_LEN(names)));
 }
 
+/* Both executors' one row in every bit. */
+static u32 compare_rows(const struct op_case *c, const struct exec_class *other, enum op_form form)
+{
+    struct op_lab l;
+    struct op_side sides[2];
+    const struct exec_class *classes[2] = {class, other};
+    bool open[2];
+    op_lab_open_for(&l, c, class);
+    for (u32 i = 0; i < 2; i++) open[i] = op_side_open(&sides[i], &l, classes[i], form, 2);
+    assert_int_equal(open[0], open[1]);
+    u32 width = op_lab_width(&l);
+    float *y = calloc(2 * (size_t)OP_ROWS * width, sizeof *y), *z = y + (size_t)OP_ROWS * width;
+    assert_non_null(y);
+    if (open[0]) {
+        op_side_run(&sides[0], 1, ROW_D, false, y);
+        op_side_run(&sides[1], 1, ROW_D, false, z);
+        if (memcmp(y, z, width * sizeof *y))
+            fail_msg("%s: other bits on %s than on %s", c->name, other->name, class->name);
+    }
+    free(y);
+    for (u32 i = 0; i < 2; i++) op_side_close(&sides[i]);
+    op_lab_close(&l);
+    return open[0];
+}
+
+/* Lists as Metal has them, where products of one row stage nothing. */
+static void launch_shapes_change_no_bit(void **state)
+{
+    u32 n = 0;
+    (void)state;
+    if (strcmp(class->name, "emu") != 0) skip();
+    for (u32 i = 0; i < op_case_count; i++) {
+        const struct op_case *c = &op_cases[i];
+        if (!strstr(c->name, wanted) || !tells_classes_apart(c->kind)) continue;
+        n += compare_rows(c, gpu_class("emu_metal"), OP_FUSED);
+        if (!(class->fused >> c->kind & 1))
+            n += compare_rows(c, gpu_class("emu_metal"), OP_UNFUSED);
+    }
+    print_message("%u cases\n", n);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "emu";
@@ -148,6 +190,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ops_that_round_prompts_are_near_the_reference),
         cmocka_unit_test(fused_ops_that_round_prompts_are_near_the_reference),
         cmocka_unit_test(attention_over_blocks_is_near_the_reference),
+        cmocka_unit_test(launch_shapes_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
