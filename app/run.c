@@ -48,11 +48,12 @@ struct run {
     struct fletch_generated made;
     struct sampling sampling;
     char *grammar, *json_schema;
-    struct ids tokens; /* generated */
-    struct text text;  /* generated, with --json or --chat */
-    json_t *messages;  /* with --chat */
-    size_t n_known;    /* tokens of the prompt that the session has before */
-    size_t n_read;     /* these and the ones computed: all, unless Ctrl-C came before */
+    const char *rules_file; /* that one of these came from; NULL: it was given itself */
+    struct ids tokens;      /* generated */
+    struct text text;       /* generated, with --json or --chat */
+    json_t *messages;       /* with --chat */
+    size_t n_known;         /* tokens of the prompt that the session has before */
+    size_t n_read;          /* these and the ones computed: all, unless Ctrl-C came before */
     double t_open, t_prompt, t_end;
 };
 
@@ -157,10 +158,13 @@ static int append_prompt(struct run *r)
 /* ---- the answer ---- */
 
 /* What an option gives, itself or in a file. */
-static int read_rules(char **out, const char *option, bool is_text)
+static int read_rules(struct run *r, char **out, const char *option, bool is_text)
 {
     if (!option) return EXIT_OK;
-    if (!is_text) return read_string(out, option);
+    if (!is_text) {
+        r->rules_file = option;
+        return read_string(out, option);
+    }
     *out = need(strdup(option));
     return EXIT_OK;
 }
@@ -169,10 +173,10 @@ static int read_constraint(struct run *r)
 {
     const char *grammar = r->a->grammar, *schema = r->a->json_schema;
     if (grammar && schema) return opts_wrong("run", "--grammar and --json-schema were both given");
-    int code = read_rules(&r->grammar, grammar, grammar && strstr(grammar, "::="));
+    int code = read_rules(r, &r->grammar, grammar, grammar && strstr(grammar, "::="));
     if (!code)
-        code =
-            read_rules(&r->json_schema, schema, schema && schema[strspn(schema, " \t\r\n")] == '{');
+        code = read_rules(r, &r->json_schema, schema,
+                          schema && schema[strspn(schema, " \t\r\n")] == '{');
     return code;
 }
 
@@ -196,6 +200,21 @@ static int on_text(void *ctx, int32_t token, const char *text, size_t n)
     return interrupted || ferror(stdout);
 }
 
+/* Says why there is no answer. What is wrong with a schema or grammar begins with that word, for
+ * which the name of its file stands where it came from one. */
+static int generate_failed(const struct run *r, int rc)
+{
+    char file[400], longer[1024];
+    const char *text = fletch_session_error(r->host.session);
+    const char *word = r->grammar ? "grammar" : "schema";
+    size_t n = strlen(word);
+    if (!r->rules_file || strncmp(text, word, n) != 0 || (text[n] != ':' && text[n] != ','))
+        return say_failure(rc, text);
+    escape(file, sizeof file, r->rules_file, strlen(r->rules_file));
+    snprintf(longer, sizeof longer, "%s%s", file, text + n);
+    return say_failure(rc, longer);
+}
+
 static int generate(struct run *r)
 {
     r->g.max_tokens = (uint32_t)r->a->n_tokens.v;
@@ -212,7 +231,7 @@ static int generate(struct run *r)
     /* The last token comes again with text that had waited. */
     if (r->tokens.n > r->made.n_tokens) r->tokens.n = r->made.n_tokens;
     if (!r->a->json && (!rc || r->made.n_tokens)) putchar('\n');
-    return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
+    return rc ? generate_failed(r, rc) : EXIT_OK;
 }
 
 /* ---- what is said about it ---- */

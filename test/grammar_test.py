@@ -191,7 +191,7 @@ def test_grammars(d):
     assert out in ("four\n", "five\n")
 
 
-def test_what_cannot_be_kept_is_refused_before_the_first_token():
+def test_what_cannot_be_kept_is_refused_before_the_first_token(d):
     for args, says in [
         (("--json-schema", '{"type":"object","not":{"const":1}}'), "'not'"),
         (("--json-schema", '{"type": "null"'), "schema, line 1: invalid JSON: missing }"),
@@ -202,6 +202,16 @@ def test_what_cannot_be_kept_is_refused_before_the_first_token():
         p = fletch("run", "-p", "Hello", *args, "-q", code=2)
         assert says in p.err and p.out == b"" and len(p.err.splitlines()) <= 2, (args, p.err, p.out)
     assert "No such file" in fletch("run", "-p", "a", "--json-schema", "nowhere", code=1).err
+    for option, name, text, says in [
+        ("--json-schema", "bad.json", '{"type": "objectt"}', "bad.json: unknown type 'objectt' at the top level"),
+        ("--json-schema", "half.json", '{"type": "object"', "half.json, line 1: invalid JSON: missing } at the end"),
+        ("--grammar", "bad.gbnf", 'root ::= "a', "bad.gbnf, line 1: "),
+    ]:
+        path = os.path.join(d, name)
+        with open(path, "w") as f:
+            f.write(text)
+        err = fletch("run", "-p", "a", option, path, "-q", code=2).err
+        assert err.startswith(f"fletch: {d}/{says}"), err
     a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {"const": 1}}},
                {"id": 2, "prompt": "a", "grammar": 5},
                {"id": 3, "prompt": "a", "grammar": 'root ::= "ok"'},
