@@ -131,6 +131,13 @@ int finish_stdout(int code);
 
 /* *path (free) is set for what is no file but the name of one. Exit code. */
 int models_resolve(const char *operand, char **path);
+/* Of a model that is not here but may be on Hugging Face: offers to download it where a person is
+ * asked, or says the command that does. A shape of fletch synth is none. Exit code. */
+int models_get(const char *operand, char **path, const struct args *a);
+/* fletch pull NAME, as a step of another command. */
+int pull_model(const char *name, const struct args *a);
+/* fletch chat, with the arguments of another command. */
+int chat_run(const struct args *a);
 
 /* ---- host.c: engine, model and session of a command ---- */
 

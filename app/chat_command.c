@@ -557,7 +557,7 @@ static int open_host(struct host *h, const char *path, const struct args *a)
     return code ? code : host_open_session(h);
 }
 
-static int chat(const struct args *a)
+int chat_run(const struct args *a)
 {
     const char *words[N_SLASHES + 1] = {0};
     struct host host = {0};
@@ -602,5 +602,5 @@ const struct command cmd_chat = {
     .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .max_operands = 1,
-    .run = chat,
+    .run = chat_run,
 };

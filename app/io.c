@@ -117,7 +117,7 @@ int check_folder_of(const char *path)
 
 int read_stdin(struct text *out, const char *command, const char *what)
 {
-    if (isatty(0)) return opts_wrong(command, "no %s given", what);
+    if (isatty(0)) return opts_wrong(command, "missing %s", what);
     return read_text(out, "-");
 }
 

@@ -87,18 +87,24 @@ static int help(int argc, char **argv)
     return EXIT_OK;
 }
 
+static int find_model(const char *operand, char **path, const struct args *a)
+{
+    int code = models_resolve(operand, path);
+    return code ? code : models_get(operand, path, a);
+}
+
 /* A MODEL may be the name of one that was pulled. Where it may be left out, a lone operand is the
  * FILE behind it. */
 static int resolve_model(const struct command *cmd, struct args *a, char **path, char **draft)
 {
     bool optional = cmd->operands[0] == '[';
     const char *first = cmd->operands + optional;
-    int code = a->draft ? models_resolve(a->draft, draft) : EXIT_OK;
+    int code = a->draft ? find_model(a->draft, draft, a) : EXIT_OK;
     if (*draft) a->draft = *draft;
     if (strncmp(first, "MODEL", 5) != 0 && strcmp(first, "IN") != 0 && strcmp(first, "FILE") != 0)
         return code;
     bool there = a->operands.n && (!optional || !strstr(first, "FILE") || a->operands.n > 1);
-    if (!code && there) code = models_resolve(a->operands.p[0], path);
+    if (!code && there) code = find_model(a->operands.p[0], path, a);
     if (*path) a->operands.p[0] = *path;
     return code;
 }

@@ -422,6 +422,39 @@ int models_resolve(const char *operand, char **path)
     return code;
 }
 
+/* Could it be OWNER/REPO rather than a file that is not there? */
+static bool may_be_remote(const char *operand)
+{
+    struct model_name name;
+    if (!model_name_parse(&name, operand)) return false;
+    if (model_is_gguf(name.repo)) return false;
+    char *owner = need(strndup(name.repo, strcspn(name.repo, "/")));
+    bool folder = access(owner, F_OK) == 0;
+    free(owner);
+    return !folder;
+}
+
+static bool ask(const char *question, const char *name)
+{
+    char line[16] = "";
+    fprintf(stderr, "%s %s [Y/n] ", QUOTE(name), question);
+    fflush(stderr);
+    if (!fgets(line, sizeof line, stdin)) return false;
+    return line[0] == '\n' || line[0] == 'y' || line[0] == 'Y';
+}
+
+int models_get(const char *operand, char **path, const struct args *a)
+{
+    if (*path || access(operand, F_OK) == 0 || !may_be_remote(operand)) return EXIT_OK;
+    bool asks = isatty(0) && isatty(2) && !a->quiet;
+    if (!asks || !ask("is not on this machine. Download it from Hugging Face?", operand))
+        return say_error("model %s is not on this machine; download it with: fletch pull %s",
+                         QUOTE(operand), operand);
+    int code = pull_model(operand, a);
+    if (!code) code = models_resolve(operand, path);
+    return code || *path ? code : say_error("%s was downloaded but not found", QUOTE(operand));
+}
+
 /* ---- fletch list ---- */
 
 static const struct opt list_opts[] = {OPT_ROW_JSON};

@@ -342,32 +342,46 @@ static int pull_steps(struct pull *p)
         if (!code) code = get_file(p, file);
     }
     if (code) return code;
-    const char *first = path_of(json_array_get(p->chosen, 0));
-    bool gguf = model_is_gguf(first);
     if (!p->a->quiet)
-        fprintf(stderr, "%s, %s\n", p->n_new ? "complete" : "it was there already",
+        fprintf(stderr, "%s, %s\n", p->n_new ? "complete" : "already downloaded",
                 human_bytes(p->bytes).text);
-    printf("%s%s%s\n", p->name.repo, gguf ? ":" : "", gguf ? first : "");
     return EXIT_OK;
 }
 
-static int pull(const struct args *a)
+/* With print, the name that it can be used by goes to stdout. */
+static int pull_name(const struct args *a, const char *name, bool print)
 {
     struct pull p = {.a = a, .revision = "main", .endpoint = a->endpoint};
     const char *set = getenv("HF_ENDPOINT");
-    if (!model_name_parse(&p.name, a->operands.p[0]))
-        return opts_wrong("pull", "%s is no OWNER/REPO[@REVISION][:FILE]", QUOTE(a->operands.p[0]));
+    if (!model_name_parse(&p.name, name))
+        return opts_wrong("pull", "%s is not of the form OWNER/REPO[@REVISION][:FILE]",
+                          QUOTE(name));
     if (!p.endpoint) p.endpoint = set && *set ? set : "https://huggingface.co";
     const char *at = strchr(p.name.repo, '@');
     if (at) p.revision = at + 1;
     snprintf(p.repo, sizeof p.repo, "%.*s", (int)strcspn(p.name.repo, "@"), p.name.repo);
     int code = pull_steps(&p);
+    if (!code && print) {
+        const char *first = path_of(json_array_get(p.chosen, 0));
+        bool gguf = model_is_gguf(first);
+        printf("%s%s%s\n", p.name.repo, gguf ? ":" : "", gguf ? first : "");
+    }
     fetch_close(p.fetch);
     json_decref(p.chosen);
     json_decref(p.files);
     free(p.folder);
     free(p.token);
     return code;
+}
+
+static int pull(const struct args *a)
+{
+    return pull_name(a, a->operands.p[0], true);
+}
+
+int pull_model(const char *name, const struct args *a)
+{
+    return pull_name(a, name, false);
 }
 
 const struct command cmd_pull = {

@@ -1,9 +1,12 @@
 /* fletch run: a prompt in, the answer on stdout as it comes. */
-#include "app.h"
-
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include "answer.h"
+#include "app.h"
 
 static const struct opt run_opts[] = {
     {'p', "prompt", OPT_TEXT, "TEXT", NULL, "the text to continue, or the question with --chat",
@@ -54,20 +57,61 @@ struct run {
     json_t *messages;       /* with --chat */
     size_t n_known;         /* tokens of the prompt that the session has before */
     size_t n_read;          /* these and the ones computed: all, unless Ctrl-C came before */
+    bool shown;             /* the answer goes to a terminal, as `view` */
+    struct answer_view view;
     double t_open, t_prompt, t_end;
 };
 
 /* ---- the prompt ---- */
 
+/* Is stdin a pipe or a file, in which something may be meant for us? */
+static bool is_piped(void)
+{
+    struct stat st;
+    return fstat(0, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
+}
+
+/* Somebody who waits for an answer learns that it waits for them. */
+static void say_if_it_waits(const struct args *a)
+{
+    enum { PATIENCE_MS = 2000 };
+    struct pollfd in = {.fd = 0, .events = POLLIN};
+    if (poll(&in, 1, PATIENCE_MS) == 0 && !a->quiet)
+        fputs("waiting for the end of stdin, which is added to the prompt (add < /dev/null if "
+              "nothing comes)\n",
+              stderr);
+}
+
+/* What a pipe holds comes after the prompt of the command line. */
+static int append_stdin(struct text *prompt, const struct args *a)
+{
+    struct text more;
+    if (!is_piped()) return EXIT_OK;
+    say_if_it_waits(a);
+    int code = read_text(&more, "-");
+    if (code) return code;
+    while (more.n && more.p[more.n - 1] == '\n') more.n--;
+    if (more.n) {
+        prompt->p = need(realloc(prompt->p, prompt->n + more.n + 3));
+        memcpy(prompt->p + prompt->n, "\n\n", 2);
+        memcpy(prompt->p + prompt->n + 2, more.p, more.n);
+        prompt->n += more.n + 2;
+        prompt->p[prompt->n] = 0;
+    }
+    free(more.p);
+    return EXIT_OK;
+}
+
 static int read_prompt(struct text *out, const struct args *a)
 {
-    if (a->prompt && a->file) return opts_wrong("run", "--prompt and --file were both given");
+    if (a->prompt && a->file)
+        return opts_wrong("run", "give the prompt with --prompt or with --file, not both");
     if (a->prompt) {
         *out = (struct text){need(strdup(a->prompt)), strlen(a->prompt)};
-        return EXIT_OK;
+        return append_stdin(out, a);
     }
     int rc = a->file ? read_text(out, a->file)
-                     : read_stdin(out, "run", "prompt (-p TEXT, -f FILE or stdin)");
+                     : read_stdin(out, "run", "prompt: give -p TEXT or -f FILE");
     if (!rc && out->n && out->p[out->n - 1] == '\n') out->p[--out->n] = 0;
     return rc;
 }
@@ -194,7 +238,10 @@ static int on_text(void *ctx, int32_t token, const char *text, size_t n)
     if (r->a->json) {
         ids_add(&r->tokens, token);
     } else if (n) {
-        fwrite(text, 1, n, stdout);
+        if (r->shown)
+            answer_put(&r->view, text, n);
+        else
+            fwrite(text, 1, n, stdout);
         fflush(stdout);
     }
     return interrupted || ferror(stdout);
@@ -226,8 +273,12 @@ static int generate(struct run *r)
     r->g.on_text = on_text;
     r->g.ctx = r;
     r->made.finish = FLETCH_FINISH_ASKED;
+    r->shown = isatty(1);
+    if (r->shown) answer_begin(&r->view, stdout);
+    r->view.styled = r->view.styled && r->a->chat; /* a text is no answer to a person */
     int rc = interrupted ? 0 : fletch_session_generate(r->host.session, &r->g, &r->made);
     r->t_end = now();
+    if (r->shown) answer_end(&r->view);
     /* The last token comes again with text that had waited. */
     if (r->tokens.n > r->made.n_tokens) r->tokens.n = r->made.n_tokens;
     if (!r->a->json && (!rc || r->made.n_tokens)) putchar('\n');
@@ -334,13 +385,46 @@ static int run_steps(struct run *r, const struct text *prompt)
     return EXIT_OK;
 }
 
-static int run(const struct args *a)
+/* On a terminal, without a prompt and without what only an answer can have. */
+static bool is_conversation(const struct args *a)
 {
+    return !a->prompt && !a->file && isatty(0) && isatty(1) && !a->json && !a->grammar &&
+           !a->json_schema && !a->session && !a->special && !a->ignore_end;
+}
+
+/* run MODEL TEXT asks TEXT: the same as --chat -p TEXT. */
+static int take_text(struct args *a)
+{
+    if (a->operands.n < 2) return EXIT_OK;
+    if (a->prompt || a->file)
+        return opts_wrong("run", "unexpected argument %s: the prompt was already given",
+                          QUOTE(a->operands.p[1]));
+    a->prompt = a->operands.p[1];
+    a->chat = true;
+    return EXIT_OK;
+}
+
+/* A lone text in place of the model. */
+static int check_operand(const struct args *a)
+{
+    const char *model = a->operands.n ? a->operands.p[0] : "";
+    if (!strchr(model, ' ') || access(model, F_OK) == 0) return EXIT_OK;
+    return say_error("no model %s; to give the built-in model a prompt, use: fletch run -p TEXT",
+                     QUOTE(model));
+}
+
+static int run(const struct args *args)
+{
+    struct args mine = *args, *a = &mine;
     struct run r = {.a = a};
     struct text prompt = {0};
+    int code = take_text(a);
+    if (!code) code = check_operand(a);
+    if (code) return code;
+    if (is_conversation(a)) return chat_run(a);
     if (!a->chat && (a->system || a->template_file || a->template_args.n))
         return opts_wrong("run", "--system, --template and --template-arg need --chat");
-    int code = read_prompt(&prompt, a);
+    code = read_prompt(&prompt, a);
     if (!code) code = run_steps(&r, &prompt);
     free(prompt.p);
     fletch_free(r.prompt);
@@ -356,15 +440,17 @@ static int run(const struct args *a)
 
 const struct command cmd_run = {
     .name = "run",
-    .operands = "[MODEL]",
+    .operands = "[MODEL] [TEXT]",
     .summary = "answer a question or continue a text",
     .about =
-        "Continues a prompt and writes the continuation to stdout as it comes. MODEL is a GGUF "
-        "file (the first of a split set) or a Hugging Face directory; without it the built-in "
-        "model runs. The prompt comes from -p, from a file, or from stdin where that is not a "
-        "terminal. Ctrl-C ends the answer.",
+        "Continues the text of -p, or answers TEXT using the model's chat template. The answer "
+        "goes to stdout as it is generated. On a terminal, without any prompt, it starts a "
+        "conversation as \"fletch chat\" does. MODEL is a GGUF file (the first of a split set), a "
+        "Hugging Face directory or a name from \"fletch list\"; without it, the built-in model "
+        "runs. What is piped to stdin is the prompt, or is added to the end of -p or TEXT. Ctrl-C "
+        "stops the answer.",
     .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
-    .max_operands = 1,
+    .max_operands = 2,
     .run = run,
 };

@@ -79,7 +79,7 @@ static int tokenize(const struct args *a)
     if (a->operands.n > 1)
         text = (struct text){need(strdup(a->operands.p[1])), strlen(a->operands.p[1])};
     else
-        code = read_stdin(&text, "tokenize", "TEXT");
+        code = read_stdin(&text, "tokenize", "text: give TEXT or pipe it to stdin");
     if (!code) code = open_vocabulary(&h, a);
     if (!code) {
         unsigned flags = (a->no_bos ? 0 : FLETCH_BOS) | (a->special ? FLETCH_SPECIAL : 0);
@@ -122,7 +122,7 @@ static int read_ids(struct ids *ids, const struct args *a)
         code = parse_ids(ids, "detokenize", "a token id", a->operands.p[i]);
     if (code || a->operands.n > 1) return code;
     struct text text;
-    code = read_stdin(&text, "detokenize", "IDS");
+    code = read_stdin(&text, "detokenize", "ids: give IDS or pipe them to stdin");
     if (code) return code;
     code = parse_ids(ids, "detokenize", "a token id", text.p);
     free(text.p);
@@ -215,8 +215,9 @@ static int template(const struct args *a)
 {
     struct text text;
     json_error_t error;
-    int code =
-        a->file ? read_text(&text, a->file) : read_stdin(&text, cmd_template.name, "messages");
+    int code = a->file ? read_text(&text, a->file)
+                       : read_stdin(&text, cmd_template.name,
+                                    "messages: give -f FILE or pipe them to stdin");
     if (code) return code;
     json_t *j = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &error);
     free(text.p);

@@ -293,8 +293,24 @@ def test_prompt_comes_from_option_file_or_stdin():
     assert run(stdin=b"Once upon a time\n").out == want
     assert run("-f", "-", stdin=b"Once upon a time").out == want
     assert run("-p", "Another").out != want
-    one_line(run("-p", "a", "-f", tmp("prompt.txt"), code=2), "--prompt and --file")
+    one_line(run("-p", "a", "-f", tmp("prompt.txt"), code=2), "--prompt or with --file")
     one_line(run("-f", tmp("nowhere"), code=1), "nowhere", "No such file")
+
+
+def test_a_pipe_is_added_to_the_prompt():
+    assert run("-p", "Once", stdin=b"upon a\ntime\n").out == run("-p", "Once\n\nupon a\ntime").out
+    assert run("-p", "Once", stdin=b"\n").out == run("-p", "Once").out
+    guide = ["run", "zoo/guide.gguf", "--temp", "0", "-q"]
+    assert fletch(*guide, "What is the sum?", stdin=b"27+48=\n").text == "27+48=75\n"
+
+
+def test_a_text_after_the_model_is_answered():
+    want = fletch("run", "--chat", "-p", "What is 2+3?", "--temp", "0").out
+    assert b"5" in want
+    for model in ["zoo/guide.gguf"], ["-m", "zoo/guide.gguf"]:
+        assert fletch("run", *model, "What is 2+3?", "--temp", "0", "-q").out == want
+    one_line(fletch("run", "What is 2+3?", code=1), "no model 'What is 2+3?'", "-p TEXT")
+    one_line(fletch("run", MODEL, "a", "-p", "b", code=2), "unexpected argument 'a'")
 
 
 def test_same_seed_gives_the_same_text():
@@ -484,7 +500,7 @@ def test_terminal_as_stdin_is_not_waited_for():
     master, slave = pty.openpty()
     for args in [["run", MODEL], ["tokenize", MODEL], ["detokenize", MODEL], ["template", MODEL]]:
         p = subprocess.run([FLETCH, *args], stdin=slave, capture_output=True, timeout=60)
-        assert p.returncode == 2 and b"no " in p.stderr, (args, p)
+        assert p.returncode == 2 and b"missing " in p.stderr, (args, p)
     os.close(slave)
     os.close(master)
 

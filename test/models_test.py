@@ -127,7 +127,7 @@ def test_models_of_llama_cpps_folder_are_found(d):
     assert set(found) == {"own/mod:a-Q8_0.gguf", root + "/some_one_else_b.gguf"}, found
     for name in ("own/mod", "own/mod:q8", "some/one_else", "some/one_else:b"):
         assert runs(d, name) == runs(d, TINY), name
-    assert "can't open" in fletch(d, "inspect", "some/on", code=1).err
+    assert "fletch pull some/on" in fletch(d, "inspect", "some/on", code=1).err
     os.rename(root, d + "/elsewhere")
     assert len(names(d, LLAMA_CACHE=d + "/elsewhere")) == 2
 

@@ -183,7 +183,7 @@ def test_one_file_comes_and_runs_by_its_name(d):
                      "-q")
     assert drafted.out == a.out
     again = pull(d, Repo({"model-q8.gguf": TINY}))
-    assert "there already" in again.err and again.out == p.out
+    assert "already downloaded" in again.err and again.out == p.out
 
 
 def test_which_file(d):
@@ -510,6 +510,34 @@ def test_progress_on_a_terminal(d):
     assert p.wait(30) == 0 and b"m.gguf" in said and b" %" in said, said
     assert re.search(rb"\[#+-+\] [0-9.]+ KiB, [0-9.]+ [KMG]?i?B/s", said), said
     p.stdout.close()
+    server.shutdown()
+
+
+def test_a_model_that_is_not_here_is_offered(d):
+    r = fletch(d, "run", "own/mod", "-p", "Once", code=1)
+    assert "not on this machine; download it with: fletch pull own/mod" in r.err, r.err
+    for path in "zoo/nothing", "./own/mod", "own/mod.gguf":  # files, by their names
+        assert "No such file" in fletch(d, "run", path, "-p", "Once", code=1).err
+    server = start(Repo({"m-q8.gguf": TINY}))
+    env = dict(environment(d), HF_ENDPOINT=server.url)
+    for answer in b"n\n", b"\n":
+        master, slave = pty.openpty()
+        p = subprocess.Popen([FLETCH, "run", "own/mod", "-p", "Once", "-n", "4"], stdin=slave,
+                             stdout=subprocess.PIPE, stderr=slave, env=env)
+        os.close(slave)
+        said = b""
+        try:
+            while chunk := os.read(master, 4096):
+                said += chunk
+                if said.endswith(b"[Y/n] "):
+                    os.write(master, answer)
+        except OSError:
+            pass
+        os.close(master)
+        out = p.stdout.read()
+        p.stdout.close()
+        assert (p.wait(30) == 0) == (answer == b"\n") == bool(out), (answer, said, out)
+    assert stored(d) == {"own/mod/m-q8.gguf"}
     server.shutdown()
 
 

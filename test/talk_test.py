@@ -350,6 +350,18 @@ def test_a_stopped_chat_comes_back_with_its_line():
     assert t.leave("exit 0\n") == 0
 
 
+def test_run_without_a_prompt_is_a_conversation():
+    t = Terminal(program=[FLETCH, "run", "zoo/guide.gguf", "--temp", "0"])
+    t.wait_for("Ctrl-D leaves")
+    t.say("What is 2+3?\n")
+    t.wait_for("2+3=5")
+    assert t.leave("\x04") == 0
+    t = Terminal(program=[FLETCH, "run", "zoo/guide.gguf", "--json"])
+    t.wait_for("missing prompt")
+    t.said = "> "
+    assert t.leave("") == 2
+
+
 def test_a_dumb_terminal_gets_no_escape_sequences():
     t = Terminal(term="dumb")
     t.say("27+48=\n")
