@@ -421,6 +421,93 @@ static void an_idle_gpu_starts_early(void **state)
     close_lab(&lab);
 }
 
+/* Half of all memory, twice, and then a step. */
+static void freed_memory_is_there_for_the_next_model(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    struct gpu_info before, after;
+    s->working_set = 1 << 20;
+    for (u32 model = 0; model < 2; model++) {
+        open_lab(&lab, metal_driver);
+        struct gpu_buf *b;
+        struct gpu_list *list = record_chain(&lab);
+        lab.d->info(lab.g, &before);
+        for (u32 i = 0; i < 3; i++) {
+            assert_int_equal(lab.d->alloc(lab.g, &b, 600000, GPU_DEVICE, &lab.err), 0);
+            check_step(&lab, list, i);
+            lab.d->free(lab.g, b);
+        }
+        lab.d->info(lab.g, &after);
+        assert_int_equal(after.memory_free, before.memory_free);
+        lab.d->drop(lab.g, list);
+        close_lab(&lab);
+        assert_int_equal(s->residency_sets, 0);
+    }
+    s->working_set = 0;
+}
+
+/* Each is at most a twentieth of a million bytes, unless it is one buffer. */
+static void memory_is_wired_in_several_sets(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    enum { N = 40, LARGE = 100000, SMALL = 20000 };
+    struct lab lab;
+    struct gpu_buf *bufs[N + 1];
+    s->working_set = 1 << 20;
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_chain(&lab);
+    check_step(&lab, list, 1);
+    u64 sets = s->residency_sets, requests = s->residency_requests;
+    assert_true(sets >= 1);
+    check_step(&lab, list, 2); /* nothing changed: nothing is wired anew */
+    assert_int_equal(s->residency_requests, requests);
+    assert_int_equal(lab.d->alloc(lab.g, &bufs[N], LARGE, GPU_DEVICE, &lab.err), 0);
+    assert_int_equal(s->residency_sets, sets + 1);
+    for (u32 i = 0; i < N; i++)
+        assert_int_equal(lab.d->alloc(lab.g, &bufs[i], SMALL, GPU_DEVICE, &lab.err), 0);
+    assert_true(s->residency_sets >= sets + N / 2 && s->residency_sets <= 32);
+    check_step(&lab, list, 3);
+    requests = s->residency_requests;
+    lab.d->free(lab.g, bufs[0]); /* makes room in one set for what comes next */
+    sets = s->residency_sets;
+    assert_int_equal(lab.d->alloc(lab.g, &bufs[0], SMALL, GPU_DEVICE, &lab.err), 0);
+    assert_int_equal(s->residency_sets, sets);
+    check_step(&lab, list, 4);
+    assert_int_equal(s->residency_requests, requests + 1);
+    for (u32 i = 0; i <= N; i++) lab.d->free(lab.g, bufs[i]);
+
+    /* Two don't fit into a set: there are more than sets may be. */
+    for (u32 i = 0; i < 33; i++)
+        assert_int_equal(lab.d->alloc(lab.g, &bufs[i], 30000, GPU_DEVICE, &lab.err), 0);
+    assert_int_equal(s->residency_sets, 32);
+    check_step(&lab, list, 5);
+    for (u32 i = 0; i < 33; i++) lab.d->free(lab.g, bufs[i]);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+    s->working_set = 0;
+}
+
+static void older_systems_have_no_sets(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    s->fault = STANDIN_OLD_SYSTEM;
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_chain(&lab);
+    check_step(&lab, list, 1);
+    assert_int_equal(s->residency_sets, 0);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+    s->fault = STANDIN_FINE;
+}
+
 /* As over ssh, where no display is there to have a default device. */
 static void any_device_is_better_than_none(void **state)
 {
@@ -531,6 +618,9 @@ int main(void)
         cmocka_unit_test(metal_cuts_long_lists),
         cmocka_unit_test(the_error_of_any_part_is_told),
         cmocka_unit_test(an_idle_gpu_starts_early),
+        cmocka_unit_test(freed_memory_is_there_for_the_next_model),
+        cmocka_unit_test(memory_is_wired_in_several_sets),
+        cmocka_unit_test(older_systems_have_no_sets),
         cmocka_unit_test(any_device_is_better_than_none),
         cmocka_unit_test(metal_captures_on_demand),
         cmocka_unit_test(opening_fails_with_a_reason),

@@ -81,6 +81,7 @@ $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 	$Q$(CC) $(if $(FATBINS),-DFATBINS='$(foreach f,$(FATBINS),BLOB("$f"))') -c $< -o $@
 
 # Metal: the driver and one text with all kernels. On macOS both are part of the library.
+METAL_SRC := $(wildcard src/gpu/*.m)
 OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra $(ERRORS) -fno-objc-arc -fPIC \
              -fvisibility=hidden -MMD -MP -Isrc -Iinclude
 $K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
@@ -90,17 +91,17 @@ $B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
 	$Q$(CC) -DMETAL_TEXT='"$K/src/gpu/kernels.metal"' -c $< -o $@
 
 ifeq ($(shell uname -s),Darwin)
-OBJ       += $B/src/gpu/driver_metal.o $B/src/gpu/metal_text.o
+OBJ       += $(METAL_SRC:%.m=$B/%.o) $B/src/gpu/metal_text.o
 # Without CoreGraphics programs of the command line have no default device.
 LIBS      += -framework Metal -framework Foundation -framework CoreGraphics -framework IOKit
 OBJCFLAGS += -Wno-deprecated-declarations -Wno-unguarded-availability-new
-$B/src/gpu/driver_metal.o: src/gpu/driver_metal.m $B/config.mk
+$B/src/gpu/%.o: src/gpu/%.m $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$Q$(CC) $(OBJCFLAGS) -c $< -o $@
 else ifneq ($(STANDIN),)
 # Elsewhere the driver is built for tests, on a stand-in framework that runs the text itself.
-STANDIN_METAL := $B/standin/driver_metal.o $B/standin/Metal.o $B/standin/Foundation.o \
+STANDIN_METAL := $(METAL_SRC:src/gpu/%.m=$B/standin/%.o) $B/standin/Metal.o $B/standin/Foundation.o \
                  $K/standin/kernels.o $B/src/gpu/metal_text.o
 STANDIN_LIBS  := -lobjc
 STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \

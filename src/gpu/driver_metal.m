@@ -19,6 +19,7 @@
 
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
+#include "gpu/metal_residency.h"
 
 enum {
     MAX_KERNELS = 512,
@@ -31,10 +32,6 @@ enum {
  * of what the published figures of M1 to M5 promise. */
 static const double PART_SECONDS = 0.1, CORE_RATE = 100e9;
 #define OPTIONS (MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked)
-/* Sets that keep memory wired between steps: from macOS 15 on, if the SDK knows them. */
-#if !defined __MAC_OS_X_VERSION_MAX_ALLOWED || __MAC_OS_X_VERSION_MAX_ALLOWED >= 150000
-#define HAS_RESIDENCY
-#endif
 
 extern const char gpu_metal_text[]; /* metal_text.S */
 
@@ -42,12 +39,13 @@ struct gpu_buf {
     id<MTLBuffer> mtl;
     u64 n;
     enum gpu_memory where;
+    u32 set; /* of metal_residency.h */
 };
 
 struct gpu_list {
     id<MTLBuffer> args; /* GPU_ARGS_PITCH bytes for each command */
     double part;        /* work of a command buffer */
-    u32 n;
+    u32 n, set;         /* of metal_residency.h, for args */
     struct gpu_command commands[];
 };
 
@@ -56,9 +54,7 @@ struct gpu {
     id<MTLCommandQueue> queue;
     id<MTLLibrary> library;
     id<MTLFence> fence;
-#ifdef HAS_RESIDENCY
-    id<MTLResidencySet> resident; /* nil before macOS 15 */
-#endif
+    struct residency residency;
     bool capturing;
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
@@ -133,42 +129,7 @@ static int compile(struct gpu *g, struct err *err)
 
 static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err);
 
-#ifdef HAS_RESIDENCY
-static void residency_open(struct gpu *g)
-{
-    if (![g->device respondsToSelector:@selector(newResidencySetWithDescriptor:error:)]) return;
-    MTLResidencySetDescriptor *d = [[[MTLResidencySetDescriptor alloc] init] autorelease];
-    g->resident = [g->device newResidencySetWithDescriptor:d error:NULL];
-    if (g->resident) [g->queue addResidencySet:g->resident];
-}
-
-static void residency_add(struct gpu *g, id<MTLBuffer> b)
-{
-    [g->resident addAllocation:b];
-}
-
-static void residency_remove(struct gpu *g, id<MTLBuffer> b)
-{
-    [g->resident removeAllocation:b];
-}
-
-static void residency_commit(struct gpu *g)
-{
-    [g->resident commit];
-    [g->resident requestResidency];
-}
-
-static void residency_close(struct gpu *g)
-{
-    [g->resident release];
-}
-#else
-#define residency_open(g)      ((void)(g))
-#define residency_add(g, b)    ((void)(g))
-#define residency_remove(g, b) ((void)(g))
-#define residency_commit(g)    ((void)(g))
-#define residency_close(g)     ((void)(g))
-#endif
+static int first_command(struct gpu *g, struct err *err);
 
 static int metal_open(struct gpu **out, u32 device, struct err *err)
 {
@@ -190,7 +151,10 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
         else
             rc = err_set(err, FLETCH_E_BACKEND, "Metal gives no command queue");
         if (rc == 0) rc = metal_kernel(g, "k_blit", &g->blit, err);
-        if (rc == 0) residency_open(g);
+        if (rc == 0) {
+            residency_open(&g->residency, g->device, g->queue);
+            rc = first_command(g, err);
+        }
     }
     if (rc < 0) {
         metal_close(g);
@@ -234,7 +198,7 @@ static void metal_close(struct gpu *g)
         while (g->n_queued > 0) finish_oldest(g, NULL);
         metal_capture(g, NULL, NULL);
         for (u32 i = 0; i < g->n_kernels; i++) [g->kernels[i] release];
-        residency_close(g);
+        residency_close(&g->residency);
         [g->fence release];
         [g->library release];
         [g->queue release];
@@ -282,7 +246,7 @@ static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memo
         return err_set(err, FLETCH_E_NOMEM, "Metal has no buffer of %.1f GB", (double)size / 1e9);
     }
     memset([b->mtl contents], 0, size);
-    residency_add(g, b->mtl);
+    b->set = residency_add(&g->residency, b->mtl, size);
     b->n = n;
     b->where = where;
     g->did.bytes_allocated += n;
@@ -295,7 +259,7 @@ static void metal_free(struct gpu *g, struct gpu_buf *b)
 {
     if (!b) return;
     g->did.bytes_allocated -= b->n;
-    residency_remove(g, b->mtl);
+    residency_remove(&g->residency, b->set, b->mtl, MAX(b->n, 1));
     [b->mtl release];
     free(b);
 }
@@ -417,8 +381,8 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
         return rc;
     }
     list->part = part_of(g, list->commands, n);
-    residency_add(g, list->args);
-    residency_commit(g);
+    list->set = residency_add(&g->residency, list->args, [list->args length]);
+    residency_commit(&g->residency);
     g->did.lists_made++;
     g->did.bytes_allocated += gpu_metal_list_bytes(n);
     *out = list;
@@ -429,7 +393,7 @@ static void metal_drop(struct gpu *g, struct gpu_list *list)
 {
     if (!list) return;
     g->did.bytes_allocated -= gpu_metal_list_bytes(list->n);
-    residency_remove(g, list->args);
+    residency_remove(&g->residency, list->set, list->args, [list->args length]);
     [list->args release];
     free(list);
 }
@@ -477,6 +441,7 @@ static int metal_submit(struct gpu *g, struct gpu_list *list, struct err *err)
 {
     if (g->n_queued == MAX_QUEUED)
         return err_set(err, FLETCH_E_LIMIT, "%d lists are queued, none waited for", MAX_QUEUED);
+    residency_commit(&g->residency); /* what was allocated since the list was recorded */
     struct queued *q = &g->queued[g->n_queued];
     u32 begin = 0, early = list->n;
     if (g->n_queued == 0 && list->n >= EARLY_COMMANDS) early = list->n / 5;
@@ -527,6 +492,26 @@ static int metal_wait(struct gpu *g, struct err *err)
 {
     g->did.waits++;
     return g->n_queued > 0 ? finish_oldest(g, err) : 0;
+}
+
+/* macOS keeps the memory of a queue that never ran anything, whatever its owner releases: so each
+ * queue copies a few bytes. */
+static int first_command(struct gpu *g, struct err *err)
+{
+    struct gpu_buf *b;
+    struct gpu_list *list;
+    int rc = metal_alloc(g, &b, 32, GPU_DEVICE, err);
+    if (rc < 0) return rc;
+    struct gpu_command c = {.kind = GPU_COPY, .dst = {b, 0}, .src = {b, 16}, .n_bytes = 4};
+    rc = metal_record(g, &list, &c, 1, err);
+    if (rc == 0) {
+        rc = metal_submit(g, list, err);
+        if (rc == 0) rc = metal_wait(g, err);
+        metal_drop(g, list);
+    }
+    metal_free(g, b);
+    g->did = (struct gpu_counters){0};
+    return rc;
 }
 
 static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struct err *err)

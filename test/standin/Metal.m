@@ -11,7 +11,7 @@
 #include "gpu/emu/emu.h"
 #include "standin.h"
 
-enum { MAX_BUFFERS = 31, MAX_COMMANDS = 4096 };
+enum { MAX_BUFFERS = 31, MAX_COMMANDS = 4096, MAX_SETS = 32, MAX_MEMBERS = 4096 };
 
 struct standin standin_metal;
 extern const char gpu_metal_text[];
@@ -88,6 +88,11 @@ static bool is_alive(const Buffer *b)
     return i != NULL;
 }
 
+static NSUInteger working_set(void)
+{
+    return standin_metal.working_set ? standin_metal.working_set : (NSUInteger)1 << 34;
+}
+
 @interface Function : Counted <MTLFunction> {
   @public
     const struct emu_kernel *kernel;
@@ -131,28 +136,77 @@ static bool is_alive(const Buffer *b)
 @end
 
 @implementation MTLResidencySetDescriptor
+@synthesize label = label;
+- (void)dealloc
+{
+    [label release];
+    [super dealloc];
+}
 @end
 
+/* Members are owned, those that were removed until the commit, as on macOS. */
 @interface Residency : Counted <MTLResidencySet> {
-    int n_members;
+  @public
+    struct member {
+        Buffer *buffer;
+        bool committed, removed;
+    } members[MAX_MEMBERS];
+    int n;
+    bool changed, requested;
 }
 @end
 @implementation Residency
 - (void)addAllocation:(id<MTLAllocation>)allocation
 {
-    (void)allocation;
-    n_members++;
+    if (n == MAX_MEMBERS) misuse("more members of a residency set than the stand-in takes");
+    members[n++] = (struct member){[(Buffer *)allocation retain], false, false};
+    changed = true;
 }
 - (void)removeAllocation:(id<MTLAllocation>)allocation
 {
-    (void)allocation;
-    if (--n_members < 0) misuse("a residency set loses what it never had");
+    int i = 0;
+    while (i < n && (members[i].buffer != (Buffer *)allocation || members[i].removed)) i++;
+    if (i == n) misuse("a residency set loses what it never had");
+    members[i].removed = true;
+    changed = true;
+}
+- (void)removeAllAllocations
+{
+    for (int i = 0; i < n; i++) members[i].removed = true;
+    changed = true;
 }
 - (void)commit
 {
+    NSUInteger sum = 0;
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        if (members[i].removed) {
+            [members[i].buffer release];
+            continue;
+        }
+        sum += [members[i].buffer length];
+        members[left] = members[i];
+        members[left++].committed = true;
+    }
+    n = left;
+    changed = false;
+    if (n > 1 && sum > working_set() / 20 && standin_metal.residency_sets < MAX_SETS)
+        misuse("a residency set of more than a twentieth of the working set");
 }
 - (void)requestResidency
 {
+    requested = true;
+    standin_metal.residency_requests++;
+}
+- (void)endResidency
+{
+    requested = false;
+}
+- (void)dealloc
+{
+    if (requested || n) misuse("a residency set goes and leaves its memory wired");
+    standin_metal.residency_sets--;
+    [super dealloc];
 }
 @end
 
@@ -187,8 +241,11 @@ struct command {
     NSUInteger most;
     int n_pending;
     int n_encoders;
-    id resident;
+    Residency *sets[MAX_SETS];
+    int n_sets;
+    bool had_sets;
 }
+- (bool)isResident:(const Buffer *)b;
 @end
 
 @interface Encoder : Counted <MTLComputeCommandEncoder> {
@@ -274,6 +331,10 @@ struct command {
 {
     if (encoding) misuse("commit before endEncoding");
     if (status) misuse("commit twice");
+    for (int i = 0; i < n && queue->had_sets; i++)
+        for (u32 b = 0; b < commands[i].kernel->n_bufs + (commands[i].kernel->n_args > 0); b++)
+            if (![queue isResident:commands[i].buffers[b]])
+                misuse("a buffer that is in no committed residency set");
     if (!updates_fence || (queue->n_encoders > 0 && !waits_for_fence))
         misuse("untracked buffers, and no fence between this encoder and the one before");
     status = MTLCommandBufferStatusCommitted;
@@ -361,12 +422,31 @@ struct command {
 }
 - (void)addResidencySet:(id<MTLResidencySet>)set
 {
-    resident = [set retain];
+    if (n_sets == MAX_SETS) misuse("more residency sets than a queue takes");
+    sets[n_sets++] = [(Residency *)set retain];
+    had_sets = true;
+}
+- (void)removeResidencySet:(id<MTLResidencySet>)set
+{
+    int i = 0;
+    while (i < n_sets && sets[i] != (Residency *)set) i++;
+    if (i == n_sets) misuse("a queue loses a residency set that it never had");
+    sets[i] = sets[--n_sets];
+    [(Residency *)set release];
+}
+- (bool)isResident:(const Buffer *)b
+{
+    for (int i = 0; i < n_sets; i++)
+        for (int j = 0; j < sets[i]->n; j++)
+            if (sets[i]->members[j].buffer == b)
+                return sets[i]->requested && sets[i]->members[j].committed;
+    return false;
 }
 - (void)dealloc
 {
     if (n_pending) misuse("a queue goes before its work is done");
-    [resident release];
+    if (n_sets) misuse("a queue goes with its residency sets: macOS keeps their memory");
+    if (had_sets && !n_encoders) misuse("a queue that ran nothing: macOS keeps its memory");
     free(pending);
     emu_close(emu);
     [super dealloc];
@@ -386,7 +466,13 @@ struct command {
 }
 - (uint64_t)recommendedMaxWorkingSetSize
 {
-    return (uint64_t)1 << 34;
+    return working_set();
+}
+- (BOOL)respondsToSelector:(SEL)selector
+{
+    bool set = strncmp(sel_getName(selector), "newResidencySet", 15) == 0;
+    if (set && standin_metal.fault == STANDIN_OLD_SYSTEM) return NO;
+    return [super respondsToSelector:selector];
 }
 - (NSUInteger)currentAllocatedSize
 {
@@ -449,8 +535,10 @@ struct command {
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
                                                error:(NSError **)error
 {
-    (void)descriptor;
     (void)error;
+    if (standin_metal.fault == STANDIN_OLD_SYSTEM) misuse("residency sets on macOS 14");
+    if (!descriptor.label) misuse("a residency set without a label");
+    standin_metal.residency_sets++;
     return [[Residency alloc] init];
 }
 @end

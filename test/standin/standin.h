@@ -10,6 +10,7 @@ enum standin_fault {
     STANDIN_NO_DEVICE,
     STANDIN_NO_DEFAULT, /* Metal: there is a device, but none that is the default */
     STANDIN_OLD_DEVICE, /* one that the kernels were not made for */
+    STANDIN_OLD_SYSTEM, /* Metal: macOS 14, which has neither residency sets nor math modes */
     STANDIN_BAD_TEXT,   /* the kernels don't compile */
     STANDIN_NO_MEMORY,  /* no buffer is given any more */
     STANDIN_LOST,       /* the next thing to be run fails, and all after it */
@@ -21,8 +22,10 @@ struct standin {
     u64 buffers, pipelines, libraries;            /* made */
     u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
     u64 captures;
+    u64 residency_sets, residency_requests; /* made; each time that a set was asked for */
     /* Metal: what the machine is like; 0: as it is without */
     u64 most_threads; /* a command buffer that runs more of them is stopped, as by macOS */
+    u64 working_set;  /* recommended bytes */
     u32 cores;        /* of the GPU, in the registry of IOKit; 0: there is no such entry */
 };
 

@@ -85,18 +85,24 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 - (double)GPUEndTime;
 @end
 
-@interface MTLResidencySetDescriptor : NSObject
+@interface MTLResidencySetDescriptor : NSObject {
+    NSString *label;
+}
+@property(nonatomic, copy) NSString *label;
 @end
 @protocol MTLResidencySet <NSObject>
 - (void)addAllocation:(id<MTLAllocation>)allocation;
 - (void)removeAllocation:(id<MTLAllocation>)allocation;
+- (void)removeAllAllocations;
 - (void)commit;
 - (void)requestResidency;
+- (void)endResidency;
 @end
 
 @protocol MTLCommandQueue <NSObject>
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 - (void)addResidencySet:(id<MTLResidencySet>)set;
+- (void)removeResidencySet:(id<MTLResidencySet>)set;
 @end
 
 @protocol MTLDevice <NSObject>
