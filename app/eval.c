@@ -118,9 +118,17 @@ static int eval_window(struct eval *e, int32_t lead, const int32_t *ids, size_t 
     return code;
 }
 
+/* Windows are as long as -c says. Otherwise they end where few texts would fill them. */
+static size_t window_of(const struct eval *e)
+{
+    enum { DEFAULT = 8192 };
+    size_t n_ctx = e->host.info.n_ctx;
+    return e->a->n_ctx.set || e->a->logits || n_ctx < DEFAULT ? n_ctx : DEFAULT;
+}
+
 static int eval_all(struct eval *e)
 {
-    size_t n_ctx = e->host.info.n_ctx;
+    size_t n_ctx = window_of(e);
     if (!e->n_ids) return say_error("nothing to evaluate: there are no tokens");
     if (e->a->logits && e->n_ids > n_ctx)
         return say_error(
@@ -174,7 +182,7 @@ static void print_result(const struct eval *e)
             finite ? json_real(perplexity * error) : json_null(), "nll",
             finite ? json_real(mean) : json_null(), "n_tokens", (json_int_t)e->n_ids, "n_scored",
             (json_int_t)e->n_scored, "n_windows", (json_int_t)e->n_windows, "n_ctx",
-            (json_int_t)e->host.info.n_ctx, "seconds", e->seconds, "tokens_per_second", speed));
+            (json_int_t)window_of(e), "seconds", e->seconds, "tokens_per_second", speed));
         say_json(j);
         json_decref(j);
         return;
@@ -183,9 +191,9 @@ static void print_result(const struct eval *e)
         printf("perplexity %.4f +- %.4f\n", perplexity, perplexity * error);
     else
         printf("perplexity: one token predicts nothing that is there\n");
-    printf("%zu tokens%s, %zu of them predicted, in %zu window%s of at most %u; %.1f tokens/s\n",
+    printf("%zu tokens%s, %zu of them predicted, in %zu window%s of at most %zu; %.1f tokens/s\n",
            e->n_ids, e->has_bos ? " with bos" : "", e->n_scored, e->n_windows,
-           e->n_windows == 1 ? "" : "s", e->host.info.n_ctx, speed);
+           e->n_windows == 1 ? "" : "s", window_of(e), speed);
 }
 
 static int eval_steps(struct eval *e)

@@ -23,7 +23,8 @@ const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 static const struct opt model_opts[] = {
     OPT_ROW_MODEL,
     {'c', "context", OPT_COUNT, "N", NULL,
-     "tokens that prompt and answer may take together (default: the model's own, at most 8192)",
+     "most tokens of prompt and answer together (default, and 0: the model's own length, as far as "
+     "memory allows)",
      OPT_FIELD(n_ctx), 0, UINT32_MAX},
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "numbers in the key/value cache (default: what the backend prefers; eval: f32)",

@@ -280,12 +280,16 @@ void report_parts(FILE *out, const json_t *j)
     table_put(&t, "%s", human_bytes(get_count(j, "available")).text);
     table_put(&t, "%s", "");
     const char *model = get_text(j, "model");
-    fprintf(
-        out, "%s, %s%s on %s: context %llu, %llu session%s, %s cache, %llu rows a step\n",
-        get_text(j, "arch"), get_text(j, "type"), get_bool(j, "type_assumed") ? " (assumed)" : "",
-        get_text(j, "backend"), (unsigned long long)get_count(j, "n_ctx"),
-        (unsigned long long)get_count(j, "n_sessions"), get_count(j, "n_sessions") == 1 ? "" : "s",
-        get_text(j, "kv_type"), (unsigned long long)get_count(j, "max_rows"));
+    uint64_t n_ctx = get_count(j, "n_ctx"), trained = get_count(j, "n_ctx_trained");
+    char of_trained[40] = "";
+    if (n_ctx < trained)
+        snprintf(of_trained, sizeof of_trained, " of %llu", (unsigned long long)trained);
+    fprintf(out, "%s, %s%s on %s: context %llu%s, %llu session%s, %s cache, %llu rows per step\n",
+            get_text(j, "arch"), get_text(j, "type"),
+            get_bool(j, "type_assumed") ? " (assumed)" : "", get_text(j, "backend"),
+            (unsigned long long)n_ctx, of_trained, (unsigned long long)get_count(j, "n_sessions"),
+            get_count(j, "n_sessions") == 1 ? "" : "s", get_text(j, "kv_type"),
+            (unsigned long long)get_count(j, "max_rows"));
     table_print(&t, out);
     if (get_bool(j, "type_assumed"))
         fprintf(out, "%s:TYPE plans another type, such as %s:q4_k_m\n", model, model);

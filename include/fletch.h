@@ -109,9 +109,9 @@ enum fletch_ahead {
 };
 
 struct fletch_model_params {
-    uint32_t n_ctx;       /* longest sequence; 0: the model's own, at most 8192 */
+    uint32_t n_ctx;       /* longest sequence; 0: the model's own, as far as memory allows */
     uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
-    uint64_t kv_tokens;   /* that the cache has room for, over all of them; 0: n_ctx for each */
+    uint64_t kv_tokens;   /* that the cache has room for, over all; 0: n_ctx for each, if given */
     uint32_t n_snapshots; /* states of recurrent models that a batch keeps for reuse */
     uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: what suits */
     const char *kv_type;  /* f32, f16, q8, q4, k8v4; NULL: what the backend prefers */

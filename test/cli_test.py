@@ -908,6 +908,26 @@ def test_plan_names_a_context_that_fits():
     fletch("plan", MODEL, "--max-memory", some, "-c", j["largest_ctx"] + 64, code=3)
 
 
+def test_the_default_context_is_as_long_as_model_and_memory_allow():
+    def plan(*args, code=0):
+        return fletch("plan", "Llama-3.2-1B:q8_0", "--json", *args, code=code).json
+
+    for args in [], ["-c", "0"]:
+        assert plan("--max-memory", "64G", *args)["n_ctx"] == 131072
+    j = plan("--max-memory", "4G")
+    assert 8192 < j["n_ctx"] < 131072 == j["n_ctx_trained"] and j["total"] < 4 << 30, j
+    assert plan("--max-memory", "1G", code=3)["n_ctx"] == 8192
+    assert "context 8192 of 131072" in fletch("plan", "Llama-3.2-1B:q8_0", "-c", "8192").text
+    assert fletch("plan", "zoo/guide.gguf", "--json").json["n_ctx"] == 4096
+
+
+def test_a_context_beyond_the_trained_one_warns():
+    for args in ["plan", "zoo/guide.gguf"], ["run", "-p", "a", "-n", "1"]:
+        r = fletch(*args, "-c", "5000")
+        assert "context of 5000 tokens is longer than the 4096" in r.err, r.err
+        assert fletch(*args, "-c", "4096", "-q").err == fletch(*args, "-c", "5000", "-q").err == ""
+
+
 def test_plan_counts_what_guesses_tokens():
     def plan(*args):
         j = fletch("plan", *args, "--json").json

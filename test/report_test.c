@@ -168,8 +168,10 @@ static json_t *plan(struct fletch_engine *e, const char *path,
     char *text = NULL;
     int rc = fletch_plan(e, path, params, &text);
     json_t *doc = parse(e, rc, text);
-    expect_fields(doc, "model:s arch:s backend:s fits:b total:i available:i n_ctx:i n_sessions:i "
-                       "kv_type:s max_rows:i parts:a largest_ctx:i");
+    expect_fields(doc,
+                  "model:s arch:s backend:s fits:b total:i available:i n_ctx:i n_ctx_trained:i "
+                  "n_sessions:i "
+                  "kv_type:s max_rows:i parts:a largest_ctx:i");
     json_int_t sum = 0;
     size_t i;
     json_t *part;
@@ -180,6 +182,42 @@ static json_t *plan(struct fletch_engine *e, const char *path,
     }
     assert_int_equal(sum, integer(doc, "total"));
     return doc;
+}
+
+static json_int_t part_bytes(const json_t *doc, const char *name)
+{
+    size_t i;
+    json_t *part;
+    json_array_foreach(json_object_get(doc, "parts"), i, part)
+    {
+        if (strcmp(string(part, "name"), name) == 0) return integer(part, "bytes");
+    }
+    return 0;
+}
+
+/* The context that nobody asked for is as long as the model's where half of the memory that is left
+ * holds it; several sessions share a cache in which one of them may have all of it. */
+static void test_plan_widens_the_default_context(void **state)
+{
+    struct fletch_engine *e = *state;
+    static const char shape[] = "Llama-3.2-1B:q8_0";
+    struct fletch_model_params params = {.max_memory = 64ull << 30, .kv_type = "f16"};
+    json_t *one = plan(e, shape, &params);
+    params.n_sessions = 9;
+    json_t *nine = plan(e, shape, &params);
+    params.kv_tokens = 1000;
+    json_t *fixed = plan(e, shape, &params);
+    assert_int_equal(integer(one, "n_ctx"), 131072);
+    assert_int_equal(integer(nine, "n_ctx"), 131072);
+    assert_int_equal(part_bytes(one, "kv cache"), part_bytes(nine, "kv cache"));
+    assert_int_equal(integer(fixed, "n_ctx"), 8192);
+    params = (struct fletch_model_params){.max_memory = (uint64_t)integer(one, "total")};
+    json_t *less = plan(e, shape, &params);
+    assert_true(integer(less, "n_ctx") > 8192 && integer(less, "n_ctx") < 131072);
+    json_decref(one);
+    json_decref(nine);
+    json_decref(fixed);
+    json_decref(less);
 }
 
 static int open_model(struct fletch_engine *e, const char *path,
@@ -412,6 +450,7 @@ int main(void)
         TEST(test_plan_counts_what_the_settings_cost),
         TEST(test_plan_counts_the_reader_where_tokens_are_guessed),
         TEST(test_plan_and_opening_agree),
+        TEST(test_plan_widens_the_default_context),
         TEST(test_explain_lists_the_ops),
         TEST(test_doctor_tells_about_backends_and_models),
         TEST(test_verify_through_the_interface),

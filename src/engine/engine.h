@@ -16,7 +16,7 @@ enum {
     ENGINE_BLOCK_TOKENS = 32,
     ENGINE_MAX_OUT = 64, /* R: rows a step gives logits for */
     ENGINE_MAX_ROWS = 64,
-    ENGINE_DEFAULT_CTX = 8192, /* unless asked for more */
+    ENGINE_DEFAULT_CTX = 8192, /* where memory for more is not looked for */
     ENGINE_MAX_CTX = 1 << 24,
 };
 
@@ -88,6 +88,10 @@ int engine_refuse_text_only(const struct fletch_model_params *params, struct err
 int engine_model(struct model **out, const char *path, struct profile profile,
                  const struct fletch_model_params *params, struct err *err);
 
+/* The longest context that is worth having: the model's own, or the window that it attends to. */
+u32 engine_longest(const struct model *m, const struct fletch_model_params *params);
+/* Tells params' notice of a context that is longer than the model was trained with. */
+void engine_tell_length(const struct model *m, const struct fletch_model_params *params);
 /* Tells params' notice what the file says and the model does without. */
 void engine_tell_ignored(const struct model *m, u32 max_pos,
                          const struct fletch_model_params *params);
@@ -99,6 +103,12 @@ int engine_profile(struct profile *out, const struct exec_class *class,
 const char *engine_kv_name(const struct profile *profile);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);
+
+/* Where params leave the context open: as long as the model has it and half of the memory that is
+ * left allows; the rest is for a draft model and other programs. Several sessions share a cache in
+ * which one of them may have all of the context. */
+void engine_widen(struct exec_limits *limits, const struct model *m, const struct program *p,
+                  const struct exec_class *class, const struct fletch_model_params *params);
 
 /* A model that runs in turns with m, on its threads, and is closed before it. */
 int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, const char *path,

@@ -100,6 +100,17 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
                    BYTES(plan.total), m->limits.max_pos, BYTES(plan.available), hint);
 }
 
+void engine_tell_length(const struct model *m, const struct fletch_model_params *params)
+{
+    char text[200];
+    if (!params || !params->notice || params->n_ctx <= m->hp.n_ctx) return;
+    snprintf(text, sizeof text,
+             "warning: a context of %u tokens is longer than the %u that the model was trained "
+             "with; answers may get worse beyond that",
+             params->n_ctx, m->hp.n_ctx);
+    params->notice(params->notice_ctx, text);
+}
+
 void engine_tell_ignored(const struct model *m, u32 max_pos,
                          const struct fletch_model_params *params)
 {
@@ -116,8 +127,7 @@ void engine_tell_ignored(const struct model *m, u32 max_pos,
         snprintf(text, sizeof text,
                  "ignored, at your own risk: metadata key '%s.attention.sliding_window' = %u",
                  hp->arch, hp->window);
-    else if (!params->n_ctx && max_pos == hp->window &&
-             hp->window < MIN(hp->n_ctx, (u32)ENGINE_DEFAULT_CTX))
+    else if (!params->n_ctx && max_pos == hp->window && hp->window < hp->n_ctx)
         snprintf(text, sizeof text,
                  "the context is limited to %u tokens: the model attends to a sliding window of "
                  "that many (%s.attention.sliding_window), which is not supported beyond it",
@@ -216,7 +226,6 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = read_sampling(&m->sampling, m->m->source, err))) return rc;
     if (!beside && (rc = open_template(m, params, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
-    engine_tell_ignored(m->m, m->limits.max_pos, params);
     m->limits.device = m->engine->device;
     if (class->look) m->limits.found = class->look(m->limits.device);
     m->limits.capture = m->engine->capture;
@@ -224,6 +233,9 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if (beside) m->limits.twice = params->n_sessions > 1; /* it guesses while its reading rests */
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))
         return rc;
+    if (!beside) engine_widen(&m->limits, m->m, m->trunk, class, params);
+    if (!beside) engine_tell_length(m->m, params);
+    engine_tell_ignored(m->m, m->limits.max_pos, params);
     if ((rc = check_plan(m, params, err))) return rc;
     m->n_sessions = params && params->n_sessions ? params->n_sessions : 1;
     m->slot_used = calloc(m->n_sessions, sizeof *m->slot_used);

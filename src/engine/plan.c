@@ -103,6 +103,13 @@ static int fit_window(u32 *n_ctx, const struct hparams *hp, bool asked, struct e
                    hp->arch, hp->window, *n_ctx, hp->window);
 }
 
+u32 engine_longest(const struct model *m, const struct fletch_model_params *params)
+{
+    bool whole = !m->hp.window || !m->net->n_kv || (params && params->ignore_unknown);
+    u32 n_ctx = MIN(m->hp.n_ctx, (u32)ENGINE_MAX_CTX);
+    return whole ? n_ctx : MIN(n_ctx, m->hp.window);
+}
+
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err)
 {
@@ -206,6 +213,25 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
     };
     plan->per_token = kv_bytes(m, 1) * limits->n_slots;
     settle(plan, m, limits, plan->kv);
+}
+
+void engine_widen(struct exec_limits *limits, const struct model *m, const struct program *p,
+                  const struct exec_class *class, const struct fletch_model_params *params)
+{
+    struct plan plan;
+    u32 longest = engine_longest(m, params), per = limits->block_tokens;
+    u64 max_memory = params ? params->max_memory : 0, pool = (u64)limits->n_blocks * per;
+    if ((params && params->n_ctx) || !m->net->n_kv || longest <= limits->max_pos) return;
+    plan_make(&plan, m, p, class, limits, max_memory);
+    if (!plan.fits) return;
+    bool fixed = params && params->kv_tokens;
+    u64 most = pool + (fixed ? 0 : (plan.available - plan.total) / 2 / kv_bytes(m, 1));
+    struct exec_limits wide = *limits;
+    wide.max_pos = most < longest ? (u32)(most / per * per) : longest;
+    if (wide.max_pos <= limits->max_pos) return;
+    wide.n_blocks = MAX(limits->n_blocks, (wide.max_pos + per - 1) / per);
+    plan_make(&plan, m, p, class, &wide, max_memory);
+    if (plan.fits) *limits = wide;
 }
 
 void plan_add_guessing(struct plan *plan, const struct model *m, const struct exec_limits *limits,

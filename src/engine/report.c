@@ -305,10 +305,14 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
         d->limits.found = *found;
     else if (class->look)
         d->limits.found = class->look(e->device);
-    if (!rc) engine_tell_ignored(d->m, d->limits.max_pos, params);
     if (!rc) rc = engine_program(&d->p, d->m->trunk, class, params && params->no_fuse, &e->err);
-    if (rc) draft_close(d);
-    return rc;
+    if (rc) {
+        draft_close(d);
+        return rc;
+    }
+    engine_widen(&d->limits, d->m, d->p, class, params);
+    engine_tell_ignored(d->m, d->limits.max_pos, params);
+    return 0;
 }
 
 /* Adds what guesses tokens, where params ask for that. */
@@ -357,14 +361,15 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
                                    params->speculation.mtp ? "the MTP block's buffers"
                                                            : "the draft model, with its cache"));
     bool assumed = access(path, F_OK) && !strchr(path, ':');
-    return json_pack(
-        "{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
-        report_text(str_of(path)), "arch", d->m->hp.arch, "type", main_type(d->m->source),
-        "type_assumed", assumed, "backend", class->name, "fits", plan->fits, "total",
-        (json_int_t)plan->total, "available", (json_int_t)plan->available, "n_ctx",
-        (json_int_t)d->limits.max_pos, "n_sessions", (json_int_t)d->limits.n_slots, "kv_type",
-        engine_kv_name(&d->m->net->profile), "max_rows", (json_int_t)d->limits.max_rows, "parts",
-        parts, "largest_ctx", (json_int_t)plan->largest_ctx);
+    return json_pack("{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}",
+                     "model", report_text(str_of(path)), "arch", d->m->hp.arch, "type",
+                     main_type(d->m->source), "type_assumed", assumed, "backend", class->name,
+                     "fits", plan->fits, "total", (json_int_t)plan->total, "available",
+                     (json_int_t)plan->available, "n_ctx", (json_int_t)d->limits.max_pos,
+                     "n_ctx_trained", (json_int_t)d->m->hp.n_ctx, "n_sessions",
+                     (json_int_t)d->limits.n_slots, "kv_type", engine_kv_name(&d->m->net->profile),
+                     "max_rows", (json_int_t)d->limits.max_rows, "parts", parts, "largest_ctx",
+                     (json_int_t)plan->largest_ctx);
 }
 
 int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_model_params *params,
@@ -375,6 +380,7 @@ int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_m
     int rc = engine_need_report(e, path, json);
     if (!rc) rc = draft_open(&d, e, e->class, path, params, NULL);
     if (rc) return rc;
+    engine_tell_length(d.m, params);
     plan_make(&plan, d.m, d.p, e->class, &d.limits, params ? params->max_memory : 0);
     rc = plan_guessing(&plan, &d, e, e->class, params);
     json_t *doc = rc ? NULL : plan_report(&plan, &d, e->class, params, path);
@@ -422,6 +428,7 @@ int fletch_plan_for(struct fletch_engine *e, const char *path,
     const struct exec_device found = machine_device(m);
     rc = draft_open(&d, e, class, path, params, &found);
     if (rc) return rc;
+    engine_tell_length(d.m, params);
     u64 max_memory = params ? params->max_memory : 0;
     plan_make(&plan, d.m, d.p, class, &d.limits, max_memory ? max_memory : machine_memory(m));
     rc = plan_guessing(&plan, &d, e, class, params);

@@ -37,9 +37,10 @@ struct fletch_model_params engine_draft_params(const struct fletch_model_params 
                                                const struct exec_limits *limits)
 {
     u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
+    u64 pool = (u64)limits->n_blocks * limits->block_tokens;
     return (struct fletch_model_params){.n_ctx = limits->max_pos,
                                         .n_sessions = n_sessions,
-                                        .kv_tokens = params->kv_tokens,
+                                        .kv_tokens = pool ? pool : params->kv_tokens,
                                         .n_snapshots = n_sessions,
                                         .act_type = params->act_type,
                                         .no_fuse = params->no_fuse,
