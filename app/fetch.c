@@ -34,17 +34,19 @@ struct fetch {
     void (*free_list)(struct curl_slist *);
     CURL *curl;
     const char *token; /* borrowed */
+    enum fetch_from from;
     struct curl_slist *headers;
     char error[CURL_ERROR_SIZE];
 };
 
-int fetch_open(struct fetch **out, const char *token)
+int fetch_open(struct fetch **out, const char *token, enum fetch_from from)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
     struct fetch *f = *out = need(calloc(1, sizeof *f));
     for (size_t i = 0; i < sizeof names / sizeof *names && !f->lib; i++)
         f->lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    if (!f->lib) return say_error("pull needs libcurl, which is not installed here");
+    f->from = from;
+    if (!f->lib) return say_error("this needs libcurl, which is not installed");
     const struct {
         const char *name;
         void *to;
@@ -129,14 +131,17 @@ static long status_of(struct fetch *f)
 static int say_curl(struct fetch *f, const char *url, CURLcode rc)
 {
     long status = status_of(f);
-    if (status == 401 || status == 403)
-        return say_error("%s: %ld: there is no such thing, or it is not public%s", QUOTE(url),
-                         status,
-                         f->token ? " and the token has no access: accept the model's terms on its "
+    bool denied = status == 401 || status == 403;
+    if (denied && f->from == FETCH_FROM_SERVER)
+        return say_error("%s: the server requires %s API key (--api-key)", QUOTE(url),
+                         f->token ? "another" : "an");
+    if (denied)
+        return say_error("%s: HTTP %ld: not found, or not public%s", QUOTE(url), status,
+                         f->token ? "; the token has no access: accept the model's terms on its "
                                     "page, or use another token"
                                   : "; set HF_TOKEN to a token that has access");
-    if (status == 404) return say_error("%s: 404: there is no such thing", QUOTE(url));
-    if (status >= 400) return say_error("%s: the server answered %ld", QUOTE(url), status);
+    if (status == 404) return say_error("%s: HTTP 404: not found", QUOTE(url));
+    if (status >= 400) return say_error("%s: the server answered HTTP %ld", QUOTE(url), status);
     return say_error("%s: %s (%d)", QUOTE(url), f->error[0] ? f->error : "failed", (int)rc);
 }
 

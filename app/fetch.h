@@ -8,9 +8,12 @@
 
 struct fetch;
 
+/* Whom to ask: what errors advise depends on it. */
+enum fetch_from { FETCH_FROM_HUB, FETCH_FROM_SERVER };
+
 /* Exit codes; what went wrong was said. token (NULL: none) is shown to the servers that are asked,
  * over TLS or on this machine, and not to those they redirect to. fetch_close always. */
-int fetch_open(struct fetch **out, const char *token);
+int fetch_open(struct fetch **out, const char *token, enum fetch_from from);
 void fetch_close(struct fetch *f);
 
 /* At most max bytes. `more` (may be NULL): the answer says that there are further pages. */

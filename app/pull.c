@@ -331,7 +331,7 @@ static int pull_steps(struct pull *p)
                           p->a->endpoint ? "--endpoint" : "HF_ENDPOINT", QUOTE(scheme));
     if (!(p->folder = models_folder(p->name.repo))) return EXIT_FAIL;
     int code = find_token(&p->token);
-    if (!code) code = fetch_open(&p->fetch, p->token);
+    if (!code) code = fetch_open(&p->fetch, p->token, FETCH_FROM_HUB);
     if (!code) code = list_files(p);
     if (!code) code = choose(p);
     if (!code) code = check_space(p);

@@ -33,7 +33,7 @@ TEMPLATE = (
 )
 COMMANDS = (
     "run chat serve batch eval inspect explain plan tokenize detokenize template verify convert "
-    "synth bench tune doctor pull list rm".split()
+    "synth bench tune doctor pull list rm ps".split()
 )
 
 

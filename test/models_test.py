@@ -3,6 +3,7 @@
 of them; and what inspect, plan and eval say of a model: test/models_test.py BUILD. Python's standard
 library only."""
 
+import ctypes.util
 import hashlib
 import json
 import os
@@ -220,6 +221,28 @@ def test_model_dir_descends_and_aliases_name_models(d):
         s.end()
     for wrong in ("x=none", "gpt", "=a", "a b=a"):
         assert "--alias" in fletch(d, "serve", "--model-dir", d, "--alias", wrong, code=2).err, wrong
+
+
+def test_ps_lists_what_a_server_has_loaded(d):
+    if not ctypes.util.find_library("curl"):
+        raise suite.Skip("libcurl is not installed")
+    keys = put(d, "keys", data=b"# ours\nalice secret-of-alice 60\n")
+    s = Server(TINY, "--alias", "tiny", "--api-key", keys)
+    try:
+        ask = ["ps", "--endpoint", f"http://127.0.0.1:{s.port}/"]
+        r = fletch(d, *ask, "--api-key", keys)
+        head, row = [line.split() for line in r.text.splitlines()]
+        assert head[0] == "model" and row[:2] == ["tiny", "Q8_0"] and "cpu" in row, r.text
+        j = json.loads(fletch(d, *ask, "--api-key", keys, "--json").out)
+        assert j["models"][0]["model"] == "tiny" and j["running"] == 0, j
+        assert "requires an API key (--api-key)" in fletch(d, *ask, code=1).err
+        for path in "/v1/status", "/livez", "/nowhere":
+            s.get(path, authorization="Bearer secret-of-alice")
+    finally:
+        s.end()
+    log = "".join(s.lines)
+    assert "/nowhere" in log and " 401 " in log and "/livez" not in log, log  # polling fills no log
+    assert "fletch serve" in fletch(d, *ask, code=1).err
 
 
 def test_a_lone_model_has_a_name_and_further_ones(d):

@@ -67,10 +67,20 @@ static struct work work_of(const struct call *c)
     return w;
 }
 
+/* What the page and monitors ask every few seconds is of interest only when it fails. */
+static bool is_polling(const struct access *a)
+{
+    static const char *const paths[] = {"/v1/status", "/metrics", "/health", "/livez", "/readyz"};
+    size_t n = strcspn(a->path, "?");
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (n == strlen(paths[i]) && memcmp(a->path, paths[i], n) == 0) return a->status < 400;
+    return false;
+}
+
 void log_access(const struct server *s, const struct access *a)
 {
     struct work w = {0};
-    if (s->params.quiet) return;
+    if (s->params.quiet || is_polling(a)) return;
     if (a->call) w = work_of(a->call);
     if (!s->params.log_json) {
         fprintf(stderr,
