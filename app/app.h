@@ -229,4 +229,9 @@ void report_parts(FILE *out, const json_t *j);
 
 void man_print(const struct command *const *commands, size_t n);
 
+/* ---- completion.c ---- */
+
+/* The script for a shell on stdout. Exit code. */
+int completion_print(const char *shell, const struct command *const *commands, size_t n);
+
 #endif

@@ -141,6 +141,8 @@ int main(int argc, char **argv)
         code = help(argc - 1, argv + 1);
     else if (strcmp(word, "man") == 0)
         man_print(commands, N_COMMANDS);
+    else if (strcmp(word, "completion") == 0)
+        code = completion_print(argv[2], commands, N_COMMANDS);
     else
         code = run_command(argc - 1, argv + 1);
     return finish_stdout(code);

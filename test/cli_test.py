@@ -111,6 +111,58 @@ def test_man_page_has_every_command_and_option():
             assert f"\\fB{option}\\fR" in page, (c, option)
 
 
+def test_man_page_has_files_and_see_also():
+    page = fletch("man").text
+    for part in ".SH FILES", ".SH SEE ALSO", ".SH ENVIRONMENT", "chat_history", "share/fletch/models":
+        assert part in page, part
+
+
+COMPLETE = """
+source "$SCRIPT"
+COMP_LINE=$1 COMP_POINT=${#1}
+IFS=$' \t\n:=' read -r -a COMP_WORDS <<< "$1"
+COMP_WORDS[0]=$FLETCH
+_fletch
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def test_bash_completes_commands_options_values_and_models(folder):
+    script = f"{folder}/script"
+    with open(script, "wb") as f:
+        f.write(fletch("completion", "bash").out)
+    store = f"{folder}/data/fletch/models/own/mod"
+    os.makedirs(store)
+    for name in "m-q4.gguf", "m-q8.gguf":
+        shutil.copy("zoo/tiny/llama.gguf", f"{store}/{name}")
+    env = dict(os.environ, SCRIPT=script, FLETCH=os.path.abspath(FLETCH), XDG_DATA_HOME=f"{folder}/data")
+
+    def complete(line):
+        p = subprocess.run(["bash", "--norc", "-c", COMPLETE, "-", line], env=env, cwd=folder, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        assert not p.stderr, p.stderr
+        return set(p.stdout.split())
+
+    assert complete("fletch pl") == {"plan"} and set(COMMANDS) < complete("fletch ")
+    assert complete("fletch run --back") == {"--backend"}
+    assert complete("fletch run --backend c") == {"cuda", "cpu"}
+    assert complete("fletch chat -m own/mod:m-q") == {"m-q4.gguf", "m-q8.gguf"}
+    assert complete("fletch run own") == {"own/mod:m-q4.gguf", "own/mod:m-q8.gguf"}
+    assert complete("fletch eval own/mod -f scr") == {"script"} == complete("fletch batch scr")
+    assert complete("fletch run -n ") == set() and complete("fletch help tok") == {"tokenize"}
+    assert complete("fletch synth SmolLM2-135") == {"SmolLM2-135M"}
+
+
+def test_completions_know_every_option():
+    scripts = {shell: fletch("completion", shell).text for shell in ("bash", "zsh", "fish")}
+    for c in COMMANDS:
+        for option in re.findall(r"^  (?:-.,|   ) --([a-z-]+)", fletch("help", c).text, re.M):
+            for shell, script in scripts.items():
+                assert option in script, (shell, c, option)
+    assert "usage: fletch completion bash|zsh|fish" in fletch("completion", code=2).err
+    assert "unknown shell" in fletch("completion", "csh", code=2).err
+
+
 def on_terminal(columns, *args, **kw):
     """What a command prints to a terminal of so many columns."""
     master, slave = pty.openpty()
