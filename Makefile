@@ -7,6 +7,8 @@ OPT     ?= -O2 $(DEBUG)
 PREFIX  ?= /usr/local
 Q       := $(if $(V),,@)
 VERSION := $(shell sed -n 's/.*FLETCH_VERSION "\(.*\)".*/\1/p' include/fletch.h)
+# Of the machine that is built for; tools/check-mac builds for macOS elsewhere.
+SYSTEM  ?= $(shell uname -s)
 SOVER   := $(firstword $(subst ., ,$(VERSION)))
 CORES   := $(shell getconf _NPROCESSORS_ONLN)
 ifeq ($(MAKELEVEL),0)
@@ -98,9 +100,11 @@ $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
 $B/src/cpu/%_avxvnni.o: ISA := -DISA=avxvnni -mavx2 -mfma -mf16c -mavxvnni
 $B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)
 $B/src/cpu/%_amx.o: ISA := -DISA=amx $(AVX512) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
+ARM_DOTPROD := -march=armv8.2-a+dotprod
+ARM_I8MM := -march=armv8.2-a+dotprod+i8mm
 $B/src/cpu/%_neon.o: ISA := -DISA=neon -DLANES_NEON
-$B/src/cpu/%_dotprod.o: ISA := -DISA=dotprod -DLANES_NEON -march=armv8.2-a+dotprod
-$B/src/cpu/%_i8mm.o: ISA := -DISA=i8mm -DLANES_NEON -march=armv8.2-a+dotprod+i8mm
+$B/src/cpu/%_dotprod.o: ISA := -DISA=dotprod -DLANES_NEON $(ARM_DOTPROD)
+$B/src/cpu/%_i8mm.o: ISA := -DISA=i8mm -DLANES_NEON $(ARM_I8MM)
 define isa_rule
 $B/src/cpu/%_$1.o: src/cpu/%.c $B/config.mk
 	@mkdir -p $$(@D)
@@ -123,7 +127,7 @@ $B/app/server/web.o: $B/app/server/web.c
 
 $B/libfletch.a: $(OBJ)
 	@rm -f $@
-	$Qar rcs $@ $^
+	$Q$(AR) rcs $@ $^
 
 $B/$(SO): $(OBJ)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
@@ -143,7 +147,7 @@ $B/tools/%: $B/tools/%.o $B/libfletch.a
 run: $B/fletch
 	$B/fletch run -p "Once upon a time" -n 160
 
-ifeq ($(shell uname -s),Darwin)
+ifeq ($(SYSTEM),Darwin)
 static:
 	@echo "make static: programs of macOS always need the system's libraries; use make install" >&2; exit 1
 else
@@ -154,7 +158,7 @@ release:
 	$Q$(MAKE) static B=$B-release SM="75 80 86 89 90 100 120"
 
 # The Metal backend is part of every build on macOS, and of none elsewhere.
-ifeq ($(shell uname -s),Darwin)
+ifeq ($(SYSTEM),Darwin)
 build-metal: all
 else
 build-metal:

@@ -30,7 +30,7 @@ $B/test/fuzz/%: $B/test/fuzz/%.o $B/libfletch.a
 # What tests and fuzz targets of the server link.
 $B/libapp.a: $(filter-out $B/app/main.o,$(APP_OBJ))
 	@rm -f $@
-	$Qar rcs $@ $^
+	$Q$(AR) rcs $@ $^
 
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
 # for test/run.
@@ -113,7 +113,7 @@ check-long: $B/test/schema_cli $B/test/nonfinite_test $B/test/storage_test
 # No kernel runs here nor below, so compilers need not work on them.
 FUZZ_SECONDS ?= 600
 # On a Mac with Homebrew's clang (llvm): Apple's has no libFuzzer.
-FUZZ_CC ?= $(if $(filter Darwin,$(shell uname -s)),$(shell tools/pkg-config --homebrew)/opt/llvm/bin/)clang
+FUZZ_CC ?= $(if $(filter Darwin,$(SYSTEM)),$(shell tools/pkg-config --homebrew)/opt/llvm/bin/)clang
 PARSERS_ONLY = CC=$(FUZZ_CC) K=$K NVCC= KERNEL_OPT=-O0 KERNEL_EXTRA=-fno-sanitize=all
 fuzz:
 	$Q$(MAKE) $(FUZZ:%=fuzz-%) B=$B-fuzz $(PARSERS_ONLY) OPT="-O1 -gline-tables-only" \

@@ -90,7 +90,7 @@ $K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
 $B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
 	$Q$(CC) -DMETAL_TEXT='"$K/src/gpu/kernels.metal"' -c $< -o $@
 
-ifeq ($(shell uname -s),Darwin)
+ifeq ($(SYSTEM),Darwin)
 OBJ       += $(METAL_SRC:%.m=$B/%.o) $B/src/gpu/metal_text.o
 # Without CoreGraphics programs of the command line have no default device.
 LIBS      += -framework Metal -framework Foundation -framework CoreGraphics -framework IOKit
@@ -135,7 +135,7 @@ endif
 
 # CUDA: a libcuda.so.1 on the emulator, for machines that have none. What is in fatbins doesn't matter
 # to it; with those that are there, the tests can be carried to a machine with a GPU.
-ifneq ($(filter-out Darwin,$(shell uname -s)),)
+ifneq ($(filter-out Darwin,$(SYSTEM)),)
 ifeq ($(shell command -v ldconfig > /dev/null && ldconfig -p | grep libcuda.so.1),)
 STANDIN_CUDA := $(if $(FATBINS),,$B/standin/fatbins.o) $B/standin/libcuda.so.1
 STANDIN_RUN  := -Wl,-rpath,$(abspath $B/standin)

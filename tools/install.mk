@@ -1,5 +1,5 @@
 # The shared library's names, and where everything goes. Included by Makefile.
-ifeq ($(shell uname -s),Darwin)
+ifeq ($(SYSTEM),Darwin)
 SO      := libfletch.$(VERSION).dylib
 SONAME  := libfletch.$(SOVER).dylib
 SOLINK  := libfletch.dylib

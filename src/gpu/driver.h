@@ -43,8 +43,8 @@ enum {
     GPU_MAX_ARGS = 512,
     /* Metal: arguments of a command; a multiple of 256, which every device takes as an offset */
     GPU_ARGS_PITCH = (GPU_MAX_ARGS + 255) / 256 * 256,
-    GPU_OPS_PER_BYTE = 20, /* f32 operations that a GPU does while it reads a byte, about */
 };
+#define GPU_OPS_PER_BYTE 20.0 /* f32 operations that a GPU does while it reads a byte, about */
 
 /* Memory that a kernel is given: its buffer from `offset` on. */
 struct gpu_ref {

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/os.h"
 #include "serve/batch_internal.h"
 #include "serve/sampling.h"
 
@@ -41,12 +41,8 @@ int batch_open(struct batch **out, const struct batch_env *env,
     const struct exec_limits *l = &env->lane->step->limits;
     struct batch *b = *out = calloc(1, sizeof *b);
     if (!b) return err_nomem(err, "the batch");
-    pthread_condattr_t attr;
     pthread_mutex_init(&b->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->came, &attr);
-    pthread_condattr_destroy(&attr);
+    os_cond_init(&b->came);
     queue_init(&b->waiting);
     queue_init(&b->inbox);
     b->env = *env;
@@ -497,10 +493,9 @@ void batch_wait(struct batch *b, double seconds)
 {
     if (b->n_running || b->waiting.head || seconds <= 0) return;
     double until = base_now() + MIN(seconds, 1e6);
-    struct timespec t = {(time_t)until, (long)((until - (double)(time_t)until) * 1e9)};
     pthread_mutex_lock(&b->lock);
     while (!b->inbox.head && !b->n_cancels)
-        if (pthread_cond_timedwait(&b->came, &b->lock, &t)) break;
+        if (!os_cond_wait(&b->came, &b->lock, until)) break;
     pthread_mutex_unlock(&b->lock);
 }
 

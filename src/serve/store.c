@@ -14,6 +14,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/os.h"
+
 enum {
     MAX_FILES = 4096,
     MAX_PATH = 4096,
@@ -164,9 +166,8 @@ static int list_files(struct store *s, struct err *err)
             add_entry(s, (struct entry){.key = key,
                                         .hash = hash,
                                         .bytes = (u64)st.st_size,
-                                        .used = (u64)st.st_mtim.tv_sec * 1000000000 +
-                                                (u64)st.st_mtim.tv_nsec});
-        else if (st.st_mtim.tv_sec + STALE_SECONDS < time(NULL))
+                                        .used = os_written_ns(&st)});
+        else if (st.st_mtime + STALE_SECONDS < time(NULL))
             unlinkat(dirfd(dir), d->d_name, 0);
     }
     closedir(dir);
