@@ -238,7 +238,7 @@ enum {
     PANEL_ROUND = 16, /* rows that a matrix's part of a panel is padded to */
     PANEL_THREADS = 256,
     PANEL_TILE = 64, /* of k_panels: rows and outputs of a group, */
-    PANEL_STEP = 32, /* columns at a time: with rows of both panels 16 KiB */
+    PANEL_STEP = 16, /* columns at a time: with rows of both panels 8 KiB */
     PANEL_TILE_THREADS = 128,
     PANEL_WEIGHT_LANES = 64, /* of k_panel_weights: threads of a row */
     PANEL_WEIGHT_ROWS = PANEL_THREADS / PANEL_WEIGHT_LANES,

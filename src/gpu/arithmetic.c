@@ -26,6 +26,9 @@ static const char *const names[] = {
     [SELF_TEST_HIGH_U64] = "the 64-bit integer b, a times c, c",
     [SELF_TEST_TO_HALF] = "the half nearest to a",
     [SELF_TEST_FROM_HALF] = "half a as a float",
+    [SELF_TEST_DOT] = "the dot of bytes a and b, plus c",
+    [SELF_TEST_DOT_LOW] = "the dot of a's low nibbles and bytes b, plus c",
+    [SELF_TEST_DOT_HIGH] = "the dot of a's high nibbles and bytes b, plus c",
 };
 
 /* (1 + 2^-12)² is 1 + 2^-11 + 2^-24, which is halfway between two floats: the even one is
@@ -74,6 +77,10 @@ static const struct self_case cases[] = {
     {SELF_TEST_TO_HALF, 0x477ff000, 0, 0, 0x7c00},
     {SELF_TEST_FROM_HALF, 0x0001, 0, 0, 0x33800000},
     {SELF_TEST_FROM_HALF, 0x7bff, 0, 0, 0x477fe000},
+    {SELF_TEST_DOT, 0x7f807f80, 0x807f7f80, 0x0007dfa0, 0x0007dfa1},
+    {SELF_TEST_DOT, 0x80808080, 0x80808080, 0xfffffffb, 0x0000fffb},
+    {SELF_TEST_DOT_LOW, 0xf1e2d3c4, 0x7f80ff81, 0xfffffff9, 0xfffffd79},
+    {SELF_TEST_DOT_HIGH, 0xf1e2d3c4, 0x7f80ff81, 0xfffffff9, 0xfffffa69},
 };
 enum { N_CASES = ARRAY_LEN(cases), N_ALL = N_CASES + 1 };
 _Static_assert((int)N_ALL <= SELF_TEST_THREADS, "a thread for each case");

@@ -79,6 +79,9 @@ struct gpu_driver {
     /* Products of one row stage nothing in threadgroup memory: their input is rounded once, by a
      * launch of its own (kernels/unstaged.gpu). */
     bool unstaged;
+    /* Heads that share reads of the cache in a group of attention: more would not fit into the
+     * registers of 512 threads. 0: any number. */
+    u32 attn_heads;
     bool unified;   /* host memory is taken from what gpu_info.memory_free says */
     u64 lists_base; /* bytes of it that the first list takes, whatever is in it */
     /* And those of a list of n commands: as the driver allocates them, or an upper estimate. */
@@ -130,6 +133,7 @@ extern const struct gpu_driver driver_metal __attribute__((weak));
 /* Its list_bytes, for plans that are made elsewhere: the launches as it keeps them, and a buffer of
  * GPU_ARGS_PITCH bytes of arguments for each. Command buffers are made anew for each step. */
 u64 gpu_metal_list_bytes(u32 n);
+enum { METAL_ATTN_HEADS = 2 }; /* and its attn_heads */
 /* The end of the part of a list that begins at `begin`: as many commands as do at most `most` work,
  * and at least one. */
 u32 gpu_list_part(const struct gpu_command *c, u32 begin, u32 n, double most);

@@ -274,14 +274,14 @@ static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct 
     return 0;
 }
 
-#define DRIVER_EMU(mode_name, mode_open, as_metal)                                                 \
-    {                                                                                              \
-        .name = mode_name, .joins = !(as_metal), .unstaged = as_metal, .unified = true,            \
-        .list_bytes = dev_list_bytes, .absent = dev_absent, .open = mode_open, .close = dev_close, \
-        .info = dev_info, .counters = dev_counters, .alloc = dev_alloc, .free = dev_free,          \
-        .map = dev_map, .write = dev_write, .read = dev_read, .kernel = dev_kernel,                \
-        .record = dev_record, .drop = dev_drop, .submit = dev_submit, .wait = dev_wait,            \
-        .profile = dev_profile,                                                                    \
+#define DRIVER_EMU(mode_name, mode_open, as_metal)                                        \
+    {                                                                                     \
+        .name = mode_name, .joins = !(as_metal), .unstaged = as_metal,                    \
+        .attn_heads = (as_metal) ? 2 : 0, .unified = true, .list_bytes = dev_list_bytes,  \
+        .absent = dev_absent, .open = mode_open, .close = dev_close, .info = dev_info,    \
+        .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,   \
+        .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record, \
+        .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile, \
     }
 
 const struct gpu_driver driver_emu = DRIVER_EMU("emu", open_fast, false);

@@ -83,15 +83,16 @@ struct launch {
 
 /* What a list is for. Where the profile makes no difference between classes all rows are D. */
 struct list_kind {
-    u32 n_d, n_p;  /* rows of class D, which come first, and of class P: at most */
-    bool native;   /* with the kernels of native/ */
-    bool bulk;     /* and with those for Hopper alone; weights then lie in larger buffers */
-    bool resident; /* with those whose groups wait for each other */
-    bool clusters; /* with those whose groups read each other's memory */
-    bool joins;    /* gpu_driver.joins */
-    bool unstaged; /* gpu_driver.unstaged */
-    bool walks;    /* groups go round over the work, a few for each unit of the device */
-    u32 n_units;   /* that it has; 0: not known */
+    u32 n_d, n_p;   /* rows of class D, which come first, and of class P: at most */
+    bool native;    /* with the kernels of native/ */
+    bool bulk;      /* and with those for Hopper alone; weights then lie in larger buffers */
+    bool resident;  /* with those whose groups wait for each other */
+    bool clusters;  /* with those whose groups read each other's memory */
+    bool joins;     /* gpu_driver.joins */
+    bool unstaged;  /* gpu_driver.unstaged */
+    u32 attn_heads; /* gpu_driver.attn_heads */
+    bool walks;     /* groups go round over the work, a few for each unit of the device */
+    u32 n_units;    /* that it has; 0: not known */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };
 
@@ -260,6 +261,8 @@ int emit_matmuls(struct emit *e, const struct op *op); /* and from the norm and 
 int emit_norm_router(struct emit *e, const struct op *op);
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
+/* How many heads that share a cached row a group takes at once; kernels exist for these. */
+u32 emit_heads_at_once(const struct emit *e, const struct op *op);
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op);
 /* Outputs of chunks, then their sums. */
 void emit_attention_scratch(struct emit *e, const struct op *op, bool write);

@@ -19,15 +19,15 @@ static u32 shift_of(u32 n_units)
     return shift;
 }
 
-/* How many heads that share a cached row a group takes at once; kernels exist for these. */
-static u32 heads_at_once(const struct op *op, const struct net *net, u32 rows)
+u32 emit_heads_at_once(const struct emit *e, const struct op *op)
 {
-    bool f32 = net->profile.kv != QT_F16; /* as they are read */
+    bool f32 = e->p->net->profile.kv != QT_F16; /* as they are read */
     enum { FEW = 4 }; /* rows: more groups pay more than fewer reads of the cache */
-    u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads;
-    if (op->kind == OP_LATENT_ATTENTION) return rows <= FEW && !f32 ? 1 : per <= 4 || f32 ? 4 : 20;
-    if (f32) return per == 1 ? 1 : 4;
-    return per <= 2 ? per : per <= 4 || rows <= FEW ? 4 : 8;
+    u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads, most = e->kind.attn_heads;
+    bool few = e->rows <= FEW;
+    if (op->kind == OP_LATENT_ATTENTION) return few && !f32 ? 1 : per <= 4 || f32 ? 4 : 20;
+    u32 n = f32 ? (per == 1 ? 1 : 4) : per <= 2 ? per : per <= 4 || few ? 4 : 8;
+    return most ? MIN(n, most) : n;
 }
 
 static const char *unfit(const struct op *op, const struct net *net)
@@ -178,7 +178,7 @@ static void emit_splits(struct emit *e, const struct op *op)
 {
     const struct net *net = e->p->net;
     bool latent = op->kind == OP_LATENT_ATTENTION;
-    u32 n_heads = op->p.attn.n_heads, at_once = heads_at_once(op, net, e->rows);
+    u32 n_heads = op->p.attn.n_heads, at_once = emit_heads_at_once(e, op);
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
     u32 per = n_heads / op->p.attn.n_kv_heads, turned = exec_kv_row(net, op->p.attn.kv).rotated;
     u64 tiles = (u64)op->p.attn.n_kv_heads * ((per + at_once - 1) / at_once);

@@ -128,7 +128,7 @@ static bool can_attend(const struct emit *e, const struct heads *h)
 static void emit_attend(struct emit *e, const struct op *attention, const struct heads *h)
 {
     struct attend_args a = {h->args, emit_attention_args(e, attention), e->kind.joins};
-    u32 per = a.attn.n_heads / a.attn.n_kv_heads, at_once = per <= 2 ? per : 4;
+    u32 per = a.attn.n_heads / a.attn.n_kv_heads, at_once = emit_heads_at_once(e, attention);
     u32 longest = MAX(h->args.width, h->args.v_width) <= 64 ? 64 : 128;
     u32 chunks = e->limits->max_pos / (SPLIT_TOKENS * ATTN_SUBS) + 1;
     u64 items = (u64)chunks * a.attn.n_kv_heads * ((per + at_once - 1) / at_once);

@@ -48,9 +48,12 @@ bool gpu_is_unified(const struct gpu_driver *d)
     return !d || d->unified;
 }
 
-static bool is_unstaged(const struct gpu_driver *d)
+/* What a driver says of all its devices; Metal's that is not built in says the same. */
+static struct list_kind kind_of_driver(const struct gpu_driver *d)
 {
-    return !d || d->unstaged;
+    if (!d) return (struct list_kind){.unstaged = true, .attn_heads = METAL_ATTN_HEADS};
+    return (struct list_kind){
+        .joins = d->joins, .unstaged = d->unstaged, .attn_heads = d->attn_heads};
 }
 
 struct exec_device gpu_device_of(const struct gpu_info *info)
@@ -66,13 +69,13 @@ struct exec_device gpu_device_of(const struct gpu_info *info)
 
 struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on)
 {
-    return (struct list_kind){.native = on->native,
-                              .bulk = on->bulk,
-                              .clusters = on->clusters,
-                              .joins = d && d->joins,
-                              .unstaged = is_unstaged(d),
-                              .walks = on->walks,
-                              .n_units = on->n_units};
+    struct list_kind kind = kind_of_driver(d);
+    kind.native = on->native;
+    kind.bulk = on->bulk;
+    kind.clusters = on->clusters;
+    kind.walks = on->walks;
+    kind.n_units = on->n_units;
+    return kind;
 }
 
 /* How many lists for whole steps there is room for. There may be one for any two numbers of rows,
@@ -105,7 +108,10 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
                 const struct gpu_driver *d, const struct list_kind *on, struct err *err)
 {
     u32 last = gpu_list_for(limits, limits->max_rows), most = gpu_list_rows(limits, last);
-    struct list_kind kind = {.native = on->native, .bulk = on->bulk, .unstaged = is_unstaged(d)};
+    struct list_kind kind = kind_of_driver(d);
+    kind.native = on->native;
+    kind.bulk = on->bulk;
+    kind.joins = false; /* the longer list */
     u32 n_commands = 0;
     *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
@@ -145,15 +151,10 @@ int gpu_launches(const struct gpu_driver *d, const struct program *p,
 {
     struct emit e;
     bool hopper = n_units && d && d->reside;
-    struct list_kind kind = {.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows)),
-                             .native = hopper,
-                             .bulk = hopper,
-                             .resident = hopper,
-                             .clusters = hopper,
-                             .joins = d && d->joins,
-                             .unstaged = is_unstaged(d),
-                             .walks = hopper,
-                             .n_units = n_units};
+    struct list_kind kind = kind_of_driver(d);
+    kind.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows));
+    kind.native = kind.bulk = kind.resident = kind.clusters = kind.walks = hopper;
+    kind.n_units = n_units;
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
@@ -168,8 +169,8 @@ int gpu_scratch(const struct gpu_driver *d, const struct program *p,
 {
     struct emit e;
     u32 rows = gpu_list_rows(limits, gpu_list_for(limits, limits->max_rows));
-    struct list_kind kind = {
-        .native = d == &driver_cuda, .joins = d && d->joins, .unstaged = is_unstaged(d)};
+    struct list_kind kind = kind_of_driver(d);
+    kind.native = d == &driver_cuda;
     if (p->net->profile.bf16)
         kind.n_p = rows;
     else

@@ -62,6 +62,9 @@
  *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
  * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
  *   start nobody early and end with dev_fence(). So are cached rows of earlier steps.
+ * - dot4_i8(a, b, acc) is acc plus the products of four signed bytes, dot4_low and dot4_high those
+ * of the low or high nibbles of a's bytes with b's signed ones: a dot_sum, int or float, exact as
+ * long as all its sums stay below 2^24.
  * - Arithmetic means the same bits everywhere: only fmaf() fuses, simd_sum adds by halves (lane i
  *   and i^16 first, then 8, 4, 2, 1), / and sqrtf round correctly, exp and so on are num_f32.h's.
  *   float_of(u64) rounds to the nearest; a cast is emulated on Metal, nobody says how. Subnormal
@@ -136,11 +139,33 @@ GPU_FN u16 f32_to_f16(float f)
 {
     return as_type<ushort>((half)f);
 }
-GPU_FN int dot4_i8(uint a, uint b, int acc)
+/* Floats hold these sums exactly, and multiply faster than integers there. Nibbles stay where they
+ * are in their words: what multiplies them is smaller by as many powers of two. */
+#define SIMT_FLOAT_DOTS
+typedef float dot_sum;
+GPU_FN dot_sum dot4_i8(uint a, uint b, dot_sum acc)
 {
     char4 x = as_type<char4>(a), y = as_type<char4>(b);
-    return acc + (int)x.x * (int)y.x + (int)x.y * (int)y.y + (int)x.z * (int)y.z +
-           (int)x.w * (int)y.w;
+    acc = fma((float)x.x, (float)y.x, acc);
+    acc = fma((float)x.y, (float)y.y, acc);
+    acc = fma((float)x.z, (float)y.z, acc);
+    return fma((float)x.w, (float)y.w, acc);
+}
+GPU_FN dot_sum dot4_low(uint a, uint b, dot_sum acc)
+{
+    char4 y = as_type<char4>(b);
+    acc = fma((float)(a & 0xfu), (float)y.x, acc);
+    acc = fma((float)(a & 0xf00u), (float)y.y * (1.0f / 256.0f), acc);
+    acc = fma((float)(a & 0xf0000u), (float)y.z * (1.0f / 65536.0f), acc);
+    return fma((float)(a & 0xf000000u), (float)y.w * (1.0f / 16777216.0f), acc);
+}
+GPU_FN dot_sum dot4_high(uint a, uint b, dot_sum acc)
+{
+    char4 y = as_type<char4>(b);
+    acc = fma((float)(a & 0xf0u), (float)y.x * (1.0f / 16.0f), acc);
+    acc = fma((float)(a & 0xf000u), (float)y.y * (1.0f / 4096.0f), acc);
+    acc = fma((float)(a & 0xf00000u), (float)y.z * (1.0f / 1048576.0f), acc);
+    return fma((float)(a & 0xf0000000u), (float)y.w * (1.0f / 268435456.0f), acc);
 }
 typedef simdgroup_float8x8 mat8;
 GPU_FN mat8 mat_zero()
@@ -168,11 +193,11 @@ GPU_FN mat8 mat_fma(mat8 a, mat8 b, mat8 c)
     simdgroup_multiply_accumulate(c, a, b, c);
     return c;
 }
-#define simd_sum(v)             simt_sum(v) /* Metal's own leave the order open */
-#define simd_max(v)             simt_max(v)
-#define simd_any(v)             simd_any(v)
-#define atomic_u32              atomic_uint
-#define atomic_add(p, v)        atomic_fetch_add_explicit(p, v, memory_order_relaxed)
+#define simd_sum(v)      simt_sum(v) /* Metal's own leave the order open */
+#define simd_max(v)      simt_max(v)
+#define simd_any(v)      simd_any(v)
+#define atomic_u32       atomic_uint
+#define atomic_add(p, v) atomic_fetch_add_explicit(p, v, memory_order_relaxed)
 #define SIMT_SHUFFLES
 
 #elif defined __CUDACC__ /* --------------------------------------------------------- CUDA */
@@ -235,6 +260,7 @@ GPU_FN u16 f32_to_f16(float f)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
+typedef int dot_sum;
 GPU_FN int dot4_i8(uint a, uint b, int acc)
 {
     return __dp4a((int)a, (int)b, acc);
@@ -507,6 +533,11 @@ template <class C> GPU_FN bool last_group(C counter, uint n, TG(uint) flag, uint
     if (last) sees_groups();
     return last;
 }
+
+#ifndef SIMT_FLOAT_DOTS
+#define dot4_low(a, b, acc)  dot4_i8((a)&0x0f0f0f0fu, b, acc)
+#define dot4_high(a, b, acc) dot4_i8((a) >> 4 & 0x0f0f0f0fu, b, acc)
+#endif
 
 #ifndef float_of
 /* The highest 32 bits, of which the last one stands for all below it, round as the whole does. */

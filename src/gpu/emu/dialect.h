@@ -325,6 +325,7 @@ GPU_FN u16 f32_to_f16(float f)
 {
     return emu::f32_to_f16(f);
 }
+typedef int dot_sum;
 GPU_FN int dot4_i8(uint a, uint b, int acc)
 {
     for (int i = 0; i < 32; i += 8) acc += (int)(i8)(a >> i) * (int)(i8)(b >> i);

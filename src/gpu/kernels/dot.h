@@ -14,7 +14,7 @@ GPU_FN void dot_rounded(uint4 raw, uint2 bits, uint u, XQ xq, XS xs, uint pitch,
 {
     uint w[8];
     float d[4];
-    unit_words<E>(raw, w);
+    unit_dot_words<E>(raw, w);
     unit_scales<E>(bits, d);
     UNROLL
     for (int r = 0; r < N; r++) {

@@ -18,7 +18,7 @@ GPU_FN void stage_put(float4 v, TG(uint4) xs, TG(float) scales, uint i, bool rea
         uint at = APART ? i / 8u * 4u + i % 4u + (i & 4u) * (uint)DOT_APART : i;
         if (real) words[at] = word;
         if (APART && UNIT_HAS_SUM(E)) {
-            int sum = dot4_i8(0x01010101u, word, 0);
+            dot_sum sum = dot4_i8(0x01010101u, word, (dot_sum)0);
             UNROLL
             for (u16 m = 4; m > 0; m >>= 1) sum += simd_shuffle_xor(sum, m);
             if (real && i % 8u == 0u) scales[(uint)DOT_APART + i / 8u] = (float)sum;

@@ -18,7 +18,10 @@ enum self_test_op {
     SELF_TEST_HIGH_U64,   /* the upper half of the product of a + 2^32·b and c + 2^32·c */
     SELF_TEST_TO_HALF,    /* the half nearest to a */
     SELF_TEST_FROM_HALF,  /* half a as a float */
-    SELF_TEST_MULTIPLY,   /* a·b */
+    SELF_TEST_DOT,        /* c plus the dot of bytes a and b */
+    SELF_TEST_DOT_LOW,    /* of a's low nibbles and bytes b */
+    SELF_TEST_DOT_HIGH,
+    SELF_TEST_MULTIPLY, /* a·b */
 };
 
 enum { SELF_TEST_THREADS = 64 }; /* a case each: at most that many */

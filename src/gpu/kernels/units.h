@@ -68,6 +68,28 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
     }
 }
 
+/* The same as unit_dot wants them: where dots are floats, nibbles that are numbers stay in place.
+ */
+#ifdef SIMT_FLOAT_DOTS
+#define UNIT_STAYS(E) ((E) == UNIT_U4 || (E) == UNIT_K4 || (E) == UNIT_K2)
+#else
+#define UNIT_STAYS(E) 0
+#endif
+template <int E> GPU_FN void unit_dot_words(uint4 raw, THR(uint) w)
+{
+    if (UNIT_STAYS(E)) {
+        w[0] = raw.x, w[1] = raw.y, w[2] = raw.z, w[3] = raw.w;
+        w[4] = raw.x, w[5] = raw.y, w[6] = raw.z, w[7] = raw.w;
+    } else {
+        unit_words<E>(raw, w);
+    }
+}
+template <int E> GPU_FN dot_sum unit_dot4(THR(const uint) w, THR(const uint) xq, int i, dot_sum sum)
+{
+    if (!UNIT_STAYS(E)) return dot4_i8(w[i], xq[i], sum);
+    return i < 4 ? dot4_low(w[i], xq[i], sum) : dot4_high(w[i], xq[i], sum);
+}
+
 /* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
 #define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
 /* Those of 32 units that follow each other in so many bytes travel together; 0: each for itself.
@@ -146,23 +168,28 @@ template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
     }
 }
 
-/* A dot that begins at the bits of 1.5·2²³ ends as a float that is larger by that. */
-#define UNIT_MAGIC 0x4b400000
+/* A dot of integers that begins at the bits of 1.5·2²³ ends as a float that is larger by that. */
 #define UNIT_WHOLE 12582912.0f
+#ifdef SIMT_FLOAT_DOTS
+#define UNIT_MAGIC      0.0f
+#define unit_float(dot) (dot)
+#else
+#define UNIT_MAGIC 0x4b400000
 GPU_FN float unit_float(int dot)
 {
     return as_float((uint)dot) - UNIT_WHOLE;
 }
+#endif
 
 /* The same as unit_dot, where Σ xq is known. */
 template <int E>
 GPU_FN float unit_dot_summed(THR(const uint) w, THR(const float) d, THR(const uint) xq, float sum)
 {
-    int a = UNIT_MAGIC, b = 0;
+    dot_sum a = UNIT_MAGIC, b = 0;
     UNROLL
     for (int i = 0; i < 4; i++) {
-        a = dot4_i8(w[i], xq[i], a);
-        b = dot4_i8(w[4 + i], xq[4 + i], b);
+        a = unit_dot4<E>(w, xq, i, a);
+        b = unit_dot4<E>(w, xq, 4 + i, b);
     }
     return fmaf(d[0], unit_float(a + b), d[1] * sum);
 }
@@ -171,16 +198,16 @@ GPU_FN float unit_dot_summed(THR(const uint) w, THR(const float) d, THR(const ui
  */
 template <int E> GPU_FN float unit_dot(THR(const uint) w, THR(const float) d, THR(const uint) xq)
 {
-    int a = 0, b = 0, sa = 0, sb = 0;
+    dot_sum a = 0, b = 0, sa = 0, sb = 0;
     UNROLL
     for (int i = 0; i < 4; i++) {
-        a = dot4_i8(w[i], xq[i], a);
+        a = unit_dot4<E>(w, xq, i, a);
         if (UNIT_HAS_MIN(E)) sa = dot4_i8(0x01010101u, xq[i], sa);
     }
     if (UNIT_HAS_NIBBLES(E)) {
         UNROLL
         for (int i = 4; i < UNIT_WORDS(E); i++) {
-            b = dot4_i8(w[i], xq[i], b);
+            b = unit_dot4<E>(w, xq, i, b);
             if (UNIT_HAS_MIN(E)) sb = dot4_i8(0x01010101u, xq[i], sb);
         }
     }
