@@ -67,8 +67,10 @@ export class Chat {
 
     // Another tab has saved or deleted this conversation.
     async readFromOtherTab(id) {
-        const theirs = await store.loadConversation(id).catch(() => null);
+        const unknown = {}; // it can't be read now
+        const theirs = await store.loadConversation(id).catch(() => unknown);
         const ours = this.conversations.get(id);
+        if (theirs === unknown) return;
         if (!theirs) this.forget(id);
         else if (!ours) this.conversations.set(id, theirs);
         else if (mergeConversation(ours, theirs)) this.on.merged(ours);

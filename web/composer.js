@@ -24,6 +24,13 @@ export class Composer {
         this.input.addEventListener('input', () => this.changed());
         this.input.addEventListener('keydown', (event) => this.onKey(event));
         this.input.addEventListener('paste', (event) => this.onPaste(event));
+        // A phone that is turned, a panel that opens, a larger font: lines break elsewhere.
+        new ResizeObserver(() => {
+            const { clientWidth } = this.input;
+            const shape = `${clientWidth} ${getComputedStyle(this.input).fontSize}`;
+            if (shape !== this.shape) this.grow();
+            this.shape = shape;
+        }).observe(this.input);
         this.listenForDrops(document.querySelector('main'));
         byId('composer').addEventListener('submit', (event) => {
             event.preventDefault();
@@ -35,14 +42,16 @@ export class Composer {
             ...(isTouch()
                 ? []
                 : [
-                      el('kbd', {}, 'Enter'),
-                      ' sends, ',
-                      el('kbd', {}, 'Shift'),
-                      ' ',
-                      el('kbd', {}, 'Enter'),
-                      ' starts a new line, ',
-                      el('kbd', {}, '?'),
-                      ' lists shortcuts',
+                      el('span', {}, el('kbd', {}, 'Enter'), ' sends'),
+                      el(
+                          'span',
+                          {},
+                          el('kbd', {}, 'Shift'),
+                          ' ',
+                          el('kbd', {}, 'Enter'),
+                          ' starts a new line',
+                      ),
+                      el('span', {}, el('kbd', {}, '?'), ' lists shortcuts'),
                   ]),
         );
         this.input.setAttribute('enterkeyhint', isTouch() ? 'enter' : 'send');

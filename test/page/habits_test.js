@@ -164,17 +164,33 @@ onPage('two tabs on one conversation lose nothing', async (page) => {
     await becomes(contents, ['First', 'From the other tab', 'Left', 'Right']);
     await page.reload();
     await becomes(async () => (await questions(page)).length >= 3, true);
+    // What can't be read for a while is not gone.
+    await page.evaluate(() => {
+        const { get } = IDBObjectStore.prototype;
+        IDBObjectStore.prototype.get = () => {
+            window.readsFailed = true;
+            IDBObjectStore.prototype.get = get;
+            throw new DOMException('not now', 'InvalidStateError');
+        };
+    });
+    await act(other, 'First', 'Pin');
+    await page.waitForFunction(() => window.readsFailed);
+    await becomes(() => titles(page), ['First']);
     await act(other, 'First', 'Delete');
     await button(other, 'Delete').click();
     await becomes(() => titles(page), []);
 });
 
 test('a server that dies in the middle, and comes back with another model', TIMEOUT, async () => {
-    const first = await start('0', '--alias', 'first', '-c', '4096');
+    const first = await start('0', '--alias', 'first', '-c', '16384');
     const { page, close } = await visit(browser, first.url);
     await page.getByText('first', { exact: true }).waitFor();
     await button(page, 'Settings').click();
-    await page.getByLabel('Maximum answer length').fill('4000');
+    // An answer that takes a minute, however fast the server is.
+    await page.getByLabel('Maximum answer length').fill('12000');
+    await page.getByLabel('Answer format').selectOption('schema');
+    const endless = { type: 'array', items: { type: 'integer' }, minItems: 9000 };
+    await page.getByLabel('JSON schema').fill(JSON.stringify(endless));
     await page.getByLabel('Record token probabilities').uncheck();
     await button(page, 'Settings').click();
     await input(page).fill('Tell me a story.');
@@ -195,6 +211,10 @@ test('a server that dies in the middle, and comes back with another model', TIME
         .waitFor();
     await start(first.port, '--alias', 'second');
     await page.getByText('The server no longer has first. second answers from here on.').waitFor();
+    await button(page, 'Settings').click();
+    await page.getByLabel('Answer format').selectOption('Text');
+    await page.getByLabel('Maximum answer length').fill('8');
+    await button(page, 'Settings').click();
     await page.getByLabel('Maximum answer length').waitFor({ state: 'hidden' });
     await button(page, 'Try again').click();
     await finished(page);
@@ -466,6 +486,7 @@ onPage(
         await page.getByText('Keyboard shortcuts').waitFor();
         await shot(page, 'shortcuts');
         await page.keyboard.press('Escape');
+        await page.getByText('Keyboard shortcuts').waitFor({ state: 'hidden' });
         await page.keyboard.press('Control+Shift+O');
         await becomes(() => questions(page), []);
         await page.keyboard.press('?');
@@ -505,6 +526,14 @@ onPage(
         });
         assert.equal(await size(), 2 * before);
         await assertNoSideScroll(page, 'twice the font size');
+        const cut = () => input(page).evaluate((box) => box.scrollHeight - box.clientHeight);
+        await becomes(async () => (await cut()) <= 1, true); // the composer grew with it
+        await input(page).fill('some words');
+        await page.setViewportSize({ width: 800, height: 740 });
+        await becomes(async () => (await input(page).boundingBox()).height < 100, true);
+        await page.setViewportSize({ width: 360, height: 740 });
+        await becomes(async () => (await cut()) <= 1, true);
+        await input(page).fill('');
         await shot(page, 'large-font');
     },
     { forcedColors: 'active' },

@@ -118,8 +118,6 @@ export async function visit(browser, url, options = {}) {
     };
 }
 
-export const shot = (page, name) => page.screenshot({ path: join(SHOTS, `${name}.png`) });
-
 export const answers = (page) => page.locator('.message.assistant');
 
 export async function finished(page) {
@@ -189,6 +187,11 @@ export const still = (page) =>
                 .map((a) => a.finished),
         ),
     );
+
+export async function shot(page, name) {
+    await still(page);
+    await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+}
 
 // The next answers of the page come from here instead of the server.
 export async function canned(page, ...chunks) {

@@ -20,7 +20,6 @@ import {
     paced,
     serve,
     shot,
-    still,
     stopServers,
     visit,
 } from './harness.js';
@@ -724,7 +723,6 @@ onPage(
         }
         await button(page, 'Conversations').click();
         await page.getByLabel('Search conversations').waitFor();
-        await still(page); // the drawer slides in
         await shot(page, 'phone-drawer');
         await openItem(page, 0);
         await page.locator('#sidebar').waitFor({ state: 'hidden' });
