@@ -55,7 +55,7 @@ static void test_backends_by_name(void **state)
         {"cpu", NULL, 0, "): asked for"},
         {"cpu", "generic", 0, "cpu (generic): asked for"},
         {"cpu", "mmx\n", FLETCH_E_ARG, "instruction set 'mmx\\n'"},
-        {"ref", "generic", FLETCH_E_ARG, "backend ref can't use instruction set 'generic'"},
+        {"ref", "generic", FLETCH_E_ARG, "backend ref cannot use instruction set 'generic'"},
         {"cuda", NULL, FLETCH_E_BACKEND, "cuda"},
         {"metal", NULL, FLETCH_E_BACKEND, "use --backend cpu"},
         {"emu", NULL, 0, "emu: asked for"},
@@ -175,8 +175,8 @@ static void test_bad_parameters_are_refused(void **state)
         {{.n_ctx = UINT32_MAX}, FLETCH_E_ARG, "context of 4294967295"},
         {{.n_sessions = UINT32_MAX}, FLETCH_E_ARG, "1024 sessions"},
         {{.n_ctx = 1 << 24, .n_sessions = 1024}, FLETCH_E_ARG, "too many"},
-        {{.max_rows = 1 << 20}, FLETCH_E_ARG, "1048576 rows a step"},
-        {{.max_memory = 1000}, FLETCH_E_FIT, "does not fit: it takes "},
+        {{.max_rows = 1 << 20}, FLETCH_E_ARG, "1048576 rows per step"},
+        {{.max_memory = 1000}, FLETCH_E_FIT, "does not fit: a context of "},
     };
     struct fletch_engine *e;
     assert_int_equal(
@@ -468,13 +468,13 @@ static void test_what_does_not_fit_the_context_is_not_appended(void **state)
     opened_path(&o, "ref", GOLDEN("llama"), &(struct fletch_model_params){.n_ctx = 50});
     int rc = fletch_session_append(o.s, tokens, 51, NULL);
     expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "51 tokens do not fit");
-    expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "context of 50");
+    expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "0 of 50 tokens of the context");
     assert_int_equal(fletch_session_length(o.s), 0);
     append(o.s, tokens, 40, NULL);
     float before[101];
     memcpy(before, fletch_session_logits(o.s), sizeof before);
     rc = fletch_session_append(o.s, tokens, 11, NULL);
-    expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "40 of the context of 50");
+    expect_error(rc, FLETCH_E_CONTEXT, fletch_session_error(o.s), "40 of 50 tokens of the context");
     assert_int_equal(fletch_session_length(o.s), 40);
     assert_memory_equal(fletch_session_logits(o.s), before, sizeof before);
     append(o.s, tokens, 10, NULL);

@@ -396,9 +396,9 @@ static void test_what_can_not_guess_is_refused(void **state)
         const char *why;
     } wrong[] = {
         {{.draft = "zoo/tiny/nothing.gguf"}, "draft model: can't open 'zoo/tiny/nothing.gguf'"},
-        {{.draft = "test/golden/models/llama-gguf/model.gguf"}, "another vocabulary"},
+        {{.draft = "test/golden/models/llama-gguf/model.gguf"}, "a different vocabulary"},
         {{.mtp = true}, "no MTP block"},
-        {{.ngram = true, .mtp = true}, "one way only"},
+        {{.ngram = true, .mtp = true}, "only one drafter"},
     };
     struct fletch_engine *e;
     struct fletch_model *m;

@@ -353,7 +353,7 @@ static void test_bad_chats_are_refused_in_one_line(void **state)
         int code;
         const char *part;
     } cases[] = {
-        {{.messages = NULL}, FLETCH_E_ARG, "needs messages"},
+        {{.messages = NULL}, FLETCH_E_ARG, "needs at least one message"},
         {{.messages = ""}, FLETCH_E_FORMAT, "messages, line 1: "},
         {{.messages = "[{]"}, FLETCH_E_FORMAT, "messages, line 1: invalid JSON"},
         {{.messages = "{}"}, FLETCH_E_ARG, "messages is not a JSON array"},

@@ -255,7 +255,7 @@ def test_malformed_values_are_refused():
 def test_options_that_mean_nothing_alone_are_refused():
     for args in [["--cache-size", "1M"], ["--spec-tokens", "4"], ["--spec-accept", "rejection"]]:
         one_line(fletch("run", MODEL, "-q", "-p", "a", *args, code=2), args[0], "need")
-    one_line(fletch("run", MODEL, "--backend", "cpu", "--capture", tmp("x"), "-p", "a", code=2), "captured")
+    one_line(fletch("run", MODEL, "--backend", "cpu", "--capture", tmp("x"), "-p", "a", code=2), "does not support captures")
 
 
 def test_missing_values_and_operands_are_refused():
@@ -611,7 +611,7 @@ def test_a_session_is_kept_or_refused_before_the_answer(folder):
         f.write("some notes\n")
     for args, part in [
         (["run", "zoo/qwen3.gguf", *ask[1:], f"{folder}/s"], "another model"),
-        ([*ask, f"{folder}/notes"], "not a file of a model's state"),
+        ([*ask, f"{folder}/notes"], "not a session file"),
         ([*ask, f"{folder}/none/s"], "can't create"),
         ([*ask, folder], "not a regular file"),
     ]:

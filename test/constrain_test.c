@@ -208,8 +208,8 @@ static void test_a_grammar_names_control_tokens(void **state)
     static const struct {
         const char *grammar, *says;
     } refused[] = {
-        {"root ::= <[9999999]>", "no such token"},
-        {"root ::= \"a\" <[70]>", "<[70]>: it is no control token"},
+        {"root ::= <[9999999]>", "no token with this id"},
+        {"root ::= \"a\" <[70]>", "<[70]>: this is not a control token"},
     };
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         g.grammar = refused[i].grammar;

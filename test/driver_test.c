@@ -542,7 +542,7 @@ static void opening_fails_with_a_reason(void **state)
     static const struct {
         enum standin_fault fault;
         const char *metal, *cuda;
-    } cases[] = {{STANDIN_NO_DEVICE, "no Metal device", "finds no GPU"},
+    } cases[] = {{STANDIN_NO_DEVICE, "no Metal device", "found no GPU"},
                  {STANDIN_OLD_DEVICE, "Apple7", "sm_30"},
                  {STANDIN_BAD_TEXT, "kernal", "loading the kernels"}};
     const struct gpu_driver *drivers[2];

@@ -124,7 +124,7 @@ static void text(void **state)
     assert_false(fletch_chat_reads(o.m, NULL));
     tries("chat_render"), tries("chat_tokenize");
     TELLS(fletch_chat_render(o.m, NULL, &got, &n), error, "chat");
-    TELLS(fletch_chat_render(o.m, &silent, &got, &n), error, "messages");
+    TELLS(fletch_chat_render(o.m, &silent, &got, &n), error, "message");
     TELLS(fletch_chat_render(o.m, &chat, NULL, &n), error, "result");
     TELLS(fletch_chat_render(o.m, &chat, &got, NULL), error, "length");
     REFUSED(fletch_chat_render(NULL, &chat, &got, &n));

@@ -1254,7 +1254,7 @@ def test_a_broken_template_is_said_once_and_chats_fail(_):
         with open(path, "wb") as f:
             f.write(data[:at] + b"{%- of" + data[at + 6 :])
         s = Server(path)
-        said = [line for line in s.lines if "template can't be used" in line]
+        said = [line for line in s.lines if "template cannot be used" in line]
         assert len(said) == 1, s.lines
         for endpoint, body in [("/v1/chat/completions", {}), ("/v1/responses", {"input": "a"}), ("/apply-template", {}),
                                ("/v1/messages", {"model": "broken", "max_tokens": 1}),

@@ -154,14 +154,14 @@ def test_vocabulary_and_merges_are_cut_as_their_class_says(folder):
 
 def test_merges_of_another_class_and_damaged_ones_are_refused(folder):
     put_merges(folder, "qwen2", tokenizer_class="NewTokenizer")
-    assert "vocab.json, which is not read" in fletch("tokenize", folder, "a", code=4).err
+    assert "vocab.json, which is not supported" in fletch("tokenize", folder, "a", code=4).err
     put_merges(folder, "qwen2", tokenizer_class="Qwen2Tokenizer")
     for merges, part in ((b"#version\nab\n", "not two tokens"), (b"\xff \xff\n", "not UTF-8")):
         with open(f"{folder}/merges.txt", "wb") as f:
             f.write(merges)
         assert part in fletch("tokenize", folder, "a", code=4).err
     os.remove(f"{folder}/merges.txt")
-    assert "vocab.json, which is not read" in fletch("tokenize", folder, "a", code=4).err
+    assert "vocab.json, which is not supported" in fletch("tokenize", folder, "a", code=4).err
 
 
 def test_a_directory_without_any_of_them_is_refused_in_a_line(folder):

@@ -223,7 +223,7 @@ int file_out_open(struct file_out **out, const char *path, enum file_readers rea
     *out = NULL;
     /* Renaming would put a file in the place of a device, or fail when all is written. */
     if (!*path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
-        return err_set(err, FLETCH_E_IO, "can't write %s: it is no regular file",
+        return err_set(err, FLETCH_E_IO, "can't write %s: it is not a regular file",
                        QUOTE(str_of(path)));
     struct file_out *f = calloc(1, sizeof *f);
     if (!f) return err_nomem(err, path);

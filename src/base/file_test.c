@@ -347,7 +347,7 @@ static void only_regular_files_are_replaced(void **state)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         assert_int_equal(file_out_open(&f, names[i], FILE_SHARED, &err), FLETCH_E_IO);
         assert_null(f);
-        assert_non_null(strstr(err.text, "no regular file"));
+        assert_non_null(strstr(err.text, "not a regular file"));
     }
     assert_int_equal(n_entries(), before);
     assert_true(stat(in_dir("pipe"), &st) == 0 && S_ISFIFO(st.st_mode));

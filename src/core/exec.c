@@ -31,8 +31,8 @@ int exec_kv_check(const struct net *net, struct err *err)
         const struct kv_layer *l = &net->kv[i];
         if (l->n_rope && net->profile.v4 && net->profile.kv != QT_Q4_0)
             return err_set(err, FLETCH_E_ARG,
-                           "KV type k8v4 needs keys and values apart; this model's cache holds "
-                           "both in one");
+                           "KV type k8v4 needs separate keys and values; this model's cache stores "
+                           "them together");
         u32 v_head = l->head ? l->v_width / (l->k_width / l->head) : 0;
         if ((l->k_width - l->n_rope) % 32 || l->n_rope % 32 || v_head % 32 || l->head % 32)
             return err_set(err, FLETCH_E_ARG,

@@ -196,7 +196,8 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
     if (!j) return err_nomem(batch_error_of(b), "the request");
     rc = constrain_begin(&j->constrained, b->model, r->grammar, r->json_schema, &err);
     if (!rc && j->constrained.place && r->ignore_end)
-        rc = err_set(&err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
+        rc = err_set(&err, FLETCH_E_ARG,
+                     "ignore_end cannot be combined with a grammar or JSON schema");
     struct batch_request request = {.tokens = r->tokens,
                                     .n_tokens = (u32)MIN(r->n_tokens, (size_t)UINT32_MAX),
                                     .max_tokens = r->max_tokens,

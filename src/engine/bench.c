@@ -406,7 +406,8 @@ static int add_cases(struct run *r, struct err *err)
                       p->depths.n ? p->depths : (struct fletch_counts){shallow, 1}, err);
     if (!rc) rc = add_mode(r, BENCH_FULL, prompts, gens, none, err);
     if (!rc && !r->n_results)
-        rc = err_set(err, FLETCH_E_ARG, "there is nothing to measure: no prompt and no answer");
+        rc = err_set(err, FLETCH_E_ARG,
+                     "nothing to measure: both the prompt and the answer have 0 tokens");
     return rc;
 }
 

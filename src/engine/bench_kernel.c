@@ -51,7 +51,8 @@ static int set_key(struct lab_shape *s, const char *key, const char *value, stru
         if (strcmp(key, shape_keys[i].key) != 0) continue;
         unsigned long v = strtoul(value, &end, 10);
         if (*value < '0' || *value > '9' || *end || v > shape_keys[i].max)
-            return err_set(err, FLETCH_E_ARG, "shape: %s is not a number of 0..%u for %s",
+            return err_set(err, FLETCH_E_ARG,
+                           "shape: %s is not a number from 0 to %u, as %s must be",
                            QUOTE(str_of(value)), shape_keys[i].max, key);
         *shape_field(s, i) = (u32)v;
         return 0;
@@ -88,7 +89,8 @@ static int parse_shape(struct lab_shape *s, const struct lab_kernel *k, const ch
     if (rc) return rc;
     if (s->n % quant_info(s->type)->blk || (s->kv_heads && s->heads % s->kv_heads) ||
         (s->n && s->head && !s->heads && s->n % s->head) || s->used > s->experts || s->head % 2)
-        return err_set(err, FLETCH_E_ARG, "shape: %s: sizes that don't divide each other", k->name);
+        return err_set(err, FLETCH_E_ARG, "shape: %s: the sizes must be multiples of each other",
+                       k->name);
     return 0;
 }
 
@@ -383,7 +385,7 @@ int bench_kernel_run(json_t **out, const struct exec_class *class, const struct 
     json_t *list = json_array();
     int rc = 0;
     *out = NULL;
-    if (all && shape) rc = err_set(err, FLETCH_E_ARG, "a shape belongs to one kernel, not to all");
+    if (all && shape) rc = err_set(err, FLETCH_E_ARG, "--shape requires a single kernel, not all");
     for (const struct lab_kernel *k = lab_kernels; k->name && !rc; k++) {
         if (!all && strcmp(name, k->name) != 0) continue;
         found = true;
@@ -391,7 +393,7 @@ int bench_kernel_run(json_t **out, const struct exec_class *class, const struct 
     }
     if (!rc && !found)
         rc = err_set(err, FLETCH_E_ARG,
-                     "unknown kernel %s; fletch bench --kernel all runs and names them all",
+                     "unknown kernel %s; fletch bench --kernel all lists and runs all kernels",
                      QUOTE(str_of(name)));
     if (rc)
         json_decref(list);

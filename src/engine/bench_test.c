@@ -102,7 +102,7 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
 {
     static const char *const bad[][3] = {
         {"matvek", NULL, "unknown kernel 'matvek'"},
-        {"matvec", "n=33", "don't divide"},
+        {"matvec", "n=33", "multiples of each other"},
         {"matvec", "n=", "not a number"},
         {"matvec", "q=3", "unknown key 'q'"},
         {"matvec", "n", "KEY=VALUE"},
@@ -110,9 +110,9 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
         {"matvec", "m=0", "needs m"},
         {"norm", "heads=3", "has no heads"},
         {"matvec", "t=4096", "takes at most"},
-        {"all", "n=256", "one kernel"},
-        {"attention", "heads=5", "don't divide"},
-        {"route", "used=65", "don't divide"},
+        {"all", "n=256", "a single kernel"},
+        {"attention", "heads=5", "multiples of each other"},
+        {"route", "used=65", "multiples of each other"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

@@ -104,11 +104,12 @@ static int check_tokens(const struct grammar *g, const struct tok *tok, struct e
 {
     for (u32 i = 0; i < g->n_tokens; i++) {
         u32 id = g->tokens[i];
-        const char *why = id >= tok_size(tok)        ? "the vocabulary has no such token"
-                          : tok_is_eog(tok, (i32)id) ? "it ends answers by itself"
+        const char *why = id >= tok_size(tok) ? "the vocabulary has no token with this id"
+                          : tok_is_eog(tok, (i32)id)
+                              ? "this token ends the answer and cannot appear in a grammar"
                           : tok_type(tok, (i32)id) == TOK_CONTROL
                               ? NULL
-                              : "it is no control token: write its text";
+                              : "this is not a control token; write its text instead";
         if (why) return err_set(err, FLETCH_E_ARG, "grammar: token <[%u]>: %s", id, why);
     }
     return 0;
@@ -122,7 +123,7 @@ static int compile(struct automaton **out, const struct tok *tok, const struct t
     int rc;
     if (schema) {
         if (text.n > GRAMMAR_MAX_TEXT)
-            return err_set(err, FLETCH_E_ARG, "a schema of more than %d bytes", GRAMMAR_MAX_TEXT);
+            return err_set(err, FLETCH_E_ARG, "schema: larger than %d bytes", GRAMMAR_MAX_TEXT);
         rc = json_parse(&j, text, "schema", err);
         if (!rc) rc = schema_compile(&g, j, err);
         json_decref(j);
@@ -167,10 +168,11 @@ int constrain_begin(struct constrained *out, struct fletch_model *m, const char 
     *out = (struct constrained){0};
     if (!grammar && !json_schema) return 0;
     if (grammar && json_schema)
-        return err_set(err, FLETCH_E_ARG, "a grammar and a JSON schema were both given");
+        return err_set(err, FLETCH_E_ARG, "a grammar and a JSON schema cannot be combined");
     if (!m->m->vocab->tok)
-        return err_set(err, FLETCH_E_VOCAB,
-                       "the model has no vocabulary, so no grammar can guide it");
+        return err_set(
+            err, FLETCH_E_VOCAB,
+            "the model has no vocabulary, so its output cannot be constrained by a grammar");
     pthread_mutex_lock(&c->lock);
     int rc = need_trie(c, m->m->vocab->tok, err);
     if (!rc)

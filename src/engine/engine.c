@@ -19,11 +19,11 @@ static const struct exec_class *ref_class(const char *isa)
 
 /* In order of preference; the last two only when asked for. */
 static const struct backend_state backends[] = {
-    {"metal", NULL, "Apple GPUs, one command buffer for each step"},
-    {"cuda", NULL, "NVIDIA GPUs, one graph launch for each step"},
+    {"metal", NULL, "Apple GPUs, one command buffer per step"},
+    {"cuda", NULL, "NVIDIA GPUs, one graph launch per step"},
     {"cpu", cpu_class, "packed weights and vector kernels on all cores"},
-    {"ref", ref_class, "plain C: the definition of every op, exact and slow"},
-    {"emu", NULL, "the GPU's kernels on the processor: to check them, slow"},
+    {"ref", ref_class, "the reference: plain C, exact and slow"},
+    {"emu", NULL, "the GPU kernels on the CPU, for testing; slow"},
 };
 
 const struct backend_state *backend_list(size_t *n)
@@ -49,13 +49,13 @@ const struct exec_class *backend_find(const char *name, const char *isa, struct 
         const char *why = backend_absent(&backends[i]);
         const struct exec_class *class = class_of(&backends[i], isa);
         if (why)
-            err_set(err, FLETCH_E_BACKEND, "backend '%s' can't be used: %s; use --backend cpu",
+            err_set(err, FLETCH_E_BACKEND, "backend '%s' is not available: %s; use --backend cpu",
                     name, why);
         else if (!class)
-            err_set(
-                err, FLETCH_E_ARG,
-                "backend %s can't use instruction set %s here; fletch doctor tells which it can",
-                name, QUOTE(str_of(isa)));
+            err_set(err, FLETCH_E_ARG,
+                    "backend %s cannot use instruction set %s here; fletch doctor lists those it "
+                    "can use",
+                    name, QUOTE(str_of(isa)));
         return why ? NULL : class;
     }
     err_set(err, FLETCH_E_ARG, "unknown backend %s (auto, metal, cuda, cpu, ref or emu)",
@@ -71,7 +71,7 @@ static void choose(struct fletch_engine *e, const char *isa)
     for (; backends[i].find == NULL && (isa || backend_absent(&backends[i])); i++)
         why = backend_absent(&backends[i]);
     e->class = backend_find(backends[i].name, isa, &e->err);
-    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU: " : "the best there is",
+    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU: " : "the best backend available",
              why ? why : "");
 }
 
@@ -128,10 +128,10 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     }
     if (!e->class) return e->err.code;
     if (e->capture && !e->class->look)
-        return err_set(&e->err, FLETCH_E_ARG,
-                       "backend '%s' has no device whose work could be captured", e->class->name);
+        return err_set(&e->err, FLETCH_E_ARG, "backend '%s' does not support captures",
+                       e->class->name);
     if (e->device && !e->class->look)
-        return err_set(&e->err, FLETCH_E_ARG, "backend '%s' has device 0 only", e->class->name);
+        return err_set(&e->err, FLETCH_E_ARG, "backend '%s' has only device 0", e->class->name);
     bool many = e->class->isa != NULL;
     snprintf(e->backend, sizeof e->backend, "%s%s%s%s: %.120s", e->class->name, many ? " (" : "",
              many ? e->class->isa : "", many ? ")" : "", why);

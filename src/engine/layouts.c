@@ -75,7 +75,7 @@ void engine_lay_out(const struct fletch_engine *e, struct exec *x,
     gpu_device(x, &info);
     if (tuned_open(&t, e, d, info.name, &err)) {
         char text[sizeof err.text + 64];
-        snprintf(text, sizeof text, "%s; the usual ones are used", err.text);
+        snprintf(text, sizeof text, "%s; using the default launch shapes", err.text);
         if (params && params->notice) params->notice(params->notice_ctx, text);
     }
     *gpu_layouts(x) = t.layouts;

@@ -91,13 +91,13 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
     }
     m->memory_bytes = plan.total;
     if (plan.fits) return 0;
-    char hint[96] = "; use a smaller model or a smaller type of weights";
+    char hint[96] = "; use a smaller model or a smaller storage type";
     if (plan.largest_ctx)
         snprintf(hint, sizeof hint, "; a context of %u would fit (-c %u)", plan.largest_ctx,
                  plan.largest_ctx);
     return err_set(err, FLETCH_E_FIT,
-                   "does not fit: it takes %s with a context of %u tokens, and %s are available%s",
-                   BYTES(plan.total), m->limits.max_pos, BYTES(plan.available), hint);
+                   "does not fit: a context of %u tokens requires %s, but only %s are available%s",
+                   m->limits.max_pos, BYTES(plan.total), BYTES(plan.available), hint);
 }
 
 void engine_tell_length(const struct model *m, const struct fletch_model_params *params)
@@ -159,7 +159,7 @@ static int open_own_template(struct fletch_model *m, struct str own)
 {
     if (own.n && !memchr(own.p, '{', own.n))
         return err_set(&m->chat_err, FLETCH_E_TEMPLATE,
-                       "it is only the name of one, %s; give the template itself", QUOTE(own));
+                       "it contains only a name, %s; give the template itself", QUOTE(own));
     return tmpl_open(&m->chat, own, &m->chat_err);
 }
 
@@ -176,8 +176,8 @@ static int open_template(struct fletch_model *m, const struct fletch_model_param
     if (rc == FLETCH_E_NOMEM) return err_nomem(err, "the chat template");
     if (rc)
         tell(params,
-             given ? "the model's chat template can't be used, the given one is: %s"
-                   : "the model's chat template can't be used, and chats will fail: %s",
+             given ? "the model's chat template cannot be used, so the given one is used: %s"
+                   : "the model's chat template cannot be used, so chats will fail: %s",
              m->chat_err.text);
     if (!given || m->chat) return 0;
     m->given_template = strdup(given);
@@ -201,13 +201,14 @@ int engine_need_weights(struct fletch_model *m)
 {
     if (m->x) return 0;
     return err_set(&m->err, FLETCH_E_ARG,
-                   "the model was opened with text_only: it has no weights to run");
+                   "the model was opened with text_only, so it has no weights to run");
 }
 
 int engine_refuse_text_only(const struct fletch_model_params *params, struct err *err)
 {
     if (!params || !params->text_only) return 0;
-    return err_set(err, FLETCH_E_ARG, "text_only opens no weights, and this needs them");
+    return err_set(err, FLETCH_E_ARG,
+                   "this needs the model's weights, but text_only does not load them");
 }
 
 static int open_parts(struct fletch_model *m, struct source *s,

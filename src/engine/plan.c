@@ -43,7 +43,9 @@ const char *engine_kv_name(const struct profile *profile)
 int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err)
 {
-    if (!class) return err_set(err, FLETCH_E_BACKEND, "the engine did not open: it has no backend");
+    if (!class)
+        return err_set(err, FLETCH_E_BACKEND,
+                       "the engine could not be opened, so there is no backend");
     *out = (struct profile){.kv = class->kv,
                             .int8 = class->int8,
                             .bf16 = class->bf16,
@@ -61,7 +63,7 @@ int engine_profile(struct profile *out, const struct exec_class *class,
     }
     if (out->bf16 && !class->has_bf16)
         return err_set(err, FLETCH_E_BACKEND,
-                       "backend '%s' does not round to bf16; --act-type int8 is the nearest",
+                       "backend '%s' does not round to bf16; the closest is --act-type int8",
                        class->name);
     return 0;
 }
@@ -98,8 +100,8 @@ static int fit_window(u32 *n_ctx, const struct hparams *hp, bool asked, struct e
     }
     return err_set(err, FLETCH_E_UNSUPPORTED,
                    "metadata key '%s.attention.sliding_window' = %u: sliding windows are not "
-                   "supported, so a context of %u tokens would be attended wrongly; use -c %u "
-                   "(--ignore-unknown goes on without the window, at your own risk)",
+                   "supported, so results for a context of %u tokens would be wrong; use -c %u "
+                   "(--ignore-unknown ignores the window at your own risk)",
                    hp->arch, hp->window, *n_ctx, hp->window);
 }
 
@@ -125,7 +127,8 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
         (rc = fit_window(&n_ctx, &m->hp, params->n_ctx != 0, err)))
         return rc;
     if (n_ctx > ENGINE_MAX_CTX)
-        return err_set(err, FLETCH_E_ARG, "a context of %u tokens is more than %u", n_ctx,
+        return err_set(err, FLETCH_E_ARG,
+                       "the context of %u tokens is longer than the maximum of %u", n_ctx,
                        (u32)ENGINE_MAX_CTX);
     u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
     if (n_sessions > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 sessions");
@@ -133,7 +136,7 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     if (!max_rows)
         max_rows = class->chunk ? MIN(class->chunk, MAX(n_ctx, ENGINE_MAX_ROWS)) : ENGINE_MAX_ROWS;
     if (max_rows > class->max_rows)
-        return err_set(err, FLETCH_E_ARG, "%u rows a step, but backend %s takes at most %u",
+        return err_set(err, FLETCH_E_ARG, "%u rows per step, but backend %s supports at most %u",
                        max_rows, class->name, class->max_rows);
     /* each in whole blocks; a pool that is smaller than that is shared */
     u64 per = ENGINE_BLOCK_TOKENS, each = (n_ctx + per - 1) / per, blocks = each * n_sessions;

@@ -113,10 +113,10 @@ static int check_file(const struct fletch_session *s, const struct statefile *f,
     const struct fletch_model *m = s->model;
     if (f->n_tokens >= m->limits.max_pos)
         return err_set(err, FLETCH_E_CONTEXT,
-                       "its %u tokens leave no room in the context of %u; use -c for a longer one",
+                       "its %u tokens fill the context of %u; set a longer one with -c",
                        f->n_tokens, m->limits.max_pos);
     if (f->n_state != state_bytes(s, f->n_tokens))
-        return err_set(err, FLETCH_E_FORMAT, "its state is not as long as this model's");
+        return err_set(err, FLETCH_E_FORMAT, "its state has another size than this model's");
     for (u32 i = 0; i < f->n_tokens; i++) {
         i32 token;
         memcpy(&token, f->tokens + i * sizeof token, sizeof token);

@@ -114,8 +114,8 @@ static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
     if (rc) return rc;
     if (n > m->limits.max_pos - s->n)
         return err_set(&s->err, FLETCH_E_CONTEXT,
-                       "%zu tokens do not fit: %u of the context of %u are taken; use -c for a "
-                       "longer one",
+                       "%zu tokens do not fit: %u of %u tokens of the context are in use; set a "
+                       "longer context with -c",
                        n, s->n, m->limits.max_pos);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (u32)tokens[i] >= m->m->hp.n_vocab)
@@ -256,13 +256,13 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
     const char *other = s->model->m->hp.pooling_other;
     if (*other)
         return err_set(&s->err, FLETCH_E_UNSUPPORTED,
-                       "the model's embeddings are made by %s, which is not supported: here they "
-                       "are means of all tokens",
+                       "this model's embeddings require %s, which is not supported; fletch "
+                       "computes the mean of all tokens",
                        other);
     if (pooling != POOLING_NONE && pooling != POOLING_MEAN)
         return err_set(&s->err, FLETCH_E_UNSUPPORTED,
-                       "the model's embeddings are made by pooling_type %u (%s), which is not "
-                       "supported: here they are means of all tokens",
+                       "this model's embeddings require pooling_type %u (%s), which is not "
+                       "supported; fletch computes the mean of all tokens",
                        pooling, names[pooling]);
     double *sum = calloc(d, sizeof *sum);
     rc = sum ? feed(s, tokens, n, (struct wants){.hidden_sum = sum})
@@ -306,7 +306,7 @@ static int sample(struct fletch_session *s, const struct fletch_sampling *sampli
     int rc = have_logits(s);
     if (rc) return rc;
     if (!s->fresh)
-        return err_set(&s->err, FLETCH_E_ARG, "nothing to go on from: the prompt is %s",
+        return err_set(&s->err, FLETCH_E_ARG, "nothing to continue: the prompt is %s",
                        s->n ? "not whole" : "empty");
     u32 n_vocab = s->model->m->hp.n_vocab;
     if ((rc = engine_need_biases(&s->err, sampling))) return rc;
@@ -597,8 +597,8 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
     struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
     struct spec_record before = s->record;
     if (c.place && g->ignore_end)
-        rc =
-            err_set(&s->err, FLETCH_E_ARG, "an answer that follows a grammar can't ignore its end");
+        rc = err_set(&s->err, FLETCH_E_ARG,
+                     "ignore_end cannot be combined with a grammar or JSON schema");
     struct given given = {.constraint = c.place, .ids = given.chosen[0]};
     for (u32 i = 0; i < ARRAY_LEN(given.flights); i++)
         given.flights[i] = (struct flight){.ids = given.chosen[i], .landed = true};

@@ -14,10 +14,9 @@ int engine_speculation_check(const struct model *m, const struct fletch_speculat
 {
     if ((how->draft != NULL) + how->ngram + how->mtp > 1)
         return err_set(err, FLETCH_E_ARG,
-                       "tokens can be guessed in one way only: by a draft "
-                       "model, n-grams or MTP");
+                       "only one drafter can be used: a draft model, n-grams or MTP");
     if (how->mtp && !m->mtp)
-        return err_set(err, FLETCH_E_ARG, "the model has no MTP block to guess tokens with");
+        return err_set(err, FLETCH_E_ARG, "the model has no MTP block to draft tokens with");
     if (m->net->n_kv && m->net->n_states)
         return err_set(err, FLETCH_E_UNSUPPORTED,
                        "speculation on a model with both a cache and recurrent state");
@@ -63,7 +62,7 @@ static int open_draft(struct fletch_model *m, const struct fletch_model_params *
     if (same_tokens(m->m->vocab, m->draft->m->vocab) &&
         (m->m->vocab->tok || m->m->hp.n_vocab == m->draft->m->hp.n_vocab))
         return 0;
-    return err_set(err, FLETCH_E_ARG, "draft model %s has another vocabulary than the model",
+    return err_set(err, FLETCH_E_ARG, "draft model %s has a different vocabulary from the model",
                    QUOTE(str_of(params->speculation.draft)));
 }
 

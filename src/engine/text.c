@@ -11,7 +11,7 @@ static int need_tok(struct fletch_model *m, const struct tok **tok)
     *tok = m->m->vocab->tok;
     if (*tok) return 0;
     return err_set(&m->err, FLETCH_E_VOCAB,
-                   "the model has no vocabulary: it works on token ids only (eval --tokens)");
+                   "the model has no vocabulary, so it accepts only token ids (eval --tokens)");
 }
 
 static int need_outputs(struct fletch_model *m, const void *what, const size_t *n)
@@ -127,7 +127,7 @@ static int make_vars(json_t *vars, const struct fletch_chat *chat, struct err *e
     if (!rc) rc = add_json(vars, "tools", chat->tools, JSON_ARRAY, err);
     if (rc) return rc;
     if (!json_object_get(vars, "messages"))
-        return err_set(err, FLETCH_E_ARG, "a chat needs messages");
+        return err_set(err, FLETCH_E_ARG, "a chat needs at least one message");
     parse_arguments(json_object_get(vars, "messages"));
     if (json_object_set_new(vars, "add_generation_prompt",
                             json_boolean(!chat->no_generation_prompt && !chat->continue_final)))
@@ -158,8 +158,8 @@ static int cut_final(const json_t *messages, struct tmpl_out *out, struct err *e
         out->n = from + n;
         return 0;
     }
-    return err_set(err, FLETCH_E_ARG, "the last message can't be continued: %s",
-                   n ? "the chat template changes its text" : "it has no text");
+    return err_set(err, FLETCH_E_ARG, "the last message cannot be continued: %s",
+                   n ? "the chat template modifies its text" : "it has no text");
 }
 
 static int need_template(struct fletch_model *m)
@@ -169,7 +169,7 @@ static int need_template(struct fletch_model *m)
         return err_set(&m->err, FLETCH_E_TEMPLATE,
                        "the model has no chat template; give one with --template FILE");
     return err_set(&m->err, FLETCH_E_TEMPLATE,
-                   "the model's chat template can't be used: %s; give one with --template FILE",
+                   "the model's chat template cannot be used: %s; give one with --template FILE",
                    m->chat_err.text);
 }
 

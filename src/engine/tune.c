@@ -335,7 +335,7 @@ static int tune(struct tuner *t, u32 depth, const struct fletch_counts *batches,
     if (!t->row) return err_nomem(t->err, "the rows");
     gpu_device(t->m->x, &info);
     if (tuned_open(&kept, e, d, info.name, &(struct err){0})) kept.layouts = (struct layouts){0};
-    if (!kept.path[0]) return err_set(t->err, FLETCH_E_ARG, "there is no folder to keep it in");
+    if (!kept.path[0]) return err_set(t->err, FLETCH_E_ARG, "there is no folder to save it in");
     json_t *list = json_array();
     int rc = bench_open(&t->b, t->m, t->err);
     for (size_t i = 0; i < batches->n && !rc; i++) {
@@ -369,10 +369,10 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
     u32 depth = how->depth ? how->depth : DEFAULT_DEPTH;
     json_t *doc = NULL;
     if (!d)
-        return err_set(&e->err, FLETCH_E_BACKEND,
-                       "there is nothing to tune on backend %s: its kernels know the machine; "
-                       "layouts are those of GPUs (--backend)",
-                       e->class->name);
+        return err_set(
+            &e->err, FLETCH_E_BACKEND,
+            "nothing to tune on backend %s: launch shapes exist only on GPUs (--backend)",
+            e->class->name);
     params.n_sessions = 1;
     for (size_t i = 0; i < batches.n; i++) {
         if (!batches.p[i] || batches.p[i] > ENGINE_MAX_OUT)

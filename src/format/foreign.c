@@ -17,18 +17,12 @@ static const struct {
     {0, STR("\x89HDF\r\n"),
      "this is an HDF5 (Keras) file; save the model as a Hugging Face "
      "directory with safetensors"},
-    {0, STR("lmgg"),
-     "this is a GGML file from before GGUF, which nothing reads any more; get the "
-     "model as GGUF"},
-    {0, STR("fmgg"),
-     "this is a GGMF file from before GGUF, which nothing reads any more; get the "
-     "model as GGUF"},
-    {0, STR("tjgg"),
-     "this is a GGJT file from before GGUF, which nothing reads any more; get the "
-     "model as GGUF"},
+    {0, STR("lmgg"), "this is a GGML file, an obsolete predecessor of GGUF; get the model as GGUF"},
+    {0, STR("fmgg"), "this is a GGMF file, an obsolete predecessor of GGUF; get the model as GGUF"},
+    {0, STR("tjgg"), "this is a GGJT file, an obsolete predecessor of GGUF; get the model as GGUF"},
     {0, STR("algg"),
-     "this is a LoRA adapter in the form from before GGUF; merge it into its base "
-     "model, then convert that"},
+     "this is a LoRA adapter in a format older than GGUF; merge it into its base model, then "
+     "convert that"},
     {0, STR("24ka"),
      "this is a checkpoint of llama2.c; export the model as a Hugging Face "
      "directory, then fletch convert it"},
@@ -62,10 +56,10 @@ static const char *describe_zip(const char *path)
                "Hugging Face directories";
     if (ends_with(path, ".pth") || ends_with(path, ".pt") || ends_with(path, ".bin") ||
         ends_with(path, ".ckpt"))
-        return "this is a PyTorch checkpoint, which can run code when it is read; save the model "
+        return "this is a PyTorch checkpoint, which can run code when it is loaded; save the model "
                "as safetensors (save_pretrained) and give its directory";
-    return "this is a zip archive (PyTorch saves checkpoints so); unpack it, or save the model as "
-           "safetensors and give its directory";
+    return "this is a zip archive (the format of PyTorch checkpoints); unpack it, or save the "
+           "model as safetensors and give its directory";
 }
 
 /* A page or a message that was saved instead of the file. */
@@ -79,8 +73,8 @@ static const char *describe_text(const u8 *p, u64 n)
     if ((left >= 9 && strncasecmp(text, "<!doctype", 9) == 0) ||
         (left >= 5 && strncasecmp(text, "<html", 5) == 0) ||
         (left >= 5 && strncasecmp(text, "<?xml", 5) == 0))
-        return "this is a web page (a server's error or login page, saved under the model's name); "
-               "download the file again, for instance with fletch pull";
+        return "this is a web page (an error or login page saved under the model's name); download "
+               "the file again, for instance with fletch pull";
     if (left && (text[0] == '{' || text[0] == '['))
         return "this is JSON text, not a model: a server's message saved under its name, or one "
                "file of a Hugging Face directory; give the directory";
@@ -107,7 +101,7 @@ static const char *describe_binary(const char *path, const u8 *p, u64 n)
     if (n >= 4 && memcmp(p, "PK\x03\x04", 4) == 0) return describe_zip(path);
     if (n >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5)
         return "this is a Python pickle (an old PyTorch checkpoint), which can run code when it is "
-               "read; save the model as safetensors and give its directory";
+               "loaded; save the model as safetensors and give its directory";
     if (ends_with(path, ".mlmodel"))
         return "this is a Core ML model; get the model as GGUF or safetensors";
     if (ends_with(path, ".onnx") ||

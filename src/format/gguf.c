@@ -63,8 +63,7 @@ static int read_header(struct reader *r, const char *path, u32 *version, u64 *n_
     if (r->n < 4 || memcmp(r->p, "GGUF", 4) != 0) {
         const char *what = foreign_describe(path, r->p, r->n);
         if (what) return err_set(r->err, FLETCH_E_FORMAT, "not a GGUF file: %s", what);
-        return err_set(r->err, FLETCH_E_FORMAT,
-                       "not a GGUF file (it does not begin with the bytes GGUF)");
+        return err_set(r->err, FLETCH_E_FORMAT, "not a GGUF file (its first bytes are not GGUF)");
     }
     if (r->n < MIN_FILE) return truncated(r, "the header");
     r->at = 4;
@@ -78,8 +77,8 @@ static int read_header(struct reader *r, const char *path, u32 *version, u64 *n_
     u64 left = r->n - r->at;
     if (*n_kvs > left / MIN_KV || *n_tensors > left / MIN_TENSOR)
         return err_set(r->err, FLETCH_E_FORMAT,
-                       "the header claims %llu metadata entries and %llu tensors, more than the "
-                       "file's %llu bytes can hold",
+                       "the header claims %llu metadata entries and %llu tensors, more than fit in "
+                       "the file's %llu bytes",
                        (unsigned long long)*n_kvs, (unsigned long long)*n_tensors,
                        (unsigned long long)r->n);
     if (*n_kvs > SOURCE_MAX_ENTRIES || *n_tensors > SOURCE_MAX_ENTRIES)
@@ -102,7 +101,7 @@ static int skip_strs(struct reader *r, const struct kv *kv)
         }
         if (s.n > MAX_VALUE)
             return err_set(r->err, FLETCH_E_LIMIT,
-                           "metadata key %s: a string of %zu bytes; at most %d are allowed",
+                           "metadata key %s has a string of %zu bytes; at most %d are allowed",
                            QUOTE(kv->key), s.n, MAX_VALUE);
     }
     return 0;
@@ -120,7 +119,7 @@ static int read_kv(struct reader *r, struct kv *kv)
     if (type == KV_ARRAY) {
         if (!get_u32(r, &elem) || !get_le(r, 8, &kv->n)) return truncated(r, "a metadata array");
         if (elem >= KV_COUNT || elem == KV_ARRAY)
-            return err_set(r->err, FLETCH_E_FORMAT, "metadata key %s: an array of type %u (%s)",
+            return err_set(r->err, FLETCH_E_FORMAT, "metadata key %s has an array of type %u (%s)",
                            QUOTE(kv->key), elem, kv_type_name((enum kv_type)elem));
     }
     kv->type = (enum kv_type)type;
@@ -134,7 +133,7 @@ static int read_kv(struct reader *r, struct kv *kv)
                        (unsigned long long)left);
     if (kv->n > MAX_ARRAY)
         return err_set(r->err, FLETCH_E_LIMIT,
-                       "metadata key %s: an array of %llu values; at most %d are allowed",
+                       "metadata key %s has an array of %llu values; at most %d are allowed",
                        QUOTE(kv->key), (unsigned long long)kv->n, MAX_ARRAY);
     u64 start = r->at;
     kv->data = r->p + start;
@@ -210,8 +209,8 @@ static int place_tensors(struct source *s, struct reader *r, struct extent *x, u
         struct tensor *t = &s->tensors[x[i].tensor];
         if (x[i].begin > size || t->n_bytes > size - x[i].begin)
             return err_set(r->err, FLETCH_E_FORMAT,
-                           "tensor %s: %llu bytes at offset %llu lie beyond the end of the file, "
-                           "which is damaged or not completely downloaded",
+                           "tensor %s: %llu bytes at offset %llu extend beyond the end of the "
+                           "file, which is damaged or not completely downloaded",
                            QUOTE(t->name), (unsigned long long)t->n_bytes,
                            (unsigned long long)x[i].begin);
         x[i].end = x[i].begin + t->n_bytes;

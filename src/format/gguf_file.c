@@ -68,8 +68,8 @@ static int check_parts(struct source *s, size_t prefix, u32 count, struct err *e
         len = MIN(len, sizeof names - 1);
     }
     if (!n) return 0;
-    return err_set(err, FLETCH_E_IO, "%u of the set's %u files are missing beside it: %s%s", n,
-                   count, names, n > 3 ? ", ..." : "");
+    return err_set(err, FLETCH_E_IO, "%u of the set's %u files are missing from its folder: %s%s",
+                   n, count, names, n > 3 ? ", ..." : "");
 }
 
 static int read_split(struct source *s, u32 count, struct err *err)
@@ -106,8 +106,8 @@ static int read_split(struct source *s, u32 count, struct err *err)
     }
     if (s->n_tensors != total)
         return err_set(err, FLETCH_E_FORMAT,
-                       "the %u split files hold %u tensors, but split.tensors.count is %u", count,
-                       s->n_tensors, total);
+                       "the %u split files contain %u tensors, but split.tensors.count is %u",
+                       count, s->n_tensors, total);
     return 0;
 }
 
@@ -119,13 +119,14 @@ static int check_alone(struct source *s, struct err *err)
     if (rc >= 0) rc = source_get_u32(s, "split.tensors.count", &total, err);
     if (rc < 0) return rc;
     if (no != 0)
-        return err_set(err, FLETCH_E_FORMAT,
-                       "this is file %u of a split set by its split.no, but split.count does not "
-                       "say of how many",
-                       no + 1);
+        return err_set(
+            err, FLETCH_E_FORMAT,
+            "split.no says that this is file %u of a split set, but split.count is missing",
+            no + 1);
     if (total != s->n_tensors)
-        return err_set(err, FLETCH_E_FORMAT, "it holds %u tensors, but split.tensors.count is %u",
-                       s->n_tensors, total);
+        return err_set(err, FLETCH_E_FORMAT,
+                       "it contains %u tensors, but split.tensors.count is %u", s->n_tensors,
+                       total);
     return 0;
 }
 

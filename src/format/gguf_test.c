@@ -166,8 +166,8 @@ static void test_refuses_bad_files(void **state)
         {"key-twice", FLETCH_E_FORMAT, "'general.architecture' appears twice"},
         {"kv-type-13", FLETCH_E_FORMAT, "'k' has unknown type 13"},
         {"kv-type-max", FLETCH_E_FORMAT, "'k' has unknown type 4294967295"},
-        {"array-nested", FLETCH_E_FORMAT, "'k': an array of type 9"},
-        {"array-type-13", FLETCH_E_FORMAT, "'k': an array of type 13"},
+        {"array-nested", FLETCH_E_FORMAT, "'k' has an array of type 9"},
+        {"array-type-13", FLETCH_E_FORMAT, "'k' has an array of type 13"},
         {"array-2p61", FLETCH_E_FORMAT, "'k': 2305843009213693952 values"},
         {"array-beyond", FLETCH_E_FORMAT, "'k': 100 values"},
         {"array-strings-beyond", FLETCH_E_FORMAT, "'k': the file ends inside a string"},
@@ -191,18 +191,19 @@ static void test_refuses_bad_files(void **state)
         {"dim-2p62", FLETCH_E_FORMAT, "'a': the dimensions' product overflows"},
         {"dim-product-wraps", FLETCH_E_FORMAT, "'a': the dimensions' product overflows"},
         {"bytes-wrap", FLETCH_E_FORMAT, "'a': its size in bytes overflows"},
-        {"not-whole-blocks", FLETCH_E_FORMAT, "'a': rows of 33 elements are not whole Q4_0"},
+        {"not-whole-blocks", FLETCH_E_FORMAT,
+         "'a': rows of 33 elements do not consist of whole Q4_0"},
         {"type-4", FLETCH_E_UNSUPPORTED, "'a' has type id 4,"},
         {"type-31", FLETCH_E_UNSUPPORTED, "'a' has type id 31,"},
         {"type-43", FLETCH_E_UNSUPPORTED, "'a' has type id 43,"},
         {"type-4294967295", FLETCH_E_UNSUPPORTED, "'a' has type id 4294967295,"},
         {"offset-unaligned", FLETCH_E_FORMAT, "'a': offset 4 is not a multiple"},
-        {"offset-beyond", FLETCH_E_FORMAT, "'a': 32 bytes at offset 64 lie beyond"},
+        {"offset-beyond", FLETCH_E_FORMAT, "'a': 32 bytes at offset 64 extend beyond"},
         {"offset-wraps", FLETCH_E_FORMAT, "'a': 32 bytes at offset 18446744073709551584"},
         {"overlap", FLETCH_E_FORMAT, "'b' and 'a' overlap"},
         {"overlap-same", FLETCH_E_FORMAT, "'a' and 'b' overlap"},
-        {"data-one-short", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 lie beyond"},
-        {"data-missing", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 lie beyond"},
+        {"data-one-short", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 extend beyond"},
+        {"data-missing", FLETCH_E_FORMAT, "'a': 32 bytes at offset 0 extend beyond"},
         {"dims-missing", FLETCH_E_FORMAT, "ends inside a tensor's dimensions"},
         {"offset-missing", FLETCH_E_FORMAT, "ends inside a tensor's type and offset"},
         {"padding-short", FLETCH_E_FORMAT, "ends inside the padding"},
@@ -275,8 +276,8 @@ static void test_limits(void **state)
                                   "\1\0\0\100\0\0\0\0";
     expect_large(kvs, sizeof kvs, 2 << 20, "65537 metadata entries");
     expect_large(tensors, sizeof tensors, 2 << 20, "65537 tensors");
-    expect_large(text, sizeof text, (64 << 20) + 100, "'k': a string of 67108865 bytes");
-    expect_large(array, sizeof array, (1u << 30) + 100, "'k': an array of 1073741825 values");
+    expect_large(text, sizeof text, (64 << 20) + 100, "'k' has a string of 67108865 bytes");
+    expect_large(array, sizeof array, (1u << 30) + 100, "'k' has an array of 1073741825 values");
 }
 
 /* A folder for what a test writes. */
@@ -422,7 +423,7 @@ static void test_split_set(void **state)
     unlink(temp_path(&tmp, names[2]));
     write_part(temp_path(&tmp, names[2]), 2, 3, 3, "c");
     write_part(first, 0, 3, 4, "a");
-    expect_error(first, FLETCH_E_FORMAT, "hold 3 tensors, but split.tensors.count is 4");
+    expect_error(first, FLETCH_E_FORMAT, "contain 3 tensors, but split.tensors.count is 4");
     write_part(first, 0, 3, -1, "a");
     expect_error(first, FLETCH_E_FORMAT, "without split.tensors.count");
     write_part(first, 0, 1025, 3, "a");
@@ -430,9 +431,9 @@ static void test_split_set(void **state)
     write_part(first, 0, 2, 2, "a");
     expect_error(first, FLETCH_E_FORMAT, "must be named ...-00001-of-00002.gguf");
     write_part(first, 2, 1, 1, "a");
-    expect_error(first, FLETCH_E_FORMAT, "file 3 of a split set by its split.no");
+    expect_error(first, FLETCH_E_FORMAT, "file 3 of a split set, but split.count is missing");
     write_part(first, 0, 1, 2, "a");
-    expect_error(first, FLETCH_E_FORMAT, "holds 1 tensors, but split.tensors.count is 2");
+    expect_error(first, FLETCH_E_FORMAT, "contains 1 tensors, but split.tensors.count is 2");
     for (int i = 0; i < 3; i++) unlink(temp_path(&tmp, names[i]));
     free((void *)(uintptr_t)first);
     assert_int_equal(rmdir(tmp.dir), 0);

@@ -63,7 +63,7 @@ static int open_indexed(struct source *s, struct hf *h, const json_t *index, str
     struct strmap seen = {0};
     const char *key;
     if (json_object_size(map) == 0)
-        return err_set(err, FLETCH_E_FORMAT, INDEX_NAME ": no weight_map");
+        return err_set(err, FLETCH_E_FORMAT, INDEX_NAME ": missing weight_map");
     int rc = reserve_shards(s, h, MIN(json_object_size(map), (size_t)MAX_SHARDS), err);
     json_object_foreach(map, key, v)
     {
@@ -72,7 +72,8 @@ static int open_indexed(struct source *s, struct hf *h, const json_t *index, str
         if (rc) break;
         if (!name.p || !shard_name_ok(name))
             rc = err_set(err, FLETCH_E_FORMAT,
-                         INDEX_NAME ": %s is not the name of a safetensors file beside it",
+                         INDEX_NAME
+                         ": %s is not the name of a safetensors file in the same directory",
                          name.p ? QUOTE(name) : "an entry");
         else if (!strmap_get(&seen, name, &i) && h->n_files == MAX_SHARDS)
             rc = err_set(err, FLETCH_E_LIMIT, INDEX_NAME ": more than %d files", MAX_SHARDS);
@@ -102,7 +103,8 @@ static int open_shards(struct source *s, struct hf *h, struct err *err)
     }
     if (!file_exists(index_path))
         return err_set(err, FLETCH_E_FORMAT,
-                       "%s holds neither %s nor " INDEX_NAME "; other weight formats are not read",
+                       "%s contains neither %s nor " INDEX_NAME
+                       "; other weight formats are not supported",
                        QUOTE(str_of(s->path)), one);
     rc = json_read(&index, index_path, MAX_INDEX, err);
     if (rc == 0) rc = open_indexed(s, h, index, err);
@@ -121,7 +123,8 @@ static int index_tensors(struct source *s, struct hf *h, struct err *err)
         for (u32 k = 0; k < h->files[i].n_tensors; k++) {
             const struct st_tensor *t = &h->files[i].tensors[k];
             if (!strmap_add(&h->index, t->name, h->n_tensors) && strmap_ok(&h->index))
-                return err_set(err, FLETCH_E_FORMAT, "tensor %s is in two files", QUOTE(t->name));
+                return err_set(err, FLETCH_E_FORMAT, "tensor %s appears in two files",
+                               QUOTE(t->name));
             h->tensors[h->n_tensors++] = t;
         }
     return strmap_ok(&h->index) ? 0 : err_nomem(err, "the list of tensors");
@@ -171,7 +174,7 @@ static int refuse_folder(const char *path, struct err *err)
         if (i < SHOWN)
             at += (size_t)snprintf(
                 text + at, sizeof text - at, "%s %s",
-                i ? "," : "name one of its .gguf files:", QUOTE(str_of(files[i]->d_name)));
+                i ? "," : "use one of its .gguf files:", QUOTE(str_of(files[i]->d_name)));
         free(files[i]);
     }
     if (n > SHOWN) snprintf(text + at, sizeof text - at, " and %d more", n - SHOWN);

@@ -40,7 +40,7 @@ static u32 int_in(struct cfg *c, const char *key, u32 lo, u32 hi, u32 absent)
 {
     const json_t *v = get(c, c->root, key);
     if (!v && absent >= lo) return absent;
-    if (!v) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
+    if (!v) FAIL(c, FLETCH_E_FORMAT, "config.json: missing %s", key);
     json_int_t i = json_integer_value(v);
     if (json_is_integer(v) && i >= (json_int_t)lo && i <= (json_int_t)hi) return (u32)i;
     FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not an integer from %u to %u", key, lo, hi);
@@ -64,13 +64,13 @@ static double opt_num(struct cfg *c, const json_t *obj, const char *key, double 
     if (!v) return absent;
     double d = json_number_value(v);
     if (json_is_number(v) && d >= 0 && d <= (double)FLT_MAX) return d;
-    FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a number from 0 up", key);
+    FAIL(c, FLETCH_E_FORMAT, "config.json: %s must be a number of at least 0", key);
     return absent;
 }
 
 static double need_num(struct cfg *c, const json_t *obj, const char *key)
 {
-    if (!get(c, obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: no %s", key);
+    if (!get(c, obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: missing %s", key);
     return opt_num(c, obj, key, 1);
 }
 
@@ -88,7 +88,7 @@ static void only_str(struct cfg *c, const char *key, const char *known)
     struct str v = get_str(c, c->root, key);
     if (get(c, c->root, key) && (!v.p || !str_is(v, known)))
         source_refuse(c->s, "config.json: %s %s is not supported, only %s", key,
-                      v.p ? QUOTE(v) : "that is not a string", known);
+                      v.p ? QUOTE(v) : "(not a string)", known);
 }
 
 static void only_bool(struct cfg *c, const char *key, bool known)
@@ -153,7 +153,7 @@ static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
              c->arch);
     if (!(factor > 0 && low > 0 && high > low && ctx > 0))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: the factors of rope type llama3 make no sense");
+        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type llama3");
     if (c->rc) return;
     u32 n = n_rot / 2;
     float *f = arena_alloc(&c->s->arena, n, sizeof *f);
@@ -190,7 +190,7 @@ static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
              "config.json: rope type yarn with other than beta_fast 32, beta_slow 1 and truncate "
              "true is not supported");
     if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: the factors of rope type yarn make no sense");
+        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type yarn");
     put_str(c, "rope.scaling.type", "yarn");
     put_f32(c, "rope.scaling.factor", factor);
     put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
@@ -240,7 +240,7 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
                  QUOTE(str_of(key)));
     }
     double base = opt_num(c, p, "rope_theta", opt_num(c, c->root, "rope_theta", 10000));
-    if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta is not above 0");
+    if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta must be greater than 0");
     if (opt_num(c, p, "partial_rotary_factor", opt_num(c, c->root, "partial_rotary_factor", 1)) !=
         1)
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
@@ -343,7 +343,7 @@ static void read_qwen3_moe(struct cfg *c)
     read_dense(c);
     u32 n = need_u32(c, local ? "num_local_experts" : "num_experts", 1024);
     if (opt_u32(c, "num_experts", 1024, n) != n)
-        FAIL(c, FLETCH_E_FORMAT, "config.json: num_experts is not num_local_experts");
+        FAIL(c, FLETCH_E_FORMAT, "config.json: num_experts and num_local_experts differ");
     if (json_array_size(get(c, c->root, "mlp_only_layers")) ||
         opt_u32(c, "decoder_sparse_step", UINT32_MAX, 1) != 1)
         FAIL(c, FLETCH_E_UNSUPPORTED,
@@ -365,7 +365,7 @@ static u32 leading_dense(struct cfg *c)
             n++;
         else if (dense || !type || strcmp(type, "sparse") != 0)
             FAIL(c, FLETCH_E_UNSUPPORTED,
-                 "config.json: mlp_layer_types is not some dense layers, then sparse ones");
+                 "config.json: mlp_layer_types must list dense layers first, then sparse ones");
     }
     return n;
 }
@@ -446,7 +446,7 @@ static void read_rwkv7(struct cfg *c)
     if (get(c, c->root, "attn"))
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: attention layers in RWKV-7 are not supported");
     if (!(ratio > 0 && ratio <= 64))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: hidden_ratio is not between 0 and 64");
+        FAIL(c, FLETCH_E_FORMAT, "config.json: hidden_ratio must be between 0 and 64");
     u32 n_ff = c->rc ? 1 : ((u32)(dim * ratio) + 31) / 32 * 32;
     put_u32(c, "block_count", c->h->n_layers);
     put_u32(c, "feed_forward_length", opt_u32(c, "intermediate_size", 1 << 24, n_ff));
@@ -483,7 +483,7 @@ static int refuse_quantised(const struct cfg *c)
     if (!q) return 0;
     struct str method = get_str(c, q, "quant_method");
     return err_set(c->err, FLETCH_E_UNSUPPORTED,
-                   "config.json: weights quantised by %s are not read; use the original "
+                   "config.json: weights quantized with %s are not supported; use the original "
                    "checkpoint or a GGUF file",
                    method.p ? QUOTE(method) : "an unnamed method");
 }
@@ -492,7 +492,7 @@ static int read_config(struct cfg *c)
 {
     const json_t *first = json_array_get(get(c, c->root, "architectures"), 0);
     struct str name = {json_string_value(first), json_string_length(first)};
-    if (!name.p) return err_set(c->err, FLETCH_E_FORMAT, "config.json: no architectures");
+    if (!name.p) return err_set(c->err, FLETCH_E_FORMAT, "config.json: missing architectures");
     int rc = refuse_quantised(c);
     if (rc) return rc;
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
@@ -546,7 +546,8 @@ int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
     if (rc || !k || json_is_null(k)) return rc;
     double top_k = json_number_value(k);
     if (!json_is_number(k) || !(top_k >= -1 && top_k <= INT32_MAX) || top_k != floor(top_k))
-        return err_set(err, FLETCH_E_FORMAT, "generation_config.json: top_k is not a count");
+        return err_set(err, FLETCH_E_FORMAT,
+                       "generation_config.json: top_k is not an integer of at least 0");
     u8 *le = arena_alloc(&s->arena, 4, 1);
     if (!le) return err_nomem(err, "metadata");
     for (int i = 0; i < 4; i++) le[i] = (u8)((u32)(i32)top_k >> 8 * i);

@@ -68,7 +68,7 @@ static int put_modes(struct source *s, const json_t *config, struct err *err)
     }
     if (n == 0) return 0; /* the mean is the default */
     int number = n == 1 ? pooling_number(mode) : -1;
-    if (n > 1) return put_other(s, "several ways to pool, joined", err);
+    if (n > 1) return put_other(s, "several pooling modes combined", err);
     if (number < 0) {
         snprintf(what, sizeof what, "pooling_mode %.48s", QUOTE(mode));
         return put_other(s, what, err);
@@ -92,7 +92,8 @@ static int read_pooling(struct source *s, struct str folder, bool must, struct e
     char name[96];
     json_t *config;
     if (!folder_ok(folder))
-        return err_set(err, FLETCH_E_FORMAT, "modules.json: path %s is not a folder beside it",
+        return err_set(err, FLETCH_E_FORMAT,
+                       "modules.json: path %s is not a folder in the same directory",
                        QUOTE(folder));
     snprintf(name, sizeof name, "%.*s/config.json", (int)folder.n, folder.p);
     int rc = read_file(s, name, &config, err);

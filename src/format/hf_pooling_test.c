@@ -73,7 +73,7 @@ static void modules_say_how_embeddings_are_made(void **state)
         source_close(s);
     }
     testdir_puts(&dir, "modules.json", "[{\"type\":\"x.Pooling\",\"path\":\"../x\"}]");
-    must_fail("'../x' is not a folder beside it");
+    must_fail("'../x' is not a folder in the same directory");
     testdir_puts(&dir, "modules.json", "[{}]");
     must_fail("a module has no type");
     testdir_puts(&dir, "modules.json", "{}");

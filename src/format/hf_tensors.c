@@ -242,7 +242,7 @@ static int add_stack(const struct place *at, const struct rule *rule)
                            at->hf_prefix, name, n);
         if (src[e]->n_dims != 2 || memcmp(src[e]->shape, src[0]->shape, sizeof src[e]->shape) ||
             src[e]->type != src[0]->type)
-            return wrong_shape(at, src[e], "a matrix of the other experts' shape and type");
+            return wrong_shape(at, src[e], "a matrix with the shape and type of the other experts");
     }
     u64 dims[3] = {n, src[0]->shape[0], src[0]->shape[1]};
     struct recipe r = {RECIPE_ROWS, n, src, 1, dims[1], dims[2], 0, dims[1], NULL};
@@ -368,8 +368,9 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
     }
     for (u32 i = 0; i < h->n_tensors && rc == 0; i++)
         if (!h->used[i] && !is_spare(h, h->tensors[i]->name))
-            source_refuse(s, "tensor %s has no place in this architecture as config.json has it",
-                          QUOTE(h->tensors[i]->name));
+            source_refuse(
+                s, "tensor %s does not belong to this architecture as described by config.json",
+                QUOTE(h->tensors[i]->name));
     return rc;
 }
 

@@ -317,37 +317,37 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         const char *config, *text;
     } cases[] = {
         {CONFIG("GemmaForCausalLM", LLAMA_BODY, ""), "architecture 'GemmaForCausalLM'"},
-        {"{" LLAMA_BODY "}", "no architectures"},
-        {"[]", "no architectures"},
-        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"), "quantised by 'fp8'"},
-        {LLAMA(",\"quantization_config\":{\"quant_method\":\"awq\"}"), "quantised by 'awq'"},
-        {LLAMA(",\"quantization_config\":{}"), "quantised by an unnamed method"},
+        {"{" LLAMA_BODY "}", "missing architectures"},
+        {"[]", "missing architectures"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"), "quantized with 'fp8'"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"awq\"}"), "quantized with 'awq'"},
+        {LLAMA(",\"quantization_config\":{}"), "quantized with an unnamed method"},
         {LLAMA(",\"hidden_act\":\"gelu\""), "hidden_act 'gelu'"},
-        {LLAMA(",\"hidden_act\":3"), "hidden_act that is not a string"},
+        {LLAMA(",\"hidden_act\":3"), "hidden_act (not a string)"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\"}"), "rope type 'longrope'"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"), "rope type 'dynamic'"},
         {LLAMA(",\"rope_scaling\":{\"type\":7}"), "rope type is not a string"},
         {LLAMA(",\"rope_scaling\":3"), "not an object"},
         {LLAMA(",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}"),
          "per kind of layer ('full_attention')"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), "no factor"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), "missing factor"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_fast\":16}"), "beta_fast"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0}"), "make no sense"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}"), "no low_freq_factor"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0}"), "invalid factors"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}"), "missing low_freq_factor"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
                "\"high_freq_factor\":4,\"original_max_position_embeddings\":8}"),
-         "make no sense"},
+         "invalid factors"},
         {CONFIG("Qwen3ForCausalLM", LLAMA_BODY,
                 ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
                 "\"high_freq_factor\":4,\"original_max_position_embeddings\":8}"),
          "llama3 is not supported for qwen3"},
         {LLAMA(",\"partial_rotary_factor\":0.5"), "partial_rotary_factor"},
-        {LLAMA(",\"rope_theta\":0"), "rope_theta is not above 0"},
-        {LLAMA(",\"rope_theta\":\"1\""), "rope_theta is not a number"},
+        {LLAMA(",\"rope_theta\":0"), "rope_theta must be greater than 0"},
+        {LLAMA(",\"rope_theta\":\"1\""), "rope_theta must be a number of at least 0"},
         {LLAMA(",\"head_dim\":3"), "head size 3 is odd"},
         {LLAMA(",\"head_dim\":0"), "head_dim is not an integer from 1"},
         {LLAMA(",\"tie_word_embeddings\":1"), "tie_word_embeddings is not a boolean"},
-        {CONFIG("LlamaForCausalLM", "\"hidden_size\":8", ""), "no max_position_embeddings"},
+        {CONFIG("LlamaForCausalLM", "\"hidden_size\":8", ""), "missing max_position_embeddings"},
         {CONFIG("LlamaForCausalLM",
                 "\"hidden_size\":8,\"max_position_embeddings\":9,\"num_hidden_layers\":513", ""),
          "num_hidden_layers is not an integer from 1 to 512"},
@@ -486,7 +486,7 @@ static void fields_that_nobody_knows_are_refused(void **state)
         {LLAMA(",\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":\"yarn\","
                "\"factor\":4,\"original_max_position_embeddings\":16}"),
          "original_max_position_embeddings 32, beside 16 among the rope parameters"},
-        {MOE(",\"num_local_experts\":2"), "num_experts is not num_local_experts"},
+        {MOE(",\"num_local_experts\":2"), "num_experts and num_local_experts differ"},
         {LLAMA(",\"layer_types\":[\"linear_attention\"]"), "layer_types with 'linear_attention'"},
         {CONFIG("Qwen3ForCausalLM", LLAMA_BODY, ",\"use_qk_norm\":false"), "use_qk_norm"},
         {MOE(",\"shared_expert_intermediate_size\":512"), "shared_expert_intermediate_size"},
@@ -559,7 +559,7 @@ static void spare_tensors_are_left_out(void **state)
     assert_int_equal(s->refused->n, 0);
     source_close(s);
     TESTDIR_TENSOR(&dir, "model.layers.1.enorm.weight", QT_F32, 0, 8);
-    must_fail(GLM(""), "'model.layers.1.enorm.weight' has no place");
+    must_fail(GLM(""), "'model.layers.1.enorm.weight' does not belong");
 }
 
 static void generation_config_gives_sampling_defaults(void **state)
@@ -587,9 +587,9 @@ static void generation_config_gives_sampling_defaults(void **state)
     testdir_puts(&dir, "generation_config.json", "{\"temperature\":\"hot\"}");
     must_fail(LLAMA(""), "temperature is not a number");
     testdir_puts(&dir, "generation_config.json", "{\"top_k\":-2}");
-    must_fail(LLAMA(""), "top_k is not a count");
+    must_fail(LLAMA(""), "top_k is not an integer");
     testdir_puts(&dir, "generation_config.json", "{\"top_k\":1.5}");
-    must_fail(LLAMA(""), "top_k is not a count");
+    must_fail(LLAMA(""), "top_k is not an integer");
     testdir_puts(&dir, "generation_config.json", "{\"top_k\":50.0}");
     s = must_open(LLAMA(""));
     assert_int_equal(u32_of(s, "general.sampling.top_k"), 50);
@@ -840,11 +840,11 @@ static void refuses_tensors_that_do_not_belong(void **state)
 {
     (void)state;
     TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.sinks", QT_F32, 0, 2);
-    must_fail(LLAMA(""), "'model.layers.0.self_attn.sinks' has no place");
+    must_fail(LLAMA(""), "'model.layers.0.self_attn.sinks' does not belong");
     TESTDIR_TENSOR(&dir, "model.layers.1.input_layernorm.weight", QT_F32, 0, 2);
-    must_fail(LLAMA(""), "'model.layers.1.input_layernorm.weight' has no place");
+    must_fail(LLAMA(""), "'model.layers.1.input_layernorm.weight' does not belong");
     TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_norm.weight", QT_F32, 0, 2);
-    must_fail(LLAMA(""), "q_norm.weight' has no place");
+    must_fail(LLAMA(""), "q_norm.weight' does not belong");
     TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.q_proj.weight", QT_F32, 0, 7, 2);
     must_fail(LLAMA(""), "q_proj.weight': its shape is not");
     TESTDIR_TENSOR(&dir, "model.layers.0.self_attn.kv_b_proj.weight", QT_F32, 0, 15, 4);
@@ -892,8 +892,8 @@ static void refuses_bad_indexes(void **state)
     static const struct {
         const char *index, *text;
     } cases[] = {
-        {"{}", "no weight_map"},
-        {"{\"weight_map\":[]}", "no weight_map"},
+        {"{}", "missing weight_map"},
+        {"{\"weight_map\":[]}", "missing weight_map"},
         {"{\"weight_map\":{\"t\":7}}", "an entry is not the name"},
         {"{\"weight_map\":{\"t\":\"../a.safetensors\"}}", "'../a.safetensors' is not the name"},
         {"{\"weight_map\":{\"t\":\"/a.safetensors\"}}", "is not the name"},
@@ -905,7 +905,7 @@ static void refuses_bad_indexes(void **state)
         {"{\"weight_map\":{\"t\":\"a.safetensors\"}}", "tensor 't' is not in 'a.safetensors'"},
         {"{\"weight_map\":{\"lm_head.weight\":\"a.safetensors\","
          "\"model.norm.weight\":\"b.safetensors\"}}",
-         "'lm_head.weight' is in two files"},
+         "'lm_head.weight' appears in two files"},
         {"{\"weight_map\":{\"t\":\"bad.safetensors\"}}", "'bad.safetensors': safetensors: "},
     };
     TESTDIR_TENSOR(&dir, "lm_head.weight", QT_F32, 0, 1, 2);
@@ -929,7 +929,7 @@ static void says_what_a_directory_lacks(void **state)
     assert_non_null(strstr(err.text, "no config.json"));
     testdir_puts(&dir, "config.json", LLAMA(""));
     assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
-    assert_non_null(strstr(err.text, "holds neither model.safetensors nor"));
+    assert_non_null(strstr(err.text, "contains neither model.safetensors nor"));
     testdir_puts(&dir, "config.json", "{");
     assert_int_equal(source_open(&s, dir.path, &err), FLETCH_E_FORMAT);
     assert_non_null(strstr(err.text, "invalid JSON"));

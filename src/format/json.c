@@ -86,7 +86,7 @@ static void json_put_char(struct buf *out, u32 c)
 static int json_unicode_escape(struct json_reader *r)
 {
     int high = json_hex4(r), low = -1;
-    if (high < 0) return json_bad(r, "\\u needs four hexadecimal digits");
+    if (high < 0) return json_bad(r, "\\u must be followed by four hexadecimal digits");
     if (high >= 0xd800 && high < 0xdc00 && json_take(r, '\\') && json_take(r, 'u'))
         low = json_hex4(r);
     if (high < 0xd800 || high > 0xdfff) {
@@ -180,7 +180,7 @@ static int json_read_number(struct json_reader *r, json_t **out)
         if (!json_take(r, '-')) json_take(r, '+');
         ok = json_take_digits(r);
     }
-    if (!ok) return json_bad(r, "this is no JSON value");
+    if (!ok) return json_bad(r, "this is not a JSON value");
     buf_put(&r->scratch, r->text.p + start, r->at - start);
     if (r->scratch.failed) return err_nomem(r->err, r->what);
     const char *digits = json_scratch(r, old).p;
@@ -189,7 +189,7 @@ static int json_read_number(struct json_reader *r, json_t **out)
     bool exact = integer && errno == 0;
     double d = strtod(digits, NULL);
     r->scratch.n = old;
-    if (!isfinite(d)) return json_bad(r, "a number beyond what a double holds");
+    if (!isfinite(d)) return json_bad(r, "a number outside the range of a double");
     *out = exact ? json_integer(whole) : json_real(d);
     return *out ? 0 : err_nomem(r->err, r->what);
 }
@@ -279,7 +279,7 @@ static int json_read_value(struct json_reader *r, json_t **out)
 {
     json_skip_blanks(r);
     struct str rest = {r->text.p + r->at, r->text.n - r->at};
-    if (!rest.n) return json_bad(r, "it ends where a value should follow");
+    if (!rest.n) return json_bad(r, "a value is missing at the end");
     if (*rest.p == '{' || *rest.p == '[') return json_read_nested(r, out);
     if (*rest.p == '"') return json_read_text(r, out);
     if (str_starts(rest, "true") || str_starts(rest, "null")) {
@@ -302,11 +302,11 @@ int json_parse(json_t **out, struct str text, const char *what, struct err *err)
     int rc = 0;
     json_skip_blanks(&r);
     if (json_peek(&r) != '{' && json_peek(&r) != '[')
-        rc = json_bad(&r, "it must begin with { or [");
+        rc = json_bad(&r, "it must start with { or [");
     if (rc == 0) rc = json_read_nested(&r, out);
     if (rc == 0) {
         json_skip_blanks(&r);
-        if (r.at < text.n) rc = json_bad(&r, "more text after the end");
+        if (r.at < text.n) rc = json_bad(&r, "unexpected text after the end");
     }
     if (rc) {
         json_decref(*out);

@@ -38,7 +38,7 @@ static int read_dtype(struct st_tensor *t, const json_t *v, struct err *err)
         t->type = QT_BF16;
     else
         return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "safetensors: tensor %s is %s; only F32, F16 and BF16 are read",
+                       "safetensors: tensor %s has type %s; only F32, F16 and BF16 are supported",
                        QUOTE(t->name), QUOTE(dtype));
     return 0;
 }
@@ -69,7 +69,7 @@ static int read_range(struct st_tensor *t, const json_t *v, const u8 *data, u64 
         return bad(err, t->name, "has no valid data_offsets");
     u64 begin = (u64)json_integer_value(b), end = (u64)json_integer_value(e), need;
     if (end > n_data)
-        return bad(err, t->name, "lies beyond the end of the file (is it cut short?)");
+        return bad(err, t->name, "extends beyond the end of the file (is it truncated?)");
     if (!quant_bytes(t->type, t->n_elems, &need) || need != end - begin)
         return bad(err, t->name, "has data_offsets that don't match its shape and dtype");
     t->data = data + begin;
@@ -81,7 +81,8 @@ static int read_tensor(struct st_file *f, struct str name, const json_t *info, c
                        u64 n_data, struct err *err)
 {
     struct st_tensor *t = &f->tensors[f->n_tensors];
-    if (!name_ok(name)) return bad(err, name, "has a name that is empty, long or unprintable");
+    if (!name_ok(name))
+        return bad(err, name, "has a name that is empty, too long or not printable");
     if (!json_is_object(info)) return bad(err, name, "is not described by an object");
     t->name = (struct str){arena_copy(&f->arena, name), name.n};
     if (!t->name.p) return err_nomem(err, "safetensors names");
@@ -138,7 +139,7 @@ int st_parse(struct st_file *f, const u8 *p, u64 n, struct err *err)
     for (u32 i = 0; i < 8 && n >= 8; i++) n_header |= (u64)p[i] << 8 * i;
     if (n < 8 || n_header > n - 8)
         return err_set(err, FLETCH_E_FORMAT,
-                       "safetensors: the header doesn't fit in the file (is it cut short, or "
+                       "safetensors: the header does not fit in the file (is it truncated or in "
                        "another format?)");
     if (n_header > MAX_HEADER)
         return err_set(err, FLETCH_E_LIMIT, "safetensors: a header of %llu bytes; the limit is %d",

@@ -86,9 +86,9 @@ static void refuses_bad_headers(void **state)
         {"{\"t\":1}", "'t' is not described by an object"},
         {"{\"t\":{}}", "'t' has no dtype"},
         {"{\"\":{}}", "name that is empty"},
-        {"{\"a\\u0001\":{}}", "unprintable"},
+        {"{\"a\\u0001\":{}}", "not printable"},
         {"{\"t\":{},\"t\":{}}", "duplicate"},
-        {T("\"F8_E4M3\"", "[4]", "[0,4]"), "'t' is 'F8_E4M3'; only F32, F16 and BF16"},
+        {T("\"F8_E4M3\"", "[4]", "[0,4]"), "'t' has type 'F8_E4M3'; only F32, F16 and BF16"},
         {T("\"I8\"", "[4]", "[0,4]"), "'I8'"},
         {T("\"f32\"", "[1]", "[0,4]"), "'f32'"},
         {T("\"F32\\u0000\"", "[1]", "[0,4]"), "'F32\\x00'"},
@@ -138,8 +138,12 @@ static void refuses_header_lengths_that_do_not_fit(void **state)
         size_t cut; /* bytes of the file; 0 = all */
         const char *text;
     } cases[] = {
-        {3, 0, "doesn't fit"}, {UINT64_MAX, 0, "doesn't fit"}, {UINT64_MAX - 7, 0, "doesn't fit"},
-        {2, 7, "doesn't fit"}, {2, 1, "doesn't fit"},          {2, 9, "doesn't fit"},
+        {3, 0, "does not fit"},
+        {UINT64_MAX, 0, "does not fit"},
+        {UINT64_MAX - 7, 0, "does not fit"},
+        {2, 7, "does not fit"},
+        {2, 1, "does not fit"},
+        {2, 9, "does not fit"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct st_file f;

@@ -117,8 +117,8 @@ int source_data(struct source *s, const struct tensor *t, const u8 **out, struct
     *out = NULL;
     if (!q || !q->readable)
         return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "tensor %s has type %s, which fletch can't read; use a file quantised "
-                       "another way, such as Q4_K_M or Q8_0",
+                       "tensor %s has type %s, which fletch does not support; use a file with "
+                       "another type, such as Q4_K_M or Q8_0",
                        QUOTE(t->name), q ? q->name : "unknown");
     if (!t->recipe) {
         *out = t->data;
@@ -229,8 +229,8 @@ bool kv_next_str(const struct kv *kv, u64 *at, struct str *out)
 static int wrong_kv(const struct kv *kv, const char *want, struct err *err)
 {
     const char *have = kv_type_name(kv->type);
-    return err_set(err, FLETCH_E_FORMAT, "metadata key %s (%s) is not %s", QUOTE(kv->key), have,
-                   want);
+    return err_set(err, FLETCH_E_FORMAT, "metadata key %s has type %s but must be %s",
+                   QUOTE(kv->key), have, want);
 }
 
 int source_get_u32(const struct source *s, const char *key, u32 *out, struct err *err)
@@ -347,8 +347,8 @@ static int measure(struct tensor *t, struct err *err)
     }
     if (t->ne[0] % q->blk)
         return err_set(err, FLETCH_E_FORMAT,
-                       "tensor %s: rows of %llu elements are not whole %s blocks of %u", name.text,
-                       (unsigned long long)t->ne[0], q->name, q->blk);
+                       "tensor %s: rows of %llu elements do not consist of whole %s blocks of %u",
+                       name.text, (unsigned long long)t->ne[0], q->name, q->blk);
     if (!quant_bytes(t->type, t->n_elems, &t->n_bytes))
         return err_set(err, FLETCH_E_FORMAT, "tensor %s: its size in bytes overflows", name.text);
     return 0;
@@ -499,7 +499,7 @@ int source_refused_error(const struct source *s, struct err *err)
         n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? "; " : "", r->lines[shown]);
     if (shown < r->n) snprintf(more, sizeof more, "; and %u more", r->n - shown);
     return err_set(err, FLETCH_E_UNSUPPORTED,
-                   "the model asks for what is not supported, so its answers would be wrong: "
-                   "%s%s (--ignore-unknown goes on without, at your own risk)",
+                   "the model requires unsupported features, so its answers would be wrong: %s%s "
+                   "(--ignore-unknown ignores them at your own risk)",
                    text, more);
 }

@@ -128,8 +128,8 @@ int gpu_check_arithmetic(const struct gpu_driver *d, struct gpu *g, bool *flushe
         const struct self_case *s = &cases[i];
         if (results[i] != s->bits)
             rc = err_set(err, FLETCH_E_BACKEND,
-                         "this GPU computes other bits than it should: %s is 0x%08x instead of "
-                         "0x%08x (a = 0x%08x, b = 0x%08x, c = 0x%08x)",
+                         "this GPU computes wrong bits: %s is 0x%08x instead of 0x%08x (a = "
+                         "0x%08x, b = 0x%08x, c = 0x%08x)",
                          names[s->op], results[i], s->bits, s->a, s->b, s->c);
     }
     if (!rc && flushes) *flushes = results[N_CASES] != halved.bits;

@@ -182,8 +182,8 @@ static const char *cuda_load(struct cuda *cu)
     int n = 0;
     cu_result rc = cu->init(0);
     if (rc == CU_NO_DEVICE || (!rc && !cu->device_count(&n) && n == 0))
-        return "the NVIDIA driver finds no GPU";
-    if (rc) return "the NVIDIA driver does not start (cuInit fails)";
+        return "the NVIDIA driver found no GPU";
+    if (rc) return "the NVIDIA driver cannot be initialized (cuInit fails)";
     return NULL;
 }
 
@@ -207,7 +207,7 @@ static int no_room(const struct gpu *g, u64 n, const char *where, struct err *er
 {
     size_t left = 0, total = 0;
     g->cu.mem_info(&left, &total);
-    return err_set(err, FLETCH_E_NOMEM, "no room for %.1f MB in %s: %.1f of %.1f MB are left",
+    return err_set(err, FLETCH_E_NOMEM, "cannot allocate %.1f MB in %s: %.1f of %.1f MB are free",
                    (double)n * 1e-6, where, (double)left * 1e-6, (double)total * 1e-6);
 }
 
@@ -234,7 +234,7 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
     int rc, n = 0, major = 0, minor = 0;
     if ((rc = failed(g, cu->device_count(&n), "cuDeviceGetCount", err))) return rc;
     if (device >= (u32)n)
-        return err_set(err, FLETCH_E_ARG, "there is no GPU %u, the last is %d", device, n - 1);
+        return err_set(err, FLETCH_E_ARG, "there is no GPU %u; the last one is %d", device, n - 1);
     if ((rc = failed(g, cu->device_get(&g->device, (int)device), "cuDeviceGet", err)) ||
         (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "the chip", err)) ||
         (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "the chip", err)) ||
@@ -253,7 +253,8 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
         cu_result load = cu->module_load(&g->modules[g->n_modules], gpu_fatbins[g->n_modules]);
         if (load == CU_NO_BINARY_FOR_GPU)
             return err_set(err, FLETCH_E_BACKEND,
-                           "this build has no CUDA kernels for sm_%u; make release has", g->api);
+                           "this build has no CUDA kernels for sm_%u; build with make release",
+                           g->api);
         if ((rc = failed(g, load, "loading the kernels", err))) return rc;
         if (!g->blit) cu->module_function(&g->blit, g->modules[g->n_modules], "k_blit");
         if (!g->native) cu->module_function(&g->native, g->modules[g->n_modules], "k_panels_mma_3");

@@ -243,7 +243,7 @@ static int run_command(struct gpu *g, const struct gpu_command *c, bool first, s
 static int dev_submit(struct gpu *g, struct gpu_list *list, struct err *err)
 {
     if (g->n_queued == MAX_QUEUED)
-        return err_set(err, FLETCH_E_LIMIT, "%d lists are queued, none waited for", MAX_QUEUED);
+        return err_set(err, FLETCH_E_LIMIT, "%d lists are pending, none waited for", MAX_QUEUED);
     g->queue[g->n_queued++] = list;
     g->did.submissions++;
     return 0;

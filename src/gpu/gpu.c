@@ -153,7 +153,8 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     x->n_chunks = planes_place(x->net, planes_limit(x->kind.bulk), x->places, sizes);
     for (u32 i = 0; !rc && i < x->n_chunks; i++) {
         if (sizes[i] > max_buffer)
-            rc = err_set(err, FLETCH_E_FIT, "weights of %.1f MB in one piece, but %.1f may be",
+            rc = err_set(err, FLETCH_E_FIT,
+                         "a single buffer of %.1f MB for weights; at most %.1f MB are allowed",
                          (double)sizes[i] * 1e-6, (double)max_buffer * 1e-6);
         if (!rc) rc = x->d->alloc(x->g, &x->chunks[i], sizes[i], GPU_DEVICE, err);
     }
@@ -173,8 +174,7 @@ static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory
     for (u32 i = 0; i < n && !rc; i++) {
         if (s[i].item % 16 || s[i].item * n_items > UINT32_MAX * 2ull)
             rc = err_set(err, FLETCH_E_LIMIT,
-                         "a layer of the %s has a size that kernels can't "
-                         "address",
+                         "a layer of the %s is too large for kernels to address",
                          blocks ? "cache" : "state");
         layers[2 * i] = (u32)(s[i].at / 16);
         layers[2 * i + 1] = (u32)(s[i].item / 16);
@@ -266,7 +266,8 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
     *out = NULL;
     const char *why = gpu_absent(class->name);
     if (why)
-        return err_set(err, FLETCH_E_BACKEND, "backend '%s' is not there: %s", class->name, why);
+        return err_set(err, FLETCH_E_BACKEND, "backend '%s' is not available: %s", class->name,
+                       why);
     struct gpu_exec *x = calloc(1, sizeof *x);
     if (!x) return err_nomem(err, "the executor");
     x->base.class = class;
@@ -280,8 +281,8 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
     if (!rc) rc = d->open(&x->g, limits->device, err);
     if (!rc && limits->capture)
         rc = d->capture ? d->capture(x->g, limits->capture, err)
-                        : err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' writes no captures",
-                                  class->name);
+                        : err_set(err, FLETCH_E_UNSUPPORTED,
+                                  "backend '%s' does not support captures", class->name);
     if (!rc) rc = open_memory(x, err);
     if (rc == FLETCH_E_NOMEM) rc = err->code = FLETCH_E_FIT;
     if (rc) {
@@ -720,7 +721,8 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_program *prog = &x->programs[handle];
     if (!x->d->profile)
-        return err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' can't be profiled", x->d->name);
+        return err_set(err, FLETCH_E_UNSUPPORTED, "backend '%s' does not support profiling",
+                       x->d->name);
     int rc = gpu_submit(exec, handle, s, err); /* a first time, so that its list is there */
     if (!rc) rc = gpu_wait(exec, err);
     if (rc) return rc;

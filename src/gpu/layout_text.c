@@ -91,11 +91,12 @@ static int read_lines(struct layouts *t, struct str text, struct err *err)
             break;
         }
         if (!read_line(line, &l))
-            return err_set(err, FLETCH_E_FORMAT, "line %s is not a layout: damaged", QUOTE(line));
+            return err_set(err, FLETCH_E_FORMAT, "line %s is not a launch shape: damaged",
+                           QUOTE(line));
         int rc = layouts_set(t, &l.site, &l.layout, err);
         if (rc) return rc;
     }
-    return err_set(err, FLETCH_E_FORMAT, "it does not end as it should: damaged");
+    return err_set(err, FLETCH_E_FORMAT, "its end is missing: damaged");
 }
 
 int layouts_read(struct layouts *t, struct layouts_for who, struct str text, struct err *err)
@@ -105,7 +106,7 @@ int layouts_read(struct layouts *t, struct layouts_for who, struct str text, str
     write_head(who, &head);
     int rc = head.failed ? err_nomem(err, "the layouts") : 0;
     if (!rc && !str_starts(text, "fletch layouts "))
-        rc = err_set(err, FLETCH_E_FORMAT, "not a file of layouts");
+        rc = err_set(err, FLETCH_E_FORMAT, "not a file of launch shapes");
     else if (!rc && !str_starts(text, head.p))
         rc = err_set(err, FLETCH_E_FIT, "made for another build or device; run fletch tune again");
     else if (!rc)

@@ -48,14 +48,14 @@ static int check_tensor(struct bind *b, const struct tensor *t, const char *name
                                (w->n_slices == 1 || t->ne[1] == w->n_rows);
     if (!fits)
         return err_set(b->err, FLETCH_E_FORMAT,
-                       "tensor '%s' is %llu×%llu×%llu×%llu but the metadata asks for %u×%u×%u",
+                       "tensor '%s' is %llu×%llu×%llu×%llu but the metadata requires %u×%u×%u",
                        name, (unsigned long long)t->ne[0], (unsigned long long)t->ne[1],
                        (unsigned long long)t->ne[2], (unsigned long long)t->ne[3], w->n_in,
                        w->n_rows, w->n_slices);
     if (!info || !info->readable)
         return err_set(b->err, FLETCH_E_UNSUPPORTED,
-                       "tensor '%s' has type %s, which fletch can't read; use a file in another "
-                       "quantisation (Q8_0, Q4_K_M, ...)",
+                       "tensor '%s' has type %s, which fletch does not support; use a file with "
+                       "another type, such as Q4_K_M or Q8_0",
                        name, info && info->name ? info->name : "unknown");
     if (w->plain && info->blk != 1)
         return err_set(b->err, FLETCH_E_UNSUPPORTED,

@@ -73,7 +73,7 @@ static int plan_tensor(struct convert *c, const struct tensor *from, struct str 
     it->to.name = name;
     it->to.type = type;
     if (!q->readable)
-        return err_set(err, FLETCH_E_UNSUPPORTED, "tensor %s is %s, which can't be read",
+        return err_set(err, FLETCH_E_UNSUPPORTED, "tensor %s has type %s, which is not supported",
                        QUOTE(name), q->name);
     if (!quant_bytes(type, from->n_elems, &it->to.n_bytes) ||
         !CK_ADD(c->total, it->to.n_bytes, &c->total))
@@ -165,12 +165,13 @@ static int write_slice(struct convert *c, const struct item *it, const u8 *src, 
     else
         pool_run(c->pool, convert_units, &j, (n + UNIT - 1) / UNIT);
     if (atomic_load(&j.bad) & BAD_SOURCE)
-        return err_set(err, FLETCH_E_FORMAT, "tensor %s holds NaN or infinite weights",
+        return err_set(err, FLETCH_E_FORMAT, "tensor %s contains NaN or infinite weights",
                        QUOTE(it->from->name));
     if (atomic_load(&j.bad))
-        return err_set(err, FLETCH_E_FORMAT,
-                       "tensor %s holds weights beyond the range of %s; convert to bf16 instead",
-                       QUOTE(it->from->name), quant_info(j.to)->name);
+        return err_set(
+            err, FLETCH_E_FORMAT,
+            "tensor %s contains weights outside the range of %s; convert to bf16 instead",
+            QUOTE(it->from->name), quant_info(j.to)->name);
     int rc = gguf_writer_data(c->writer, j.dst, (size_t)n_bytes, err);
     c->done += n_bytes;
     return rc ? rc : err_progress(err, c->params.progress, c->params.ctx, c->done, c->total);
@@ -237,7 +238,8 @@ int convert_run(const char *in, const char *out, const char *type_name, u32 n_th
     if (params) c.params = *params;
     if (!type) return FLETCH_E_ARG;
     if (is_same_file(in, out))
-        return err_set(err, FLETCH_E_ARG, "%s is the input; choose another name for the output",
+        return err_set(err, FLETCH_E_ARG,
+                       "%s is the input file; choose another name for the output",
                        QUOTE(str_of(out)));
     int rc = convert_all(&c, in, out, type, n_threads, err);
     gguf_writer_close(c.writer);

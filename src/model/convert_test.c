@@ -313,16 +313,16 @@ static void refuses_weights_that_do_not_fit(void **state)
         float bad;
         const char *type, *text; /* NULL: fits */
     } cases[] = {
-        {NAN, "q8_0", "'blk.0.ffn_down_exps.weight' holds NaN or infinite"},
-        {INFINITY, "q4_k_m", "'blk.0.ffn_down_exps.weight' holds NaN or infinite"},
-        {-INFINITY, "f16", "'blk.0.ffn_down_exps.weight' holds NaN or infinite"},
-        {70000, "f16", "beyond the range of F16; convert to bf16"},
+        {NAN, "q8_0", "'blk.0.ffn_down_exps.weight' contains NaN or infinite"},
+        {INFINITY, "q4_k_m", "'blk.0.ffn_down_exps.weight' contains NaN or infinite"},
+        {-INFINITY, "f16", "'blk.0.ffn_down_exps.weight' contains NaN or infinite"},
+        {70000, "f16", "outside the range of F16; convert to bf16"},
         {70000, "bf16", NULL},
         {65504, "f16", NULL},
         {70000, "q8_0", NULL},
-        {1e9f, "q8_0", "beyond the range of Q8_0"}, /* the scale is F16 */
-        {1e9f, "q4_0", "beyond the range of Q4_0"},
-        {3e38f, "q6_k", "beyond the range of Q6_K"},
+        {1e9f, "q8_0", "outside the range of Q8_0"}, /* the scale is F16 */
+        {1e9f, "q4_0", "outside the range of Q4_0"},
+        {3e38f, "q6_k", "outside the range of Q6_K"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct err err;
@@ -363,7 +363,7 @@ static void refuses_types_that_can_not_be_read(void **state)
     assert_int_equal(gguf_writer_finish(w, NULL), 0);
     gguf_writer_close(w);
     assert_int_equal(run("q8_0", "out.gguf", 1, &err), FLETCH_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "'x.weight' is IQ2_XXS"));
+    assert_non_null(strstr(err.text, "'x.weight' has type IQ2_XXS"));
 }
 
 static void directories_bring_their_vocabulary(void **state)

@@ -44,7 +44,7 @@ static void get_u32(struct reader *r, const char *suffix, enum need need, u32 lo
     i64 v = 0;
     if (kv->type == KV_ARRAY && kv->n < MAX(r->n_blocks, 1)) {
         r->rc = err_set(r->err, FLETCH_E_FORMAT,
-                        "metadata key '%s' has %llu entries, fewer than blocks", key,
+                        "metadata key '%s' has %llu entries, fewer than there are blocks", key,
                         (unsigned long long)kv->n);
         return;
     }
@@ -92,7 +92,7 @@ static void check_eps(struct reader *r, const char *key, float eps)
 {
     if (!r->rc && !(eps > 0 && eps < 1))
         r->rc = err_set(r->err, FLETCH_E_FORMAT,
-                        "metadata key '%s' is %g, not between 0 and 1 as an epsilon must be", key,
+                        "metadata key '%s' is %g, but an epsilon must be between 0 and 1", key,
                         (double)eps);
 }
 
@@ -201,11 +201,11 @@ static void read_experts(struct reader *r, struct hparams *hp)
     fail_if(r, hp->n_experts % hp->n_expert_groups != 0, "expert_group_count",
             "does not divide expert_count");
     fail_if(r, hp->n_expert_groups > 1 && hp->n_experts / hp->n_expert_groups < 2,
-            "expert_group_count", "leaves fewer than two experts a group"); /* best two count */
+            "expert_group_count", "leaves fewer than two experts per group"); /* best two count */
     fail_if(r, hp->n_groups_used > hp->n_expert_groups, "expert_group_used_count",
             "is larger than expert_group_count");
     fail_if(r, hp->n_experts_used > hp->n_experts / hp->n_expert_groups * hp->n_groups_used,
-            "expert_used_count", "is larger than the groups used");
+            "expert_used_count", "is larger than the number of groups used");
     fail_if(r, (u64)hp->n_experts_used * MAX(hp->n_ff_expert, hp->d_model) > WIDEST,
             "expert_used_count", "times the width of an expert is too wide");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
@@ -259,21 +259,18 @@ static int check_kind(const struct source *s, struct err *err)
     static const struct {
         const char *kind, *what;
     } others[] = {
-        {"mmproj", "a vision or audio projector (mmproj), which goes with a model; give the "
-                   "model's own file, for text alone"},
-        {"clip", "a vision or audio projector (mmproj), which goes with a model; give the model's "
-                 "own file, for text alone"},
-        {"adapter", "a LoRA adapter, which changes a model; merge it into its base model, then "
-                    "convert that"},
-        {"imatrix", "an importance matrix, with which models are quantised; give the model"},
-        {"controlvector", "a control vector, which steers a model; give the model"},
+        {"mmproj", "a vision or audio projector (mmproj); use the model's own file, for text only"},
+        {"clip", "a vision or audio projector (mmproj); use the model's own file, for text only"},
+        {"adapter", "a LoRA adapter; merge it into its base model, then convert that"},
+        {"imatrix", "an importance matrix for quantizing models; use the model itself"},
+        {"controlvector", "a control vector; use the model itself"},
     };
     struct str kind = {0}, arch = {0};
     int rc = source_get_str(s, "general.type", &kind, err);
     if (rc >= 0) rc = source_get_str(s, "general.architecture", &arch, err);
     for (size_t i = 0; rc >= 0 && i < ARRAY_LEN(others); i++)
         if (str_is(kind, others[i].kind) || str_is(arch, others[i].kind))
-            return err_set(err, FLETCH_E_UNSUPPORTED, "this is no model but %s", others[i].what);
+            return err_set(err, FLETCH_E_UNSUPPORTED, "this is not a model but %s", others[i].what);
     return rc < 0 ? rc : 0;
 }
 
@@ -306,7 +303,7 @@ static int read_arch(struct hparams *hp, const struct source *s, struct err *err
     memcpy(hp->arch, arch.p, arch.n);
     if (!arch_find(hp->arch))
         return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "architecture %s is not supported (see `fletch doctor` for those that are)",
+                       "architecture %s is not supported (fletch doctor lists those that are)",
                        QUOTE(arch));
     if (source_get_str(s, "general.name", &name, NULL) == 0)
         copy_printable(hp->name, sizeof hp->name, name);
@@ -359,7 +356,7 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
         copy_printable(hp->pooling_other, sizeof hp->pooling_other, other);
     read_vocab_size(&r, hp);
     if (r.rc) return r.rc;
-    fail_if(&r, hp->n_mtp >= r.n_blocks, "nextn_predict_layers", "leaves no block");
+    fail_if(&r, hp->n_mtp >= r.n_blocks, "nextn_predict_layers", "leaves no blocks");
     if (r.rc) return r.rc;
     hp->n_layers = r.n_blocks - hp->n_mtp;
     if (!str_is(arch, "deepseek2")) hp->n_mtp = 0; /* only its MTP block can be recorded */

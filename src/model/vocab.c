@@ -121,7 +121,7 @@ static int load_types(struct vocab *v, const struct source *s, struct err *err)
     const struct kv *kv = source_kv(s, key);
     u32 n = v->spec.n_tokens;
     if (!kv) return 0;
-    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "has not one entry per token", err);
+    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "must have one entry per token", err);
     u8 *types = arena_alloc(&v->arena, n, 1);
     if (!types) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static int load_scores(struct vocab *v, const struct source *s, struct err *err)
     const struct kv *kv = source_kv(s, key);
     u32 n = v->spec.n_tokens;
     if (!kv || (v->spec.kind != TOK_SPM && v->spec.kind != TOK_UNIGRAM)) return 0;
-    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "has not one entry per token", err);
+    if (kv->type != KV_ARRAY || kv->n != n) return wrong(key, "must have one entry per token", err);
     float *scores = arena_alloc(&v->arena, n, sizeof *scores);
     if (!scores) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < n; i++) {
@@ -163,7 +163,8 @@ static int load_name(const struct source *s, const char *key, const char *const 
             *out = i;
             return 0;
         }
-    return err_set(err, FLETCH_E_UNSUPPORTED, "metadata key %s: %s is not known", key, QUOTE(name));
+    return err_set(err, FLETCH_E_UNSUPPORTED, "metadata key %s: unknown value %s", key,
+                   QUOTE(name));
 }
 
 static int load_text(struct vocab *v, const struct source *s, const char *key, struct str *out,
@@ -183,13 +184,13 @@ static int load_ints(struct vocab *v, const struct source *s, const char *key, i
     const struct kv *kv = source_kv(s, key);
     if (!kv) return 0;
     if (kv->type != KV_ARRAY || kv->n > v->spec.n_tokens)
-        return wrong(key, "is not an array of as many integers as there are tokens", err);
+        return wrong(key, "must be an array of integers, one per token", err);
     i32 *p = arena_alloc(&v->arena, (size_t)kv->n, sizeof *p);
     if (!p) return err_nomem(err, "the vocabulary");
     for (u32 i = 0; i < kv->n; i++) {
         i64 value;
         if (!kv_int(kv, i, &value) || value < 0 || value > max)
-            return wrong(key, "holds what is not in its range", err);
+            return wrong(key, "contains a value out of range", err);
         p[i] = (i32)value;
     }
     *n = (u32)kv->n;
@@ -312,7 +313,7 @@ static int load_gguf(struct vocab *v, const struct source *s, struct err *err)
     if (rc == 0) rc = load_scores(v, s, err);
     if (rc == 0) rc = load_strs(v, s, merges_key(spec->kind), &spec->n_merges, &spec->merges, err);
     if (rc == SOURCE_ABSENT && spec->kind == TOK_BPE)
-        return wrong(merges_key(spec->kind), "is missing, without which text can't be cut", err);
+        return wrong(merges_key(spec->kind), "is missing, but it is needed to split text", err);
     rc = MIN(rc, 0);
     if (rc == 0) rc = load_text(v, s, "tokenizer.ggml.pre", &spec->pre, err);
     if (rc == 0) rc = load_text(v, s, "tokenizer.chat_template", &spec->chat_template, err);
@@ -357,7 +358,7 @@ static int add_end(struct vocab *v, const json_t *id_value, struct err *err)
     i64 *named[] = {&spec->eos, &spec->eot, &spec->eom};
     if (json_is_integer(id_value) && id == -1) return 0; /* how some write "none" */
     if (!json_is_integer(id_value) || id < 0 || id >= spec->n_tokens)
-        return err_set(err, FLETCH_E_FORMAT, "eos_token_id is not an id of the vocabulary");
+        return err_set(err, FLETCH_E_FORMAT, "eos_token_id is not in the vocabulary");
     for (size_t i = 0; i < ARRAY_LEN(named); i++) {
         if (*named[i] < 0) *named[i] = id;
         if (*named[i] == id) return 0;
@@ -406,7 +407,7 @@ static int drop_tokens(struct tok_spec *spec, u32 n, struct err *err)
                spec->types[i] == TOK_UNUSED;
     for (size_t i = 0; i < ARRAY_LEN(used); i++) fits &= used[i] < n;
     if (!fits)
-        return err_set(err, FLETCH_E_FORMAT, "the tokenizer has %u tokens, the model only %u",
+        return err_set(err, FLETCH_E_FORMAT, "the tokenizer has %u tokens, but the model only %u",
                        spec->n_tokens, n);
     spec->n_tokens = n;
     return 0;
@@ -535,8 +536,8 @@ static int refuse_other_files(struct vocab *v, const struct source *s, struct er
         if (!path) return err_nomem(err, names[i]);
         if (file_exists(path))
             return err_set(err, FLETCH_E_UNSUPPORTED,
-                           "%s holds a vocabulary in %s, which is not read; put a tokenizer.json "
-                           "beside it, as transformers' save_pretrained writes it",
+                           "%s contains a vocabulary in %s, which is not supported; add a "
+                           "tokenizer.json, as written by save_pretrained of transformers",
                            QUOTE(str_of(s->path)), names[i]);
     }
     return 0;

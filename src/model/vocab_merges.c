@@ -90,7 +90,7 @@ int vocab_read_merges(struct tok_spec *spec, struct arena *arena, const json_t *
                              make_pre_tokenizer(class, files->config));
     int rc = 0;
     if (!list)
-        rc = err_set(err, FLETCH_E_FORMAT, "merges.txt has a line that is not UTF-8");
+        rc = err_set(err, FLETCH_E_FORMAT, "merges.txt contains a line that is not UTF-8");
     else if (!root || !map)
         rc = err_nomem(err, "the vocabulary");
     if (rc == 0) rc = tok_spec_from_json(spec, arena, root, NULL, (struct str){0}, err);

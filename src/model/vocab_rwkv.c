@@ -113,17 +113,17 @@ static int read_line(struct str line, u32 no, struct arena *arena, u32 *id, stru
     for (const char *p = first; p && p < line.p + line.n; p++)
         if (*p == ' ') last = p;
     if (line.n > MAX_LINE || first == last)
-        return bad_line(err, no, "not an id, a literal and a length");
+        return bad_line(err, no, "expected an id, a literal and a length");
     struct str lit = {first + 1, (size_t)(last - first) - 1};
     struct str length = {last + 1, (size_t)(line.p + line.n - last) - 1};
     if (!read_number((struct str){line.p, (size_t)(first - line.p)}, id) || *id == 0)
-        return bad_line(err, no, "the id is not a number from 1 up");
+        return bad_line(err, no, "the id is not an integer of at least 1");
     struct buf b = {0};
     int rc = 0;
     if (!read_literal(lit, &b) || b.n == 0)
         rc = bad_line(err, no, "not a Python literal");
     else if (!read_number(length, &n_bytes) || n_bytes != b.n)
-        rc = bad_line(err, no, "the length is not that of the literal");
+        rc = bad_line(err, no, "the length differs from that of the literal");
     else if (*token = escape(arena, buf_str(&b)), !token->p)
         rc = err_nomem(err, "the vocabulary");
     buf_free(&b);
@@ -150,12 +150,12 @@ int vocab_read_rwkv(struct tok_spec *spec, struct arena *arena, struct str text,
         const char *space = memchr(line.p, ' ', line.n);
         no++;
         if (!space || !read_number((struct str){line.p, (size_t)(space - line.p)}, &id))
-            return bad_line(err, no, "not an id, a literal and a length");
+            return bad_line(err, no, "expected an id, a literal and a length");
     }
     if (n_tokens == 0) n_tokens = n_ids;
     if (n_ids == 0 || n_ids > n_tokens)
-        return err_set(err, FLETCH_E_FORMAT, "rwkv_vocab_v20230424.txt has %u ids, the model %u",
-                       n_ids, n_tokens);
+        return err_set(err, FLETCH_E_FORMAT,
+                       "rwkv_vocab_v20230424.txt has %u ids, but the model %u", n_ids, n_tokens);
     struct str *tokens = arena_alloc(arena, n_tokens, sizeof *tokens);
     u8 *types = arena_alloc(arena, n_tokens, 1);
     if (!tokens || !types) return err_nomem(err, "the vocabulary");

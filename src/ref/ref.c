@@ -52,8 +52,7 @@ static int ref_weight(struct exec *exec, u32 id, struct err *err)
     const struct weight *w = &((struct ref *)exec)->host.net->weights[id];
     const struct quant_info *info = quant_info(w->type);
     if (!info || !info->readable)
-        return err_set(err, FLETCH_E_UNSUPPORTED, "tensor '%s' has a type that can't be read",
-                       w->name);
+        return err_set(err, FLETCH_E_UNSUPPORTED, "tensor '%s' has an unsupported type", w->name);
     return 0;
 }
 

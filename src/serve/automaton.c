@@ -468,7 +468,7 @@ int constraint_error(const struct constraint *c, struct err *err)
 {
     if (c->failed)
         return err_set(err, FLETCH_E_LIMIT,
-                       "the grammar is too ambiguous to follow: too many ways to read the answer");
+                       "the grammar is too ambiguous: there are too many ways to parse the answer");
     return err_set(err, FLETCH_E_ARG,
-                   "the grammar wants what no token of the model's vocabulary spells");
+                   "the grammar requires text that no token of the vocabulary can produce");
 }

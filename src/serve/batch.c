@@ -90,12 +90,12 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
                            (int)r->tokens[i], n_vocab - 1);
     if (r->n_tokens >= max_pos)
         return err_set(err, FLETCH_E_CONTEXT,
-                       "a prompt of %u tokens leaves no room in the context of %u", r->n_tokens,
-                       max_pos);
+                       "a prompt of %u tokens leaves no room for an answer in the context of %u",
+                       r->n_tokens, max_pos);
     u64 most = MIN((u64)max_pos, (u64)r->n_tokens + (r->max_tokens ? r->max_tokens : max_pos));
     if (s->net->n_kv && kv_blocks_for(b->env.kv, most) > b->env.kv->n_blocks)
         return err_set(err, FLETCH_E_CONTEXT,
-                       "%llu tokens of prompt and answer are more than the cache's %llu",
+                       "prompt and answer take %llu tokens, more than the cache's %llu",
                        (unsigned long long)most,
                        (unsigned long long)b->env.kv->n_blocks * b->env.kv->block_tokens);
     if (r->n_logprobs > 1 + SAMPLE_MAX_TOP)
@@ -127,7 +127,8 @@ static struct request *copy_request(const struct batch *b, const struct batch_re
     r->n_prompt = r->n_tokens = n;
     r->room = room;
     r->t_submit = base_now();
-    r->result = (struct fletch_result){.n_prompt = n, .error = "", .reuse_end = "it never ran"};
+    r->result =
+        (struct fletch_result){.n_prompt = n, .error = "", .reuse_end = "the request has not run"};
     return r;
 }
 
@@ -148,7 +149,7 @@ int batch_submit(struct batch *b, const struct batch_request *from, u64 *id, str
     pthread_mutex_unlock(&b->lock);
     if (!full) return 0;
     free(r);
-    return err_set(err, FLETCH_E_LIMIT, "%u requests wait already; try again later",
+    return err_set(err, FLETCH_E_LIMIT, "the queue is full with %u requests; try again later",
                    b->max_waiting);
 }
 
@@ -532,7 +533,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     if (!rc && !b->n_air) rc = read_prompts(b, &read, &err);
     b->did_read = read;
     if (!rc && stands && !read && b->waiting.head) { /* nobody runs, and still there is no room */
-        err_set(&err, FLETCH_E_LIMIT, "open sessions hold the room that this request needs");
+        err_set(&err, FLETCH_E_LIMIT, "open sessions use the cache blocks that this request needs");
         batch_finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }
     if (rc || (!b->n_running && !b->waiting.head)) drop(b);

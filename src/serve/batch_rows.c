@@ -68,9 +68,9 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     n = more;
     u32 left = r->n_prompt - n;
     r->result.reuse_end = left <= b->env.lane->step->limits.block_tokens
-                              ? "what is left is shorter than a block"
-                          : n ? "the rest was not computed before, or is gone"
-                              : "nothing that begins like this is there";
+                              ? "the rest is shorter than a cache block"
+                          : n ? "the rest has not been computed before or was evicted"
+                              : "no cached prompt begins like this one";
     return n;
 }
 

@@ -572,13 +572,13 @@ static void test_reuse_is_told(void **state)
         submit(f, &a, request_of(&a));
         drain(f);
         assert_int_equal(a.result.n_reused, 0);
-        assert_non_null(strstr(a.result.reuse_end, "nothing"));
+        assert_non_null(strstr(a.result.reuse_end, "no cached prompt"));
         submit(f, &b, request_of(&b));
         drain(f);
         assert_int_equal(b.result.n_reused, 64); /* its last token is computed in any case */
         assert_true(a.first_told == 0 && b.first_told == 64); /* as soon as their turn came */
         assert_true(a.last_told == 67 && b.last_told == 67);
-        assert_non_null(strstr(b.result.reuse_end, "shorter than a block"));
+        assert_non_null(strstr(b.result.reuse_end, "shorter than a cache block"));
         c.tokens[33]++; /* the fifth block is another */
         submit(f, &c, request_of(&c));
         d.tokens[0]++;

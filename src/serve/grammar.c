@@ -86,15 +86,15 @@ static u32 take_utf8(struct parser *p)
         n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
         c &= 0xffu >> (n + 1);
         for (size_t i = 1; i < n; i++) {
-            if (i >= left || (s[i] & 0xc0) != 0x80) return fail(p, "this is not UTF-8"), 0;
+            if (i >= left || (s[i] & 0xc0) != 0x80) return fail(p, "invalid UTF-8"), 0;
             c = c << 6 | (s[i] & 0x3f);
         }
     } else if (c >= 0x80) {
-        return fail(p, "this is not UTF-8"), 0;
+        return fail(p, "invalid UTF-8"), 0;
     }
     static const u32 least[] = {0, 0, 0x80, 0x800, 0x10000};
     if (c < least[n] || c > LAST_CHAR || (c >= SURROGATES && c < BEHIND_SURROGATES))
-        return fail(p, "this is not UTF-8"), 0;
+        return fail(p, "invalid UTF-8"), 0;
     p->at += n;
     return c;
 }
@@ -112,7 +112,7 @@ static u32 take_hex(struct parser *p, u32 digits)
         v = v << 4 | d;
     }
     if (v > LAST_CHAR || (v >= SURROGATES && v < BEHIND_SURROGATES))
-        fail(p, "an escape names no character");
+        fail(p, "this escape is not a valid character");
     return v;
 }
 
@@ -136,7 +136,8 @@ static u32 take_char(struct parser *p)
     case ']':
     case '^':
     case '-': return (u32)c;
-    default: return fail(p, "unknown escape; \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH exist"), 0;
+    default:
+        return fail(p, "unknown escape; the escapes are \\n \\r \\t \\xHH \\uHHHH \\UHHHHHHHH"), 0;
     }
 }
 
@@ -241,7 +242,7 @@ static struct tree *class_node(struct parser *p)
         if (r.lo <= r.hi) to[t->n_ranges++] = r;
     }
     t->ranges = to;
-    return t->n_ranges || p->pruned ? t : fail(p, "a class of no characters");
+    return t->n_ranges || p->pruned ? t : fail(p, "an empty class");
 }
 
 static struct tree *read_class(struct parser *p)
@@ -310,11 +311,11 @@ static bool take_text(struct parser *p, const char *text)
 static struct tree *read_token(struct parser *p)
 {
     u32 id = 0, n_digits = 0, i = 0;
-    if (!take_text(p, "<[")) return fail(p, "a control token is written <[ID]>");
+    if (!take_text(p, "<[")) return fail(p, "a control token must be written as <[ID]>");
     for (char c; (c = peek(p)) >= '0' && c <= '9' && n_digits < 9; p->at++, n_digits++)
         id = id * 10 + (u32)(c - '0');
     if (!n_digits || id > GRAMMAR_MAX_TOKEN_ID || !take_text(p, "]>"))
-        return fail(p, "a control token is written <[ID]>");
+        return fail(p, "a control token must be written as <[ID]>");
     while (i < p->n_tokens && p->tokens[i] != id) i++;
     if (i == GRAMMAR_MAX_TOKENS) return fail(p, "too many different control tokens");
     if (i == p->n_tokens) p->tokens[p->n_tokens++] = id;
@@ -384,12 +385,12 @@ static struct str make_rules(struct parser *p, const json_t *schema)
 static struct tree *read_schema(struct parser *p)
 {
     json_error_t e;
-    if (!take_text(p, "%json")) return fail(p, "%json SCHEMA is all that may begin with %");
+    if (!take_text(p, "%json")) return fail(p, "% must be followed by json SCHEMA");
     skip_space(p, false);
     json_t *schema = json_loadb(
         p->text.p + p->at, p->text.n - p->at,
         JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DISABLE_EOF_CHECK | JSON_DECODE_ANY, &e);
-    if (!schema) return fail(p, "what follows %json is not JSON");
+    if (!schema) return fail(p, "%json must be followed by JSON");
     for (int i = 0; i < e.position; i++) p->line += p->text.p[p->at + (size_t)i] == '\n';
     p->at += (size_t)e.position;
     struct str text = make_rules(p, schema);
@@ -434,7 +435,7 @@ static u32 read_number(struct parser *p)
     if (peek(p) < '0' || peek(p) > '9') return fail(p, "a number is missing in {}"), 0;
     for (; peek(p) >= '0' && peek(p) <= '9'; p->at++) {
         v = v * 10 + (u32)(peek(p) - '0');
-        if (v > GRAMMAR_MAX_REPEAT) return fail(p, "a repetition of more than 10000"), 0;
+        if (v > GRAMMAR_MAX_REPEAT) return fail(p, "more than 10000 repetitions"), 0;
     }
     return v;
 }
@@ -451,7 +452,7 @@ static bool read_times(struct parser *p, u32 *min, u32 *max)
     *min = *max = read_number(p);
     if (take(p, ',')) *max = peek(p) == '}' ? TREE_NO_MAX : read_number(p);
     if (!p->failed && !take(p, '}')) fail(p, "a } is missing");
-    if (*max < *min) fail(p, "a repetition whose most is less than its least");
+    if (*max < *min) fail(p, "the maximum of a repetition is less than its minimum");
     return true;
 }
 
@@ -513,7 +514,7 @@ static void read_rule(struct parser *p)
     }
     p->at += 3;
     if (p->rules[rule].body) {
-        fail(p, "this rule was said before");
+        fail(p, "this rule is defined twice");
         return;
     }
     skip_space(p, true);
@@ -540,7 +541,7 @@ static int parse(struct grammar **out, struct str text, bool pruned, struct err 
     if (p.failed)
         rc = err->code;
     else if (!strmap_get(&p.names, STR("root"), &root))
-        rc = err_set(err, FLETCH_E_ARG, "grammar: there is no rule named root");
+        rc = err_set(err, FLETCH_E_ARG, "grammar: missing rule root");
     else if (!(rc = grammar_compile(out, p.rules, p.n_rules, root, err))) {
         memcpy((*out)->tokens, p.tokens, sizeof p.tokens);
         (*out)->n_tokens = p.n_tokens;

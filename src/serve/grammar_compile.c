@@ -46,7 +46,7 @@ static u32 emit(struct compiler *c, enum grammar_op op, u32 next, u32 arg)
     struct grammar *g = c->g;
     if (c->rc) return 0;
     if (g->n_instrs == GRAMMAR_MAX_INSTRS)
-        return fail(c, "too large once repetitions are written out");
+        return fail(c, "too large after repetitions are expanded");
     g->instrs[g->n_instrs] = (struct grammar_instr){op, next, arg};
     return g->n_instrs++;
 }
@@ -453,8 +453,7 @@ static int check_beginnings(struct compiler *c, struct checks *k)
         }
     }
     for (u32 r = 0; r < g->n_rules; r++)
-        if (k->n_calls[r])
-            return fail_rule(c, r, "can begin with itself, so it would never be done");
+        if (k->n_calls[r]) return fail_rule(c, r, "can begin with itself, so it would never end");
     return 0;
 }
 
@@ -515,7 +514,7 @@ static int compile(struct compiler *c)
     struct grammar *g = c->g;
     for (u32 r = 0; r < c->n_named; r++)
         if (!c->rules[r].body)
-            return err_set(c->err, FLETCH_E_ARG, "grammar, line %u: there is no rule named %s",
+            return err_set(c->err, FLETCH_E_ARG, "grammar, line %u: unknown rule %s",
                            c->rules[r].line, QUOTE(c->rules[r].name));
     emit(c, GRAMMAR_RETURN, 0, 0);
     for (u32 r = 0; r < c->n_named && !c->rc; r++) {

@@ -107,10 +107,10 @@ int sampling_result(i32 token, u32 position, struct err *err)
 {
     if (token == SAMPLE_BAD)
         return err_set(err, FLETCH_E_FORMAT,
-                       "the model computed a value that is not a number at position %u; `fletch "
-                       "inspect --check` looks for bad weights",
+                       "the model computed a value that is not a number at position %u; find bad "
+                       "weights with fletch inspect --check",
                        position);
     if (token == SAMPLE_NONE)
-        return err_set(err, FLETCH_E_ARG, "no token may follow at position %u", position);
+        return err_set(err, FLETCH_E_ARG, "the grammar allows no token at position %u", position);
     return 0;
 }

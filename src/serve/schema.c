@@ -142,7 +142,7 @@ static void put_value(struct schemac *c, struct buf *b, const json_t *v)
     if (has_rounded_numbers(v)) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
                     "a number of more than 18 digits in enum or const "
-                    "can't be written exactly");
+                    "is not supported");
         return;
     }
     char *text = write_json(v);
@@ -464,7 +464,7 @@ static void put_others(struct schemac *c, struct object *o, const json_t *s, u32
     }
     if (has_names && o->more && o->open)
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'%s' beside members with names needs additionalProperties to be false", also);
+                    "'%s' beside named members requires additionalProperties to be false", also);
     else if (patterns && (names || json_object_size(patterns) > 1) && !has_names)
         schema_fail(c, FLETCH_E_UNSUPPORTED,
                     "'patternProperties' is supported with one pattern and without propertyNames");
@@ -487,12 +487,12 @@ static void count_others(struct schemac *c, struct object *o, const json_t *s)
     o->hi = o->hi == UINT32_MAX ? UINT32_MAX : o->hi - n_must;
     if (o->lo > 1 || (o->lo == 1 && n_must > 0))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'minProperties' is supported up to 1, or the number of required members");
+                    "'minProperties' is supported only up to 1 or the number of required members");
     else if (o->hi == 0 || n_must == n_named)
         return;
     else if (o->hi < UINT32_MAX && (o->open || o->hi < n_named - n_must))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'maxProperties' is supported only where no named member is optional");
+                    "'maxProperties' is supported only if no named member is optional");
     else
         o->hi = UINT32_MAX;
 }
@@ -635,7 +635,7 @@ static void put_one_of(struct schemac *c, struct buf *b, const json_t *s)
         for (k = i + 1; k < n && !c->rc; k++)
             if (!schema_disjoint(c, parts[i], parts[k]))
                 schema_fail(c, FLETCH_E_UNSUPPORTED,
-                            "oneOf (unlike anyOf) is not supported where a value might fit both "
+                            "oneOf (unlike anyOf) is not supported if a value might match both "
                             "schema %zu and schema %zu",
                             i, k);
         if (c->rc) break;
@@ -790,7 +790,7 @@ int schema_compile(struct grammar **out, const json_t *schema, struct err *err)
     int rc = schema_to_grammar(&rules, schema, err);
     if (!rc && (rc = grammar_parse_pruned(out, buf_str(&rules), err))) {
         if (strstr(err->text, "can never end"))
-            rc = err_set(err, FLETCH_E_ARG, "schema: no value fits it");
+            rc = err_set(err, FLETCH_E_ARG, "schema: no value matches it");
         else
             err_prefix(err, "schema, as a grammar");
     }

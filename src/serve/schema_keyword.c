@@ -149,7 +149,7 @@ static const char *lacks_shape(enum shape shape, const json_t *v)
         return is_schema(v) || are_all(v, is_schema) ? NULL : "a schema or a list of schemas";
     case MEMBERS: return json_is_object(v) ? NULL : "an object";
     case LIST: return json_is_array(v) ? NULL : "a list";
-    case COUNT: return is_count(v) ? NULL : "a whole number that is not negative";
+    case COUNT: return is_count(v) ? NULL : "a non-negative integer";
     case NUMBER: return json_is_number(v) ? NULL : "a number";
     case STRING: return is_string(v) ? NULL : "a string without NUL";
     case STRINGS: return are_all(v, is_string) ? NULL : "a list of strings without NUL";
@@ -197,7 +197,7 @@ void schema_check_keywords(struct schemac *c, const json_t *s)
         const struct keyword *k = find_keyword(key);
         if (schema_is_annotation(key) || (k && k->role == GRAMMAR)) continue;
         schema_fail(c, FLETCH_E_UNSUPPORTED, "%s is %s", QUOTE(str_of(key)),
-                    !k                   ? "not a keyword of JSON Schema that is supported"
+                    !k                   ? "not a supported keyword of JSON Schema"
                     : k->role == CHECKED ? "supported only beside enum or const"
                                          : "not supported");
     }
@@ -343,7 +343,7 @@ static void replace_array_items(struct schemac *c, json_t *s)
     json_t *items = json_object_get(s, "items");
     if (!json_is_array(items)) return;
     if (json_object_get(s, "prefixItems")) {
-        schema_fail(c, FLETCH_E_ARG, "both prefixItems and a list in items");
+        schema_fail(c, FLETCH_E_ARG, "prefixItems cannot be combined with a list in items");
         return;
     }
     json_object_set(s, "prefixItems", items);
@@ -360,7 +360,7 @@ static void replace_dependents(struct schemac *c, json_t *s, const char *keyword
     bool named = json_object_get(s, "properties") != NULL;
     if (!members) return;
     if (!json_is_object(members) || (all && !json_is_array(all))) {
-        schema_fail(c, FLETCH_E_ARG, "%s is not an object, or allOf not a list", keyword);
+        schema_fail(c, FLETCH_E_ARG, "%s must be an object, and allOf a list", keyword);
         return;
     }
     all = all ? json_copy(all) : json_array();

@@ -402,8 +402,8 @@ static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b)
     if (!json_object_size(a)) return b;
     if (are_entangled(a, b))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "contains, if or patternProperties of several parts of a schema can't be "
-                    "joined");
+                    "contains, if or patternProperties of several parts of a schema cannot "
+                    "be merged");
     json_t *out = schema_keep(c, json_copy((json_t *)a));
     json_object_foreach((json_t *)b, key, value)
     {
@@ -413,7 +413,8 @@ static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b)
         json_t *both = mine ? join(c, key, mine, value) : json_incref(value);
         if (!both && !c->rc)
             schema_fail(c, FLETCH_E_UNSUPPORTED,
-                        "two different values of %s apply and can't be joined", QUOTE(str_of(key)));
+                        "two different values of %s apply and cannot be merged",
+                        QUOTE(str_of(key)));
         if (both && json_object_set_new(out, key, both)) schema_nomem(c);
     }
     if (!out || c->rc) return NULL;

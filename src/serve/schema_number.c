@@ -95,7 +95,7 @@ static void read_bound(struct schemac *c, const json_t *s, const char *key, bool
     double d = json_number_value(v);
     if (!integer && (exclusive || d != floor(d))) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "%s of a number can't be kept unless it is minimum or maximum and whole", key);
+                    "%s of a number is supported only as an integer minimum or maximum", key);
         return;
     }
     if (fabs(d) > (double)MOST) { /* out of reach: nothing to keep, or nothing left */
@@ -120,7 +120,7 @@ static bool read_bounds(struct schemac *c, const json_t *s, bool integer, struct
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) read_bound(c, s, keys[i], integer, b);
     const json_t *step = json_object_get(s, "multipleOf");
     if (step && !(integer && json_is_integer(step) && json_integer_value(step) == 1))
-        schema_fail(c, FLETCH_E_UNSUPPORTED, "multipleOf can't be kept");
+        schema_fail(c, FLETCH_E_UNSUPPORTED, "this multipleOf is not supported");
     if (!c->rc && b->lo > b->hi)
         schema_fail(c, FLETCH_E_ARG, "no number of at most %d digits is between the bounds",
                     DIGITS);

@@ -75,7 +75,7 @@ static bool take(struct regex *x, const char *what)
 static void add(struct regex *x, struct class *s, u32 lo, u32 hi)
 {
     if (s->n == MAX_RANGES)
-        fail(x, "a class of too many ranges");
+        fail(x, "too many ranges in a class");
     else
         s->r[s->n++] = (struct range){lo, hi};
 }
@@ -223,7 +223,7 @@ static void take_class(struct regex *x, struct class *s)
         add_one(x, &end);
         if (failed(x)) return;
         if (end.n != 1 || end.r[0].lo != end.r[0].hi || end.r[0].lo < s->r[first].lo) {
-            fail(x, "a range without a beginning or an end");
+            fail(x, "a range lacks its beginning or end");
             return;
         }
         s->r[first].hi = end.r[0].hi;
@@ -359,7 +359,7 @@ static void put_times(struct regex *x)
     if (ch == '{') {
         n = repetition((struct str){x->text.p + x->at, x->text.n - x->at});
         if (!n) {
-            fail(x, "{ without m} or m,n}");
+            fail(x, "{ must be followed by m} or m,n}");
             return;
         }
     }
@@ -398,7 +398,7 @@ void schema_put_pattern(struct schemac *c, struct buf *b, struct str pattern,
 {
     struct regex x = {.c = c, .b = b, .text = pattern, .controls = controls};
     if (memchr(pattern.p, 0, pattern.n)) {
-        fail(&x, "a NUL character");
+        fail(&x, "NUL is not supported");
         return;
     }
     buf_puts(b, "( ");

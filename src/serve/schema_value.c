@@ -135,14 +135,14 @@ static bool is_multiple(const struct trial *t, const json_t *step)
 {
     double d = json_number_value(step), v = json_number_value(t->v);
     if (d <= 0) {
-        schema_fail(t->c, FLETCH_E_ARG, "multipleOf must be more than 0");
+        schema_fail(t->c, FLETCH_E_ARG, "multipleOf must be greater than 0");
         return false;
     }
     if (json_is_integer(t->v) && json_is_integer(step))
         return json_integer_value(t->v) % json_integer_value(step) == 0;
     if (d != floor(d) || fabs(v) > 0x1p53 || d > 0x1p53) {
-        schema_fail(t->c, FLETCH_E_UNSUPPORTED,
-                    "multipleOf %g is not supported: whole numbers only", d);
+        schema_fail(t->c, FLETCH_E_UNSUPPORTED, "multipleOf %g is not supported; only integers are",
+                    d);
         return false;
     }
     return fmod(v, d) == 0;

@@ -18,13 +18,13 @@ int statefile_read(struct statefile *f, const u8 *p, u64 n, u64 key, struct err 
     struct statefile_head h;
     u64 total, sum;
     if (n < sizeof h || memcmp(p, STATEFILE_MAGIC, sizeof h.magic) != 0)
-        return err_set(err, FLETCH_E_FORMAT, "not a file of a model's state");
+        return err_set(err, FLETCH_E_FORMAT, "not a session file or prefix file");
     memcpy(&h, p, sizeof h);
     if (h.version != STATEFILE_VERSION)
         return err_set(err, FLETCH_E_FORMAT, "state of version %u; this is version %d", h.version,
                        STATEFILE_VERSION);
     if (!add_up(&h, &total) || total != n || h.n_tokens > INT32_MAX)
-        return err_set(err, FLETCH_E_FORMAT, "its length is not what it says: damaged");
+        return err_set(err, FLETCH_E_FORMAT, "its length does not match its header: damaged");
     memcpy(&sum, p + n - sizeof sum, sizeof sum);
     if (XXH3_64bits(p, n - sizeof sum) != sum)
         return err_set(err, FLETCH_E_FORMAT, "its checksum is wrong: damaged");

@@ -217,10 +217,10 @@ static void count_result(struct store *s, const struct err *err, int rc)
     s->n_failed += rc != 0;
     s->pause = !rc ? 0 : before ? MIN(2 * before, (u32)MAX_PAUSE) : 1;
     s->retry_at = base_now() + s->pause * s->env.retry_seconds;
-    snprintf(text, sizeof text, "prompts are kept in the cache folder again, after %llu failures",
+    snprintf(text, sizeof text, "prefix files are being saved again, after %llu failures",
              (unsigned long long)s->n_failed);
     pthread_mutex_unlock(&s->lock);
-    if (rc && !before) tell(s, err, "prompts are not kept in the cache folder until that works");
+    if (rc && !before) tell(s, err, "no prefix files are saved until that succeeds");
     if (!rc && before && s->env.notice) s->env.notice(s->env.notice_ctx, text);
 }
 
@@ -335,16 +335,15 @@ static int read_piece(const struct store *s, const struct entry *e, u64 salt, co
     int rc = file_map_open(&out->map, path, err);
     if (rc) return rc;
     rc = statefile_read(&f, out->map.p, out->map.n, s->env.key, err);
-    if (!rc && f.note.n != sizeof note)
-        rc = err_set(err, FLETCH_E_FORMAT, "not a piece of a cache");
+    if (!rc && f.note.n != sizeof note) rc = err_set(err, FLETCH_E_FORMAT, "not a prefix file");
     if (!rc) {
         memcpy(&note, f.note.p, sizeof note);
         if (f.n_tokens != n || note.salt != salt || memcmp(f.tokens, tokens, n * sizeof *tokens))
-            rc = err_set(err, FLETCH_E_FORMAT, "of other tokens than its name says");
+            rc = err_set(err, FLETCH_E_FORMAT, "its tokens do not match its name");
         else if (note.first >= n || note.first % s->env.grain || (s->env.state_bytes && note.first))
-            rc = err_set(err, FLETCH_E_FORMAT, "begins where no piece can");
+            rc = err_set(err, FLETCH_E_FORMAT, "it begins where no prefix file can");
         else if (f.n_state != bytes_of(s, (u32)note.first, n))
-            rc = err_set(err, FLETCH_E_FORMAT, "its state is not as long as this model's");
+            rc = err_set(err, FLETCH_E_FORMAT, "its state has another size than this model's");
     }
     if (rc) {
         file_map_close(&out->map);

@@ -60,7 +60,7 @@ static void bind_args(struct tmpl_rt *rt, const struct tmpl_builtin *fn,
     }
     if (args->n > n) RT_FAIL(rt, "'%s' takes %u arguments, got %u", fn->name, n, args->n);
     if (used < args->n_kw) {
-        RT_FAIL(rt, "'%s' got a named argument we don't know, or one twice", fn->name);
+        RT_FAIL(rt, "'%s' got an unknown or repeated named argument", fn->name);
     }
 }
 
@@ -99,7 +99,7 @@ struct tmpl_value tmpl_call_named(struct tmpl_rt *rt, bool is_test, struct tmpl_
 
 const struct tmpl_str *arg_str(struct tmpl_rt *rt, struct tmpl_value v)
 {
-    if (v.kind != V_STR) RT_FAIL(rt, "an argument is a %s where a string belongs", val_type(v));
+    if (v.kind != V_STR) RT_FAIL(rt, "an argument is a %s instead of a string", val_type(v));
     return v.s;
 }
 
@@ -108,7 +108,7 @@ i64 arg_int(struct tmpl_rt *rt, struct tmpl_value v, i64 otherwise)
     i64 i;
     if (arg_missing(v)) return otherwise;
     if (!val_integer(v, &i)) {
-        RT_FAIL(rt, "an argument is a %s where an integer belongs", val_type(v));
+        RT_FAIL(rt, "an argument is a %s instead of an integer", val_type(v));
     }
     return i;
 }
@@ -214,7 +214,7 @@ TEST(upper)
 static struct tmpl_value is_known(struct tmpl_rt *rt, struct tmpl_value name, bool is_test)
 {
     if (name.kind != V_STR) {
-        if (!val_hashable(name)) RT_FAIL(rt, "a %s is no name", val_type(name));
+        if (!val_hashable(name)) RT_FAIL(rt, "a %s is not a name", val_type(name));
         return val_bool(false);
     }
     struct str s = str_bytes(name.s);
@@ -303,7 +303,7 @@ FUNCTION(range)
 static struct tmpl_dict *make_dict(struct tmpl_rt *rt, const struct tmpl_args *all)
 {
     struct tmpl_dict *d = dict_new(rt, all->n_kw);
-    if (all->n > 1) RT_FAIL(rt, "one mapping expected, got %u arguments", all->n);
+    if (all->n > 1) RT_FAIL(rt, "expected one mapping, got %u arguments", all->n);
     if (all->n && all->v[0].kind == V_DICT) {
         const struct tmpl_dict *from = all->v[0].dict;
         for (size_t i = 0; i < from->n; i++) dict_set(rt, d, from->e[i].key, from->e[i].value);
@@ -312,7 +312,7 @@ static struct tmpl_dict *make_dict(struct tmpl_rt *rt, const struct tmpl_args *a
         const struct tmpl_seq *pairs = val_items(rt, all->v[0]);
         for (size_t i = 0; i < pairs->n; i++) {
             const struct tmpl_seq *pair = val_items(rt, pairs->v[i]);
-            if (pair->n != 2) RT_FAIL(rt, "pairs expected, got %zu values", pair->n);
+            if (pair->n != 2) RT_FAIL(rt, "expected pairs, got %zu values", pair->n);
             dict_set(rt, d, pair->v[0], pair->v[1]);
         }
     }

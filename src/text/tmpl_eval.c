@@ -33,7 +33,7 @@ static enum flow exec(struct tmpl_rt *rt, const struct tmpl_node *node);
 void rt_spend(struct tmpl_rt *rt, u64 work)
 {
     if (work > rt->fuel) {
-        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "more steps than a template may take");
+        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "the template takes too many steps");
     }
     rt->fuel -= work;
 }
@@ -99,7 +99,7 @@ static void assign(struct tmpl_rt *rt, const struct tmpl_node *target, struct tm
     } else if (target->kind == N_NSREF) {
         struct tmpl_value space = lookup(rt, target->id);
         if (space.kind != V_SPACE) {
-            RT_FAIL(rt, "%s is not a namespace; only those take new attributes",
+            RT_FAIL(rt, "%s is not a namespace; only namespaces accept new attributes",
                     QUOTE(rt->t->names[target->id]));
         }
         dict_set(rt, space.dict, (struct tmpl_value){V_STR, .s = target->name}, value);
@@ -145,7 +145,7 @@ static void bind_special(struct tmpl_rt *rt, const struct tmpl_node *def,
             continue;
         }
         if (!rest) {
-            RT_FAIL(rt, "macro %s got a named argument it doesn't take, or one twice",
+            RT_FAIL(rt, "macro %s got an unknown or repeated named argument",
                     QUOTE(rt->t->names[def->id]));
         }
         struct tmpl_str name = {.p = args->kw[k].p, .n = args->kw[k].n};
@@ -256,7 +256,7 @@ static struct tmpl_value call_value(struct tmpl_rt *rt, const struct tmpl_node *
     if (callee.kind == V_JOINER) return tmpl_call_joiner(rt, callee.seq, &args);
     const struct tmpl_node *what = node->kid[0];
     if (callee.kind == V_UNDEF && (what->kind == N_NAME || what->kind == N_ATTR)) {
-        RT_FAIL(rt, "there is no %s to call", QUOTE(str_bytes(what->name)));
+        RT_FAIL(rt, "unknown function %s", QUOTE(str_bytes(what->name)));
     }
     RT_FAIL(rt, "can't call a %s", val_type(callee));
 }
@@ -446,7 +446,7 @@ static struct tmpl_value call_loop(struct tmpl_rt *rt, struct tmpl_loop *loop,
 {
     struct tmpl_sbuf sb = {.rt = rt}, *out = rt->out;
     struct tmpl_frame *frame = rt->frame;
-    if (!loop->node->op) RT_FAIL(rt, "the loop that is called lacks the word 'recursive'");
+    if (!loop->node->op) RT_FAIL(rt, "loop() requires a loop marked 'recursive'");
     if (args->n != 1 || args->n_kw) RT_FAIL(rt, "loop() takes one argument");
     rt->out = &sb;
     rt->frame = loop->frame;
@@ -498,7 +498,7 @@ static enum flow exec_filtered(struct tmpl_rt *rt, const struct tmpl_node *node)
     rt->captured = text;
     struct tmpl_value v = eval(rt, node->kid[1]);
     rt->fault.line = node->line;
-    if (v.kind != V_STR) RT_FAIL(rt, "a filter tag gives a %s, not a string", val_type(v));
+    if (v.kind != V_STR) RT_FAIL(rt, "a filter tag produced a %s instead of a string", val_type(v));
     sbuf_put_str(rt->out, v.s);
     return FLOW_ON;
 }

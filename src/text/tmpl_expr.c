@@ -243,7 +243,7 @@ static struct tmpl_node *parse_call(struct tmpl_parser *p, enum tmpl_node_kind k
                 continue;
             }
             if (unpacked[1]) parse_fail(p, "')'");
-            if (k.n > TMPL_MAX_ARGS) parse_refuse(p, "so many arguments: the one at", p->tok.text);
+            if (k.n > TMPL_MAX_ARGS) parse_refuse(p, "too many arguments: the one at", p->tok.text);
             if (p->tok.kind == T_NAME && parse_peek_is(p, T_OP, "=")) {
                 for (u32 i = 0; i < n_kw; i++) {
                     if (str_eq(kw[i], p->tok.text)) parse_fail(p, "a new argument name");

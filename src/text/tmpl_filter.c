@@ -107,7 +107,7 @@ FILTER(tojson)
     }
     if (!arg_absent(arg[2])) {
         const struct tmpl_seq *seps = val_items(rt, arg[2]);
-        if (seps->n != 2) RT_FAIL(rt, "tojson: two separators expected");
+        if (seps->n != 2) RT_FAIL(rt, "tojson: expected two separators");
         style.item_sep = arg_str(rt, seps->v[0]);
         style.key_sep = arg_str(rt, seps->v[1]);
     }
@@ -230,7 +230,7 @@ FILTER(urlencode)
     const struct tmpl_seq *pairs = self.kind == V_DICT ? dict_pairs(rt, self) : val_items(rt, self);
     for (size_t i = 0; i < pairs->n; i++) {
         const struct tmpl_seq *pair = val_items(rt, pairs->v[i]);
-        if (pair->n != 2) RT_FAIL(rt, "urlencode: pairs expected, got %zu values", pair->n);
+        if (pair->n != 2) RT_FAIL(rt, "urlencode: expected pairs, got %zu values", pair->n);
         if (i) sbuf_puts(&sb, "&", false);
         put_url(&sb, val_to_str(rt, pair->v[0]), true);
         sbuf_puts(&sb, "=", false);
@@ -244,7 +244,7 @@ FILTER(xmlattr)
 {
     (void)all;
     struct tmpl_sbuf sb = {.rt = rt};
-    if (self.kind != V_DICT) RT_FAIL(rt, "xmlattr: a %s is no mapping", val_type(self));
+    if (self.kind != V_DICT) RT_FAIL(rt, "xmlattr: a %s is not a mapping", val_type(self));
     bool any = false, space_before = arg_missing(arg[0]) || val_truth(arg[0]);
     for (size_t i = 0; i < self.dict->n; i++) {
         const struct tmpl_pair *e = &self.dict->e[i];
@@ -253,7 +253,7 @@ FILTER(xmlattr)
         for (size_t k = 0, n; k < name.n; k += n) {
             i32 c = tmpl_char(name, k, &n);
             if (tmpl_is_space(c) || c == '/' || c == '>' || c == '=')
-                RT_FAIL(rt, "xmlattr: %s is no name of an attribute", QUOTE(name));
+                RT_FAIL(rt, "xmlattr: %s is not an attribute name", QUOTE(name));
         }
         if (any || space_before) sbuf_put_str(&sb, &space);
         any = true;
@@ -276,11 +276,11 @@ FILTER(from_json)
     json_error_t why;
     size_t cost;
     if (!CK_MUL(s->n, (size_t)JSON_BYTES_A_BYTE, &cost) || cost > rt->fault.n_left) {
-        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "more memory than a template may use");
+        tmpl_fail(&rt->fault, FLETCH_E_LIMIT, "the template uses too much memory");
     }
     rt->fault.n_left -= cost;
     json_t *j = json_loadb(str_bytes(s).p, s->n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &why);
-    if (!j) RT_FAIL(rt, "from_json: the text is no JSON: %s", QUOTE(str_of(why.text)));
+    if (!j) RT_FAIL(rt, "from_json: invalid JSON: %s", QUOTE(str_of(why.text)));
     if (!rt->json) rt->json = json_array();
     if (!rt->json || json_array_append_new(rt->json, j)) {
         tmpl_fail(&rt->fault, FLETCH_E_NOMEM, "out of memory");
@@ -376,7 +376,7 @@ FILTER(abs)
 {
     (void)arg, (void)all;
     double f;
-    if (!val_number(self, &f)) RT_FAIL(rt, "abs: a %s is no number", val_type(self));
+    if (!val_number(self, &f)) RT_FAIL(rt, "abs: a %s is not a number", val_type(self));
     return val_sign(rt, f < 0 || (f == 0 && signbit(f)) ? '-' : '+', self);
 }
 

@@ -22,7 +22,7 @@ void *tmpl_alloc(struct tmpl_fault *f, size_t n, size_t size)
 {
     size_t bytes;
     if (!CK_MUL(n, size, &bytes) || bytes > SIZE_MAX - 16 || (bytes | 15) + 1 > f->n_left) {
-        tmpl_fail(f, FLETCH_E_LIMIT, "more memory than a template may use");
+        tmpl_fail(f, FLETCH_E_LIMIT, "the template uses too much memory");
     }
     f->n_left -= (bytes | 15) + 1;
     void *p = arena_alloc(f->arena, n, size);

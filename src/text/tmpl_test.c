@@ -285,10 +285,10 @@ static void errors_say_what_and_where(void **state)
     assert_error("{{ '{}{0}'.format(1) }}", FLETCH_E_TEMPLATE, "format: {} and {0}");
     assert_error("{{ '{x}'.format(y=1) }}", FLETCH_E_TEMPLATE, "no argument 'x'");
     assert_error("{{ '{:z}'.format(u) }}", FLETCH_E_TEMPLATE, "no format of a string");
-    assert_error("{{ '[' | from_json }}", FLETCH_E_TEMPLATE, "from_json: the text is no JSON");
+    assert_error("{{ '[' | from_json }}", FLETCH_E_TEMPLATE, "from_json: invalid JSON");
     assert_error("\n{{ gone.x }}", FLETCH_E_TEMPLATE, "line 2: 'gone' is undefined");
     assert_error("{{ m.gone.x }}", FLETCH_E_TEMPLATE, "'gone' is undefined");
-    assert_error("{{ nope() }}", FLETCH_E_TEMPLATE, "no 'nope' to call");
+    assert_error("{{ nope() }}", FLETCH_E_TEMPLATE, "unknown function 'nope'");
     assert_error("{{ 'a' + 1 }}", FLETCH_E_TEMPLATE, "+ between string and integer");
     assert_error("{% if x %}", FLETCH_E_TEMPLATE, "no 'endif'");
     assert_error("{% endif %}", FLETCH_E_TEMPLATE, "closes nothing");

@@ -7,11 +7,10 @@
 
 static int refuse(struct build *b, const char *why)
 {
-    return err_set(
-        b->err, FLETCH_E_UNSUPPORTED,
-        "model '%s' has architecture deepseek2 but is not like GLM-4.7-Flash (%s); other "
-        "models of this architecture are not supported yet",
-        b->hp->name[0] ? b->hp->name : "(unnamed)", why);
+    return err_set(b->err, FLETCH_E_UNSUPPORTED,
+                   "model '%s' has architecture deepseek2 but differs from GLM-4.7-Flash (%s); "
+                   "other models of this architecture are not supported yet",
+                   b->hp->name[0] ? b->hp->name : "(unnamed)", why);
 }
 
 static int check_kind(struct build *b)
