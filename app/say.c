@@ -257,25 +257,39 @@ static void update_speed(struct progress *p, double t, uint64_t done)
     p->n_speed = done;
 }
 
-/* " [######------]  1.2 GiB of 4.9 GiB, 23.4 MiB/s, 2:31 left", as much of it as fits. */
-static void print_bar(const struct progress *p, uint64_t done, uint64_t total)
+/* How long it will take, at the speed of the last seconds. */
+static void format_left(char *left, size_t cap, double seconds)
 {
-    enum { BAR = 20 };
-    char bar[BAR + 1], text[120], left[32] = "";
-    for (unsigned i = 0; i < BAR; i++)
-        bar[i] = (double)i + 0.5 < (double)BAR * (double)done / (double)total ? '#' : '-';
-    bar[BAR] = 0;
-    double seconds = p->speed > 0 ? (double)(total - done) / p->speed : -1;
+    *left = 0;
     if (seconds >= 3600 && seconds < 360000)
-        snprintf(left, sizeof left, ", %.0f h %02.0f min left", floor(seconds / 3600),
+        snprintf(left, cap, ", %.0f h %02.0f min left", floor(seconds / 3600),
                  floor(fmod(seconds, 3600) / 60));
     else if (seconds >= 0 && seconds < 3600)
-        snprintf(left, sizeof left, ", %.0f:%02.0f left", floor(seconds / 60),
-                 floor(fmod(seconds, 60)));
-    int n = snprintf(text, sizeof text, " [%s] %s, %s/s%s", bar, human_bytes(done).text,
-                     human_bytes((uint64_t)p->speed).text, left);
-    int room = (int)screen_width(2) - (int)strlen(p->what) - 7;
-    fprintf(stderr, "%.*s\033[K", n < room ? n : room > 0 ? room : 0, text);
+        snprintf(left, cap, ", %.0f:%02.0f left", floor(seconds / 60), floor(fmod(seconds, 60)));
+}
+
+/* " [######------] 1.2 GiB, 23.4 MiB/s, 2:31 left": parts that do not fit are left out whole, the
+ * amount first, the time left last; the bar takes what is left, up to 20. */
+static void print_bar(const struct progress *p, uint64_t done, uint64_t total)
+{
+    enum { MOST = 20, LEAST = 5, FRAME = 3 };
+    char amount[40], speed[40], left[40];
+    int room = (int)screen_width(2) - (int)strlen(p->what) - 8;
+    snprintf(amount, sizeof amount, " %s,", human_bytes(done).text);
+    snprintf(speed, sizeof speed, " %s/s", human_bytes((uint64_t)p->speed).text);
+    format_left(left, sizeof left, p->speed > 0 ? (double)(total - done) / p->speed : -1);
+    if ((room -= (int)strlen(left)) < 0) *left = 0;
+    if ((room -= (int)strlen(speed)) < 0) *speed = 0;
+    if (room - (int)strlen(amount) < LEAST + FRAME) *amount = 0;
+    room -= (int)strlen(amount) + FRAME;
+    int bar = room < MOST ? room : MOST;
+    if (bar >= LEAST) {
+        fputs(" [", stderr);
+        for (int i = 0; i < bar; i++)
+            fputc((double)i + 0.5 < (double)bar * (double)done / (double)total ? '#' : '-', stderr);
+        fputc(']', stderr);
+    }
+    fprintf(stderr, "%s%s%s\033[K", amount, speed, left);
 }
 
 int progress_report(void *progress, uint64_t done, uint64_t total)
