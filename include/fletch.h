@@ -69,8 +69,9 @@ struct fletch_engine_params {
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
     uint32_t device;     /* of a GPU backend, where there are several */
     const char *capture; /* file for a trace of the device (metal); NULL: none */
-    /* Folder of what fletch_tune found for GPUs, which models are then opened with; NULL: none.
-     * Files there that are damaged or of another build are told of and ignored. */
+    /* Folder of what fletch_tune found for GPUs, which models are then opened with, and of kernels
+     * that were compiled for them; NULL: none. What fletch_tune left there is told of and ignored
+     * if it is damaged or of another build. */
     const char *tune_dir;
 };
 

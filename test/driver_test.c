@@ -2,14 +2,17 @@
  * Metal and CUDA on a real device or on their stand-ins, whose own counters are looked at too. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
 #include "gpu/arithmetic.h"
+#include "gpu/layout.h"
 #include "standin/standin.h"
 
 enum { N_WORDS = 1000, GUARD = 16 };
@@ -508,6 +511,78 @@ static void older_systems_have_no_sets(void **state)
     s->fault = STANDIN_FINE;
 }
 
+/* The last word of a buffer of five: its driver has a vector's bytes behind it. */
+static void a_vector_lies_behind_every_offset(void **state)
+{
+    (void)state;
+    if (!metal_driver || !STANDIN_METAL) skip();
+    struct lab lab;
+    struct gpu_buf *b;
+    struct gpu_list *list;
+    u32 word = 77;
+    open_lab(&lab, metal_driver);
+    assert_int_equal(lab.d->alloc(lab.g, &b, 20, GPU_DEVICE, &lab.err), 0);
+    assert_int_equal(lab.d->write(lab.g, b, 16, &word, 4, &lab.err), 0);
+    struct gpu_command c = {
+        .kind = GPU_COPY, .dst = {lab.back, 0}, .src = {b, 16}, .n_bytes = sizeof word};
+    assert_int_equal(lab.d->record(lab.g, &list, &c, 1, &lab.err), 0);
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    assert_int_equal(*(u32 *)lab.d->map(lab.back), word);
+    lab.d->drop(lab.g, list);
+    lab.d->free(lab.g, b);
+    close_lab(&lab);
+}
+
+/* A device that is opened, a kernel more, and closed: what was made, and what an archive had. */
+static void use_archive(const struct standin *s, const char *folder, u64 *made, u64 *archived)
+{
+    struct standin before = *s;
+    struct lab lab;
+    u32 id;
+    lab = (struct lab){.d = metal_driver};
+    assert_int_equal(metal_driver->open(&lab.g, 0, &lab.err), 0);
+    assert_int_equal(s->libraries - before.libraries, 1); /* the file of k_blit, not all of them */
+    metal_driver->cache(lab.g, folder);
+    assert_int_equal(metal_driver->kernel(lab.g, "k_edit", &id, &lab.err), 0);
+    assert_int_equal(metal_driver->kernel(lab.g, "k_copy", &id, &lab.err), 0);
+    assert_int_equal(s->libraries - before.libraries, 2);
+    metal_driver->close(lab.g);
+    assert_int_equal(s->alive, 0);
+    *made = s->pipelines - before.pipelines;
+    *archived = s->archived - before.archived;
+}
+
+static void compiled_kernels_are_kept(void **state)
+{
+    (void)state;
+    const struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    char folder[] = "/tmp/fletch-archive-XXXXXX", path[300];
+    u64 made, archived;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/metal-%s", folder, layout_kernels());
+    use_archive(s, folder, &made, &archived);
+    assert_int_equal(made, 3);
+    assert_int_equal(archived, 0);
+    use_archive(s, folder, &made, &archived);
+    assert_int_equal(made, 3);
+    assert_int_equal(archived, 2);
+
+    FILE *f = fopen(path, "w"); /* a damaged one is made anew */
+    assert_non_null(f);
+    fputs("garbage", f);
+    fclose(f);
+    use_archive(s, folder, &made, &archived);
+    assert_int_equal(archived, 0);
+    use_archive(s, folder, &made, &archived);
+    assert_int_equal(archived, 2);
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(rmdir(folder), 0);       /* and nothing else is left there */
+    use_archive(s, folder, &made, &archived); /* a folder that is gone: nothing is kept */
+    assert_int_equal(made, 3);
+}
+
 /* As over ssh, where no display is there to have a default device. */
 static void any_device_is_better_than_none(void **state)
 {
@@ -621,6 +696,8 @@ int main(void)
         cmocka_unit_test(freed_memory_is_there_for_the_next_model),
         cmocka_unit_test(memory_is_wired_in_several_sets),
         cmocka_unit_test(older_systems_have_no_sets),
+        cmocka_unit_test(a_vector_lies_behind_every_offset),
+        cmocka_unit_test(compiled_kernels_are_kept),
         cmocka_unit_test(any_device_is_better_than_none),
         cmocka_unit_test(metal_captures_on_demand),
         cmocka_unit_test(opening_fails_with_a_reason),

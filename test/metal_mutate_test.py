@@ -15,6 +15,7 @@ import tempfile
 from mutate_test import compiler, mutate
 
 DRIVER = 'src/gpu/driver_metal.m'
+LIBRARY = 'src/gpu/metal_library.m'
 RESIDENCY = 'src/gpu/metal_residency.m'
 
 MUTANTS = [
@@ -24,6 +25,16 @@ MUTANTS = [
     ('only the last part is asked how it went', DRIVER, 'if (rc == 0) rc = part;', 'rc = part;'),
     ('macOS is not asked to let long work finish', DRIVER, 'setenv("AGX_RELAX_CDM_CTXSTORE_TIMEOUT", "1", 0);', ''),
     ('only the default device is asked for', DRIVER, 'd = [[all firstObject] retain];', ''),
+    ('fast maths', LIBRARY, 'o.mathMode = MTLMathModeSafe;', ''),
+    ('fast maths on older systems', LIBRARY, 'o.fastMathEnabled = NO;', ''),
+    ('a damaged archive is not replaced', LIBRARY, 'if (l->archive || !d.url) return;', 'return;'),
+    ('an archive is never written', LIBRARY, 'if (l->archive && l->added) save(l);', ''),
+    ('an archive is never looked into', LIBRARY, 'if (p) return p;', '[p release], p = nil;'),
+    ('every kernel compiles its file', LIBRARY, 'l->sections[number] ? 0 : compile(', 'compile('),
+    ('buffers are set again', DRIVER, 'if (to->bound[index].buffer != buffer)', 'if (true)'),
+    ('an encoder without a label', DRIVER, 'e.label = @"fletch step";', ''),
+    ('a pipeline without a label', LIBRARY, 'd.label = name;', ''),
+    ('less than an element behind an offset', DRIVER, 'return ROUND_UP(MAX(n, 1), 16);', 'return MAX(n, 1);'),
     ('a residency set that is never committed', RESIDENCY,
      '            [(id<MTLResidencySet>)s->set commit];\n            [(id<MTLResidencySet>)s->set requestResidency];\n',
      '            [(id<MTLResidencySet>)s->set requestResidency];\n'),

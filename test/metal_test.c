@@ -81,11 +81,33 @@ static void long_steps_are_cut_and_tokens_are_not(void **state)
     assert_int_equal(s->alive, 0);
 }
 
+/* Counted by the stand-in for the tiny model's layers: what is bound stays bound. */
+static void a_token_binds_little_anew(void **state)
+{
+    (void)state;
+    struct standin *s = standin();
+    if (!s) skip();
+    struct opened o;
+    u64 libraries = s->libraries;
+    opened_path(&o, "metal", MODEL, &(struct fletch_model_params){.n_ctx = 256});
+    append(&o, 8);
+    append(&o, 1);
+    struct standin before = *s;
+    append(&o, 1);
+    u64 binds = s->binds - before.binds, bindings = s->bindings - before.bindings;
+    print_message("%d dispatches, %d bindings, %d set\n", (int)(s->dispatches - before.dispatches),
+                  (int)bindings, (int)binds);
+    assert_true(bindings > 0 && binds * 4 <= bindings * 3);
+    assert_true(s->libraries - libraries < 15);
+    opened_close(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_share_the_work_of_their_ops),
         cmocka_unit_test(long_steps_are_cut_and_tokens_are_not),
+        cmocka_unit_test(a_token_binds_little_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,9 +84,9 @@ $B/src/gpu/fatbins.o: src/gpu/fatbins.S $(FATBINS)
 METAL_SRC := $(wildcard src/gpu/*.m)
 OBJCFLAGS += -x objective-c -std=gnu11 $(OPT) -Wall -Wextra $(ERRORS) -fno-objc-arc -fPIC \
              -fvisibility=hidden -MMD -MP -Isrc -Iinclude
-$K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text
+$K/src/gpu/kernels.metal: $(GPU_SRC) $(GPU_INC) tools/gpu-text tools/gpu-table
 	@mkdir -p $(@D)
-	$Qtools/gpu-text $(GPU_SRC) > $@.tmp && mv $@.tmp $@
+	$QCC="$(CC)" tools/gpu-text $(GPU_SRC) > $@.tmp && mv $@.tmp $@
 $B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
 	$Q$(CC) -DMETAL_TEXT='"$K/src/gpu/kernels.metal"' -c $< -o $@
 
@@ -111,9 +111,9 @@ OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang \
                  -cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space
 METAL_CHECK   := -D__METAL_VERSION__=300 -Wall $(ERRORS) -Wno-unknown-attributes \
                  -Wno-unused-function -Wno-pass-failed -Wno-tautological-compare -Itest/standin/msl
-$B/standin/planted.metal: test/planted.gpu $(GPU_INC) tools/gpu-text
+$B/standin/planted.metal: test/planted.gpu $(GPU_INC) tools/gpu-text tools/gpu-table
 	@mkdir -p $(@D)
-	$Qtools/gpu-text $< > $@.tmp && mv $@.tmp $@
+	$QCC="$(CC)" tools/gpu-text $< > $@.tmp && mv $@.tmp $@
 $K/standin/kernels.cpp: $K/src/gpu/kernels.metal
 $B/standin/planted.cpp: $B/standin/planted.metal
 $K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/msl/*)

@@ -87,6 +87,8 @@ struct exec_limits {
     const struct exec *beside;
     /* File for the vendor's trace of all that is submitted; NULL: none. */
     const char *capture;
+    /* Folder where an executor may keep what it compiled for its device; NULL: none. */
+    const char *cache_dir;
 };
 
 struct step {

@@ -105,6 +105,9 @@ struct gpu_driver {
     int (*write)(struct gpu *g, struct gpu_buf *b, u64 offset, const void *src, u64 n,
                  struct err *err);
     int (*read)(struct gpu *g, struct gpu_buf *b, u64 offset, void *dst, u64 n, struct err *err);
+    /* A folder where the driver may keep what it compiled, for the next process; NULL: it keeps
+     * nothing. */
+    void (*cache)(struct gpu *g, const char *folder);
     /* A kernel by its name; once per name at load. */
     int (*kernel)(struct gpu *g, const char *name, u32 *id, struct err *err);
     int (*record)(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,

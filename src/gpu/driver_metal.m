@@ -19,7 +19,7 @@
 
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
-#include "gpu/metal_residency.h"
+#include "gpu/metal.h"
 
 enum {
     MAX_KERNELS = 512,
@@ -33,28 +33,26 @@ enum {
 static const double PART_SECONDS = 0.1, CORE_RATE = 100e9;
 #define OPTIONS (MTLResourceStorageModeShared | MTLResourceHazardTrackingModeUntracked)
 
-extern const char gpu_metal_text[]; /* metal_text.S */
-
 struct gpu_buf {
     id<MTLBuffer> mtl;
     u64 n;
     enum gpu_memory where;
-    u32 set; /* of metal_residency.h */
+    u32 set; /* of metal.h */
 };
 
 struct gpu_list {
     id<MTLBuffer> args; /* GPU_ARGS_PITCH bytes for each command */
     double part;        /* work of a command buffer */
-    u32 n, set;         /* of metal_residency.h, for args */
+    u32 n, set;         /* of metal.h, for args */
     struct gpu_command commands[];
 };
 
 struct gpu {
     id<MTLDevice> device;
     id<MTLCommandQueue> queue;
-    id<MTLLibrary> library;
     id<MTLFence> fence;
     struct residency residency;
+    struct library library;
     bool capturing;
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
@@ -114,19 +112,6 @@ static const char *metal_absent(void)
 
 static void metal_close(struct gpu *g);
 
-static int compile(struct gpu *g, struct err *err)
-{
-    MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
-    o.fastMathEnabled = NO; /* the same bits on every backend */
-    o.languageVersion = MTLLanguageVersion3_0;
-    NSError *e = nil;
-    NSString *text = [NSString stringWithUTF8String:gpu_metal_text];
-    g->library = [g->device newLibraryWithSource:text options:o error:&e];
-    if (!g->library)
-        return err_set(err, FLETCH_E_BACKEND, "Metal does not compile the kernels: %s", why(e));
-    return 0;
-}
-
 static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err);
 
 static int first_command(struct gpu *g, struct err *err);
@@ -146,9 +131,9 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
         /* so many that making one never waits for the GPU */
         g->queue = [g->device newCommandQueueWithMaxCommandBufferCount:MAX_QUEUED * MAX_PARTS];
         g->fence = [g->device newFence];
-        if (g->queue && g->fence)
-            rc = compile(g, err);
-        else
+        g->queue.label = @"fletch";
+        library_open(&g->library, g->device);
+        if (!g->queue || !g->fence)
             rc = err_set(err, FLETCH_E_BACKEND, "Metal gives no command queue");
         if (rc == 0) rc = metal_kernel(g, "k_blit", &g->blit, err);
         if (rc == 0) {
@@ -198,9 +183,9 @@ static void metal_close(struct gpu *g)
         while (g->n_queued > 0) finish_oldest(g, NULL);
         metal_capture(g, NULL, NULL);
         for (u32 i = 0; i < g->n_kernels; i++) [g->kernels[i] release];
+        library_close(&g->library);
         residency_close(&g->residency);
         [g->fence release];
-        [g->library release];
         [g->queue release];
         [g->device release];
     }
@@ -226,12 +211,18 @@ static void metal_counters(const struct gpu *g, struct gpu_counters *out)
     *out = g->did;
 }
 
-static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
-                       struct err *err)
+/* Whole elements, whatever their type, so that one lies behind every offset inside. */
+static u64 length_of(u64 n)
+{
+    return ROUND_UP(MAX(n, 1), 16);
+}
+
+static int alloc_buf(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
+                     struct err *err)
 {
     *out = NULL;
     u64 most = [g->device maxBufferLength], room = [g->device recommendedMaxWorkingSetSize];
-    u64 used = [g->device currentAllocatedSize], size = MAX(n, 1);
+    u64 used = [g->device currentAllocatedSize], size = length_of(n);
     if (size > most || used > room || size > room - used)
         return err_set(err, FLETCH_E_NOMEM,
                        "%.1f GB more of GPU memory is too much: %.1f of %.1f GB are in use, and a "
@@ -255,12 +246,23 @@ static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memo
     return 0;
 }
 
+/* What Metal makes on the way is released with the pool of each function, not of the caller's. */
+static int metal_alloc(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
+                       struct err *err)
+{
+    @autoreleasepool {
+        return alloc_buf(g, out, n, where, err);
+    }
+}
+
 static void metal_free(struct gpu *g, struct gpu_buf *b)
 {
     if (!b) return;
-    g->did.bytes_allocated -= b->n;
-    residency_remove(&g->residency, b->set, b->mtl, MAX(b->n, 1));
-    [b->mtl release];
+    @autoreleasepool {
+        g->did.bytes_allocated -= b->n;
+        residency_remove(&g->residency, b->set, b->mtl, length_of(b->n));
+        [b->mtl release];
+    }
     free(b);
 }
 
@@ -296,29 +298,18 @@ static int metal_read(struct gpu *g, struct gpu_buf *b, u64 offset, void *dst, u
 static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err *err)
 {
     CHECK(g->n_kernels < MAX_KERNELS);
-    int rc = 0;
-    @autoreleasepool {
-        NSError *e = nil;
-        id<MTLComputePipelineState> p = nil;
-        id<MTLFunction> f = [g->library newFunctionWithName:[NSString stringWithUTF8String:name]];
-        if (f) p = [g->device newComputePipelineStateWithFunction:f error:&e];
-        if (!f)
-            rc = err_set(err, FLETCH_E_UNSUPPORTED, "there is no kernel %s", name);
-        else if (!p)
-            rc = err_set(err, FLETCH_E_BACKEND, "Metal does not take kernel %s: %s", name, why(e));
-        else if ([p threadExecutionWidth] != 32)
-            rc = err_set(err, FLETCH_E_UNSUPPORTED, "kernel %s has simdgroups of %u, not 32", name,
-                         (u32)[p threadExecutionWidth]);
-        [f release];
-        if (rc == 0) {
-            *number = g->n_kernels++;
-            g->kernels[*number] = p;
-            g->did.kernels_made++;
-        } else {
-            [p release];
-        }
-    }
-    return rc;
+    metal_object p;
+    int rc = library_kernel(&g->library, name, &p, err);
+    if (rc < 0) return rc;
+    *number = g->n_kernels++;
+    g->kernels[*number] = p;
+    g->did.kernels_made++;
+    return 0;
+}
+
+static void metal_cache(struct gpu *g, const char *folder)
+{
+    library_keep(&g->library, folder);
 }
 
 /* A copy as the launch that does it. */
@@ -354,8 +345,8 @@ static double part_of(const struct gpu *g, const struct gpu_command *c, u32 n)
     }
 }
 
-static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
-                        struct err *err)
+static int record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+                  struct err *err)
 {
     *out = NULL;
     struct gpu_list *list = malloc(sizeof *list + n * sizeof *c);
@@ -368,7 +359,7 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
         struct gpu_command *l = list->commands + i;
         rc = lower(g, l, err);
         if (rc < 0) break;
-        CHECK(l->kernel < g->n_kernels && l->n_bufs < 30 && l->n_args <= GPU_MAX_ARGS);
+        CHECK(l->kernel < g->n_kernels && l->n_bufs <= GPU_MAX_BUFS && l->n_args <= GPU_MAX_ARGS);
         u64 most = [g->kernels[l->kernel] maxTotalThreadsPerThreadgroup];
         if (l->threads > most)
             rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel runs %llu threads at most, not %u",
@@ -389,25 +380,54 @@ static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_c
     return 0;
 }
 
+static int metal_record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+                        struct err *err)
+{
+    @autoreleasepool {
+        return record(g, out, c, n, err);
+    }
+}
+
 static void metal_drop(struct gpu *g, struct gpu_list *list)
 {
     if (!list) return;
-    g->did.bytes_allocated -= gpu_metal_list_bytes(list->n);
-    residency_remove(&g->residency, list->set, list->args, [list->args length]);
-    [list->args release];
+    @autoreleasepool {
+        g->did.bytes_allocated -= gpu_metal_list_bytes(list->n);
+        residency_remove(&g->residency, list->set, list->args, [list->args length]);
+        [list->args release];
+    }
     free(list);
 }
 
-static void encode_launch(struct gpu *g, id<MTLComputeCommandEncoder> e,
-                          const struct gpu_list *list, u32 i)
+/* An encoder, and what it has bound: that is not bound again. */
+struct encoding {
+    id<MTLComputeCommandEncoder> e;
+    u32 kernel; /* UINT32_MAX: none yet */
+    struct {
+        id<MTLBuffer> buffer;
+        u64 offset;
+    } bound[GPU_MAX_BUFS + 1];
+};
+
+static void bind(struct encoding *to, u32 index, id<MTLBuffer> buffer, u64 offset)
+{
+    if (to->bound[index].buffer != buffer)
+        [to->e setBuffer:buffer offset:offset atIndex:index];
+    else if (to->bound[index].offset != offset)
+        [to->e setBufferOffset:offset atIndex:index];
+    to->bound[index].buffer = buffer;
+    to->bound[index].offset = offset;
+}
+
+static void encode_launch(struct gpu *g, struct encoding *to, const struct gpu_list *list, u32 i)
 {
     const struct gpu_command *c = list->commands + i;
-    [e setComputePipelineState:g->kernels[c->kernel]];
-    for (u32 b = 0; b < c->n_bufs; b++)
-        [e setBuffer:c->bufs[b].buf->mtl offset:c->bufs[b].offset atIndex:b];
-    if (c->n_args > 0) [e setBuffer:list->args offset:(u64)i * GPU_ARGS_PITCH atIndex:c->n_bufs];
-    [e dispatchThreadgroups:MTLSizeMake(c->groups[0], c->groups[1], c->groups[2])
-        threadsPerThreadgroup:MTLSizeMake(c->threads, 1, 1)];
+    if (to->kernel != c->kernel) [to->e setComputePipelineState:g->kernels[c->kernel]];
+    to->kernel = c->kernel;
+    for (u32 b = 0; b < c->n_bufs; b++) bind(to, b, c->bufs[b].buf->mtl, c->bufs[b].offset);
+    if (c->n_args > 0) bind(to, c->n_bufs, list->args, (u64)i * GPU_ARGS_PITCH);
+    [to->e dispatchThreadgroups:MTLSizeMake(c->groups[0], c->groups[1], c->groups[2])
+          threadsPerThreadgroup:MTLSizeMake(c->threads, 1, 1)];
     g->did.copies += c->kind == GPU_COPY;
     g->did.dispatches += c->kind == GPU_LAUNCH;
 }
@@ -421,13 +441,15 @@ static id<MTLCommandBuffer> commit(struct gpu *g, const struct gpu_list *list, u
         id<MTLComputeCommandEncoder> e =
             [cb computeCommandEncoderWithDispatchType:MTLDispatchTypeConcurrent];
         cb.label = @"fletch step";
+        e.label = @"fletch step";
+        struct encoding to = {.e = e, .kernel = UINT32_MAX};
         [e waitForFence:g->fence];
         for (u32 i = begin; i < end; i++) {
             if (list->commands[i].after && i > begin) {
                 [e memoryBarrierWithScope:MTLBarrierScopeBuffers];
                 g->did.barriers++;
             }
-            encode_launch(g, e, list, i);
+            encode_launch(g, &to, list, i);
         }
         [e updateFence:g->fence];
         [e endEncoding];
@@ -540,6 +562,7 @@ const struct gpu_driver driver_metal = {
     .write = metal_write,
     .read = metal_read,
     .kernel = metal_kernel,
+    .cache = metal_cache,
     .record = metal_record,
     .drop = metal_drop,
     .submit = metal_submit,

@@ -305,7 +305,8 @@ void emit_scratch(struct emit *e, u64 offset, u64 n, bool write)
 {
     CHECK(offset % 256 == 0);
     offset += e->inner;
-    n = MAX(n, 1); /* what is empty must still begin inside its buffer: Metal wants it so */
+    n = ROUND_UP(MAX(n, 1),
+                 16); /* Metal wants an element behind each offset, also where it's empty */
     e->scratch = MAX(e->scratch, offset + n);
     emit_bind(e,
               (struct binding){.space = SPACE_SCRATCH, .offset = offset, .n = n, .write = write});

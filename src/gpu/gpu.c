@@ -283,6 +283,7 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
         rc = d->capture ? d->capture(x->g, limits->capture, err)
                         : err_set(err, FLETCH_E_UNSUPPORTED,
                                   "backend '%s' does not support captures", class->name);
+    if (!rc && limits->cache_dir && d->cache) d->cache(x->g, limits->cache_dir);
     if (!rc) rc = open_memory(x, err);
     if (rc == FLETCH_E_NOMEM) rc = err->code = FLETCH_E_FIT;
     if (rc) {

@@ -1,4 +1,4 @@
-#include "gpu/metal_residency.h"
+#include "gpu/metal.h"
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>

@@ -120,6 +120,11 @@
 {
     return first;
 }
+- (id)copyWithZone:(void *)zone
+{
+    (void)zone;
+    return [self retain];
+}
 - (void)dealloc
 {
     [first release];

@@ -11,7 +11,13 @@
 #include "gpu/emu/emu.h"
 #include "standin.h"
 
-enum { MAX_BUFFERS = 31, MAX_COMMANDS = 4096, MAX_SETS = 32, MAX_MEMBERS = 4096 };
+enum {
+    MAX_BUFFERS = 31,
+    MAX_COMMANDS = 4096,
+    MAX_SETS = 32,
+    MAX_MEMBERS = 4096,
+    LARGEST_ELEMENT = 16
+};
 
 struct standin standin_metal;
 extern const char gpu_metal_text[];
@@ -47,7 +53,25 @@ static NSError *error_of(const char *text)
 }
 
 @implementation MTLCompileOptions
-@synthesize fastMathEnabled = fast, languageVersion = version;
+@synthesize fastMathEnabled = fast, languageVersion = version, mathMode = mode;
+@synthesize mathFloatingPointFunctions = functions;
+- (id)init
+{
+    fast = YES;
+    mode = MTLMathModeFast;
+    return self;
+}
+- (BOOL)respondsToSelector:(SEL)selector
+{
+    bool newer = strncmp(sel_getName(selector), "setMath", 7) == 0;
+    if (newer && standin_metal.fault == STANDIN_OLD_SYSTEM) return NO;
+    return [super respondsToSelector:selector];
+}
+- (bool)isExact
+{
+    if (standin_metal.fault == STANDIN_OLD_SYSTEM) return !fast;
+    return mode == MTLMathModeSafe && functions == MTLMathFloatingPointFunctionsPrecise;
+}
 @end
 
 @class Device;
@@ -101,16 +125,90 @@ static NSUInteger working_set(void)
 @implementation Function
 @end
 
-@interface Library : Counted <MTLLibrary>
+/* A section of the text: its first line names its kernels. */
+@interface Library : Counted <MTLLibrary> {
+  @public
+    char *names;
+}
 @end
 @implementation Library
 - (id<MTLFunction>)newFunctionWithName:(NSString *)name
 {
+    char word[128];
     const struct emu_kernel *k = emu_find(emu_metal, [name UTF8String]);
-    if (!k) return nil;
+    snprintf(word, sizeof word, " %s ", [name UTF8String]);
+    if (!k || !strstr(names, word)) return nil;
     Function *f = [[Function alloc] init];
     f->kernel = k;
     return f;
+}
+- (void)dealloc
+{
+    free(names);
+    [super dealloc];
+}
+@end
+
+@implementation MTLComputePipelineDescriptor
+@synthesize label = label, computeFunction = function, binaryArchives = archives;
+@synthesize threadGroupSizeIsMultipleOfThreadExecutionWidth = whole;
+- (void)dealloc
+{
+    [label release];
+    [function release];
+    [archives release];
+    [super dealloc];
+}
+@end
+@implementation MTLComputePipelineReflection
+@end
+
+@implementation MTLBinaryArchiveDescriptor
+@synthesize url = url;
+- (void)dealloc
+{
+    [url release];
+    [super dealloc];
+}
+@end
+
+/* Its file: a first line, then the names of kernels. */
+@interface Archive : Counted <MTLBinaryArchive> {
+  @public
+    char names[65536];
+}
+@end
+@implementation Archive
+- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                            error:(NSError **)error
+{
+    (void)error;
+    strcat(names, " ");
+    strcat(names, ((Function *)descriptor.computeFunction)->kernel->name);
+    strcat(names, " ");
+    return YES;
+}
+- (BOOL)serializeToURL:(NSURL *)url error:(NSError **)error
+{
+    (void)error;
+    FILE *f = fopen([url->path UTF8String], "w");
+    if (!f) return NO;
+    fprintf(f, "archive\n%s\n", names);
+    return fclose(f) == 0;
+}
+- (bool)readFile:(NSURL *)url
+{
+    FILE *f = fopen([url->path UTF8String], "r");
+    bool whole = f && fgets(names, sizeof names, f) && strcmp(names, "archive\n") == 0 &&
+                 fgets(names, sizeof names, f);
+    if (f) fclose(f);
+    return whole;
+}
+- (bool)has:(const struct emu_kernel *)kernel
+{
+    char word[128];
+    snprintf(word, sizeof word, " %s ", kernel->name);
+    return strstr(names, word) != NULL;
 }
 @end
 
@@ -244,12 +342,14 @@ struct command {
     Residency *sets[MAX_SETS];
     int n_sets;
     bool had_sets;
+    NSString *label;
 }
 - (bool)isResident:(const Buffer *)b;
 @end
 
 @interface Encoder : Counted <MTLComputeCommandEncoder> {
   @public
+    NSString *label;
     CommandBuffer *cb;
     struct command now;
     bool ended, barrier;
@@ -257,14 +357,24 @@ struct command {
 @end
 
 @implementation Encoder
+@synthesize label = label;
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state
 {
     now.kernel = ((Pipeline *)state)->kernel;
+}
+- (void)setBufferOffset:(NSUInteger)offset atIndex:(NSUInteger)index
+{
+    if (index >= MAX_BUFFERS || !now.buffers[index]) misuse("an offset into no buffer");
+    if (offset >= [now.buffers[index] length]) misuse("an offset beyond its buffer");
+    if (now.offsets[index] == offset) misuse("an offset that is set already");
+    now.offsets[index] = offset;
 }
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index
 {
     if (index >= MAX_BUFFERS) misuse("a buffer's index is over 30");
     if (offset >= [buffer length]) misuse("an offset beyond its buffer");
+    if (now.buffers[index] == (Buffer *)buffer) misuse("a buffer that is bound already");
+    standin_metal.binds++;
     now.buffers[index] = (Buffer *)buffer;
     now.offsets[index] = offset;
 }
@@ -276,13 +386,18 @@ struct command {
     if (threads.width * threads.height * threads.depth > now.kernel->max_threads)
         misuse("too many threads in a group");
     for (u32 i = 0; i < now.kernel->n_bufs + (now.kernel->n_args > 0); i++)
-        if (!now.buffers[i]) misuse("a buffer that the kernel uses is not bound");
+        if (!now.buffers[i])
+            misuse("a buffer that the kernel uses is not bound");
+        else if ([now.buffers[i] length] - now.offsets[i] < LARGEST_ELEMENT)
+            misuse("fewer bytes than an element has behind an offset");
+    if (threads.width % EMU_SIMD) misuse("threads that are no whole simdgroups");
     if (cb->n == MAX_COMMANDS) misuse("more commands than the stand-in takes");
     now.groups = groups;
     now.threads = threads;
     now.after = barrier;
     barrier = false;
     cb->commands[cb->n++] = now;
+    standin_metal.bindings += now.kernel->n_bufs + (now.kernel->n_args > 0);
     standin_metal.dispatches++;
 }
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope
@@ -306,10 +421,12 @@ struct command {
     if (ended) misuse("endEncoding twice");
     ended = true;
     cb->encoding = false;
+    if (!label) misuse("an encoder without a label");
 }
 - (void)dealloc
 {
     if (!ended) misuse("an encoder goes without endEncoding");
+    [label release];
     [cb release];
     [super dealloc];
 }
@@ -331,6 +448,7 @@ struct command {
 {
     if (encoding) misuse("commit before endEncoding");
     if (status) misuse("commit twice");
+    if (!label || !queue->label) misuse("a command buffer or a queue without a label");
     for (int i = 0; i < n && queue->had_sets; i++)
         for (u32 b = 0; b < commands[i].kernel->n_bufs + (commands[i].kernel->n_args > 0); b++)
             if (![queue isResident:commands[i].buffers[b]])
@@ -413,6 +531,7 @@ struct command {
 @end
 
 @implementation Queue
+@synthesize label = label;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences
 {
     CommandBuffer *cb = [[[CommandBuffer alloc] init] autorelease];
@@ -447,6 +566,7 @@ struct command {
     if (n_pending) misuse("a queue goes before its work is done");
     if (n_sets) misuse("a queue goes with its residency sets: macOS keeps their memory");
     if (had_sets && !n_encoders) misuse("a queue that ran nothing: macOS keeps its memory");
+    [label release];
     free(pending);
     emu_close(emu);
     [super dealloc];
@@ -514,23 +634,49 @@ struct command {
                                options:(MTLCompileOptions *)options
                                  error:(NSError **)error
 {
-    if (options.fastMathEnabled) misuse("fast maths");
-    if (strcmp([source UTF8String], gpu_metal_text)) misuse("a text that was not checked");
+    if (![options isExact]) misuse("fast maths");
+    const char *text = [source UTF8String], *head = strstr(gpu_metal_text, "//kernels ");
+    size_t n = (size_t)(head - gpu_metal_text);
+    if (strncmp(text, gpu_metal_text, n) || !strstr(head, text + n))
+        misuse("a text that was not checked");
+    if (strstr(text + n + 1, "//kernels ")) misuse("more of the text than one file's kernels");
     if (standin_metal.fault == STANDIN_BAD_TEXT) {
         *error = error_of("program_source:1:1: error: unknown type name 'kernal'");
         return nil;
     }
     standin_metal.libraries++;
-    return [[Library alloc] init];
+    Library *l = [[Library alloc] init];
+    l->names = strdup(text + n);
+    *strchr(l->names, '\n') = ' ';
+    *strchr(l->names + strcspn(l->names, "\n"), '\n') = 0;
+    return l;
 }
-- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
-                                                             error:(NSError **)error
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLComputePipelineReflection **)reflection
+                                    error:(NSError **)error
 {
     (void)error;
+    (void)reflection;
+    const struct emu_kernel *k = ((Function *)descriptor.computeFunction)->kernel;
+    bool archived = [(Archive *)[descriptor.binaryArchives firstObject] has:k];
+    if (!descriptor.label) misuse("a pipeline without a label");
+    if (options == MTLPipelineOptionFailOnBinaryArchiveMiss && !archived) return nil;
     Pipeline *p = [[Pipeline alloc] init];
-    p->kernel = ((Function *)function)->kernel;
+    p->kernel = k;
     standin_metal.pipelines++;
+    standin_metal.archived += archived;
     return p;
+}
+- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
+                                                 error:(NSError **)error
+{
+    (void)error;
+    Archive *a = [[Archive alloc] init];
+    if (!descriptor.url || [a readFile:descriptor.url]) return a;
+    [a release];
+    return nil;
 }
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
                                                error:(NSError **)error

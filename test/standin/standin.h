@@ -22,6 +22,9 @@ struct standin {
     u64 buffers, pipelines, libraries;            /* made */
     u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
     u64 captures;
+    u64 archived; /* pipelines that an archive had */
+    u64 binds;    /* buffers that were set, without those of which only the offset was */
+    u64 bindings; /* buffers that dispatches had */
     u64 residency_sets, residency_requests; /* made; each time that a set was asked for */
     /* Metal: what the machine is like; 0: as it is without */
     u64 most_threads; /* a command buffer that runs more of them is stopped, as by macOS */

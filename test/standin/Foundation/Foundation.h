@@ -56,6 +56,7 @@ __attribute__((objc_root_class))
 }
 + (id)arrayWithObject:(id)object;
 - (id)firstObject; /* nil of an empty one */
+- (id)copyWithZone:(void *)zone;
 @end
 
 @interface NSError : NSObject {

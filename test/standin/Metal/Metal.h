@@ -38,12 +38,23 @@ enum { MTLGPUFamilyApple7 = 1007 };
 typedef NSInteger MTLCaptureDestination;
 enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 
+typedef NSInteger MTLMathMode;
+enum { MTLMathModeSafe = 0, MTLMathModeRelaxed = 1, MTLMathModeFast = 2 };
+typedef NSInteger MTLMathFloatingPointFunctions;
+enum { MTLMathFloatingPointFunctionsFast = 0, MTLMathFloatingPointFunctionsPrecise = 1 };
+typedef NSUInteger MTLPipelineOption;
+enum { MTLPipelineOptionNone = 0, MTLPipelineOptionFailOnBinaryArchiveMiss = 1 << 2 };
+
 @interface MTLCompileOptions : NSObject {
     BOOL fast;
     MTLLanguageVersion version;
+    MTLMathMode mode;
+    MTLMathFloatingPointFunctions functions;
 }
-@property(nonatomic) BOOL fastMathEnabled;
+@property(nonatomic) BOOL fastMathEnabled; /* deprecated from macOS 15 on */
 @property(nonatomic) MTLLanguageVersion languageVersion;
+@property(nonatomic) MTLMathMode mathMode; /* from macOS 15 on */
+@property(nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
 @end
 
 @protocol MTLAllocation <NSObject>
@@ -64,9 +75,36 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 @protocol MTLFence <NSObject>
 @end
 
+@interface MTLComputePipelineDescriptor : NSObject {
+    NSString *label;
+    id function;
+    NSArray *archives;
+    BOOL whole;
+}
+@property(nonatomic, copy) NSString *label;
+@property(nonatomic, retain) id<MTLFunction> computeFunction;
+@property(nonatomic, copy) NSArray *binaryArchives;
+@property(nonatomic) BOOL threadGroupSizeIsMultipleOfThreadExecutionWidth;
+@end
+@interface MTLComputePipelineReflection : NSObject
+@end
+
+@interface MTLBinaryArchiveDescriptor : NSObject {
+    NSURL *url;
+}
+@property(nonatomic, copy) NSURL *url; /* nil: a new one */
+@end
+@protocol MTLBinaryArchive <NSObject>
+- (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                            error:(NSError **)error;
+- (BOOL)serializeToURL:(NSURL *)url error:(NSError **)error;
+@end
+
 @protocol MTLComputeCommandEncoder <NSObject>
+@property(nonatomic, copy) NSString *label;
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)state;
 - (void)setBuffer:(id<MTLBuffer>)buffer offset:(NSUInteger)offset atIndex:(NSUInteger)index;
+- (void)setBufferOffset:(NSUInteger)offset atIndex:(NSUInteger)index;
 - (void)dispatchThreadgroups:(MTLSize)groups threadsPerThreadgroup:(MTLSize)threads;
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope;
 - (void)waitForFence:(id<MTLFence>)fence;
@@ -100,6 +138,7 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 @end
 
 @protocol MTLCommandQueue <NSObject>
+@property(nonatomic, copy) NSString *label;
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 - (void)addResidencySet:(id<MTLResidencySet>)set;
 - (void)removeResidencySet:(id<MTLResidencySet>)set;
@@ -117,8 +156,13 @@ enum { MTLCaptureDestinationGPUTraceDocument = 2 };
 - (id<MTLLibrary>)newLibraryWithSource:(NSString *)source
                                options:(MTLCompileOptions *)options
                                  error:(NSError **)error;
-- (id<MTLComputePipelineState>)newComputePipelineStateWithFunction:(id<MTLFunction>)function
-                                                             error:(NSError **)error;
+- (id<MTLComputePipelineState>)
+    newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor *)descriptor
+                                  options:(MTLPipelineOption)options
+                               reflection:(MTLComputePipelineReflection **)reflection
+                                    error:(NSError **)error;
+- (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor *)descriptor
+                                                 error:(NSError **)error;
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor *)descriptor
                                                error:(NSError **)error;
 @end
