@@ -505,10 +505,12 @@ static void print_doctor(const json_t *j)
     struct table backends = {.columns = "lll"}, archs = {.columns = "ll"};
     size_t i;
     puts(get_text(j, "version"));
-    printf("cpu: %s, %llu cores\n", get_text(cpu, "model"),
-           (unsigned long long)get_count(cpu, "cores"));
-    printf("memory: %s, %s available\n", human_bytes(get_count(memory, "total")).text,
-           human_bytes(get_count(memory, "available")).text);
+    printf("cpu: %s, %llu cores, %llu threads\n", get_text(cpu, "model"),
+           (unsigned long long)get_count(cpu, "cores"),
+           (unsigned long long)get_count(cpu, "threads"));
+    printf("memory: %s, %s available, pressure %s\n", human_bytes(get_count(memory, "total")).text,
+           human_bytes(get_count(memory, "available")).text, get_text(memory, "pressure"));
+    fputs(get_text(j, "advice"), stdout);
     printf("\nbackends\n");
     json_array_foreach(json_object_get(j, "backends"), i, item)
     {

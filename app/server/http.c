@@ -12,10 +12,10 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "app.h"
+#include "base/os.h"
 #include "tls.h"
 
 enum conn_state {
@@ -669,22 +669,13 @@ void http_tick(struct server *s)
     l->rests = false;
 }
 
-/* What shells allow by themselves is often less than the connections that there may be. */
-static void raise_descriptors(uint64_t n)
-{
-    struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= n) return;
-    r.rlim_cur = r.rlim_max < n ? r.rlim_max : (rlim_t)n;
-    setrlimit(RLIMIT_NOFILE, &r);
-}
-
 int http_listen(struct server *s)
 {
     struct listener *l = s->listener = need(calloc(1, sizeof *l));
     struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     char port[8];
     l->server = s;
-    raise_descriptors(limit_of(&s->limits, connections) + SPARE_DESCRIPTORS);
+    os_allow_files(limit_of(&s->limits, connections) + SPARE_DESCRIPTORS);
     int code = tls_open(&l->tls, s->params.cert, s->params.key);
     if (code) return code;
     snprintf(port, sizeof port, "%u", (unsigned)s->params.port);

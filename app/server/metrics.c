@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "app.h"
+#include "base/os.h"
 #include "http.h"
 #include "server.h"
 
@@ -145,11 +146,7 @@ static void put_value(struct words *w, const char *name, const char *type, const
 
 uint64_t metrics_resident_bytes(void)
 {
-    unsigned long long size, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%llu %llu", &size, &resident) != 2) resident = 0;
-    if (f) fclose(f);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return os_resident_bytes();
 }
 
 static void put_model(struct words *w, const char *name, const struct served *m, double v)

@@ -1,7 +1,7 @@
 /* What the process may still do once it serves: the system calls of its work alone, which start no
  * programs, look into no others and open no connections; and see no files but those of its work. A
- * fault that lets a client run code in here then leads nowhere. Linux only (seccomp and Landlock);
- * elsewhere it does nothing and says so. */
+ * fault that lets a client run code in here then leads nowhere. Linux has seccomp and Landlock for
+ * that; on macOS it does nothing, and says so and what protects instead. */
 #ifndef SERVER_SANDBOX_H
 #define SERVER_SANDBOX_H
 

@@ -2,7 +2,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
+
+#include "base/os.h"
 
 struct pool {
     pthread_mutex_t lock;
@@ -53,10 +54,7 @@ static void *worker(void *arg)
 int pool_open(struct pool **out, u32 n_threads, struct err *err)
 {
     *out = NULL;
-    if (n_threads == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        n_threads = n > 0 ? (u32)MIN(n, 256) : 1;
-    }
+    if (n_threads == 0) n_threads = MIN(os_threads(), 256);
     struct pool *p = calloc(1, sizeof *p);
     if (!p) return err_nomem(err, "threads");
     p->threads = calloc(n_threads, sizeof *p->threads);

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/num.h"
+#include "base/os.h"
 
 /* Weights in pages of this size read a tenth faster. */
 enum { HUGE_PAGE = 2 << 20 };
@@ -57,9 +57,7 @@ void *hostmem_alloc(u64 n)
     u64 up;
     const size_t align = n >= HUGE_PAGE ? HUGE_PAGE : 64;
     void *p = ck_align_up(n ? n : 1, align, &up) ? aligned_alloc(align, up) : NULL;
-#ifdef MADV_HUGEPAGE
-    if (p && align == HUGE_PAGE) madvise(p, up, MADV_HUGEPAGE);
-#endif
+    if (p && align == HUGE_PAGE) os_want_huge_pages(p, up);
     return p;
 }
 

@@ -4,14 +4,8 @@
 #if defined __x86_64__
 #include <cpuid.h>
 #endif
-#if defined __linux__
-#include <sys/auxv.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#elif defined __APPLE__
-#include <sys/sysctl.h>
-#endif
 
+#include "base/os.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 
@@ -28,56 +22,14 @@ static bool has_avxvnni(void)
     unsigned a, b, c, d;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
 }
-#endif
 
-#if defined __linux__ && defined __x86_64__
-/* Tiles must be asked for: the kernel keeps their state only for processes that did. */
+/* Tiles must be asked for: the system keeps their state only for processes that did. */
 static bool has_amx(void)
 {
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     bool tiles = d >> 24 & 1, int8 = d >> 25 & 1, bf16 = d >> 22 & 1;
-    return tiles && int8 && bf16 && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
-}
-#elif defined __x86_64__
-static bool has_amx(void)
-{
-    return false;
-}
-#endif
-
-#if defined __aarch64__ && defined __linux__
-static bool has_dotprod(void)
-{
-    return getauxval(AT_HWCAP) >> 20 & 1; /* HWCAP_ASIMDDP */
-}
-
-static bool has_i8mm(void)
-{
-    return getauxval(AT_HWCAP2) >> 13 & 1; /* HWCAP2_I8MM */
-}
-#elif defined __aarch64__ && defined __APPLE__
-static bool has_dotprod(void)
-{
-    return true;
-}
-
-static bool has_i8mm(void)
-{
-    int yes = 0;
-    size_t n = sizeof yes;
-    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &yes, &n, NULL, 0) == 0 && yes;
-}
-#elif defined __aarch64__
-static bool has_dotprod(void)
-{
-    return false;
-}
-
-static bool has_i8mm(void)
-{
-    return false;
+    return tiles && int8 && bf16 && os_allow_tiles();
 }
 #endif
 
@@ -94,8 +46,8 @@ static bool runs(const char *isa)
     if (strcmp(isa, "avx2") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #elif defined __aarch64__
-    if (strcmp(isa, "i8mm") == 0) return has_dotprod() && has_i8mm();
-    if (strcmp(isa, "dotprod") == 0) return has_dotprod();
+    if (strcmp(isa, "i8mm") == 0) return os_processor_has("asimddp") && os_processor_has("i8mm");
+    if (strcmp(isa, "dotprod") == 0) return os_processor_has("asimddp");
     if (strcmp(isa, "neon") == 0) return true;
 #endif
     return strcmp(isa, "generic") == 0;

@@ -3,13 +3,13 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #if defined __x86_64__
 #include <immintrin.h>
 #endif
+
+#include "base/os.h"
 
 /* About 20 µs of pauses; then as many turns for whoever else wants this processor, which is how
  * members get along that are more than the processors. */
@@ -36,6 +36,8 @@ struct team {
     atomic_uint_least64_t waited_ns; /* at the run's barriers, all members together */
     void (*walk)(void *, u32);
     void *ctx;
+    pthread_t caller; /* of the last run */
+    bool has_caller;
 };
 
 struct member {
@@ -120,6 +122,7 @@ static void *member_main(void *arg)
     struct gate *start = &m.t->start;
     u64 seen = 0;
     free(arg);
+    os_thread_is_urgent();
     for (;;) {
         if (!gate_spin(start, seen, m.t->spins)) gate_wait(start, seen);
         seen = atomic_load(&start->value); /* maybe of a later run than the one that woke it */
@@ -130,47 +133,9 @@ static void *member_main(void *arg)
     }
 }
 
-#if defined __linux__
-
-/* The first of the hardware threads that share cpu's core. */
-static unsigned first_sibling(unsigned cpu)
-{
-    char path[96];
-    unsigned first = cpu;
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
-    FILE *f = fopen(path, "r");
-    if (f && fscanf(f, "%u", &first) != 1) first = cpu;
-    if (f) fclose(f);
-    return first;
-}
-
-/* Processors that this process may use; whole cores among them. */
-static u32 count_processors(bool cores)
-{
-    cpu_set_t set;
-    u32 n = 0;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 0;
-    for (unsigned c = 0; c < CPU_SETSIZE; c++) {
-        if (!CPU_ISSET(c, &set)) continue;
-        unsigned first = cores ? first_sibling(c) : c;
-        n += first == c || first >= CPU_SETSIZE || !CPU_ISSET(first, &set);
-    }
-    return n;
-}
-
-#else
-
-static u32 count_processors(bool cores)
-{
-    (void)cores;
-    return (u32)MAX(0, sysconf(_SC_NPROCESSORS_ONLN));
-}
-
-#endif
-
 u32 team_default_size(void)
 {
-    return MAX(1, count_processors(true));
+    return os_cores();
 }
 
 int team_open(struct team **out, u32 n, struct err *err)
@@ -180,7 +145,7 @@ int team_open(struct team **out, u32 n, struct err *err)
     struct team *t = calloc(1, sizeof *t);
     if (!t) return err_nomem(err, "threads");
     t->n = n;
-    t->spins = count_processors(false) >= n ? SPINS : 0;
+    t->spins = os_threads() >= n ? SPINS : 0;
     gate_init(&t->start);
     gate_init(&t->barrier);
     t->threads = calloc(n, sizeof *t->threads);
@@ -226,6 +191,9 @@ u32 team_size(const struct team *t)
 
 double team_run(struct team *t, u32 n, void (*walk)(void *ctx, u32 member), void *ctx)
 {
+    if (!t->has_caller || !pthread_equal(t->caller, pthread_self())) os_thread_is_urgent();
+    t->caller = pthread_self();
+    t->has_caller = true;
     t->walk = walk;
     t->ctx = ctx;
     t->n_running = n;

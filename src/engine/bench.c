@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
+#include "base/os.h"
 #include "engine/report.h"
 
 const char *const bench_mode_names[3] = {"prefill", "decode", "full"};
@@ -439,9 +439,7 @@ static int run_cases(struct run *r, u32 n_reps, struct err *err)
             rc = run_once(&r->b, &r->results[i], rep > 0, err);
             if (!rc) rc = tell(r, ++done, total, err);
         }
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    r->peak_rss = (u64)usage.ru_maxrss * 1024;
+    r->peak_rss = os_peak_resident_bytes();
     return rc;
 }
 

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #if defined __x86_64__
 #include <immintrin.h>
@@ -10,10 +9,7 @@
 #include <arm_neon.h>
 #endif
 
-#if defined __APPLE__
-#include <sys/sysctl.h>
-#endif
-
+#include "base/os.h"
 #include "base/pool.h"
 #include "core/hostmem.h"
 #include "cpu/cpu.h"
@@ -23,12 +19,8 @@ enum { REPS = 9, CHUNK = 1 << 20 };
 
 u64 bench_llc_bytes(void)
 {
-    long n = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    n = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (n <= 0) n = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-    return n > 0 ? (u64)n : 32u << 20;
+    u64 n = os_last_cache_bytes();
+    return n ? n : 32u << 20;
 }
 
 /* ---- reading ---- */
@@ -277,26 +269,6 @@ static int measure_multiplying(struct bench_machine *m, const struct bench_use *
 
 /* ---- the whole ---- */
 
-#if defined __linux__
-static void name_processor(char *out, size_t cap)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, "model name", 10) != 0) continue;
-        snprintf(out, cap, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (f) fclose(f);
-}
-#elif defined __APPLE__
-static void name_processor(char *out, size_t cap)
-{
-    if (sysctlbyname("machdep.cpu.brand_string", out, &cap, NULL, 0)) *out = 0;
-}
-#endif
-
 int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct bench_use *use,
                           struct err *err)
 {
@@ -304,7 +276,7 @@ int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct b
     int rc = pool_open(&pool, n_threads, err);
     if (rc) return rc;
     *m = (struct bench_machine){.llc_bytes = bench_llc_bytes(), .n_threads = pool_threads(pool)};
-    name_processor(m->processor, sizeof m->processor);
+    os_processor_name(m->processor, sizeof m->processor);
     m->read_bytes = MIN(MAX(4 * m->llc_bytes, (u64)256 << 20), plan_available() / 4);
     m->read_gbs = measure_reading(pool, m->read_bytes, REPS);
     if (use->bytes && use->bytes <= m->llc_bytes)

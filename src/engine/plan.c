@@ -1,10 +1,10 @@
 /* Limits and memory: what a model will take before anything is taken. */
 #include "engine/engine.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "base/os.h"
 
 static const struct kv_choice {
     const char *name;
@@ -162,15 +162,9 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
 
 u64 plan_available(void)
 {
-    u64 kb = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    char line[128];
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kb) == 1) break;
-    if (f) fclose(f);
-    if (kb) return kb * 1024;
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (u64)pages * (u64)size : UINT64_MAX;
+    u64 n = os_memory_available();
+    if (!n) n = os_memory_bytes();
+    return n ? n : UINT64_MAX;
 }
 
 static u64 kv_bytes(const struct model *m, u64 n_tokens)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/os.h"
 #include "cpu/blas.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
@@ -558,7 +559,7 @@ int fletch_explain(struct fletch_engine *e, const char *path,
 
 static json_t *cpu_report(void)
 {
-    char line[4096], model[128] = "unknown";
+    char model[128];
     json_t *features = json_array();
     static const char *const wanted[] = {"avx2",        "fma",         "avx_vnni", "avx512f",
                                          "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16",
@@ -566,26 +567,26 @@ static json_t *cpu_report(void)
 #define ISA_NAME(set) #set,
     static const char *const names[] = {CPU_ISAS(ISA_NAME)};
 #undef ISA_NAME
-    FILE *f = fopen("/proc/cpuinfo", "re");
-    bool seen = false;
-    while (f && fgets(line, sizeof line, f)) {
-        sscanf(line, "model name : %127[^\n]", model);
-        if (seen || (strncmp(line, "flags", 5) != 0 && strncmp(line, "Features", 8) != 0)) continue;
-        seen = true;
-        for (char *save, *word = strtok_r(line, " \t\n", &save); word;
-             word = strtok_r(NULL, " \t\n", &save))
-            for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
-                if (strcmp(word, wanted[i]) == 0)
-                    json_array_append_new(features, json_string(word));
-    }
-    if (f) fclose(f);
+    os_processor_name(model, sizeof model);
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+        if (os_processor_has(wanted[i])) json_array_append_new(features, json_string(wanted[i]));
     json_t *isas = json_array();
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (cpu_class(names[i])) json_array_append_new(isas, json_string(names[i]));
-    return json_pack("{s:s, s:I, s:o, s:s, s:o, s:s?, s:b}", "model", model, "cores",
-                     (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "features", features, "isa",
-                     cpu_class(NULL)->isa, "isas", isas, "blas", blas_name(), "blas_used",
-                     blas_start());
+    return json_pack("{s:s, s:I, s:I, s:o, s:s, s:o, s:s?, s:b}", "model",
+                     *model ? model : "unknown", "cores", (json_int_t)os_cores(), "threads",
+                     (json_int_t)os_threads(), "features", features, "isa", cpu_class(NULL)->isa,
+                     "isas", isas, "blas", blas_name(), "blas_used", blas_start());
+}
+
+static json_t *memory_report(void)
+{
+    static const char *const pressures[] = {[OS_PRESSURE_UNKNOWN] = "unknown",
+                                            [OS_PRESSURE_NORMAL] = "normal",
+                                            [OS_PRESSURE_WARNING] = "warning",
+                                            [OS_PRESSURE_HIGH] = "high"};
+    return json_pack("{s:I, s:I, s:s}", "total", (json_int_t)os_memory_bytes(), "available",
+                     (json_int_t)plan_available(), "pressure", pressures[os_memory_pressure()]);
 }
 
 /* Has its device been tuned? JSON null where there is none. */
@@ -624,10 +625,10 @@ int fletch_doctor(struct fletch_engine *e, char **json)
         const struct quant_info *info = quant_info(t);
         if (info && info->readable) json_array_append_new(types, json_string(info->name));
     }
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    json_t *doc = json_pack(
-        "{s:s, s:o, s:{s:I, s:I}, s:o, s:o, s:o}", "version", fletch_version(), "cpu", cpu_report(),
-        "memory", "total", (json_int_t)pages * (json_int_t)size, "available",
-        (json_int_t)plan_available(), "backends", backends, "architectures", archs, "types", types);
+    char advice[1024];
+    os_advice(advice, sizeof advice);
+    json_t *doc = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "version", fletch_version(),
+                            "cpu", cpu_report(), "memory", memory_report(), "backends", backends,
+                            "architectures", archs, "types", types, "advice", advice);
     return report_give(doc, json, &e->err);
 }

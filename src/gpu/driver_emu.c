@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/os.h"
 #include "gpu/emu/emu.h"
 
 enum { MAX_KERNELS = 512, MAX_QUEUED = 64 };
@@ -72,8 +72,7 @@ static void dev_close(struct gpu *g)
 
 static void dev_info(struct gpu *g, struct gpu_info *out)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    u64 memory = pages > 0 && page > 0 ? (u64)pages * (u64)page : 0;
+    u64 memory = os_memory_bytes();
     *out = (struct gpu_info){.memory = memory, .memory_free = memory, .max_buffer = memory};
     /* A group is dear here: few that go round make a token in a fifth of the time. Checked kernels
      * run as on devices that want one for each piece. */

@@ -1,17 +1,7 @@
+/* sandbox.h on Linux. */
+#ifdef __linux__
+
 #include "sandbox.h"
-
-#include <stdio.h>
-
-#ifndef __linux__
-
-int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
-{
-    (void)box;
-    snprintf(text, cap, "no sandbox: this system supports neither seccomp nor Landlock");
-    return 0;
-}
-
-#else
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,6 +14,7 @@ int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -486,14 +477,14 @@ enum { LANDLOCK_CREATE = 444, LANDLOCK_ADD_RULE = 445, LANDLOCK_RESTRICT = 446 }
 enum { LANDLOCK_PATH_BENEATH = 1, LANDLOCK_VERSION_FLAG = 1 };
 
 /* Rights of Landlock's first version, then what later ones added. */
-#define RIGHT_EXECUTE        (UINT64_C(1) << 0)
-#define RIGHT_WRITE          (UINT64_C(1) << 1)
-#define RIGHT_READ           (UINT64_C(1) << 2)
-#define RIGHT_LIST           (UINT64_C(1) << 3)
-#define RIGHT_REMOVE         (UINT64_C(1) << 5)
-#define RIGHT_MAKE_FILE      (UINT64_C(1) << 8)
-#define RIGHTS_V1            ((UINT64_C(1) << 13) - 1)
-#define RIGHT_TRUNCATE       (UINT64_C(1) << 14) /* version 3; 13, in 2, is always denied */
+#define RIGHT_EXECUTE   (UINT64_C(1) << 0)
+#define RIGHT_WRITE     (UINT64_C(1) << 1)
+#define RIGHT_READ      (UINT64_C(1) << 2)
+#define RIGHT_LIST      (UINT64_C(1) << 3)
+#define RIGHT_REMOVE    (UINT64_C(1) << 5)
+#define RIGHT_MAKE_FILE (UINT64_C(1) << 8)
+#define RIGHTS_V1       ((UINT64_C(1) << 13) - 1)
+#define RIGHT_TRUNCATE  (UINT64_C(1) << 14) /* version 3; 13, in 2, is always denied */
 
 struct ruleset {
     uint64_t files;
