@@ -164,6 +164,9 @@ async function answerAgain(node) {
 }
 
 function notify(text, lasting = false) {
+    // What is said again stands there once.
+    for (const earlier of byId('notice').querySelectorAll('.note'))
+        if (earlier.querySelector('span').textContent === text) earlier.remove();
     const close = iconButton('close', 'Dismiss', () => note.remove());
     const note = el('div', { class: 'note' }, el('span', {}, text), close);
     byId('notice').append(note);

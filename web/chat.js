@@ -61,7 +61,11 @@ export class Chat {
             if (before && mergeConversation(conversation, before)) this.on.merged(conversation);
             this.tabs.tell(conversation.id);
         } catch (error) {
-            this.on.failed(`This conversation could not be saved: ${error.message}`);
+            this.on.failed(
+                `This conversation could not be saved: ${error.message}. It is kept in this tab; ` +
+                    '“Export all” saves it as a file.',
+                true,
+            );
         }
     }
 

@@ -247,6 +247,33 @@ test('with site data blocked the page works in memory, and says so', TIMEOUT, as
     await close();
 });
 
+onPage('a conversation that can’t be saved goes on, which is said once', async (page) => {
+    await quick(page);
+    await ask(page, 'First');
+    await page.evaluate(() => {
+        IDBObjectStore.prototype.put = () => {
+            throw new DOMException('the disk is full', 'QuotaExceededError');
+        };
+    });
+    await ask(page, 'Second');
+    await ask(page, 'Third');
+    await becomes(
+        () => page.locator('#notice .note').allInnerTexts(),
+        [
+            'This conversation could not be saved: the disk is full. It is kept in this tab; ' +
+                '“Export all” saves it as a file.',
+        ],
+    );
+    assert.deepEqual(await questions(page), ['First', 'Second', 'Third']);
+    const [file] = await Promise.all([
+        page.waitForEvent('download'),
+        button(page, 'Export all').click(),
+    ]);
+    const path = join(folder, 'unsaved.json');
+    await file.saveAs(path);
+    assert.match(readFileSync(path, 'utf8'), /"Third"/);
+});
+
 onPage('import says what it added, and makes no twins', async (page) => {
     await quick(page);
     await ask(page, 'Here');
