@@ -83,7 +83,7 @@ const picker = new ModelPicker(
         if (shownPath(chat.current.nodes).length) measureSoon();
         else view.show(chat.current, chat.runs.get(chat.current.id), server);
     },
-    (before, now) => notify(`The server no longer has ${before}. ${now} answers from here on.`),
+    (before, now) => notify(`The server no longer has ${before}. ${now} answers from now on.`),
     (text) => notify(text, true),
 );
 let isLoaded = false;
@@ -149,7 +149,7 @@ function onSettled(conversation, node) {
 
 function openAddress(id) {
     if (id && !chat.conversations.has(id))
-        notify('The conversation with this address is not in this browser.');
+        notify('This browser has no conversation with this address.');
     chat.open(id);
 }
 

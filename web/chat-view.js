@@ -27,7 +27,7 @@ function welcome(server, actions) {
             el(
                 'p',
                 { class: 'quiet' },
-                'It has no chat template: it continues text and does not chat.',
+                'It has no chat template, so it continues text instead of chatting.',
             ),
         el(
             'ul',

@@ -46,8 +46,8 @@ export class Chat {
         } catch (error) {
             this.keeps = false;
             this.on.failed(
-                'This browser blocks site data, so conversations are kept in memory and end with ' +
-                    `this tab. “Export all” saves them as a file. (${error.message})`,
+                'This browser blocks site data, so conversations are kept in memory and lost when ' +
+                    `you close this tab. “Export all” saves them as a file. (${error.message})`,
                 true,
             );
         }

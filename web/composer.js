@@ -213,7 +213,7 @@ export class Composer {
         const line = byId('queued');
         line.hidden = !queued;
         line.replaceChildren(
-            'This message is sent when the answer is complete.',
+            'This message will be sent when the answer is complete.',
             el(
                 'button',
                 {

@@ -121,7 +121,7 @@ function readStamps(value) {
 }
 
 function readMessage(value, where) {
-    if (!ROLES.includes(value?.role)) throw new Error(`${where} has no role that is known`);
+    if (!ROLES.includes(value?.role)) throw new Error(`${where} has an unknown role`);
     if (typeof value.content !== 'string') throw new Error(`${where} has no text`);
     const message = {
         id: text(value.id) || newId(),
@@ -191,10 +191,10 @@ export function importJson(json) {
         throw new Error(`This is not a JSON file: ${error.message}`);
     }
     if (file?.format !== FORMAT)
-        throw new Error('This is not a file of conversations that fletch exported.');
+        throw new Error('This is not a file of conversations exported by fletch.');
     if (file.version !== VERSION)
         throw new Error(
-            `This file has version ${file.version}; this page reads version ${VERSION}.`,
+            `This file has version ${file.version}; this page supports version ${VERSION}.`,
         );
     if (!Array.isArray(file.conversations))
         throw new Error('This file has no list of conversations.');

@@ -34,7 +34,7 @@ export async function askKey(wasWrong) {
         autocomplete: 'off',
     });
     const answer = await ask(
-        'This server needs a key',
+        'This server requires a key',
         [
             wasWrong &&
                 el('p', { class: 'error', role: 'alert' }, 'The server does not accept that key.'),
@@ -62,7 +62,7 @@ export async function askDelete(title) {
 
 const SAME = {
     temperature: [
-        'At temperature 0 the model always takes the likeliest token, so the same question gets the ' +
+        'At temperature 0 the model always picks the likeliest token, so the same question gets the ' +
             'same answer.',
         'Answer at temperature 0.8',
     ],

@@ -104,7 +104,7 @@ export class ModelPicker {
         }
         const context = nCtx
             ? `context of ${plural(nCtx, 'token')}`
-            : 'its context is not known yet';
+            : 'context length not known yet';
         this.element.title = `${describe(chosen)}; ${context}`;
         this.shown = model;
         this.changed({ ...chosen, nCtx });

@@ -46,7 +46,7 @@ export class PromptView {
                 el(
                     'p',
                     { class: 'quiet' },
-                    'What the model sees is shown here once there is a message.',
+                    'The exact input of the model appears here once there is a message.',
                 ),
             ];
         const { prompt, tokens, n_tokens: n } = rendered;

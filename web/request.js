@@ -8,7 +8,7 @@ export const SETTINGS = [
         min: 0,
         max: 2,
         step: 0.01,
-        help: '0 always takes the likeliest token; higher values vary more.',
+        help: '0 always picks the likeliest token; higher values give more varied answers.',
     },
     {
         key: 'top_p',

@@ -97,12 +97,12 @@ export class SettingsView {
             { id: 'set-format', name: 'format' },
             el('option', { value: '' }, 'Text'),
             el('option', { value: 'json' }, 'JSON'),
-            el('option', { value: 'schema' }, 'JSON that follows a schema'),
+            el('option', { value: 'schema' }, 'JSON that matches a schema'),
         );
         this.schema = textField(
             'schema',
             'JSON schema',
-            'The whole answer follows it.',
+            'The whole answer will match it.',
             '4',
             '{"type": "object", "properties": { }}',
         );
@@ -129,7 +129,7 @@ export class SettingsView {
             labelled(
                 'set-preset',
                 'Preset',
-                'Ours set sampling; those you save hold all settings.',
+                'Built-in presets change only sampling; presets you save contain all settings.',
                 this.preset,
             ),
             el('fieldset', {}, el('legend', {}, 'Sampling'), SETTINGS.map(numberField)),
@@ -141,7 +141,7 @@ export class SettingsView {
             ),
             textField(
                 'stop',
-                'Stop texts',
+                'Stop strings',
                 'One per line; the answer ends before the first that appears.',
                 '2',
             ),
@@ -243,7 +243,7 @@ export class SettingsView {
 
     keep(keep) {
         keep(this.read());
-        this.say('New chats will begin with these settings.');
+        this.say('New chats will start with these settings.');
     }
 
     // Everything but the system prompt, which is somebody's work.
@@ -254,8 +254,8 @@ export class SettingsView {
         this.showPresets('');
         this.say(
             system.trim()
-                ? 'All settings are the defaults again. The system prompt was kept.'
-                : 'All settings are the defaults again.',
+                ? 'All settings were reset to their defaults. The system prompt was kept.'
+                : 'All settings were reset to their defaults.',
         );
     }
 
@@ -298,7 +298,7 @@ export class SettingsView {
             event.preventDefault();
             event.stopPropagation();
         });
-        this.say('Name of the preset, then Enter: ');
+        this.say('Preset name (press Enter to save): ');
         this.note.append(input);
         input.focus();
     }

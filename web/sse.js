@@ -17,7 +17,7 @@ export async function* readEvents(body) {
             const lines = rest.split(/\r\n|\n|\r(?!$)/);
             rest = lines.pop();
             if (rest.length + size > MAX_EVENT)
-                throw new Error('the server sent an event that never ends');
+                throw new Error('the server sent an event without an end');
             for (const line of lines) {
                 if (line === '') {
                     if (data.length) yield data.join('\n');

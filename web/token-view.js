@@ -31,7 +31,7 @@ const legend = () =>
     );
 
 const NONE =
-    'No probabilities were kept for this answer. ' +
+    'No probabilities were recorded for this answer. ' +
     '“Record token probabilities” in the settings turns them on.';
 
 export class TokenView {
@@ -138,8 +138,8 @@ export class TokenView {
                     title: can
                         ? 'Continue from this alternative'
                         : same
-                          ? 'This token was taken'
-                          : 'The answer can’t go on from here',
+                          ? 'This token was chosen'
+                          : 'The answer cannot continue from here',
                 },
                 el('code', {}, named(other.text)),
                 bar,

@@ -135,7 +135,7 @@ onPage(
         await becomes(() => input(page).inputValue(), 'Draft of the second');
         await page.goto(`${url}/#abc123`);
         await page
-            .getByText('The conversation with this address is not in this browser.')
+            .getByText('This browser has no conversation with this address.')
             .waitFor();
         await becomes(() => titles(page).then((all) => all.sort()), ['First', 'Second']);
     },
@@ -210,7 +210,7 @@ test('a server that dies in the middle, and comes back with another model', TIME
         .getByText('The server can’t be reached. Is “fletch serve” still running?')
         .waitFor();
     await start(first.port, '--alias', 'second');
-    await page.getByText('The server no longer has first. second answers from here on.').waitFor();
+    await page.getByText('The server no longer has first. second answers from now on.').waitFor();
     await button(page, 'Settings').click();
     await page.getByLabel('Answer format').selectOption('Text');
     await page.getByLabel('Maximum answer length').fill('8');
@@ -325,7 +325,7 @@ onPage('Enter while an answer is being written queues the message', async (page)
     await button(page, 'Stop').waitFor();
     await input(page).fill('Two');
     await page.keyboard.press('Enter');
-    await page.getByText('This message is sent when the answer is complete.').waitFor();
+    await page.getByText('This message will be sent when the answer is complete.').waitFor();
     await shot(page, 'queued');
     await button(page, 'Don’t send').click();
     await page.locator('#queued').waitFor({ state: 'hidden' });
@@ -493,7 +493,7 @@ onPage(
         // At temperature 0 another answer would be the same.
         await ask(page, 'Hello');
         await button(page, 'Answer again').click();
-        await page.getByText('At temperature 0 the model always takes').waitFor();
+        await page.getByText('At temperature 0 the model always picks').waitFor();
         await assertAccessible(page, 'the same answer');
         const [request] = await Promise.all([
             page.waitForRequest('**/v1/chat/completions'),

@@ -213,7 +213,7 @@ onPage('export and import give the same conversations', async (page) => {
     await page.getByLabel('File to import').setInputFiles(join(folder, 'bad.json'));
     await page
         .getByText(
-            'bad.json was not imported. Message 1 of conversation 1 has no role that is known',
+            'bad.json was not imported. Message 1 of conversation 1 has an unknown role',
         )
         .waitFor();
     await becomes(() => titles(page), ['What is a GGUF file?']);
