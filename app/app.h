@@ -168,10 +168,15 @@ int host_open_model(struct host *h, const char *path, const struct args *a);
 int host_open_session(struct host *h);
 void host_close(struct host *h);
 void host_params(struct fletch_model_params *params, const struct args *a);
-/* "prompt 640 tokens", or "prompt 64 of 640 tokens" where only those were read. */
-void say_prompt(FILE *out, size_t n_read, size_t n_prompt);
-/* "; guessed 120, 93 right (78 %), 2.1 tokens a step", where tokens were guessed. */
-void say_guesses(FILE *out, const struct fletch_generated *made);
+/* Of one answer. */
+struct speed {
+    size_t n_prompt;         /* tokens of the prompt */
+    size_t n_read, n_cached; /* of them: all, unless Ctrl-C came before; in the session already */
+    double prefill_s, decode_s;
+    const struct fletch_generated *made;
+};
+/* "prefill 64 tokens (32 cached), 1200.0/s; decode 20 tokens, 45.1/s", and of draft tokens. */
+void say_speed(FILE *out, const struct speed *s);
 
 /* ---- keep.c: conversations in files ---- */
 

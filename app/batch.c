@@ -14,16 +14,18 @@ enum { LINE_MAX_BYTES = 1 << 26, MAX_STOPS = 16 };
 
 static const struct opt batch_opts[] = {
     {'o', "output", OPT_TEXT, "FILE", NULL,
-     "write answers to FILE instead of stdout; requests that it answers already are not run again",
+     "write answers to FILE instead of stdout; requests that it already answers are skipped",
      OPT_FIELD(out), 0, 0},
-    {0, "parallel", OPT_COUNT, "N", "8", "requests to run at once", OPT_FIELD(parallel), 1, 1024},
+    {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
+     1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
-     "tokens that the cache has room for, over all requests (default: a whole context for each)",
+     "size of the KV cache in tokens, shared by all requests (default: a full context for each)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {'n', "max-tokens", OPT_COUNT, "N", "256",
-     "generate at most N tokens for a request without max_tokens; -1: no limit",
+     "generate at most N tokens for a request without max_tokens; -1 removes the limit",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
-    {0, "no-reuse", OPT_FLAG, NULL, NULL, "compute every prompt from its beginning",
+    {0, "no-reuse", OPT_FLAG, NULL, NULL,
+     "do not reuse prefixes: run the prefill of every prompt from its beginning",
      OPT_FIELD(no_reuse), 0, 0},
 };
 static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
@@ -400,7 +402,7 @@ static int find_ids(struct batch *b)
     }
     free(line);
     if (!ferror(b->in) && began >= 0 && fseek(b->in, began, SEEK_SET) == 0) return EXIT_OK;
-    return say_error("the requests can't be read");
+    return say_error("cannot read the requests");
 }
 
 static void submit(struct batch *b, const char *text, size_t n)
@@ -463,7 +465,7 @@ static int open_answers(struct batch *b, bool *old)
                           named.st_ino == st.st_ino && named.st_dev == st.st_dev);
     if (!ours) {
         close(fd);
-        return say_error("%s: another fletch batch writes to it", QUOTE(b->a->out));
+        return say_error("%s is in use by another fletch batch", QUOTE(b->a->out));
     }
     b->out = need(fdopen(fd, *old ? "a+b" : "ab"));
     return EXIT_OK;
@@ -520,7 +522,8 @@ static int read_answers(struct batch *b)
     FILE *kept = need(fdopen(fd, "a+b"));
     int code = EXIT_OK;
     if (!sort_answers(b, kept, &changed))
-        code = say_error("%s holds other lines than answers; give another -o", QUOTE(b->a->out));
+        code = say_error("%s contains lines that are not answers; give another file with -o",
+                         QUOTE(b->a->out));
     else if (ferror(b->out))
         code = say_error("%s: %s", QUOTE(b->a->out), strerror(errno));
     else if (changed)
@@ -569,7 +572,7 @@ static int run_all(struct batch *b)
         fletch_batch_step(b->b, 0);
     }
     free(line);
-    if (ferror(b->in) && !b->code) b->code = say_error("the requests can't be read");
+    if (ferror(b->in) && !b->code) b->code = say_error("cannot read the requests");
     return b->code;
 }
 
@@ -579,21 +582,21 @@ static void say_end(const struct batch *b)
     double seconds = now() - b->began;
     fletch_batch_stats(b->b, &s);
     if (interrupted)
-        fprintf(stderr, "interrupted; the same command with -o goes on where this ended\n");
-    fprintf(stderr, "%zu answered, %zu failed, %zu there before; %zu tokens in %.1f s, %.1f/s\n",
+        fprintf(stderr, "interrupted; run the same command with -o again to continue\n");
+    fprintf(stderr,
+            "%zu answered, %zu failed, %zu already answered; %zu tokens in %.1f s, %.1f/s\n",
             b->n_done, b->n_failed, b->n_skipped, b->n_tokens, seconds,
             seconds > 0 ? (double)b->n_tokens / seconds : 0);
     if (b->a->verbose)
         fprintf(stderr,
-                "%llu steps, %llu mixed, %llu queued ahead; at most %u at once; %llu of %llu "
-                "prompt tokens reused; "
-                "%llu times a request made room for others\n",
+                "%llu steps, %llu with both prefill and decode, %llu submitted ahead; at most %u "
+                "requests at once; %llu of %llu prompt tokens cached; %llu preemptions\n",
                 (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed,
                 (unsigned long long)s.n_ahead, s.most_running, (unsigned long long)s.n_reused,
                 (unsigned long long)s.n_prompt, (unsigned long long)s.n_preemptions);
     if (b->a->verbose && s.n_guessed)
-        fprintf(stderr, "%llu tokens guessed, %llu of them right\n",
-                (unsigned long long)s.n_guessed, (unsigned long long)s.n_right);
+        fprintf(stderr, "%llu of %llu draft tokens accepted\n", (unsigned long long)s.n_right,
+                (unsigned long long)s.n_guessed);
 }
 
 /* Once, instead of in the answer of every chat. */
@@ -646,20 +649,17 @@ const struct command cmd_batch = {
     .operands = "[MODEL] FILE",
     .summary = "answer a file of requests in parallel",
     .about =
-        "Reads requests from FILE (-: stdin), one JSON object a line, and writes an answer for "
-        "each as it comes, also one a line. A request has one of prompt (a text), messages (for "
-        "the chat template, with tools) and tokens (ids), and may have id, max_tokens, "
+        "Reads requests from FILE (-: stdin), one JSON object per line, and writes one line per "
+        "answer, as answers complete. A request has one of prompt (text), messages (formatted with "
+        "the chat template; tools may be given) or tokens (ids). It may also have id, max_tokens, "
         "temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, "
-        "penalty_window, logit_bias, seed (0 if none is given), choice, stop, ignore_end, grammar, "
-        "json_schema, "
-        "logprobs, "
-        "priority and timeout; what it does not say is as on the command line. An answer has id, "
-        "text, tokens, finish_reason and figures; one that failed has id and error. A line without "
-        "an "
-        "id gets its number as one, or \"line N\" where another line has the id N. With -o the "
-        "command may be killed and given again: what was answered is not computed again, and what "
-        "failed is tried again, its line replaced. Only one at a time may write to a file. What a "
-        "request gets does not depend on the others.",
+        "penalty_window, logit_bias, seed (default 0), choice, stop, ignore_end, grammar, "
+        "json_schema, logprobs, priority and timeout; the command line sets the defaults. An "
+        "answer has id, text, tokens, finish_reason and statistics; a failed request has id and "
+        "error. A request without id gets its line number, or \"line N\" if another request has "
+        "the id N. With -o, the command may be interrupted and run again: answered requests are "
+        "skipped, failed ones are tried again. Only one process at a time may write to a file. An "
+        "answer does not depend on the other requests.",
     .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .min_operands = 1,

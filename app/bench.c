@@ -9,22 +9,20 @@
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
-     "prompts alone, generated tokens alone, or one after the other; serve: many clients at once "
-     "(--batches, default 1,4,8), one prompt and one answer length",
+     "prefill only, decode only, or one after the other (full); serve: many clients at once "
+     "(--batches, default 1,4,8) with one prompt length and one answer length",
      OPT_FIELD(mode), 0, 0},
-    {'p', "prompts", OPT_TEXT, "LIST", NULL, "tokens of a prompt (default 128,512)",
-     OPT_FIELD(prompts), 0, 0},
-    {'n', "generate", OPT_TEXT, "LIST", NULL, "tokens to generate (default 64)", OPT_FIELD(gens), 0,
+    {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
+    {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,
      0},
     {'d', "depths", OPT_TEXT, "LIST", NULL,
-     "tokens that are in the context already (default: 0 for prefill, 256 for decode)",
-     OPT_FIELD(depths), 0, 0},
-    {'b', "batches", OPT_TEXT, "LIST", NULL, "sequences at once (default 1)", OPT_FIELD(batches), 0,
+     "tokens already in the context (default: 0 for prefill, 256 for decode)", OPT_FIELD(depths), 0,
      0},
-    {'r', "reps", OPT_COUNT, "N", "7", "runs of every case after a warm-up; the median counts",
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences at once", OPT_FIELD(batches), 0,
+     0},
+    {'r', "reps", OPT_COUNT, "N", "7", "runs of each case after a warm-up; the median is reported",
      OPT_FIELD(n_reps), 1, 1000},
-    {0, "chunk", OPT_COUNT, "N", NULL, "tokens of a prompt in one step", OPT_FIELD(chunk), 1,
-     65536},
+    {0, "chunk", OPT_COUNT, "N", NULL, "prompt tokens per step", OPT_FIELD(chunk), 1, 65536},
     {0, "profile", OPT_FLAG, NULL, NULL,
      "time every op instead; the JSON document is a Chrome trace", OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
@@ -45,11 +43,10 @@ static const struct opt bench_opts[] = {
     OPT_ROW_IGNORE_UNKNOWN,
     OPT_ROW_JSON,
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
-    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots there instead", OPT_FIELD(html),
-     0, 0},
+    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots to FILE instead",
+     OPT_FIELD(html), 0, 0},
     {0, "dir", OPT_TEXT, "DIR", P_tmpdir,
-     "folder for the JSON document and the page, which are named by what was measured: "
-     "fletch-bench-BACKEND-MODEL-MODE",
+     "folder for the JSON document and the page, which are named fletch-bench-BACKEND-MODEL-MODE",
      OPT_FIELD(dir), 0, 0},
 };
 static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
@@ -116,7 +113,7 @@ static int save_in_dir(const struct args *a, const char *kind, const char *exten
     char name[200], path[4000];
     name_artifact(name, sizeof name, kind, a, doc);
     if ((size_t)snprintf(path, sizeof path, "%s/%s.%s", a->dir, name, extension) >= sizeof path)
-        return say_error("the name of the folder is too long");
+        return say_error("the path of the folder is too long");
     return save(a, path, write, doc);
 }
 
@@ -135,7 +132,7 @@ static int check_folders(const struct args *a)
 {
     char beside[4000];
     if ((size_t)snprintf(beside, sizeof beside, "%s/x", a->dir) >= sizeof beside)
-        return say_error("the name of the folder is too long");
+        return say_error("the path of the folder is too long");
     if (!make_folders(beside, 0755)) return say_error("%s: %s", QUOTE(a->dir), strerror(errno));
     int code = check_folder_of(beside);
     return code || !a->html ? code : check_folder_of(a->html);
@@ -229,10 +226,10 @@ static int bench_many(struct host *h, const struct args *a)
     if (!code) code = parse_counts(&clients, a->batches ? a->batches : "1,4,8");
     for (size_t i = 0; !code && i < clients.ids.n; i++)
         if (clients.ids.p[i] < 1 || clients.ids.p[i] > 256)
-            code = opts_wrong("bench", "1 to 256 clients at once");
+            code = opts_wrong("bench", "--batches takes 1 to 256 clients");
     uint32_t n_prompt = first_of(&prompts, 128), n_answer = first_of(&gens, 64);
     if (!code && (n_prompt < 2 || n_prompt > 1 << 20 || !n_answer || n_answer > 1 << 20))
-        code = opts_wrong("bench", "prompts have 2 tokens at least, answers one");
+        code = opts_wrong("bench", "prompts need at least 2 tokens, answers at least 1");
     if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
     if (!code && a->json) bench_write_json(stdout, doc);
     if (!code) code = save_both(a, "fletch-bench", bench_write_serve_html, doc);
@@ -274,18 +271,21 @@ static int bench(const struct args *a)
     const char *word = a->operands.n ? a->operands.p[0] : "";
     struct host h = {0};
     if (strcmp(word, "compare") == 0) {
-        if (a->operands.n != 3) return opts_wrong("bench", "compare takes two JSON documents");
+        if (a->operands.n != 3)
+            return opts_wrong(
+                "bench", "compare needs two JSON documents: fletch bench compare A.json B.json");
         return bench_compare(a->operands.p[1], a->operands.p[2], a);
     }
-    if (a->operands.n > 1) return opts_wrong("bench", "one model at a time");
-    if (a->kernel && a->operands.n) return opts_wrong("bench", "--kernel takes no model");
-    if (a->shape && !a->kernel) return opts_wrong("bench", "--shape belongs to --kernel");
+    if (a->operands.n > 1) return opts_wrong("bench", "give one model at a time");
+    if (a->kernel && a->operands.n)
+        return opts_wrong("bench", "--kernel and MODEL cannot be combined");
+    if (a->shape && !a->kernel) return opts_wrong("bench", "--shape needs --kernel");
     if (a->kernel && is_about_models(a))
         return opts_wrong(
             "bench", "sizes of a --kernel come by --shape; -p, -n, --mode and so on are a model's");
-    if (a->json && a->csv) return opts_wrong("bench", "--json or --csv, not both");
+    if (a->json && a->csv) return opts_wrong("bench", "--json and --csv cannot be combined");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
-        return opts_wrong("bench", "tokens are guessed with --mode serve only");
+        return opts_wrong("bench", "speculative decoding is measured by --mode serve only");
     int code = check_folders(a);
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code)
@@ -300,11 +300,11 @@ const struct command cmd_bench = {
     .name = "bench",
     .operands = "[MODEL | compare A.json B.json]",
     .summary = "measure speed",
-    .about = "Measures how fast a model runs here, beside what this machine was measured to be "
-             "capable of in the same run. Without MODEL the built-in one is measured. LIST is "
-             "numbers separated by commas; every combination is a case, and cases take turns. "
-             "compare shows the ratios of two JSON documents with their intervals; exit code 1 "
-             "when the second is significantly slower anywhere.",
+    .about = "Measures how fast a model runs, compared with what this machine was measured to be "
+             "capable of in the same run. Without MODEL, the built-in model is measured. LIST is "
+             "numbers separated by commas; every combination is a case, and the cases take turns. "
+             "compare shows the ratios of two JSON documents with their confidence intervals; the "
+             "exit code is 1 if the second is significantly slower anywhere.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,

@@ -85,7 +85,7 @@ int bench_load(json_t **out, const char *path)
     *out = json_loadb(text.p, text.n, 0, &where);
     free(text.p);
     if (*out && json_is_array(json_object_get(*out, "results"))) return EXIT_OK;
-    return say_error("%s is not a document of fletch bench", QUOTE(path));
+    return say_error("%s was not written by fletch bench", QUOTE(path));
 }
 
 /* One row of the table; 1 when it is a regression, 0 when not, -1 when nothing can be said. */

@@ -9,8 +9,8 @@ static const struct opt template_opts[] = {
     {0, "template", OPT_TEXT, "FILE", NULL, "chat template to use instead of the model's own",
      OPT_FIELD(template_file), 0, 0},
     {0, "template-arg", OPT_TEXTS, "NAME=VALUE", NULL,
-     "set a variable of the template, as in enable_thinking=false; VALUE is JSON where it can be, "
-     "else a text; may be repeated",
+     "set a template variable, as in enable_thinking=false; VALUE is JSON if it parses as JSON, "
+     "otherwise text; may be repeated",
      OPT_FIELD(template_args), 0, 0},
 };
 const struct opt_group opts_template = {"Template options", OPT_TABLE(template_opts)};
@@ -20,7 +20,7 @@ static int parse_args(json_t *object, const struct opt_texts *texts, const char 
     for (size_t i = 0; i < texts->n; i++) {
         const char *text = texts->p[i], *equals = strchr(text, '=');
         if (!equals || equals == text)
-            return opts_wrong(command, "--template-arg wants NAME=VALUE, not %s", QUOTE(text));
+            return opts_wrong(command, "--template-arg takes NAME=VALUE, not %s", QUOTE(text));
         json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         if (!value) value = json_text(equals + 1, strlen(equals + 1));
         char *name = need(strndup(text, (size_t)(equals - text)));
@@ -49,8 +49,8 @@ const char *chat_think_variable(const struct fletch_model *m)
 
 static int say_no_variable(const char *option, const char *name)
 {
-    say_error("%s: the chat template of this model has no variable %s, so it would have no effect",
-              option, QUOTE(name));
+    say_error("%s has no effect: this model's chat template has no variable %s", option,
+              QUOTE(name));
     return EXIT_USAGE;
 }
 
@@ -64,7 +64,7 @@ int chat_check_options(const struct host *h, const struct args *a)
         enum chat_variable found = chat_find_variable(h->model, name);
         if (found == VARIABLE_UNREAD) code = say_no_variable("--template-arg", name);
         if (found == VARIABLE_OWN) {
-            say_error("--template-arg can't set %s, which fletch sets itself", name);
+            say_error("--template-arg cannot set %s: fletch sets it", name);
             code = EXIT_USAGE;
         }
         free(name);

@@ -13,13 +13,15 @@
 static const struct opt chat_opts[] = {
     {0, "system", OPT_TEXT, "TEXT", NULL, "the system message", OPT_FIELD(system), 0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "at most N tokens in an answer; -1: no limit (default: until the model ends its answer)",
+     "generate at most N tokens per answer; -1 removes the limit (default: until the model ends "
+     "its answer)",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
-    {0, "stop", OPT_TEXTS, "TEXT", NULL, "end an answer before this text; may be repeated",
+    {0, "stop", OPT_TEXTS, "TEXT", NULL, "stop an answer before this text; may be repeated",
      OPT_FIELD(stops), 0, 0},
-    {0, "think", OPT_FLAG, NULL, NULL, "ask the template to let the model think first",
+    {0, "think", OPT_FLAG, NULL, NULL, "turn the model's thinking on, if its template has a switch",
      OPT_FIELD(think), 0, 0},
-    {0, "no-think", OPT_FLAG, NULL, NULL, "ask the template not to", OPT_FIELD(no_think), 0, 0},
+    {0, "no-think", OPT_FLAG, NULL, NULL, "turn the model's thinking off, likewise",
+     OPT_FIELD(no_think), 0, 0},
 };
 static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 
@@ -101,16 +103,10 @@ static void on_begin(void *ctx, bool thinking)
 static void say_statistics(const struct show *s)
 {
     const struct talk_stats *t = &s->talk.last;
-    double fresh = (double)(t->n_read - t->n_reused);
     if (s->talk.a->quiet || !s->terminal) return;
     fprintf(stderr, "%s", style_dim(2));
-    say_prompt(stderr, t->n_read, t->n_prompt);
-    if (t->n_reused) fprintf(stderr, " (%zu known)", t->n_reused);
-    if (t->prompt_seconds > 0) fprintf(stderr, ", %.0f/s", fresh / t->prompt_seconds);
-    fprintf(stderr, "; answer %u tokens", t->made.n_tokens);
-    if (t->answer_seconds > 0)
-        fprintf(stderr, ", %.1f/s", (double)t->made.n_tokens / t->answer_seconds);
-    say_guesses(stderr, &t->made);
+    say_speed(stderr, &(struct speed){t->n_prompt, t->n_read, t->n_reused, t->prompt_seconds,
+                                      t->answer_seconds, &t->made});
     fprintf(stderr, "; context %u of %u%s%s\n", fletch_session_length(s->talk.host->session),
             s->talk.host->info.n_ctx, t->made.finish == FLETCH_FINISH_ASKED ? "; stopped" : "",
             style_end(2));
@@ -122,19 +118,19 @@ static void say_context(struct show *s)
     unsigned n_ctx = t->host->info.n_ctx, n = fletch_session_length(t->host->session);
     if (t->last.n_hidden > s->n_hidden)
         fprintf(stderr,
-                "the context is full: the model no longer sees the first %zu messages of this "
-                "conversation (/clear begins a new one)\n",
+                "the context is full: the first %zu messages are no longer sent to the model "
+                "(/clear starts a new conversation)\n",
                 t->last.n_hidden);
     else if (n > n_ctx / 10 * 8 && !s->near_told && !t->last.n_hidden) {
         fprintf(stderr,
-                "the context is nearly full (%u of %u tokens): soon the oldest messages are left "
-                "out\n",
+                "the context is nearly full (%u of %u tokens); soon the oldest messages will no "
+                "longer be sent to the model\n",
                 n, n_ctx);
         s->near_told = true;
     }
     s->n_hidden = t->last.n_hidden;
     if (t->last.made.finish == FLETCH_FINISH_CONTEXT)
-        fputs("the answer ends here because the context is full\n", stderr);
+        fputs("the answer stops here: the context is full\n", stderr);
 }
 
 static void answer(struct show *s)
@@ -243,25 +239,24 @@ static void do_set(struct show *s, const char *text)
         if (!n) fprintf(stderr, "%-18s %.16g\n", x->name, setting_value(&s->talk, x));
         if (strlen(x->name) != n || memcmp(x->name, text, n) != 0) continue;
         if (!parse_real(value, &v) || v < x->min || v > x->max)
-            fprintf(stderr, "%s wants a number from %.10g to %.10g, not %s\n", x->name, x->min,
+            fprintf(stderr, "%s takes a number from %.10g to %.10g, not %s\n", x->name, x->min,
                     x->max, QUOTE(value));
         else
             change_setting(&s->talk, x, v);
         return;
     }
-    if (n) fprintf(stderr, "no such setting: %s; /set alone lists them\n", QUOTE(text));
+    if (n) fprintf(stderr, "unknown setting %s; /set lists them\n", QUOTE(text));
 }
 
 static void do_regen(struct show *s, const char *text)
 {
     (void)text;
     if (!talk_forget_answer(&s->talk)) {
-        fputs("there is no answer yet\n", stderr);
+        fputs("there is no answer to regenerate\n", stderr);
         return;
     }
     if (s->talk.g.sampling.temperature == 0)
-        fputs("the temperature is 0, so the answer is the same again; /set temp 0.8 changes that\n",
-              stderr);
+        fputs("at temperature 0 the answer is always the same; /set temp 0.8 varies it\n", stderr);
     s->talk.g.sampling.choice++;
     answer(s);
 }
@@ -271,7 +266,7 @@ static void do_undo(struct show *s, const char *text)
     (void)text;
     json_t *question = talk_forget_question(&s->talk);
     if (question)
-        fprintf(stderr, "forgotten: %s\n", QUOTE(json_string_value(question)));
+        fprintf(stderr, "removed: %s\n", QUOTE(json_string_value(question)));
     else
         fputs("there is nothing to undo\n", stderr);
     json_decref(question);
@@ -281,11 +276,11 @@ static void do_edit(struct show *s, const char *text)
 {
     json_t *question = talk_forget_question(&s->talk);
     if (!question)
-        fputs("there is no question yet\n", stderr);
+        fputs("there is no question to edit\n", stderr);
     else if (*text)
         say(s, text, strlen(text));
     else if (!line_offer(s->line, json_string_value(question))) {
-        fputs("without a terminal: /edit NEW TEXT\n", stderr);
+        fputs("missing text; without a terminal, use /edit TEXT\n", stderr);
         talk_say(&s->talk, json_string_value(question), json_string_length(question));
     }
     json_decref(question);
@@ -294,17 +289,17 @@ static void do_edit(struct show *s, const char *text)
 static void do_read(struct show *s, const char *path)
 {
     if (!*path) {
-        fputs("/read wants a file\n", stderr);
+        fputs("missing file name: /read FILE\n", stderr);
         return;
     }
     struct text file = {0};
     if (read_text(&file, path)) return;
     if (strlen(file.p) != file.n || !file.n)
-        fprintf(stderr, "%s: %s\n", QUOTE(path), file.n ? "not text" : "empty");
+        fprintf(stderr, "%s: %s\n", QUOTE(path), file.n ? "not a text file" : "the file is empty");
     else {
         free(s->attached.p);
         s->attached = file;
-        fprintf(stderr, "%s goes with your next message\n", human_bytes(file.n).text);
+        fprintf(stderr, "%s will be sent with your next message\n", human_bytes(file.n).text);
         return;
     }
     free(file.p);
@@ -368,8 +363,8 @@ static void do_stats(struct show *s, const char *text)
     (void)text;
     const struct fletch_model_info *m = &s->talk.host->info;
     fprintf(stderr, "model %s (%s), %s of weights, backend %s\n",
-            *m->name ? QUOTE(m->name) : "without a name", m->arch,
-            human_bytes(m->weight_bytes).text, fletch_engine_backend(s->talk.host->engine));
+            *m->name ? QUOTE(m->name) : "(unnamed)", m->arch, human_bytes(m->weight_bytes).text,
+            fletch_engine_backend(s->talk.host->engine));
     say_statistics(s);
 }
 
@@ -433,7 +428,7 @@ static void do_clear(struct show *s, const char *text)
     talk_clear(&s->talk);
     s->near_told = false;
     s->n_hidden = 0;
-    fputs("a new conversation\n", stderr);
+    fputs("new conversation\n", stderr);
 }
 
 static void do_bye(struct show *s, const char *text)

@@ -11,8 +11,8 @@ static const struct opt_group convert_group = {NULL, OPT_TABLE(convert_opts)};
 
 static int convert(const struct args *a)
 {
-    if (!a->out) return opts_wrong("convert", "where to? -o OUT.gguf is missing");
-    if (!a->type) return opts_wrong("convert", "--type is missing");
+    if (!a->out) return opts_wrong("convert", "no output file; add -o OUT.gguf");
+    if (!a->type) return opts_wrong("convert", "no type; add --type, such as --type q4_k_m");
     struct host h = {0};
     struct progress progress;
     int code = host_open_engine(&h, "ref", a);
@@ -37,7 +37,7 @@ static int convert(const struct args *a)
 const struct command cmd_convert = {
     .name = "convert",
     .operands = "IN",
-    .summary = "convert or quantise a model to a GGUF file",
+    .summary = "convert or quantize a model to a GGUF file",
     .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The file "
              "appears under its name only when it is complete.",
     .groups = {&convert_group, &opts_unknown, &opts_common},

@@ -11,12 +11,12 @@
 #include <string.h>
 
 static const struct opt eval_opts[] = {
-    {'f', "file", OPT_TEXT, "FILE", NULL, "the text to predict (-: stdin)", OPT_FIELD(file), 0, 0},
+    {'f', "file", OPT_TEXT, "FILE", NULL, "the text to evaluate (-: stdin)", OPT_FIELD(file), 0, 0},
     {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids instead of a text, as in 1,2,3",
      OPT_FIELD(tokens), 0, 0},
     {0, "logits", OPT_TEXT, "OUT", NULL,
      "write the logits of every position: rows of float32, little-endian", OPT_FIELD(logits), 0, 0},
-    {0, "chunk", OPT_COUNT, "N", "64", "tokens to feed in one step", OPT_FIELD(chunk), 1, 65536},
+    {0, "chunk", OPT_COUNT, "N", "64", "tokens per prefill step", OPT_FIELD(chunk), 1, 65536},
     OPT_ROW_JSON,
 };
 static const struct opt_group eval_group = {NULL, OPT_TABLE(eval_opts)};
@@ -58,7 +58,7 @@ static int get_ids(struct eval *e)
         if (code) return code;
         for (size_t i = 0; i < e->given.n; i++)
             if ((uint32_t)e->given.p[i] >= e->host.info.n_vocab)
-                return opts_wrong("eval", "token id %d, but the model knows 0 to %u", e->given.p[i],
+                return opts_wrong("eval", "token id %d is not between 0 and %u", e->given.p[i],
                                   e->host.info.n_vocab - 1);
         e->ids = e->given.p;
         e->n_ids = e->given.n;
@@ -129,13 +129,14 @@ static size_t window_of(const struct eval *e)
 static int eval_all(struct eval *e)
 {
     size_t n_ctx = window_of(e);
-    if (!e->n_ids) return say_error("nothing to evaluate: there are no tokens");
+    if (!e->n_ids) return say_error("nothing to evaluate: no tokens");
     if (e->a->logits && e->n_ids > n_ctx)
         return say_error(
             "%zu tokens, but the context holds %zu; logits of every position need them "
             "all in it (see -c)",
             e->n_ids, n_ctx);
-    if (e->n_ids > 1 && n_ctx < 2) return say_error("a context of one token predicts nothing");
+    if (e->n_ids > 1 && n_ctx < 2)
+        return say_error("a context of one token is too short: nothing can be predicted");
     size_t rows = (size_t)e->a->chunk.v < n_ctx ? (size_t)e->a->chunk.v : n_ctx;
     e->logits = need(calloc(rows * e->host.info.n_vocab, sizeof *e->logits));
     if (e->a->logits && !(e->out = fopen(e->a->logits, "wb")))
@@ -190,8 +191,8 @@ static void print_result(const struct eval *e)
     if (e->n_scored)
         printf("perplexity %.4f +- %.4f\n", perplexity, perplexity * error);
     else
-        printf("perplexity: one token predicts nothing that is there\n");
-    printf("%zu tokens%s, %zu of them predicted, in %zu window%s of at most %zu; %.1f tokens/s\n",
+        printf("perplexity: not defined for a single token\n");
+    printf("%zu tokens%s, %zu predicted, in %zu window%s of at most %zu tokens; %.1f tokens/s\n",
            e->n_ids, e->has_bos ? " with bos" : "", e->n_scored, e->n_windows,
            e->n_windows == 1 ? "" : "s", window_of(e), speed);
 }
@@ -219,7 +220,7 @@ static int eval(const struct args *a)
 {
     struct eval e = {.a = a};
     if (!a->file == !a->tokens)
-        return opts_wrong("eval", "give a text with -f or ids with --tokens");
+        return opts_wrong("eval", "missing text: give -f FILE or --tokens IDS");
     int code = eval_steps(&e);
     if (e.ids != e.given.p) fletch_free(e.ids);
     free(e.given.p);
@@ -232,10 +233,10 @@ const struct command cmd_eval = {
     .name = "eval",
     .operands = "MODEL",
     .summary = "measure perplexity, or write logits of given tokens",
-    .about = "Tells how well the model predicts a text: its perplexity (exp of the mean of -ln p) "
-             "with one standard error, and the speed. A text longer than the context is read in "
-             "windows of the context's length; each token is predicted once. --logits writes what "
-             "the model computed as a file of n_tokens rows with one number per vocabulary entry.",
+    .about = "Measures the perplexity of a text (exp of the mean of -ln p) with its standard "
+             "error, and the speed. A text longer than the context is evaluated in windows of the "
+             "context length (at most 8192 tokens unless -c is given); every token is predicted "
+             "once. --logits writes a file with n_tokens rows of one number per vocabulary entry.",
     .groups = {&eval_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -59,12 +59,13 @@ int fetch_open(struct fetch **out, const char *token, enum fetch_from from)
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(f->lib, symbols[i].name);
-        if (!symbol) return say_error("this libcurl has no %s", symbols[i].name);
+        if (!symbol)
+            return say_error("the installed libcurl is too old: it has no %s", symbols[i].name);
         memcpy(symbols[i].to, &symbol, sizeof symbol);
     }
     f->token = token;
     if (f->global_init(CURL_GLOBAL_DEFAULT) || !(f->curl = f->init()))
-        return say_error("libcurl did not start");
+        return say_error("libcurl failed to start");
     return EXIT_OK;
 }
 
@@ -223,7 +224,7 @@ int fetch_text(struct fetch *f, const char *url, size_t max, struct text *out, b
     *out = m.text;
     if (more) *more = m.more;
     if (rc == CURLE_WRITE_ERROR)
-        return say_error("%s: an answer of more than %zu bytes", QUOTE(url), max);
+        return say_error("%s: the answer is longer than %zu bytes", QUOTE(url), max);
     return rc ? say_curl(f, url, rc) : EXIT_OK;
 }
 
@@ -391,7 +392,7 @@ static void find_part(struct download *d)
 static int say_download(struct download *d, CURLcode rc)
 {
     const char *path = d->what->path;
-    if (interrupted) return say_error("interrupted; the same command goes on where this one ended");
+    if (interrupted) return say_error("interrupted; run the same command again to resume");
     if (d->error) return say_error("%s: %s", QUOTE(d->part), strerror(d->error));
     if (!rc && d->have == d->what->size) return EXIT_OK;
     if (rc && !d->too_long && !(rc == CURLE_WRITE_ERROR && d->begun))
@@ -452,11 +453,11 @@ int fetch_to_file(struct fetch *f, const struct fetch_file *what)
     sha256_begin(&d.sum);
     int code;
     if ((d.fd = open_own(d.part)) < 0 && errno == ELOOP)
-        code = say_error("%s is a link or somebody else's file; remove it", QUOTE(d.part));
+        code = say_error("%s is a link or another user's file; remove it", QUOTE(d.part));
     else if (d.fd < 0)
         code = say_error("%s: %s", QUOTE(d.part), strerror(errno));
     else if (flock(d.fd, LOCK_EX | LOCK_NB))
-        code = say_error("%s: another pull is at it", QUOTE(what->path));
+        code = say_error("%s is being downloaded by another fletch pull", QUOTE(what->path));
     else
         code = run_download(&d);
     if (d.fd >= 0) close(d.fd);

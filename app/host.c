@@ -6,32 +6,29 @@
 
 static const struct opt place_opts[] = {
     OPT_ROW_BACKEND,
-    {'t', "threads", OPT_COUNT, "N", NULL, "at most N threads (default: one per core)",
+    {'t', "threads", OPT_COUNT, "N", NULL, "use at most N threads (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
     OPT_ROW_ISA,
-    {0, "device", OPT_COUNT, "N", "0", "which GPU, where there are several", OPT_FIELD(device), 0,
-     64},
+    {0, "device", OPT_COUNT, "N", "0", "number of the GPU, if there are several", OPT_FIELD(device),
+     0, 64},
     {0, "capture", OPT_TEXT, "FILE", NULL,
-     "write a trace of what the GPU does, for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)",
-     OPT_FIELD(capture), 0, 0},
-    {'v', "verbose", OPT_FLAG, NULL, NULL,
-     "print what is used (backend, model, seed) and how fast it was to stderr", OPT_FIELD(verbose),
-     0, 0},
+     "write a GPU trace for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture), 0, 0},
+    {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
+     OPT_FIELD(verbose), 0, 0},
 };
 const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 
 static const struct opt model_opts[] = {
     OPT_ROW_MODEL,
     {'c', "context", OPT_COUNT, "N", NULL,
-     "most tokens of prompt and answer together (default, and 0: the model's own length, as far as "
-     "memory allows)",
+     "context length in tokens, for prompt and answer together (default, or 0: as long as the "
+     "model and memory allow)",
      OPT_FIELD(n_ctx), 0, UINT32_MAX},
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
-     "numbers in the key/value cache (default: what the backend prefers; eval: f32)",
-     OPT_FIELD(kv_type), 0, 0},
+     "type of the KV cache (default: depends on the backend; eval: f32)", OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
-     "what activations are rounded to where they meet quantised weights (default: what the backend "
-     "prefers)",
+     "type that activations are rounded to before they meet quantized weights (default: depends on "
+     "the backend)",
      OPT_FIELD(act_type), 0, 0},
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,
@@ -45,31 +42,32 @@ const struct opt_group opts_unknown = {"Model options", OPT_TABLE(unknown_opts)}
 
 static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
-     "guess tokens with a smaller model that has the same vocabulary", OPT_FIELD(draft), 0, 0},
+     "take draft tokens from a smaller model with the same vocabulary", OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "guess what followed the latest tokens where they stood before", OPT_FIELD(ngram), 0, 0},
-    {0, "mtp", OPT_FLAG, NULL, NULL, "guess tokens with the model's own MTP block", OPT_FIELD(mtp),
-     0, 0},
+     "take draft tokens from the context: what followed the latest tokens earlier",
+     OPT_FIELD(ngram), 0, 0},
+    {0, "mtp", OPT_FLAG, NULL, NULL, "take draft tokens from the model's own MTP block",
+     OPT_FIELD(mtp), 0, 0},
     {0, "spec-tokens", OPT_COUNT, "N", NULL,
-     "tokens to guess in a step (default: as many as pay, by what was measured)",
-     OPT_FIELD(spec_tokens), 1, 8},
+     "draft tokens per step (default: adapts to the acceptance rate)", OPT_FIELD(spec_tokens), 1,
+     8},
     {0, "spec-accept", OPT_CHOICE, "equal|rejection", "equal",
-     "keep guesses that the model chooses too, so that nothing but the speed changes, or by "
-     "classical rejection sampling: other tokens, of the same distribution",
+     "equal: accept a draft token only if the model chooses the same one, so the answer does not "
+     "change; rejection: accept by rejection sampling, which changes the tokens but not their "
+     "distribution",
      OPT_FIELD(spec_accept), 0, 0},
 };
-const struct opt_group opts_speculation = {"Guessing tokens ahead, to be faster",
-                                           OPT_TABLE(speculation_opts)};
+const struct opt_group opts_speculation = {"Speculative decoding", OPT_TABLE(speculation_opts)};
 
 static const struct opt cache_opts[] = {
     {0, "cache-dir", OPT_TEXT, "FOLDER", NULL,
-     "keep what prompts left in the cache there, so that those that begin alike are read faster in "
-     "later runs",
-     OPT_FIELD(cache_dir), 0, 0},
+     "keep prefixes in this folder, so that later runs skip their prefill", OPT_FIELD(cache_dir), 0,
+     0},
     {0, "cache-size", OPT_SIZE, "SIZE", "8G",
-     "that the files there may take; the ones unused for longest go", OPT_FIELD(cache_size), 0, 0},
+     "maximum size of that folder; the least recently used prefixes are deleted first",
+     OPT_FIELD(cache_size), 0, 0},
 };
-const struct opt_group opts_cache = {"Prompts kept for later runs", OPT_TABLE(cache_opts)};
+const struct opt_group opts_cache = {"Prefix cache on disk", OPT_TABLE(cache_opts)};
 
 void say_notice(void *ctx, const char *text)
 {
@@ -77,19 +75,21 @@ void say_notice(void *ctx, const char *text)
     fprintf(stderr, "fletch: %s\n", text);
 }
 
-void say_prompt(FILE *out, size_t n_read, size_t n_prompt)
+void say_speed(FILE *out, const struct speed *s)
 {
-    fprintf(out, "prompt %zu", n_read);
-    if (n_read < n_prompt) fprintf(out, " of %zu", n_prompt);
+    const struct fletch_generated *made = s->made;
+    size_t fresh = s->n_read - s->n_cached;
+    fprintf(out, "prefill %zu", s->n_read);
+    if (s->n_read < s->n_prompt) fprintf(out, " of %zu", s->n_prompt);
     fputs(" tokens", out);
-}
-
-void say_guesses(FILE *out, const struct fletch_generated *made)
-{
+    if (s->n_cached) fprintf(out, " (%zu cached)", s->n_cached);
+    if (s->prefill_s > 0) fprintf(out, ", %.1f/s", (double)fresh / s->prefill_s);
+    fprintf(out, "; decode %u tokens", made->n_tokens);
+    if (s->decode_s > 0) fprintf(out, ", %.1f/s", (double)made->n_tokens / s->decode_s);
     if (!made->n_guessed) return;
-    fprintf(out, "; guessed %u, %u right (%.0f %%)", made->n_guessed, made->n_right,
-            100.0 * made->n_right / made->n_guessed);
-    fprintf(out, ", %.1f tokens a step", (double)made->n_tokens / (made->n_tokens - made->n_right));
+    fprintf(out, "; %u of %u draft tokens accepted (%.0f %%), %.1f tokens per step", made->n_right,
+            made->n_guessed, 100.0 * made->n_right / made->n_guessed,
+            (double)made->n_tokens / (made->n_tokens - made->n_right));
 }
 
 /* An option that means nothing without another was meant to mean something. */

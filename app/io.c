@@ -36,7 +36,7 @@ static int read_stream(struct text *out, FILE *f, const char *name)
         if (n < cap - 1) break;
         if (cap > TEXT_MAX) {
             free(p);
-            return say_error("%s: more than %d MiB of text", name, TEXT_MAX >> 20);
+            return say_error("%s: longer than %d MiB", name, TEXT_MAX >> 20);
         }
         p = need(realloc(p, cap *= 2));
     }
@@ -66,7 +66,7 @@ int read_string(char **out, const char *path)
     if (rc) return rc;
     if (strlen(text.p) != text.n) {
         free(text.p);
-        return say_error("%s: holds a NUL byte, so it is not text", QUOTE(path));
+        return say_error("%s: not a text file (contains a NUL byte)", QUOTE(path));
     }
     *out = text.p;
     return EXIT_OK;
@@ -77,20 +77,20 @@ int save_file(const char *path, void (*write)(FILE *out, const json_t *doc), con
     char temp[4096];
     struct stat st;
     if (!*path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
-        return say_error("can't write %s: it is no regular file", QUOTE(path));
+        return say_error("cannot write %s: not a regular file", QUOTE(path));
     int n = snprintf(temp, sizeof temp, "%s.XXXXXX", path);
     int fd = n > 0 && (size_t)n < sizeof temp ? mkstemp(temp) : -1;
     FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!f) {
         if (fd >= 0) close(fd);
-        return say_error("can't create %s: %s", QUOTE(path), strerror(errno));
+        return say_error("cannot create %s: %s", QUOTE(path), strerror(errno));
     }
     write(f, doc);
     bool failed = ferror(f) != 0;
     failed |= fclose(f) != 0;
     failed = failed || rename(temp, path) != 0;
     if (!failed) return EXIT_OK;
-    int code = say_error("can't write %s: %s", QUOTE(path), strerror(errno));
+    int code = say_error("cannot write %s: %s", QUOTE(path), strerror(errno));
     unlink(temp);
     return code;
 }
@@ -112,7 +112,7 @@ int check_folder_of(const char *path)
     char *copy = need(strdup(path));
     bool good = access(dirname(copy), W_OK | X_OK) == 0;
     free(copy);
-    return good ? EXIT_OK : say_error("can't create %s: %s", QUOTE(path), strerror(errno));
+    return good ? EXIT_OK : say_error("cannot create %s: %s", QUOTE(path), strerror(errno));
 }
 
 int read_stdin(struct text *out, const char *command, const char *what)

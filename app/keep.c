@@ -10,8 +10,8 @@ int keep_open(struct host *h, const char *path, json_t **messages)
     size_t n = 0;
     int code = check_folder_of(path);
     if (!code && access(path, F_OK) == 0 && fletch_session_load(h->session, path, &note, &n))
-        code =
-            say_error("%s; remove it or give another --session", fletch_session_error(h->session));
+        code = say_error("%s; remove the file or give another --session",
+                         fletch_session_error(h->session));
     *messages = note ? json_loadb(note, n, JSON_ALLOW_NUL, NULL) : NULL;
     fletch_free(note);
     if (!json_is_array(*messages)) {

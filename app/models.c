@@ -177,7 +177,7 @@ char *models_folder(const char *repo)
 {
     char *root = user_folder(MODELS_FOLDER), *path = root && repo ? join(root, repo) : root;
     if (path != root) free(root);
-    if (!path) say_error("no folder for models: neither XDG_DATA_HOME nor HOME is set");
+    if (!path) say_error("no folder for models: set XDG_DATA_HOME or HOME");
     return path;
 }
 
@@ -376,7 +376,7 @@ static size_t find(const struct store *s, const struct model_name *name, const s
 
 static int say_several(const struct store *s, const struct model_name *name)
 {
-    say_error("%s means several models; say which:", QUOTE(name->repo));
+    say_error("%s matches several models; choose one:", QUOTE(name->repo));
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->p[i].repo, name->repo) == 0)
             fprintf(stderr, "  %s\n", name_of(&s->p[i]).text);
@@ -525,7 +525,7 @@ static json_t *row_json(const struct stored *m)
 static void print_others(const struct store *s)
 {
     struct table t = {.columns = "llrll"};
-    if (s->n) printf("\nkept by other programs (read only):\n");
+    if (s->n) printf("\nmodels of other programs (read-only):\n");
     for (size_t i = 0; i < s->n; i++) {
         const struct stored *m = &s->p[i];
         bool named = strcmp(m->repo, m->path) != 0;
@@ -558,7 +558,8 @@ static int list(const struct args *a)
         table_print(&t, stdout);
         print_others(&others);
         if (!own.n && !a->quiet)
-            fprintf(stderr, "no models in %s; fletch pull OWNER/REPO gets one\n", QUOTE(root));
+            fprintf(stderr, "no models in %s; download one with: fletch pull OWNER/REPO\n",
+                    QUOTE(root));
     }
     json_decref(all);
     store_close(&own);
@@ -571,10 +572,10 @@ const struct command cmd_list = {
     .name = "list",
     .operands = "",
     .summary = "list models on this machine",
-    .about = "Lists the models that fletch pull got, with type, size and date, also those whose "
-             "download is not complete; then those that Hugging Face's libraries, llama.cpp and "
-             "ollama keep, and where. Each name can be used wherever a command takes a MODEL; "
-             "fletch reads what other programs keep and never changes it.",
+    .about = "Lists the models that fletch pull has downloaded, with type, size and date, "
+             "including incomplete downloads; then the models that Hugging Face libraries, "
+             "llama.cpp and ollama have downloaded, with their paths. Every name works as MODEL. "
+             "fletch never changes the files of other programs.",
     .groups = {&list_group, &opts_common},
     .run = list,
 };
@@ -612,7 +613,8 @@ static int remove_model(const struct stored *m)
 {
     size_t n_name = 0;
     char suffix[32], *path;
-    if (!m->file[0]) return say_error("give %s without a file", QUOTE(m->repo));
+    if (!m->file[0])
+        return say_error("%s is a single model; remove it without :FILE", QUOTE(m->repo));
     if (!model_set_part(m->path, &n_name)) return remove_one(m->path);
     unsigned n = (unsigned)strtoul(m->path + strlen(m->path) - 10, NULL, 10);
     int code = EXIT_OK;
@@ -633,10 +635,9 @@ static int say_not_ours(const struct model_name *name)
     struct store s = store_of_others();
     const struct stored *m = NULL;
     const char *file = name->file[0] ? ":" : "";
-    int code = find(&s, name, &m)
-                   ? say_error("%s%s%s is kept by %s, not by fletch; remove it there", name->repo,
-                               file, name->file, m->program)
-                   : say_error("there is no '%s%s%s'", name->repo, file, name->file);
+    int code = find(&s, name, &m) ? say_error("%s%s%s belongs to %s; remove it there", name->repo,
+                                              file, name->file, m->program)
+                                  : say_error("no model '%s%s%s'", name->repo, file, name->file);
     store_close(&s);
     return code;
 }
@@ -647,7 +648,7 @@ static int rm(const struct args *a)
     const struct stored *m = NULL;
     int code;
     if (!model_name_parse(&name, a->operands.p[0]))
-        return opts_wrong("rm", "%s is no OWNER/REPO[:FILE]", QUOTE(a->operands.p[0]));
+        return opts_wrong("rm", "%s is not of the form OWNER/REPO[:FILE]", QUOTE(a->operands.p[0]));
     char *root = models_folder(NULL), *folder = root ? models_folder(name.repo) : NULL;
     if (!root) return EXIT_FAIL;
     struct store s = store_open(root, false);
@@ -673,7 +674,8 @@ const struct command cmd_rm = {
     .name = "rm",
     .operands = "NAME",
     .summary = "remove a downloaded model",
-    .about = "Removes what fletch pull got: all of OWNER/REPO, or with :FILE one model of it.",
+    .about = "Removes models that fletch pull has downloaded: OWNER/REPO, or only one file of it "
+             "with OWNER/REPO:FILE.",
     .groups = {&opts_common},
     .min_operands = 1,
     .max_operands = 1,

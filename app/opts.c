@@ -12,8 +12,7 @@
 #include "app.h"
 
 static const struct opt common_opts[] = {
-    {'q', "quiet", OPT_FLAG, NULL, NULL, "print nothing but errors to stderr", OPT_FIELD(quiet), 0,
-     0},
+    {'q', "quiet", OPT_FLAG, NULL, NULL, "print only errors to stderr", OPT_FIELD(quiet), 0, 0},
     {'h', "help", OPT_FLAG, NULL, NULL, "print this help and exit", OPT_FIELD(help), 0, 0},
 };
 const struct opt_group opts_common = {"Common options", OPT_TABLE(common_opts)};

@@ -82,57 +82,57 @@ struct command {
 
 #define OPT_TABLE(table)  (table), sizeof(table) / sizeof(*(table))
 #define OPT_FIELD(member) offsetof(struct args, member)
-#define OPT_ROW_JSON                                                                  \
-    {                                                                                 \
-        0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a report for people", \
-            OPT_FIELD(json), 0, 0                                                     \
-    }
-#define OPT_ROW_MODEL                                                                   \
-    {                                                                                   \
-        'm', "model", OPT_TEXT, "MODEL", NULL, "the model, instead of naming it first", \
-            OPT_FIELD(model), 0, 0                                                      \
-    }
-#define OPT_ROW_BACKEND                                                                  \
-    {                                                                                    \
-        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                 \
-            "where to run; auto takes the first that works of metal, cuda, cpu and ref", \
-            OPT_FIELD(backend), 0, 0                                                     \
-    }
-#define OPT_ROW_AHEAD                                                                           \
+#define OPT_ROW_JSON                                                                            \
     {                                                                                           \
-        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                    \
-            "queue a step before the token of the one before it is read; auto: on GPUs, whose " \
-            "speed it improves",                                                                \
-            OPT_FIELD(ahead), 0, 0                                                              \
+        0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a table", OPT_FIELD(json), 0, 0 \
     }
-#define OPT_ROW_MAX_MEMORY                                                                      \
-    {                                                                                           \
-        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                                \
-            "memory it may take, such as 512M or 4G (default: what the machine has available)", \
-            OPT_FIELD(max_memory), 0, 0                                                         \
+#define OPT_ROW_MODEL                                                                       \
+    {                                                                                       \
+        'm', "model", OPT_TEXT, "MODEL", NULL,                                              \
+            "the model, as an option instead of the first argument", OPT_FIELD(model), 0, 0 \
+    }
+#define OPT_ROW_BACKEND                                                                       \
+    {                                                                                         \
+        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                      \
+            "backend to run on; auto takes the first of metal, cuda, cpu and ref that works", \
+            OPT_FIELD(backend), 0, 0                                                          \
+    }
+#define OPT_ROW_AHEAD                                                                            \
+    {                                                                                            \
+        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                     \
+            "submit a step before the token of the previous one is known; auto: on GPUs, where " \
+            "it "                                                                                \
+            "is faster",                                                                         \
+            OPT_FIELD(ahead), 0, 0                                                               \
+    }
+#define OPT_ROW_MAX_MEMORY                                                                 \
+    {                                                                                      \
+        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                           \
+            "memory that fletch may use, such as 512M or 4G (default: what is available)", \
+            OPT_FIELD(max_memory), 0, 0                                                    \
     }
 #define OPT_ROW_NO_FUSE                                                                       \
     {                                                                                         \
         0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops", \
             OPT_FIELD(no_fuse), 0, 0                                                          \
     }
-#define OPT_ROW_IGNORE_UNKNOWN                                                                    \
-    {                                                                                             \
-        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                                \
-            "go on, at your own risk, although the model says what is not supported; tells what", \
-            OPT_FIELD(ignore_unknown), 0, 0                                                       \
+#define OPT_ROW_IGNORE_UNKNOWN                                                           \
+    {                                                                                    \
+        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                       \
+            "run a model although fletch lacks a feature it asks for, at your own risk", \
+            OPT_FIELD(ignore_unknown), 0, 0                                              \
     }
-#define OPT_ROW_TYPE(otherwise)                                                                   \
-    {                                                                                             \
-        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,       \
-            "how weights are stored; the _m types keep some tensors finer", OPT_FIELD(type), 0, 0 \
+#define OPT_ROW_TYPE(otherwise)                                                             \
+    {                                                                                       \
+        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise, \
+            "storage type of the weights; the _m types keep some tensors more precise",     \
+            OPT_FIELD(type), 0, 0                                                           \
     }
 #define OPT_ROW_ISA                                                                                \
     {                                                                                              \
         0, "isa", OPT_TEXT, "NAME", NULL,                                                          \
             "instruction set of the cpu backend: amx, avx512, avxvnni, avx2, i8mm, dotprod, neon " \
-            "or "                                                                                  \
-            "generic (default: the best that this machine has)",                                   \
+            "or generic (default: the best of this machine)",                                      \
             OPT_FIELD(isa), 0, 0                                                                   \
     }
 

@@ -13,7 +13,7 @@ enum { MAX_LIST_BYTES = 1 << 24 };
 
 static const struct opt pull_opts[] = {
     {0, "endpoint", OPT_TEXT, "URL", NULL,
-     "the server to ask (default: HF_ENDPOINT of the environment, or https://huggingface.co)",
+     "server to download from (default: HF_ENDPOINT, or https://huggingface.co)",
      OPT_FIELD(endpoint), 0, 0},
 };
 static const struct opt_group pull_group = {NULL, OPT_TABLE(pull_opts)};
@@ -72,9 +72,9 @@ static int list_files(struct pull *p)
     free(text.p);
     if (code) return code;
     if (!json_is_array(p->files))
-        return say_error("the server's list of files is not one; is %s a mirror?",
+        return say_error("the server sent no list of files; is %s a mirror of Hugging Face?",
                          QUOTE(p->endpoint));
-    if (more) return say_error("%s has too many files to choose from", QUOTE(p->name.repo));
+    if (more) return say_error("%s has too many files", QUOTE(p->name.repo));
     return EXIT_OK;
 }
 
@@ -166,8 +166,8 @@ static int choose(struct pull *p)
         if (usual.n == 1) {
             if (!p->a->quiet)
                 fprintf(stderr,
-                        "%zu files to choose from; taking " USUAL_TYPE
-                        " (another: %s:PART-OF-ITS-NAME)\n",
+                        "%zu GGUF files; taking " USUAL_TYPE
+                        " (for another, use %s:PART-OF-ITS-NAME)\n",
                         f.n, p->name.repo);
             f.path = usual.path;
             f.n = 1;
@@ -177,7 +177,7 @@ static int choose(struct pull *p)
     if (f.n == 1) {
         choose_model(p, f.path);
     } else if (f.n) {
-        say_error("%s has several models; say which after a colon (a part of the name will do):",
+        say_error("%s has several models; add a colon and a part of the file name:",
                   QUOTE(p->name.repo));
         say_text(stderr, f.names.p, f.names.n);
         code = EXIT_USAGE;
@@ -187,7 +187,7 @@ static int choose(struct pull *p)
     free(f.names.p);
     if (!code && !json_array_size(p->chosen))
         code = say_error("%s has no %s", QUOTE(p->name.repo),
-                         *wanted ? "GGUF file of that name" : "GGUF file and no safetensors");
+                         *wanted ? "GGUF file of that name" : "GGUF or safetensors files");
     return code;
 }
 
@@ -207,12 +207,12 @@ static int look_up(struct wanted *w, const struct pull *p, const json_t *file)
     const json_t *size = json_object_get(lfs ? lfs : file, "size");
     const char *sum = json_string_value(json_object_get(lfs, "oid"));
     if (!model_path_is_safe(path))
-        return say_error("the server's list holds a name that is not safe: %s", QUOTE(path));
+        return say_error("the server lists an unsafe file name: %s", QUOTE(path));
     if (!json_is_integer(size) || json_integer_value(size) < 0 || (lfs && !sum))
-        return say_error("the server's list has no size or checksum of %s", QUOTE(path));
+        return say_error("the server lists no size or checksum for %s", QUOTE(path));
     *w = (struct wanted){path, sum, (uint64_t)json_integer_value(size), ""};
     if (snprintf(w->to, sizeof w->to, "%s/%s", p->folder, path) >= (int)sizeof w->to)
-        return say_error("%s: too long a path", QUOTE(path));
+        return say_error("%s: path too long", QUOTE(path));
     return EXIT_OK;
 }
 
@@ -248,8 +248,8 @@ static int check_space(struct pull *p)
     bool known = statvfs(*folder ? folder : "/", &disk) == 0 && disk.f_frsize;
     free(folder);
     if (!known || disk.f_bavail >= missing / disk.f_frsize) return EXIT_OK;
-    return say_error("%s to download, but only %s are free where %s is; XDG_DATA_HOME chooses "
-                     "another folder for models",
+    return say_error("%s to download, but only %s are free in %s; set XDG_DATA_HOME to use another "
+                     "folder",
                      human_bytes(missing).text,
                      human_bytes((uint64_t)disk.f_bavail * disk.f_frsize).text, QUOTE(p->folder));
 }
@@ -297,7 +297,7 @@ static int find_token(char **out)
     const char *given = getenv("HF_TOKEN_PATH");
     char *path = NULL, text[1024] = "";
     if (token && *token) {
-        if (!is_token(token)) return say_error("HF_TOKEN holds something that is no token");
+        if (!is_token(token)) return say_error("HF_TOKEN is not a valid token");
         *out = need(strdup(token));
         return EXIT_OK;
     }
@@ -314,7 +314,7 @@ static int find_token(char **out)
         fclose(f);
     }
     int code = *text && !is_token(text)
-                   ? say_error("%s holds something that is no token", QUOTE(path))
+                   ? say_error("%s does not contain a valid token", QUOTE(path))
                    : EXIT_OK;
     if (*text && !code) *out = need(strdup(text));
     free(path);
@@ -327,7 +327,7 @@ static int pull_steps(struct pull *p)
     json_t *file;
     const char *scheme = p->endpoint;
     if (strncmp(scheme, "http://", 7) != 0 && strncmp(scheme, "https://", 8) != 0)
-        return opts_wrong("pull", "%s wants an http:// or https:// address, not %s",
+        return opts_wrong("pull", "%s takes an http:// or https:// address, not %s",
                           p->a->endpoint ? "--endpoint" : "HF_ENDPOINT", QUOTE(scheme));
     if (!(p->folder = models_folder(p->name.repo))) return EXIT_FAIL;
     int code = find_token(&p->token);
@@ -389,18 +389,15 @@ const struct command cmd_pull = {
     .operands = "OWNER/REPO[@REVISION][:FILE]",
     .summary = "download a model from Hugging Face",
     .about =
-        "Downloads a model from Hugging Face or a mirror into the user's data folder "
-        "($XDG_DATA_HOME/fletch/models, or ~/.local/share/fletch/models) and prints the name it "
-        "can be used by wherever a command takes a MODEL. An address of huggingface.co or hf.co, "
-        "as "
-        "copied from a browser, is taken too. REVISION is a branch, tag or commit (default main). "
-        "FILE is a GGUF file of the repository, or a part of its name that only one has, such as "
-        "q4_k_m. Without it: the repository's only GGUF file, the one in Q4_K_M where there are "
-        "several, or else its config, tokenizer and safetensors. Interrupted downloads resume; "
-        "sizes, and checksums of large files, are compared with what the server promised before a "
-        "file appears under its name. For models that are not public, HF_TOKEN or the file that "
-        "`hf auth login` writes is used. Proxies are those of the environment (https_proxy and so "
-        "on). Needs libcurl to be installed.",
+        "Downloads a model from Hugging Face or a mirror to $XDG_DATA_HOME/fletch/models (default: "
+        "~/.local/share/fletch/models) and prints the name to use as MODEL in other commands. An "
+        "address copied from huggingface.co or hf.co also works. REVISION is a branch, tag or "
+        "commit (default: main). FILE is a GGUF file of the repository, or a part of its name that "
+        "is unique, such as q4_k_m. Without FILE, fletch takes the only GGUF file, the Q4_K_M one "
+        "if there are several, or else the config, tokenizer and safetensors files. Interrupted "
+        "downloads resume. Sizes, and the checksums of large files, are verified before a file "
+        "appears under its name. For models that are not public, set HF_TOKEN or run \"hf auth "
+        "login\". Proxies are taken from the environment (https_proxy and so on). Needs libcurl.",
     .groups = {&pull_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

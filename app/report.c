@@ -51,7 +51,7 @@ static void put_shape(struct table *t, const json_t *shape)
 /* ---- inspect ---- */
 
 static const struct opt inspect_opts[] = {
-    {0, "check", OPT_FLAG, NULL, NULL, "read every weight and look for NaN and infinity",
+    {0, "check", OPT_FLAG, NULL, NULL, "read all weights and look for NaN and infinity",
      OPT_FIELD(check), 0, 0},
     OPT_ROW_JSON,
 };
@@ -187,7 +187,7 @@ static void print_inspect(const json_t *j)
     }
     table_print(&types, stdout);
     list = json_object_get(j, "refused");
-    if (json_array_size(list)) printf("\nnot supported: to open it is refused because of\n");
+    if (json_array_size(list)) printf("\nnot supported, because of\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
@@ -213,8 +213,9 @@ const struct command cmd_inspect = {
     .name = "inspect",
     .operands = "FILE",
     .summary = "show what a model file contains",
-    .about = "Lists metadata and tensors of a model file or directory, without loading weights. "
-             "With --check a weight that is not a number makes the exit code 4.",
+    .about =
+        "Shows a summary, the metadata and the tensors of a model file or directory, without "
+        "loading the weights. With --check, NaN or infinity in the weights makes the exit code 4.",
     .groups = {&inspect_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -228,10 +229,9 @@ static const struct opt plan_opts[] = {
     OPT_ROW_BACKEND,
     OPT_ROW_ISA,
     {0, "device", OPT_TEXT, "NAME", NULL,
-     "which GPU, by number where there are several, or a machine that is not at hand: m1 to m5 "
-     "with "
-     "-pro, -max or -ultra, rtx-3060 to rtx-5090, a100, h100, h200, mi300x, arc-a770 or arc-b580; "
-     "then the speed of decoding is predicted too, where fletch runs on it",
+     "number of the GPU if there are several, or the name of another machine: m1 to m5 with -pro, "
+     "-max or -ultra, rtx-3060 to rtx-5090, a100, h100, h200, mi300x, arc-a770, arc-b580; for a "
+     "machine that fletch supports, the decode speed is predicted too",
      OPT_FIELD(machine), 0, 0},
 };
 static const struct opt_group plan_group = {NULL, OPT_TABLE(plan_opts)};
@@ -243,14 +243,14 @@ static void print_prediction(FILE *out, const json_t *j)
     struct table t = {.columns = "lrrr"};
     if (!get_bool(machine, "supported"))
         fprintf(out,
-                "fletch has no backend for %s: memory is counted as on an NVIDIA GPU, and no "
-                "speed is predicted\n",
+                "fletch has no backend for %s: memory is that of an NVIDIA GPU, and no speed is "
+                "predicted\n",
                 get_text(machine, "what"));
     if (!json_object_get(j, "predicted")) return;
-    fprintf(out, "\npredicted, not measured: decoding on %s (%.0f GB/s), %llu kernels a token\n",
+    fprintf(out, "\npredicted, not measured: decode on %s (%.0f GB/s), %llu kernels per token\n",
             get_text(machine, "what"), json_number_value(json_object_get(machine, "bandwidth_gbs")),
             (unsigned long long)get_count(j, "launches"));
-    static const char *const heads[] = {"context", "bytes a token", "ms", "tokens/s"};
+    static const char *const heads[] = {"context", "bytes per token", "ms", "tokens/s"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
     json_array_foreach(json_object_get(j, "predicted"), i, row)
     {
@@ -300,13 +300,13 @@ static void print_plan(FILE *out, const json_t *j)
     uint64_t largest = get_count(j, "largest_ctx");
     report_parts(out, j);
     if (get_bool(j, "fits")) return;
-    fprintf(out, "does not fit: %s more are needed",
+    fprintf(out, "does not fit: %s more needed",
             human_bytes(get_count(j, "total") - get_count(j, "available")).text);
     if (largest)
         fprintf(out, "; a context of %llu would fit (-c %llu)\n", (unsigned long long)largest,
                 (unsigned long long)largest);
     else
-        fputs("; use a smaller model or a smaller type of weights\n", out);
+        fputs("; use a smaller model or a smaller type\n", out);
 }
 
 /* Plan and explain take the same arguments. */
@@ -335,11 +335,12 @@ static int plan(const struct args *args)
     struct args a = *args;
     json_t *j = NULL;
     if (a.machine && parse_count(a.machine, &a.device.v)) {
-        if (a.device.v > 64) return opts_wrong("plan", "--device %s is no GPU", QUOTE(a.machine));
+        if (a.device.v > 64)
+            return opts_wrong("plan", "--device %s: there is no such GPU", QUOTE(a.machine));
         a.machine = NULL;
     }
     if (a.machine && strcmp(a.backend, "auto") != 0)
-        return opts_wrong("plan", "--device %s has a backend of its own; leave --backend out",
+        return opts_wrong("plan", "--device %s implies a backend; remove --backend",
                           QUOTE(a.machine));
     int code = load_for_model(&j, &a, fletch_plan);
     if (!code && !a.json) {
@@ -354,15 +355,13 @@ static int plan(const struct args *args)
 const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "show the memory a model needs, or its speed elsewhere",
-    .about =
-        "Tells how much memory running the model will take and whether that fits; if not, "
-        "which context would fit, with exit code 3. MODEL may also be a shape of fletch synth "
-        "with a storage type (q8_0 if it is left out), such as Llama-3.1-8B:q4_k_m: no file is "
-        "needed then. For a "
-        "machine named by --device it also predicts how fast answers come, from the bytes and "
-        "kernels of a token and the machine's published bandwidth; --max-memory says how much "
-        "memory yours has for the GPU.",
+    .summary = "show how much memory a model needs, and its speed elsewhere",
+    .about = "Shows how much memory the model needs and whether it fits. If it does not, the exit "
+             "code is 3 and the longest context that would fit is named. MODEL may also be a shape "
+             "from \"fletch synth --list\" with a storage type (default q8_0), such as "
+             "Llama-3.1-8B:q4_k_m; no file is needed then. For a machine named by --device, the "
+             "decode speed is predicted from the bytes and kernels per token and the machine's "
+             "published bandwidth; --max-memory sets how much GPU memory yours has.",
     .groups = {&plan_group, &opts_model, &opts_speculation, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -392,18 +391,17 @@ static void print_program(const json_t *program)
     printf("\nprogram %s: %llu ops (%llu as recorded)\n", get_text(program, "name"),
            (unsigned long long)get_count(program, "n_ops"),
            (unsigned long long)get_count(program, "n_recorded"));
-    printf("  a row: %llu columns, %s; a token reads %s of weights; cache %s a token; state %s\n",
+    printf("  per row: %llu columns, %s; per token: %s of weights, %s of cache; state %s\n",
            (unsigned long long)get_count(program, "cols_per_row"),
            human_bytes(get_count(program, "bytes_per_row")).text,
            human_bytes(get_count(program, "weight_bytes")).text,
            human_bytes(get_count(program, "kv_bytes_per_token")).text,
            human_bytes(get_count(program, "state_bytes")).text);
     if (launches)
-        printf("  a token is %llu kernels in one submission\n",
+        printf("  a token takes %llu kernels in one submission\n",
                (unsigned long long)get_count(program, "launches"));
     if (launches)
-        printf("  %llu rows of a prompt at once, with %s of scratch memory for the op that needs "
-               "most\n",
+        printf("  prefill takes %llu rows at once; the largest op needs %s of scratch memory\n",
                (unsigned long long)get_count(program, "chunk"),
                human_bytes(get_count(program, "scratch_bytes")).text);
     static const char *const heads[] = {"#",  "layer", "op",      "out",
@@ -450,8 +448,8 @@ const struct command cmd_explain = {
     .name = "explain",
     .operands = "MODEL",
     .summary = "show the program of one step, op by op",
-    .about = "Prints the program that the model is recorded as: each op with its inputs, output, "
-             "weights and the bytes it touches. T is the number of rows in a step.",
+    .about = "Prints the program that one step of the model runs: each op with its inputs, output, "
+             "weights and the bytes it reads and writes. T is the number of rows in a step.",
     .groups = {&json_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -492,7 +490,7 @@ static void print_tuned(const json_t *backends)
         if (json_object_get(t, "wrong"))
             puts(get_text(t, "wrong"));
         else if (get_count(t, "layouts"))
-            printf("tuned, %llu layouts in %s\n", (unsigned long long)get_count(t, "layouts"),
+            printf("tuned, %llu launch shapes in %s\n", (unsigned long long)get_count(t, "layouts"),
                    QUOTE(get_text(t, "file")));
         else
             puts("not tuned (fletch tune MODEL)");
@@ -558,9 +556,8 @@ const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "",
     .summary = "show this machine and the backends that work on it",
-    .about =
-        "Tells what fletch finds on this machine: processor, memory, backends and why one does "
-        "not work, and the models and types it can read.",
+    .about = "Shows what fletch finds on this machine: processor, memory, the backends (and why "
+             "one does not work), and the models and types it supports.",
     .groups = {&json_group, &opts_common},
     .run = doctor,
 };

@@ -9,36 +9,38 @@
 #include "app.h"
 
 static const struct opt run_opts[] = {
-    {'p', "prompt", OPT_TEXT, "TEXT", NULL, "the text to continue, or the question with --chat",
-     OPT_FIELD(prompt), 0, 0},
+    {'p', "prompt", OPT_TEXT, "TEXT", NULL,
+     "the text to continue, or the message if --chat is given", OPT_FIELD(prompt), 0, 0},
     {'i', "input", OPT_TEXT, "TEXT", NULL, "the same as --prompt", OPT_FIELD(prompt), 0, 0},
     {'f', "file", OPT_TEXT, "FILE", NULL,
-     "read the prompt from a file (-: stdin), less one newline at its end", OPT_FIELD(file), 0, 0},
+     "read the prompt from FILE (-: stdin); one newline at its end is dropped", OPT_FIELD(file), 0,
+     0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "generate at most N tokens; -1: no limit (default: until the model ends its answer or the "
-     "context is full)",
+     "generate at most N tokens; -1 removes the limit (default: until the model ends its answer or "
+     "the context is full)",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
-    {0, "stop", OPT_TEXTS, "TEXT", NULL, "end before this text; may be repeated", OPT_FIELD(stops),
+    {0, "stop", OPT_TEXTS, "TEXT", NULL, "stop before this text; may be repeated", OPT_FIELD(stops),
      0, 0},
-    {0, "ignore-end", OPT_FLAG, NULL, NULL, "go on when the model ends its answer",
+    {0, "ignore-end", OPT_FLAG, NULL, NULL, "continue after the model ends its answer",
      OPT_FIELD(ignore_end), 0, 0},
     {0, "json-schema", OPT_TEXT, "FILE", NULL,
-     "the answer must be JSON that this schema allows; a file, or the schema itself: {...}",
+     "restrict the answer to JSON that matches this schema: a file, or the schema itself ({...})",
      OPT_FIELD(json_schema), 0, 0},
     {0, "grammar", OPT_TEXT, "FILE", NULL,
-     "the answer must be a text of this GBNF grammar; a file, or the grammar itself: root ::= ...",
+     "restrict the answer to this GBNF grammar: a file, or the grammar itself (root ::= ...)",
      OPT_FIELD(grammar), 0, 0},
-    {0, "special", OPT_FLAG, NULL, NULL, "names of control tokens in the prompt mean the tokens",
+    {0, "special", OPT_FLAG, NULL, NULL, "treat control-token names in the prompt as those tokens",
      OPT_FIELD(special), 0, 0},
-    {0, "chat", OPT_FLAG, NULL, NULL, "put the prompt into the model's chat template",
+    {0, "chat", OPT_FLAG, NULL, NULL, "format the prompt with the model's chat template",
      OPT_FIELD(chat), 0, 0},
     {0, "system", OPT_TEXT, "TEXT", NULL,
-     "with --chat: the system message, also instead of the one that --session has",
-     OPT_FIELD(system), 0, 0},
+     "with --chat: the system message; replaces the one stored by --session", OPT_FIELD(system), 0,
+     0},
     {0, "session", OPT_TEXT, "FILE", NULL,
-     "go on from where the command with this FILE ended, and keep there where this one ends",
-     OPT_FIELD(session), 0, 0},
-    {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object at the end", OPT_FIELD(json), 0, 0},
+     "continue from FILE if it exists, and save the state to it at the end", OPT_FIELD(session), 0,
+     0},
+    {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object after the answer is complete",
+     OPT_FIELD(json), 0, 0},
 };
 static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
 
@@ -134,7 +136,7 @@ static void set_system(struct run *r, const char *text)
     const json_t *first = json_array_get(r->messages, 0);
     bool same = json_equal(first, system);
     if (first && !same && !r->a->quiet)
-        fputs("the system message is new: the conversation is read again\n", stderr);
+        fputs("the system message changed: the prefill starts from the beginning\n", stderr);
     if (is_system(first)) json_array_remove(r->messages, 0);
     json_array_insert_new(r->messages, 0, system);
 }
@@ -173,7 +175,7 @@ static int tokenize_prompt(struct run *r, const struct text *prompt)
     if (!fletch_session_length(r->host.session)) flags |= FLETCH_BOS;
     int rc = fletch_tokenize(r->host.model, prompt->p, prompt->n, flags, &r->prompt, &r->n_prompt);
     if (rc) return say_failure(rc, fletch_model_error(r->host.model));
-    if (!r->n_prompt) return say_error("the prompt is empty; give some text with -p");
+    if (!r->n_prompt) return say_error("the prompt is empty; give a text with -p TEXT");
     if (flags & FLETCH_BOS) reuse(r); /* otherwise the text goes on */
     return EXIT_OK;
 }
@@ -185,7 +187,7 @@ static int append_prompt(struct run *r)
     enum { PIECE = 64 };
     size_t piece = r->n_prompt > r->host.info.n_ctx ? r->n_prompt : PIECE;
     struct progress progress;
-    progress_begin(&progress, "reading the prompt", r->a);
+    progress_begin(&progress, "prefill", r->a);
     int rc = 0;
     r->n_read = r->n_known;
     while (r->n_read < r->n_prompt && !rc && !interrupted) {
@@ -216,7 +218,8 @@ static int read_rules(struct run *r, char **out, const char *option, bool is_tex
 static int read_constraint(struct run *r)
 {
     const char *grammar = r->a->grammar, *schema = r->a->json_schema;
-    if (grammar && schema) return opts_wrong("run", "--grammar and --json-schema were both given");
+    if (grammar && schema)
+        return opts_wrong("run", "--grammar and --json-schema cannot be combined");
     int code = read_rules(r, &r->grammar, grammar, grammar && strstr(grammar, "::="));
     if (!code)
         code = read_rules(r, &r->json_schema, schema,
@@ -320,20 +323,16 @@ static void say_model(const struct run *r)
 {
     const struct fletch_model_info *m = &r->host.info;
     fprintf(stderr, "model %s (%s), %s of weights, context %u, seed %llu\n",
-            *m->name ? QUOTE(m->name) : "without a name", m->arch,
-            human_bytes(m->weight_bytes).text, m->n_ctx, (unsigned long long)r->g.sampling.seed);
+            *m->name ? QUOTE(m->name) : "(unnamed)", m->arch, human_bytes(m->weight_bytes).text,
+            m->n_ctx, (unsigned long long)r->g.sampling.seed);
 }
 
 static void say_statistics(const struct run *r)
 {
     if (r->a->quiet || (!isatty(2) && !r->a->verbose)) return;
     fprintf(stderr, "%s", style_dim(2));
-    say_prompt(stderr, r->n_read, r->n_prompt);
-    if (r->n_known) fprintf(stderr, " (%zu known)", r->n_known);
-    fprintf(stderr, ", %.1f/s; generated %u tokens, %.1f/s",
-            per_second(r->n_read - r->n_known, r->t_prompt - r->t_open), r->made.n_tokens,
-            per_second(r->made.n_tokens, r->t_end - r->t_prompt));
-    say_guesses(stderr, &r->made);
+    say_speed(stderr, &(struct speed){r->n_prompt, r->n_read, r->n_known, r->t_prompt - r->t_open,
+                                      r->t_end - r->t_prompt, &r->made});
     fprintf(stderr, "%s\n", style_end(2));
 }
 
@@ -343,7 +342,7 @@ static int check_kind(const struct run *r)
 {
     bool is_chat = json_array_size(r->messages) > 0;
     if (!fletch_session_length(r->host.session) || is_chat == r->a->chat) return EXIT_OK;
-    return say_error("%s holds a %s --chat, or give another --session", QUOTE(r->a->session),
+    return say_error("%s contains a %s --chat, or give another --session", QUOTE(r->a->session),
                      is_chat ? "conversation; add" : "text; leave out");
 }
 
@@ -379,7 +378,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     if (a->json) print_result(r);
     if (!ferror(stdout)) fflush(stdout); /* stays before what follows, wherever both go */
     if (r->made.finish == FLETCH_FINISH_CONTEXT && !a->quiet)
-        fprintf(stderr, "stopped: the context of %u tokens is full; -c sets a longer one\n",
+        fprintf(stderr, "stopped: the context of %u tokens is full; -c N sets a longer one\n",
                 h->info.n_ctx);
     say_statistics(r);
     return EXIT_OK;

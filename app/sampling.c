@@ -5,26 +5,28 @@
 #include <string.h>
 
 static const struct opt sampling_opts[] = {
-    {0, "temp", OPT_REAL, "T", NULL, "temperature; 0 takes the most likely token", OPT_FIELD(temp),
-     0, 100},
-    {0, "top-k", OPT_COUNT, "K", NULL, "choose among the K most likely tokens; 0: all",
+    {0, "temp", OPT_REAL, "T", NULL, "temperature; 0 always takes the most likely token",
+     OPT_FIELD(temp), 0, 100},
+    {0, "top-k", OPT_COUNT, "K", NULL, "sample from the K most likely tokens; 0: from all",
      OPT_FIELD(top_k), 0, UINT32_MAX},
-    {0, "top-p", OPT_REAL, "P", NULL, "choose among the likeliest tokens of this joint probability",
-     OPT_FIELD(top_p), 0, 1},
-    {0, "min-p", OPT_REAL, "P", NULL, "leave out tokens less likely than P times the likeliest",
+    {0, "top-p", OPT_REAL, "P", NULL,
+     "sample from the most likely tokens whose probabilities add up to P", OPT_FIELD(top_p), 0, 1},
+    {0, "min-p", OPT_REAL, "P", NULL, "exclude tokens less likely than P times the most likely one",
      OPT_FIELD(min_p), 0, 1},
     {0, "repeat-penalty", OPT_REAL, "X", NULL, "divide the logits of recent tokens by X",
      OPT_FIELD(repeat_penalty), 0.01, 100},
     {0, "presence-penalty", OPT_REAL, "X", NULL, "subtract X from the logits of recent tokens",
      OPT_FIELD(presence_penalty), -100, 100},
-    {0, "frequency-penalty", OPT_REAL, "X", NULL, "the same, once for each time they occurred",
+    {0, "frequency-penalty", OPT_REAL, "X", NULL,
+     "subtract X from the logits of recent tokens for each time they occurred",
      OPT_FIELD(frequency_penalty), -100, 100},
-    {0, "logit-bias", OPT_TEXTS, "ID=X", NULL, "add X to the logit of a token; may be repeated",
+    {0, "logit-bias", OPT_TEXTS, "ID=X", NULL, "add X to the logit of token ID; may be repeated",
      OPT_FIELD(logit_biases), 0, 0},
     {0, "seed", OPT_COUNT, "N", NULL,
-     "the same seed gives the same text (default: random; batch: 0)", OPT_FIELD(seed), 0, 0},
+     "random seed; the same seed gives the same text (default: random; batch: 0)", OPT_FIELD(seed),
+     0, 0},
 };
-const struct opt_group opts_sampling = {"Sampling (defaults are the model's own)",
+const struct opt_group opts_sampling = {"Sampling (the model sets the defaults)",
                                         OPT_TABLE(sampling_opts)};
 
 static int parse_biases(struct sampling *s, const struct opt_texts *texts, const char *command)
@@ -40,7 +42,7 @@ static int parse_biases(struct sampling *s, const struct opt_texts *texts, const
         snprintf(id, sizeof id, "%.*s", (int)(n < sizeof id ? n : sizeof id - 1), text);
         if (n >= sizeof id || !text[n] || !parse_count(id, &token) || token > INT32_MAX ||
             !parse_real(text + n + 1, &value) || value < -1e9 || value > 1e9)
-            return opts_wrong(command, "--logit-bias wants ID=X, not %s", QUOTE(text));
+            return opts_wrong(command, "--logit-bias takes ID=X, not %s", QUOTE(text));
         s->bias_tokens[i] = (int32_t)token;
         s->bias_values[i] = (float)value;
     }

@@ -7,10 +7,10 @@
 static const struct opt synth_opts[] = {
     {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
     OPT_ROW_TYPE("q8_0"),
-    {0, "layers", OPT_COUNT, "N", NULL, "only the first N blocks (default: all)",
+    {0, "layers", OPT_COUNT, "N", NULL, "write only the first N blocks (default: all)",
      OPT_FIELD(n_layers), 1, 512},
-    {0, "seed", OPT_COUNT, "N", "0", "another seed gives other weights", OPT_FIELD(seed), 0, 0},
-    {0, "list", OPT_FLAG, NULL, NULL, "list the shapes", OPT_FIELD(list), 0, 0},
+    {0, "seed", OPT_COUNT, "N", "0", "random seed of the weights", OPT_FIELD(seed), 0, 0},
+    {0, "list", OPT_FLAG, NULL, NULL, "list the available shapes", OPT_FIELD(list), 0, 0},
     OPT_ROW_JSON,
 };
 static const struct opt_group synth_group = {NULL, OPT_TABLE(synth_opts)};
@@ -64,10 +64,10 @@ static int write_file(struct host *h, const struct args *a)
 static int synth(const struct args *a)
 {
     struct host h = {0};
-    if (a->list && a->operands.n) return opts_wrong("synth", "--list takes no shape");
+    if (a->list && a->operands.n) return opts_wrong("synth", "--list and SHAPE cannot be combined");
     if (!a->list && !a->operands.n)
-        return opts_wrong("synth", "which shape? --list names those there are");
-    if (!a->list && !a->out) return opts_wrong("synth", "where to? -o OUT.gguf is missing");
+        return opts_wrong("synth", "missing argument SHAPE; --list shows the available shapes");
+    if (!a->list && !a->out) return opts_wrong("synth", "no output file; add -o OUT.gguf");
     int code = host_open_engine(&h, "ref", a);
     if (!code) code = a->list ? list_shapes(&h, a) : write_file(&h, a);
     host_close(&h);
@@ -79,8 +79,8 @@ const struct command cmd_synth = {
     .operands = "SHAPE",
     .summary = "write a model with real shapes and random weights",
     .about = "Writes a GGUF file with the exact shapes, metadata and storage types of a published "
-             "model but random weights and a made-up vocabulary, for measuring speed and for "
-             "comparing engines. What it says is noise.",
+             "model, but random weights and an invented vocabulary, to measure speed and compare "
+             "engines. Its output is noise.",
     .groups = {&synth_group, &opts_common},
     .max_operands = 1,
     .run = synth,

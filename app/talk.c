@@ -185,9 +185,10 @@ static int fit(struct talk *t, struct prompt *p)
         p->ids = NULL;
     }
     if (p->n < n_ctx) return EXIT_OK;
-    return say_error("this message makes a prompt of %zu tokens, and the context has %zu; -c sets "
-                     "a longer one",
-                     p->n, n_ctx);
+    return say_error(
+        "with this message the prompt is %zu tokens long, but the context holds %zu; -c N "
+        "sets a longer one",
+        p->n, n_ctx);
 }
 
 long talk_count(struct talk *t)
@@ -218,7 +219,7 @@ static int read_prompt(struct talk *t, const struct prompt *p, size_t from)
     enum { PIECE = 64 };
     struct progress progress;
     int rc = 0;
-    progress_begin(&progress, "reading", t->a);
+    progress_begin(&progress, "prefill", t->a);
     for (size_t i = from; i < p->n && !rc && !interrupted; i += PIECE) {
         size_t n = p->n - i < PIECE ? p->n - i : PIECE;
         rc = fletch_session_append(t->host->session, p->ids + i, n, NULL);
@@ -321,6 +322,6 @@ int talk_load(struct talk *t, const char *path)
     }
     json_decref(j);
     return good ? EXIT_OK
-                : say_error("%s: wants {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}",
+                : say_error("%s: expected {\"messages\": [{\"role\": ..., \"content\": ...}, ...]}",
                             QUOTE(path));
 }

@@ -35,9 +35,9 @@ static void print_text(const char *p, size_t n)
 
 static const struct opt tokenize_opts[] = {
     {0, "ids", OPT_FLAG, NULL, NULL, "print the ids alone, on one line", OPT_FIELD(ids), 0, 0},
-    {0, "no-bos", OPT_FLAG, NULL, NULL, "don't begin with the model's bos token", OPT_FIELD(no_bos),
-     0, 0},
-    {0, "special", OPT_FLAG, NULL, NULL, "names of control tokens in the text mean the tokens",
+    {0, "no-bos", OPT_FLAG, NULL, NULL, "do not begin with the model's BOS token",
+     OPT_FIELD(no_bos), 0, 0},
+    {0, "special", OPT_FLAG, NULL, NULL, "treat control-token names in the text as those tokens",
      OPT_FIELD(special), 0, 0},
     OPT_ROW_JSON,
 };
@@ -100,8 +100,8 @@ const struct command cmd_tokenize = {
     .name = "tokenize",
     .operands = "MODEL [TEXT]",
     .summary = "convert text to token ids",
-    .about = "Prints the tokens of a text, one per line with its id. The text is the operand, or "
-             "stdin byte for byte.",
+    .about = "Prints the tokens of a text, one per line, with their ids. The text is the argument "
+             "TEXT, or stdin byte for byte.",
     .groups = {&tokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
@@ -153,8 +153,8 @@ const struct command cmd_detokenize = {
     .name = "detokenize",
     .operands = "MODEL [IDS...]",
     .summary = "convert token ids to text",
-    .about = "Prints the text of token ids, which are separated by commas or blanks and come as "
-             "operands or on stdin.",
+    .about = "Prints the text of token ids. Ids are separated by commas or spaces, and given as "
+             "arguments or on stdin.",
     .groups = {&detokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = SIZE_MAX,
@@ -166,7 +166,7 @@ const struct command cmd_detokenize = {
 static const struct opt template_own_opts[] = {
     {'f', "file", OPT_TEXT, "FILE", NULL, "read the messages from a file instead of stdin",
      OPT_FIELD(file), 0, 0},
-    {0, "no-generation-prompt", OPT_FLAG, NULL, NULL, "don't end with the beginning of an answer",
+    {0, "no-generation-prompt", OPT_FLAG, NULL, NULL, "do not end with the beginning of an answer",
      OPT_FIELD(no_answer), 0, 0},
     {0, "ids", OPT_FLAG, NULL, NULL, "print token ids instead of text", OPT_FIELD(ids), 0, 0},
 };
@@ -196,10 +196,10 @@ static int template_json(const struct args *a, const json_t *j)
     const json_t *tools = json_object_get(j, "tools");
     if (!json_is_array(messages))
         return say_error(
-            "messages: want [{\"role\": ..., \"content\": ...}, ...] or an object with "
+            "messages: expected [{\"role\": ..., \"content\": ...}, ...] or an object with "
             "\"messages\"");
     if (tools && !json_is_array(tools) && !json_is_null(tools))
-        return say_error("messages: \"tools\" is not a list");
+        return say_error("messages: \"tools\" is not an array");
     struct chat chat;
     struct host h = {0};
     int code =
@@ -231,9 +231,9 @@ const struct command cmd_template = {
     .name = "template",
     .operands = "MODEL",
     .summary = "render messages with a model's chat template",
-    .about = "Reads messages from stdin, a JSON list of {\"role\", \"content\"} or an object with "
-             "\"messages\" and \"tools\", and prints the prompt that the chat template makes of "
-             "them.",
+    .about = "Prints the prompt that the chat template renders from messages: a JSON array of "
+             "{\"role\", \"content\"}, or an object with \"messages\" and \"tools\", from stdin or "
+             "-f FILE.",
     .groups = {&template_group, &opts_template, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 static const struct opt tune_opts[] = {
-    {'b', "batches", OPT_TEXT, "LIST", NULL, "sequences at once to tune for (default 1)",
-     OPT_FIELD(batches), 0, 0},
-    {'d', "depth", OPT_COUNT, "N", "256", "tokens that are in the context of each",
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "number of sequences to tune for", OPT_FIELD(batches),
+     0, 0},
+    {'d', "depth", OPT_COUNT, "N", "256", "tokens already in the context of each sequence",
      OPT_FIELD(n_ctx), 1, 65536},
-    {'r', "rounds", OPT_COUNT, "N", "4", "that a layout has to win before it is taken",
+    {'r', "rounds", OPT_COUNT, "N", "4", "times that a launch shape must win before it is kept",
      OPT_FIELD(n_reps), 1, 100},
     OPT_ROW_JSON,
 };
@@ -36,8 +36,8 @@ static void print_batch(const json_t *b)
     const json_t *s;
     size_t i;
     double usual = get_real(b, "usual_tokens_per_s"), tuned = get_real(b, "tuned_tokens_per_s");
-    printf("%llu at once\n", (unsigned long long)get_count(b, "batch"));
-    static const char *const heads[] = {"kernel", "outputs", "columns", "usual threads, groups",
+    printf("%llu sequences\n", (unsigned long long)get_count(b, "batch"));
+    static const char *const heads[] = {"kernel", "outputs", "columns", "default threads, groups",
                                         "best"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
     json_array_foreach(json_object_get(b, "sites"), i, s)
@@ -53,7 +53,7 @@ static void print_batch(const json_t *b)
             put_layout(&t, best);
     }
     table_print(&t, stdout);
-    printf("as usual %.1f tokens/s, tuned %.1f (%+.1f %%)%s\n\n", usual, tuned,
+    printf("default %.1f tokens/s, tuned %.1f (%+.1f %%)%s\n\n", usual, tuned,
            usual > 0 ? 100 * (tuned / usual - 1) : 0, get_bool(b, "kept") ? "" : ": not kept");
 }
 
@@ -61,11 +61,11 @@ static void print_tune(const json_t *j)
 {
     const json_t *b;
     size_t i;
-    printf("%s on %s, behind %llu tokens: %llu layouts tried, %llu with other bits\n",
+    printf("%s on %s, after %llu tokens: %llu launch shapes tried, %llu with different bits\n",
            get_text(j, "device"), get_text(j, "backend"), (unsigned long long)get_count(j, "depth"),
            (unsigned long long)get_count(j, "tried"), (unsigned long long)get_count(j, "wrong"));
     json_array_foreach(json_object_get(j, "batches"), i, b) print_batch(b);
-    printf("%llu layouts in %s\n", (unsigned long long)get_count(j, "kept"),
+    printf("%llu launch shapes saved to %s\n", (unsigned long long)get_count(j, "kept"),
            QUOTE(get_text(j, "file")));
 }
 
@@ -95,8 +95,9 @@ static int tune(const struct args *a)
     }
     if (j && !a->json) print_tune(j);
     if (j && get_count(j, "wrong"))
-        code = say_error("%llu layouts give other bits, so none of them is used: please report it",
-                         (unsigned long long)get_count(j, "wrong"));
+        code =
+            say_error("%llu launch shapes give different bits and are not used: please report this",
+                      (unsigned long long)get_count(j, "wrong"));
     json_decref(j);
     free(batches.p);
     host_close(&h);
@@ -107,13 +108,12 @@ const struct command cmd_tune = {
     .name = "tune",
     .operands = "MODEL",
     .summary = "find the fastest settings for this GPU",
-    .about =
-        "Tries other numbers of groups, of threads in a group and of rows at a time for every "
-        "kernel that generates tokens, in whole steps of the model. Only what gives the same bits "
-        "and is faster beyond doubt is kept, in a file for this device and build "
-        "($XDG_CACHE_HOME/fletch, or ~/.cache/fletch), and every command uses it from then on, "
-        "for all models with matrices of the same sizes. Delete the file to go back; fletch "
-        "doctor names it.",
+    .about = "Tries other launch shapes (number of threadgroups, threads per group and rows at a "
+             "time) for every decode kernel, in whole steps of the model. A launch shape is kept "
+             "only if it gives the same bits and is faster beyond doubt. The result is a file for "
+             "this device and build in $XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), which "
+             "every command then uses for all models with matrices of these sizes. Delete the file "
+             "to undo; fletch doctor names it.",
     .groups = {&tune_group, &opts_unknown, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

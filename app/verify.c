@@ -9,17 +9,18 @@ static const struct opt verify_opts[] = {
     {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
      OPT_FIELD(against), 0, 0},
     {'p', "prompt", OPT_TEXT, "TEXT", NULL,
-     "text to run (default: a sentence, or ids where the model has no vocabulary)",
-     OPT_FIELD(prompt), 0, 0},
+     "text to run (default: a sentence, or ids if the model has no vocabulary)", OPT_FIELD(prompt),
+     0, 0},
     {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a text", OPT_FIELD(tokens), 0,
      0},
-    {'n', "max-tokens", OPT_COUNT, "N", NULL, "tokens to generate after the prompt (default 16)",
+    {'n', "max-tokens", OPT_COUNT, "N", NULL, "tokens to generate after the prompt",
      OPT_FIELD(n_tokens), 1, UINT32_MAX},
     {0, "gates", OPT_FLAG, NULL, NULL,
-     "all that a backend has to pass on a model, 512 tokens op by op unless -n says otherwise",
+     "run every check that a backend must pass, over 512 tokens unless -n is given",
      OPT_FIELD(gates), 0, 0},
     {0, "recorded", OPT_TEXT, "FILE", NULL,
-     "with --gates: also the speed, against that of FILE, or kept there when there is none",
+     "with --gates: compare the speed with that recorded in FILE, or record it if FILE does not "
+     "exist",
      OPT_FIELD(recorded), 0, 0},
     OPT_ROW_JSON,
 };
@@ -56,9 +57,8 @@ static void print_verify(const json_t *j)
     table_print(&t, stdout);
     first = json_object_get(j, "first_difference");
     if (json_is_object(first)) print_difference(first);
-    printf("tokens: %llu of %llu equal, %llu close calls; expert choices: %llu of %llu different; "
-           "NaN or infinite "
-           "values: %llu\n",
+    printf("tokens: %llu of %llu equal, %llu ties; expert choices: %llu of %llu different; NaN or "
+           "infinite values: %llu\n",
            (unsigned long long)get_count(tokens, "equal"),
            (unsigned long long)get_count(tokens, "compared"),
            (unsigned long long)get_count(tokens, "close"),
@@ -180,8 +180,9 @@ static int verify(const struct args *a)
     struct ids ids = {0};
     char *text = NULL;
     json_t *j = NULL;
-    if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded goes with --gates");
-    if (a->prompt && a->tokens) return opts_wrong("verify", "give a text or ids, not both");
+    if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded needs --gates");
+    if (a->prompt && a->tokens)
+        return opts_wrong("verify", "--prompt and --tokens cannot be combined");
     int code = a->recorded ? check_folder_of(a->recorded) : EXIT_OK;
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code) code = choose_tokens(&ids, &h, a);
@@ -213,13 +214,12 @@ const struct command cmd_verify = {
     .name = "verify",
     .operands = "MODEL",
     .summary = "compare two backends op by op",
-    .about =
-        "Runs a prompt on two backends in lockstep and compares what every op gives, the "
-        "experts that were chosen and the tokens; looks for NaN and infinity. Prints the "
-        "tolerances and the first difference; exit code 1 when they differ. With --gates it runs "
-        "all that a backend has to pass: tokens greedy and at a temperature (P1), ops and experts "
-        "(P2), numbers everywhere (P3), settings of an answer (P4), speed (P5, --recorded) and a "
-        "conversation of twenty turns (P6).",
+    .about = "Runs a prompt on two backends in lockstep and compares the result of every op, the "
+             "chosen experts and the tokens, and looks for NaN and infinity. Prints the tolerances "
+             "and the first difference; the exit code is 1 if the backends differ. With --gates, "
+             "it runs every check that a backend must pass: tokens, greedy and sampled (P1); ops "
+             "and experts (P2); NaN and infinity (P3); answer settings (P4); speed (P5, "
+             "--recorded); and a conversation of twenty turns (P6).",
     .groups = {&verify_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

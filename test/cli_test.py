@@ -270,6 +270,27 @@ def test_missing_values_and_operands_are_refused():
     one_line(fletch("convert", MODEL, "-o", tmp("x.gguf"), code=2), "--type")
 
 
+def test_sentences_that_people_meet_first():
+    one_line(fletch("inspect", code=2), "fletch inspect: missing argument FILE; usage: fletch inspect FILE")
+    one_line(fletch("convert", MODEL, "--type", "f32", code=2), "no output file; add -o OUT.gguf")
+    one_line(fletch("synth", "SmolLM2-135M", code=2), "no output file; add -o OUT.gguf")
+    one_line(fletch("inspect", MODEL, "extra", code=2), "unexpected argument 'extra'")
+    last = 'Run "fletch help COMMAND" for details and "fletch --version" for the version.\n'
+    assert fletch("help").text.endswith(last)
+    manual = fletch("man").text
+    for sentence in ("0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
+                     "treat control\\-token names in the prompt as those tokens", "Interrupted downloads resume.",
+                     "It listens on localhost only; other addresses require API keys"):
+        assert sentence in manual, sentence
+
+
+def test_help_has_the_words_of_the_field():
+    for command in COMMANDS:
+        text = " ".join(fletch("help", command).text.split())
+        found = re.findall(r"\b(guess\w*|behind|whoever|so many|lays?|wants?|is said|are told|goes on)\b", text)
+        assert not found, (command, found)
+
+
 def test_values_attach_and_dashes_end_options():
     want = run("-p", "abc").out
     assert run("--prompt=abc").out == want
@@ -412,7 +433,7 @@ def test_json_result_holds_text_tokens_finish_and_timings():
 
 def test_verbose_tells_the_seed():
     r = fletch("run", MODEL, "-v", "-p", "a", "-n", "1", "--seed", "42", "--ignore-end")
-    assert "seed 42" in r.err and "generated 1 tokens" in r.err, r.err
+    assert "seed 42" in r.err and "decode 1 tokens" in r.err, r.err
 
 
 def test_full_context_is_a_notice_and_exit_0():
@@ -477,14 +498,14 @@ def test_interrupt_while_the_prompt_is_read_tells_what_was_read():
     )
     os.close(slave)
     said = b""
-    while b"reading the prompt" not in said:
+    while b"prefill" not in said:
         said += os.read(master, 4096)
     p.send_signal(signal.SIGINT)
     j = json.loads(p.stdout.read())
-    while b"generated" not in said:
+    while b"; decode" not in said:
         said += os.read(master, 4096)
     os.close(master)
-    n, whole = map(int, re.search(r"prompt (\d+) of (\d+) tokens", said.decode()).groups())
+    n, whole = map(int, re.search(r"prefill (\d+) of (\d+) tokens", said.decode()).groups())
     assert p.wait() == 0 and 0 < n < 50000 < whole, said
     assert (j["n_read"], j["n_prompt"]) == (n, whole), j
     rate = j["timings"]["prompt_tokens_per_second"]
@@ -535,8 +556,8 @@ def test_terminal_gets_a_statistics_line_dim_unless_no_color_is_set():
             pass
         os.close(master)
         said = said.decode()
-        assert p.returncode == 0 and "prompt" in said and "generated 2 tokens" in said, said
-        assert ("\x1b[2mprompt" in said) == (not plain and term == "xterm"), said
+        assert p.returncode == 0 and "prefill" in said and "decode 2 tokens" in said, said
+        assert ("\x1b[2mprefill" in said) == (not plain and term == "xterm"), said
         assert "\x1b" not in said or term == "xterm", said
 
 
@@ -545,7 +566,7 @@ def test_what_is_said_about_an_answer_comes_after_it_on_a_line_of_its_own():
         p = subprocess.run([FLETCH, "run", MODEL, "-p", "Hello", "-n", "2", "--ignore-end", *args],
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said = p.stdout.decode("utf-8", "replace")
-        assert p.returncode == 0 and re.search(r"\nprompt .* generated 2 tokens, .*\n$", said), said
+        assert p.returncode == 0 and re.search(r"\nprefill .* decode 2 tokens, .*\n$", said), said
 
 
 def test_terminal_as_stdin_is_not_waited_for():
@@ -612,7 +633,7 @@ def test_a_session_is_kept_or_refused_before_the_answer(folder):
     for args, part in [
         (["run", "zoo/qwen3.gguf", *ask[1:], f"{folder}/s"], "another model"),
         ([*ask, f"{folder}/notes"], "not a session file"),
-        ([*ask, f"{folder}/none/s"], "can't create"),
+        ([*ask, f"{folder}/none/s"], "cannot create"),
         ([*ask, folder], "not a regular file"),
     ]:
         before = {n: open(f"{folder}/{n}", "rb").read() for n in os.listdir(folder)}
@@ -768,7 +789,7 @@ def test_eval_windows_predict_every_token_once():
 
 def test_eval_refuses_what_it_can_not_do():
     one_line(fletch("eval", LLAMA, "-q", code=2), "--tokens")
-    one_line(fletch("eval", LLAMA, "-q", "--tokens", "1,101", code=2), "101", "0 to 100")
+    one_line(fletch("eval", LLAMA, "-q", "--tokens", "1,101", code=2), "101", "between 0 and 100")
     one_line(fletch("eval", LLAMA, "-q", "--tokens", "1,x", code=2), "'x'")
     one_line(fletch("eval", LLAMA, "-q", "--tokens", "", code=1), "no tokens")
     ids = ",".join(["1"] * 20)

@@ -196,7 +196,7 @@ def test_what_cannot_be_kept_is_refused_before_the_first_token(d):
         (("--json-schema", '{"type":"object","not":{"const":1}}'), "'not'"),
         (("--json-schema", '{"type": "null"'), "schema, line 1: invalid JSON: missing }"),
         (("--grammar", "root ::= x"), "'x'"),
-        (("--grammar", 'root ::= "a"', "--json-schema", "{}"), "both"),
+        (("--grammar", 'root ::= "a"', "--json-schema", "{}"), "combined"),
         (("--grammar", 'root ::= "a"', "--ignore-end"), "end"),
     ]:
         p = fletch("run", "-p", "Hello", *args, "-q", code=2)

@@ -106,7 +106,7 @@ def test_a_killed_run_goes_on(d):
     assert 3 < n_before < 40
     with open(out, "a") as f:
         f.write('{"id":"r39","text":"cut o')  # as a kill in the middle of a write leaves it
-    assert f"{n_before} there before" in fletch("batch", path, "-o", out).err
+    assert f"{n_before} already answered" in fletch("batch", path, "-o", out).err
     answers = lines(open(out).read())
     assert len(answers) == 40 and {a["id"]: a["tokens"] for a in answers} == want
     assert open(out).read().startswith(before[: before.rindex("\n") + 1])
@@ -120,7 +120,7 @@ def test_a_second_run_keeps_off_the_first_ones_file(d):
     while time.time() < deadline and not (os.path.exists(out) and os.path.getsize(out)):
         time.sleep(0.01)
     r = fletch("batch", path, "-o", out, code=1)
-    assert "another fletch batch writes to it" in r.err and out in r.err, r.err
+    assert "in use by another fletch batch" in r.err and out in r.err, r.err
     p.send_signal(signal.SIGKILL)
     p.wait()
     p.stdout.close(), p.stderr.close()
@@ -136,7 +136,7 @@ def test_what_failed_is_tried_again_and_its_line_replaced(d):
         r = fletch("batch", path, "-o", out, "-c", 64, code=1)
         answers = lines(open(out).read())
         assert sorted(a["id"] for a in answers) == ["bad", "good", "long"], answers
-    assert "0 answered, 2 failed, 1 there before" in r.err, r.err
+    assert "0 answered, 2 failed, 1 already answered" in r.err, r.err
     r = fletch("batch", path, "-o", out, "-c", 512, code=1)  # now one has room
     answers = {a["id"]: a for a in lines(open(out).read())}
     assert len(answers) == 3 and "error" not in answers["long"] and "error" in answers["bad"]
@@ -189,7 +189,7 @@ def test_only_files_of_answers_are_added_to(d):
     text = write(d, "notes.txt", ["some notes"])
     for out in [path, one_line, text]:
         before = open(out).read()
-        assert "other lines than answers" in fletch("batch", path, "-o", out, code=1).err
+        assert "lines that are not answers" in fletch("batch", path, "-o", out, code=1).err
         assert open(out).read() == before
 
 

@@ -90,7 +90,7 @@ def test_models_of_hugging_faces_cache_are_found(d):
     assert "llama" in fletch(d, "inspect", "own/dir").text
     assert "several" in fletch(d, "inspect", "own/mod-GGUF", code=2).err
     text = fletch(d, "list").text
-    assert "read only" in text and "huggingface: " + root in text, text
+    assert "read-only" in text and "huggingface: " + root in text, text
     os.rename(root, d + "/moved")
     for more in ({"HF_HUB_CACHE": d + "/moved"}, {"HUGGINGFACE_HUB_CACHE": d + "/moved"}):
         assert len(names(d, **more)) == 4, more
@@ -171,7 +171,7 @@ def test_own_models_come_first_and_partial_ones_are_listed(d):
     hugging_face(d + "/.cache/huggingface/hub", "own/mod", {"m-Q8_0.gguf": TINY})
     assert "qwen3" in fletch(d, "inspect", "own/mod").text
     hugging_face(d + "/.cache/huggingface/hub", "own/theirs", {"m.gguf": TINY})
-    assert "kept by huggingface" in fletch(d, "rm", "own/theirs", code=1).err
+    assert "belongs to huggingface" in fletch(d, "rm", "own/theirs", code=1).err
     rows = fletch(d, "list", "--json").json
     half = [m for m in rows if m["partial"]]
     assert [m["name"] for m in half] == ["own/half:x-Q4_K_M.gguf"] and half[0]["bytes"] == 5

@@ -48,7 +48,7 @@ SLOW     := src/cpu/attention_test.c src/cpu/blas_test.c src/cpu/kernels_test.c 
             test/batch_test.c test/bench_test.py test/bytes_test.c test/census.sh test/gpu_test.c test/grammar_test.py \
             test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
             test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
-            test/metal_mutate_test.py test/metal_text_test.py test/scripts_test.py test/tune_test.c
+            test/metal_mutate_test.py test/metal_text_test.py test/scripts_test.py test/tour_test.py test/tune_test.c
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
 THREADED := src/base/pool_test.c src/base/turns_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
             test/api_test.c test/constrain_test.c test/threads_test.c
