@@ -30,13 +30,14 @@ struct lab {
         if ((call) != 0) fail_msg("%s", (lab)->err.text); \
     } while (0)
 
-static void lab_open(struct lab *l, const char *shape, const char *type, const char *kv)
+static void lab_open(struct lab *l, const char *class, const char *shape, const char *type,
+                     const char *kv)
 {
     struct fletch_model_params params = {.n_ctx = 2048, .max_rows = 1, .kv_type = kv};
     struct profile profile;
     struct exec_limits limits;
     struct source *s;
-    *l = (struct lab){.class = gpu_class("emu_checked")};
+    *l = (struct lab){.class = gpu_class(class)};
     OK(l, engine_profile(&profile, l->class, &params, &l->err));
     profile.bf16 = false;
     OK(l, synth_source(&s, synth_find(shape), type, 1, &l->err));
@@ -88,21 +89,23 @@ static u64 read_by_token(struct lab *l, double *needed)
 static void a_layer_reads_what_it_needs(void **state)
 {
     static const struct {
-        const char *shape, *type, *kv;
-    } rows[] = {{"SmolLM2-135M", "q4_0", "f16"},
-                {"SmolLM2-135M", "q8_0", "q8"},
-                {"Qwen2.5-0.5B", "q8_0", "f16"},
-                {"RWKV-7-0.4B", "q4_k", "f16"}};
+        const char *shape, *type, *kv, *class;
+    } rows[] = {{"SmolLM2-135M", "q4_0", "f16", "emu_checked"},
+                {"SmolLM2-135M", "q8_0", "q8", "emu_checked"},
+                {"Qwen2.5-0.5B", "q8_0", "f16", "emu_checked"},
+                {"Qwen2.5-0.5B", "q8_0", "f16", "emu_metal"},
+                {"RWKV-7-0.4B", "q4_k", "f16", "emu_checked"},
+                {"RWKV-7-0.4B", "q4_k", "f16", "emu_metal"}};
     zeros = calloc(MAX_DATA, 1);
     (void)state;
     assert_non_null(zeros);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct lab l;
         double needed;
-        lab_open(&l, rows[i].shape, rows[i].type, rows[i].kv);
+        lab_open(&l, rows[i].class, rows[i].shape, rows[i].type, rows[i].kv);
         u64 n = read_by_token(&l, &needed);
-        print_message("%s %s: %.0f bytes needed, %llu read\n", rows[i].shape, rows[i].type, needed,
-                      (unsigned long long)n);
+        print_message("%s %s on %s: %.0f bytes needed, %llu read\n", rows[i].shape, rows[i].type,
+                      rows[i].class, needed, (unsigned long long)n);
         lab_close(&l);
         assert_true((double)n > 0.97 * needed && (double)n < 1.03 * needed);
     }

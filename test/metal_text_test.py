@@ -99,13 +99,16 @@ WRONG = {
     'product given as a value': body(
         'simdgroup_float8x8 m; simdgroup_load(m, p, 8);'
         'simdgroup_multiply(make_filled_simdgroup_matrix<float, 8, 8>(0.0f), m, m);'),
+    'a function of the library defined anew': body(
+        'p[t] = mix(p[0], 1);', before='static inline float mix(float a, int b) { return a + (float)b; }\n'),
+    'C++17': body('if constexpr (sizeof(uint) == 4) p[t] = 1;'),
     'fused multiply-add by another name': body('p[t] = fmaf(p[0], p[1], p[2]);'),
 }
-COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/msl', '-w',
+COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/msl',
           '-fsyntax-only']
 OPENCL = ['clang', '-x', 'cl', '-cl-std=clc++2021', '-cl-no-stdinc', '-Xclang',
           '-cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space'] + COMMON
-CPLUSPLUS = ['clang', '-x', 'c++', '-std=c++17', '-fno-exceptions', '-Isrc', '-Iinclude'] + COMMON
+CPLUSPLUS = ['clang', '-x', 'c++', '-std=c++14', '-Werror=c++17-extensions', '-fno-exceptions', '-Isrc', '-Iinclude'] + COMMON
 
 
 def refused(folder, text):

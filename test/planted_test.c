@@ -158,7 +158,7 @@ static void each_mistake_is_found(void **state)
     };
     u32 n = 0;
     for (const struct emu_kernel *k = emu_checked_planted; k->name; k++) n++;
-    assert_int_equal(n, ARRAY_LEN(planted) + 2); /* and two that are right */
+    assert_int_equal(n, ARRAY_LEN(planted) + 6); /* two are right, four overlap */
     for (u32 i = 0; i < ARRAY_LEN(planted); i++)
         expect_found(emu_checked_planted, planted[i].kernel, planted[i].says);
 }
@@ -174,6 +174,36 @@ static void launches_that_overlap_may_not_share(void **state)
     assert_int_equal(run(lab, emu_checked_planted, "k_right", false, &err), FLETCH_E_INTERNAL);
     assert_non_null(strstr(err.text, "another group's"));
     close_lab(lab);
+}
+
+/* Where bindings overlap a thread's own load feeds its own store, and nothing else. */
+static void bindings_may_overlap_by_one_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kernel, *says;
+        bool weights; /* not x, but w is y */
+    } cases[] = {{"k_adds_in_place", NULL, false},
+                 {"k_overlap_behind_barrier", "another thread's through another", false},
+                 {"k_overlap_loads_after_store", "a load behind a store", false},
+                 {"k_overlap_with_weights", "another thread's through another", true}};
+    for (u32 i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        bool apart = i < ARRAY_LEN(cases);
+        u32 j = i % ARRAY_LEN(cases);
+        struct lab *lab = open_lab();
+        struct err err = {0};
+        struct emu_buffer w = lab->w, x = lab->x;
+        if (!apart) *(cases[j].weights ? &lab->w : &lab->x) = lab->y;
+        int rc = run(lab, emu_checked_planted, cases[j].kernel, true, &err);
+        if (apart || !cases[j].says) {
+            if (rc) fail_msg("%s: %s", cases[j].kernel, err.text);
+        } else if (!rc || !strstr(err.text, cases[j].says)) {
+            fail_msg("%s: %s", cases[j].kernel, rc ? err.text : "not found");
+        }
+        lab->w = w;
+        lab->x = x;
+        close_lab(lab);
+    }
 }
 
 static void copies_take_part_in_it(void **state)
@@ -210,6 +240,7 @@ int main(void)
         cmocka_unit_test(each_mistake_is_found),
         cmocka_unit_test(mistakes_are_found_in_metal_text),
         cmocka_unit_test(launches_that_overlap_may_not_share),
+        cmocka_unit_test(bindings_may_overlap_by_one_rule),
         cmocka_unit_test(copies_take_part_in_it),
         cmocka_unit_test(bytes_are_counted_once),
     };

@@ -106,7 +106,8 @@ STANDIN_METAL := $(METAL_SRC:src/gpu/%.m=$B/standin/%.o) $B/standin/Metal.o $B/s
 STANDIN_LIBS  := -lobjc
 STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
                  -fconstant-string-class=NSConstantString
-# Apple's compiler takes the text by its own rules; C++ for OpenCL has nearly the same.
+# Apple's compiler takes the text by its own rules, which are those of C++14; C++ for OpenCL has
+# nearly the same, and more of C++17.
 OPENCL        := -x cl -cl-std=clc++2021 -cl-no-stdinc -Xclang \
                  -cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space
 METAL_CHECK   := -D__METAL_VERSION__=300 -Wall $(ERRORS) -Wno-unknown-attributes \
@@ -122,7 +123,8 @@ $K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/msl/*)
 	$Qclang $(OPENCL) $(METAL_CHECK) -fsyntax-only $(filter %.metal,$^)
 	$Qpython3 test/standin/msl/table.py $(filter %.metal,$^) $@
 $K/standin/kernels.o $B/standin/planted.o: %.o: %.cpp
-	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) $(METAL_CHECK) -Wno-duplicate-decl-specifier -c $< -o $@
+	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) -std=c++14 -Werror=c++17-extensions $(METAL_CHECK) \
+	    -Wno-duplicate-decl-specifier -c $< -o $@
 $B/standin/%.o: test/standin/%.m $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $<"

@@ -32,6 +32,10 @@
  *   that are overloaded or templates (min, max, simd_*) values, not p[i]. Pointers may be cast to
  *   another element type of the same kind and moved with + (unsigned).
  * - A buffer is bound as CONST when no kernel of the same list writes it (weights).
+ * - Bindings of a launch may overlap (in-place adds, a state and what it becomes, the cache) where
+ * a thread's own load feeds its own store: what is stored through one binding and touched through
+ *   another is one thread's, which loads it first, so that no compiler that believes them apart can
+ *   tell. The checked emulator finds what does not follow this.
  * - TG_ARRAY only at the top of a kernel's body, at most 32 KiB in all; it starts undefined.
  * - Vectors (float2 float4 uint2 uint4) have .x .y .z .w and make_float4(...) only, no operators.
  * - float, uint, int, u8 i8 u16 i16 u64; halves are u16 bits (f16_to_f32 ...). No double,

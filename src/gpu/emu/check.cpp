@@ -1,6 +1,7 @@
-/* The checks of memory: threadgroup words read before they were written, and words that two threads
- * touch, one of them writing, with nothing between that orders them. Words remember their last
- * writer and reader; groups of a launch, and launches that may overlap, are never ordered. */
+/* The checks of memory: threadgroup words read before they were written, words that two threads
+ * touch, one of them writing, with nothing between that orders them, and bindings that overlap.
+ * Words remember their last writer and reader; groups of a launch, and launches that may overlap,
+ * are never ordered. */
 #include <stdlib.h>
 
 #include "gpu/emu/worker.h"
@@ -65,18 +66,42 @@ void tg_access(const void *at, u32 n, bool write)
     }
 }
 
-void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, bool early)
+/* Bindings may overlap where a thread's own load feeds its own store (simt.h): what is stored
+ * through one binding and touched through another is one thread's, and loaded first. */
+static void look_at_bindings(use *u, u64 at, bool write, u32 binding)
+{
+    const thread *t = cur;
+    const checks *c = t->w->check;
+    u64 me = (u64)c->group << 16 | (t->id.tid + 1);
+    u32 bit = 1u << binding;
+    if (u->launch != c->launch) *u = use{c->launch, 0, 0, me};
+    if (u->who != me) u->who = MANY_THREADS;
+    bool again = (u->wrote & ~bit) != 0;
+    (write ? u->wrote : u->read) |= bit;
+    u32 all = u->read | u->wrote;
+    if (!u->wrote || (all & (all - 1)) == 0) return;
+    if (u->who == MANY_THREADS)
+        fail("buffer byte %llu is stored through one binding and another thread's through another",
+             (unsigned long long)at);
+    if (again)
+        fail("buffer byte %llu: %s behind a store through another binding", (unsigned long long)at,
+             write ? "a store" : "a load");
+}
+
+void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, access_by by)
 {
     thread *t = cur;
     checks *c = t->w->check;
-    if (!early && !t->waited) fail("DEV access before dep_wait()");
+    if (!by.early && !t->waited) fail("DEV access before dep_wait()");
     emu_shadow *s = b->shadow;
     if (!s) return;
     if (!write && s->sectors[at / 32] != c->launch) {
         s->sectors[at / 32] = c->launch;
         c->bytes_read += 32;
     }
-    if (early || (!write && t->w->sees_groups)) return;
+    for (u64 i = at / 4; n >= 4 && i <= (at + n - 1) / 4; i++)
+        look_at_bindings(s->uses + i, i * 4, write, by.binding);
+    if (by.early || (!write && t->w->sees_groups)) return;
     touch now = {c->wave, c->group, t->dev_epoch, 0, (u16)t->id.simd, (u16)t->id.tid};
     for (u64 i = at / 4; i <= (at + n - 1) / 4; i++)
         look(s->words + i, now, write, n < 4, "buffer", i * 4);
@@ -90,8 +115,9 @@ struct emu_shadow *emu_shadow_new(u64 n)
     s->n_words = n / 4 + 1;
     s->n_sectors = n / 32 + 1;
     s->words = (emu::word *)calloc(s->n_words, sizeof *s->words);
+    s->uses = (emu::use *)calloc(s->n_words, sizeof *s->uses);
     s->sectors = (u32 *)calloc(s->n_sectors, sizeof *s->sectors);
-    if (s->words && s->sectors) return s;
+    if (s->words && s->uses && s->sectors) return s;
     emu_shadow_free(s);
     return 0;
 }
@@ -100,6 +126,7 @@ void emu_shadow_free(struct emu_shadow *s)
 {
     if (!s) return;
     free(s->words);
+    free(s->uses);
     free(s->sectors);
     free(s);
 }

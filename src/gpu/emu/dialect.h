@@ -84,13 +84,13 @@ template <class T, space S> struct element {
     typedef typename mutable_of<T>::type V;
     T *p;
     const emu_buffer *b;
-    bool early;
+    access_by by;
     void access(bool write) const
     {
         if (S == GROUP)
             tg_access(p, sizeof(T), write);
         else
-            dev_access(b, (u64)((const u8 *)p - b->p), sizeof(T), write, early);
+            dev_access(b, (u64)((const u8 *)p - b->p), sizeof(T), write, by);
     }
     operator V() const
     {
@@ -112,7 +112,7 @@ template <class T, space S> struct element {
 template <class T, space S> struct pointer {
     T *p;
     emu_buffer b;
-    bool early;
+    access_by by;
     template <class I> element<T, S> operator[](I i) const
     {
         T *q = p + i;
@@ -120,11 +120,11 @@ template <class T, space S> struct pointer {
             fail("%s[%lld] of %llu elements", S == GROUP ? "threadgroup array" : "buffer",
                  (long long)(q - (T *)b.p), (unsigned long long)(b.n / sizeof(T)));
         if ((uintptr_t)q % alignof(T)) fail("misaligned access to %zu bytes", sizeof(T));
-        return {q, &b, early};
+        return {q, &b, by};
     }
-    template <class I> pointer operator+(I n) const { return {p + n, b, early}; }
-    template <class U> explicit operator pointer<U, S>() const { return {(U *)p, b, early}; }
-    operator pointer<const T, S>() const { return {p, b, early}; }
+    template <class I> pointer operator+(I n) const { return {p + n, b, by}; }
+    template <class U> explicit operator pointer<U, S>() const { return {(U *)p, b, by}; }
+    operator pointer<const T, S>() const { return {p, b, by}; }
 };
 
 /* CONST: may be read before dep_wait. */
@@ -132,7 +132,7 @@ template <class T> struct const_pointer : pointer<const T, DEVICE> {
     const_pointer(const pointer<const T, DEVICE> &o) : pointer<const T, DEVICE>(o) {}
     template <class U>
     explicit const_pointer(const pointer<const U, DEVICE> &o)
-        : pointer<const T, DEVICE>{(const T *)o.p, o.b, o.early}
+        : pointer<const T, DEVICE>{(const T *)o.p, o.b, o.by}
     {
     }
 };
@@ -141,7 +141,7 @@ template <class T> struct bind<pointer<T, DEVICE>> {
     enum { bytes = 0 };
     static pointer<T, DEVICE> get(const emu_bind *b, u32 i)
     {
-        return {(T *)(b[i].buf.p + b[i].offset), b[i].buf, false};
+        return {(T *)(b[i].buf.p + b[i].offset), b[i].buf, {i, false}};
     }
 };
 template <class T> struct bind<const_pointer<T>> {
@@ -149,7 +149,7 @@ template <class T> struct bind<const_pointer<T>> {
     static const_pointer<T> get(const emu_bind *b, u32 i)
     {
         return const_pointer<T>(
-            pointer<const T, DEVICE>{(const T *)(b[i].buf.p + b[i].offset), b[i].buf, true});
+            pointer<const T, DEVICE>{(const T *)(b[i].buf.p + b[i].offset), b[i].buf, {i, true}});
     }
 };
 
@@ -159,7 +159,7 @@ template <class T> struct bind<const_pointer<T>> {
 #define TG_ARRAY(T, name, n)                                              \
     T *const name##_at = (T *)emu::tg_alloc(sizeof(T) * (n), alignof(T)); \
     const emu::pointer<T, emu::GROUP> name = {                            \
-        name##_at, {(u8 *)name##_at, sizeof(T) * (n), 0}, false}
+        name##_at, {(u8 *)name##_at, sizeof(T) * (n), 0}, {0, false}}
 #define dep_wait()       ((void)(emu::cur->waited = true))
 #define mat_at(p, pitch) emu::meet_at((p).p, pitch, line)
 

@@ -85,7 +85,7 @@ static inline float f16_to_f32(u16 h)
     u32 sign = (h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 1023;
     if (e == 31) return bits<float>(sign | 0x7f800000u | m << 13);
     if (e) return bits<float>(sign | (e + 112) << 23 | m << 13);
-    return bits<float>(sign | bits<u32>((float)m * 0x1p-24f));
+    return bits<float>(sign | bits<u32>((float)m * (1.0f / 16777216.0f)));
 }
 
 static inline u16 f32_to_f16(float f)
@@ -99,9 +99,15 @@ static inline u16 f32_to_f16(float f)
     return (u16)(sign | (a - 0x38000000u) >> 13);
 }
 
+/* The binding that device memory is reached through; early: as CONST. */
+struct access_by {
+    u32 binding;
+    bool early;
+};
+
 /* The checks: of n bytes at `at`, which are inside the buffer. */
 void tg_access(const void *at, u32 n, bool write);
-void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, bool early);
+void dev_access(const emu_buffer *b, u64 at, u32 n, bool write, access_by by);
 } // namespace emu
 
 #endif

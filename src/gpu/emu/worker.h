@@ -18,6 +18,13 @@ struct touch {
 enum : u16 { MANY = 0xffffu };
 enum : u32 { MANY_GROUPS = 0xffffffffu };
 
+/* Through which bindings of a launch (bits) a word was loaded and stored, and by whom. */
+struct use {
+    u32 launch, read, wrote;
+    u64 who; /* MANY_THREADS if several */
+};
+enum : u64 { MANY_THREADS = 0 };
+
 struct word {
     touch wrote, read;
 };
@@ -63,7 +70,8 @@ bool word_touch(word *w, const touch *now, bool write, bool part, const touch **
 struct emu_shadow {
     u64 n_words, n_sectors;
     emu::word *words;
-    u32 *sectors; /* the launch that read it last */
+    emu::use *uses; /* of the same words */
+    u32 *sectors;   /* the launch that read it last */
 };
 
 #endif

@@ -22,6 +22,13 @@ FORBIDDEN = (
     (r'\b(goto|virtual|throw|try|new|delete|dynamic_cast|thread_local|static\s+thread)\b', 'a word that Metal lacks'),
     (r'\*\s*((device|constant|threadgroup|thread|const)\s+)*\*', 'a pointer to a pointer'),
 )
+# Functions of Metal's library, which `using namespace metal` makes visible: ours of the same name would be
+# overloads of them.
+LIBRARY = ('abs|acos|all|any|asin|atan|atan2|ceil|clamp|clz|cos|cosh|cross|ctz|distance|dot|exp|exp2|extract_bits|'
+           'fabs|faceforward|fdim|floor|fma|fmax|fmin|fmod|fract|frexp|insert_bits|isfinite|isinf|isnan|ldexp|'
+           'length|log|log2|mad24|madhi|max|min|mix|mul24|mulhi|normalize|popcount|pow|reflect|refract|'
+           'reverse_bits|rint|rotate|round|rsqrt|saturate|select|sign|sin|sinh|smoothstep|sqrt|step|subsat|'
+           'tan|tanh|trunc')
 SPACES = ('device', 'constant', 'threadgroup', 'thread')
 
 complaints = []
@@ -133,6 +140,8 @@ def lint(text):
     names += re.findall(r'\btypedef\s+simdgroup_\w+(?:\s*<[^>]*>)?\s+(\w+)\s*;', text)
     for m in re.finditer(r'\b(device|constant|threadgroup)\s+(const\s+)?(%s)\b' % '|'.join(names), text):
         complain(f'a matrix in {m[1]} memory: {m[0]!r}')
+    for m in re.finditer(r'\binline\s+[^;{}()]*?\b(%s)\s*\(' % LIBRARY, text):
+        complain(f"a name of Metal's library: {m[1]}")
     # Functions that call themselves: clang takes them, Metal does not.
     for m in re.finditer(r'\binline\s+[\w\s]*?\b(\w+)\s*\([^;{}]*\)\s*\{', text):
         body = text[m.end() - 1:closing(text, m.end() - 1)]
