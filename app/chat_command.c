@@ -229,15 +229,33 @@ static void change_setting(struct talk *t, const struct setting *x, double v)
     }
 }
 
+/* Our name of a setting: others write num_predict, and top_k with an underscore. */
+static void read_name(char *name, size_t cap, const char *text, size_t n)
+{
+    snprintf(name, cap, "%.*s", (int)(n < cap ? n : cap - 1), text);
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = '-';
+    if (strcmp(name, "temperature") == 0) snprintf(name, cap, "temp");
+    if (strcmp(name, "num-predict") == 0) snprintf(name, cap, "max-tokens");
+}
+
 static void do_set(struct show *s, const char *text)
 {
+    static const char system[] = "system", parameter[] = "parameter ";
+    char name[32];
+    if (strncmp(text, parameter, sizeof parameter - 1) == 0) text += sizeof parameter - 1;
     size_t n = strcspn(text, " ");
     const char *value = text + n + strspn(text + n, " ");
     double v;
+    read_name(name, sizeof name, text, n);
+    if (strcmp(name, system) == 0) {
+        do_system(s, value);
+        return;
+    }
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *x = &settings[i];
         if (!n) fprintf(stderr, "%-18s %.16g\n", x->name, setting_value(&s->talk, x));
-        if (strlen(x->name) != n || memcmp(x->name, text, n) != 0) continue;
+        if (strcmp(x->name, name) != 0) continue;
         if (!parse_real(value, &v) || v < x->min || v > x->max)
             fprintf(stderr, "%s takes a number from %.10g to %.10g, not %s\n", x->name, x->min,
                     x->max, QUOTE(value));
@@ -422,6 +440,17 @@ static void do_model(struct show *s, const char *name)
             fletch_engine_backend(s->talk.host->engine));
 }
 
+/* Shows what other programs show under this name: the model, or what is asked for. */
+static void do_show(struct show *s, const char *text)
+{
+    if (strcmp(text, "system") == 0)
+        do_system(s, "");
+    else if (strcmp(text, "parameters") == 0)
+        do_set(s, "");
+    else
+        do_model(s, "");
+}
+
 static void do_clear(struct show *s, const char *text)
 {
     (void)text;
@@ -461,6 +490,7 @@ static const struct slash {
     {"/bye", "", "leave; also /exit, /quit and Ctrl-D", do_bye},
     {"/exit", "", NULL, do_bye},
     {"/quit", "", NULL, do_bye},
+    {"/show", "", NULL, do_show},
     {"/?", "", NULL, do_help},
 };
 enum { N_SLASHES = sizeof slashes / sizeof *slashes };
@@ -475,7 +505,7 @@ static void do_help(struct show *s, const char *text)
                     slashes[i].help);
     say_wrapped(stderr,
                 "Pasted text is one message. To type several lines, end each with \\, or put "
-                "\"\"\" on a line before and after them. Ctrl-C stops an answer.",
+                "\"\"\" before and after them. Ctrl-C stops an answer.",
                 0, 0);
 }
 
@@ -590,7 +620,7 @@ const struct command cmd_chat = {
         "Starts a conversation in the terminal, using the model's chat template. Without "
         "MODEL, the built-in model answers. Lines that begin with / are commands; /help lists "
         "them. Pasted text is one message, however many lines it has. To type several lines, "
-        "end each with a backslash, or put \"\"\" on a line before and after them. Ctrl-C "
+        "end each with a backslash, or put \"\"\" before and after them. Ctrl-C "
         "stops an answer and keeps the conversation; Ctrl-D leaves. When the context is full, "
         "the oldest messages are no longer sent to the model, and a note says so. If the input "
         "is not a terminal, each line is a message.",

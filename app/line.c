@@ -397,6 +397,7 @@ static void add(struct line *l, const char *s, size_t n, const char *end)
 enum line_result line_read(struct line *l, const char **text, size_t *n)
 {
     static const char fence[] = "\"\"\"";
+    enum { FENCE = sizeof fence - 1 };
     bool fenced = false;
     enum line_result result;
     l->text.n = 0;
@@ -407,14 +408,19 @@ enum line_result line_read(struct line *l, const char **text, size_t *n)
         size_t m;
         result = read_one(l, &s, &m);
         if (result != LINE_TEXT) break;
-        bool is_fence = m == 3 && memcmp(s, fence, 3) == 0;
+        bool opens = !fenced && m >= FENCE && memcmp(s, fence, FENCE) == 0;
+        if (opens) { /* text may follow on the same line */
+            s += FENCE;
+            m -= FENCE;
+        }
+        fenced |= opens;
+        bool closes = fenced && m >= FENCE && memcmp(s + m - FENCE, fence, FENCE) == 0;
+        if (closes) m -= FENCE;
         bool goes_on = !fenced && m && s[m - 1] == '\\';
-        l->more = is_fence ? !fenced : fenced || goes_on;
-        if (is_fence)
-            fenced = !fenced;
-        else
-            add(l, s, m - goes_on, l->more ? "\n" : "");
-        if (is_fence && !fenced && l->text.n) l->text.p[--l->text.n] = 0;
+        fenced &= !closes;
+        l->more = fenced || goes_on;
+        if (m || !opens) add(l, s, m - goes_on, l->more ? "\n" : "");
+        if (closes && !m && l->text.n) l->text.p[--l->text.n] = 0; /* before a fence on its own */
     } while (l->more);
     /* What a pipe gave before it ended is a message too. */
     if (result == LINE_END && l->text.n) result = LINE_TEXT;

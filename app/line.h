@@ -16,8 +16,9 @@ bool line_is_typed(const struct line *l);
 
 /* LINE_CLEARED: Ctrl-C after something was typed. */
 enum line_result { LINE_TEXT, LINE_END, LINE_INTERRUPTED, LINE_CLEARED };
-/* One message: a line; lines that end in a backslash go on, and lines between a pair of """ are one
- * message. *text is valid until the next call. */
+/* One message: a line; lines that end in a backslash go on, and what stands between """ at the
+ * beginning of a line and """ at the end of one is one message. *text is valid until the next call.
+ */
 enum line_result line_read(struct line *l, const char **text, size_t *n);
 /* While on, nothing that is typed is shown; the next line begins with it. */
 void line_quiet(struct line *l, bool on);

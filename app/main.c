@@ -32,6 +32,8 @@ static const struct word {
     {"show", &cmd_inspect, true},      {"ls", &cmd_list, true},
     {"models", &cmd_list, false},      {"download", &cmd_pull, false},
     {"get", &cmd_pull, false},         {"quantize", &cmd_convert, false},
+    {"load", &cmd_run, false},         {"status", &cmd_ps, false},
+    {"server", &cmd_serve, false},     {"import", &cmd_convert, false},
     {"quantise", &cmd_convert, false}, {"generate", &cmd_run, false},
     {"complete", &cmd_run, false},     {"start", &cmd_serve, false},
     {"remove", &cmd_rm, false},        {"delete", &cmd_rm, false},

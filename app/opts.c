@@ -281,9 +281,29 @@ static int parse_long(struct parser *p, int argc, char **argv, int *i)
     return take(p, o, argv[++*i]);
 }
 
+/* Words after one dash that llama.cpp has; here they would be letters with a value. */
+static const char *const dashed[][2] = {
+    {"-hf", "model"},   {"-md", "draft"},    {"-ctk", "kv-type"}, {"-ctv", "kv-type"},
+    {"-cnv", "chat"},   {"-sys", "system"},  {"-ngl", "backend"}, {"-np", "parallel"},
+    {"-dev", "device"}, {"-sysf", "system"}, {"-mg", "device"},
+};
+
+static const char *dashed_of(const struct command *cmd, const char *arg)
+{
+    for (size_t i = 0; i < sizeof dashed / sizeof *dashed; i++) {
+        const char *ours = dashed[i][1];
+        if (strcmp(dashed[i][0], arg) == 0 && find(cmd, 0, ours, strlen(ours))) return ours;
+    }
+    return NULL;
+}
+
 /* -q, -qv, -n VALUE or -nVALUE. */
 static int parse_short(struct parser *p, int argc, char **argv, int *i)
 {
+    const char *ours = dashed_of(p->cmd, argv[*i]);
+    if (ours)
+        return opts_wrong(p->cmd->name, "unknown option %s (did you mean --%s?)", QUOTE(argv[*i]),
+                          ours);
     for (char *c = argv[*i] + 1; *c; c++) {
         const struct opt *o = find(p->cmd, *c, NULL, 0);
         if (!o) return opts_wrong(p->cmd->name, "unknown option %s", QUOTE(argv[*i]));

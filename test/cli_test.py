@@ -201,6 +201,9 @@ def test_words_of_other_programs_work_or_get_a_suggestion():
         one_line(fletch(word, code=2), f"unknown command '{word}' (did you mean {ours}?)")
     one_line(fletch("run", "--temperature", "1", code=2), "did you mean --temp?")
     one_line(fletch("run", "--ctx-size", "1", code=2), "did you mean --context?")
+    one_line(fletch("run", "-hf", "own/mod", code=2), "unknown option '-hf' (did you mean --model?)")
+    one_line(fletch("run", "-ngl", "99", code=2), "did you mean --backend?")
+    one_line(fletch("load", code=2), "did you mean run?")
     want = run("-p", "Hello").out
     args = ["-q", "--temp", "0", "-p", "Hello", "--kv-type", "F16"]
     assert fletch("run", "-m", MODEL, *args, "-n", "12").out == want

@@ -107,6 +107,9 @@ def test_several_lines_are_one_message():
     chat('"""', "one", "two", '"""', "three \\", "four", f"/save {TMP}/lines.json")
     said = [m["content"] for m in saved("lines.json") if m["role"] == "user"]
     assert said == ["one\ntwo", "three \nfour"], said
+    chat('"""Hello,', "", '  world!"""', '"""one line"""', '"""', "a", "", '"""', f"/save {TMP}/fences.json")
+    said = [m["content"] for m in saved("fences.json") if m["role"] == "user"]
+    assert said == ["Hello,\n\n  world!", "one line", "a\n"], said
 
 
 def test_undo_regen_and_edit_change_the_conversation():
@@ -220,6 +223,14 @@ def test_the_model_is_shown_and_changed():
     assert "'zoo/guide.gguf' (llama)" in err and "'zoo/qwen3.gguf' (qwen3)" in err, err
     assert len(saved("m.json")) == 2 and "no chat template" in err and "nothing.gguf" in err, err
     assert out.count("\n") == 2, out  # it goes on with the last model that worked
+
+
+def test_words_of_other_chats():
+    _, err = chat("/set parameter temperature 0.25", "/set top_k 7", "/set num_predict 5", "/set system Be brief.",
+                  "/show system", "/show parameters", "/show", "/?")
+    assert re.search(r"temp +0.25\n", err) and re.search(r"top-k +7\n", err), err
+    assert re.search(r"max-tokens +5\n", err) and "\nBe brief.\n" in err, err
+    assert "(llama), " in err and "list these commands" in err and "unknown" not in err, err
 
 
 def test_words_that_leave():
