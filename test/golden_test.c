@@ -37,7 +37,9 @@ static void check_layers(struct harness *h, const struct golden *g, const char *
 {
     struct err err = {0};
     size_t n;
-    float *want = golden_array(g, "layers", &n), *got = calloc(n, sizeof *got);
+    float *want = golden_array(g, "layers", &n), *got;
+    if (!want) return;
+    got = calloc(n, sizeof *got);
     u32 layer = 0, d = g->n_embd;
     double worst = 0;
     for (u32 i = 0; i < 64; i++) harness_row(h, g->tokens[i], 0, i);

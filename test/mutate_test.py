@@ -15,6 +15,7 @@ import tempfile
 
 PARTS = "src/model/arch/parts.c"
 GLM = "src/model/arch/deepseek2.c"
+MTP = "src/model/arch/mtp.c"
 RWKV = "src/model/arch/rwkv7.c"
 OPS = "src/ref/ref_ops.c"
 HOSTMEM = "src/core/hostmem.c"
@@ -51,24 +52,31 @@ MUTANTS = [
      "for (u32 j = 0; j <= (u32)a->run->s->rows[a->run->s->n_rows - 1].pos; j++) {\n"
      "            const u8"),
     ("head norm after rope", PARTS,
-     """    if (spec.qk_norm) {
-        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
-        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
+     """    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
+    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
+    if (!spec.plain_every || (l + 1) % spec.plain_every) {
+        q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
+        k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
     }
-    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
-    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
 """,
      """    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
     k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
-    if (spec.qk_norm) {
-        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
-        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
-    }
+    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
+    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
 """),
+    ("all layers rotate", PARTS, "if (!spec.plain_every ||", "if (true ||"),
+    ("heads normed one by one", PARTS, "kind == QK_NORM_HEADS ? b->hp->head_k : x.width",
+     "b->hp->head_k"),
+    ("gate and up rows swapped", PARTS, "wg = bind_rows(bind, d, 2 * n_ff, 0, n_ff, 1,",
+     "wg = bind_rows(bind, d, 2 * n_ff, n_ff, n_ff, 1,"),
+    ("whole heads rotate", "src/format/hf_config.c", "n_rot = rotated(c, p, n_rot);",
+     "rotated(c, p, n_rot);"),
+    ("mixtral's expert weights not normalised", "src/model/hparams.c",
+     "hp->expert_norm = !(r->traits & ARCH_SAYS_NORM);", "hp->expert_norm = false;"),
     ("residual dropped", PARTS,
      'return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));',
      'return prog_matmul(p, "attn_out", o, wo, bo);'),
-    ("MTP halves swapped", GLM,
+    ("MTP halves swapped", MTP,
      """    prog_norm_to(p, prog_cols(p, eg, 0, d), e, norm);
     norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
     prog_norm_to(p, prog_cols(p, eg, d, d), g, norm);
@@ -77,7 +85,7 @@ MUTANTS = [
     norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
     prog_norm_to(p, prog_cols(p, eg, 0, d), g, norm);
 """),
-    ("MTP keeps the trunk's norm", GLM, 'bind_has(bind, "blk.%u.nextn.shared_head_norm", l)',
+    ("MTP keeps the trunk's norm", MTP, 'bind_has(bind, "blk.%u.nextn.shared_head_norm", l)',
      "false"),
     ("shift not carried to the state", OPS,
      "memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);", ";"),

@@ -149,7 +149,7 @@ static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
     double factor = need_num(c, p, "factor"), low = need_num(c, p, "low_freq_factor");
     double high = need_num(c, p, "high_freq_factor");
     double ctx = original_ctx(c, p, 0);
-    if (c->h->arch != HF_LLAMA)
+    if (!(c->h->arch & (HF_LLAMA | HF_MIXTRAL | HF_SMOLLM3)))
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
              c->arch);
     if (!(factor > 0 && low > 0 && high > low && ctx > 0))
@@ -226,6 +226,25 @@ static const json_t *rope_object(struct cfg *c)
     return old;
 }
 
+/* Columns of a head of n that rotate. */
+static u32 rotated(struct cfg *c, const json_t *p, u32 n)
+{
+    bool glm = c->h->arch == HF_GLM4_MOE, minimax = c->h->arch == HF_MINIMAX_M2;
+    u32 said = minimax ? opt_u32(c, "rotary_dim", n, n) : n;
+    double part = opt_num(c, c->root, "partial_rotary_factor", glm ? 0.5 : (double)said / n);
+    part = opt_num(c, p, "partial_rotary_factor", part);
+    if (!(glm || minimax || c->h->arch == HF_PHI3)) {
+        if (part != 1)
+            FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
+        return n;
+    }
+    u32 n_rot = part > 0 && part <= 1 ? (u32)(n * part) : 0;
+    if (n_rot < 2 || n_rot % 2 || (said != n && said != n_rot))
+        FAIL(c, FLETCH_E_FORMAT,
+             "config.json: partial_rotary_factor %.9g does not suit heads of %u columns", part, n);
+    return n_rot;
+}
+
 static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
 {
     const json_t *p = rope_object(c), *v;
@@ -241,9 +260,7 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     }
     double base = opt_num(c, p, "rope_theta", opt_num(c, c->root, "rope_theta", 10000));
     if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta must be greater than 0");
-    if (opt_num(c, p, "partial_rotary_factor", opt_num(c, c->root, "partial_rotary_factor", 1)) !=
-        1)
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
+    n_rot = rotated(c, p, n_rot);
     put_u32(c, "rope.dimension_count", n_rot);
     put_f32(c, "rope.freq_base", base);
 
@@ -266,12 +283,13 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
 
 /* Whether some layers attend to a window only, by the rules of transformers' classes: Qwen's are
  * switched on and begin at a layer, Mistral's has a default, Llama's has none but a cache that
- * forgets what lies behind one. */
+ * forgets what lies behind one, SmolLM3's is of the layers that don't rotate. */
 static bool has_window(struct cfg *c)
 {
+    u32 by_default = HF_LLAMA | HF_MIXTRAL | HF_PHI3;
     const json_t *types = get(c, c->root, "layer_types"), *v;
-    bool qwen = c->h->arch != HF_LLAMA, by_layer = c->h->arch & (HF_QWEN2 | HF_QWEN3);
-    bool on = opt_bool(c, "use_sliding_window", !qwen), slides = false;
+    bool by_layer = c->h->arch & (HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3);
+    bool on = opt_bool(c, "use_sliding_window", c->h->arch & by_default), slides = false;
     u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28);
     size_t i;
     json_array_foreach((json_t *)(uintptr_t)types, i, v)
@@ -318,7 +336,7 @@ static void read_dense(struct cfg *c)
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
     only_str(c, "hidden_act", "silu");
     put_window(c);
-    put_u32(c, "block_count", h->n_layers);
+    put_u32(c, "block_count", h->n_layers + h->n_mtp);
     put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
     put_u32(c, "attention.head_count_kv", h->n_kv_heads);
@@ -352,6 +370,44 @@ static void read_qwen3_moe(struct cfg *c)
     put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
 }
 
+static void read_mixtral(struct cfg *c)
+{
+    u32 n = need_u32(c, "num_local_experts", 1024);
+    read_dense(c);
+    c->h->n_experts = n;
+    put_u32(c, "expert_count", n);
+    put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n));
+}
+
+/* Which layers rotate, where a list says it: all but every fourth, as in GGUF. */
+static void read_smollm3(struct cfg *c)
+{
+    const json_t *rotate = get(c, c->root, "no_rope_layers"); /* 1: it rotates */
+    u32 every = opt_u32(c, "no_rope_layer_interval", 512, 4);
+    read_dense(c);
+    bool fourth = rotate ? json_array_size(rotate) >= c->h->n_layers : every == 4;
+    for (u32 l = 0; rotate && l < c->h->n_layers; l++)
+        fourth &= json_integer_value(json_array_get(rotate, l)) == ((l + 1) % 4 != 0);
+    if (!fourth)
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: no_rope_layers is not every fourth layer, which is not supported");
+}
+
+static void read_minimax_m2(struct cfg *c)
+{
+    u32 n = need_u32(c, "num_local_experts", 1024);
+    only_str(c, "scoring_func", "sigmoid");
+    only_str(c, "qk_norm_type", "per_layer");
+    only_bool(c, "use_qk_norm", true);
+    only_bool(c, "use_routing_bias", true);
+    read_dense(c);
+    c->h->n_experts = n;
+    put_u32(c, "expert_count", n);
+    put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n));
+    put_u32(c, "expert_feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
+    put_u32(c, "expert_gating_func", 2);
+}
+
 /* Dense blocks come first: either a count or a list that must begin with them. */
 static u32 leading_dense(struct cfg *c)
 {
@@ -380,6 +436,30 @@ static u32 count_mtp(struct cfg *c)
     return 0;
 }
 
+/* What DeepSeek V3's routing has and others took over. */
+static void put_sigmoid_experts(struct cfg *c, double scale)
+{
+    put_u32(c, "leading_dense_block_count", leading_dense(c));
+    put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
+    put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
+    put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
+    put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
+    put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", scale));
+    put_u32(c, "expert_gating_func", 2);
+}
+
+static void read_glm4_moe(struct cfg *c)
+{
+    struct hf *h = c->h;
+    h->n_layers = need_u32(c, "num_hidden_layers", 512);
+    h->n_mtp = count_mtp(c);
+    only_str(c, "topk_method", "noaux_tc");
+    only_str(c, "scoring_func", "sigmoid");
+    read_dense(c);
+    if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
+    put_sigmoid_experts(c, 1);
+}
+
 static void read_glm4_lite(struct cfg *c)
 {
     struct hf *h = c->h;
@@ -401,7 +481,6 @@ static void read_glm4_lite(struct cfg *c)
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
     if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
     put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
-    put_u32(c, "leading_dense_block_count", leading_dense(c));
     put_u32(c, "attention.head_count", h->n_heads);
     put_u32(c, "attention.head_count_kv", 1);
     put_u32(c, "attention.q_lora_rank", q_rank);
@@ -413,12 +492,7 @@ static void read_glm4_lite(struct cfg *c)
     put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
     /* Transformers builds q_a_norm and kv_a_norm with its class default, not rms_norm_eps. */
     if (!c->rc) c->rc = source_add_f32(c->s, "fletch.mla_norm_epsilon", 1e-6f, c->err);
-    put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
-    put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
-    put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
-    put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
-    put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", 1.8));
-    put_u32(c, "expert_gating_func", 2);
+    put_sigmoid_experts(c, 1.8);
     rope(c, n_rot, n_ctx);
 }
 
@@ -472,7 +546,13 @@ static const struct {
     {"Qwen2ForCausalLM", "qwen2", HF_QWEN2, read_dense},
     {"Qwen3ForCausalLM", "qwen3", HF_QWEN3, read_dense},
     {"Qwen3MoeForCausalLM", "qwen3moe", HF_QWEN3_MOE, read_qwen3_moe},
+    {"MixtralForCausalLM", "llama", HF_MIXTRAL, read_mixtral},
+    {"Glm4MoeForCausalLM", "glm4moe", HF_GLM4_MOE, read_glm4_moe},
     {"Glm4MoeLiteForCausalLM", "deepseek2", HF_GLM4_LITE, read_glm4_lite},
+    {"SeedOssForCausalLM", "seed_oss", HF_SEED_OSS, read_dense},
+    {"SmolLM3ForCausalLM", "smollm3", HF_SMOLLM3, read_smollm3},
+    {"Phi3ForCausalLM", "phi3", HF_PHI3, read_dense},
+    {"MiniMaxM2ForCausalLM", "minimax-m2", HF_MINIMAX_M2, read_minimax_m2},
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
 };
 

@@ -14,7 +14,13 @@ enum {
     QM = HF_QWEN3_MOE,
     G = HF_GLM4_LITE,
     R = HF_RWKV7,
-    ATTN = L | Q2 | QN,
+    MX = HF_MIXTRAL,
+    GM = HF_GLM4_MOE,
+    SO = HF_SEED_OSS,
+    S3 = HF_SMOLLM3,
+    P3 = HF_PHI3,
+    MM = HF_MINIMAX_M2,
+    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM,
     ALL = ATTN | G | R,
 };
 
@@ -168,19 +174,28 @@ static const struct field {
     {ATTN, "attention_bias", ANY, 0}, /* the tensors tell */
     {ATTN, "mlp_bias", ANY, 0},
     {ATTN, "qkv_bias", ANY, 0},
+    {ATTN, "attention_out_bias", ANY, 0},
     {QN, "use_qk_norm", TRUE, 0},
-    {Q2 | QN, "dual_chunk_attention_config", ANY, 0},   /* transformers' class does without */
-    {L | Q2 | HF_QWEN3, "num_experts_per_tok", ANY, 0}, /* of experts that are refused */
+    {P3, "full_attn_mod", EQUAL, 1},
+    {P3, "interpolate_factor", EQUAL, 1},
+    {GM, "use_qk_norm", ANY, 0},      /* the tensors tell */
+    {MM, "attn_type_list", EQUAL, 1}, /* every layer attends in full */
+    {MM, "use_mtp", ANY, 0}, /* blocks that the files don't hold; nothing else needs them */
+    {MM, "num_mtp_modules", ANY, 0},
+    {MM, "mtp_transformer_layers", ANY, 0},
+    {Q2 | QN, "dual_chunk_attention_config", ANY, 0}, /* transformers' class does without */
+    /* of experts that are refused */
+    {L | Q2 | HF_QWEN3 | SO | S3 | P3, "num_experts_per_tok", ANY, 0},
     {QM, "n_group", EQUAL, 1},
     {QM, "topk_group", EQUAL, 1},
-    {G, "num_key_value_heads", ANY, 0}, /* keys and values come from one latent */
-    {G, "head_dim", ANY, 0},            /* another name of qk_rope_head_dim */
-    {G, "qk_head_dim", ANY, 0},         /* the sum of its parts */
-    {G, "num_local_experts", ANY, 0},   /* another name of n_routed_experts */
-    {G, "moe_layer_freq", EQUAL, 1},
-    {G, "first_k_dense_replace", ANY, 0}, /* mlp_layer_types decides where both are there */
-    {R, "attn_mode", ANY, 0},             /* which kernel its library takes */
-    {R, "use_l2warp", ANY, 0},            /* training */
+    {G, "num_key_value_heads", ANY, 0},    /* keys and values come from one latent */
+    {G, "head_dim", ANY, 0},               /* another name of qk_rope_head_dim */
+    {G, "qk_head_dim", ANY, 0},            /* the sum of its parts */
+    {G | GM, "num_local_experts", ANY, 0}, /* another name of n_routed_experts */
+    {G | GM, "moe_layer_freq", EQUAL, 1},
+    {G | GM, "first_k_dense_replace", ANY, 0}, /* mlp_layer_types decides where both are there */
+    {R, "attn_mode", ANY, 0},                  /* which kernel its library takes */
+    {R, "use_l2warp", ANY, 0},                 /* training */
     {R, "norm_bias", TRUE, 0},
     {R, "norm_eps", ANY, 0},           /* beside layer_norm_epsilon */
     {R, "head_size", ANY, 0},          /* beside head_dim */

@@ -16,6 +16,12 @@ enum hf_arch {
     HF_QWEN3_MOE = 8,
     HF_GLM4_LITE = 16,
     HF_RWKV7 = 32,
+    HF_MIXTRAL = 64,
+    HF_GLM4_MOE = 128,
+    HF_SEED_OSS = 256,
+    HF_SMOLLM3 = 512,
+    HF_PHI3 = 1024,
+    HF_MINIMAX_M2 = 2048,
 };
 
 struct hf {

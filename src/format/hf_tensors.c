@@ -56,11 +56,20 @@ enum {
     QM = HF_QWEN3_MOE,
     G = HF_GLM4_LITE,
     R = HF_RWKV7,
-    QN = HF_QWEN3 | HF_QWEN3_MOE, /* with norms on q and k */
-    DENSE = HF_LLAMA | HF_QWEN2 | HF_QWEN3,
-    ATTN = DENSE | HF_QWEN3_MOE,
-    MOE = HF_QWEN3_MOE | HF_GLM4_LITE,
-    ALL = ATTN | HF_GLM4_LITE | HF_RWKV7,
+    MX = HF_MIXTRAL,
+    GM = HF_GLM4_MOE,
+    SO = HF_SEED_OSS,
+    S3 = HF_SMOLLM3,
+    P3 = HF_PHI3,
+    MM = HF_MINIMAX_M2,
+    QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM, /* with norms on q and k */
+    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM,
+    SPLIT = DENSE | QM | MX | MM, /* q, k and v are three tensors */
+    ATTN = SPLIT | P3,
+    MOE = QM | G | GM | MX | MM,
+    SIGMOID = G | GM,
+    PERMUTED = L | MX | S3, /* GGUF rotates neighbours, the checkpoint rotates halves */
+    ALL = ATTN | G | R,
 };
 
 static const struct rule model_rules[] = {
@@ -76,12 +85,13 @@ static const struct rule model_rules[] = {
 /* After model.layers.N. and blk.N. */
 static const struct rule block_rules[] = {
     {ATTN | G, "input_layernorm.weight", "attn_norm.weight", AS_IS},
-    {ATTN, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
-    {L | Q2, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
-    {ATTN, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
-    {L | Q2, "self_attn.k_proj.bias", "attn_k.bias", ROPE_K},
-    {ATTN, "self_attn.v_proj.weight", "attn_v.weight", AS_IS},
-    {L | Q2, "self_attn.v_proj.bias", "attn_v.bias", AS_IS},
+    {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
+    {L | Q2 | SO | S3 | GM, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
+    {SPLIT, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
+    {L | Q2 | SO | S3 | GM, "self_attn.k_proj.bias", "attn_k.bias", ROPE_K},
+    {SPLIT, "self_attn.v_proj.weight", "attn_v.weight", AS_IS},
+    {L | Q2 | SO | S3 | GM, "self_attn.v_proj.bias", "attn_v.bias", AS_IS},
+    {P3, "self_attn.qkv_proj.weight", "attn_qkv.weight", AS_IS},
     {QN, "self_attn.q_norm.weight", "attn_q_norm.weight", AS_IS},
     {QN, "self_attn.k_norm.weight", "attn_k_norm.weight", AS_IS},
     {G, "self_attn.q_a_proj.weight", "attn_q_a.weight", AS_IS},
@@ -92,26 +102,35 @@ static const struct rule block_rules[] = {
     {G, "self_attn.kv_b_proj.weight", "attn_k_b.weight", MLA_K},
     {G, "self_attn.kv_b_proj.weight", "attn_v_b.weight", MLA_V},
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
-    {L, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
+    {L | SO | S3, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
-    {ATTN | G, "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u32)(SO | GM), "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {SO | GM, "post_attention_layernorm.weight", "post_attention_norm.weight", AS_IS},
     {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
     {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
     {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
-    {L, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
-    {L, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
-    {L, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
+    {L | SO | S3, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
+    {L | SO | S3, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
+    {L | SO | S3, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
+    {P3, "mlp.gate_up_proj.weight", "ffn_up.weight", AS_IS},
+    {P3, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
+    {MX | MM, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {MM, "block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {MX | MM, "block_sparse_moe.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
+    {MX | MM, "block_sparse_moe.experts.%u.w2.weight", "ffn_down_exps.weight", STACK},
+    {MX | MM, "block_sparse_moe.experts.%u.w3.weight", "ffn_up_exps.weight", STACK},
+    {MM, "mlp.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
     {MOE, "mlp.gate.weight", "ffn_gate_inp.weight", AS_F32},
-    {G, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {SIGMOID, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
     {MOE, "mlp.experts.%u.gate_proj.weight", "ffn_gate_exps.weight", STACK},
     {MOE, "mlp.experts.%u.up_proj.weight", "ffn_up_exps.weight", STACK},
     {MOE, "mlp.experts.%u.down_proj.weight", "ffn_down_exps.weight", STACK},
     {MOE, "mlp.experts.gate_up_proj", "ffn_gate_exps.weight", GATE_ROWS},
     {MOE, "mlp.experts.gate_up_proj", "ffn_up_exps.weight", UP_ROWS},
     {MOE, "mlp.experts.down_proj", "ffn_down_exps.weight", AS_IS},
-    {G, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
-    {G, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
-    {G, "mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
+    {SIGMOID, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {SIGMOID, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {SIGMOID, "mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
     {R, "attn_norm.weight", "attn_norm.weight", AS_IS},
     {R, "attn_norm.bias", "attn_norm.bias", AS_IS},
     {R, "attn.x_%c", "time_mix_lerp_fused.weight", LERP},
@@ -144,12 +163,12 @@ static const struct rule block_rules[] = {
 
 /* What an MTP block has beside an ordinary block's tensors. */
 static const struct rule mtp_rules[] = {
-    {G, "eh_proj.weight", "nextn.eh_proj.weight", AS_IS},
-    {G, "enorm.weight", "nextn.enorm.weight", AS_IS},
-    {G, "hnorm.weight", "nextn.hnorm.weight", AS_IS},
-    {G, "embed_tokens.weight", "nextn.embed_tokens.weight", AS_IS},
-    {G, "shared_head.head.weight", "nextn.shared_head_head.weight", AS_IS},
-    {G, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
+    {SIGMOID, "eh_proj.weight", "nextn.eh_proj.weight", AS_IS},
+    {SIGMOID, "enorm.weight", "nextn.enorm.weight", AS_IS},
+    {SIGMOID, "hnorm.weight", "nextn.hnorm.weight", AS_IS},
+    {SIGMOID, "embed_tokens.weight", "nextn.embed_tokens.weight", AS_IS},
+    {SIGMOID, "shared_head.head.weight", "nextn.shared_head_head.weight", AS_IS},
+    {SIGMOID, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
 };
 
 /* Where a rule is applied: the block, or none. */
@@ -218,7 +237,7 @@ static int add_plain(const struct place *at, const struct rule *rule, const stru
 static int add_rope(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
     u64 n_heads = rule->how == ROPE_Q ? at->h->n_heads : at->h->n_kv_heads;
-    if (at->h->arch != HF_LLAMA) return add_plain(at, rule, t);
+    if (!(at->h->arch & PERMUTED)) return add_plain(at, rule, t);
     if (t->n_dims == 0 || t->n_dims > 2 || t->shape[0] % (2 * n_heads))
         return wrong_shape(at, t, "[heads * head size, ...]");
     u64 n_rows = t->shape[0] / n_heads;
@@ -342,7 +361,7 @@ static bool is_spare(const struct hf *h, struct str name)
     char mtp[64];
     for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
         if (str_ends(name, buffers[i])) return true;
-    if (h->arch != HF_GLM4_LITE || !str_starts(name, "model.layers.")) return false;
+    if (!(h->arch & SIGMOID) || !str_starts(name, "model.layers.")) return false;
     const char *digits = name.p + strlen("model.layers.");
     size_t n = 0, most = name.n - strlen("model.layers.");
     u32 block = 0;

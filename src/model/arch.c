@@ -3,14 +3,21 @@
 #include <string.h>
 
 const struct arch arch_table[] = {
-    {"llama", "Llama 2/3, Mistral, SmolLM2, TinyLlama", arch_llama},
-    {"qwen2", "Qwen2, Qwen2.5", arch_qwen2},
-    {"qwen3", "Qwen3", arch_qwen3},
-    {"qwen3moe", "Qwen3 mixture of experts", arch_qwen3moe},
-    {"deepseek2", "GLM-4.7-Flash", arch_deepseek2},
-    {"rwkv7", "RWKV-7", arch_rwkv7},
-    {"arwkv7", "RWKV-7 mixer with Qwen2.5 feed-forward", arch_arwkv7},
-    {NULL, NULL, NULL},
+    {"llama", "Llama 2/3, Mistral, Mixtral, SmolLM2, TinyLlama", arch_llama, ARCH_MAY_EXPERTS},
+    {"qwen2", "Qwen2, Qwen2.5", arch_qwen2, 0},
+    {"qwen3", "Qwen3", arch_qwen3, 0},
+    {"qwen3moe", "Qwen3 mixture of experts", arch_qwen3moe, ARCH_EXPERTS},
+    {"glm4moe", "GLM-4.5, GLM-4.6, GLM-4.7 and their Air versions", arch_glm4moe,
+     ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SAYS_NORM | ARCH_MTP},
+    {"seed_oss", "Seed-OSS", arch_seed_oss, 0},
+    {"smollm3", "SmolLM3", arch_smollm3, 0},
+    {"phi3", "Phi-3, Phi-4", arch_phi3, 0},
+    {"minimax-m2", "MiniMax-M2", arch_minimax_m2, ARCH_EXPERTS | ARCH_SIGMOID},
+    {"deepseek2", "GLM-4.7-Flash", arch_deepseek2,
+     ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SAYS_NORM | ARCH_MLA | ARCH_MTP},
+    {"rwkv7", "RWKV-7", arch_rwkv7, ARCH_STATE},
+    {"arwkv7", "RWKV-7 mixer with Qwen2.5 feed-forward", arch_arwkv7, ARCH_STATE},
+    {NULL, NULL, NULL, 0},
 };
 
 const struct arch *arch_find(const char *name)

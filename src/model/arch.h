@@ -15,10 +15,22 @@ struct build {
     struct err *err;
 };
 
+/* What its metadata has beyond a plain decoder's. */
+enum arch_trait {
+    ARCH_STATE = 1,       /* recurrent state instead of attention */
+    ARCH_EXPERTS = 2,     /* mixture of experts: expert_count is required */
+    ARCH_MAY_EXPERTS = 4, /* with expert_count it is a mixture of experts, else dense */
+    ARCH_SIGMOID = 8,     /* leading dense blocks, shared experts, sigmoid routing, groups */
+    ARCH_SAYS_NORM = 16,  /* expert weights are normalised only where the file says so */
+    ARCH_MLA = 32,        /* latent attention */
+    ARCH_MTP = 64,        /* its MTP block can be recorded */
+};
+
 struct arch {
     const char *name;
     const char *models; /* for people: which published models it is */
     int (*record)(struct build *b);
+    u32 traits; /* of enum arch_trait */
 };
 
 /* NULL when unknown. */
@@ -30,6 +42,11 @@ int arch_llama(struct build *b);
 int arch_qwen2(struct build *b);
 int arch_qwen3(struct build *b);
 int arch_qwen3moe(struct build *b);
+int arch_glm4moe(struct build *b);
+int arch_seed_oss(struct build *b);
+int arch_smollm3(struct build *b);
+int arch_phi3(struct build *b);
+int arch_minimax_m2(struct build *b);
 int arch_deepseek2(struct build *b);
 int arch_rwkv7(struct build *b);
 int arch_arwkv7(struct build *b);

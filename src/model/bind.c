@@ -159,3 +159,10 @@ bool bind_has(const struct bind *b, const char *name, ...)
     WITH_NAME(name);
     return source_tensor(b->s, name_) != NULL;
 }
+
+u64 bind_count_rows(const struct bind *b, const char *name, ...)
+{
+    WITH_NAME(name);
+    const struct tensor *t = source_tensor(b->s, name_);
+    return t ? t->ne[1] : 0;
+}

@@ -45,5 +45,7 @@ u32 bind_vector_opt(struct bind *b, u32 n, const char *name, ...) BIND_NAME(3);
 /* Entries [col, col + n) of an optional vector of n_all. */
 u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name, ...) BIND_NAME(5);
 bool bind_has(const struct bind *b, const char *name, ...) BIND_NAME(2);
+/* Rows of a matrix, 0 when the file has no such tensor. */
+u64 bind_count_rows(const struct bind *b, const char *name, ...) BIND_NAME(2);
 
 #endif

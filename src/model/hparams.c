@@ -15,6 +15,7 @@ struct reader {
     struct err *err;
     int rc;       /* sticky */
     u32 n_blocks; /* entries that a per-layer array must have */
+    u32 traits;   /* of the architecture */
 };
 
 enum need { OPTIONAL, REQUIRED };
@@ -126,8 +127,8 @@ static void read_attention(struct reader *r, struct hparams *hp)
     get_u32(r, "attention.value_length", OPTIONAL, 1, 1 << 16, &hp->head_v);
     get_u32(r, "attention.sliding_window", OPTIONAL, 0, 1 << 30, &hp->window);
     fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
-    fail_if(r, hp->head_k % 2 != 0 && !str_is(str_of(hp->arch), "deepseek2"),
-            "attention.key_length", "is odd, so a head can't be rotated in pairs");
+    fail_if(r, hp->head_k % 2 != 0 && !(r->traits & ARCH_MLA), "attention.key_length",
+            "is odd, so a head can't be rotated in pairs");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention.head_count",
             "times the width of a head is too wide");
 }
@@ -168,15 +169,23 @@ static void read_rope(struct reader *r, struct hparams *hp)
             "is odd or larger than a head");
 }
 
+static bool has_experts(struct reader *r)
+{
+    u32 n = 0;
+    if (r->traits & ARCH_MAY_EXPERTS) get_u32(r, "expert_count", OPTIONAL, 0, 1024, &n);
+    return n > 0 || (r->traits & ARCH_EXPERTS);
+}
+
 static void read_experts(struct reader *r, struct hparams *hp)
 {
     char key[160];
     get_u32(r, "expert_count", REQUIRED, 1, 1024, &hp->n_experts);
     get_u32(r, "expert_used_count", REQUIRED, 1, 1024, &hp->n_experts_used);
     if (r->rc) return;
-    hp->n_ff_expert = hp->n_ff / hp->n_experts_used;
+    /* Mixtral's experts are as wide as its feed_forward_length; Qwen's are so together */
+    hp->n_ff_expert = r->traits & ARCH_MAY_EXPERTS ? hp->n_ff : hp->n_ff / hp->n_experts_used;
     hp->n_expert_groups = hp->n_groups_used = 1;
-    hp->expert_norm = !str_is(str_of(hp->arch), "deepseek2"); /* whose converter says it where so */
+    hp->expert_norm = !(r->traits & ARCH_SAYS_NORM);
     get_u32(r, "expert_feed_forward_length", OPTIONAL, 1, 1 << 20, &hp->n_ff_expert);
     get_u32(r, "expert_shared_count", OPTIONAL, 0, 64, &hp->n_shared_experts);
     get_u32(r, "expert_group_count", OPTIONAL, 0, 1024, &hp->n_expert_groups);
@@ -210,8 +219,10 @@ static void read_experts(struct reader *r, struct hparams *hp)
             "expert_used_count", "times the width of an expert is too wide");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
-    if (str_is(str_of(hp->arch), "deepseek2")) return;
-    /* qwen3moe: softmax routing in every block, no shared experts */
+    if (!(r->traits & ARCH_MLA) && (r->traits & ARCH_SIGMOID))
+        refuse_unless(r, "expert_gating_func", hp->expert_gating, 2);
+    if (r->traits & ARCH_SIGMOID) return;
+    /* softmax routing in every block, no shared experts */
     refuse_unless(r, "leading_dense_block_count", hp->n_dense_layers, 0);
     refuse_unless(r, "expert_shared_count", hp->n_shared_experts, 0);
     refuse_unless(r, "expert_gating_func", hp->expert_gating, 1);
@@ -336,11 +347,10 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     memset(hp, 0, sizeof *hp);
     int rc = read_arch(hp, s, err);
     if (rc) return rc;
-    struct reader r = {s, hp, err, 0, 0};
+    struct reader r = {s, hp, err, 0, 0, arch_find(hp->arch)->traits};
     char key[160];
     u32 pooling = POOLING_NONE;
-    struct str arch = str_of(hp->arch);
-    bool rwkv = str_is(arch, "rwkv7"), arwkv = str_is(arch, "arwkv7");
+    bool rwkv = str_is(str_of(hp->arch), "rwkv7");
     get_u32(&r, "context_length", REQUIRED, 1, 1 << 30, &hp->n_ctx);
     get_u32(&r, "embedding_length", REQUIRED, 1, 1 << 20, &hp->d_model);
     get_u32(&r, "block_count", REQUIRED, 1, 512, &r.n_blocks);
@@ -359,14 +369,14 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     fail_if(&r, hp->n_mtp >= r.n_blocks, "nextn_predict_layers", "leaves no blocks");
     if (r.rc) return r.rc;
     hp->n_layers = r.n_blocks - hp->n_mtp;
-    if (!str_is(arch, "deepseek2")) hp->n_mtp = 0; /* only its MTP block can be recorded */
-    if (rwkv || arwkv) {
+    if (!(r.traits & ARCH_MTP)) hp->n_mtp = 0; /* nothing records it */
+    if (r.traits & ARCH_STATE) {
         read_rwkv(&r, hp);
         return r.rc;
     }
     read_attention(&r, hp);
     read_rope(&r, hp);
-    if (str_is(arch, "qwen3moe") || str_is(arch, "deepseek2")) read_experts(&r, hp);
-    if (str_is(arch, "deepseek2")) read_mla(&r, hp);
+    if (has_experts(&r)) read_experts(&r, hp);
+    if (r.traits & ARCH_MLA) read_mla(&r, hp);
     return r.rc;
 }

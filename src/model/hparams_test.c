@@ -134,6 +134,16 @@ static void experts_that_cannot_be(void **state)
         {"qwen3_moe", "qwen3moe.expert_weights_scale", F32, NAN, NULL},
         {"qwen3_moe", "qwen3moe.expert_weights_norm", U32, 1, NULL},
         {"qwen3_moe", "qwen3moe.expert_shared_count", U32, 65, NULL},
+        {"mixtral", "llama.expert_count", U32, 1025, NULL},
+        {"mixtral", "llama.expert_used_count", MISSING, 0, NULL},
+        {"mixtral", "llama.expert_used_count", U32, 6, NULL}, /* of 5 */
+        {"glm4_moe", "glm4moe.expert_count", MISSING, 0, NULL},
+        {"glm4_moe", "glm4moe.leading_dense_block_count", U32, 5, NULL}, /* of 4 */
+        {"glm4_moe", "glm4moe.nextn_predict_layers", U32, 4, NULL},      /* of 4 blocks */
+        {"glm4_moe", "glm4moe.rope.dimension_count", U32, 18, NULL},     /* of 16 */
+        {"minimax_m2", "minimax-m2.expert_count", MISSING, 0, NULL},
+        {"minimax_m2", "minimax-m2.rope.dimension_count", U32, 0, NULL},
+        {"phi3", "phi3.rope.dimension_count", U32, 10, NULL}, /* of 8 */
     };
     check_all(cases, ARRAY_LEN(cases));
 }

@@ -16,15 +16,21 @@ enum {
     DEEPSEEK2 = 16,
     RWKV7 = 32,
     ARWKV7 = 64,
-    DENSE = LLAMA | QWEN2 | QWEN3,
-    MOE = QWEN3MOE | DEEPSEEK2,
+    GLM4MOE = 128,
+    SEED_OSS = 256,
+    SMOLLM3 = 512,
+    PHI3 = 1024,
+    MINIMAX_M2 = 2048,
+    DENSE = LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3,
+    MOE = QWEN3MOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
 };
 
-static const char *const arch_names[] = {"llama",     "qwen2", "qwen3", "qwen3moe",
-                                         "deepseek2", "rwkv7", "arwkv7"};
+static const char *const arch_names[] = {"llama",     "qwen2",   "qwen3",  "qwen3moe",
+                                         "deepseek2", "rwkv7",   "arwkv7", "glm4moe",
+                                         "seed_oss",  "smollm3", "phi3",   "minimax-m2"};
 
 /* The values that change nothing. */
 enum harmless {

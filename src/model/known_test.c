@@ -275,7 +275,6 @@ static void values_that_matter_are_refused(void **state)
         {"embedding_scale", F32, 12},
         {"use_parallel_residual", BOOL, 1},
         {"hidden_activation", TEXT, 0},
-        {"expert_count", U32, 8},
         {"rope.dimension_sections", U32S, 16},
         {"rope.scaling.alpha", F32, 2},
         {"rope.scaling.attn_factor", F32, 2}, /* no yarn */
@@ -446,10 +445,10 @@ static void a_missing_part_is_blamed_on_what_is_not_supported(void **state)
     struct twin t;
     struct model *m;
     struct err err = {0};
-    twin_open(&t, "llama-untied", "blk.*.ffn_gate.weight"); /* as a mixture of experts lacks it */
-    assert_int_equal(source_add_u32(t.to, "llama.expert_count", 8, &err), 0);
+    twin_open(&t, "qwen2", "blk.*.ffn_gate.weight"); /* as a mixture of experts lacks it */
+    assert_int_equal(source_add_u32(t.to, "qwen2.expert_count", 8, &err), 0);
     assert_int_not_equal(model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err), 0);
-    assert_non_null(strstr(err.text, "llama.expert_count"));
+    assert_non_null(strstr(err.text, "qwen2.expert_count"));
     twin_close(&t);
 }
 

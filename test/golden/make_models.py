@@ -8,6 +8,7 @@ import os
 
 import torch
 
+import make_families
 import make_hf
 import make_rwkv
 
@@ -17,11 +18,15 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("-o", "--out", default=os.path.join(here, "models"))
     ap.add_argument("--own-only", action="store_true", help="without transformers' models")
+    ap.add_argument("--family", nargs="+", help="only these of make_families.py")
     args = ap.parse_args()
     torch.set_num_threads(4)
+    if args.family:
+        return make_families.make_all(args.out, args.family)
     make_rwkv.make_all(args.out)
     if not args.own_only:
         make_hf.make_all(args.out)
+        make_families.make_all(args.out)
     for name in sorted(os.listdir(args.out)):
         folder = os.path.join(args.out, name)
         size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))

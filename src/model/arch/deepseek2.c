@@ -3,7 +3,7 @@
  * routing after the first dense blocks; one MTP block that predicts the next-but-one token. */
 #include <math.h>
 
-#include "model/arch/parts.h"
+#include "model/arch/dense.h"
 
 static int refuse(struct build *b, const char *why)
 {
@@ -81,40 +81,7 @@ static struct operand block(struct build *b, struct operand x, u32 l)
     x = mla(b, x, l);
     u32 wn = bind_vector(&b->bind, hp->d_model, "blk.%u.ffn_norm", l);
     struct operand h = part_rms(b, "ffn_norm", x, wn);
-    if (l < hp->n_dense_layers)
-        return prog_add(b->p, "block_out", x, part_swiglu(b, h, l, hp->n_ff, ""));
-    u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
-    u32 n_shared = hp->n_ff_expert * hp->n_shared_experts;
-    return prog_add(b->p, "block_out", x, part_experts(b, h, l, ROUTE_SIGMOID, bias, n_shared));
-}
-
-/* e = norm(embed(next token)), g = norm(hidden): x = eh_proj·[e | g], one block, its own head. */
-static int record_mtp(struct build *b, u32 l)
-{
-    const struct hparams *hp = b->hp;
-    struct bind *bind = &b->bind;
-    struct program *p = b->p = b->mtp;
-    u32 d = hp->d_model;
-    bool own_embed = bind_has(bind, "blk.%u.nextn.embed_tokens", l);
-    u32 we = own_embed ? bind_matrix(bind, d, hp->n_vocab, "blk.%u.nextn.embed_tokens", l)
-                       : bind_matrix(bind, d, hp->n_vocab, "token_embd");
-    struct norm_spec norm = {.kind = NORM_RMS, .eps = hp->eps, .b = NO_WEIGHT};
-    struct operand e = prog_embed(p, we), g = prog_import_hidden(p, d);
-    struct operand eg = prog_buf(p, "mtp_in", 2 * d);
-    p->layer = (int)l;
-    norm.w = bind_vector(bind, d, "blk.%u.nextn.enorm", l);
-    prog_norm_to(p, prog_cols(p, eg, 0, d), e, norm);
-    norm.w = bind_vector(bind, d, "blk.%u.nextn.hnorm", l);
-    prog_norm_to(p, prog_cols(p, eg, d, d), g, norm);
-    u32 wp = bind_matrix(bind, 2 * d, d, "blk.%u.nextn.eh_proj", l);
-    struct operand x = block(b, prog_matmul(p, "eh_proj", eg, wp, NO_WEIGHT), l);
-    u32 wn = bind_has(bind, "blk.%u.nextn.shared_head_norm", l)
-                 ? bind_vector(bind, d, "blk.%u.nextn.shared_head_norm", l)
-                 : bind_vector(bind, d, "output_norm");
-    u32 head = bind_has(bind, "blk.%u.nextn.shared_head_head", l)
-                   ? bind_matrix(bind, d, hp->n_vocab, "blk.%u.nextn.shared_head_head", l)
-                   : part_head(b);
-    return part_output(b, part_rms(b, "mtp_norm", x, wn), head, NO_WEIGHT);
+    return prog_add(b->p, "block_out", x, dense_sigmoid_experts(b, h, l));
 }
 
 int arch_deepseek2(struct build *b)
@@ -132,5 +99,5 @@ int arch_deepseek2(struct build *b)
     struct operand hidden =
         part_rms(b, "output_norm", x, bind_vector(&b->bind, hp->d_model, "output_norm"));
     rc = part_output(b, hidden, part_head(b), NO_WEIGHT);
-    return rc || !b->mtp ? rc : record_mtp(b, hp->n_layers);
+    return rc || !b->mtp ? rc : part_mtp(b, hp->n_layers, block);
 }

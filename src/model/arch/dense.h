@@ -3,10 +3,21 @@
 
 #include "model/arch/parts.h"
 
-/* A decoder of equal blocks: attention as given, then ffn(h) of the normed stream. */
-int dense_record(struct build *b, struct attention_spec attention,
-                 struct operand (*ffn)(struct build *b, struct operand h, u32 l));
+/* A decoder whose blocks are attention, then ffn(h) of the normed stream. */
+struct decoder_spec {
+    struct attention_spec attention;
+    const char *ffn_norm; /* the tensor's name in the block; NULL: ffn_norm */
+    struct operand (*ffn)(struct build *b, struct operand h, u32 l);
+};
+int dense_record(struct build *b, struct decoder_spec spec);
+/* Block l of it, for stream x. */
+struct operand dense_block(struct build *b, struct operand x, u32 l, struct decoder_spec spec);
 /* The SwiGLU feed-forward of width n_ff. */
 struct operand dense_ffn(struct build *b, struct operand h, u32 l);
+/* Experts routed by softmax, in every block. */
+struct operand dense_experts(struct build *b, struct operand h, u32 l);
+/* Leading blocks with the feed-forward, the others with experts routed by sigmoid, whose selection
+ * bias is blk.l.exp_probs_b.bias. */
+struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l);
 
 #endif

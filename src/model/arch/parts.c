@@ -27,14 +27,16 @@ static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
     }
 }
 
-static struct operand head_norm(struct build *b, const char *label, struct operand x, u32 l,
-                                const char *name)
+/* q or k of block l, of n_heads heads, normed as spec says. */
+static struct operand norm_heads(struct build *b, const char *label, struct operand x, u32 l,
+                                 const char *name, enum qk_norm kind)
 {
-    u32 w = bind_vector(&b->bind, b->hp->head_k, "blk.%u.%s", l, name);
-    return prog_norm(
-        b->p, label, x,
-        (struct norm_spec){
-            .kind = NORM_RMS, .group = b->hp->head_k, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
+    u32 n = kind == QK_NORM_HEADS ? b->hp->head_k : x.width;
+    if (kind == QK_NORM_NONE) return x;
+    u32 w = bind_vector(&b->bind, n, "blk.%u.%s", l, name);
+    return prog_norm(b->p, label, x,
+                     (struct norm_spec){
+                         .kind = NORM_RMS, .group = n, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
 }
 
 struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec)
@@ -49,12 +51,12 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     struct operand q = prog_matmul(p, "q", h, w[0], bias[0]);
     struct operand k = prog_matmul(p, "k", h, w[1], bias[1]);
     struct operand v = prog_matmul(p, "v", h, w[2], bias[2]);
-    if (spec.qk_norm) {
-        q = head_norm(b, "q_norm", q, l, "attn_q_norm");
-        k = head_norm(b, "k_norm", k, l, "attn_k_norm");
+    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
+    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
+    if (!spec.plain_every || (l + 1) % spec.plain_every) {
+        q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
+        k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
     }
-    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
-    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
     prog_kv_store(p, kv, k, v);
     struct operand o = prog_attention(p, "attn", kv, hp->n_heads, hp->n_kv_heads, q,
                                       1.0f / sqrtf((float)hp->head_k));
@@ -68,11 +70,18 @@ static struct operand gate_up(struct build *b, struct operand h, u32 l, u32 n_ff
                               const char *suffix)
 {
     struct bind *bind = &b->bind;
-    u32 d = b->hp->d_model;
-    u32 wg = bind_matrix(bind, d, n_ff, "blk.%u.ffn_gate%s", l, suffix);
-    u32 bg = bind_vector_opt(bind, n_ff, "blk.%u.ffn_gate%s.bias", l, suffix);
-    u32 wu = bind_matrix(bind, d, n_ff, "blk.%u.ffn_up%s", l, suffix);
-    u32 bu = bind_vector_opt(bind, n_ff, "blk.%u.ffn_up%s.bias", l, suffix);
+    u32 d = b->hp->d_model, wg, wu, bg = NO_WEIGHT, bu = NO_WEIGHT;
+    bool fused = !bind_has(bind, "blk.%u.ffn_gate%s", l, suffix) &&
+                 bind_count_rows(bind, "blk.%u.ffn_up%s", l, suffix) == 2 * (u64)n_ff;
+    if (!fused) {
+        wg = bind_matrix(bind, d, n_ff, "blk.%u.ffn_gate%s", l, suffix);
+        bg = bind_vector_opt(bind, n_ff, "blk.%u.ffn_gate%s.bias", l, suffix);
+        wu = bind_matrix(bind, d, n_ff, "blk.%u.ffn_up%s", l, suffix);
+        bu = bind_vector_opt(bind, n_ff, "blk.%u.ffn_up%s.bias", l, suffix);
+    } else {
+        wg = bind_rows(bind, d, 2 * n_ff, 0, n_ff, 1, "blk.%u.ffn_up%s", l, suffix);
+        wu = bind_rows(bind, d, 2 * n_ff, n_ff, n_ff, 1, "blk.%u.ffn_up%s", l, suffix);
+    }
     struct operand gate = prog_matmul(b->p, "ffn_gate", h, wg, bg);
     struct operand up = prog_matmul(b->p, "ffn_up", h, wu, bu);
     return prog_glu(b->p, "ffn_glu", gate, up);

@@ -6,19 +6,31 @@
 
 struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w);
 
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEADS, /* RMS norm of every head of q and k, before the rotation */
+    QK_NORM_WHOLE, /* RMS norm of all heads of q at once, and of k, before the rotation */
+};
+
 struct attention_spec {
     enum rope_kind rope;
-    bool qk_norm; /* RMS norm of every head of q and k, before the rotation */
+    u32 plain_every; /* every such layer does not rotate (the 4th, 8th, ... of 4); 0: all do */
+    enum qk_norm qk_norm;
 };
 /* x + Wo·attention(norm(x)) of block l; biases are used where the file has them. */
 struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec);
 
-/* Wdown·(silu(Wgate·h) ⊙ Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}. */
+/* Wdown·(silu(Wgate·h) ⊙ Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}; without a gate of
+ * its own, ffn_up has its rows before those of up. */
 struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix);
 
 /* The routed experts of block l for h, and n_shared columns of shared ones (0: none). */
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
                             u32 bias, u32 n_shared);
+
+/* Records block l of the net as the MTP program; block: the architecture's own. */
+int part_mtp(struct build *b, u32 l,
+             struct operand (*block)(struct build *b, struct operand x, u32 l));
 
 /* The end of the trunk: the last hidden rows (after the output norm), and the logits of the rows
  * that are asked for. */

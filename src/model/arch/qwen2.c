@@ -3,5 +3,6 @@
 
 int arch_qwen2(struct build *b)
 {
-    return dense_record(b, (struct attention_spec){.rope = ROPE_NEOX}, dense_ffn);
+    return dense_record(b,
+                        (struct decoder_spec){.attention = {.rope = ROPE_NEOX}, .ffn = dense_ffn});
 }

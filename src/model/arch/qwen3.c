@@ -3,5 +3,7 @@
 
 int arch_qwen3(struct build *b)
 {
-    return dense_record(b, (struct attention_spec){.rope = ROPE_NEOX, .qk_norm = true}, dense_ffn);
+    return dense_record(
+        b, (struct decoder_spec){.attention = {.rope = ROPE_NEOX, .qk_norm = QK_NORM_HEADS},
+                                 .ffn = dense_ffn});
 }

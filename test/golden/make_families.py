@@ -1,0 +1,199 @@
+"""Families that are a plain decoder with other parameters, from transformers' own classes: sizes
+that every executor has kernels for, and as few layers as show what is special."""
+
+import os
+
+import torch
+
+import make_hf
+from common import F64, T, V, entry, fresh, load_tensors, read_config, save_tensors
+from common import write_config, write_f32, write_golden
+from make_hf import MARGIN, ROPE, forward, routing
+
+SIZES = dict(
+    hidden_size=40,
+    num_hidden_layers=2,
+    num_attention_heads=5,
+    num_key_value_heads=1,
+    intermediate_size=52,
+    rms_norm_eps=1e-5,
+    rope_parameters=ROPE(1e3),
+    max_position_embeddings=256,
+)
+
+# name: (class prefix, seed, config)
+FAMILIES = {
+    "mixtral": ("Mixtral", 301, dict(intermediate_size=28, num_local_experts=5, num_experts_per_tok=2)),
+    "seed_oss": (
+        "SeedOss",
+        302,
+        dict(num_attention_heads=4, num_key_value_heads=2, head_dim=16, attention_bias=True),
+    ),
+    "smollm3": ("SmolLM3", 303, dict(num_hidden_layers=4, tie_word_embeddings=True)),
+    "phi3": (
+        "Phi3",
+        304,
+        dict(
+            hidden_size=48,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.75),
+        ),
+    ),
+    "glm4_moe": (
+        "Glm4Moe",
+        305,
+        dict(
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            attention_bias=True,
+            use_qk_norm=True,
+            moe_intermediate_size=20,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=2,
+            first_k_dense_replace=1,
+            routed_scaling_factor=1.8,
+            norm_topk_prob=True,
+            rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.5),
+        ),
+    ),
+    "minimax_m2": (
+        "MiniMaxM2",
+        306,
+        dict(
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            intermediate_size=20,
+            num_local_experts=8,
+            num_experts_per_tok=3,
+            rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.5),
+        ),
+    ),
+}
+
+
+# Those whose last layer is made the MTP block: what transformers' classes leave out is added to it.
+WITH_MTP = {"glm4_moe"}
+
+
+@torch.no_grad()
+def mtp_logits(model, block, extra, tokens, normed):
+    """Row p: from the trunk's normed state at p and token p+1, the block at position p."""
+    rms = lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + model.config.rms_norm_eps) * w
+    e = rms(extra["embed_tokens.weight"][tokens[1:]], extra["enorm.weight"])
+    g = rms(normed[: T - 1], extra["hnorm.weight"])
+    x = (torch.cat([e, g], -1) @ extra["eh_proj.weight"].T)[None]
+    n = T - 1
+    mask = torch.full((n, n), float("-inf"), dtype=F64).triu(1)[None, None]
+    angles = model.model.rotary_emb(x, torch.arange(n)[None])
+    routed = []
+    hook = block.mlp.gate.register_forward_hook(
+        lambda m, i, o: routed.append((m, i[0].reshape(-1, i[0].shape[-1])))
+    )
+    y = block(x, attention_mask=mask, position_embeddings=angles)
+    hook.remove()
+    y = rms((y[0] if isinstance(y, tuple) else y)[0], extra["shared_head.norm.weight"])
+    return y @ extra["shared_head.head.weight"].T, routing(model, routed)[0]
+
+
+def make_mtp(model, block, rnd, tokens, normed):
+    """What the block has beside an ordinary layer, its logits, and the smallest lead of a choice."""
+    d = model.config.hidden_size
+    shapes = {
+        "eh_proj.weight": (d, 2 * d),
+        "enorm.weight": (d,),
+        "hnorm.weight": (d,),
+        "embed_tokens.weight": (V, d),
+        "shared_head.norm.weight": (d,),
+        "shared_head.head.weight": (V, d),
+    }
+    lead = 0
+    while lead < MARGIN:
+        extra = {k: make_hf.random_tensor(rnd, k, shape, False) for k, shape in shapes.items()}
+        logits, lead = mtp_logits(model, block, extra, tokens, normed)
+    return extra, logits, lead
+
+
+def write_mtp(folder, n, extra, logits):
+    """Adds that to the model, which was saved with the block as its last layer."""
+    tensors = load_tensors(folder)
+    tensors.update({f"model.layers.{n}.{k}": w.to(torch.float16) for k, w in extra.items()})
+    save_tensors(os.path.join(folder, "model.safetensors"), tensors)
+    config = dict(read_config(folder), num_hidden_layers=n, num_nextn_predict_layers=1)
+    write_config(folder, config)
+    write_f32(os.path.join(folder, "mtp_logits.f32"), logits)
+    return entry("mtp_logits.f32", T - 1, V)
+
+
+def split_mtp(model):
+    """Takes the last layer off."""
+    block = model.model.layers[-1]
+    model.model.layers = model.model.layers[:-1]
+    model.config.num_hidden_layers -= 1
+    return block
+
+
+def make_family(out, name):
+    prefix, seed, config = FAMILIES[name]
+    make_hf.HF[name] = (prefix, seed, {**SIZES, **config})
+    block = None
+    while True:
+        model, rnd = make_hf.build(name, seed)
+        if name in WITH_MTP:
+            block = split_mtp(model)
+        for layer in model.model.layers:
+            if hasattr(layer.mlp, "e_score_correction_bias"):  # where routing() looks for it
+                layer.mlp.gate.e_score_correction_bias = layer.mlp.e_score_correction_bias
+        tokens = rnd.tokens()
+        logits, layers, normed, attentions, routed = forward(model, tokens)
+        lead, changed = routing(model, routed)
+        if lead > MARGIN:
+            break
+        seed += 1
+    logits32 = forward(model.float(), tokens)[0]
+    model.double()
+    spread = float(logits.max() - logits.min())
+    checks = dict(
+        logit_range=spread,
+        f32_noise=float((logits32.double() - logits).abs().max()) / spread,
+        moved_by_eps=make_hf.moved_by_eps(model, tokens, logits),
+    )
+    assert spread > 4 and checks["f32_noise"] < 1e-5, (name, checks)
+    if routed:
+        checks["router_lead"] = lead
+        checks["bias_changes_choice"] = changed
+    folder = fresh(out, name)
+    d, n_layer = model.config.hidden_size, model.config.num_hidden_layers
+    write_f32(os.path.join(folder, "logits.f32"), logits)
+    if block:
+        *mtp, checks["mtp_router_lead"] = make_mtp(model, block, rnd, tokens, normed)
+        model.model.layers.append(block)
+    model.half()
+    for key, b in model.named_buffers():
+        if key.endswith("e_score_correction_bias"):
+            b.data = b.data.float()
+    model.save_pretrained(folder)
+    files = dict(logits=entry("logits.f32", T, V))
+    if block:
+        files["mtp_logits"] = write_mtp(folder, n_layer, *mtp)
+    write_golden(
+        folder,
+        tokens,
+        d,
+        n_layer,
+        files,
+        source="transformers",
+        seed=seed,
+        rms_eps=model.config.rms_norm_eps,
+        checks=checks,
+    )
+    print(name, "seed", seed, checks)
+
+
+def make_all(out, names=None):
+    for name in names or FAMILIES:
+        make_family(out, name)
