@@ -16,17 +16,18 @@ endif
 $B/public/libfletch.a: $(OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$Qif command -v objcopy > /dev/null; then ld -r $^ -o $(@D)/fletch.o && \
-	    objcopy --localize-hidden $(@D)/fletch.o && ar rcs $@ $(@D)/fletch.o; \
-	else ar rcs $@ $^; fi
+	$Qif [ $(SYSTEM) != Darwin ] && command -v objcopy > /dev/null; then ld -r $^ -o $(@D)/fletch.o && \
+	    objcopy --localize-hidden $(@D)/fletch.o && $(AR) rcs $@ $(@D)/fletch.o; \
+	else $(AR) rcs $@ $^; fi
 
-# The installed program shares the installed library, which it finds beside itself.
-ifeq ($(shell uname -s),Darwin)
+# The installed program shares the installed library, which it finds beside itself; what it takes from
+# base/os.h, which the library shows nobody, is in both.
+ifeq ($(SYSTEM),Darwin)
 ORIGIN  := @executable_path
 else
 ORIGIN  := $$ORIGIN
 endif
-$B/shared/fletch: $(APP_OBJ) $B/$(SO)
+$B/shared/fletch: $(APP_OBJ) $(patsubst %,$B/src/base/%.o,base os_linux os_macos) $B/$(SO)
 	@mkdir -p $(@D)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ '-Wl,-rpath,$(ORIGIN)/../lib' $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
