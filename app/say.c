@@ -165,7 +165,8 @@ int say_error(const char *fmt, ...)
 int say_failure(int rc, const char *text)
 {
     say_error("%s", text && *text ? text : fletch_strerror(rc));
-    return rc == FLETCH_E_ARG ? EXIT_USAGE : rc == FLETCH_E_FIT ? EXIT_FIT : EXIT_FAIL;
+    if (rc == FLETCH_E_FIT || rc == FLETCH_E_NOMEM) return EXIT_FIT;
+    return rc == FLETCH_E_ARG ? EXIT_USAGE : EXIT_FAIL;
 }
 
 int say_model_failure(int rc, const char *text)

@@ -1134,6 +1134,14 @@ def test_when_memory_is_gone_only_requests_fail(s):
     assert len(seen) == 48 and set(seen) <= {(200, None), (503, "memory")} and (503, "memory") in seen, seen
     assert s.chat(max_tokens=1) and "fletch_" in s.get("/metrics").text and s.status()["ready"]
     s.end()
+    s = Server("--model-dir", "zoo/tiny")  # not even a thread that loads a model can be started
+    resource.prlimit(s.p.pid, resource.RLIMIT_AS, (memory(s, "VmSize") + (1 << 20), resource.RLIM_INFINITY))
+    assert "fit in memory" in s.complete([5], 503, model="llama")["error"]["message"]
+    resource.prlimit(s.p.pid, resource.RLIMIT_AS, (memory(s, "VmSize") + (24 << 20), resource.RLIM_INFINITY))
+    assert "fit in memory" in s.complete([5], 503, model="llama")["error"]["message"]  # nor its cache
+    resource.prlimit(s.p.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert s.complete([5], model="llama", max_tokens=1)
+    s.end()
 
 
 def test_embeddings_and_scores_wait_for_room(s):

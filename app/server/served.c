@@ -236,7 +236,10 @@ int served_load(struct served *m)
     set_state(m, SERVED_LOADING);
     m->stop = false;
     m->running = pthread_create(&m->thread, NULL, serve, m) == 0;
-    return m->running ? EXIT_OK : say_error("cannot start a thread");
+    if (m->running) return EXIT_OK;
+    m->code = EXIT_FIT; /* its stack, most likely */
+    set_state(m, SERVED_ABSENT);
+    return say_error("cannot start a thread");
 }
 
 void served_stop(struct served *m)
@@ -359,6 +362,7 @@ void served_tick(struct server *s)
         m->allowed = !all ? 0 : taken < all ? all - taken : 1;
         m->beside = taken;
         loading = served_load(m) == EXIT_OK;
+        if (!loading) give_up(m);
     }
 }
 
