@@ -56,7 +56,7 @@ static void plot_latency(FILE *out, const json_t *doc)
     }
     if (x.max <= x.min) return;
     struct plot p;
-    plot_begin(&p, out, x, (struct scale){0, 100, false}, "Latency of a token",
+    plot_begin(&p, out, x, (struct scale){0, 100, false}, "Latency per token",
                "ms (up to the 99th percentile)", "% of tokens");
     EACH_ROW(doc, i, row)
     {
@@ -145,7 +145,7 @@ static void plot_runs(FILE *out, const json_t *doc)
     }
     if (n < 2 || !isfinite(y.min) || !isfinite(y.max)) return;
     struct plot p;
-    plot_begin(&p, out, (struct scale){1, (double)n, false}, y, "Every run, in turns", "run",
+    plot_begin(&p, out, (struct scale){1, (double)n, false}, y, "Every run, in order", "run",
                "% of the median");
     EACH_ROW(doc, i, row)
     {
@@ -274,18 +274,18 @@ static void put_cards(FILE *out, const json_t *doc)
     if (decode) {
         case_name(name, sizeof name, decode);
         double share = share_of(decode, "bandwidth_share");
-        say_share(what, sizeof what, name, share, "the read bandwidth");
-        put_card(out, get_real(decode, "tokens_per_s"), "tokens/s generated", what, share);
+        say_share(what, sizeof what, name, share, "the measured bandwidth");
+        put_card(out, get_real(decode, "tokens_per_s"), "tokens/s decode", what, share);
     }
     if (prefill) {
         case_name(name, sizeof name, prefill);
         double share = share_of(prefill, "flop_share");
         say_share(what, sizeof what, name, share, "the measured peak");
-        put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s of prompts", what, share);
-        put_card(out, get_real(prefill, "first_token_ms"), "ms", "until its first token", -1);
+        put_card(out, get_real(prefill, "tokens_per_s"), "tokens/s prefill", what, share);
+        put_card(out, get_real(prefill, "first_token_ms"), "ms", "to the first token", -1);
     }
     double plan = (double)get_count(doc, "plan_bytes"), rss = (double)get_count(doc, "peak_rss");
-    snprintf(what, sizeof what, "of memory at most; %s planned", human_bytes((uint64_t)plan).text);
+    snprintf(what, sizeof what, "of memory at peak; %s planned", human_bytes((uint64_t)plan).text);
     put_card(out, rss / 1048576, "MiB", what, plan > 0 ? rss / plan : -1);
     fputs("</div>\n", out);
 }
@@ -301,7 +301,7 @@ void bench_write_html(FILE *out, const json_t *doc)
             (unsigned long long)get_count(model, "n_layers"),
             human_bytes(get_count(model, "weight_bytes")).text);
     plot_text(out, get_text(doc, "backend_why"));
-    fprintf(out, ". Loaded in %.2f s. Medians of %llu runs that took turns.<br>%.10s, ",
+    fprintf(out, ". Loaded in %.2f s. Medians of %llu runs, taken in turns.<br>%.10s, ",
             get_real(doc, "load_s"), (unsigned long long)get_count(doc, "reps"),
             get_text(doc, "date"));
     plot_text(out, get_text(m, "processor"));
@@ -311,10 +311,12 @@ void bench_write_html(FILE *out, const json_t *doc)
     put_cards(out, doc);
     fputs("<h2>Results</h2>\n", out);
     put_table(out, doc);
-    fputs("<p>p: tokens of the prompt, n: generated, d: in the context before, b: sequences at "
-          "once; latencies in ms per step; in brackets the share of what was measured.</p>\n<div "
-          "class=\"plots\">\n",
-          out);
+    fputs(
+        "<p>p: prompt tokens; n: generated tokens; d: tokens already in the context; b: sequences "
+        "at once. Latencies are in ms per step; the shares in parentheses are of the measured "
+        "peak.</p>\n<div "
+        "class=\"plots\">\n",
+        out);
     plot_latency(out, doc);
     plot_throughput(out, doc, "depth", "batch");
     plot_throughput(out, doc, "batch", "depth");

@@ -16,9 +16,10 @@ struct bench_line bench_say_machine(const json_t *m)
     struct bench_line line;
     char cached[64] = "";
     if (get_real(m, "cache_gb_s") > 0)
-        snprintf(cached, sizeof cached, " (%.1f GB/s from the cache, which holds this model)",
+        snprintf(cached, sizeof cached, " (%.1f GB/s from the cache, which holds the model)",
                  get_real(m, "cache_gb_s"));
-    snprintf(line.text, sizeof line.text, "%llu threads read %.1f GB/s%s and do %.0f GFLOP/s (%s)",
+    snprintf(line.text, sizeof line.text,
+             "%llu threads: read %.1f GB/s%s, compute %.0f GFLOP/s (%s)",
              (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"), cached,
              get_real(m, "peak_gflop_s"), get_text(m, "peak"));
     return line;
@@ -39,7 +40,7 @@ static void print_head(const json_t *doc)
     table_put(&t, "%.2f s", get_real(doc, "load_s"));
     if (m) {
         table_put(&t, "memory");
-        table_put(&t, "%s at most, %s planned", human_bytes(get_count(doc, "peak_rss")).text,
+        table_put(&t, "%s peak, %s planned", human_bytes(get_count(doc, "peak_rss")).text,
                   human_bytes(get_count(doc, "plan_bytes")).text);
         table_put(&t, "machine");
         table_put(&t, "%s", get_text(m, "processor"));
@@ -72,9 +73,8 @@ static void print_gaps(const json_t *doc)
     {
         bool queues = json_object_get(row, "launches_per_step") || get_real(row, "ahead_share") > 0;
         if (!queues || !json_object_get(row, "gap_us")) continue;
-        printf("  %s, prompt %llu, depth %llu, batch %llu: %.0f %% of the steps queued ahead; "
-               "nothing was queued "
-               "for %.1f µs a step\n",
+        printf("  %s, prompt %llu, depth %llu, batch %llu: %.0f %% of the steps submitted ahead; "
+               "the queue was empty for %.1f µs per step\n",
                get_text(row, "mode"), (unsigned long long)get_count(row, "n_prompt"),
                (unsigned long long)get_count(row, "depth"),
                (unsigned long long)get_count(row, "batch"), 100 * get_real(row, "ahead_share"),
@@ -163,7 +163,7 @@ static void print_layers(const json_t *layers)
         n++;
     }
     if (n)
-        printf("  %zu layers: %.0f µs on average, %.0f to %.0f; each of them in the document\n", n,
+        printf("  %zu layers: %.0f µs on average, %.0f to %.0f; the JSON document lists each\n", n,
                sum / (double)n, least, most);
 }
 
@@ -177,8 +177,8 @@ void bench_print_profile(const json_t *doc)
     json_array_foreach(json_object_get(doc, "profiles"), i, profile)
     {
         struct table t = {.columns = "lrrrrrr"};
-        printf("%s, %llu rows a step at depth %llu: %.0f µs op by op\n", get_text(profile, "mode"),
-               (unsigned long long)get_count(profile, "rows_per_step"),
+        printf("%s, %llu rows per step at depth %llu: %.0f µs, op by op\n",
+               get_text(profile, "mode"), (unsigned long long)get_count(profile, "rows_per_step"),
                (unsigned long long)get_count(profile, "depth"), get_real(profile, "us_per_step"));
         put_head(&t, names);
         json_array_foreach(json_object_get(profile, "ops"), k, row)

@@ -274,11 +274,12 @@ static void print_table(const json_t *doc)
     }
     table_print(&t, stdout);
     printf(
-        "\n  times in ms; %.0f %% of the prompts' tokens were found in the cache, %.0f %% of the "
-        "steps queued ahead",
+        "\n  times in ms; %.0f %% of the prompt tokens were cached, %.0f %% of the steps submitted "
+        "ahead",
         100 * get_real(doc, "reused"), 100 * get_real(doc, "ahead_share"));
     if (get_real(doc, "guessed") > 0)
-        printf(", %.0f of %.0f guesses right", get_real(doc, "right"), get_real(doc, "guessed"));
+        printf(", %.0f of %.0f draft tokens accepted", get_real(doc, "right"),
+               get_real(doc, "guessed"));
     printf("\n");
 }
 

@@ -90,8 +90,8 @@ void bench_write_serve_html(FILE *out, const json_t *doc)
     fputs(". Backend ", out);
     plot_text(out, get_text(doc, "backend"));
     fprintf(out,
-            ". Prompts of %.0f tokens whose first half all share, answers of %.0f; %.0f %% of the "
-            "prompts' tokens were found in the cache. Times in ms.</p>\n",
+            ". Prompts of %.0f tokens, the first half of which is the same in all; answers of %.0f "
+            "tokens; %.0f %% of the prompt tokens were cached. Times in ms.</p>\n",
             get_real(doc, "prompt"), get_real(doc, "answer"), 100 * get_real(doc, "reused"));
     put_rows(out, doc);
     fputs("<div class=\"plots\">\n", out);

@@ -525,14 +525,14 @@ static void print_doctor(const json_t *j)
         table_put(&archs, "%s", get_text(item, "models"));
     }
     table_print(&archs, stdout);
-    print_words("types of weights", json_object_get(j, "types"));
+    print_words("weight types", json_object_get(j, "types"));
     print_words("cpu features", json_object_get(cpu, "features"));
     print_words("instruction sets of the cpu backend, best first (--isa)",
                 json_object_get(cpu, "isas"));
     const char *blas = json_string_value(json_object_get(cpu, "blas"));
-    printf("\nBLAS library for prompts of models in F32 and F16: %s%s\n", blas ? blas : "none",
+    printf("\nBLAS library for the prefill of F32 and F16 models: %s%s\n", blas ? blas : "none",
            blas && !json_is_true(json_object_get(cpu, "blas_used"))
-               ? " (not used: with it a row's bits would depend on which rows are beside it)"
+               ? " (not used: a row's result would depend on the other rows of its step)"
                : "");
 }
 

@@ -47,7 +47,7 @@ def test_steps_are_queued_ahead_when_asked_to(d):
     args = ["zoo/tiny/llama.gguf", "--mode", "decode", "-n", "8", "-r", "1", "--ahead", "always"]
     (row,) = json.loads(bench(d, *args, "--json").text)["results"]
     assert row["ahead_share"] == 1 and row["waits_per_token"] == 1
-    assert "100 % of the steps queued ahead" in bench(d, *args).text
+    assert "100 % of the steps submitted ahead" in bench(d, *args).text
 
 
 def test_built_in_model_and_artifacts_under_stable_names(d):
@@ -104,7 +104,7 @@ def test_serving_is_measured_for_many_clients(d):
     assert open(page).read().count("<svg") == 3
     assert json.load(open(os.path.join(d, "fletch-bench-cpu-llama-serve.json"))) == doc
     out = bench(d, *args).text
-    assert "tokens/s" in out and out.count("closed") == 2 and "found in the cache" in out
+    assert "tokens/s" in out and out.count("closed") == 2 and "prompt tokens were cached" in out
     bench(d, *args[:-1], "0", code=2)
 
 
