@@ -60,7 +60,7 @@ static void catch_signals(void)
 
 /* ---- the terminal ---- */
 
-/* Whether the terminal marks the beginning and the end of what is pasted. */
+/* Turns the terminal's bracketed paste on or off. */
 static void mark_pastes(const struct line *l, bool on)
 {
     if (!l->el) return;
@@ -132,7 +132,7 @@ static unsigned rows_above(const struct line *l)
     return rows + at / columns;
 }
 
-/* The line again, where it stood before the window got another size. */
+/* Draws the line again after the window was resized. */
 static void redraw(struct line *l)
 {
     resized = 0;

@@ -66,14 +66,14 @@ struct run {
 
 /* ---- the prompt ---- */
 
-/* Is stdin a pipe or a file, in which something may be meant for us? */
+/* A terminal or /dev/null holds nothing to add to a prompt. */
 static bool is_piped(void)
 {
     struct stat st;
     return fstat(0, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode));
 }
 
-/* Somebody who waits for an answer learns that it waits for them. */
+/* A pipe that nobody writes to would look like a model that never answers. */
 static void say_if_it_waits(const struct args *a)
 {
     enum { PATIENCE_MS = 2000 };
@@ -84,7 +84,7 @@ static void say_if_it_waits(const struct args *a)
               stderr);
 }
 
-/* What a pipe holds comes after the prompt of the command line. */
+/* Appends what is piped to stdin to the prompt of the command line. */
 static int append_stdin(struct text *prompt, const struct args *a)
 {
     struct text more;
@@ -384,7 +384,7 @@ static int run_steps(struct run *r, const struct text *prompt)
     return EXIT_OK;
 }
 
-/* On a terminal, without a prompt and without what only an answer can have. */
+/* Whether to chat: on a terminal, without a prompt and without options that only one answer has. */
 static bool is_conversation(const struct args *a)
 {
     return !a->prompt && !a->file && isatty(0) && isatty(1) && !a->json && !a->grammar &&
@@ -403,7 +403,7 @@ static int take_text(struct args *a)
     return EXIT_OK;
 }
 
-/* A lone text in place of the model. */
+/* Names the right option where a prompt stands in the place of MODEL. */
 static int check_operand(const struct args *a)
 {
     const char *model = a->operands.n ? a->operands.p[0] : "";

@@ -381,6 +381,14 @@ def test_a_dumb_terminal_gets_no_escape_sequences():
     assert t.leave() == 0 and "\x1b" not in said, said
 
 
+def test_no_color_leaves_text_unstyled():
+    t = Terminal(NO_COLOR="1")
+    t.say("What is 2+3?\n")
+    said = t.wait_for("; context ") + t.wait_for("> ")
+    t.said = "> "
+    assert t.leave() == 0 and not re.search("\x1b\\[[0-9;]*m", said), said
+
+
 def test_tab_completes_commands():
     t = Terminal()
     t.say("/tok\t\n")
