@@ -5,17 +5,23 @@
 
 #include <objc/objc.h>
 #include <objc/runtime.h>
+#ifdef __APPLE__
+#include <objc/NSObject.h> /* Apple's own, which tools/check-mac has */
+#endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma clang assume_nonnull begin
+
+#ifndef __APPLE__
 typedef unsigned long NSUInteger;
 typedef long NSInteger;
 
 @protocol NSObject
-- (id)retain;
+- (instancetype)retain;
 - (oneway void)release;
-- (id)autorelease;
+- (instancetype)autorelease;
 - (BOOL)respondsToSelector:(SEL)s;
 - (BOOL)isKindOfClass:(Class)c;
 @end
@@ -25,16 +31,17 @@ __attribute__((objc_root_class))
 @interface NSObject<NSObject> {
     Class isa;
 }
-+ (id)alloc;
++ (instancetype)alloc;
 + (Class)class;
-- (id)init;
+- (instancetype)init;
 - (void)dealloc;
 @end
+#endif
 
 @interface NSString : NSObject
-+ (id)stringWithUTF8String:(const char *)s;
-- (const char *)UTF8String;
-- (id)copyWithZone:(void *)zone;
++ (nullable instancetype)stringWithUTF8String:(const char *)s;
+- (nullable const char *)UTF8String;
+- (id)copyWithZone:(nullable void *)zone;
 @end
 
 @interface NSConstantString : NSString { /* what the compiler makes of @"..." */
@@ -50,13 +57,13 @@ __attribute__((objc_root_class))
 - (unsigned int)unsignedIntValue;
 @end
 
-@interface NSArray : NSObject {
+@interface NSArray<Object> : NSObject {
   @public
-    id first;
+    Object _Nullable first;
 }
-+ (id)arrayWithObject:(id)object;
-- (id)firstObject; /* nil of an empty one */
-- (id)copyWithZone:(void *)zone;
++ (instancetype)arrayWithObject:(Object)object;
+- (nullable Object)firstObject; /* nil of an empty one */
+- (id)copyWithZone:(nullable void *)zone;
 @end
 
 @interface NSError : NSObject {
@@ -70,18 +77,20 @@ __attribute__((objc_root_class))
   @public
     NSString *path;
 }
-+ (id)fileURLWithPath:(NSString *)path;
-- (id)copyWithZone:(void *)zone;
++ (NSURL *)fileURLWithPath:(NSString *)path;
+- (id)copyWithZone:(nullable void *)zone;
 @end
 
 @interface NSAutoreleasePool : NSObject {
   @public
-    id *objects;
+    id _Nullable *_Nullable objects;
     int n;
-    NSAutoreleasePool *outer;
+    NSAutoreleasePool *_Nullable outer;
 }
 + (void)addObject:(id)object;
 - (void)drain;
 @end
+
+#pragma clang assume_nonnull end
 
 #endif
