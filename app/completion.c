@@ -168,14 +168,14 @@ static void put_bash(const struct list *all)
 
 /* ---- zsh ---- */
 
-/* Inside '...[...]': no brackets, colons or quotes that would end something. */
+/* Inside '...[...]': no brackets or quotes that would end it. */
 static void put_zsh_text(const char *s)
 {
     for (; *s; s++) {
         if (*s == '\'')
             fputs("'\\''", stdout);
         else {
-            if (strchr("[]:\\", *s)) putchar('\\');
+            if (strchr("[]\\", *s)) putchar('\\');
             putchar(*s);
         }
     }

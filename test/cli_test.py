@@ -153,6 +153,31 @@ def test_bash_completes_commands_options_values_and_models(folder):
     assert complete("fletch synth SmolLM2-135") == {"SmolLM2-135M"}
 
 
+def test_fish_completes_commands_options_and_values(folder):
+    if not shutil.which("fish"):
+        raise Skip("fish is not installed")
+    with open(f"{folder}/script", "wb") as f:
+        f.write(fletch("completion", "fish").out)
+
+    def complete(line):
+        p = subprocess.run(["fish", "-c", f"source {folder}/script; complete -C '{line}'"], text=True,
+                           capture_output=True, timeout=60, env=dict(os.environ, HOME=folder))
+        assert not p.stderr, p.stderr
+        return {one.split("\t")[0] for one in p.stdout.splitlines()}
+
+    assert complete("fletch pl") == {"plan"} and complete("fletch help tok") == {"tokenize"}
+    assert complete("fletch run --backend c") == {"cuda", "cpu"}
+
+
+def test_zsh_reads_its_completions(folder):
+    if not shutil.which("zsh"):
+        raise Skip("zsh is not installed")
+    with open(f"{folder}/_fletch", "wb") as f:
+        f.write(fletch("completion", "zsh").out)
+    p = subprocess.run(["zsh", "-n", f"{folder}/_fletch"], text=True, capture_output=True, timeout=60)
+    assert p.returncode == 0 and not p.stderr, p.stderr
+
+
 def test_completions_know_every_option():
     scripts = {shell: fletch("completion", shell).text for shell in ("bash", "zsh", "fish")}
     for c in COMMANDS:
