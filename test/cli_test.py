@@ -971,7 +971,7 @@ def test_a_model_of_floats_runs_without_rounding():
 
 def test_kv_types_in_blocks_say_which_would_do():
     r = fletch("plan", f"{GOLDEN}/qwen3", "--kv-type", "q8", code=2)
-    one_line(r, "this model's have", "f16 or f32")
+    one_line(r, "this model's is", "f16 or f32")
 
 
 def test_verify_needs_no_vocabulary_that_has_its_sentence():

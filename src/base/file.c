@@ -161,8 +161,8 @@ int file_make_private_dir(const char *path, bool (*is_ours)(const char *name), s
             st.st_uid == geteuid() && holds_only_ours(dir, is_ours) && close_to_others(dir);
         if (!closed)
             rc = err_set(err, FLETCH_E_ARG,
-                         "prompts are not kept in %s, which other users can open (mode %03o): give "
-                         "a folder of your own, or chmod 700 it",
+                         "no prefix files are saved in %s, because other users can open it (mode "
+                         "%03o); use a folder of your own, or chmod 700 it",
                          QUOTE(str_of(path)), (unsigned)(st.st_mode & 0777));
     }
     if (dir) closedir(dir);

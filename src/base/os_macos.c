@@ -160,18 +160,18 @@ void os_want_huge_pages(void *p, u64 n)
 void os_advice(char *out, size_t cap)
 {
     u64 limit = read_number("iogpu.wired_limit_mb");
-    char set[64] = "the system's own";
+    char set[64] = "the system default";
     *out = 0;
     if (read_number("sysctl.proc_translated"))
         snprintf(out, cap,
-                 "this program was built for Intel's processors and runs under Rosetta, without "
-                 "Metal's and NEON's speed: build it in a shell that arch -arm64 zsh starts\n");
+                 "this program was built for Intel processors and runs under Rosetta, without the "
+                 "speed of Metal and NEON; build it in a shell started with arch -arm64 zsh\n");
     if (limit) snprintf(set, sizeof set, "%llu MB", (unsigned long long)limit);
     if (read_number("hw.optional.arm64"))
         snprintf(
             out + strlen(out), cap - strlen(out),
-            "the limit of memory that the GPU may have wired is %s; for larger models raise it "
-            "until the next start: sudo sysctl iogpu.wired_limit_mb=MEGABYTES\n",
+            "the limit of wired memory for the GPU is %s; to run larger models, raise it until the "
+            "next restart: sudo sysctl iogpu.wired_limit_mb=MEGABYTES\n",
             set);
 }
 

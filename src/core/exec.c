@@ -36,8 +36,8 @@ int exec_kv_check(const struct net *net, struct err *err)
         u32 v_head = l->head ? l->v_width / (l->k_width / l->head) : 0;
         if ((l->k_width - l->n_rope) % 32 || l->n_rope % 32 || v_head % 32 || l->head % 32)
             return err_set(err, FLETCH_E_ARG,
-                           "KV types q8, q4 and k8v4 need heads of a multiple of 32 values; this "
-                           "model's have %u: use KV type f16 or f32",
+                           "KV types q8, q4 and k8v4 require a head width that is a multiple of "
+                           "32; this model's is %u, so use KV type f16 or f32",
                            l->n_rope     ? l->n_rope
                            : v_head % 32 ? v_head
                                          : l->head);

@@ -59,12 +59,12 @@ static void tell_ops(struct gates *g, const json_t *doc)
 {
     const json_t *first = json_object_get(doc, "first_difference");
     const char *op = json_string_value(json_object_get(first, "op"));
-    tell(g, "P2", "ops and expert choices as the reference's", !op,
+    tell(g, "P2", "ops and expert choices match the reference", !op,
          "%lld ops of %lld steps compared, %lld of %lld choices different; first difference: %s",
          count(doc, "n_ops", NULL), count(doc, "n_steps", NULL), count(doc, "routing", "different"),
          count(doc, "routing", "compared"), op ? op : "none");
     long long bad = count(doc, "bad_values", NULL);
-    tell(g, "P3", "numbers everywhere", bad == 0, "%lld NaN or infinite values in %lld steps", bad,
+    tell(g, "P3", "no NaN or infinity", bad == 0, "%lld NaN or infinite values in %lld steps", bad,
          count(doc, "n_steps", NULL));
 }
 
@@ -78,12 +78,12 @@ static int compare_backends(struct gates *g)
     heated.n_tokens = MIN(g->how.n_tokens, (u32)N_HEATED);
     int rc = verify_run(&doc, g->path, &g->params, side, g->e->n_threads, &g->how, &g->e->err);
     if (rc) return rc;
-    tell_tokens(g, "greedy tokens as the reference's", doc);
+    tell_tokens(g, "greedy tokens match the reference", doc);
     tell_ops(g, doc);
     json_decref(doc);
     rc = verify_run(&doc, g->path, &g->params, side, g->e->n_threads, &heated, &g->e->err);
     if (rc) return rc;
-    tell_tokens(g, "tokens at temperature 0.8 as the reference's", doc);
+    tell_tokens(g, "tokens at temperature 0.8 match the reference", doc);
     json_decref(doc);
     return 0;
 }
@@ -201,9 +201,9 @@ static int compare_settings(struct gates *g, struct fletch_session *s[2])
         n_close += close;
         if (!close) worst = settings[i].name;
     }
-    tell(g, "P4", "settings of an answer mean the same", n == n_equal + n_close,
-         "%u of %u answers equal, %u part at a close call; different: %s", n_equal, n, n_close,
-         worst);
+    tell(g, "P4", "every setting gives the same tokens", n == n_equal + n_close,
+         "%u of %u answers equal, %u differ only at a close call; different: %s", n_equal, n,
+         n_close, worst);
     return 0;
 }
 
@@ -278,8 +278,8 @@ static int talk_twice(struct gates *g, struct fletch_model *m, struct talk *t)
     if (rc) err_set(&g->e->err, rc, "%s", fletch_session_error(s));
     fletch_session_close(s);
     if (!rc)
-        tell(g, "P6", "twenty turns equal a fresh run", n_equal == N_TURNS,
-             "%u of %d turns equal in every bit", n_equal, N_TURNS);
+        tell(g, "P6", "twenty turns match a fresh run", n_equal == N_TURNS,
+             "%u of %d turns bit-identical", n_equal, N_TURNS);
     return rc;
 }
 

@@ -12,8 +12,9 @@ int engine_recall_open(struct fletch_model *m, const struct fletch_model_params 
     m->recall = (struct recall){.lane = &m->lane, .kv = &m->kv};
     if (!params || !params->cache_dir) return 0;
     if (net->n_kv && net->n_states)
-        return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "a cache folder for a model with both a cache and recurrent state");
+        return err_set(
+            err, FLETCH_E_UNSUPPORTED,
+            "a cache folder is not supported for a model with both a cache and recurrent state");
     m->recall.block_bytes = exec_part_bytes(net, &m->limits, PART_BLOCK);
     m->recall.grain = net->n_states ? (u32)SNAP_GRAIN : m->limits.block_tokens;
     struct store_env env = {.dir = params->cache_dir,

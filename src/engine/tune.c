@@ -376,12 +376,12 @@ int fletch_tune(struct fletch_engine *e, const char *path, const struct fletch_m
     params.n_sessions = 1;
     for (size_t i = 0; i < batches.n; i++) {
         if (!batches.p[i] || batches.p[i] > ENGINE_MAX_OUT)
-            return err_set(&e->err, FLETCH_E_ARG, "batches are of 1 to %d sequences",
+            return err_set(&e->err, FLETCH_E_ARG, "a batch must have 1 to %d sequences",
                            ENGINE_MAX_OUT);
         params.n_sessions = MAX(params.n_sessions, batches.p[i]);
     }
     if (depth > ENGINE_MAX_CTX - 1)
-        return err_set(&e->err, FLETCH_E_ARG, "a depth of more than %u", ENGINE_MAX_CTX - 1);
+        return err_set(&e->err, FLETCH_E_ARG, "the depth exceeds %u", ENGINE_MAX_CTX - 1);
     params.n_ctx = depth + 1;
     rc = fletch_model_open(&t.m, e, path, &params);
     if (!rc) rc = tune(&t, depth, &batches, d, &doc);

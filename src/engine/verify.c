@@ -294,9 +294,10 @@ static int run_both_ways(struct verify *v, const struct fletch_verify *how)
 {
     if (how->n_prompt > v->limits.max_rows ||
         how->n_prompt + (u64)how->n_tokens > v->limits.max_pos)
-        return err_set(v->err, FLETCH_E_ARG,
-                       "verify takes a prompt of at most %u tokens and %u tokens in all",
-                       v->limits.max_rows, v->limits.max_pos);
+        return err_set(
+            v->err, FLETCH_E_ARG,
+            "verify accepts a prompt of at most %u tokens and at most %u tokens in total",
+            v->limits.max_rows, v->limits.max_pos);
     for (size_t i = 0; i < how->n_prompt; i++)
         if (how->tokens[i] < 0 || (u32)how->tokens[i] >= v->a.m->hp.n_vocab)
             return err_set(v->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",

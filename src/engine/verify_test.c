@@ -274,8 +274,8 @@ static void test_refuses_prompts_it_can_not_run(void **state)
     expect_refused((const i32[]){1, 101}, 2, 1, "token 101 is not one of the model's 0..100");
     expect_refused((const i32[]){-1}, 1, 1, "token -1");
     expect_refused(many, ARRAY_LEN(many), 1, "at most 64 tokens");
-    expect_refused(prompt, ARRAY_LEN(prompt), UINT32_MAX, "tokens in all");
-    expect_refused(prompt, ARRAY_LEN(prompt), 100000, "tokens in all");
+    expect_refused(prompt, ARRAY_LEN(prompt), UINT32_MAX, "tokens in total");
+    expect_refused(prompt, ARRAY_LEN(prompt), 100000, "tokens in total");
 }
 
 int main(void)

@@ -104,7 +104,8 @@ static int lay_out(struct gguf_writer *w, struct err *err)
         put_le(&b, t->type, 4);
         put_le(&b, offset, 8);
         if (!CK_ADD(offset, t->n_bytes, &offset) || !ck_align_up(offset, s->alignment, &offset))
-            rc = err_set(err, FLETCH_E_LIMIT, "the tensors' sizes add up to more than 2^64 bytes");
+            rc = err_set(err, FLETCH_E_LIMIT,
+                         "the sizes of the tensors add up to more than 2^64 bytes");
     }
     if (s->n_tensors) put_pad(&b, b.n, s->alignment);
     if (rc == 0) rc = b.failed ? err_nomem(err, "the GGUF header") : 0;

@@ -241,7 +241,8 @@ static u32 rotated(struct cfg *c, const json_t *p, u32 n)
     u32 n_rot = part > 0 && part <= 1 ? (u32)(n * part) : 0;
     if (n_rot < 2 || n_rot % 2 || (said != n && said != n_rot))
         FAIL(c, FLETCH_E_FORMAT,
-             "config.json: partial_rotary_factor %.9g does not suit heads of %u columns", part, n);
+             "config.json: partial_rotary_factor %.9g is not possible with heads of %u columns",
+             part, n);
     return n_rot;
 }
 
@@ -390,7 +391,7 @@ static void read_smollm3(struct cfg *c)
         fourth &= json_integer_value(json_array_get(rotate, l)) == ((l + 1) % 4 != 0);
     if (!fourth)
         FAIL(c, FLETCH_E_UNSUPPORTED,
-             "config.json: no_rope_layers is not every fourth layer, which is not supported");
+             "config.json: no_rope_layers is supported only for every fourth layer");
 }
 
 static void read_minimax_m2(struct cfg *c)

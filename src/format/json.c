@@ -94,7 +94,7 @@ static int json_unicode_escape(struct json_reader *r)
         return 0;
     }
     if (high >= 0xdc00 || low < 0xdc00 || low > 0xdfff)
-        return json_bad(r, "half of a surrogate pair");
+        return json_bad(r, "an incomplete surrogate pair");
     json_put_char(&r->scratch, 0x10000 + ((u32)(high - 0xd800) << 10 | (u32)(low - 0xdc00)));
     return 0;
 }

@@ -171,9 +171,9 @@ bool gpu_has_cuda(void)
 /* Fills cu, or says why there is no CUDA. The library stays loaded: it can't be unloaded safely. */
 static const char *cuda_load(struct cuda *cu)
 {
-    if (!gpu_has_cuda()) return "this build has no CUDA kernels (there was no nvcc)";
+    if (!gpu_has_cuda()) return "this build has no CUDA kernels (it was built without nvcc)";
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!lib) return "there is no NVIDIA driver (no libcuda.so.1)";
+    if (!lib) return "no NVIDIA driver found (libcuda.so.1 is missing)";
 #define CU_LOOKUP(field, symbol, args)                \
     if (!(*(void **)&cu->field = dlsym(lib, symbol))) \
         return "the NVIDIA driver is too old (no " symbol "); 545 or newer is needed";

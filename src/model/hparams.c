@@ -128,7 +128,7 @@ static void read_attention(struct reader *r, struct hparams *hp)
     get_u32(r, "attention.sliding_window", OPTIONAL, 0, 1 << 30, &hp->window);
     fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
     fail_if(r, hp->head_k % 2 != 0 && !(r->traits & ARCH_MLA), "attention.key_length",
-            "is odd, so a head can't be rotated in pairs");
+            "is odd, so a head cannot be rotated in pairs");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention.head_count",
             "times the width of a head is too wide");
 }

@@ -350,8 +350,8 @@ int synth_declare(struct source **out, const struct synth_shape *shape, u32 n_la
     char name[64];
     *out = NULL;
     if (n_layers > shape->n_layers)
-        return err_set(err, FLETCH_E_ARG, "%s has %u layers; --layers %u is more", shape->name,
-                       shape->n_layers, n_layers);
+        return err_set(err, FLETCH_E_ARG, "%s has only %u layers, fewer than --layers %u",
+                       shape->name, shape->n_layers, n_layers);
     d.n_layers = n_layers ? n_layers : shape->n_layers;
     d.rc = source_new(&d.s, shape->name, err);
     snprintf(name, sizeof name, "%s (synthetic)", shape->name);

@@ -99,7 +99,7 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
                        (unsigned long long)most,
                        (unsigned long long)b->env.kv->n_blocks * b->env.kv->block_tokens);
     if (r->n_logprobs > 1 + SAMPLE_MAX_TOP)
-        return err_set(err, FLETCH_E_ARG, "logprobs of more than %d tokens", SAMPLE_MAX_TOP);
+        return err_set(err, FLETCH_E_ARG, "logprobs for more than %d tokens", SAMPLE_MAX_TOP);
     return sampling_check(&r->sampling, n_vocab, err);
 }
 

@@ -25,7 +25,8 @@ static int check_edits(const struct fletch_sampling *s, u32 n_vocab, struct err 
             return err_set(err, FLETCH_E_ARG, "the logit bias of token %d is not a number",
                            (int)s->bias_tokens[i]);
         if (n_vocab && (s->bias_tokens[i] < 0 || (u32)s->bias_tokens[i] >= n_vocab))
-            return err_set(err, FLETCH_E_ARG, "logit bias for token %d, but the model has %u",
+            return err_set(err, FLETCH_E_ARG,
+                           "logit bias for token %d, but the model has only %u tokens",
                            (int)s->bias_tokens[i], n_vocab);
     }
     return 0;
