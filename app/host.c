@@ -13,6 +13,9 @@ static const struct opt place_opts[] = {
      0, 64},
     {0, "capture", OPT_TEXT, "FILE", NULL,
      "write a GPU trace for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture), 0, 0},
+    {0, "keep-alive", OPT_COUNT, "SECONDS", NULL,
+     "how long to keep an idle model in GPU memory (metal; default: 180; 0: not at all)",
+     OPT_FIELD(keep_alive), 0, 1 << 30},
     {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
      OPT_FIELD(verbose), 0, 0},
 };
@@ -123,6 +126,13 @@ static void say_backend(const struct host *h, const struct args *a)
     if ((a->verbose || slow) && !a->quiet) fprintf(stderr, "backend %s\n", used);
 }
 
+/* As struct fletch_engine_params has it. */
+static int32_t keep_alive(const struct args *a)
+{
+    if (!a->keep_alive.set) return 0;
+    return a->keep_alive.v > 0 ? (int32_t)a->keep_alive.v : -1;
+}
+
 int host_open_engine(struct host *h, const char *backend, const struct args *a)
 {
     int code = check_pairs(a);
@@ -133,7 +143,8 @@ int host_open_engine(struct host *h, const char *backend, const struct args *a)
                                           .n_threads = (uint32_t)a->n_threads.v,
                                           .isa = a->isa,
                                           .device = (uint32_t)a->device.v,
-                                          .capture = a->capture};
+                                          .capture = a->capture,
+                                          .keep_alive = keep_alive(a)};
     int rc = fletch_engine_open(&h->engine, &params);
     free(tune_dir);
     if (rc) return say_failure(rc, h->engine ? fletch_engine_error(h->engine) : NULL);

@@ -40,6 +40,7 @@ struct args {
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
     struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
+    struct opt_count keep_alive;
     struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
     const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *ahead, *type,
         *out, *tokens, *logits, *recorded;

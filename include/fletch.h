@@ -73,6 +73,9 @@ struct fletch_engine_params {
      * that were compiled for them; NULL: none. What fletch_tune left there is told of and ignored
      * if it is damaged or of another build. */
     const char *tune_dir;
+    /* Seconds after its last use in which a model's memory is kept ready for the GPU (metal); the
+     * system takes it away after about one, and the next token waits for it. 0: 180; -1: none. */
+    int32_t keep_alive;
 };
 
 /* Sets *out even on failure (unless out of memory), so that the text can be read; close it. */

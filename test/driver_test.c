@@ -495,6 +495,48 @@ static void memory_is_wired_in_several_sets(void **state)
     s->working_set = 0;
 }
 
+/* Until the sets were asked for n times more; a thread does it twice a second. */
+static bool is_asked(const struct standin *s, u64 n)
+{
+    const volatile u64 *requests = &s->residency_requests;
+    u64 end = *requests + n;
+    for (u32 i = 0; i < 500 && *requests < end; i++) usleep(10000);
+    return *requests >= end;
+}
+
+static void memory_is_kept_while_a_model_is_in_use(void **state)
+{
+    (void)state;
+    const struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    struct lab lab;
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_chain(&lab);
+    check_step(&lab, list, 1);
+    assert_int_equal(lab.d->keep_alive(lab.g, 180, &lab.err), 0);
+    assert_true(is_asked(s, 2));
+    check_step(&lab, list, 2);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+
+    /* Used long ago: nothing is asked for, until the next step. */
+    open_lab(&lab, metal_driver);
+    list = record_chain(&lab);
+    check_step(&lab, list, 1);
+    assert_int_equal(lab.d->keep_alive(lab.g, 0.1, &lab.err), 0);
+    usleep(650000);
+    u64 before = s->residency_requests;
+    usleep(600000);
+    assert_int_equal(s->residency_requests, before);
+    for (u32 i = 0; i < 300 && s->residency_requests == before; i++) {
+        check_step(&lab, list, i);
+        usleep(10000);
+    }
+    assert_true(s->residency_requests > before);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
 static void older_systems_have_no_sets(void **state)
 {
     (void)state;
@@ -680,8 +722,11 @@ static void a_lost_device_is_an_error(void **state)
     }
 }
 
-int main(void)
+/* For metal_mutate_test: only the tests that a pattern names, or all but those. */
+int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "only") == 0) cmocka_set_test_filter(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "skip") == 0) cmocka_set_skip_filter(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(emulator_keeps_the_contract),
         cmocka_unit_test(arithmetic_that_differs_is_named),
@@ -695,6 +740,7 @@ int main(void)
         cmocka_unit_test(an_idle_gpu_starts_early),
         cmocka_unit_test(freed_memory_is_there_for_the_next_model),
         cmocka_unit_test(memory_is_wired_in_several_sets),
+        cmocka_unit_test(memory_is_kept_while_a_model_is_in_use),
         cmocka_unit_test(older_systems_have_no_sets),
         cmocka_unit_test(a_vector_lies_behind_every_offset),
         cmocka_unit_test(compiled_kernels_are_kept),

@@ -19,7 +19,10 @@ LIBRARY = 'src/gpu/metal_library.m'
 RESIDENCY = 'src/gpu/metal_residency.m'
 
 MUTANTS = [
-    # name, file, text, replacement
+    # name, file, text, replacement; those whose test waits first
+    ('memory is never asked for again', RESIDENCY, '        request_all(r);\n', ''),
+    ('memory is asked for without end', RESIDENCY, 'r->asleep = now >= r->used + r->keep;', 'r->asleep = false;'),
+    ('the thread is never woken', RESIDENCY, 'if (r->asleep) pthread_cond_signal(&r->woken);', ''),
     ('a command buffer that is too long', DRIVER, 'PART_SECONDS = 0.1', 'PART_SECONDS = 100'),
     ('a list of too many command buffers', DRIVER, 'if (n_parts <= MAX_PARTS) return most;', 'return most;'),
     ('only the last part is asked how it went', DRIVER, 'if (rc == 0) rc = part;', 'rc = part;'),
@@ -51,8 +54,12 @@ MUTANTS = [
 ]
 
 
+TAKES_SECONDS = 'memory_is_kept_*'
+
+
 def driver_fails(build, folder, name, source, stem):
     """Whether driver_test fails; a text if it could not be told. source: None for the plain link."""
+    waits = 'memory is' in name or 'thread' in name
     objects = [os.path.join(build, 'standin', o)
                for o in sorted(os.listdir(os.path.join(build, 'standin')))
                if o.endswith('.o') and o not in ('planted.o', 'kernels.o', 'fatbins.o', 'libcuda.o', stem + '.o')]
@@ -74,7 +81,7 @@ def driver_fails(build, folder, name, source, stem):
                            os.path.join(build, 'libfletch.a'), '-o', out, *libs, '-lobjc'], capture_output=True, text=True)
     if done.returncode:
         return 'does not link: ' + done.stderr.strip().splitlines()[-1]
-    done = subprocess.run([out], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([out, 'only' if waits else 'skip', TAKES_SECONDS], capture_output=True, text=True, timeout=60)
     return done.returncode != 0
 
 

@@ -45,6 +45,7 @@ TABLE = [
     (BASE + ["--mtp"], 2),
     (BASE + ["--cache-dir", "{}/cache", "--cache-size", "1M"], 0),
     (BASE + ["-t", "1"], 0),
+    (BASE + ["--keep-alive", "0"], 0),
     (BASE + ["--device", "0"], 0),
     (BASE + ["--device", "1"], 2),
     (DRAWN + ["--temp", "0.8"], 0),

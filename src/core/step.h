@@ -89,6 +89,7 @@ struct exec_limits {
     const char *capture;
     /* Folder where an executor may keep what it compiled for its device; NULL: none. */
     const char *cache_dir;
+    u32 keep_alive; /* seconds after the last step in which memory is kept ready for the device */
 };
 
 struct step {

@@ -115,6 +115,8 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
     const char *isa = params ? params->isa : NULL;
     e->n_threads = params ? params->n_threads : 0;
     e->device = params ? params->device : 0;
+    e->keep_alive = ENGINE_KEEP_ALIVE;
+    if (params && params->keep_alive) e->keep_alive = (u32)MAX(params->keep_alive, 0);
     if (params && params->capture && !(e->capture = strdup(params->capture)))
         return err_nomem(&e->err, "the engine");
     if (params && params->tune_dir && !(e->tune_dir = strdup(params->tune_dir)))

@@ -18,6 +18,7 @@ enum {
     ENGINE_MAX_ROWS = 64,
     ENGINE_DEFAULT_CTX = 8192, /* where memory for more is not looked for */
     ENGINE_MAX_CTX = 1 << 24,
+    ENGINE_KEEP_ALIVE = 180, /* seconds */
 };
 
 struct fletch_engine {
@@ -26,6 +27,7 @@ struct fletch_engine {
     u32 n_threads, device;
     char *capture;     /* NULL: none */
     char *tune_dir;    /* NULL: none */
+    u32 keep_alive;    /* seconds */
     char backend[160]; /* name and why */
 };
 

@@ -231,6 +231,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if (class->look) m->limits.found = class->look(m->limits.device);
     m->limits.capture = m->engine->capture;
     m->limits.cache_dir = m->engine->tune_dir;
+    m->limits.keep_alive = m->engine->keep_alive;
     m->limits.beside = beside;
     if (beside) m->limits.twice = params->n_sessions > 1; /* it guesses while its reading rests */
     if ((rc = engine_program(&m->trunk, m->m->trunk, class, params && params->no_fuse, err)))

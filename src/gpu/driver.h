@@ -108,6 +108,8 @@ struct gpu_driver {
     /* A folder where the driver may keep what it compiled, for the next process; NULL: it keeps
      * nothing. */
     void (*cache)(struct gpu *g, const char *folder);
+    /* Memory stays ready for that long after the last list; NULL: it does so by itself. */
+    int (*keep_alive)(struct gpu *g, double seconds, struct err *err);
     /* A kernel by its name; once per name at load. */
     int (*kernel)(struct gpu *g, const char *name, u32 *id, struct err *err);
     int (*record)(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,

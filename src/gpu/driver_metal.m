@@ -266,6 +266,11 @@ static void metal_free(struct gpu *g, struct gpu_buf *b)
     free(b);
 }
 
+static int metal_keep_alive(struct gpu *g, double seconds, struct err *err)
+{
+    return residency_keep(&g->residency, seconds, err);
+}
+
 static u8 *bytes_at(const struct gpu_buf *b, u64 offset, u64 n)
 {
     CHECK(offset <= b->n && n <= b->n - offset);
@@ -464,6 +469,7 @@ static int metal_submit(struct gpu *g, struct gpu_list *list, struct err *err)
     if (g->n_queued == MAX_QUEUED)
         return err_set(err, FLETCH_E_LIMIT, "%d lists are queued, none waited for", MAX_QUEUED);
     residency_commit(&g->residency); /* what was allocated since the list was recorded */
+    residency_used(&g->residency);
     struct queued *q = &g->queued[g->n_queued];
     u32 begin = 0, early = list->n;
     if (g->n_queued == 0 && list->n >= EARLY_COMMANDS) early = list->n / 5;
@@ -563,6 +569,7 @@ const struct gpu_driver driver_metal = {
     .read = metal_read,
     .kernel = metal_kernel,
     .cache = metal_cache,
+    .keep_alive = metal_keep_alive,
     .record = metal_record,
     .drop = metal_drop,
     .submit = metal_submit,

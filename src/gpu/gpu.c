@@ -284,6 +284,8 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
                         : err_set(err, FLETCH_E_UNSUPPORTED,
                                   "backend '%s' does not support captures", class->name);
     if (!rc && limits->cache_dir && d->cache) d->cache(x->g, limits->cache_dir);
+    if (!rc && limits->keep_alive && d->keep_alive)
+        rc = d->keep_alive(x->g, limits->keep_alive, err);
     if (!rc) rc = open_memory(x, err);
     if (rc == FLETCH_E_NOMEM) rc = err->code = FLETCH_E_FIT;
     if (rc) {

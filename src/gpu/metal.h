@@ -3,6 +3,8 @@
 #ifndef FLETCH_METAL_H
 #define FLETCH_METAL_H
 
+#include <pthread.h>
+
 #include "base/base.h"
 #include "base/err.h"
 
@@ -17,7 +19,11 @@ typedef struct objc_object *metal_object;
  * Memory stays wired between steps from macOS 15 on, in sets. A set that changes is wired anew as a
  * whole, so memory is spread over several, each at most a twentieth of what the device recommends
  * in all, or a single buffer that is larger. Before macOS 15 there are none, and all of this does
- * nothing. */
+ * nothing.
+ *
+ * After about a second in which the GPU does nothing macOS unwires them all the same, and the next
+ * step waits for a quarter of a second. A thread asks for them twice a second, until nothing was
+ * submitted for as long as the user said; then it sleeps until the next step. */
 
 enum { RESIDENCY_SETS = 32 }; /* that a queue takes */
 
@@ -30,6 +36,11 @@ struct residency {
         u64 bytes;
         bool changed; /* and not yet committed */
     } sets[RESIDENCY_SETS];
+    pthread_mutex_t lock; /* for all of it, and for the sets themselves */
+    pthread_cond_t woken;
+    pthread_t thread;
+    bool has_thread, asleep, ends;
+    double keep, used; /* seconds; base_now() of the last step */
 };
 
 void residency_open(struct residency *r, metal_object device, metal_object queue);
@@ -41,6 +52,9 @@ void residency_close(struct residency *r);
 u32 residency_add(struct residency *r, metal_object buffer, u64 n);
 void residency_remove(struct residency *r, u32 set, metal_object buffer, u64 n);
 void residency_commit(struct residency *r);
+/* Sets are asked for until that many seconds after the last step. */
+int residency_keep(struct residency *r, double seconds, struct err *err);
+void residency_used(struct residency *r); /* a step begins */
 
 /* ---- metal_library.m ----
  *
