@@ -2,6 +2,7 @@
 #include "app.h"
 
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 static const struct opt place_opts[] = {
@@ -197,8 +198,21 @@ static void say_plan(struct host *h, const char *path, const struct fletch_model
     fletch_free(text);
 }
 
+/* Names where models are, if `path` is no path but a name that none has. */
+static int check_name(const char *path)
+{
+    size_t n = path ? strlen(path) : 0;
+    bool is_file = n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
+    if (!path || strchr(path, '/') || is_file || access(path, F_OK) == 0) return EXIT_OK;
+    return say_error("no model %s on this machine; \"fletch list\" shows the models that are, "
+                     "\"fletch pull OWNER/REPO\" downloads one",
+                     QUOTE(path));
+}
+
 int host_open_model(struct host *h, const char *path, const struct args *a)
 {
+    int found = check_name(path);
+    if (found) return found;
     struct fletch_model_params params;
     struct progress progress;
     char *template_text = NULL;

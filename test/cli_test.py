@@ -726,6 +726,12 @@ def test_missing_model_is_exit_1():
         one_line(fletch(args[0], tmp("nowhere"), *args[1:], code=1), "nowhere")
 
 
+def test_a_name_that_no_model_has_says_where_models_are():
+    for args in [["run", "qwen3", "-p", "a"], ["chat", "qwen3"], ["tokenize", "qwen3", "a"], ["eval", "qwen3", "--tokens", "1"]]:
+        one_line(fletch(*args, "-q", code=1), "no model 'qwen3' on this machine", "fletch list", "fletch pull")
+    one_line(run("-p", "a", model="qwen3.gguf", code=1), "No such file")
+
+
 def test_missing_backend_is_said_not_replaced():
     one_line(run("-p", "a", "--backend", "metal", code=1), "metal")
 
