@@ -22,6 +22,8 @@ WARN    := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-pro
 CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) -ffp-contract=off -fvisibility=hidden -fPIC \
            -pthread -MMD -MP -Isrc -Iinclude $(EXTRA) $(PKG_CFLAGS)
 LIBS    := -lm -pthread
+# Without CoreGraphics programs of the command line have no default GPU.
+FRAMEWORKS := $(if $(filter Darwin,$(SYSTEM)),$(patsubst %,-framework %,Metal Foundation CoreGraphics IOKit))
 
 # A BLAS library for prompts of models in floats, openblas or accelerate; docs/benchmarks.md says
 # when it pays. Only src/cpu/blas.c knows of it.
@@ -74,6 +76,7 @@ $B/config.mk: tools/deps tools/pkg-config tools/standin-flags Makefile
 	@echo "APP_LIBS := $$(tools/pkg-config --libs $(APP_PKGS))" >> $@.tmp
 	@echo "APP_STATIC := $$(tools/pkg-config --static --libs $(APP_PKGS))" >> $@.tmp
 	@echo "STANDIN := $$(tools/standin-flags)" >> $@.tmp
+	@echo "FRAMEWORKS := $(FRAMEWORKS)" >> $@.tmp
 	@mv $@.tmp $@
 include tools/gpu.mk tools/check.mk tools/install.mk
 all: $B/fletch $B/libfletch.a $B/$(SO)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mistakes that Apple's compiler would refuse must be refused here too, where it can't be had: each
 text below has one, and must be stopped by one of the three checks that the kernels' Metal text goes
-through (clang with address spaces, C++ for OpenCL, table.py). Called with the build folder."""
+through (clang with address spaces, C++ for OpenCL, table.py; on a Mac also Apple's). Called with the build folder."""
 import os
 import shutil
 import subprocess
@@ -108,6 +108,9 @@ COMMON = ['-D__METAL_VERSION__=300', '-Wno-unknown-attributes', '-Itest/standin/
           '-fsyntax-only']
 OPENCL = ['clang', '-x', 'cl', '-cl-std=clc++2021', '-cl-no-stdinc', '-Xclang',
           '-cl-ext=-all,+cl_khr_fp16,+__opencl_c_generic_address_space'] + COMMON
+# On a Mac Apple's own compiler instead of C++ for OpenCL.
+METAL = ['xcrun', '-sdk', 'macosx', 'metal', '-std=metal3.0', '-w', '-fsyntax-only']
+ON_MAC = sys.platform == 'darwin'
 CPLUSPLUS = ['clang', '-x', 'c++', '-std=c++14', '-Werror=c++17-extensions', '-fno-exceptions', '-Isrc', '-Iinclude'] + COMMON
 
 
@@ -120,8 +123,8 @@ def refused(folder, text):
     def fails(command):
         return subprocess.run(command, capture_output=True).returncode != 0
     by = []
-    if fails(OPENCL + [metal]):
-        by.append('OpenCL')
+    if fails((METAL if ON_MAC else OPENCL) + [metal]):
+        by.append('Metal' if ON_MAC else 'OpenCL')
     if fails([sys.executable, 'test/standin/msl/table.py', metal, cpp]):
         by.append('table.py')
     if not os.path.exists(cpp) or fails(CPLUSPLUS + [cpp]):
@@ -137,13 +140,17 @@ def contracts(folder, keep):
                           text=True, check=True).stdout
     with open(metal, 'w') as f:
         f.writelines(l + '\n' for l in text.split('\n') if keep or not l.startswith('#pragma'))
-    command = [o for o in OPENCL if o != '-fsyntax-only'] + ['-ffp-contract=on', '-S', '-emit-llvm', '-o', '-', metal]
+    command = [o for o in (METAL if ON_MAC else OPENCL) if o != '-fsyntax-only']
+    command += ['-ffp-contract=on', '-S', '-emit-llvm', '-o', '-', metal]
     return 'fmuladd' in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def main():
     if not shutil.which('clang'):
         print('skip metal_text: there is no clang')
+        return 0
+    if ON_MAC and subprocess.run(METAL[:3] + ['-f', 'metal'], capture_output=True).returncode:
+        print("skip metal_text: Apple's Metal compiler, which comes with Xcode, is not here")
         return 0
     bad = 0
     with tempfile.TemporaryDirectory() as folder:

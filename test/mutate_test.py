@@ -119,10 +119,7 @@ def compiler(build):
         for line in f:
             key, _, value = line.partition(":=")
             config[key.strip()] = value.split()
-    libs = config["TEST_LIBS"] + config["PKG_LIBS"] + ["-lm", "-pthread"]
-    if sys.platform == "darwin":
-        libs += ["-framework", "Metal", "-framework", "Foundation", "-framework", "CoreGraphics",
-                 "-framework", "IOKit"]
+    libs = config["TEST_LIBS"] + config["PKG_LIBS"] + config["FRAMEWORKS"] + ["-lm", "-pthread"]
     return config["PKG_CFLAGS"], libs
 
 

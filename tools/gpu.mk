@@ -92,8 +92,7 @@ $B/src/gpu/metal_text.o: src/gpu/metal_text.S $K/src/gpu/kernels.metal
 
 ifeq ($(SYSTEM),Darwin)
 OBJ       += $(METAL_SRC:%.m=$B/%.o) $B/src/gpu/metal_text.o
-# Without CoreGraphics programs of the command line have no default device.
-LIBS      += -framework Metal -framework Foundation -framework CoreGraphics -framework IOKit
+LIBS      += $(FRAMEWORKS)
 OBJCFLAGS += -Wno-deprecated-declarations -Wno-unguarded-availability-new
 $B/src/gpu/%.o: src/gpu/%.m $B/config.mk
 	@mkdir -p $(@D)

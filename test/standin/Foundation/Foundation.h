@@ -81,6 +81,7 @@ __attribute__((objc_root_class))
 - (id)copyWithZone:(nullable void *)zone;
 @end
 
+#ifndef __APPLE__
 @interface NSAutoreleasePool : NSObject {
   @public
     id _Nullable *_Nullable objects;
@@ -90,6 +91,7 @@ __attribute__((objc_root_class))
 + (void)addObject:(id)object;
 - (void)drain;
 @end
+#endif
 
 #pragma clang assume_nonnull end
 

@@ -186,6 +186,9 @@ SINCE(15.0)
 - (uint64_t)recommendedMaxWorkingSetSize;
 - (NSUInteger)currentAllocatedSize;
 - (BOOL)supportsFamily:(MTLGPUFamily)family;
+#ifdef __APPLE__
+- (nullable id<MTLCommandQueue>)newCommandQueue; /* tools/mac uses it */
+#endif
 - (nullable id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)n;
 - (nullable id<MTLFence>)newFence;
 - (nullable id<MTLBuffer>)newBufferWithLength:(NSUInteger)length
