@@ -32,7 +32,8 @@ static const struct opt serve_opts[] = {
     {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
      1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
-     "size of the KV cache in tokens, shared by all requests (default: a full context for each)",
+     "size of the KV cache in tokens, shared by all requests (default: with -c, a full context for "
+     "each; otherwise up to 8192 tokens for each, and at least one full context)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
      "let one key's requests reuse prefixes computed for another key; response times then "
