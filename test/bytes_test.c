@@ -112,8 +112,49 @@ static void a_layer_reads_what_it_needs(void **state)
     free((void *)(uintptr_t)zeros);
 }
 
+/* What a token costs beside its bytes, with products that stage their row and as on Metal, of a
+ * layer each: dispatches, barriers between them, threadgroup memory of all groups. Pinned: a change
+ * shows what it does to them. */
+static void a_token_costs_what_it_did(void **state)
+{
+    static const struct {
+        const char *shape, *type, *class;
+        u32 launches, barriers;
+        u64 tg_bytes;
+    } rows[] = {{"Qwen2.5-0.5B", "q8_0", "emu_checked", 7, 6, 9881344},
+                {"Qwen2.5-0.5B", "q8_0", "emu_metal", 12, 11, 1516192},
+                {"RWKV-7-0.4B", "q4_k", "emu_checked", 8, 7, 3088736},
+                {"RWKV-7-0.4B", "q4_k", "emu_metal", 10, 9, 463264}};
+    u32 n_bad = 0;
+    zeros = calloc(MAX_DATA, 1);
+    (void)state;
+    assert_non_null(zeros);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct lab l;
+        struct exec_counters before, after;
+        double needed;
+        lab_open(&l, rows[i].class, rows[i].shape, rows[i].type, "f16");
+        l.class->counters(l.x, &before);
+        read_by_token(&l, &needed);
+        l.class->counters(l.x, &after);
+        u64 launches = after.launches - before.launches,
+            barriers = after.barriers - before.barriers;
+        u64 tg_bytes = after.tg_bytes - before.tg_bytes;
+        lab_close(&l);
+        print_message("%s %s on %s: %llu dispatches, %llu barriers, %llu bytes of threadgroup "
+                      "memory\n",
+                      rows[i].shape, rows[i].type, rows[i].class, (unsigned long long)launches,
+                      (unsigned long long)barriers, (unsigned long long)tg_bytes);
+        n_bad += launches != rows[i].launches || barriers != rows[i].barriers ||
+                 tg_bytes != rows[i].tg_bytes;
+    }
+    free((void *)(uintptr_t)zeros);
+    assert_int_equal(n_bad, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_layer_reads_what_it_needs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_layer_reads_what_it_needs),
+                                       cmocka_unit_test(a_token_costs_what_it_did)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,14 +167,36 @@ static void record_rope(struct op_lab *l, const struct op_shape *s)
     give(l, y);
 }
 
+/* Scores of attention: in the thousands, all the same, or all below every float, of which only NaN
+ * can come. A step of seven rows has one of a sequence without a past: one position. */
+enum { SCORES_USUAL, SCORES_HUGE, SCORES_EQUAL, SCORES_BELOW };
+
+static float scale_of(struct op_lab *l, const struct op_shape *s)
+{
+    switch (s->kind) {
+    case SCORES_HUGE: return 1e4f / sqrtf((float)s->head);
+    case SCORES_EQUAL: return 0;
+    case SCORES_BELOW:
+        l->odd_at = OP_COLS; /* NaN may come out, though no column brings one */
+        l->n_odd = 1;
+        return -3e38f;
+    default: return 2 / sqrtf((float)s->head);
+    }
+}
+
 static void record_attention(struct op_lab *l, const struct op_shape *s)
 {
     u32 vw = s->v_head ? s->v_head : s->head;
     u32 kv = net_kv(l->net, s->kv_heads * s->head, s->kv_heads * vw);
     struct operand k = take(l, s->kv_heads * s->head), v = take(l, s->kv_heads * vw);
+    struct operand q = take(l, s->heads * s->head);
+    float scale = scale_of(l, s);
+    if (s->kind == SCORES_BELOW) { /* above 0, so that all products are */
+        k = prog_act(l->p, "k", ACT_SIGMOID, k);
+        q = prog_act(l->p, "q", ACT_SIGMOID, q);
+    }
     prog_kv_store(l->p, kv, k, v);
-    give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, take(l, s->heads * s->head),
-                           2 / sqrtf((float)s->head)));
+    give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, q, scale));
 }
 
 static void record_latent_attention(struct op_lab *l, const struct op_shape *s)
@@ -597,6 +619,18 @@ const struct op_case op_cases[] = {
      record_attention,
      {.heads = 4, .kv_heads = 2, .head = 40, .v_head = 24}},
     {OP_ATTENTION,
+     "attention, scores of ten thousand",
+     record_attention,
+     {.heads = 4, .kv_heads = 2, .head = 64, .kind = SCORES_HUGE}},
+    {OP_ATTENTION,
+     "attention, equal scores",
+     record_attention,
+     {.heads = 4, .kv_heads = 2, .head = 64, .kind = SCORES_EQUAL}},
+    {OP_ATTENTION,
+     "attention, scores of minus infinity",
+     record_attention,
+     {.heads = 4, .kv_heads = 2, .head = 64, .kind = SCORES_BELOW}},
+    {OP_ATTENTION,
      "attention, heads of 7",
      record_attention,
      {.heads = 2, .kv_heads = 1, .head = 7}},
@@ -760,6 +794,8 @@ double op_tolerance(const struct op_lab *l)
     case OP_MLA_QUERY:
     case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
+        if (l->c->s.kind == SCORES_HUGE) return 5e-3; /* scores are off by their last bits */
+        return l->net->profile.bf16 ? 1e-3 : 1e-5;
     case OP_LATENT_ATTENTION:
     case OP_KV_STORE:
     case OP_ROPE_STORE: /* on matrix units queries and exponentials are halves */

@@ -40,11 +40,25 @@ def scratch_does_not_grow(fletch):
     return bad
 
 
+def deep_attention_is_right(fletch, backends):
+    """One row behind 2,100 tokens, many chunks of positions, against the reference."""
+    bad = 0
+    for b in backends:
+        run = subprocess.run([fletch, 'bench', '--kernel', 'attention', '--backend', b, '--json', '-r', '1',
+                              '--shape', 'depth=2100,heads=4,kv_heads=2,head=64'], capture_output=True, text=True)
+        rows = json.loads(run.stdout)['kernels'] if run.returncode == 0 else []
+        ok = len(rows) == 1 and rows[0]['ok'] and rows[0]['shape']['depth'] == 2100
+        bad += not ok
+        print(f'{"ok" if ok else "not ok"} attention behind 2,100 tokens on {b}' + ('' if ok else f'\n  {run.stderr}{rows}'))
+    return bad
+
+
 def main():
     build = sys.argv[1]
     fletch = os.path.join(build, 'standin', 'fletch')
     there = [b for b, part in STANDINS if os.path.exists(os.path.join(build, 'standin', part))]
     bad = scratch_does_not_grow(fletch) if 'metal' in there else 0
+    bad += deep_attention_is_right(fletch, ['emu'] + [b for b in there if b == 'metal'])
     for b, _ in STANDINS:
         if b not in there:
             print(f'skip {b}: this build has no stand-in for it')

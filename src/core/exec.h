@@ -12,6 +12,8 @@ struct exec_counters {
     u64 submissions, waits, launches, copies;
     u64 buffers_made, kernels_made, lists_made;
     u64 bytes_allocated, bytes_read; /* read: by kernels, where it can be counted */
+    u64 barriers;
+    u64 tg_bytes; /* threadgroup memory of all groups, where it can be counted */
 };
 
 /* What an executor keeps between steps: a cache block, or the recurrent state of a slot. */

@@ -36,6 +36,7 @@ struct gpu_counters {
     double longest_us;   /* and the longest of those that were waited for */
     u64 buffers_made, kernels_made, lists_made;
     u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
+    u64 tg_bytes;                    /* threadgroup memory of all groups, likewise */
 };
 
 enum {

@@ -85,6 +85,7 @@ static void dev_counters(const struct gpu *g, struct gpu_counters *out)
 {
     *out = g->did;
     out->bytes_read = emu_bytes_read(g->emu);
+    out->tg_bytes = emu_tg_bytes(g->emu);
 }
 
 static void dev_free(struct gpu *g, struct gpu_buf *b)

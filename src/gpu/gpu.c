@@ -715,7 +715,9 @@ static void gpu_counters(const struct exec *exec, struct exec_counters *out)
                                   .kernels_made = c.kernels_made,
                                   .lists_made = c.lists_made,
                                   .bytes_allocated = c.bytes_allocated,
-                                  .bytes_read = c.bytes_read};
+                                  .bytes_read = c.bytes_read,
+                                  .barriers = c.barriers,
+                                  .tg_bytes = c.tg_bytes};
 }
 
 static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, double *us,

@@ -61,6 +61,8 @@ int emu_copy(struct emulator *e, struct emu_bind dst, struct emu_bind src, u64 n
              struct err *err);
 /* Distinct bytes that checked kernels read, summed over launches, in sectors of 32. */
 u64 emu_bytes_read(const struct emulator *e);
+/* Threadgroup memory that groups of checked kernels had, summed over them. */
+u64 emu_tg_bytes(const struct emulator *e);
 
 /* For a buffer of n bytes; NULL when there is no memory. */
 struct emu_shadow *emu_shadow_new(u64 n);

@@ -400,7 +400,9 @@ static void run_groups(void *ctx, u64 begin, u64)
             w->threads[t].w = w;
             w->threads[t].id = id;
         }
-        if (!run_group(w, l->threads)) {
+        bool done = run_group(w, l->threads);
+        if (l->kernel->checked) e->check.tg_bytes += w->threads[0].tg_used;
+        if (!done) {
             __atomic_store_n(&e->next_group, e->n_groups, __ATOMIC_RELAXED);
             break;
         }
@@ -468,6 +470,11 @@ int emu_copy(struct emulator *e, struct emu_bind dst, struct emu_bind src, u64 n
 u64 emu_bytes_read(const struct emulator *e)
 {
     return e->check.bytes_read;
+}
+
+u64 emu_tg_bytes(const struct emulator *e)
+{
+    return e->check.tg_bytes;
 }
 
 const struct emu_kernel *emu_find(const struct emu_kernel *const *tables, const char *name)

@@ -34,7 +34,7 @@ struct checks {
     u32 wave;   /* counts launches that are ordered behind all before them */
     u32 launch; /* counts launches */
     u32 group;  /* counts groups */
-    u64 bytes_read;
+    u64 bytes_read, tg_bytes;
 };
 
 /* Operands and result of a product that a simdgroup does together. */
