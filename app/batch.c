@@ -177,7 +177,7 @@ static bool take_number(struct job *j, const char *key, const json_t *v)
     };
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         if (strcmp(key, reals[i].key) != 0) continue;
-        if (!json_is_number(v)) return wrong(j, "%s is not a number", key);
+        if (!json_is_number(v)) return wrong(j, "%s must be a number", key);
         *reals[i].to = (float)json_number_value(v);
         return true;
     }
@@ -192,22 +192,23 @@ static bool take_number(struct job *j, const char *key, const json_t *v)
         if (strcmp(key, counts[i].key) != 0) continue;
         json_int_t n = json_integer_value(v);
         if (!json_is_integer(v) || n < 0 || n > UINT32_MAX)
-            return wrong(j, "%s is not a count", key);
-        if (!n && counts[i].to == &j->r.max_tokens) return wrong(j, "max_tokens is 0");
+            return wrong(j, "%s must be a non-negative integer", key);
+        if (!n && counts[i].to == &j->r.max_tokens)
+            return wrong(j, "max_tokens must be at least 1");
         *counts[i].to = (uint32_t)n;
         return true;
     }
-    return wrong(j, "unknown key %s", QUOTE(key));
+    return wrong(j, "unknown field %s", QUOTE(key));
 }
 
 static bool take_stops(struct job *j, const json_t *v)
 {
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
-    if (n > MAX_STOPS) return wrong(j, "more than %d stop texts", MAX_STOPS);
+    if (n > MAX_STOPS) return wrong(j, "stop has more than %d strings", MAX_STOPS);
     for (size_t i = 0; i < n; i++) {
         j->stops[i] = json_word(json_is_array(v) ? json_array_get(v, i) : v);
         if (!j->stops[i] || !*j->stops[i])
-            return wrong(j, "a stop is not a text, is empty or holds a NUL");
+            return wrong(j, "stop must be one or more non-empty strings without NUL");
     }
     j->r.stops = j->stops;
     j->r.n_stops = n;
@@ -219,13 +220,14 @@ static bool take_biases(struct job *j, json_t *v)
     const char *key;
     json_t *value;
     size_t n = 0;
-    if (!json_is_object(v)) return wrong(j, "logit_bias is not an object of id: value");
+    if (!json_is_object(v)) return wrong(j, "logit_bias must be an object");
     j->bias_values = need(calloc(json_object_size(v) + 1, sizeof *j->bias_values));
     json_object_foreach(v, key, value)
     {
         uint64_t id;
         if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value))
-            return wrong(j, "logit_bias of %s is not id: value", QUOTE(key));
+            return wrong(j, "logit_bias: the entry for %s must be a token id with a number",
+                         QUOTE(key));
         ids_add(&j->bias_tokens, (int32_t)id);
         j->bias_values[n++] = (float)json_number_value(value);
     }
@@ -240,11 +242,11 @@ static bool take_rules(struct job *j, const char *key, const json_t *v)
 {
     if (strcmp(key, "grammar") == 0) {
         j->r.grammar = json_word(v);
-        return j->r.grammar || wrong(j, "grammar is not a text, or holds a NUL");
+        return j->r.grammar || wrong(j, "grammar must be a string without NUL");
     }
     j->r.json_schema = json_word(v);
     if (json_is_object(v)) j->r.json_schema = j->schema = need(json_dumps(v, JSON_COMPACT));
-    return j->r.json_schema || wrong(j, "json_schema is neither an object nor a text without NUL");
+    return j->r.json_schema || wrong(j, "json_schema must be an object or a string without NUL");
 }
 
 static bool take_other(struct job *j, const char *key, json_t *v)
@@ -255,25 +257,27 @@ static bool take_other(struct job *j, const char *key, json_t *v)
     if (strcmp(key, "logit_bias") == 0) return take_biases(j, v);
     if (strcmp(key, "ignore_end") == 0) {
         j->r.ignore_end = json_is_true(v);
-        return json_is_boolean(v) || wrong(j, "ignore_end is not true or false");
+        return json_is_boolean(v) || wrong(j, "ignore_end must be true or false");
     }
     if (strcmp(key, "timeout") == 0) {
         j->r.timeout = json_number_value(v);
-        return (json_is_number(v) && j->r.timeout > 0) || wrong(j, "timeout is no time");
+        return (json_is_number(v) && j->r.timeout > 0) ||
+               wrong(j, "timeout must be a positive number of seconds");
     }
     json_int_t n = json_is_integer(v) ? json_integer_value(v) : INT64_MIN; /* out of every range */
     if (strcmp(key, "seed") == 0) {
         j->r.sampling.seed = (uint64_t)n;
-        return n >= 0 || wrong(j, "seed is not a whole number from 0 up");
+        return n >= 0 || wrong(j, "seed must be a non-negative integer");
     }
     if (strcmp(key, "logprobs") == 0) {
         j->r.n_logprobs = (uint32_t)n + 1;
         j->logprobs = need(json_array());
-        return (n >= 0 && n <= 20) || wrong(j, "logprobs is not one of 0 to 20");
+        return (n >= 0 && n <= 20) || wrong(j, "logprobs must be an integer from 0 to 20");
     }
     if (strcmp(key, "priority") == 0) {
         j->r.priority = (int32_t)n;
-        return (n >= -1000 && n <= 1000) || wrong(j, "priority is not one of -1000 to 1000");
+        return (n >= -1000 && n <= 1000) ||
+               wrong(j, "priority must be an integer from -1000 to 1000");
     }
     return take_number(j, key, v);
 }
@@ -284,7 +288,7 @@ static bool take_ids(struct job *j, const json_t *v)
     for (size_t i = 0; i < json_array_size(v); i++) {
         json_int_t id = json_integer_value(json_array_get(v, i));
         if (!json_is_integer(json_array_get(v, i)) || id < 0 || id > INT32_MAX)
-            return wrong(j, "tokens holds something that is no token id");
+            return wrong(j, "tokens must be an array of token ids");
         j->prompt[i] = (int32_t)id;
     }
     j->r.n_tokens = json_array_size(v);
@@ -295,7 +299,7 @@ static bool take_messages(struct job *j, const json_t *v)
 {
     struct chat chat;
     const json_t *tools = json_object_get(j->line, "tools");
-    if (tools && !json_is_array(tools)) return wrong(j, "tools is no array");
+    if (tools && !json_is_array(tools)) return wrong(j, "tools must be an array");
     int rc = chat_open(&chat, v, tools, j->b->a, "batch");
     if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->r.n_tokens))
         rc = !wrong(j, "%s", fletch_model_error(j->b->host.model));
@@ -310,12 +314,14 @@ static bool take_prompt(struct job *j)
            *tokens = json_object_get(j->line, "tokens");
     json_t *messages = json_object_get(j->line, "messages");
     if (!prompt + !tokens + !messages != 2)
-        return wrong(j, "give one of prompt, messages and tokens");
-    if (tokens) return json_is_array(tokens) ? take_ids(j, tokens) : wrong(j, "tokens is no array");
+        return wrong(j, "exactly one of prompt, messages and tokens is required");
+    if (tokens)
+        return json_is_array(tokens) ? take_ids(j, tokens)
+                                     : wrong(j, "tokens must be an array of token ids");
     if (messages)
         return json_is_array(messages) ? take_messages(j, messages)
-                                       : wrong(j, "messages is no array");
-    if (!json_is_string(prompt)) return wrong(j, "prompt is not a text");
+                                       : wrong(j, "messages must be an array");
+    if (!json_is_string(prompt)) return wrong(j, "prompt must be a string");
     if (fletch_tokenize(j->b->host.model, json_string_value(prompt), json_string_length(prompt),
                         FLETCH_BOS, &j->prompt, &j->r.n_tokens))
         return wrong(j, "%s", fletch_model_error(j->b->host.model));
@@ -372,7 +378,7 @@ static bool take_id(struct job *j)
     struct batch *b = j->b;
     json_t *id = json_object_get(j->line, "id");
     j->id = is_id(id) ? json_incref(id) : number_id(b);
-    if (id && !is_id(id)) return !wrong(j, "id is neither a text nor an integer");
+    if (id && !is_id(id)) return !wrong(j, "id must be a string or an integer");
     char *key = id_key(j->id);
     json_t *before = json_object_get(b->seen, key);
     if (!before) json_object_set_new(b->seen, key, json_false());
@@ -519,7 +525,7 @@ static int read_answers(struct batch *b)
     bool changed = false;
     int n = snprintf(temp, sizeof temp, "%s.XXXXXX", b->a->out);
     int fd = n > 0 && (size_t)n < sizeof temp ? mkostemp(temp, O_APPEND | O_CLOEXEC) : -1;
-    if (fd < 0) return say_error("can't create %s: %s", QUOTE(temp), strerror(errno));
+    if (fd < 0) return say_error("cannot create %s: %s", QUOTE(temp), strerror(errno));
     FILE *kept = need(fdopen(fd, "a+b"));
     int code = EXIT_OK;
     if (!sort_answers(b, kept, &changed))

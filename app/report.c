@@ -137,10 +137,7 @@ static void print_summary(const json_t *j)
         table_put(&t, "context");
         table_put(&t, "%llu tokens", (unsigned long long)get_count(j, "n_ctx"));
         table_put(&t, "chat template");
-        table_put(&t, "%s",
-                  usable                   ? "yes"
-                  : json_is_null(template) ? "none"
-                                           : "one that fletch can't use");
+        table_put(&t, "%s", usable ? "yes" : json_is_null(template) ? "none" : "not supported");
         table_put(&t, "tools");
         table_put(&t, "%s", get_bool(template, "tools") ? "yes" : "no");
         table_put(&t, "thinking");
