@@ -20,8 +20,8 @@ static const struct opt chat_opts[] = {
      OPT_FIELD(stops), 0, 0},
     {0, "think", OPT_FLAG, NULL, NULL, "turn the model's thinking on, if its template has a switch",
      OPT_FIELD(think), 0, 0},
-    {0, "no-think", OPT_FLAG, NULL, NULL, "turn the model's thinking off, likewise",
-     OPT_FIELD(no_think), 0, 0},
+    {0, "no-think", OPT_FLAG, NULL, NULL,
+     "turn the model's thinking off, if its template has a switch", OPT_FIELD(no_think), 0, 0},
 };
 static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 

@@ -1038,7 +1038,7 @@ def test_a_context_beyond_the_trained_one_warns():
 def test_plan_counts_what_guesses_tokens():
     def plan(*args):
         j = fletch("plan", *args, "--json").json
-        return j["total"], sum(p["bytes"] for p in j["parts"] if p["name"] == "guessing")
+        return j["total"], sum(p["bytes"] for p in j["parts"] if p["name"] == "speculation")
 
     alone, none = plan("zoo/guide.gguf", "-c", 2048)
     draft, _ = plan("zoo/guide-draft.gguf", "-c", 2048)
@@ -1048,7 +1048,7 @@ def test_plan_counts_what_guesses_tokens():
     total, mtp = plan("zoo/glm.gguf", "--mtp")
     assert mtp > 0 and total - mtp == plan("zoo/glm.gguf")[0]
     got = fletch("run", "zoo/glm.gguf", "--mtp", "--max-memory", total - 1, "-p", "hi", code=3)
-    assert "guessing" in got.err and "available" in got.err
+    assert "speculation" in got.err and "available" in got.err
     one_line(fletch("plan", "zoo/guide.gguf", "--mtp", code=2), "MTP")
 
 

@@ -358,7 +358,7 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
                     class->look ? "buffers, logits, recorded lists" : "buffers and logits"));
     if (plan->guessing)
         json_array_append_new(parts,
-                              part("guessing", plan->guessing,
+                              part("speculation", plan->guessing,
                                    params->speculation.mtp ? "the MTP block's buffers"
                                                            : "the draft model, with its cache"));
     bool assumed = access(path, F_OK) && !strchr(path, ':');
