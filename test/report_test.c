@@ -267,7 +267,7 @@ static void test_plan_counts_the_reader_where_tokens_are_guessed(void **state)
     json_int_t beside = part_of(e, "activations", "bf16", true);
     assert_int_equal(beside, part_of(e, "activations", "bf16", false));
     assert_true(beside > part_of(e, "activations", "int8", true));
-    assert_true(part_of(e, "guessing", "bf16", true) > 0);
+    assert_true(part_of(e, "speculation", "bf16", true) > 0);
 }
 
 /* What the plan says fits does, what it says does not is refused; largest_ctx is the edge. */
