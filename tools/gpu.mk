@@ -149,7 +149,7 @@ $B/standin/libcuda.o: test/standin/libcuda.c $B/config.mk
 	@mkdir -p $(@D)
 	@echo "cc $<"
 	$Q$(CC) $(CFLAGS) -Itest/standin -Wno-missing-prototypes -c $< -o $@
-$B/standin/libcuda.so.1: $B/standin/libcuda.o $(EMU_OBJ) $(patsubst %,$B/src/base/%.o,base err pool)
+$B/standin/libcuda.so.1: $B/standin/libcuda.o $(EMU_OBJ) $(patsubst %,$B/src/base/%.o,base err pool os_linux)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -shared -Wl,-soname,libcuda.so.1 $^ -o $@ $(LIBS)
 
 # Programs that find every driver, real or on a stand-in: fletch, and tests of drivers and kernels.
