@@ -32,19 +32,19 @@ extern "C" {
 #define FLETCH_VERSION "0.1.0"
 #define FLETCH_API     __attribute__((visibility("default")))
 
-#define FLETCH_ERRORS(X)                              \
-    X(NOMEM, -1, "out of memory")                     \
-    X(IO, -2, "file can't be read or written")        \
-    X(FORMAT, -3, "bad model file")                   \
-    X(UNSUPPORTED, -4, "not supported")               \
-    X(ARG, -5, "bad argument")                        \
-    X(LIMIT, -6, "over a limit")                      \
-    X(FIT, -7, "does not fit in memory")              \
-    X(CONTEXT, -8, "context full")                    \
-    X(CANCELLED, -9, "cancelled")                     \
-    X(VOCAB, -10, "the model has no vocabulary")      \
-    X(TEMPLATE, -11, "chat template failed")          \
-    X(BACKEND, -12, "backend failed or is not there") \
+#define FLETCH_ERRORS(X)                                \
+    X(NOMEM, -1, "out of memory")                       \
+    X(IO, -2, "cannot read or write a file")            \
+    X(FORMAT, -3, "bad model file")                     \
+    X(UNSUPPORTED, -4, "not supported")                 \
+    X(ARG, -5, "bad argument")                          \
+    X(LIMIT, -6, "limit exceeded")                      \
+    X(FIT, -7, "does not fit in memory")                \
+    X(CONTEXT, -8, "context full")                      \
+    X(CANCELLED, -9, "cancelled")                       \
+    X(VOCAB, -10, "the model has no vocabulary")        \
+    X(TEMPLATE, -11, "chat template failed")            \
+    X(BACKEND, -12, "backend failed or is unavailable") \
     X(INTERNAL, -13, "internal error")
 
 enum fletch_error_code {

@@ -10,8 +10,8 @@ int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
 {
     (void)box;
     snprintf(text, cap,
-             "no sandbox on macOS: API keys, limits and checked input protect this Mac, and the "
-             "rights of this account: to serve strangers, give fletch an account of its own");
+             "no sandbox on macOS: API keys, limits, input validation and the rights of this "
+             "account protect this Mac; to serve strangers, run fletch in an account of its own");
     return 0;
 }
 
