@@ -5,6 +5,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/os.h"
+
 static const struct opt place_opts[] = {
     OPT_ROW_BACKEND,
     {'t', "threads", OPT_COUNT, "N", NULL, "use at most N threads (default: one per core)",
@@ -107,23 +109,13 @@ static int check_pairs(const struct args *a)
     return EXIT_OK;
 }
 
-/* Is there a GPU that a better build or a mended driver would use? */
-static bool has_gpu(void)
-{
-#ifdef __APPLE__
-    return true;
-#else
-    return access("/dev/nvidiactl", F_OK) == 0;
-#endif
-}
-
 /* With --verbose, or where it is slower than it need be. */
 static void say_backend(const struct host *h, const struct args *a)
 {
     const char *used = fletch_engine_backend(h->engine);
     bool on_gpu = strncmp(used, "cuda", 4) == 0 || strncmp(used, "metal", 5) == 0;
     bool is_auto = a->backend && strcmp(a->backend, "auto") == 0;
-    bool slow = is_auto && !on_gpu && (strncmp(used, "ref", 3) == 0 || has_gpu());
+    bool slow = is_auto && !on_gpu && (strncmp(used, "ref", 3) == 0 || os_has_gpu());
     if ((a->verbose || slow) && !a->quiet) fprintf(stderr, "backend %s\n", used);
 }
 

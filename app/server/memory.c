@@ -52,8 +52,10 @@ void memory_restock(void)
 
 static void *resize(void *old, size_t n)
 {
-    void *p = realloc(old, n);
-    while (!p && n <= SMALL_BYTES && give_back(N_BLOCKS / 2)) p = realloc(old, n);
+    void *p;
+    do {
+        p = realloc(old, n);
+    } while (!p && n <= SMALL_BYTES && give_back(N_BLOCKS / 2));
     if (!p && n) failed = true;
     return p;
 }
@@ -92,8 +94,10 @@ void memory_fail(void)
 
 void *memory_resize(void *old, size_t n)
 {
-    void *p = realloc(old, n);
-    while (!p && give_back(0)) p = realloc(old, n);
+    void *p;
+    do {
+        p = realloc(old, n);
+    } while (!p && give_back(0));
     return need(p);
 }
 

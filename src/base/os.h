@@ -41,6 +41,9 @@ bool os_processor_has(const char *feature);
 /* Asks the system to keep the state of AMX's tiles for this process; false where it does not. */
 bool os_allow_tiles(void);
 
+/* Is there a GPU of a kind that fletch runs on, whether or not this build and its driver can? */
+bool os_has_gpu(void);
+
 /* ---- memory ---- */
 
 enum os_pressure { OS_PRESSURE_UNKNOWN, OS_PRESSURE_NORMAL, OS_PRESSURE_WARNING, OS_PRESSURE_HIGH };

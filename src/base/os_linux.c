@@ -143,6 +143,11 @@ bool os_allow_tiles(void)
 #endif
 }
 
+bool os_has_gpu(void)
+{
+    return access("/dev/nvidiactl", F_OK) == 0;
+}
+
 /* ---- memory ---- */
 
 u64 os_memory_bytes(void)

@@ -106,6 +106,11 @@ bool os_allow_tiles(void)
     return false;
 }
 
+bool os_has_gpu(void)
+{
+    return true;
+}
+
 /* ---- memory ---- */
 
 u64 os_memory_bytes(void)
