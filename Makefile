@@ -1,8 +1,13 @@
 # fletch. Everything is built under $B; `make run` and `make test` are all a newcomer needs.
 # V=1 shows the commands; B=dir, CC=clang, OPT=-O0, DEBUG=-g1, EXTRA=-fsanitize=… make a build of
-# another kind; WERROR=1 makes errors of warnings, as CI does.
+# another kind; WERROR=1 makes errors of warnings, as CI does. DEBUG=metal makes run and test run
+# under Metal's API and shader validation.
 B       ?= build
 DEBUG   ?= -g
+ifeq ($(DEBUG),metal)
+override DEBUG := -g
+VALIDATE := MTL_DEBUG_LAYER=1 MTL_SHADER_VALIDATION=1
+endif
 OPT     ?= -O2 $(DEBUG)
 PREFIX  ?= /usr/local
 Q       := $(if $(V),,@)
@@ -148,7 +153,7 @@ $B/tools/%: $B/tools/%.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
 run: $B/fletch
-	$B/fletch run -p "Once upon a time" -n 160
+	$(VALIDATE) $B/fletch run -p "Once upon a time" -n 160
 
 ifeq ($(SYSTEM),Darwin)
 static:

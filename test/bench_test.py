@@ -85,6 +85,12 @@ def test_targets_by_the_names_people_try():
         assert f"--backend {backend}" in make(target, f"BACKEND={backend}")
     assert "--backend" not in make("bench")
     assert sys.platform == "darwin" or "macOS only" in make("build-metal")
+    for target in ("run", "test"):
+        assert "MTL_DEBUG_LAYER=1 MTL_SHADER_VALIDATION=1" in make(target, "DEBUG=metal")
+        assert "MTL_" not in make(target)
+    capture = make("capture")
+    assert capture.index("rm -rf " + BUILD + "/token.gputrace") < capture.index("--capture " + BUILD + "/token.gputrace")
+    assert "MTL_CAPTURE_ENABLED=1" in capture
 
 
 def test_serving_is_measured_for_many_clients(d):

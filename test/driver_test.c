@@ -500,7 +500,7 @@ static bool is_asked(const struct standin *s, u64 n)
 {
     const volatile u64 *requests = &s->residency_requests;
     u64 end = *requests + n;
-    for (u32 i = 0; i < 500 && *requests < end; i++) usleep(10000);
+    for (u32 i = 0; i < 400 && *requests < end; i++) usleep(10000);
     return *requests >= end;
 }
 
@@ -528,7 +528,7 @@ static void memory_is_kept_while_a_model_is_in_use(void **state)
     u64 before = s->residency_requests;
     usleep(600000);
     assert_int_equal(s->residency_requests, before);
-    for (u32 i = 0; i < 300 && s->residency_requests == before; i++) {
+    for (u32 i = 0; i < 200 && s->residency_requests == before; i++) {
         check_step(&lab, list, i);
         usleep(10000);
     }
@@ -645,11 +645,25 @@ static void metal_captures_on_demand(void **state)
     const struct standin *seen = STANDIN_METAL;
     if (!metal_driver || !seen) skip();
     struct lab lab;
+    char folder[] = "/tmp/fletch-capture-XXXXXX", path[300];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/step.gputrace", folder);
     open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_chain(&lab);
     u64 before = seen->captures;
-    assert_int_equal(lab.d->capture(lab.g, "step.gputrace", &lab.err), 0);
+    unsetenv("MTL_CAPTURE_ENABLED");
+    assert_int_equal(lab.d->capture(lab.g, path, &lab.err), FLETCH_E_BACKEND);
+    assert_non_null(strstr(lab.err.text, "MTL_CAPTURE_ENABLED=1"));
+    setenv("MTL_CAPTURE_ENABLED", "1", 1);
+    assert_int_equal(lab.d->capture(lab.g, path, &lab.err), 0);
+    check_step(&lab, list, 1);
     assert_int_equal(lab.d->capture(lab.g, NULL, &lab.err), 0);
     assert_int_equal(seen->captures - before, 1);
+    assert_int_equal(lab.d->capture(lab.g, path, &lab.err), FLETCH_E_BACKEND); /* it is there */
+    assert_non_null(strstr(lab.err.text, "step.gputrace"));
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+    lab.d->drop(lab.g, list);
     close_lab(&lab);
 }
 

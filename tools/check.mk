@@ -35,9 +35,9 @@ $B/libapp.a: $(filter-out $B/app/main.o,$(APP_OBJ))
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
 # for test/run.
 LIMIT   ?= 300
-tests: $(TESTBIN) $(CLIS)
+tests: $(TESTBIN) $(CLIS) $B/tools/mac_probe
 test: $B/fletch $B/standin/fletch tests
-	$Qtest/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
+	$Q$(VALIDATE) test/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 
 # The same tests under sanitizers, in build folders of their own; races are looked for in what has
 # threads only. Left to the plain builds: warnings, because what sanitizers add to the code makes

@@ -161,10 +161,13 @@ $B/standin/fletch: $(APP_OBJ) $(STANDINS) $B/libfletch.a
 	    $(STANDIN_LIBS) $(STANDIN_RUN)
 $B/test/driver_test $B/test/metal_test $B/test/tune_test $B/src/gpu/op_test: $(STANDINS)
 
-# On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode.
+# On a Mac: one file that tells all, to send back; a GPU trace of one token for Xcode, which is not
+# written where an older one lies.
 .PHONY: mac-report capture
-mac-report: $B/fletch $B/src/gpu/op_test
+mac-report: $B/fletch $B/src/gpu/op_test $B/test/driver_test $B/tools/mac_probe
 	$Qtools/mac-report $B $B/mac-report.txt
 capture: $B/fletch
+	@rm -rf $B/token.gputrace
 	MTL_CAPTURE_ENABLED=1 $B/fletch run --backend metal -p "Once upon a time" -n 1 \
 	    --capture $B/token.gputrace
+	@echo "open $B/token.gputrace"

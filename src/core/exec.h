@@ -13,7 +13,9 @@ struct exec_counters {
     u64 buffers_made, kernels_made, lists_made;
     u64 bytes_allocated, bytes_read; /* read: by kernels, where it can be counted */
     u64 barriers;
-    u64 tg_bytes; /* threadgroup memory of all groups, where it can be counted */
+    u64 tg_bytes;              /* threadgroup memory of all groups, where it can be counted */
+    u64 command_buffers;       /* where submissions may be several */
+    double gpu_us, longest_us; /* of command buffers: all of them, the longest */
 };
 
 /* What an executor keeps between steps: a cache block, or the recurrent state of a slot. */

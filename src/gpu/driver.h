@@ -32,8 +32,8 @@ struct gpu_info {
 /* What the driver itself did, since open. */
 struct gpu_counters {
     u64 submissions, waits, dispatches, barriers, copies, fills;
-    u64 command_buffers; /* Metal: a submission is one or several */
-    double longest_us;   /* and the longest of those that were waited for */
+    u64 command_buffers;       /* Metal: a submission is one or several */
+    double gpu_us, longest_us; /* of those that were waited for: all of them, the longest */
     u64 buffers_made, kernels_made, lists_made;
     u64 bytes_allocated, bytes_read; /* read: by kernels, where the driver can count it */
     u64 tg_bytes;                    /* threadgroup memory of all groups, likewise */

@@ -509,7 +509,10 @@ static int finish_oldest(struct gpu *g, struct err *err)
     for (u32 i = 0; i < q->n; i++) {
         double us;
         int part = finish(q->parts[i], &us, rc ? NULL : err);
-        if (part == 0) g->did.longest_us = MAX(g->did.longest_us, us);
+        if (part == 0) {
+            g->did.gpu_us += us;
+            g->did.longest_us = MAX(g->did.longest_us, us);
+        }
         if (rc == 0) rc = part;
     }
     memmove(g->queued, g->queued + 1, --g->n_queued * sizeof g->queued[0]);

@@ -717,7 +717,10 @@ static void gpu_counters(const struct exec *exec, struct exec_counters *out)
                                   .bytes_allocated = c.bytes_allocated,
                                   .bytes_read = c.bytes_read,
                                   .barriers = c.barriers,
-                                  .tg_bytes = c.tg_bytes};
+                                  .tg_bytes = c.tg_bytes,
+                                  .command_buffers = c.command_buffers,
+                                  .gpu_us = c.gpu_us,
+                                  .longest_us = c.longest_us};
 }
 
 static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, double *us,

@@ -753,6 +753,8 @@ kern_return_t IOObjectRelease(io_object_t object)
 }
 @end
 
+static bool is_capturing;
+
 @implementation MTLCaptureManager
 + (MTLCaptureManager *)sharedCaptureManager
 {
@@ -762,16 +764,29 @@ kern_return_t IOObjectRelease(io_object_t object)
 }
 - (BOOL)supportsDestination:(MTLCaptureDestination)destination
 {
-    return destination == MTLCaptureDestinationGPUTraceDocument;
+    const char *enabled = getenv("MTL_CAPTURE_ENABLED");
+    return destination == MTLCaptureDestinationGPUTraceDocument && enabled && *enabled == '1';
 }
 - (BOOL)startCaptureWithDescriptor:(MTLCaptureDescriptor *)descriptor error:(NSError **)error
 {
-    (void)error;
     if (!descriptor.captureObject || !descriptor.outputURL) misuse("a capture of nothing");
+    if (descriptor.destination != MTLCaptureDestinationGPUTraceDocument)
+        misuse("a capture for Xcode, which nobody has open");
+    const char *path = [descriptor.outputURL->path UTF8String], *dot = strrchr(path, '.');
+    if (!dot || strcmp(dot, ".gputrace")) misuse("a capture that Xcode does not take for one");
+    FILE *f = is_capturing ? NULL : fopen(path, "wx");
+    if (!f) {
+        *error = error_of("Capturing is not possible: there is such a file, or no such folder");
+        return NO;
+    }
+    fclose(f);
+    is_capturing = true;
     standin_metal.captures++;
     return YES;
 }
 - (void)stopCapture
 {
+    if (!is_capturing) misuse("the end of a capture that never began");
+    is_capturing = false;
 }
 @end
