@@ -87,21 +87,25 @@ json_t *json_text(const char *s, size_t n)
 {
     json_t *j = json_stringn(s, n);
     if (j) return j;
-    char *clean = need(malloc(3 * n + 1)), *to = clean;
+    json_malloc_t take; /* jansson's, which tells a server of what finds no memory */
+    json_free_t give;
+    json_get_alloc_funcs(&take, &give);
+    char *clean = take(3 * n + 1), *to = clean;
+    if (!clean) return NULL;
     for (size_t i = 0; i < n;) {
         size_t len = utf8_length(s + i, n - i);
         memcpy(to, len ? s + i : "\xef\xbf\xbd", len ? len : 3);
         to += len ? len : 3;
         i += len ? len : 1;
     }
-    j = need(json_stringn(clean, (size_t)(to - clean)));
-    free(clean);
+    j = json_stringn(clean, (size_t)(to - clean));
+    give(clean);
     return j;
 }
 
 json_t *json_bytes(const char *s, size_t n)
 {
-    json_t *a = need(json_array());
+    json_t *a = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(a, json_integer((unsigned char)s[i]));
     return a;
 }

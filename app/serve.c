@@ -115,7 +115,8 @@ static void log_notice(void *ctx, const char *text)
 static int load(void *ctx, struct served *m)
 {
     struct args a = *(const struct args *)ctx;
-    struct host *h = m->host = need(calloc(1, sizeof *h));
+    struct host *h = m->host = calloc(1, sizeof *h);
+    if (!h) return EXIT_FIT;
     int code = host_open_engine(h, a.backend, &a);
     if (code) return code;
     m->has_driver = strncmp(fletch_engine_backend(h->engine), "cuda", 4) == 0;
