@@ -1250,6 +1250,10 @@ def test_the_manual_has_every_limit_and_metric(s):
         assert f"`{name}`" in manual, name
     for path in re.findall(r'\{"(?:GET|POST)", "([^"*]+)', open("app/server/route.c").read()):
         assert f" {path}" in manual, path
+    words = " ".join(fletch("help", "serve").text.split())
+    for says in ["0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
+                 "It listens on localhost only; other addresses require API keys", "Sizes, queues and times are limited."]:
+        assert says in words, says
 
 
 def test_a_broken_template_is_said_once_and_chats_fail(_):
