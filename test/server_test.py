@@ -690,6 +690,8 @@ def test_bodies_and_connections_are_bounded(s):
     streamed = s.stream("/v1/completions", prompt="a", logprobs=2, max_tokens=40, ignore_end=True)
     assert len(streamed) > 30, "what is sent at once may be more"
     e = s.post("/tokenize", {"content": "x" * 30000}, 413)["error"]
+    want = "the size of the body exceeds the limit body_bytes=20000 (bytes in a request body)"
+    assert e["message"] == want, e
     assert e["code"] == "body_bytes", e
     half = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000\r\n\r\n" + b" " * 14000
     halves = [s.open(half) for _ in range(3)]

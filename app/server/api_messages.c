@@ -96,7 +96,7 @@ static int take_message(struct call *c, const json_t *from, json_t *messages)
     if (json_is_string(content))
         words_try_add(&said, json_string_value(content), json_string_length(content));
     else if (!json_is_array(content))
-        rc = call_wrong(c, 400, "messages", "a message has no content");
+        rc = call_wrong(c, 400, "messages", "a message must have content");
     json_array_foreach(content, i, block)
     {
         if (!rc) rc = take_block(c, block, messages, message, &said);

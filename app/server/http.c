@@ -263,7 +263,7 @@ static bool take_head(struct conn *c)
         return false;
     }
     if (c->request.head.content_length > limit_of(limits, body_bytes)) {
-        http_refuse(c, LIMIT_body_bytes, "the body is too long");
+        http_refuse(c, LIMIT_body_bytes, "the size of the body");
         return false;
     }
     /* who may not, need not send a body */
@@ -288,7 +288,7 @@ static bool make_room(struct conn *c, size_t n)
     struct request *r = &c->request;
     size_t needed = r->n_body + n + 1, most = limit_of(&s->limits, body_bytes) + 1;
     if (needed > most) {
-        http_refuse(c, LIMIT_body_bytes, "the body is too long");
+        http_refuse(c, LIMIT_body_bytes, "the size of the body");
         return false;
     }
     if (needed <= r->cap_body) return true;

@@ -219,14 +219,14 @@ int http_head_parse(struct http_head *head, char *p, size_t n, const char **why)
 {
     char *end = p + n - 2; /* of the last header; then comes the empty line */
     memset(head, 0, sizeof *head);
-    *why = "the head holds a stray CR, LF or NUL";
+    *why = "the headers contain a stray CR, LF or NUL";
     if (memchr(p, 0, n)) return 400;
     *end = 0;
     char *line = next_line(&p);
     if (!line) return 400;
     int status = parse_request_line(head, line, why);
     while (!status && p < end) {
-        *why = "the head holds a stray CR, LF or NUL";
+        *why = "the headers contain a stray CR, LF or NUL";
         line = next_line(&p);
         status = line ? parse_header(head, line, why) : 400;
     }
