@@ -28,8 +28,8 @@ MUTANTS = [
      "prog_rope_to(p, ROPE_NORM, 1, rot,", "prog_rope_to(p, ROPE_NEOX, 1, rot,"),
     ("rope exponent", "src/model/rope.c", "-2.0 * i / hp->n_rot", "-1.0 * i / hp->n_rot"),
     ("rope_freqs ignored", "src/model/rope.c", "theta / (double)f[i]", "theta"),
-    ("epsilon times ten", PARTS, ".eps = b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\n/* q, k",
-     ".eps = 10 * b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\n/* q, k"),
+    ("epsilon times ten", PARTS, ".eps = b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\nstruct operand part_scale",
+     ".eps = 10 * b->hp->eps, .w = w, .b = NO_WEIGHT});\n}\n\nstruct operand part_scale"),
     ("inner epsilon is the outer one", "src/model/hparams.c",
      'source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err)', "0"),
     ("gate and up swapped", PARTS, 'prog_glu(b->p, "ffn_glu", gate, up)',
@@ -43,7 +43,8 @@ MUTANTS = [
     ("expert scale forgotten", HOSTMEM, "weights[j] *= op->p.route.scale;", ";"),
     ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
     ("shared expert left out", PARTS, "return n_shared ? prog_add(", "return false ? prog_add("),
-    ("latent scale of the cached width", GLM, "1 / sqrtf((float)qk)", "1 / sqrtf((float)wide)"),
+    ("latent scale of the cached width", GLM, "m * m / sqrtf((float)qk)",
+     "m * m / sqrtf((float)wide)"),
     ("attention scale of the model width", PARTS, "1.0f / sqrtf((float)hp->head_k)",
      "1.0f / sqrtf((float)hp->d_model)"),
     ("key heads dealt round", OPS, "g = h / per_group", "g = h % op->p.attn.n_kv_heads"),
@@ -51,21 +52,22 @@ MUTANTS = [
      "for (u32 j = 0; j <= r->pos; j++) {\n            const u8",
      "for (u32 j = 0; j <= (u32)a->run->s->rows[a->run->s->n_rows - 1].pos; j++) {\n"
      "            const u8"),
-    ("head norm after rope", PARTS,
-     """    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
-    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
-    if (!spec.plain_every || (l + 1) % spec.plain_every) {
-        q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
-        k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
-    }
-""",
-     """    q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
-    k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
-    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
-    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
-"""),
+    ("head norm after rope", PARTS, "spec.qk_norm == QK_NORM_HEADS ||",
+     "spec.qk_norm == QK_NORM_LAST ||"),
+    ("embedding not scaled", PARTS, "prog_embed(b->p, w), b->hp->embedding_scale)",
+     "prog_embed(b->p, w), 1)"),
+    ("residuals not scaled", PARTS, "part_scale(b, \"residual\", y, b->hp->residual_scale)", "y"),
+    ("attention's own scale ignored", PARTS,
+     "hp->attention_scale > 0 ? hp->attention_scale :", ""),
+    ("logits multiplied by their scale", PARTS, "scale > 0 ? 1 / scale : 1", "scale"),
+    ("latent attention without yarn's scale", GLM, "m * m / sqrtf((float)qk)",
+     "1 / sqrtf((float)qk)"),
+    ("yarn's rotation scaled in MLA too", "src/model/rope.c", "hp->yarn_log_mul > 0 ? 1 :", ""),
+    ("yarn's corners fixed", "src/model/rope.c", "(double)hp->yarn_fast", "32"),
+    ("alpha of the rotation ignored", "src/format/hf_config.c",
+     "if (by_alpha) base *=", "if (false) base *="),
     ("all layers rotate", PARTS, "if (!spec.plain_every ||", "if (true ||"),
-    ("heads normed one by one", PARTS, "kind == QK_NORM_HEADS ? b->hp->head_k : x.width",
+    ("heads normed one by one", PARTS, "kind == QK_NORM_WHOLE ? x.width : b->hp->head_k",
      "b->hp->head_k"),
     ("gate and up rows swapped", PARTS, "wg = bind_rows(bind, d, 2 * n_ff, 0, n_ff, 1,",
      "wg = bind_rows(bind, d, 2 * n_ff, n_ff, n_ff, 1,"),
@@ -74,7 +76,7 @@ MUTANTS = [
     ("mixtral's expert weights not normalised", "src/model/hparams.c",
      "hp->expert_norm = !(r->traits & ARCH_SAYS_NORM);", "hp->expert_norm = false;"),
     ("residual dropped", PARTS,
-     'return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));',
+     'return part_residual(b, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));',
      'return prog_matmul(p, "attn_out", o, wo, bo);'),
     ("MTP halves swapped", MTP,
      """    prog_norm_to(p, prog_cols(p, eg, 0, d), e, norm);

@@ -23,9 +23,19 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
                            p->bf16,    p->int8_experts, m->limits.block_tokens,
                            net->n_kv,  net->n_states};
     const struct hparams *hp = &m->m->hp;
-    const float reals[] = {hp->eps,          hp->rope_base,        hp->rope_factor,
-                           hp->eps_mla,      hp->rope_attn_factor, hp->expert_scale,
-                           (float)hp->n_rot, (float)hp->rope_ctx,  (float)hp->rope_scaling};
+    const float reals[] = {hp->eps,
+                           hp->rope_base,
+                           hp->rope_factor,
+                           hp->eps_mla,
+                           hp->rope_attn_factor,
+                           hp->expert_scale,
+                           (float)hp->n_rot,
+                           (float)hp->rope_ctx,
+                           (float)hp->rope_scaling,
+                           hp->yarn_fast,
+                           hp->yarn_slow,
+                           hp->yarn_log_mul,
+                           hp->attention_scale};
     const char *name = m->engine->class->name;
     u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
     h = XXH3_64bits_withSeed(reals, sizeof reals, h);
@@ -36,7 +46,8 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
         const u8 *data;
         h = XXH3_64bits_withSeed(shape, sizeof shape, XXH3_64bits(w->name, strlen(w->name)));
         bool is_vector = w->n_out == 1 && w->n_slices == 1;
-        if (!is_vector && b->tensor->recipe) continue;
+        if (!b->tensor || (!is_vector && b->tensor->recipe))
+            continue; /* a constant's name says it */
         int rc = source_data(m->m->source, b->tensor, &data, err);
         if (rc) return rc;
         u64 n = is_vector ? w->n_bytes : MIN(w->n_bytes, (u64)SAMPLE_BYTES);

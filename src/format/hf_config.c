@@ -149,7 +149,7 @@ static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
     double factor = need_num(c, p, "factor"), low = need_num(c, p, "low_freq_factor");
     double high = need_num(c, p, "high_freq_factor");
     double ctx = original_ctx(c, p, 0);
-    if (!(c->h->arch & (HF_LLAMA | HF_MIXTRAL | HF_SMOLLM3)))
+    if (!(c->h->arch & (HF_LLAMA | HF_MIXTRAL | HF_SMOLLM3 | HF_GRANITE)))
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
              c->arch);
     if (!(factor > 0 && low > 0 && high > low && ctx > 0))
@@ -179,21 +179,33 @@ static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
 {
     double orig = original_ctx(c, p, n_ctx);
     double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 1);
-    double plain = yarn_mscale(factor, 1), attn = plain;
+    double plain = yarn_mscale(factor, 1), attn = plain, all = 0;
+    bool latent = c->h->arch & (HF_GLM4_LITE | HF_DEEPSEEK);
     if (get(c, p, "mscale") && get(c, p, "mscale_all_dim"))
         attn = yarn_mscale(factor, opt_num(c, p, "mscale", 1)) /
                yarn_mscale(factor, opt_num(c, p, "mscale_all_dim", 1));
     attn = opt_num(c, p, "attention_factor", attn);
-    if (opt_num(c, p, "beta_fast", 32) != 32 || opt_num(c, p, "beta_slow", 1) != 1 ||
-        json_is_false(json_object_get(p, "truncate")))
+    double fast = opt_num(c, p, "beta_fast", 32), slow = opt_num(c, p, "beta_slow", 1);
+    if (json_is_false(json_object_get(p, "truncate")))
         FAIL(c, FLETCH_E_UNSUPPORTED,
-             "config.json: rope type yarn with other than beta_fast 32, beta_slow 1 and truncate "
-             "true is not supported");
-    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0))
+             "config.json: rope type yarn with truncate false is not supported");
+    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0 && fast > 0 && slow > 0))
         FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type yarn");
     put_str(c, "rope.scaling.type", "yarn");
     put_f32(c, "rope.scaling.factor", factor);
     put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
+    put_f32(c, "rope.scaling.yarn_beta_fast", fast);
+    put_f32(c, "rope.scaling.yarn_beta_slow", slow);
+    if (latent) { /* GGUF has the logarithm of the scale of attention then, and no factor of its own
+                   */
+        all = opt_num(c, p, "mscale_all_dim", 0);
+        if (!(all > 0))
+            FAIL(c, FLETCH_E_UNSUPPORTED,
+                 "config.json: rope type yarn without mscale_all_dim is not supported for %s",
+                 c->arch);
+        put_f32(c, "rope.scaling.yarn_log_multiplier", 0.1 * all);
+        plain = 1;
+    }
     /* GGUF's factor multiplies YaRN's own, Hugging Face's replaces it. */
     if (attn != plain) put_f32(c, "rope.scaling.attn_factor", attn / plain);
 }
@@ -262,11 +274,14 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     double base = opt_num(c, p, "rope_theta", opt_num(c, c->root, "rope_theta", 10000));
     if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta must be greater than 0");
     n_rot = rotated(c, p, n_rot);
-    put_u32(c, "rope.dimension_count", n_rot);
-    put_f32(c, "rope.freq_base", base);
-
     struct str type = get_str(c, p, "rope_type");
     if (!type.p) type = get_str(c, p, "type");
+    double alpha = c->h->arch & (HF_HUNYUAN | HF_HUNYUAN_MOE) ? opt_num(c, p, "alpha", 0) : 0;
+    bool by_alpha = type.p && str_is(type, "dynamic") && alpha > 0 && n_rot > 2;
+    if (by_alpha) base *= pow(alpha, n_rot / (n_rot - 2.0)); /* and no more scaling than that */
+    put_u32(c, "rope.dimension_count", n_rot);
+    put_f32(c, "rope.freq_base", base);
+    if (by_alpha) return;
     if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
     if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
@@ -409,11 +424,86 @@ static void read_minimax_m2(struct cfg *c)
     put_u32(c, "expert_gating_func", 2);
 }
 
+static void read_granite(struct cfg *c)
+{
+    static const char *const names[4][2] = {{"embedding_multiplier", "embedding_scale"},
+                                            {"residual_multiplier", "residual_scale"},
+                                            {"attention_multiplier", "attention.scale"},
+                                            {"logits_scaling", "logit_scale"}};
+    read_dense(c);
+    for (u32 i = 0; i < 4; i++) {
+        double scale = opt_num(c, c->root, names[i][0], 1);
+        if (!(scale > 0))
+            FAIL(c, FLETCH_E_FORMAT, "config.json: %s must be greater than 0", names[i][0]);
+        put_f32(c, names[i][1], scale);
+    }
+}
+
+/* A number that may be a list with an entry for each layer, all alike. */
+static u32 one_for_all(struct cfg *c, const char *key, u32 hi)
+{
+    const json_t *v = get(c, c->root, key), *e;
+    size_t i;
+    if (!json_is_array(v)) return need_u32(c, key, hi);
+    json_int_t n = json_integer_value(json_array_get(v, 0));
+    json_array_foreach((json_t *)(uintptr_t)v, i, e)
+    {
+        if (!json_is_integer(e) || json_integer_value(e) != n)
+            FAIL(c, FLETCH_E_UNSUPPORTED,
+                 "config.json: %s differs between layers, which is not supported", key);
+    }
+    if (n < 1 || n > (json_int_t)hi)
+        FAIL(c, FLETCH_E_FORMAT, "config.json: %s must be an integer from 1 to %u", key, hi);
+    return c->rc ? 1 : (u32)n;
+}
+
+static void put_counts(struct cfg *c, u32 n, u32 used, u32 n_ff, u32 n_shared)
+{
+    c->h->n_experts = n;
+    put_u32(c, "expert_count", n);
+    put_u32(c, "expert_used_count", used);
+    put_u32(c, "expert_feed_forward_length", n_ff);
+    put_u32(c, "expert_shared_count", n_shared);
+    if (n_shared) put_u32(c, "expert_shared_feed_forward_length", n_ff * n_shared);
+}
+
+static void read_ernie_moe(struct cfg *c)
+{
+    u32 n = need_u32(c, "moe_num_experts", 1024);
+    read_dense(c);
+    u32 n_layers = c->h->n_layers, last = n_layers ? n_layers - 1 : 0;
+    const json_t *end = get(c, c->root, "moe_layer_end_index");
+    u32 interval = opt_u32(c, "moe_layer_interval", 1024, 1);
+    if (interval != 1 || (end && json_integer_value(end) != -1 && json_integer_value(end) != last))
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: dense layers between or after the expert layers (moe_layer_interval, "
+             "moe_layer_end_index) are not supported");
+    put_u32(c, "interleave_moe_layer_step", 1);
+    put_u32(c, "leading_dense_block_count", int_in(c, "moe_layer_start_index", 0, n_layers, 1));
+    put_counts(c, n, need_u32(c, "moe_k", n), need_u32(c, "moe_intermediate_size", 1 << 20),
+               int_in(c, "moe_num_shared_experts", 0, 64, 2));
+}
+
+static void read_hunyuan_moe(struct cfg *c)
+{
+    u32 n = one_for_all(c, "num_experts", 1024);
+    u32 n_ff = need_u32(c, "intermediate_size", 1 << 20);
+    read_dense(c);
+    bool said = get(c, c->root, "moe_intermediate_size") != NULL;
+    bool shared = get(c, c->root, "num_shared_expert") != NULL;
+    if ((said && one_for_all(c, "moe_intermediate_size", 1 << 20) != n_ff) ||
+        (shared && one_for_all(c, "num_shared_expert", 64) != 1))
+        FAIL(
+            c, FLETCH_E_UNSUPPORTED,
+            "config.json: other than one shared expert of the routed ones' width is not supported");
+    put_counts(c, n, one_for_all(c, "moe_topk", n), n_ff, 1);
+}
+
 /* Dense blocks come first: either a count or a list that must begin with them. */
-static u32 leading_dense(struct cfg *c)
+static u32 leading_dense(struct cfg *c, u32 absent)
 {
     const json_t *types = get(c, c->root, "mlp_layer_types");
-    u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, 1), i = 0;
+    u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, absent), i = 0;
     if (!types) return n;
     for (n = 0; i < c->h->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
@@ -440,7 +530,7 @@ static u32 count_mtp(struct cfg *c)
 /* What DeepSeek V3's routing has and others took over. */
 static void put_sigmoid_experts(struct cfg *c, double scale)
 {
-    put_u32(c, "leading_dense_block_count", leading_dense(c));
+    put_u32(c, "leading_dense_block_count", leading_dense(c, 1));
     put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
     put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
     put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
@@ -461,7 +551,8 @@ static void read_glm4_moe(struct cfg *c)
     put_sigmoid_experts(c, 1);
 }
 
-static void read_glm4_lite(struct cfg *c)
+/* Latent attention, and what goes before the experts. */
+static void put_mla(struct cfg *c)
 {
     struct hf *h = c->h;
     u32 n_ctx = need_u32(c, "max_position_embeddings", UINT32_MAX);
@@ -471,11 +562,9 @@ static void read_glm4_lite(struct cfg *c)
     h->n_nope = need_u32(c, "qk_nope_head_dim", 1 << 16);
     h->n_value = need_u32(c, "v_head_dim", 1 << 16);
     n_rot = need_u32(c, "qk_rope_head_dim", 1 << 16);
-    q_rank = need_u32(c, "q_lora_rank", 1 << 20);
+    q_rank = int_in(c, "q_lora_rank", 0, 1 << 20, 0); /* null or 0: one matrix makes the query */
     kv_rank = need_u32(c, "kv_lora_rank", 1 << 20);
     only_str(c, "hidden_act", "silu");
-    only_str(c, "topk_method", "noaux_tc");
-    only_str(c, "scoring_func", "sigmoid");
     only_bool(c, "rope_interleave", true);
     only_bool(c, "attention_bias", false);
     h->n_mtp = count_mtp(c);
@@ -484,7 +573,7 @@ static void read_glm4_lite(struct cfg *c)
     put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
     put_u32(c, "attention.head_count_kv", 1);
-    put_u32(c, "attention.q_lora_rank", q_rank);
+    if (q_rank) put_u32(c, "attention.q_lora_rank", q_rank);
     put_u32(c, "attention.kv_lora_rank", kv_rank);
     put_u32(c, "attention.key_length", kv_rank + n_rot);
     put_u32(c, "attention.value_length", kv_rank);
@@ -493,8 +582,37 @@ static void read_glm4_lite(struct cfg *c)
     put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
     /* Transformers builds q_a_norm and kv_a_norm with its class default, not rms_norm_eps. */
     if (!c->rc) c->rc = source_add_f32(c->s, "fletch.mla_norm_epsilon", 1e-6f, c->err);
-    put_sigmoid_experts(c, 1.8);
     rope(c, n_rot, n_ctx);
+}
+
+static void read_glm4_lite(struct cfg *c)
+{
+    only_str(c, "topk_method", "noaux_tc");
+    only_str(c, "scoring_func", "sigmoid");
+    put_mla(c);
+    put_sigmoid_experts(c, 1.8);
+}
+
+/* Kimi K2 too. Its class has defaults of its own for what all published models say. */
+static void read_deepseek3(struct cfg *c)
+{
+    static const char *const said[] = {"n_group", "topk_group", "first_k_dense_replace",
+                                       "routed_scaling_factor"};
+    for (size_t i = 0; i < ARRAY_LEN(said); i++) (void)need_num(c, c->root, said[i]);
+    read_glm4_lite(c);
+}
+
+static void read_deepseek2(struct cfg *c)
+{
+    only_str(c, "topk_method", "greedy");
+    only_str(c, "scoring_func", "softmax");
+    only_bool(c, "norm_topk_prob", false);
+    put_mla(c);
+    put_u32(c, "leading_dense_block_count", leading_dense(c, 0));
+    put_experts(c, need_u32(c, "n_routed_experts", 1024), false);
+    put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 64));
+    put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", 1));
+    put_u32(c, "expert_gating_func", 1);
 }
 
 /* The low ranks are read off the tensors: configurations may leave them out. */
@@ -550,6 +668,14 @@ static const struct {
     {"MixtralForCausalLM", "llama", HF_MIXTRAL, read_mixtral},
     {"Glm4MoeForCausalLM", "glm4moe", HF_GLM4_MOE, read_glm4_moe},
     {"Glm4MoeLiteForCausalLM", "deepseek2", HF_GLM4_LITE, read_glm4_lite},
+    {"DeepseekV3ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek3},
+    {"DeepseekV2ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek2},
+    {"Ernie4_5ForCausalLM", "ernie4_5", HF_ERNIE, read_dense},
+    {"Ernie4_5_ForCausalLM", "ernie4_5", HF_ERNIE, read_dense},
+    {"Ernie4_5_MoeForCausalLM", "ernie4_5-moe", HF_ERNIE_MOE, read_ernie_moe},
+    {"GraniteForCausalLM", "granite", HF_GRANITE, read_granite},
+    {"HunYuanDenseV1ForCausalLM", "hunyuan-dense", HF_HUNYUAN, read_dense},
+    {"HunYuanMoEV1ForCausalLM", "hunyuan-moe", HF_HUNYUAN_MOE, read_hunyuan_moe},
     {"SeedOssForCausalLM", "seed_oss", HF_SEED_OSS, read_dense},
     {"SmolLM3ForCausalLM", "smollm3", HF_SMOLLM3, read_smollm3},
     {"Phi3ForCausalLM", "phi3", HF_PHI3, read_dense},

@@ -12,7 +12,7 @@ enum {
     Q2 = HF_QWEN2,
     QN = HF_QWEN3 | HF_QWEN3_MOE,
     QM = HF_QWEN3_MOE,
-    G = HF_GLM4_LITE,
+    G = HF_GLM4_LITE | HF_DEEPSEEK,
     R = HF_RWKV7,
     MX = HF_MIXTRAL,
     GM = HF_GLM4_MOE,
@@ -20,7 +20,10 @@ enum {
     S3 = HF_SMOLLM3,
     P3 = HF_PHI3,
     MM = HF_MINIMAX_M2,
-    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM,
+    ER = HF_ERNIE | HF_ERNIE_MOE,
+    GR = HF_GRANITE,
+    HY = HF_HUNYUAN | HF_HUNYUAN_MOE,
+    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY,
     ALL = ATTN | G | R,
 };
 
@@ -177,6 +180,16 @@ static const struct field {
     {ATTN, "attention_out_bias", ANY, 0},
     {QN, "use_qk_norm", TRUE, 0},
     {P3, "full_attn_mod", EQUAL, 1},
+    {ER, "use_bias", ANY, 0},     /* the tensors tell */
+    {ER, "moe_norm_min", ANY, 0}, /* of a sum of softmax's largest, which is never so small */
+    {ER, "moe_use_aux_free", ANY, 0},
+    {ER, "moe_capacity", ANY, 0}, /* training */
+    {ER, "moe_gate", ANY, 0},
+    {ER, "num_nextn_predict_layers", ANY, 0}, /* nothing else needs those blocks */
+    {HY, "use_qk_norm", TRUE, 0},
+    {HY, "eod_token_id", ANY, 0},
+    {HY, "org_vocab_size", ANY, 0},
+    {HF_HUNYUAN, "num_experts", EQUAL, 1},
     {P3, "interpolate_factor", EQUAL, 1},
     {GM, "use_qk_norm", ANY, 0},      /* the tensors tell */
     {MM, "attn_type_list", EQUAL, 1}, /* every layer attends in full */
@@ -185,7 +198,7 @@ static const struct field {
     {MM, "mtp_transformer_layers", ANY, 0},
     {Q2 | QN, "dual_chunk_attention_config", ANY, 0}, /* transformers' class does without */
     /* of experts that are refused */
-    {L | Q2 | HF_QWEN3 | SO | S3 | P3, "num_experts_per_tok", ANY, 0},
+    {L | Q2 | HF_QWEN3 | SO | S3 | P3 | HF_ERNIE | GR | HF_HUNYUAN, "num_experts_per_tok", ANY, 0},
     {QM, "n_group", EQUAL, 1},
     {QM, "topk_group", EQUAL, 1},
     {G, "num_key_value_heads", ANY, 0},    /* keys and values come from one latent */

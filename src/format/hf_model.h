@@ -22,6 +22,12 @@ enum hf_arch {
     HF_SMOLLM3 = 512,
     HF_PHI3 = 1024,
     HF_MINIMAX_M2 = 2048,
+    HF_ERNIE = 4096,
+    HF_ERNIE_MOE = 8192,
+    HF_GRANITE = 16384,
+    HF_HUNYUAN = 32768,
+    HF_HUNYUAN_MOE = 65536,
+    HF_DEEPSEEK = 131072, /* V2 and V3 */
 };
 
 struct hf {

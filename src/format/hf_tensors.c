@@ -54,7 +54,7 @@ enum {
     L = HF_LLAMA,
     Q2 = HF_QWEN2,
     QM = HF_QWEN3_MOE,
-    G = HF_GLM4_LITE,
+    G = HF_GLM4_LITE | HF_DEEPSEEK,
     R = HF_RWKV7,
     MX = HF_MIXTRAL,
     GM = HF_GLM4_MOE,
@@ -62,13 +62,20 @@ enum {
     S3 = HF_SMOLLM3,
     P3 = HF_PHI3,
     MM = HF_MINIMAX_M2,
+    ER = HF_ERNIE,
+    EM = HF_ERNIE_MOE,
+    GR = HF_GRANITE,
+    HY = HF_HUNYUAN,
+    HM = HF_HUNYUAN_MOE,
+    HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM, /* of q, k and v */
+    FULL_BIAS = HF_LLAMA | SO | S3 | ER | EM | GR | HY | HM,                /* of the others */
     QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM, /* with norms on q and k */
-    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM,
-    SPLIT = DENSE | QM | MX | MM, /* q, k and v are three tensors */
+    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY,
+    SPLIT = DENSE | QM | MX | MM | HM, /* q, k and v are three tensors */
     ATTN = SPLIT | P3,
-    MOE = QM | G | GM | MX | MM,
-    SIGMOID = G | GM,
-    PERMUTED = L | MX | S3, /* GGUF rotates neighbours, the checkpoint rotates halves */
+    MOE = QM | G | GM | MX | MM | EM | HM,
+    SIGMOID = G | GM | EM,       /* with shared experts under these names */
+    PERMUTED = L | MX | S3 | GR, /* GGUF rotates neighbours, the checkpoint rotates halves */
     ALL = ATTN | G | R,
 };
 
@@ -86,14 +93,17 @@ static const struct rule model_rules[] = {
 static const struct rule block_rules[] = {
     {ATTN | G, "input_layernorm.weight", "attn_norm.weight", AS_IS},
     {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
-    {L | Q2 | SO | S3 | GM, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
+    {HAS_BIAS, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
     {SPLIT, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
-    {L | Q2 | SO | S3 | GM, "self_attn.k_proj.bias", "attn_k.bias", ROPE_K},
+    {HAS_BIAS, "self_attn.k_proj.bias", "attn_k.bias", ROPE_K},
     {SPLIT, "self_attn.v_proj.weight", "attn_v.weight", AS_IS},
-    {L | Q2 | SO | S3 | GM, "self_attn.v_proj.bias", "attn_v.bias", AS_IS},
+    {HAS_BIAS, "self_attn.v_proj.bias", "attn_v.bias", AS_IS},
     {P3, "self_attn.qkv_proj.weight", "attn_qkv.weight", AS_IS},
     {QN, "self_attn.q_norm.weight", "attn_q_norm.weight", AS_IS},
     {QN, "self_attn.k_norm.weight", "attn_k_norm.weight", AS_IS},
+    {HY | HM, "self_attn.query_layernorm.weight", "attn_q_norm.weight", AS_IS},
+    {HY | HM, "self_attn.key_layernorm.weight", "attn_k_norm.weight", AS_IS},
+    {G, "self_attn.q_proj.weight", "attn_q.weight", AS_IS},
     {G, "self_attn.q_a_proj.weight", "attn_q_a.weight", AS_IS},
     {G, "self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", AS_IS},
     {G, "self_attn.q_b_proj.weight", "attn_q_b.weight", AS_IS},
@@ -102,16 +112,16 @@ static const struct rule block_rules[] = {
     {G, "self_attn.kv_b_proj.weight", "attn_k_b.weight", MLA_K},
     {G, "self_attn.kv_b_proj.weight", "attn_v_b.weight", MLA_V},
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
-    {L | SO | S3, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
+    {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
     {(ATTN | G) & ~(u32)(SO | GM), "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
     {SO | GM, "post_attention_layernorm.weight", "post_attention_norm.weight", AS_IS},
     {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
     {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
     {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
-    {L | SO | S3, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
-    {L | SO | S3, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
-    {L | SO | S3, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
+    {FULL_BIAS, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
+    {FULL_BIAS, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
+    {FULL_BIAS, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
     {P3, "mlp.gate_up_proj.weight", "ffn_up.weight", AS_IS},
     {P3, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
     {MX | MM, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight", AS_F32},
@@ -120,6 +130,11 @@ static const struct rule block_rules[] = {
     {MX | MM, "block_sparse_moe.experts.%u.w2.weight", "ffn_down_exps.weight", STACK},
     {MX | MM, "block_sparse_moe.experts.%u.w3.weight", "ffn_up_exps.weight", STACK},
     {MM, "mlp.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {EM, "mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FLAT},
+    {HM, "mlp.gate.wg.weight", "ffn_gate_inp.weight", AS_F32},
+    {HM, "mlp.shared_mlp.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {HM, "mlp.shared_mlp.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {HM, "mlp.shared_mlp.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
     {MOE, "mlp.gate.weight", "ffn_gate_inp.weight", AS_F32},
     {SIGMOID, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
     {MOE, "mlp.experts.%u.gate_proj.weight", "ffn_gate_exps.weight", STACK},
@@ -163,12 +178,12 @@ static const struct rule block_rules[] = {
 
 /* What an MTP block has beside an ordinary block's tensors. */
 static const struct rule mtp_rules[] = {
-    {SIGMOID, "eh_proj.weight", "nextn.eh_proj.weight", AS_IS},
-    {SIGMOID, "enorm.weight", "nextn.enorm.weight", AS_IS},
-    {SIGMOID, "hnorm.weight", "nextn.hnorm.weight", AS_IS},
-    {SIGMOID, "embed_tokens.weight", "nextn.embed_tokens.weight", AS_IS},
-    {SIGMOID, "shared_head.head.weight", "nextn.shared_head_head.weight", AS_IS},
-    {SIGMOID, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
+    {G | GM, "eh_proj.weight", "nextn.eh_proj.weight", AS_IS},
+    {G | GM, "enorm.weight", "nextn.enorm.weight", AS_IS},
+    {G | GM, "hnorm.weight", "nextn.hnorm.weight", AS_IS},
+    {G | GM, "embed_tokens.weight", "nextn.embed_tokens.weight", AS_IS},
+    {G | GM, "shared_head.head.weight", "nextn.shared_head_head.weight", AS_IS},
+    {G | GM, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
 };
 
 /* Where a rule is applied: the block, or none. */
@@ -361,7 +376,8 @@ static bool is_spare(const struct hf *h, struct str name)
     char mtp[64];
     for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
         if (str_ends(name, buffers[i])) return true;
-    if (!(h->arch & SIGMOID) || !str_starts(name, "model.layers.")) return false;
+    if ((h->arch & EM) && str_starts(name, "model.mtp_")) return true;
+    if (!(h->arch & (G | GM)) || !str_starts(name, "model.layers.")) return false;
     const char *digits = name.p + strlen("model.layers.");
     size_t n = 0, most = name.n - strlen("model.layers.");
     u32 block = 0;

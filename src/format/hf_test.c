@@ -331,7 +331,8 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {LLAMA(",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}"),
          "per kind of layer ('full_attention')"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), "missing factor"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"beta_fast\":16}"), "beta_fast"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}"),
+         "truncate"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0}"), "invalid factors"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}"), "missing low_freq_factor"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"

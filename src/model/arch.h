@@ -24,6 +24,8 @@ enum arch_trait {
     ARCH_SAYS_NORM = 16,  /* expert weights are normalised only where the file says so */
     ARCH_MLA = 32,        /* latent attention */
     ARCH_MTP = 64,        /* its MTP block can be recorded */
+    ARCH_GATED = 128,     /* leading dense blocks, shared experts, routing as the file says */
+    ARCH_SCALES = 256,    /* scales of the embedding, the residuals, attention and the logits */
 };
 
 struct arch {
@@ -47,6 +49,11 @@ int arch_seed_oss(struct build *b);
 int arch_smollm3(struct build *b);
 int arch_phi3(struct build *b);
 int arch_minimax_m2(struct build *b);
+int arch_ernie4_5(struct build *b);
+int arch_ernie4_5_moe(struct build *b);
+int arch_granite(struct build *b);
+int arch_hunyuan_dense(struct build *b);
+int arch_hunyuan_moe(struct build *b);
 int arch_deepseek2(struct build *b);
 int arch_rwkv7(struct build *b);
 int arch_arwkv7(struct build *b);

@@ -71,6 +71,24 @@ static struct str bind_key(struct bind *b, const char *name, const struct want *
     return key ? str_of(key) : (struct str){0};
 }
 
+/* Adds the weight; the net knows it by key. */
+static u32 bind_add(struct bind *b, struct str key, const struct weight *weight, struct bound bound)
+{
+    if (b->n == b->cap) {
+        u32 cap = b->cap ? b->cap * 2 : 64;
+        struct bound *p = realloc(b->bound, cap * sizeof *p);
+        if (!p) return give_up(b, err_nomem(b->err, "the model"));
+        b->bound = p;
+        b->cap = cap;
+    }
+    u32 id = net_weight(b->net, weight);
+    if (!key.p || !weight->name || id == NO_WEIGHT || !strmap_add(&b->ids, key, id))
+        return give_up(b, err_nomem(b->err, "the model"));
+    CHECK(id == b->n);
+    b->bound[b->n++] = bound;
+    return id;
+}
+
 static u32 bind_want(struct bind *b, const char *name, const struct want *w)
 {
     u32 id;
@@ -84,20 +102,8 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
     struct weight weight = weight_packed(arena_copy(&b->net->arena, str_of(name)), t->type, w->n_in,
                                          w->n_out, w->n_slices);
     weight.slice_bytes = weight.row_bytes * w->n_rows; /* other rows may lie between */
-    if (b->n == b->cap) {
-        u32 cap = b->cap ? b->cap * 2 : 64;
-        struct bound *p = realloc(b->bound, cap * sizeof *p);
-        if (!p) return give_up(b, err_nomem(b->err, "the model"));
-        b->bound = p;
-        b->cap = cap;
-    }
-    id = net_weight(b->net, &weight);
-    if (!key.p || !weight.name || id == NO_WEIGHT || !strmap_add(&b->ids, key, id))
-        return give_up(b, err_nomem(b->err, "the model"));
-    CHECK(id == b->n);
     u64 offset = w->row * weight.row_bytes + (w->n_all ? w->col * weight.row_bytes / w->n_in : 0);
-    b->bound[b->n++] = (struct bound){t, offset};
-    return id;
+    return bind_add(b, key, &weight, (struct bound){t, offset});
 }
 
 #define WITH_NAME(fmt)          \
@@ -152,6 +158,22 @@ u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name
     CHECK(col + n <= n_all);
     if (!source_tensor(b->s, name_)) return NO_WEIGHT;
     return bind_want(b, name_, &(struct want){n, 1, 0, 1, 1, n_all, col, true});
+}
+
+u32 bind_constant(struct bind *b, u32 n, float value)
+{
+    char name[64];
+    u32 id;
+    if (b->rc) return NO_WEIGHT;
+    snprintf(name, sizeof name, "constant %.9g@%u", (double)value, n);
+    if (strmap_get(&b->ids, str_of(name), &id)) return id;
+    float *values = arena_alloc(&b->net->arena, n, sizeof *values);
+    char *kept = arena_copy(&b->net->arena, str_of(name));
+    if (!values || !kept) return give_up(b, err_nomem(b->err, "the model"));
+    for (u32 i = 0; i < n; i++) values[i] = value;
+    struct weight weight = weight_packed(kept, QT_F32, n, 1, 1);
+    weight.data = (const u8 *)values;
+    return bind_add(b, str_of(kept), &weight, (struct bound){NULL, 0});
 }
 
 bool bind_has(const struct bind *b, const char *name, ...)

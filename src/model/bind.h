@@ -10,8 +10,8 @@
 
 /* What a weight id is made of. */
 struct bound {
-    const struct tensor *tensor;
-    u64 offset; /* of the first row used, in bytes */
+    const struct tensor *tensor; /* NULL: the weight has its data already */
+    u64 offset;                  /* of the first row used, in bytes */
 };
 
 struct bind {
@@ -44,6 +44,8 @@ u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_sl
 u32 bind_vector_opt(struct bind *b, u32 n, const char *name, ...) BIND_NAME(3);
 /* Entries [col, col + n) of an optional vector of n_all. */
 u32 bind_vector_part(struct bind *b, u32 n_all, u32 col, u32 n, const char *name, ...) BIND_NAME(5);
+/* A vector of n equal values, which is in no file. */
+u32 bind_constant(struct bind *b, u32 n, float value);
 bool bind_has(const struct bind *b, const char *name, ...) BIND_NAME(2);
 /* Rows of a matrix, 0 when the file has no such tensor. */
 u64 bind_count_rows(const struct bind *b, const char *name, ...) BIND_NAME(2);

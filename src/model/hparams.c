@@ -141,12 +141,18 @@ static void read_rope(struct reader *r, struct hparams *hp)
     hp->rope_base = 10000;
     hp->rope_factor = hp->rope_attn_factor = 1;
     hp->rope_ctx = hp->n_ctx;
+    hp->yarn_fast = 32;
+    hp->yarn_slow = 1;
     get_u32(r, "rope.dimension_count", OPTIONAL, 2, 1 << 16, &hp->n_rot);
     get_f32(r, "rope.freq_base", OPTIONAL, 1e-6f, &hp->rope_base);
     get_f32(r, "rope.scale_linear", OPTIONAL, 0, &hp->rope_factor);
     get_f32(r, "rope.scaling.factor", OPTIONAL, 0, &hp->rope_factor);
     get_f32(r, "rope.scaling.attn_factor", OPTIONAL, 0, &hp->rope_attn_factor);
     get_u32(r, "rope.scaling.original_context_length", OPTIONAL, 1, 1 << 30, &hp->rope_ctx);
+    get_f32(r, "rope.scaling.yarn_beta_fast", OPTIONAL, 1e-6f, &hp->yarn_fast);
+    get_f32(r, "rope.scaling.yarn_beta_slow", OPTIONAL, 1e-6f, &hp->yarn_slow);
+    if (r->traits & ARCH_MLA)
+        get_f32(r, "rope.scaling.yarn_log_multiplier", OPTIONAL, 0, &hp->yarn_log_mul);
     if (r->rc) return;
     if (hp->rope_factor == 0) hp->rope_factor = 1;
     int rc = source_get_str(r->s, full_key(r, "rope.scaling.type", key, sizeof key), &type, r->err);
@@ -219,9 +225,12 @@ static void read_experts(struct reader *r, struct hparams *hp)
             "expert_used_count", "times the width of an expert is too wide");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
-    if (!(r->traits & ARCH_MLA) && (r->traits & ARCH_SIGMOID))
-        refuse_unless(r, "expert_gating_func", hp->expert_gating, 2);
+    if (r->traits & ARCH_SIGMOID) refuse_unless(r, "expert_gating_func", hp->expert_gating, 2);
     if (r->traits & ARCH_SIGMOID) return;
+    if (r->traits & ARCH_GATED) { /* softmax or sigmoid */
+        if (hp->expert_gating > 2) refuse_unless(r, "expert_gating_func", hp->expert_gating, 0);
+        return;
+    }
     /* softmax routing in every block, no shared experts */
     refuse_unless(r, "leading_dense_block_count", hp->n_dense_layers, 0);
     refuse_unless(r, "expert_shared_count", hp->n_shared_experts, 0);
@@ -248,6 +257,14 @@ static void read_mla(struct reader *r, struct hparams *hp)
             "is not larger than rope.dimension_count");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k_mla, hp->head_v_mla) > WIDEST,
             "attention.head_count", "times the width of a head is too wide");
+}
+
+static void read_scales(struct reader *r, struct hparams *hp)
+{
+    get_f32(r, "embedding_scale", OPTIONAL, 0, &hp->embedding_scale);
+    get_f32(r, "residual_scale", OPTIONAL, 0, &hp->residual_scale);
+    get_f32(r, "attention.scale", OPTIONAL, 0, &hp->attention_scale);
+    get_f32(r, "logit_scale", OPTIONAL, 0, &hp->logit_scale);
 }
 
 static void read_rwkv(struct reader *r, struct hparams *hp)
@@ -378,5 +395,6 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     read_rope(&r, hp);
     if (has_experts(&r)) read_experts(&r, hp);
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
+    if (r.traits & ARCH_SCALES) read_scales(&r, hp);
     return r.rc;
 }

@@ -30,7 +30,12 @@ struct hparams {
     u32 n_rot;
     float rope_base, rope_factor, rope_attn_factor;
     enum rope_scaling rope_scaling;
-    u32 rope_ctx; /* original context of yarn */
+    u32 rope_ctx;               /* original context of yarn */
+    float yarn_fast, yarn_slow; /* turns within it above which a pair is kept, below which scaled */
+    float
+        yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; 0: not said */
+
+    float embedding_scale, residual_scale, attention_scale, logit_scale; /* 0: none */
 
     u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts;
     u32 n_expert_groups, n_groups_used, n_dense_layers;

@@ -143,7 +143,16 @@ static void experts_that_cannot_be(void **state)
         {"glm4_moe", "glm4moe.rope.dimension_count", U32, 18, NULL},     /* of 16 */
         {"minimax_m2", "minimax-m2.expert_count", MISSING, 0, NULL},
         {"minimax_m2", "minimax-m2.rope.dimension_count", U32, 0, NULL},
-        {"phi3", "phi3.rope.dimension_count", U32, 10, NULL}, /* of 8 */
+        {"granite", "granite.logit_scale", F32, NAN, NULL},
+        {"granite", "granite.attention.scale", F32, -1, NULL},
+        {"granite", "granite.residual_scale", TEXT, 0, NULL},
+        {"deepseek_v3", "deepseek2.rope.scaling.yarn_beta_fast", F32, 0, NULL},
+        {"deepseek_v3", "deepseek2.rope.scaling.yarn_log_multiplier", F32, -1, NULL},
+        {"deepseek_v3", "deepseek2.expert_group_count", U32, 3, NULL}, /* of 8 experts */
+        {"ernie4_5_moe", "ernie4_5-moe.expert_count", MISSING, 0, NULL},
+        {"ernie4_5_moe", "ernie4_5-moe.leading_dense_block_count", U32, 4, NULL}, /* of 3 */
+        {"hunyuan_moe", "hunyuan-moe.expert_used_count", U32, 7, NULL},           /* of 6 */
+        {"phi3", "phi3.rope.dimension_count", U32, 10, NULL},                     /* of 8 */
     };
     check_all(cases, ARRAY_LEN(cases));
 }

@@ -21,16 +21,22 @@ enum {
     SMOLLM3 = 512,
     PHI3 = 1024,
     MINIMAX_M2 = 2048,
-    DENSE = LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3,
-    MOE = QWEN3MOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2,
+    ERNIE = 4096,
+    ERNIE_MOE = 8192,
+    GRANITE = 16384,
+    HUNYUAN = 32768,
+    HUNYUAN_MOE = 65536,
+    DENSE = LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE | GRANITE | HUNYUAN,
+    MOE = QWEN3MOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
 };
 
-static const char *const arch_names[] = {"llama",     "qwen2",   "qwen3",  "qwen3moe",
-                                         "deepseek2", "rwkv7",   "arwkv7", "glm4moe",
-                                         "seed_oss",  "smollm3", "phi3",   "minimax-m2"};
+static const char *const arch_names[] = {
+    "llama",    "qwen2",        "qwen3",    "qwen3moe",      "deepseek2",  "rwkv7",
+    "arwkv7",   "glm4moe",      "seed_oss", "smollm3",       "phi3",       "minimax-m2",
+    "ernie4_5", "ernie4_5-moe", "granite",  "hunyuan-dense", "hunyuan-moe"};
 
 /* The values that change nothing. */
 enum harmless {
@@ -110,8 +116,6 @@ static const struct known {
     {ATTENTION, "rope.scaling.alpha", OFF, 0},
     {ATTENTION, "rope.scaling.yarn_ext_factor", EXTENDS, 0},
     {ATTENTION, "rope.scaling.yarn_attn_factor", YARN, 1},
-    {ATTENTION, "rope.scaling.yarn_beta_fast", YARN, 32},
-    {ATTENTION, "rope.scaling.yarn_beta_slow", YARN, 1},
     {ATTENTION, "rope.scaling.yarn_log_multiplier", YARN, 0},
     {RWKV, "rope.", ANY, 0}, /* nothing rotates */
 

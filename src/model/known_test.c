@@ -309,13 +309,13 @@ static void yarn_is_computed_with_its_usual_numbers(void **state)
 {
     (void)state;
     static const struct said bad[] = {
-        {"rope.scaling.yarn_attn_factor", F32, 2},      {"rope.scaling.yarn_beta_fast", F32, 64},
-        {"rope.scaling.yarn_beta_slow", F32, 2},        {"rope.scaling.yarn_ext_factor", F32, 0.5},
+        {"rope.scaling.yarn_attn_factor", F32, 2},
+        {"rope.scaling.yarn_ext_factor", F32, 0.5},
         {"rope.scaling.yarn_log_multiplier", F32, 0.1},
     };
     static const struct said good[] = {
-        {"rope.scaling.yarn_attn_factor", F32, 1}, {"rope.scaling.yarn_beta_fast", F32, 32},
-        {"rope.scaling.yarn_beta_slow", F32, 1},   {"rope.scaling.yarn_ext_factor", F32, 1},
+        {"rope.scaling.yarn_attn_factor", F32, 1}, {"rope.scaling.yarn_beta_fast", F32, 64},
+        {"rope.scaling.yarn_beta_slow", F32, 2},   {"rope.scaling.yarn_ext_factor", F32, 1},
         {"rope.scaling.yarn_ext_factor", F32, -1}, {"rope.scaling.yarn_log_multiplier", F32, 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad) + ARRAY_LEN(good); i++) {

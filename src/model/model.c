@@ -124,11 +124,11 @@ int model_place(struct model *m, struct exec *x, fletch_progress progress, void 
         struct weight *w = &m->net->weights[i];
         const struct bound *b = &m->bind.bound[i];
         const u8 *data;
-        int rc = source_data(m->source, b->tensor, &data, err);
+        int rc = b->tensor ? source_data(m->source, b->tensor, &data, err) : 0;
         if (rc) return rc;
-        w->data = data + b->offset;
+        if (b->tensor) w->data = data + b->offset;
         if ((rc = x->class->weight(x, i, err))) return rc;
-        if (!x->class->keeps_weights) {
+        if (!x->class->keeps_weights && b->tensor) {
             w->data = NULL;
             source_drop(m->source, b->tensor);
         }

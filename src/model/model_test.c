@@ -232,11 +232,6 @@ static void add_yarn(struct source *s)
     assert_int_equal(source_add_str(s, "deepseek2.rope.scaling.type", STR("yarn"), NULL), 0);
 }
 
-static void add_softmax(struct source *s)
-{
-    assert_int_equal(source_add_u32(s, "deepseek2.expert_gating_func", 1, NULL), 0);
-}
-
 static void add_two_mtp(struct source *s)
 {
     assert_int_equal(source_add_u32(s, "deepseek2.nextn_predict_layers", 2, NULL), 0);
@@ -247,10 +242,7 @@ static void other_deepseek2_models_are_refused_by_name(void **state)
     (void)state;
     check_refusal("deepseek2.attention.key_length_mla", NULL, "not split by heads");
     check_refusal("deepseek2.attention.value_length_mla", NULL, "not split by heads");
-    check_refusal("deepseek2.attention.q_lora_rank", NULL, "no low-rank query");
-    check_refusal("blk.*.exp_probs_b.bias", NULL, "no selection bias");
     check_refusal("deepseek2.rope.scaling.type", add_yarn, "yarn");
-    check_refusal("deepseek2.expert_gating_func", add_softmax, "routing is not sigmoid");
     check_refusal("deepseek2.nextn_predict_layers", add_two_mtp, "more than one MTP block");
 }
 

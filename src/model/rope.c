@@ -11,8 +11,8 @@ static double yarn_ramp(const struct hparams *hp, u32 i)
 {
     double n = hp->n_rot, base = (double)hp->rope_base;
     double turn = (double)hp->rope_ctx / (2 * 3.14159265358979323846);
-    double lo = floor(n * log(turn / 32) / (2 * log(base)));
-    double hi = ceil(n * log(turn / 1) / (2 * log(base)));
+    double lo = floor(n * log(turn / (double)hp->yarn_fast) / (2 * log(base)));
+    double hi = ceil(n * log(turn / (double)hp->yarn_slow) / (2 * log(base)));
     lo = fmax(lo, 0);
     hi = fmin(hi, n - 1);
     double y = ((double)i - lo) / fmax(0.001, hi - lo);
@@ -63,7 +63,8 @@ int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struc
                          i, r->freq[i]);
     }
     if (hp->rope_scaling == SCALING_YARN)
-        r->mscale = (1 + 0.1 * log(factor)) * (double)hp->rope_attn_factor;
+        r->mscale =
+            (hp->yarn_log_mul > 0 ? 1 : 1 + 0.1 * log(factor)) * (double)hp->rope_attn_factor;
     free(f);
     return rc;
 }

@@ -17,8 +17,13 @@ static struct hparams hp;
 static int setup(void **state)
 {
     (void)state;
-    hp = (struct hparams){
-        .n_rot = 32, .rope_base = 10000, .rope_factor = 1, .rope_attn_factor = 1, .rope_ctx = 4096};
+    hp = (struct hparams){.n_rot = 32,
+                          .rope_base = 10000,
+                          .rope_factor = 1,
+                          .rope_attn_factor = 1,
+                          .rope_ctx = 4096,
+                          .yarn_fast = 32,
+                          .yarn_slow = 1};
     return net_open(&net, &err) || source_new(&s, "rope", &err);
 }
 

@@ -73,11 +73,111 @@ FAMILIES = {
             rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.5),
         ),
     ),
+    "granite": (
+        "Granite",
+        307,
+        dict(
+            embedding_multiplier=3.0,
+            residual_multiplier=0.7,
+            attention_multiplier=0.3,
+            logits_scaling=0.3,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "ernie4_5": ("Ernie4_5", 308, dict(head_dim=16, use_bias=True, num_attention_heads=4)),
+    "ernie4_5_moe": (
+        "Ernie4_5_Moe",
+        309,
+        dict(
+            num_hidden_layers=3,
+            moe_intermediate_size=20,
+            moe_k=2,
+            moe_num_experts=8,
+            moe_num_shared_experts=2,
+            moe_layer_start_index=1,
+        ),
+    ),
+    "hunyuan_dense": (
+        "HunYuanDenseV1",
+        310,
+        dict(
+            head_dim=16,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            rope_parameters=dict(rope_type="dynamic", rope_theta=1e2, alpha=20.0, factor=1.0),
+        ),
+    ),
+    "hunyuan_moe": (
+        "HunYuanMoEV1",
+        311,
+        dict(
+            head_dim=16,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=24,
+            num_experts=6,
+            moe_topk=2,
+        ),
+    ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        312,
+        dict(
+            hidden_size=48,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            q_lora_rank=None,
+            kv_lora_rank=32,
+            qk_nope_head_dim=16,
+            qk_rope_head_dim=8,
+            v_head_dim=16,
+            moe_intermediate_size=20,
+            n_routed_experts=8,
+            n_shared_experts=2,
+            num_experts_per_tok=3,
+            first_k_dense_replace=1,
+            routed_scaling_factor=1.0,
+            topk_method="greedy",
+        ),
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        313,
+        dict(
+            num_hidden_layers=3,
+            hidden_size=48,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            q_lora_rank=20,
+            kv_lora_rank=32,
+            qk_nope_head_dim=16,
+            qk_rope_head_dim=8,
+            v_head_dim=16,
+            moe_intermediate_size=16,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=3,
+            first_k_dense_replace=1,
+            routed_scaling_factor=2.5,
+            n_group=4,
+            topk_group=2,
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=1e2,
+                factor=8.0,
+                original_max_position_embeddings=128,
+                beta_fast=4.0,
+                beta_slow=1.0,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+            ),
+        ),
+    ),
 }
 
 
 # Those whose last layer is made the MTP block: what transformers' classes leave out is added to it.
-WITH_MTP = {"glm4_moe"}
+WITH_MTP = {"glm4_moe", "deepseek_v3"}
 
 
 @torch.no_grad()
@@ -148,6 +248,11 @@ def make_family(out, name):
         for layer in model.model.layers:
             if hasattr(layer.mlp, "e_score_correction_bias"):  # where routing() looks for it
                 layer.mlp.gate.e_score_correction_bias = layer.mlp.e_score_correction_bias
+            gate = getattr(layer.mlp, "gate", None)
+            if hasattr(gate, "moe_statics"):
+                gate.e_score_correction_bias = gate.moe_statics.e_score_correction_bias.data[0]
+            if hasattr(gate, "wg"):
+                gate.__dict__["weight"] = gate.wg.weight
         tokens = rnd.tokens()
         logits, layers, normed, attentions, routed = forward(model, tokens)
         lead, changed = routing(model, routed)

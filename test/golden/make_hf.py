@@ -169,7 +169,7 @@ GAINS = [
 
 def random_tensor(rnd, name, shape, tied):
     if name.endswith("e_score_correction_bias"):
-        return rnd.vector(shape[0], 0.25)
+        return rnd.vector(math.prod(shape), 0.25).reshape(shape)
     if re.search(r"[qk]_norm\.weight", name):
         return rnd.around(*shape, centre=1.7, spread=0.5)
     if name.endswith("bias"):
@@ -252,8 +252,16 @@ def routing(model, routed):
     for gate, x in routed:
         score = x.double() @ gate.weight.double().T
         bias = getattr(gate, "e_score_correction_bias", None)
-        score = torch.softmax(score, -1) if bias is None else torch.sigmoid(score)
+        softmax = bias is None or hasattr(gate, "moe_statics")  # ERNIE's has a bias too
+        score = torch.softmax(score, -1) if softmax else torch.sigmoid(score)
         biased = score if bias is None else score + bias.double()
+        n, used = getattr(model.config, "n_group", 1) or 1, getattr(model.config, "topk_group", 1)
+        if n > 1 and not softmax:
+            groups = biased.view(len(biased), n, -1)
+            best = torch.sort(groups.topk(2).values.sum(-1), descending=True)
+            lead.append(float((best.values[:, used - 1] - best.values[:, used]).min()))
+            out = torch.ones(len(biased), n, dtype=torch.bool).scatter(1, best.indices[:, :used], False)
+            biased = groups.masked_fill(out[..., None], -10).view_as(biased)
         top = torch.sort(biased, descending=True).values
         lead.append(float((top[:, k - 1] - top[:, k]).min()))
         sets = [torch.sort(s.topk(k).indices).values for s in (score, biased)]

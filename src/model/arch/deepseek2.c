@@ -1,6 +1,6 @@
-/* GLM-4.7-Flash (GGUF architecture deepseek2): latent attention in absorbed form, so the cache
- * holds one row of kv_lora + rope values per token for all heads; mixture of experts with sigmoid
- * routing after the first dense blocks; one MTP block that predicts the next-but-one token. */
+/* DeepSeek V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash: latent attention in absorbed form, so the
+ * cache holds one row of kv_lora + rope values per token for all heads; mixture of experts after
+ * the first dense blocks; in some, one MTP block that predicts the next-but-one token. */
 #include <math.h>
 
 #include "model/arch/dense.h"
@@ -8,21 +8,17 @@
 static int refuse(struct build *b, const char *why)
 {
     return err_set(b->err, FLETCH_E_UNSUPPORTED,
-                   "model '%s' has architecture deepseek2 but differs from GLM-4.7-Flash (%s); "
-                   "other models of this architecture are not supported yet",
+                   "model '%s' of architecture deepseek2 is not supported: %s",
                    b->hp->name[0] ? b->hp->name : "(unnamed)", why);
 }
 
 static int check_kind(struct build *b)
 {
     const struct hparams *hp = b->hp;
-    if (!hp->head_k_mla || !hp->head_v_mla) return refuse(b, "its kv_b is not split by heads");
-    if (!hp->q_lora) return refuse(b, "no low-rank query");
-    if (hp->rope_scaling == SCALING_YARN) return refuse(b, "yarn rope scaling");
-    if (hp->n_layers > hp->n_dense_layers &&
-        !bind_has(&b->bind, "blk.%u.exp_probs_b.bias", hp->n_dense_layers))
-        return refuse(b, "no selection bias in its router");
-    if (hp->expert_gating && hp->expert_gating != 2) return refuse(b, "its routing is not sigmoid");
+    if (!hp->head_k_mla || !hp->head_v_mla)
+        return refuse(b, "its kv_b is not split by heads (an old file; convert the model again)");
+    if (hp->rope_scaling == SCALING_YARN && hp->yarn_log_mul == 0)
+        return refuse(b, "yarn rope scaling without rope.scaling.yarn_log_multiplier");
     if (hp->n_mtp > 1) return refuse(b, "more than one MTP block");
     return 0;
 }
@@ -47,13 +43,16 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
     u32 kv = net_kv(p->net, wide, 0);
 
     struct operand h = part_rms(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
-    u32 wqa = bind_matrix(bind, d, hp->q_lora, "blk.%u.attn_q_a", l);
+    u32 wq = hp->q_lora ? bind_matrix(bind, d, hp->q_lora, "blk.%u.attn_q_a", l)
+                        : bind_matrix(bind, d, H * qk, "blk.%u.attn_q", l);
     u32 wkv = bind_matrix(bind, d, wide, "blk.%u.attn_kv_a_mqa", l);
-    struct operand qa = prog_matmul(p, "q_a", h, wqa, NO_WEIGHT);
+    struct operand q = prog_matmul(p, hp->q_lora ? "q_a" : "q", h, wq, NO_WEIGHT);
     struct operand u = prog_matmul(p, "kv_a", h, wkv, NO_WEIGHT); /* [c' | kr] */
-    qa = inner_norm(b, "q_a_norm", qa, l, "attn_q_a_norm");
-    u32 wqb = bind_matrix(bind, hp->q_lora, H * qk, "blk.%u.attn_q_b", l);
-    struct operand q = prog_matmul(p, "q", qa, wqb, NO_WEIGHT); /* [H][nope | rope] */
+    if (hp->q_lora) {
+        q = inner_norm(b, "q_a_norm", q, l, "attn_q_a_norm");
+        wq = bind_matrix(bind, hp->q_lora, H * qk, "blk.%u.attn_q_b", l);
+        q = prog_matmul(p, "q", q, wq, NO_WEIGHT); /* [H][nope | rope] */
+    }
 
     struct operand absorbed = prog_buf(p, "q_absorbed", H * wide); /* [H][k_bᵀ·nope | rope] */
     prog_matmul_heads_to(p, absorbed, wide, q, qk,
@@ -68,7 +67,9 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
     prog_rope_to(p, ROPE_NORM, 1, rot, prog_cols(p, latent, c, rot), rot, prog_cols(p, u, c, rot),
                  rot);
     prog_kv_store(p, kv, latent, (struct operand){.buf = NO_BUF});
-    struct operand z = prog_latent_attention(p, "attn", kv, H, c, absorbed, 1 / sqrtf((float)qk));
+    float m = 1 + (hp->rope_scaling == SCALING_YARN ? hp->yarn_log_mul * logf(hp->rope_factor) : 0);
+    struct operand z =
+        prog_latent_attention(p, "attn", kv, H, c, absorbed, m * m / sqrtf((float)qk));
     struct operand o = prog_buf(p, "attn_v", H * v);
     prog_matmul_heads_to(p, o, v, z, c, bind_slices(bind, c, v, H, "blk.%u.attn_v_b", l));
     u32 wo = bind_matrix(bind, H * v, d, "blk.%u.attn_output", l);
@@ -81,7 +82,7 @@ static struct operand block(struct build *b, struct operand x, u32 l)
     x = mla(b, x, l);
     u32 wn = bind_vector(&b->bind, hp->d_model, "blk.%u.ffn_norm", l);
     struct operand h = part_rms(b, "ffn_norm", x, wn);
-    return prog_add(b->p, "block_out", x, dense_sigmoid_experts(b, h, l));
+    return prog_add(b->p, "block_out", x, dense_gated_experts(b, h, l));
 }
 
 int arch_deepseek2(struct build *b)

@@ -19,19 +19,38 @@ struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l)
     return part_experts(b, h, l, ROUTE_SIGMOID, bias, hp->n_ff_expert * hp->n_shared_experts);
 }
 
+struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
+{
+    const struct hparams *hp = b->hp;
+    if (l < hp->n_dense_layers) return dense_ffn(b, h, l);
+    u32 bias = hp->expert_gating == 2
+                   ? bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l)
+                   : bind_vector_opt(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
+    /* files that don't say it: only sigmoid routing had a bias then, but for ERNIE's */
+    bool sigmoid = hp->expert_gating ? hp->expert_gating == 2 : hp->kv_lora && bias != NO_WEIGHT;
+    if (!sigmoid && hp->n_expert_groups > 1 && !b->bind.rc) {
+        b->bind.rc = err_set(b->err, FLETCH_E_UNSUPPORTED,
+                             "experts in groups that are routed by softmax are not supported");
+        b->p->net->failed = true;
+    }
+    return part_experts(b, h, l, sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX, bias,
+                        hp->n_ff_expert * hp->n_shared_experts);
+}
+
 struct operand dense_block(struct build *b, struct operand x, u32 l, struct decoder_spec spec)
 {
     const char *norm = spec.ffn_norm ? spec.ffn_norm : "ffn_norm";
     x = part_attention(b, x, l, spec.attention);
     u32 w = bind_vector(&b->bind, b->hp->d_model, "blk.%u.%s", l, norm);
-    return prog_add(b->p, "block_out", x, spec.ffn(b, part_rms(b, "ffn_norm", x, w), l));
+    struct operand y = spec.ffn(b, part_rms(b, "ffn_norm", x, w), l);
+    return part_residual(b, "block_out", x, y);
 }
 
 int dense_record(struct build *b, struct decoder_spec spec)
 {
     const struct hparams *hp = b->hp;
     u32 d = hp->d_model;
-    struct operand x = prog_embed(b->p, bind_matrix(&b->bind, d, hp->n_vocab, "token_embd"));
+    struct operand x = part_embed(b);
     for (u32 l = 0; l < hp->n_layers; l++) {
         b->p->layer = (int)l;
         x = dense_block(b, x, l, spec);

@@ -19,5 +19,7 @@ struct operand dense_experts(struct build *b, struct operand h, u32 l);
 /* Leading blocks with the feed-forward, the others with experts routed by sigmoid, whose selection
  * bias is blk.l.exp_probs_b.bias. */
 struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l);
+/* The same, routed as expert_gating_func says, with a bias where the file has one. */
+struct operand dense_gated_experts(struct build *b, struct operand h, u32 l);
 
 #endif

@@ -9,6 +9,23 @@ struct operand part_rms(struct build *b, const char *label, struct operand x, u3
         (struct norm_spec){.kind = NORM_RMS, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
 }
 
+struct operand part_scale(struct build *b, const char *label, struct operand x, float value)
+{
+    if (value == 0 || value == 1) return x;
+    return prog_mul_weight(b->p, label, x, bind_constant(&b->bind, x.width, value));
+}
+
+struct operand part_embed(struct build *b)
+{
+    u32 w = bind_matrix(&b->bind, b->hp->d_model, b->hp->n_vocab, "token_embd");
+    return part_scale(b, "embed_scaled", prog_embed(b->p, w), b->hp->embedding_scale);
+}
+
+struct operand part_residual(struct build *b, const char *label, struct operand x, struct operand y)
+{
+    return prog_add(b->p, label, x, part_scale(b, "residual", y, b->hp->residual_scale));
+}
+
 /* q, k and v of block l, from three tensors or from rows of one. */
 static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
 {
@@ -31,8 +48,7 @@ static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
 static struct operand norm_heads(struct build *b, const char *label, struct operand x, u32 l,
                                  const char *name, enum qk_norm kind)
 {
-    u32 n = kind == QK_NORM_HEADS ? b->hp->head_k : x.width;
-    if (kind == QK_NORM_NONE) return x;
+    u32 n = kind == QK_NORM_WHOLE ? x.width : b->hp->head_k;
     u32 w = bind_vector(&b->bind, n, "blk.%u.%s", l, name);
     return prog_norm(b->p, label, x,
                      (struct norm_spec){
@@ -51,18 +67,24 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     struct operand q = prog_matmul(p, "q", h, w[0], bias[0]);
     struct operand k = prog_matmul(p, "k", h, w[1], bias[1]);
     struct operand v = prog_matmul(p, "v", h, w[2], bias[2]);
-    q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
-    k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
+    if (spec.qk_norm == QK_NORM_HEADS || spec.qk_norm == QK_NORM_WHOLE) {
+        q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
+        k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
+    }
     if (!spec.plain_every || (l + 1) % spec.plain_every) {
         q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
         k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
     }
+    if (spec.qk_norm == QK_NORM_LAST) {
+        q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
+        k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
+    }
     prog_kv_store(p, kv, k, v);
-    struct operand o = prog_attention(p, "attn", kv, hp->n_heads, hp->n_kv_heads, q,
-                                      1.0f / sqrtf((float)hp->head_k));
+    float scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_k);
+    struct operand o = prog_attention(p, "attn", kv, hp->n_heads, hp->n_kv_heads, q, scale);
     u32 wo = bind_matrix(&b->bind, hp->n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
     u32 bo = bind_vector_opt(&b->bind, hp->d_model, "blk.%u.attn_output.bias", l);
-    return prog_add(p, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
+    return part_residual(b, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
 }
 
 /* silu(Wgate·h) ⊙ Wup·h */
@@ -147,7 +169,9 @@ u32 part_head(struct build *b)
 int part_output(struct build *b, struct operand hidden, u32 head, u32 head_bias)
 {
     b->p->layer = -1;
-    struct operand rows = prog_gather_rows(b->p, hidden);
+    float scale = b->hp->logit_scale;
+    struct operand z = part_scale(b, "logits_in", hidden, scale > 0 ? 1 / scale : 1);
+    struct operand rows = prog_gather_rows(b->p, z);
     struct operand logits = prog_matmul(b->p, "logits", rows, head, head_bias);
     prog_sample(b->p, logits);
     return b->bind.rc ? b->bind.rc : prog_finish(b->p, logits, hidden, b->err);

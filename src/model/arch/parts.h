@@ -5,11 +5,19 @@
 #include "model/arch.h"
 
 struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w);
+/* x times value; x itself for 1 and for 0, which means that there is no such scale. */
+struct operand part_scale(struct build *b, const char *label, struct operand x, float value);
+/* The embedding of the step's tokens, scaled where the model says so. */
+struct operand part_embed(struct build *b);
+/* x + y, y scaled where the model says so. */
+struct operand part_residual(struct build *b, const char *label, struct operand x,
+                             struct operand y);
 
 enum qk_norm {
     QK_NORM_NONE,
     QK_NORM_HEADS, /* RMS norm of every head of q and k, before the rotation */
     QK_NORM_WHOLE, /* RMS norm of all heads of q at once, and of k, before the rotation */
+    QK_NORM_LAST,  /* as HEADS, but after the rotation */
 };
 
 struct attention_spec {
