@@ -14,12 +14,14 @@ static void put_head(struct table *t, const char *const *names)
 struct bench_line bench_say_machine(const json_t *m)
 {
     struct bench_line line;
-    char cached[64] = "";
+    char cached[64] = "", gpu[48] = "";
     if (get_real(m, "cache_gb_s") > 0)
         snprintf(cached, sizeof cached, " (%.1f GB/s from the cache, which holds the model)",
                  get_real(m, "cache_gb_s"));
+    if (get_real(m, "gpu_read_gb_s") > 0)
+        snprintf(gpu, sizeof gpu, "GPU: read %.1f GB/s; ", get_real(m, "gpu_read_gb_s"));
     snprintf(line.text, sizeof line.text,
-             "%llu threads: read %.1f GB/s%s, compute %.0f GFLOP/s (%s)",
+             "%s%llu threads: read %.1f GB/s%s, compute %.0f GFLOP/s (%s)", gpu,
              (unsigned long long)get_count(m, "threads"), get_real(m, "read_gb_s"), cached,
              get_real(m, "peak_gflop_s"), get_text(m, "peak"));
     return line;
@@ -216,10 +218,10 @@ static void put_shape(struct table *t, json_t *shape)
 
 void bench_print_kernels(const json_t *doc)
 {
-    static const char *const names[] = {"kernel", "form",    "shape",      "µs", "best",
-                                        "GB/s",   "GFLOP/s", "difference", NULL};
+    static const char *const names[] = {"kernel", "form", "shape",   "µs",         "best",
+                                        "MB",     "GB/s", "GFLOP/s", "difference", NULL};
     const json_t *m = json_object_get(doc, "machine"), *row;
-    struct table t = {.columns = "lllrrrrr"};
+    struct table t = {.columns = "lllrrrrrr"};
     size_t i;
     printf("  backend %s on %s, %s; %s\n\n", get_text(doc, "backend"), get_text(m, "processor"),
            get_text(doc, "date"), bench_say_machine(m).text);
@@ -232,6 +234,7 @@ void bench_print_kernels(const json_t *doc)
         put_shape(&t, json_object_get(row, "shape"));
         table_put(&t, ok ? "%.1f" : "WRONG", get_real(row, "us"));
         PUT_IF(&t, ok, "%.1f", get_real(row, "us_best"));
+        PUT_IF(&t, ok, "%.2f", 1e-6 * get_real(row, "bytes"));
         put_rate(&t, ok ? row : NULL, 1, "gb_s", "bandwidth_share");
         put_rate(&t, ok ? row : NULL, 0, "gflop_s", "flop_share");
         table_put(&t, "%.1e", get_real(row, "difference"));

@@ -474,8 +474,8 @@ static void print_words(const char *title, const json_t *list)
     putchar('\n');
 }
 
-/* Whether GPUs that are there have been tuned. */
-static void print_tuned(const json_t *backends)
+/* Whether GPUs that are there have been tuned, and compute as they must. */
+static void print_gpus(const json_t *backends)
 {
     const json_t *b;
     size_t i;
@@ -491,6 +491,12 @@ static void print_tuned(const json_t *backends)
                    QUOTE(get_text(t, "file")));
         else
             puts("not tuned (fletch tune MODEL)");
+        const json_t *a = json_object_get(b, "arithmetic");
+        if (json_object_get(a, "wrong"))
+            printf("  arithmetic of %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
+        else if (json_is_object(a))
+            printf("  arithmetic of %s: as it must be%s\n", get_text(b, "name"),
+                   get_bool(a, "flushes_subnormals") ? ", subnormal floats are zeros" : "");
     }
 }
 
@@ -514,7 +520,7 @@ static void print_doctor(const json_t *j)
         table_put(&backends, "%s", get_text(item, "why"));
     }
     table_print(&backends, stdout);
-    print_tuned(json_object_get(j, "backends"));
+    print_gpus(json_object_get(j, "backends"));
     printf("\narchitectures\n");
     json_array_foreach(json_object_get(j, "architectures"), i, item)
     {

@@ -46,11 +46,21 @@ def deep_attention_is_right(fletch, backends):
     for b in backends:
         run = subprocess.run([fletch, 'bench', '--kernel', 'attention', '--backend', b, '--json', '-r', '1',
                               '--shape', 'depth=2100,heads=4,kv_heads=2,head=64'], capture_output=True, text=True)
-        rows = json.loads(run.stdout)['kernels'] if run.returncode == 0 else []
+        doc = json.loads(run.stdout) if run.returncode == 0 else {'kernels': []}
+        rows = doc['kernels']
         ok = len(rows) == 1 and rows[0]['ok'] and rows[0]['shape']['depth'] == 2100
+        ok = ok and doc['machine']['gpu_read_gb_s'] > 0 and 0 < rows[0]['bandwidth_share'] <= 1
         bad += not ok
         print(f'{"ok" if ok else "not ok"} attention behind 2,100 tokens on {b}' + ('' if ok else f'\n  {run.stderr}{rows}'))
     return bad
+
+
+def doctor_tells_of_arithmetic(fletch, backends):
+    run = subprocess.run([fletch, 'doctor', '--json'], capture_output=True, text=True)
+    told = {b['name']: b['arithmetic'] for b in json.loads(run.stdout)['backends']}
+    ok = all(told[b] and told[b]['right'] for b in backends) and not told['cpu']
+    print('ok' if ok else 'not ok', 'doctor says that kernels compute as they must')
+    return not ok
 
 
 def main():
@@ -58,6 +68,7 @@ def main():
     fletch = os.path.join(build, 'standin', 'fletch')
     there = [b for b, part in STANDINS if os.path.exists(os.path.join(build, 'standin', part))]
     bad = scratch_does_not_grow(fletch) if 'metal' in there else 0
+    bad += doctor_tells_of_arithmetic(fletch, ['emu'] + there)
     bad += deep_attention_is_right(fletch, ['emu'] + [b for b in there if b == 'metal'])
     for b, _ in STANDINS:
         if b not in there:

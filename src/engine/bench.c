@@ -322,7 +322,9 @@ static json_t *result_report(struct result *r, const struct bench_machine *m, u3
                            json_pack("{s:f, s:f, s:f, s:f, s:f}", "active_bytes", r->bytes / tokens,
                                      "placed_bytes", r->placed / tokens, "gb_s", gbs,
                                      "flop_per_token", r->flops / tokens, "gflop_s", gflops));
-    if (r->launches <= 0) /* a GPU has its own memory, which was not measured */
+    if (r->launches > 0)
+        bench_add_gpu_share(o, m, gbs);
+    else
         bench_add_shares(o, m, gbs, gflops);
     if (r->first.n) {
         qsort(r->first.p, r->first.n, sizeof(double), by_size);
@@ -491,6 +493,7 @@ static int measure(struct run *r, const char *path, json_t **out, struct err *er
     int rc = run_cases(r, n_reps, err);
     const struct bench_use use = use_of(r->b.model);
     if (!rc) rc = bench_measure_machine(&machine, r->e->n_threads, &use, err);
+    if (!rc) rc = bench_measure_gpu(&machine, r->e->class, r->e->device, err);
     if (rc) return rc;
     json_t *results = json_array();
     for (u32 i = 0; i < r->n_results; i++)
@@ -565,6 +568,7 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
                                              : class->int8 ? BENCH_INT8
                                                            : BENCH_F32};
     if (!rc) rc = bench_measure_machine(&machine, e->n_threads, &use, &e->err);
+    if (!rc) rc = bench_measure_gpu(&machine, class, e->device, &e->err);
     const struct exec_class *ref = rc ? NULL : backend_find("ref", NULL, &e->err);
     if (!rc)
         rc = bench_kernel_run(&kernels, class, ref, e->n_threads, k->name, k->shape,

@@ -21,7 +21,12 @@ struct bench_machine {
     u64 llc_bytes;    /* the last-level cache as the system tells it, or an assumption */
     u32 n_threads;
     char processor[128]; /* its name, or "" */
+    double gpu_read_gbs; /* of a GPU that is measured, by a kernel that only reads; 0: none is */
+    u64 gpu_read_bytes;
 };
+/* Adds what the GPU of a class reads, where it is a GPU's. */
+int bench_measure_gpu(struct bench_machine *m, const struct exec_class *class, u32 device,
+                      struct err *err);
 /* What is to be compared with the machine. */
 enum bench_numbers { BENCH_F32, BENCH_INT8, BENCH_BF16 };
 struct bench_use {
@@ -34,6 +39,8 @@ int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct b
 /* Adds the shares that rates have of the machine's. A rate beyond what was measured shows that the
  * machine can do more than its measurement reached, and counts instead. */
 void bench_add_shares(json_t *row, const struct bench_machine *m, double gbs, double gflops);
+/* The same of a GPU, whose arithmetic is not measured. */
+void bench_add_gpu_share(json_t *row, const struct bench_machine *m, double gbs);
 /* The machine's figures. */
 json_t *bench_machine_report(const struct bench_machine *m);
 u64 bench_llc_bytes(void);

@@ -250,10 +250,9 @@ static int time_copies(struct bench_side *side, const struct lab *l, u32 *n_runs
     return rc;
 }
 
-/* seconds: of n_reps runs, which are sorted here; machine: NULL for a GPU, whose memory was not
- * measured. */
+/* seconds: of n_reps runs, which are sorted here. */
 static void add_speed(json_t *o, const struct lab *l, const struct step *s, double *seconds,
-                      u32 n_reps, const struct bench_machine *machine)
+                      u32 n_reps, const struct bench_machine *machine, bool gpu)
 {
     double bytes = 0, flops = 0;
     qsort(seconds, n_reps, sizeof *seconds, by_size);
@@ -269,7 +268,10 @@ static void add_speed(json_t *o, const struct lab *l, const struct step *s, doub
     json_object_update_new(o, json_pack("{s:f, s:f, s:f, s:f, s:f}", "us", mid * 1e6, "us_best",
                                         seconds[0] * 1e6, "bytes", bytes, "gb_s", gbs, "gflop_s",
                                         gflops));
-    if (machine) bench_add_shares(o, machine, gbs, gflops);
+    if (gpu)
+        bench_add_gpu_share(o, machine, gbs);
+    else
+        bench_add_shares(o, machine, gbs, gflops);
 }
 
 struct plan_of_kernels {
@@ -320,8 +322,8 @@ static int run_forms(const struct plan_of_kernels *plan, const struct lab_kernel
                                   f->name, "shape", shape_report(k, l->s), "ok", ok, "difference",
                                   isfinite(f->worst) ? f->worst : 1e30, "tolerance", k->tolerance);
             if (ok)
-                add_speed(o, l, f->side.step, f->seconds, plan->n_reps,
-                          plan->class->counters ? NULL : plan->machine);
+                add_speed(o, l, f->side.step, f->seconds, plan->n_reps, plan->machine,
+                          plan->class->counters != NULL);
             json_array_append_new(list, o);
         }
         side_close(&forms[i].side);

@@ -14,6 +14,8 @@
 #include "core/hostmem.h"
 #include "cpu/cpu.h"
 #include "engine/bench.h"
+#include "gpu/bandwidth.h"
+#include "gpu/gpu.h"
 
 enum { REPS = 9, CHUNK = 1 << 20 };
 
@@ -294,10 +296,33 @@ void bench_add_shares(json_t *row, const struct bench_machine *m, double gbs, do
     json_object_set_new(row, "flop_share", json_real(gflops / MAX(m->peak_gflops, gflops)));
 }
 
+void bench_add_gpu_share(json_t *row, const struct bench_machine *m, double gbs)
+{
+    if (m->gpu_read_gbs <= 0) return;
+    json_object_set_new(row, "bandwidth_share", json_real(gbs / MAX(m->gpu_read_gbs, gbs)));
+}
+
+int bench_measure_gpu(struct bench_machine *m, const struct exec_class *class, u32 device,
+                      struct err *err)
+{
+    const struct gpu_driver *d = gpu_driver_of(class);
+    struct gpu_reading r;
+    if (!d) return 0;
+    int rc = gpu_measure_reading(d, device, &r, err);
+    m->gpu_read_gbs = r.gbs;
+    m->gpu_read_bytes = r.bytes;
+    return rc;
+}
+
 json_t *bench_machine_report(const struct bench_machine *m)
 {
-    return json_pack("{s:s, s:I, s:f, s:I, s:f, s:I, s:f, s:s}", "processor", m->processor,
-                     "threads", (json_int_t)m->n_threads, "read_gb_s", m->read_gbs, "read_bytes",
-                     (json_int_t)m->read_bytes, "cache_gb_s", m->cache_gbs, "llc_bytes",
-                     (json_int_t)m->llc_bytes, "peak_gflop_s", m->peak_gflops, "peak", m->peak);
+    json_t *o =
+        json_pack("{s:s, s:I, s:f, s:I, s:f, s:I, s:f, s:s}", "processor", m->processor, "threads",
+                  (json_int_t)m->n_threads, "read_gb_s", m->read_gbs, "read_bytes",
+                  (json_int_t)m->read_bytes, "cache_gb_s", m->cache_gbs, "llc_bytes",
+                  (json_int_t)m->llc_bytes, "peak_gflop_s", m->peak_gflops, "peak", m->peak);
+    if (m->gpu_read_gbs > 0)
+        json_object_update_new(o, json_pack("{s:f, s:I}", "gpu_read_gb_s", m->gpu_read_gbs,
+                                            "gpu_read_bytes", (json_int_t)m->gpu_read_bytes));
+    return o;
 }

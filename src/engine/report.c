@@ -14,6 +14,7 @@
 #include "engine/predict.h"
 #include "engine/report.h"
 #include "engine/tune.h"
+#include "gpu/arithmetic.h"
 #include "model/synth.h"
 #include "text/tmpl.h"
 
@@ -605,6 +606,20 @@ static json_t *tuned_report(const struct fletch_engine *e, const struct backend_
     return o;
 }
 
+/* Does a GPU compute as our kernels need it (gpu/arithmetic.h)? JSON null where there is none. */
+static json_t *arithmetic_report(const struct fletch_engine *e, const struct backend_state *b)
+{
+    const struct gpu_driver *d = b->find ? NULL : gpu_driver_of(gpu_class(b->name));
+    struct gpu *g;
+    struct err err = {0};
+    bool flushes = false;
+    if (!d || gpu_absent(b->name) || d->open(&g, e->device, &err)) return json_null();
+    int rc = gpu_check_arithmetic(d, g, &flushes, &err);
+    d->close(g);
+    if (rc) return json_pack("{s:b, s:o}", "right", 0, "wrong", report_text(str_of(err.text)));
+    return json_pack("{s:b, s:b}", "right", 1, "flushes_subnormals", flushes);
+}
+
 int fletch_doctor(struct fletch_engine *e, char **json)
 {
     size_t n;
@@ -615,9 +630,10 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     for (size_t i = 0; i < n; i++) {
         const char *absent = backend_absent(&state[i]);
         json_array_append_new(backends,
-                              json_pack("{s:s, s:b, s:s, s:o}", "name", state[i].name, "works",
+                              json_pack("{s:s, s:b, s:s, s:o, s:o}", "name", state[i].name, "works",
                                         !absent, "why", absent ? absent : state[i].what, "tuned",
-                                        tuned_report(e, &state[i])));
+                                        tuned_report(e, &state[i]), "arithmetic",
+                                        arithmetic_report(e, &state[i])));
     }
     for (const struct arch *a = arch_table; a->name; a++)
         json_array_append_new(archs, json_pack("{s:s, s:s}", "name", a->name, "models", a->models));

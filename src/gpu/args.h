@@ -103,6 +103,12 @@ struct edit_args {
     unsigned blocks;
 };
 
+/* k_read: n units of 16 bytes */
+enum { READ_THREADS = 256, READ_AHEAD = 8 };
+struct read_args {
+    unsigned n;
+};
+
 /* k_embed_<encoding> */
 struct embed_args {
     unsigned n, y_pitch;
