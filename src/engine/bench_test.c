@@ -125,6 +125,27 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
     }
 }
 
+/* One table for short and long contexts. */
+static void test_attention_is_measured_in_three_contexts(void **state)
+{
+    static const json_int_t depths[] = {256, 2048, 8192};
+    struct err err = {0};
+    json_t *list, *row;
+    size_t i;
+    (void)state;
+    if (bench_kernel_run(&list, cpu_class(NULL), &ref_exec, 2, "attention", NULL, 1, &machine,
+                         &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(json_array_size(list), ARRAY_LEN(depths));
+    json_array_foreach(list, i, row)
+    {
+        const json_t *shape = json_object_get(row, "shape");
+        assert_int_equal(json_integer_value(json_object_get(shape, "depth")), depths[i]);
+        assert_true(json_is_true(json_object_get(row, "ok")));
+    }
+    json_decref(list);
+}
+
 static void test_machine_is_measured(void **state)
 {
     struct bench_machine m;
@@ -267,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_every_kernel_of_the_cpu_is_right_and_has_a_speed),
         cmocka_unit_test(test_wrong_kernel_prints_no_speed),
         cmocka_unit_test(test_bad_kernels_and_shapes_are_named),
+        cmocka_unit_test(test_attention_is_measured_in_three_contexts),
         cmocka_unit_test(test_machine_is_measured),
         cmocka_unit_test(test_cases_are_all_combinations),
         cmocka_unit_test(test_active_bytes_grow_with_depth_by_the_cache),
