@@ -35,6 +35,7 @@ static const struct subject {
     {"test/golden/models/phi3", NULL},
     {"test/golden/models/glm4_moe", NULL},
     {"test/golden/models/minimax_m2", NULL},
+    {"test/golden/models/solar_open", NULL},
     {"test/golden/models/granite", NULL},
     {"test/golden/models/ernie4_5", NULL},
     {"test/golden/models/ernie4_5_moe", NULL},

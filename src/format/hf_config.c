@@ -245,7 +245,7 @@ static u32 rotated(struct cfg *c, const json_t *p, u32 n)
     u32 said = minimax ? opt_u32(c, "rotary_dim", n, n) : n;
     double part = opt_num(c, c->root, "partial_rotary_factor", glm ? 0.5 : (double)said / n);
     part = opt_num(c, p, "partial_rotary_factor", part);
-    if (!(glm || minimax || c->h->arch == HF_PHI3)) {
+    if (!(glm || minimax || (c->h->arch & (HF_PHI3 | HF_SOLAR)))) {
         if (part != 1)
             FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
         return n;
@@ -353,7 +353,11 @@ static void read_dense(struct cfg *c)
     only_str(c, "hidden_act", "silu");
     put_window(c);
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
-    put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
+    /* where no block is dense, the width of such a block may be left out */
+    const char *width = get(c, c->root, "intermediate_size") || h->arch != HF_SOLAR
+                            ? "intermediate_size"
+                            : "moe_intermediate_size";
+    put_u32(c, "feed_forward_length", need_u32(c, width, 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
     put_u32(c, "attention.head_count_kv", h->n_kv_heads);
     put_u32(c, "attention.key_length", n_head);
@@ -530,7 +534,7 @@ static u32 count_mtp(struct cfg *c)
 /* What DeepSeek V3's routing has and others took over. */
 static void put_sigmoid_experts(struct cfg *c, double scale)
 {
-    put_u32(c, "leading_dense_block_count", leading_dense(c, 1));
+    put_u32(c, "leading_dense_block_count", leading_dense(c, c->h->arch != HF_SOLAR));
     put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
     put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
     put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
@@ -667,6 +671,7 @@ static const struct {
     {"Qwen3MoeForCausalLM", "qwen3moe", HF_QWEN3_MOE, read_qwen3_moe},
     {"MixtralForCausalLM", "llama", HF_MIXTRAL, read_mixtral},
     {"Glm4MoeForCausalLM", "glm4moe", HF_GLM4_MOE, read_glm4_moe},
+    {"SolarOpenForCausalLM", "glm4moe", HF_SOLAR, read_glm4_moe},
     {"Glm4MoeLiteForCausalLM", "deepseek2", HF_GLM4_LITE, read_glm4_lite},
     {"DeepseekV3ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek3},
     {"DeepseekV2ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek2},

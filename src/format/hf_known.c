@@ -15,7 +15,7 @@ enum {
     G = HF_GLM4_LITE | HF_DEEPSEEK,
     R = HF_RWKV7,
     MX = HF_MIXTRAL,
-    GM = HF_GLM4_MOE,
+    GM = HF_GLM4_MOE | HF_SOLAR,
     SO = HF_SEED_OSS,
     S3 = HF_SMOLLM3,
     P3 = HF_PHI3,

@@ -28,6 +28,7 @@ enum hf_arch {
     HF_HUNYUAN = 32768,
     HF_HUNYUAN_MOE = 65536,
     HF_DEEPSEEK = 131072, /* V2 and V3 */
+    HF_SOLAR = 262144,
 };
 
 struct hf {

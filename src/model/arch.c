@@ -7,7 +7,7 @@ const struct arch arch_table[] = {
     {"qwen2", "Qwen2, Qwen2.5", arch_qwen2, 0},
     {"qwen3", "Qwen3", arch_qwen3, 0},
     {"qwen3moe", "Qwen3 mixture of experts", arch_qwen3moe, ARCH_EXPERTS},
-    {"glm4moe", "GLM-4.5, GLM-4.6, GLM-4.7 and their Air versions", arch_glm4moe,
+    {"glm4moe", "GLM-4.5, GLM-4.6, GLM-4.7 and their Air versions, Solar Open", arch_glm4moe,
      ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SAYS_NORM | ARCH_MTP},
     {"seed_oss", "Seed-OSS", arch_seed_oss, 0},
     {"smollm3", "SmolLM3", arch_smollm3, 0},

@@ -73,6 +73,20 @@ FAMILIES = {
             rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.5),
         ),
     ),
+    "solar_open": (
+        "SolarOpen",
+        314,
+        dict(
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            moe_intermediate_size=20,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=2,
+            norm_topk_prob=True,
+        ),
+    ),
     "granite": (
         "Granite",
         307,
@@ -282,6 +296,10 @@ def make_family(out, name):
         if key.endswith("e_score_correction_bias"):
             b.data = b.data.float()
     model.save_pretrained(folder)
+    if prefix == "SolarOpen":  # whose class has no such width
+        write_config(
+            folder, {k: v for k, v in read_config(folder).items() if k != "intermediate_size"}
+        )
     files = dict(logits=entry("logits.f32", T, V))
     if block:
         files["mtp_logits"] = write_mtp(folder, n_layer, *mtp)
