@@ -265,6 +265,13 @@ static void read_scales(struct reader *r, struct hparams *hp)
     get_f32(r, "residual_scale", OPTIONAL, 0, &hp->residual_scale);
     get_f32(r, "attention.scale", OPTIONAL, 0, &hp->attention_scale);
     get_f32(r, "logit_scale", OPTIONAL, 0, &hp->logit_scale);
+    if (r->rc) return;
+    char key[160];
+    bool rotates = true; /* Granite's converters say so with a key that means nothing elsewhere */
+    int rc = source_get_bool(r->s, full_key(r, "rope.scaling.finetuned", key, sizeof key), &rotates,
+                             r->err);
+    if (rc < 0) r->rc = rc;
+    hp->no_rope = !rotates;
 }
 
 static void read_rwkv(struct reader *r, struct hparams *hp)

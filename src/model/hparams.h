@@ -35,6 +35,7 @@ struct hparams {
     float
         yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; 0: not said */
 
+    bool no_rope; /* Granite: no layer rotates */
     float embedding_scale, residual_scale, attention_scale, logit_scale; /* 0: none */
 
     u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts;

@@ -452,6 +452,31 @@ static void a_missing_part_is_blamed_on_what_is_not_supported(void **state)
     twin_close(&t);
 }
 
+static u32 count_ropes(bool says, bool rotates)
+{
+    struct twin t;
+    struct model *m;
+    struct err err = {0};
+    u32 n = 0;
+    twin_open(&t, "granite", "");
+    if (says)
+        assert_int_equal(source_add_bool(t.to, "granite.rope.scaling.finetuned", rotates, &err), 0);
+    if (model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err))
+        fail_msg("%s", err.text);
+    for (u32 i = 0; i < m->trunk->n_ops; i++) n += m->trunk->ops[i].kind == OP_ROPE;
+    model_close(m);
+    twin_close(&t);
+    return n;
+}
+
+static void granite_may_not_rotate(void **state)
+{
+    (void)state;
+    assert_int_equal(count_ropes(false, false), 4); /* q and k of two layers */
+    assert_int_equal(count_ropes(true, true), 4);
+    assert_int_equal(count_ropes(true, false), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -465,6 +490,7 @@ int main(void)
         cmocka_unit_test(spare_tensors_open),
         cmocka_unit_test(a_shorter_trunk_is_refused),
         cmocka_unit_test(a_missing_part_is_blamed_on_what_is_not_supported),
+        cmocka_unit_test(granite_may_not_rotate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
