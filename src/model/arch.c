@@ -18,7 +18,7 @@ const struct arch arch_table[] = {
     {"granite", "Granite 3 and 4, dense", arch_granite, ARCH_SCALES},
     {"hunyuan-dense", "Hunyuan, dense", arch_hunyuan_dense, 0},
     {"hunyuan-moe", "Hunyuan-A13B", arch_hunyuan_moe, ARCH_EXPERTS | ARCH_GATED},
-    {"deepseek2", "DeepSeek V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash", arch_deepseek2,
+    {"deepseek2", "DeepSeek V2-Lite, V3 and R1, GLM-4.7-Flash", arch_deepseek2,
      ARCH_EXPERTS | ARCH_GATED | ARCH_SAYS_NORM | ARCH_MLA | ARCH_MTP},
     {"rwkv7", "RWKV-7", arch_rwkv7, ARCH_STATE},
     {"arwkv7", "RWKV-7 mixer with Qwen2.5 feed-forward", arch_arwkv7, ARCH_STATE},
