@@ -48,7 +48,8 @@ def deep_attention_is_right(fletch, backends):
                               '--shape', 'depth=2100,heads=4,kv_heads=2,head=64'], capture_output=True, text=True)
         doc = json.loads(run.stdout) if run.returncode == 0 else {'kernels': []}
         rows = doc['kernels']
-        ok = len(rows) == 1 and rows[0]['ok'] and rows[0]['shape']['depth'] == 2100
+        ok = [r['form'] for r in rows] == ['unfused', 'scores only', 'with softmax']
+        ok = ok and rows[0]['ok'] and rows[0]['shape']['depth'] == 2100 and all(r['us'] > 0 for r in rows)
         ok = ok and doc['machine']['gpu_read_gb_s'] > 0 and 0 < rows[0]['bandwidth_share'] <= 1
         bad += not ok
         print(f'{"ok" if ok else "not ok"} attention behind 2,100 tokens on {b}' + ('' if ok else f'\n  {run.stderr}{rows}'))

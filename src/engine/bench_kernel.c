@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/bench_lab.h"
+#include "gpu/gpu.h"
 #include "model/synth.h"
 
 enum {
@@ -303,13 +304,20 @@ static int run_forms(const struct plan_of_kernels *plan, const struct lab_kernel
                      const struct lab *l, const struct program *fused, json_t *list,
                      struct err *err)
 {
-    struct form forms[2] = {{.name = "unfused"}, {.name = "fused"}};
+    struct form forms[3] = {{.name = "unfused"}, {.name = "fused"}};
     struct bench_side ref = {0};
     u32 n = fused->n_ops < l->p->n_ops ? 2 : 1, n_runs = 0;
+    bool ablates = gpu_driver_of(plan->class) && strcmp(k->name, "attention") == 0;
+    if (ablates) {
+        forms[1].name = "scores only";
+        forms[2].name = "with softmax";
+        n = 3;
+    }
     int rc = side_open(&ref, plan->against, l, l->p, 1, err);
     if (!rc) rc = side_fill(&ref, l, err);
     for (u32 i = 0; i < n && !rc; i++)
-        rc = open_form(&forms[i], plan, l, i ? fused : l->p, &ref, err);
+        rc = open_form(&forms[i], plan, l, i && !ablates ? fused : l->p, &ref, err);
+    for (u32 i = 1; i < n && !rc && ablates; i++) gpu_ablate(forms[i].side.x, i == 2);
     for (u32 rep = 0; rep < plan->n_reps && !rc; rep++)
         for (u32 i = 0; i < n && !rc; i++)
             if (forms[i].worst <= k->tolerance)

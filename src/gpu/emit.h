@@ -40,6 +40,9 @@
 #include "gpu/gpu_step.h"
 #include "gpu/layout.h"
 
+/* Attention without its later parts: their outputs are wrong, their time is what is asked for. */
+enum gpu_ablation { ABLATION_NONE, ABLATION_SCORES, ABLATION_SOFTMAX };
+
 enum space {
     SPACE_STEP,
     SPACE_TABLES,
@@ -93,6 +96,7 @@ struct list_kind {
     u32 attn_heads; /* gpu_driver.attn_heads */
     bool walks;     /* groups go round over the work, a few for each unit of the device */
     u32 n_units;    /* that it has; 0: not known */
+    enum gpu_ablation ablation;    /* of attention over halves; bench only */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };
 

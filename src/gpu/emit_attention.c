@@ -189,8 +189,10 @@ static void emit_splits(struct emit *e, const struct op *op)
         emit_rotate(e, op->in[0], turned, rotated_at(e, op));
         a.q_pitch = op->in[0].width;
     }
-    snprintf(name, sizeof name, "k_%s_%s_h%u", latent ? "latent" : "attention", emit_kv_name(net),
-             at_once);
+    static const char *const ends[] = {"", "_scores", "_softmax"}; /* enum gpu_ablation */
+    bool ablates = !latent && net->profile.kv == QT_F16 && at_once <= 4;
+    snprintf(name, sizeof name, "k_%s_%s_h%u%s", latent ? "latent" : "attention", emit_kv_name(net),
+             at_once, ablates ? ends[e->kind.ablation] : "");
     emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
                 latent ? LATENT_THREADS : ATTN_THREADS);
     emit_walk(e, latent ? 4 : 1, 0);

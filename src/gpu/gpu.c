@@ -771,6 +771,16 @@ static struct exec_device look_at(const struct gpu_driver *d, u32 device)
 
 /* ---- layouts ---- */
 
+void gpu_ablate(struct exec *exec, bool softmax)
+{
+    struct gpu_exec *x = (struct gpu_exec *)exec;
+    x->kind.ablation = softmax ? ABLATION_SOFTMAX : ABLATION_SCORES;
+    gpu_forget_lists(exec);
+    for (u32 i = 0; i < x->n_programs; i++)
+        for (u32 j = 0; j < x->programs[i].n_lists * x->programs[i].n_lists; j++)
+            x->programs[i].lists[j].kind.ablation = x->kind.ablation;
+}
+
 struct layouts *gpu_layouts(struct exec *exec)
 {
     return &((struct gpu_exec *)exec)->layouts;

@@ -36,6 +36,9 @@ bool gpu_look(const struct gpu_driver *d, u32 device, struct gpu_info *out);
 struct layouts *gpu_layouts(struct exec *x);
 void gpu_forget_lists(struct exec *x);
 void gpu_device(struct exec *x, struct gpu_info *out);
+/* From here on attention over halves ends behind its scores, or behind their softmax: for bench,
+ * between steps. */
+void gpu_ablate(struct exec *x, bool softmax);
 /* What a step's launches may choose from, each site once (free *out), and how the first launch
  * there lies now. */
 struct gpu_site {
