@@ -157,6 +157,17 @@ static void quantised_vectors_are_refused(void **state)
                    "'v8.weight' has type Q8_0, but a vector must be F32");
 }
 
+static void a_constant_is_a_weight_of_no_file(void **state)
+{
+    (void)state;
+    u32 w = bind_constant(&b, 5, 0.25f), again = bind_constant(&b, 5, 0.25f);
+    u32 other = bind_constant(&b, 6, 0.25f);
+    assert_int_equal(w, again);
+    assert_true(other != w && !b.bound[w].tensor && net->weights[w].n_in == 5);
+    const float *values = (const float *)(const void *)net->weights[w].data;
+    for (u32 i = 0; i < 5; i++) assert_true(values[i] == 0.25f);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -165,7 +176,7 @@ int main(void)
         TEST(rows_of_a_matrix_and_of_slices), TEST(vectors_and_parts_of_them),
         TEST(optional_ones_may_be_absent),    TEST(a_missing_tensor_is_named),
         TEST(wrong_shapes_are_named),         TEST(unreadable_types_are_named),
-        TEST(quantised_vectors_are_refused),
+        TEST(quantised_vectors_are_refused),  TEST(a_constant_is_a_weight_of_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
