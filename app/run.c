@@ -327,8 +327,17 @@ static void say_model(const struct run *r)
             m->n_ctx, (unsigned long long)r->g.sampling.seed);
 }
 
+static void say_gpu_memory(const struct run *r)
+{
+    uint64_t allocated, recommended;
+    if (!fletch_model_gpu_memory(r->host.model, &allocated, &recommended)) return;
+    fprintf(stderr, "GPU memory: %s allocated, ", human_bytes(allocated).text);
+    fprintf(stderr, "%s recommended at most\n", human_bytes(recommended).text);
+}
+
 static void say_statistics(const struct run *r)
 {
+    if (r->a->verbose) say_gpu_memory(r);
     if (r->a->quiet || (!isatty(2) && !r->a->verbose)) return;
     fprintf(stderr, "%s", style_dim(2));
     say_speed(stderr, &(struct speed){r->n_prompt, r->n_read, r->n_known, r->t_prompt - r->t_open,

@@ -181,6 +181,10 @@ struct fletch_model_info {
     struct fletch_sampling sampling; /* defaults, from the model where it has them */
 };
 FLETCH_API void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info);
+/* Bytes that the process now has on a model's GPU, for all its models together, and the most that
+ * the system recommends. False where that is not known: everywhere but on metal. */
+FLETCH_API bool fletch_model_gpu_memory(const struct fletch_model *m, uint64_t *allocated,
+                                        uint64_t *recommended);
 
 /* ---- text ---- */
 

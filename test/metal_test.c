@@ -81,6 +81,29 @@ static void long_steps_are_cut_and_tokens_are_not(void **state)
     assert_int_equal(s->alive, 0);
 }
 
+/* As the device says it, while models come and go. */
+static void memory_of_the_gpu_is_told(void **state)
+{
+    (void)state;
+    if (!standin()) skip();
+    struct opened o, other;
+    uint64_t one, two, most;
+    const struct fletch_model_params params = {.n_ctx = 256};
+    opened_path(&o, "metal", MODEL, &params);
+    assert_true(fletch_model_gpu_memory(o.m, &one, &most));
+    assert_true(one > 100000 && most > one);
+    opened_path(&other, "metal", MODEL, &params);
+    assert_true(fletch_model_gpu_memory(o.m, &two, &most));
+    assert_true(two > one);
+    opened_close(&other);
+    assert_true(fletch_model_gpu_memory(o.m, &two, &most));
+    assert_int_equal(two, one);
+    opened_close(&o);
+    opened_path(&o, "emu", MODEL, &params);
+    assert_false(fletch_model_gpu_memory(o.m, &one, &most));
+    opened_close(&o);
+}
+
 /* Counted by the stand-in for the tiny model's layers: what is bound stays bound. */
 static void a_token_binds_little_anew(void **state)
 {
@@ -107,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_share_the_work_of_their_ops),
         cmocka_unit_test(long_steps_are_cut_and_tokens_are_not),
+        cmocka_unit_test(memory_of_the_gpu_is_told),
         cmocka_unit_test(a_token_binds_little_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -477,6 +477,7 @@ def test_guesses_and_memory_are_counted(s):
     m = read_metrics(s)
     assert m["fletch_guesses_right_total", guide] <= m["fletch_guessed_tokens_total", guide], m
     plan = fletch("plan", "zoo/guide.gguf", "-c", 512, "--json").json  # of one session
+    assert m["fletch_gpu_allocated_bytes", guide] == m["fletch_gpu_recommended_bytes", guide] == 0, "it is not on Metal"
     assert m["fletch_device_memory_bytes", guide] >= plan["total"] > os.path.getsize("zoo/guide.gguf"), (plan, m)
 
 

@@ -4,6 +4,7 @@ word for word what they say on the emulator, greedy and, with a cache of q4, wit
 kernels, so this compares two expansions of every kernel; prompts go through panels of bf16. Called with the build folder."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -64,6 +65,15 @@ def doctor_tells_of_arithmetic(fletch, backends):
     return not ok
 
 
+def tells_memory(fletch):
+    """`run -v` says what the device has; the server's gauges are in served.c, of the same call."""
+    run = subprocess.run([fletch, 'run', 'zoo/tiny/llama.gguf', '--backend', 'metal', '-p', 'Once', '-n', '2', '-v'],
+                         capture_output=True, text=True)
+    ok = re.search(r'^GPU memory: .+ allocated, .+ recommended at most$', run.stderr, re.M)
+    print(f'{"ok" if ok else "not ok"} run -v tells the memory of the GPU' + ('' if ok else f'\n  {run.stderr}'))
+    return not ok
+
+
 def main():
     build = sys.argv[1]
     fletch = os.path.join(build, 'standin', 'fletch')
@@ -71,6 +81,7 @@ def main():
     bad = scratch_does_not_grow(fletch) if 'metal' in there else 0
     bad += doctor_tells_of_arithmetic(fletch, ['emu'] + there)
     bad += deep_attention_is_right(fletch, ['emu'] + [b for b in there if b == 'metal'])
+    bad += tells_memory(fletch) if 'metal' in there else 0
     for b, _ in STANDINS:
         if b not in there:
             print(f'skip {b}: this build has no stand-in for it')

@@ -200,6 +200,16 @@ static void put_memory(struct words *w, struct server *s)
 MODEL_VALUES(VALUE)
 #undef VALUE
 
+static double gpu_allocated(const struct served_figures *f)
+{
+    return (double)f->gpu_allocated;
+}
+
+static double gpu_recommended(const struct served_figures *f)
+{
+    return (double)f->gpu_recommended;
+}
+
 void metrics_reply(struct conn *c)
 {
     struct server *s = conn_server(c);
@@ -226,6 +236,12 @@ void metrics_reply(struct conn *c)
     put_value(&w, "process_resident_memory_bytes", "gauge", "Resident memory of this process.",
               (double)metrics_resident_bytes());
     put_memory(&w, s);
+    put_models(&w, s, "fletch_gpu_allocated_bytes", "gauge",
+               "GPU memory of this process after a model's last step (0: not known).",
+               gpu_allocated);
+    put_models(&w, s, "fletch_gpu_recommended_bytes", "gauge",
+               "GPU memory that the system recommends not to exceed (0: not known).",
+               gpu_recommended);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT

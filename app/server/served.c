@@ -157,6 +157,7 @@ static void leave_figures(struct served *m, double *since, uint64_t *rows)
 {
     struct served_figures f = {.t_step = server_now()};
     fletch_batch_stats(m->batch, &f.stats);
+    fletch_model_gpu_memory(m->model, &f.gpu_allocated, &f.gpu_recommended);
     pthread_mutex_lock(&m->lock);
     f.tokens_per_second = m->figures.tokens_per_second;
     if (f.t_step - *since >= 1) { /* answers' rows of the last second or so */

@@ -458,8 +458,9 @@ enum served_state {
 /* Figures that the engine thread leaves after every step. */
 struct served_figures {
     struct fletch_batch_stats stats;
-    double t_step;            /* when the last one ended; 0: none */
-    double tokens_per_second; /* over the last seconds */
+    double t_step;                           /* when the last one ended; 0: none */
+    double tokens_per_second;                /* over the last seconds */
+    uint64_t gpu_allocated, gpu_recommended; /* bytes, of the process; 0: not known */
 };
 
 enum { STATUS_SECONDS = 60 }; /* that /v1/status looks back */

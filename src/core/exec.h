@@ -79,6 +79,8 @@ struct exec_class {
     int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_op,
                    struct err *err);
     void (*counters)(const struct exec *x, struct exec_counters *out);
+    /* What the process has on the device, and had better not exceed; false: not known. */
+    bool (*memory)(const struct exec *x, u64 *allocated, u64 *recommended);
     /* Runs a step and times what each op takes by itself ([n_ops], microseconds). */
     int (*profile)(struct exec *x, u32 handle, const struct step *s, double *us, struct err *err);
 };

@@ -318,6 +318,16 @@ const char *fletch_model_error(const struct fletch_model *m)
     return m ? m->err.text : "no model";
 }
 
+bool fletch_model_gpu_memory(const struct fletch_model *m, uint64_t *allocated,
+                             uint64_t *recommended)
+{
+    u64 a = 0, r = 0;
+    bool known = m && m->x && m->x->class->memory && m->x->class->memory(m->x, &a, &r);
+    if (allocated) *allocated = a;
+    if (recommended) *recommended = r;
+    return known;
+}
+
 void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info)
 {
     if (!info) return;

@@ -97,6 +97,9 @@ struct gpu_driver {
      * units and wait forever. NULL: there are none. */
     bool (*reside)(struct gpu *g);
     void (*counters)(const struct gpu *g, struct gpu_counters *out);
+    /* Bytes that this process has on the device, all of its models together, and how many it had
+     * better not exceed; NULL: not known. */
+    void (*memory)(const struct gpu *g, u64 *allocated, u64 *recommended);
     /* Cleared to zero. FLETCH_E_NOMEM when the device has no room. */
     int (*alloc)(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory where,
                  struct err *err);

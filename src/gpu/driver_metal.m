@@ -192,12 +192,20 @@ static void metal_close(struct gpu *g)
     free(g);
 }
 
+static void metal_memory(const struct gpu *g, u64 *allocated, u64 *recommended)
+{
+    @autoreleasepool {
+        *allocated = [g->device currentAllocatedSize];
+        *recommended = [g->device recommendedMaxWorkingSetSize];
+    }
+}
+
 static void metal_info(struct gpu *g, struct gpu_info *out)
 {
     *out = (struct gpu_info){0};
     @autoreleasepool {
-        u64 used = [g->device currentAllocatedSize];
-        out->memory = [g->device recommendedMaxWorkingSetSize];
+        u64 used;
+        metal_memory(g, &used, &out->memory);
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
         out->n_units = g->n_cores;
@@ -565,6 +573,7 @@ const struct gpu_driver driver_metal = {
     .close = metal_close,
     .info = metal_info,
     .counters = metal_counters,
+    .memory = metal_memory,
     .alloc = metal_alloc,
     .free = metal_free,
     .map = metal_map,

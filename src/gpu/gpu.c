@@ -723,6 +723,13 @@ static void gpu_counters(const struct exec *exec, struct exec_counters *out)
                                   .longest_us = c.longest_us};
 }
 
+static bool gpu_memory(const struct exec *exec, u64 *allocated, u64 *recommended)
+{
+    const struct gpu_exec *x = (const struct gpu_exec *)exec;
+    if (x->d->memory) x->d->memory(x->g, allocated, recommended);
+    return x->d->memory != NULL;
+}
+
 static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, double *us,
                        struct err *err)
 {
@@ -884,6 +891,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
         .launches = driver##_launches,                                                             \
         .scratch = driver##_scratch,                                                               \
         .counters = gpu_counters,                                                                  \
+        .memory = gpu_memory,                                                                      \
         .profile = gpu_profile,                                                                    \
     };                                                                                             \
     static int driver##_open(struct exec **out, const struct net *net,                             \
