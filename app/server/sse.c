@@ -114,6 +114,9 @@ static void write_reply(void *ctx)
     w->bytes = reply_open();
     if (w->bytes) reply_add_json(w->bytes, w->j);
     json_decref(w->j);
+    if (!memory_failed()) return;
+    reply_free(w->bytes); /* it may lack a part */
+    w->bytes = NULL;
 }
 
 static void on_written_reply(void *ctx)
@@ -166,7 +169,8 @@ void json_reply(struct conn *c, int status, json_t *j)
     }
     char *text = json_dumps(j, REPLY_DUMP);
     json_decref(j);
-    if (!text) {
+    if (!text || memory_failed()) { /* a text may lack a part */
+        free(text);
         no_memory(c, status);
         return;
     }
