@@ -45,7 +45,7 @@ static int time_reading(const struct gpu_driver *d, struct gpu *g, u32 kernel, u
     }
     if (!rc) rc = d->record(g, &list, c, LAUNCHES, err);
     if (!rc) rc = time_list(d, g, list, seconds, err);
-    *seconds /= LAUNCHES;
+    *seconds /= (double)LAUNCHES;
     if (list) d->drop(g, list);
     if (y) d->free(g, y);
     if (x) d->free(g, x);
