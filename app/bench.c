@@ -282,7 +282,8 @@ static int bench(const struct args *a)
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape needs --kernel");
     if (a->kernel && is_about_models(a))
         return opts_wrong(
-            "bench", "sizes of a --kernel come by --shape; -p, -n, --mode and so on are a model's");
+            "bench",
+            "--kernel takes its sizes from --shape; -p, -n, --mode and so on need a model");
     if (a->json && a->csv) return opts_wrong("bench", "--json and --csv cannot be combined");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
         return opts_wrong("bench", "speculative decoding is measured by --mode serve only");

@@ -301,7 +301,7 @@ void bench_write_html(FILE *out, const json_t *doc)
             (unsigned long long)get_count(model, "n_layers"),
             human_bytes(get_count(model, "weight_bytes")).text);
     plot_text(out, get_text(doc, "backend_why"));
-    fprintf(out, ". Loaded in %.2f s. Medians of %llu runs, taken in turns.<br>%.10s, ",
+    fprintf(out, ". Loaded in %.2f s. Medians of %llu alternating runs.<br>%.10s, ",
             get_real(doc, "load_s"), (unsigned long long)get_count(doc, "reps"),
             get_text(doc, "date"));
     plot_text(out, get_text(m, "processor"));

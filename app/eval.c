@@ -132,8 +132,8 @@ static int eval_all(struct eval *e)
     if (!e->n_ids) return say_error("nothing to evaluate: no tokens");
     if (e->a->logits && e->n_ids > n_ctx)
         return say_error(
-            "%zu tokens, but the context holds %zu; logits of every position need them "
-            "all in it (see -c)",
+            "%zu tokens do not fit in the context of %zu; --logits needs all of them in it "
+            "(see -c)",
             e->n_ids, n_ctx);
     if (e->n_ids > 1 && n_ctx < 2)
         return say_error("a context of one token is too short: nothing can be predicted");

@@ -80,7 +80,7 @@ static void say_if_it_waits(const struct args *a)
     struct pollfd in = {.fd = 0, .events = POLLIN};
     if (poll(&in, 1, PATIENCE_MS) == 0 && !a->quiet)
         fputs("waiting for the end of stdin, which is added to the prompt (add < /dev/null if "
-              "nothing comes)\n",
+              "there is no input)\n",
               stderr);
 }
 
@@ -136,7 +136,7 @@ static void set_system(struct run *r, const char *text)
     const json_t *first = json_array_get(r->messages, 0);
     bool same = json_equal(first, system);
     if (first && !same && !r->a->quiet)
-        fputs("the system message changed: the prefill starts from the beginning\n", stderr);
+        fputs("the system message changed: prefill starts again from the beginning\n", stderr);
     if (is_system(first)) json_array_remove(r->messages, 0);
     json_array_insert_new(r->messages, 0, system);
 }

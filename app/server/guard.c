@@ -184,9 +184,9 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
     const char *host = r->head.host, *origin = http_head_find(&r->head, "origin");
     if (host && !knows_host(g, host))
         return refuse(p, 421, "unknown_host",
-                      "the name in Host is not a name of this server; --allow-host NAME adds it");
+                      "the host name in Host is not allowed; --allow-host NAME allows it");
     if (origin && !(host && same_origin(origin, host)))
-        return refuse(p, 403, "foreign_origin", "pages of other origins cannot use this server");
+        return refuse(p, 403, "foreign_origin", "pages from other origins cannot use this server");
     if (is_open_path(r->head.path)) return true;
     struct key *k = g->needs_key ? admit_key(g, c, p) : &g->keys[0];
     r->key = k;

@@ -24,7 +24,7 @@ static struct stamp stamp(void)
 static void write_json(json_t *j)
 {
     char *text = json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(6));
-    fprintf(stderr, "%s\n", text ? text : "{\"message\":\"out of memory: this line is lost\"}");
+    fprintf(stderr, "%s\n", text ? text : "{\"message\":\"out of memory: the log line was lost\"}");
     free(text);
     json_decref(j);
 }

@@ -9,9 +9,10 @@
 int sandbox_enter(const struct sandbox *box, char *text, size_t cap)
 {
     (void)box;
-    snprintf(text, cap,
-             "no sandbox on macOS: API keys, limits, input validation and the rights of this "
-             "account protect this Mac; to serve strangers, run fletch in an account of its own");
+    snprintf(
+        text, cap,
+        "no sandbox on macOS: only API keys, limits, input validation and the permissions of this "
+        "account protect this Mac; to serve people you do not trust, use a separate account");
     return 0;
 }
 
