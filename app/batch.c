@@ -431,7 +431,7 @@ static void submit(struct batch *b, const char *text, size_t n)
     }
     if (!json_is_object(j->line))
         wrong(j, "line %zu is not a JSON object: %s", b->n_lines,
-              j->line ? "it is another value" : at.text);
+              j->line ? "it is another JSON type" : at.text);
     if (!*j->error && take_line(j)) {
         j->r.tokens = j->prompt;
         if (fletch_batch_submit(b->b, &j->r, NULL) == 0) {

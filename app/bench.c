@@ -24,9 +24,10 @@ static const struct opt bench_opts[] = {
      OPT_FIELD(n_reps), 1, 1000},
     {0, "chunk", OPT_COUNT, "N", NULL, "prompt tokens per step", OPT_FIELD(chunk), 1, 65536},
     {0, "profile", OPT_FLAG, NULL, NULL,
-     "time every op instead; the JSON document is a Chrome trace", OPT_FIELD(profile), 0, 0},
+     "time every op instead of whole steps; the JSON document is a Chrome trace",
+     OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
-     "one kernel instead of a model, checked against the reference and fused where it can be: "
+     "measure one kernel instead of a model, checked against the reference and fused if possible: "
      "matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, gate+up+glu, "
      "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, rope+kv_store, "
      "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
@@ -35,8 +36,7 @@ static const struct opt bench_opts[] = {
      "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",
      OPT_FIELD(shape), 0, 0},
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
-     "numbers in the key/value cache (default: what the backend prefers)", OPT_FIELD(kv_type), 0,
-     0},
+     "type of the KV cache (default: depends on the backend)", OPT_FIELD(kv_type), 0, 0},
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,
     OPT_ROW_AHEAD,
@@ -301,9 +301,9 @@ const struct command cmd_bench = {
     .name = "bench",
     .operands = "[MODEL | compare A.json B.json]",
     .summary = "measure speed",
-    .about = "Measures how fast a model runs, compared with what this machine was measured to be "
-             "capable of in the same run. Without MODEL, the built-in model is measured. LIST is "
-             "numbers separated by commas; every combination is a case, and the cases take turns. "
+    .about = "Measures how fast a model runs, compared with the limits of this machine, "
+             "measured in the same run. Without MODEL, the built-in model is measured. LIST is "
+             "numbers separated by commas; every combination is a case, and the cases alternate. "
              "compare shows the ratios of two JSON documents with their confidence intervals; the "
              "exit code is 1 if the second is significantly slower anywhere.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},

@@ -18,10 +18,11 @@ static const struct opt chat_opts[] = {
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "stop", OPT_TEXTS, "TEXT", NULL, "stop an answer before this text; may be repeated",
      OPT_FIELD(stops), 0, 0},
-    {0, "think", OPT_FLAG, NULL, NULL, "turn the model's thinking on, if its template has a switch",
-     OPT_FIELD(think), 0, 0},
+    {0, "think", OPT_FLAG, NULL, NULL,
+     "turn the model's thinking on, if its chat template supports this", OPT_FIELD(think), 0, 0},
     {0, "no-think", OPT_FLAG, NULL, NULL,
-     "turn the model's thinking off, if its template has a switch", OPT_FIELD(no_think), 0, 0},
+     "turn the model's thinking off, if its chat template supports this", OPT_FIELD(no_think), 0,
+     0},
 };
 static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 
@@ -599,7 +600,7 @@ int chat_run(const struct args *a)
     if (!code) {
         s.line = line_open(words);
         if (!a->quiet && line_is_typed(s.line))
-            fprintf(stderr, "%s; /help lists commands, Ctrl-D leaves\n",
+            fprintf(stderr, "%s; /help lists commands, Ctrl-D exits\n",
                     *host.info.name ? QUOTE(host.info.name) : host.info.arch);
         converse(&s);
     }
@@ -621,7 +622,7 @@ const struct command cmd_chat = {
         "MODEL, the built-in model answers. Lines that begin with / are commands; /help lists "
         "them. Pasted text is one message, however many lines it has. To type several lines, "
         "end each with a backslash, or put \"\"\" before and after them. Ctrl-C "
-        "stops an answer and keeps the conversation; Ctrl-D leaves. When the context is full, "
+        "stops an answer and keeps the conversation; Ctrl-D exits. When the context is full, "
         "the oldest messages are no longer sent to the model, and a note says so. If the input "
         "is not a terminal, each line is a message.",
     .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,

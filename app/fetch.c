@@ -138,9 +138,10 @@ static int say_curl(struct fetch *f, const char *url, CURLcode rc)
                          f->token ? "another" : "an");
     if (denied)
         return say_error("%s: HTTP %ld: not found, or not public%s", QUOTE(url), status,
-                         f->token ? "; the token has no access: accept the model's terms on its "
-                                    "page, or use another token"
-                                  : "; set HF_TOKEN to a token that has access");
+                         f->token
+                             ? "; the token does not grant access: accept the model's terms on its "
+                               "page, or use another token"
+                             : "; set HF_TOKEN to a token that has access");
     if (status == 404) return say_error("%s: HTTP 404: not found", QUOTE(url));
     if (status >= 400) return say_error("%s: the server answered HTTP %ld", QUOTE(url), status);
     return say_error("%s: %s (%d)", QUOTE(url), f->error[0] ? f->error : "failed", (int)rc);
@@ -399,12 +400,12 @@ static int say_download(struct download *d, CURLcode rc)
         return say_curl(d->f, d->what->url, rc);
     unlink(d->part);
     unlink(d->tag_path);
-    return say_error("%s: %llu bytes were promised, but the server sent %s; pull it again",
-                     QUOTE(path), (unsigned long long)d->what->size,
-                     d->too_long ? "more" : "others or fewer");
+    return say_error("%s: expected %llu bytes, but the server sent %s; pull it again", QUOTE(path),
+                     (unsigned long long)d->what->size,
+                     d->too_long ? "more" : "different or fewer bytes");
 }
 
-/* The whole part becomes the file, if it is what was promised. */
+/* The whole part becomes the file, if it is what was expected. */
 static int finish_part(struct download *d)
 {
     char hex[65];
@@ -413,7 +414,7 @@ static int finish_part(struct download *d)
     if (want && strcasecmp(want, hex) != 0) {
         unlink(d->part);
         unlink(d->tag_path);
-        return say_error("%s: its SHA-256 is %s, but %.64s was promised; pull it again",
+        return say_error("%s: its SHA-256 is %s, but %.64s was expected; pull it again",
                          QUOTE(d->what->path), hex, want);
     }
     if (fsync(d->fd) || rename(d->part, d->what->path))

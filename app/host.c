@@ -12,8 +12,7 @@ static const struct opt place_opts[] = {
     {'t', "threads", OPT_COUNT, "N", NULL, "use at most N threads (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
     OPT_ROW_ISA,
-    {0, "device", OPT_COUNT, "N", "0", "number of the GPU, if there are several", OPT_FIELD(device),
-     0, 64},
+    {0, "device", OPT_COUNT, "N", "0", "which GPU to use, by number", OPT_FIELD(device), 0, 64},
     {0, "capture", OPT_TEXT, "FILE", NULL,
      "write a GPU trace for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture), 0, 0},
     {0, "keep-alive", OPT_COUNT, "SECONDS", NULL,
@@ -33,7 +32,8 @@ static const struct opt model_opts[] = {
     {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
      "type of the KV cache (default: depends on the backend; eval: f32)", OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
-     "type that activations are rounded to before they meet quantized weights (default: depends on "
+     "type that activations are rounded to before they are multiplied by quantized weights "
+     "(default: depends on "
      "the backend)",
      OPT_FIELD(act_type), 0, 0},
     OPT_ROW_MAX_MEMORY,

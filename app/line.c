@@ -314,7 +314,7 @@ static void open_editor(struct line *l)
     el_set(l->el, EL_BIND, "\t", "complete", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_wset(l->el, EL_GETCFN, read_character);
-    el_set(l->el, EL_ADDFN, "paste", "insert what the terminal pastes", paste);
+    el_set(l->el, EL_ADDFN, "paste", "insert pasted text", paste);
     el_set(l->el, EL_BIND, "\\e[200~", "paste", NULL);
     mark_pastes(l, true);
 }

@@ -53,7 +53,7 @@ static void print_overview(FILE *out)
     }
     fputs("\nExamples:\n"
           "  fletch run -p \"Once upon a time\"   the built-in model tells a story\n"
-          "  fletch chat model.gguf             talk with a model of your own\n\n"
+          "  fletch chat model.gguf             chat with your own model\n\n"
           "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.\n",
           out);
 }

@@ -117,11 +117,11 @@ struct command {
         0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops", \
             OPT_FIELD(no_fuse), 0, 0                                                          \
     }
-#define OPT_ROW_IGNORE_UNKNOWN                                                           \
-    {                                                                                    \
-        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                       \
-            "run a model although fletch lacks a feature it asks for, at your own risk", \
-            OPT_FIELD(ignore_unknown), 0, 0                                              \
+#define OPT_ROW_IGNORE_UNKNOWN                                                              \
+    {                                                                                       \
+        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                          \
+            "run the model even if it needs a feature that fletch lacks, at your own risk", \
+            OPT_FIELD(ignore_unknown), 0, 0                                                 \
     }
 #define OPT_ROW_TYPE(otherwise)                                                             \
     {                                                                                       \
@@ -133,7 +133,7 @@ struct command {
     {                                                                                              \
         0, "isa", OPT_TEXT, "NAME", NULL,                                                          \
             "instruction set of the cpu backend: amx, avx512, avxvnni, avx2, i8mm, dotprod, neon " \
-            "or generic (default: the best of this machine)",                                      \
+            "or generic (default: the best that this machine supports)",                           \
             OPT_FIELD(isa), 0, 0                                                                   \
     }
 

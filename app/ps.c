@@ -12,8 +12,7 @@ static const struct opt ps_opts[] = {
     {0, "endpoint", OPT_TEXT, "URL", "http://127.0.0.1:8080", "address of the server",
      OPT_FIELD(endpoint), 0, 0},
     {0, "api-key", OPT_TEXT, "FILE", NULL,
-     "a server with keys gets the first key of FILE, or that of a variable of the environment: "
-     "env:VARIABLE",
+     "API key to send: the first key in FILE, or env:VARIABLE to read it from the environment",
      OPT_FIELD(api_key), 0, 0},
     OPT_ROW_JSON,
 };

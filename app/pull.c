@@ -72,8 +72,9 @@ static int list_files(struct pull *p)
     free(text.p);
     if (code) return code;
     if (!json_is_array(p->files))
-        return say_error("the server sent no list of files; is %s a mirror of Hugging Face?",
-                         QUOTE(p->endpoint));
+        return say_error(
+            "the server did not return a list of files; is %s a mirror of Hugging Face?",
+            QUOTE(p->endpoint));
     if (more) return say_error("%s has too many files", QUOTE(p->name.repo));
     return EXIT_OK;
 }

@@ -141,7 +141,8 @@ static void print_summary(const json_t *j)
         table_put(&t, "tools");
         table_put(&t, "%s", get_bool(template, "tools") ? "yes" : "no");
         table_put(&t, "thinking");
-        table_put(&t, "%s", get_bool(template, "thinking") ? "can be switched" : "no switch");
+        table_put(&t, "%s",
+                  get_bool(template, "thinking") ? "can be turned on or off" : "no switch");
     }
     table_print(&t, stdout);
 }
@@ -210,9 +211,9 @@ const struct command cmd_inspect = {
     .name = "inspect",
     .operands = "FILE",
     .summary = "show what a model file contains",
-    .about =
-        "Shows a summary, the metadata and the tensors of a model file or directory, without "
-        "loading the weights. With --check, NaN or infinity in the weights makes the exit code 4.",
+    .about = "Shows a summary, the metadata and the tensors of a model file or directory, without "
+             "loading the weights. With --check, the exit code is 4 if the weights contain NaN or "
+             "infinity.",
     .groups = {&inspect_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -354,11 +355,11 @@ const struct command cmd_plan = {
     .operands = "MODEL",
     .summary = "show how much memory a model needs, and its speed elsewhere",
     .about = "Shows how much memory the model needs and whether it fits. If it does not, the exit "
-             "code is 3 and the longest context that would fit is named. MODEL may also be a shape "
+             "code is 3 and the longest context that would fit is shown. MODEL may also be a shape "
              "from \"fletch synth --list\" with a storage type (default q8_0), such as "
              "Llama-3.1-8B:q4_k_m; no file is needed then. For a machine named by --device, the "
              "decode speed is predicted from the bytes and kernels per token and the machine's "
-             "published bandwidth; --max-memory sets how much GPU memory yours has.",
+             "published bandwidth; --max-memory sets the GPU memory of that machine.",
     .groups = {&plan_group, &opts_model, &opts_speculation, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -560,7 +561,7 @@ const struct command cmd_doctor = {
     .operands = "",
     .summary = "show this machine and the backends that work on it",
     .about = "Shows what fletch finds on this machine: processor, memory, the backends (and why "
-             "one does not work), and the models and types it supports.",
+             "any of them does not work), and the models and types it supports.",
     .groups = {&json_group, &opts_common},
     .run = doctor,
 };

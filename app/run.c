@@ -455,7 +455,8 @@ const struct command cmd_run = {
         "goes to stdout as it is generated. On a terminal, without any prompt, it starts a "
         "conversation as \"fletch chat\" does. MODEL is a GGUF file (the first of a split set), a "
         "Hugging Face directory or a name from \"fletch list\"; without it, the built-in model "
-        "runs. What is piped to stdin is the prompt, or is added to the end of -p or TEXT. Ctrl-C "
+        "runs. Text piped to stdin is used as the prompt, or added to the end of -p or TEXT. "
+        "Ctrl-C "
         "stops the answer.",
     .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},

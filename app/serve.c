@@ -37,7 +37,7 @@ static const struct opt serve_opts[] = {
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
      "let one key's requests reuse prefixes computed for another key; response times then "
-     "reveal what others asked",
+     "reveal what other clients have asked",
      OPT_FIELD(shared_cache), 0, 0},
     {0, "alias", OPT_TEXTS, "NAME[=MODEL]", NULL,
      "name of the model in the API (default: its file name), or another name for MODEL, which "

@@ -110,10 +110,10 @@ const struct command cmd_tune = {
     .summary = "find the fastest settings for this GPU",
     .about = "Tries other launch shapes (number of threadgroups, threads per group and rows at a "
              "time) for every decode kernel, in whole steps of the model. A launch shape is kept "
-             "only if it gives the same bits and is faster beyond doubt. The result is a file for "
+             "only if it gives the same bits and is consistently faster. The result is a file for "
              "this device and build in $XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), which "
-             "every command then uses for all models with matrices of these sizes. Delete the file "
-             "to undo; fletch doctor names it.",
+             "every command then uses for all models with matrices of these sizes. To undo "
+             "this, delete the file; fletch doctor shows its path.",
     .groups = {&tune_group, &opts_unknown, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -106,7 +106,7 @@ static int compare_speed(json_t *gates, const json_t *measured, const char *path
     char said[96];
     if (access(path, F_OK) != 0) {
         json_decref(list);
-        tell_gate(gates, true, "nothing to compare with yet: recorded");
+        tell_gate(gates, true, "no earlier record; this run was recorded");
         return save_file(path, bench_write_json, measured);
     }
     int code = bench_load(&before, path);

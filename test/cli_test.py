@@ -828,7 +828,7 @@ def test_eval_refuses_what_it_can_not_do():
     one_line(fletch("eval", LLAMA, "-q", "--tokens", "", code=1), "no tokens")
     ids = ",".join(["1"] * 20)
     args = ["eval", LLAMA, "-q", "--tokens", ids, "--logits", tmp("l"), "-c", "9"]
-    one_line(fletch(*args, code=1), "20 tokens", "holds 9")
+    one_line(fletch(*args, code=1), "20 tokens", "context of 9")
     args = ["eval", LLAMA, "-q", "--tokens", "1,2", "--logits", tmp("no/where")]
     one_line(fletch(*args, code=1), "no/where")
 

@@ -339,12 +339,12 @@ def test_lies_about_sizes_sums_and_ranges(d):
     for size in (len(BIG) - 1, len(BIG) + 1, 0):
         repo = Repo({"m.gguf": BIG})
         repo.sizes["m.gguf"] = size
-        assert "promised" in pull(d, repo, code=1).err and stored(d) == set()
+        assert "expected" in pull(d, repo, code=1).err and stored(d) == set()
     tag = '"%s"' % hashlib.md5(BIG).hexdigest()
     leave_part(d, BIG[:1000], tag)
     repo = Repo({"m.gguf": BIG})
     repo.wrong_range = True
-    assert "others" in pull(d, repo, code=1).err and stored(d) == set()
+    assert "different or fewer" in pull(d, repo, code=1).err and stored(d) == set()
     repo = Repo({"m.gguf": BIG})
     repo.files = [{"path": "m.gguf", "size": -1}]
     assert "no size" in pull(d, repo, code=1).err
@@ -436,7 +436,7 @@ def test_tokens_reach_the_server_and_nobody_else(d):
         fletch(d, "rm", "own/mod")
     server.shutdown()
     r = pull(d, repo, code=1, env=dict(env, HF_TOKEN="hf_wrong"))
-    assert "401" in r.err and "token has no access" in r.err and "hf_wrong" not in r.err, r.err
+    assert "401" in r.err and "token does not grant access" in r.err and "hf_wrong" not in r.err, r.err
     for bad in ("a b", "a\r\nHost: evil", "x" * 1000, "\u20ac"):
         assert "valid token" in pull(d, repo, code=1, env=dict(env, HF_TOKEN=bad)).err, bad
     assert "HF_ENDPOINT" in fletch(d, "pull", "own/mod", code=2, env=dict(env, HF_ENDPOINT="x")).err

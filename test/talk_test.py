@@ -345,7 +345,7 @@ def test_a_stopped_chat_comes_back_with_its_line():
     t = Terminal(program=["bash", "--norc", "-i"], PS1="shell% ")
     t.wait_for("shell% ")
     t.type(f"{FLETCH} chat\n")
-    t.wait_for("Ctrl-D leaves")
+    t.wait_for("Ctrl-D exits")
     t.say("/tok")
     t.wait_for("tok")
     t.type("\x1a")
@@ -363,7 +363,7 @@ def test_a_stopped_chat_comes_back_with_its_line():
 
 def test_run_without_a_prompt_is_a_conversation():
     t = Terminal(program=[FLETCH, "run", "zoo/guide.gguf", "--temp", "0"])
-    t.wait_for("Ctrl-D leaves")
+    t.wait_for("Ctrl-D exits")
     t.say("What is 2+3?\n")
     t.wait_for("2+3=5")
     assert t.leave("\x04") == 0
