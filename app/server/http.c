@@ -431,6 +431,7 @@ static const struct {
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
     {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
     {417, "Expectation Failed"},
     {421, "Misdirected Request"},
     {429, "Too Many Requests"},

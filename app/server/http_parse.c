@@ -189,6 +189,7 @@ static int parse_framing(struct http_head *head, const char **why)
 {
     const char *length = http_head_find(head, "content-length"),
                *coding = http_head_find(head, "transfer-encoding"),
+               *packed = http_head_find(head, "content-encoding"),
                *host = http_head_find(head, "host");
     *why = find_repeated(head);
     if (*why) return 400;
@@ -202,6 +203,8 @@ static int parse_framing(struct http_head *head, const char **why)
     if (length && !parse_length(length, &head->content_length)) return 400;
     *why = "the only supported transfer coding is chunked, and HTTP/1.0 has none";
     if (coding && (head->old || strcasecmp(coding, "chunked") != 0)) return 501;
+    *why = "compressed bodies are not supported; send the body without Content-Encoding";
+    if (packed && strcasecmp(packed, "identity") != 0) return 415;
     *why = "the only supported expectation is 100-continue";
     for (size_t i = 0; i < head->n_headers; i++) {
         if (strcasecmp(head->headers[i].name, "expect") != 0) continue;
