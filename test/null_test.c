@@ -73,7 +73,7 @@ static void models(void **state)
     struct fletch_model_info info;
     const char *error = fletch_engine_error(o.e);
     tries("model_open"), tries("model_open_image"), tries("model_close");
-    tries("model_error"), tries("model_info");
+    tries("model_error"), tries("model_info"), tries("model_gpu_memory");
     TELLS(fletch_model_open(NULL, o.e, "x", NULL), error, "model");
     TELLS(fletch_model_open(&m, o.e, NULL, NULL), error, "path of the model is NULL");
     REFUSED(fletch_model_open(&m, NULL, "x", NULL));
@@ -87,6 +87,10 @@ static void models(void **state)
     assert_string_equal(info.arch, "");
     fletch_model_info(o.m, NULL);
     fletch_model_info(NULL, NULL);
+    uint64_t allocated = 1, recommended = 1;
+    assert_false(fletch_model_gpu_memory(NULL, &allocated, &recommended));
+    assert_true(allocated == 0 && recommended == 0);
+    fletch_model_gpu_memory(o.m, NULL, NULL);
 
     /* an engine that did not open keeps its reason */
     assert_int_not_equal(
