@@ -223,7 +223,7 @@ const KEYS = {
 };
 
 document.addEventListener('keydown', (event) => {
-    if (event.defaultPrevented || document.querySelector('dialog')) return;
+    if (event.defaultPrevented || document.querySelector('dialog[open]')) return;
     if (event.key === 'Escape' && chat.isBusy()) chat.stop();
     const mod = event.ctrlKey || event.metaKey;
     if (!mod && (isWriting(event.target) || event.altKey)) return;
