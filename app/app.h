@@ -163,6 +163,9 @@ extern const struct opt_group opts_cache;
 
 /* Each returns an exit code after saying what went wrong. host_close in any case. */
 int host_open_engine(struct host *h, const char *backend, const struct args *a);
+/* Says so where `path` (NULL: the built-in model) can't be read; of a name that no model has, where
+ * models are. Exit code. */
+int host_check_path(const char *path);
 /* path NULL: the built-in model. When it doesn't fit, the plan is said too. */
 int host_open_model(struct host *h, const char *path, const struct args *a);
 int host_open_session(struct host *h);

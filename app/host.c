@@ -1,6 +1,7 @@
 /* Opens what a command works on, with the options that say how, and says what went wrong. */
 #include "app.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -190,12 +191,13 @@ static void say_plan(struct host *h, const char *path, const struct fletch_model
     fletch_free(text);
 }
 
-/* Names where models are, if `path` is no path but a name that none has. */
-static int check_name(const char *path)
+int host_check_path(const char *path)
 {
     size_t n = path ? strlen(path) : 0;
     bool is_file = n > 5 && strcasecmp(path + n - 5, ".gguf") == 0;
-    if (!path || strchr(path, '/') || is_file || access(path, F_OK) == 0) return EXIT_OK;
+    if (!path || access(path, R_OK) == 0) return EXIT_OK;
+    if (strchr(path, '/') || is_file || access(path, F_OK) == 0)
+        return say_error("%s: %s", QUOTE(path), strerror(errno));
     return say_error("no model %s on this machine; \"fletch list\" shows the models that are, "
                      "\"fletch pull OWNER/REPO\" downloads one",
                      QUOTE(path));
@@ -203,7 +205,7 @@ static int check_name(const char *path)
 
 int host_open_model(struct host *h, const char *path, const struct args *a)
 {
-    int found = check_name(path);
+    int found = host_check_path(path);
     if (found) return found;
     struct fletch_model_params params;
     struct progress progress;

@@ -355,7 +355,8 @@ static int serve(const struct args *a)
     if (a->model_dir) {
         code = list_models(&names, a->model_dir);
     } else if (path) {
-        code = names_add(&names, path, name_of(path));
+        code = host_check_path(path);
+        if (!code) code = names_add(&names, path, name_of(path));
     } else {
         pulled = user_folder(MODELS_FOLDER);
         code =

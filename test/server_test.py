@@ -1236,7 +1236,9 @@ def test_it_does_not_start_unsafe_or_wrong(s):
         assert "'name'" in err and "REQUESTS-A-MINUTE" in err, err
     text = fletch("serve", "--port", 0, "--cert", "nothing.pem", "--key", "nothing.pem", code=1).err
     assert "nothing.pem" in text, text
-    assert "no-such-model.gguf" in fletch("serve", "--port", 0, "no-such-model.gguf", code=1).err
+    for name, says in [("no-such-model.gguf", "No such file"), ("no-such-model", "fletch pull"), ("./no/such", "No such file")]:
+        err = fletch("serve", "--port", 0, name, code=1).err
+        assert name in err and says in err and "listening" not in err, err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         err = fletch("serve", "--port", port, code=1).err
