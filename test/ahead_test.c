@@ -114,8 +114,8 @@ static void test_a_session_goes_on_as_step_by_step(void **state)
         open_world(&o, *state, i ? FLETCH_AHEAD_ALWAYS : FLETCH_AHEAD_NEVER);
         run_turns(&o, turns[i], logits[i]);
         bool goes = i && !o.m->m->net->n_states;
-        assert_true(goes ? o.m->lane.n_ahead >= 18 : !o.m->lane.n_ahead);
-        assert_int_equal(o.m->lane.n_air, 0);
+        assert_true(goes ? o.m->queue.n_ahead >= 18 : !o.m->queue.n_ahead);
+        assert_int_equal(o.m->queue.n_pending, 0);
         opened_close(&o);
     }
     assert_memory_equal(turns[0], turns[1], sizeof turns[0]);
@@ -170,7 +170,7 @@ static void run_batch(const struct world *w, enum fletch_ahead ahead, struct ans
     fletch_batch_stats(b, &stats);
     if (o.m->x->class->counters) o.m->x->class->counters(o.m->x, &c);
     assert_int_equal(c.submissions, c.waits);
-    assert_int_equal(stats.n_ahead, o.m->lane.n_ahead);
+    assert_int_equal(stats.n_ahead, o.m->queue.n_ahead);
     if (ahead == FLETCH_AHEAD_NEVER || w->mtp)
         assert_int_equal(stats.n_ahead, 0);
     else if (!o.m->reader.step) /* none is queued ahead of a prompt beside it */
@@ -179,7 +179,7 @@ static void run_batch(const struct world *w, enum fletch_ahead ahead, struct ans
         assert_true(stats.n_ahead > 0);
     assert_true(!o.m->reader.step || stats.n_mixed > 4);
     assert_true(!w->mtp || (o.m->reader.n_steps > 4 && stats.n_right > 0));
-    assert_int_equal(o.m->lane.n_air, 0);
+    assert_int_equal(o.m->queue.n_pending, 0);
     fletch_batch_close(b);
     opened_close(&o);
 }
@@ -232,7 +232,7 @@ static void test_backends_that_queue_go_ahead_unasked(void **state)
         struct opened o;
         open_world(&o, &(struct world){expected[i].backend, "llama", NULL, false},
                    FLETCH_AHEAD_AUTO);
-        assert_int_equal(o.m->lane.ahead, expected[i].ahead);
+        assert_int_equal(o.m->queue.ahead, expected[i].ahead);
         opened_close(&o);
     }
 }

@@ -189,7 +189,7 @@ static void together_as_alone(const char *model, const char *act)
     open_model(f, model, 700);
     make_prompts(f);
     for (u32 i = 0; i < N_REQUESTS; i++) run_alone(f, &f->want[i]);
-    f->o.m->lane.ahead = true;
+    f->o.m->queue.ahead = true;
     open_batch(f, NULL);
     run_all(f);
     for (u32 i = 0; i < N_REQUESTS; i++) {
@@ -309,7 +309,8 @@ static u8 *cache_of(struct fixture *f, u32 slot, u32 n_blocks)
     u8 *bytes = malloc(n_blocks * each);
     for (u32 i = 0; i < n_blocks; i++) {
         u32 block = m->step->tables[(size_t)slot * m->step->table_len + i];
-        int rc = lane_move(&f->o.m->lane, PART_BLOCK, block, bytes + i * each, NULL, &f->o.m->err);
+        int rc = step_queue_move(&f->o.m->queue, PART_BLOCK, block, bytes + i * each, NULL,
+                                 &f->o.m->err);
         assert_int_equal(rc, 0);
     }
     return bytes;

@@ -110,14 +110,14 @@ static void one_submission_and_wait_for_a_token(void **state)
     g.sampling.temperature = 0;
     assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
     struct exec_counters before = counters_of(o.m);
-    u64 n_ahead = o.m->lane.n_ahead;
+    u64 n_ahead = o.m->queue.n_ahead;
     g.max_tokens = N;
     assert_int_equal(fletch_session_generate(o.s, &g, &result), 0);
     assert_int_equal(result.n_tokens, N);
     struct exec_counters after = counters_of(o.m);
     assert_int_equal(after.submissions - before.submissions, N);
     assert_int_equal(after.waits - before.waits, N);
-    assert_int_equal(o.m->lane.n_ahead - n_ahead, o.m->m->net->n_states ? 0 : N - 1);
+    assert_int_equal(o.m->queue.n_ahead - n_ahead, o.m->m->net->n_states ? 0 : N - 1);
     assert_int_equal(after.buffers_made, before.buffers_made);
     assert_int_equal(after.kernels_made, before.kernels_made);
     assert_int_equal(after.lists_made, before.lists_made);
@@ -172,9 +172,9 @@ static void run_rows(struct opened *o, const struct row *rows, u32 n, float *z)
         assert_true(step_add(s, rows[i], true));
     }
     step_prepare(s);
-    assert_int_equal(x->class->submit(x, o->m->lane.handle, s, &err), 0);
+    assert_int_equal(x->class->submit(x, o->m->queue.handle, s, &err), 0);
     assert_int_equal(x->class->wait(x, &err), 0);
-    assert_int_equal(x->class->read(x, o->m->lane.handle, logits, 0, n, z, &err), 0);
+    assert_int_equal(x->class->read(x, o->m->queue.handle, logits, 0, n, z, &err), 0);
 }
 
 /* A step of both classes leaves each row the bits that it has in a step of its own. */
@@ -210,7 +210,7 @@ static void prepared_steps_record_nothing(void **state)
     struct err err = {0};
     opened_path(&o, "emu", *state, &apart);
     struct exec *x = o.m->x;
-    u32 n_vocab = o.m->m->net->n_vocab, n_ops = o.m->trunk->n_ops, handle = o.m->lane.handle;
+    u32 n_vocab = o.m->m->net->n_vocab, n_ops = o.m->trunk->n_ops, handle = o.m->queue.handle;
     float *whole = malloc(2 * N * n_vocab * sizeof *whole), *pieces = whole + N * n_vocab;
     struct step_shape shapes[] = {{0, N, 0, UINT32_MAX}, {0, N, 0, 3}, {0, N, 3, n_ops}};
     for (u32 i = 0; i < N; i++) rows[i] = (struct row){(i32)(7 * i + 3), 0, i, ROW_P};
@@ -264,7 +264,7 @@ static void memory_is_as_planned(void **state)
             for (u32 end = 1; end <= n_ops; end++)
                 for (u32 n = 1; n <= limits->max_rows; n *= 2) {
                     struct step_shape shape = {n, 0, n_ops - end, n_ops};
-                    assert_int_equal(x->class->prepare(x, o.m->lane.handle, shape, &err), 0);
+                    assert_int_equal(x->class->prepare(x, o.m->queue.handle, shape, &err), 0);
                     u64 now = counters_of(o.m).bytes_allocated;
                     assert_true(now <= most);
                     if (now < peak) least = MIN(least, now);

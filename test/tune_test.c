@@ -73,7 +73,7 @@ static u32 sites_of(struct run *r, struct gpu_site **sites)
     step_reset(s);
     assert_true(step_add(s, (struct row){1, 0, 0, ROW_D}, true));
     step_prepare(s);
-    assert_int_equal(gpu_sites(r->m->x, r->m->lane.handle, s, sites, &n, &err), 0);
+    assert_int_equal(gpu_sites(r->m->x, r->m->queue.handle, s, sites, &n, &err), 0);
     return n;
 }
 

@@ -53,7 +53,7 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
     b->model = m;
     failure.batch = NULL; /* may have been another at the same place */
     turns_take(&m->turns);
-    struct batch_env env = {.lane = &m->lane,
+    struct batch_env env = {.queue = &m->queue,
                             .kv = &m->kv,
                             .slot_used = m->slot_used,
                             .n_slots = m->n_sessions,

@@ -20,15 +20,15 @@ int bench_open(struct bench *b, struct fletch_model *m, struct err *err)
     *b = (struct bench){.model = m};
     b->seqs = calloc(m->limits.n_slots, sizeof *b->seqs);
     int rc = b->seqs ? 0 : err_nomem(err, "the bench");
-    for (u32 i = 0; !rc && i < ARRAY_LEN(b->flights); i++)
-        rc = flight_open(&b->flights[i], &m->limits, err);
+    for (u32 i = 0; !rc && i < ARRAY_LEN(b->steps); i++)
+        rc = pending_step_open(&b->steps[i], &m->limits, err);
     return rc;
 }
 
 void bench_close(struct bench *b)
 {
     free(b->seqs);
-    for (u32 i = 0; i < ARRAY_LEN(b->flights); i++) flight_close(&b->flights[i]);
+    for (u32 i = 0; i < ARRAY_LEN(b->steps); i++) pending_step_close(&b->steps[i]);
 }
 
 /* Any token will do, but not always the same: routed experts depend on it. */
@@ -61,9 +61,9 @@ int bench_fill_step(struct bench *b, u32 *seq, u32 n_seqs, u32 end, enum row_cla
 }
 
 /* Waits for the tokens that a step chose, as a generation would. */
-static int land(struct bench *b, struct flight *f, struct err *err)
+static int land(struct bench *b, struct pending_step *f, struct err *err)
 {
-    int rc = lane_land(&b->model->lane, f, err);
+    int rc = step_queue_wait(&b->model->queue, f, err);
     for (u32 i = 0; !rc && i < f->n_out; i++) {
         b->random += (u32)f->ids[i]; /* a use for it */
         if (f->ids[i] < 0)
@@ -81,8 +81,8 @@ static int advance(struct bench *b, u32 n_seqs, u32 end, enum row_class cls, dou
         double began = base_now();
         rc = bench_fill_step(b, &seq, n_seqs, end, cls, err);
         if (!rc && b->model->step->n_rows == 0) break; /* they stand there already */
-        if (!rc) rc = lane_queue(&b->model->lane, b->flights, NULL, err);
-        if (!rc) rc = land(b, b->flights, err);
+        if (!rc) rc = step_queue_submit(&b->model->queue, b->steps, NULL, err);
+        if (!rc) rc = land(b, b->steps, err);
         *seconds += base_now() - began;
         b->n_steps++;
         bench_account(b, 1);
@@ -195,13 +195,13 @@ static struct exec_counters counters_of(const struct bench *b)
 }
 
 /* The step in which all sequences of a case get to position end. */
-static int queue_token(struct bench *b, const struct bench_case *c, u32 end, struct flight *f,
-                       const struct flight *after, struct err *err)
+static int queue_token(struct bench *b, const struct bench_case *c, u32 end, struct pending_step *f,
+                       const struct pending_step *after, struct err *err)
 {
     u32 seq = 0;
     int rc = bench_fill_step(b, &seq, c->batch, end, ROW_D, err);
     b->n_steps++;
-    return rc ? rc : lane_queue(&b->model->lane, f, after, err);
+    return rc ? rc : step_queue_submit(&b->model->queue, f, after, err);
 }
 
 /* Generates n tokens from position `at` on, as a batch does it: where steps may be queued ahead,
@@ -210,12 +210,12 @@ static int queue_token(struct bench *b, const struct bench_case *c, u32 end, str
 static int generate(struct bench *b, struct result *r, u32 at, u32 n, bool keep, double *seconds,
                     struct err *err)
 {
-    struct lane *l = &b->model->lane;
+    struct step_queue *l = &b->model->queue;
     u64 n_ahead = l->n_ahead;
     double idle = 0, last = base_now();
     int rc = 0;
     for (u32 i = 0; i <= n && !rc; i++) {
-        struct flight *f = &b->flights[i % 2], *before = i ? &b->flights[(i + 1) % 2] : NULL;
+        struct pending_step *f = &b->steps[i % 2], *before = i ? &b->steps[(i + 1) % 2] : NULL;
         if (i < n && l->ahead) rc = queue_token(b, &r->c, at + i + 1, f, before, err);
         if (!rc && before) {
             rc = land(b, before, err);

@@ -54,7 +54,7 @@ struct bench_seq {
 struct bench {
     struct fletch_model *model;
     struct bench_seq *seqs; /* [n_slots] */
-    struct flight flights[2];
+    struct pending_step steps[2];
     u64 random, n_steps;
     double bytes, placed, flops; /* of the steps since they were zeroed; placed: as packed */
 };

@@ -73,7 +73,7 @@ static int run_timed(struct bench *b, struct timed *ops, json_t *events, double 
     struct fletch_model *m = b->model;
     double *us = calloc(m->trunk->n_ops, sizeof *us);
     if (!us) return err_nomem(err, "the profile");
-    int rc = m->x->class->profile(m->x, m->lane.handle, m->step, us, err);
+    int rc = m->x->class->profile(m->x, m->queue.handle, m->step, us, err);
     for (u32 i = 0; i < m->trunk->n_ops && !rc; i++)
         account(b, i, us[i] * 1e-6, ops, events, clock);
     free(us);
@@ -92,7 +92,7 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
         s->op_begin = i;
         s->op_end = i + 1;
         double began = base_now();
-        rc = m->x->class->submit(m->x, m->lane.handle, s, err);
+        rc = m->x->class->submit(m->x, m->queue.handle, s, err);
         if (!rc) rc = m->x->class->wait(m->x, err);
         account(b, i, base_now() - began, ops, events, clock);
     }

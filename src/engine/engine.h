@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/turns.h"
-#include "core/lane.h"
+#include "core/step_queue.h"
 #include "model/model.h"
 #include "serve/kv.h"
 #include "serve/recall.h"
@@ -40,8 +40,9 @@ struct fletch_model {
     struct exec *x;
     struct exec_limits limits;
     struct step *step;
-    struct lane lane;   /* trunk's */
-    struct lane reader; /* its own buffers, for a batch's prompts; without a step: there is none */
+    struct step_queue queue; /* trunk's */
+    struct step_queue
+        reader; /* its own buffers, for a batch's prompts; without a step: there is none */
     struct step *reader_step;
     bool reader_used;
     struct kv_pool kv;
@@ -56,7 +57,7 @@ struct fletch_model {
     struct spec *spec;    /* NULL: nothing is guessed; what guesses: */
     struct fletch_model *draft;
     struct program *mtp;
-    struct lane mtp_lane;
+    struct step_queue mtp_queue;
     struct recall recall; /* a folder for later runs, or none */
 };
 

@@ -141,7 +141,7 @@ void engine_tell_ignored(const struct model *m, u32 max_pos,
 static int open_reader(struct fletch_model *m, struct err *err)
 {
     int rc = step_open_beside(&m->reader_step, m->step, err);
-    m->reader = (struct lane){.x = m->x, .p = m->trunk, .step = m->reader_step};
+    m->reader = (struct step_queue){.x = m->x, .p = m->trunk, .step = m->reader_step};
     return rc ? rc : m->x->class->load(m->x, m->trunk, &m->reader.handle, err);
 }
 
@@ -252,9 +252,9 @@ static int open_parts(struct fletch_model *m, struct source *s,
                           params ? params->progress_ctx : NULL, err)))
         return rc;
     enum fletch_ahead ahead = params ? params->ahead : FLETCH_AHEAD_AUTO;
-    m->lane = (struct lane){.x = m->x, .p = m->trunk, .step = m->step};
-    m->lane.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
-    if ((rc = class->load(m->x, m->trunk, &m->lane.handle, err))) return rc;
+    m->queue = (struct step_queue){.x = m->x, .p = m->trunk, .step = m->step};
+    m->queue.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
+    if ((rc = class->load(m->x, m->trunk, &m->queue.handle, err))) return rc;
     if (m->limits.twice && (rc = open_reader(m, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);

@@ -9,7 +9,7 @@ int engine_recall_open(struct fletch_model *m, const struct fletch_model_params 
                        struct err *err)
 {
     const struct net *net = m->m->net;
-    m->recall = (struct recall){.lane = &m->lane, .kv = &m->kv};
+    m->recall = (struct recall){.queue = &m->queue, .kv = &m->kv};
     if (!params || !params->cache_dir) return 0;
     if (net->n_kv && net->n_states)
         return err_set(

@@ -91,7 +91,8 @@ static int save_parts(struct fletch_session *s, struct statefile_out *f)
         u8 *buffer = malloc(bytes + 1);
         if (!buffer) rc = err_nomem(&s->err, "the state");
         for (u32 i = 0; !rc && i < n_parts(s, part, s->n); i++) {
-            rc = lane_move(&s->model->lane, part, part_index(s, part, i), buffer, NULL, &s->err);
+            rc = step_queue_move(&s->model->queue, part, part_index(s, part, i), buffer, NULL,
+                                 &s->err);
             if (!rc) rc = statefile_add(f, buffer, bytes, &s->err);
         }
         free(buffer);
@@ -147,7 +148,7 @@ static int load_parts(struct fletch_session *s, const struct statefile *f)
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     for (enum exec_part part = PART_BLOCK; part <= PART_STATE; part++)
         for (u32 i = 0; !rc && i < n_parts(s, part, f->n_tokens); i++, at += part_bytes(s, part))
-            rc = lane_move(&m->lane, part, part_index(s, part, i), NULL, at, &s->err);
+            rc = step_queue_move(&m->queue, part, part_index(s, part, i), NULL, at, &s->err);
     if (rc) return rc;
     memcpy(s->tokens, f->tokens, f->n_tokens * sizeof *s->tokens);
     s->n = s->n_settled = f->n_tokens;

@@ -132,7 +132,7 @@ static int add_hidden(struct fletch_session *s, u32 n_rows, double *sum)
     float *row = malloc(d * sizeof *row);
     int rc = row ? 0 : err_nomem(&s->err, "the hidden state");
     for (u32 t = 0; !rc && t < n_rows; t++) {
-        rc = lane_read(&m->lane, what, t, 1, row, &s->err);
+        rc = step_queue_read(&m->queue, what, t, 1, row, &s->err);
         for (u32 i = 0; !rc && i < d; i++) sum[i] += (double)row[i];
     }
     free(row);
@@ -143,7 +143,7 @@ static int read_logits(struct fletch_session *s, u32 row, u32 n, float *to, stru
 {
     struct fletch_model *m = s->model;
     struct operand logits = {m->trunk->logits, 0, m->m->hp.n_vocab};
-    return lane_read(&m->lane, logits, row, n, to, err);
+    return step_queue_read(&m->queue, logits, row, n, to, err);
 }
 
 static int read_results(struct fletch_session *s, u32 n, const struct wants *wants)
@@ -186,7 +186,7 @@ int session_settle(struct fletch_session *s)
         step_reset(m->step);
         while (at < s->n && step_add(m->step, (struct row){s->tokens[at], slot, at, ROW_D}, false))
             at++;
-        rc = lane_run(&m->lane, &s->err);
+        rc = step_queue_run(&m->queue, &s->err);
         if (!rc) s->n_settled = at;
     }
     return rc;
@@ -212,9 +212,9 @@ static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool l
         bool want = wants->all_logits || (last && i + 1 == n);
         CHECK(step_add(step, (struct row){tokens[i], slot, s->n + i, ROW_P}, want));
     }
-    rc = lane_run(&m->lane, &s->err);
+    rc = step_queue_run(&m->queue, &s->err);
     if (!rc) rc = read_results(s, n, wants);
-    if (!rc) rc = spec_follow(m->spec, &m->lane, &s->err);
+    if (!rc) rc = spec_follow(m->spec, &m->queue, &s->err);
     if (!rc) s->n_settled = s->n += n;
     return rc;
 }
@@ -283,7 +283,7 @@ static int have_logits(struct fletch_session *s)
     const struct row last = {s->tokens[s->n - 1], s->slot, s->n - 1, ROW_D};
     step_reset(m->step);
     CHECK(step_add(m->step, last, true));
-    int rc = lane_run(&m->lane, &s->err);
+    int rc = step_queue_run(&m->queue, &s->err);
     if (!rc) rc = read_logits(s, 0, 1, s->logits, &s->err);
     s->fresh = !rc;
     s->owed = rc;
@@ -340,14 +340,14 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 /* Tokens that a step gave: right guesses, which the session has been fed with already, and one that
  * it has not; and the steps that will give more. */
 struct given {
-    i32 *ids; /* of flights[older] */
+    i32 *ids; /* of steps[older] */
     u32 n_right, at;
     struct constraint *constraint;
-    struct flight flights[2];
+    struct pending_step steps[2];
     i32 chosen[2][SPEC_MAX + 1];
-    u32 older, n_air; /* steps on their way: the first one has the last token as its row */
-    u32 n_draft;      /* guesses that it tries, */
-    bool trial;       /* on a copy of the recurrent state */
+    u32 older, n_pending; /* steps on their way: the first one has the last token as its row */
+    u32 n_draft;          /* guesses that it tries, */
+    bool trial;           /* on a copy of the recurrent state */
     double queued;
 };
 
@@ -394,11 +394,11 @@ static int judge(struct fletch_session *s, struct given *to)
 
 static int queue_step(struct fletch_session *s, struct given *to)
 {
-    struct flight *older = &to->flights[to->older],
-                  *f = to->n_air ? &to->flights[!to->older] : older;
+    struct pending_step *older = &to->steps[to->older],
+                        *f = to->n_pending ? &to->steps[!to->older] : older;
     to->queued = base_now();
-    int rc = lane_queue(&s->model->lane, f, to->n_air ? older : NULL, &s->err);
-    if (!rc) to->n_air++;
+    int rc = step_queue_submit(&s->model->queue, f, to->n_pending ? older : NULL, &s->err);
+    if (!rc) to->n_pending++;
     return rc;
 }
 
@@ -432,9 +432,9 @@ static bool can_go_ahead(struct fletch_session *s, const struct fletch_generate 
                          const struct given *to)
 {
     struct fletch_model *m = s->model;
-    return m->lane.ahead && m->lane.last == &to->flights[to->older] && to->n_air == 1 && !m->spec &&
-           !to->constraint && !sampling_looks_back(&g->sampling) && !m->m->net->n_states &&
-           n_left > 1 && s->n + 1 < m->limits.max_pos &&
+    return m->queue.ahead && m->queue.last == &to->steps[to->older] && to->n_pending == 1 &&
+           !m->spec && !to->constraint && !sampling_looks_back(&g->sampling) &&
+           !m->m->net->n_states && n_left > 1 && s->n + 1 < m->limits.max_pos &&
            kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + 2);
 }
 
@@ -452,24 +452,25 @@ static int decode(struct fletch_session *s, const struct fletch_generate *g, u32
                   struct given *to)
 {
     struct fletch_model *m = s->model;
-    struct flight *f = &to->flights[to->older];
+    struct pending_step *f = &to->steps[to->older];
     if (atomic_exchange(&s->cancelled, false))
         return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
     s->fresh = s->unread = s->owed = false;
     s->tokens[s->n] = token;
-    int rc = to->n_air ? 0 : launch(s, g, n_left, to);
+    int rc = to->n_pending ? 0 : launch(s, g, n_left, to);
     if (!rc && can_go_ahead(s, g, n_left, to)) rc = launch_ahead(s, g, to);
-    if (!rc) rc = lane_land(&m->lane, f, &s->err);
+    if (!rc) rc = step_queue_wait(&m->queue, f, &s->err);
     if (rc) return rc;
     to->ids = f->ids;
-    to->n_air--;
-    to->older ^= to->n_air; /* the other one, if it is on its way */
+    to->n_pending--;
+    to->older ^= to->n_pending; /* the other one, if it is on its way */
     rc = judge(s, to);
-    if (!rc && !to->n_air && m->lane.last != f) { /* another's step has run since it was queued */
+    if (!rc && !to->n_pending &&
+        m->queue.last != f) { /* another's step has run since it was queued */
         s->owed = true;
         s->unread = false;
     }
-    if (!rc) rc = spec_follow(m->spec, &m->lane, &s->err);
+    if (!rc) rc = spec_follow(m->spec, &m->queue, &s->err);
     if (!rc && m->spec) spec_measure(m->spec, m->step->n_rows, base_now() - to->queued);
     return rc;
 }
@@ -491,14 +492,14 @@ static bool tell(struct fletch_session *s, const struct fletch_generate *g,
     struct fletch_model *m = s->model;
     if (!g->on_text) return false;
     if (given->at < given->n_right) return g->on_text(g->ctx, token, text.p, text.n);
-    if (s->unread && !given->n_air) {
-        m->lane.save = save_logits;
-        m->lane.save_ctx = s;
+    if (s->unread && !given->n_pending) {
+        m->queue.save = save_logits;
+        m->queue.save_ctx = s;
     }
     turns_give(&m->turns);
     bool asked = g->on_text(g->ctx, token, text.p, text.n);
     turns_take(&m->turns);
-    if (m->lane.save_ctx == s) m->lane.save = NULL;
+    if (m->queue.save_ctx == s) m->queue.save = NULL;
     return asked;
 }
 
@@ -562,8 +563,8 @@ static int generate(struct fletch_session *s, const struct fletch_generate *g, s
  * step is on its way; the logits after those that are become its own. */
 static void leave(struct fletch_session *s, const struct given *given)
 {
-    if (given->n_air) {
-        lane_settle(&s->model->lane);
+    if (given->n_pending) {
+        step_queue_wait_all(&s->model->queue);
         s->owed = s->unread;
         s->unread = false;
     }
@@ -600,8 +601,8 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
         rc = err_set(&s->err, FLETCH_E_ARG,
                      "ignore_end cannot be combined with a grammar or JSON schema");
     struct given given = {.constraint = c.place, .ids = given.chosen[0]};
-    for (u32 i = 0; i < ARRAY_LEN(given.flights); i++)
-        given.flights[i] = (struct flight){.ids = given.chosen[i], .landed = true};
+    for (u32 i = 0; i < ARRAY_LEN(given.steps); i++)
+        given.steps[i] = (struct pending_step){.ids = given.chosen[i]};
     turns_take(&s->model->turns);
     if (!rc) rc = generate(s, g, &o, &given, &result);
     constrain_end(&c, s->model);

@@ -70,8 +70,8 @@ static int open_draft(struct fletch_model *m, const struct fletch_model_params *
 static int load_mtp(struct fletch_model *m, bool no_fuse, struct err *err)
 {
     int rc = engine_program(&m->mtp, m->m->mtp, m->engine->class, no_fuse, err);
-    m->mtp_lane = (struct lane){.x = m->x, .p = m->mtp, .step = m->step};
-    return rc ? rc : m->x->class->load(m->x, m->mtp, &m->mtp_lane.handle, err);
+    m->mtp_queue = (struct step_queue){.x = m->x, .p = m->mtp, .step = m->step};
+    return rc ? rc : m->x->class->load(m->x, m->mtp, &m->mtp_queue.handle, err);
 }
 
 int engine_speculation_open(struct fletch_model *m, const struct fletch_model_params *params,
@@ -84,15 +84,15 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
                            .n_slots = m->n_sessions};
-    env.target = (struct spec_model){&m->lane, &m->kv, m->limits.n_slots - m->n_sessions, NULL};
+    env.target = (struct spec_model){&m->queue, &m->kv, m->limits.n_slots - m->n_sessions, NULL};
     if (m->reader.step) env.target.reader = &m->reader;
     if (!rc && how->draft && !(rc = open_draft(m, params, err))) {
-        env.draft = (struct spec_model){&m->draft->lane, &m->draft->kv, m->n_sessions, NULL};
+        env.draft = (struct spec_model){&m->draft->queue, &m->draft->kv, m->n_sessions, NULL};
         if (m->draft->reader.step) env.draft.reader = &m->draft->reader;
     }
     if (!rc && how->mtp && !(rc = load_mtp(m, params->no_fuse, err))) {
         env.draft = env.target;
-        env.draft.lane = &m->mtp_lane;
+        env.draft.queue = &m->mtp_queue;
     }
     return rc ? rc : spec_open(&m->spec, &env, err);
 }

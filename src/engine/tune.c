@@ -64,7 +64,7 @@ static int run(struct tuner *t, u32 n, double *seconds)
     double began = base_now();
     int rc = 0;
     for (u32 i = 0; i <= n && !rc; i++) {
-        if (i < n) rc = class->submit(t->m->x, t->m->lane.handle, t->m->step, t->err);
+        if (i < n) rc = class->submit(t->m->x, t->m->queue.handle, t->m->step, t->err);
         if (!rc && i) rc = class->wait(t->m->x, t->err);
     }
     *seconds = (base_now() - began) / n;
@@ -104,14 +104,14 @@ static int digest_op(struct tuner *t, u32 i, u64 *sum)
     struct step *s = m->step;
     int rc = restore(t);
     s->op_end = i + 1;
-    if (!rc) rc = m->x->class->submit(m->x, m->lane.handle, s, t->err);
+    if (!rc) rc = m->x->class->submit(m->x, m->queue.handle, s, t->err);
     if (!rc) rc = m->x->class->wait(m->x, t->err);
     s->op_end = UINT32_MAX;
     for (u32 j = 0; j < op->n_out && !rc; j++) {
         struct operand o = op->out[j];
         u32 n = m->trunk->bufs[o.buf].rows == ROWS_T ? s->n_rows : s->n_out;
         for (u32 r = 0; r < n && !rc; r++) {
-            rc = m->x->class->read(m->x, m->lane.handle, o, r, 1, t->row, t->err);
+            rc = m->x->class->read(m->x, m->queue.handle, o, r, 1, t->row, t->err);
             for (u32 k = 0; k < o.width; k++)
                 if (!op_writes(op, o, k)) t->row[k] = 0;
             *sum = XXH3_64bits_withSeed(t->row, o.width * sizeof *t->row, *sum);
@@ -147,7 +147,7 @@ static int comes_to_same(struct tuner *t, const struct gpu_site *site, const str
         struct gpu_site *now = NULL;
         u32 n;
         int rc = lay_out(t, site, i ? b : a);
-        if (!rc) rc = gpu_sites(t->m->x, t->m->lane.handle, t->m->step, &now, &n, t->err);
+        if (!rc) rc = gpu_sites(t->m->x, t->m->queue.handle, t->m->step, &now, &n, t->err);
         for (u32 j = 0; !rc && j < n; j++)
             if (site_is(&now[j].choice.site, &site->choice.site)) found[i] = now[j];
         free(now);
@@ -299,7 +299,7 @@ static int tune_batch(struct tuner *t, u32 depth, struct layouts *kept, json_t *
     u32 n = 0;
     layouts_close(gpu_layouts(t->m->x));
     int rc = prepare(t, depth);
-    if (!rc) rc = gpu_sites(t->m->x, t->m->lane.handle, t->m->step, &sites, &n, t->err);
+    if (!rc) rc = gpu_sites(t->m->x, t->m->queue.handle, t->m->step, &sites, &n, t->err);
     struct layout *best = calloc(n + 1, sizeof *best);
     json_t *reports = json_array();
     if (!rc && !best) rc = err_nomem(t->err, "the layouts");

@@ -21,24 +21,17 @@ enum {
 
 /* ---- opening ---- */
 
-static int voyage_open(struct voyage *v, struct lane *lane, struct err *err)
+static int open_step(struct pending_step *p, struct step_queue *queue, struct err *err)
 {
-    const struct exec_limits *l = &lane->step->limits;
-    v->lane = lane;
-    v->out = calloc(l->max_out, sizeof *v->out);
-    return v->out ? flight_open(&v->f, l, err) : err_nomem(err, "the batch");
-}
-
-static void voyage_close(struct voyage *v)
-{
-    flight_close(&v->f);
-    free(v->out);
+    int rc = pending_step_open(p, &queue->step->limits, err);
+    p->batch.queue = queue;
+    return rc;
 }
 
 int batch_open(struct batch **out, const struct batch_env *env,
                const struct fletch_batch_params *params, struct err *err)
 {
-    const struct exec_limits *l = &env->lane->step->limits;
+    const struct exec_limits *l = &env->queue->step->limits;
     struct batch *b = *out = calloc(1, sizeof *b);
     if (!b) return err_nomem(err, "the batch");
     pthread_mutex_init(&b->lock, NULL);
@@ -50,8 +43,8 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->max_waiting = params && params->max_waiting ? params->max_waiting : DEFAULT_WAITING;
     b->max_live = b->max_waiting + b->max_running;
     /* what a model of both kinds has behind it is in two places; nobody asked for that yet */
-    b->reuses =
-        !(params && params->no_reuse) && !(env->lane->p->net->n_kv && env->lane->p->net->n_states);
+    b->reuses = !(params && params->no_reuse) &&
+                !(env->queue->p->net->n_kv && env->queue->p->net->n_states);
     b->budget = FIRST_BUDGET;
     b->running = calloc(b->max_running, sizeof *b->running);
     b->clients = calloc(b->max_live, sizeof *b->clients);
@@ -60,16 +53,17 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->remains = calloc(b->max_running, sizeof *b->remains);
     u32 n_trials = env->spec ? env->n_slots : 0; /* slots behind the snapshots */
     u32 n_snaps =
-        b->reuses && env->lane->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
+        b->reuses && env->queue->p->net->n_states ? l->n_slots - env->n_slots - n_trials : 0;
     int rc = snap_open(&b->snaps, n_snaps, env->n_slots, err);
     if (!rc) rc = reading_open(&b->reading, env->reader, err);
-    for (u32 i = 0; !rc && i < ARRAY_LEN(b->voyages); i++)
-        rc = voyage_open(&b->voyages[i], env->lane, err);
-    if (!rc && env->reader) rc = voyage_open(&b->read, env->reader, err);
+    for (u32 i = 0; !rc && i < ARRAY_LEN(b->steps); i++)
+        rc = open_step(&b->steps[i], env->queue, err);
+    if (!rc && env->reader) rc = open_step(&b->read, env->reader, err);
     if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs || !b->remains))
         rc = err_nomem(err, "the batch");
     if (!rc)
-        rc = lane_prepare_answers(env->lane, b->max_running * (env->spec ? 1 + SPEC_MAX : 1), err);
+        rc = step_queue_prepare_decode(env->queue, b->max_running * (env->spec ? 1 + SPEC_MAX : 1),
+                                       err);
     if (rc) {
         batch_close(b);
         *out = NULL;
@@ -81,7 +75,7 @@ int batch_open(struct batch **out, const struct batch_env *env,
 
 static int check_request(const struct batch *b, const struct batch_request *r, struct err *err)
 {
-    const struct step *s = b->env.lane->step;
+    const struct step *s = b->env.queue->step;
     u32 n_vocab = s->net->n_vocab, max_pos = s->limits.max_pos;
     if (!r->n_tokens) return err_set(err, FLETCH_E_ARG, "the prompt is empty");
     for (u32 i = 0; i < r->n_tokens; i++)
@@ -106,7 +100,7 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
 /* One allocation: the request, its tokens, its biases. */
 static struct request *copy_request(const struct batch *b, const struct batch_request *from)
 {
-    u32 max_pos = b->env.lane->step->limits.max_pos, n = from->n_tokens;
+    u32 max_pos = b->env.queue->step->limits.max_pos, n = from->n_tokens;
     u32 room = from->max_tokens && from->max_tokens < max_pos - n ? n + from->max_tokens : max_pos;
     size_t n_bias = from->sampling.n_bias;
     struct request *r =
@@ -199,11 +193,11 @@ void batch_leave_room(struct batch *b, struct request *r)
 /* What comes for it is nobody's. Its rows may write where others stand by then, but before them. */
 static void forget(struct batch *b, const struct request *r)
 {
-    for (u32 i = 0; i < b->n_air; i++)
-        for (u32 j = 0; j < b->air[i]->f.n_out; j++)
-            if (b->air[i]->out[j] == r) b->air[i]->out[j] = NULL;
-    for (u32 j = 0; r->reads && j < b->read.f.n_out; j++)
-        if (b->read.out[j] == r) b->read.out[j] = NULL;
+    for (u32 i = 0; i < b->n_pending; i++)
+        for (u32 j = 0; j < b->pending[i]->n_out; j++)
+            if (b->pending[i]->batch.owners[j] == r) b->pending[i]->batch.owners[j] = NULL;
+    for (u32 j = 0; r->reads && j < b->read.n_out; j++)
+        if (b->read.batch.owners[j] == r) b->read.batch.owners[j] = NULL;
 }
 
 /* The reading is over: its rows are in the executor, or never will be. */
@@ -220,8 +214,8 @@ static void end_reading(struct batch *b)
 /* Nobody is interested in what is on its way. */
 static void drop(struct batch *b)
 {
-    if (b->n_air) lane_settle(b->env.lane);
-    b->n_air = 0;
+    if (b->n_pending) step_queue_wait_all(b->env.queue);
+    b->n_pending = 0;
     end_reading(b);
 }
 
@@ -311,8 +305,8 @@ void batch_close(struct batch *b)
     pthread_cond_destroy(&b->came);
     free(b->running);
     free(b->clients);
-    for (u32 i = 0; i < ARRAY_LEN(b->voyages); i++) voyage_close(&b->voyages[i]);
-    voyage_close(&b->read);
+    for (u32 i = 0; i < ARRAY_LEN(b->steps); i++) pending_step_close(&b->steps[i]);
+    pending_step_close(&b->read);
     reading_close(&b->reading);
     free(b->remains);
     free(b->seqs);
@@ -347,9 +341,9 @@ static bool wants_reading(const struct batch *b)
 /* All that the next step needs is known before the one on its way has landed. */
 static bool can_go_ahead(struct batch *b)
 {
-    const struct lane *l = b->env.lane;
+    const struct step_queue *l = b->env.queue;
     bool keeps_states = b->env.recall.store && l->p->net->n_states; /* right behind their step */
-    if (!l->ahead || b->env.spec || keeps_states || b->n_air != 1 || l->last != &b->air[0]->f)
+    if (!l->ahead || b->env.spec || keeps_states || b->n_pending != 1 || l->last != b->pending[0])
         return false;
     if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
     for (u32 i = 0; i < b->n_running; i++)
@@ -358,10 +352,10 @@ static bool can_go_ahead(struct batch *b)
 }
 
 /* Rows of prompts that a step takes besides its answers. */
-static u32 prompt_rows(const struct batch *b, const struct voyage *v)
+static u32 prompt_rows(const struct batch *b, const struct pending_step *p)
 {
-    u32 most = v->lane->step->limits.max_rows - v->n_answers;
-    if (!v->n_answers) return most;
+    u32 most = p->batch.queue->step->limits.max_rows - p->batch.n_decode;
+    if (!p->batch.n_decode) return most;
     return b->guesser_read ? 0 : MIN(most, (u32)b->budget);
 }
 
@@ -377,29 +371,29 @@ static void learn_alone(struct batch *b, u32 n_answers, double seconds)
 /* Prompts may make a step at most twice as long as those who answer are used to. But where weights
  * are decoded for rows of prompts, a few rows take almost as long as many: less than a sixteenth of
  * a whole step would make prompts slow and answers hardly faster. */
-static void learn(struct batch *b, const struct voyage *v, double seconds)
+static void learn(struct batch *b, const struct pending_step *p, double seconds)
 {
-    u32 max_rows = b->env.lane->step->limits.max_rows, least = MIN_BUDGET;
-    if (b->env.lane->p->net->profile.bf16) least = MAX(least, max_rows / 16);
-    if (!v->n_answers) return;
-    if (!v->n_prompts) {
+    u32 max_rows = b->env.queue->step->limits.max_rows, least = MIN_BUDGET;
+    if (b->env.queue->p->net->profile.bf16) least = MAX(least, max_rows / 16);
+    if (!p->batch.n_decode) return;
+    if (!p->batch.n_prefill) {
         b->usual = b->usual > 0 ? b->usual + (seconds - b->usual) / 8 : seconds;
-        learn_alone(b, v->n_answers, seconds);
+        learn_alone(b, p->batch.n_decode, seconds);
         return;
     }
     if (b->usual <= 0) return;
     if (seconds > 2 * b->usual)
         b->budget = MAX((double)least, b->budget * 0.7);
-    else if (seconds < 1.7 * b->usual && v->n_prompts >= (u32)b->budget)
+    else if (seconds < 1.7 * b->usual && p->batch.n_prefill >= (u32)b->budget)
         b->budget = MIN((double)max_rows, b->budget * 1.1 + 1);
 }
 
-static void count_step(struct batch *b, const struct voyage *v)
+static void count_step(struct batch *b, const struct pending_step *p)
 {
     b->stats.n_steps++;
-    b->stats.n_answer_rows += v->n_answers;
-    b->stats.n_prompt_rows += v->n_prompts;
-    b->stats.n_mixed += v->n_answers && v->n_prompts;
+    b->stats.n_answer_rows += p->batch.n_decode;
+    b->stats.n_prompt_rows += p->batch.n_prefill;
+    b->stats.n_mixed += p->batch.n_decode && p->batch.n_prefill;
 }
 
 /* ---- prompts beside answers ---- */
@@ -407,12 +401,12 @@ static void count_step(struct batch *b, const struct voyage *v)
 /* Fills a step of prompts for the reader, where one is due. */
 static bool begin_reading(struct batch *b)
 {
-    struct step *s = b->read.lane->step;
+    struct step *s = b->read.batch.queue->step;
     if (!wants_reading(b)) return false;
     step_reset(s);
     batch_fill_prompts(b, &b->read,
                        has_answers(b) ? reading_rows(&b->reading) : s->limits.max_rows);
-    b->read.f.n_out = s->n_out;
+    b->read.n_out = s->n_out;
     if (s->n_rows) count_step(b, &b->read);
     return s->n_rows > 0;
 }
@@ -424,8 +418,8 @@ static int read_on(struct batch *b, double seconds, struct err *err)
     b->stats.n_mixed += has_answers(b);
     int rc = reading_go_on(&b->reading, seconds, &done, err);
     if (rc || !done) return rc;
-    rc = lane_ids(b->read.lane, b->read.f.n_out, b->read.f.ids, err);
-    if (!rc) rc = spec_follow(b->env.spec, b->read.lane, err);
+    rc = step_queue_ids(b->read.batch.queue, b->read.n_out, b->read.ids, err);
+    if (!rc) rc = spec_follow(b->env.spec, b->read.batch.queue, err);
     if (rc) return rc;
     b->guesser_read = false; /* its rows are next */
     end_reading(b);
@@ -469,24 +463,24 @@ static int read_prompts(struct batch *b, bool *did, struct err *err)
 /* Fills the next step and queues it, if there is anything to do. */
 static int launch(struct batch *b, struct err *err)
 {
-    struct lane *l = b->env.lane;
-    struct voyage *before = b->n_air ? b->air[0] : NULL;
-    struct voyage *v = before == b->voyages ? b->voyages + 1 : b->voyages;
+    struct step_queue *l = b->env.queue;
+    struct pending_step *before = b->n_pending ? b->pending[0] : NULL;
+    struct pending_step *p = before == b->steps ? b->steps + 1 : b->steps;
     int rc = 0;
-    v->began = base_now();
+    p->batch.began = base_now();
     step_reset(l->step);
     if (!before && !batch_grow(b) && !(rc = read_on(b, 0, err))) CHECK(batch_grow(b));
     if (!rc) rc = batch_guess(b, err);
     step_reset(l->step);
-    if (!rc) batch_fill_answers(b, v);
-    if (!rc && !b->env.reader) batch_fill_prompts(b, v, prompt_rows(b, v));
+    if (!rc) batch_fill_answers(b, p);
+    if (!rc && !b->env.reader) batch_fill_prompts(b, p, prompt_rows(b, p));
     if (rc || !l->step->n_rows) return rc;
-    v->n_rows = l->step->n_rows;
-    v->queued = base_now();
-    rc = lane_queue(l, &v->f, before ? &before->f : NULL, err);
-    if (!rc) b->air[b->n_air++] = v;
+    p->batch.n_rows = l->step->n_rows;
+    p->batch.submitted = base_now();
+    rc = step_queue_submit(l, p, before, err);
+    if (!rc) b->pending[b->n_pending++] = p;
     b->stats.n_ahead += before != NULL;
-    count_step(b, v);
+    count_step(b, p);
     return rc;
 }
 
@@ -503,17 +497,18 @@ void batch_wait(struct batch *b, double seconds)
 /* Waits for the older of the steps on their way, and hands out what it gave. */
 static int land(struct batch *b, struct err *err)
 {
-    struct voyage *v = b->air[0];
-    int rc = lane_land(b->env.lane, &v->f, err);
-    double now = base_now(), began = MAX(v->began, b->landed); /* not before the one before it */
+    struct pending_step *p = b->pending[0];
+    int rc = step_queue_wait(b->env.queue, p, err);
+    double now = base_now(),
+           began = MAX(p->batch.began, b->landed); /* not before the one before it */
     b->landed = now;
-    b->air[0] = b->air[--b->n_air];
-    if (!rc) rc = spec_follow(b->env.spec, b->env.lane, err);
+    b->pending[0] = b->pending[--b->n_pending];
+    if (!rc) rc = spec_follow(b->env.spec, b->env.queue, err);
     if (rc) return rc;
-    learn(b, v, now - began);
-    batch_deliver(b, v);
-    if (b->env.spec && v->n_answers && !v->n_prompts)
-        spec_measure(b->env.spec, v->n_rows, now - v->queued);
+    learn(b, p, now - began);
+    batch_deliver(b, p);
+    if (b->env.spec && p->batch.n_decode && !p->batch.n_prefill)
+        spec_measure(b->env.spec, p->batch.n_rows, now - p->batch.submitted);
     return 0;
 }
 
@@ -525,12 +520,12 @@ size_t batch_step(struct batch *b, double wait_seconds)
     take_mail(b);
     double now = base_now();
     while ((late = overdue(b, now))) batch_finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
-    int rc = b->n_air ? 0 : launch(b, &err);
+    int rc = b->n_pending ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
-    bool stands = !b->n_air, read = false;
-    if (!rc && b->n_air) rc = prepare_reading(b, &err);
-    if (!rc && b->n_air) rc = land(b, &err);
-    if (!rc && !b->n_air) rc = read_prompts(b, &read, &err);
+    bool stands = !b->n_pending, read = false;
+    if (!rc && b->n_pending) rc = prepare_reading(b, &err);
+    if (!rc && b->n_pending) rc = land(b, &err);
+    if (!rc && !b->n_pending) rc = read_prompts(b, &read, &err);
     b->did_read = read;
     if (!rc && stands && !read && b->waiting.head) { /* nobody runs, and still there is no room */
         err_set(&err, FLETCH_E_LIMIT, "open sessions use the cache blocks that this request needs");
@@ -563,12 +558,12 @@ void batch_check(const struct batch *b)
     u32 n_live = b->inbox.n, n = 0;
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        CHECK(r->order && r->n_due <= b->n_air + r->reads && r->n_fed < r->n_tokens + r->n_due);
+        CHECK(r->order && r->n_due <= b->n_pending + r->reads && r->n_fed < r->n_tokens + r->n_due);
         CHECK(!r->reads || b->reading.at);
         CHECK(r->n_tokens + r->n_due <= r->room);
         CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));
         for (u32 j = 0; j < i; j++) CHECK(b->running[j]->slot != r->slot);
-        if (b->env.lane->p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));
+        if (b->env.queue->p->net->n_kv) CHECK(r->n_blocks >= kv_blocks_for(b->env.kv, r->n_fed));
         n_live++;
     }
     for (const struct request *r = b->waiting.head; r; r = r->next, n++)

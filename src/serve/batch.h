@@ -7,7 +7,7 @@
 #ifndef FLETCH_BATCH_H
 #define FLETCH_BATCH_H
 
-#include "core/lane.h"
+#include "core/step_queue.h"
 #include "serve/automaton.h"
 #include "serve/kv.h"
 #include "serve/recall.h"
@@ -16,9 +16,9 @@
 
 /* What it runs on. All borrowed; the rest of the slots and blocks may be in use by others. */
 struct batch_env {
-    struct lane *lane;
-    struct lane *reader; /* where prompts go through the model beside steps of lane, on the same
-                            executor (reading.h); NULL: they are rows of the same steps */
+    struct step_queue *queue;
+    struct step_queue *reader; /* where prompts go through the model beside those of queue, on the
+                            same executor (reading.h); NULL: they are rows of the same steps */
     struct kv_pool *kv;
     bool *slot_used;   /* [n_slots] */
     u32 n_slots;       /* for sequences; those behind them keep snapshots */
@@ -57,7 +57,8 @@ void batch_close(struct batch *b);
 /* From any thread. */
 int batch_submit(struct batch *b, const struct batch_request *r, u64 *id, struct err *err);
 int batch_cancel(struct batch *b, u64 id, struct err *err);
-/* Waits at most that many seconds for something to do. Other threads may use the lane meanwhile. */
+/* Waits at most that many seconds for something to do. Other threads may use the step queue
+ * meanwhile. */
 void batch_wait(struct batch *b, double seconds);
 /* From one thread; gives the number of requests that are not done. */
 size_t batch_step(struct batch *b, double wait_seconds);

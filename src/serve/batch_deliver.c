@@ -1,14 +1,14 @@
 #include "serve/batch_internal.h"
 #include "serve/sampling.h"
 
-static int read_logprobs(struct batch *b, const struct lane *l, u32 i, u32 n,
+static int read_logprobs(struct batch *b, const struct step_queue *l, u32 i, u32 n,
                          struct batch_logprobs *out, struct err *err)
 {
     const struct operand values = {l->p->logprobs, 0, n}, ids = {l->p->top, 0, n - 1};
     float *top = b->logprobs + 1 + SAMPLE_MAX_TOP;
     *out = (struct batch_logprobs){n, b->logprobs, (const i32 *)(const void *)top};
-    int rc = lane_read(l, values, i, 1, b->logprobs, err);
-    if (!rc && n > 1) rc = lane_read(l, ids, i, 1, top, err);
+    int rc = step_queue_read(l, values, i, 1, b->logprobs, err);
+    if (!rc && n > 1) rc = step_queue_read(l, ids, i, 1, top, err);
     return rc;
 }
 
@@ -21,14 +21,15 @@ static int follow(const struct request *r, i32 token, struct err *err)
 }
 
 /* Out row i of a step gave a token: tells it, and ends the request when that was the last: true. */
-static bool deliver(struct batch *b, const struct voyage *v, struct request *r, u32 i)
+static bool deliver(struct batch *b, const struct pending_step *p, struct request *r, u32 i)
 {
-    i32 token = v->f.ids[i];
+    i32 token = p->ids[i];
     struct batch_logprobs logprobs = {0};
     struct err err = {0};
     int rc = follow(r, token, &err);
     if (!rc) rc = sampling_result(token, r->n_tokens, &err);
-    if (!rc && r->r.n_logprobs) rc = read_logprobs(b, v->lane, i, r->r.n_logprobs, &logprobs, &err);
+    if (!rc && r->r.n_logprobs)
+        rc = read_logprobs(b, p->batch.queue, i, r->r.n_logprobs, &logprobs, &err);
     if (rc) {
         batch_finish(b, r, FLETCH_FINISH_FAILED, &err);
         return true;
@@ -41,7 +42,7 @@ static bool deliver(struct batch *b, const struct voyage *v, struct request *r, 
         batch_finish(b, r, FLETCH_FINISH_END, NULL);
     else if (r->r.max_tokens && r->n_tokens - r->n_prompt == r->r.max_tokens)
         batch_finish(b, r, FLETCH_FINISH_LENGTH, NULL);
-    else if (r->n_tokens == b->env.lane->step->limits.max_pos)
+    else if (r->n_tokens == b->env.queue->step->limits.max_pos)
         batch_finish(b, r, FLETCH_FINISH_CONTEXT, NULL);
     else
         return false;
@@ -50,7 +51,7 @@ static bool deliver(struct batch *b, const struct voyage *v, struct request *r, 
 
 /* How many of a request's guesses were right, by what its out rows from i on gave. Cache entries of
  * the others are written over later; a recurrent state stays where it was before them. */
-static int judge(struct batch *b, struct voyage *v, struct request *r, u32 i, u32 *n_right,
+static int judge(struct batch *b, struct pending_step *p, struct request *r, u32 i, u32 *n_right,
                  struct err *err)
 {
     bool trial = batch_tries(b, r);
@@ -59,7 +60,7 @@ static int judge(struct batch *b, struct voyage *v, struct request *r, u32 i, u3
     *n_right = 0;
     if (!n) return 0;
     for (; !rc && *n_right < n; ++*n_right) {
-        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &v->f.ids[i + *n_right];
+        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &p->ids[i + *n_right];
         rc = spec_judge(b->env.spec, i + *n_right, *n_right, guess, token, err);
         if (*token != guess) break;
     }
@@ -74,26 +75,26 @@ static int judge(struct batch *b, struct voyage *v, struct request *r, u32 i, u3
 }
 
 /* The tokens that a step gave, in order. */
-static void deliver_all(struct batch *b, struct voyage *v)
+static void deliver_all(struct batch *b, struct pending_step *p)
 {
-    for (u32 i = 0, n_rows; i < v->f.n_out; i += n_rows) {
-        struct request *r = v->out[i];
+    for (u32 i = 0, n_rows; i < p->n_out; i += n_rows) {
+        struct request *r = p->batch.owners[i];
         struct err err = {0};
         u32 n_right;
         n_rows = 1;
         if (!r) continue;
         n_rows += r->n_draft;
         r->n_due--;
-        bool ended = judge(b, v, r, i, &n_right, &err) != 0;
+        bool ended = judge(b, p, r, i, &n_right, &err) != 0;
         if (ended) batch_finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, v, r, i + j);
+        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, p, r, i + j);
     }
 }
 
 /* How many of its tokens are in the executor by now. */
 static u32 n_landed(const struct batch *b, const struct request *r)
 {
-    return b->n_air || r->reads ? r->n_settled : r->n_fed;
+    return b->n_pending || r->reads ? r->n_settled : r->n_fed;
 }
 
 /* Full blocks of prompts become findable; those of whole ones, and states where snapshots are due,
@@ -135,9 +136,9 @@ static void tell_readings(struct batch *b)
     }
 }
 
-void batch_deliver(struct batch *b, struct voyage *v)
+void batch_deliver(struct batch *b, struct pending_step *p)
 {
     publish(b);
     tell_readings(b);
-    deliver_all(b, v);
+    deliver_all(b, p);
 }

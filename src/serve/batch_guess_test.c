@@ -10,10 +10,11 @@ static struct fixture *open_guessing(bool recurrent)
 {
     struct fixture *f = open_worlds(false);
     open_world(&f->draft, recurrent, 48, N_BLOCKS - 20, 2 * N_SLOTS);
-    const struct spec_env env = {.target = {&f->w.lane, &f->w.kv, N_SLOTS, &f->w.reader},
-                                 .draft = {&f->draft.lane, &f->draft.kv, N_SLOTS, &f->draft.reader},
-                                 .n_tokens = 3,
-                                 .n_slots = N_SLOTS};
+    const struct spec_env env = {
+        .target = {&f->w.queue, &f->w.kv, N_SLOTS, &f->w.reader},
+        .draft = {&f->draft.queue, &f->draft.kv, N_SLOTS, &f->draft.reader},
+        .n_tokens = 3,
+        .n_slots = N_SLOTS};
     assert_int_equal(spec_open(&f->spec, &env, &f->err), 0);
     assert_int_equal(open_batch(f, NULL), 0);
     return f;
@@ -55,13 +56,13 @@ static void test_answers_go_on_while_what_guesses_reads(void **state)
     submit(f, &b, request_of(&b));
     while (!b.n_done) {
         u32 before = a.n_got;
-        u64 n_answers = f->w.lane.n_steps;
+        u64 n_answers = f->w.queue.n_steps;
         u64 n_pieces = f->w.reader.n_steps + f->draft.reader.n_steps;
         bool rested = reading->at;
         batch_step(f->b, 0);
         batch_check(f->b);
         assert_true(a.n_got > before || a.n_done);
-        assert_true(a.n_done || f->w.lane.n_steps == n_answers + 1);
+        assert_true(a.n_done || f->w.queue.n_steps == n_answers + 1);
         n_rests += reading->at > 0;
         n_ends += rested && !reading->at;
         if (!a.n_done) /* one piece for one step of answers, whoever reads */

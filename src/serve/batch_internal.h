@@ -15,15 +15,6 @@ struct remains {
     u32 slot, n_blocks;
 };
 
-/* A step on its way. */
-struct voyage {
-    struct lane *lane;
-    struct flight f;
-    struct request **out; /* [max_out] whose each out row is; NULL: gone */
-    u32 n_rows, n_answers, n_prompts;
-    double began, queued; /* when its filling began, and when it was filled */
-};
-
 struct batch {
     struct batch_env env;
     struct snap_pool snaps;
@@ -34,11 +25,11 @@ struct batch {
     struct queue waiting;
     struct client *clients; /* [max_live] */
     u32 max_live;
-    struct voyage voyages[2], *air[2]; /* those on their way, the older one first */
-    u32 n_air;
-    struct reading reading;  /* of prompts, piece by piece */
-    struct voyage read;      /* what it will give */
-    struct remains *remains; /* [max_running] */
+    struct pending_step steps[2], *pending[2]; /* the older one first */
+    u32 n_pending;
+    struct reading reading;   /* of prompts, piece by piece */
+    struct pending_step read; /* what it will give */
+    struct remains *remains;  /* [max_running] */
     u32 n_remains;
     bool did_read;     /* prompts, behind the last step */
     bool guesser_read; /* what guesses had the last turn to read, while answers waited */
@@ -64,7 +55,7 @@ struct batch {
 /* The block table of a slot. */
 static inline u32 *batch_table(const struct batch *b, u32 slot)
 {
-    return b->env.lane->step->tables + (size_t)slot * b->env.lane->step->table_len;
+    return b->env.queue->step->tables + (size_t)slot * b->env.queue->step->table_len;
 }
 
 /* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
@@ -76,13 +67,13 @@ static inline bool batch_answers(const struct request *r)
 /* Guesses run on a copy of the recurrent state, which they may spoil. */
 static inline bool batch_tries(const struct batch *b, const struct request *r)
 {
-    return r->n_draft && b->env.lane->p->net->n_states;
+    return r->n_draft && b->env.queue->p->net->n_states;
 }
 
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
 static inline struct recall_seq batch_seq(const struct batch *b, struct request *r)
 {
-    bool has_state = b->env.lane->p->net->n_states;
+    bool has_state = b->env.queue->p->net->n_states;
     return (struct recall_seq){r->r.cache_salt, r->tokens,
                                has_state ? NULL : batch_table(b, r->slot), &r->n_blocks, r->slot};
 }
@@ -103,14 +94,14 @@ int batch_guess(struct batch *b, struct err *err);
 /* What guesses reads along, in so many seconds (spec_read). */
 int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *err);
 /* The next rows of those who answer. */
-void batch_fill_answers(struct batch *b, struct voyage *v);
+void batch_fill_answers(struct batch *b, struct pending_step *p);
 /* Rows of prompts, so many at most: of those who are at it, then of newcomers. */
-void batch_fill_prompts(struct batch *b, struct voyage *v, u32 most);
+void batch_fill_prompts(struct batch *b, struct pending_step *p, u32 most);
 
 /* batch_deliver.c */
 /* Says that so many tokens of a prompt are read. */
 void batch_tell_reading(struct request *r, u32 n);
 /* Tells what a step gave that has landed, and keeps what others may find. */
-void batch_deliver(struct batch *b, struct voyage *v);
+void batch_deliver(struct batch *b, struct pending_step *p);
 
 #endif

@@ -16,7 +16,7 @@ static struct request *victim(const struct batch *b)
 
 static void preempt(struct batch *b, struct request *r)
 {
-    CHECK(!b->n_air);
+    CHECK(!b->n_pending);
     batch_leave_room(b, r);
     r->waits_since = b->stats.n_steps;
     r->result.n_preempted++;
@@ -33,14 +33,14 @@ static u32 n_known(const struct request *r)
 
 bool batch_grow(struct batch *b)
 {
-    if (!b->env.lane->p->net->n_kv) return true;
+    if (!b->env.queue->p->net->n_kv) return true;
     for (u32 i = 0; i < b->n_running;) {
         struct request *r = b->running[i];
         if (kv_cover(b->env.kv, batch_table(b, r->slot), &r->n_blocks, n_known(r))) {
             i++;
             continue;
         }
-        if (b->n_air || b->reading.at) return false;
+        if (b->n_pending || b->reading.at) return false;
         preempt(b, victim(b));
         i = 0; /* whoever left may have stood before this one */
     }
@@ -57,7 +57,7 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
         return 0;
     }
     *from = UINT32_MAX;
-    if (b->env.lane->p->net->n_states)
+    if (b->env.queue->p->net->n_states)
         n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
     else
         n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, batch_table(b, r->slot),
@@ -67,7 +67,7 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     if (more > n) *from = r->slot;
     n = more;
     u32 left = r->n_prompt - n;
-    r->result.reuse_end = left <= b->env.lane->step->limits.block_tokens
+    r->result.reuse_end = left <= b->env.queue->step->limits.block_tokens
                               ? "the rest is shorter than a cache block"
                           : n ? "the rest has not been computed before or was evicted"
                               : "no cached prompt begins like this one";
@@ -86,13 +86,13 @@ static bool admit(struct batch *b, struct step *s, struct request *r)
     /* some of those who run will need a block quite soon */
     u64 spare = b->n_running / 4,
         need = kv_blocks_for(b->env.kv, (u64)r->n_tokens + 1) - r->n_blocks;
-    if (b->env.lane->p->net->n_kv &&
+    if (b->env.queue->p->net->n_kv &&
         (need + spare > kv_available(b->env.kv) ||
          !kv_cover(b->env.kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + 1))) {
         kv_release(b->env.kv, batch_table(b, r->slot), &r->n_blocks);
         return false;
     }
-    if (b->env.lane->p->net->n_states && from != slot)
+    if (b->env.queue->p->net->n_states && from != slot)
         CHECK(from == UINT32_MAX ? step_edit(s, EDIT_ZERO_STATE, slot, 0)
                                  : step_edit(s, EDIT_COPY_STATE, slot, from));
     queue_remove(&b->waiting, r);
@@ -115,9 +115,9 @@ static bool admit(struct batch *b, struct step *s, struct request *r)
 
 /* The next n tokens of a request. The last one that is known, or will be, asks for the next, and
  * so do guesses behind it. */
-static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n)
+static void add_rows(struct batch *b, struct pending_step *p, struct request *r, u32 n)
 {
-    struct step *s = v->lane->step;
+    struct step *s = p->batch.queue->step;
     bool trial = batch_tries(b, r);
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
@@ -134,7 +134,7 @@ static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n
         if (!asks) continue;
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
-        v->out[s->n_out - 1] = r;
+        p->batch.owners[s->n_out - 1] = r;
         r->out = s->n_out - 1;
         n_asks++;
     }
@@ -146,17 +146,17 @@ static void add_rows(struct batch *b, struct voyage *v, struct request *r, u32 n
 
 /* As many rows of what it has to read as there are, at most up to where a snapshot is due. The last
  * one waits where guesses have taken all rows that ask. */
-static u32 add_reading(struct batch *b, struct voyage *v, struct request *r, u32 most)
+static u32 add_reading(struct batch *b, struct pending_step *p, struct request *r, u32 most)
 {
-    const struct step *s = v->lane->step;
+    const struct step *s = p->batch.queue->step;
     u32 n = MIN(most, r->n_tokens - r->n_fed - (s->n_out == s->limits.max_out));
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
     if (!n) return 0;
     r->n_settled = r->n_fed;
-    add_rows(b, v, r, n);
+    add_rows(b, p, r, n);
     r->snap_at = r->n_fed == point ? point : 0;
-    r->reads = v == &b->read;
+    r->reads = p == &b->read;
     return n;
 }
 
@@ -169,7 +169,7 @@ static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r,
     if (!batch_answers(r) || again > SPEC_MAX / 2) return;
     spec_choose(b->env.spec, q, n_answering, n_answering < b->n_running);
     q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
-    if (b->env.lane->p->net->n_kv &&
+    if (b->env.queue->p->net->n_kv &&
         (kv_available(kv) <= b->n_running / 4 ||
          !kv_cover(kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + q->most)))
         q->most = 0;
@@ -199,7 +199,7 @@ int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *
 
 int batch_guess(struct batch *b, struct err *err)
 {
-    const struct exec_limits *l = &b->env.lane->step->limits;
+    const struct exec_limits *l = &b->env.queue->step->limits;
     u32 n_answering = 0, n_rows = 0;
     if (!b->env.spec || !b->n_running) return 0;
     for (u32 i = 0; i < b->n_running; i++) {
@@ -222,30 +222,30 @@ int batch_guess(struct batch *b, struct err *err)
     return rc;
 }
 
-void batch_fill_answers(struct batch *b, struct voyage *v)
+void batch_fill_answers(struct batch *b, struct pending_step *p)
 {
-    struct step *s = v->lane->step;
+    struct step *s = p->batch.queue->step;
     for (u32 i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
         if (!r->reads) r->n_settled = r->n_fed;
         if (!batch_answers(r)) continue;
         u32 n = MIN(n_known(r) + r->n_draft - r->n_fed, s->limits.max_rows - s->n_rows);
-        if (n) add_rows(b, v, r, n);
+        if (n) add_rows(b, p, r, n);
     }
-    v->n_answers = s->n_rows;
-    v->n_prompts = 0;
+    p->batch.n_decode = s->n_rows;
+    p->batch.n_prefill = 0;
 }
 
-void batch_fill_prompts(struct batch *b, struct voyage *v, u32 most)
+void batch_fill_prompts(struct batch *b, struct pending_step *p, u32 most)
 {
-    struct step *s = v->lane->step;
+    struct step *s = p->batch.queue->step;
     struct request *r;
     for (u32 i = 0; i < b->n_running && most; i++) {
         r = b->running[i];
         if (r->n_fed >= r->n_tokens || batch_answers(r)) continue;
-        most -= add_reading(b, v, r, most);
+        most -= add_reading(b, p, r, most);
     }
     while (most && (r = queue_next(&b->waiting, b->stats.n_steps)) && admit(b, s, r))
-        most -= add_reading(b, v, r, most);
-    v->n_prompts = s->n_rows - v->n_answers;
+        most -= add_reading(b, p, r, most);
+    p->batch.n_prefill = s->n_rows - p->batch.n_decode;
 }

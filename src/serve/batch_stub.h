@@ -177,7 +177,7 @@ struct world {
     struct program p;
     struct op ops[N_OPS];
     struct step *step, *read_step;
-    struct lane lane, reader;
+    struct step_queue queue, reader;
     struct kv_pool kv;
 };
 
@@ -198,7 +198,7 @@ static inline u32 below(struct fixture *f, u32 n)
 
 static inline int open_batch(struct fixture *f, const struct fletch_batch_params *params)
 {
-    struct batch_env env = {.lane = &f->w.lane,
+    struct batch_env env = {.queue = &f->w.queue,
                             .kv = &f->w.kv,
                             .slot_used = f->slot_used,
                             .n_slots = N_SLOTS,
@@ -227,8 +227,8 @@ static inline void open_world(struct world *w, bool recurrent, u32 max_rows, u32
         .net = &w->net, .ops = w->ops, .n_ops = N_OPS, .sampled = 0, .logprobs = 1, .top = 2};
     assert_int_equal(step_open(&w->step, &w->net, &limits, &err), 0);
     assert_int_equal(step_open_beside(&w->read_step, w->step, &err), 0);
-    w->reader = (struct lane){.x = &w->x.base, .p = &w->p, .step = w->read_step, .handle = 1};
-    w->lane = (struct lane){.x = &w->x.base, .p = &w->p, .step = w->step, .ahead = ahead};
+    w->reader = (struct step_queue){.x = &w->x.base, .p = &w->p, .step = w->read_step, .handle = 1};
+    w->queue = (struct step_queue){.x = &w->x.base, .p = &w->p, .step = w->step, .ahead = ahead};
     assert_int_equal(kv_open(&w->kv, recurrent ? 0 : n_blocks, BLOCK, &err), 0);
 }
 

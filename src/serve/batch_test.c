@@ -30,7 +30,7 @@ static void *faulty_realloc(void *p, size_t n)
 #define calloc  faulty_calloc
 #define malloc  faulty_malloc
 #define realloc faulty_realloc
-#include "core/lane.c"
+#include "core/step_queue.c"
 #include "serve/batch.c"
 #include "serve/batch_deliver.c"
 #include "serve/batch_rows.c"
@@ -242,13 +242,13 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
 {
     (void)state;
     struct fixture *f = open_fixture(false, NULL);
-    struct voyage v = {.n_answers = 1};
+    struct pending_step v = {.batch.n_decode = 1};
     for (u32 i = 0; i < 50; i++) learn(f->b, &v, 0.010);
     assert_true(f->b->usual > 0.0099 && f->b->usual < 0.0101);
     /* 5 ms and 0.5 ms more for every row: 30 rows are twice 10 ms */
     for (u32 i = 0; i < 100; i++) {
-        v.n_prompts = (u32)f->b->budget;
-        learn(f->b, &v, 0.005 + 0.0005 * v.n_prompts);
+        v.batch.n_prefill = (u32)f->b->budget;
+        learn(f->b, &v, 0.005 + 0.0005 * v.batch.n_prefill);
     }
     assert_in_range((u32)f->b->budget, 14, 24); /* max_rows is 24 */
     for (u32 i = 0; i < 100; i++) learn(f->b, &v, 1);
@@ -264,7 +264,7 @@ static void test_the_budget_follows_the_time_steps_take(void **state)
 
 static void learn_steps(struct batch *b, u32 n_answers, double seconds, bool did_read)
 {
-    struct voyage v = {.n_answers = n_answers};
+    struct pending_step v = {.batch.n_decode = n_answers};
     b->did_read = did_read;
     for (u32 i = 0; i < 60; i++) learn(b, &v, seconds);
 }
@@ -279,7 +279,8 @@ static void test_a_piece_gets_what_slower_steps_leave(void **state)
     assert_in_range((u32)(share(f->b) * 1e6), 4000, 4300);
     learn_steps(f->b, 2, 0.030, true);
     assert_in_range((u32)(share(f->b) * 1e6), 2000, 2500); /* a fifth at least, of 10 to 12 ms */
-    struct voyage v = {.n_answers = 8}; /* more answers: nothing is known of them alone */
+    struct pending_step v = {.batch.n_decode =
+                                 8}; /* more answers: nothing is known of them alone */
     learn(f->b, &v, 0.100);
     assert_true(share(f->b) <= 0.6 * f->b->usual + 1e-9);
     learn_steps(f->b, 8, 0.100, true);
@@ -357,8 +358,8 @@ static void test_a_step_has_the_rows_that_let_a_layer_fit(void **state)
 {
     (void)state;
     struct step s = {.limits.max_rows = 2048};
-    struct lane lane = {.step = &s};
-    struct reading r = {.lane = &lane, .rows = 16};
+    struct step_queue queue = {.step = &s};
+    struct reading r = {.queue = &queue, .rows = 16};
     for (u32 i = 0; i < 40; i++) {
         u32 n = reading_rows(&r);
         r.layer = 0.001 + 0.00001 * n;
@@ -512,7 +513,7 @@ static void test_others_may_run_steps_in_between(void **state)
         step_add(f->w.step, (struct row){7, N_SLOTS, 0, ROW_P}, true);
         u32 *table = f->w.step->tables + (size_t)N_SLOTS * f->w.step->table_len, n = 0;
         assert_true(kv_cover(&f->w.kv, table, &n, 1));
-        assert_int_equal(lane_run(&f->w.lane, &f->err), 0);
+        assert_int_equal(step_queue_run(&f->w.queue, &f->err), 0);
         kv_release(&f->w.kv, table, &n);
     }
     assert_true(a.n_got == 40 && b.n_got == 40); /* on_token compares them */

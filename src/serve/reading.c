@@ -7,12 +7,12 @@ enum {
     FIRST_SHARE = 8, /* of the rows that fit, before anything was measured */
 };
 
-int reading_open(struct reading *r, struct lane *lane, struct err *err)
+int reading_open(struct reading *r, struct step_queue *queue, struct err *err)
 {
-    *r = (struct reading){.lane = lane};
-    if (!lane) return 0;
-    const struct program *p = lane->p;
-    r->rows = lane->step->limits.max_rows / FIRST_SHARE;
+    *r = (struct reading){.queue = queue};
+    if (!queue) return 0;
+    const struct program *p = queue->p;
+    r->rows = queue->step->limits.max_rows / FIRST_SHARE;
     r->cuts = calloc(p->n_ops + 1, sizeof *r->cuts);
     if (!r->cuts) return err_nomem(err, "the batch");
     for (u32 i = 0; i < p->n_ops; i++)
@@ -28,7 +28,7 @@ void reading_close(struct reading *r)
 
 u32 reading_rows(const struct reading *r)
 {
-    u32 most = r->lane->step->limits.max_rows;
+    u32 most = r->queue->step->limits.max_rows;
     return MIN(MAX((u32)r->rows, MIN(LEAST_ROWS, most)), most);
 }
 
@@ -49,7 +49,7 @@ static void learn(struct reading *r, u32 n_rows, double seconds)
     if (fit < 1)
         r->rows = MAX(n_rows * MAX(fit, 0.5), (double)LEAST_ROWS);
     else if (n_rows >= (u32)r->rows) /* twice the rows take at most twice as long */
-        r->rows = MIN(r->rows * MIN(fit, 2), r->lane->step->limits.max_rows);
+        r->rows = MIN(r->rows * MIN(fit, 2), r->queue->step->limits.max_rows);
 }
 
 void reading_stop(struct reading *r)
@@ -61,15 +61,15 @@ int reading_prepare(struct reading *r, double seconds, struct err *err)
 {
     r->ready = r->at ? piece(r, seconds) : 1;
     u32 end = r->at + r->ready;
-    struct step_shape shape = {.n_p = r->at ? r->lane->step->n_rows : reading_rows(r),
+    struct step_shape shape = {.n_p = r->at ? r->queue->step->n_rows : reading_rows(r),
                                .op_begin = r->cuts[r->at],
                                .op_end = end < r->n_cuts ? r->cuts[end] : UINT32_MAX};
-    return lane_prepare(r->lane, shape, err);
+    return step_queue_prepare(r->queue, shape, err);
 }
 
 int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err)
 {
-    struct step *s = r->lane->step;
+    struct step *s = r->queue->step;
     if (!r->at) r->layer = 0;
     u32 n = r->n_cuts - r->at;
     if (seconds > 0) n = r->ready ? r->ready : piece(r, seconds);
@@ -78,7 +78,7 @@ int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err
     s->op_begin = r->cuts[r->at];
     s->op_end = is_layers ? r->cuts[r->at + n] : UINT32_MAX;
     double began = base_now();
-    int rc = lane_run(r->lane, err);
+    int rc = step_queue_run(r->queue, err);
     if (seconds > 0 && is_layers) {
         r->layer = MAX((base_now() - began) / n, 0.9 * r->layer); /* slow ones may come again */
         if (n == 1) learn(r, s->n_rows, seconds);

@@ -7,9 +7,9 @@ static int move(const struct recall *r, const struct recall_seq *q, u32 first, u
 {
     struct err err;
     int rc = 0;
-    if (!q->table) return lane_move(r->lane, PART_STATE, q->slot, to, from, &err);
+    if (!q->table) return step_queue_move(r->queue, PART_STATE, q->slot, to, from, &err);
     for (u32 b = first / r->kv->block_tokens; !rc && b < n / r->kv->block_tokens; b++) {
-        rc = lane_move(r->lane, PART_BLOCK, q->table[b], to, from, &err);
+        rc = step_queue_move(r->queue, PART_BLOCK, q->table[b], to, from, &err);
         if (to)
             to += r->block_bytes;
         else

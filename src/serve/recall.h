@@ -3,13 +3,13 @@
 #ifndef FLETCH_RECALL_H
 #define FLETCH_RECALL_H
 
-#include "core/lane.h"
+#include "core/step_queue.h"
 #include "serve/kv.h"
 #include "serve/store.h"
 
 struct recall {
     struct store *store; /* NULL: nothing is kept */
-    struct lane *lane;
+    struct step_queue *queue;
     struct kv_pool *kv;
     u64 block_bytes;
     u32 grain; /* pieces end at multiples of so many tokens */

@@ -15,18 +15,18 @@ int spec_open(struct spec **out, const struct spec_env *env, struct err *err)
     struct spec *s = *out = calloc(1, sizeof *s);
     if (!s) return err_nomem(err, "speculation");
     s->env = *env;
-    size_t n_vocab = env->target.lane->p->net->n_vocab;
-    if (env->draft.lane) n_vocab = MAX(n_vocab, env->draft.lane->p->net->n_vocab);
+    size_t n_vocab = env->target.queue->p->net->n_vocab;
+    if (env->draft.queue) n_vocab = MAX(n_vocab, env->draft.queue->p->net->n_vocab);
     s->n_vocab = n_vocab;
-    int rc = env->draft.lane ? spec_draft_open(s, err) : 0;
+    int rc = env->draft.queue ? spec_draft_open(s, err) : 0;
     if (!rc && env->rejects) {
         s->p = calloc(n_vocab, sizeof *s->p);
         s->logits = calloc(n_vocab, sizeof *s->logits);
         s->scratch.z = calloc(n_vocab, sizeof *s->scratch.z);
         s->scratch.order = calloc(n_vocab, sizeof *s->scratch.order);
-        if (env->draft.lane) s->odds = calloc(env->n_slots * SPEC_MAX * n_vocab, sizeof *s->odds);
+        if (env->draft.queue) s->odds = calloc(env->n_slots * SPEC_MAX * n_vocab, sizeof *s->odds);
         if (!s->p || !s->logits || !s->scratch.z || !s->scratch.order ||
-            (env->draft.lane && !s->odds))
+            (env->draft.queue && !s->odds))
             rc = err_nomem(err, "speculation");
     }
     if (rc) {
@@ -85,7 +85,7 @@ static void look_up(struct spec_seq *q)
 int spec_draft(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     for (u32 i = 0; i < n; i++) seqs[i].n_draft = 0;
-    if (s->env.draft.lane) return spec_draft_run(s, seqs, n, err);
+    if (s->env.draft.queue) return spec_draft_run(s, seqs, n, err);
     for (u32 i = 0; i < n; i++)
         if (seqs[i].most && seqs[i].n > LOOKUP_MIN) look_up(&seqs[i]);
     return 0;
@@ -100,15 +100,15 @@ float *spec_odds_of(const struct spec *s, u32 slot, u32 nth)
 
 int spec_odds(struct spec *s, const struct spec_model *m, u32 i, float *p, struct err *err)
 {
-    const struct step *step = m->lane->step;
+    const struct step *step = m->queue->step;
     const struct sample_row *row = &step->sample[i];
-    u32 n_vocab = m->lane->p->net->n_vocab;
-    const struct operand logits = {m->lane->p->logits, 0, n_vocab};
+    u32 n_vocab = m->queue->p->net->n_vocab;
+    const struct operand logits = {m->queue->p->logits, 0, n_vocab};
     struct sample_in in = {.logits = s->logits,
                            .n_vocab = n_vocab,
                            .edits = step->sample_edits + row->first_edit,
                            .mask = step->masks + (size_t)i * step_mask_words(step->net)};
-    int rc = lane_read(m->lane, logits, i, 1, s->logits, err);
+    int rc = step_queue_read(m->queue, logits, i, 1, s->logits, err);
     if (!rc) sample_odds(row, &in, &s->scratch, p);
     return rc;
 }
@@ -117,9 +117,9 @@ int spec_judge(struct spec *s, u32 i, u32 nth, i32 guess, i32 *token, struct err
 {
     const struct spec_model *m = &s->env.target;
     if (!s->env.rejects || guess < 0 || *token < 0) return 0;
-    const struct row *row = &m->lane->step->rows[m->lane->step->out_rows[i]];
-    const struct sample_row *settings = &m->lane->step->sample[i];
-    u32 n_vocab = m->lane->p->net->n_vocab, slot = row->slot;
+    const struct row *row = &m->queue->step->rows[m->queue->step->out_rows[i]];
+    const struct sample_row *settings = &m->queue->step->sample[i];
+    u32 n_vocab = m->queue->p->net->n_vocab, slot = row->slot;
     if (slot >= s->env.n_slots) slot -= m->first_spare;
     int rc = spec_odds(s, m, i, s->p, err);
     if (rc) return rc;

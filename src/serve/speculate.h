@@ -9,7 +9,7 @@
 #ifndef FLETCH_SPECULATE_H
 #define FLETCH_SPECULATE_H
 
-#include "core/lane.h"
+#include "core/step_queue.h"
 #include "serve/kv.h"
 
 enum {
@@ -19,10 +19,10 @@ enum {
 
 /* What runs steps. */
 struct spec_model {
-    struct lane *lane;
+    struct step_queue *queue;
     struct kv_pool *kv;
-    u32 first_spare;     /* of n_slots further slots, where it has recurrent state */
-    struct lane *reader; /* where it reads prompts beside other steps; NULL: nowhere */
+    u32 first_spare;           /* of n_slots further slots, where it has recurrent state */
+    struct step_queue *reader; /* where it reads prompts beside other steps; NULL: nowhere */
 };
 
 struct spec_env {
@@ -73,9 +73,9 @@ int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool
 int spec_prepare(struct spec *s, double seconds, struct err *err);
 /* Reads all of it, for whoever is alone; spec_read goes on where it was. */
 int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
-/* After every step of the target, in its lane or its reader, before anything else runs on its
+/* After every step of the target, in its queue or its reader, before anything else runs on its
  * executor. */
-int spec_follow(struct spec *s, const struct lane *l, struct err *err);
+int spec_follow(struct spec *s, const struct step_queue *l, struct err *err);
 /* The token behind out row i of the target's last step, which the step chose; guess: what was put
  * there as the nth guess of that sequence, -1: nothing. */
 int spec_judge(struct spec *s, u32 i, u32 nth, i32 guess, i32 *token, struct err *err);

@@ -121,9 +121,9 @@ void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs, bool rarely)
     if ((q->most = s->env.n_tokens) || s->n_choices <= N_MEASURED || turn == TRY_EVERY - 1) return;
     for (u32 i = 0; i < SPEC_KINDS; i++) surest = MAX(surest, rate_of(r, i));
     u32 usual = best_number(s, n_seqs, (double)r->trust);
-    q->most = usual || !s->env.draft.lane ? best_number(s, n_seqs, (double)surest) : 0;
+    q->most = usual || !s->env.draft.queue ? best_number(s, n_seqs, (double)surest) : 0;
     if (!q->most) learn(&r->trust, first_trust, SLOW_TO_FORGET);
-    if (turn == TRY_EVERY / 2 || (s->env.draft.lane && !s->guess.n)) {
+    if (turn == TRY_EVERY / 2 || (s->env.draft.queue && !s->guess.n)) {
         q->most = MIN(q->most + 1, (u32)SPEC_MAX);
         return;
     }

@@ -15,13 +15,13 @@
 
 int spec_draft_open(struct spec *s, struct err *err)
 {
-    const struct exec_limits *l = &s->env.draft.lane->step->limits;
+    const struct exec_limits *l = &s->env.draft.queue->step->limits;
     s->asked = calloc(l->max_out, sizeof *s->asked);
     s->ids = calloc(l->max_out, sizeof *s->ids);
     s->logprobs = calloc(l->max_out, sizeof *s->logprobs);
     bool ok = s->asked && s->ids && s->logprobs;
     if (s->env.is_mtp) {
-        size_t n_hidden = (size_t)l->max_rows * s->env.target.lane->p->net->d_model;
+        size_t n_hidden = (size_t)l->max_rows * s->env.target.queue->p->net->d_model;
         s->imported = calloc(n_hidden, sizeof *s->imported);
         ok &= s->imported != NULL;
         for (u32 i = 0; i < (s->env.target.reader ? 2 : 1); i++) {
@@ -36,9 +36,9 @@ int spec_draft_open(struct spec *s, struct err *err)
         ok &= s->n_read && s->n_blocks;
     }
     if (!ok) return err_nomem(err, "speculation");
-    int rc = lane_prepare_answers(s->env.draft.lane, s->env.n_slots, err);
+    int rc = step_queue_prepare_decode(s->env.draft.queue, s->env.n_slots, err);
     if (rc) return rc;
-    struct lane *reader = s->env.draft.reader ? s->env.draft.reader : s->env.draft.lane;
+    struct step_queue *reader = s->env.draft.reader ? s->env.draft.reader : s->env.draft.queue;
     return s->env.is_mtp ? 0 : reading_open(&s->reading, reader, err);
 }
 
@@ -70,7 +70,7 @@ static void drop_edits(struct step *step, struct sample_row *row)
 /* A row behind which the next guess for a sequence will stand. */
 static void ask(struct spec *s, struct spec_seq *q, struct row row)
 {
-    struct step *step = s->env.draft.lane->step;
+    struct step *step = s->env.draft.queue->step;
     bool wanted = q->n_draft < q->most && step->n_out < step->limits.max_out;
     CHECK(step_add(step, row, wanted));
     if (!wanted) return;
@@ -87,7 +87,7 @@ static void ask(struct spec *s, struct spec_seq *q, struct row row)
 static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float logprob)
 {
     u32 kind = (u32)(num_exp(MIN(logprob, 0)) * (SPEC_KINDS - 1) + 0.5f);
-    bool known = id >= 0 && (u32)id < s->env.target.lane->p->net->n_vocab,
+    bool known = id >= 0 && (u32)id < s->env.target.queue->p->net->n_vocab,
          kept = spec_keep(q, kind);
     if (known && (kept || s->env.rejects)) q->tokens[q->n + q->n_draft++] = id;
     if (!known || !kept) q->most = q->n_draft;
@@ -96,15 +96,15 @@ static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float lo
 int spec_run_round(struct spec *s, bool *more, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    const struct operand logprobs = {m->lane->p->logprobs, 0, 1};
-    u32 n = m->lane->step->n_out;
+    const struct operand logprobs = {m->queue->p->logprobs, 0, 1};
+    u32 n = m->queue->step->n_out;
     *more = n > 0;
     s->n_guesses += n;
-    if (!m->lane->step->n_rows) return 0;
-    m->lane->step->hidden = s->imported;
-    int rc = lane_run(m->lane, err);
-    if (!rc) rc = lane_ids(m->lane, n, s->ids, err);
-    if (!rc && n) rc = lane_read(m->lane, logprobs, 0, n, s->logprobs, err);
+    if (!m->queue->step->n_rows) return 0;
+    m->queue->step->hidden = s->imported;
+    int rc = step_queue_run(m->queue, err);
+    if (!rc) rc = step_queue_ids(m->queue, n, s->ids, err);
+    if (!rc && n) rc = step_queue_read(m->queue, logprobs, 0, n, s->logprobs, err);
     for (u32 i = 0; !rc && i < n; i++) {
         struct spec_seq *q = s->asked[i];
         if (s->odds) rc = spec_odds(s, m, i, spec_odds_of(s, q->slot, q->n_draft), err);
@@ -118,7 +118,7 @@ int spec_run_round(struct spec *s, bool *more, struct err *err)
 /* What it lacks of the sequences that want guesses, where that is not much. */
 static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 {
-    struct step *step = s->env.draft.lane->step;
+    struct step *step = s->env.draft.queue->step;
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
         u32 *n_read = &s->n_read[q->slot], left = q->n - *n_read;
@@ -139,18 +139,18 @@ static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    bool recurrent = m->lane->p->net->n_states, more;
-    step_reset(m->lane->step);
+    bool recurrent = m->queue->p->net->n_states, more;
+    step_reset(m->queue->step);
     read_along(s, seqs, n);
     int rc = spec_run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
-        step_reset(m->lane->step);
+        step_reset(m->queue->step);
         for (u32 i = 0; i < n; i++) {
             struct spec_seq *q = &seqs[i];
             u32 slot = recurrent ? m->first_spare + q->slot : q->slot, pos = q->n + round - 1;
             if (q->n_draft != round || round >= q->most) continue;
             if (recurrent && round == 1)
-                CHECK(step_edit(m->lane->step, EDIT_COPY_STATE, slot, q->slot));
+                CHECK(step_edit(m->queue->step, EDIT_COPY_STATE, slot, q->slot));
             ask(s, q, (struct row){q->tokens[pos], slot, pos, ROW_D});
         }
         rc = spec_run_round(s, &more, err);
@@ -160,14 +160,14 @@ static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct e
 
 /* ---- the MTP block ---- */
 
-int spec_follow(struct spec *s, const struct lane *l, struct err *err)
+int spec_follow(struct spec *s, const struct step_queue *l, struct err *err)
 {
     if (!s || !s->env.is_mtp) return 0;
     const struct operand hidden = {l->p->hidden, 0, l->p->net->d_model};
     struct spec_kept *k = &s->kept[l == s->env.target.reader];
     k->n = l->step->n_rows;
     memcpy(k->rows, l->step->rows, k->n * sizeof *k->rows);
-    return lane_read(l, hidden, 0, k->n, k->hidden, err);
+    return step_queue_read(l, hidden, 0, k->n, k->hidden, err);
 }
 
 static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
@@ -179,8 +179,8 @@ static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
 
 void spec_take_kept(struct spec *s, struct spec_kept *k, struct spec_seq *seqs, u32 n)
 {
-    struct step *step = s->env.draft.lane->step;
-    size_t d = s->env.target.lane->p->net->d_model;
+    struct step *step = s->env.draft.queue->step;
+    size_t d = s->env.target.queue->p->net->d_model;
     step_reset(step);
     for (u32 t = 0; t < k->n; t++) {
         const struct row *r = &k->rows[t];
@@ -199,27 +199,27 @@ void spec_take_kept(struct spec *s, struct spec_kept *k, struct spec_seq *seqs, 
 static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     const struct spec_model *m = &s->env.draft;
-    const struct operand hidden = {m->lane->p->hidden, 0, m->lane->p->net->d_model};
+    const struct operand hidden = {m->queue->p->hidden, 0, m->queue->p->net->d_model};
     size_t d = hidden.width;
     bool more;
     spec_take_kept(s, &s->kept[0], seqs, n);
     int rc = spec_run_round(s, &more, err);
     for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
-        u32 n_asked = m->lane->step->n_out, n_rows = 0;
+        u32 n_asked = m->queue->step->n_out, n_rows = 0;
         for (u32 i = 0; !rc && i < n_asked; i++) { /* its own hidden state goes on */
             if (s->asked[i]->n_draft != round || round >= s->asked[i]->most) continue;
-            rc = lane_read(m->lane, hidden, m->lane->step->out_rows[i], 1, s->imported + n_rows * d,
-                           err);
+            rc = step_queue_read(m->queue, hidden, m->queue->step->out_rows[i], 1,
+                                 s->imported + n_rows * d, err);
             s->asked[n_rows++] = s->asked[i];
         }
-        step_reset(m->lane->step);
+        step_reset(m->queue->step);
         for (u32 i = 0; i < n_rows; i++) {
             struct spec_seq *q = s->asked[i];
             ask(s, q, (struct row){q->tokens[q->n + round - 1], q->slot, q->n + round - 2, ROW_D});
         }
         if (!rc) rc = spec_run_round(s, &more, err);
     }
-    step_reset(m->lane->step);
+    step_reset(m->queue->step);
     return rc;
 }
 

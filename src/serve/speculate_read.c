@@ -5,19 +5,19 @@
 
 static u32 *table_of(const struct spec *s, u32 slot)
 {
-    struct step *step = s->env.draft.lane->step;
+    struct step *step = s->env.draft.queue->step;
     return step->tables + (size_t)slot * step->table_len;
 }
 
 static bool has_state(const struct spec *s)
 {
-    return s->env.draft.lane->p->net->n_states;
+    return s->env.draft.queue->p->net->n_states;
 }
 
 bool spec_make_room(struct spec *s, struct step *step, const struct spec_seq *q, u32 n)
 {
     const struct spec_model *m = &s->env.draft;
-    if (m->lane->p->net->n_kv && !kv_cover(m->kv, table_of(s, q->slot), &s->n_blocks[q->slot], n))
+    if (m->queue->p->net->n_kv && !kv_cover(m->kv, table_of(s, q->slot), &s->n_blocks[q->slot], n))
         return false;
     if (has_state(s) && !s->n_read[q->slot]) CHECK(step_edit(step, EDIT_ZERO_STATE, q->slot, 0));
     return true;
@@ -25,7 +25,7 @@ bool spec_make_room(struct spec *s, struct step *step, const struct spec_seq *q,
 
 struct row spec_row(const struct spec *s, const struct spec_seq *q, u32 i, enum row_class cls)
 {
-    i32 last = (i32)s->env.draft.lane->p->net->n_vocab - 1;
+    i32 last = (i32)s->env.draft.queue->p->net->n_vocab - 1;
     return (struct row){MIN(q->tokens[i], last), q->slot, i, cls};
 }
 
@@ -55,7 +55,7 @@ static void take_in(struct spec *s, const struct step *step)
 static void give_up(struct spec *s, u32 slot)
 {
     if (!s->reading.at) return;
-    const struct step *step = s->reading.lane->step;
+    const struct step *step = s->reading.queue->step;
     u32 t = 0;
     while (t < step->n_rows && step->rows[t].slot != slot) t++;
     if (t == step->n_rows) return;
@@ -74,10 +74,10 @@ int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
     int rc = 0;
     if (!s || !s->n_read) return 0;
-    struct lane *l = s->env.draft.lane;
+    struct step_queue *l = s->env.draft.queue;
     do {
         fill(s, l->step, seqs, n, l->step->limits.max_rows);
-        if (l->step->n_rows) rc = lane_run(l, err);
+        if (l->step->n_rows) rc = step_queue_run(l, err);
         if (!rc) take_in(s, l->step);
     } while (!rc && l->step->n_rows);
     return rc;
@@ -88,7 +88,7 @@ int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
                       struct err *err)
 {
-    struct step *step = s->reading.lane->step;
+    struct step *step = s->reading.queue->step;
     bool done;
     if (!s->env.draft.reader) seconds = 0; /* a guess would not leave it as it rests */
     if (!s->reading.at)
@@ -102,7 +102,7 @@ static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double secon
 
 int spec_prepare(struct spec *s, double seconds, struct err *err)
 {
-    if (!s || !s->env.draft.lane || s->env.is_mtp || !s->env.draft.reader) return 0;
+    if (!s || !s->env.draft.queue || s->env.is_mtp || !s->env.draft.reader) return 0;
     return reading_prepare(&s->reading, seconds, err);
 }
 
@@ -111,7 +111,7 @@ int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool
 {
     bool more;
     *did = false;
-    if (!s || !s->env.draft.lane) return 0;
+    if (!s || !s->env.draft.queue) return 0;
     if (!s->env.is_mtp) return read_model(s, seqs, n, seconds, did, err);
     *did = s->kept[1].n;
     if (!*did) return 0;

@@ -14,13 +14,13 @@
 
 static struct net net = {.n_vocab = 100};
 static const struct program program = {.net = &net};
-static struct lane lane = {.p = &program};
+static struct step_queue queue = {.p = &program};
 
 static struct spec *open_lookup(u32 n_tokens)
 {
     struct spec *s;
     struct err err;
-    struct spec_env env = {.target = {.lane = &lane}, .n_slots = 1, .n_tokens = n_tokens};
+    struct spec_env env = {.target = {.queue = &queue}, .n_slots = 1, .n_tokens = n_tokens};
     assert_int_equal(spec_open(&s, &env, &err), 0);
     return s;
 }
