@@ -154,7 +154,7 @@ static void make_angles(struct op_lab *l, u32 n_rot)
     double *freq = arena_alloc(&l->net->arena, n_rot / 2, sizeof *freq);
     assert_non_null(freq);
     for (u32 i = 0; i < n_rot / 2; i++) freq[i] = pow(1e4, -2.0 * i / n_rot);
-    l->net->rope = (struct rope_table){n_rot, freq, 1.25};
+    l->net->rope = (struct rope_table){.n_rot = n_rot, .freq = freq, .mscale = 1.25};
 }
 
 static void record_rope(struct op_lab *l, const struct op_shape *s)

@@ -332,12 +332,38 @@ static void test_damaged_and_foreign_files_are_refused(void **state)
     unlink(scratch_path());
 }
 
+/* With longrope, the length of the context decides how positions are rotated. */
+static void test_contexts_that_rotate_otherwise_are_refused(void **state)
+{
+    (void)state;
+    struct fletch_model_params params = {.n_ctx = 64};
+    const i32 tokens[] = {1, 2, 3};
+    struct opened o;
+    char *note;
+    size_t n_note;
+    opened_path(&o, "ref", "test/golden/models/phi3_long", &params);
+    assert_int_equal(fletch_session_append(o.s, tokens, ARRAY_LEN(tokens), NULL), 0);
+    save(&o, "");
+    opened_close(&o);
+    params.n_ctx = 80;
+    opened_path(&o, "ref", "test/golden/models/phi3_long", &params);
+    assert_int_equal(fletch_session_load(o.s, scratch_path(), &note, &n_note), 0);
+    fletch_free(note);
+    opened_close(&o);
+    params.n_ctx = 48;
+    opened_path(&o, "ref", "test/golden/models/phi3_long", &params);
+    expect_refusal(&o, "another model");
+    opened_close(&o);
+    unlink(scratch_path());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_loaded_session_goes_on),
         cmocka_unit_test(test_prompts_come_back_from_a_folder),
         cmocka_unit_test(test_damaged_and_foreign_files_are_refused),
+        cmocka_unit_test(test_contexts_that_rotate_otherwise_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,14 @@ struct rope_table {
     u32 n_rot;    /* 0: the model has none */
     double *freq; /* [n_rot/2] */
     double mscale;
+    double *freq_long; /* [n_rot/2] used instead in contexts of more than n_short; NULL: none */
+    u32 n_short;
 };
+/* The frequencies in a context of max_pos tokens. */
+static inline const double *rope_freq(const struct rope_table *r, u32 max_pos)
+{
+    return r->freq_long && max_pos > r->n_short ? r->freq_long : r->freq;
+}
 
 /* The rounding points that belong to the program. */
 struct profile {

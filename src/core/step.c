@@ -17,9 +17,10 @@ static double *make_turns(const struct rope_table *rope, u32 max_pos)
 {
     size_t half = rope->n_rot / 2, n = TURN + max_pos / TURN + 1;
     double *turns = calloc(n * 2 * half + 1, sizeof *turns), *at = turns;
+    const double *freq = rope_freq(rope, max_pos);
     for (size_t i = 0; turns && i < n; i++, at += 2 * half) {
         double pos = (double)(i < TURN ? i : (i - TURN) * TURN);
-        for (size_t j = 0; j < half; j++) num_sincos(pos * rope->freq[j], &at[half + j], &at[j]);
+        for (size_t j = 0; j < half; j++) num_sincos(pos * freq[j], &at[half + j], &at[j]);
     }
     return turns;
 }

@@ -39,6 +39,10 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
     const char *name = m->engine->class->name;
     u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
     h = XXH3_64bits_withSeed(reals, sizeof reals, h);
+    /* the factors of the frequencies are no weights, and a context may choose between two tables */
+    if (net->rope.n_rot)
+        h = XXH3_64bits_withSeed(rope_freq(&net->rope, m->limits.max_pos),
+                                 net->rope.n_rot / 2 * sizeof *net->rope.freq, h);
     for (u32 i = 0; i < net->n_weights; i++) {
         const struct weight *w = &net->weights[i];
         const u64 shape[] = {w->type, w->n_in, w->n_out, w->n_slices, h};

@@ -210,6 +210,48 @@ static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
     if (attn != plain) put_f32(c, "rope.scaling.attn_factor", attn / plain);
 }
 
+/* A list of n positive numbers, in the source's arena. */
+static const float *need_factors(struct cfg *c, const json_t *p, const char *key, u32 n)
+{
+    const json_t *list = get(c, p, key);
+    float *f = arena_alloc(&c->s->arena, n, sizeof *f);
+    if (!f) {
+        c->rc = c->rc ? c->rc : err_nomem(c->err, key);
+        return NULL;
+    }
+    bool ok = json_array_size(list) == n;
+    for (u32 i = 0; ok && i < n; i++) {
+        double d = json_number_value(json_array_get(list, i));
+        f[i] = (float)d;
+        ok = d > 0 && d <= (double)FLT_MAX;
+    }
+    if (!ok)
+        FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a list of %u numbers greater than 0", key,
+             n);
+    return f;
+}
+
+/* Each pair has its own divisor, one in contexts that are longer than the original, and another in
+ * those that are not. */
+static void rope_long(struct cfg *c, const json_t *p, u32 n_rot, u32 n_ctx)
+{
+    double orig = original_ctx(c, p, c->h->arch == HF_PHI3 ? 4096 : n_ctx);
+    double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 0);
+    double attn = factor > 1 && orig > 1 ? sqrt(1 + log(factor) / log(orig)) : 1;
+    attn = opt_num(c, p, "attention_factor", attn);
+    if (!(c->h->arch & (HF_LLAMA | HF_PHI3 | HF_GRANITE)))
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type longrope is not supported for %s",
+             c->arch);
+    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0 && attn > 0))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type longrope");
+    c->h->n_rope_freqs = n_rot / 2;
+    c->h->rope_short = need_factors(c, p, "short_factor", n_rot / 2);
+    c->h->rope_long = need_factors(c, p, "long_factor", n_rot / 2);
+    put_str(c, "rope.scaling.type", "longrope");
+    put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
+    put_f32(c, "rope.scaling.attn_factor", attn);
+}
+
 static bool is_same(const json_t *a, const json_t *b)
 {
     if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
@@ -285,7 +327,12 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
     if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
-    if (str_is(type, "linear")) {
+    /* Phi-3's class takes these names for it too */
+    bool is_long = str_is(type, "longrope") ||
+                   (c->h->arch == HF_PHI3 && (str_is(type, "su") || str_is(type, "yarn")));
+    if (is_long) {
+        rope_long(c, p, n_rot, n_ctx);
+    } else if (str_is(type, "linear")) {
         put_str(c, "rope.scaling.type", "linear");
         put_f32(c, "rope.scaling.factor", need_num(c, p, "factor"));
     } else if (str_is(type, "yarn")) {

@@ -47,8 +47,9 @@ struct hf {
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
     u32 n_experts;
     u32 n_nope, n_value;     /* GLM: parts of a head in kv_b_proj */
-    u32 n_rope_freqs;        /* llama3 scaling: divisors of the frequencies, or 0 */
-    const float *rope_freqs; /* [n_rope_freqs], in the source's arena */
+    u32 n_rope_freqs;        /* pairs that rotate, where these are set; in the source's arena */
+    const float *rope_freqs; /* llama3 scaling: divisors of the frequencies */
+    const float *rope_short, *rope_long; /* longrope: the same for short and long contexts */
 };
 
 const struct st_tensor *hf_find(const struct hf *h, const char *name);

@@ -358,13 +358,24 @@ static int apply_all(const struct place *at, const struct rule *rules, size_t n)
     return rc;
 }
 
-static int add_rope_freqs(struct source *s, const struct hf *h, struct err *err)
+static int add_rope_factors(struct source *s, const struct hf *h, struct err *err)
 {
-    struct recipe *r = arena_alloc(&s->arena, 1, sizeof *r);
-    if (!r) return err_nomem(err, "tensors");
-    *r = (struct recipe){.kind = RECIPE_VALUES, .values = h->rope_freqs};
-    struct tensor t = {STR("rope_freqs.weight"), QT_F32, 1, {h->n_rope_freqs}, 0, 0, NULL, r};
-    return source_add_tensor(s, &t, err);
+    const struct {
+        const char *name;
+        const float *values;
+    } all[] = {{"rope_freqs.weight", h->rope_freqs},
+               {"rope_factors_short.weight", h->rope_short},
+               {"rope_factors_long.weight", h->rope_long}};
+    int rc = 0;
+    for (size_t i = 0; i < ARRAY_LEN(all) && rc == 0; i++) {
+        if (!all[i].values) continue;
+        struct recipe *r = arena_alloc(&s->arena, 1, sizeof *r);
+        if (!r) return err_nomem(err, "tensors");
+        *r = (struct recipe){.kind = RECIPE_VALUES, .values = all[i].values};
+        struct tensor t = {str_of(all[i].name), QT_F32, 1, {h->n_rope_freqs}, 0, 0, NULL, r};
+        rc = source_add_tensor(s, &t, err);
+    }
+    return rc;
 }
 
 /* Buffers that the code which wrote them makes anew, and MTP blocks that config.json does not
@@ -392,7 +403,7 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
 {
     struct place at = {s, h, "", "", 0, err};
     int rc = apply_all(&at, model_rules, ARRAY_LEN(model_rules));
-    if (rc == 0 && h->n_rope_freqs) rc = add_rope_freqs(s, h, err);
+    if (rc == 0) rc = add_rope_factors(s, h, err);
     for (u32 n = 0; n < h->n_layers + h->n_mtp && rc == 0; n++) {
         char hf_prefix[32], gguf_prefix[32];
         snprintf(hf_prefix, sizeof hf_prefix, "model.layers.%u.", n);

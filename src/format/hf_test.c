@@ -1,115 +1,6 @@
 #include "format/hf.h"
 
-#include "format/hf_testdir.h"
-
-#include <math.h>
-
-/* Small configurations; a test appends ,"key":value for what it is about. */
-#define LLAMA_BODY                                                                  \
-    "\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"          \
-    "\"intermediate_size\":6,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64," \
-    "\"vocab_size\":5"
-#define CONFIG(arch, body, extra) "{\"architectures\":[\"" arch "\"]," body extra "}"
-#define LLAMA(extra)              CONFIG("LlamaForCausalLM", LLAMA_BODY, extra)
-#define MOE_BODY \
-    LLAMA_BODY ",\"num_experts\":3,\"num_experts_per_tok\":2,\"moe_intermediate_size\":4"
-#define MOE(extra) CONFIG("Qwen3MoeForCausalLM", MOE_BODY, extra)
-#define GLM_BODY                                                                 \
-    LLAMA_BODY ",\"q_lora_rank\":6,\"kv_lora_rank\":4,\"qk_nope_head_dim\":3,"   \
-               "\"qk_rope_head_dim\":2,\"v_head_dim\":5,\"n_routed_experts\":4," \
-               "\"n_shared_experts\":1,\"num_experts_per_tok\":2,\"moe_intermediate_size\":7"
-#define GLM(extra) CONFIG("Glm4MoeLiteForCausalLM", GLM_BODY, extra)
-#define RWKV_BODY                                                                 \
-    "\"hidden_size\":8,\"num_hidden_layers\":2,\"head_dim\":4,\"norm_eps\":1e-5," \
-    "\"vocab_size\":5,\"intermediate_size\":null"
-#define RWKV(extra) CONFIG("RWKV7ForCausalLM", RWKV_BODY, extra)
-
-static int open_dir(struct source **s, const char *config, struct err *err)
-{
-    testdir_puts(&dir, "config.json", config);
-    if (!file_exists(testdir_path(&dir, "model.safetensors.index.json")))
-        testdir_tensors(&dir, "model.safetensors", false);
-    *err = (struct err){0};
-    return source_open(s, dir.path, err);
-}
-
-static struct source *must_open(const char *config)
-{
-    struct source *s;
-    struct err err;
-    if (open_dir(&s, config, &err)) fail_msg("%s", err.text);
-    return s;
-}
-
-/* The source does not open, or a model of it would not. */
-static void must_fail(const char *config, const char *text)
-{
-    struct source *s;
-    struct err err;
-    int rc = open_dir(&s, config, &err);
-    if (rc == 0) {
-        rc = source_refused_error(s, &err);
-        source_close(s);
-    }
-    if (rc == 0 || !strstr(err.text, text)) fail_msg("%d '%s', not '%s'", rc, err.text, text);
-}
-
-static u32 u32_of(const struct source *s, const char *key)
-{
-    u32 v;
-    if (source_get_u32(s, key, &v, NULL)) fail_msg("no integer %s", key);
-    return v;
-}
-
-static float f32_of(const struct source *s, const char *key)
-{
-    float v;
-    if (source_get_f32(s, key, &v, NULL)) fail_msg("no float %s", key);
-    return v;
-}
-
-static bool bool_of(const struct source *s, const char *key)
-{
-    bool v;
-    if (source_get_bool(s, key, &v, NULL)) fail_msg("no bool %s", key);
-    return v;
-}
-
-static bool str_of_is(const struct source *s, const char *key, const char *want)
-{
-    struct str v;
-    return source_get_str(s, key, &v, NULL) == 0 && str_is(v, want);
-}
-
-#define NEAR(a, b) assert_true(fabs((double)(a) - (double)(b)) <= 1e-6 * fabs((double)(b)))
-
-/* Checks type, shape and every value of a tensor. */
-static void check_tensor(struct source *s, const char *name, enum qtype type, u32 n_dims,
-                         const u64 *ne, const float *want)
-{
-    const struct tensor *t = source_tensor(s, name);
-    const u8 *data;
-    struct err err;
-    if (!t) fail_msg("no tensor %s", name);
-    assert_int_equal(t->type, type);
-    assert_int_equal(t->n_dims, n_dims);
-    for (u32 i = 0; i < n_dims; i++) assert_int_equal(t->ne[i], ne[i]);
-    assert_int_equal(source_data(s, t, &data, &err), 0);
-    assert_int_equal((uintptr_t)data % quant_info(type)->bytes, 0);
-    for (u64 i = 0; i < t->n_elems; i++) {
-        float f;
-        quant_decode(type, data + i * quant_info(type)->bytes, &f, 1);
-        if (f != want[i])
-            fail_msg("%s[%d] is %g, not %g", name, (int)i, (double)f, (double)want[i]);
-    }
-}
-
-#define DIMS(...)                                          \
-    ARRAY_LEN(((const u64[]){__VA_ARGS__})), (const u64[]) \
-    {                                                      \
-        __VA_ARGS__                                        \
-    }
-#define VALUES(...) ((const float[]){__VA_ARGS__})
+#include "format/hf_opened.h"
 
 /* Metadata */
 
@@ -166,83 +57,6 @@ static void architectures_get_their_gguf_names(void **state)
         assert_true(str_of_is(s, "general.architecture", cases[i].arch));
         source_close(s);
     }
-}
-
-static void old_and_new_spellings_of_rope_agree(void **state)
-{
-    (void)state;
-    static const char *const configs[] = {
-        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}"),
-        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4}"),
-        LLAMA(",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
-              "\"rope_theta\":5e5}"),
-        /* an old one that somebody added to a new one wins */
-        LLAMA(",\"rope_theta\":5e5,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4},"
-              "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000}"),
-        LLAMA(",\"rope_scaling\":{},\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
-              "\"rope_theta\":5e5}"),
-    };
-    for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
-        struct source *s = must_open(configs[i]);
-        assert_int_equal(s->refused->n, 0);
-        NEAR(f32_of(s, "llama.rope.freq_base"), 5e5);
-        assert_true(str_of_is(s, "llama.rope.scaling.type", "linear"));
-        NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
-        source_close(s);
-    }
-}
-
-static void yarn_keys(void **state)
-{
-    (void)state;
-    struct source *s = must_open(
-        LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
-              "\"original_max_position_embeddings\":16,\"beta_fast\":32.0,\"beta_slow\":1}"));
-    assert_true(str_of_is(s, "llama.rope.scaling.type", "yarn"));
-    NEAR(f32_of(s, "llama.rope.scaling.factor"), 4);
-    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 16);
-    assert_null(source_kv(s, "llama.rope.scaling.attn_factor"));
-    source_close(s);
-    s = must_open(LLAMA(",\"original_max_position_embeddings\":16,"
-                        "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}"));
-    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 16);
-    assert_int_equal(s->refused->n, 0);
-    source_close(s);
-    s = must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
-                        "\"attention_factor\":2.0}"));
-    assert_int_equal(u32_of(s, "llama.rope.scaling.original_context_length"), 64);
-    NEAR(f32_of(s, "llama.rope.scaling.attn_factor"), 2 / (1 + 0.1 * log(4)));
-    source_close(s);
-    s = must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,"
-                        "\"mscale\":1.0,\"mscale_all_dim\":1.0}"));
-    NEAR(f32_of(s, "llama.rope.scaling.attn_factor"), 1 / (1 + 0.1 * log(4)));
-    source_close(s);
-}
-
-/* Head size 64, base 500000: wavelengths of pairs 0..31 run from 2π to about 2 million. With
- * orig 8192, pairs below 2048 keep theirs, those above 8192 are divided by 8. */
-static void llama3_scaling_becomes_rope_freqs(void **state)
-{
-    (void)state;
-    struct source *s = must_open(
-        LLAMA(",\"head_dim\":64,\"rope_theta\":500000.0,\"rope_scaling\":{\"rope_type\":\"llama3\","
-              "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
-              "\"original_max_position_embeddings\":8192}"));
-    const struct tensor *t = source_tensor(s, "rope_freqs.weight");
-    const u8 *data;
-    float f[32];
-    assert_non_null(t);
-    assert_int_equal(t->type, QT_F32);
-    assert_int_equal(t->ne[0], 32);
-    assert_int_equal(source_data(s, t, &data, NULL), 0);
-    memcpy(f, data, sizeof f);
-    for (int i = 0; i < 15; i++) NEAR(f[i], 1);
-    for (int i = 18; i < 32; i++) NEAR(f[i], 8);
-    for (int i = 15; i < 18; i++) { /* between: by the formula of the specification */
-        double wave = 2 * M_PI * pow(500000, i / 32.0), b = (8192 / wave - 1) / 3;
-        NEAR(f[i], 1 / ((1 - b) / 8 + b));
-    }
-    source_close(s);
 }
 
 static void qwen3moe_keys(void **state)
@@ -324,7 +138,12 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {LLAMA(",\"quantization_config\":{}"), "quantized with an unnamed method"},
         {LLAMA(",\"hidden_act\":\"gelu\""), "hidden_act 'gelu'"},
         {LLAMA(",\"hidden_act\":3"), "hidden_act (not a string)"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\"}"), "rope type 'longrope'"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\"}"), "short_factor is not a list of 2"},
+        {LLAMA(",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2],"
+               "\"long_factor\":[1,0]}"),
+         "long_factor is not a list of 2 numbers greater than 0"},
+        {MOE(",\"rope_scaling\":{\"type\":\"longrope\"}"),
+         "longrope is not supported for qwen3moe"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}"), "rope type 'dynamic'"},
         {LLAMA(",\"rope_scaling\":{\"type\":7}"), "rope type is not a string"},
         {LLAMA(",\"rope_scaling\":3"), "not an object"},
@@ -942,9 +761,6 @@ int main(void)
         TESTDIR_TEST(llama_keys),
         TESTDIR_TEST(absent_and_null_take_the_defaults),
         TESTDIR_TEST(architectures_get_their_gguf_names),
-        TESTDIR_TEST(old_and_new_spellings_of_rope_agree),
-        TESTDIR_TEST(yarn_keys),
-        TESTDIR_TEST(llama3_scaling_becomes_rope_freqs),
         TESTDIR_TEST(qwen3moe_keys),
         TESTDIR_TEST(glm_keys),
         TESTDIR_TEST(refuses_what_it_would_compute_wrongly),

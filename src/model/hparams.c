@@ -133,10 +133,20 @@ static void read_attention(struct reader *r, struct hparams *hp)
             "times the width of a head is too wide");
 }
 
+/* Without asking for it: one that nothing reads is still refused. */
+static bool has_tensor(const struct reader *r, const char *name)
+{
+    u32 i;
+    return strmap_get(&r->s->tensor_index, str_of(name), &i);
+}
+
 static void read_rope(struct reader *r, struct hparams *hp)
 {
     char key[160];
-    struct str type = STR("linear");
+    /* Phi-3's converter leaves the type out */
+    bool two_tables =
+        has_tensor(r, "rope_factors_short.weight") && has_tensor(r, "rope_factors_long.weight");
+    struct str type = str_of(two_tables ? "longrope" : "linear");
     hp->n_rot = hp->head_k;
     hp->rope_base = 10000;
     hp->rope_factor = hp->rope_attn_factor = 1;
@@ -164,12 +174,15 @@ static void read_rope(struct reader *r, struct hparams *hp)
         hp->rope_scaling = SCALING_LINEAR;
     } else if (str_is(type, "yarn")) {
         hp->rope_scaling = SCALING_YARN;
+    } else if (str_is(type, "longrope") && !(r->traits & ARCH_MLA)) {
+        hp->rope_scaling = SCALING_LONGROPE;
+        refuse_unless(r, "rope.scaling.factor", (double)hp->rope_factor, 1);
     } else {
         r->rc = err_set(r->err, FLETCH_E_UNSUPPORTED,
                         "metadata key '%s' is %s, which is not supported", key, QUOTE(type));
     }
-    /* only yarn scales attention */
-    if (hp->rope_scaling != SCALING_YARN)
+    /* only these scale attention */
+    if (hp->rope_scaling != SCALING_YARN && hp->rope_scaling != SCALING_LONGROPE)
         refuse_unless(r, "rope.scaling.attn_factor", (double)hp->rope_attn_factor, 1);
     fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k, "rope.dimension_count",
             "is odd or larger than a head");

@@ -5,7 +5,7 @@
 
 #include "format/source.h"
 
-enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN };
+enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE };
 
 /* How the hidden states of a text become one vector; GGUF's numbers. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
@@ -30,7 +30,7 @@ struct hparams {
     u32 n_rot;
     float rope_base, rope_factor, rope_attn_factor;
     enum rope_scaling rope_scaling;
-    u32 rope_ctx;               /* original context of yarn */
+    u32 rope_ctx;               /* original context of yarn and longrope */
     float yarn_fast, yarn_slow; /* turns within it above which a pair is kept, below which scaled */
     float
         yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; 0: not said */

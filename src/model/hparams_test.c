@@ -29,7 +29,7 @@ static void add_value(struct source *s, const struct bad *b)
     case MISSING: break;
     case U32: rc = source_add_u32(s, b->key, n, &err); break;
     case F32: rc = source_add_f32(s, b->key, (float)b->value, &err); break;
-    case TEXT: rc = source_add_str(s, b->key, STR("longrope"), &err); break;
+    case TEXT: rc = source_add_str(s, b->key, STR("dynamic"), &err); break;
     case BOOL: rc = source_add_bool(s, b->key, true, &err); break;
     case ARRAY:
         if (n) array[n - 1] = 2;
@@ -108,7 +108,7 @@ static void heads_and_rotation_that_cannot_be(void **state)
         {"llama", "llama.rope.scaling.factor", F32, -2, NULL},
         {"llama", "llama.rope.scaling.attn_factor", F32, INFINITY, NULL},
         {"llama", "llama.rope.scaling.original_context_length", U32, 0, NULL},
-        {"llama", "llama.rope.scaling.type", TEXT, 0, "longrope"},
+        {"llama", "llama.rope.scaling.type", TEXT, 0, "dynamic"},
         {"llama", "llama.rope.scaling.type", U32, 1, NULL},
     };
     check_all(cases, ARRAY_LEN(cases));
@@ -256,6 +256,25 @@ static void good_ones_come_through(void **state)
     twin_close(&t);
 }
 
+/* As files of Phi-3 have it. */
+static void two_tables_of_factors_are_longrope(void **state)
+{
+    (void)state;
+    struct twin t;
+    struct hparams hp;
+    struct err err = {0};
+    twin_open(&t, "phi3_long", "phi3.rope.scaling.type");
+    assert_int_equal(hparams_read(&hp, t.to, &err), 0);
+    assert_int_equal(hp.rope_scaling, SCALING_LONGROPE);
+    assert_int_equal(hp.rope_ctx, 48);
+    assert_true(hp.rope_attn_factor > 1);
+    twin_close(&t);
+    twin_open(&t, "phi3_long", "phi3.rope.scaling.type|rope_factors_short.weight");
+    assert_int_equal(hparams_read(&hp, t.to, &err), 0);
+    assert_int_equal(hp.rope_scaling, SCALING_LINEAR); /* and the other is refused as a tensor */
+    twin_close(&t);
+}
+
 /* Files that go with models say what they are by their type, or by the architecture "clip". */
 static void companions_of_models_are_named(void **state)
 {
@@ -293,6 +312,7 @@ int main(void)
         cmocka_unit_test(an_array_of_equal_values_is_a_number),
         cmocka_unit_test(narrower_than_its_heads),
         cmocka_unit_test(good_ones_come_through),
+        cmocka_unit_test(two_tables_of_factors_are_longrope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,35 +19,38 @@ static double yarn_ramp(const struct hparams *hp, u32 i)
     return 1 - fmin(1, fmax(0, y));
 }
 
-static int read_factors(float *f, u32 half, struct source *s, struct err *err)
+/* Divisors of the frequencies, all 1 where the file has no such tensor and need not have it. */
+static int read_factors(float *f, u32 half, struct source *s, const char *name, bool required,
+                        struct err *err)
 {
-    const struct tensor *t = source_tensor(s, "rope_freqs.weight");
+    const struct tensor *t = source_tensor(s, name);
     const u8 *data;
     for (u32 i = 0; i < half; i++) f[i] = 1;
+    if (!t && required) return err_set(err, FLETCH_E_FORMAT, "tensor '%s' is missing", name);
     if (!t) return 0;
     const struct quant_info *info = quant_info(t->type);
     if (t->n_elems != half || !info || info->blk != 1 || !info->readable)
-        return err_set(err, FLETCH_E_FORMAT, "tensor 'rope_freqs.weight' is not %u floats", half);
+        return err_set(err, FLETCH_E_FORMAT, "tensor '%s' is not %u floats", name, half);
     int rc = source_data(s, t, &data, err);
     if (rc) return rc;
     quant_decode(t->type, data, f, half);
     for (u32 i = 0; i < half; i++)
         if (!(f[i] > 0) || !isfinite(f[i]))
-            return err_set(err, FLETCH_E_FORMAT, "tensor 'rope_freqs.weight' has bad values");
+            return err_set(err, FLETCH_E_FORMAT, "tensor '%s' has bad values", name);
     return 0;
 }
 
-int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+/* The frequencies divided by the factors of that tensor. */
+static int make_freq(double **out, struct net *net, const struct hparams *hp, struct source *s,
+                     const char *factors, struct err *err)
 {
     u32 half = hp->n_rot / 2;
-    struct rope_table *r = &net->rope;
-    r->n_rot = hp->n_rot;
-    r->mscale = 1;
-    if (!half) return 0;
-    r->freq = arena_alloc(&net->arena, half, sizeof *r->freq);
+    double factor = (double)hp->rope_factor, *freq;
     float *f = malloc(half * sizeof *f);
-    int rc = r->freq && f ? read_factors(f, half, s, err) : err_nomem(err, "the rotary table");
-    double factor = (double)hp->rope_factor;
+    *out = freq = arena_alloc(&net->arena, half, sizeof *freq);
+    int rc = freq && f
+                 ? read_factors(f, half, s, factors, hp->rope_scaling == SCALING_LONGROPE, err)
+                 : err_nomem(err, "the rotary table");
     for (u32 i = 0; !rc && i < half; i++) {
         double theta = pow((double)hp->rope_base, -2.0 * i / hp->n_rot);
         if (hp->rope_scaling == SCALING_LINEAR) theta /= factor;
@@ -55,16 +58,30 @@ int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struc
             double ramp = yarn_ramp(hp, i);
             theta *= (1 - ramp) / factor + ramp;
         }
-        r->freq[i] = theta / (double)f[i];
-        if (!(r->freq[i] <= MAX_FREQ))
+        freq[i] = theta / (double)f[i];
+        if (!(freq[i] <= MAX_FREQ))
             rc = err_set(err, FLETCH_E_FORMAT,
-                         "rotary frequency %u is %g: rope.freq_base, rope.scaling.factor or "
-                         "rope_freqs.weight is wrong",
-                         i, r->freq[i]);
+                         "rotary frequency %u is %g: rope.freq_base, rope.scaling.factor or %s "
+                         "is wrong",
+                         i, freq[i], factors);
     }
-    if (hp->rope_scaling == SCALING_YARN)
-        r->mscale =
-            (hp->yarn_log_mul > 0 ? 1 : 1 + 0.1 * log(factor)) * (double)hp->rope_attn_factor;
     free(f);
     return rc;
+}
+
+int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+{
+    struct rope_table *r = &net->rope;
+    bool two = hp->rope_scaling == SCALING_LONGROPE;
+    r->n_rot = hp->n_rot;
+    r->mscale = 1;
+    if (hp->n_rot < 2) return 0;
+    if (hp->rope_scaling == SCALING_YARN && !(hp->yarn_log_mul > 0))
+        r->mscale = 1 + 0.1 * log((double)hp->rope_factor);
+    if (hp->rope_scaling == SCALING_YARN || two) r->mscale *= (double)hp->rope_attn_factor;
+    r->n_short = hp->rope_ctx;
+    int rc = make_freq(&r->freq, net, hp, s,
+                       two ? "rope_factors_short.weight" : "rope_freqs.weight", err);
+    if (rc || !two) return rc;
+    return make_freq(&r->freq_long, net, hp, s, "rope_factors_long.weight", err);
 }

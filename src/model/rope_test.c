@@ -103,14 +103,16 @@ static void yarn_corners_stay_within_the_pairs(void **state)
     }
 }
 
+static void add_factors(const char *name, enum qtype type, u64 n, const void *data)
+{
+    struct tensor t = {
+        .name = str_of(name), .type = type, .n_dims = 1, .ne = {n, 1, 1, 1}, .data = data};
+    assert_int_equal(source_add_tensor(s, &t, &err), 0);
+}
+
 static void add_freqs(enum qtype type, u64 n, const void *data)
 {
-    struct tensor t = {.name = STR("rope_freqs.weight"),
-                       .type = type,
-                       .n_dims = 1,
-                       .ne = {n, 1, 1, 1},
-                       .data = data};
-    assert_int_equal(source_add_tensor(s, &t, &err), 0);
+    add_factors("rope_freqs.weight", type, n, data);
 }
 
 static void rope_freqs_divide_each(void **state)
@@ -149,6 +151,24 @@ static void bad_rope_freqs_are_refused(void **state)
     }
 }
 
+static void longrope_has_two_tables(void **state)
+{
+    (void)state;
+    static const float factors[2][2] = {{1, 2}, {3, 8}};
+    hp.n_rot = 4;
+    hp.rope_scaling = SCALING_LONGROPE;
+    hp.rope_attn_factor = 1.25f;
+    add_factors("rope_factors_short.weight", QT_F32, 2, factors[0]);
+    assert_int_equal(rope_fill(net, &hp, s, &err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(err.text, "'rope_factors_long.weight' is missing"));
+    add_factors("rope_factors_long.weight", QT_F32, 2, factors[1]);
+    fill();
+    near(rope_freq(&net->rope, 4096)[1], 0.01 / 2);
+    near(rope_freq(&net->rope, 4097)[1], 0.01 / 8);
+    near(rope_freq(&net->rope, 4097)[0], 1.0 / 3);
+    near(net->rope.mscale, 1.25);
+}
+
 static void frequencies_without_bound_are_refused(void **state)
 {
     (void)state;
@@ -178,6 +198,7 @@ int main(void)
         TEST(rope_freqs_divide_each),
         TEST(rope_freqs_may_be_halves),
         TEST(bad_rope_freqs_are_refused),
+        TEST(longrope_has_two_tables),
         TEST(frequencies_without_bound_are_refused),
         TEST(a_model_without_rotation_has_no_table),
     };

@@ -338,7 +338,7 @@ static void check_rope(enum rope_kind kind)
     enum { H = 3, W = 7, ROT = 4, IN = 9, OUT = 8 };
     static double freq[2] = {1, 0.3};
     static const u32 pos[3] = {0, 5, 11};
-    lab.net->rope = (struct rope_table){ROT, freq, 1};
+    lab.net->rope = (struct rope_table){.n_rot = ROT, .freq = freq, .mscale = 1};
     struct operand x = lab_in(H * IN), y = prog_buf(lab.p, "y", H * OUT);
     prog_rope_to(lab.p, kind, H, W, y, OUT, x, IN);
     for (u32 t = 0; t < 3; t++) lab_row(t, pos[t]);

@@ -21,6 +21,26 @@ SIZES = dict(
     max_position_embeddings=256,
 )
 
+
+
+def phi3_longrope(original):
+    return dict(
+        hidden_size=48,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        original_max_position_embeddings=original,
+        tie_word_embeddings=True,
+        rope_parameters=dict(
+            rope_type="longrope",
+            rope_theta=1e3,
+            partial_rotary_factor=0.75,
+            original_max_position_embeddings=original,
+            short_factor=[1.0, 1.25, 1.5],
+            long_factor=[1.5, 3.25, 8.0],
+        ),
+    )
+
+
 # name: (class prefix, seed, config)
 FAMILIES = {
     "mixtral": ("Mixtral", 301, dict(intermediate_size=28, num_local_experts=5, num_experts_per_tok=2)),
@@ -40,6 +60,9 @@ FAMILIES = {
             rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.75),
         ),
     ),
+    # 64 tokens: more than the original context of the one, fewer than that of the other
+    "phi3_long": ("Phi3", 315, phi3_longrope(48)),
+    "phi3_short": ("Phi3", 316, phi3_longrope(128)),
     "glm4_moe": (
         "Glm4Moe",
         305,
