@@ -194,6 +194,19 @@ int keep_save(struct host *h, const char *path, const json_t *messages);
 
 extern const struct opt_group opts_sampling;
 
+/* A setting of struct fletch_sampling, as FLETCH_SAMPLING_SETTINGS has it. */
+enum setting_kind { SETTING_real, SETTING_count };
+struct setting {
+    const char *name, *alias, *option, *help;
+    enum setting_kind kind;
+    size_t at; /* offsetof(struct fletch_sampling, ...) */
+    double min, max;
+};
+extern const struct setting setting_table[];
+extern const size_t n_settings;
+double setting_get(const struct setting *x, const struct fletch_sampling *s);
+void setting_put(const struct setting *x, struct fletch_sampling *s, double v);
+
 struct sampling {
     const struct args *a;
     int32_t *bias_tokens;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,30 +165,21 @@ static bool wrong(struct job *j, const char *fmt, ...)
 
 static bool take_number(struct job *j, const char *key, const json_t *v)
 {
-    const struct {
-        const char *key;
-        float *to;
-    } reals[] = {
-        {"temperature", &j->r.sampling.temperature},
-        {"top_p", &j->r.sampling.top_p},
-        {"min_p", &j->r.sampling.min_p},
-        {"repeat_penalty", &j->r.sampling.repeat_penalty},
-        {"presence_penalty", &j->r.sampling.presence_penalty},
-        {"frequency_penalty", &j->r.sampling.frequency_penalty},
-    };
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        if (strcmp(key, reals[i].key) != 0) continue;
-        if (!json_is_number(v)) return wrong(j, "%s must be a number", key);
-        *reals[i].to = (float)json_number_value(v);
+    for (size_t i = 0; i < n_settings; i++) {
+        const struct setting *x = &setting_table[i];
+        double d = json_number_value(v);
+        if (strcmp(key, x->name) != 0 && (!*key || strcmp(key, x->alias) != 0)) continue;
+        bool good = x->kind == SETTING_real ? json_is_number(v) : json_is_integer(v);
+        if (!good || !(d >= x->min && d <= x->max))
+            return wrong(j, "%s must be %s from %.10g to %.10g", key,
+                         x->kind == SETTING_real ? "a number" : "an integer", x->min, x->max);
+        setting_put(x, &j->r.sampling, d);
         return true;
     }
     const struct {
         const char *key;
         uint32_t *to;
-    } counts[] = {{"max_tokens", &j->r.max_tokens},
-                  {"top_k", &j->r.sampling.top_k},
-                  {"penalty_window", &j->r.sampling.penalty_window},
-                  {"choice", &j->r.sampling.choice}};
+    } counts[] = {{"max_tokens", &j->r.max_tokens}, {"choice", &j->r.sampling.choice}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         if (strcmp(key, counts[i].key) != 0) continue;
         json_int_t n = json_integer_value(v);
@@ -225,7 +217,8 @@ static bool take_biases(struct job *j, json_t *v)
     json_object_foreach(v, key, value)
     {
         uint64_t id;
-        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value))
+        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) ||
+            fabs(json_number_value(value)) > FLETCH_MAX_LOGIT_BIAS)
             return wrong(j, "logit_bias: the entry for %s must be a token id with a number",
                          QUOTE(key));
         ids_add(&j->bias_tokens, (int32_t)id);

@@ -188,48 +188,6 @@ static void do_system(struct show *s, const char *text)
         fputs("there is no system message; /system TEXT sets one\n", stderr);
 }
 
-/* What /set knows. */
-static const struct setting {
-    const char *name;
-    size_t field; /* of struct fletch_sampling */
-    double min, max;
-    enum { REAL, COUNT, SEED, LENGTH } kind;
-} settings[] = {
-    {"temp", offsetof(struct fletch_sampling, temperature), 0, 100, REAL},
-    {"top-k", offsetof(struct fletch_sampling, top_k), 0, UINT32_MAX, COUNT},
-    {"top-p", offsetof(struct fletch_sampling, top_p), 0, 1, REAL},
-    {"min-p", offsetof(struct fletch_sampling, min_p), 0, 1, REAL},
-    {"repeat-penalty", offsetof(struct fletch_sampling, repeat_penalty), 0.01, 100, REAL},
-    {"presence-penalty", offsetof(struct fletch_sampling, presence_penalty), -100, 100, REAL},
-    {"frequency-penalty", offsetof(struct fletch_sampling, frequency_penalty), -100, 100, REAL},
-    {"seed", offsetof(struct fletch_sampling, seed), 0, 9007199254740992.0, SEED},
-    {"max-tokens", 0, 0, UINT32_MAX, LENGTH},
-};
-enum { N_SETTINGS = sizeof settings / sizeof *settings };
-
-static double setting_value(struct talk *t, const struct setting *x)
-{
-    const char *field = (const char *)&t->g.sampling + x->field;
-    switch (x->kind) {
-    case REAL: return (double)*(const float *)(const void *)field;
-    case COUNT: return *(const uint32_t *)(const void *)field;
-    case SEED: return (double)*(const uint64_t *)(const void *)field;
-    case LENGTH: return t->g.max_tokens;
-    }
-    return 0;
-}
-
-static void change_setting(struct talk *t, const struct setting *x, double v)
-{
-    char *field = (char *)&t->g.sampling + x->field;
-    switch (x->kind) {
-    case REAL: *(float *)(void *)field = (float)v; break;
-    case COUNT: *(uint32_t *)(void *)field = (uint32_t)v; break;
-    case SEED: *(uint64_t *)(void *)field = (uint64_t)v; break;
-    case LENGTH: t->g.max_tokens = (uint32_t)v; break;
-    }
-}
-
 /* Our name of a setting: others write num_predict, and top_k with an underscore. */
 static void read_name(char *name, size_t cap, const char *text, size_t n)
 {
@@ -238,6 +196,22 @@ static void read_name(char *name, size_t cap, const char *text, size_t n)
         if (*c == '_') *c = '-';
     if (strcmp(name, "temperature") == 0) snprintf(name, cap, "temp");
     if (strcmp(name, "num-predict") == 0) snprintf(name, cap, "max-tokens");
+}
+
+/* Whether `name` is this setting's, whose value *v then changes; shows it where there
+ * is no name. */
+static bool set_number(const char *option, const char *name, const char *value, double min,
+                       double max, double *v)
+{
+    double given;
+    if (!*name) fprintf(stderr, "%-18s %.16g\n", option, *v);
+    if (strcmp(option, name) != 0) return false;
+    if (!parse_real(value, &given) || given < min || given > max)
+        fprintf(stderr, "%s takes a number from %.10g to %.10g, not %s\n", option, min, max,
+                QUOTE(value));
+    else
+        *v = given;
+    return true;
 }
 
 static void do_set(struct show *s, const char *text)
@@ -253,15 +227,22 @@ static void do_set(struct show *s, const char *text)
         do_system(s, value);
         return;
     }
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *x = &settings[i];
-        if (!n) fprintf(stderr, "%-18s %.16g\n", x->name, setting_value(&s->talk, x));
-        if (strcmp(x->name, name) != 0) continue;
-        if (!parse_real(value, &v) || v < x->min || v > x->max)
-            fprintf(stderr, "%s takes a number from %.10g to %.10g, not %s\n", x->name, x->min,
-                    x->max, QUOTE(value));
-        else
-            change_setting(&s->talk, x, v);
+    struct fletch_sampling *sampling = &s->talk.g.sampling;
+    for (size_t i = 0; i < n_settings; i++) {
+        const struct setting *x = &setting_table[i];
+        v = setting_get(x, sampling);
+        if (!set_number(x->option, name, value, x->min, x->max, &v)) continue;
+        setting_put(x, sampling, v);
+        return;
+    }
+    v = (double)sampling->seed;
+    if (set_number("seed", name, value, 0, 9007199254740992.0, &v)) {
+        sampling->seed = (uint64_t)v;
+        return;
+    }
+    v = s->talk.g.max_tokens;
+    if (set_number("max-tokens", name, value, 0, UINT32_MAX, &v)) {
+        s->talk.g.max_tokens = (uint32_t)v;
         return;
     }
     if (n) fprintf(stderr, "unknown setting %s; /set lists them\n", QUOTE(text));

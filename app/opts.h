@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "fletch.h"
+
 enum opt_kind {
     OPT_FLAG,   /* bool */
     OPT_TEXT,   /* const char * */
@@ -38,10 +40,14 @@ struct args {
     const char *prompt, *file, *system, *template_file, *grammar, *json_schema;
     const char *template_text; /* no option: that file as it was read */
     struct opt_texts stops, template_args, logit_biases;
-    struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, top_k, n_layers;
+    struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, n_layers;
     struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_count keep_alive;
-    struct opt_real temp, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty;
+#define SETTING_OPT(kind, name, ...) struct opt_##kind name;
+    struct {
+        FLETCH_SAMPLING_SETTINGS(SETTING_OPT)
+    } sampling;
+#undef SETTING_OPT
     const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *ahead, *type,
         *out, *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;

@@ -156,6 +156,31 @@ FLETCH_API int fletch_model_open_image(struct fletch_model **out, struct fletch_
 FLETCH_API void fletch_model_close(struct fletch_model *m);
 FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
 
+/* How a token is chosen: X(kind, name, option, arg, min, max, off, metadata, alias, help). kind:
+ * real (a float) or count (a uint32_t). name: of the member below, and in JSON; alias: another name
+ * there, as other programs have it, or "". option and arg: on the command line. off: the value that
+ * has no effect, or counts where nobody says one. metadata: in model files, after
+ * "general.sampling.", or "". Whatever knows these settings takes them from here. */
+#define FLETCH_SAMPLING_SETTINGS(X)                                                   \
+    X(real, temperature, "temp", "T", 0, 100, 0, "temp", "",                          \
+      "temperature; 0 always takes the most likely token")                            \
+    X(count, top_k, "top-k", "K", 0, INT32_MAX, 0, "top_k", "",                       \
+      "sample from the K most likely tokens; 0: from all")                            \
+    X(real, top_p, "top-p", "P", 0, 1, 1, "top_p", "",                                \
+      "sample from the most likely tokens whose probabilities add up to P")           \
+    X(real, min_p, "min-p", "P", 0, 1, 0, "min_p", "",                                \
+      "exclude tokens less likely than P times the most likely one")                  \
+    X(real, repeat_penalty, "repeat-penalty", "X", 0.01, 100, 1, "penalty_repeat",    \
+      "repetition_penalty", "divide the logits of recent tokens by X")                \
+    X(real, presence_penalty, "presence-penalty", "X", -100, 100, 0, "", "",          \
+      "subtract X from the logits of recent tokens")                                  \
+    X(real, frequency_penalty, "frequency-penalty", "X", -100, 100, 0, "", "",        \
+      "subtract X from the logits of recent tokens for each time they occurred")      \
+    X(count, penalty_window, "penalty-window", "N", 0, 1024, 64, "", "repeat_last_n", \
+      "number of latest tokens that the penalties apply to")
+
+enum { FLETCH_MAX_LOGIT_BIAS = 1000000000 };
+
 struct fletch_sampling {
     float temperature;                                         /* 0: the most likely token */
     uint32_t top_k;                                            /* 0: off */
@@ -165,7 +190,7 @@ struct fletch_sampling {
     uint32_t penalty_window; /* latest tokens the penalties look at */
     uint64_t seed;
     uint32_t choice; /* index among several answers to one prompt */
-    size_t n_bias;   /* logit bias: tokens and what is added */
+    size_t n_bias;   /* logit bias: tokens, and what is added, at most FLETCH_MAX_LOGIT_BIAS */
     const int32_t *bias_tokens;
     const float *bias_values;
 };

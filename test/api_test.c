@@ -556,7 +556,7 @@ static void test_sampling_chooses_and_appends_nothing(void **state)
     assert_int_equal(token, again);
     warm.top_p = 2;
     rc = fletch_session_sample(o.s, &warm, &token);
-    expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "top-p must be between 0 and 1");
+    expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "top_p must be between 0 and 1");
     opened_close(&o);
 }
 

@@ -156,7 +156,8 @@ static int take_biases(struct call *c, const struct field *f, json_t *v)
     {
         uint64_t id;
         double x = json_number_value(value);
-        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) || fabs(x) > 1e6)
+        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) ||
+            fabs(x) > FLETCH_MAX_LOGIT_BIAS)
             return call_wrong(c, 400, f->name,
                               "logit_bias: the entry for %s must be a token id with a number",
                               QUOTE(key));
@@ -279,7 +280,9 @@ static int take_parallel(struct call *c, const struct field *f, json_t *v)
     return 0;
 }
 
-#define SAMPLING(name) FIELD_AT(ask.r.sampling.name)
+#define SETTING_FIELD(kind, name, option, arg, min, max, off, metadata, alias, help) \
+    {#name, field_##kind, FIELD_AT(ask.r.sampling.name), min, max},                  \
+        {alias, field_##kind, FIELD_AT(ask.r.sampling.name), min, max},
 /* What every endpoint knows and none heeds. */
 #define UNHEEDED                                                                               \
     {"priority", field_ignore, 0, 0, 0}, {"user", field_ignore, 0, 0, 0},                      \
@@ -289,28 +292,19 @@ static int take_parallel(struct call *c, const struct field *f, json_t *v)
         "prompt_cache_key", field_ignore, 0, 0, 0                                              \
     }
 
-static const struct field common[] = {
-    {"model", take_model, 0, 0, 0},
-    {"stream", field_flag, FIELD_AT(ask.stream), 0, 0},
-    {"stream_options", take_stream_options, 0, 0, 0},
-    {"temperature", field_real, SAMPLING(temperature), 0, 100},
-    {"top_p", field_real, SAMPLING(top_p), 0, 1},
-    {"top_k", field_count, SAMPLING(top_k), 0, INT32_MAX},
-    {"min_p", field_real, SAMPLING(min_p), 0, 1},
-    {"repeat_penalty", field_real, SAMPLING(repeat_penalty), 0.01, 100},
-    {"presence_penalty", field_real, SAMPLING(presence_penalty), -100, 100},
-    {"frequency_penalty", field_real, SAMPLING(frequency_penalty), -100, 100},
-    {"penalty_window", field_count, SAMPLING(penalty_window), 0, 1024},
-    {"ignore_end", field_flag, FIELD_AT(ask.r.ignore_end), 0, 0},
-    {"seed", take_seed, 0, 0, 0},
-    {"n", take_n, 0, 0, 0},
-    {"stop", field_stops, 0, 0, 0},
-    {"max_tokens", field_max_tokens, 0, 0, 0},
-    {"logit_bias", take_biases, 0, 0, 0},
-    {"response_format", take_response_format, 0, 0, 0},
-    {"grammar", take_grammar, 0, 0, 0},
-    UNHEEDED,
-};
+static const struct field common[] = {{"model", take_model, 0, 0, 0},
+                                      {"stream", field_flag, FIELD_AT(ask.stream), 0, 0},
+                                      {"stream_options", take_stream_options, 0, 0, 0},
+                                      {"ignore_end", field_flag, FIELD_AT(ask.r.ignore_end), 0, 0},
+                                      {"seed", take_seed, 0, 0, 0},
+                                      {"n", take_n, 0, 0, 0},
+                                      {"stop", field_stops, 0, 0, 0},
+                                      {"max_tokens", field_max_tokens, 0, 0, 0},
+                                      {"logit_bias", take_biases, 0, 0, 0},
+                                      {"response_format", take_response_format, 0, 0, 0},
+                                      {"grammar", take_grammar, 0, 0, 0},
+                                      UNHEEDED,
+                                      FLETCH_SAMPLING_SETTINGS(SETTING_FIELD)};
 const struct field_table fields_common = FIELD_TABLE(common);
 
 static const struct field model_only[] = {{"model", take_model, 0, 0, 0}, UNHEEDED};
@@ -337,7 +331,7 @@ static const struct field *find(const struct field_table *const *tables, const c
 {
     for (; *tables; tables++)
         for (size_t i = 0; i < (*tables)->n; i++)
-            if (strcmp((*tables)->fields[i].name, name) == 0) return &(*tables)->fields[i];
+            if (*name && strcmp((*tables)->fields[i].name, name) == 0) return &(*tables)->fields[i];
     return NULL;
 }
 

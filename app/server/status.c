@@ -44,10 +44,14 @@ static uint64_t file_bytes(const struct served *m)
 
 static json_t *sampling_json(const struct fletch_sampling *s)
 {
-    return json_pack("{s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "temperature", s->temperature, "top_p",
-                     s->top_p, "top_k", (int)s->top_k, "min_p", s->min_p, "repeat_penalty",
-                     s->repeat_penalty, "presence_penalty", s->presence_penalty,
-                     "frequency_penalty", s->frequency_penalty);
+    json_t *j = json_object();
+    for (size_t i = 0; i < n_settings; i++) {
+        const struct setting *x = &setting_table[i];
+        double v = setting_get(x, s);
+        json_object_set_new(j, x->name,
+                            x->kind == SETTING_real ? json_real(v) : json_integer((json_int_t)v));
+    }
+    return j;
 }
 
 /* What is known once it is loaded. */

@@ -56,20 +56,29 @@ void fletch_model_close(struct fletch_model *m)
     free(m);
 }
 
+static int read_real(float *to, const struct source *src, const char *key, struct err *err)
+{
+    return source_get_f32(src, key, to, err);
+}
+
+static int read_count(u32 *to, const struct source *src, const char *key, struct err *err)
+{
+    const struct kv *kv = source_kv(src, key);
+    i64 n;
+    if (!kv || !kv_int(kv, 0, &n) || n != -1) return source_get_u32(src, key, to, err);
+    *to = 0; /* how some say "all tokens" */
+    return 0;
+}
+
 /* Sampling settings that the model's authors recommend. */
 static int read_sampling(struct fletch_sampling *s, const struct source *src, struct err *err)
 {
+    int rc = 0;
     *s = sampling_defaults();
-    const struct kv *top_k = source_kv(src, "general.sampling.top_k");
-    i64 n;
-    bool all = top_k && kv_int(top_k, 0, &n) && n == -1; /* how some say "all tokens" */
-    int rc = source_get_f32(src, "general.sampling.temp", &s->temperature, err);
-    if (all) s->top_k = 0;
-    if (rc >= 0 && !all) rc = source_get_u32(src, "general.sampling.top_k", &s->top_k, err);
-    if (rc >= 0) rc = source_get_f32(src, "general.sampling.top_p", &s->top_p, err);
-    if (rc >= 0) rc = source_get_f32(src, "general.sampling.min_p", &s->min_p, err);
-    if (rc >= 0)
-        rc = source_get_f32(src, "general.sampling.penalty_repeat", &s->repeat_penalty, err);
+#define SETTING_READ(kind, name, option, arg, min, max, off, metadata, ...) \
+    if (rc >= 0 && *(metadata)) rc = read_##kind(&s->name, src, "general.sampling." metadata, err);
+    FLETCH_SAMPLING_SETTINGS(SETTING_READ)
+#undef SETTING_READ
     if (rc < 0) return rc;
     if (sampling_check(s, 0, err) == 0) return 0;
     err_prefix(err, "metadata general.sampling");

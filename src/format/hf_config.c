@@ -782,23 +782,28 @@ int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct 
 
 int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
 {
+    enum { KIND_real, KIND_count };
     static const struct {
-        const char *hf, *key;
+        const char *name, *alias, *key, *metadata;
+        int kind;
     } floats[] = {
-        {"temperature", "general.sampling.temp"},
-        {"top_p", "general.sampling.top_p"},
-        {"min_p", "general.sampling.min_p"},
-        {"repetition_penalty", "general.sampling.penalty_repeat"},
+#define SETTING_HF(kind, name, option, arg, min, max, off, metadata, alias, help) \
+    {#name, alias, "general.sampling." metadata, metadata, KIND_##kind},
+        FLETCH_SAMPLING_SETTINGS(SETTING_HF)
+#undef SETTING_HF
     };
     bool greedy = json_is_false(json_object_get(config, "do_sample"));
-    int rc = greedy ? source_add_f32(s, floats[0].key, 0, err) : 0;
-    for (size_t i = greedy; i < ARRAY_LEN(floats) && rc == 0; i++) {
-        const json_t *v = json_object_get(config, floats[i].hf);
+    int rc = greedy ? source_add_f32(s, "general.sampling.temp", 0, err) : 0;
+    for (size_t i = 0; i < ARRAY_LEN(floats) && rc == 0; i++) {
+        bool is_temp = strcmp(floats[i].metadata, "temp") == 0;
+        if (!*floats[i].metadata || floats[i].kind != KIND_real || (greedy && is_temp)) continue;
+        const char *name = *floats[i].alias ? floats[i].alias : floats[i].name;
+        const json_t *v = json_object_get(config, name);
         double d = json_number_value(v);
         if (!v || json_is_null(v)) continue;
         if (!json_is_number(v) || !(d >= 0 && d <= (double)FLT_MAX))
             return err_set(err, FLETCH_E_FORMAT, "generation_config.json: %s is not a number",
-                           floats[i].hf);
+                           name);
         rc = source_add_f32(s, floats[i].key, (float)d, err);
     }
     const json_t *k = json_object_get(config, "top_k");

@@ -5,7 +5,9 @@
 
 struct fletch_sampling sampling_defaults(void)
 {
-    return (struct fletch_sampling){.top_p = 1, .repeat_penalty = 1, .penalty_window = 64};
+#define SETTING_OFF(kind, name, option, arg, min, max, off, ...) .name = (off),
+    return (struct fletch_sampling){FLETCH_SAMPLING_SETTINGS(SETTING_OFF)};
+#undef SETTING_OFF
 }
 
 bool sampling_looks_back(const struct fletch_sampling *s)
@@ -21,9 +23,10 @@ static int check_edits(const struct fletch_sampling *s, u32 n_vocab, struct err 
                        "%zu logit biases and a penalty window of %u are more than %d together",
                        s->n_bias, window, SAMPLE_MAX_EDITS);
     for (size_t i = 0; i < s->n_bias; i++) {
-        if (!isfinite(s->bias_values[i]))
-            return err_set(err, FLETCH_E_ARG, "the logit bias of token %d is not a number",
-                           (int)s->bias_tokens[i]);
+        if (!(fabsf(s->bias_values[i]) <= (float)FLETCH_MAX_LOGIT_BIAS))
+            return err_set(err, FLETCH_E_ARG,
+                           "the logit bias of token %d is not a number from -%d to %d",
+                           (int)s->bias_tokens[i], FLETCH_MAX_LOGIT_BIAS, FLETCH_MAX_LOGIT_BIAS);
         if (n_vocab && (s->bias_tokens[i] < 0 || (u32)s->bias_tokens[i] >= n_vocab))
             return err_set(err, FLETCH_E_ARG,
                            "logit bias for token %d, but the model has only %u tokens",
@@ -38,16 +41,14 @@ int sampling_check(const struct fletch_sampling *s, u32 n_vocab, struct err *err
         const char *name;
         float v, lo, hi;
     } ranges[] = {
-        {"temperature", s->temperature, 0, 100},
-        {"top-p", s->top_p, 0, 1},
-        {"min-p", s->min_p, 0, 1},
-        {"repeat penalty", s->repeat_penalty, 0.01f, 100},
-        {"presence penalty", s->presence_penalty, -100, 100},
-        {"frequency penalty", s->frequency_penalty, -100, 100},
+#define SETTING_RANGE(kind, name, option, arg, min, max, ...) \
+    {#name, (float)s->name, (float)(min), (float)(max)},
+        FLETCH_SAMPLING_SETTINGS(SETTING_RANGE)
+#undef SETTING_RANGE
     };
     for (size_t i = 0; i < ARRAY_LEN(ranges); i++)
         if (!(ranges[i].v >= ranges[i].lo && ranges[i].v <= ranges[i].hi))
-            return err_set(err, FLETCH_E_ARG, "%s must be between %g and %g", ranges[i].name,
+            return err_set(err, FLETCH_E_ARG, "%s must be between %.10g and %.10g", ranges[i].name,
                            (double)ranges[i].lo, (double)ranges[i].hi);
     return check_edits(s, n_vocab, err);
 }

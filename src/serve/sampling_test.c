@@ -520,11 +520,11 @@ static void test_settings_out_of_range_are_refused_by_name(void **state)
         const char *name;
     } fields[] = {
         {offsetof(struct fletch_sampling, temperature), 0, 100, "temperature"},
-        {offsetof(struct fletch_sampling, top_p), 0, 1, "top-p"},
-        {offsetof(struct fletch_sampling, min_p), 0, 1, "min-p"},
-        {offsetof(struct fletch_sampling, repeat_penalty), 0.01f, 100, "repeat penalty"},
-        {offsetof(struct fletch_sampling, presence_penalty), -100, 100, "presence penalty"},
-        {offsetof(struct fletch_sampling, frequency_penalty), -100, 100, "frequency penalty"},
+        {offsetof(struct fletch_sampling, top_p), 0, 1, "top_p"},
+        {offsetof(struct fletch_sampling, min_p), 0, 1, "min_p"},
+        {offsetof(struct fletch_sampling, repeat_penalty), 0.01f, 100, "repeat_penalty"},
+        {offsetof(struct fletch_sampling, presence_penalty), -100, 100, "presence_penalty"},
+        {offsetof(struct fletch_sampling, frequency_penalty), -100, 100, "frequency_penalty"},
     };
     assert_int_equal(sampling_check(&f->s, 0, &f->err), 0);
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
@@ -546,8 +546,12 @@ static void test_settings_out_of_range_are_refused_by_name(void **state)
     f->s.bias_tokens = (const i32[]){5};
     f->s.bias_values = (const float[]){NAN};
     expect_refused(f->s, "bias of token 5");
-    f->s.n_bias = 0;
-    f->s.penalty_window = SAMPLE_MAX_EDITS + 1; /* matters only where something is penalised */
+    static const i32 tokens[SAMPLE_MAX_EDITS];
+    static const float values[SAMPLE_MAX_EDITS];
+    f->s.n_bias = SAMPLE_MAX_EDITS - 1;
+    f->s.bias_tokens = tokens;
+    f->s.bias_values = values;
+    f->s.penalty_window = 2; /* matters only where something is penalised */
     assert_int_equal(sampling_check(&f->s, 0, &f->err), 0);
     f->s.presence_penalty = 1;
     expect_refused(f->s, "penalty window");
