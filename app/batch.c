@@ -1,9 +1,9 @@
 /* fletch batch: a file of requests, one JSON object a line, many at once; answers as they come. */
 #include "app.h"
+#include "settings.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LINE_MAX_BYTES = 1 << 26, MAX_STOPS = 16 };
+enum { LINE_MAX_BYTES = 1 << 26 };
 
 static const struct opt batch_opts[] = {
     {'o', "output", OPT_TEXT, "FILE", NULL,
@@ -36,6 +36,7 @@ struct batch {
     const struct args *a;
     struct host host;
     struct sampling sampling;
+    struct limits limits;
     struct fletch_batch *b;
     FILE *in, *out;
     json_t *seen;  /* ids as JSON texts: true where an answer was there before this run */
@@ -49,13 +50,10 @@ struct batch {
 struct job {
     struct batch *b;
     json_t *id;
-    struct fletch_request r;
-    int32_t *prompt; /* the library's */
-    struct ids bias_tokens, tokens;
-    float *bias_values;
-    const char *stops[MAX_STOPS]; /* borrowed from line */
+    struct request_settings set; /* borrow from line */
+    int32_t *prompt;             /* the library's */
+    struct ids tokens;
     json_t *line, *logprobs;
-    char *schema; /* its text, when the line has it as an object */
     struct text text;
     char error[256];
 };
@@ -77,9 +75,7 @@ static void job_free(struct job *j)
     json_decref(j->line);
     json_decref(j->logprobs);
     fletch_free(j->prompt);
-    free(j->bias_tokens.p);
-    free(j->bias_values);
-    free(j->schema);
+    settings_free(&j->set);
     free(j->tokens.p);
     free(j->text.p);
     free(j);
@@ -163,116 +159,32 @@ static bool wrong(struct job *j, const char *fmt, ...)
     return false;
 }
 
-static bool take_number(struct job *j, const char *key, const json_t *v)
-{
-    for (size_t i = 0; i < n_settings; i++) {
-        const struct setting *x = &setting_table[i];
-        double d = json_number_value(v);
-        if (strcmp(key, x->name) != 0 && (!*key || strcmp(key, x->alias) != 0)) continue;
-        bool good = x->kind == SETTING_real ? json_is_number(v) : json_is_integer(v);
-        if (!good || !(d >= x->min && d <= x->max))
-            return wrong(j, "%s must be %s from %.10g to %.10g", key,
-                         x->kind == SETTING_real ? "a number" : "an integer", x->min, x->max);
-        setting_put(x, &j->r.sampling, d);
-        return true;
-    }
-    const struct {
-        const char *key;
-        uint32_t *to;
-    } counts[] = {{"max_tokens", &j->r.max_tokens}, {"choice", &j->r.sampling.choice}};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        if (strcmp(key, counts[i].key) != 0) continue;
-        json_int_t n = json_integer_value(v);
-        if (!json_is_integer(v) || n < 0 || n > UINT32_MAX)
-            return wrong(j, "%s must be a non-negative integer", key);
-        if (!n && counts[i].to == &j->r.max_tokens)
-            return wrong(j, "max_tokens must be at least 1");
-        *counts[i].to = (uint32_t)n;
-        return true;
-    }
-    return wrong(j, "unknown field %s", QUOTE(key));
-}
-
-static bool take_stops(struct job *j, const json_t *v)
-{
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
-    if (n > MAX_STOPS) return wrong(j, "stop has more than %d strings", MAX_STOPS);
-    for (size_t i = 0; i < n; i++) {
-        j->stops[i] = json_word(json_is_array(v) ? json_array_get(v, i) : v);
-        if (!j->stops[i] || !*j->stops[i])
-            return wrong(j, "stop must be one or more non-empty strings without NUL");
-    }
-    j->r.stops = j->stops;
-    j->r.n_stops = n;
-    return true;
-}
-
-static bool take_biases(struct job *j, json_t *v)
-{
-    const char *key;
-    json_t *value;
-    size_t n = 0;
-    if (!json_is_object(v)) return wrong(j, "logit_bias must be an object");
-    j->bias_values = need(calloc(json_object_size(v) + 1, sizeof *j->bias_values));
-    json_object_foreach(v, key, value)
-    {
-        uint64_t id;
-        if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) ||
-            fabs(json_number_value(value)) > FLETCH_MAX_LOGIT_BIAS)
-            return wrong(j, "logit_bias: the entry for %s must be a token id with a number",
-                         QUOTE(key));
-        ids_add(&j->bias_tokens, (int32_t)id);
-        j->bias_values[n++] = (float)json_number_value(value);
-    }
-    j->r.sampling.n_bias = n;
-    j->r.sampling.bias_tokens = j->bias_tokens.p;
-    j->r.sampling.bias_values = j->bias_values;
-    return true;
-}
-
-/* A schema may be an object or the text of one. */
-static bool take_rules(struct job *j, const char *key, const json_t *v)
-{
-    if (strcmp(key, "grammar") == 0) {
-        j->r.grammar = json_word(v);
-        return j->r.grammar || wrong(j, "grammar must be a string without NUL");
-    }
-    j->r.json_schema = json_word(v);
-    if (json_is_object(v)) j->r.json_schema = j->schema = need(json_dumps(v, JSON_COMPACT));
-    return j->r.json_schema || wrong(j, "json_schema must be an object or a string without NUL");
-}
-
 static bool take_other(struct job *j, const char *key, json_t *v)
 {
-    if (strcmp(key, "grammar") == 0 || strcmp(key, "json_schema") == 0)
-        return take_rules(j, key, v);
-    if (strcmp(key, "stop") == 0) return take_stops(j, v);
-    if (strcmp(key, "logit_bias") == 0) return take_biases(j, v);
-    if (strcmp(key, "ignore_end") == 0) {
-        j->r.ignore_end = json_is_true(v);
-        return json_is_boolean(v) || wrong(j, "ignore_end must be true or false");
-    }
+    const struct setting_field *x = settings_find(key);
+    struct setting_error e = {.limit = N_LIMITS};
+    if (x) return !x->take(x, &j->set, v, key, &e) || wrong(j, "%s", e.text);
     if (strcmp(key, "timeout") == 0) {
-        j->r.timeout = json_number_value(v);
-        return (json_is_number(v) && j->r.timeout > 0) ||
+        j->set.r.timeout = json_number_value(v);
+        return (json_is_number(v) && j->set.r.timeout > 0) ||
                wrong(j, "timeout must be a positive number of seconds");
     }
     json_int_t n = json_is_integer(v) ? json_integer_value(v) : INT64_MIN; /* out of every range */
-    if (strcmp(key, "seed") == 0) {
-        j->r.sampling.seed = (uint64_t)n;
-        return n >= 0 || wrong(j, "seed must be a non-negative integer");
-    }
     if (strcmp(key, "logprobs") == 0) {
-        j->r.n_logprobs = (uint32_t)n + 1;
+        j->set.r.n_logprobs = (uint32_t)n + 1;
         j->logprobs = need(json_array());
         return (n >= 0 && n <= 20) || wrong(j, "logprobs must be an integer from 0 to 20");
     }
     if (strcmp(key, "priority") == 0) {
-        j->r.priority = (int32_t)n;
+        j->set.r.priority = (int32_t)n;
         return (n >= -1000 && n <= 1000) ||
                wrong(j, "priority must be an integer from -1000 to 1000");
     }
-    return take_number(j, key, v);
+    if (strcmp(key, "choice") == 0) {
+        j->set.r.sampling.choice = (uint32_t)n;
+        return (n >= 0 && n <= UINT32_MAX) || wrong(j, "choice must be a non-negative integer");
+    }
+    return wrong(j, "unknown field %s", QUOTE(key));
 }
 
 static bool take_ids(struct job *j, const json_t *v)
@@ -284,7 +196,7 @@ static bool take_ids(struct job *j, const json_t *v)
             return wrong(j, "tokens must be an array of token ids");
         j->prompt[i] = (int32_t)id;
     }
-    j->r.n_tokens = json_array_size(v);
+    j->set.r.n_tokens = json_array_size(v);
     return true;
 }
 
@@ -294,7 +206,7 @@ static bool take_messages(struct job *j, const json_t *v)
     const json_t *tools = json_object_get(j->line, "tools");
     if (tools && !json_is_array(tools)) return wrong(j, "tools must be an array");
     int rc = chat_open(&chat, v, tools, j->b->a, "batch");
-    if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->r.n_tokens))
+    if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->set.r.n_tokens))
         rc = !wrong(j, "%s", fletch_model_error(j->b->host.model));
     chat_close(&chat);
     return !rc;
@@ -316,7 +228,7 @@ static bool take_prompt(struct job *j)
                                        : wrong(j, "messages must be an array");
     if (!json_is_string(prompt)) return wrong(j, "prompt must be a string");
     if (fletch_tokenize(j->b->host.model, json_string_value(prompt), json_string_length(prompt),
-                        FLETCH_BOS, &j->prompt, &j->r.n_tokens))
+                        FLETCH_BOS, &j->prompt, &j->set.r.n_tokens))
         return wrong(j, "%s", fletch_model_error(j->b->host.model));
     return true;
 }
@@ -331,7 +243,7 @@ static bool take_line(struct job *j)
         bool known = false;
         for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
             known |= strcmp(key, elsewhere[i]) == 0;
-        if (!known && !take_other(j, key, v)) return false;
+        if (!known && !json_is_null(v) && !take_other(j, key, v)) return false;
     }
     return take_prompt(j);
 }
@@ -410,12 +322,13 @@ static void submit(struct batch *b, const char *text, size_t n)
     json_error_t at;
     struct job *j = need(calloc(1, sizeof *j));
     j->b = b;
-    j->r.sampling = sampling_over(&b->sampling, &b->host.info.sampling);
-    if (!b->a->seed.set) j->r.sampling.seed = 0; /* the same file gives the same answers */
-    j->r.max_tokens = (uint32_t)b->a->n_tokens.v;
-    j->r.on_token = on_token;
-    j->r.on_done = on_done;
-    j->r.ctx = j;
+    j->set.limits = &b->limits;
+    j->set.r.sampling = sampling_over(&b->sampling, &b->host.info.sampling);
+    if (!b->a->seed.set) j->set.r.sampling.seed = 0; /* the same file gives the same answers */
+    j->set.r.max_tokens = (uint32_t)b->a->n_tokens.v;
+    j->set.r.on_token = on_token;
+    j->set.r.on_done = on_done;
+    j->set.r.ctx = j;
     j->line = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
     if (!take_id(j)) {
         b->n_skipped++;
@@ -426,8 +339,8 @@ static void submit(struct batch *b, const char *text, size_t n)
         wrong(j, "line %zu is not a JSON object: %s", b->n_lines,
               j->line ? "it is another JSON type" : at.text);
     if (!*j->error && take_line(j)) {
-        j->r.tokens = j->prompt;
-        if (fletch_batch_submit(b->b, &j->r, NULL) == 0) {
+        j->set.r.tokens = j->prompt;
+        if (fletch_batch_submit(b->b, &j->set.r, NULL) == 0) {
             b->n_live++;
             return;
         }
@@ -632,6 +545,9 @@ static int batch_steps(struct batch *b)
 static int batch(const struct args *a)
 {
     struct batch b = {.a = a};
+    for (size_t i = 0; i < N_LIMITS; i++)
+        b.limits.v[i] = UINT32_MAX; /* who writes the file runs it */
+    b.limits.v[LIMIT_stops] = limit_table[LIMIT_stops].value;
     int code = batch_steps(&b);
     fletch_batch_close(b.b);
     sampling_close(&b.sampling);
@@ -654,7 +570,8 @@ const struct command cmd_batch = {
         "the chat template; tools may be given) or tokens (ids). It may also have id, max_tokens, "
         "temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, "
         "penalty_window, logit_bias, seed (default 0), choice, stop, ignore_end, grammar, "
-        "json_schema, logprobs, priority and timeout; the command line sets the defaults. An "
+        "json_schema, response_format, logprobs, priority and timeout; the command line sets the "
+        "defaults. An "
         "answer has id, text, tokens, finish_reason and statistics; a failed request has id and "
         "error. A request without id gets its line number, or \"line N\" if another request has "
         "the id N. With -o, the command may be interrupted and run again: answered requests are "

@@ -331,7 +331,7 @@ def test_texts_may_hold_nul(s):
 def test_wrong_fields_are_named(s):
     for field, value in [("temperature", "hot"), ("temperature", -1), ("n", 0), ("n", 1.5), ("stop", 3),
                          ("stop", [""]), ("logit_bias", {"x": 1}), ("messages", []), ("messages", [1]),
-                         ("stream", 1), ("top_logprobs", 3), ("top_p", 2), ("max_tokens", -1), ("max_tokens", 0), ("seed", "x"),
+                         ("stream", 1), ("top_logprobs", 3), ("top_p", 2), ("max_tokens", -2), ("max_tokens", 0), ("seed", "x"),
                          ("messages", [{"role": "user", "content": [{"type": "image_url"}]}]),
                          ("messages", [{"role": "user", "content": 5}]), ("messages", [{"role": "user", "content": {}}]),
                          ("stream_options", {"include_all": True}), ("stream_options", {"include_usage": 1}),

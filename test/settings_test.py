@@ -6,7 +6,7 @@ import json
 import os
 import re
 
-from serving import Server
+from serving import ASK, Server
 from suite import fletch, run_tests
 
 PROMPT = "Once upon a time"
@@ -50,7 +50,7 @@ def by_batch(folder, settings):
 
 
 def by_server(settings):
-    return server().complete(PROMPT, max_tokens=12, **{**settings, "seed": 5})["choices"][0]["text"]
+    return server().complete(PROMPT, **{"max_tokens": 12, **settings, "seed": 5})["choices"][0]["text"]
 
 
 def test_the_table_is_found():
@@ -81,6 +81,24 @@ def test_values_out_of_range_are_refused_by_name(folder):
             assert name in fletch("batch", "-q", path, code=1).json["error"], (name, value)
             e = server().complete(PROMPT, 400, **{name: value})["error"]
             assert e["param"] == name and name in e["message"], (name, value, e)
+
+
+def test_fields_of_both_have_one_meaning(folder):
+    schema = {"type": "object", "properties": {"a": {"enum": [7]}}, "required": ["a"], "additionalProperties": False}
+    for settings in [{"json_schema": schema}, {"json_schema": json.dumps(schema)}, {"grammar": 'root ::= "{}"'},
+                     {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}},
+                     {"stop": [" a "], "ignore_eos": True}, {"max_tokens": 3, "ignore_end": True}, {"seed": None}]:
+        assert by_batch(folder, settings) == by_server(settings), settings
+    forms = {"grammar": 'root ::= "a"', "json_schema": schema}
+    wrong = [{"stop": ["a"] * 17}, {"stop": ""}, {"max_tokens": -2}, {"max_tokens": 0}, {"seed": 1.5}, {"ignore_end": 1}, forms]
+    path = os.path.join(folder, "a.jsonl")
+    for settings in wrong:
+        with open(path, "w") as f:
+            f.write(json.dumps({"messages": ASK, **settings}))
+        name = [*settings][-1]
+        assert name in fletch("batch", "-q", path, code=1).json["error"], settings
+        assert server().chat(400, **settings)["error"]["param"] == name, settings
+    assert server().complete("2+3=", max_tokens=-1, stop="\n")["choices"][0]["finish_reason"] == "stop"
 
 
 def test_one_bound_of_logit_biases(folder):

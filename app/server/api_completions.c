@@ -76,6 +76,7 @@ static int check_echo(struct call *c)
 static int take(struct call *c)
 {
     static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
+    c->ask.set.takes_none = true;
     if (fields_take(c, tables)) return -1;
     const json_t *p = c->ask.prompt, *first = json_array_get(p, 0);
     bool many = json_is_array(p) && (json_is_string(first) || json_is_array(first));
@@ -86,10 +87,10 @@ static int take(struct call *c)
         snprintf(path, sizeof path, many ? "prompt[%zu]" : "prompt", i);
         if (take_prompt(c, path, many ? json_array_get(p, i) : p)) return -1;
     }
-    if (!c->ask.max_tokens_set) c->ask.r.max_tokens = DEFAULT_TOKENS;
+    if (!c->ask.set.max_tokens_set) c->ask.set.r.max_tokens = DEFAULT_TOKENS;
     c->ask.score = c->ask.echo && c->ask.logprobs;
-    c->ask.silent = c->ask.r.max_tokens == 0; /* one is made, and not shown */
-    if (c->ask.silent) c->ask.r.max_tokens = 1;
+    c->ask.silent = c->ask.set.r.max_tokens == 0; /* one is made, and not shown */
+    if (c->ask.silent) c->ask.set.r.max_tokens = 1;
     return check_echo(c);
 }
 

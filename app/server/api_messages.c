@@ -241,7 +241,8 @@ static int take_any(struct call *c)
 static int take(struct call *c)
 {
     if (take_any(c)) return -1;
-    return c->ask.max_tokens_set ? 0 : call_wrong(c, 400, "max_tokens", "max_tokens is missing");
+    return c->ask.set.max_tokens_set ? 0
+                                     : call_wrong(c, 400, "max_tokens", "max_tokens is missing");
 }
 
 static int take_count(struct call *c)
@@ -263,7 +264,7 @@ static const char *stop_reason(struct choice *ch)
 static json_t *stop_sequence(const struct call *c, const struct choice *ch)
 {
     bool stopped = ch->ended && ch->result.finish == FLETCH_FINISH_STOP;
-    return stopped ? json_string(c->ask.stops[ch->result.stop]) : json_null();
+    return stopped ? json_string(c->ask.set.stops[ch->result.stop]) : json_null();
 }
 
 /* The prompt's tokens are counted as Anthropic does: those found in the cache apart. */

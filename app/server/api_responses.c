@@ -304,12 +304,12 @@ static json_t *response(struct call *c, const char *status)
     bool cut = strcmp(status, "incomplete") == 0;
     for (uint32_t i = 0; i < t->n_parts; i++)
         json_array_append_new(output, item(c, &t->parts[i], false));
-    j = json_pack("{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:o, s:f, s:f}", "id", c->name, "object",
-                  "response", "created_at", (json_int_t)c->created, "status", status, "error",
-                  "incomplete_details",
-                  cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
-                  c->served->id, "output", output, "temperature",
-                  (double)c->ask.r.sampling.temperature, "top_p", (double)c->ask.r.sampling.top_p);
+    j = json_pack(
+        "{s:s, s:s, s:I, s:s, s:n, s:o, s:s, s:o, s:f, s:f}", "id", c->name, "object", "response",
+        "created_at", (json_int_t)c->created, "status", status, "error", "incomplete_details",
+        cut ? json_pack("{s:s}", "reason", "max_output_tokens") : json_null(), "model",
+        c->served->id, "output", output, "temperature", (double)c->ask.set.r.sampling.temperature,
+        "top_p", (double)c->ask.set.r.sampling.top_p);
     echo(c, j);
     json_object_set_new(j, "usage", c->choices[0].ended ? usage(c) : json_null());
     if (c->ask.truncates)

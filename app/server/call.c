@@ -202,10 +202,7 @@ static void forget_work(struct call *c)
     free(c->prompts);
     c->prompts = NULL;
     c->n_prompts = 0;
-    free(c->ask.stops);
-    free(c->ask.bias_tokens);
-    free(c->ask.bias_values);
-    free(c->ask.schema);
+    settings_free(&c->ask.set);
     c->ask = (struct ask){0};
     discard_json(c);
 }
@@ -365,7 +362,7 @@ static void begin(struct call *c)
 static int status_of(const struct call *c, int code)
 {
     if (code != FLETCH_E_LIMIT) return 500;
-    return c->ask.r.grammar || c->ask.r.json_schema ? 400 : 503;
+    return c->ask.set.r.grammar || c->ask.set.r.json_schema ? 400 : 503;
 }
 
 /* Did it find no room beside the session, which gives it back when its prompt was read? */
@@ -373,7 +370,7 @@ static bool may_try_again(const struct choice *ch, const struct fletch_result *r
 {
     const struct call *c = ch->call;
     return r->finish == FLETCH_FINISH_FAILED && r->code == FLETCH_E_LIMIT && !ch->started &&
-           !c->ask.r.grammar && !c->ask.r.json_schema && c->conn && !c->problem.status;
+           !c->ask.set.r.grammar && !c->ask.set.r.json_schema && c->conn && !c->problem.status;
 }
 
 /* There is too little memory to go on with it. */
@@ -476,7 +473,7 @@ static bool is_about_form(const char *why)
 static void submit_choice(struct call *c, struct choice *ch)
 {
     const struct prompt *p = &c->prompts[ch->prompt];
-    struct fletch_request r = c->ask.r;
+    struct fletch_request r = c->ask.set.r;
     r.tokens = p->ids;
     r.n_tokens = p->n;
     r.sampling.choice = ch->index % c->ask.n;
@@ -495,8 +492,8 @@ static void submit_choice(struct call *c, struct choice *ch)
         if (rc == FLETCH_E_NOMEM || memory_failed()) /* a schema is JSON */
             call_no_memory(c);
         else
-            call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.form : NULL, "%s",
-                       why);
+            call_wrong(c, status, status == 400 && is_about_form(why) ? c->ask.set.form : NULL,
+                       "%s", why);
         return;
     }
     if (!ch->lacks_room) {

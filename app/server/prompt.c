@@ -226,7 +226,7 @@ static int tokenize_from(struct call *c, struct rendered *r, const struct cuts *
 static bool is_roomy(const struct call *c, size_t n)
 {
     uint32_t n_ctx = c->served->info.n_ctx, room = n_ctx / 4;
-    if (c->ask.max_tokens_set && c->ask.r.max_tokens < room) room = c->ask.r.max_tokens;
+    if (c->ask.set.max_tokens_set && c->ask.set.r.max_tokens < room) room = c->ask.set.r.max_tokens;
     return n < n_ctx - room;
 }
 

@@ -27,6 +27,7 @@
 #include "http_parse.h"
 #include "limits.h"
 #include "reply.h"
+#include "settings.h"
 
 struct server;
 struct server_event;
@@ -179,7 +180,6 @@ struct ask {
     bool stream, include_usage, include_progress, echo, logprobs, continue_final;
     bool score;           /* the prompts' own logprobs are wanted */
     bool silent;          /* what is generated is not shown */
-    const char *form;     /* the field that says what form the answer has, or NULL */
     const json_t *effort; /* how hard to think, in the template's words, or NULL */
     enum { THINK_AS_IS, THINK_ON, THINK_OFF } think;
     bool one_tool_call; /* of an answer that must call tools */
@@ -187,13 +187,8 @@ struct ask {
     uint32_t n_dropped; /* messages that were */
     uint32_t n;         /* answers to each prompt */
     uint32_t n_top;     /* alternatives of each token */
-    bool max_tokens_set, seed_set;
-    const char **stops; /* what r.stops points to */
     json_t *messages, *tools, *tool_choice, *template_args, *prompt;
-    struct fletch_request r; /* settings of every choice */
-    int32_t *bias_tokens;    /* what r.sampling points to */
-    float *bias_values;
-    char *schema; /* what r.json_schema points to */
+    struct request_settings set; /* of every choice */
 };
 
 /* score.c: of each token of a prompt, given those before it; the first has none. */
@@ -340,10 +335,11 @@ struct field {
 struct field_table {
     const struct field *fields;
     size_t n;
+    bool has_settings; /* the fields of settings.h follow */
 };
-#define FIELD_TABLE(table)                       \
-    {                                            \
-        (table), sizeof(table) / sizeof *(table) \
+#define FIELD_TABLE(table)                              \
+    {                                                   \
+        (table), sizeof(table) / sizeof *(table), false \
     }
 #define FIELD_AT(member) offsetof(struct call, member)
 
@@ -351,7 +347,6 @@ struct field_table {
  * none has is an error that names it. Nulls count as absent. The model and its defaults come first.
  */
 int fields_take(struct call *c, const struct field_table *const *tables);
-int field_real(struct call *c, const struct field *f, json_t *v);  /* to a float */
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
 int field_top(struct call *c, const struct field *f, json_t *v);  /* field_count, within logprobs */
 int field_flag(struct call *c, const struct field *f, json_t *v); /* to a bool */
@@ -359,10 +354,10 @@ int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_
 int field_object(struct call *c, const struct field *f, json_t *v);
 int field_any(struct call *c, const struct field *f, json_t *v);
 int field_ignore(struct call *c, const struct field *f, json_t *v); /* known, without effect here */
-int field_stops(struct call *c, const struct field *f, json_t *v);  /* a text or an array */
-int field_max_tokens(struct call *c, const struct field *f, json_t *v);
-/* Sampling settings, seed, stop, logit_bias, n, stream, model, user, ...: what the OpenAI flavours
- * have in common, and top_k, min_p, repeat_penalty, penalty_window. */
+/* A field of settings.h, by its name there. */
+int field_setting(struct call *c, const struct field *f, json_t *v);
+/* n, stream, model, user, ..., and the fields of settings.h: what the OpenAI flavours have in
+ * common. */
 extern const struct field_table fields_common;
 extern const struct field_table fields_model; /* model, and what has no effect anywhere */
 /* messages, tools, chat_template_kwargs, ... */

@@ -324,9 +324,9 @@ static int set_must(struct call *c, struct turns *t, const json_t *tools, bool m
     t->must = tools_grammar(&must, why, sizeof why);
     if (!t->must && !*why) return call_no_memory(c);
     if (!t->must) return call_wrong(c, 400, "tools", "%s", why);
-    c->ask.r.grammar = t->must;
-    c->ask.form = "tools";
-    c->ask.r.json_schema = NULL;
+    c->ask.set.r.grammar = t->must;
+    c->ask.set.form = "tools";
+    c->ask.set.r.json_schema = NULL;
     return 0;
 }
 
@@ -337,7 +337,7 @@ static int take(struct call *c, struct turns *t, json_t **must)
     t->tools = json_array_size(c->ask.tools) ? c->ask.tools : NULL;
     bool many = false;
     if (check_tools(c) || take_choice(c, t, must, &many) || open_messages(c)) return -1;
-    t->is_form = !*must && (c->ask.r.json_schema || c->ask.r.grammar);
+    t->is_form = !*must && (c->ask.set.r.json_schema || c->ask.set.r.grammar);
     if (*must && set_must(c, t, *must, many)) return -1;
     if (take_args(c, t) || ((t->is_form || *must) && no_thinking(c))) return -1;
     if (t->tools && !t->format.knows_tools && describe_tools(c, t)) return -1;
@@ -348,8 +348,9 @@ static int take(struct call *c, struct turns *t, json_t **must)
         t->thinking = false;
         if (append(c, "</think>\n\n")) return -1;
     }
-    c->ask.r.show_control = (t->tools && tools_has_control(t->format, find_control, c->served)) ||
-                            (t->format.thinks && find_control(c->served, "</think>") >= 0);
+    c->ask.set.r.show_control =
+        (t->tools && tools_has_control(t->format, find_control, c->served)) ||
+        (t->format.thinks && find_control(c->served, "</think>") >= 0);
     return 0;
 }
 
