@@ -184,6 +184,7 @@ static void print_inspect(const json_t *j)
         table_put(&types, "%s", human_bytes(get_count(item, "bytes")).text);
     }
     table_print(&types, stdout);
+    if (json_object_get(j, "left_out")) printf("\n%s\n", get_text(j, "left_out"));
     list = json_object_get(j, "refused");
     if (json_array_size(list)) printf("\nnot supported, because of\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));

@@ -127,6 +127,7 @@ void engine_tell_ignored(const struct model *m, u32 max_pos,
     const struct source_refused *r = m->source->refused;
     char text[400];
     if (!params || !params->notice) return;
+    if (m->source->left_out) params->notice(params->notice_ctx, m->source->left_out);
     for (u32 i = 0; i < r->n; i++) {
         snprintf(text, sizeof text, "ignored, at your own risk: %s", r->lines[i]);
         params->notice(params->notice_ctx, text);

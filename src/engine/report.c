@@ -222,6 +222,8 @@ static int add_opened(json_t *doc, const char *path, struct err *err)
         json_array_append_new(list, json_sprintf("metadata key '%s.attention.sliding_window' = %u "
                                                  "(contexts beyond it)",
                                                  m->hp.arch, m->hp.window));
+    if (!rc && m->source->left_out)
+        json_object_set_new(doc, "left_out", report_text(str_of(m->source->left_out)));
     if (!rc) json_object_set_new(doc, "n_ctx", json_integer((json_int_t)m->hp.n_ctx));
     if (!rc) json_object_set_new(doc, "template", template_report(m));
     model_close(m);

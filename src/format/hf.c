@@ -20,12 +20,6 @@ enum {
 
 #define INDEX_NAME "model.safetensors.index.json"
 
-const struct st_tensor *hf_find(const struct hf *h, const char *name)
-{
-    u32 i;
-    return strmap_get(&h->index, str_of(name), &i) ? h->tensors[i] : NULL;
-}
-
 static char *path_in(struct source *s, const char *name)
 {
     return arena_printf(&s->arena, "%s/%s", s->path, name);
@@ -112,24 +106,6 @@ static int open_shards(struct source *s, struct hf *h, struct err *err)
     return rc;
 }
 
-static int index_tensors(struct source *s, struct hf *h, struct err *err)
-{
-    size_t n = 0;
-    for (u32 i = 0; i < h->n_files; i++) n += h->files[i].n_tensors;
-    h->tensors = arena_alloc(&s->arena, n, sizeof *h->tensors);
-    h->used = arena_alloc(&s->arena, n, sizeof *h->used);
-    if (!h->tensors || !h->used) return err_nomem(err, "the list of tensors");
-    for (u32 i = 0; i < h->n_files; i++)
-        for (u32 k = 0; k < h->files[i].n_tensors; k++) {
-            const struct st_tensor *t = &h->files[i].tensors[k];
-            if (!strmap_add(&h->index, t->name, h->n_tensors) && strmap_ok(&h->index))
-                return err_set(err, FLETCH_E_FORMAT, "tensor %s appears in two files",
-                               QUOTE(t->name));
-            h->tensors[h->n_tensors++] = t;
-        }
-    return strmap_ok(&h->index) ? 0 : err_nomem(err, "the list of tensors");
-}
-
 /* The directory's own name is the best there is; a path that ends in dots has none. */
 static int add_name(struct source *s, struct err *err)
 {
@@ -191,7 +167,8 @@ int hf_read(struct source *s, struct err *err)
     if (!file_exists(path)) return refuse_folder(s->path, err);
     int rc = json_read(&config, path, MAX_CONFIG, err);
     if (rc == 0) rc = open_shards(s, h, err);
-    if (rc == 0) rc = index_tensors(s, h, err);
+    h->wrapped = hf_is_wrapped(config);
+    if (rc == 0) rc = hf_index_tensors(s, h, err);
     if (rc == 0) rc = hf_read_config(s, h, config, err);
     if (rc == 0) rc = add_name(s, err);
     if (rc == 0) rc = read_sampling(s, err);

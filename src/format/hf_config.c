@@ -11,7 +11,8 @@
 /* The first failure sticks and everything after it does nothing, so that the mapping below
  * reads as a table. */
 struct cfg {
-    const json_t *root;
+    const json_t *root;  /* the text model's part of config.json */
+    const json_t *outer; /* all of it */
     struct source *s;
     struct hf *h;
     const char *arch;     /* GGUF's name of it */
@@ -26,7 +27,7 @@ struct cfg {
 static const json_t *get(const struct cfg *c, const json_t *obj, const char *key)
 {
     const json_t *v = json_object_get(obj, key);
-    strmap_add(&c->asked[obj != c->root], str_of(key), 0);
+    strmap_add(&c->asked[obj != c->root && obj != c->outer], str_of(key), 0);
     return json_is_null(v) ? NULL : v;
 }
 
@@ -327,6 +328,7 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
     if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
+    if (c->h->wrapped && str_is(type, "mrope")) return; /* of text alone it is the plain one */
     /* Phi-3's class takes these names for it too */
     bool is_long = str_is(type, "longrope") ||
                    (c->h->arch == HF_PHI3 && (str_is(type, "su") || str_is(type, "yarn")));
@@ -380,7 +382,7 @@ static void put_window(struct cfg *c)
 
 static u32 put_common(struct cfg *c, u32 n_ctx)
 {
-    u32 dim = need_u32(c, "hidden_size", 1 << 20);
+    u32 dim = c->h->d_model = need_u32(c, "hidden_size", 1 << 20);
     c->h->n_layers = need_u32(c, "num_hidden_layers", 512);
     put_u32(c, "context_length", n_ctx);
     put_u32(c, "embedding_length", dim);
@@ -574,7 +576,7 @@ static u32 count_mtp(struct cfg *c)
     u32 n = int_in(c, "num_nextn_predict_layers", 0, 16, 0);
     snprintf(prefix, sizeof prefix, "model.layers.%u.", c->h->n_layers);
     for (u32 i = 0; i < c->h->n_tensors; i++)
-        if (str_starts(c->h->tensors[i]->name, prefix)) return n;
+        if (str_starts(c->h->names[i], prefix)) return n;
     return 0;
 }
 
@@ -733,12 +735,45 @@ static const struct {
     {"Phi3ForCausalLM", "phi3", HF_PHI3, read_dense},
     {"MiniMaxM2ForCausalLM", "minimax-m2", HF_MINIMAX_M2, read_minimax_m2},
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
+    /* before their text model had a configuration of its own */
+    {"Qwen2VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
 };
+
+/* Text models by the type that text_config says. */
+static const char *const text_types[][2] = {
+    {"llama", "LlamaForCausalLM"},
+    {"mistral", "MistralForCausalLM"},
+    {"qwen2", "Qwen2ForCausalLM"},
+    {"qwen2_vl_text", "Qwen2ForCausalLM"},
+    {"qwen2_5_vl_text", "Qwen2ForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"qwen3_vl_text", "Qwen3ForCausalLM"},
+    {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen3_vl_moe_text", "Qwen3MoeForCausalLM"},
+    {"smollm3", "SmolLM3ForCausalLM"},
+    {"granite", "GraniteForCausalLM"},
+    {"deepseek_v3", "DeepseekV3ForCausalLM"},
+};
+
+/* The class of the text model that config.json wraps. */
+static int find_text(struct cfg *c, struct str *name)
+{
+    struct str outer = *name, type = get_str(c, c->root, "model_type");
+    for (size_t i = 0; type.p && i < ARRAY_LEN(text_types); i++) {
+        if (!str_is(type, text_types[i][0])) continue;
+        *name = str_of(text_types[i][1]);
+        return 0;
+    }
+    return err_set(c->err, FLETCH_E_UNSUPPORTED,
+                   "config.json: the text model of %s has type %s, which is not supported",
+                   QUOTE(outer), type.p ? QUOTE(type) : "(unnamed)");
+}
 
 static int refuse_quantised(const struct cfg *c)
 {
-    const json_t *q = get(c, c->root, "quantization_config");
-    if (!q) q = get(c, c->root, "compression_config");
+    const json_t *q = get(c, c->outer, "quantization_config");
+    if (!q) q = get(c, c->outer, "compression_config");
     if (!q) return 0;
     struct str method = get_str(c, q, "quant_method");
     return err_set(c->err, FLETCH_E_UNSUPPORTED,
@@ -749,10 +784,11 @@ static int refuse_quantised(const struct cfg *c)
 
 static int read_config(struct cfg *c)
 {
-    const json_t *first = json_array_get(get(c, c->root, "architectures"), 0);
+    const json_t *first = json_array_get(get(c, c->outer, "architectures"), 0);
     struct str name = {json_string_value(first), json_string_length(first)};
     if (!name.p) return err_set(c->err, FLETCH_E_FORMAT, "config.json: missing architectures");
     int rc = refuse_quantised(c);
+    if (!rc && c->root != c->outer) rc = find_text(c, &name);
     if (rc) return rc;
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         if (!str_is(name, archs[i].hf)) continue;
@@ -760,10 +796,13 @@ static int read_config(struct cfg *c)
         c->h->arch = archs[i].arch;
         c->h->mistral = str_is(name, "MistralForCausalLM");
         c->h->tied = opt_bool(c, "tie_word_embeddings", false);
+        if (json_is_boolean(json_object_get(c->outer, "tie_word_embeddings")))
+            c->h->tied = json_is_true(json_object_get(c->outer, "tie_word_embeddings"));
         if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);
         if (!c->rc) c->rc = source_add_str(c->s, "general.type", STR("model"), c->err);
         if (!c->rc) archs[i].read(c);
         if (!c->rc) c->rc = hf_check_fields(c->s, c->h, c->root, c->asked, c->err);
+        if (!c->rc && c->root != c->outer) c->rc = hf_check_outer(c->s, c->h, c->outer);
         return c->rc;
     }
     return err_set(c->err, FLETCH_E_UNSUPPORTED, "config.json: architecture %s is not supported",
@@ -773,7 +812,13 @@ static int read_config(struct cfg *c)
 int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err)
 {
     struct strmap asked[2] = {{0}};
-    struct cfg c = {.root = config, .s = s, .h = h, .asked = asked, .err = err};
+    const json_t *text = json_object_get(config, "text_config");
+    struct cfg c = {.root = json_is_object(text) ? text : config,
+                    .outer = config,
+                    .s = s,
+                    .h = h,
+                    .asked = asked,
+                    .err = err};
     int rc = read_config(&c);
     strmap_free(&asked[0]);
     strmap_free(&asked[1]);

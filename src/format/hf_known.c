@@ -228,6 +228,37 @@ static const struct field {
     {R, "wkv_version", EQUAL, 7},
 };
 
+/* Around a text model's own: towers, and tokens that stand for what they make. */
+static const char *const wrapper[] = {
+    "text_config",
+    "vision_config",
+    "audio_config",
+    "image_token_id",
+    "image_token_index",
+    "video_token_id",
+    "video_token_index",
+    "audio_token_id",
+    "audio_token_index",
+    "vision_token_id",
+    "vision_start_token_id",
+    "vision_end_token_id",
+    "image_start_token_id",
+    "image_end_token_id",
+    "vision_feature_layer",
+    "vision_feature_select_strategy",
+    "image_seq_length",
+    "image_grid_pinpoints",
+    "vision_aspect_ratio",
+    "spatial_merge_size",
+    "downsample_ratio",
+    "scale_factor",
+    "projector_hidden_act",
+    "projection_hidden_act",
+    "multimodal_projector_bias",
+    "use_image_newline_parameter",
+    "tie_word_embeddings",
+};
+
 /* Of the rope parameters: those that a type does not use say nothing. */
 static const char *const rope_fields[] = {
     "rope_theta",
@@ -301,6 +332,7 @@ static bool may_stay(const struct hf *h, const json_t *config, const char *name,
     double dim = json_number_value(json_object_get(config, "hidden_size"));
     if (is_in(base, ARRAY_LEN(base), name) || strstr(name, "dropout") || strstr(name, "_pdrop"))
         return true;
+    if (h->wrapped && is_in(wrapper, ARRAY_LEN(wrapper), name)) return true;
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
         if (str_starts(str_of(name), prefixes[i])) return true;
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
@@ -346,6 +378,18 @@ static void check_ids(const struct source *s, const json_t *config)
     }
 }
 
+int hf_check_outer(const struct source *s, const struct hf *h, const json_t *config)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)config, name, v)
+    {
+        bool quantised = strcmp(name, "quantization_config") == 0; /* was read, or refused */
+        if (!quantised && !may_stay(h, config, name, v)) refuse(s, "", name, v);
+    }
+    return 0;
+}
+
 int hf_check_fields(const struct source *s, const struct hf *h, const json_t *config,
                     const struct strmap asked[2], struct err *err)
 {
@@ -362,7 +406,11 @@ int hf_check_fields(const struct source *s, const struct hf *h, const json_t *co
         rope = json_object_get(config, "rope_scaling");
     json_object_foreach(rope, name, v)
     {
-        if (!strmap_get(&asked[1], str_of(name), &i) &&
+        /* positions of pictures: those of text are the same in all sections */
+        bool sections =
+            h->wrapped && (h->arch & (Q2 | QN)) &&
+            (strcmp(name, "mrope_section") == 0 || strcmp(name, "mrope_interleaved") == 0);
+        if (!sections && !strmap_get(&asked[1], str_of(name), &i) &&
             !is_in(rope_fields, ARRAY_LEN(rope_fields), name) && !is_neutral(name, v))
             refuse(s, "rope parameter ", name, v);
     }

@@ -1,5 +1,6 @@
-/* What the three parts of the Hugging Face reader share: hf.c opens the files, hf_config.c says
- * what the model is, hf_tensors.c gives its tensors GGUF names and shapes. */
+/* What the parts of the Hugging Face reader share: hf.c opens the files, hf_wrapped.c finds the
+ * text model in one that also sees or hears, hf_config.c says what the model is, hf_tensors.c gives
+ * its tensors GGUF names and shapes. */
 #ifndef FLETCH_HF_MODEL_H
 #define FLETCH_HF_MODEL_H
 
@@ -36,8 +37,10 @@ struct hf {
     struct st_file *files;
     u32 n_tensors;
     const struct st_tensor **tensors; /* of all files */
+    struct str *names;                /* [n_tensors] as if the text model stood alone */
     bool *used;                       /* [n_tensors] some rule took it */
     struct strmap index;              /* name to place in tensors */
+    bool wrapped;                     /* the text model of one that sees or hears */
 
     /* What hf_config.c found out and hf_tensors.c needs. */
     enum hf_arch arch;
@@ -45,13 +48,17 @@ struct hf {
     bool tied;               /* lm_head is the embedding, whatever the files hold */
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
-    u32 n_experts;
+    u32 d_model, n_experts;
     u32 n_nope, n_value;     /* GLM: parts of a head in kv_b_proj */
     u32 n_rope_freqs;        /* pairs that rotate, where these are set; in the source's arena */
     const float *rope_freqs; /* llama3 scaling: divisors of the frequencies */
     const float *rope_short, *rope_long; /* longrope: the same for short and long contexts */
 };
 
+/* Whether config.json describes a text model inside another one. */
+bool hf_is_wrapped(const json_t *config);
+/* Fills the index; tensors of towers are marked as used and s->left_out tells of them. */
+int hf_index_tensors(struct source *s, struct hf *h, struct err *err);
 const struct st_tensor *hf_find(const struct hf *h, const char *name);
 /* Adds the metadata that config (config.json) implies to s and fills the second half of h. */
 int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct err *err);
@@ -59,6 +66,8 @@ int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct 
  * the root, of the rope parameters. */
 int hf_check_fields(const struct source *s, const struct hf *h, const json_t *config,
                     const struct strmap asked[2], struct err *err);
+/* The same of the fields around a text model's own. */
+int hf_check_outer(const struct source *s, const struct hf *h, const json_t *config);
 /* Adds how sentence-transformers makes embeddings of the model, where modules.json or
  * 1_Pooling/config.json say that: pooling_type, or the name of what GGUF has no number for. */
 int hf_read_pooling(struct source *s, struct err *err);

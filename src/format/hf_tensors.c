@@ -36,7 +36,9 @@ enum how {
     STACK,     /* one tensor from every expert's; %u in the name is the expert */
     GATE_ROWS, /* [E][2f][d]: the first f rows of each expert */
     UP_ROWS,   /* and the others */
-    MLA_K,     /* kv_b_proj [heads][k rows, v rows][rank]: k, transposed per head */
+    TURNED,    /* [E][d][2f], [E][f][d]: each expert transposed; otherwise not taken */
+    NOT_TURNED,
+    MLA_K, /* kv_b_proj [heads][k rows, v rows][rank]: k, transposed per head */
     MLA_V,
     LERP,      /* %c in the name is each of r w k v a g; {C,1,1,6} */
     OUTPUT,    /* AS_IS, unless tied to the embedding */
@@ -140,9 +142,11 @@ static const struct rule block_rules[] = {
     {MOE, "mlp.experts.%u.gate_proj.weight", "ffn_gate_exps.weight", STACK},
     {MOE, "mlp.experts.%u.up_proj.weight", "ffn_up_exps.weight", STACK},
     {MOE, "mlp.experts.%u.down_proj.weight", "ffn_down_exps.weight", STACK},
+    {QM, "mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", TURNED},
+    {QM, "mlp.experts.down_proj", "ffn_down_exps.weight", TURNED},
     {MOE, "mlp.experts.gate_up_proj", "ffn_gate_exps.weight", GATE_ROWS},
     {MOE, "mlp.experts.gate_up_proj", "ffn_up_exps.weight", UP_ROWS},
-    {MOE, "mlp.experts.down_proj", "ffn_down_exps.weight", AS_IS},
+    {MOE, "mlp.experts.down_proj", "ffn_down_exps.weight", NOT_TURNED},
     {SIGMOID, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
     {SIGMOID, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
     {SIGMOID, "mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
@@ -292,6 +296,22 @@ static int add_half(const struct place *at, const struct rule *rule, const struc
     return add(at, rule, t->type, 3, dims, &r);
 }
 
+/* Whether the block's experts lie as [in][out], as Qwen3-VL's published files have them. */
+static bool has_turned_experts(const struct place *at)
+{
+    const struct st_tensor *t = take(at, "mlp.experts.gate_up_proj");
+    return (at->h->arch & QM) && t && t->n_dims == 3 && t->shape[1] == at->h->d_model &&
+           t->shape[2] != at->h->d_model;
+}
+
+static int add_turned(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    if (t->n_dims != 3) return wrong_shape(at, t, "[experts, in, out]");
+    u64 dims[3] = {t->shape[0], t->shape[2], t->shape[1]};
+    struct recipe r = {RECIPE_TRANSPOSE, 1, &t, dims[0], dims[2], dims[1], 0, dims[2], NULL};
+    return add(at, rule, t->type, 3, dims, &r);
+}
+
 static int add_mla(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
     u64 n_heads = at->h->n_heads, n_k = at->h->n_nope, n_v = at->h->n_value, rank = t->shape[1];
@@ -340,7 +360,9 @@ static int apply(const struct place *at, const struct rule *rule)
     case ROPE_Q:
     case ROPE_K: return add_rope(at, rule, t);
     case GATE_ROWS:
-    case UP_ROWS: return add_half(at, rule, t);
+    case UP_ROWS: return has_turned_experts(at) ? 0 : add_half(at, rule, t);
+    case TURNED: return has_turned_experts(at) ? add_turned(at, rule, t) : 0;
+    case NOT_TURNED: return has_turned_experts(at) ? 0 : add_plain(at, rule, t);
     case MLA_K:
     case MLA_V: return add_mla(at, rule, t);
     case OUTPUT: return at->h->tied ? 0 : add_plain(at, rule, t);
@@ -413,7 +435,7 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
         if (rc == 0 && n >= h->n_layers) rc = apply_all(&at, mtp_rules, ARRAY_LEN(mtp_rules));
     }
     for (u32 i = 0; i < h->n_tensors && rc == 0; i++)
-        if (!h->used[i] && !is_spare(h, h->tensors[i]->name))
+        if (!h->used[i] && !is_spare(h, h->names[i]))
             source_refuse(
                 s, "tensor %s does not belong to this architecture as described by config.json",
                 QUOTE(h->tensors[i]->name));

@@ -363,6 +363,45 @@ static void windows_are_found(void **state)
     }
 }
 
+#define WRAPPED(type, extra)                                                                 \
+    "{\"architectures\":[\"LlavaForConditionalGeneration\"],\"model_type\":\"llava\","       \
+    "\"image_token_index\":4,\"vision_config\":{\"any\":1},\"text_config\":{\"model_type\":" \
+    "\"" type "\"," LLAMA_BODY "}" extra "}"
+
+static void a_text_model_is_found_in_its_wrapper(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"language_model.model.", "model.language_model.",
+                                           "model.text_model.", "model."};
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        TESTDIR_TENSOR(&dir, name, QT_F32, 0, 5, 8);
+        TESTDIR_TENSOR(&dir, i ? "lm_head.weight" : "language_model.lm_head.weight", QT_F32, 40, 5,
+                       8);
+        TESTDIR_TENSOR(&dir, i ? "model.vision_tower.a" : "vision_tower.a", QT_F32, 0, 2);
+        TESTDIR_TENSOR(&dir, "multi_modal_projector.b", QT_F32, 0, 2);
+        struct source *s = must_open(WRAPPED("mistral", ""));
+        assert_true(str_of_is(s, "general.architecture", "llama"));
+        assert_int_equal(s->refused->n, 0);
+        assert_non_null(source_tensor(s, "token_embd.weight"));
+        assert_non_null(source_tensor(s, "output.weight"));
+        assert_int_equal(s->n_tensors, 2);
+        assert_non_null(strstr(s->left_out, "leaves out 2 tensors"));
+        source_close(s);
+        s = must_open(WRAPPED("mistral", ",\"tie_word_embeddings\":true"));
+        assert_null(source_tensor(s, "output.weight"));
+        source_close(s);
+        unlink(testdir_path(&dir, "model.safetensors"));
+    }
+    must_fail(WRAPPED("gemma3_text", ""), "'LlavaForConditionalGeneration' has type 'gemma3_text'");
+    must_fail(WRAPPED("llama", ",\"logit_cap\":30"), "config.json: 'logit_cap' = 30");
+    must_fail(WRAPPED("llama", ",\"quantization_config\":{\"quant_method\":\"awq\"}"), "'awq'");
+    TESTDIR_TENSOR(&dir, "language_model.lora.weight", QT_F32, 0, 2);
+    unlink(testdir_path(&dir, "model.safetensors"));
+    must_fail(WRAPPED("llama", ""), "tensor 'language_model.lora.weight' does not belong");
+}
+
 static void spare_tensors_are_left_out(void **state)
 {
     (void)state;
@@ -767,6 +806,7 @@ int main(void)
         TESTDIR_TEST(what_configuration_classes_write_opens),
         TESTDIR_TEST(fields_that_nobody_knows_are_refused),
         TESTDIR_TEST(windows_are_found),
+        TESTDIR_TEST(a_text_model_is_found_in_its_wrapper),
         TESTDIR_TEST(spare_tensors_are_left_out),
         TESTDIR_TEST(generation_config_gives_sampling_defaults),
         TESTDIR_TEST(plain_tensors_are_mapped_under_new_names),

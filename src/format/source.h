@@ -75,6 +75,7 @@ struct source {
     bool *kv_asked, *tensor_asked; /* [n_kvs], [n_tensors] somebody looked it up by name */
     bool ignore_unknown;           /* a model opens although n_refused > 0 */
     struct source_refused *refused;
+    const char *left_out; /* a line about what is no part of the text model; NULL: nothing */
     struct arena arena;
     void *hf; /* what recipes refer to */
 };

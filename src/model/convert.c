@@ -207,6 +207,7 @@ static int check_known(const struct convert *c, const char *in, struct err *err)
     int rc = why.code == FLETCH_E_NOMEM ? err_nomem(err, "the model") : 0;
     if (!rc && !params->ignore_unknown) rc = source_refused_error(s, err);
     if (rc == FLETCH_E_UNSUPPORTED) err_prefix(err, "%s", QUOTE(str_of(in)));
+    if (!rc && params->notice && s->left_out) params->notice(params->notice_ctx, s->left_out);
     for (u32 i = 0; !rc && params->notice && i < s->refused->n; i++) {
         char text[400];
         snprintf(text, sizeof text, "ignored, at your own risk: %s", s->refused->lines[i]);

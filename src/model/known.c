@@ -26,17 +26,23 @@ enum {
     GRANITE = 16384,
     HUNYUAN = 32768,
     HUNYUAN_MOE = 65536,
-    DENSE = LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE | GRANITE | HUNYUAN,
-    MOE = QWEN3MOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE,
+    QWEN2VL = 131072,
+    QWEN3VL = 262144,
+    QWEN3VLMOE = 524288,
+    VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE, /* text models, whose tower is another file */
+    DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
+            GRANITE | HUNYUAN,
+    MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
 };
 
-static const char *const arch_names[] = {
-    "llama",    "qwen2",        "qwen3",    "qwen3moe",      "deepseek2",  "rwkv7",
-    "arwkv7",   "glm4moe",      "seed_oss", "smollm3",       "phi3",       "minimax-m2",
-    "ernie4_5", "ernie4_5-moe", "granite",  "hunyuan-dense", "hunyuan-moe"};
+static const char *const arch_names[] = {"llama",       "qwen2",        "qwen3",   "qwen3moe",
+                                         "deepseek2",   "rwkv7",        "arwkv7",  "glm4moe",
+                                         "seed_oss",    "smollm3",      "phi3",    "minimax-m2",
+                                         "ernie4_5",    "ernie4_5-moe", "granite", "hunyuan-dense",
+                                         "hunyuan-moe", "qwen2vl",      "qwen3vl", "qwen3vlmoe"};
 
 /* The values that change nothing. */
 enum harmless {
@@ -110,6 +116,8 @@ static const struct known {
     {ARWKV7, "attention.layer_norm_epsilon", ANY, 0},
 
     /* rotation */
+    {VISION, "rope.dimension_sections", ANY, 0}, /* positions of text are the same in all */
+    {VISION, "n_deepstack_layers", ANY, 0},
     {ATTENTION, "rope.dimension_sections", OFF, 0},
     {ATTENTION, "rope.dimension_count_swa", ROTATED, 0},
     {ATTENTION, "rope.freq_base_swa", BASE, 0},

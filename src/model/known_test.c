@@ -412,6 +412,42 @@ static void a_tensor_without_use_is_refused(void **state)
     }
 }
 
+/* The golden model under the name of another architecture, and what it says besides. */
+static void check_renamed(const char *name, const char *arch, const char *as)
+{
+    struct twin t;
+    struct model *m;
+    struct err err = {0};
+    char without[64], key[128];
+    u32 n = (u32)strlen(arch), sections[4] = {2, 1, 1, 0};
+    snprintf(without, sizeof without, "general.architecture|%s.*", arch);
+    twin_open(&t, name, without);
+    source_add_str(t.to, "general.architecture", str_of(as), &err);
+    for (u32 i = 0; i < t.from->n_kvs; i++) {
+        struct kv kv = t.from->kvs[i];
+        if (kv.key.n <= n || memcmp(kv.key.p, arch, n) != 0 || kv.key.p[n] != '.') continue;
+        snprintf(key, sizeof key, "%s%.*s", as, (int)(kv.key.n - n), kv.key.p + n);
+        kv.key = str_of(arena_copy(&t.to->arena, str_of(key)));
+        assert_int_equal(source_add_kv(t.to, &kv, &err), 0);
+    }
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", as);
+    source_add_array(t.to, key, KV_U32, 4, sections, sizeof sections, &err);
+    snprintf(key, sizeof key, "%s.n_deepstack_layers", as);
+    source_add_u32(t.to, key, 3, &err);
+    if (model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err))
+        fail_msg("%s: %s", as, err.text);
+    model_close(m);
+    twin_close(&t);
+}
+
+static void text_models_of_vision_models_open(void **state)
+{
+    (void)state;
+    check_renamed("qwen2", "qwen2", "qwen2vl");
+    check_renamed("qwen3", "qwen3", "qwen3vl");
+    check_renamed("qwen3_moe", "qwen3moe", "qwen3vlmoe");
+}
+
 static void spare_tensors_open(void **state)
 {
     (void)state;
@@ -487,6 +523,7 @@ int main(void)
         cmocka_unit_test(other_names_are_honoured),
         cmocka_unit_test(the_usual_scale_may_be_said),
         cmocka_unit_test(a_tensor_without_use_is_refused),
+        cmocka_unit_test(text_models_of_vision_models_open),
         cmocka_unit_test(spare_tensors_open),
         cmocka_unit_test(a_shorter_trunk_is_refused),
         cmocka_unit_test(a_missing_part_is_blamed_on_what_is_not_supported),

@@ -386,6 +386,7 @@ static int read_ends(struct vocab *v, const struct source *s, struct err *err)
         json_t *root = NULL;
         rc = read_json(v, s, names[i], MAX_SMALL, &root, err);
         const json_t *ids = json_object_get(root, "eos_token_id");
+        if (!ids) ids = json_object_get(json_object_get(root, "text_config"), "eos_token_id");
         found = ids && !json_is_null(ids);
         if (found && !json_is_array(ids)) rc = add_end(v, ids, err);
         for (size_t k = 0; k < json_array_size(ids) && rc == 0; k++)

@@ -11,6 +11,7 @@ import torch
 import make_families
 import make_hf
 import make_rwkv
+import make_wrapped
 
 
 def main():
@@ -19,14 +20,18 @@ def main():
     ap.add_argument("-o", "--out", default=os.path.join(here, "models"))
     ap.add_argument("--own-only", action="store_true", help="without transformers' models")
     ap.add_argument("--family", nargs="+", help="only these of make_families.py")
+    ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
     args = ap.parse_args()
     torch.set_num_threads(4)
     if args.family:
         return make_families.make_all(args.out, args.family)
+    if args.wrapped:
+        return make_wrapped.make_all(args.out, args.wrapped)
     make_rwkv.make_all(args.out)
     if not args.own_only:
         make_hf.make_all(args.out)
         make_families.make_all(args.out)
+        make_wrapped.make_all(args.out)
     for name in sorted(os.listdir(args.out)):
         folder = os.path.join(args.out, name)
         size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))

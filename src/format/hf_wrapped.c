@@ -1,0 +1,82 @@
+/* The tensors of a directory by name. Models that also see or hear wrap a text model: its
+ * configuration is one of several in config.json, its tensors have a prefix, and the rest belongs
+ * to towers that make embeddings of pictures and sounds. The text model is read as if it stood
+ * alone. */
+#include <stdio.h>
+#include <string.h>
+
+#include "format/hf_model.h"
+
+const struct st_tensor *hf_find(const struct hf *h, const char *name)
+{
+    u32 i;
+    return strmap_get(&h->index, str_of(name), &i) ? h->tensors[i] : NULL;
+}
+
+bool hf_is_wrapped(const json_t *config)
+{
+    return json_is_object(json_object_get(config, "text_config")) ||
+           json_is_object(json_object_get(config, "vision_config"));
+}
+
+/* Parts of such models besides the text model, alone or after "model.". */
+static const char *const towers[] = {
+    "visual.",       "vision_tower.", "vision_model.", "vision_encoder.", "multi_modal_projector.",
+    "mm_projector.", "audio_tower.",  "connector.",    "aligner.",        "embed_vision.",
+    "embed_audio.",  "mlp1.",         "image_newline",
+};
+
+static bool is_tower(struct str name)
+{
+    if (str_starts(name, "model.")) name = (struct str){name.p + 6, name.n - 6};
+    for (size_t i = 0; i < ARRAY_LEN(towers); i++)
+        if (str_starts(name, towers[i])) return true;
+    return false;
+}
+
+/* Where the text model's tensors lie, by the age of the class that wrote them. */
+static struct str text_name(struct source *s, struct str name)
+{
+    static const char *const moved[][2] = {{"model.language_model.", "model."},
+                                           {"model.text_model.", "model."},
+                                           {"language_model.", ""}};
+    for (size_t i = 0; i < ARRAY_LEN(moved); i++) {
+        size_t n = strlen(moved[i][0]);
+        if (!str_starts(name, moved[i][0])) continue;
+        char *new = arena_printf(&s->arena, "%s%.*s", moved[i][1], (int)(name.n - n), name.p + n);
+        return new ? str_of(new) : (struct str){0};
+    }
+    return name;
+}
+
+int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
+{
+    size_t n = 0, n_left = 0;
+    for (u32 i = 0; i < h->n_files; i++) n += h->files[i].n_tensors;
+    h->tensors = arena_alloc(&s->arena, n, sizeof *h->tensors);
+    h->names = arena_alloc(&s->arena, n, sizeof *h->names);
+    h->used = arena_alloc(&s->arena, n, sizeof *h->used);
+    if (!h->tensors || !h->names || !h->used) return err_nomem(err, "the list of tensors");
+    for (u32 i = 0; i < h->n_files; i++)
+        for (u32 k = 0; k < h->files[i].n_tensors; k++) {
+            const struct st_tensor *t = &h->files[i].tensors[k];
+            bool tower = h->wrapped && is_tower(t->name);
+            struct str name = h->wrapped && !tower ? text_name(s, t->name) : t->name;
+            if (!name.p) return err_nomem(err, "the list of tensors");
+            if (!strmap_add(&h->index, name, h->n_tensors) && strmap_ok(&h->index))
+                return err_set(err, FLETCH_E_FORMAT, "tensor %s appears in two files",
+                               QUOTE(t->name));
+            h->used[h->n_tensors] = tower;
+            h->names[h->n_tensors] = name;
+            h->tensors[h->n_tensors++] = t;
+            n_left += tower;
+        }
+    if (!strmap_ok(&h->index)) return err_nomem(err, "the list of tensors");
+    if (!n_left) return 0;
+    s->left_out =
+        arena_printf(&s->arena,
+                     "this model also takes pictures or sound: fletch runs its text model "
+                     "and leaves out %zu tensors",
+                     n_left);
+    return s->left_out ? 0 : err_nomem(err, "the list of tensors");
+}
