@@ -32,17 +32,56 @@ static const char *full_key(const struct reader *r, const char *suffix, char *bu
     return buf;
 }
 
-/* A number, or the first of a per-layer array whose entries must all be equal. */
+/* Entry i of a number or an array, within bounds; false after an error. */
+static bool get_entry(struct reader *r, const struct kv *kv, const char *key, u64 i, u32 lo, u32 hi,
+                      u32 *out)
+{
+    i64 v;
+    if (!kv_int(kv, i, &v)) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is not an integer", key);
+    } else if (v < (i64)lo || v > (i64)hi) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is %lld, outside %u..%u", key,
+                        (long long)v, lo, hi);
+    } else {
+        *out = (u32)v;
+    }
+    return !r->rc;
+}
+
+/* A number, or an array with an entry for each block; out: the largest of them. */
+static void get_blocks(struct reader *r, const char *suffix, enum need need, u32 lo, u32 hi,
+                       u32 *out, u32 blocks[HPARAMS_MAX_BLOCKS])
+{
+    char key[160];
+    u32 most = 0;
+    if (r->rc) return;
+    const struct kv *kv = source_kv(r->s, full_key(r, suffix, key, sizeof key));
+    if (!kv && need == REQUIRED) missing(r, key);
+    if (kv && kv->type == KV_ARRAY && kv->n < MAX(r->n_blocks, 1)) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT,
+                        "metadata key '%s' has %llu entries, fewer than there are blocks", key,
+                        (unsigned long long)kv->n);
+        return;
+    }
+    for (u32 i = 0; kv && !r->rc && i < r->n_blocks; i++) {
+        if (!get_entry(r, kv, key, kv->type == KV_ARRAY ? i : 0, lo, hi, &blocks[i])) return;
+        most = MAX(most, blocks[i]);
+    }
+    if (kv && !r->rc) *out = most;
+    for (u32 i = 0; !kv && i < r->n_blocks; i++) blocks[i] = *out;
+}
+
+/* The same where the entries of an array must be equal. */
 static void get_u32(struct reader *r, const char *suffix, enum need need, u32 lo, u32 hi, u32 *out)
 {
     char key[160];
+    u32 v = 0, first = 0;
     if (r->rc) return;
     const struct kv *kv = source_kv(r->s, full_key(r, suffix, key, sizeof key));
     if (!kv) {
         if (need == REQUIRED) missing(r, key);
         return;
     }
-    i64 v = 0;
     if (kv->type == KV_ARRAY && kv->n < MAX(r->n_blocks, 1)) {
         r->rc = err_set(r->err, FLETCH_E_FORMAT,
                         "metadata key '%s' has %llu entries, fewer than there are blocks", key,
@@ -50,25 +89,16 @@ static void get_u32(struct reader *r, const char *suffix, enum need need, u32 lo
         return;
     }
     for (u64 i = 0; i < kv->n; i++) {
-        i64 e;
-        if (!kv_int(kv, i, &e)) {
-            r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is not an integer", key);
-            return;
-        }
-        if (i && e != v) {
+        if (!get_entry(r, kv, key, i, lo, hi, &v)) return;
+        if (i && v != first) {
             r->rc =
                 err_set(r->err, FLETCH_E_UNSUPPORTED,
                         "metadata key '%s' differs between layers, which is not supported", key);
             return;
         }
-        v = e;
+        first = v;
     }
-    if (v < (i64)lo || v > (i64)hi) {
-        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is %lld, outside %u..%u", key,
-                        (long long)v, lo, hi);
-        return;
-    }
-    *out = (u32)v;
+    *out = v;
 }
 
 static void get_f32(struct reader *r, const char *suffix, enum need need, float lo, float *out)
@@ -114,17 +144,42 @@ static void fail_if(struct reader *r, bool bad, const char *suffix, const char *
                         full_key(r, suffix, key, sizeof key), what);
 }
 
+/* What other engines name by the first block must be given where blocks differ. */
+static bool heads_differ(const struct reader *r, const struct hparams *hp)
+{
+    for (u32 i = 1; i < r->n_blocks; i++)
+        if (hp->block_heads[i] != hp->block_heads[0]) return true;
+    return false;
+}
+
+static void read_heads(struct reader *r, struct hparams *hp)
+{
+    bool each = !(r->traits & (ARCH_MLA | ARCH_STATE));
+    if (!each) get_u32(r, "attention.head_count", REQUIRED, 1, 4096, &hp->n_heads);
+    if (each)
+        get_blocks(r, "attention.head_count", REQUIRED, 1, 4096, &hp->n_heads, hp->block_heads);
+    hp->n_kv_heads = hp->n_heads;
+    if (!each) get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
+    if (!each || r->rc) return;
+    memcpy(hp->block_kv_heads, hp->block_heads, sizeof hp->block_heads);
+    if (source_kv(r->s, full_key(r, "attention.head_count_kv", (char[160]){0}, 160)))
+        get_blocks(r, "attention.head_count_kv", REQUIRED, 1, 4096, &hp->n_kv_heads,
+                   hp->block_kv_heads);
+    for (u32 i = 0; !r->rc && i < r->n_blocks; i++)
+        fail_if(r, hp->block_heads[i] % hp->block_kv_heads[i] != 0, "attention.head_count_kv",
+                "does not divide head_count");
+}
+
 static void read_attention(struct reader *r, struct hparams *hp)
 {
-    get_u32(r, "attention.head_count", REQUIRED, 1, 4096, &hp->n_heads);
-    hp->n_kv_heads = hp->n_heads;
-    get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
+    read_heads(r, hp);
     if (r->rc) return;
-    fail_if(r, hp->n_heads % hp->n_kv_heads != 0, "attention.head_count_kv",
-            "does not divide head_count");
+    fail_if(r, (r->traits & ARCH_MLA) && hp->n_heads % hp->n_kv_heads != 0,
+            "attention.head_count_kv", "does not divide head_count");
     hp->head_k = hp->head_v = hp->d_model / hp->n_heads;
-    get_u32(r, "attention.key_length", OPTIONAL, 1, 1 << 16, &hp->head_k);
-    get_u32(r, "attention.value_length", OPTIONAL, 1, 1 << 16, &hp->head_v);
+    bool differ = heads_differ(r, hp);
+    get_u32(r, "attention.key_length", differ ? REQUIRED : OPTIONAL, 1, 1 << 16, &hp->head_k);
+    get_u32(r, "attention.value_length", differ ? REQUIRED : OPTIONAL, 1, 1 << 16, &hp->head_v);
     get_u32(r, "attention.sliding_window", OPTIONAL, 0, 1 << 30, &hp->window);
     fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
     fail_if(r, hp->head_k % 2 != 0 && !(r->traits & ARCH_MLA), "attention.key_length",
@@ -390,9 +445,9 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     bool rwkv = str_is(str_of(hp->arch), "rwkv7");
     get_u32(&r, "context_length", REQUIRED, 1, 1 << 30, &hp->n_ctx);
     get_u32(&r, "embedding_length", REQUIRED, 1, 1 << 20, &hp->d_model);
-    get_u32(&r, "block_count", REQUIRED, 1, 512, &r.n_blocks);
+    get_u32(&r, "block_count", REQUIRED, 1, HPARAMS_MAX_BLOCKS, &r.n_blocks);
     get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
-    get_u32(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff);
+    get_blocks(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff, hp->block_ff);
     const char *eps = rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     get_f32(&r, eps, REQUIRED, -FLT_MAX, &hp->eps);
     check_eps(&r, full_key(&r, eps, key, sizeof key), hp->eps);

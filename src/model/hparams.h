@@ -7,6 +7,8 @@
 
 enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE };
 
+enum { HPARAMS_MAX_BLOCKS = 512 };
+
 /* How the hidden states of a text become one vector; GGUF's numbers. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
 
@@ -24,6 +26,9 @@ struct hparams {
     u32 n_vocab;            /* rows of the embedding */
     u32 n_ff;               /* width of a dense feed-forward */
     u32 n_heads, n_kv_heads;
+    /* the same three by block; above, their largest values */
+    u32 block_ff[HPARAMS_MAX_BLOCKS];
+    u32 block_heads[HPARAMS_MAX_BLOCKS], block_kv_heads[HPARAMS_MAX_BLOCKS];
     u32 head_k, head_v; /* per head; MLA: of the latent form */
     float eps;          /* of the norms */
 

@@ -198,11 +198,34 @@ static void arrays_that_differ_or_end_early(void **state)
 {
     (void)state;
     static const struct bad cases[] = {
-        {"llama", "llama.attention.head_count_kv", ARRAY, 3, NULL}, /* 1, 1, 2 */
+        {"llama", "llama.attention.key_length", ARRAY, 3, NULL}, /* 1, 1, 2 */
+        {"llama", "llama.attention.head_count", ARRAY, 3, "head_count_kv' does not divide"},
+        {"glm4_moe_lite", "deepseek2.attention.head_count", ARRAY, 4, "differs between layers"},
         {"llama", "llama.attention.head_count_kv", ARRAY, 1, NULL}, /* three blocks */
         {"llama", "llama.attention.head_count_kv", ARRAY, 0, NULL},
     };
     check_all(cases, ARRAY_LEN(cases));
+}
+
+static void heads_and_widths_may_differ_between_blocks(void **state)
+{
+    (void)state;
+    struct twin t;
+    struct hparams hp;
+    struct err err = {0};
+    twin_open(&t, "llama-blocks", "");
+    assert_int_equal(hparams_read(&hp, t.to, &err), 0);
+    assert_int_equal(hp.n_heads, 6);
+    assert_int_equal(hp.n_kv_heads, 3);
+    assert_int_equal(hp.n_ff, 56);
+    assert_int_equal(hp.block_heads[1], 2);
+    assert_int_equal(hp.block_kv_heads[1], 1);
+    assert_int_equal(hp.block_ff[1], 24);
+    twin_close(&t);
+    twin_open(&t, "llama-blocks", "llama.attention.key_length"); /* of which block? */
+    assert_int_equal(hparams_read(&hp, t.to, &err), FLETCH_E_FORMAT);
+    assert_non_null(strstr(err.text, "'llama.attention.key_length' is missing"));
+    twin_close(&t);
 }
 
 static void an_array_of_equal_values_is_a_number(void **state)
@@ -309,6 +332,7 @@ int main(void)
         cmocka_unit_test(latent_widths_that_cannot_be),
         cmocka_unit_test(recurrent_sizes_that_cannot_be),
         cmocka_unit_test(arrays_that_differ_or_end_early),
+        cmocka_unit_test(heads_and_widths_may_differ_between_blocks),
         cmocka_unit_test(an_array_of_equal_values_is_a_number),
         cmocka_unit_test(narrower_than_its_heads),
         cmocka_unit_test(good_ones_come_through),

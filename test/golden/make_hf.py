@@ -530,11 +530,12 @@ def make_llama_gguf(out, model, tokens):
                 }.items()
             }
         )
+    L = c.num_hidden_layers
     want = torch.from_numpy(
         np.fromfile(os.path.join(out, "llama", "logits.f32"), "<f4").reshape(T, V)
     ).double()
     got = own.llama_gguf(
-        t, c.num_hidden_layers, H, KV, c.rms_norm_eps, LLAMA3["rope_theta"], tokens
+        t, L, [H] * L, [KV] * L, c.rms_norm_eps, LLAMA3["rope_theta"], tokens
     )
     error = float((got - want).abs().max() / (want.max() - want.min()))
     assert error < 1e-5, error

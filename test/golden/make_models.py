@@ -8,6 +8,7 @@ import os
 
 import torch
 
+import make_blocks
 import make_families
 import make_hf
 import make_rwkv
@@ -20,6 +21,7 @@ def main():
     ap.add_argument("-o", "--out", default=os.path.join(here, "models"))
     ap.add_argument("--own-only", action="store_true", help="without transformers' models")
     ap.add_argument("--family", nargs="+", help="only these of make_families.py")
+    ap.add_argument("--blocks", action="store_true", help="only that of make_blocks.py")
     ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
     args = ap.parse_args()
     torch.set_num_threads(4)
@@ -27,7 +29,10 @@ def main():
         return make_families.make_all(args.out, args.family)
     if args.wrapped:
         return make_wrapped.make_all(args.out, args.wrapped)
+    if args.blocks:
+        return make_blocks.make_all(args.out)
     make_rwkv.make_all(args.out)
+    make_blocks.make_all(args.out)
     if not args.own_only:
         make_hf.make_all(args.out)
         make_families.make_all(args.out)

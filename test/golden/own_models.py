@@ -171,15 +171,17 @@ def glm_mtp(hidden, next_tokens, w, cfg, margins):
 # ---- llama, as GGUF lays it out -------------------------------------------------------------
 
 
-def llama_gguf(t, n_layer, H, KV, eps, base, tokens):
+def llama_gguf(t, n_layer, heads, kv_heads, eps, base, tokens):
+    """heads, kv_heads: of every block."""
     x = t["token_embd.weight"][tokens]
-    T, hd = len(tokens), t["blk.0.attn_q.weight"].shape[0] // H
+    T, hd = len(tokens), t["blk.0.attn_q.weight"].shape[0] // heads[0]
     for l in range(n_layer):
+        H, KV = heads[l], kv_heads[l]
         w = {k.split(".")[2]: v for k, v in t.items() if k.startswith(f"blk.{l}.")}
         h = rms(x, w["attn_norm"], eps)
         q, k, v = ((h @ w["attn_" + m].T).view(T, -1, hd) for m in "qkv")
         q, k = (
-            torch.stack([rope(z[p], p, base, "norm", t["rope_freqs.weight"]) for p in range(T)])
+            torch.stack([rope(z[p], p, base, "norm", t.get("rope_freqs.weight")) for p in range(T)])
             for z in (q, k)
         )
         out = torch.zeros(T, H, hd, dtype=F64)

@@ -3,7 +3,7 @@
 
 struct operand dense_ffn(struct build *b, struct operand h, u32 l)
 {
-    return part_swiglu(b, h, l, b->hp->n_ff, "");
+    return part_swiglu(b, h, l, b->hp->block_ff[l], "");
 }
 
 struct operand dense_experts(struct build *b, struct operand h, u32 l)

@@ -30,8 +30,8 @@ struct operand part_residual(struct build *b, const char *label, struct operand 
 static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
 {
     const struct hparams *hp = b->hp;
-    const u32 n[3] = {hp->n_heads * hp->head_k, hp->n_kv_heads * hp->head_k,
-                      hp->n_kv_heads * hp->head_v};
+    const u32 n[3] = {hp->block_heads[l] * hp->head_k, hp->block_kv_heads[l] * hp->head_k,
+                      hp->block_kv_heads[l] * hp->head_v};
     static const char part[3] = {'q', 'k', 'v'};
     bool fused = bind_has(&b->bind, "blk.%u.attn_qkv", l);
     u32 all = n[0] + n[1] + n[2], row = 0;
@@ -59,8 +59,8 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
 {
     const struct hparams *hp = b->hp;
     struct program *p = b->p;
-    u32 w[3], bias[3];
-    u32 kv = net_kv(p->net, hp->n_kv_heads * hp->head_k, hp->n_kv_heads * hp->head_v);
+    u32 w[3], bias[3], n_heads = hp->block_heads[l], n_kv_heads = hp->block_kv_heads[l];
+    u32 kv = net_kv(p->net, n_kv_heads * hp->head_k, n_kv_heads * hp->head_v);
     struct operand h =
         part_rms(b, "attn_norm", x, bind_vector(&b->bind, hp->d_model, "blk.%u.attn_norm", l));
     bind_qkv(b, l, w, bias);
@@ -72,8 +72,8 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
         k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
     }
     if (!spec.plain_every || (l + 1) % spec.plain_every) {
-        q = prog_rope(p, "q_rope", spec.rope, hp->n_heads, q);
-        k = prog_rope(p, "k_rope", spec.rope, hp->n_kv_heads, k);
+        q = prog_rope(p, "q_rope", spec.rope, n_heads, q);
+        k = prog_rope(p, "k_rope", spec.rope, n_kv_heads, k);
     }
     if (spec.qk_norm == QK_NORM_LAST) {
         q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
@@ -81,8 +81,8 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     }
     prog_kv_store(p, kv, k, v);
     float scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_k);
-    struct operand o = prog_attention(p, "attn", kv, hp->n_heads, hp->n_kv_heads, q, scale);
-    u32 wo = bind_matrix(&b->bind, hp->n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
+    struct operand o = prog_attention(p, "attn", kv, n_heads, n_kv_heads, q, scale);
+    u32 wo = bind_matrix(&b->bind, n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
     u32 bo = bind_vector_opt(&b->bind, hp->d_model, "blk.%u.attn_output.bias", l);
     return part_residual(b, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
 }
