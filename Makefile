@@ -140,7 +140,7 @@ $B/libfletch.a: $(OBJ)
 $B/$(SO): $(OBJ)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(SOFLAGS) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
-$(APP_OBJ) $B/app/%_test.o $B/test/fuzz/request.o: CFLAGS += $(APP_CFLAGS)
+$(APP_OBJ) $B/app/%_test.o $B/test/fuzz/request.o $B/tools/openapi_doc.o: CFLAGS += $(APP_CFLAGS)
 $B/fletch: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
@@ -149,6 +149,8 @@ $B/fletch-static: $(APP_OBJ) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -static-libgcc $^ -o $@ \
 	    -Wl,-Bstatic $(PKG_LIBS) $(APP_STATIC) -Wl,-Bdynamic $(LIBS)
 
+$B/tools/openapi_doc: $B/tools/openapi_doc.o $B/libapp.a $B/libfletch.a
+	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 $B/tools/%: $B/tools/%.o $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ $(PKG_LIBS) $(LIBS)
 
@@ -192,8 +194,10 @@ $B/bench/%.gguf: | $B/fletch
 	@mkdir -p $(@D)
 	$B/fletch synth $(SHAPE) --type $(TYPE) -o $@
 
-docs: $B/tools/ops_doc $B/fletch
+docs: $B/tools/ops_doc $B/tools/openapi_doc $B/fletch
 	$< > docs/ops.md
+	$B/tools/openapi_doc > web/sampling.js
+	$B/tools/openapi_doc tools/openapi_base.json > web/openapi.json
 	$B/fletch man > docs/fletch.1
 
 # Accepts what executors make of the golden models now (test/census_cli.c); the diff shows what

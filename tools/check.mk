@@ -35,7 +35,7 @@ $B/libapp.a: $(filter-out $B/app/main.o,$(APP_OBJ))
 # LIMIT: seconds a test program may take; RESULTS: a file that collects the totals; RUN_FLAGS: more
 # for test/run.
 LIMIT   ?= 300
-tests: $(TESTBIN) $(CLIS) $B/tools/mac_probe
+tests: $(TESTBIN) $(CLIS) $B/tools/mac_probe $B/tools/openapi_doc
 test: $B/fletch $B/standin/fletch tests
 	$Q$(VALIDATE) test/run $(RUN_FLAGS) -t $(LIMIT) $(if $(RESULTS),-r $(RESULTS)) $B
 

@@ -1,49 +1,10 @@
 // Turns settings and messages into the body of a request, and a request into a curl command.
 
+import { SAMPLING } from './sampling.js';
+
 // Every setting: how it is shown, and under which name it is sent. Empty: the server's own value.
 export const SETTINGS = [
-    {
-        key: 'temperature',
-        label: 'Temperature',
-        min: 0,
-        max: 2,
-        step: 0.01,
-        help: '0 always picks the likeliest token; higher values give more varied answers.',
-    },
-    {
-        key: 'top_p',
-        label: 'Top p',
-        min: 0,
-        max: 1,
-        step: 0.01,
-        help: 'Only the likeliest tokens whose probabilities add up to this.',
-    },
-    {
-        key: 'top_k',
-        label: 'Top k',
-        min: 0,
-        max: 1000,
-        step: 1,
-        help: 'Only this many of the likeliest tokens; 0 allows all.',
-    },
-    {
-        key: 'min_p',
-        label: 'Min p',
-        min: 0,
-        max: 1,
-        step: 0.01,
-        help: 'Only tokens at least this likely relative to the likeliest one.',
-    },
-    {
-        key: 'repeat_penalty',
-        label: 'Repeat penalty',
-        min: 0.5,
-        max: 2,
-        step: 0.01,
-        help: 'Above 1, recent tokens become less likely.',
-    },
-    { key: 'presence_penalty', label: 'Presence penalty', min: -2, max: 2, step: 0.01 },
-    { key: 'frequency_penalty', label: 'Frequency penalty', min: -2, max: 2, step: 0.01 },
+    ...SAMPLING,
     {
         key: 'max_tokens',
         label: 'Maximum answer length',

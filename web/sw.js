@@ -47,6 +47,7 @@ const FILES = [
     '/prompt-view.js',
     '/request.js',
     '/room.js',
+    '/sampling.js',
     '/settings-view.js',
     '/sidebar.js',
     '/sse.js',

@@ -7,9 +7,7 @@
 
 static int take(struct call *c)
 {
-    static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
-    if (fields_take(c, tables)) return -1;
-    return turn_take(c);
+    return fields_take(c) ? -1 : turn_take(c);
 }
 
 /* ---- streamed ---- */
@@ -151,6 +149,7 @@ static void end(struct call *c)
 const struct api api_chat = {
     .label = "chat",
     .prefix = "chatcmpl-",
+    .fields = chat_tables,
     .take = take,
     .begin = begin,
     .progress = progress,

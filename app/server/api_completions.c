@@ -42,6 +42,7 @@ static const struct field own[] = {
     {"best_of", take_best_of, 0, 0, 0},
 };
 static const struct field_table own_table = FIELD_TABLE(own);
+static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
 
 /* path: where it stands in the body. */
 static int take_prompt(struct call *c, const char *path, const json_t *p)
@@ -75,9 +76,8 @@ static int check_echo(struct call *c)
 
 static int take(struct call *c)
 {
-    static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
     c->ask.set.takes_none = true;
-    if (fields_take(c, tables)) return -1;
+    if (fields_take(c)) return -1;
     const json_t *p = c->ask.prompt, *first = json_array_get(p, 0);
     bool many = json_is_array(p) && (json_is_string(first) || json_is_array(first));
     size_t n = many ? json_array_size(p) : 1;
@@ -277,6 +277,7 @@ static void free_state(struct call *c)
 const struct api api_completions = {
     .label = "completions",
     .prefix = "cmpl-",
+    .fields = tables,
     .take = take,
     .begin = begin,
     .progress = progress,

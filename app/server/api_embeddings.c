@@ -69,14 +69,15 @@ static int take_dimensions(struct call *c, const struct field *f, json_t *v)
                       c->served->info.n_embd);
 }
 
+static const struct field own[] = {{"input", take_input, 0, 0, 0},
+                                   {"encoding_format", take_format, 0, 0, 0},
+                                   {"dimensions", take_dimensions, 0, 0, 0}};
+static const struct field_table own_table = FIELD_TABLE(own);
+static const struct field_table *const tables[] = {&own_table, &fields_model, NULL};
+
 static int take(struct call *c)
 {
-    static const struct field own[] = {{"input", take_input, 0, 0, 0},
-                                       {"encoding_format", take_format, 0, 0, 0},
-                                       {"dimensions", take_dimensions, 0, 0, 0}};
-    static const struct field_table own_table = FIELD_TABLE(own);
-    static const struct field_table *const tables[] = {&own_table, &fields_model, NULL};
-    if (fields_take(c, tables)) return -1;
+    if (fields_take(c)) return -1;
     return c->n_prompts ? 0 : call_wrong(c, 400, "input", "input is missing or empty");
 }
 
@@ -193,4 +194,10 @@ static void free_state(struct call *c)
 }
 
 const struct api api_embeddings = {
-    .label = "embeddings", .prefix = "embd_", .take = take, .run = run, .free = free_state};
+    .label = "embeddings",
+    .prefix = "embd_",
+    .fields = tables,
+    .take = take,
+    .run = run,
+    .free = free_state,
+};

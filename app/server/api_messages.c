@@ -221,18 +221,16 @@ static int take_beginning(struct call *c)
                                                                                : 0;
 }
 
+static const struct turn_field rows[] = {
+    {"system", NULL, take_system},     {"messages", NULL, take_messages},
+    {"tools", NULL, take_tools},       {"tool_choice", NULL, take_tool_choice},
+    {"thinking", NULL, take_thinking}, {"output_config", "response_format", take_output_config},
+    {"stop_sequences", "stop", NULL},
+};
+
 static int take_any(struct call *c)
 {
-    static const struct turn_field rows[] = {
-        {"system", NULL, take_system},     {"messages", NULL, take_messages},
-        {"tools", NULL, take_tools},       {"tool_choice", NULL, take_tool_choice},
-        {"thinking", NULL, take_thinking}, {"output_config", "response_format", take_output_config},
-        {"stop_sequences", "stop", NULL},
-    };
-    static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
-    if (turn_translate(c, rows, sizeof rows / sizeof *rows) || take_beginning(c) ||
-        fields_take(c, tables))
-        return -1;
+    if (turn_translate(c) || take_beginning(c) || fields_take(c)) return -1;
     if (c->ask.n != 1)
         return call_wrong(c, 400, "n", "n must be 1: this endpoint gives one answer");
     return turn_take(c);
@@ -395,6 +393,9 @@ static void broken(struct call *c)
 const struct api api_messages = {
     .label = "messages",
     .prefix = "msg_",
+    .fields = chat_tables,
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof *rows,
     .take = take,
     .begin = begin,
     .token = token,
@@ -408,6 +409,9 @@ const struct api api_messages = {
 const struct api api_count_tokens = {
     .label = "count_tokens",
     .prefix = "count_",
+    .fields = chat_tables,
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof *rows,
     .take = take_count,
     .free = turn_free,
     .problem = problem,

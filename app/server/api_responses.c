@@ -187,26 +187,26 @@ static int take_reasoning(struct call *c, json_t *chat, json_t *v)
     return json_object_set(chat, "reasoning_effort", effort) ? call_no_memory(c) : 0;
 }
 
+static const struct turn_field rows[] = {
+    {"input", "messages", take_input},
+    {"instructions", NULL, take_instructions},
+    {"max_output_tokens", "max_tokens", NULL},
+    {"tools", NULL, take_tools},
+    {"tool_choice", NULL, take_tool_choice},
+    {"text", "response_format", take_text},
+    {"truncation", NULL, take_truncation},
+    {"previous_response_id", NULL, take_previous},
+    {"reasoning", "reasoning_effort", take_reasoning},
+    {"include", NULL, NULL},
+    {"background", NULL, NULL},
+    {"prompt_cache_retention", NULL, NULL},
+    {"max_tool_calls", NULL, NULL},
+    {"stream_options", NULL, NULL},
+};
+
 static int take(struct call *c)
 {
-    static const struct turn_field rows[] = {
-        {"input", "messages", take_input},
-        {"instructions", NULL, take_instructions},
-        {"max_output_tokens", "max_tokens", NULL},
-        {"tools", NULL, take_tools},
-        {"tool_choice", NULL, take_tool_choice},
-        {"text", "response_format", take_text},
-        {"truncation", NULL, take_truncation},
-        {"previous_response_id", NULL, take_previous},
-        {"reasoning", "reasoning_effort", take_reasoning},
-        {"include", NULL, NULL},
-        {"background", NULL, NULL},
-        {"prompt_cache_retention", NULL, NULL},
-        {"max_tool_calls", NULL, NULL},
-        {"stream_options", NULL, NULL},
-    };
-    static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
-    if (turn_translate(c, rows, sizeof rows / sizeof *rows) || fields_take(c, tables)) return -1;
+    if (turn_translate(c) || fields_take(c)) return -1;
     if (!json_object_get(turn_original(c), "input"))
         return call_wrong(c, 400, "input", "input is missing");
     if (c->ask.n != 1)
@@ -276,23 +276,23 @@ static void echo(const struct call *c, json_t *response)
 {
     static const struct {
         const char *name, *otherwise;
-    } rows[] = {{"instructions", "null"},
-                {"max_output_tokens", "null"},
-                {"metadata", "{}"},
-                {"parallel_tool_calls", "true"},
-                {"previous_response_id", "null"},
-                {"reasoning", "null"},
-                {"text", "{\"format\": {\"type\": \"text\"}}"},
-                {"tool_choice", "\"auto\""},
-                {"tools", "[]"},
-                {"truncation", "\"disabled\""}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_t *said = json_object_get(turn_original(c), rows[i].name);
+    } echoed[] = {{"instructions", "null"},
+                  {"max_output_tokens", "null"},
+                  {"metadata", "{}"},
+                  {"parallel_tool_calls", "true"},
+                  {"previous_response_id", "null"},
+                  {"reasoning", "null"},
+                  {"text", "{\"format\": {\"type\": \"text\"}}"},
+                  {"tool_choice", "\"auto\""},
+                  {"tools", "[]"},
+                  {"truncation", "\"disabled\""}};
+    for (size_t i = 0; i < sizeof echoed / sizeof *echoed; i++) {
+        json_t *said = json_object_get(turn_original(c), echoed[i].name);
         if (said && !json_is_null(said))
-            json_object_set(response, rows[i].name, said);
+            json_object_set(response, echoed[i].name, said);
         else
-            json_object_set_new(response, rows[i].name,
-                                json_loads(rows[i].otherwise, JSON_DECODE_ANY, NULL));
+            json_object_set_new(response, echoed[i].name,
+                                json_loads(echoed[i].otherwise, JSON_DECODE_ANY, NULL));
     }
 }
 
@@ -440,6 +440,9 @@ static void broken(struct call *c)
 const struct api api_responses = {
     .label = "responses",
     .prefix = "resp_",
+    .fields = chat_tables,
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof *rows,
     .take = take,
     .begin = begin,
     .token = token,

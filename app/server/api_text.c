@@ -65,17 +65,18 @@ static void add_pieces(struct reply *r, const struct served *m, const struct pro
     reply_add_word(r, "]");
 }
 
+static const struct field tokenize_fields[] = {
+    {"content", field_any, FIELD_AT(ask.prompt), 0, 0},
+    {"add_special", field_flag, FIELD_AT(ask.echo), 0, 0},
+    {"parse_special", field_flag, FIELD_AT(ask.logprobs), 0, 0},
+    {"with_pieces", field_flag, FIELD_AT(ask.stream), 0, 0},
+};
+static const struct field_table tokenize_table = FIELD_TABLE(tokenize_fields);
+static const struct field_table *const tokenize_tables[] = {&tokenize_table, &fields_model, NULL};
+
 static int take_tokenize(struct call *c)
 {
-    static const struct field own[] = {
-        {"content", field_any, FIELD_AT(ask.prompt), 0, 0},
-        {"add_special", field_flag, FIELD_AT(ask.echo), 0, 0},
-        {"parse_special", field_flag, FIELD_AT(ask.logprobs), 0, 0},
-        {"with_pieces", field_flag, FIELD_AT(ask.stream), 0, 0},
-    };
-    static const struct field_table table = FIELD_TABLE(own);
-    static const struct field_table *const tables[] = {&table, &fields_model, NULL};
-    if (fields_take(c, tables)) return -1;
+    if (fields_take(c)) return -1;
     if (!json_is_string(c->ask.prompt))
         return call_wrong(c, 400, "content", "content must be a string");
     size_t n = json_string_length(c->ask.prompt);
@@ -94,14 +95,17 @@ static int take_tokenize(struct call *c)
 
 /* ---- /detokenize: {tokens} -> {content} ---- */
 
+static const struct field detokenize_fields[] = {
+    {"tokens", field_array, FIELD_AT(ask.prompt), 0, 0}};
+static const struct field_table detokenize_table = FIELD_TABLE(detokenize_fields);
+static const struct field_table *const detokenize_tables[] = {&detokenize_table, &fields_model,
+                                                              NULL};
+
 static int take_detokenize(struct call *c)
 {
-    static const struct field own[] = {{"tokens", field_array, FIELD_AT(ask.prompt), 0, 0}};
-    static const struct field_table table = FIELD_TABLE(own);
-    static const struct field_table *const tables[] = {&table, &fields_model, NULL};
     char *text;
     size_t n;
-    if (fields_take(c, tables)) return -1;
+    if (fields_take(c)) return -1;
     if (!c->ask.prompt) return call_wrong(c, 400, "tokens", "tokens must be an array of token ids");
     if (any_length(c, prompt_ids(c, "tokens", c->ask.prompt))) return -1;
     pthread_mutex_lock(&c->served->text_lock);
@@ -122,9 +126,8 @@ static int take_detokenize(struct call *c)
 
 static int take_apply_template(struct call *c)
 {
-    static const struct field_table *const tables[] = {&fields_chat, &fields_common, NULL};
     struct words text = {0};
-    if (fields_take(c, tables) || any_length(c, turn_take(c))) return -1;
+    if (fields_take(c) || any_length(c, turn_take(c))) return -1;
     c->bytes = reply_open();
     if (!c->bytes) return call_no_memory(c);
     reply_add_word(c->bytes, "{\"tokens\":");
@@ -138,7 +141,12 @@ static int take_apply_template(struct call *c)
     return text.failed ? call_no_memory(c) : end(c);
 }
 
-const struct api api_tokenize = {.label = "tokenize", .prefix = "", .take = take_tokenize};
-const struct api api_detokenize = {.label = "detokenize", .prefix = "", .take = take_detokenize};
-const struct api api_apply_template = {
-    .label = "apply-template", .prefix = "", .take = take_apply_template, .free = turn_free};
+const struct api api_tokenize = {
+    .label = "tokenize", .prefix = "", .fields = tokenize_tables, .take = take_tokenize};
+const struct api api_detokenize = {
+    .label = "detokenize", .prefix = "", .fields = detokenize_tables, .take = take_detokenize};
+const struct api api_apply_template = {.label = "apply-template",
+                                       .prefix = "",
+                                       .fields = chat_tables,
+                                       .take = take_apply_template,
+                                       .free = turn_free};

@@ -41,8 +41,9 @@ int call_at(struct call *c, const char *fmt, ...)
 
 const char *call_field(const struct call *c, const char *name)
 {
-    for (size_t i = 0; i < c->n_fields; i++)
-        if (c->fields[i].to && strcmp(c->fields[i].to, name) == 0) return c->fields[i].name;
+    for (size_t i = 0; i < c->api->n_rows; i++)
+        if (c->api->rows[i].to && strcmp(c->api->rows[i].to, name) == 0)
+            return c->api->rows[i].name;
     return name;
 }
 

@@ -183,6 +183,7 @@ static const struct field chat[] = {
     {"verbosity", field_ignore, 0, 0, 0},
 };
 const struct field_table fields_chat = FIELD_TABLE(chat);
+const struct field_table *const chat_tables[] = {&fields_chat, &fields_common, NULL};
 
 static const struct field *find(const struct field_table *const *tables, const char *name)
 {
@@ -218,14 +219,14 @@ static int take_defaults(struct call *c)
     return 0;
 }
 
-int fields_take(struct call *c, const struct field_table *const *tables)
+int fields_take(struct call *c)
 {
     const char *name;
     json_t *v;
     if (take_defaults(c)) return -1;
     json_object_foreach(c->body, name, v)
     {
-        const struct field *f = find(tables, name);
+        const struct field *f = find(c->api->fields, name);
         if (!f) return call_unknown(c, name);
         struct field said = *f;
         said.name = f->take == field_setting ? name : call_field(c, f->name);

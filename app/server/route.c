@@ -100,29 +100,37 @@ static void model(struct conn *c)
 
 /* ---- the table ---- */
 
-static const struct {
-    const char *method, *path; /* a path that ends in * is a beginning */
-    void (*answer)(struct conn *c);
-    const struct api *api;
-} routes[] = {
-    {"GET", "/livez", livez, NULL},
-    {"GET", "/readyz", readyz, NULL},
-    {"GET", "/health", health, NULL},
-    {"GET", "/metrics", metrics_reply, NULL},
-    {"GET", "/v1/status", status_reply, NULL},
-    {"GET", "/v1/models", models, NULL},
-    {"GET", "/v1/models/*", model, NULL},
-    {"POST", "/v1/chat/completions", NULL, &api_chat},
-    {"POST", "/v1/responses", NULL, &api_responses},
-    {"POST", "/v1/messages", NULL, &api_messages},
-    {"POST", "/v1/messages/count_tokens", NULL, &api_count_tokens},
-    {"POST", "/v1/embeddings", NULL, &api_embeddings},
-    {"POST", "/v1/completions", NULL, &api_completions},
-    {"POST", "/tokenize", NULL, &api_tokenize},
-    {"POST", "/detokenize", NULL, &api_detokenize},
-    {"POST", "/apply-template", NULL, &api_apply_template},
+const struct route routes[] = {
+    {"GET", "/livez", livez, NULL, "whether the server is running", NULL, "State", NULL},
+    {"GET", "/readyz", readyz, NULL,
+     "whether requests can be answered; 503 while models load or the server shuts down", NULL,
+     "State", NULL},
+    {"GET", "/health", health, NULL,
+     "like /readyz; also 503 if work is waiting and no step completes", NULL, "State", NULL},
+    {"GET", "/metrics", metrics_reply, NULL, "metrics for Prometheus", NULL, NULL, NULL},
+    {"GET", "/v1/status", status_reply, NULL, "data for the chat page", NULL, "Status", NULL},
+    {"GET", "/v1/models", models, NULL, "list the available models", NULL, "Models", NULL},
+    {"GET", "/v1/models/*", model, NULL, "describe one model", NULL, "Model", NULL},
+    {"POST", "/v1/chat/completions", NULL, &api_chat, "answer a chat", "ChatRequest",
+     "ChatCompletion", "ChatChunk"},
+    {"POST", "/v1/responses", NULL, &api_responses, "answer a chat, in OpenAI's newer format",
+     "ResponseRequest", "Response", "ResponseEvent"},
+    {"POST", "/v1/messages", NULL, &api_messages, "answer a chat, in Anthropic's format",
+     "MessagesRequest", "Message", "MessageEvent"},
+    {"POST", "/v1/messages/count_tokens", NULL, &api_count_tokens, "count the tokens of a prompt",
+     "MessagesRequest", "TokenCount", NULL},
+    {"POST", "/v1/embeddings", NULL, &api_embeddings, "turn texts into vectors",
+     "EmbeddingsRequest", "Embeddings", NULL},
+    {"POST", "/v1/completions", NULL, &api_completions, "continue texts or token ids",
+     "CompletionRequest", "Completion", "Completion"},
+    {"POST", "/tokenize", NULL, &api_tokenize, "turn a text into tokens", "TokenizeRequest",
+     "Tokens", NULL},
+    {"POST", "/detokenize", NULL, &api_detokenize, "turn tokens into a text", "DetokenizeRequest",
+     "Text", NULL},
+    {"POST", "/apply-template", NULL, &api_apply_template, "show the model's input for a chat",
+     "ChatRequest", "Rendered", NULL},
 };
-enum { N_ROUTES = sizeof routes / sizeof *routes };
+const size_t n_routes = sizeof routes / sizeof *routes;
 
 static bool matches(const char *pattern, const char *path)
 {
@@ -133,7 +141,7 @@ static bool matches(const char *pattern, const char *path)
 
 json_t *(*route_words(const char *path))(const struct problem *)
 {
-    for (size_t i = 0; path && i < N_ROUTES; i++)
+    for (size_t i = 0; path && i < n_routes; i++)
         if (routes[i].api && matches(routes[i].path, path)) return routes[i].api->problem;
     return NULL;
 }
@@ -152,7 +160,7 @@ void route(struct conn *c)
     memory_begin();
     const struct http_head *h = &conn_request(c)->head;
     const char *method = strcmp(h->method, "HEAD") == 0 ? "GET" : h->method, *allowed = NULL;
-    for (size_t i = 0; i < N_ROUTES; i++) {
+    for (size_t i = 0; i < n_routes; i++) {
         if (!matches(routes[i].path, h->path)) continue;
         allowed = routes[i].method;
         if (strcmp(method, allowed) != 0) continue;

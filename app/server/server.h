@@ -210,9 +210,7 @@ struct call {
     uint64_t client, salt;
     char *text; /* the body as it came; NULL once a worker has read it for good */
     size_t n_text, cap_text;
-    json_t *body;                    /* parsed; always an object */
-    const struct turn_field *fields; /* [n_fields] of another flavour, which became a chat's */
-    size_t n_fields;
+    json_t *body; /* parsed; always an object */
     struct ask ask;
     struct prompt *prompts;
     size_t n_prompts;
@@ -261,8 +259,11 @@ enum { CALL_CLIENT_GONE = 499 }; /* the status of its answer, in logs and metric
 
 /* One flavour of request and answer. All but take are called on the loop thread. */
 struct api {
-    const char *label;  /* in metrics and logs */
-    const char *prefix; /* of call->name */
+    const char *label;                       /* in metrics and logs */
+    const char *prefix;                      /* of call->name */
+    const struct field_table *const *fields; /* of the body, up to a NULL */
+    const struct turn_field *rows;           /* [n_rows] of what becomes a chat's (turn.h) */
+    size_t n_rows;
     /* On a worker: reads call->body. 0, or call_wrong's -1. */
     int (*take)(struct call *c);
     /* What is no batch request: works on its own, sets call->reply or problem, and ends with
@@ -343,10 +344,9 @@ struct field_table {
     }
 #define FIELD_AT(member) offsetof(struct call, member)
 
-/* Takes every field of the body by the first of the tables (up to a NULL) that has it; a field that
- * none has is an error that names it. Nulls count as absent. The model and its defaults come first.
- */
-int fields_take(struct call *c, const struct field_table *const *tables);
+/* Takes every field of the body by the first of the api's tables that has it; a field that none has
+ * is an error that names it. Nulls count as absent. The model and its defaults come first. */
+int fields_take(struct call *c);
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
 int field_top(struct call *c, const struct field *f, json_t *v);  /* field_count, within logprobs */
 int field_flag(struct call *c, const struct field *f, json_t *v); /* to a bool */
@@ -362,6 +362,7 @@ extern const struct field_table fields_common;
 extern const struct field_table fields_model; /* model, and what has no effect anywhere */
 /* messages, tools, chat_template_kwargs, ... */
 extern const struct field_table fields_chat;
+extern const struct field_table *const chat_tables[]; /* all fields of a chat */
 
 /* ---- prompt.c: text to tokens, on a worker ---- */
 
@@ -544,6 +545,16 @@ int mail_open(struct server *s);
 void mail_close(struct server *s);
 
 /* ---- route.c ---- */
+
+struct route {
+    const char *method, *path; /* a path that ends in * is a beginning */
+    void (*answer)(struct conn *c);
+    const struct api *api; /* or NULL, and answer */
+    /* For openapi.json, where the other three are names of schemas; NULL: a text, or none. */
+    const char *summary, *request, *reply, *event;
+};
+extern const struct route routes[];
+extern const size_t n_routes;
 
 void route(struct conn *c);
 /* How the API at a path words problems; NULL: as OpenAI's. The path may be NULL. */

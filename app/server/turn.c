@@ -37,19 +37,17 @@ static int translate_field(struct call *c, json_t *chat, const struct turn_field
     return json_object_set(chat, row ? row->to : name, v);
 }
 
-int turn_translate(struct call *c, const struct turn_field *rows, size_t n)
+int turn_translate(struct call *c)
 {
     json_t *chat = json_pack("{s:[]}", "messages"), *from = c->body, *v;
     const char *name;
     turns_of(c)->original = from;
     c->body = chat;
-    c->fields = rows;
-    c->n_fields = n;
     json_object_foreach(from, name, v)
     {
         const struct turn_field *row = NULL;
-        for (size_t i = 0; i < n && !row; i++)
-            if (strcmp(rows[i].name, name) == 0) row = &rows[i];
+        for (size_t i = 0; i < c->api->n_rows && !row; i++)
+            if (strcmp(c->api->rows[i].name, name) == 0) row = &c->api->rows[i];
         if (!json_is_null(v) && translate_field(c, chat, row, name, v)) return -1;
     }
     return 0;
@@ -89,7 +87,7 @@ static int check_tools(struct call *c)
             call_wrong(c, 400, "tools",
                        "the name of tool %zu must consist of 1 to %d letters, digits, _ and -", i,
                        NAME_MAX_CHARS);
-            return call_at(c, "tools[%zu].%sname", i, c->n_fields ? "" : "function.");
+            return call_at(c, "tools[%zu].%sname", i, c->api->n_rows ? "" : "function.");
         }
         if (p && !json_is_null(p) && !json_is_object(p)) {
             call_wrong(c, 400, "tools", "the parameters of tool %s must be a JSON schema",

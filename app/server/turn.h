@@ -46,9 +46,9 @@ struct turn_field {
     const char *name, *to;
     int (*take)(struct call *c, json_t *chat, json_t *v);
 };
-/* On a worker: call->body becomes that of a chat completion; what the rows don't name stays, but
- * for what a row becomes. The old one is turn_original's. */
-int turn_translate(struct call *c, const struct turn_field *rows, size_t n);
+/* On a worker: call->body becomes that of a chat completion, by the api's rows; what they don't
+ * name stays, but for what a row becomes. The old one is turn_original's. */
+int turn_translate(struct call *c);
 const json_t *turn_original(const struct call *c);
 /* Then: checks, and renders the prompt. As api->take. */
 int turn_take(struct call *c);
