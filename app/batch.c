@@ -15,20 +15,19 @@ enum { LINE_MAX_BYTES = 1 << 26 };
 
 static const struct opt batch_opts[] = {
     {'o', "output", OPT_TEXT, "FILE", NULL,
-     "write answers to FILE instead of stdout; requests that it already answers are skipped",
+     "write answers to FILE instead of stdout; requests already answered in FILE are skipped",
      OPT_FIELD(out), 0, 0},
     {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
      1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
-     "size of the KV cache in tokens, shared by all requests (default: with -c, a full context for "
-     "each; otherwise up to 8192 tokens for each, and at least one full context)",
+     "size of the KV cache in tokens, shared by all requests (default: with -c, a full context per "
+     "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {'n', "max-tokens", OPT_COUNT, "N", "256",
      "generate at most N tokens for a request without max_tokens; -1 removes the limit",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "no-reuse", OPT_FLAG, NULL, NULL,
-     "do not reuse prefixes: run the prefill of every prompt from its beginning",
-     OPT_FIELD(no_reuse), 0, 0},
+     "do not reuse prefixes: prefill every prompt from the beginning", OPT_FIELD(no_reuse), 0, 0},
 };
 static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
 
@@ -287,7 +286,7 @@ static bool take_id(struct job *j)
     char *key = id_key(j->id);
     json_t *before = json_object_get(b->seen, key);
     if (!before) json_object_set_new(b->seen, key, json_false());
-    if (json_is_false(before)) wrong(j, "the id %s was used before", QUOTE(key));
+    if (json_is_false(before)) wrong(j, "the id %s is used by an earlier request", QUOTE(key));
     free(key);
     return !json_is_true(before);
 }
@@ -337,7 +336,7 @@ static void submit(struct batch *b, const char *text, size_t n)
     }
     if (!json_is_object(j->line))
         wrong(j, "line %zu is not a JSON object: %s", b->n_lines,
-              j->line ? "it is another JSON type" : at.text);
+              j->line ? "it is another type of JSON value" : at.text);
     if (!*j->error && take_line(j)) {
         j->set.r.tokens = j->prompt;
         if (fletch_batch_submit(b->b, &j->set.r, NULL) == 0) {

@@ -9,8 +9,9 @@
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
-     "prefill only, decode only, or one after the other (full); serve: many clients at once "
-     "(--batches, default 1,4,8) with one prompt length and one answer length",
+     "what to measure: prefill, decode, both in sequence (full), all three, or many clients at "
+     "once (serve: --batches gives the numbers of clients, default 1,4,8, with one prompt length "
+     "and one answer length)",
      OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,
@@ -18,8 +19,8 @@ static const struct opt bench_opts[] = {
     {'d', "depths", OPT_TEXT, "LIST", NULL,
      "tokens already in the context (default: 0 for prefill, 256 for decode)", OPT_FIELD(depths), 0,
      0},
-    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences at once", OPT_FIELD(batches), 0,
-     0},
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences processed at once",
+     OPT_FIELD(batches), 0, 0},
     {'r', "reps", OPT_COUNT, "N", "7", "runs of each case after a warm-up; the median is reported",
      OPT_FIELD(n_reps), 1, 1000},
     {0, "chunk", OPT_COUNT, "N", NULL, "prompt tokens per step", OPT_FIELD(chunk), 1, 65536},
@@ -27,7 +28,8 @@ static const struct opt bench_opts[] = {
      "time every op instead of whole steps; the JSON document is a Chrome trace",
      OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
-     "measure one kernel instead of a model, checked against the reference and fused if possible: "
+     "measure one kernel instead of a model, after checking it against the reference; if it has a "
+     "fused form, measure that too: "
      "matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, gate+up+glu, "
      "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, rope+kv_store, "
      "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
@@ -43,7 +45,7 @@ static const struct opt bench_opts[] = {
     OPT_ROW_IGNORE_UNKNOWN,
     OPT_ROW_JSON,
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
-    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots to FILE instead",
+    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots to FILE instead of to --dir",
      OPT_FIELD(html), 0, 0},
     {0, "dir", OPT_TEXT, "DIR", P_tmpdir,
      "folder for the JSON document and the page, which are named fletch-bench-BACKEND-MODEL-MODE",
@@ -281,9 +283,8 @@ static int bench(const struct args *a)
         return opts_wrong("bench", "--kernel and MODEL cannot be combined");
     if (a->shape && !a->kernel) return opts_wrong("bench", "--shape needs --kernel");
     if (a->kernel && is_about_models(a))
-        return opts_wrong(
-            "bench",
-            "--kernel takes its sizes from --shape; -p, -n, --mode and so on need a model");
+        return opts_wrong("bench", "--kernel takes its sizes from --shape; options such as -p, -n "
+                                   "and --mode apply only to models");
     if (a->json && a->csv) return opts_wrong("bench", "--json and --csv cannot be combined");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
         return opts_wrong("bench", "speculative decoding is measured by --mode serve only");
@@ -301,11 +302,12 @@ const struct command cmd_bench = {
     .name = "bench",
     .operands = "[MODEL | compare A.json B.json]",
     .summary = "measure speed",
-    .about = "Measures how fast a model runs, compared with the limits of this machine, "
-             "measured in the same run. Without MODEL, the built-in model is measured. LIST is "
-             "numbers separated by commas; every combination is a case, and the cases alternate. "
-             "compare shows the ratios of two JSON documents with their confidence intervals; the "
-             "exit code is 1 if the second is significantly slower anywhere.",
+    .about =
+        "Measures how fast a model runs, and compares this with the limits of the machine, which "
+        "are measured in the same run. Without MODEL, the built-in model is measured. LIST is a "
+        "comma-separated list of numbers; every combination is a case, and the cases alternate. "
+        "compare shows the ratios of two JSON documents with their confidence intervals; the "
+        "exit code is 1 if the second is significantly slower anywhere.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,

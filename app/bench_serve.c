@@ -345,8 +345,9 @@ int bench_serve(struct host *h, const struct args *from, uint32_t n_prompt, uint
     s.host.engine = h->engine;
     int code = host_open_model(&s.host, a.operands.n ? a.operands.p[0] : NULL, &a);
     if (!code && n_prompt + 4 * n_answer > s.host.info.n_ctx)
-        code = say_error("prompts of %u and answers of %u tokens do not fit in the context of %u",
-                         n_prompt, 4 * n_answer, s.host.info.n_ctx);
+        code = say_error(
+            "prompts of %u and answers of %u tokens do not fit in the context of %u tokens",
+            n_prompt, 4 * n_answer, s.host.info.n_ctx);
     if (!code) code = run_cases(&s, clients);
     if (!code) {
         *doc = document(&s);

@@ -372,8 +372,8 @@ static void do_think(struct show *s, const char *text)
 {
     int on = strcmp(text, "on") == 0 ? 1 : strcmp(text, "off") == 0 ? 0 : -1;
     if (!chat_think_variable(s->talk.host->model))
-        fputs("this model cannot switch thinking on or off: its chat template has no variable "
-              "for it\n",
+        fputs("thinking cannot be turned on or off: this model's chat template has no variable for "
+              "it\n",
               stderr);
     else if (on < 0)
         fputs("/think takes on or off\n", stderr);
@@ -404,7 +404,7 @@ static void change_model(struct show *s, const char *name)
         s->path = path;
     }
     if (!s->done) talk_model_changed(&s->talk);
-    if (!failed) fprintf(stderr, "%s answers from now on\n", QUOTE(name));
+    if (!failed) fprintf(stderr, "now using %s\n", QUOTE(name));
 }
 
 static void do_model(struct show *s, const char *name)
@@ -457,13 +457,13 @@ static const struct slash {
     {"/help", "", "list these commands", do_help},
     {"/system", "[TEXT]", "show or set the system message", do_system},
     {"/set", "[NAME VALUE]", "show or change the sampling settings", do_set},
-    {"/model", "[MODEL]", "show the model, or continue with another one", do_model},
+    {"/model", "[MODEL]", "show the model, or switch to another one", do_model},
     {"/regen", "", "answer the last question again", do_regen},
     {"/undo", "", "remove the last question and its answer", do_undo},
     {"/edit", "[TEXT]", "change the last question and ask it again", do_edit},
     {"/read", "FILE", "attach a file to the next message", do_read},
     {"/save", "FILE", "save the conversation as JSON", do_save},
-    {"/save!", "FILE", "save it even if FILE exists", do_replace},
+    {"/save!", "FILE", "save the conversation even if FILE exists", do_replace},
     {"/load", "FILE", "continue a saved conversation", do_load},
     {"/tokens", "", "count the tokens of the conversation", do_tokens},
     {"/stats", "", "show the model and its speed", do_stats},
@@ -526,7 +526,7 @@ static void converse(struct show *s)
         if (ends) break;
         asked_twice = got == LINE_INTERRUPTED;
         if (asked_twice)
-            fputs("\n(Ctrl-C again or /bye leaves)\n", stderr);
+            fputs("\n(press Ctrl-C again, or type /bye, to leave)\n", stderr);
         else if (got == LINE_CLEARED)
             putchar('\n');
         else if (n && text[0] == '/' && !memchr(text, '\n', n))

@@ -89,7 +89,7 @@ static int feed(struct eval *e, const int32_t *ids, size_t n, bool last)
         double s = surprise(e->logits + i * n_vocab, n_vocab, ids[i + 1]);
         if (!isfinite(s))
             return say_error("the model computed a value that is not a number for token %zu; "
-                             "`fletch inspect --check` looks for bad weights",
+                             "find bad weights with fletch inspect --check",
                              (size_t)e->n_read + i);
         e->sum += s;
         e->sum2 += s * s;
@@ -129,14 +129,13 @@ static size_t window_of(const struct eval *e)
 static int eval_all(struct eval *e)
 {
     size_t n_ctx = window_of(e);
-    if (!e->n_ids) return say_error("nothing to evaluate: no tokens");
+    if (!e->n_ids) return say_error("nothing to evaluate: the text has no tokens");
     if (e->a->logits && e->n_ids > n_ctx)
-        return say_error(
-            "%zu tokens do not fit in the context of %zu; --logits needs all of them in it "
-            "(see -c)",
-            e->n_ids, n_ctx);
+        return say_error("%zu tokens do not fit in the context of %zu tokens, as --logits "
+                         "requires; set a longer context with -c",
+                         e->n_ids, n_ctx);
     if (e->n_ids > 1 && n_ctx < 2)
-        return say_error("a context of one token is too short: nothing can be predicted");
+        return say_error("a context of one token is too short to predict anything");
     size_t rows = (size_t)e->a->chunk.v < n_ctx ? (size_t)e->a->chunk.v : n_ctx;
     e->logits = need(calloc(rows * e->host.info.n_vocab, sizeof *e->logits));
     if (e->a->logits && !(e->out = fopen(e->a->logits, "wb")))
@@ -232,11 +231,12 @@ static int eval(const struct args *a)
 const struct command cmd_eval = {
     .name = "eval",
     .operands = "MODEL",
-    .summary = "measure perplexity, or write logits of given tokens",
+    .summary = "measure perplexity, or write the logits of a text",
     .about = "Measures the perplexity of a text (exp of the mean of -ln p) with its standard "
              "error, and the speed. A text longer than the context is evaluated in windows of the "
              "context length (at most 8192 tokens unless -c is given); every token is predicted "
-             "once. --logits writes a file with n_tokens rows of one number per vocabulary entry.",
+             "once. --logits writes a file with one row per token; a row has one number per "
+             "vocabulary entry.",
     .groups = {&eval_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

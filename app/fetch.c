@@ -143,7 +143,7 @@ static int say_curl(struct fetch *f, const char *url, CURLcode rc)
                                "page, or use another token"
                              : "; set HF_TOKEN to a token that has access");
     if (status == 404) return say_error("%s: HTTP 404: not found", QUOTE(url));
-    if (status >= 400) return say_error("%s: the server answered HTTP %ld", QUOTE(url), status);
+    if (status >= 400) return say_error("%s: the server returned HTTP %ld", QUOTE(url), status);
     return say_error("%s: %s (%d)", QUOTE(url), f->error[0] ? f->error : "failed", (int)rc);
 }
 
@@ -225,7 +225,7 @@ int fetch_text(struct fetch *f, const char *url, size_t max, struct text *out, b
     *out = m.text;
     if (more) *more = m.more;
     if (rc == CURLE_WRITE_ERROR)
-        return say_error("%s: the answer is longer than %zu bytes", QUOTE(url), max);
+        return say_error("%s: the response is longer than %zu bytes", QUOTE(url), max);
     return rc ? say_curl(f, url, rc) : EXIT_OK;
 }
 

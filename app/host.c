@@ -51,7 +51,8 @@ static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
      "take draft tokens from a smaller model with the same vocabulary", OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "take draft tokens from the context: what followed the latest tokens earlier",
+     "take draft tokens from the context: the tokens that followed an earlier occurrence of the "
+     "latest ones",
      OPT_FIELD(ngram), 0, 0},
     {0, "mtp", OPT_FLAG, NULL, NULL, "take draft tokens from the model's own MTP block",
      OPT_FIELD(mtp), 0, 0},
@@ -198,7 +199,7 @@ int host_check_path(const char *path)
     if (!path || access(path, R_OK) == 0) return EXIT_OK;
     if (strchr(path, '/') || is_file || access(path, F_OK) == 0)
         return say_error("%s: %s", QUOTE(path), strerror(errno));
-    return say_error("no model %s on this machine; \"fletch list\" shows the models that are, "
+    return say_error("no model %s on this machine; \"fletch list\" shows the available models, "
                      "\"fletch pull OWNER/REPO\" downloads one",
                      QUOTE(path));
 }

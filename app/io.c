@@ -36,7 +36,7 @@ static int read_stream(struct text *out, FILE *f, const char *name)
         if (n < cap - 1) break;
         if (cap > TEXT_MAX) {
             free(p);
-            return say_error("%s: longer than %d MiB", name, TEXT_MAX >> 20);
+            return say_error("%s is longer than %d MiB", name, TEXT_MAX >> 20);
         }
         p = need(realloc(p, cap *= 2));
     }

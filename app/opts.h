@@ -104,13 +104,12 @@ struct command {
             "backend to run on; auto takes the first of metal, cuda, cpu and ref that works", \
             OPT_FIELD(backend), 0, 0                                                          \
     }
-#define OPT_ROW_AHEAD                                                                            \
-    {                                                                                            \
-        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                     \
-            "submit a step before the token of the previous one is known; auto: on GPUs, where " \
-            "it "                                                                                \
-            "is faster",                                                                         \
-            OPT_FIELD(ahead), 0, 0                                                               \
+#define OPT_ROW_AHEAD                                                                         \
+    {                                                                                         \
+        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                  \
+            "submit each step before the token of the previous step is known; auto: only on " \
+            "GPUs, where this is faster",                                                     \
+            OPT_FIELD(ahead), 0, 0                                                            \
     }
 #define OPT_ROW_MAX_MEMORY                                                                 \
     {                                                                                      \
@@ -118,10 +117,10 @@ struct command {
             "memory that fletch may use, such as 512M or 4G (default: what is available)", \
             OPT_FIELD(max_memory), 0, 0                                                    \
     }
-#define OPT_ROW_NO_FUSE                                                                       \
-    {                                                                                         \
-        0, "no-fuse", OPT_FLAG, NULL, NULL, "run the program as recorded, without fused ops", \
-            OPT_FIELD(no_fuse), 0, 0                                                          \
+#define OPT_ROW_NO_FUSE                                                                      \
+    {                                                                                        \
+        0, "no-fuse", OPT_FLAG, NULL, NULL, "run every op separately instead of fusing ops", \
+            OPT_FIELD(no_fuse), 0, 0                                                         \
     }
 #define OPT_ROW_IGNORE_UNKNOWN                                                              \
     {                                                                                       \
@@ -129,11 +128,11 @@ struct command {
             "run the model even if it needs a feature that fletch lacks, at your own risk", \
             OPT_FIELD(ignore_unknown), 0, 0                                                 \
     }
-#define OPT_ROW_TYPE(otherwise)                                                             \
-    {                                                                                       \
-        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise, \
-            "storage type of the weights; the _m types keep some tensors more precise",     \
-            OPT_FIELD(type), 0, 0                                                           \
+#define OPT_ROW_TYPE(otherwise)                                                                \
+    {                                                                                          \
+        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,    \
+            "storage type of the weights; the _m types keep some tensors at higher precision", \
+            OPT_FIELD(type), 0, 0                                                              \
     }
 #define OPT_ROW_ISA                                                                                \
     {                                                                                              \

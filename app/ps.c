@@ -87,7 +87,7 @@ static void print_models(const json_t *j, const struct args *a)
     if (n)
         table_print(&t, stdout);
     else if (!a->quiet)
-        fprintf(stderr, "no model is loaded; %zu can be requested\n", json_array_size(models));
+        fprintf(stderr, "no model is loaded (available on demand: %zu)\n", json_array_size(models));
     table_free(&t);
 }
 
@@ -99,7 +99,8 @@ static int ps(const struct args *a)
     if (!code) {
         code = ask(&j, a, key);
         if (code && !a->quiet)
-            fputs("\"fletch serve\" starts a server; --endpoint URL asks one at another address\n",
+            fputs("start a server with \"fletch serve\", or give the address of a running one with "
+                  "--endpoint URL\n",
                   stderr);
     }
     if (!code && a->json) say_json(j);

@@ -142,7 +142,8 @@ static void print_summary(const json_t *j)
         table_put(&t, "%s", get_bool(template, "tools") ? "yes" : "no");
         table_put(&t, "thinking");
         table_put(&t, "%s",
-                  get_bool(template, "thinking") ? "can be turned on or off" : "no switch");
+                  get_bool(template, "thinking") ? "can be turned on or off"
+                                                 : "cannot be switched");
     }
     table_print(&t, stdout);
 }
@@ -242,8 +243,8 @@ static void print_prediction(FILE *out, const json_t *j)
     struct table t = {.columns = "lrrr"};
     if (!get_bool(machine, "supported"))
         fprintf(out,
-                "fletch has no backend for %s: memory is that of an NVIDIA GPU, and no speed is "
-                "predicted\n",
+                "fletch has no backend for %s: memory use is computed as for an NVIDIA GPU, and no "
+                "speed is predicted\n",
                 get_text(machine, "what"));
     if (!json_object_get(j, "predicted")) return;
     fprintf(out, "\npredicted, not measured: decode on %s (%.0f GB/s), %llu kernels per token\n",
@@ -299,7 +300,7 @@ static void print_plan(FILE *out, const json_t *j)
     uint64_t largest = get_count(j, "largest_ctx");
     report_parts(out, j);
     if (get_bool(j, "fits")) return;
-    fprintf(out, "does not fit: %s more needed",
+    fprintf(out, "does not fit: %s more is needed",
             human_bytes(get_count(j, "total") - get_count(j, "available")).text);
     if (largest)
         fprintf(out, "; a context of %llu would fit (-c %llu)\n", (unsigned long long)largest,
@@ -354,7 +355,7 @@ static int plan(const struct args *args)
 const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
-    .summary = "show how much memory a model needs, and its speed elsewhere",
+    .summary = "show a model's memory use, and predict its speed on other machines",
     .about = "Shows how much memory the model needs and whether it fits. If it does not, the exit "
              "code is 3 and the longest context that would fit is shown. MODEL may also be a shape "
              "from \"fletch synth --list\" with a storage type (default q8_0), such as "
@@ -400,7 +401,7 @@ static void print_program(const json_t *program)
         printf("  a token takes %llu kernels in one submission\n",
                (unsigned long long)get_count(program, "launches"));
     if (launches)
-        printf("  prefill takes %llu rows at once; the largest op needs %s of scratch memory\n",
+        printf("  prefill processes %llu rows at once; the largest op needs %s of scratch memory\n",
                (unsigned long long)get_count(program, "chunk"),
                human_bytes(get_count(program, "scratch_bytes")).text);
     static const char *const heads[] = {"#",  "layer", "op",      "out",
@@ -497,7 +498,7 @@ static void print_gpus(const json_t *backends)
         if (json_object_get(a, "wrong"))
             printf("  arithmetic of %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
         else if (json_is_object(a))
-            printf("  arithmetic of %s: as it must be%s\n", get_text(b, "name"),
+            printf("  arithmetic of %s: correct%s\n", get_text(b, "name"),
                    get_bool(a, "flushes_subnormals") ? ", subnormal floats are zeros" : "");
     }
 }
@@ -561,8 +562,8 @@ const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "",
     .summary = "show this machine and the backends that work on it",
-    .about = "Shows what fletch finds on this machine: processor, memory, the backends (and why "
-             "any of them does not work), and the models and types it supports.",
+    .about = "Shows what fletch finds on this machine: processor, memory, the backends (and, if "
+             "one does not work, the reason), and the models and types it supports.",
     .groups = {&json_group, &opts_common},
     .run = doctor,
 };

@@ -29,7 +29,8 @@ static const struct opt run_opts[] = {
     {0, "grammar", OPT_TEXT, "FILE", NULL,
      "restrict the answer to this GBNF grammar: a file, or the grammar itself (root ::= ...)",
      OPT_FIELD(grammar), 0, 0},
-    {0, "special", OPT_FLAG, NULL, NULL, "treat control-token names in the prompt as those tokens",
+    {0, "special", OPT_FLAG, NULL, NULL,
+     "read the names of control tokens in the prompt as control tokens, not as text",
      OPT_FIELD(special), 0, 0},
     {0, "chat", OPT_FLAG, NULL, NULL, "format the prompt with the model's chat template",
      OPT_FIELD(chat), 0, 0},
@@ -453,11 +454,10 @@ const struct command cmd_run = {
     .about =
         "Continues the text of -p, or answers TEXT using the model's chat template. The answer "
         "goes to stdout as it is generated. On a terminal, without any prompt, it starts a "
-        "conversation as \"fletch chat\" does. MODEL is a GGUF file (the first of a split set), a "
-        "Hugging Face directory or a name from \"fletch list\"; without it, the built-in model "
-        "runs. Text piped to stdin is used as the prompt, or added to the end of -p or TEXT. "
-        "Ctrl-C "
-        "stops the answer.",
+        "conversation as \"fletch chat\" does. MODEL is a GGUF file (for a split model, its first "
+        "file), a Hugging Face directory or a name from \"fletch list\"; without it, the built-in "
+        "model runs. Text piped to stdin is used as the prompt, or added to the end of -p or TEXT. "
+        "Ctrl-C stops the answer.",
     .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .max_operands = 2,

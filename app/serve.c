@@ -32,30 +32,31 @@ static const struct opt serve_opts[] = {
     {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
      1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
-     "size of the KV cache in tokens, shared by all requests (default: with -c, a full context for "
-     "each; otherwise up to 8192 tokens for each, and at least one full context)",
+     "size of the KV cache in tokens, shared by all requests (default: with -c, a full context per "
+     "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
      "let one key's requests reuse prefixes computed for another key; response times then "
      "reveal what other clients have asked",
      OPT_FIELD(shared_cache), 0, 0},
     {0, "alias", OPT_TEXTS, "NAME[=MODEL]", NULL,
-     "name of the model in the API (default: its file name), or another name for MODEL, which "
-     "must be one of the models served; '*' stands for every unknown name; may be repeated",
+     "name of the model in the API (default: its file name), or with =MODEL, an additional name "
+     "for one of the served models; '*' stands for every unknown name; may be repeated",
      OPT_FIELD(aliases), 0, 0},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
-     "serve every model in DIR and its subfolders; models are loaded on demand, and unloaded "
-     "when others need their memory (--max-memory limits the total)",
+     "serve every model in DIR and its subfolders; models are loaded on demand, and unloaded when "
+     "other models need the memory (--max-memory limits the total)",
      OPT_FIELD(model_dir), 0, 0},
     {0, "template", OPT_TEXT, "FILE", NULL,
-     "chat template to use instead of the model's own; with --model-dir, only for models without "
-     "a usable one",
+     "chat template to use instead of the model's own; with --model-dir, only for models without a "
+     "usable template",
      OPT_FIELD(template_file), 0, 0},
     {0, "limit", OPT_TEXTS, "NAME=N", NULL,
      "change a limit, as in queue=32; docs/server.md lists all limits; may be repeated",
      OPT_FIELD(limits), 0, 0},
     {0, "drain", OPT_REAL, "SECONDS", "30",
-     "how long running requests may take to finish after SIGTERM; a second signal stops at once",
+     "time that running requests have to finish after SIGTERM; a second signal stops the server at "
+     "once",
      OPT_FIELD(drain), 0, 1e6},
     {0, "stuck", OPT_REAL, "SECONDS", "60",
      "/health returns 503 if work is waiting and no step has completed for this long",

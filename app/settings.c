@@ -101,8 +101,8 @@ static int take_biases(const struct setting_field *f, struct request_settings *s
         double x = json_number_value(value);
         if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) ||
             fabs(x) > FLETCH_MAX_LOGIT_BIAS)
-            return wrong(e, "%s: the entry for %s must be a token id with a number from -%d to %d",
-                         said, QUOTE(key), FLETCH_MAX_LOGIT_BIAS, FLETCH_MAX_LOGIT_BIAS);
+            return wrong(e, "%s: entry %s must map a token id to a number from -%d to %d", said,
+                         QUOTE(key), FLETCH_MAX_LOGIT_BIAS, FLETCH_MAX_LOGIT_BIAS);
         s->bias_tokens[i] = (int32_t)id;
         s->bias_values[i++] = (float)x;
     }
@@ -231,7 +231,7 @@ const struct setting_field setting_fields[] = {
     {"stop", take_stops,
      "{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"array\", \"items\": {\"type\": "
      "\"string\"}}]}",
-     "the answer ends before the first of these", NULL},
+     "the answer ends before the first occurrence of any of these", NULL},
     {"ignore_end", take_ignore_end, "{\"type\": \"boolean\"}",
      "keep generating when the model would end its answer", NULL},
     {"ignore_eos", take_ignore_end, "{\"type\": \"boolean\"}", "an alias of ignore_end", NULL},

@@ -34,10 +34,11 @@ static void print_text(const char *p, size_t n)
 /* ---- tokenize ---- */
 
 static const struct opt tokenize_opts[] = {
-    {0, "ids", OPT_FLAG, NULL, NULL, "print the ids alone, on one line", OPT_FIELD(ids), 0, 0},
+    {0, "ids", OPT_FLAG, NULL, NULL, "print only the ids, on one line", OPT_FIELD(ids), 0, 0},
     {0, "no-bos", OPT_FLAG, NULL, NULL, "do not begin with the model's BOS token",
      OPT_FIELD(no_bos), 0, 0},
-    {0, "special", OPT_FLAG, NULL, NULL, "treat control-token names in the text as those tokens",
+    {0, "special", OPT_FLAG, NULL, NULL,
+     "read the names of control tokens in the text as control tokens, not as text",
      OPT_FIELD(special), 0, 0},
     OPT_ROW_JSON,
 };
@@ -100,8 +101,8 @@ const struct command cmd_tokenize = {
     .name = "tokenize",
     .operands = "MODEL [TEXT]",
     .summary = "convert text to token ids",
-    .about = "Prints the tokens of a text, one per line, with their ids. The text is the argument "
-             "TEXT, or stdin byte for byte.",
+    .about = "Prints the tokens of a text, one per line, with their ids. Without TEXT, the text is "
+             "read from stdin, byte for byte.",
     .groups = {&tokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
@@ -166,7 +167,8 @@ const struct command cmd_detokenize = {
 static const struct opt template_own_opts[] = {
     {'f', "file", OPT_TEXT, "FILE", NULL, "read the messages from a file instead of stdin",
      OPT_FIELD(file), 0, 0},
-    {0, "no-generation-prompt", OPT_FLAG, NULL, NULL, "do not end with the beginning of an answer",
+    {0, "no-generation-prompt", OPT_FLAG, NULL, NULL,
+     "leave out the generation prompt (the text that begins the model's answer)",
      OPT_FIELD(no_answer), 0, 0},
     {0, "ids", OPT_FLAG, NULL, NULL, "print token ids instead of text", OPT_FIELD(ids), 0, 0},
 };

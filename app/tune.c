@@ -8,8 +8,8 @@ static const struct opt tune_opts[] = {
      0, 0},
     {'d', "depth", OPT_COUNT, "N", "256", "tokens already in the context of each sequence",
      OPT_FIELD(n_ctx), 1, 65536},
-    {'r', "rounds", OPT_COUNT, "N", "4", "times that a launch shape must win before it is kept",
-     OPT_FIELD(n_reps), 1, 100},
+    {'r', "rounds", OPT_COUNT, "N", "4",
+     "number of times that a launch shape must win before it is kept", OPT_FIELD(n_reps), 1, 100},
     OPT_ROW_JSON,
 };
 static const struct opt_group tune_group = {NULL, OPT_TABLE(tune_opts)};

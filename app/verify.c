@@ -9,8 +9,8 @@ static const struct opt verify_opts[] = {
     {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
      OPT_FIELD(against), 0, 0},
     {'p', "prompt", OPT_TEXT, "TEXT", NULL,
-     "text to run (default: a sentence, or ids if the model has no vocabulary)", OPT_FIELD(prompt),
-     0, 0},
+     "prompt (default: a built-in sentence, or fixed token ids if the model has no vocabulary)",
+     OPT_FIELD(prompt), 0, 0},
     {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a text", OPT_FIELD(tokens), 0,
      0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL, "tokens to generate after the prompt",
@@ -112,7 +112,7 @@ static int compare_speed(json_t *gates, const json_t *measured, const char *path
     int code = bench_load(&before, path);
     if (!code) {
         struct bench_compared c = bench_compare_docs(before, measured, &t, list);
-        snprintf(said, sizeof said, "%zu of %zu cases significantly slower", c.n_slower, c.n);
+        snprintf(said, sizeof said, "%zu of %zu cases are significantly slower", c.n_slower, c.n);
         tell_gate(gates, c.n > 0 && c.n_slower == 0, said);
     }
     table_free(&t);
@@ -218,7 +218,8 @@ const struct command cmd_verify = {
              "chosen experts and the tokens, and looks for NaN and infinity. Prints the tolerances "
              "and the first difference; the exit code is 1 if the backends differ. With --gates, "
              "it runs every check that a backend must pass: tokens, greedy and sampled (P1); ops "
-             "and experts (P2); NaN and infinity (P3); answer settings (P4); speed (P5, "
+             "and experts (P2); NaN and infinity (P3); combinations of sampling and grammar "
+             "settings (P4); speed (P5, "
              "--recorded); and a conversation of twenty turns (P6).",
     .groups = {&verify_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,

@@ -491,9 +491,11 @@ static void test_tokens_that_are_none_are_refused(void **state)
         float out[101];
         int32_t tokens[] = {1, 2, bad[i]};
         int rc = fletch_session_append(o.s, tokens, 3, NULL);
-        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "not one of the model's 0..100");
+        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s),
+                     "outside the model's vocabulary (0 to 100)");
         rc = fletch_session_embed(o.s, tokens, 3, out);
-        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "not one of the model's 0..100");
+        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s),
+                     "outside the model's vocabulary (0 to 100)");
     }
     assert_int_equal(fletch_session_length(o.s), 0);
     opened_close(&o);
@@ -588,7 +590,8 @@ static void test_a_broken_off_append_leaves_no_logits(void **state)
     if (fletch_session_length(o.s) > 3) {
         assert_null(fletch_session_logits(o.s));
         rc = fletch_session_sample(o.s, &greedy, &token);
-        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "the prompt is not whole");
+        expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s),
+                     "the prefill of the prompt is not complete");
     }
     append(o.s, tokens, 2, NULL);
     assert_non_null(fletch_session_logits(o.s));

@@ -396,7 +396,7 @@ static void test_what_can_not_guess_is_refused(void **state)
         struct fletch_speculation how;
         const char *why;
     } wrong[] = {
-        {{.draft = "zoo/tiny/nothing.gguf"}, "draft model: can't open 'zoo/tiny/nothing.gguf'"},
+        {{.draft = "zoo/tiny/nothing.gguf"}, "draft model: cannot open 'zoo/tiny/nothing.gguf'"},
         {{.draft = "test/golden/models/llama-gguf/model.gguf"}, "a different vocabulary"},
         {{.mtp = true}, "no MTP block"},
         {{.ngram = true, .mtp = true}, "only one drafter"},

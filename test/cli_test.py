@@ -307,7 +307,8 @@ def test_sentences_that_people_meet_first():
     assert fletch("help").text.endswith(last)
     manual = fletch("man").text
     for sentence in ("0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
-                     "treat control\\-token names in the prompt as those tokens", "Interrupted downloads resume.",
+                     "read the names of control tokens in the prompt as control tokens, not as text",
+                     "Interrupted downloads resume.",
                      "It listens on localhost only; other addresses require API keys"):
         assert sentence in manual, sentence
 

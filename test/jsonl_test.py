@@ -84,7 +84,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
     assert sum("error" in x for x in a) == len(bad) - 1
     errors = {str(x["id"]): x["error"] for x in a if "error" in x}
     assert "tempratur" in errors["k"] and "one of" in errors["n"] and "one of" in errors["two"]
-    assert "used before" in errors["good"] and "temperature" in errors["x"]
+    assert "used by an earlier request" in errors["good"] and "temperature" in errors["x"]
     assert "seed must be" in errors["p"] and "tools" in errors["c"] and "max_tokens" in errors["o"]
     assert all("NUL" in errors[x] for x in ["0s", "0g", "0j"]), errors
     assert [x["n_prompt"] for x in a if "error" not in x] == [3]

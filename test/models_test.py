@@ -145,7 +145,7 @@ def test_models_of_ollama_are_found(d):
     for name in ("llama3.2:1b-q4_k_m", "llama3.2", "llama3.2:latest", "own/mod:v1", "hf.co/own/gguf:Q8_0"):
         assert runs(d, name) == runs(d, TINY), name
     for name in ("llama3", "llama3.2:1b", "llama3.2:", ":latest"):
-        assert "can't open" in fletch(d, "inspect", name, code=1).err, name
+        assert "cannot open" in fletch(d, "inspect", name, code=1).err, name
     os.rename(root, d + "/o")
     assert len(names(d, OLLAMA_MODELS=d + "/o")) == 4
 

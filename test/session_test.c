@@ -304,7 +304,7 @@ static void test_damaged_and_foreign_files_are_refused(void **state)
     memcpy(p + 40, &token, sizeof token);
     fix_checksum(p, n);
     write_file(p, n);
-    expect_refusal(&o, "token 1048576");
+    expect_refusal(&o, "token id 1048576");
     memcpy(p + 40, &was, sizeof was);
     p[12]--; /* a token less, and so the note begins earlier */
     p[24] += 4;

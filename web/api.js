@@ -34,7 +34,7 @@ async function newKey(used) {
 }
 
 async function failure(response) {
-    let message = `The server answered ${response.status} ${response.statusText}`.trim();
+    let message = `The server returned ${response.status} ${response.statusText}`.trim();
     try {
         const { error } = await response.json();
         message = error?.message ?? error ?? message;
@@ -86,7 +86,7 @@ async function brokenStream() {
     return new ApiError(
         0,
         lives?.ok
-            ? 'The connection broke before the answer was complete.'
+            ? 'The connection was lost before the answer was complete.'
             : 'The server stopped in the middle of the answer. Is “fletch serve” still running?',
     );
 }

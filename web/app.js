@@ -83,7 +83,7 @@ const picker = new ModelPicker(
         if (shownPath(chat.current.nodes).length) measureSoon();
         else view.show(chat.current, chat.runs.get(chat.current.id), server);
     },
-    (before, now) => notify(`The server no longer has ${before}. ${now} answers from now on.`),
+    (before, now) => notify(`The server no longer has ${before}. The current model is ${now}.`),
     (text) => notify(text, true),
 );
 let isLoaded = false;

@@ -73,7 +73,7 @@ export class ChatView {
         this.views = new Map();
         this.pending = null;
         this.follows = true;
-        byId('to-end').append(icon('down'), el('span', { class: 'sr' }, 'To the end'));
+        byId('to-end').append(icon('down'), el('span', { class: 'sr' }, 'Scroll to the end'));
         byId('to-end').addEventListener('click', () => this.toEnd());
         this.log.addEventListener('scroll', () => this.onScroll());
     }

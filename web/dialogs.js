@@ -62,8 +62,8 @@ export async function askDelete(title) {
 
 const SAME = {
     temperature: [
-        'At temperature 0 the model always picks the likeliest token, so the same question gets the ' +
-            'same answer.',
+        'At temperature 0 the model always picks the most likely token, so the same question gets ' +
+            'the same answer.',
         'Answer at temperature 0.8',
     ],
     seed: [
@@ -89,13 +89,13 @@ export function askSame(why) {
 const SHORTCUTS = [
     ['Enter', 'Send; while an answer is being written, send when it is complete'],
     ['Shift+Enter', 'New line'],
-    ['Escape', 'Stop the answer; close what is open'],
+    ['Escape', 'Stop the answer; close a panel or dialog'],
     ['Ctrl+K', 'Search conversations'],
     ['Ctrl+Shift+O', 'New chat'],
-    ['Ctrl+Shift+S', 'Fold or show the sidebar'],
+    ['Ctrl+Shift+S', 'Show or hide the sidebar'],
     ['Ctrl+,', 'Settings'],
     ['/', 'Go to the message box'],
-    ['?', 'This list'],
+    ['?', 'Show this list'],
     ['← →', 'In the token view: previous and next token'],
 ];
 
@@ -114,7 +114,7 @@ export function showShortcuts() {
                     el('dd', {}, does),
                 ]),
             ),
-            el('p', { class: 'quiet' }, 'On a Mac, ⌘ takes the place of Ctrl.'),
+            el('p', { class: 'quiet' }, 'On a Mac, use ⌘ instead of Ctrl.'),
         ],
         [el('button', { type: 'submit', value: 'ok', autofocus: true }, 'Close')],
     );

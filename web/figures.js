@@ -48,7 +48,7 @@ export function statsNode(stats) {
             row('Prefix cache', plural(cached, 'token') + (ended ? `; reuse ended: ${ended}` : '')),
             stats.omitted > 0 &&
                 row(
-                    'Left out',
+                    'No longer sent',
                     `the first ${plural(stats.omitted, 'message')}; the context is full`,
                 ),
             stats.queue_ms != null && row('Queued', duration(stats.queue_ms)),

@@ -19,7 +19,7 @@ export const SETTINGS = [
         min: 0,
         max: 4_294_967_295,
         step: 1,
-        help: 'The same seed gives the same answer; empty picks a new one each time.',
+        help: 'The same seed gives the same answer; leave empty for a new seed each time.',
     },
 ];
 

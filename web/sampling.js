@@ -14,7 +14,7 @@ export const SAMPLING = [
         min: 0,
         max: 2147483647,
         step: 1,
-        help: 'Sample from the K most likely tokens; 0: from all.',
+        help: 'Sample from the K most likely tokens; 0 means all tokens.',
     },
     {
         key: 'top_p',
@@ -30,7 +30,7 @@ export const SAMPLING = [
         min: 0,
         max: 1,
         step: 0.01,
-        help: 'Exclude tokens less likely than P times the most likely one.',
+        help: 'Exclude tokens whose probability is less than P times that of the most likely token.',
     },
     {
         key: 'repeat_penalty',

@@ -90,7 +90,7 @@ export class SettingsView {
             { id: 'set-thinking', name: 'thinking' },
             el('option', { value: '' }, 'Model default'),
             el('option', { value: 'on' }, 'Think first'),
-            el('option', { value: 'off' }, 'Answer at once'),
+            el('option', { value: 'off' }, 'Answer directly'),
         );
         const format = el(
             'select',
@@ -122,7 +122,7 @@ export class SettingsView {
             textField(
                 'system',
                 'System prompt',
-                'Instructions the model gets before the conversation.',
+                'Instructions that the model receives before the conversation.',
                 '4',
                 'None',
             ),
@@ -142,7 +142,7 @@ export class SettingsView {
             textField(
                 'stop',
                 'Stop strings',
-                'One per line; the answer ends before the first that appears.',
+                'One per line; the answer ends before the first one that appears.',
                 '2',
             ),
             labelled(
@@ -155,7 +155,7 @@ export class SettingsView {
             textField(
                 'tools',
                 'Tools',
-                'A JSON list as in the OpenAI API. The page asks you for the result of each call.',
+                'A JSON list in the format of the OpenAI API. The page asks you for the result of each call.',
                 '4',
                 '[ ]',
             ),

@@ -16,7 +16,7 @@ export function themeButton() {
     });
     const show = () => {
         document.documentElement.dataset.theme = theme;
-        button.title = `Colours: ${theme === 'system' ? 'as the system' : theme}`;
+        button.title = `Theme: ${theme === 'system' ? 'same as the system' : theme}`;
         button.setAttribute('aria-label', button.title);
     };
     show();

@@ -51,7 +51,7 @@ static int take_prompt(struct call *c, const char *path, const json_t *p)
         return prompt_text(c, json_string_value(p), json_string_length(p), FLETCH_BOS);
     if (json_is_array(p) && json_is_integer(json_array_get(p, 0))) return prompt_ids(c, path, p);
     call_wrong(c, 400, "prompt",
-               "%s must be a string or an array of token ids, or prompt an array of these", path);
+               "%s: expected a string, an array of token ids, or an array of either", path);
     return call_at(c, "%s", path);
 }
 

@@ -33,7 +33,7 @@ static int take_one(struct call *c, const char *path, const json_t *v)
         return prompt_text(c, json_string_value(v), json_string_length(v), FLETCH_BOS);
     if (json_is_array(v)) return prompt_ids(c, path, v);
     call_wrong(c, 400, "input",
-               "%s must be a string or an array of token ids, or input an array of these", path);
+               "%s: expected a string, an array of token ids, or an array of either", path);
     return call_at(c, "%s", path);
 }
 

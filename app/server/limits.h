@@ -21,7 +21,7 @@
     X(queue, 256, 503, "requests in the queue")                                              \
     X(queued_tokens, 1048576, 503, "prompt tokens of the requests in the queue")             \
     X(queue_seconds, 120, 503, "time a request may spend in the queue")                      \
-    X(seconds, 600, 0, "time for a whole answer, which then ends early")                     \
+    X(seconds, 600, 0, "time for a whole answer; a longer one is cut off")                   \
     X(json_depth, 32, 400, "levels of nesting in a body")                                    \
     X(json_values, 1048576, 400, "values in a body; each member of an object counts twice")  \
     X(pieces_bytes, 1048576, 413, "bytes of a text that is tokenized with pieces")           \

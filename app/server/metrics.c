@@ -14,7 +14,7 @@
     X(ttft, "fletch_time_to_first_token_seconds", "Time from a request to its first token.") \
     X(inter_token, "fletch_inter_token_seconds", "Time between two tokens of an answer.")    \
     X(queue, "fletch_queue_seconds", "Time that requests spent in the queue.")               \
-    X(prefill, "fletch_prefill_seconds", "Time that prefill took.")
+    X(prefill, "fletch_prefill_seconds", "Duration of the prefill of a prompt.")
 #define COUNTERS(X)                                                                     \
     X(prompt, "fletch_prompt_tokens_total", "Prompt tokens.")                           \
     X(cached, "fletch_cached_tokens_total", "Prompt tokens found in the prefix cache.") \
@@ -186,7 +186,8 @@ static void put_memory(struct words *w, struct server *s)
     X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                   \
     X(ahead, "fletch_steps_ahead_total", "counter",                                                \
       "Steps submitted before the results of the previous step were read.", n_ahead)               \
-    X(preempted, "fletch_preemptions_total", "counter", "Preemptions of requests.", n_preemptions) \
+    X(preempted, "fletch_preemptions_total", "counter",                                            \
+      "Times that a running request was preempted.", n_preemptions)                                \
     X(evicted, "fletch_kv_evictions_total", "counter", "Cache blocks evicted to make room.",       \
       n_evicted)                                                                                   \
     X(unwritten, "fletch_cache_write_errors_total", "counter",                                     \
@@ -237,10 +238,10 @@ void metrics_reply(struct conn *c)
               (double)metrics_resident_bytes());
     put_memory(&w, s);
     put_models(&w, s, "fletch_gpu_allocated_bytes", "gauge",
-               "GPU memory of this process after a model's last step (0: not known).",
+               "GPU memory allocated by this process after a model's last step (0: unknown).",
                gpu_allocated);
     put_models(&w, s, "fletch_gpu_recommended_bytes", "gauge",
-               "GPU memory that the system recommends not to exceed (0: not known).",
+               "GPU memory that the system recommends not to exceed (0: unknown).",
                gpu_recommended);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)

@@ -322,7 +322,7 @@ static void put_pairs_of(struct maker *m, const json_t *tool)
     json_array_foreach(json_object_get(schema, "required"), i, v)
     {
         if (!json_is_string(v) || json_object_get(properties, json_string_value(v))) continue;
-        if (json_is_false(more)) fail(m, tool, "#/required: no value matches");
+        if (json_is_false(more)) fail(m, tool, "#/required: no value can match");
         put_pair(m, tool, json_string_value(v), more ? more : any, true);
     }
     fputs("\"\"\n", m->out);
@@ -448,7 +448,7 @@ char *tools_describe(const json_t *tools)
     if (list && asprintf(&text,
                          "To call a function, write its name and arguments as JSON, like this:\n"
                          "<tool_call>\n{\"name\": \"...\", \"arguments\": {...}}\n</tool_call>\n"
-                         "These functions are there: %s",
+                         "The following functions are available: %s",
                          list) < 0)
         text = NULL;
     free(list);

@@ -18,7 +18,8 @@ static int open_regular(const char *path, u64 *size, struct err *err)
     /* Opening a pipe would wait for its writer; for regular files the flag means nothing. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return err_set(err, FLETCH_E_IO, "can't open %s: %s", QUOTE(str_of(path)), strerror(errno));
+        return err_set(err, FLETCH_E_IO, "cannot open %s: %s", QUOTE(str_of(path)),
+                       strerror(errno));
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
         return err_set(err, FLETCH_E_IO, "%s is not a regular file", QUOTE(str_of(path)));
@@ -41,7 +42,7 @@ int file_map_open(struct file_map *m, const char *path, struct err *err)
     close(fd);
     if (p == MAP_FAILED) {
         m->n = 0;
-        return err_set(err, FLETCH_E_IO, "can't map %s: %s", QUOTE(str_of(path)), strerror(saved));
+        return err_set(err, FLETCH_E_IO, "cannot map %s: %s", QUOTE(str_of(path)), strerror(saved));
     }
     m->p = p;
     return 0;
@@ -61,7 +62,7 @@ int file_read(char **out, size_t *n, const char *path, size_t max, struct err *e
     if (fd < 0) return fd;
     if (size > max) {
         close(fd);
-        return err_set(err, FLETCH_E_LIMIT, "%s is %llu bytes, more than the limit of %zu",
+        return err_set(err, FLETCH_E_LIMIT, "%s has %llu bytes; the limit is %zu",
                        QUOTE(str_of(path)), (unsigned long long)size, max);
     }
     char *p = malloc((size_t)size + 1);
@@ -76,7 +77,7 @@ int file_read(char **out, size_t *n, const char *path, size_t max, struct err *e
     if (!p) return err_nomem(err, path);
     if (got != size) {
         free(p);
-        return err_set(err, FLETCH_E_IO, "can't read all of %s", QUOTE(str_of(path)));
+        return err_set(err, FLETCH_E_IO, "cannot read all of %s", QUOTE(str_of(path)));
     }
     p[got] = 0;
     *out = p;
@@ -100,13 +101,13 @@ int file_make_dir(const char *path, struct err *err)
 {
     char dir[4096];
     size_t n = strlen(path);
-    if (n >= sizeof dir) return err_set(err, FLETCH_E_ARG, "a folder's name is too long");
+    if (n >= sizeof dir) return err_set(err, FLETCH_E_ARG, "the name of a folder is too long");
     for (size_t i = 1; i <= n; i++) {
         if (i < n && path[i] != '/') continue;
         memcpy(dir, path, i);
         dir[i] = 0;
         if (mkdir(dir, 0700) && errno != EEXIST)
-            return err_set(err, FLETCH_E_IO, "can't make folder %s: %s", QUOTE(str_of(dir)),
+            return err_set(err, FLETCH_E_IO, "cannot create the folder %s: %s", QUOTE(str_of(dir)),
                            strerror(errno));
     }
     return 0;
@@ -155,7 +156,7 @@ int file_make_private_dir(const char *path, bool (*is_ours)(const char *name), s
     if (rc) return rc;
     DIR *dir = opendir(path);
     if (!dir || fstat(dirfd(dir), &st) != 0) {
-        rc = err_set(err, FLETCH_E_IO, "can't list %s: %s", QUOTE(str_of(path)), strerror(errno));
+        rc = err_set(err, FLETCH_E_IO, "cannot list %s: %s", QUOTE(str_of(path)), strerror(errno));
     } else if (!is_closed_to_others(st.st_mode)) {
         bool closed =
             st.st_uid == geteuid() && holds_only_ours(dir, is_ours) && close_to_others(dir);
@@ -223,7 +224,7 @@ int file_out_open(struct file_out **out, const char *path, enum file_readers rea
     *out = NULL;
     /* Renaming would put a file in the place of a device, or fail when all is written. */
     if (!*path || (stat(path, &st) == 0 && !S_ISREG(st.st_mode)))
-        return err_set(err, FLETCH_E_IO, "can't write %s: it is not a regular file",
+        return err_set(err, FLETCH_E_IO, "cannot write %s: it is not a regular file",
                        QUOTE(str_of(path)));
     struct file_out *f = calloc(1, sizeof *f);
     if (!f) return err_nomem(err, path);
@@ -242,7 +243,7 @@ int file_out_open(struct file_out **out, const char *path, enum file_readers rea
         free(f->tmp);
         f->tmp = NULL;
         file_out_close(f);
-        return err_set(err, FLETCH_E_IO, "can't create %s: %s", QUOTE(str_of(path)),
+        return err_set(err, FLETCH_E_IO, "cannot create %s: %s", QUOTE(str_of(path)),
                        strerror(saved));
     }
     *out = f;
@@ -251,7 +252,8 @@ int file_out_open(struct file_out **out, const char *path, enum file_readers rea
 
 static int out_failed(struct file_out *f, struct err *err)
 {
-    return err_set(err, FLETCH_E_IO, "can't write %s: %s", QUOTE(str_of(f->path)), strerror(errno));
+    return err_set(err, FLETCH_E_IO, "cannot write %s: %s", QUOTE(str_of(f->path)),
+                   strerror(errno));
 }
 
 int file_out_write(struct file_out *f, const void *p, size_t n, struct err *err)

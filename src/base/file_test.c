@@ -82,7 +82,7 @@ static void reads_no_more_than_max(void **state)
     write_file("a", "weights");
     assert_int_equal(file_read(&p, &n, in_dir("a"), 6, &err), FLETCH_E_LIMIT);
     assert_null(p);
-    assert_non_null(strstr(err.text, "7 bytes, more than the limit of 6"));
+    assert_non_null(strstr(err.text, "has 7 bytes; the limit is 6"));
 }
 
 static void empty_files_are_fine(void **state)

@@ -45,7 +45,7 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
 {
     if (out) *out = NULL;
     if (!m) return FLETCH_E_ARG;
-    int rc = engine_need(&m->err, out, "the place for the batch");
+    int rc = engine_need(&m->err, out, "the address for the batch");
     if (!rc) rc = engine_need_weights(m);
     if (rc) return rc;
     struct fletch_batch *b = *out = calloc(1, sizeof *b);

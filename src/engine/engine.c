@@ -53,8 +53,8 @@ const struct exec_class *backend_find(const char *name, const char *isa, struct 
                     name, why);
         else if (!class)
             err_set(err, FLETCH_E_ARG,
-                    "backend %s cannot use instruction set %s here; fletch doctor lists those it "
-                    "can use",
+                    "backend %s cannot use instruction set %s on this machine; fletch doctor lists "
+                    "the supported ones",
                     name, QUOTE(str_of(isa)));
         return why ? NULL : class;
     }
@@ -82,14 +82,14 @@ int engine_need(struct err *err, const void *p, const char *what)
 
 int engine_need_all(struct err *err, const void *p, size_t n, const char *what)
 {
-    return p || !n ? 0 : err_set(err, FLETCH_E_ARG, "%s is NULL, but %zu are to be read", what, n);
+    return p || !n ? 0 : err_set(err, FLETCH_E_ARG, "%s is NULL, but its length is %zu", what, n);
 }
 
 int engine_need_report(struct fletch_engine *e, const char *path, char **json)
 {
     if (json) *json = NULL;
     if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
-    int rc = engine_need(&e->err, json, "the place for the report");
+    int rc = engine_need(&e->err, json, "the address for the report");
     return rc ? rc : engine_need(&e->err, path, "the path of the model");
 }
 

@@ -139,8 +139,8 @@ void engine_tell_ignored(const struct model *m, u32 max_pos,
                  hp->arch, hp->window);
     else if (!params->n_ctx && max_pos == hp->window && hp->window < hp->n_ctx)
         snprintf(text, sizeof text,
-                 "the context is limited to %u tokens: the model attends to a sliding window of "
-                 "that many (%s.attention.sliding_window), which is not supported beyond it",
+                 "the context is limited to %u tokens, the length of the model's sliding window "
+                 "(%s.attention.sliding_window); longer contexts are not supported",
                  hp->window, hp->arch);
     else
         return;
@@ -301,7 +301,7 @@ int fletch_model_open(struct fletch_model **out, struct fletch_engine *e, const 
 {
     if (out) *out = NULL;
     if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
-    int rc = engine_need(&e->err, out, "the place for the model");
+    int rc = engine_need(&e->err, out, "the address for the model");
     if (!rc) rc = engine_need(&e->err, path, "the path of the model");
     return rc ? rc : open_source(out, e, path, (struct str){0}, params, NULL);
 }
@@ -317,7 +317,7 @@ int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e, 
 {
     if (out) *out = NULL;
     if (!e || !e->class) return FLETCH_E_ARG; /* its text says why it did not open */
-    int rc = engine_need(&e->err, out, "the place for the model");
+    int rc = engine_need(&e->err, out, "the address for the model");
     if (!rc) rc = engine_need(&e->err, image, "the image of the model");
     if (rc) return rc;
     return open_source(out, e, "built-in model", (struct str){image, n}, params, NULL);

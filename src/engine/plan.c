@@ -27,8 +27,9 @@ static int parse_kv(struct profile *out, const struct exec_class *class, const c
     out->kv = kv_choices[i].type;
     out->v4 = kv_choices[i].v4;
     if (out->kv != QT_F32 && out->kv != QT_F16 && !class->block_kv)
-        return err_set(err, FLETCH_E_BACKEND, "backend '%s' has no KV type %s, only f32 and f16",
-                       class->name, name);
+        return err_set(err, FLETCH_E_BACKEND,
+                       "backend '%s' supports only KV types f32 and f16, not %s", class->name,
+                       name);
     return 0;
 }
 

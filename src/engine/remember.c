@@ -132,12 +132,13 @@ static int check_file(const struct fletch_session *s, const struct statefile *f,
                        "its %u tokens fill the context of %u; set a longer one with -c",
                        f->n_tokens, m->limits.max_pos);
     if (f->n_state != state_bytes(s, f->n_tokens))
-        return err_set(err, FLETCH_E_FORMAT, "its state has another size than this model's");
+        return err_set(err, FLETCH_E_FORMAT, "its state has the wrong size for this model");
     for (u32 i = 0; i < f->n_tokens; i++) {
         i32 token;
         memcpy(&token, f->tokens + i * sizeof token, sizeof token);
         if (token < 0 || (u32)token >= m->m->hp.n_vocab)
-            return err_set(err, FLETCH_E_FORMAT, "token %d is not one of the model's", (int)token);
+            return err_set(err, FLETCH_E_FORMAT, "token id %d is outside the model's vocabulary",
+                           (int)token);
     }
     return 0;
 }

@@ -48,7 +48,7 @@ int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
 {
     if (out) *out = NULL;
     if (!m) return FLETCH_E_ARG;
-    int rc = engine_need(&m->err, out, "the place for the session");
+    int rc = engine_need(&m->err, out, "the address for the session");
     if (!rc) rc = engine_need_weights(m);
     if (rc) return rc;
     u32 n_vocab = m->m->hp.n_vocab;
@@ -119,7 +119,8 @@ static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
                        n, s->n, m->limits.max_pos);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (u32)tokens[i] >= m->m->hp.n_vocab)
-            return err_set(&s->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+            return err_set(&s->err, FLETCH_E_ARG,
+                           "token id %d is outside the model's vocabulary (0 to %u)",
                            (int)tokens[i], m->m->hp.n_vocab - 1);
     return 0;
 }
@@ -250,7 +251,7 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
     if (!s) return FLETCH_E_ARG;
     u32 d = s->model->m->hp.d_model;
     enum pooling pooling = s->model->m->hp.pooling;
-    int rc = engine_need(&s->err, out, "the place for the embedding");
+    int rc = engine_need(&s->err, out, "the address for the embedding");
     if (rc) return rc;
     if (n == 0) return err_set(&s->err, FLETCH_E_ARG, "nothing to embed");
     const char *other = s->model->m->hp.pooling_other;
@@ -306,8 +307,8 @@ static int sample(struct fletch_session *s, const struct fletch_sampling *sampli
     int rc = have_logits(s);
     if (rc) return rc;
     if (!s->fresh)
-        return err_set(&s->err, FLETCH_E_ARG, "nothing to continue: the prompt is %s",
-                       s->n ? "not whole" : "empty");
+        return err_set(&s->err, FLETCH_E_ARG, "nothing to continue: %s",
+                       s->n ? "the prefill of the prompt is not complete" : "the prompt is empty");
     u32 n_vocab = s->model->m->hp.n_vocab;
     if ((rc = engine_need_biases(&s->err, sampling))) return rc;
     if ((rc = sampling_check(sampling, n_vocab, &s->err))) return rc;
@@ -325,7 +326,7 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
 {
     i32 id;
     if (!s) return FLETCH_E_ARG;
-    int rc = engine_need(&s->err, token, "the place for the token");
+    int rc = engine_need(&s->err, token, "the address for the token");
     if (rc) return rc;
     turns_take(&s->model->turns);
     rc = sample(s, sampling ? sampling : &s->model->sampling, NULL, &id);

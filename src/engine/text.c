@@ -16,8 +16,8 @@ static int need_tok(struct fletch_model *m, const struct tok **tok)
 
 static int need_outputs(struct fletch_model *m, const void *what, const size_t *n)
 {
-    int rc = engine_need(&m->err, what, "the place for the result");
-    return rc ? rc : engine_need(&m->err, n, "the place for the result's length");
+    int rc = engine_need(&m->err, what, "the address for the result");
+    return rc ? rc : engine_need(&m->err, n, "the address for the length of the result");
 }
 
 /* An empty result is a valid pointer, so that callers can free and print it. */
@@ -65,8 +65,9 @@ int fletch_detokenize(struct fletch_model *m, const int32_t *ids, size_t n_ids, 
     if (rc) return rc;
     for (size_t i = 0; i < n_ids; i++)
         if (ids[i] < 0 || (u32)ids[i] >= m->m->hp.n_vocab)
-            return err_set(&m->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
-                           (int)ids[i], m->m->hp.n_vocab - 1);
+            return err_set(&m->err, FLETCH_E_ARG,
+                           "token id %d is outside the model's vocabulary (0 to %u)", (int)ids[i],
+                           m->m->hp.n_vocab - 1);
     tok_decode(tok, ids, n_ids, flags & FLETCH_SPECIAL, &b);
     buf_put(&b, "", 0);
     if (b.failed) {

@@ -335,7 +335,9 @@ static int tune(struct tuner *t, u32 depth, const struct fletch_counts *batches,
     if (!t->row) return err_nomem(t->err, "the rows");
     gpu_device(t->m->x, &info);
     if (tuned_open(&kept, e, d, info.name, &(struct err){0})) kept.layouts = (struct layouts){0};
-    if (!kept.path[0]) return err_set(t->err, FLETCH_E_ARG, "there is no folder to save it in");
+    if (!kept.path[0])
+        return err_set(t->err, FLETCH_E_ARG,
+                       "there is no folder for the result; set XDG_CACHE_HOME or HOME");
     json_t *list = json_array();
     int rc = bench_open(&t->b, t->m, t->err);
     for (size_t i = 0; i < batches->n && !rc; i++) {

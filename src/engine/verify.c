@@ -300,7 +300,8 @@ static int run_both_ways(struct verify *v, const struct fletch_verify *how)
             v->limits.max_rows, v->limits.max_pos);
     for (size_t i = 0; i < how->n_prompt; i++)
         if (how->tokens[i] < 0 || (u32)how->tokens[i] >= v->a.m->hp.n_vocab)
-            return err_set(v->err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+            return err_set(v->err, FLETCH_E_ARG,
+                           "token id %d is outside the model's vocabulary (0 to %u)",
                            (int)how->tokens[i], v->a.m->hp.n_vocab - 1);
     int rc = run_steps(v, how, true);
     return rc ? rc : run_steps(v, how, false);

@@ -271,8 +271,9 @@ static void test_refuses_prompts_it_can_not_run(void **state)
     (void)state;
     i32 many[65] = {0};
     expect_refused(NULL, 0, 1, "needs a prompt");
-    expect_refused((const i32[]){1, 101}, 2, 1, "token 101 is not one of the model's 0..100");
-    expect_refused((const i32[]){-1}, 1, 1, "token -1");
+    expect_refused((const i32[]){1, 101}, 2, 1,
+                   "token id 101 is outside the model's vocabulary (0 to 100)");
+    expect_refused((const i32[]){-1}, 1, 1, "token id -1");
     expect_refused(many, ARRAY_LEN(many), 1, "at most 64 tokens");
     expect_refused(prompt, ARRAY_LEN(prompt), UINT32_MAX, "tokens in total");
     expect_refused(prompt, ARRAY_LEN(prompt), 100000, "tokens in total");

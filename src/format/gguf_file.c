@@ -86,7 +86,7 @@ static int read_split(struct source *s, u32 count, struct err *err)
     if (rc < 0) return rc;
     if (rc == SOURCE_ABSENT || count > GGUF_MAX_FILES)
         return err_set(err, FLETCH_E_FORMAT,
-                       "a split set of %u files %s (at most %d files are allowed)", count,
+                       "a split set of %u files %s (at most %d files are supported)", count,
                        rc ? "without split.tensors.count" : "is too large", GGUF_MAX_FILES);
     size_t prefix = split_prefix(s->path, 0, count);
     if (prefix == 0)

@@ -138,8 +138,8 @@ static double original_ctx(struct cfg *c, const json_t *p, double absent)
     double outer = opt_num(c, c->root, key, 0);
     double n = opt_num(c, p, key, outer > 0 ? outer : absent);
     if (outer > 0 && n != outer)
-        source_refuse(c->s, "config.json: %s %.9g, beside %.9g among the rope parameters", key,
-                      outer, n);
+        source_refuse(c->s, "config.json: %s is %.9g, but %.9g in the rope parameters", key, outer,
+                      n);
     return n;
 }
 
@@ -275,7 +275,7 @@ static const json_t *rope_object(struct cfg *c)
         bool is_type = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
         bool matters = said || strcmp(key, "rope_theta") == 0;
         if (!is_type && matters && !json_is_null(v) && !is_same(said, v))
-            source_refuse(c->s, "config.json: %s of rope_parameters, beside a rope_scaling",
+            source_refuse(c->s, "config.json: %s of rope_parameters contradicts rope_scaling",
                           QUOTE(str_of(key)));
     }
     return old;
@@ -363,8 +363,8 @@ static bool has_window(struct cfg *c)
         bool slide = type.p && str_is(type, "sliding_attention");
         slides |= slide;
         if (!slide && !(type.p && str_is(type, "full_attention")))
-            source_refuse(c->s, "config.json: layer_types with %s",
-                          type.p ? QUOTE(type) : "what is not a string");
+            source_refuse(c->s, "config.json: layer_types contains %s",
+                          type.p ? QUOTE(type) : "a value that is not a string");
     }
     if (on && by_layer) on = types ? slides : first < c->h->n_layers;
     return on;
@@ -546,9 +546,8 @@ static void read_hunyuan_moe(struct cfg *c)
     bool shared = get(c, c->root, "num_shared_expert") != NULL;
     if ((said && one_for_all(c, "moe_intermediate_size", 1 << 20) != n_ff) ||
         (shared && one_for_all(c, "num_shared_expert", 64) != 1))
-        FAIL(
-            c, FLETCH_E_UNSUPPORTED,
-            "config.json: other than one shared expert of the routed ones' width is not supported");
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: only one shared expert, as wide as a routed expert, is supported");
     put_counts(c, n, one_for_all(c, "moe_topk", n), n_ff, 1);
 }
 

@@ -299,15 +299,16 @@ static void fields_that_nobody_knows_are_refused(void **state)
         {LLAMA(",\"eos_token_id\":[1,9]"), "eos_token_id = 9"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
                "\"rope_parameters\":{\"rope_theta\":5000}"),
-         "'rope_theta' of rope_parameters, beside a rope_scaling"},
+         "'rope_theta' of rope_parameters contradicts rope_scaling"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},"
                "\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4}"),
-         "'factor' of rope_parameters, beside a rope_scaling"},
+         "'factor' of rope_parameters contradicts rope_scaling"},
         {LLAMA(",\"original_max_position_embeddings\":32,\"rope_scaling\":{\"type\":\"yarn\","
                "\"factor\":4,\"original_max_position_embeddings\":16}"),
-         "original_max_position_embeddings 32, beside 16 among the rope parameters"},
+         "original_max_position_embeddings is 32, but 16 in the rope parameters"},
         {MOE(",\"num_local_experts\":2"), "num_experts and num_local_experts differ"},
-        {LLAMA(",\"layer_types\":[\"linear_attention\"]"), "layer_types with 'linear_attention'"},
+        {LLAMA(",\"layer_types\":[\"linear_attention\"]"),
+         "layer_types contains 'linear_attention'"},
         {CONFIG("Qwen3ForCausalLM", LLAMA_BODY, ",\"use_qk_norm\":false"), "use_qk_norm"},
         {MOE(",\"shared_expert_intermediate_size\":512"), "shared_expert_intermediate_size"},
         {MOE(",\"n_group\":2"), "n_group"},
@@ -760,7 +761,7 @@ static void refuses_bad_indexes(void **state)
         {"{\"weight_map\":{\"t\":\"a.safetensors\\u0000.safetensors\"}}", "is not the name"},
         {"{\"weight_map\":{\"t\":\"config.json\"}}", "is not the name"},
         {"{\"weight_map\":{\"t\":\"\"}}", "is not the name"},
-        {"{\"weight_map\":{\"t\":\"none.safetensors\"}}", "can't open"},
+        {"{\"weight_map\":{\"t\":\"none.safetensors\"}}", "cannot open"},
         {"{\"weight_map\":{\"t\":\"a.safetensors\"}}", "tensor 't' is not in 'a.safetensors'"},
         {"{\"weight_map\":{\"lm_head.weight\":\"a.safetensors\","
          "\"model.norm.weight\":\"b.safetensors\"}}",

@@ -71,7 +71,7 @@ static int read_range(struct st_tensor *t, const json_t *v, const u8 *data, u64 
     if (end > n_data)
         return bad(err, t->name, "extends beyond the end of the file (is it truncated?)");
     if (!quant_bytes(t->type, t->n_elems, &need) || need != end - begin)
-        return bad(err, t->name, "has data_offsets that don't match its shape and dtype");
+        return bad(err, t->name, "has data_offsets that do not match its shape and dtype");
     t->data = data + begin;
     t->n_bytes = end - begin;
     return 0;

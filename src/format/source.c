@@ -302,7 +302,7 @@ static int check_name(struct str name, const char *what, size_t max, struct err 
                        QUOTE(name), name.n, max);
     for (size_t i = 0; i < name.n; i++)
         if ((u8)name.p[i] < 0x20 || name.p[i] == 0x7f)
-            return err_set(err, FLETCH_E_FORMAT, "%s %s holds a control character", what,
+            return err_set(err, FLETCH_E_FORMAT, "%s %s contains a control character", what,
                            QUOTE(name));
     return 0;
 }

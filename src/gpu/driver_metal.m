@@ -134,7 +134,7 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
         g->queue.label = @"fletch";
         library_open(&g->library, g->device);
         if (!g->queue || !g->fence)
-            rc = err_set(err, FLETCH_E_BACKEND, "Metal gives no command queue");
+            rc = err_set(err, FLETCH_E_BACKEND, "Metal did not create a command queue");
         if (rc == 0) rc = metal_kernel(g, "k_blit", &g->blit, err);
         if (rc == 0) {
             residency_open(&g->residency, g->device, g->queue);
@@ -167,7 +167,7 @@ static int metal_capture(struct gpu *g, const char *path, struct err *err)
             d.outputURL = [NSURL fileURLWithPath:[NSString stringWithUTF8String:path]];
             g->capturing = [m startCaptureWithDescriptor:d error:&e];
             if (!g->capturing)
-                rc = err_set(err, FLETCH_E_BACKEND, "no capture to %s: %s", QUOTE(str_of(path)),
+                rc = err_set(err, FLETCH_E_BACKEND, "cannot capture to %s: %s", QUOTE(str_of(path)),
                              why(e));
         }
     }
@@ -233,8 +233,8 @@ static int alloc_buf(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory
     u64 used = [g->device currentAllocatedSize], size = length_of(n);
     if (size > most || used > room || size > room - used)
         return err_set(err, FLETCH_E_NOMEM,
-                       "%.1f GB more of GPU memory is too much: %.1f of %.1f GB are in use, and a "
-                       "buffer may have %.1f",
+                       "cannot allocate %.1f GB more of GPU memory: %.1f of %.1f GB are in use, "
+                       "and a buffer can have at most %.1f GB",
                        (double)size / 1e9, (double)used / 1e9, (double)room / 1e9,
                        (double)most / 1e9);
     struct gpu_buf *b = calloc(1, sizeof *b);
@@ -242,7 +242,8 @@ static int alloc_buf(struct gpu *g, struct gpu_buf **out, u64 n, enum gpu_memory
     b->mtl = [g->device newBufferWithLength:size options:OPTIONS];
     if (!b->mtl) {
         free(b);
-        return err_set(err, FLETCH_E_NOMEM, "Metal has no buffer of %.1f GB", (double)size / 1e9);
+        return err_set(err, FLETCH_E_NOMEM, "Metal did not create a buffer of %.1f GB",
+                       (double)size / 1e9);
     }
     memset([b->mtl contents], 0, size);
     b->set = residency_add(&g->residency, b->mtl, size);
@@ -367,7 +368,9 @@ static int record(struct gpu *g, struct gpu_list **out, const struct gpu_command
     list->n = n;
     if (n > 0) memcpy(list->commands, c, n * sizeof *c);
     list->args = [g->device newBufferWithLength:MAX(n, 1) * GPU_ARGS_PITCH options:OPTIONS];
-    int rc = list->args ? 0 : err_set(err, FLETCH_E_NOMEM, "Metal has no buffer for arguments");
+    int rc = list->args
+                 ? 0
+                 : err_set(err, FLETCH_E_NOMEM, "Metal did not create a buffer for arguments");
     for (u32 i = 0; i < n && rc == 0; i++) {
         struct gpu_command *l = list->commands + i;
         rc = lower(g, l, err);
@@ -375,7 +378,7 @@ static int record(struct gpu *g, struct gpu_list **out, const struct gpu_command
         CHECK(l->kernel < g->n_kernels && l->n_bufs <= GPU_MAX_BUFS && l->n_args <= GPU_MAX_ARGS);
         u64 most = [g->kernels[l->kernel] maxTotalThreadsPerThreadgroup];
         if (l->threads > most)
-            rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel runs %llu threads at most, not %u",
+            rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel can run at most %llu threads, not %u",
                          (unsigned long long)most, l->threads);
         memcpy((u8 *)[list->args contents] + (size_t)i * GPU_ARGS_PITCH, l->args, l->n_args);
     }
@@ -498,7 +501,8 @@ static int finish(id<MTLCommandBuffer> cb, double *us, struct err *err)
     @autoreleasepool {
         [cb waitUntilCompleted];
         if ([cb status] != MTLCommandBufferStatusCompleted)
-            rc = err_set(err, FLETCH_E_BACKEND, "the GPU gave up: %s", why([cb error]));
+            rc = err_set(err, FLETCH_E_BACKEND, "the GPU stopped with an error: %s",
+                         why([cb error]));
         if (us) *us = ([cb GPUEndTime] - [cb GPUStartTime]) * 1e6;
         [cb release];
     }

@@ -74,7 +74,7 @@ static int refused(const char *what, const char *name, NSError *e, struct err *e
 {
     const char *why = e ? [[e localizedDescription] UTF8String] : "no reason given";
     fprintf(stderr, "Metal, %s %s:\n%s\n", what, name, why);
-    return err_set(err, FLETCH_E_BACKEND, "Metal does not take %s %s: %s", what, name, why);
+    return err_set(err, FLETCH_E_BACKEND, "Metal rejected %s %s: %s", what, name, why);
 }
 
 static int compile(struct library *l, const char *name, u32 section, const char *begin,

@@ -30,13 +30,14 @@ static int read_factors(float *f, u32 half, struct source *s, const char *name, 
     if (!t) return 0;
     const struct quant_info *info = quant_info(t->type);
     if (t->n_elems != half || !info || info->blk != 1 || !info->readable)
-        return err_set(err, FLETCH_E_FORMAT, "tensor '%s' is not %u floats", name, half);
+        return err_set(err, FLETCH_E_FORMAT, "tensor '%s' does not consist of %u floats", name,
+                       half);
     int rc = source_data(s, t, &data, err);
     if (rc) return rc;
     quant_decode(t->type, data, f, half);
     for (u32 i = 0; i < half; i++)
         if (!(f[i] > 0) || !isfinite(f[i]))
-            return err_set(err, FLETCH_E_FORMAT, "tensor '%s' has bad values", name);
+            return err_set(err, FLETCH_E_FORMAT, "tensor '%s' contains invalid values", name);
     return 0;
 }
 

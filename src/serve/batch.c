@@ -80,7 +80,8 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
     if (!r->n_tokens) return err_set(err, FLETCH_E_ARG, "the prompt is empty");
     for (u32 i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (u32)r->tokens[i] >= n_vocab)
-            return err_set(err, FLETCH_E_ARG, "token %d is not one of the model's 0..%u",
+            return err_set(err, FLETCH_E_ARG,
+                           "token id %d is outside the model's vocabulary (0 to %u)",
                            (int)r->tokens[i], n_vocab - 1);
     if (r->n_tokens >= max_pos)
         return err_set(err, FLETCH_E_CONTEXT,
@@ -93,7 +94,7 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
                        (unsigned long long)most,
                        (unsigned long long)b->env.kv->n_blocks * b->env.kv->block_tokens);
     if (r->n_logprobs > 1 + SAMPLE_MAX_TOP)
-        return err_set(err, FLETCH_E_ARG, "logprobs for more than %d tokens", SAMPLE_MAX_TOP);
+        return err_set(err, FLETCH_E_ARG, "logprobs are limited to %d tokens", SAMPLE_MAX_TOP);
     return sampling_check(&r->sampling, n_vocab, err);
 }
 

@@ -397,9 +397,9 @@ static void test_what_can_not_run_is_refused_at_once(void **state)
     expect_refused(f, r, FLETCH_E_CONTEXT, "context of 200");
     r = good;
     r.tokens = (const i32[]){1, VOCAB, 2, 3};
-    expect_refused(f, r, FLETCH_E_ARG, "token 500");
+    expect_refused(f, r, FLETCH_E_ARG, "token id 500");
     r.tokens = (const i32[]){1, 2, 3, -1};
-    expect_refused(f, r, FLETCH_E_ARG, "token -1");
+    expect_refused(f, r, FLETCH_E_ARG, "token id -1");
     r = good;
     r.n_logprobs = 22;
     expect_refused(f, r, FLETCH_E_ARG, "logprobs");

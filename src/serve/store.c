@@ -153,7 +153,7 @@ static int list_files(struct store *s, struct err *err)
 {
     DIR *dir = opendir(s->dir);
     if (!dir)
-        return err_set(err, FLETCH_E_IO, "can't list %s: %s", QUOTE(str_of(s->dir)),
+        return err_set(err, FLETCH_E_IO, "cannot list %s: %s", QUOTE(str_of(s->dir)),
                        strerror(errno));
     for (struct dirent *d; (d = readdir(dir));) {
         u64 key, hash;
@@ -343,7 +343,7 @@ static int read_piece(const struct store *s, const struct entry *e, u64 salt, co
         else if (note.first >= n || note.first % s->env.grain || (s->env.state_bytes && note.first))
             rc = err_set(err, FLETCH_E_FORMAT, "it begins where no prefix file can");
         else if (f.n_state != bytes_of(s, (u32)note.first, n))
-            rc = err_set(err, FLETCH_E_FORMAT, "its state has another size than this model's");
+            rc = err_set(err, FLETCH_E_FORMAT, "its state has the wrong size for this model");
     }
     if (rc) {
         file_map_close(&out->map);

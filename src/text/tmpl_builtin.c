@@ -214,7 +214,7 @@ TEST(upper)
 static struct tmpl_value is_known(struct tmpl_rt *rt, struct tmpl_value name, bool is_test)
 {
     if (name.kind != V_STR) {
-        if (!val_hashable(name)) RT_FAIL(rt, "a %s is not a name", val_type(name));
+        if (!val_hashable(name)) RT_FAIL(rt, "a %s cannot be a name", val_type(name));
         return val_bool(false);
     }
     struct str s = str_bytes(name.s);
@@ -354,13 +354,13 @@ FUNCTION(strftime_now)
     char form[128], text[512];
     struct tm tm;
     if (format.n + 2 > sizeof form || !localtime_r(&rt->now, &tm)) {
-        RT_FAIL(rt, "strftime_now: can't format %s", QUOTE(format));
+        RT_FAIL(rt, "strftime_now: cannot format %s", QUOTE(format));
     }
     /* A last character of our own tells an empty result from one that has no room. */
     int n_form = snprintf(form, sizeof form, "%.*s.", (int)format.n, format.p);
     size_t n = strftime(text, sizeof text, form, &tm);
     if (!n || (size_t)n_form != format.n + 1) {
-        RT_FAIL(rt, "strftime_now: can't format %s", QUOTE(format));
+        RT_FAIL(rt, "strftime_now: cannot format %s", QUOTE(format));
     }
     struct tmpl_sbuf sb = {.rt = rt};
     sbuf_put(&sb, text, n - 1, false);

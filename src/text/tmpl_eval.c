@@ -258,7 +258,7 @@ static struct tmpl_value call_value(struct tmpl_rt *rt, const struct tmpl_node *
     if (callee.kind == V_UNDEF && (what->kind == N_NAME || what->kind == N_ATTR)) {
         RT_FAIL(rt, "unknown function %s", QUOTE(str_bytes(what->name)));
     }
-    RT_FAIL(rt, "can't call a %s", val_type(callee));
+    RT_FAIL(rt, "cannot call a %s", val_type(callee));
 }
 
 /* ---- expressions ---- */

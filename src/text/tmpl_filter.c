@@ -388,7 +388,8 @@ FILTER(filesizeformat)
     double f, base = binary ? 1024 : 1000, unit = base;
     char text[400];
     size_t i = 0;
-    if (!read_float(rt, self, &f)) RT_FAIL(rt, "filesizeformat: a %s is no number", val_type(self));
+    if (!read_float(rt, self, &f))
+        RT_FAIL(rt, "filesizeformat: a %s is not a number", val_type(self));
     if (!isfinite(f)) RT_FAIL(rt, "filesizeformat: the number is not finite");
     if (f == 1) {
         snprintf(text, sizeof text, "1 Byte");
@@ -411,7 +412,7 @@ FILTER(round)
     struct str method = arg_missing(arg[1]) ? STR("common") : str_bytes(arg_str(rt, arg[1]));
     char text[400];
     double f;
-    if (!val_number(self, &f)) RT_FAIL(rt, "round: a %s is no number", val_type(self));
+    if (!val_number(self, &f)) RT_FAIL(rt, "round: a %s is not a number", val_type(self));
     if (precision < 0 || precision > 15) RT_FAIL(rt, "round: 0 to 15 digits are supported");
     if (str_is(method, "common")) {
         if (val_integer(self, &i)) return val_int(i);

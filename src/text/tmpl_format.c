@@ -202,7 +202,7 @@ static void put_char(struct tmpl_sbuf *sb, const struct spec *f, i64 c)
     u8 utf8[4];
     struct tmpl_str s = {.p = (char *)utf8};
     if (c < 0 || c > 0x10ffff || !utf8proc_codepoint_valid((i32)c)) {
-        RT_FAIL(sb->rt, "%lld is no character", (long long)c);
+        RT_FAIL(sb->rt, "%lld is not a character", (long long)c);
     }
     s.n = (size_t)utf8proc_encode_char((i32)c, utf8);
     put_text(sb, f, &s);
@@ -221,7 +221,7 @@ struct percent {
 static struct tmpl_value percent_next(struct percent *p)
 {
     size_t n = p->several ? p->several->n : 1;
-    if (p->next >= n) RT_FAIL(p->rt, "%% needs more arguments than it got");
+    if (p->next >= n) RT_FAIL(p->rt, "%% has too few arguments");
     return p->several ? p->several->v[p->next++] : (p->next++, p->args);
 }
 
@@ -346,7 +346,7 @@ struct tmpl_value format_percent(struct tmpl_rt *rt, const struct tmpl_str *form
             if (args.kind != V_DICT) RT_FAIL(rt, "%%(name) needs a mapping");
             struct tmpl_value key = str_slice(rt, form, from, i - 1),
                               *found = dict_get(rt, args.dict, key);
-            if (!found) RT_FAIL(rt, "%% finds no %s", QUOTE(str_bytes(key.s)));
+            if (!found) RT_FAIL(rt, "%%: there is no %s", QUOTE(str_bytes(key.s)));
             v = *found;
             keyed = true;
         }
@@ -360,7 +360,7 @@ struct tmpl_value format_percent(struct tmpl_rt *rt, const struct tmpl_str *form
     }
     sbuf_put_slice(&sb, form, start, s.n);
     if (!may_rest && p.next < (p.several ? p.several->n : 1)) {
-        RT_FAIL(rt, "%% got more arguments than it has places for");
+        RT_FAIL(rt, "%% has too many arguments");
     }
     return sbuf_value(&sb);
 }
@@ -456,13 +456,14 @@ static struct spec braces_spec(struct tmpl_rt *rt, const struct tmpl_str *text, 
     if (i < s.n && s.p[i] == '.') {
         i++;
         f.precision = read_count(rt, s, &i);
-        if (f.precision < 0) RT_FAIL(rt, "format: a '.' has no precision after it");
+        if (f.precision < 0) RT_FAIL(rt, "format: a '.' without a precision");
     }
     if (i < s.n) f.type = s.p[i++];
-    if (i < s.n) RT_FAIL(rt, "format: %s is no format", QUOTE(s));
+    if (i < s.n) RT_FAIL(rt, "format: invalid format %s", QUOTE(s));
     bool groups = f.group == '_' ? strchr("bdoxXeEfFgG%", f.type) != NULL
                                  : strchr("deEfFgG%", f.type) != NULL;
-    if (f.group && f.type && !groups) RT_FAIL(rt, "format: no '%c' with '%c'", f.group, f.type);
+    if (f.group && f.type && !groups)
+        RT_FAIL(rt, "format: '%c' cannot be combined with '%c'", f.group, f.type);
     return f;
 }
 
@@ -484,7 +485,7 @@ static void braces_value(struct braces *b, struct tmpl_sbuf *sb, struct tmpl_val
     if (sign == '-') f.sign = 0;
     if (v.kind == V_STR) {
         if ((f.type && f.type != 's') || signless || f.align == '=')
-            RT_FAIL(rt, "format: %s is no format of a string", QUOTE(str_bytes(spec)));
+            RT_FAIL(rt, "format: %s is not a format for strings", QUOTE(str_bytes(spec)));
         put_text(sb, &f, v.s);
     } else if (f.type && strchr(whole ? "eEfFgG%" : "eEfFgG%n", f.type)) {
         put_float(sb, &f, x);
@@ -494,7 +495,7 @@ static void braces_value(struct braces *b, struct tmpl_sbuf *sb, struct tmpl_val
         bool known = whole && (!f.type || strchr("bcdoxXn", f.type));
         if (!known || f.precision >= 0 || f.no_negative_zero ||
             (f.type == 'c' && (sign || f.alternate || f.group))) {
-            RT_FAIL(rt, "format: %s is no format of this number", QUOTE(str_bytes(spec)));
+            RT_FAIL(rt, "format: %s is not a format for this number", QUOTE(str_bytes(spec)));
         }
         if (!f.align) f.align = f.type == 'c' ? '<' : '>';
         if (f.type == 'c' && f.align == '=') f.align = '<';
@@ -539,7 +540,7 @@ static void braces_replace(struct braces *b, struct tmpl_sbuf *sb, const struct 
     } else if (convert == 'r' || convert == 'a') {
         v = (struct tmpl_value){V_STR, .s = val_to_repr(rt, v, convert == 'a')};
     } else if (convert) {
-        RT_FAIL(rt, "format: '!' is followed by r, s or a");
+        RT_FAIL(rt, "format: '!' must be followed by r, s or a");
     }
     const struct tmpl_str *spec = str_slice(rt, form, spec_from, at).s;
     spec = braces_text(b, spec, depth - 1);
@@ -564,7 +565,7 @@ static const struct tmpl_str *braces_text(struct braces *b, const struct tmpl_st
             continue;
         }
         bool twice = i + 1 < s.n && s.p[i + 1] == c;
-        if (!twice && c == '}') RT_FAIL(b->rt, "format: a '}' closes nothing");
+        if (!twice && c == '}') RT_FAIL(b->rt, "format: '}' without '{'");
         sbuf_put_slice(&sb, form, start, i + twice);
         i += 1 + twice;
         if (!twice) braces_replace(b, &sb, form, &i, depth);

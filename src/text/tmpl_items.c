@@ -110,8 +110,9 @@ FILTER(dictsort)
 {
     (void)all;
     struct str by = arg_missing(arg[1]) ? STR("key") : str_bytes(arg_str(rt, arg[1]));
-    if (self.kind != V_DICT) RT_FAIL(rt, "dictsort: a %s is no mapping", val_type(self));
-    if (!str_is(by, "key") && !str_is(by, "value")) RT_FAIL(rt, "dictsort: by 'key' or 'value'");
+    if (self.kind != V_DICT) RT_FAIL(rt, "dictsort: a %s is not a mapping", val_type(self));
+    if (!str_is(by, "key") && !str_is(by, "value"))
+        RT_FAIL(rt, "dictsort: by must be 'key' or 'value'");
     return sort_items(rt, dict_pairs(rt, self), val_truth(arg[2]), val_truth(arg[0]),
                       val_int(str_is(by, "value")));
 }
@@ -120,7 +121,7 @@ FILTER(items)
 {
     (void)arg, (void)all;
     if (self.kind == V_UNDEF) return val_seq(seq_new(rt, SEQ_ITER, 0));
-    if (self.kind != V_DICT) RT_FAIL(rt, "items: a %s is no mapping", val_type(self));
+    if (self.kind != V_DICT) RT_FAIL(rt, "items: a %s is not a mapping", val_type(self));
     struct tmpl_seq *pairs = dict_pairs(rt, self);
     pairs->kind = SEQ_ITER;
     return val_seq(pairs);
@@ -137,7 +138,7 @@ FILTER(unique)
         bool seen = false;
         if (!val_truth(arg[0])) key = ignore_case(rt, key);
         if (!val_hashable(key))
-            RT_FAIL(rt, "unique: can't compare items of kind %s", val_type(key));
+            RT_FAIL(rt, "unique: cannot compare items of type %s", val_type(key));
         for (size_t k = 0; k < out->n && !seen; k++) {
             rt_spend(rt, 1);
             seen = val_eq(rt, keys->v[k], key);
@@ -183,7 +184,7 @@ FILTER(sum)
 {
     (void)all;
     struct tmpl_value sum = arg_missing(arg[1]) ? val_int(0) : arg[1];
-    if (sum.kind == V_STR) RT_FAIL(rt, "sum: strings are put together by |join");
+    if (sum.kind == V_STR) RT_FAIL(rt, "sum: cannot add strings; use |join");
     const struct tmpl_seq *items = val_items(rt, self);
     for (size_t i = 0; i < items->n; i++) {
         sum = val_binary(rt, OP_ADD, sum, get_path(rt, items->v[i], arg[0]));
@@ -302,7 +303,7 @@ FILTER(last)
 {
     (void)arg, (void)all;
     if (self.kind == V_SEQ && self.seq->kind == SEQ_ITER) {
-        RT_FAIL(rt, "last: a lazy sequence has no end yet; put |list before it");
+        RT_FAIL(rt, "last: a lazy sequence has no end; apply |list first");
     }
     const struct tmpl_seq *items = val_items(rt, self);
     return items->n ? items->v[items->n - 1] : val_undef(NULL);

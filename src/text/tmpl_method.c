@@ -52,7 +52,7 @@ METHOD(items)
 
 METHOD(get)
 {
-    if (!val_hashable(arg[0])) RT_FAIL(rt, "a %s can't be a key", val_type(arg[0]));
+    if (!val_hashable(arg[0])) RT_FAIL(rt, "a %s cannot be a key", val_type(arg[0]));
     struct tmpl_value *found = dict_get(rt, self.dict, arg[0]);
     return found ? *found : all->n > 1 ? arg[1] : val_none();
 }

@@ -427,7 +427,8 @@ static struct tmpl_node *parse_statement(struct tmpl_parser *p)
         return node;
     }
     if (str_starts(tag.text, "end") || str_is(tag.text, "else") || str_is(tag.text, "elif")) {
-        tmpl_fail(&p->fault, FLETCH_E_TEMPLATE, "tag %s closes nothing here", QUOTE(tag.text));
+        tmpl_fail(&p->fault, FLETCH_E_TEMPLATE, "tag %s does not close anything here",
+                  QUOTE(tag.text));
     }
     parse_refuse(p, "tag", tag.text);
 }
@@ -465,7 +466,7 @@ static struct tmpl_node *parse_body(struct tmpl_parser *p, const char *const *en
         size_t n = 0;
         while (ends[n + 1]) n++;
         p->fault.line = line;
-        tmpl_fail(&p->fault, FLETCH_E_TEMPLATE, "no '%s' for the tag before here", ends[n]);
+        tmpl_fail(&p->fault, FLETCH_E_TEMPLATE, "missing '%s' for an earlier tag", ends[n]);
     }
     parse_leave(p);
     return parse_node_of(p, N_BODY, line, k);
@@ -488,8 +489,8 @@ int tmpl_open(struct tmpl **out, struct str source, struct err *err)
 {
     *out = NULL;
     if (source.n > TMPL_MAX_SOURCE) {
-        return err_set(err, FLETCH_E_LIMIT, "template has %zu bytes; at most %d are read", source.n,
-                       TMPL_MAX_SOURCE);
+        return err_set(err, FLETCH_E_LIMIT, "the template has %zu bytes; at most %d are supported",
+                       source.n, TMPL_MAX_SOURCE);
     }
     struct tmpl *t = calloc(1, sizeof *t);
     struct tmpl_parser *p = calloc(1, sizeof *p);

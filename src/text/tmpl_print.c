@@ -109,7 +109,7 @@ static void print_seq(struct tmpl_sbuf *sb, const struct tmpl_seq *seq)
                                        "dict_items(["};
     static const char *const close[] = {"]", ")", NULL, "])", "])", "])"};
     if (seq->kind == SEQ_ITER) {
-        RT_FAIL(sb->rt, "a lazy sequence has no text; put it through |list or |join first");
+        RT_FAIL(sb->rt, "a lazy sequence has no text; apply |list or |join first");
     }
     if (seq->kind == SEQ_RANGE) {
         i64 part[] = {seq->start, seq->stop, seq->step};
@@ -302,7 +302,7 @@ static void json_key(struct json_out *o, struct tmpl_value key, bool user)
         json_value(o, key, user);
         sbuf_puts(o->sb, "\"", user);
     } else {
-        RT_FAIL(o->sb->rt, "tojson: a %s can't be a key", val_type(key));
+        RT_FAIL(o->sb->rt, "tojson: a %s cannot be a key", val_type(key));
     }
 }
 

@@ -289,7 +289,7 @@ METHOD(index)
 {
     (void)all;
     i64 at = find_chars(rt, self.s, arg, false);
-    if (at < 0) RT_FAIL(rt, "index: the string is not there");
+    if (at < 0) RT_FAIL(rt, "index: the string was not found");
     return val_int(at);
 }
 
@@ -297,7 +297,7 @@ METHOD(rindex)
 {
     (void)all;
     i64 at = find_chars(rt, self.s, arg, true);
-    if (at < 0) RT_FAIL(rt, "rindex: the string is not there");
+    if (at < 0) RT_FAIL(rt, "rindex: the string was not found");
     return val_int(at);
 }
 
@@ -350,7 +350,7 @@ static struct tmpl_value pad(struct tmpl_rt *rt, struct tmpl_value self,
     static const struct tmpl_str space = {.p = " ", .n = 1};
     const struct tmpl_str *fill = arg_missing(arg[1]) ? &space : arg_str(rt, arg[1]);
     if (self.s->safe) fill = str_escape(rt, fill);
-    if (str_count_chars(str_bytes(fill)) != 1) RT_FAIL(rt, "one character expected to fill with");
+    if (str_count_chars(str_bytes(fill)) != 1) RT_FAIL(rt, "the fill must be one character");
     return str_pad(rt, self.s, arg_int(rt, arg[0], 0), fill, align);
 }
 
@@ -431,7 +431,7 @@ METHOD(translate)
                    utf8proc_codepoint_valid((i32)c)) {
             sbuf_put_char(&sb, (i32)c, str_user_at(self.s, i));
         } else if (to->kind != V_NONE) {
-            RT_FAIL(rt, "translate: a %s is no character", val_type(*to));
+            RT_FAIL(rt, "translate: a %s is not a character", val_type(*to));
         }
     }
     return sbuf_value(&sb);

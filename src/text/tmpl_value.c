@@ -56,7 +56,7 @@ struct tmpl_seq *seq_new(struct tmpl_rt *rt, enum tmpl_seq_kind kind, size_t n)
 
 struct tmpl_seq *seq_range(struct tmpl_rt *rt, i64 start, i64 stop, i64 step)
 {
-    if (step == 0) RT_FAIL(rt, "range: the step can't be 0");
+    if (step == 0) RT_FAIL(rt, "range: the step cannot be 0");
     u64 span = step > 0 ? (stop > start ? (u64)stop - (u64)start : 0)
                         : (start > stop ? (u64)start - (u64)stop : 0);
     u64 stride = step > 0 ? (u64)step : 0 - (u64)step;
@@ -92,7 +92,7 @@ struct tmpl_value *dict_get(struct tmpl_rt *rt, const struct tmpl_dict *d, struc
 void dict_set(struct tmpl_rt *rt, struct tmpl_dict *d, struct tmpl_value key,
               struct tmpl_value value)
 {
-    if (!val_hashable(key)) RT_FAIL(rt, "a %s can't be a key", val_type(key));
+    if (!val_hashable(key)) RT_FAIL(rt, "a %s cannot be a key", val_type(key));
     struct tmpl_value *old = dict_get(rt, d, key);
     if (old) {
         *old = value;
@@ -269,7 +269,7 @@ _Noreturn static void fail_types(struct tmpl_rt *rt, const char *op, struct tmpl
 {
     if (a.kind == V_UNDEF) fail_undef(rt, a);
     if (b.kind == V_UNDEF) fail_undef(rt, b);
-    RT_FAIL(rt, "can't use %s between %s and %s", op, val_type(a), val_type(b));
+    RT_FAIL(rt, "cannot use %s between %s and %s", op, val_type(a), val_type(b));
 }
 
 bool val_less(struct tmpl_rt *rt, struct tmpl_value a, struct tmpl_value b)
@@ -300,7 +300,7 @@ bool val_contains(struct tmpl_rt *rt, struct tmpl_value all, struct tmpl_value x
 {
     size_t at;
     if (all.kind == V_DICT) {
-        if (!val_hashable(x)) RT_FAIL(rt, "a %s can't be a key", val_type(x));
+        if (!val_hashable(x)) RT_FAIL(rt, "a %s cannot be a key", val_type(x));
         return dict_get(rt, all.dict, x) != NULL;
     }
     if (all.kind == V_STR) {
@@ -337,7 +337,7 @@ bool val_iterable(struct tmpl_value v)
 
 struct tmpl_seq *val_items(struct tmpl_rt *rt, struct tmpl_value v)
 {
-    if (!val_iterable(v)) RT_FAIL(rt, "can't go through a value of kind %s", val_type(v));
+    if (!val_iterable(v)) RT_FAIL(rt, "cannot iterate over a value of type %s", val_type(v));
     if (v.kind == V_SEQ) {
         struct tmpl_seq all = *v.seq;
         if (v.seq->kind != SEQ_ITER) return v.seq;
@@ -492,15 +492,15 @@ struct tmpl_value val_slice(struct tmpl_rt *rt, struct tmpl_value v, const struc
     bool given[3];
     if (v.kind == V_UNDEF) fail_undef(rt, v);
     if (v.kind != V_STR && !(v.kind == V_SEQ && v.seq->kind <= SEQ_RANGE)) {
-        RT_FAIL(rt, "a %s has no slices", val_type(v));
+        RT_FAIL(rt, "a %s cannot be sliced", val_type(v));
     }
     for (int k = 0; k < 3; k++) {
         given[k] = part[k].kind != V_NONE;
         if (given[k] && !val_integer(part[k], &at[k])) {
-            RT_FAIL(rt, "a slice can't begin, end or step at a %s", val_type(part[k]));
+            RT_FAIL(rt, "the parts of a slice must be integers, not %s", val_type(part[k]));
         }
     }
-    if (given[2] && at[2] == 0) RT_FAIL(rt, "the step of a slice can't be 0");
+    if (given[2] && at[2] == 0) RT_FAIL(rt, "the step of a slice cannot be 0");
     i64 count = slice_indices(val_length(rt, v), at, given, &start, &step);
     if (v.kind == V_STR && step == 1) {
         struct str s = str_bytes(v.s);
@@ -585,7 +585,7 @@ static struct tmpl_value float_binary(struct tmpl_rt *rt, enum tmpl_op op, doubl
     case OP_POW:
         r = pow(a, b);
         if (!isfinite(r) && isfinite(a) && isfinite(b)) {
-            RT_FAIL(rt, "the result of ** is no number we can hold");
+            RT_FAIL(rt, "the result of ** is out of range");
         }
         return val_float(r);
     default:
@@ -659,6 +659,6 @@ struct tmpl_value val_sign(struct tmpl_rt *rt, u32 op, struct tmpl_value v)
         return val_int(op == '-' ? -i : i);
     }
     if (v.kind == V_UNDEF) fail_undef(rt, v);
-    if (v.kind != V_FLOAT) RT_FAIL(rt, "can't negate a %s", val_type(v));
+    if (v.kind != V_FLOAT) RT_FAIL(rt, "cannot negate a %s", val_type(v));
     return val_float(op == '-' ? -v.f : v.f);
 }

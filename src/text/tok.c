@@ -246,8 +246,8 @@ static int open_merges(struct tok *t, struct err *err)
         const char *cut = m.n > 1 ? memchr(m.p + 1, ' ', m.n - 1) : NULL;
         if (!cut || cut == m.p + m.n - 1) {
             buf_free(&whole);
-            return err_set(err, FLETCH_E_FORMAT, "merge %u is %s, not two tokens with a space", i,
-                           QUOTE(m));
+            return err_set(err, FLETCH_E_FORMAT,
+                           "merge %u is %s, not two tokens separated by a space", i, QUOTE(m));
         }
         struct str left = {m.p, (size_t)(cut - m.p)};
         struct str right = {cut + 1, m.n - left.n - 1};
@@ -338,9 +338,10 @@ static int open_spec(struct tok *t, struct err *err)
     for (u32 i = 0; i < s->n_before + s->n_after; i++) {
         i32 id = i < s->n_before ? s->before[i] : s->after[i - s->n_before];
         if (id < 0 || (u32)id >= s->n_tokens)
-            return err_set(err, FLETCH_E_FORMAT,
-                           "id %d is to stand around every text; the vocabulary has %u tokens", id,
-                           s->n_tokens);
+            return err_set(
+                err, FLETCH_E_FORMAT,
+                "the id %d, which is added to every text, is outside the vocabulary of %u tokens",
+                id, s->n_tokens);
     }
     s->n_symbols = MIN(s->n_symbols, s->n_tokens);
     i64 *ids[] = {&s->bos, &s->eos, &s->eot, &s->eom, &s->unk, &s->pad};

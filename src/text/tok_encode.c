@@ -206,9 +206,10 @@ int tok_encode(const struct tok *t, struct str text, const u8 *from_user, unsign
     size_t n = ids->n;
     int rc = 0;
     if (t->spec.kind == TOK_NONE)
-        return err_set(err, FLETCH_E_VOCAB, "the model has no vocabulary: give token ids");
+        return err_set(err, FLETCH_E_VOCAB, "the model has no vocabulary; give token ids");
     if (text.n > TOK_MAX_TEXT)
-        return err_set(err, FLETCH_E_LIMIT, "text of %zu bytes; at most %d at once", text.n,
+        return err_set(err, FLETCH_E_LIMIT,
+                       "the text has %zu bytes; at most %d can be tokenized at once", text.n,
                        TOK_MAX_TEXT);
     if ((flags & TOK_ADD_BOS) && t->spec.add_bos)
         rc = encode_around(&e, t->spec.n_before, t->spec.before, t->spec.bos);

@@ -275,8 +275,8 @@ static int put_token(struct reader *r, const json_t *id, struct str text, u8 typ
     if (r->tokens[i].p) return 0;
     int rc = keep(r, text, &r->tokens[i]);
     if (rc == 0 && !strmap_add(&r->by_text, r->tokens[i], i))
-        rc = err_set(r->err, FLETCH_E_FORMAT, "tokenizer.json: token %s is there twice",
-                     QUOTE(text));
+        rc =
+            err_set(r->err, FLETCH_E_FORMAT, "tokenizer.json: token %s appears twice", QUOTE(text));
     return rc;
 }
 

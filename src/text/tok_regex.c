@@ -252,7 +252,7 @@ int tok_regex_translate(struct buf *out, struct str regex, struct err *err)
         return err_set(err, FLETCH_E_LIMIT, "a regex of %zu bytes; at most %d are supported",
                        regex.n, MAX_REGEX);
     if (regex.n && memchr(regex.p, 0, regex.n))
-        return err_set(err, FLETCH_E_UNSUPPORTED, "the regex %s holds a NUL", QUOTE(regex));
+        return err_set(err, FLETCH_E_UNSUPPORTED, "the regex %s contains a NUL", QUOTE(regex));
     while (r.at < regex.n && rc == 0) rc = regex_one(&r);
     if (rc == 0 && out->failed) rc = err_nomem(err, "a regex");
     return rc;
@@ -337,7 +337,7 @@ int tok_regex_next(struct tok_regex_iter *it, struct err *err)
         if (rc == PCRE2_ERROR_NOMATCH) break;
         if (rc < 0)
             return err_set(err, FLETCH_E_LIMIT,
-                           "the pre-tokenizer gave up on this text (PCRE2 error %d)", rc);
+                           "the pre-tokenizer's regex failed on this text (PCRE2 error %d)", rc);
         const size_t *span = pcre2_get_ovector_pointer(it->match);
         if (span[0] < span[1] || !it->matched || span[1] != it->end) {
             it->begin = span[0];

@@ -210,7 +210,7 @@ test('a server that dies in the middle, and comes back with another model', TIME
         .getByText('The server can’t be reached. Is “fletch serve” still running?')
         .waitFor();
     await start(first.port, '--alias', 'second');
-    await page.getByText('The server no longer has first. second answers from now on.').waitFor();
+    await page.getByText('The server no longer has first. The current model is second.').waitFor();
     await button(page, 'Settings').click();
     await page.getByLabel('Answer format').selectOption('Text');
     await page.getByLabel('Maximum answer length').fill('8');
@@ -240,7 +240,7 @@ test('with site data blocked the page works in memory, and says so', TIMEOUT, as
     await page.getByText('This browser blocks site data').waitFor();
     await quick(page);
     await ask(page, 'In memory');
-    await button(page, 'Colours: as the system').click();
+    await button(page, 'Theme: same as the system').click();
     await button(page, 'New chat').first().click();
     await items(page).first().getByRole('button').first().click();
     await becomes(() => questions(page), ['In memory']);
@@ -584,7 +584,7 @@ onPage(
         await shot(page, 'phone-menu');
         await becomes(
             () => page.getByRole('menuitem').allInnerTexts(),
-            ['Settings', 'Prompt', 'Server', 'Colours: as the system', 'Keyboard shortcuts'],
+            ['Settings', 'Prompt', 'Server', 'Theme: same as the system', 'Keyboard shortcuts'],
         );
         await page.keyboard.press('Escape');
         await page.locator('main > header').getByRole('button', { name: 'New chat' }).click();

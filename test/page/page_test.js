@@ -573,7 +573,7 @@ onPage('a broken connection says so, and the question can be asked again', async
     await ask(page, 'Hello!');
     await page
         .getByRole('alert')
-        .getByText('The connection broke before the answer was complete.')
+        .getByText('The connection was lost before the answer was complete.')
         .waitFor();
     await becomes(() => answers(page).innerText(), /Half an/);
     await page.unroute('**/v1/chat/completions');
@@ -762,9 +762,9 @@ onPage(
     async (page) => {
         const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
         const light = await ground();
-        await button(page, 'Colours: as the system').click();
-        await button(page, 'Colours: light').click();
-        await button(page, 'Colours: dark').waitFor();
+        await button(page, 'Theme: same as the system').click();
+        await button(page, 'Theme: light').click();
+        await button(page, 'Theme: dark').waitFor();
         const dark = await ground();
         assert.notEqual(light, dark);
         await page.reload();
