@@ -177,7 +177,9 @@ FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
     X(real, frequency_penalty, "frequency-penalty", "X", -100, 100, 0, "", "",               \
       "subtract X from the logits of recent tokens for each time they occurred")             \
     X(count, penalty_window, "penalty-window", "N", 0, 1024, 64, "", "repeat_last_n",        \
-      "number of latest tokens that the penalties apply to")
+      "number of latest tokens that the penalties apply to")                                 \
+    X(count, no_repeat_ngram, "no-repeat-ngram", "N", 0, 64, 0, "", "no_repeat_ngram_size",  \
+      "never repeat N tokens in a row that are in the penalty window; 0 turns this off")
 
 enum { FLETCH_MAX_LOGIT_BIAS = 1000000000 };
 
@@ -187,7 +189,8 @@ struct fletch_sampling {
     float top_p;                                               /* 1: off */
     float min_p;                                               /* 0: off */
     float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
-    uint32_t penalty_window; /* latest tokens the penalties look at */
+    uint32_t penalty_window;  /* latest tokens the penalties look at */
+    uint32_t no_repeat_ngram; /* so many tokens in a row come once in them; 0: off */
     uint64_t seed;
     uint32_t choice; /* index among several answers to one prompt */
     size_t n_bias;   /* logit bias: tokens, and what is added, at most FLETCH_MAX_LOGIT_BIAS */

@@ -64,4 +64,12 @@ export const SAMPLING = [
         step: 1,
         help: 'Number of latest tokens that the penalties apply to.',
     },
+    {
+        key: 'no_repeat_ngram',
+        label: 'No repeat ngram',
+        min: 0,
+        max: 64,
+        step: 1,
+        help: 'Never repeat N tokens in a row that are in the penalty window; 0 turns this off.',
+    },
 ];

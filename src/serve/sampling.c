@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct fletch_sampling sampling_defaults(void)
 {
@@ -12,12 +13,14 @@ struct fletch_sampling sampling_defaults(void)
 
 bool sampling_looks_back(const struct fletch_sampling *s)
 {
-    return s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    return s->no_repeat_ngram || s->repeat_penalty != 1 || s->presence_penalty != 0 ||
+           s->frequency_penalty != 0;
 }
 
 static int check_edits(const struct fletch_sampling *s, u32 n_vocab, struct err *err)
 {
     u32 window = sampling_looks_back(s) ? s->penalty_window : 0;
+    if (s->no_repeat_ngram) window *= 2;
     if (s->n_bias > SAMPLE_MAX_EDITS || window > SAMPLE_MAX_EDITS - s->n_bias)
         return err_set(err, FLETCH_E_ARG,
                        "%zu logit biases and a penalty window of %u are more than %d together",
@@ -75,6 +78,18 @@ static u32 merge(struct sample_edit *edits, u32 n)
     return kept;
 }
 
+/* Forbids the tokens that followed the last ones where these stood before. */
+static u32 ban_repeats(const struct fletch_sampling *s, const i32 *tokens, size_t n,
+                       struct sample_edit *edits)
+{
+    const float least = -FLETCH_MAX_LOGIT_BIAS;
+    u32 n_bans = 0, k = s->no_repeat_ngram - 1;
+    for (size_t i = k; i < n; i++)
+        if (memcmp(tokens + i - k, tokens + n - k, k * sizeof *tokens) == 0)
+            edits[n_bans++] = (struct sample_edit){(u32)tokens[i], least, 0};
+    return n_bans;
+}
+
 u32 sampling_row(const struct fletch_sampling *s, const i32 *history, size_t n_history,
                  struct sample_row *row, struct sample_edit *edits)
 {
@@ -93,6 +108,7 @@ u32 sampling_row(const struct fletch_sampling *s, const i32 *history, size_t n_h
     size_t window = sampling_looks_back(s) ? MIN(n_history, (size_t)s->penalty_window) : 0;
     for (size_t i = n_history - window; i < n_history; i++)
         edits[n++] = (struct sample_edit){(u32)history[i], 0, 1};
+    if (s->no_repeat_ngram) n += ban_repeats(s, history + n_history - window, window, edits + n);
     return row->n_edits = n ? merge(edits, n) : 0;
 }
 

@@ -504,6 +504,28 @@ static void test_logprobs_are_of_the_plain_softmax(void **state)
     assert_true(fabs((double)lp[0] + log(4)) < 1e-6);
 }
 
+static void test_no_sequence_of_tokens_comes_again(void **state)
+{
+    struct fixture *f = *state;
+    struct sample_row row;
+    const i32 history[] = {7, 1, 2, 3, 1, 2, 4, 2, 5, 1, 2};
+    f->s.no_repeat_ngram = 3; /* 1 2 was followed by 3 and 4 */
+    f->s.penalty_window = 64;
+    u32 n = sampling_row(&f->s, history, ARRAY_LEN(history), &row, f->edits), n_bans = 0;
+    for (u32 i = 0; i < n; i++) {
+        bool banned = f->edits[i].bias <= -FLETCH_MAX_LOGIT_BIAS;
+        assert_int_equal(banned, f->edits[i].id == 3 || f->edits[i].id == 4);
+        n_bans += banned;
+    }
+    assert_int_equal(n_bans, 2);
+    f->s.penalty_window = 6; /* 1 2 stood before it */
+    n = sampling_row(&f->s, history, ARRAY_LEN(history), &row, f->edits);
+    for (u32 i = 0; i < n; i++) assert_true(f->edits[i].bias == 0);
+    f->s.penalty_window = 64;
+    n = sampling_row(&f->s, history, 2, &row, f->edits);
+    for (u32 i = 0; i < n; i++) assert_true(f->edits[i].bias == 0);
+}
+
 static void expect_refused(struct fletch_sampling s, const char *part)
 {
     struct err err = {0};
@@ -565,6 +587,7 @@ int main(void)
         TEST(test_greedy_takes_the_largest_and_of_equals_the_first),
         TEST(test_bias_is_added),
         TEST(test_penalties_follow_their_formulas),
+        TEST(test_no_sequence_of_tokens_comes_again),
         TEST(test_top_k_keeps_the_best),
         TEST(test_top_p_keeps_the_fewest_that_reach_it),
         TEST(test_min_p_keeps_what_is_near_the_best),

@@ -464,7 +464,7 @@ onPage(
         await openItem(page, 0);
         await button(page, 'Settings').click();
         await becomes(() => page.getByLabel('Seed').inputValue(), '5');
-        await page.getByLabel('Temperature').fill('7');
+        await page.getByLabel('Temperature').fill('700');
         await page
             .locator('.field', { has: page.getByLabel('Temperature') })
             .locator('.error')
