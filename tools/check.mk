@@ -16,7 +16,6 @@ $B/%_test: $B/%_test.o $(HELPERS:%.c=$B/%.o) $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $(link_standins) $(TEST_LIBS) $(PKG_LIBS) $(LIBS) \
 	    $(if $(findstring /standin/,$^),$(STANDIN_LIBS) $(STANDIN_RUN))
 
-$B/test/fuzz/toolcall: $B/app/server/tools.o
 $B/test/fuzz/manifest: $B/app/manifest.o
 $B/test/fuzz/request: $B/test/fuzz/request.o $B/libapp.a $B/libfletch.a
 	$Q$(CC) $(LDFLAGS) $(EXTRA) -fsanitize=fuzzer $^ -o $@ $(PKG_LIBS) $(APP_LIBS) $(LIBS)

@@ -6,7 +6,7 @@
 #define SERVER_TURN_H
 
 #include "server.h"
-#include "tools.h"
+#include "chat/tools.h"
 
 struct turn_part {
     enum tools_part kind;

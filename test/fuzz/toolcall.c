@@ -2,7 +2,7 @@
  * byte may be lost but blanks beside markers. The first two bytes choose style and cuts. */
 #include <string.h>
 
-#include "../../app/server/tools.h"
+#include "chat/tools.h"
 #include "base/buf.h"
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t n);

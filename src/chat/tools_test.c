@@ -1,4 +1,4 @@
-#include "tools.h"
+#include "chat/tools.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * start (may be <think>), thinking, saying, and calling, where the buffer begins with the blanks
  * and the marker of what looks like a call. Searches remember where they were, so that an answer
  * costs time by its length however it is cut. */
-#include "tools.h"
+#include "chat/tools.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools.h"
+#include "chat/tools.h"
 
 enum { MAX_CALLS = 8 };
 

@@ -6,8 +6,8 @@
  * nothing. A call is passed on when it is whole: it names a tool that was offered and its arguments
  * are a JSON object. Anything else that looks like a call comes out as content, every byte of it.
  * Blanks beside markers belong to the markers. */
-#ifndef SERVER_TOOLS_H
-#define SERVER_TOOLS_H
+#ifndef FLETCH_TOOLS_H
+#define FLETCH_TOOLS_H
 
 #include <jansson.h>
 #include <stdbool.h>

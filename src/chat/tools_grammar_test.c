@@ -14,7 +14,7 @@
 
 #include "serve/automaton.h"
 #include "text/tok.h"
-#include "tools.h"
+#include "chat/tools.h"
 
 enum { MAX_ANSWER = 1 << 16, N_MARKERS = 9 };
 
