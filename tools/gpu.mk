@@ -5,7 +5,7 @@
 # kinds, which differ in nothing that matters to them, take those of the plain one.
 K       ?= $B
 GPU_SRC := $(wildcard src/gpu/kernels/*.gpu)
-GPU_INC := $(wildcard src/gpu/*.h src/gpu/kernels/*.h)
+GPU_INC := $(wildcard src/gpu/*.h src/gpu/kernels/*.h) src/quant/encodings.h
 EMU_OBJ := $(patsubst %.cpp,$K/%.o,$(wildcard src/gpu/emu/*.cpp)) $K/src/gpu/kernels/table.o \
            $(GPU_SRC:%.gpu=$K/%_fast.o) $(GPU_SRC:%.gpu=$K/%_checked.o)
 OBJ     += $(EMU_OBJ)
@@ -13,6 +13,7 @@ OBJ     += $(EMU_OBJ)
 # What tells the kernels of one build from those of another: layouts are kept for those they were
 # measured with.
 GPU_TEXTS := $(sort $(GPU_SRC) src/gpu/args.h src/gpu/simt.h src/gpu/num_f32.h \
+             src/quant/encodings.h \
              $(wildcard src/gpu/kernels/*.h src/gpu/native/*))
 $B/src/gpu/layout.o: $(GPU_TEXTS)
 $B/src/gpu/layout.o: CFLAGS += -DGPU_FINGERPRINT='"$(shell cat $(GPU_TEXTS) | cksum | tr ' ' -)"'

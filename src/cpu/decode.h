@@ -4,7 +4,6 @@
 
 #include "cpu/lanes.h"
 #include "cpu/pack.h"
-#include "quant/tables.h"
 
 /* 64 stored quants: 16 rows of 4 columns. */
 typedef u8 v64u __attribute__((vector_size(64)));
@@ -30,7 +29,7 @@ INLINE lanes_byte_part look_up(lanes_byte_part n, const i8 *table)
 
 /* What an encoding is made of, as constants that the compiler folds. */
 struct shape {
-    struct pack_bits bits;
+    struct encoding_info bits;
     bool small; /* quants are stored unsigned and below 128 */
     bool by_16, has_min;
     const i8 *table;
@@ -38,15 +37,12 @@ struct shape {
 
 INLINE struct shape shape_of(enum encoding enc)
 {
-    const i8 *table = enc == ENC_NL4   ? quant_iq4_values
-                      : enc == ENC_MX4 ? quant_mxfp4_values
-                                       : NULL;
-    return (struct shape){.bits = pack_bits(enc),
-                          .small = enc != ENC_I8 && !table,
-                          .by_16 = enc == ENC_K6 || enc == ENC_K3 || enc == ENC_K2,
-                          .has_min = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_K4 ||
-                                     enc == ENC_K5 || enc == ENC_K2,
-                          .table = table};
+    const struct encoding_info info = encoding_info[enc];
+    return (struct shape){.bits = info,
+                          .small = info.low < 8 && !info.table,
+                          .by_16 = encoding_scales(enc).inner_cols == 16,
+                          .has_min = encoding_scales(enc).has_min,
+                          .table = info.table};
 }
 
 /* Group i of a plane of so many bits, moved to bit `to`. Sixteen bits are shifted at once: what
@@ -92,25 +88,26 @@ INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
 {
     struct scales o;
     const u32 block = pack_block(enc);
-    const bool is_super = enc >= ENC_K4 && enc != ENC_I5, is_signed = !shape_of(enc).has_min;
+    const enum scales_kind kind = encoding_info[enc].scales;
+    const bool is_super = encoding_info[enc].cols == SUPER;
     const u8 *unit = is_super ? tile + (size_t)(b / 8) * pack_unit(enc) : tile;
     o.quants = unit + (size_t)(is_super ? b % 8 : b) * block;
     const u8 *s = o.quants + pack_quants(enc);
-    if (enc == ENC_NL4 || enc == ENC_MX4) {
+    if (kind == SCALES_FLOAT) {
         memcpy(&o.s[0], s, 64);
         o.s[1] = o.s[0];
         o.m[0] = o.m[1] = (v16f){0};
     } else if (!is_super) {
         o.s[0] = o.s[1] = lanes_half(s);
-        o.m[0] = o.m[1] = is_signed ? (v16f){0} : lanes_half(s + 32);
+        o.m[0] = o.m[1] = kind == SCALES_HALF ? (v16f){0} : lanes_half(s + 32);
     } else {
         v16f d = lanes_half(unit + 8 * block);
-        v16f e = is_signed ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
-        if (is_signed) {
+        v16f e = kind == SCALES_BY_16 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
+        if (kind == SCALES_BY_16) {
             o.s[0] = d * lanes_from_i8(s);
             o.s[1] = d * lanes_from_i8(s + 16);
             o.m[0] = o.m[1] = e;
-        } else if (enc == ENC_K2) {
+        } else if (kind == SCALES_BY_16_MIN) {
             for (u32 h = 0; h < 2; h++) {
                 typedef u8 v16b __attribute__((vector_size(16)));
                 v16b both;

@@ -4,15 +4,9 @@
 
 #include "quant/split.h"
 
-/* Types of fewer bits than the encoding that they share with others elsewhere. */
-static enum encoding narrowest(enum qtype type)
-{
-    return type == QT_Q5_0 ? ENC_I5 : type == QT_Q3_K ? ENC_K3 : encoding_of(type);
-}
-
 void pack_plan(struct packed *p, const struct weight *w)
 {
-    enum encoding enc = narrowest(w->type);
+    enum encoding enc = encoding_narrowest(w->type);
     *p = (struct packed){.enc = enc,
                          .n_in = w->n_in,
                          .n_out = w->n_out,
@@ -39,13 +33,11 @@ static u32 get_bits(const u8 *plane, u32 row, u32 col, u32 width)
 
 static float get_quant(enum encoding enc, const u8 *quants, u32 row, u32 col)
 {
-    const struct pack_bits f = pack_bits(enc);
+    const struct encoding_info f = encoding_info[enc];
     u32 n = get_bits(quants, row, col, f.low);
-    if (enc == ENC_I8) return (float)(i8)n;
-    if (enc == ENC_NL4) return (float)encoding_nl4[n];
-    if (enc == ENC_MX4) return (float)encoding_mx4[n];
     if (f.high) n |= get_bits(quants + 64 * f.low, row, col, f.high) << f.low;
-    return (float)((i32)n - f.zero);
+    if (f.table) return (float)f.table[n];
+    return f.low == 8 ? (float)(i8)n : (float)((i32)n - f.zero);
 }
 
 static void put_half(u8 *p, u32 row, u16 h)
@@ -70,7 +62,7 @@ static inline void put_bits(u8 *plane, u32 row, const u32 *n, u32 from, u32 widt
 
 static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
 {
-    const struct pack_bits f = pack_bits(enc);
+    const struct encoding_info f = encoding_info[enc];
     u8 *high = quants + 64 * f.low, stored[BLOCK];
     u32 x[BLOCK / 4];
     for (u32 i = 0; i < BLOCK; i++) stored[i] = (u8)(n[i] + f.zero);
@@ -88,36 +80,35 @@ static void put_quants(enum encoding enc, u8 *quants, u32 row, const u8 *n)
 
 static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
 {
+    const struct scales_info f = encoding_scales(enc);
     u32 quants = pack_quants(enc), block = pack_block(enc);
     for (u32 j = 0; j < 8; j++) {
         u8 *b = unit + j * block, *s = b + quants;
         put_quants(enc, b, row, q->n + j * BLOCK);
-        if (enc == ENC_K4 || enc == ENC_K5) {
+        if (f.inner_cols == BLOCK) {
             s[row] = q->s[j];
-            s[16 + row] = q->m[j];
-        } else {
-            s[row] = q->s[2 * j];
-            s[16 + row] = q->s[2 * j + 1];
+            s[TILE + row] = q->m[j];
+            continue;
         }
-        if (enc == ENC_K2) {
-            s[row] |= (u8)(q->m[2 * j] << 4);
-            s[16 + row] |= (u8)(q->m[2 * j + 1] << 4);
+        for (u32 h = 0; h < 2; h++) {
+            s[TILE * h + row] = q->s[2 * j + h];
+            if (f.has_min) s[TILE * h + row] |= (u8)(q->m[2 * j + h] << 4);
         }
     }
     put_half(unit + 8 * block, row, q->d);
-    if (enc != ENC_K6 && enc != ENC_K3) put_half(unit + 8 * block + 32, row, q->e);
+    if (f.has_min) put_half(unit + 8 * block + 2 * TILE, row, q->e);
 }
 
 static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
 {
     u8 *s = unit + pack_quants(enc);
     put_quants(enc, unit, row, q->n);
-    if (enc == ENC_NL4 || enc == ENC_MX4) {
+    if (encoding_info[enc].scales == SCALES_FLOAT) {
         memcpy(s + 4 * row, &q->f, sizeof q->f);
         return;
     }
     put_half(s, row, q->d);
-    if (enc == ENC_U4 || enc == ENC_U8) put_half(s + 32, row, q->e);
+    if (encoding_scales(enc).has_min) put_half(s + 2 * TILE, row, q->e);
 }
 
 /* IQ4_XS has eight scales over one: each of its blocks becomes one of the encoding's. */
@@ -188,24 +179,25 @@ static float weight_of_block(enum encoding enc, const u8 *unit, u32 row, u32 col
 {
     const u8 *s = unit + pack_quants(enc);
     float n = get_quant(enc, unit, row, col), d;
-    if (enc == ENC_NL4 || enc == ENC_MX4) {
+    if (encoding_info[enc].scales == SCALES_FLOAT) {
         memcpy(&d, s + 4 * row, sizeof d);
         return d * n;
     }
     d = get_half(s, row);
-    return enc == ENC_I8 || enc == ENC_I5 ? d * n : d * n + get_half(s + 32, row);
+    return encoding_scales(enc).has_min ? d * n + get_half(s + 2 * TILE, row) : d * n;
 }
 
 static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col)
 {
+    const struct scales_info f = encoding_scales(enc);
     u32 block = pack_block(enc), half = col % BLOCK / 16;
     const u8 *b = unit + col / BLOCK * block, *s = b + pack_quants(enc), *tail = unit + 8 * block;
     float n = get_quant(enc, b, row, col % BLOCK), d = get_half(tail, row);
-    if (enc == ENC_K6 || enc == ENC_K3) return d * (float)(i8)s[16 * half + row] * n;
-    float e = get_half(tail + 32, row);
-    if (enc == ENC_K2)
-        return d * (float)(s[16 * half + row] & 15) * n - e * (float)(s[16 * half + row] >> 4);
-    return d * (float)s[row] * n - e * (float)s[16 + row];
+    if (f.inner_cols == 16) s += TILE * half;
+    if (!f.has_min) return d * (float)(i8)s[row] * n;
+    float e = get_half(tail + 2 * TILE, row);
+    if (f.inner_cols == 16) return d * (float)(s[row] & 15) * n - e * (float)(s[row] >> 4);
+    return d * (float)s[row] * n - e * (float)s[TILE + row];
 }
 
 static float weight_of_float(enum encoding enc, const u8 *unit, u32 row)

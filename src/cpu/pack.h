@@ -29,44 +29,32 @@ struct packed {
     u8 *data; /* aligned to 64 */
 };
 
-/* A quant is n + zero: its lowest bits in one plane, those above in another behind it. */
-struct pack_bits {
-    u32 low, high;
-    i32 zero;
-};
-
-static inline struct pack_bits pack_bits(enum encoding enc)
-{
-    switch (enc) {
-    case ENC_I8: return (struct pack_bits){8, 0, 0};
-    case ENC_U8:
-    case ENC_K5: return (struct pack_bits){4, 1, 0};
-    case ENC_I5: return (struct pack_bits){4, 1, 16};
-    case ENC_K6: return (struct pack_bits){4, 2, 32};
-    case ENC_K3: return (struct pack_bits){2, 1, 4};
-    case ENC_K2: return (struct pack_bits){2, 0, 0};
-    default: return (struct pack_bits){4, 0, 0};
-    }
-}
-
-/* Bytes of a block's quants, of a block with what follows them, and of a unit. */
+/* Bytes of a block's quants, of what follows them (scales of their own, or the inner ones; mins are
+ * beside them), of a block, and of a unit. */
 static inline u32 pack_quants(enum encoding enc)
 {
-    return 64 * (pack_bits(enc).low + pack_bits(enc).high);
+    return 64 * (encoding_info[enc].low + encoding_info[enc].high);
+}
+
+static inline u32 pack_scales(enum encoding enc)
+{
+    struct scales_info s = encoding_scales(enc);
+    if (encoding_info[enc].cols == BLOCK) return TILE * s.outer;
+    /* K2 has a scale and its min in a byte */
+    return TILE * (s.inner_cols == 16 ? 2 : s.inner);
 }
 
 static inline u32 pack_block(enum encoding enc)
 {
-    bool wide = enc == ENC_U4 || enc == ENC_U8 || enc == ENC_NL4 || enc == ENC_MX4;
-    return pack_quants(enc) + (wide ? 64 : 32);
+    return pack_quants(enc) + pack_scales(enc);
 }
 
 static inline u32 pack_unit(enum encoding enc)
 {
-    if (enc == ENC_F32) return 64;
-    if (enc == ENC_F16 || enc == ENC_BF16) return 32;
-    if (encoding_info[enc].cols == BLOCK) return pack_block(enc);
-    return 8 * pack_block(enc) + (enc == ENC_K6 || enc == ENC_K3 ? 32 : 64);
+    u32 cols = encoding_info[enc].cols;
+    if (cols == 1) return TILE * encoding_info[enc].low / 8;
+    if (cols == BLOCK) return pack_block(enc);
+    return 8 * pack_block(enc) + TILE * encoding_scales(enc).outer;
 }
 
 u64 pack_bytes(const struct weight *w);

@@ -35,7 +35,7 @@ INLINE void decode_quants(enum encoding enc, const u8 *tile, u32 b, u16 *dst)
     const struct scales sc = scales_of(enc, tile, b);
     for (u32 i = 0; i < 8; i++) {
         v64u q = group_of(f, sc.quants, i);
-        v16f s = enc == ENC_I8 ? sc.s[0] * 0x1p-24f : sc.s[i / 4], c[4];
+        v16f s = f.bits.low == 8 ? sc.s[0] * 0x1p-24f : sc.s[i / 4], c[4];
         v16f m = f.bits.zero ? s * (float)-f.bits.zero : sc.m[i / 4];
         for (u32 j = 0; j < 4; j++) c[j] = weight_of(q, j, s, m, f);
         bf16_store_pairs(dst + i * 64, c[0], c[1]);
@@ -62,7 +62,7 @@ INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_
     for (u32 i = 0; i < n_blocks; i++) {
         const u8 *next = h->tile + h->to_next + (b + i) * bytes;
         for (u64 at = 0; at < bytes; at += 64) __builtin_prefetch(next + at);
-        if (enc >= ENC_I8)
+        if (encoding_is_int8(enc))
             decode_quants(enc, h->tile, b + i, dst + (size_t)i * TILE_VALUES);
         else
             decode_floats(enc, h->tile, h->w->n_in, b + i, dst + (size_t)i * TILE_VALUES);
@@ -72,7 +72,7 @@ INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_
 static void decode(const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
 {
     switch (h->w->enc) {
-#define DECODE_CASE(id, cols, bytes) \
+#define DECODE_CASE(id, ...) \
     case ENC_##id: decode_as(ENC_##id, h, b, n_blocks, dst); break;
         ENCODING_TABLE(DECODE_CASE)
 #undef DECODE_CASE

@@ -318,7 +318,7 @@ INLINE void float_column(enum encoding enc, const u8 *at, lanes_part v[LANES_PAR
 INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
                        const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y, u32 n_rows)
 {
-    const u32 bytes = enc == ENC_F32 ? 4 : 2;
+    const u32 bytes = encoding_info[enc].low / 8;
     lanes_part sum[STRIP_TILES * STRIP_ROWS][LANES_PARTS];
     const float *x[STRIP_ROWS];
 #pragma GCC unroll 24
@@ -364,7 +364,7 @@ INLINE void strip_of(enum encoding enc, const struct packed *w, const u8 *tile,
 INLINE void tile_rows(enum encoding enc, const struct packed *w, const u8 *tile, const u32 W,
                       const struct cpu_act *a, u32 row, u32 n, const u32 R, float *y)
 {
-    if (enc >= ENC_I8)
+    if (encoding_is_int8(enc))
         tile_int8(enc, w, tile, W, a, row, n, R, y);
     else
         tile_float(enc, w, tile, W, a, row, n, R, y, n);
@@ -375,7 +375,7 @@ INLINE void tile_of(enum encoding enc, const struct packed *w, const u8 *tile,
 {
     u32 r = 0;
 #if defined __AMX_INT8__
-    if (enc >= ENC_I8 && n_rows >= AMX_ROWS) {
+    if (encoding_is_int8(enc) && n_rows >= AMX_ROWS) {
         amx_configure(shape_of(enc).by_16 ? 16 : BLOCK);
         for (; r + AMX_ROWS <= n_rows; r += AMX_ROWS)
             amx_tile(enc, w, tile, a, row + r, y + r * TILE);
@@ -401,7 +401,7 @@ INLINE void tiles_of(enum encoding enc, const struct packed *w, const u8 *tile, 
     u32 t = 0;
     for (; n_rows == 1 && t + 2 <= n_tiles; t += 2)
         tile_rows(enc, w, tile + t * w->tile_bytes, 2, a, row, 1, 1, y + t * TILE);
-    for (; enc < ENC_I8 && n_rows > ROWS_AT_ONCE && t + STRIP <= n_tiles; t += STRIP)
+    for (; !encoding_is_int8(enc) && n_rows > ROWS_AT_ONCE && t + STRIP <= n_tiles; t += STRIP)
         strip_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
     for (; t < n_tiles; t++)
         tile_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
@@ -411,7 +411,7 @@ static void tiles(const struct packed *w, const u8 *first, u32 n_tiles, const st
                   u32 row, u32 n_rows, float *y)
 {
     switch (w->enc) {
-#define TILE_CASE(id, cols, bytes) \
+#define TILE_CASE(id, ...) \
     case ENC_##id: tiles_of(ENC_##id, w, first, n_tiles, a, row, n_rows, y); break;
         ENCODING_TABLE(TILE_CASE)
 #undef TILE_CASE
@@ -421,7 +421,7 @@ static void tiles(const struct packed *w, const u8 *first, u32 n_tiles, const st
 
 static void floats(const struct packed *w, const u8 *tile, float *dst, size_t pitch)
 {
-    const u32 bytes = TILE * (w->enc == ENC_F32 ? 4 : 2);
+    const u32 bytes = pack_unit(w->enc);
     for (u32 c = 0; c < w->n_in; c++, tile += bytes, dst += pitch) {
         lanes_part v[LANES_PARTS];
         float_column(w->enc, tile, v);

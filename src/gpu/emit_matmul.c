@@ -121,7 +121,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
 
 u32 emit_scale_words(enum encoding enc)
 {
-    return enc > ENC_K5 ? 2 : encoding_is_int8(enc);
+    return encoding_scale_words(enc);
 }
 
 /* A launch of matvec.gpu, or native/matvec_384.cu: n_out rows like w's in each slice. */
@@ -162,8 +162,8 @@ static void launch_mma(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows,
 {
     bool nibbles = encoding_has_nibbles(enc);
     u32 cols = nibbles ? 32 : 16;
-    u32 share = nibbles || enc == ENC_K6 ? 1 : 2, n_d = enc == ENC_K2 ? 4 : 2;
-    u32 words = enc < ENC_K4 ? 1 : 2; /* UNIT_SCALES */
+    u32 share = nibbles || encoding_scales(enc).inner_cols == 16 ? 1 : 2;
+    u32 n_d = encoding_has_halves(enc) ? 4 : 2, words = encoding_scale_words(enc);
     char name[32];
     snprintf(name, sizeof name, "k_matmul_%s_mma%u", encoding_info[enc].name, n);
     emit_launch(e, name, (n_out + MMA_M - 1) / MMA_M * ((n_rows + n - 1) / n), 1, MMA_THREADS);

@@ -6,10 +6,11 @@
 #include "quant/split.h"
 
 /* Bytes of the second plane for each group of columns that share the outermost scale. */
-static const u8 scale_bytes[ENC_COUNT] = {
-    [ENC_I8] = 2,  [ENC_U4] = 4,  [ENC_U8] = 4,  [ENC_NL4] = 4, [ENC_MX4] = 4,
-    [ENC_K4] = 20, [ENC_K5] = 20, [ENC_K6] = 18, [ENC_K2] = 36,
-};
+static u32 scale_bytes(enum encoding enc)
+{
+    struct scales_info s = encoding_scales(enc);
+    return s.outer + (s.inner ? encoding_info[enc].cols / s.inner_cols * s.inner : 0);
+}
 
 static bool is_vector(const struct weight *w)
 {
@@ -18,12 +19,8 @@ static bool is_vector(const struct weight *w)
 
 static u64 row_bytes(enum encoding enc, u64 n)
 {
-    switch (enc) {
-    case ENC_F32: return n * 4;
-    case ENC_F16:
-    case ENC_BF16: return n * 2;
-    default: return encoding_has_nibbles(enc) ? n / 2 : n;
-    }
+    if (!encoding_is_int8(enc)) return n * encoding_info[enc].low / 8;
+    return encoding_has_nibbles(enc) ? n / 2 : n;
 }
 
 void planes_plan(struct planes *p, const struct weight *w)
@@ -31,7 +28,7 @@ void planes_plan(struct planes *p, const struct weight *w)
     enum encoding enc = is_vector(w) ? ENC_F32 : encoding_of(w->type);
     *p = (struct planes){.enc = enc, .n_rows = (u64)w->n_out * w->n_slices};
     p->q_row = (u32)(ROUND_UP(row_bytes(enc, w->n_in), 16) / 16);
-    p->s_row = w->n_in / encoding_info[enc].cols * scale_bytes[enc];
+    p->s_row = w->n_in / encoding_info[enc].cols * scale_bytes(enc);
     if (enc == ENC_I8) p->s_row = (p->s_row + 3) / 4 * 4; /* lanes fetch them as words */
     p->bytes[0] = ROUND_UP(p->n_rows * p->q_row * 16, 256);
     p->bytes[1] = ROUND_UP(p->n_rows * p->s_row, 256);
@@ -88,7 +85,8 @@ static u8 *put_quants(enum encoding enc, u8 *q, const u8 *n)
 /* The scales of one split block. */
 static u8 *put_scales(enum encoding enc, enum qtype type, u8 *s, const struct quant_split *q)
 {
-    if (enc == ENC_NL4 || enc == ENC_MX4) {
+    const struct scales_info f = encoding_scales(enc);
+    if (encoding_info[enc].scales == SCALES_FLOAT) {
         u32 n = type == QT_IQ4_XS ? 8 : 1; /* its eight blocks become blocks of their own */
         for (u32 j = 0; j < n; j++, s += sizeof(float)) {
             float d = n == 1 ? q->f : q->f * (float)(i8)q->s[j];
@@ -97,16 +95,11 @@ static u8 *put_scales(enum encoding enc, enum qtype type, u8 *s, const struct qu
         return s;
     }
     s = put_half(s, q->d);
-    if (enc == ENC_I8) return s;
-    if (enc == ENC_K6) {
-        memcpy(s, q->s, 16);
-        return s + 16;
-    }
-    s = put_half(s, q->e);
-    u32 n = enc == ENC_K2 ? 16 : enc == ENC_K4 || enc == ENC_K5 ? 8 : 0;
+    if (f.has_min) s = put_half(s, q->e);
+    u32 n = f.inner ? encoding_info[enc].cols / f.inner_cols : 0;
     for (u32 j = 0; j < n; j++) {
         *s++ = q->s[j];
-        *s++ = q->m[j];
+        if (f.has_min) *s++ = q->m[j];
     }
     return s;
 }

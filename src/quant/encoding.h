@@ -1,46 +1,87 @@
-/* What executors pack storage types to. A file has one of sixteen types, kernels exist for a dozen
- * encodings; every type maps exactly to one, and how an encoding lies in memory is each executor's
- * own affair. */
+/* What executors pack storage types to. A file has one of many types, kernels exist for the dozen
+ * encodings of encodings.h; every type maps exactly to one, and how an encoding lies in memory is
+ * each executor's own affair. */
 #ifndef FLETCH_ENCODING_H
 #define FLETCH_ENCODING_H
 
+#include "quant/encodings.h"
 #include "quant/quant.h"
-
-/*  X(ID, name, columns that share the outermost scale)
- *  value of a weight, n its stored quant: */
-#define ENCODING_TABLE(X)                                                       \
-    X(F32, "f32", 1)   /* n */                                                  \
-    X(F16, "f16", 1)   /* n */                                                  \
-    X(BF16, "bf16", 1) /* n */                                                  \
-    X(I8, "i8", 32)    /* d·n, n signed */                                     \
-    X(U4, "u4", 32)    /* d·n + m, n a nibble */                               \
-    X(U8, "u8", 32)    /* d·n + m, n below 32 */                               \
-    X(NL4, "nl4", 32)  /* d·T[n], T of IQ4_NL, n a nibble */                   \
-    X(MX4, "mx4", 32)  /* d·M[n], M of MXFP4, n a nibble */                    \
-    X(K4, "k4", 256)   /* d·s·n - e·m, s and m per 32, n a nibble */         \
-    X(K5, "k5", 256)   /* d·s·n - e·m, s and m per 32, n below 32 */         \
-    X(K6, "k6", 256)   /* d·s·n, both signed, s per 16, n of 6 bits */        \
-    X(K2, "k2", 256)   /* d·s·n - e·m, s and m per 16, n below 4 */          \
-    X(I5, "i5", 32)    /* as I8, n of 5 bits: an executor may take I8 for it */ \
-    X(K3, "k3", 256)   /* as K6, n of 3 bits: likewise */
+#include "quant/tables.h"
 
 enum encoding {
-#define ENCODING_ENUM(id, name, cols) ENC_##id,
+#define ENCODING_ENUM(id, ...) ENC_##id,
     ENCODING_TABLE(ENCODING_ENUM)
 #undef ENCODING_ENUM
         ENC_COUNT
 };
 
+enum scales_kind {
+#define SCALES_ENUM(id, ...) SCALES_##id,
+    SCALES_TABLE(SCALES_ENUM)
+#undef SCALES_ENUM
+};
+
+struct scales_info {
+    u8 outer, inner_cols, inner; /* bytes, columns, bytes: 0 where there are no inner scales */
+    bool has_min;
+};
+
 struct encoding_info {
     const char *name;
-    u32 cols; /* that share the outermost scale */
+    u32 cols;      /* that share the outermost scale */
+    u32 low, high; /* a quant is n + zero: bits of its lower and its upper part */
+    i32 zero;
+    enum scales_kind scales;
+    const i8 *table; /* of the values that quants stand for, or NULL */
 };
-extern const struct encoding_info encoding_info[ENC_COUNT];
 
+/* Both here, so that compilers know them wherever they know the encoding. */
+static const struct scales_info scales_info[] = {
+#define SCALES_ROW(id, ...) {__VA_ARGS__},
+    SCALES_TABLE(SCALES_ROW)
+#undef SCALES_ROW
+};
+
+#define ENCODING_TABLE_NONE NULL
+#define ENCODING_TABLE_NL4  quant_iq4_values
+#define ENCODING_TABLE_MX4  quant_mxfp4_values
+static const struct encoding_info encoding_info[ENC_COUNT] = {
+#define ENCODING_ROW(id, name, cols, low, high, zero, scales, table, ...) \
+    {#name, cols, low, high, zero, SCALES_##scales, ENCODING_TABLE_##table},
+    ENCODING_TABLE(ENCODING_ROW)
+#undef ENCODING_ROW
+};
+
+static inline struct scales_info encoding_scales(enum encoding enc)
+{
+    return scales_info[encoding_info[enc].scales];
+}
+
+/* Does it multiply int8 activations? */
+static inline bool encoding_is_int8(enum encoding enc)
+{
+    return encoding_info[enc].scales != SCALES_NONE;
+}
+
+/* Are quants stored without a sign and in at most four bits? */
+static inline bool encoding_has_nibbles(enum encoding enc)
+{
+    return encoding_info[enc].low <= 4 && !encoding_info[enc].high;
+}
+
+/* Words of four bytes or fewer that the scales of a GPU's quad are, and whether its two halves have
+ * scales of their own (gpu/kernels/units.h). */
+static inline u32 encoding_scale_words(enum encoding enc)
+{
+    return encoding_is_int8(enc) ? 1 + (encoding_scales(enc).inner > 0) : 0;
+}
+static inline bool encoding_has_halves(enum encoding enc)
+{
+    return encoding_has_nibbles(enc) && encoding_scales(enc).inner_cols == 16;
+}
+
+/* The one that kernels of all executors exist for, and the one with the fewest bits. */
 enum encoding encoding_of(enum qtype type);
-bool encoding_is_int8(enum encoding enc); /* does it multiply int8 activations? */
-bool encoding_has_nibbles(enum encoding enc);
-
-extern const i8 encoding_nl4[16], encoding_mx4[16]; /* T and M */
+enum encoding encoding_narrowest(enum qtype type);
 
 #endif

@@ -5,46 +5,15 @@
 #include <string.h>
 #include <strings.h>
 
-#define READ  true, false
-#define BOTH  true, true
-#define KNOWN false, false
+#define ACCESS_NAME false, false
+#define ACCESS_READ true, false
+#define ACCESS_BOTH true, true
 
 static const struct quant_info infos[QT_COUNT] = {
-    [QT_F32] = {"F32", 1, 4, BOTH},
-    [QT_F16] = {"F16", 1, 2, BOTH},
-    [QT_Q4_0] = {"Q4_0", 32, 18, BOTH},
-    [QT_Q4_1] = {"Q4_1", 32, 20, BOTH},
-    [QT_Q5_0] = {"Q5_0", 32, 22, BOTH},
-    [QT_Q5_1] = {"Q5_1", 32, 24, BOTH},
-    [QT_Q8_0] = {"Q8_0", 32, 34, BOTH},
-    [9] = {"Q8_1", 32, 36, KNOWN},
-    [QT_Q2_K] = {"Q2_K", 256, 84, BOTH},
-    [QT_Q3_K] = {"Q3_K", 256, 110, BOTH},
-    [QT_Q4_K] = {"Q4_K", 256, 144, BOTH},
-    [QT_Q5_K] = {"Q5_K", 256, 176, BOTH},
-    [QT_Q6_K] = {"Q6_K", 256, 210, BOTH},
-    [15] = {"Q8_K", 256, 292, KNOWN},
-    [16] = {"IQ2_XXS", 256, 66, KNOWN},
-    [17] = {"IQ2_XS", 256, 74, KNOWN},
-    [18] = {"IQ3_XXS", 256, 98, KNOWN},
-    [19] = {"IQ1_S", 256, 50, KNOWN},
-    [QT_IQ4_NL] = {"IQ4_NL", 32, 18, BOTH},
-    [21] = {"IQ3_S", 256, 110, KNOWN},
-    [22] = {"IQ2_S", 256, 82, KNOWN},
-    [QT_IQ4_XS] = {"IQ4_XS", 256, 136, READ},
-    [24] = {"I8", 1, 1, KNOWN},
-    [25] = {"I16", 1, 2, KNOWN},
-    [26] = {"I32", 1, 4, KNOWN},
-    [27] = {"I64", 1, 8, KNOWN},
-    [28] = {"F64", 1, 8, KNOWN},
-    [29] = {"IQ1_M", 256, 56, KNOWN},
-    [QT_BF16] = {"BF16", 1, 2, BOTH},
-    [34] = {"TQ1_0", 256, 54, KNOWN},
-    [35] = {"TQ2_0", 256, 66, KNOWN},
-    [QT_MXFP4] = {"MXFP4", 32, 17, BOTH},
-    [40] = {"NVFP4", 64, 36, KNOWN},
-    [41] = {"Q1_0", 128, 18, KNOWN},
-    [42] = {"Q2_0", 64, 18, KNOWN},
+#define QUANT_ROW(name, number, blk, bytes, access, enc) \
+    [QT_##name] = {#name, blk, bytes, ACCESS_##access},
+    QUANT_TABLE(QUANT_ROW)
+#undef QUANT_ROW
 };
 
 const struct quant_info *quant_info(u32 type)

@@ -7,25 +7,51 @@
 
 #include "base/base.h"
 
-/* Values are the GGUF tensor type ids. */
+/*  X(NAME, its number in GGUF, elements per block, bytes per block, access, encoding)
+ *  access: NAME is known to be refused by name; READ can be decoded, BOTH encoded too. encoding:
+ *  the one of encodings.h with the fewest bits that has all its values. */
+#define QUANT_TABLE(X)                 \
+    X(F32, 0, 1, 4, BOTH, F32)         \
+    X(F16, 1, 1, 2, BOTH, F16)         \
+    X(Q4_0, 2, 32, 18, BOTH, U4)       \
+    X(Q4_1, 3, 32, 20, BOTH, U4)       \
+    X(Q5_0, 6, 32, 22, BOTH, I5)       \
+    X(Q5_1, 7, 32, 24, BOTH, U8)       \
+    X(Q8_0, 8, 32, 34, BOTH, I8)       \
+    X(Q8_1, 9, 32, 36, NAME, F32)      \
+    X(Q2_K, 10, 256, 84, BOTH, K2)     \
+    X(Q3_K, 11, 256, 110, BOTH, K3)    \
+    X(Q4_K, 12, 256, 144, BOTH, K4)    \
+    X(Q5_K, 13, 256, 176, BOTH, K5)    \
+    X(Q6_K, 14, 256, 210, BOTH, K6)    \
+    X(Q8_K, 15, 256, 292, NAME, F32)   \
+    X(IQ2_XXS, 16, 256, 66, NAME, F32) \
+    X(IQ2_XS, 17, 256, 74, NAME, F32)  \
+    X(IQ3_XXS, 18, 256, 98, NAME, F32) \
+    X(IQ1_S, 19, 256, 50, NAME, F32)   \
+    X(IQ4_NL, 20, 32, 18, BOTH, NL4)   \
+    X(IQ3_S, 21, 256, 110, NAME, F32)  \
+    X(IQ2_S, 22, 256, 82, NAME, F32)   \
+    X(IQ4_XS, 23, 256, 136, READ, NL4) \
+    X(I8, 24, 1, 1, NAME, F32)         \
+    X(I16, 25, 1, 2, NAME, F32)        \
+    X(I32, 26, 1, 4, NAME, F32)        \
+    X(I64, 27, 1, 8, NAME, F32)        \
+    X(F64, 28, 1, 8, NAME, F32)        \
+    X(IQ1_M, 29, 256, 56, NAME, F32)   \
+    X(BF16, 30, 1, 2, BOTH, BF16)      \
+    X(TQ1_0, 34, 256, 54, NAME, F32)   \
+    X(TQ2_0, 35, 256, 66, NAME, F32)   \
+    X(MXFP4, 39, 32, 17, BOTH, MX4)    \
+    X(NVFP4, 40, 64, 36, NAME, F32)    \
+    X(Q1_0, 41, 128, 18, NAME, F32)    \
+    X(Q2_0, 42, 64, 18, NAME, F32)
+
 enum qtype {
-    QT_F32 = 0,
-    QT_F16 = 1,
-    QT_Q4_0 = 2,
-    QT_Q4_1 = 3,
-    QT_Q5_0 = 6,
-    QT_Q5_1 = 7,
-    QT_Q8_0 = 8,
-    QT_Q2_K = 10,
-    QT_Q3_K = 11,
-    QT_Q4_K = 12,
-    QT_Q5_K = 13,
-    QT_Q6_K = 14,
-    QT_IQ4_NL = 20,
-    QT_IQ4_XS = 23,
-    QT_BF16 = 30,
-    QT_MXFP4 = 39,
-    QT_COUNT = 43 /* one more than the largest id there is */
+#define QUANT_ENUM(name, number, ...) QT_##name = number,
+    QUANT_TABLE(QUANT_ENUM)
+#undef QUANT_ENUM
+        QT_COUNT = 43 /* one more than the largest id there is */
 };
 
 struct quant_info {

@@ -5,32 +5,59 @@
 #define KERNELS_UNITS_H
 
 #include "gpu/simt.h"
+#include "quant/encodings.h"
 
+/* The encodings, by the numbers that the host gives them (quant/encoding.h), and what follows from
+ * their rows. */
 enum {
-    UNIT_F32,
-    UNIT_F16,
-    UNIT_BF16,
-    UNIT_I8,
-    UNIT_U4,
-    UNIT_U8,
-    UNIT_NL4,
-    UNIT_MX4,
-    UNIT_K4,
-    UNIT_K5,
-    UNIT_K6,
-    UNIT_K2,
+#define UNIT_ENUM(id, ...) UNIT_##id,
+    ENCODINGS_WIDE(UNIT_ENUM)
+#undef UNIT_ENUM
 };
+enum {
+#define UNIT_SCALES_ENUM(id, ...) UNIT_SCALES_##id,
+    SCALES_TABLE(UNIT_SCALES_ENUM)
+#undef UNIT_SCALES_ENUM
+};
+enum { UNIT_TABLE_NONE, UNIT_TABLE_NL4, UNIT_TABLE_MX4 };
 
-#define UNIT_IS_INT8(E) ((E) >= UNIT_I8)
-#define UNIT_HAS_NIBBLES(E) \
-    ((E) == UNIT_U4 || (E) == UNIT_NL4 || (E) == UNIT_MX4 || (E) == UNIT_K4 || (E) == UNIT_K2)
-#define UNIT_HAS_MIN(E) \
-    ((E) == UNIT_U4 || (E) == UNIT_U8 || (E) == UNIT_K4 || (E) == UNIT_K5 || (E) == UNIT_K2)
+template <int S> struct unit_scales_of;
+#define UNIT_SCALES_ROW(id, outer, cols, bytes, min)                                \
+    template <> struct unit_scales_of<UNIT_SCALES_##id> {                           \
+        enum { OUTER = outer, INNER_COLUMNS = cols, INNER = bytes, HAS_MIN = min }; \
+    };
+SCALES_TABLE(UNIT_SCALES_ROW)
+
+template <int E> struct unit_of;
+#define UNIT_ROW_OF(id, name, cols, low, high, zero, scales, table, bulk) \
+    template <> struct unit_of<UNIT_##id> {                               \
+        enum {                                                            \
+            OUTER_COLUMNS = cols,                                         \
+            BITS = low,                                                   \
+            IS_INT8 = UNIT_SCALES_##scales != UNIT_SCALES_NONE,           \
+            HAS_NIBBLES = low <= 4 && high == 0,                          \
+            KIND = UNIT_SCALES_##scales,                                  \
+            TABLE = UNIT_TABLE_##table,                                   \
+            BULK = bulk,                                                  \
+        };                                                                \
+        typedef unit_scales_of<KIND> scales_of;                           \
+    };
+ENCODINGS_WIDE(UNIT_ROW_OF)
+
+#define UNIT_IS_INT8(E)     (unit_of<E>::IS_INT8 != 0)
+#define UNIT_HAS_NIBBLES(E) (unit_of<E>::HAS_NIBBLES != 0)
+#define UNIT_TABLE(E)       ((int)unit_of<E>::TABLE)
+#define UNIT_KIND(E)        ((int)unit_of<E>::KIND)
+#define UNIT_HAS_MIN(E)     (unit_of<E>::scales_of::HAS_MIN != 0)
+#define UNIT_INNER(E)       ((int)unit_of<E>::scales_of::INNER_COLUMNS)
+/* Have the two halves of a unit scales of their own? */
+#define UNIT_HAS_HALVES(E) (UNIT_HAS_NIBBLES(E) && UNIT_INNER(E) == 16)
 /* Is a minimum of 32 columns multiplied by the sum of their activations? */
-#define UNIT_HAS_SUM(E) ((E) == UNIT_U4 || (E) == UNIT_K4)
+#define UNIT_HAS_SUM(E) (UNIT_HAS_NIBBLES(E) && UNIT_HAS_MIN(E) && !UNIT_HAS_HALVES(E))
 /* Columns of a unit, and words of four bytes that it becomes. */
-#define UNIT_COLUMNS(E) (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : (E) == UNIT_F32 ? 4 : 8)
-#define UNIT_WORDS(E)   (UNIT_HAS_NIBBLES(E) ? 8 : 4)
+#define UNIT_COLUMNS(E) \
+    (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : 128 / (int)unit_of<E>::BITS)
+#define UNIT_WORDS(E) (UNIT_HAS_NIBBLES(E) ? 8 : 4)
 
 /* Values of IQ4_NL, and of MXFP4 doubled, as bytes. */
 GPU_CONST(uint, units_nl4, 4) = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
@@ -59,8 +86,8 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
             w[i] &= 0x0f0f0f0fu;
         }
     }
-    if (E == UNIT_NL4 || E == UNIT_MX4) {
-        uint4 t = E == UNIT_NL4
+    if (UNIT_TABLE(E) != UNIT_TABLE_NONE) {
+        uint4 t = UNIT_TABLE(E) == UNIT_TABLE_NL4
                       ? make_uint4(units_nl4[0], units_nl4[1], units_nl4[2], units_nl4[3])
                       : make_uint4(units_mx4[0], units_mx4[1], units_mx4[2], units_mx4[3]);
         UNROLL
@@ -71,7 +98,7 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
 /* The same as unit_dot wants them: where dots are floats, nibbles that are numbers stay in place.
  */
 #ifdef SIMT_FLOAT_DOTS
-#define UNIT_STAYS(E) ((E) == UNIT_U4 || (E) == UNIT_K4 || (E) == UNIT_K2)
+#define UNIT_STAYS(E) (UNIT_HAS_NIBBLES(E) && UNIT_TABLE(E) == UNIT_TABLE_NONE)
 #else
 #define UNIT_STAYS(E) 0
 #endif
@@ -90,23 +117,32 @@ template <int E> GPU_FN dot_sum unit_dot4(THR(const uint) w, THR(const uint) xq,
     return i < 4 ? dot4_low(w[i], xq[i], sum) : dot4_high(w[i], xq[i], sum);
 }
 
-/* The scales of unit u of a row are one or two words: of how many bytes, and where they begin. */
-#define UNIT_SCALES(E) (UNIT_IS_INT8(E) ? ((E) >= UNIT_K4 ? 2 : 1) : 0)
+/* The scales of unit u of a row are one or two words, the outer one and the inner ones: of how many
+ * bytes, and where they begin. */
+#define UNIT_SCALES(E)    (UNIT_IS_INT8(E) ? 1 + (UNIT_INNER(E) > 0) : 0)
+#define UNIT_OUTER(E)     ((int)unit_of<E>::scales_of::OUTER)
+#define UNIT_PER_OUTER(E) /* units */                       \
+    ((int)unit_of<E>::OUTER_COLUMNS > UNIT_COLUMNS(E)       \
+         ? (int)unit_of<E>::OUTER_COLUMNS / UNIT_COLUMNS(E) \
+         : 1)
+#define UNIT_INNER_SIZE(E) ((int)unit_of<E>::scales_of::INNER)
+#define UNIT_OUTER_STEP(E)                                                                      \
+    (UNIT_OUTER(E) + (UNIT_INNER(E) > 0                                                         \
+                          ? (int)unit_of<E>::OUTER_COLUMNS / UNIT_INNER(E) * UNIT_INNER_SIZE(E) \
+                          : 0))
+#define UNIT_SCALE_BYTES(E, i) \
+    ((i) == 0 ? UNIT_OUTER(E) : UNIT_INNER_SIZE(E) * (UNIT_HAS_HALVES(E) ? 2 : 1))
 /* Those of 32 units that follow each other in so many bytes travel together; 0: each for itself.
  * And words of a lane's queue for them. */
-#define UNIT_ROW(E)   ((E) == UNIT_I8 ? 32 : (E) == UNIT_K4 ? 80 : (E) == UNIT_K5 ? 40 : 0)
+#define UNIT_ROW(E)   ((int)unit_of<E>::BULK ? 32 / UNIT_PER_OUTER(E) * UNIT_OUTER_STEP(E) : 0)
 #define UNIT_QUEUE(E) (UNIT_ROW(E) > 0 ? 1 : UNIT_SCALES(E))
-#define UNIT_SCALE_BYTES(E, i) \
-    ((E) == UNIT_I8 ? 2 : (E) == UNIT_K6 ? 2 - (i) : (i) == 0 ? 4 : ((E) == UNIT_K2 ? 4 : 2))
 template <int E, int I> GPU_FN uint unit_scale_at(uint u)
 {
-    if (E == UNIT_I8) return u / 2u * 2u;
-    if (E == UNIT_U8) return u / 2u * 4u;
-    if (E == UNIT_K4) return u / 8u * 20u + (I == 0 ? 0u : 4u + u % 8u * 2u);
-    if (E == UNIT_K5) return u / 16u * 20u + (I == 0 ? 0u : 4u + u % 16u / 2u * 2u);
-    if (E == UNIT_K2) return u / 8u * 36u + (I == 0 ? 0u : 4u + u % 8u * 4u);
-    if (E == UNIT_K6) return u / 16u * 18u + (I == 0 ? 0u : 2u + u % 16u);
-    return u * 4u;
+    enum { PER = UNIT_PER_OUTER(E), STEP = UNIT_OUTER_STEP(E), INNER = UNIT_INNER(E) };
+    enum { SHARE = INNER > UNIT_COLUMNS(E) ? INNER / UNIT_COLUMNS(E) : 1 }; /* units of a scale */
+    uint at = u / (uint)PER * (uint)STEP;
+    if (I == 0) return at;
+    return at + (uint)UNIT_OUTER(E) + u % (uint)PER / (uint)SHARE * (uint)UNIT_SCALE_BYTES(E, 1);
 }
 
 template <int BYTES> GPU_FN uint unit_word(CONST(u8) s)
@@ -147,23 +183,23 @@ template <int E> GPU_FN uint2 unit_take(CONST(u8) s, uint u, uint slot)
     return make_uint2(x, y);
 }
 
-/* value = d[0]·n + d[1]; the last 16 columns of a K2 unit: d[2]·n + d[3] */
+/* value = d[0]·n + d[1]; the last 16 columns of two halves: d[2]·n + d[3] */
 template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
 {
     d[1] = d[2] = d[3] = 0.0f;
-    if (E == UNIT_I8) {
+    if (UNIT_KIND(E) == UNIT_SCALES_HALF) {
         d[0] = f16_to_f32((u16)bits.x);
-    } else if (E == UNIT_U4 || E == UNIT_U8) {
+    } else if (UNIT_KIND(E) == UNIT_SCALES_HALF_MIN) {
         float2 v = f16x2_to_f32(bits.x);
         d[0] = v.x, d[1] = v.y;
-    } else if (E == UNIT_NL4 || E == UNIT_MX4) {
+    } else if (UNIT_KIND(E) == UNIT_SCALES_FLOAT) {
         d[0] = as_float(bits.x);
-    } else if (E == UNIT_K6) {
+    } else if (UNIT_KIND(E) == UNIT_SCALES_BY_16) {
         d[0] = f16_to_f32((u16)bits.x) * (float)(i8)bits.y;
     } else {
         float2 v = f16x2_to_f32(bits.x);
         d[0] = v.x * (float)(bits.y & 255u), d[1] = -(v.y * (float)(bits.y >> 8 & 255u));
-        if (E == UNIT_K2)
+        if (UNIT_HAS_HALVES(E))
             d[2] = v.x * (float)(bits.y >> 16 & 255u), d[3] = -(v.y * (float)(bits.y >> 24));
     }
 }
@@ -211,7 +247,7 @@ template <int E> GPU_FN float unit_dot(THR(const uint) w, THR(const float) d, TH
             if (UNIT_HAS_MIN(E)) sb = dot4_i8(0x01010101u, xq[i], sb);
         }
     }
-    if (E == UNIT_K2)
+    if (UNIT_HAS_HALVES(E))
         return fmaf(d[0], (float)a, fmaf(d[1], (float)sa, fmaf(d[2], (float)b, d[3] * (float)sb)));
     if (UNIT_HAS_MIN(E)) return fmaf(d[0], (float)(a + b), d[1] * (float)(sa + sb));
     return d[0] * (float)(a + b);
@@ -248,7 +284,7 @@ template <int E> GPU_FN void unit_values(uint4 raw, uint2 bits, THR(float) f)
     UNROLL
     for (int i = 0; i < UNIT_COLUMNS(E); i++) {
         float n = (float)(i8)(w[i / 4] >> (i % 4 * 8));
-        f[i] = E == UNIT_K2 && i >= 16 ? d[2] * n + d[3] : d[0] * n + d[1];
+        f[i] = UNIT_HAS_HALVES(E) && i >= 16 ? d[2] * n + d[3] : d[0] * n + d[1];
     }
 }
 

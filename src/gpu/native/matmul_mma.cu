@@ -28,15 +28,16 @@ enum { MAGIC_BITS = 0x4b400000 };
 enum { MMA_FEWER = 48, MMA_MORE = 208 };
 
 /* Have scales so few digits that MAGIC·d is exact? NL4's and MX4's are any floats. */
-#define MMA_SHORT_SCALES(E) ((E) == UNIT_I8 || (E) == UNIT_K6)
+#define MMA_SHORT_SCALES(E) \
+    (UNIT_KIND(E) == UNIT_SCALES_HALF || UNIT_KIND(E) == UNIT_SCALES_BY_16)
 
 template <int E, int N> struct mma_shape {
     enum {
         COLUMNS = UNIT_COLUMNS(E),
         WIDE = COLUMNS / 16, /* units of activations for one of weights */
-        SHARE = COLUMNS == 16 && E != UNIT_K6 ? 2 : 1,
+        SHARE = COLUMNS == 16 && UNIT_INNER(E) != 16 ? 2 : 1,
         WORDS = UNIT_SCALES(E),
-        N_D = E == UNIT_K2 ? 4 : 2,
+        N_D = UNIT_HAS_HALVES(E) ? 4 : 2,
         STAGES = MMA_STAGES(COLUMNS, SHARE, WORDS, N_D, N),
         AHEAD = STAGES > 3 ? 2 : 1, /* stages on their way that a team sent */
         STAGE = MMA_STAGE(COLUMNS, SHARE, WORDS, N_D, N),
@@ -351,7 +352,7 @@ template <int E, int N> struct mma_sums {
 template <int E>
 GPU_FN float mma_value(const float *d, float dot, float sum, float dot2, float sum2)
 {
-    if (E == UNIT_K2)
+    if (UNIT_HAS_HALVES(E))
         return fmaf(d[0], dot - MAGIC, fmaf(d[1], sum, fmaf(d[2], dot2 - MAGIC, d[3] * sum2)));
     if (UNIT_HAS_MIN(E)) return fmaf(d[0], dot - MAGIC, d[1] * sum);
     if (!MMA_SHORT_SCALES(E)) return d[0] * (dot - MAGIC);
@@ -362,10 +363,10 @@ GPU_FN float mma_value(const float *d, float dot, float sum, float dot2, float s
 template <int E> GPU_FN void mma_nibbles(uint raw, uint *low, uint *high)
 {
     *low = raw & 0x0f0f0f0fu, *high = raw >> 4 & 0x0f0f0f0fu;
-    if (E == UNIT_NL4 || E == UNIT_MX4) {
+    if (UNIT_TABLE(E) != UNIT_TABLE_NONE) {
         uint t[4];
         UNROLL
-        for (int i = 0; i < 4; i++) t[i] = E == UNIT_NL4 ? units_nl4[i] : units_mx4[i];
+        for (int i = 0; i < 4; i++) t[i] = UNIT_TABLE(E) == UNIT_TABLE_NL4 ? units_nl4[i] : units_mx4[i];
         UNROLL
         for (int i = 0; i < 2; i++) {
             uint n = i == 0 ? *low : *high;
@@ -383,17 +384,17 @@ template <int E>
 GPU_FN void mma_unit(float *acc, const int *magic, const uint *a, uint x0, uint x1, const float *d,
                      const float *scales)
 {
-    enum { ONES = 0x01010101, N_D = E == UNIT_K2 ? 4 : 2 };
+    enum { ONES = 0x01010101, N_D = UNIT_HAS_HALVES(E) ? 4 : 2 };
     uint ones[4] = {ONES, ONES, ONES, ONES};
     int dot[4], dot2[4] = {0}, sum[4] = {0}, sum2[4] = {0};
-    if (UNIT_HAS_NIBBLES(E) && E != UNIT_K2) {
+    if (UNIT_HAS_NIBBLES(E) && !UNIT_HAS_HALVES(E)) {
         mma_i8_32(dot, magic, a, x0, x1);
         if (UNIT_HAS_MIN(E)) mma_i8_32(sum, magic, ones, x0, x1);
     } else {
         mma_i8_16(dot, magic, a[0], a[1], x0);
         if (UNIT_HAS_MIN(E)) mma_i8_16(sum, magic, ONES, ONES, x0);
     }
-    if (E == UNIT_K2) {
+    if (UNIT_HAS_HALVES(E)) {
         mma_i8_16(dot2, magic, a[2], a[3], x1);
         mma_i8_16(sum2, magic, ONES, ONES, x1);
     }
@@ -697,14 +698,13 @@ GPU_FN void matmul_mma(CONST(uint) head, const mma_product &m, const mma_out &o,
     MATMUL_MMA_KERNELS(name, E)        \
     MATMUL_MMA_KERNEL(name, E, 64)
 
-MATMUL_MMA_KERNELS_64(i8, UNIT_I8)
-MATMUL_MMA_KERNELS_64(u8, UNIT_U8)
-MATMUL_MMA_KERNELS_64(k5, UNIT_K5)
-MATMUL_MMA_KERNELS_64(k6, UNIT_K6)
-MATMUL_MMA_KERNELS(u4, UNIT_U4)
-MATMUL_MMA_KERNELS(nl4, UNIT_NL4)
-MATMUL_MMA_KERNELS(mx4, UNIT_MX4)
-MATMUL_MMA_KERNELS(k4, UNIT_K4)
-MATMUL_MMA_KERNELS(k2, UNIT_K2)
+/* By the bits of a quant: 64 rows for those of 16 columns a unit. */
+#define MATMUL_MMA_8_0 MATMUL_MMA_KERNELS_64
+#define MATMUL_MMA_4_1 MATMUL_MMA_KERNELS_64
+#define MATMUL_MMA_4_2 MATMUL_MMA_KERNELS_64
+#define MATMUL_MMA_4_0 MATMUL_MMA_KERNELS
+#define MATMUL_MMA_2_0 MATMUL_MMA_KERNELS
+#define MATMUL_MMA_OF(id, name, cols, low, high, ...) MATMUL_MMA_##low##_##high(name, UNIT_##id)
+ENCODINGS_INT8(MATMUL_MMA_OF)
 
 #endif

@@ -158,7 +158,7 @@ GPU_FN void columns_put(uint4 *xs, float *scales, float4 v, uint i, bool real)
 /* Where a lane's scales are in a row's. */
 template <int E> GPU_FN uint lane_scales(uint lane)
 {
-    return E == UNIT_K4 ? lane / 8u * 20u : lane / 2u * 2u;
+    return unit_scale_at<E, 0>(lane);
 }
 /* N steps of a weight's row, whose units of the lane begin at q and scales at s; what is behind n
  * units does not count. */
