@@ -56,6 +56,8 @@ TABLE = [
     (DRAWN + ["--temp", "0.8", "--presence-penalty", "2"], 0),
     (DRAWN + ["--temp", "0.8", "--frequency-penalty", "2"], 0),
     (DRAWN + ["--temp", "0", "--logit-bias", "300=100"], 0),
+    (DRAWN + ["--temp", "0.8", "--repeat-penalty", "1.5", "--penalty-window", "2"], 0),
+    (DRAWN + ["--temp", "0.8", "--no-repeat-ngram", "2"], 0),
 ]
 
 

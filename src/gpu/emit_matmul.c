@@ -121,7 +121,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
 
 u32 emit_scale_words(enum encoding enc)
 {
-    return encoding_scale_words(enc);
+    return encoding_info[enc].bulk ? 1 : encoding_scale_words(enc);
 }
 
 /* A launch of matvec.gpu, or native/matvec_384.cu: n_out rows like w's in each slice. */

@@ -33,6 +33,7 @@ struct encoding_info {
     i32 zero;
     enum scales_kind scales;
     const i8 *table; /* of the values that quants stand for, or NULL */
+    bool bulk;       /* do a GPU's lanes fetch the scales of 32 quads together? */
 };
 
 /* Both here, so that compilers know them wherever they know the encoding. */
@@ -46,8 +47,8 @@ static const struct scales_info scales_info[] = {
 #define ENCODING_TABLE_NL4  quant_iq4_values
 #define ENCODING_TABLE_MX4  quant_mxfp4_values
 static const struct encoding_info encoding_info[ENC_COUNT] = {
-#define ENCODING_ROW(id, name, cols, low, high, zero, scales, table, ...) \
-    {#name, cols, low, high, zero, SCALES_##scales, ENCODING_TABLE_##table},
+#define ENCODING_ROW(id, name, cols, low, high, zero, scales, table, bulk, ...) \
+    {#name, cols, low, high, zero, SCALES_##scales, ENCODING_TABLE_##table, bulk},
     ENCODING_TABLE(ENCODING_ROW)
 #undef ENCODING_ROW
 };
