@@ -1,5 +1,24 @@
 #include "core/exec.h"
 
+static int check_op(const struct exec_class *class, const struct op *op, struct err *err)
+{
+    int rc = 0;
+    for (u32 i = 0; i < op->n_parts && !rc; i++) rc = check_op(class, &op->parts[i], err);
+    u64 lacks = op->n_parts ? 0 : op_features(op) & ~class->kernels[op->kind];
+    if (!lacks) return rc;
+    u32 f = 0;
+    while (!(lacks >> f & 1)) f++;
+    return err_set(err, FLETCH_E_UNSUPPORTED, "op '%s' of layer %d: %s has no kernel for %s",
+                   op_info[op->kind].name, op->layer, class->name, feature_name(f));
+}
+
+int exec_check(const struct exec_class *class, const struct program *p, struct err *err)
+{
+    int rc = 0;
+    for (u32 i = 0; i < p->n_ops && !rc; i++) rc = check_op(class, &p->ops[i], err);
+    return rc;
+}
+
 static bool is_block(enum qtype type)
 {
     return type == QT_Q8_0 || type == QT_Q4_0;

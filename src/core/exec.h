@@ -23,13 +23,15 @@ enum exec_part { PART_BLOCK, PART_STATE };
 
 struct exec_class {
     const char *name;
-    const char *isa;    /* of the kernels, where executors of one name differ by it */
-    u64 fused;          /* 1 << OP_... for each fused op it has */
-    enum qtype kv;      /* the KV type it prefers */
-    bool block_kv;      /* it has the KV types Q8_0 and Q4_0 too */
-    bool int8, bf16;    /* the profile it prefers: see struct profile */
-    bool has_f32_act;   /* it can do without that rounding too */
-    bool has_bf16;      /* it knows the one to bf16, */
+    const char *isa; /* of the kernels, where executors of one name differ by it */
+    u64 fused;       /* 1 << OP_... for each fused op it has */
+    const u64
+        *kernels;     /* [OP_COUNT] what its kernel of a recorded op knows (op.h); 0: it has none */
+    enum qtype kv;    /* the KV type it prefers */
+    bool block_kv;    /* it has the KV types Q8_0 and Q4_0 too */
+    bool int8, bf16;  /* the profile it prefers: see struct profile */
+    bool has_f32_act; /* it can do without that rounding too */
+    bool has_bf16;    /* it knows the one to bf16, */
     bool int8_experts;  /* and leaves routed experts out of it */
     u32 max_rows;       /* largest T it takes */
     u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
@@ -88,6 +90,10 @@ struct exec_class {
 struct exec {
     const struct exec_class *class;
 };
+
+/* Does the class have a kernel for every recorded op of p, with every parameter that it has? Else
+ * the error names the first that it lacks. load begins with this. */
+int exec_check(const struct exec_class *class, const struct program *p, struct err *err);
 
 /* One token of a cache layer: keys then values, or the latent columns then rope's. Each part is
  * rounded to its type, blocks running along the columns. */

@@ -6,6 +6,27 @@ const struct op_info op_info[OP_COUNT] = {
 #undef OP_ROW
 };
 
+static const char *const features[FEATURE_COUNT] = {
+#define FEATURE_ROW(id, what, test) what,
+    FEATURE_TABLE(FEATURE_ROW)
+#undef FEATURE_ROW
+};
+
+const char *feature_name(enum feature f)
+{
+    return features[f];
+}
+
+u64 op_features(const struct op *o)
+{
+    u64 bits = 0;
+#define FEATURE_TEST(id, what, test) \
+    if (test) bits |= HAS(id);
+    FEATURE_TABLE(FEATURE_TEST)
+#undef FEATURE_TEST
+    return bits;
+}
+
 bool op_writes(const struct op *op, struct operand out, u32 col)
 {
     for (u32 i = 0; i < op->n_parts; i++) {

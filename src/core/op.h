@@ -225,6 +225,58 @@ struct op {
     } p;
 };
 
+/* Optional parameters of ops, one bit each. A kernel lists those that it knows, and so does each op
+ * of a fusion pattern; what has another is not taken. A parameter that is added to an op begins
+ * with a line here: then every executor refuses it (exec_check) until its kernel has it.
+ *
+ * X(ID, what messages call it, does op o have it?) */
+#define FEATURE_TABLE(X)                                                                           \
+    X(OP, "this op", true)                                                                         \
+    X(RMS, "the norm rms", o->kind == OP_NORM && o->p.norm.kind == NORM_RMS)                       \
+    X(LAYER, "the norm layer", o->kind == OP_NORM && o->p.norm.kind == NORM_LAYER)                 \
+    X(L2, "the norm l2", o->kind == OP_NORM && o->p.norm.kind == NORM_L2)                          \
+    X(GROUPS, "norms of groups", o->kind == OP_NORM && o->p.norm.group != o->in[0].width)          \
+    X(WEIGHT, "a weight",                                                                          \
+      (o->kind == OP_NORM || o->kind == OP_MUL || o->kind == OP_LERP) && o->w[0] != NO_WEIGHT)     \
+    X(BIAS, "a bias",                                                                              \
+      ((o->kind == OP_NORM || o->kind == OP_MATMUL) && o->w[1] != NO_WEIGHT) ||                    \
+          (o->kind == OP_ROUTE && o->w[0] != NO_WEIGHT))                                           \
+    X(PER_SLOT, "an input for each choice", o->kind == OP_MATMUL_EXPERTS && o->p.experts.per_slot) \
+    X(TANH, "the function tanh", o->kind == OP_ACT && o->p.act.kind == ACT_TANH)                   \
+    X(SIGMOID, "the function sigmoid", o->kind == OP_ACT && o->p.act.kind == ACT_SIGMOID)          \
+    X(RELU2, "the function relu²", o->kind == OP_ACT && o->p.act.kind == ACT_RELU2)                \
+    X(DECAY, "the function decay", o->kind == OP_ACT && o->p.act.kind == ACT_DECAY)                \
+    X(NEOX, "pairs of kind neox", o->kind == OP_ROPE && o->p.rope.kind == ROPE_NEOX)               \
+    X(PARTIAL, "columns that are not rotated",                                                     \
+      o->kind == OP_ROPE && o->p.rope.n_rot != o->p.rope.width)                                    \
+    X(NO_VALUE, "keys without values", o->kind == OP_KV_STORE && o->n_in == 1)                     \
+    X(V_WIDTH, "values of another width than keys",                                                \
+      o->kind == OP_ATTENTION && o->p.attn.v_width != o->p.attn.k_width)                           \
+    X(BY_SIGMOID, "the scoring function sigmoid",                                                  \
+      o->kind == OP_ROUTE && o->p.route.kind == ROUTE_SIGMOID)                                     \
+    X(EXPERT_GROUPS, "groups of experts", o->kind == OP_ROUTE && o->p.route.n_groups > 1)          \
+    X(NORMALISED, "weights that are normalised", o->kind == OP_ROUTE && o->p.route.normalise)      \
+    X(SCALE, "scaled weights",                                                                     \
+      o->kind == OP_ROUTE && !(o->p.route.scale >= 1 && o->p.route.scale <= 1))
+
+enum feature {
+#define FEATURE_ENUM(id, what, test) FEATURE_##id,
+    FEATURE_TABLE(FEATURE_ENUM)
+#undef FEATURE_ENUM
+        FEATURE_COUNT
+};
+_Static_assert(FEATURE_COUNT <= 64, "a feature is a bit of u64");
+#define HAS(id) (1ull << FEATURE_##id)
+#define HAS_ANY_NORM \
+    (HAS(OP) | HAS(RMS) | HAS(LAYER) | HAS(L2) | HAS(GROUPS) | HAS(WEIGHT) | HAS(BIAS))
+#define HAS_ANY_ACT (HAS(OP) | HAS(TANH) | HAS(SIGMOID) | HAS(RELU2) | HAS(DECAY))
+#define HAS_ANY_ROUTE \
+    (HAS(OP) | HAS(BY_SIGMOID) | HAS(BIAS) | HAS(EXPERT_GROUPS) | HAS(NORMALISED) | HAS(SCALE))
+
+/* The features of a recorded op. */
+u64 op_features(const struct op *op);
+const char *feature_name(enum feature f);
+
 /* Does op write this column of that output? Ops on heads may leave gaps between them. */
 bool op_writes(const struct op *op, struct operand out, u32 col);
 /* The nth part of that kind (from 0), or NULL. */

@@ -510,6 +510,25 @@ static void blocks_fuse_to_few_ops(void **state)
     }
 }
 
+/* A parameter that a pattern does not list keeps the op out of it. */
+static void unlisted_parameters_do_not_fuse(void **state)
+{
+    for (u32 per_slot = 0; per_slot < 2; per_slot++) {
+        struct operand ids, weights, y[2], x = prog_embed(p, weight(16, 4, 1));
+        prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
+        for (u32 i = 0; i < 2; i++)
+            y[i] = prog_matmul_experts(p, "e", x, ids, weight(per_slot ? 8 : 16, 3, 16), per_slot);
+        struct operand sum = prog_combine_experts(p, "c", prog_glu(p, "g", y[0], y[1]), weights);
+        finish(sum);
+        struct program *f = fuse(1ull << OP_EXPERTS_GLU);
+        assert_int_equal(op_features(&p->ops[2]), HAS(OP) | (per_slot ? HAS(PER_SLOT) : 0));
+        assert_int_equal(count(f, OP_EXPERTS_GLU), !per_slot);
+        prog_close(f);
+        teardown(state);
+        setup(state);
+    }
+}
+
 /* Parts may be absent: their inputs are then left out, and those behind keep their order. */
 static void optional_parts_may_be_absent(void **state)
 {
@@ -598,6 +617,7 @@ int main(void)
         TEST(swapped_or_read_gates_do_not_fuse),
         TEST(mask_decides_what_fuses),
         TEST(blocks_fuse_to_few_ops),
+        TEST(unlisted_parameters_do_not_fuse),
         TEST(optional_parts_may_be_absent),
         TEST(lerps_and_products_fuse_only_when_nobody_else_reads_them),
         TEST(bytes_read_by_ops),

@@ -235,11 +235,9 @@ static bool grow_attention(struct cpu *x)
 static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct cpu *x = (struct cpu *)exec;
-    for (u32 i = 0; i < p->n_ops; i++) {
-        int rc = check_limits(&p->ops[i], err);
-        if (rc) return rc;
-    }
-    int rc = hostmem_load(&x->host, p, handle, err);
+    int rc = exec_check(x->host.base.class, p, err);
+    for (u32 i = 0; i < p->n_ops && !rc; i++) rc = check_limits(&p->ops[i], err);
+    if (!rc) rc = hostmem_load(&x->host, p, handle, err);
     if (rc) return rc;
     x->next[*handle] = calloc(p->n_ops, sizeof **x->next);
     return x->next[*handle] && grow_scratch(x) && grow_attention(x)
@@ -360,6 +358,33 @@ CPU_ISAS(OPEN_WITH)
      1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU | 1ull << OP_MATMULS | 1ull << OP_ROPE_STORE | \
      1ull << OP_TIME_MIX)
 
+/* What the functions of cpu_op do. */
+static const u64 kernels[OP_COUNT] = {
+    [OP_EMBED] = HAS(OP),
+    [OP_IMPORT_HIDDEN] = HAS(OP),
+    [OP_NORM] = HAS_ANY_NORM,
+    [OP_MATMUL] = HAS(OP) | HAS(BIAS),
+    [OP_MATMUL_HEADS] = HAS(OP),
+    [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
+    [OP_ADD] = HAS(OP),
+    [OP_MUL] = HAS(OP) | HAS(WEIGHT),
+    [OP_LERP] = HAS(OP) | HAS(WEIGHT),
+    [OP_ACT] = HAS_ANY_ACT,
+    [OP_GLU] = HAS(OP),
+    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL),
+    [OP_KV_STORE] = HAS(OP) | HAS(NO_VALUE),
+    [OP_ATTENTION] = HAS(OP) | HAS(V_WIDTH),
+    [OP_LATENT_ATTENTION] = HAS(OP),
+    [OP_ROUTE] = HAS_ANY_ROUTE,
+    [OP_COMBINE_EXPERTS] = HAS(OP),
+    [OP_TOKEN_SHIFT] = HAS(OP),
+    [OP_K_CONTROL] = HAS(OP),
+    [OP_WKV7] = HAS(OP),
+    [OP_RK_BONUS] = HAS(OP),
+    [OP_GATHER_ROWS] = HAS(OP),
+    [OP_SAMPLE] = HAS(OP),
+};
+
 /* Only a matrix unit makes bf16 the faster way; and the more rows meet a decoded weight, the less
  * decoding it counts. */
 enum {
@@ -379,6 +404,7 @@ static const struct exec_class classes[] = {
     {.name = "cpu",                                        \
      .isa = #set,                                          \
      .fused = CPU_FUSED,                                   \
+     .kernels = kernels,                                   \
      .kv = QT_F16,                                         \
      .block_kv = true,                                     \
      .int8 = true,                                         \

@@ -2,6 +2,7 @@
  * C for generated tokens, fused or not, on any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
 #include "engine/engine.h"
+#include "gpu/gpu.h"
+#include "ref/ref.h"
 
 #define ISA_NAME(isa) #isa,
 static const char *const isas[] = {CPU_ISAS(ISA_NAME)};
@@ -93,12 +96,52 @@ static void bits_depend_on_nothing_but_the_rows(void **state)
     }
 }
 
+/* Of every class: an op with a parameter that its kernel does not list is refused by name. */
+static void check_refusals(const struct exec_class *class, const struct op_lab *l, bool *seen)
+{
+    u64 kernels[OP_COUNT];
+    struct exec_class less = *class;
+    less.kernels = kernels;
+    for (u32 i = 0; i < l->p->n_ops; i++)
+        for (u32 f = 0; f < FEATURE_COUNT; f++) {
+            const struct op *op = &l->p->ops[i];
+            struct err err = {0};
+            char want[160];
+            if (!(op_features(op) >> f & 1)) continue;
+            seen[f] = true;
+            memcpy(kernels, class->kernels, sizeof kernels);
+            assert_int_equal(exec_check(&less, l->p, &err), 0);
+            kernels[op->kind] &= ~(1ull << f);
+            assert_int_equal(exec_check(&less, l->p, &err), FLETCH_E_UNSUPPORTED);
+            snprintf(want, sizeof want, "op '%s' of layer -1: %s has no kernel for %s",
+                     op_info[op->kind].name, class->name, feature_name(f));
+            assert_string_equal(err.text, want);
+        }
+}
+
+static void what_no_kernel_lists_is_refused(void **state)
+{
+    (void)state;
+    bool seen[FEATURE_COUNT] = {false};
+    const struct exec_class *classes[] = {&ref_exec, cpu_class(NULL), gpu_class("emu")};
+    for (u32 i = 0; i < op_case_count; i++)
+        for (size_t k = 0; k < ARRAY_LEN(classes); k++) {
+            struct op_lab l;
+            op_lab_open_for(&l, &op_cases[i], classes[k]);
+            check_refusals(classes[k], &l, seen);
+            op_lab_close(&l);
+        }
+    for (u32 f = 0; f < FEATURE_COUNT; f++)
+        if (!seen[f]) fail_msg("no case in test/op_cases.c has %s", feature_name(f));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_has_a_case),
         cmocka_unit_test(ops_are_near_the_reference),
         cmocka_unit_test(fused_ops_are_near_the_reference),
+        cmocka_unit_test(what_no_kernel_lists_is_refused),
         cmocka_unit_test(bits_depend_on_nothing_but_the_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

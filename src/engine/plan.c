@@ -243,7 +243,8 @@ void plan_add_guessing(struct plan *plan, const struct model *m, const struct ex
 int engine_program(struct program **out, const struct program *p, const struct exec_class *class,
                    bool no_fuse, struct err *err)
 {
-    return prog_fuse(out, p, no_fuse ? 0 : class->fused, err);
+    int rc = exec_check(class, p, err);
+    return rc ? rc : prog_fuse(out, p, no_fuse ? 0 : class->fused, err);
 }
 
 int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,

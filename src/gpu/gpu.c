@@ -341,7 +341,8 @@ static int gpu_load(struct exec *exec, const struct program *p, u32 *handle, str
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_sizes size;
-    int rc = gpu_measure(&size, p, &x->limits, x->d, &x->kind, err);
+    int rc = exec_check(x->base.class, p, err);
+    if (!rc) rc = gpu_measure(&size, p, &x->limits, x->d, &x->kind, err);
     if (rc) return rc;
     CHECK(x->n_programs < MAX_PROGRAMS);
     struct gpu_program *prog = &x->programs[x->n_programs];
@@ -838,6 +839,33 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
 
 /* ---- one class for each driver ---- */
 
+/* What the emitters of recorded ops have kernels for; they look at shapes themselves. */
+static const u64 kernels[OP_COUNT] = {
+    [OP_EMBED] = HAS(OP),
+    [OP_IMPORT_HIDDEN] = HAS(OP),
+    [OP_NORM] = HAS_ANY_NORM,
+    [OP_MATMUL] = HAS(OP) | HAS(BIAS),
+    [OP_MATMUL_HEADS] = HAS(OP),
+    [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
+    [OP_ADD] = HAS(OP),
+    [OP_MUL] = HAS(OP) | HAS(WEIGHT),
+    [OP_LERP] = HAS(OP) | HAS(WEIGHT),
+    [OP_ACT] = HAS_ANY_ACT,
+    [OP_GLU] = HAS(OP),
+    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL),
+    [OP_KV_STORE] = HAS(OP) | HAS(NO_VALUE),
+    [OP_ATTENTION] = HAS(OP) | HAS(V_WIDTH),
+    [OP_LATENT_ATTENTION] = HAS(OP),
+    [OP_ROUTE] = HAS_ANY_ROUTE,
+    [OP_COMBINE_EXPERTS] = HAS(OP),
+    [OP_TOKEN_SHIFT] = HAS(OP),
+    [OP_K_CONTROL] = HAS(OP),
+    [OP_WKV7] = HAS(OP),
+    [OP_RK_BONUS] = HAS(OP),
+    [OP_GATHER_ROWS] = HAS(OP),
+    [OP_SAMPLE] = HAS(OP),
+};
+
 #define GPU_CLASS(driver, rounds_to_bf16, rows)                                                    \
     static struct exec_device driver##_look(u32 device)                                            \
     {                                                                                              \
@@ -866,6 +894,7 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
     static const struct exec_class driver##_class = {                                              \
         .name = #driver,                                                                           \
         .fused = GPU_FUSED,                                                                        \
+        .kernels = kernels,                                                                        \
         .kv = QT_F16,                                                                              \
         .block_kv = true,                                                                          \
         .int8 = true,                                                                              \

@@ -83,11 +83,9 @@ static u64 scratch_cols(const struct program *p)
 static int ref_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct ref *x = (struct ref *)exec;
-    for (u32 i = 0; i < p->n_ops; i++) {
-        int rc = check_limits(&p->ops[i], err);
-        if (rc) return rc;
-    }
-    int rc = hostmem_load(&x->host, p, handle, err);
+    int rc = exec_check(x->host.base.class, p, err);
+    for (u32 i = 0; i < p->n_ops && !rc; i++) rc = check_limits(&p->ops[i], err);
+    if (!rc) rc = hostmem_load(&x->host, p, handle, err);
     if (rc) return rc;
     float *scratch = calloc(scratch_cols(p) * x->host.limits.max_rows + 1, sizeof(float));
     x->scratch[*handle] = scratch;
@@ -112,9 +110,37 @@ static u64 ref_bytes(const struct program *p, const struct exec_limits *limits)
     return hostmem_bytes(p, limits) + (scratch_cols(p) * rows + wide) * sizeof(float);
 }
 
+/* What ref_ops.c defines. */
+static const u64 kernels[OP_COUNT] = {
+    [OP_EMBED] = HAS(OP),
+    [OP_IMPORT_HIDDEN] = HAS(OP),
+    [OP_NORM] = HAS_ANY_NORM,
+    [OP_MATMUL] = HAS(OP) | HAS(BIAS),
+    [OP_MATMUL_HEADS] = HAS(OP),
+    [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
+    [OP_ADD] = HAS(OP),
+    [OP_MUL] = HAS(OP) | HAS(WEIGHT),
+    [OP_LERP] = HAS(OP) | HAS(WEIGHT),
+    [OP_ACT] = HAS_ANY_ACT,
+    [OP_GLU] = HAS(OP),
+    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL),
+    [OP_KV_STORE] = HAS(OP) | HAS(NO_VALUE),
+    [OP_ATTENTION] = HAS(OP) | HAS(V_WIDTH),
+    [OP_LATENT_ATTENTION] = HAS(OP),
+    [OP_ROUTE] = HAS_ANY_ROUTE,
+    [OP_COMBINE_EXPERTS] = HAS(OP),
+    [OP_TOKEN_SHIFT] = HAS(OP),
+    [OP_K_CONTROL] = HAS(OP),
+    [OP_WKV7] = HAS(OP),
+    [OP_RK_BONUS] = HAS(OP),
+    [OP_GATHER_ROWS] = HAS(OP),
+    [OP_SAMPLE] = HAS(OP),
+};
+
 const struct exec_class ref_exec = {
     .name = "ref",
     .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
+    .kernels = kernels,
     .kv = QT_F32,
     .block_kv = true,
     .has_f32_act = true,
