@@ -124,7 +124,7 @@ static void say_context(struct show *s)
                 t->last.n_hidden);
     else if (n > n_ctx / 10 * 8 && !s->near_told && !t->last.n_hidden) {
         fprintf(stderr,
-                "the context is nearly full (%u of %u tokens); soon the oldest messages will no "
+                "the context is nearly full (%u of %u tokens); the oldest messages will soon no "
                 "longer be sent to the model\n",
                 n, n_ctx);
         s->near_told = true;

@@ -88,9 +88,10 @@ static int feed(struct eval *e, const int32_t *ids, size_t n, bool last)
     for (size_t i = 0; i < n - last; i++) {
         double s = surprise(e->logits + i * n_vocab, n_vocab, ids[i + 1]);
         if (!isfinite(s))
-            return say_error("the model computed a value that is not a number for token %zu; "
-                             "find bad weights with fletch inspect --check",
-                             (size_t)e->n_read + i);
+            return say_error(
+                "the model produced NaN or infinity for token %zu; run fletch inspect --check to "
+                "look for bad weights",
+                (size_t)e->n_read + i);
         e->sum += s;
         e->sum2 += s * s;
     }

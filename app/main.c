@@ -54,6 +54,7 @@ static void print_overview(FILE *out)
     fputs("\nExamples:\n"
           "  fletch run -p \"Once upon a time\"   the built-in model tells a story\n"
           "  fletch chat model.gguf             chat with your own model\n\n"
+          "\"fletch completion bash\" (or zsh, fish) prints a completion script for the shell.\n"
           "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.\n",
           out);
 }
@@ -80,6 +81,11 @@ static const struct command *find_command(const char *name)
 static int help(int argc, char **argv)
 {
     if (argc > 2) return opts_wrong("", "help takes at most one command");
+    if (argc == 2 && strcmp(argv[1], "completion") == 0) {
+        puts(
+            "usage: fletch completion bash|zsh|fish\n\nPrints a completion script for this shell.");
+        return EXIT_OK;
+    }
     const struct command *cmd = argc == 2 ? find_command(argv[1]) : NULL;
     if (argc == 2 && !cmd) return EXIT_USAGE;
     if (cmd)

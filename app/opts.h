@@ -117,10 +117,10 @@ struct command {
             "memory that fletch may use, such as 512M or 4G (default: what is available)", \
             OPT_FIELD(max_memory), 0, 0                                                    \
     }
-#define OPT_ROW_NO_FUSE                                                                      \
-    {                                                                                        \
-        0, "no-fuse", OPT_FLAG, NULL, NULL, "run every op separately instead of fusing ops", \
-            OPT_FIELD(no_fuse), 0, 0                                                         \
+#define OPT_ROW_NO_FUSE                                                                     \
+    {                                                                                       \
+        0, "no-fuse", OPT_FLAG, NULL, NULL, "run each op separately instead of fusing ops", \
+            OPT_FIELD(no_fuse), 0, 0                                                        \
     }
 #define OPT_ROW_IGNORE_UNKNOWN                                                              \
     {                                                                                       \

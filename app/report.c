@@ -143,7 +143,7 @@ static void print_summary(const json_t *j)
         table_put(&t, "thinking");
         table_put(&t, "%s",
                   get_bool(template, "thinking") ? "can be turned on or off"
-                                                 : "cannot be switched");
+                                                 : "cannot be turned on or off");
     }
     table_print(&t, stdout);
 }
@@ -187,7 +187,7 @@ static void print_inspect(const json_t *j)
     table_print(&types, stdout);
     if (json_object_get(j, "left_out")) printf("\n%s\n", get_text(j, "left_out"));
     list = json_object_get(j, "refused");
-    if (json_array_size(list)) printf("\nnot supported, because of\n");
+    if (json_array_size(list)) printf("\nnot supported, for these reasons\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
@@ -398,7 +398,7 @@ static void print_program(const json_t *program)
            human_bytes(get_count(program, "kv_bytes_per_token")).text,
            human_bytes(get_count(program, "state_bytes")).text);
     if (launches)
-        printf("  a token takes %llu kernels in one submission\n",
+        printf("  %llu kernels per token, in one submission\n",
                (unsigned long long)get_count(program, "launches"));
     if (launches)
         printf("  prefill processes %llu rows at once; the largest op needs %s of scratch memory\n",
@@ -499,7 +499,8 @@ static void print_gpus(const json_t *backends)
             printf("  arithmetic of %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
         else if (json_is_object(a))
             printf("  arithmetic of %s: correct%s\n", get_text(b, "name"),
-                   get_bool(a, "flushes_subnormals") ? ", subnormal floats are zeros" : "");
+                   get_bool(a, "flushes_subnormals") ? ", subnormal floats are flushed to zero"
+                                                     : "");
     }
 }
 

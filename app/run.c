@@ -80,8 +80,7 @@ static void say_if_it_waits(const struct args *a)
     enum { PATIENCE_MS = 2000 };
     struct pollfd in = {.fd = 0, .events = POLLIN};
     if (poll(&in, 1, PATIENCE_MS) == 0 && !a->quiet)
-        fputs("waiting for the end of stdin, which is added to the prompt (add < /dev/null if "
-              "there is no input)\n",
+        fputs("reading stdin to add it to the prompt (use < /dev/null if there is no input)\n",
               stderr);
 }
 

@@ -23,7 +23,8 @@ static const struct opt serve_opts[] = {
     {0, "rate", OPT_REAL, "N", NULL, "maximum requests per minute per key (default: unlimited)",
      OPT_FIELD(rate), 0, 1e9},
     {0, "allow-host", OPT_TEXTS, "NAME", NULL,
-     "accept requests for this host name, besides IP addresses and localhost; may be repeated",
+     "accept requests for this host name, in addition to IP addresses and localhost; may be "
+     "repeated",
      OPT_FIELD(allow_hosts), 0, 0},
     {0, "cert", OPT_TEXT, "FILE", NULL, "use TLS with the certificates in FILE (PEM)",
      OPT_FIELD(cert), 0, 0},

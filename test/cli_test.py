@@ -305,6 +305,8 @@ def test_sentences_that_people_meet_first():
     one_line(fletch("inspect", MODEL, "extra", code=2), "unexpected argument 'extra'")
     last = 'Run "fletch help COMMAND" for details and "fletch --version" for the version.\n'
     assert fletch("help").text.endswith(last)
+    for about_completion in (fletch("help").text, fletch("help", "completion").text):
+        assert "fletch completion bash" in about_completion
     manual = fletch("man").text
     for sentence in ("0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
                      "read the names of control tokens in the prompt as control tokens, not as text",
@@ -963,7 +965,7 @@ def test_values_that_are_not_numbers_end_a_command():
     for backend in ["ref", "cpu"]:
         for args in [("run", nan, "-p", "One", "-n", "4"), ("eval", nan, "--tokens", "1,2,3")]:
             r = fletch(*args, "--backend", backend, "-q", code=1)
-            one_line(r, "not a number", "inspect --check")
+            one_line(r, "NaN", "inspect --check")
 
 
 def test_a_model_of_floats_runs_without_rounding():

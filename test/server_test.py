@@ -473,9 +473,9 @@ def test_guesses_and_memory_are_counted(s):
     guide = 'model="guide"'
     id = s.post("/tokenize", {"content": " cat"})["tokens"][-1]
     s.complete("The", max_tokens=24, temperature=0, logit_bias={str(id): 1000})  # easy to guess
-    wait_for(lambda: read_metrics(s)["fletch_guesses_right_total", guide] > 0)
+    wait_for(lambda: read_metrics(s)["fletch_accepted_tokens_total", guide] > 0)
     m = read_metrics(s)
-    assert m["fletch_guesses_right_total", guide] <= m["fletch_guessed_tokens_total", guide], m
+    assert m["fletch_accepted_tokens_total", guide] <= m["fletch_draft_tokens_total", guide], m
     plan = fletch("plan", "zoo/guide.gguf", "-c", 512, "--json").json  # of one session
     assert m["fletch_gpu_allocated_bytes", guide] == m["fletch_gpu_recommended_bytes", guide] == 0, "it is not on Metal"
     assert m["fletch_device_memory_bytes", guide] >= plan["total"] > os.path.getsize("zoo/guide.gguf"), (plan, m)

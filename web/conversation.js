@@ -191,10 +191,10 @@ export function importJson(json) {
         throw new Error(`This is not a JSON file: ${error.message}`);
     }
     if (file?.format !== FORMAT)
-        throw new Error('This is not a file of conversations exported by fletch.');
+        throw new Error('This file does not contain conversations exported by fletch.');
     if (file.version !== VERSION)
         throw new Error(
-            `This file has version ${file.version}; this page supports version ${VERSION}.`,
+            `This file has version ${file.version}, but this page supports only version ${VERSION}.`,
         );
     if (!Array.isArray(file.conversations))
         throw new Error('This file has no list of conversations.');

@@ -9,7 +9,7 @@ export function progressNodes(progress, now) {
         const perSecond = answerSpeed(progress, now);
         return [plural(progress.n, 'token'), perSecond && ` · ${speed(perSecond)}`];
     }
-    if (progress.queue) return [`Number ${progress.queue} in the queue`];
+    if (progress.queue) return [`Position ${progress.queue} in the queue`];
     if (!progress.total) return ['Waiting for the server'];
     const eta = prefillEta(progress, now);
     const bar = el('progress', {

@@ -46,7 +46,7 @@ export class PromptView {
                 el(
                     'p',
                     { class: 'quiet' },
-                    'The exact input of the model appears here once there is a message.',
+                    'The model’s exact input appears here once there is a message.',
                 ),
             ];
         const { prompt, tokens, n_tokens: n } = rendered;

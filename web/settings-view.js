@@ -122,7 +122,7 @@ export class SettingsView {
             textField(
                 'system',
                 'System prompt',
-                'Instructions that the model receives before the conversation.',
+                'Instructions for the model, sent before the conversation.',
                 '4',
                 'None',
             ),
@@ -148,7 +148,7 @@ export class SettingsView {
             labelled(
                 'set-format',
                 'Answer format',
-                'With JSON the model neither reasons first nor calls tools.',
+                'With JSON output, the model does not reason first and does not call tools.',
                 format,
             ),
             this.schema,

@@ -232,7 +232,7 @@ static int take_any(struct call *c)
 {
     if (turn_translate(c) || take_beginning(c) || fields_take(c)) return -1;
     if (c->ask.n != 1)
-        return call_wrong(c, 400, "n", "n must be 1: this endpoint gives one answer");
+        return call_wrong(c, 400, "n", "n must be 1: this endpoint returns one answer");
     return turn_take(c);
 }
 

@@ -210,7 +210,7 @@ static int take(struct call *c)
     if (!json_object_get(turn_original(c), "input"))
         return call_wrong(c, 400, "input", "input is missing");
     if (c->ask.n != 1)
-        return call_wrong(c, 400, "n", "n must be 1: this endpoint gives one answer");
+        return call_wrong(c, 400, "n", "n must be 1: this endpoint returns one answer");
     return turn_take(c);
 }
 

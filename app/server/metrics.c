@@ -176,21 +176,22 @@ static void put_memory(struct words *w, struct server *s)
                   served_is_ready(&s->served[i]) ? (double)s->served[i].bytes : 0);
 }
 
-#define MODEL_VALUES(X)                                                                            \
-    X(running, "fletch_running_requests", "gauge", "Running requests.", n_running)                 \
-    X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                              \
-    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)                \
-    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle)       \
-    X(guessed, "fletch_guessed_tokens_total", "counter", "Draft tokens.", n_guessed)               \
-    X(right, "fletch_guesses_right_total", "counter", "Draft tokens that were accepted.", n_right) \
-    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                                   \
-    X(ahead, "fletch_steps_ahead_total", "counter",                                                \
-      "Steps submitted before the results of the previous step were read.", n_ahead)               \
-    X(preempted, "fletch_preemptions_total", "counter",                                            \
-      "Times that a running request was preempted.", n_preemptions)                                \
-    X(evicted, "fletch_kv_evictions_total", "counter", "Cache blocks evicted to make room.",       \
-      n_evicted)                                                                                   \
-    X(unwritten, "fletch_cache_write_errors_total", "counter",                                     \
+#define MODEL_VALUES(X)                                                                      \
+    X(running, "fletch_running_requests", "gauge", "Running requests.", n_running)           \
+    X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                        \
+    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)          \
+    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle) \
+    X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_guessed)           \
+    X(right, "fletch_accepted_tokens_total", "counter", "Draft tokens that were accepted.",  \
+      n_right)                                                                               \
+    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                             \
+    X(ahead, "fletch_steps_ahead_total", "counter",                                          \
+      "Steps submitted before the results of the previous step were read.", n_ahead)         \
+    X(preempted, "fletch_preemptions_total", "counter",                                      \
+      "Times that a running request was preempted.", n_preemptions)                          \
+    X(evicted, "fletch_kv_evictions_total", "counter", "Cache blocks evicted to make room.", \
+      n_evicted)                                                                             \
+    X(unwritten, "fletch_cache_write_errors_total", "counter",                               \
       "Prefix files that could not be written.", n_unwritten)
 
 #define VALUE(id, name, type, help, member)                  \

@@ -72,8 +72,9 @@ static void on_read(struct reader *r)
     const struct scoring *x = (struct scoring *)r;
     if (x->failed && !c->problem.status)
         call_wrong(c, 500, NULL,
-                   "the model computed a value that is not a number at position %zu; find bad "
-                   "weights with fletch inspect --check",
+                   "the model produced NaN or infinity at position %zu; run fletch inspect --check "
+                   "to look for "
+                   "bad weights",
                    x->bad);
     free(x->logits);
     free(r);

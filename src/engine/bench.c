@@ -559,7 +559,7 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
     struct bench_machine machine;
     json_t *kernels;
     int rc = engine_need_report(e, "", json);
-    if (!rc) rc = engine_need(&e->err, k, "what to measure");
+    if (!rc) rc = engine_need(&e->err, k, "the parameters");
     if (!rc) rc = engine_need(&e->err, k->name, "the kernel's name");
     const struct exec_class *class = rc ? NULL : e->class;
     const struct bench_use use = {.isa = rc ? NULL : class->isa,

@@ -339,7 +339,7 @@ int fletch_gates(struct fletch_engine *e, const char *path,
                  char **json)
 {
     int rc = engine_need_report(e, path, json);
-    if (!rc) rc = engine_need(&e->err, v, "what to verify");
+    if (!rc) rc = engine_need(&e->err, v, "the parameters");
     if (!rc) rc = engine_need_all(&e->err, v->tokens, v->n_prompt, "tokens");
     if (rc) return rc;
     struct gates g = {.e = e, .path = path, .how = *v, .list = json_array()};

@@ -79,7 +79,7 @@ static int check_act(const struct net *net, const struct exec_class *class, stru
         const struct quant_info *info = quant_info(w->type);
         if (info->blk != 1)
             return err_set(err, FLETCH_E_BACKEND,
-                           "backend '%s' rounds activations to int8 for block-quantised weights, "
+                           "backend '%s' rounds activations to int8 for block-quantized weights, "
                            "and tensor '%s' has type %s; use --backend ref, or a model whose "
                            "weights are all F32, F16 or BF16",
                            class->name, w->name, info->name);

@@ -10,7 +10,7 @@ int fletch_synth(struct fletch_engine *e, const char *out, const struct fletch_s
 {
     if (!e || !e->class) return FLETCH_E_ARG;
     int rc = engine_need(&e->err, out, "the path of the new file");
-    if (!rc) rc = engine_need(&e->err, s, "what to write");
+    if (!rc) rc = engine_need(&e->err, s, "the parameters");
     if (!rc) rc = engine_need(&e->err, s->shape, "the shape");
     if (!rc) rc = engine_need(&e->err, s->type, "the storage type");
     if (rc) return rc;

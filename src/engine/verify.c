@@ -364,7 +364,7 @@ int fletch_verify(struct fletch_engine *e, const char *path,
 {
     json_t *doc;
     int rc = engine_need_report(e, path, json);
-    if (!rc) rc = engine_need(&e->err, f, "what to verify");
+    if (!rc) rc = engine_need(&e->err, f, "the parameters");
     if (!rc) rc = engine_need_all(&e->err, f->tokens, f->n_prompt, "tokens");
     if (rc) return rc;
     struct verify_side side[2] = {{.no_fuse = f->no_fuse}, {.no_fuse = true}};

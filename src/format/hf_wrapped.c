@@ -73,10 +73,9 @@ int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
         }
     if (!strmap_ok(&h->index)) return err_nomem(err, "the list of tensors");
     if (!n_left) return 0;
-    s->left_out =
-        arena_printf(&s->arena,
-                     "this model also takes pictures or sound: fletch runs its text model "
-                     "and leaves out %zu tensors",
-                     n_left);
+    s->left_out = arena_printf(
+        &s->arena,
+        "this model also accepts images or audio: fletch runs its text model and skips %zu tensors",
+        n_left);
     return s->left_out ? 0 : err_nomem(err, "the list of tensors");
 }

@@ -234,7 +234,8 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
     int rc, n = 0, major = 0, minor = 0;
     if ((rc = failed(g, cu->device_count(&n), "cuDeviceGetCount", err))) return rc;
     if (device >= (u32)n)
-        return err_set(err, FLETCH_E_ARG, "there is no GPU %u; the last GPU is %d", device, n - 1);
+        return err_set(err, FLETCH_E_ARG, "there is no GPU %u; GPUs are numbered from 0 to %d",
+                       device, n - 1);
     if ((rc = failed(g, cu->device_get(&g->device, (int)device), "cuDeviceGet", err)) ||
         (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "the chip", err)) ||
         (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "the chip", err)) ||

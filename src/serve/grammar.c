@@ -257,7 +257,7 @@ static struct tree *read_class(struct parser *p)
             p->at++;
             hi = take_char(p);
         }
-        if (hi < lo) fail(p, "a range that ends before it begins");
+        if (hi < lo) fail(p, "the end of a range comes before its start");
         add_range(p, lo, hi);
     }
     if (p->failed) return NULL;
@@ -520,7 +520,7 @@ static void read_rule(struct parser *p)
     skip_space(p, true);
     p->rule = rule;
     p->rules[rule].body = read_choice(p, false);
-    if (!p->failed && peek(p) && !strchr("\r\n", peek(p))) fail(p, "a ) without its (");
+    if (!p->failed && peek(p) && !strchr("\r\n", peek(p))) fail(p, "unmatched )");
 }
 
 static int parse(struct grammar **out, struct str text, bool pruned, struct err *err)

@@ -325,7 +325,7 @@ static int fail_rule(struct compiler *c, u32 rule, const char *what)
     if (rule < c->n_named)
         return err_set(c->err, FLETCH_E_ARG, "grammar: rule %s (line %u) %s",
                        QUOTE(c->rules[rule].name), c->rules[rule].line, what);
-    return err_set(c->err, FLETCH_E_ARG, "grammar: something repeated %s", what);
+    return err_set(c->err, FLETCH_E_ARG, "grammar: a repeated item %s", what);
 }
 
 /* Calls in last place leave no frame, so they cost no depth. */

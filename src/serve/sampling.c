@@ -124,10 +124,11 @@ void sampling_fill(struct step *step, u32 i, const struct fletch_sampling *s, co
 int sampling_result(i32 token, u32 position, struct err *err)
 {
     if (token == SAMPLE_BAD)
-        return err_set(err, FLETCH_E_FORMAT,
-                       "the model computed a value that is not a number at position %u; find bad "
-                       "weights with fletch inspect --check",
-                       position);
+        return err_set(
+            err, FLETCH_E_FORMAT,
+            "the model produced NaN or infinity at position %u; run fletch inspect --check to look "
+            "for bad weights",
+            position);
     if (token == SAMPLE_NONE)
         return err_set(err, FLETCH_E_ARG, "the grammar allows no token at position %u", position);
     return 0;

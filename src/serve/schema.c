@@ -250,7 +250,7 @@ static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 nam
     if (json_is_false(rest)) hi = MIN(hi, n_first);
     if (json_is_true(json_object_get(s, "uniqueItems")) && hi > 1) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'uniqueItems' is supported only beside enum, const or maxItems 1");
+                    "'uniqueItems' is supported only together with enum, const or maxItems 1");
         return;
     }
     if (lo > hi) {
@@ -358,7 +358,7 @@ static void put_other_member(struct schemac *c, const json_t *properties, const 
     {
         if (strlen(key) > SCHEMA_MAX_NAME)
             schema_fail(c, FLETCH_E_LIMIT,
-                        "a name of more than %d bytes beside additionalProperties",
+                        "a name of more than %d bytes together with additionalProperties",
                         SCHEMA_MAX_NAME);
         else if (!needs_escape(key))
             names.p[names.n++] = key;
@@ -464,7 +464,8 @@ static void put_others(struct schemac *c, struct object *o, const json_t *s, u32
     }
     if (has_names && o->more && o->open)
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'%s' beside named members requires additionalProperties to be false", also);
+                    "'%s' together with named members requires additionalProperties to be false",
+                    also);
     else if (patterns && (names || json_object_size(patterns) > 1) && !has_names)
         schema_fail(c, FLETCH_E_UNSUPPORTED,
                     "'patternProperties' is supported with one pattern and without propertyNames");
@@ -790,7 +791,7 @@ int schema_compile(struct grammar **out, const json_t *schema, struct err *err)
     int rc = schema_to_grammar(&rules, schema, err);
     if (!rc && (rc = grammar_parse_pruned(out, buf_str(&rules), err))) {
         if (strstr(err->text, "can never end"))
-            rc = err_set(err, FLETCH_E_ARG, "schema: no value matches it");
+            rc = err_set(err, FLETCH_E_ARG, "schema: no value can match it");
         else
             err_prefix(err, "schema, as a grammar");
     }

@@ -198,7 +198,7 @@ void schema_check_keywords(struct schemac *c, const json_t *s)
         if (schema_is_annotation(key) || (k && k->role == GRAMMAR)) continue;
         schema_fail(c, FLETCH_E_UNSUPPORTED, "%s is %s", QUOTE(str_of(key)),
                     !k                   ? "not a supported keyword of JSON Schema"
-                    : k->role == CHECKED ? "supported only beside enum or const"
+                    : k->role == CHECKED ? "supported only together with enum or const"
                                          : "not supported");
     }
 }

@@ -142,7 +142,8 @@ const json_t *schema_resolve(struct schemac *c, const json_t *ref)
     if (!c->n_refs++) c->inner_base = has_inner_base(c, c->root);
     if (c->inner_base) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "$ref %s is not supported beside an inner schema's $id", QUOTE(str_of(given)));
+                    "$ref %s is not supported, because an inner schema has an $id",
+                    QUOTE(str_of(given)));
         return NULL;
     }
     if (at_root[0] && at_root[1] && at_root[1] != '/') {

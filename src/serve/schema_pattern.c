@@ -223,7 +223,7 @@ static void take_class(struct regex *x, struct class *s)
         add_one(x, &end);
         if (failed(x)) return;
         if (end.n != 1 || end.r[0].lo != end.r[0].hi || end.r[0].lo < s->r[first].lo) {
-            fail(x, "a range lacks its beginning or end");
+            fail(x, "a range has no start or no end");
             return;
         }
         s->r[first].hi = end.r[0].hi;
@@ -324,7 +324,7 @@ static void put_atom(struct regex *x)
     if (ch == '^' || ch == '$')
         fail(x, "^ and $ are supported at the ends only");
     else if (ch == '*' || ch == '+' || ch == '?' || ch == '{' || ch == '}')
-        fail(x, "nothing to repeat (a backslash makes it a character)");
+        fail(x, "nothing to repeat; to match this character itself, put a backslash before it");
     else if (take(x, "["))
         take_class(x, &s);
     else if (take(x, ".")) {
@@ -403,7 +403,7 @@ void schema_put_pattern(struct schemac *c, struct buf *b, struct str pattern,
     }
     buf_puts(b, "( ");
     put_choice(&x);
-    if (!failed(&x) && x.at < pattern.n) fail(&x, "a ) without its (");
+    if (!failed(&x) && x.at < pattern.n) fail(&x, "unmatched )");
     buf_puts(b, ") ");
 }
 
@@ -486,7 +486,7 @@ static struct automaton *compile_pattern(struct schemac *c, struct str pattern)
     if (!c->rc && (b.failed || !schema_work(c, COMPILE_WORK + 16 * b.n) ||
                    grammar_parse_pruned(&g, buf_str(&b), &err) ||
                    automaton_open(&a, g, c->patterns->trie, &err)))
-        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too complex beside enum or const",
+        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too complex together with enum or const",
                     QUOTE(pattern));
     buf_free(&b);
     return a;
@@ -545,7 +545,7 @@ bool schema_matches(struct schemac *c, struct str pattern, struct str text)
     }
     bool match = constraint_feed(k, buf_str(&b)) == b.n && constraint_may_end(k);
     if (!match && !constraint_mask(k))
-        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too ambiguous beside enum or const",
+        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too ambiguous together with enum or const",
                     QUOTE(pattern));
     constraint_close(k);
     buf_free(&b);

@@ -21,8 +21,8 @@ int statefile_read(struct statefile *f, const u8 *p, u64 n, u64 key, struct err 
         return err_set(err, FLETCH_E_FORMAT, "not a session file or prefix file");
     memcpy(&h, p, sizeof h);
     if (h.version != STATEFILE_VERSION)
-        return err_set(err, FLETCH_E_FORMAT, "state of version %u; this is version %d", h.version,
-                       STATEFILE_VERSION);
+        return err_set(err, FLETCH_E_FORMAT, "format version %u; this fletch reads version %d",
+                       h.version, STATEFILE_VERSION);
     if (!add_up(&h, &total) || total != n || h.n_tokens > INT32_MAX)
         return err_set(err, FLETCH_E_FORMAT, "its length does not match its header: damaged");
     memcpy(&sum, p + n - sizeof sum, sizeof sum);
@@ -30,7 +30,7 @@ int statefile_read(struct statefile *f, const u8 *p, u64 n, u64 key, struct err 
         return err_set(err, FLETCH_E_FORMAT, "its checksum is wrong: damaged");
     if (h.key != key)
         return err_set(err, FLETCH_E_FORMAT,
-                       "state of another model, or of other options (KV type, backend)");
+                       "saved by another model or with other options (KV type, backend)");
     *f = (struct statefile){.p = p, .n = n, .tokens = p + sizeof h, .n_tokens = h.n_tokens};
     f->note = (struct str){(const char *)f->tokens + (size_t)h.n_tokens * sizeof(i32), h.n_note};
     f->state = (const u8 *)f->note.p + h.n_note;

@@ -381,7 +381,7 @@ onPage('prefill shows progress, time left and the cache', async (page) => {
     await page.reload();
     await page.getByLabel('Your message').fill('Hello');
     await page.keyboard.press('Enter');
-    await page.getByText('Number 3 in the queue').waitFor();
+    await page.getByText('Position 3 in the queue').waitFor();
     await page.evaluate(() => window.next());
     await page.getByText(/Processing the prompt: 1,000 of 4,000 tokens/).waitFor();
     await page.evaluate(() => window.next());

@@ -324,7 +324,7 @@ test('conversation: hostile files are refused with a reason, or lose what is not
         return JSON.stringify(f);
     };
     assert.throws(() => importJson('{'), /not a JSON file/);
-    assert.throws(() => importJson('null'), /not a file of conversations/);
+    assert.throws(() => importJson('null'), /does not contain conversations/);
     assert.throws(
         () =>
             importJson(
