@@ -10,8 +10,8 @@
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
      "what to measure: prefill, decode, both in sequence (full), all three, or many clients at "
-     "once (serve: --batches gives the numbers of clients, default 1,4,8, with one prompt length "
-     "and one answer length)",
+     "once (serve; --batches lists the numbers of clients, 1,4,8 by default, and -p and -n take "
+     "one value each)",
      OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,
@@ -28,9 +28,9 @@ static const struct opt bench_opts[] = {
      "time every op instead of whole steps; the JSON document is a Chrome trace",
      OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
-     "measure one kernel instead of a model, after checking it against the reference; if it has a "
-     "fused form, measure that too: "
-     "matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, gate+up+glu, "
+     "check one kernel against the reference, then measure it, and its fused form if it has one, "
+     "instead of a model: matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, "
+     "gate+up+glu, "
      "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, rope+kv_store, "
      "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
      OPT_FIELD(kernel), 0, 0},
@@ -45,8 +45,8 @@ static const struct opt bench_opts[] = {
     OPT_ROW_IGNORE_UNKNOWN,
     OPT_ROW_JSON,
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
-    {0, "html", OPT_TEXT, "FILE", NULL, "write the page with plots to FILE instead of to --dir",
-     OPT_FIELD(html), 0, 0},
+    {0, "html", OPT_TEXT, "FILE", NULL,
+     "write the page with the plots to FILE instead of the folder of --dir", OPT_FIELD(html), 0, 0},
     {0, "dir", OPT_TEXT, "DIR", P_tmpdir,
      "folder for the JSON document and the page, which are named fletch-bench-BACKEND-MODEL-MODE",
      OPT_FIELD(dir), 0, 0},
@@ -231,7 +231,7 @@ static int bench_many(struct host *h, const struct args *a)
             code = opts_wrong("bench", "--batches takes 1 to 256 clients");
     uint32_t n_prompt = first_of(&prompts, 128), n_answer = first_of(&gens, 64);
     if (!code && (n_prompt < 2 || n_prompt > 1 << 20 || !n_answer || n_answer > 1 << 20))
-        code = opts_wrong("bench", "prompts need at least 2 tokens, answers at least 1");
+        code = opts_wrong("bench", "a prompt must have at least 2 tokens, an answer at least 1");
     if (!code) code = bench_serve(h, a, n_prompt, n_answer, &clients.ids, &doc);
     if (!code && a->json) bench_write_json(stdout, doc);
     if (!code) code = save_both(a, "fletch-bench", bench_write_serve_html, doc);
@@ -307,7 +307,7 @@ const struct command cmd_bench = {
         "are measured in the same run. Without MODEL, the built-in model is measured. LIST is a "
         "comma-separated list of numbers; every combination is a case, and the cases alternate. "
         "compare shows the ratios of two JSON documents with their confidence intervals; the "
-        "exit code is 1 if the second is significantly slower anywhere.",
+        "exit code is 1 if any case of the second is significantly slower.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,

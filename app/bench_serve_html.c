@@ -90,8 +90,8 @@ void bench_write_serve_html(FILE *out, const json_t *doc)
     fputs(". Backend ", out);
     plot_text(out, get_text(doc, "backend"));
     fprintf(out,
-            ". Prompts of %.0f tokens that share their first half; answers of %.0f "
-            "tokens; %.0f %% of the prompt tokens were cached. Times in ms.</p>\n",
+            ". Prompts have %.0f tokens and share their first half; answers have %.0f "
+            "tokens; %.0f %% of the prompt tokens were cached. Times are in ms.</p>\n",
             get_real(doc, "prompt"), get_real(doc, "answer"), 100 * get_real(doc, "reused"));
     put_rows(out, doc);
     fputs("<div class=\"plots\">\n", out);

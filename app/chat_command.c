@@ -295,7 +295,7 @@ static void do_read(struct show *s, const char *path)
     struct text file = {0};
     if (read_text(&file, path)) return;
     if (strlen(file.p) != file.n || !file.n)
-        fprintf(stderr, "%s: %s\n", QUOTE(path), file.n ? "not a text file" : "the file is empty");
+        fprintf(stderr, "%s is %s\n", QUOTE(path), file.n ? "not a text file" : "empty");
     else {
         free(s->attached.p);
         s->attached = file;
@@ -347,7 +347,8 @@ static void do_load(struct show *s, const char *path)
         fputs("missing file name: /load FILE\n", stderr);
     else if (!talk_load(&s->talk, path)) {
         keep_own_file(s, path);
-        fprintf(stderr, "loaded %zu messages\n", json_array_size(s->talk.messages));
+        fprintf(stderr, "loaded %zu message%s\n", json_array_size(s->talk.messages),
+                json_array_size(s->talk.messages) == 1 ? "" : "s");
     }
 }
 

@@ -13,11 +13,11 @@ static const struct opt place_opts[] = {
     {'t', "threads", OPT_COUNT, "N", NULL, "use at most N threads (default: one per core)",
      OPT_FIELD(n_threads), 1, 1024},
     OPT_ROW_ISA,
-    {0, "device", OPT_COUNT, "N", "0", "which GPU to use, by number", OPT_FIELD(device), 0, 64},
+    {0, "device", OPT_COUNT, "N", "0", "number of the GPU to use", OPT_FIELD(device), 0, 64},
     {0, "capture", OPT_TEXT, "FILE", NULL,
      "write a GPU trace for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture), 0, 0},
     {0, "keep-alive", OPT_COUNT, "SECONDS", NULL,
-     "how long to keep an idle model in GPU memory (metal; default: 180; 0: not at all)",
+     "time that an idle model stays in GPU memory (metal; default: 180; 0: none)",
      OPT_FIELD(keep_alive), 0, 1 << 30},
     {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
      OPT_FIELD(verbose), 0, 0},
@@ -34,8 +34,7 @@ static const struct opt model_opts[] = {
      "type of the KV cache (default: depends on the backend; eval: f32)", OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
      "type that activations are rounded to before they are multiplied by quantized weights "
-     "(default: depends on "
-     "the backend)",
+     "(default: depends on the backend)",
      OPT_FIELD(act_type), 0, 0},
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,
@@ -45,14 +44,14 @@ static const struct opt model_opts[] = {
 const struct opt_group opts_model = {"Model options", OPT_TABLE(model_opts)};
 
 static const struct opt unknown_opts[] = {OPT_ROW_MODEL, OPT_ROW_IGNORE_UNKNOWN};
-const struct opt_group opts_unknown = {"Model options", OPT_TABLE(unknown_opts)};
+const struct opt_group opts_unknown = {"Model file options", OPT_TABLE(unknown_opts)};
 
 static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
      "take draft tokens from a smaller model with the same vocabulary", OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "take draft tokens from the context: the tokens that followed an earlier occurrence of the "
-     "latest ones",
+     "take draft tokens from the context: those that followed an earlier occurrence of the "
+     "latest tokens",
      OPT_FIELD(ngram), 0, 0},
     {0, "mtp", OPT_FLAG, NULL, NULL, "take draft tokens from the model's own MTP block",
      OPT_FIELD(mtp), 0, 0},
@@ -69,8 +68,8 @@ const struct opt_group opts_speculation = {"Speculative decoding", OPT_TABLE(spe
 
 static const struct opt cache_opts[] = {
     {0, "cache-dir", OPT_TEXT, "FOLDER", NULL,
-     "keep prefixes in this folder, so that later runs skip their prefill", OPT_FIELD(cache_dir), 0,
-     0},
+     "save prefixes in this folder, so that later runs need not prefill them", OPT_FIELD(cache_dir),
+     0, 0},
     {0, "cache-size", OPT_SIZE, "SIZE", "8G",
      "maximum size of that folder; the least recently used prefixes are deleted first",
      OPT_FIELD(cache_size), 0, 0},

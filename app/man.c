@@ -58,7 +58,7 @@ static void put_command(const struct command *c)
     putchar('\n');
     for (const struct opt_group *const *g = c->groups; *g; g++)
         if (!(*g)->title) put_options(*g);
-    fputs(".PP\nAlso takes:", stdout);
+    fputs(".PP\nShared options:", stdout);
     for (const struct opt_group *const *g = c->groups; *g; g++)
         if ((*g)->title) {
             fputs(" \\(lq", stdout);

@@ -452,7 +452,9 @@ int models_get(const char *operand, char **path, const struct args *a)
                          QUOTE(operand), operand);
     int code = pull_model(operand, a);
     if (!code) code = models_resolve(operand, path);
-    return code || *path ? code : say_error("%s was downloaded but not found", QUOTE(operand));
+    return code || *path
+               ? code
+               : say_error("%s was downloaded, but its files cannot be found", QUOTE(operand));
 }
 
 /* ---- fletch list ---- */
@@ -574,7 +576,8 @@ const struct command cmd_list = {
     .summary = "list models on this machine",
     .about = "Lists the models that fletch pull has downloaded, with type, size and date, "
              "including incomplete downloads; then the models that Hugging Face libraries, "
-             "llama.cpp and ollama have downloaded, with their paths. Every name works as MODEL. "
+             "llama.cpp and ollama have downloaded, with their paths. Every name in the list works "
+             "as MODEL. "
              "fletch never changes the files of other programs.",
     .groups = {&list_group, &opts_common},
     .run = list,

@@ -249,7 +249,7 @@ static int check_space(struct pull *p)
     bool known = statvfs(*folder ? folder : "/", &disk) == 0 && disk.f_frsize;
     free(folder);
     if (!known || disk.f_bavail >= missing / disk.f_frsize) return EXIT_OK;
-    return say_error("%s to download, but only %s are free in %s; set XDG_DATA_HOME to use another "
+    return say_error("%s to download, but only %s is free in %s; set XDG_DATA_HOME to use another "
                      "folder",
                      human_bytes(missing).text,
                      human_bytes((uint64_t)disk.f_bavail * disk.f_frsize).text, QUOTE(p->folder));
@@ -394,8 +394,9 @@ const struct command cmd_pull = {
         "~/.local/share/fletch/models) and prints the name to use as MODEL in other commands. An "
         "address copied from huggingface.co or hf.co also works. REVISION is a branch, tag or "
         "commit (default: main). FILE is a GGUF file of the repository, or a unique part of its "
-        "name, such as q4_k_m. Without FILE, fletch takes the only GGUF file, the Q4_K_M one "
-        "if there are several, or else the config, tokenizer and safetensors files. Interrupted "
+        "name, such as q4_k_m. Without FILE, fletch takes the only GGUF file, the Q4_K_M "
+        "file if there are several, or else the config, tokenizer and safetensors files. "
+        "Interrupted "
         "downloads resume. Sizes, and the checksums of large files, are verified before a file "
         "appears under its name. For models that are not public, set HF_TOKEN or run \"hf auth "
         "login\". Proxies are taken from the environment (https_proxy and so on). Needs libcurl.",

@@ -187,7 +187,7 @@ static void print_inspect(const json_t *j)
     table_print(&types, stdout);
     if (json_object_get(j, "left_out")) printf("\n%s\n", get_text(j, "left_out"));
     list = json_object_get(j, "refused");
-    if (json_array_size(list)) printf("\nnot supported, for these reasons\n");
+    if (json_array_size(list)) printf("\nthis file is not supported, because of\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
@@ -496,9 +496,9 @@ static void print_gpus(const json_t *backends)
             puts("not tuned (fletch tune MODEL)");
         const json_t *a = json_object_get(b, "arithmetic");
         if (json_object_get(a, "wrong"))
-            printf("  arithmetic of %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
+            printf("  arithmetic on %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
         else if (json_is_object(a))
-            printf("  arithmetic of %s: correct%s\n", get_text(b, "name"),
+            printf("  arithmetic on %s: correct%s\n", get_text(b, "name"),
                    get_bool(a, "flushes_subnormals") ? ", subnormal floats are flushed to zero"
                                                      : "");
     }

@@ -332,7 +332,7 @@ static void say_gpu_memory(const struct run *r)
     uint64_t allocated, recommended;
     if (!fletch_model_gpu_memory(r->host.model, &allocated, &recommended)) return;
     fprintf(stderr, "GPU memory: %s allocated, ", human_bytes(allocated).text);
-    fprintf(stderr, "%s recommended at most\n", human_bytes(recommended).text);
+    fprintf(stderr, "at most %s recommended\n", human_bytes(recommended).text);
 }
 
 static void say_statistics(const struct run *r)

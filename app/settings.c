@@ -22,7 +22,7 @@ static int wrong(struct setting_error *e, const char *fmt, ...)
 static int over(struct setting_error *e, const struct request_settings *s, enum limit limit,
                 const char *said, uint64_t is)
 {
-    wrong(e, "%s: %llu %s, and at most %llu are allowed", said, (unsigned long long)is,
+    wrong(e, "%s: %llu %s; at most %llu are allowed", said, (unsigned long long)is,
           limit_table[limit].what, (unsigned long long)s->limits->v[limit]);
     e->limit = limit;
     e->is = is;

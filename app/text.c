@@ -154,8 +154,9 @@ const struct command cmd_detokenize = {
     .name = "detokenize",
     .operands = "MODEL [IDS...]",
     .summary = "convert token ids to text",
-    .about = "Prints the text of token ids. Ids are separated by commas or spaces, and given as "
-             "arguments or on stdin.",
+    .about =
+        "Prints the text of token ids. Give the ids as arguments or on stdin, separated by commas "
+        "or spaces.",
     .groups = {&detokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = SIZE_MAX,

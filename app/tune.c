@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 static const struct opt tune_opts[] = {
-    {'b', "batches", OPT_TEXT, "LIST", NULL, "number of sequences to tune for", OPT_FIELD(batches),
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences to tune for", OPT_FIELD(batches),
      0, 0},
     {'d', "depth", OPT_COUNT, "N", "256", "tokens already in the context of each sequence",
      OPT_FIELD(n_ctx), 1, 65536},
@@ -14,14 +14,14 @@ static const struct opt tune_opts[] = {
 };
 static const struct opt_group tune_group = {NULL, OPT_TABLE(tune_opts)};
 
-/* "512, 2 a unit": threads, groups, and rows at once or weight rows and quads where a kernel has a
+/* "512, 2 per SM": threads, groups, and rows at once or weight rows and quads where a kernel has a
  * choice of them. */
 static void put_layout(struct table *t, const json_t *l)
 {
     char groups[32] = "", columns[32] = "", outputs[64] = "";
     double per_unit = get_real(l, "groups_per_unit");
     uint64_t at_once = get_count(l, "columns"), n_outputs = get_count(l, "outputs");
-    if (per_unit > 0) snprintf(groups, sizeof groups, ", %g a unit", per_unit);
+    if (per_unit > 0) snprintf(groups, sizeof groups, ", %g per SM", per_unit);
     if (at_once) snprintf(columns, sizeof columns, ", %llu rows", (unsigned long long)at_once);
     if (n_outputs)
         snprintf(outputs, sizeof outputs, ", %llu outputs × %llu", (unsigned long long)n_outputs,
@@ -36,7 +36,8 @@ static void print_batch(const json_t *b)
     const json_t *s;
     size_t i;
     double usual = get_real(b, "usual_tokens_per_s"), tuned = get_real(b, "tuned_tokens_per_s");
-    printf("%llu sequences\n", (unsigned long long)get_count(b, "batch"));
+    printf("%llu sequence%s\n", (unsigned long long)get_count(b, "batch"),
+           get_count(b, "batch") == 1 ? "" : "s");
     static const char *const heads[] = {"kernel", "outputs", "columns", "default threads, groups",
                                         "best"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++) table_put(&t, "%s", heads[i]);
@@ -108,12 +109,13 @@ const struct command cmd_tune = {
     .name = "tune",
     .operands = "MODEL",
     .summary = "find the fastest settings for this GPU",
-    .about = "Tries other launch shapes (number of threadgroups, threads per group and rows at a "
-             "time) for every decode kernel, in whole steps of the model. A launch shape is kept "
-             "only if it gives the same bits and is consistently faster. The result is a file for "
-             "this device and build in $XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), which "
-             "every command then uses for all models with matrices of these sizes. To undo "
-             "this, delete the file; fletch doctor shows its path.",
+    .about =
+        "Tries other launch shapes (number of threadgroups, threads per threadgroup and rows "
+        "at a time) for every decode kernel, in whole steps of the model. A launch shape is kept "
+        "only if it gives the same bits and is consistently faster. The result is a file for "
+        "this device and build in $XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), which "
+        "every command then uses for all models with matrices of these sizes. To undo "
+        "this, delete the file; fletch doctor shows its path.",
     .groups = {&tune_group, &opts_unknown, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -214,7 +214,7 @@ const struct command cmd_verify = {
     .name = "verify",
     .operands = "MODEL",
     .summary = "compare two backends op by op",
-    .about = "Runs a prompt on two backends in lockstep and compares the result of every op, the "
+    .about = "Runs a prompt on two backends in lockstep, compares the result of every op, the "
              "chosen experts and the tokens, and looks for NaN and infinity. Prints the tolerances "
              "and the first difference; the exit code is 1 if the backends differ. With --gates, "
              "it runs every check that a backend must pass: tokens, greedy and sampled (P1); ops "

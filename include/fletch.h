@@ -161,25 +161,25 @@ FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
  * there, as other programs have it, or "". option and arg: on the command line. off: the value that
  * has no effect, or counts where nobody says one. metadata: in model files, after
  * "general.sampling.", or "". Whatever knows these settings takes them from here. */
-#define FLETCH_SAMPLING_SETTINGS(X)                                                          \
-    X(real, temperature, "temp", "T", 0, 100, 0, "temp", "",                                 \
-      "temperature; 0 always takes the most likely token")                                   \
-    X(count, top_k, "top-k", "K", 0, INT32_MAX, 0, "top_k", "",                              \
-      "sample from the K most likely tokens; 0 means all tokens")                            \
-    X(real, top_p, "top-p", "P", 0, 1, 1, "top_p", "",                                       \
-      "sample from the most likely tokens whose probabilities add up to P")                  \
-    X(real, min_p, "min-p", "P", 0, 1, 0, "min_p", "",                                       \
-      "exclude tokens whose probability is less than P times that of the most likely token") \
-    X(real, repeat_penalty, "repeat-penalty", "X", 0.01, 100, 1, "penalty_repeat",           \
-      "repetition_penalty", "divide the logits of recent tokens by X")                       \
-    X(real, presence_penalty, "presence-penalty", "X", -100, 100, 0, "", "",                 \
-      "subtract X from the logits of recent tokens")                                         \
-    X(real, frequency_penalty, "frequency-penalty", "X", -100, 100, 0, "", "",               \
-      "subtract X from the logits of recent tokens for each time they occurred")             \
-    X(count, penalty_window, "penalty-window", "N", 0, 1024, 64, "", "repeat_last_n",        \
-      "number of latest tokens that the penalties apply to")                                 \
-    X(count, no_repeat_ngram, "no-repeat-ngram", "N", 0, 64, 0, "", "no_repeat_ngram_size",  \
-      "never repeat N tokens in a row that are in the penalty window; 0 turns this off")
+#define FLETCH_SAMPLING_SETTINGS(X)                                                           \
+    X(real, temperature, "temp", "T", 0, 100, 0, "temp", "",                                  \
+      "temperature; 0 always takes the most likely token")                                    \
+    X(count, top_k, "top-k", "K", 0, INT32_MAX, 0, "top_k", "",                               \
+      "number of most likely tokens to sample from; 0 means all tokens")                      \
+    X(real, top_p, "top-p", "P", 0, 1, 1, "top_p", "",                                        \
+      "sample from the most likely tokens, up to this total probability")                     \
+    X(real, min_p, "min-p", "P", 0, 1, 0, "min_p", "",                                        \
+      "exclude tokens less likely than this fraction of the most likely token's probability") \
+    X(real, repeat_penalty, "repeat-penalty", "X", 0.01, 100, 1, "penalty_repeat",            \
+      "repetition_penalty", "divide the logits of recent tokens by this number")              \
+    X(real, presence_penalty, "presence-penalty", "X", -100, 100, 0, "", "",                  \
+      "subtract this number from the logits of recent tokens")                                \
+    X(real, frequency_penalty, "frequency-penalty", "X", -100, 100, 0, "", "",                \
+      "subtract this number from the logits of recent tokens, once for each occurrence")      \
+    X(count, penalty_window, "penalty-window", "N", 0, 1024, 64, "", "repeat_last_n",         \
+      "number of most recent tokens that the penalties apply to")                             \
+    X(count, no_repeat_ngram, "no-repeat-ngram", "N", 0, 64, 0, "", "no_repeat_ngram_size",   \
+      "never repeat a sequence of this many tokens from the penalty window; 0 turns this off")
 
 enum { FLETCH_MAX_LOGIT_BIAS = 1000000000 };
 

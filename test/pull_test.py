@@ -467,7 +467,7 @@ def test_space_is_checked_before_anything_comes(d):
     repo = Repo({"m.gguf": BIG})
     repo.sizes["m.gguf"] = 1 << 60
     r = pull(d, repo, code=1)
-    assert "1024.0 PiB to download" in r.err and "are free" in r.err and not repo.log, r.err
+    assert "1024.0 PiB to download" in r.err and "is free" in r.err and not repo.log, r.err
     repo = Repo({"m-0000%d-of-00009.gguf" % i: b"x" for i in range(1, 10)})
     repo.sizes = {name: (1 << 63) - 1 for name in repo.files}  # their sum is more than 64 bits hold
     assert "to download" in pull(d, repo, code=1).err and not repo.log

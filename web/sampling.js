@@ -14,7 +14,7 @@ export const SAMPLING = [
         min: 0,
         max: 2147483647,
         step: 1,
-        help: 'Sample from the K most likely tokens; 0 means all tokens.',
+        help: 'Number of most likely tokens to sample from; 0 means all tokens.',
     },
     {
         key: 'top_p',
@@ -22,7 +22,7 @@ export const SAMPLING = [
         min: 0,
         max: 1,
         step: 0.01,
-        help: 'Sample from the most likely tokens whose probabilities add up to P.',
+        help: 'Sample from the most likely tokens, up to this total probability.',
     },
     {
         key: 'min_p',
@@ -30,7 +30,7 @@ export const SAMPLING = [
         min: 0,
         max: 1,
         step: 0.01,
-        help: 'Exclude tokens whose probability is less than P times that of the most likely token.',
+        help: 'Exclude tokens less likely than this fraction of the most likely token\'s probability.',
     },
     {
         key: 'repeat_penalty',
@@ -38,7 +38,7 @@ export const SAMPLING = [
         min: 0.01,
         max: 100,
         step: 0.01,
-        help: 'Divide the logits of recent tokens by X.',
+        help: 'Divide the logits of recent tokens by this number.',
     },
     {
         key: 'presence_penalty',
@@ -46,7 +46,7 @@ export const SAMPLING = [
         min: -100,
         max: 100,
         step: 0.01,
-        help: 'Subtract X from the logits of recent tokens.',
+        help: 'Subtract this number from the logits of recent tokens.',
     },
     {
         key: 'frequency_penalty',
@@ -54,7 +54,7 @@ export const SAMPLING = [
         min: -100,
         max: 100,
         step: 0.01,
-        help: 'Subtract X from the logits of recent tokens for each time they occurred.',
+        help: 'Subtract this number from the logits of recent tokens, once for each occurrence.',
     },
     {
         key: 'penalty_window',
@@ -62,7 +62,7 @@ export const SAMPLING = [
         min: 0,
         max: 1024,
         step: 1,
-        help: 'Number of latest tokens that the penalties apply to.',
+        help: 'Number of most recent tokens that the penalties apply to.',
     },
     {
         key: 'no_repeat_ngram',
@@ -70,6 +70,6 @@ export const SAMPLING = [
         min: 0,
         max: 64,
         step: 1,
-        help: 'Never repeat N tokens in a row that are in the penalty window; 0 turns this off.',
+        help: 'Never repeat a sequence of this many tokens from the penalty window; 0 turns this off.',
     },
 ];

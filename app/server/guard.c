@@ -193,7 +193,7 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
     if (!k) return false;
     if (!take_turn(k, server_now()))
         return refuse(p, 429, "rate",
-                      "this key has used up its requests per minute; try again later");
+                      "this key has reached its limit of requests per minute; try again later");
     return true;
 }
 

@@ -188,9 +188,9 @@ static void put_memory(struct words *w, struct server *s)
     X(ahead, "fletch_steps_ahead_total", "counter",                                          \
       "Steps submitted before the results of the previous step were read.", n_ahead)         \
     X(preempted, "fletch_preemptions_total", "counter",                                      \
-      "Times that a running request was preempted.", n_preemptions)                          \
-    X(evicted, "fletch_kv_evictions_total", "counter", "Cache blocks evicted to make room.", \
-      n_evicted)                                                                             \
+      "Number of times a running request was preempted.", n_preemptions)                     \
+    X(evicted, "fletch_kv_evictions_total", "counter",                                       \
+      "Cache blocks evicted to make room for others.", n_evicted)                            \
     X(unwritten, "fletch_cache_write_errors_total", "counter",                               \
       "Prefix files that could not be written.", n_unwritten)
 
@@ -242,8 +242,7 @@ void metrics_reply(struct conn *c)
                "GPU memory allocated by this process after a model's last step (0: unknown).",
                gpu_allocated);
     put_models(&w, s, "fletch_gpu_recommended_bytes", "gauge",
-               "GPU memory that the system recommends not to exceed (0: unknown).",
-               gpu_recommended);
+               "Maximum GPU memory recommended by the system (0: unknown).", gpu_recommended);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT

@@ -238,9 +238,10 @@ static int no_thinking(struct call *c)
 
 static int no_variable(struct call *c, const char *param, const char *name)
 {
-    return call_wrong(c, 400, param,
-                      "this model's chat template has no variable %s, so it would have no effect",
-                      QUOTE(name));
+    return call_wrong(
+        c, 400, param,
+        "this model's chat template has no variable %s, so setting it would have no effect",
+        QUOTE(name));
 }
 
 /* What would change nothing is refused: variables that the template does not read. */

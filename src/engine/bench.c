@@ -361,8 +361,8 @@ static int add_case(struct run *r, struct bench_case c, struct err *err)
 {
     u64 end = (u64)c.depth + c.n_prompt + c.n_gen;
     if (end > ENGINE_MAX_CTX)
-        return err_set(err, FLETCH_E_ARG, "%u + %u + %u tokens exceed %u", c.depth, c.n_prompt,
-                       c.n_gen, (u32)ENGINE_MAX_CTX);
+        return err_set(err, FLETCH_E_ARG, "depth %u, prompt %u and answer %u exceed %u tokens",
+                       c.depth, c.n_prompt, c.n_gen, (u32)ENGINE_MAX_CTX);
     if (c.batch == 0 || c.batch > 1024)
         return err_set(err, FLETCH_E_ARG, "a batch must have 1 to 1024 sequences");
     if (end == c.depth) return 0; /* no tokens: that mode is left out */

@@ -90,7 +90,7 @@ static int parse_shape(struct lab_shape *s, const struct lab_kernel *k, const ch
     if (rc) return rc;
     if (s->n % quant_info(s->type)->blk || (s->kv_heads && s->heads % s->kv_heads) ||
         (s->n && s->head && !s->heads && s->n % s->head) || s->used > s->experts || s->head % 2)
-        return err_set(err, FLETCH_E_ARG, "shape: %s: the sizes must be multiples of each other",
+        return err_set(err, FLETCH_E_ARG, "shape: the sizes given for %s are inconsistent",
                        k->name);
     return 0;
 }

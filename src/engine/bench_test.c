@@ -102,7 +102,7 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
 {
     static const char *const bad[][3] = {
         {"matvek", NULL, "unknown kernel 'matvek'"},
-        {"matvec", "n=33", "multiples of each other"},
+        {"matvec", "n=33", "inconsistent"},
         {"matvec", "n=", "not a number"},
         {"matvec", "q=3", "unknown key 'q'"},
         {"matvec", "n", "KEY=VALUE"},
@@ -111,8 +111,8 @@ static void test_bad_kernels_and_shapes_are_named(void **state)
         {"norm", "heads=3", "has no heads"},
         {"matvec", "t=4096", "takes at most"},
         {"all", "n=256", "a single kernel"},
-        {"attention", "heads=5", "multiples of each other"},
-        {"route", "used=65", "multiples of each other"},
+        {"attention", "heads=5", "inconsistent"},
+        {"route", "used=65", "inconsistent"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {

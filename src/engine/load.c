@@ -105,7 +105,7 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
         snprintf(hint, sizeof hint, "; a context of %u would fit (-c %u)", plan.largest_ctx,
                  plan.largest_ctx);
     return err_set(err, FLETCH_E_FIT,
-                   "does not fit: a context of %u tokens requires %s, but only %s are available%s",
+                   "does not fit: a context of %u tokens requires %s, but only %s is available%s",
                    m->limits.max_pos, BYTES(plan.total), BYTES(plan.available), hint);
 }
 

@@ -237,8 +237,10 @@ static int open_device(struct gpu *g, u32 device, struct err *err)
         return err_set(err, FLETCH_E_ARG, "there is no GPU %u; GPUs are numbered from 0 to %d",
                        device, n - 1);
     if ((rc = failed(g, cu->device_get(&g->device, (int)device), "cuDeviceGet", err)) ||
-        (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "the chip", err)) ||
-        (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "the chip", err)) ||
+        (rc = failed(g, cu->device_attr(&major, CU_ATTR_MAJOR, g->device), "cuDeviceGetAttribute",
+                     err)) ||
+        (rc = failed(g, cu->device_attr(&minor, CU_ATTR_MINOR, g->device), "cuDeviceGetAttribute",
+                     err)) ||
         (rc = failed(g, cu->context_retain(&g->context, g->device), "opening the GPU", err)) ||
         (rc = failed(g, cu->context_set(g->context), "cuCtxSetCurrent", err)) ||
         (rc = failed(g, cu->stream_create(&g->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate",

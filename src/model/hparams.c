@@ -185,7 +185,7 @@ static void read_attention(struct reader *r, struct hparams *hp)
     fail_if(r, hp->head_k % 2 != 0 && !(r->traits & ARCH_MLA), "attention.key_length",
             "is odd, so a head cannot be rotated in pairs");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k, hp->head_v) > WIDEST, "attention.head_count",
-            "times the width of a head is too wide");
+            "times the width of a head is too large");
 }
 
 /* Without asking for it: one that nothing reads is still refused. */
@@ -290,7 +290,7 @@ static void read_experts(struct reader *r, struct hparams *hp)
     fail_if(r, hp->n_experts_used > hp->n_experts / hp->n_expert_groups * hp->n_groups_used,
             "expert_used_count", "is larger than the number of groups used");
     fail_if(r, (u64)hp->n_experts_used * MAX(hp->n_ff_expert, hp->d_model) > WIDEST,
-            "expert_used_count", "times the width of an expert is too wide");
+            "expert_used_count", "times the width of an expert is too large");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
     if (r->traits & ARCH_SIGMOID) refuse_unless(r, "expert_gating_func", hp->expert_gating, 2);
@@ -324,7 +324,7 @@ static void read_mla(struct reader *r, struct hparams *hp)
     fail_if(r, hp->head_k_mla <= hp->n_rot, "attention.key_length_mla",
             "is not larger than rope.dimension_count");
     fail_if(r, (u64)hp->n_heads * MAX(hp->head_k_mla, hp->head_v_mla) > WIDEST,
-            "attention.head_count", "times the width of a head is too wide");
+            "attention.head_count", "times the width of a head is too large");
 }
 
 static void read_scales(struct reader *r, struct hparams *hp)

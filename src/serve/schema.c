@@ -357,9 +357,10 @@ static void put_other_member(struct schemac *c, const json_t *properties, const 
     json_object_foreach((json_t *)properties, key, value)
     {
         if (strlen(key) > SCHEMA_MAX_NAME)
-            schema_fail(c, FLETCH_E_LIMIT,
-                        "a name of more than %d bytes together with additionalProperties",
-                        SCHEMA_MAX_NAME);
+            schema_fail(
+                c, FLETCH_E_LIMIT,
+                "names of more than %d bytes are not supported together with additionalProperties",
+                SCHEMA_MAX_NAME);
         else if (!needs_escape(key))
             names.p[names.n++] = key;
     }
@@ -417,7 +418,7 @@ static void find_members(struct schemac *c, struct object *o, const json_t *s)
         json_object_set_new(o->named, key, its);
     }
     if (json_object_size(o->named) > SCHEMA_MAX_RULES)
-        schema_fail(c, FLETCH_E_LIMIT, "more than %d members", SCHEMA_MAX_RULES);
+        schema_fail(c, FLETCH_E_LIMIT, "more than %d members are not supported", SCHEMA_MAX_RULES);
 }
 
 /* Rule NAME-x for members whose names match the one pattern, or fit propertyNames. */
@@ -723,7 +724,7 @@ static u32 rule_of(struct schemac *c, const json_t *s)
     }
     if (find_rule(c, key, &rule)) return free(key), rule;
     if (c->n_rules == SCHEMA_MAX_RULES)
-        schema_fail(c, FLETCH_E_LIMIT, "more than %d schemas", SCHEMA_MAX_RULES);
+        schema_fail(c, FLETCH_E_LIMIT, "more than %d schemas are not supported", SCHEMA_MAX_RULES);
     else if (c->depth == SCHEMA_MAX_DEPTH)
         schema_fail(c, FLETCH_E_LIMIT, "nested deeper than %d levels", SCHEMA_MAX_DEPTH);
     if (c->rc) return free(key), 0;
@@ -751,7 +752,7 @@ static void check_names(struct schemac *c, const json_t *s)
     for (; at && !c->rc; at = json_object_iter_next((json_t *)s, at)) {
         struct str name = {json_object_iter_key(at), json_object_iter_key_len(at)};
         if (memchr(name.p, 0, name.n))
-            schema_fail(c, FLETCH_E_UNSUPPORTED, "a name with NUL, %s, is not supported",
+            schema_fail(c, FLETCH_E_UNSUPPORTED, "name %s contains NUL, which is not supported",
                         QUOTE(name));
         check_names(c, json_object_iter_value(at));
     }

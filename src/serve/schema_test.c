@@ -379,7 +379,7 @@ static const struct {
     {"{\"enum\":[0.5],\"multipleOf\":0.1}", "multipleOf"},
     {"{\"const\":1e18}", "more than 18 digits"},
     {"{\"enum\":5}", "enum must be a list"},
-    {"{\"properties\":{\"a\\u0000b\":{}}}", "a name with NUL"},
+    {"{\"properties\":{\"a\\u0000b\":{}}}", "contains NUL"},
     {"{\"required\":[\"a\\u0000b\"]}", "without NUL"},
     {"{\"type\":\"null\\u0000x\"}", "unknown type"},
     {"{\"properties\":{\"a\":{\"$id\":\"http://x/y\"},\"b\":{\"$ref\":\"#/properties/a\"}}}",

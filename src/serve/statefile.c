@@ -24,13 +24,14 @@ int statefile_read(struct statefile *f, const u8 *p, u64 n, u64 key, struct err 
         return err_set(err, FLETCH_E_FORMAT, "format version %u; this fletch reads version %d",
                        h.version, STATEFILE_VERSION);
     if (!add_up(&h, &total) || total != n || h.n_tokens > INT32_MAX)
-        return err_set(err, FLETCH_E_FORMAT, "its length does not match its header: damaged");
+        return err_set(err, FLETCH_E_FORMAT,
+                       "the file is damaged (its length does not match its header)");
     memcpy(&sum, p + n - sizeof sum, sizeof sum);
     if (XXH3_64bits(p, n - sizeof sum) != sum)
-        return err_set(err, FLETCH_E_FORMAT, "its checksum is wrong: damaged");
+        return err_set(err, FLETCH_E_FORMAT, "the file is damaged (its checksum is wrong)");
     if (h.key != key)
         return err_set(err, FLETCH_E_FORMAT,
-                       "saved by another model or with other options (KV type, backend)");
+                       "it was saved with another model or other options (KV type, backend)");
     *f = (struct statefile){.p = p, .n = n, .tokens = p + sizeof h, .n_tokens = h.n_tokens};
     f->note = (struct str){(const char *)f->tokens + (size_t)h.n_tokens * sizeof(i32), h.n_note};
     f->state = (const u8 *)f->note.p + h.n_note;

@@ -220,7 +220,7 @@ static void count_result(struct store *s, const struct err *err, int rc)
     snprintf(text, sizeof text, "prefix files are being saved again, after %llu failures",
              (unsigned long long)s->n_failed);
     pthread_mutex_unlock(&s->lock);
-    if (rc && !before) tell(s, err, "no prefix files are saved until that succeeds");
+    if (rc && !before) tell(s, err, "no prefix files are saved until writing succeeds again");
     if (!rc && before && s->env.notice) s->env.notice(s->env.notice_ctx, text);
 }
 
@@ -341,7 +341,7 @@ static int read_piece(const struct store *s, const struct entry *e, u64 salt, co
         if (f.n_tokens != n || note.salt != salt || memcmp(f.tokens, tokens, n * sizeof *tokens))
             rc = err_set(err, FLETCH_E_FORMAT, "its tokens do not match its name");
         else if (note.first >= n || note.first % s->env.grain || (s->env.state_bytes && note.first))
-            rc = err_set(err, FLETCH_E_FORMAT, "it begins where no prefix file can");
+            rc = err_set(err, FLETCH_E_FORMAT, "the position of its first token is invalid");
         else if (f.n_state != bytes_of(s, (u32)note.first, n))
             rc = err_set(err, FLETCH_E_FORMAT, "its state has the wrong size for this model");
     }

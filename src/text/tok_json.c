@@ -365,8 +365,9 @@ static int read_tokens(struct reader *r)
     i64 n = max_id(vocab, added);
     have += (i64)json_array_size(added);
     if (n >= INT32_MAX || n >= have + MAX_GAPS)
-        return err_set(r->err, FLETCH_E_LIMIT, "tokenizer.json: id %lld with only %lld tokens",
-                       (long long)n, (long long)have);
+        return err_set(r->err, FLETCH_E_LIMIT,
+                       "tokenizer.json: id %lld is too large for %lld tokens", (long long)n,
+                       (long long)have);
     r->spec->n_tokens = (u32)(n + 1);
     r->tokens = arena_alloc(r->arena, r->spec->n_tokens, sizeof *r->tokens);
     r->types = arena_alloc(r->arena, r->spec->n_tokens, 1);
@@ -716,7 +717,8 @@ static int grow_tokens(struct reader *r, i64 max, size_t n_added)
     struct tok_spec *spec = r->spec;
     u32 old = spec->n_tokens;
     if (max >= (i64)old + (i64)n_added + MAX_GAPS || max >= INT32_MAX)
-        return err_set(r->err, FLETCH_E_LIMIT, "an added token has id %lld with only %u tokens",
+        return err_set(r->err, FLETCH_E_LIMIT,
+                       "an added token has id %lld, which is too large for %u tokens",
                        (long long)max, old);
     spec->n_tokens = MAX(old, (u32)(max + 1));
     r->tokens = arena_alloc(r->arena, spec->n_tokens, sizeof *r->tokens);
