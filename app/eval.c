@@ -164,7 +164,7 @@ static void warn_short(const struct eval *e)
     if (e->a->quiet || !e->n_scored || e->n_scored >= MIN_SCORED) return;
     fprintf(
         stderr,
-        "fletch: %zu tokens are too few for the error bar to be reliable; evaluate %d or more\n",
+        "fletch: %zu tokens are too few for a reliable error bar; evaluate at least %d\n",
         e->n_scored, MIN_SCORED);
 }
 

@@ -51,12 +51,17 @@ static void print_overview(FILE *out)
         fprintf(out, "  %-12s", commands[i]->name);
         say_wrapped(out, commands[i]->summary, 14, 14);
     }
-    fputs("\nExamples:\n"
-          "  fletch run -p \"Once upon a time\"   the built-in model tells a story\n"
-          "  fletch chat model.gguf             chat with your own model\n\n"
-          "\"fletch completion bash\" (or zsh, fish) prints a completion script for the shell.\n"
-          "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.\n",
-          out);
+    fputs("\nExamples:\n  fletch run -p \"Once upon a time\"   ", out);
+    say_wrapped(out, "the built-in model tells a story", 37, 37);
+    fputs("  fletch chat model.gguf             ", out);
+    say_wrapped(out, "chat with your own model", 37, 37);
+    putc('\n', out);
+    say_wrapped(
+        out, "\"fletch completion bash\" (or zsh, fish) prints a completion script for the shell.",
+        0, 0);
+    say_wrapped(out,
+                "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.",
+                0, 0);
 }
 
 static const struct command *find_command(const char *name)

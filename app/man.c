@@ -119,7 +119,7 @@ void man_print(const struct command *const *commands, size_t n)
          ".TP\nXDG_DATA_HOME, XDG_CACHE_HOME, XDG_STATE_HOME\n"
          "base folders of the files below\n"
          ".TP\nHF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME\n"
-         "Hugging Face server, token and folders; same meaning as in Hugging Face's own tools\n"
+         "Hugging Face server, token and folders; with the same meaning as in Hugging Face's own tools\n"
          ".TP\nhttps_proxy, http_proxy, no_proxy\n"
          "proxies for downloads\n"
          ".TP\nNO_COLOR\nif set, output has no colours and no dim or bold text\n"
@@ -141,8 +141,8 @@ void man_print(const struct command *const *commands, size_t n)
          "fletch eval qwen3.gguf \\-f book.txt\n"
          ".fi\n"
          ".SH SEE ALSO\n"
-         "README.md and the folder docs of the source: server.md (endpoints, limits, metrics),\n"
-         "formats.md (file formats and types), grammar.md (JSON schemas and grammars).\n"
+         "README.md and, in the folder docs of the source code, server.md (endpoints, limits, metrics),\n"
+         "formats.md (file formats and types) and grammar.md (JSON schemas and grammars).\n"
          ".PP\n"
          ".BR curl (1),\n.BR jq (1)");
 }

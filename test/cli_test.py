@@ -209,6 +209,8 @@ def test_help_fills_the_width_of_the_terminal():
     for columns, most in (20, 60), (60, 60), (97, 97), (200, 200), (500, 200), (0, 80):
         longest = max(map(len, on_terminal(columns, "help", "run").split("\n")))
         assert most - 20 < longest <= most, (columns, longest)
+        longest = max(map(len, on_terminal(columns, "help").split("\n")))
+        assert longest <= most, (columns, longest)
 
 
 def test_the_overview_groups_commands_and_shows_two_examples():

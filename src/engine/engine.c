@@ -71,7 +71,7 @@ static void choose(struct fletch_engine *e, const char *isa)
     for (; backends[i].find == NULL && (isa || backend_absent(&backends[i])); i++)
         why = backend_absent(&backends[i]);
     e->class = backend_find(backends[i].name, isa, &e->err);
-    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU: " : "the best backend available",
+    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU, because " : "the best backend available",
              why ? why : "");
 }
 
