@@ -561,6 +561,14 @@ onPage(
         await page.setViewportSize({ width: 360, height: 740 });
         await becomes(async () => (await cut()) <= 1, true);
         await input(page).fill('');
+        const room = await input(page).evaluate((box) => {
+            const { font, paddingLeft, paddingRight } = getComputedStyle(box);
+            const pen = document.createElement('canvas').getContext('2d');
+            pen.font = font;
+            const padding = parseFloat(paddingLeft) + parseFloat(paddingRight);
+            return box.clientWidth - padding - pen.measureText(box.placeholder).width;
+        });
+        assert.ok(room >= 0, `${room} pixels are left beside the whole placeholder`);
         await shot(page, 'large-font');
     },
     { forcedColors: 'active' },
