@@ -18,9 +18,10 @@
 enum { N_PROMPT = 5, MAX_VOCAB = 4096 };
 
 static const i32 prompt[N_PROMPT] = {0, 5, 17, 3, 42};
-static const enum qtype types[] = {QT_F32,  QT_F16,  QT_BF16,   QT_Q8_0,  QT_Q4_0, QT_Q4_1,
-                                   QT_Q5_0, QT_Q5_1, QT_IQ4_NL, QT_MXFP4, QT_Q2_K, QT_Q3_K,
-                                   QT_Q4_K, QT_Q5_K, QT_Q6_K,   QT_IQ4_XS};
+static const enum qtype types[] = {
+    QT_F32,     QT_F16,    QT_BF16,  QT_Q8_0,    QT_Q4_0,  QT_Q4_1,  QT_Q5_0,   QT_Q5_1,  QT_IQ4_NL,
+    QT_MXFP4,   QT_Q2_K,   QT_Q3_K,  QT_Q4_K,    QT_Q5_K,  QT_Q6_K,  QT_IQ4_XS, QT_IQ1_S, QT_IQ1_M,
+    QT_IQ2_XXS, QT_IQ2_XS, QT_IQ2_S, QT_IQ3_XXS, QT_IQ3_S, QT_TQ1_0, QT_TQ2_0,  QT_Q1_0,  QT_Q2_0};
 static bool all; /* the argument */
 
 struct stats {

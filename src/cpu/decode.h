@@ -101,9 +101,14 @@ INLINE struct scales scales_of(enum encoding enc, const u8 *tile, u32 b)
         o.s[0] = o.s[1] = lanes_half(s);
         o.m[0] = o.m[1] = kind == SCALES_HALF ? (v16f){0} : lanes_half(s + 32);
     } else {
-        v16f d = lanes_half(unit + 8 * block);
-        v16f e = kind == SCALES_BY_16 ? (v16f){0} : -lanes_half(unit + 8 * block + 32);
-        if (kind == SCALES_BY_16) {
+        const bool is_float = kind == SCALES_FLOAT_BY_16;
+        v16f d, e = {0};
+        if (is_float)
+            memcpy(&d, unit + 8 * block, sizeof d);
+        else
+            d = lanes_half(unit + 8 * block);
+        if (scales_info[kind].has_min) e = -lanes_half(unit + 8 * block + 32);
+        if (kind == SCALES_BY_16 || is_float) {
             o.s[0] = d * lanes_from_i8(s);
             o.s[1] = d * lanes_from_i8(s + 16);
             o.m[0] = o.m[1] = e;

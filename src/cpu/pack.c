@@ -95,8 +95,13 @@ static void put_super(enum encoding enc, u8 *unit, u32 row, const struct quant_s
             if (f.has_min) s[TILE * h + row] |= (u8)(q->m[2 * j + h] << 4);
         }
     }
-    put_half(unit + 8 * block, row, q->d);
-    if (f.has_min) put_half(unit + 8 * block + 2 * TILE, row, q->e);
+    u8 *outer = unit + 8 * block;
+    if (encoding_info[enc].scales == SCALES_FLOAT_BY_16) {
+        memcpy(outer + 4 * row, &q->f, sizeof q->f);
+        return;
+    }
+    put_half(outer, row, q->d);
+    if (f.has_min) put_half(outer + 2 * TILE, row, q->e);
 }
 
 static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_split *q)
@@ -111,13 +116,14 @@ static void put_block(enum encoding enc, u8 *unit, u32 row, const struct quant_s
     if (encoding_scales(enc).has_min) put_half(s + 2 * TILE, row, q->e);
 }
 
-/* IQ4_XS has eight scales over one: each of its blocks becomes one of the encoding's. */
-static void put_iq4_xs(u8 *unit, u32 row, const struct quant_split *q)
+/* A block of a file becomes one or more of the encoding's: IQ4_XS has eight scales over one, Q1_0
+ * and Q2_0 share one among more columns. */
+static void put_blocks(enum encoding enc, u8 *unit, u32 row, u32 n, const struct quant_split *q)
 {
-    for (u32 j = 0; j < 8; j++) {
-        struct quant_split b = {.f = q->f * (float)(i8)q->s[j]};
+    for (u32 j = 0; j < n; j++, unit += pack_unit(enc)) {
+        struct quant_split b = {.d = q->d, .e = q->e, .f = q->f * (float)(i8)q->s[j]};
         memcpy(b.n, q->n + j * BLOCK, BLOCK);
-        put_block(ENC_NL4, unit + j * pack_unit(ENC_NL4), row, &b);
+        put_block(enc, unit, row, &b);
     }
 }
 
@@ -127,12 +133,12 @@ static void put_row(enum encoding enc, enum qtype type, u8 *tile, u32 row, u32 a
     u8 *unit = tile + (u64)(at / encoding_info[enc].cols) * pack_unit(enc);
     struct quant_split q;
     quant_split(type, src, &q);
-    if (type == QT_IQ4_XS)
-        put_iq4_xs(unit, row, &q);
-    else if (encoding_info[enc].cols == SUPER)
+    if (encoding_info[enc].cols == SUPER)
         put_super(enc, unit, row, &q);
-    else
+    else if (quant_info(type)->blk == BLOCK)
         put_block(enc, unit, row, &q);
+    else
+        put_blocks(enc, unit, row, quant_info(type)->blk / BLOCK, &q);
 }
 
 /* Columns [at, at + n) of one row of floats. */
@@ -193,6 +199,7 @@ static float weight_of_super(enum encoding enc, const u8 *unit, u32 row, u32 col
     u32 block = pack_block(enc), half = col % BLOCK / 16;
     const u8 *b = unit + col / BLOCK * block, *s = b + pack_quants(enc), *tail = unit + 8 * block;
     float n = get_quant(enc, b, row, col % BLOCK), d = get_half(tail, row);
+    if (encoding_info[enc].scales == SCALES_FLOAT_BY_16) memcpy(&d, tail + 4 * row, sizeof d);
     if (f.inner_cols == 16) s += TILE * half;
     if (!f.has_min) return d * (float)(i8)s[row] * n;
     float e = get_half(tail + 2 * TILE, row);

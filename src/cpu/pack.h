@@ -20,7 +20,8 @@ enum { TILE = 16, BLOCK = 32, SUPER = 256 };
  *   NL4 MX4       quants, 16 f32 d
  *   K4 K5         8 × (quants, 16 u8 s, 16 u8 m), 16 f16 d, 16 f16 e
  *   K6 K3         8 × (quants, 2 × 16 i8 s), 16 f16 d
- *   K2            8 × (quants, 2 × 16 u8 s + 16·m), 16 f16 d, 16 f16 e */
+ *   K2            8 × (quants, 2 × 16 u8 s + 16·m), 16 f16 d, 16 f16 e
+ *   G1 G2 G3 G3S  8 × (quants, 2 × 16 i8 s), 16 f32 d */
 struct packed {
     enum encoding enc;
     u32 n_in, n_out, n_slices;

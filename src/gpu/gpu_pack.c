@@ -86,17 +86,18 @@ static u8 *put_quants(enum encoding enc, u8 *q, const u8 *n)
 static u8 *put_scales(enum encoding enc, enum qtype type, u8 *s, const struct quant_split *q)
 {
     const struct scales_info f = encoding_scales(enc);
-    if (encoding_info[enc].scales == SCALES_FLOAT) {
-        u32 n = type == QT_IQ4_XS ? 8 : 1; /* its eight blocks become blocks of their own */
-        for (u32 j = 0; j < n; j++, s += sizeof(float)) {
-            float d = n == 1 ? q->f : q->f * (float)(i8)q->s[j];
+    const u32 n = f.inner ? encoding_info[enc].cols / f.inner_cols : 0;
+    /* several where a block of the file has the columns of several of the encoding */
+    for (u32 i = 0; i < quant_info(type)->blk; i += encoding_info[enc].cols) {
+        if (f.outer == sizeof q->f && !f.has_min) {
+            float d = n ? q->f : q->f * (float)(i8)q->s[i / 32];
             memcpy(s, &d, sizeof d);
+            s += sizeof d;
+            continue;
         }
-        return s;
+        s = put_half(s, q->d);
+        if (f.has_min) s = put_half(s, q->e);
     }
-    s = put_half(s, q->d);
-    if (f.has_min) s = put_half(s, q->e);
-    u32 n = f.inner ? encoding_info[enc].cols / f.inner_cols : 0;
     for (u32 j = 0; j < n; j++) {
         *s++ = q->s[j];
         if (f.has_min) *s++ = q->m[j];

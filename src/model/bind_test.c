@@ -34,7 +34,7 @@ static int setup(void **state)
     add("v.weight", QT_F32, 8, 1, 1);
     add("v.bias", QT_F16, 8, 1, 1);
     add("v8.weight", QT_Q8_0, 32, 1, 1);
-    add("iq.weight", 16, 256, 2, 1); /* IQ2_XXS */
+    add("nv.weight", QT_NVFP4, 64, 2, 1);
     bind_init(&b, s, net, &err);
     return 0;
 }
@@ -146,8 +146,8 @@ static void wrong_shapes_are_named(void **state)
 static void unreadable_types_are_named(void **state)
 {
     (void)state;
-    assert_refused(bind_matrix(&b, 256, 2, "iq"), FLETCH_E_UNSUPPORTED,
-                   "'iq.weight' has type IQ2_XXS");
+    assert_refused(bind_matrix(&b, 64, 2, "nv"), FLETCH_E_UNSUPPORTED,
+                   "'nv.weight' has type NVFP4");
 }
 
 static void quantised_vectors_are_refused(void **state)

@@ -355,15 +355,15 @@ static void refuses_types_that_can_not_be_read(void **state)
     (void)state;
     struct gguf_writer *w;
     struct err err;
-    static const u8 block[66]; /* IQ2_XXS */
-    struct tensor t = {STR("x.weight"), (enum qtype)16, 2, {256, 1, 1, 1}, 0, 0, NULL, NULL};
+    static const u8 block[36];
+    struct tensor t = {STR("x.weight"), QT_NVFP4, 2, {64, 1, 1, 1}, 0, 0, NULL, NULL};
     assert_int_equal(gguf_writer_open(&w, testdir_path(&dir, "in.gguf"), NULL), 0);
     assert_int_equal(gguf_writer_tensor(w, &t, NULL), 0);
     assert_int_equal(gguf_writer_data(w, block, sizeof block, NULL), 0);
     assert_int_equal(gguf_writer_finish(w, NULL), 0);
     gguf_writer_close(w);
     assert_int_equal(run("q8_0", "out.gguf", 1, &err), FLETCH_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "'x.weight' has type IQ2_XXS"));
+    assert_non_null(strstr(err.text, "'x.weight' has type NVFP4"));
 }
 
 static void directories_bring_their_vocabulary(void **state)

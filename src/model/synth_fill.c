@@ -34,6 +34,31 @@ static void put_k4_scales(u8 *s, const u8 *random)
     }
 }
 
+/* Types whose other bits may be anything: where the scale is, and the root mean square of random
+ * blocks whose scale is 1. */
+static const struct scaled {
+    enum qtype type;
+    u32 d_at;
+    float rms;
+} scaled[] = {{QT_IQ1_S, 0, 7.18f},   {QT_IQ2_XXS, 0, 53.2f},  {QT_IQ2_XS, 0, 55.5f},
+              {QT_IQ2_S, 0, 55.9f},   {QT_IQ3_XXS, 0, 140.2f}, {QT_IQ3_S, 0, 140.7f},
+              {QT_TQ1_0, 52, 0.818f}, {QT_TQ2_0, 64, 0.707f},  {QT_Q1_0, 0, 1},
+              {QT_Q2_0, 0, 0.707f}};
+
+/* IQ1_M's scale lies in the four highest bits of four words. */
+static void put_iq1_m_scale(u8 *words, float d)
+{
+    u16 h = half_from_float(d);
+    for (int i = 0; i < 4; i++)
+        words[2 * i + 1] = (u8)((words[2 * i + 1] & 15) | (h >> 4 * i & 15) << 4);
+}
+
+/* Quants of two bits that are 3 become 1, which stands for zero: as many are below it as above. */
+static void balance_pairs(u8 *b, u32 n)
+{
+    for (u32 i = 0; i < n; i++) b[i] &= (u8) ~(b[i] << 1 & 0xaa);
+}
+
 /* b holds random bytes; r eight more. std: of the weights. Even quants over n steps have a
  * standard deviation of sqrt((n² - 1) / 12) steps. */
 static void tame_block(enum qtype type, float std, const u8 *r, u8 *b)
@@ -42,6 +67,7 @@ static void tame_block(enum qtype type, float std, const u8 *r, u8 *b)
                 std8 = 73.3f;
     /* root mean squares: of the scales below, and of the values in tables */
     const float k2_scale = 8.8f, k4_scale = 48.3f, q6_scale = 66.1f, iq4 = 67.4f, mxfp4 = 5.85f;
+    const struct scaled *s = scaled;
     switch (type) {
     case QT_Q8_0:
         put_half(b, std / std8);
@@ -76,10 +102,16 @@ static void tame_block(enum qtype type, float std, const u8 *r, u8 *b)
         put_half(b + 2, 15.5f * std / (std5 * k4_scale));
         put_k4_scales(b + 4, r);
         break;
-    default:
-        CHECK(type == QT_Q6_K);
+    case QT_Q6_K:
         for (int j = 0; j < 16; j++) b[192 + j] = (u8)(32 + (b[192 + j] & 63));
         put_half(b + 208, std / (std6 * q6_scale));
+        break;
+    case QT_IQ1_M: put_iq1_m_scale(b + 48, std / 7.25f); break;
+    default:
+        if (type == QT_TQ2_0) balance_pairs(b, 64);
+        if (type == QT_Q2_0) balance_pairs(b + 2, 16);
+        while (s->type != type) CHECK(++s < scaled + ARRAY_LEN(scaled));
+        put_half(b + s->d_at, std / s->rms);
     }
 }
 

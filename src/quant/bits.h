@@ -56,4 +56,14 @@ static inline int bits_iq4_xs_scale(const u8 *b, int j)
     return (low | (bits_load16(b + 2) >> (2 * j) & 3) << 4) - 32;
 }
 
+/* Ternary digit i (0..2) of TQ1_0: bytes of five digits, the highest first, as fractions of 256; of
+ * 32 bytes for 160 columns, 16 for 80 and 4 for the last 16, of which only four digits are used. */
+static inline int bits_tq1_0(const u8 *b, int i)
+{
+    static const u8 power[5] = {1, 3, 9, 27, 81};
+    int begin = i < 160 ? 0 : i < 240 ? 160 : 240, width = i < 160 ? 32 : i < 240 ? 16 : 4;
+    int at = (i < 160 ? 0 : i < 240 ? 32 : 48) + (i - begin) % width;
+    return (u8)(b[at] * power[(i - begin) / width]) * 3 >> 8;
+}
+
 #endif

@@ -144,6 +144,30 @@ static void decode_iq4_xs(const u8 *b, float *y)
     }
 }
 
+static void decode_tq1_0(const u8 *b, float *y)
+{
+    float d = load_half(b + 52);
+    for (int i = 0; i < 256; i++) y[i] = d * (float)(bits_tq1_0(b, i) - 1);
+}
+
+static void decode_tq2_0(const u8 *b, float *y)
+{
+    float d = load_half(b + 64);
+    for (int i = 0; i < 256; i++) y[i] = d * (float)(bits_low2(b, i) - 1);
+}
+
+static void decode_q1_0(const u8 *b, float *y)
+{
+    float d = load_half(b);
+    for (int i = 0; i < 128; i++) y[i] = b[2 + i / 8] >> i % 8 & 1 ? d : -d;
+}
+
+static void decode_q2_0(const u8 *b, float *y)
+{
+    float d = load_half(b);
+    for (int i = 0; i < 64; i++) y[i] = d * (float)((b[2 + i / 4] >> i % 4 * 2 & 3) - 1);
+}
+
 static void decode_f32(const u8 *b, float *y)
 {
     memcpy(y, b, sizeof *y);
@@ -165,7 +189,8 @@ static void (*const decoders[QT_COUNT])(const u8 *b, float *y) = {
     [QT_Q5_0] = decode_q5_0,   [QT_Q5_1] = decode_q5_1,     [QT_Q2_K] = decode_q2_k,
     [QT_Q3_K] = decode_q3_k,   [QT_Q4_K] = decode_q4_k,     [QT_Q5_K] = decode_q5_k,
     [QT_Q6_K] = decode_q6_k,   [QT_IQ4_NL] = decode_iq4_nl, [QT_IQ4_XS] = decode_iq4_xs,
-    [QT_MXFP4] = decode_mxfp4,
+    [QT_MXFP4] = decode_mxfp4, [QT_TQ1_0] = decode_tq1_0,   [QT_TQ2_0] = decode_tq2_0,
+    [QT_Q1_0] = decode_q1_0,   [QT_Q2_0] = decode_q2_0,
 };
 
 void quant_decode(enum qtype type, const void *src, float *dst, u64 n)
@@ -173,5 +198,6 @@ void quant_decode(enum qtype type, const void *src, float *dst, u64 n)
     const struct quant_info *q = quant_info(type);
     CHECK(q && q->readable && n % q->blk == 0);
     const u8 *b = src;
-    for (u64 i = 0; i < n; i += q->blk, b += q->bytes) decoders[type](b, dst + i);
+    for (u64 i = 0; i < n; i += q->blk, b += q->bytes)
+        decoders[type] ? decoders[type](b, dst + i) : quant_decode_codebook(type, b, dst + i);
 }

@@ -43,9 +43,14 @@ static const struct scales_info scales_info[] = {
 #undef SCALES_ROW
 };
 
-#define ENCODING_TABLE_NONE NULL
-#define ENCODING_TABLE_NL4  quant_iq4_values
-#define ENCODING_TABLE_MX4  quant_mxfp4_values
+#define ENCODING_TABLE_NONE    NULL
+#define ENCODING_TABLE_NL4     quant_iq4_values
+#define ENCODING_TABLE_MX4     quant_mxfp4_values
+#define ENCODING_TABLE_IQ1     quant_iq1_values
+#define ENCODING_TABLE_IQ2     quant_iq2_values
+#define ENCODING_TABLE_IQ21    quant_iq21_values
+#define ENCODING_TABLE_IQ3_XXS quant_iq3_xxs_values
+#define ENCODING_TABLE_IQ3_S   quant_iq3_s_values
 static const struct encoding_info encoding_info[ENC_COUNT] = {
 #define ENCODING_ROW(id, name, cols, low, high, zero, scales, table, bulk, ...) \
     {#name, cols, low, high, zero, SCALES_##scales, ENCODING_TABLE_##table, bulk},

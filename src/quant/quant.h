@@ -25,27 +25,27 @@
     X(Q5_K, 13, 256, 176, BOTH, K5)    \
     X(Q6_K, 14, 256, 210, BOTH, K6)    \
     X(Q8_K, 15, 256, 292, NAME, F32)   \
-    X(IQ2_XXS, 16, 256, 66, NAME, F32) \
-    X(IQ2_XS, 17, 256, 74, NAME, F32)  \
-    X(IQ3_XXS, 18, 256, 98, NAME, F32) \
-    X(IQ1_S, 19, 256, 50, NAME, F32)   \
+    X(IQ2_XXS, 16, 256, 66, READ, G2)  \
+    X(IQ2_XS, 17, 256, 74, READ, G2)   \
+    X(IQ3_XXS, 18, 256, 98, READ, G3)  \
+    X(IQ1_S, 19, 256, 50, READ, G1)    \
     X(IQ4_NL, 20, 32, 18, BOTH, NL4)   \
-    X(IQ3_S, 21, 256, 110, NAME, F32)  \
-    X(IQ2_S, 22, 256, 82, NAME, F32)   \
+    X(IQ3_S, 21, 256, 110, READ, G3S)  \
+    X(IQ2_S, 22, 256, 82, READ, G2)    \
     X(IQ4_XS, 23, 256, 136, READ, NL4) \
     X(I8, 24, 1, 1, NAME, F32)         \
     X(I16, 25, 1, 2, NAME, F32)        \
     X(I32, 26, 1, 4, NAME, F32)        \
     X(I64, 27, 1, 8, NAME, F32)        \
     X(F64, 28, 1, 8, NAME, F32)        \
-    X(IQ1_M, 29, 256, 56, NAME, F32)   \
+    X(IQ1_M, 29, 256, 56, READ, G1)    \
     X(BF16, 30, 1, 2, BOTH, BF16)      \
-    X(TQ1_0, 34, 256, 54, NAME, F32)   \
-    X(TQ2_0, 35, 256, 66, NAME, F32)   \
+    X(TQ1_0, 34, 256, 54, READ, K2)    \
+    X(TQ2_0, 35, 256, 66, READ, K2)    \
     X(MXFP4, 39, 32, 17, BOTH, MX4)    \
     X(NVFP4, 40, 64, 36, NAME, F32)    \
-    X(Q1_0, 41, 128, 18, NAME, F32)    \
-    X(Q2_0, 42, 64, 18, NAME, F32)
+    X(Q1_0, 41, 128, 18, READ, U4)     \
+    X(Q2_0, 42, 64, 18, READ, U4)
 
 enum qtype {
 #define QUANT_ENUM(name, number, ...) QT_##name = number,

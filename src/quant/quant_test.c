@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "quant/quant.h"
+#include "quant/split.h"
+#include "quant/tables.h"
 
 static u32 next_random(u32 *state)
 {
@@ -40,7 +42,7 @@ static void test_info(void **state)
         assert_true(q->readable || !q->writable);
         assert_true(quant_by_name(str_of(q->name), &type) && (u32)type == i);
     }
-    assert_int_equal(n_readable, 16);
+    assert_int_equal(n_readable, 27);
     assert_true(quant_by_name(STR("q4_k"), &type) && type == QT_Q4_K);
     assert_false(quant_by_name(STR("q4_"), &type));
     assert_false(quant_by_name(STR("Q4_K_M"), &type));
@@ -176,6 +178,15 @@ static float decode_one(enum qtype type, const u8 *b, int i)
         j = i / 32;
         s = bit_field(b + 4, 4 * j, 4) + 16 * bit_field(b + 2, 2 * j, 2) - 32;
         return d * (float)s * (float)iq4[bit_field(b + 8 + 16 * j, nib, 4)];
+    case QT_TQ1_0:
+        s = i < 160 ? i % 32 : i < 240 ? 32 + i % 16 : 48 + i % 4;
+        j = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+        /* the first j digits are shifted out, in base 3, of a fraction of eight bits */
+        for (m = b[s]; j > 0; j--) m = m * 3 % 256;
+        return half_at(b + 52) * (float)(m * 3 / 256 - 1);
+    case QT_TQ2_0: return half_at(b + 64) * (float)(bit_field(b, pair, 2) - 1);
+    case QT_Q1_0: return bit_field(b + 2, i, 1) ? d : -d;
+    case QT_Q2_0: return d * (float)(bit_field(b + 2, 2 * i, 2) - 1);
     default: fail_msg("no formula for type %d", (int)type); return 0;
     }
 }
@@ -187,7 +198,9 @@ static void test_decode_random_blocks(void **state)
     u32 seed = 1;
     for (u32 t = 0; t < QT_COUNT; t++) {
         const struct quant_info *q = quant_info(t);
-        if (!q || !q->readable) continue;
+        struct quant_split split;
+        u8 zeros[256] = {0};
+        if (!q || !q->readable || quant_split_codebook((enum qtype)t, zeros, &split)) continue;
         for (int round = 0; round < 200; round++) {
             u8 src[1 + BLOCKS * 256]; /* read from an odd address */
             float dst[BLOCKS * 256];
@@ -254,6 +267,42 @@ static void test_golden_super_blocks(void **state)
         u8 b[256];
         assert_true(quant_encode(golden[g].type, x, b, 256));
         assert_int_equal(crc32(b, quant_info(golden[g].type)->bytes), golden[g].crc);
+    }
+}
+
+/* What ggml's decoder (a build of August 2026) gives for 256 random blocks whose scale is 1. */
+static void test_golden_codebook_blocks(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 256 };
+    static const struct {
+        enum qtype type;
+        int d; /* where the scale is; below 0: in the four highest bits of four words from -d on */
+        u32 crc;
+    } golden[] = {
+        {QT_IQ1_S, 0, 0xfdde7e7c},  {QT_IQ1_M, -48, 0xef14b9e9}, {QT_IQ2_XXS, 0, 0xb6e79a5d},
+        {QT_IQ2_XS, 0, 0xf5511f44}, {QT_IQ2_S, 0, 0x8c277d91},   {QT_IQ3_XXS, 0, 0xee8e66d7},
+        {QT_IQ3_S, 0, 0xe848ae61},  {QT_TQ1_0, 52, 0x5133d81d},  {QT_TQ2_0, 64, 0x79d7a6f2},
+        {QT_Q1_0, 0, 0xf5702616},   {QT_Q2_0, 0, 0x8116cd2f}};
+    static float values[BLOCKS * 256];
+    for (size_t g = 0; g < ARRAY_LEN(golden); g++) {
+        const struct quant_info *q = quant_info(golden[g].type);
+        u32 seed = 7;
+        for (u64 i = 0; i < BLOCKS; i++) {
+            u8 b[256];
+            for (int j = 0; j < q->bytes; j++) b[j] = (u8)next_random(&seed);
+            if (golden[g].d >= 0) {
+                b[golden[g].d] = 0;
+                b[golden[g].d + 1] = 0x3c;
+            }
+            for (int j = 0; j < 4 && golden[g].d < 0; j++) {
+                u8 *high = &b[2 * j + 1 - golden[g].d];
+                *high = (u8)((*high & 15) | (0x3c00 >> 4 * j & 15) << 4);
+            }
+            quant_decode(golden[g].type, b, values + i * q->blk, q->blk);
+        }
+        u32 crc = crc32((const u8 *)values, (size_t)BLOCKS * q->blk * sizeof *values);
+        if (crc != golden[g].crc) fail_msg("%s: %08x", q->name, crc);
     }
 }
 
@@ -474,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_decode_random_blocks),
         cmocka_unit_test(test_golden_small_blocks),
         cmocka_unit_test(test_golden_super_blocks),
+        cmocka_unit_test(test_golden_codebook_blocks),
         cmocka_unit_test(test_range_fit_equals_plain_loop),
         cmocka_unit_test(test_round_trip_error),
         cmocka_unit_test(test_values_on_the_grid_survive),

@@ -32,6 +32,7 @@ static void split_32(enum qtype type, const u8 *b, struct quant_split *o)
     o->e = type == QT_Q4_1 || type == QT_Q5_1 ? bits_load16(b + 2) : 0;
     if (type == QT_Q4_0) o->e = half_from_float(-8 * half_to_float(o->d));
     o->f = type == QT_MXFP4 ? quant_mxfp4_scale(b[0]) : half_to_float(o->d);
+    o->s[0] = 1;
     if (type == QT_Q8_0) {
         memcpy(o->n, b + 2, 32);
         return;
@@ -100,6 +101,27 @@ static void split_iq4_xs(const u8 *b, struct quant_split *o)
     }
 }
 
+/* Ternary types as K2 has them: 1·d·n - 1·d. */
+static void split_ternary(enum qtype type, const u8 *b, struct quant_split *o)
+{
+    o->d = o->e = bits_load16(b + (type == QT_TQ1_0 ? 52 : 64));
+    memset(o->s, 1, sizeof o->s);
+    memset(o->m, 1, sizeof o->m);
+    for (int i = 0; i < 256; i++)
+        o->n[i] = (u8)(type == QT_TQ1_0 ? bits_tq1_0(b, i) : bits_low2(b, i));
+}
+
+/* d·n - d, n of one bit standing for 0 and 2, or of two bits. */
+static void split_q1_0_q2_0(enum qtype type, const u8 *b, struct quant_split *o)
+{
+    o->d = bits_load16(b);
+    o->e = o->d ^ 0x8000;
+    if (type == QT_Q1_0)
+        for (int i = 0; i < 128; i++) o->n[i] = (u8)((b[2 + i / 8] >> i % 8 & 1) * 2);
+    else
+        for (int i = 0; i < 64; i++) o->n[i] = b[2 + i / 4] >> i % 4 * 2 & 3;
+}
+
 void quant_split(enum qtype type, const u8 *block, struct quant_split *out)
 {
     switch (type) {
@@ -109,6 +131,11 @@ void quant_split(enum qtype type, const u8 *block, struct quant_split *out)
     case QT_Q5_K: split_q4_k(block, true, out); break;
     case QT_Q6_K: split_q6_k(block, out); break;
     case QT_IQ4_XS: split_iq4_xs(block, out); break;
-    default: split_32(type, block, out); break;
+    case QT_TQ1_0:
+    case QT_TQ2_0: split_ternary(type, block, out); break;
+    case QT_Q1_0:
+    case QT_Q2_0: split_q1_0_q2_0(type, block, out); break;
+    default:
+        if (!quant_split_codebook(type, block, out)) split_32(type, block, out);
     }
 }

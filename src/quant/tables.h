@@ -6,6 +6,9 @@
 
 extern const i8 quant_iq4_values[16];   /* IQ4_NL, IQ4_XS; ascending */
 extern const i8 quant_mxfp4_values[16]; /* E2M1, doubled */
+/* codebook.c: of IQ1 types, of IQ2 types, and of both, those of IQ1 from 8 on; of IQ3 types. */
+extern const i8 quant_iq1_values[16], quant_iq2_values[16], quant_iq21_values[16];
+extern const i8 quant_iq3_xxs_values[16], quant_iq3_s_values[16];
 
 float quant_mxfp4_scale(u8 e); /* 2^(e-128): half of E8M0, for the doubled table */
 
@@ -22,5 +25,11 @@ bool quant_encode_q3_k(const float *x, u8 *b);
 bool quant_encode_q4_k(const float *x, u8 *b);
 bool quant_encode_q5_k(const float *x, u8 *b);
 bool quant_encode_q6_k(const float *x, u8 *b);
+
+/* codebook.c, one block of a type that has a codebook. The first returns the table that the quants
+ * are indices of; NULL: the type has no codebook. */
+struct quant_split;
+const i8 *quant_split_codebook(enum qtype type, const u8 *b, struct quant_split *out);
+void quant_decode_codebook(enum qtype type, const u8 *b, float *y);
 
 #endif

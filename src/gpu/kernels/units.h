@@ -19,7 +19,14 @@ enum {
     SCALES_TABLE(UNIT_SCALES_ENUM)
 #undef UNIT_SCALES_ENUM
 };
-enum { UNIT_TABLE_NONE, UNIT_TABLE_NL4, UNIT_TABLE_MX4 };
+enum {
+    UNIT_TABLE_NONE,
+    UNIT_TABLE_NL4,
+    UNIT_TABLE_MX4,
+    UNIT_TABLE_IQ3_XXS,
+    UNIT_TABLE_IQ3_S,
+    UNIT_TABLE_IQ21
+};
 
 template <int S> struct unit_scales_of;
 #define UNIT_SCALES_ROW(id, outer, cols, bytes, min)                                \
@@ -59,9 +66,12 @@ ENCODINGS_WIDE(UNIT_ROW_OF)
     (UNIT_HAS_NIBBLES(E) ? 32 : UNIT_IS_INT8(E) ? 16 : 128 / (int)unit_of<E>::BITS)
 #define UNIT_WORDS(E) (UNIT_HAS_NIBBLES(E) ? 8 : 4)
 
-/* Values of IQ4_NL, and of MXFP4 doubled, as bytes. */
-GPU_CONST(uint, units_nl4, 4) = {0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u};
-GPU_CONST(uint, units_mx4, 4) = {0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu};
+/* The tables of encodings, as bytes in the order of UNIT_TABLE_: values of IQ4_NL, of MXFP4
+ * doubled, of IQ3_XXS, of IQ3_S, and of IQ2 followed by IQ1's. */
+GPU_CONST(uint, units_tables, 20) = {
+    0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u, 0x03020100u, 0x0c080604u, 0xfdfeff00u,
+    0xf4f8fafcu, 0xdcd4ccc2u, 0xfcf4ece4u, 0x1c140c04u, 0x3e342c24u, 0xf7f5f3f1u, 0xfffdfbf9u,
+    0x07050301u, 0x0f0d0b09u, 0x08f8e7d5u, 0x00002b19u, 0x01fff9f7u, 0x00000907u};
 
 GPU_FN uint units_lookup(uint4 table, uint nibbles)
 {
@@ -87,9 +97,9 @@ template <int E> GPU_FN void unit_words(uint4 raw, THR(uint) w)
         }
     }
     if (UNIT_TABLE(E) != UNIT_TABLE_NONE) {
-        uint4 t = UNIT_TABLE(E) == UNIT_TABLE_NL4
-                      ? make_uint4(units_nl4[0], units_nl4[1], units_nl4[2], units_nl4[3])
-                      : make_uint4(units_mx4[0], units_mx4[1], units_mx4[2], units_mx4[3]);
+        enum { AT = UNIT_TABLE(E) > 0 ? 4 * (UNIT_TABLE(E) - 1) : 0 };
+        uint4 t = make_uint4(units_tables[AT], units_tables[AT + 1], units_tables[AT + 2],
+                             units_tables[AT + 3]);
         UNROLL
         for (int i = 0; i < 8; i++) w[i] = units_lookup(t, w[i]);
     }
@@ -196,6 +206,9 @@ template <int E> GPU_FN void unit_scales(uint2 bits, THR(float) d)
         d[0] = as_float(bits.x);
     } else if (UNIT_KIND(E) == UNIT_SCALES_BY_16) {
         d[0] = f16_to_f32((u16)bits.x) * (float)(i8)bits.y;
+    } else if (UNIT_KIND(E) == UNIT_SCALES_FLOAT_BY_16) {
+        d[0] = as_float(bits.x) * (float)(i8)bits.y;
+        d[2] = as_float(bits.x) * (float)(i8)(bits.y >> 8);
     } else {
         float2 v = f16x2_to_f32(bits.x);
         d[0] = v.x * (float)(bits.y & 255u), d[1] = -(v.y * (float)(bits.y >> 8 & 255u));

@@ -366,7 +366,7 @@ template <int E> GPU_FN void mma_nibbles(uint raw, uint *low, uint *high)
     if (UNIT_TABLE(E) != UNIT_TABLE_NONE) {
         uint t[4];
         UNROLL
-        for (int i = 0; i < 4; i++) t[i] = UNIT_TABLE(E) == UNIT_TABLE_NL4 ? units_nl4[i] : units_mx4[i];
+        for (int i = 0; i < 4; i++) t[i] = units_tables[4 * (UNIT_TABLE(E) - 1) + i];
         UNROLL
         for (int i = 0; i < 2; i++) {
             uint n = i == 0 ? *low : *high;
