@@ -582,7 +582,7 @@ int chat_run(const struct args *a)
     if (!code) {
         s.line = line_open(words);
         if (!a->quiet && line_is_typed(s.line))
-            fprintf(stderr, "%s; /help lists commands, Ctrl-D exits\n",
+            fprintf(stderr, "model %s; /help lists commands, Ctrl-D exits\n",
                     *host.info.name ? QUOTE(host.info.name) : host.info.arch);
         converse(&s);
     }

@@ -71,7 +71,7 @@ static const struct opt cache_opts[] = {
      "save prefixes in this folder, so that later runs need not prefill them", OPT_FIELD(cache_dir),
      0, 0},
     {0, "cache-size", OPT_SIZE, "SIZE", "8G",
-     "maximum size of that folder; the least recently used prefixes are deleted first",
+     "maximum size of the cache folder; the least recently used prefixes are deleted first",
      OPT_FIELD(cache_size), 0, 0},
 };
 const struct opt_group opts_cache = {"Prefix cache on disk", OPT_TABLE(cache_opts)};

@@ -130,7 +130,7 @@ void man_print(const struct command *const *commands, size_t n)
          ".TP\n~/.cache/fletch/\n"
          "results of \\fBfletch tune\\fR\n"
          ".TP\n~/.local/state/fletch/chat_history\n"
-         "lines typed in \\fBfletch chat\\fR, readable by their owner only\n"
+         "lines typed in \\fBfletch chat\\fR, readable only by their owner\n"
          ".TP\n~/.cache/huggingface/, ~/.cache/llama.cpp/, ~/.ollama/models/\n"
          "models of other programs, which fletch lists and reads but never changes\n"
          ".SH EXAMPLES\n.nf\n"

@@ -677,8 +677,8 @@ const struct command cmd_rm = {
     .name = "rm",
     .operands = "NAME",
     .summary = "remove a downloaded model",
-    .about = "Removes models that fletch pull has downloaded: OWNER/REPO, or only one file of it "
-             "with OWNER/REPO:FILE.",
+    .about = "Removes models that fletch pull has downloaded. OWNER/REPO removes all files of a "
+             "model, OWNER/REPO:FILE only one.",
     .groups = {&opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -114,7 +114,7 @@ struct command {
 #define OPT_ROW_MAX_MEMORY                                                                 \
     {                                                                                      \
         0, "max-memory", OPT_SIZE, "SIZE", NULL,                                           \
-            "memory that fletch may use, such as 512M or 4G (default: what is available)", \
+            "maximum memory use, such as 512M or 4G (default: all available memory)",       \
             OPT_FIELD(max_memory), 0, 0                                                    \
     }
 #define OPT_ROW_NO_FUSE                                                                     \

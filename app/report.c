@@ -563,8 +563,8 @@ const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "",
     .summary = "show this machine and the backends that work on it",
-    .about = "Shows what fletch finds on this machine: processor, memory, the backends (and, if "
-             "one does not work, the reason), and the models and types it supports.",
+    .about = "Shows the processor, the memory, the backends (with the reason if a backend does not "
+             "work), and the architectures and types that fletch supports.",
     .groups = {&json_group, &opts_common},
     .run = doctor,
 };

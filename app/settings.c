@@ -233,7 +233,7 @@ const struct setting_field setting_fields[] = {
      "\"string\"}}]}",
      "the answer ends before the first occurrence of any of these", NULL},
     {"ignore_end", take_ignore_end, "{\"type\": \"boolean\"}",
-     "keep generating when the model would end its answer", NULL},
+     "continue when the model would end its answer", NULL},
     {"ignore_eos", take_ignore_end, "{\"type\": \"boolean\"}", "an alias of ignore_end", NULL},
     {"logit_bias", take_biases, "{\"type\": \"object\"}",
      "token ids, each with a number that is added to its logit", NULL},

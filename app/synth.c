@@ -7,7 +7,7 @@
 static const struct opt synth_opts[] = {
     {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
     OPT_ROW_TYPE("q8_0"),
-    {0, "layers", OPT_COUNT, "N", NULL, "write only the first N blocks (default: all)",
+    {0, "layers", OPT_COUNT, "N", NULL, "write only the first N layers (default: all)",
      OPT_FIELD(n_layers), 1, 512},
     {0, "seed", OPT_COUNT, "N", "0", "random seed of the weights", OPT_FIELD(seed), 0, 0},
     {0, "list", OPT_FLAG, NULL, NULL, "list the available shapes", OPT_FIELD(list), 0, 0},
@@ -80,7 +80,7 @@ const struct command cmd_synth = {
     .summary = "write a model with real shapes and random weights",
     .about = "Writes a GGUF file with the exact shapes, metadata and storage types of a published "
              "model, but random weights and an invented vocabulary, to measure speed and compare "
-             "engines. Its output is noise.",
+             "engines. The model's output is noise.",
     .groups = {&synth_group, &opts_common},
     .max_operands = 1,
     .run = synth,

@@ -171,7 +171,8 @@ static json_t *operation(const struct route *r, const char *error)
                                       content("application/json", ref(r->request))));
     const char *what = "the answer";
     if (r->event)
-        what = "the answer; with stream: true, a stream of events that each match that schema";
+        what = "the answer; with stream: true, a stream of events, each of which matches the schema of "
+               "text/event-stream";
     json_object_set_new(o, "responses",
                         json_pack("{s:{s:s, s:o}, s:{s:s, s:o}}", "200", "description", what,
                                   "content", reply, "default", "description", "an error", "content",

@@ -402,7 +402,8 @@ int tok_open(struct tok **out, const struct tok_spec *spec, struct err *err)
     t->spec = *spec;
     int rc = 0;
     if (spec->n_tokens > INT32_MAX || (spec->kind != TOK_NONE && !spec->n_tokens))
-        rc = err_set(err, FLETCH_E_FORMAT, "a vocabulary of %u tokens", spec->n_tokens);
+        rc = err_set(err, FLETCH_E_FORMAT, "the vocabulary has %u tokens; 1 to %d are supported",
+                     spec->n_tokens, INT32_MAX);
     if (rc == 0) rc = open_spec(t, err);
     if (rc == 0 && spec->kind != TOK_NONE) {
         rc = open_pieces(t, err);
