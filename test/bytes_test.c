@@ -11,7 +11,7 @@
 #include "gpu/gpu.h"
 #include "model/synth.h"
 
-enum { DEPTH = 1500, MAX_DATA = 160 << 20 };
+enum { DEPTH = 1500, MAX_DATA = 176 << 20 };
 
 static const u8 *zeros; /* the weights */
 
@@ -124,7 +124,9 @@ static void a_token_costs_what_it_did(void **state)
     } rows[] = {{"Qwen2.5-0.5B", "q8_0", "emu_checked", 7, 6, 9881344},
                 {"Qwen2.5-0.5B", "q8_0", "emu_metal", 12, 11, 1516192},
                 {"RWKV-7-0.4B", "q4_k", "emu_checked", 8, 7, 3088736},
-                {"RWKV-7-0.4B", "q4_k", "emu_metal", 10, 9, 463264}};
+                {"RWKV-7-0.4B", "q4_k", "emu_metal", 14, 11, 45632},
+                {"Qwen3-30B-A3B", "q4_k", "emu_checked", 8, 7, 23982736},
+                {"Qwen3-30B-A3B", "q4_k", "emu_metal", 15, 13, 3040448}};
     u32 n_bad = 0;
     zeros = calloc(MAX_DATA, 1);
     (void)state;

@@ -60,9 +60,9 @@ endif
 # CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 SM      ?= 90
-# Lists of CUDA's have none of unstaged.gpu.
+# Lists of CUDA's have none of unstaged*.gpu.
 ifneq ($(NVCC),)
-FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(filter-out %/unstaged.gpu, \
+FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(filter-out $(wildcard src/gpu/kernels/unstaged*.gpu), \
              $(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu)))
 endif
 OBJ     += $B/src/gpu/fatbins.o

@@ -215,7 +215,7 @@ struct matmul_args {
 /* k_unstaged_<encoding>_o<N>_q<U>: products of one row that is in device memory, rounded (or not,
  * for floats), for up to three matrices of one encoding, or of glu with the first two: then half of
  * the N weight rows of a simdgroup are each one's. Quads are 16 bytes of packed weights, of which a
- * lane has U of each weight row at once. */
+ * lane has U of each weight row at once. Slices are heads, or the row's experts. */
 enum { UNSTAGED_THREADS = 512, UNSTAGED_QUADS = 8 }; /* U · N at most */
 struct unstaged_part {
     unsigned first;           /* simdgroup; all ones where there is no such part */
@@ -227,7 +227,37 @@ struct unstaged_args {
     unsigned q_row, s_row;                 /* of the planes: 16-byte units and bytes per row */
     unsigned x_slice, y_slice;             /* columns from slice to slice */
     unsigned glu, adds;                    /* adds: how many are added to y_0 */
+    unsigned experts;                      /* slices are experts, chosen by ids */
     struct unstaged_part part[MATMUL_MAX];
+};
+
+/* k_unstaged_sum_<encoding>_o<N>: y = Σ_j weight_j·(x_j·W[id_j]ᵀ) of one row in order, plus
+ * s·Vᵀ + b if added.n_in > 0, plus a residual. */
+struct unstaged_plane {
+    unsigned n_in, q_row, s_row; /* q_row: 16-byte units, s_row: bytes from row to row */
+    unsigned x, scale;           /* its input: 16-byte units, floats behind scales */
+};
+struct unstaged_sum_args {
+    struct unstaged_plane expert, added;
+    unsigned n_out, n_used, rows, threads; /* rows: ROWS_...; threads: of a group */
+    unsigned x_slice;                      /* columns from choice to choice */
+    unsigned added_bias, adds;             /* adds: is there a residual? */
+};
+
+/* k_waiting_rows: inputs of one row's products, as k_unstaged reads them: x, or x + (x2 - x)·m,
+ * rounded or as floats. With a norm, x is the norm of one row for all inputs, which is kept, and x2
+ * what the state remembers of the row before. Places: m in 16 bytes of the buffer of weights, x and
+ * x2 in floats of the activations, at in 16 bytes of what waits. */
+enum { WAITING_MAX = 16 };
+struct waiting_row {
+    unsigned n, x, x2, m; /* columns; m: or MIX_NOTHING */
+    unsigned at, scale;   /* scale: floats of the scales, or MIX_NOTHING where it is not rounded */
+};
+struct waiting_args {
+    unsigned rows;                 /* ROWS_... */
+    unsigned norm, norm_w, norm_b; /* NORM_KIND_...; places or MIX_NOTHING */
+    float eps;
+    struct waiting_row row[WAITING_MAX];
 };
 
 /* Products of prompts' rows (class P in profile bf16). Panels are matrices of bf16, their rows
@@ -442,10 +472,10 @@ struct time_mix_args {
     float l2_eps, norm_eps;
 };
 
-/* k_low_mix_<head size>: one row. A group makes its head's columns of w, a, m and g from the
- * products' inputs itself: matrices of floats, q in 16 bytes of the weights' buffer, n_units of
- * them a row, x and y in floats of the activations, `at` where x has its place in threadgroup
- * memory, in 16 bytes. */
+/* k_low_mix_<head size>, k_unstaged_low_<head size>: one row. A group makes its head's columns of
+ * w, a, m and g from the products' inputs itself: matrices of floats, q in 16 bytes of the weights'
+ * buffer, n_units of them a row, x and y in floats of the activations, `at` where x has its place
+ * in threadgroup memory, in 16 bytes (the second kernel reads x where it is). */
 enum { LOW_MAX = 4, LOW_MAX_IN = 2048, LOW_THREADS = MATVEC_THREADS };
 enum { LOW_SLOTS = 12, LOW_BYTES = LOW_SLOTS * LOW_THREADS * 16 }; /* of its queues */
 struct low_part {

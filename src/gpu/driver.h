@@ -77,8 +77,8 @@ struct gpu_command {
 struct gpu_driver {
     const char *name;
     bool joins; /* the last of a launch's groups can go on with what the others left (simt.h) */
-    /* Products of one row stage nothing in threadgroup memory: their input is rounded once, by a
-     * launch of its own (kernels/unstaged.gpu). */
+    /* Products of one row stage nothing in threadgroup memory: their inputs are made once, by a
+     * launch of its own (kernels/unstaged.gpu, unstaged_rows.gpu). */
     bool unstaged;
     /* Heads that share reads of the cache in a group of attention: more would not fit into the
      * registers of 512 threads. 0: any number. */

@@ -220,6 +220,21 @@ int emit_kv_store(struct emit *e, const struct op *op);
 /* Heads of n columns of x, turned into scratch memory at `offset`, rows close together. */
 void emit_rotate(struct emit *e, struct operand x, u32 n, u64 offset);
 u64 emit_rotated_bytes(const struct emit *e, struct operand x);
+/* Inputs of one row's products that wait in scratch memory, each made once (k_waiting_rows): x, or
+ * x + (x2 - x)·m; with a norm, x is what is normed and x2 what the shift's state remembers. */
+struct waiting_input {
+    struct operand x, x2;
+    u32 m;         /* place in the buffer of weights, or MIX_NOTHING */
+    bool int8;     /* rounded; else floats */
+    u32 at, scale; /* where it waits: 16-byte units, floats of the scales */
+};
+struct waiting {
+    const struct op *norm, *shift; /* NULL: none */
+    u32 chunk;                     /* of the norm's vectors and m */
+    u32 n;
+    struct waiting_input in[WAITING_MAX];
+    u64 bytes, n_scales; /* of all inputs */
+};
 /* emit_panels.c: products of rows of class P. */
 struct product {
     const struct op *op;   /* for messages */
@@ -235,6 +250,9 @@ struct product {
     u32 n_used;                             /* slices are experts, these choices among them */
     bool per_slot;
     struct operand ids;
+    const struct waiting
+        *waiting; /* of emit_unstaged: matrices have inputs of their own; may be NULL */
+    u32 input[MATMUL_MAX], f[MATMUL_MAX]; /* these, and COLUMNS_... of each result */
 };
 /* Does profile bf16 apply to rows of this list: are they of a step, the matrix not F32? */
 bool emit_has_panels(const struct emit *e, struct operand x, u32 w);
@@ -247,12 +265,21 @@ int emit_norm_matmul(struct emit *e, const struct op *op);
 int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
 int emit_matmul_add(struct emit *e, const struct op *op);
 int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: its first parts */
+/* The same behind rows of class P, which have kernels of their own. */
+int emit_product_rows(struct emit *e, const struct product *m);
+u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8);
 /* emit_unstaged.c: does a product of x have one row, on a device that stages none? And the launches
  * of the matrices picked from m, all of one encoding, whose input lies in the product's scratch
  * memory where it is rounded or normed. */
 bool emit_is_unstaged(const struct emit *e, struct operand x);
 void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32 n);
-u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8);
+/* Adds an input, or finds it: its number. UINT32_MAX: there is no room. */
+u32 waiting_add(struct waiting *w, struct waiting_input in);
+void emit_waiting_rows(struct emit *e, const struct waiting *w);
+void emit_bind_waiting(struct emit *e, const struct waiting *w, bool write); /* rows, scales */
+/* The sum of one row's experts, with a matmul added (or NULL) and a residual (or NULL). */
+void emit_unstaged_sum(struct emit *e, const struct op *op, const struct op *added,
+                       const struct operand *residual);
 /* emit_qkv.c: */
 int emit_norm_qkv_store(struct emit *e, const struct op *op);
 int emit_norm_qkv_attention(struct emit *e, const struct op *op);

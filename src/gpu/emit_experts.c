@@ -91,14 +91,26 @@ static struct product product_of(const struct op *op, const struct op *m, struct
                             .ids = m->in[1]};
 }
 
+/* Its form for one row on devices that stage nothing. */
+static void emit_one_row(struct emit *e, struct product m, u32 n_out)
+{
+    m.n_slices = m.per_slot ? m.n_used : 1;
+    m.x_stride = m.per_slot ? m.n_in : 0;
+    m.y_stride = n_out;
+    emit_product_rows(e, &m);
+    emit_for_all(e);
+}
+
 static const char *encoding_name(const struct emit *e, u32 w)
 {
     return encoding_info[encoding_of(e->p->net->weights[w].type)].name;
 }
 
+/* m stages n_in columns, where it stages any. */
 static bool unfit(const struct emit *e, const struct op *m, u32 n_in)
 {
-    return (m->in[0].col | emit_pitch(e, m->in[0]) | m->p.experts.n_in) % 4 || n_in > MATMUL_MAX_IN;
+    return (m->in[0].col | emit_pitch(e, m->in[0]) | m->p.experts.n_in) % 4 ||
+           (n_in > MATMUL_MAX_IN && !emit_is_unstaged(e, m->in[0]));
 }
 
 static const char too_odd[] = "columns that are not a multiple of 4, or more than 16384";
@@ -106,12 +118,15 @@ static const char too_odd[] = "columns that are not a multiple of 4, or more tha
 int emit_matmul_experts(struct emit *e, const struct op *op)
 {
     if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
-    bool panels = emit_has_panels(e, op->in[0], op->w[0]);
-    if (panels) {
-        struct product m = product_of(op, op, op->out[0]);
+    struct product m = product_of(op, op, op->out[0]);
+    if (emit_has_panels(e, op->in[0], op->w[0])) {
         emit_panels(e, &m);
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
+    }
+    if (emit_is_unstaged(e, op->in[0])) {
+        emit_one_row(e, m, op->p.experts.n_out);
+        return e->rc;
     }
     struct experts_args a = args_of(e, op, op->out[0]);
     char name[32];
@@ -156,18 +171,24 @@ int emit_experts_glu(struct emit *e, const struct op *op)
     const struct weight *w = e->p->net->weights;
     if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, op, too_odd);
     if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type) ||
-        (route && (route_unfit(route) || route->p.route.n_experts > ROUTE_FEW_EXPERTS)))
+        (route && (route_unfit(route) || (route->p.route.n_experts > ROUTE_FEW_EXPERTS &&
+                                          !emit_is_unstaged(e, gate->in[0])))))
         return emit_parts(e, op);
+    struct product m = product_of(op, gate, glu->out[0]);
+    m.glu = true;
+    m.w[m.n] = up->w[0];
+    m.y[m.n++] = glu->out[0];
     if (emit_has_panels(e, gate->in[0], gate->w[0])) {
-        struct product m = product_of(op, gate, glu->out[0]);
-        m.glu = true;
-        m.w[m.n] = up->w[0];
-        m.y[m.n++] = glu->out[0];
         if (route) emit_route(e, route);
         emit_panels(e, &m);
         if (!e->kind.n_d) return e->rc;
         route = NULL;
         emit_only_d(e);
+    }
+    if (emit_is_unstaged(e, gate->in[0])) {
+        if (route) emit_route(e, route);
+        emit_one_row(e, m, gate->p.experts.n_out);
+        return e->rc;
     }
     struct experts_args a = args_of(e, gate, glu->out[0]);
     if (route) {
@@ -230,7 +251,8 @@ static bool added_fits(const struct emit *e, const struct op *down, const struct
     if (!added) return true;
     return encoding_of(w[down->w[0]].type) == encoding_of(w[added->w[0]].type) &&
            (added->in[0].col | emit_pitch(e, added->in[0]) | added->in[0].width) % 4 == 0 &&
-           columns % 32 == 0 && columns + added->in[0].width <= MATMUL_MAX_IN;
+           (emit_is_unstaged(e, down->in[0]) ||
+            (columns % 32 == 0 && columns + added->in[0].width <= MATMUL_MAX_IN));
 }
 
 /* Do a simdgroup's rows have slots for themselves, as native/experts_sum.cu wants it? */
@@ -256,8 +278,13 @@ int emit_experts_sum(struct emit *e, const struct op *op)
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    struct experts_args a = args_of(e, down, op->out[0]);
     bool adds = op->n_in > 3;
+    if (emit_is_unstaged(e, down->in[0])) {
+        emit_unstaged_sum(e, op, added, adds ? &op->in[op->n_in - 1] : NULL);
+        emit_for_all(e);
+        return e->rc;
+    }
+    struct experts_args a = args_of(e, down, op->out[0]);
     a.weights_pitch = emit_pitch(e, op->in[2]);
     a.residual_pitch = adds ? emit_pitch(e, op->in[op->n_in - 1]) : 0;
     if (added) {

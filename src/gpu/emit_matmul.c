@@ -254,7 +254,7 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
 }
 
 /* With the kernels of decoding. */
-static int emit_rows(struct emit *e, const struct product *m)
+int emit_product_rows(struct emit *e, const struct product *m)
 {
     bool waiting[2] = {false, false}, done[ENC_COUNT] = {false};
     for (u32 i = 0; i < m->n; i++) {
@@ -282,11 +282,11 @@ static int emit_product(struct emit *e, const struct product *m)
     for (u32 i = 0; i < m->n; i++)
         add_matrix(emit_has_panels(e, m->x, m->w[i]) ? &apart : &same, m->w[i], m->bias[i],
                    m->y[i]);
-    if (same.n) emit_rows(e, &same);
+    if (same.n) emit_product_rows(e, &same);
     if (!apart.n) return e->rc;
     if (e->kind.n_d) {
         emit_only_d(e);
-        emit_rows(e, &apart);
+        emit_product_rows(e, &apart);
         emit_for_all(e);
     }
     return emit_panels(e, &apart);
@@ -392,11 +392,11 @@ int emit_gate_up_glu(struct emit *e, const struct op *op)
     } else if (alike && (on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
         m.glu = true;
         m.y[0] = op->out[0];
-        emit_rows(e, &m);
+        emit_product_rows(e, &m);
     } else {
         emit_parts_begin(e, op);
         if (panels)
-            emit_rows(e, &m);
+            emit_product_rows(e, &m);
         else
             emit_product(e, &m);
         emit_op(e, op_part(op, OP_GLU, 0));

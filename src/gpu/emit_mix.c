@@ -1,9 +1,11 @@
 /* Products that don't read each other, as launches: one row's all at once, from the norm (and in
- * RWKV-7 the shift) before them on. */
+ * RWKV-7 the shift) before them on; their inputs first where groups stage nothing. */
 #include <stdio.h>
 #include <string.h>
 
 #include "gpu/emit.h"
+
+enum { MIX_MAX_OPS = 64 };
 
 /* The lerp that makes x; NULL: none of the parts. */
 static const struct op *lerp_of(const struct op *op, struct operand x)
@@ -47,7 +49,8 @@ static bool is_beside(const struct emit *e, u32 id, u32 chunk)
     return id == NO_WEIGHT || (enc_of(e, id) == ENC_F32 && e->places[id].chunk == chunk);
 }
 
-/* Can k_mix do this product, behind the norm and the shift if there are any? */
+/* Can k_mix do this product, or k_waiting_rows make its input, behind the norm and the shift if
+ * there are any? */
 static bool fits(const struct emit *e, const struct op *op, u32 i)
 {
     const struct op *mul = &op->parts[i], *lerp = lerp_of(op, mul->in[0]);
@@ -55,7 +58,8 @@ static bool fits(const struct emit *e, const struct op *op, u32 i)
     u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk;
     u32 room = is_float(enc_of(e, mul->w[0])) ? MATMUL_MAX_NORM_F32 : MATMUL_MAX_IN;
     const struct operand x = norm ? norm->in[0] : lerp ? lerp->in[0] : mul->in[0];
-    if (n > room || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4) return false;
+    if ((n > room && !e->kind.unstaged) || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4)
+        return false;
     if (!is_beside(e, mul->w[1], chunk) || (lerp && !is_beside(e, lerp->w[0], chunk))) return false;
     if (glu_of(op, i) &&
         (mul->w[1] != NO_WEIGHT || mul[1].w[1] != NO_WEIGHT ||
@@ -180,6 +184,76 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
     emit_args(e, &a, sizeof a);
 }
 
+/* ---- devices that stage nothing ---- */
+
+static bool plan_waiting(const struct emit *e, const struct op *op, struct waiting *w,
+                         u32 input[MIX_MAX_OPS])
+{
+    *w = (struct waiting){.norm = op_part(op, OP_NORM, 0),
+                          .shift = op_part(op, OP_TOKEN_SHIFT, 0),
+                          .chunk = UINT32_MAX};
+    for (u32 i = 0; i < op->n_parts; i++) {
+        const struct op *mul = &op->parts[i], *lerp = lerp_of(op, mul->in[0]);
+        if (mul->kind != OP_MATMUL || is_up(op, i)) continue;
+        struct planes v = {0};
+        struct waiting_input in = {
+            .x = mul->in[0], .m = MIX_NOTHING, .int8 = !is_float(enc_of(e, mul->w[0]))};
+        if (lerp) {
+            planes_plan(&v, &e->p->net->weights[lerp->w[0]]);
+            in.m = emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row;
+            in.x = lerp->in[0];
+            in.x2 = lerp->in[1];
+        }
+        if (w->norm) in.x = in.x2 = w->norm->in[0];
+        u32 beside = e->places[mul->w[0]].chunk; /* where its vectors are */
+        if ((lerp || w->norm) && w->chunk != UINT32_MAX && w->chunk != beside) return false;
+        if (lerp || w->norm) w->chunk = beside;
+        input[i] = waiting_add(w, in);
+        if (input[i] == UINT32_MAX) return false;
+    }
+    return true;
+}
+
+/* The input of each product first, then products of one encoding and width together. */
+static int emit_unstaged_mixes(struct emit *e, const struct op *op)
+{
+    u32 input[MIX_MAX_OPS];
+    bool done[MIX_MAX_OPS] = {false};
+    struct waiting w;
+    if (!plan_waiting(e, op, &w, input)) return emit_parts(e, op);
+    emit_waiting_rows(e, &w);
+    for (u32 i = 0; i < op->n_parts; i++) {
+        static const u32 pick[MATMUL_MAX] = {0, 1, 2};
+        const struct op *first = &op->parts[i], *glu = glu_of(op, i);
+        struct product m = {.op = op,
+                            .x = w.in[0].x,
+                            .n_slices = 1,
+                            .n_in = first->in[0].width,
+                            .glu = glu != NULL,
+                            .waiting = &w};
+        if (first->kind != OP_MATMUL || done[i] || is_up(op, i)) continue;
+        for (u32 j = i; j < op->n_parts && m.n < (glu ? 1 : MATMUL_MAX); j++) {
+            const struct op *mul = &op->parts[j], *act = act_of(op, j);
+            if (mul->kind != OP_MATMUL || done[j] || is_up(op, j) || (j > i && glu_of(op, j)) ||
+                mul->in[0].width != m.n_in || enc_of(e, mul->w[0]) != enc_of(e, first->w[0]))
+                continue;
+            done[j] = true;
+            m.w[m.n] = mul->w[0];
+            m.bias[m.n] = mul->w[1];
+            m.input[m.n] = input[j];
+            m.f[m.n] = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE;
+            m.y[m.n++] = (glu ? glu : act ? act : mul)->out[0];
+        }
+        if (glu) {
+            m.w[1] = first[1].w[0];
+            m.bias[1] = first[1].w[1];
+            m.n = 2;
+        }
+        emit_unstaged(e, &m, pick, m.n);
+    }
+    return e->rc;
+}
+
 /* Can k_mix do it all? */
 static bool all_fit(const struct emit *e, const struct op *op)
 {
@@ -191,8 +265,9 @@ static bool all_fit(const struct emit *e, const struct op *op)
 
 static int emit_mixes(struct emit *e, const struct op *op)
 {
-    bool done[64] = {false};
-    CHECK(op->n_parts <= ARRAY_LEN(done));
+    bool done[MIX_MAX_OPS] = {false};
+    CHECK(op->n_parts <= MIX_MAX_OPS);
+    if (e->kind.unstaged) return emit_unstaged_mixes(e, op);
     for (u32 i = 0; i < op->n_parts; i++) {
         u32 pick[MIX_MAX], n = 0, chunk;
         if (op->parts[i].kind != OP_MATMUL || done[i] || is_up(op, i)) continue;

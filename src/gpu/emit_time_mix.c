@@ -85,7 +85,7 @@ static void emit_mixer(struct emit *e, const struct op *op, const struct mixer *
 
 /* ---- one row, with the products before it ---- */
 
-/* Can k_low_mix do these products: matrices and biases of floats in one chunk? */
+/* Can k_low_mix or k_unstaged_low do these products: matrices and biases of floats in one chunk? */
 static bool fits(const struct emit *e, const struct op *op)
 {
     u32 n_in = 0, n = 0, chunk = e->places[op->parts[0].w[0]].chunk;
@@ -121,7 +121,8 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
     struct operand made[LOW_MAX];
     u32 at = 0;
     char name[32];
-    snprintf(name, sizeof name, "k_low_mix_%u", m->head);
+    snprintf(name, sizeof name, "%s_%u", e->kind.unstaged ? "k_unstaged_low" : "k_low_mix",
+             m->head);
     emit_launch(e, name, emit_even(e, m->args.n_heads), 1, LOW_THREADS);
     emit_walk(e, 0, LOW_BYTES);
     emit_step(e, STEP_HEAD);

@@ -116,11 +116,12 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
     *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
         out->mem[rows] = MAX(p->n_cols[rows], 1) * emit_room(limits, rows) * sizeof(float);
-    /* rows of class P need the more the more there are of them */
-    for (u32 i = 0; i <= last; i++) {
+    /* rows of class P need the more the more there are of them; without any, other kernels run */
+    u32 n_kinds = p->net->profile.bf16 ? 2 : 1;
+    for (u32 i = 0; i < (last + 1) * n_kinds; i++) {
         struct emit e;
-        kind.n_d = gpu_list_rows(limits, i);
-        kind.n_p = p->net->profile.bf16 ? most : 0;
+        kind.n_d = gpu_list_rows(limits, i / n_kinds);
+        kind.n_p = i % n_kinds ? most : 0;
         if (kind.n_d + kind.n_p == 0) continue;
         int rc = emit_program(&e, p, limits, kind, err);
         if (rc) return rc;

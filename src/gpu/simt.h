@@ -511,7 +511,7 @@ template <int WORDS, int BYTES> GPU_FN uint queue_word(uint, uint, CONST(u8) p)
 #endif
 #ifndef SIMT_KEEP
 #define tg_keep(p) 0u
-GPU_FN uint4 tg_kept(uint, TG(const uint4) p, uint i)
+template <class P> GPU_FN uint4 tg_kept(uint, P p, uint i)
 {
     return p[i];
 }
