@@ -1,9 +1,11 @@
 /* Renders templates for test/tmpl/oracle.py: one JSON object a line on stdin ({template, vars,
- * trusted, now}), one a line on stdout ({text, from_user} or {error}). */
+ * trusted, now}), one a line on stdout ({text, from_user} or {error}, and the format in which a
+ * model with that template calls tools). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/format.h"
 #include "text/tmpl.h"
 
 static json_t *render(const json_t *c)
@@ -35,6 +37,12 @@ int main(void)
     while (getline(&line, &cap, stdin) > 0) {
         json_t *c = json_loads(line, JSON_ALLOW_NUL, NULL);
         json_t *reply = c ? render(c) : json_pack("{s:s}", "error", "bad case");
+        const json_t *source = json_object_get(c, "template");
+        if (source)
+            json_object_set_new(
+                reply, "format",
+                json_string(
+                    tools_detect(json_string_value(source), json_string_length(source)).row->name));
         json_dumpf(reply, stdout, JSON_COMPACT);
         putchar('\n');
         fflush(stdout);

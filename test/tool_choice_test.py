@@ -66,6 +66,23 @@ def test_tagged():
     s.end()
 
 
+def test_a_call_that_is_cut_off_is_content():
+    s = Server()
+    ask = {"messages": [{"role": "user", "content": "Riga?"}], "tools": [WEATHER], "tool_choice": "required",
+           "max_tokens": 6, "temperature": 0}
+    r = s.request("POST", "/v1/chat/completions", json.dumps(ask))
+    answer = r.json
+    choice = answer["choices"][0]
+    assert r.status == 200 and choice["finish_reason"] == "length", answer
+    assert choice["message"]["content"].startswith("<tool_call>") and "tool_calls" not in choice["message"], answer
+    assert "cannot be parsed" in r.headers["X-Fletch-Notice"], r.headers
+    assert answer["fletch"]["notice"] == r.headers["X-Fletch-Notice"], answer
+    r = s.request("POST", "/v1/chat/completions", json.dumps({**ask, "max_tokens": 200}))
+    answer = r.json
+    assert answer["choices"][0]["message"]["tool_calls"] and "X-Fletch-Notice" not in r.headers, answer
+    s.end()
+
+
 def test_pairs():
     answers("glm47").end()
 

@@ -141,7 +141,9 @@ static void end(struct call *c)
         json_array_append_new(choices, whole_choice(c, &c->choices[i]));
     json_object_set_new(j, "choices", choices);
     if (!c->ask.stream || c->ask.include_usage) json_object_set_new(j, "usage", call_usage(c));
-    json_object_set_new(j, "fletch", call_timings(c));
+    json_t *fletch = call_timings(c);
+    if (turn_notice(c)) json_object_set_new(fletch, "notice", json_string(turn_notice(c)));
+    json_object_set_new(j, "fletch", fletch);
     if (!c->ask.stream) json_object_set_new(j, "object", json_string("chat.completion"));
     stream_end(c, j);
 }

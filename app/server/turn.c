@@ -14,6 +14,7 @@ struct turns {
     char *must;            /* the grammar of an answer that must call tools; NULL: it need not */
     bool thinking;         /* the prompt ends inside <think> */
     bool is_form;          /* the answer is what response_format or grammar asks for */
+    bool noticed;          /* that an answer has what looks like a call and is none */
     struct words appended; /* to what the template gave */
     json_t *original;
 };
@@ -271,7 +272,7 @@ static int take_args(struct call *c, const struct turns *t)
     return !c->ask.think || is_so ? 0 : no_variable(c, "thinking", "enable_thinking");
 }
 
-static bool ends_thinking(const struct call *c)
+static bool ends_thinking(const struct call *c, const struct chat_format *row)
 {
     const struct prompt *p = &c->prompts[c->n_prompts - 1];
     struct words tail = {0};
@@ -280,7 +281,7 @@ static bool ends_thinking(const struct call *c)
         const char *piece = served_piece(c->served, p->ids[i], &n);
         words_add(&tail, piece, n);
     }
-    bool thinks = tools_prompt_thinks(tail.p ? tail.p : "", tail.n);
+    bool thinks = tools_prompt_thinks(row, tail.p ? tail.p : "", tail.n);
     free(tail.p);
     return thinks;
 }
@@ -342,7 +343,7 @@ static int take(struct call *c, struct turns *t, json_t **must)
     if (t->tools && !t->format.knows_tools && describe_tools(c, t)) return -1;
     c->ask.tools = t->format.knows_tools ? t->tools : NULL;
     if (prompt_chat(c)) return -1;
-    t->thinking = ends_thinking(c);
+    t->thinking = ends_thinking(c, t->format.row);
     if (t->thinking && (t->is_form || *must)) {
         t->thinking = false;
         if (append(c, "</think>\n\n")) return -1;
@@ -391,6 +392,7 @@ static void on_piece(void *ctx, const struct tools_piece *piece)
 {
     struct turn *t = ctx;
     struct turn_part *p = last_part(t);
+    if (piece->part == TOOLS_MARKUP) return;
     if (!t->is_open || p->kind != piece->part || piece->part == TOOLS_CALL) {
         close_part(t);
         struct turn_part *longer = realloc(t->parts, (t->n_parts + 1) * sizeof *t->parts);
@@ -446,10 +448,28 @@ void turn_token(struct call *c, struct choice *ch, const struct token *t,
     turn->n_reasoning += t->id >= 0 && turn->is_open && last_part(turn)->kind == TOOLS_REASONING;
 }
 
+/* Said in the log, and to a client to whom no part of the answer was sent. */
+static void notice_malformed(struct call *c, struct turns *asked)
+{
+    if (asked->noticed) return;
+    asked->noticed = true;
+    log_line(c->server, "#%llu: %s", (unsigned long long)c->id, turn_notice(c));
+    if (c->conn && !c->ask.stream) http_add_header(c->conn, "X-Fletch-Notice", turn_notice(c));
+}
+
+const char *turn_notice(const struct call *c)
+{
+    const struct turns *asked = c->state;
+    return asked && asked->noticed
+               ? "the model began a tool call that cannot be parsed; its text is in the content"
+               : NULL;
+}
+
 void turn_done(struct call *c, struct choice *ch, const struct turn_writer *w)
 {
     struct turn *t = begin(c, ch, w);
     if (t->parser) tools_end(t->parser);
+    if (t->parser && tools_n_malformed(t->parser)) notice_malformed(c, c->state);
     close_part(t);
 }
 

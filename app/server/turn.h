@@ -60,6 +60,8 @@ struct turn *turn_of(struct choice *ch);
 void turn_token(struct call *c, struct choice *ch, const struct token *t,
                 const struct turn_writer *w);
 void turn_done(struct call *c, struct choice *ch, const struct turn_writer *w);
+/* What is to be said about the answers, or NULL. */
+const char *turn_notice(const struct call *c);
 /* Frees c->state and the choices': an api->free. */
 void turn_free(struct call *c);
 

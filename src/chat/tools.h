@@ -1,38 +1,25 @@
 /* What an answer says, thinks and calls. A model writes all three as one text, marked the way its
- * chat template taught it; here the text is split while it arrives. Knows nothing of any protocol:
- * the endpoints turn pieces into theirs.
+ * chat template taught it (format.h); here the text is split while it arrives. Knows nothing of any
+ * protocol: the endpoints turn pieces into theirs.
  *
  * Only what can't be the beginning of a marker is passed on; how the text is cut into feeds changes
  * nothing. A call is passed on when it is whole: it names a tool that was offered and its arguments
- * are a JSON object. Anything else that looks like a call comes out as content, every byte of it.
- * Blanks beside markers belong to the markers. */
+ * are an object. Anything else that looks like a call comes out as content. No byte is lost: the
+ * texts of all pieces but calls, joined, are what the model wrote. */
 #ifndef FLETCH_TOOLS_H
 #define FLETCH_TOOLS_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
 
-enum tools_style {
-    TOOLS_TAGGED, /* Qwen, and who knows none: <tool_call>{"name": .., "arguments": ..}</tool_call>
-                   */
-    TOOLS_PAIRS,  /* GLM: <tool_call>name<arg_key>k</arg_key><arg_value>v</arg_value></tool_call> */
-    TOOLS_BARE, /* Llama: the answer is {"name": .., "parameters": ..}, or behind <|python_tag|> */
-    TOOLS_LISTED, /* Mistral: [TOOL_CALLS][{..}, ..] or [TOOL_CALLS]name[ARGS]{..}, in some with
-                     [CALL_ID]id after the name */
-};
+#include "chat/format.h"
 
-struct tools_format {
-    enum tools_style style;
-    bool knows_tools; /* the template shows them to the model */
-    bool thinks;      /* <think>..</think> */
-    bool names_args;  /* listed: name[ARGS]{..} instead of a list */
-    bool names_ids;   /* and [CALL_ID] before [ARGS] */
+enum tools_part {
+    TOOLS_CONTENT,
+    TOOLS_REASONING,
+    TOOLS_CALL,
+    TOOLS_MARKUP, /* markers, blanks beside them, and the text that calls were read from */
 };
-/* From the text of a chat template; n is 0 when there is none. */
-struct tools_format tools_detect(const char *template_text, size_t n);
-
-enum tools_part { TOOLS_CONTENT, TOOLS_REASONING, TOOLS_CALL };
 struct tools_piece {
     enum tools_part part;
     const char *text; /* some more of it; all arguments of a call, as JSON */
@@ -44,7 +31,7 @@ struct tools_piece {
 struct tools_params {
     struct tools_format format;
     const json_t *tools; /* borrowed; [{"function": {"name", "parameters"}}]; NULL: no calls */
-    bool thinking;       /* the prompt ends inside <think> */
+    bool thinking;       /* the prompt ends inside thinking */
     uint64_t seed;       /* of the calls' ids */
     void (*on_piece)(void *ctx, const struct tools_piece *piece);
     void *ctx;
@@ -57,16 +44,18 @@ int tools_feed(struct tools *t, const char *text, size_t n);
 /* The answer ended: what was held back comes out. */
 void tools_end(struct tools *t);
 uint32_t tools_n_calls(const struct tools *t);
+/* What began with a marker of calls and was passed on as content. */
+uint32_t tools_n_malformed(const struct tools *t);
 void tools_close(struct tools *t);
 
-/* Whether a rendered prompt ends inside <think>. */
-bool tools_prompt_thinks(const char *prompt, size_t n);
+/* Whether a rendered prompt ends inside thinking. */
+bool tools_prompt_thinks(const struct chat_format *row, const char *prompt, size_t n);
 
 /* ---- tools_choice.c: what is asked of the model ---- */
 
 /* The id of the control token with that text, or -1. */
 typedef int32_t tools_control(void *ctx, const char *text);
-/* Whether the style's markers are control tokens, shown only when asked for. */
+/* Whether the format's markers are control tokens, shown only when asked for. */
 bool tools_has_control(struct tools_format format, tools_control *control, void *ctx);
 
 struct tools_must {

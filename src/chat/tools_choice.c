@@ -364,7 +364,7 @@ static void put_named(struct maker *m)
                 name_of(tool));
     }
     fputs(")\nargs ::= ", m->out);
-    if (m->must->format.names_ids) {
+    if (m->must->format.row == &chat_formats[CHAT_MISTRAL_ID]) {
         put_marker(m, "[CALL_ID]");
         fputs("[a-zA-Z0-9]{9} ", m->out);
     }
@@ -384,14 +384,14 @@ static void put_root(struct maker *m, const char *calls, const char *between)
 static void put_grammar(struct maker *m)
 {
     struct tools_format format = m->must->format;
-    if (format.style == TOOLS_LISTED && !format.names_args) {
+    if (format.row == &chat_formats[CHAT_MISTRAL]) {
         fputs("list ::= ", m->out);
         put_marker(m, "[TOOL_CALLS]");
         fputs("gap \"[\"\ncall ::= object\n", m->out);
         put_root(m, "list", "\",\" gap");
         fputs(" \"]\"\n", m->out);
         put_objects(m, "arguments");
-    } else if (format.style == TOOLS_BARE) {
+    } else if (format.row->bare) {
         bool has_marker = m->must->control && m->must->control(m->must->ctx, "<|python_tag|>") >= 0;
         if (has_marker) {
             fputs("tag ::= ", m->out);
@@ -404,9 +404,9 @@ static void put_grammar(struct maker *m)
     } else {
         put_root(m, "", "gap");
         fputs("\n", m->out);
-        if (format.style == TOOLS_LISTED)
+        if (format.row->syntax == CHAT_NAMED)
             put_named(m);
-        else if (format.style == TOOLS_PAIRS)
+        else if (format.row->syntax == CHAT_PAIRS)
             put_pairs(m);
         else
             put_tagged(m);
@@ -421,7 +421,15 @@ char *tools_grammar(const struct tools_must *must, char *why, size_t why_cap)
         .must = must, .out = open_memstream(&text, &n), .why = why, .why_cap = why_cap};
     if (why_cap) *why = 0;
     if (!m.out) return NULL;
-    put_grammar(&m);
+    enum chat_format_id id = (enum chat_format_id)(must->format.row - chat_formats);
+    bool known = id == CHAT_HERMES || id == CHAT_GLM || id == CHAT_LLAMA || id == CHAT_MISTRAL ||
+                 id == CHAT_MISTRAL_ARGS || id == CHAT_MISTRAL_ID;
+    if (known)
+        put_grammar(&m);
+    else
+        fail(&m, json_array_get(must->tools, 0),
+             "a call cannot be required in the format that this model writes (%s)",
+             must->format.row->name);
     bool written = !ferror(m.out);
     if (fclose(m.out) == 0 && written && !m.failed) return text;
     free(text);
@@ -430,15 +438,10 @@ char *tools_grammar(const struct tools_must *must, char *why, size_t why_cap)
 
 bool tools_has_control(struct tools_format format, tools_control *control, void *ctx)
 {
-    static const char *const marks[][6] = {
-        [TOOLS_TAGGED] = {"<tool_call>", "</tool_call>"},
-        [TOOLS_PAIRS] = {"<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",
-                         "</arg_value>"},
-        [TOOLS_BARE] = {"<|python_tag|>"},
-        [TOOLS_LISTED] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"},
-    };
-    for (size_t i = 0; i < sizeof *marks / sizeof **marks && marks[format.style][i]; i++)
-        if (control(ctx, marks[format.style][i]) >= 0) return true;
+    const char *markers[CHAT_MAX_MARKERS];
+    size_t n = chat_markers(format.row, markers);
+    for (size_t i = 0; i < n; i++)
+        if (control(ctx, markers[i]) >= 0) return true;
     return false;
 }
 

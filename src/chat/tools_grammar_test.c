@@ -154,7 +154,7 @@ static void on_piece(void *ctx, const struct tools_piece *p)
 {
     struct calls *c = ctx;
     if (p->part != TOOLS_CALL) {
-        c->said = true;
+        c->said |= p->part != TOOLS_MARKUP;
         return;
     }
     json_t *args = json_loadb(p->text, p->n, JSON_REJECT_DUPLICATES, NULL);
@@ -235,12 +235,12 @@ static void walk(struct vocabulary *v, struct automaton *a, u64 seed, struct buf
 }
 
 static const struct tools_format formats[] = {
-    {.style = TOOLS_TAGGED, .thinks = true},
-    {.style = TOOLS_PAIRS, .thinks = true},
-    {.style = TOOLS_BARE},
-    {.style = TOOLS_LISTED},
-    {.style = TOOLS_LISTED, .names_args = true},
-    {.style = TOOLS_LISTED, .names_args = true, .names_ids = true},
+    {.row = &chat_formats[CHAT_HERMES], .thinks = true},
+    {.row = &chat_formats[CHAT_GLM], .thinks = true},
+    {.row = &chat_formats[CHAT_LLAMA]},
+    {.row = &chat_formats[CHAT_MISTRAL]},
+    {.row = &chat_formats[CHAT_MISTRAL_ARGS]},
+    {.row = &chat_formats[CHAT_MISTRAL_ID]},
 };
 
 /* How many answers made several calls. */
@@ -392,7 +392,7 @@ static void what_cannot_be_kept_is_refused_by_name(void **state)
         char why[200];
         json_t *tools = json_pack("[{s:s, s:{s:s, s:o}}]", "type", "function", "function", "name",
                                   "f", "parameters", json_loads(cases[i].parameters, 0, NULL));
-        struct tools_must must = {.format.style = TOOLS_PAIRS, .tools = tools};
+        struct tools_must must = {.format.row = &chat_formats[CHAT_GLM], .tools = tools};
         char *text = tools_grammar(&must, why, sizeof why);
         if (text || strncmp(why, cases[i].why, strlen(cases[i].why)) != 0)
             fail_msg("%s: %s", cases[i].parameters, text ? "accepted" : why);

@@ -18,6 +18,8 @@ struct record {
     size_t n;
     int last; /* part, or -1 */
     char ids[8][16];
+    char wrote[8192]; /* all pieces but calls: what the model wrote */
+    size_t n_wrote;
 };
 
 static void put(struct record *r, const char *p, size_t n)
@@ -38,6 +40,12 @@ static void on_piece(void *ctx, const struct tools_piece *p)
     static const char *const open[] = {"say(", "think(", "call("};
     struct record *r = ctx;
     assert_true(p->n > 0);
+    if (p->part != TOOLS_CALL) {
+        assert_true(r->n_wrote + p->n < sizeof r->wrote);
+        memcpy(r->wrote + r->n_wrote, p->text, p->n);
+        r->n_wrote += p->n;
+    }
+    if (p->part == TOOLS_MARKUP) return;
     if (r->last != (int)p->part || p->part == TOOLS_CALL) {
         close_last(r);
         put(r, open[p->part], strlen(open[p->part]));
@@ -75,6 +83,8 @@ static void feed_whole(struct record *r, const struct tools_params *params, cons
     tools_end(t);
     close_last(r);
     tools_close(t);
+    assert_int_equal(r->n_wrote, n);
+    assert_memory_equal(r->wrote, answer, n);
 }
 
 /* The answer gives the record: fed at once, byte by byte, and cut at every two places. */
@@ -101,31 +111,33 @@ static void expect(struct tools_params params, const char *answer, const char *w
     assert_string_equal(r.text, wanted);
 }
 
-static void expect_style(enum tools_style style, const char *answer, const char *wanted)
+static void expect_style(enum chat_format_id id, const char *answer, const char *wanted)
 {
     json_t *tools = offered();
-    expect((struct tools_params){.format = {.style = style, .thinks = true}, .tools = tools},
-           answer, wanted);
+    expect(
+        (struct tools_params){.format = {.row = &chat_formats[id], .thinks = true}, .tools = tools},
+        answer, wanted);
     json_decref(tools);
 }
 
 /* ---- tests ---- */
 
-static void test_styles_are_seen_in_templates(void **state)
+static void test_formats_are_seen_in_templates(void **state)
 {
     static const struct {
         const char *file;
-        struct tools_format format;
+        enum chat_format_id id;
+        bool knows_tools, thinks;
     } rows[] = {
-        {"qwen25", {TOOLS_TAGGED, true, false, false, false}},
-        {"qwen3", {TOOLS_TAGGED, true, true, false, false}},
-        {"glm47", {TOOLS_PAIRS, true, true, false, false}},
-        {"llama31", {TOOLS_BARE, true, false, false, false}},
-        {"llama32", {TOOLS_TAGGED, false, false, false, false}},
-        {"nemo", {TOOLS_LISTED, true, false, false, false}},
-        {"small3", {TOOLS_LISTED, false, false, true, false}},
-        {"rwkv", {TOOLS_TAGGED, false, true, false, false}},
-        {"chatml", {TOOLS_TAGGED, false, false, false, false}},
+        {"qwen25", CHAT_HERMES, true, false},
+        {"qwen3", CHAT_HERMES, true, true},
+        {"glm47", CHAT_GLM, true, true},
+        {"llama31", CHAT_LLAMA, true, false},
+        {"llama32", CHAT_HERMES, false, false},
+        {"nemo", CHAT_MISTRAL, true, false},
+        {"small3", CHAT_MISTRAL_ARGS, false, false},
+        {"rwkv", CHAT_HERMES, false, true},
+        {"chatml", CHAT_HERMES, false, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -137,18 +149,16 @@ static void test_styles_are_seen_in_templates(void **state)
         fclose(f);
         struct tools_format got = tools_detect(text, n);
         print_message("%s\n", path);
-        assert_int_equal(got.style, rows[i].format.style);
-        assert_int_equal(got.thinks, rows[i].format.thinks);
-        assert_int_equal(got.names_args, rows[i].format.names_args);
-        assert_int_equal(got.names_ids, rows[i].format.names_ids);
-        assert_int_equal(got.knows_tools, rows[i].format.knows_tools);
+        assert_ptr_equal(got.row, &chat_formats[rows[i].id]);
+        assert_int_equal(got.thinks, rows[i].thinks);
+        assert_int_equal(got.knows_tools, rows[i].knows_tools);
     }
-    assert_int_equal(tools_detect(NULL, 0).style, TOOLS_TAGGED);
+    assert_ptr_equal(tools_detect(NULL, 0).row, &chat_formats[CHAT_HERMES]);
 }
 
 static void test_reasoning_is_split_off(void **state)
 {
-    struct tools_params p = {.format.thinks = true};
+    struct tools_params p = {.format = {.row = &chat_formats[CHAT_HERMES], .thinks = true}};
     (void)state;
     expect(p, "<think>\na < b\n</think>\n\nYes.\n", "think(a < b)say(Yes.\n)");
     expect(p, " \n<think></think>Yes", "say(Yes)");
@@ -157,13 +167,13 @@ static void test_reasoning_is_split_off(void **state)
     expect(p, "<think>cut </thin", "think(cut </thin)");
     p.thinking = true;
     expect(p, "hm</think> Yes", "think(hm)say(Yes)");
-    p = (struct tools_params){0};
+    p = (struct tools_params){.format.row = &chat_formats[CHAT_HERMES]};
     expect(p, "<think>a</think><tool_call>", "say(<think>a</think><tool_call>)");
 }
 
 static void test_tagged_calls(void **state)
 {
-    enum tools_style s = TOOLS_TAGGED;
+    enum chat_format_id s = CHAT_HERMES;
     (void)state;
     expect_style(s, "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1.50}}\n</tool_call>",
                  "call(add {\"a\": 1.50})");
@@ -225,25 +235,25 @@ static void test_malformed_calls_are_content(void **state)
         "{\"name\": \"now\"]",
     };
     static const struct {
-        enum tools_style style;
+        enum chat_format_id id;
         const char *const *rows;
         size_t n;
-    } all[] = {{TOOLS_TAGGED, tagged, sizeof tagged / sizeof *tagged},
-               {TOOLS_PAIRS, pairs, sizeof pairs / sizeof *pairs},
-               {TOOLS_LISTED, listed, sizeof listed / sizeof *listed},
-               {TOOLS_BARE, bare, sizeof bare / sizeof *bare}};
+    } all[] = {{CHAT_HERMES, tagged, sizeof tagged / sizeof *tagged},
+               {CHAT_GLM, pairs, sizeof pairs / sizeof *pairs},
+               {CHAT_MISTRAL, listed, sizeof listed / sizeof *listed},
+               {CHAT_LLAMA, bare, sizeof bare / sizeof *bare}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (size_t j = 0; j < all[i].n; j++) {
             char wanted[512];
             snprintf(wanted, sizeof wanted, "say(%s)", all[i].rows[j]);
-            expect_style(all[i].style, all[i].rows[j], wanted);
+            expect_style(all[i].id, all[i].rows[j], wanted);
         }
 }
 
 static void test_pairs(void **state)
 {
-    enum tools_style s = TOOLS_PAIRS;
+    enum chat_format_id s = CHAT_GLM;
     (void)state;
     expect_style(s,
                  "<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>3</arg_value>\n"
@@ -262,7 +272,7 @@ static void test_pairs(void **state)
 /* In strings of JSON markers mean nothing; in other texts they do. */
 static void test_markers_inside_of_pairs(void **state)
 {
-    enum tools_style s = TOOLS_PAIRS;
+    enum chat_format_id s = CHAT_GLM;
     (void)state;
     expect_style(s,
                  Z_BEGINS "{\"a\": [\"</arg_value></tool_call>\\\"</arg_value>\"]} \n" Z_ENDS
@@ -293,7 +303,7 @@ static void test_markers_inside_of_pairs(void **state)
 
 static void test_bare(void **state)
 {
-    enum tools_style s = TOOLS_BARE;
+    enum chat_format_id s = CHAT_LLAMA;
     (void)state;
     expect_style(s, " {\"name\": \"add\", \"parameters\": {\"a\": 1}}\n", "call(add {\"a\": 1})");
     expect_style(s, "{\"name\":\"now\"}; {\"name\":\"now\",\"parameters\":{}};",
@@ -304,7 +314,7 @@ static void test_bare(void **state)
 
 static void test_listed(void **state)
 {
-    enum tools_style s = TOOLS_LISTED;
+    enum chat_format_id s = CHAT_MISTRAL;
     (void)state;
     expect_style(s,
                  "[TOOL_CALLS][{\"name\": \"add\", \"arguments\": {\"a\": [1, {}]}}, "
@@ -320,7 +330,7 @@ static void test_a_long_name_is_no_name(void **state)
     static char answer[700], wanted[720];
     static struct record one, two;
     json_t *tools = offered();
-    struct tools_params p = {.format.style = TOOLS_LISTED, .tools = tools};
+    struct tools_params p = {.format.row = &chat_formats[CHAT_MISTRAL], .tools = tools};
     (void)state;
     snprintf(answer, sizeof answer, "[TOOL_CALLS]%0300d[ARGS]{}", 7);
     snprintf(wanted, sizeof wanted, "say(%s)", answer);
@@ -337,8 +347,9 @@ static void test_ids_are_of_nine_and_differ(void **state)
                                  "<tool_call>{\"name\":\"now\"}</tool_call>";
     static struct record r;
     json_t *tools = offered();
+    struct tools_params p = {.format.row = &chat_formats[CHAT_HERMES], .tools = tools, .seed = 7};
     (void)state;
-    feed_whole(&r, &(struct tools_params){.tools = tools, .seed = 7}, answer, strlen(answer), 0, 0);
+    feed_whole(&r, &p, answer, strlen(answer), 0, 0);
     assert_int_equal(strlen(r.ids[0]), 9);
     assert_int_equal(strlen(r.ids[1]), 9);
     assert_string_not_equal(r.ids[0], r.ids[1]);
@@ -348,10 +359,11 @@ static void test_ids_are_of_nine_and_differ(void **state)
 static void test_prompts_that_think(void **state)
 {
     (void)state;
+    const struct chat_format *row = &chat_formats[CHAT_GLM];
     static const char open[] = "<|assistant|><think>\n", shut[] = "<think>\n\n</think>\n\n";
-    assert_true(tools_prompt_thinks(open, strlen(open)));
-    assert_false(tools_prompt_thinks(shut, strlen(shut)));
-    assert_false(tools_prompt_thinks("", 0));
+    assert_true(tools_prompt_thinks(row, open, strlen(open)));
+    assert_false(tools_prompt_thinks(row, shut, strlen(shut)));
+    assert_false(tools_prompt_thinks(row, "", 0));
 }
 
 static void test_tools_can_be_described(void **state)
@@ -368,7 +380,7 @@ static void test_tools_can_be_described(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_styles_are_seen_in_templates),
+        cmocka_unit_test(test_formats_are_seen_in_templates),
         cmocka_unit_test(test_reasoning_is_split_off),
         cmocka_unit_test(test_tagged_calls),
         cmocka_unit_test(test_malformed_calls_are_content),
