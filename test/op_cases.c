@@ -113,6 +113,14 @@ static void record_matmul_experts(struct op_lab *l, const struct op_shape *s)
                                 s->per_slot));
 }
 
+static void record_add_experts(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand weights, ids = route(l, s, &weights);
+    u32 b = weight(l, QT_F32, s->n, s->experts, 1);
+    l->net->weights[b].plain = true;
+    give(l, prog_add_experts(l->p, "y", take(l, s->n * s->used), ids, b));
+}
+
 static void record_combine(struct op_lab *l, const struct op_shape *s)
 {
     struct operand x = take(l, s->n * s->used);
@@ -131,7 +139,10 @@ static void record_pairwise(struct op_lab *l, const struct op_shape *s)
     struct operand a = take(l, s->n), b = take(l, s->n);
     switch (l->c->kind) {
     case OP_ADD: give(l, prog_add(l->p, "y", a, b)); break;
-    case OP_GLU: give(l, prog_glu(l->p, "y", a, b)); break;
+    case OP_GLU:
+        give(l, prog_glu_by(l->p, "y", a, b,
+                            (struct glu_spec){.kind = s->kind, .alpha = 1.7f, .limit = 0.6f}));
+        break;
     case OP_K_CONTROL: give(l, prog_k_control(l->p, "y", a, b, vector(l, true, s->n))); break;
     case OP_MUL:
         give(l, s->weight ? prog_mul_weight(l->p, "y", a, vector(l, true, s->n))
@@ -149,12 +160,30 @@ static void record_act(struct op_lab *l, const struct op_shape *s)
     give(l, prog_act(l->p, "y", s->kind, take(l, s->n)));
 }
 
+/* Of the first rotary table, and of others before the one that is asked for. */
+static void make_angles_of(struct op_lab *l, u32 table, u32 n_rot)
+{
+    for (u32 k = 0; k <= table; k++) {
+        u32 n = k == table ? n_rot : n_rot + 2;
+        double *freq = arena_alloc(&l->net->arena, n / 2, sizeof *freq);
+        assert_non_null(freq);
+        for (u32 i = 0; i < n / 2; i++) freq[i] = pow(1e4 + k, -2.0 * i / n);
+        l->net->rope[k] = (struct rope_table){.n_rot = n, .freq = freq, .mscale = 1.25 + k};
+    }
+}
+
 static void make_angles(struct op_lab *l, u32 n_rot)
 {
-    double *freq = arena_alloc(&l->net->arena, n_rot / 2, sizeof *freq);
-    assert_non_null(freq);
-    for (u32 i = 0; i < n_rot / 2; i++) freq[i] = pow(1e4, -2.0 * i / n_rot);
-    l->net->rope = (struct rope_table){.n_rot = n_rot, .freq = freq, .mscale = 1.25};
+    make_angles_of(l, 0, n_rot);
+}
+
+static void record_rope_table(struct op_lab *l, const struct op_shape *s)
+{
+    make_angles_of(l, 2, s->n);
+    l->net->rope[2].grow = 0.3;
+    l->net->rope[2].grow_every = 2;
+    l->net->rope[2].grow_from = 1;
+    give(l, prog_rope_by(l->p, "y", s->kind, 2, s->heads, take(l, s->heads * s->head)));
 }
 
 static void record_rope(struct op_lab *l, const struct op_shape *s)
@@ -196,7 +225,12 @@ static void record_attention(struct op_lab *l, const struct op_shape *s)
         q = prog_act(l->p, "q", ACT_SIGMOID, q);
     }
     prog_kv_store(l->p, kv, k, v);
-    give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, q, scale));
+    give(l, prog_attention_by(l->p, "y", kv, s->heads, s->kv_heads, q,
+                              (struct attend_spec){.scale = scale,
+                                                   .window = s->window,
+                                                   .chunked = s->chunked,
+                                                   .softcap = s->capped ? 0.75f : 0,
+                                                   .sinks = vector(l, s->sinks, s->heads)}));
 }
 
 static void record_latent_attention(struct op_lab *l, const struct op_shape *s)
@@ -557,6 +591,19 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
          record_norm_router,                                                                      \
          {.n = 256, .m = 40, .experts = 12, .type = QT_##T, .weight = true}},
 
+/* Heads of 64 and of 40 columns, which kernels unpack in different ways. */
+#define ATTENTION_WITH(what, ...)                                                \
+    {OP_ATTENTION,                                                               \
+     "attention with " what,                                                     \
+     record_attention,                                                           \
+     {.heads = 6, .kv_heads = 2, .head = 64, __VA_ARGS__}},                      \
+    {                                                                            \
+        OP_ATTENTION, "attention with " what ", ragged heads", record_attention, \
+        {                                                                        \
+            .heads = 4, .kv_heads = 4, .head = 40, .v_head = 24, __VA_ARGS__     \
+        }                                                                        \
+    }
+
 const struct op_case op_cases[] = {
     EACH_TYPE(EMBED_OF) EACH_TYPE(MATMUL_OF) FLOAT_TYPES(RAGGED_OF){
         OP_MATMUL, "matmul of 32 to 1", record_matmul, {.n = 32, .m = 1, .type = QT_Q8_0}},
@@ -593,6 +640,12 @@ const struct op_case op_cases[] = {
     {OP_LERP, "lerp by a weight's row", record_pairwise, {.n = 77, .m = 6, .weight = true}},
     {OP_GLU, "glu", record_pairwise, {.n = 77}},
     {OP_GLU, "glu, wide", record_pairwise, {.n = 1024}},
+    {OP_GLU, "glu of gelu", record_pairwise, {.n = 77, .kind = GLU_GELU}},
+    {OP_GLU, "glu, clamped", record_pairwise, {.n = 77, .kind = GLU_CLAMPED}},
+    {OP_ADD_EXPERTS,
+     "add_experts",
+     record_add_experts,
+     {.n = 77, .experts = 9, .used = 3, .kind = ROUTE_SOFTMAX}},
     {OP_K_CONTROL, "k_control", record_pairwise, {.n = 77}},
     {OP_ACT, "act tanh", record_act, {.n = 77, .kind = ACT_TANH}},
     {OP_ACT, "act sigmoid", record_act, {.n = 77, .kind = ACT_SIGMOID}},
@@ -608,7 +661,18 @@ const struct op_case op_cases[] = {
      "rope neox of a part",
      record_rope,
      {.n = 12, .heads = 5, .head = 21, .gap = 1, .kind = ROPE_NEOX}},
+    {OP_ROPE,
+     "rope by the third table",
+     record_rope_table,
+     {.n = 12, .heads = 3, .head = 20, .kind = ROPE_NEOX}},
     {OP_ATTENTION, "attention", record_attention, {.heads = 4, .kv_heads = 4, .head = 64}},
+    ATTENTION_WITH("a window of 5", .window = 5),
+    ATTENTION_WITH("a window of 50", .window = 50),
+    ATTENTION_WITH("a window of one", .window = 1),
+    ATTENTION_WITH("chunks of 12", .window = 12, .chunked = true),
+    ATTENTION_WITH("a softcap", .capped = true),
+    ATTENTION_WITH("sinks", .sinks = true),
+    ATTENTION_WITH("a window, a softcap and sinks", .window = 9, .capped = true, .sinks = true),
     {OP_ATTENTION,
      "attention, groups of 7",
      record_attention,

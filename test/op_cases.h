@@ -17,6 +17,8 @@ struct op_shape {
     u32 n, m;                          /* columns in, columns out */
     u32 heads, kv_heads, head, v_head; /* v_head: width of a value where it is not head */
     u32 experts, used, groups;
+    u32 window; /* of attention; chunked: see op.h */
+    bool chunked, capped, sinks;
     u32 kind; /* of the norm, act, rope or route; outputs of norm+matmul */
     u32 gap;  /* columns between heads */
     enum qtype type;

@@ -11,139 +11,148 @@
 #include "base/base.h"
 
 /*  X(ID, name, inputs -> outputs, weights, what it computes, rounding and order) */
-#define OP_TABLE(X)                                                                                \
-    X(EMBED, "embed", "ids -> y[T][d]", "E[V][d]", "y_t = E[token(t)]", "exact: the decoded row")  \
-    X(IMPORT_HIDDEN, "import_hidden", "step.hidden -> y[T][d]", "",                                \
-      "y_t = hidden_t, rows given with the step (the MTP block's second input)", "exact copy")     \
-    X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                           \
-      "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "          \
-      "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",      \
-      "statistics in f64; the normed value, its product with w and the sum with b are rounded")    \
-    X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",               \
-      "sum in f64 over ascending n, bias added, rounded once")                                     \
-    X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                        \
-      "per head h: y[h·r .. +m] = x[h·s .. +n]·W[h]ᵀ (MLA's k_b and v_b)", "as matmul")            \
-    X(MATMUL_EXPERTS, "matmul_experts", "x[T][n or k·n], ids[T][k] -> y[T][k·m]", "W[E][m][n]",    \
-      "y[j] = x·W[ids_j]ᵀ for the k chosen experts; x is shared, or one slice per choice",         \
-      "as matmul")                                                                                 \
-    X(ADD, "add", "a[T][n], b[T][n] -> y[T][n]", "", "y = a + b", "one rounding")                  \
-    X(MUL, "mul", "a[T][n], b[T][n] (or w) -> y[T][n]", "w[n] (opt)", "y = a ⊙ b, or a ⊙ w",       \
-      "one rounding")                                                                              \
-    X(LERP, "lerp", "a[T][n], b[T][n], m[T][n] (or w) -> y[T][n]", "w[rows][n] (opt)",             \
-      "y = a + (b - a) ⊙ m, or with row j of w for m", "f32, each operation rounded")              \
-    X(ACT, "act", "x[T][n] -> y[T][n]", "",                                                        \
-      "tanh, sigmoid, relu² = max(x,0)², decay = exp(-e^(-1/2)·σ(x))", "f32, our own exp")         \
-    X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "", "y = silu(g) ⊙ u", "f32, our own exp")        \
-    X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                  \
-      "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "       \
-      "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox",                        \
-      "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                              \
-    X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                 \
-      "cache[layer][s(t)][p(t)] = (k_t, v_t); q4 keys (not latent ones) as H·round(H·k), H a "   \
-      "Hadamard matrix over the root of its order, the head's width",                              \
-      "rounded to the profile's KV type")                                                          \
-    X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "",                                      \
-      "per head h, with g = h/(H/KV): y = Σ_j softmax_j(scale·q·k_j,g)·v_j,g over positions "  \
-      "j ≤ p(t) of the row's own slot, read from the cache",                                       \
-      "scores rounded to f32; max, exp and sum in ascending j")                                    \
-    X(LATENT_ATTENTION, "latent_attention", "q[T][H·w] -> y[T][H·c]", "",                          \
-      "as attention with one shared key row of w = c + rope columns whose first c columns are "    \
-      "also the value (MLA, absorbed form)",                                                       \
-      "as attention")                                                                              \
-    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                       \
-      "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "     \
-      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                 \
-      "f32; ties go to the lower id; choices in descending order of score; a score that is NaN "   \
-      "counts as -inf, so that the k choices are always distinct")                                 \
-    X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",                \
-      "y = Σ_j weight_j·x[j]", "f32 in rank order")                                                \
-    X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                          \
-      "y_t = x of the same slot's previous token (from the state for its first row); "             \
-      "state = x of its last row",                                                                 \
-      "exact copy")                                                                                \
-    X(K_CONTROL, "k_control", "k[T][n], a[T][n] -> y[T][n]", "k_a[n]",                             \
-      "y = k ⊙ (1 + (a - 1) ⊙ k_a)", "f32, each operation rounded")                                \
-    X(WKV7, "wkv7", "r, w, k, v, kk, a [T][C], state -> y[T][C], state", "",                       \
-      "per head, in time order: sa_i = -Σ_j S_ij·kk_j; S_ij = S_ij·w_j + v_i·k_j + "           \
-      "sa_i·kk_j·a_j; y_i = Σ_j S_ij·r_j",                                                         \
-      "state f32; sums in f64, rounded once")                                                      \
-    X(RK_BONUS, "rk_bonus", "y, r, k, v [T][C] -> out[T][C]", "r_k[C]",                            \
-      "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")               \
-    X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",           \
-      "exact copy")                                                                                \
-    X(SAMPLE, "sample", "z[R][V], step.sample -> id[R][1], logprobs[R][1+N], top[R][N]", "",       \
-      "for the row's edits: z_e += bias_e, then for recent e z_e /= repeat (below 0: times) "      \
-      "and z_e -= presence + frequency·count_e; z_e = -inf where the row's mask has no bit. "     \
-      "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "      \
-      "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "     \
-      "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "     \
-      "a hash of (seed, choice, p(t)+1+ahead, e) (core/sample.c). -1: some z is not a number; "    \
-      "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "      \
-      "then of the likeliest tokens, whose ids are top",                                           \
-      "f32, our own exp and log; sums of integers; ties go to the lower id")                       \
-    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                             \
-      "w (opt), b (opt), then W and bias per output",                                              \
-      "norm, then one to three matmuls of its result", "as its parts")                             \
-    X(NORM_QKV_STORE, "norm+qkv+rope+kv_store", "x[T][n] -> q[T][H·hd], cache",                    \
-      "w (opt), b (opt), W and bias of q, k and v, then w and b of the head norms if it has them", \
-      "norm; matmuls to q, k and v; head norms of q and k (opt); ropes; kv_store of k and v",      \
-      "as its parts")                                                                              \
-    X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention", "x[T][n] -> y[T][H·vd], cache",      \
-      "those of norm+qkv+rope+kv_store", "norm+qkv+rope+kv_store, then attention of its result",   \
-      "as its parts")                                                                              \
-    X(NORM_GATE_UP_GLU, "norm+gate+up+glu", "x[T][n] -> y[T][m]",                                  \
-      "w (opt), b (opt), Wg[m][n], bg (opt), Wu[m][n], bu (opt)", "norm, then gate+up+glu",        \
-      "as its parts")                                                                              \
-    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)",  \
-      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")                                       \
-    X(MATMUL_ADD, "matmul+add", "x[T][n], r[T][m], s[T][m] (opt) -> y[T][m]", "W[m][n], b (opt)",  \
-      "y = r + (x·Wᵀ + b), or s + (r + (x·Wᵀ + b))", "as its parts")                               \
-    X(MATMULS, "lerp+matmul+act", "what its parts read -> what its parts leave",                   \
-      "those of its parts, in order",                                                              \
-      "up to six lerps by weight rows, then matmuls that don't read each other, of those "         \
-      "lerps or of other inputs, each with an act of its result or none",                          \
-      "as its parts")                                                                              \
-    X(MLA_QUERY, "norm+matmul+matmul_heads", "x[T][n] -> q[T][H·s], y[T][H·w]",                    \
-      "w (opt), b (opt), W[H·s][n], b (opt), K[H][m][k]",                                          \
-      "q = norm+matmul of x; y = matmul_heads of q", "as its parts")                               \
-    X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",     \
-      "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")    \
-    X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads",                      \
-      "q[T][H·s], c[T][n], k[T][r], b[T][H·w] -> a[T][H·w], y[T][H·m], cache",                     \
-      "w[n] (opt), b[n] (opt), V[H][m][n]",                                                        \
-      "rope+norm+rope+kv_store of q, c and k to columns a of b; latent_attention of b; "           \
-      "matmul_heads of its result",                                                                \
-      "as its parts")                                                                              \
-    X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act",                                           \
-      "x[T][n], state -> what its matmuls leave, state", "those of its parts, in order",           \
-      "h = norm(x); lerp+matmul+act, whose lerps are of h and token_shift(h)", "as its parts")     \
-    X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",        \
-      "y = rope(q); kv_store of rope(k) and v", "as its parts")                                    \
-    X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu",                                              \
-      "z[T][E], x[T][n] -> ids[T][k], weight[T][k], y[T][k·m]",                                    \
-      "bias[E] (opt), Wg[E][m][n], Wu[E][m][n]", "route, then experts gate+up+glu",                \
-      "as its parts")                                                                              \
-    X(NORM_ROUTER, "norm+router+gate+up+glu", "x[T][n] -> h[T][n], z[T][E], y[T][m] (opt)",        \
-      "w (opt), b (opt), W[E][n], b (opt), then those of gate+up+glu (opt)",                       \
-      "h = norm(x), z = h·Wᵀ, y = gate+up+glu of h", "as its parts")                               \
-    X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                       \
-      "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")    \
-    X(EXPERTS_SUM, "experts down+combine",                                                         \
-      "x[T][k·n], ids[T][k], weight[T][k], r[T][m] (opt) -> y[T][m]", "W[E][m][n]",                \
-      "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                 \
-    X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add",                                          \
-      "x[T][k·n], ids[T][k], weight[T][k], s[T][f], r[T][m] -> y[T][m]", "W[E][m][n], V[m][f], b", \
-      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                      \
-    X(TIME_MIX, "wkv7+head+tail",                                                                  \
-      "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",    \
-      "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                   \
-      "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "     \
-      "rk_bonus; ⊙ g (opt)",                                                                       \
-      "as its parts")                                                                              \
-    X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail",                                                   \
-      "inputs of its matmuls, then r, k, v and first [T][C] (opt), state -> y[T][C], state",       \
-      "those of its matmuls, then of wkv7+head+tail",                                              \
-      "w, a, m (opt) and g (opt) of wkv7+head+tail are matmuls, each with an act or none",         \
+#define OP_TABLE(X)                                                                                   \
+    X(EMBED, "embed", "ids -> y[T][d]", "E[V][d]", "y_t = E[token(t)]", "exact: the decoded row")     \
+    X(IMPORT_HIDDEN, "import_hidden", "step.hidden -> y[T][d]", "",                                   \
+      "y_t = hidden_t, rows given with the step (the MTP block's second input)", "exact copy")        \
+    X(NORM, "norm", "x[T][n] -> y[T][n]", "w[n or g] (opt), b[n] (opt)",                              \
+      "per group of g columns: rms x/sqrt(mean(x²)+eps); layer (x-mean)/sqrt(var+eps); "             \
+      "l2 x/max(|x|,eps); then ·w + b; a w of g entries repeats for every group (head norm)",         \
+      "statistics in f64; the normed value, its product with w and the sum with b are rounded")       \
+    X(MATMUL, "matmul", "x[T][n] -> y[T][m]", "W[m][n], b[m] (opt)", "y = x·Wᵀ + b",                  \
+      "sum in f64 over ascending n, bias added, rounded once")                                        \
+    X(MATMUL_HEADS, "matmul_heads", "x[T][H·s] -> y[T][H·r]", "W[H][m][n]",                           \
+      "per head h: y[h·r .. +m] = x[h·s .. +n]·W[h]ᵀ (MLA's k_b and v_b)", "as matmul")               \
+    X(MATMUL_EXPERTS, "matmul_experts", "x[T][n or k·n], ids[T][k] -> y[T][k·m]", "W[E][m][n]",       \
+      "y[j] = x·W[ids_j]ᵀ for the k chosen experts; x is shared, or one slice per choice",            \
+      "as matmul")                                                                                    \
+    X(ADD, "add", "a[T][n], b[T][n] -> y[T][n]", "", "y = a + b", "one rounding")                     \
+    X(ADD_EXPERTS, "add_experts", "x[T][k·n], ids[T][k] -> y[T][k·n]", "b[E][n]",                     \
+      "y[j] = x[j] + b[ids_j], the bias of each chosen expert", "one rounding")                       \
+    X(MUL, "mul", "a[T][n], b[T][n] (or w) -> y[T][n]", "w[n] (opt)", "y = a ⊙ b, or a ⊙ w",          \
+      "one rounding")                                                                                 \
+    X(LERP, "lerp", "a[T][n], b[T][n], m[T][n] (or w) -> y[T][n]", "w[rows][n] (opt)",                \
+      "y = a + (b - a) ⊙ m, or with row j of w for m", "f32, each operation rounded")                 \
+    X(ACT, "act", "x[T][n] -> y[T][n]", "",                                                           \
+      "tanh, sigmoid, relu² = max(x,0)², decay = exp(-e^(-1/2)·σ(x))", "f32, our own exp")            \
+    X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "",                                                  \
+      "silu: y = silu(g) ⊙ u; gelu: y = g·σ(√(8/π)·(g + 0.044715·g³)) ⊙ u, which is its " \
+      "form with tanh; clamped: g' = min(g, limit), u' = u within ±limit, y = g'·σ(α·g')·(u' "  \
+      "+ 1)",                                                                                         \
+      "f32, our own exp")                                                                             \
+    X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                     \
+      "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "          \
+      "copied; pairs (2i,2i+1) for kind norm, (i,i+n_rot/2) for kind neox; a net has several "        \
+      "tables of angles, of which the op names one",                                                  \
+      "cos and sin rounded from f64; a·c - b·s and a·s + b·c in f32")                                 \
+    X(KV_STORE, "kv_store", "k[T][K], v[T][V] (opt) -> cache", "",                                    \
+      "cache[layer][s(t)][p(t)] = (k_t, v_t); q4 keys (not latent ones) as H·round(H·k), H a "      \
+      "Hadamard matrix over the root of its order, the head's width",                                 \
+      "rounded to the profile's KV type")                                                             \
+    X(ATTENTION, "attention", "q[T][H·hd] -> y[T][H·vd]", "sinks[H] (opt)",                           \
+      "per head h, with g = h/(H/KV): y = Σ_j softmax_j(s_j)·v_j,g, s_j = scale·q·k_j,g, "        \
+      "over positions j ≤ p(t) of the row's own slot, read from the cache. With a window only "     \
+      "j > p(t) - window, or of its chunk j ≥ window·⌊p(t)/window⌋; with a softcap c, s_j "    \
+      "is c·tanh(s_j/c); a sink is one more score, of a value of zeros",                              \
+      "scores rounded to f32; max, exp and sum in ascending j")                                       \
+    X(LATENT_ATTENTION, "latent_attention", "q[T][H·w] -> y[T][H·c]", "",                             \
+      "as attention with one shared key row of w = c + rope columns whose first c columns are "       \
+      "also the value (MLA, absorbed form)",                                                          \
+      "as attention")                                                                                 \
+    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                          \
+      "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "        \
+      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                    \
+      "f32; ties go to the lower id; choices in descending order of score; a score that is NaN "      \
+      "counts as -inf, so that the k choices are always distinct")                                    \
+    X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",                   \
+      "y = Σ_j weight_j·x[j]", "f32 in rank order")                                                   \
+    X(TOKEN_SHIFT, "token_shift", "x[T][n], state -> y[T][n], state", "",                             \
+      "y_t = x of the same slot's previous token (from the state for its first row); "                \
+      "state = x of its last row",                                                                    \
+      "exact copy")                                                                                   \
+    X(K_CONTROL, "k_control", "k[T][n], a[T][n] -> y[T][n]", "k_a[n]",                                \
+      "y = k ⊙ (1 + (a - 1) ⊙ k_a)", "f32, each operation rounded")                                   \
+    X(WKV7, "wkv7", "r, w, k, v, kk, a [T][C], state -> y[T][C], state", "",                          \
+      "per head, in time order: sa_i = -Σ_j S_ij·kk_j; S_ij = S_ij·w_j + v_i·k_j + "              \
+      "sa_i·kk_j·a_j; y_i = Σ_j S_ij·r_j",                                                            \
+      "state f32; sums in f64, rounded once")                                                         \
+    X(RK_BONUS, "rk_bonus", "y, r, k, v [T][C] -> out[T][C]", "r_k[C]",                               \
+      "per head: out_i = y_i + (Σ_j r_j·k_j·r_k_j)·v_i", "sum in f64, rounded once")                  \
+    X(GATHER_ROWS, "gather_rows", "x[T][n] -> y[R][n]", "", "y_i = x[step.out_rows[i]]",              \
+      "exact copy")                                                                                   \
+    X(SAMPLE, "sample", "z[R][V], step.sample -> id[R][1], logprobs[R][1+N], top[R][N]", "",          \
+      "for the row's edits: z_e += bias_e, then for recent e z_e /= repeat (below 0: times) "         \
+      "and z_e -= presence + frequency·count_e; z_e = -inf where the row's mask has no bit. "        \
+      "Temperature 0: id = argmax z. Else y = (z - max z)/temperature; the top_k best stay, "         \
+      "of these the fewest best whose weights floor(2^40·exp(y)) add up to top_p of all, of "        \
+      "these those with y ≥ log(min_p); id = argmax y_e + g_e, g = -log(-log(1-u)), u from "        \
+      "a hash of (seed, choice, p(t)+1+ahead, e) (core/sample.c). -1: some z is not a number; "       \
+      "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "         \
+      "then of the likeliest tokens, whose ids are top",                                              \
+      "f32, our own exp and log; sums of integers; ties go to the lower id")                          \
+    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                                \
+      "w (opt), b (opt), then W and bias per output",                                                 \
+      "norm, then one to three matmuls of its result", "as its parts")                                \
+    X(NORM_QKV_STORE, "norm+qkv+rope+kv_store", "x[T][n] -> q[T][H·hd], cache",                       \
+      "w (opt), b (opt), W and bias of q, k and v, then w and b of the head norms if it has them",    \
+      "norm; matmuls to q, k and v; head norms of q and k (opt); ropes; kv_store of k and v",         \
+      "as its parts")                                                                                 \
+    X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention", "x[T][n] -> y[T][H·vd], cache",         \
+      "those of norm+qkv+rope+kv_store", "norm+qkv+rope+kv_store, then attention of its result",      \
+      "as its parts")                                                                                 \
+    X(NORM_GATE_UP_GLU, "norm+gate+up+glu", "x[T][n] -> y[T][m]",                                     \
+      "w (opt), b (opt), Wg[m][n], bg (opt), Wu[m][n], bu (opt)", "norm, then gate+up+glu",           \
+      "as its parts")                                                                                 \
+    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)",     \
+      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")                                          \
+    X(MATMUL_ADD, "matmul+add", "x[T][n], r[T][m], s[T][m] (opt) -> y[T][m]", "W[m][n], b (opt)",     \
+      "y = r + (x·Wᵀ + b), or s + (r + (x·Wᵀ + b))", "as its parts")                                  \
+    X(MATMULS, "lerp+matmul+act", "what its parts read -> what its parts leave",                      \
+      "those of its parts, in order",                                                                 \
+      "up to six lerps by weight rows, then matmuls that don't read each other, of those "            \
+      "lerps or of other inputs, each with an act of its result or none",                             \
+      "as its parts")                                                                                 \
+    X(MLA_QUERY, "norm+matmul+matmul_heads", "x[T][n] -> q[T][H·s], y[T][H·w]",                       \
+      "w (opt), b (opt), W[H·s][n], b (opt), K[H][m][k]",                                             \
+      "q = norm+matmul of x; y = matmul_heads of q", "as its parts")                                  \
+    X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",        \
+      "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")       \
+    X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads",                         \
+      "q[T][H·s], c[T][n], k[T][r], b[T][H·w] -> a[T][H·w], y[T][H·m], cache",                        \
+      "w[n] (opt), b[n] (opt), V[H][m][n]",                                                           \
+      "rope+norm+rope+kv_store of q, c and k to columns a of b; latent_attention of b; "              \
+      "matmul_heads of its result",                                                                   \
+      "as its parts")                                                                                 \
+    X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act",                                              \
+      "x[T][n], state -> what its matmuls leave, state", "those of its parts, in order",              \
+      "h = norm(x); lerp+matmul+act, whose lerps are of h and token_shift(h)", "as its parts")        \
+    X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",           \
+      "y = rope(q); kv_store of rope(k) and v", "as its parts")                                       \
+    X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu",                                                 \
+      "z[T][E], x[T][n] -> ids[T][k], weight[T][k], y[T][k·m]",                                       \
+      "bias[E] (opt), Wg[E][m][n], Wu[E][m][n]", "route, then experts gate+up+glu",                   \
+      "as its parts")                                                                                 \
+    X(NORM_ROUTER, "norm+router+gate+up+glu", "x[T][n] -> h[T][n], z[T][E], y[T][m] (opt)",           \
+      "w (opt), b (opt), W[E][n], b (opt), then those of gate+up+glu (opt)",                          \
+      "h = norm(x), z = h·Wᵀ, y = gate+up+glu of h", "as its parts")                                  \
+    X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                          \
+      "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")       \
+    X(EXPERTS_SUM, "experts down+combine",                                                            \
+      "x[T][k·n], ids[T][k], weight[T][k], r[T][m] (opt) -> y[T][m]", "W[E][m][n]",                   \
+      "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                    \
+    X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add",                                             \
+      "x[T][k·n], ids[T][k], weight[T][k], s[T][f], r[T][m] -> y[T][m]", "W[E][m][n], V[m][f], b",    \
+      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                         \
+    X(TIME_MIX, "wkv7+head+tail",                                                                     \
+      "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",       \
+      "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                      \
+      "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "        \
+      "rk_bonus; ⊙ g (opt)",                                                                          \
+      "as its parts")                                                                                 \
+    X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail",                                                      \
+      "inputs of its matmuls, then r, k, v and first [T][C] (opt), state -> y[T][C], state",          \
+      "those of its matmuls, then of wkv7+head+tail",                                                 \
+      "w, a, m (opt) and g (opt) of wkv7+head+tail are matmuls, each with an act or none",            \
       "as its parts")
 
 enum op_kind {
@@ -160,6 +169,7 @@ extern const struct op_info op_info[OP_COUNT];
 
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_L2 };
 enum act_kind { ACT_TANH, ACT_SIGMOID, ACT_RELU2, ACT_DECAY };
+enum glu_kind { GLU_SILU, GLU_GELU, GLU_CLAMPED };
 enum rope_kind { ROPE_NORM, ROPE_NEOX };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
@@ -195,7 +205,7 @@ struct op {
         struct {
             u32 n_used, n_in, n_out;
             bool per_slot; /* the input has a slice per choice */
-        } experts;         /* MATMUL_EXPERTS, COMBINE_EXPERTS */
+        } experts;         /* MATMUL_EXPERTS, ADD_EXPERTS, COMBINE_EXPERTS */
         struct {
             u32 row; /* of the weight */
         } lerp;
@@ -206,12 +216,20 @@ struct op {
             enum rope_kind kind;
             u32 n_heads, width, n_rot; /* width: columns moved per head */
             u32 in_stride, out_stride;
+            u32 table; /* of the net's */
         } rope;
+        struct {
+            enum glu_kind kind;
+            float alpha, limit; /* of GLU_CLAMPED */
+        } glu;
         struct {
             u32 kv; /* index of the cache layer */
             u32 n_heads, n_kv_heads, k_width, v_width;
             float scale;
-        } attn; /* KV_STORE, ATTENTION, LATENT_ATTENTION */
+            u32 window;    /* positions that a row sees, its own included; 0: all */
+            bool chunked;  /* it sees its own of the stretches of `window` positions, from 0 on */
+            float softcap; /* 0: none */
+        } attn;            /* KV_STORE, ATTENTION, LATENT_ATTENTION */
         struct {
             enum route_kind kind;
             u32 n_experts, n_used, n_groups, n_groups_used;
@@ -249,9 +267,15 @@ struct op {
     X(NEOX, "pairs of kind neox", o->kind == OP_ROPE && o->p.rope.kind == ROPE_NEOX)               \
     X(PARTIAL, "columns that are not rotated",                                                     \
       o->kind == OP_ROPE && o->p.rope.n_rot != o->p.rope.width)                                    \
+    X(ROPE_TABLE, "a rotary table of its own", o->kind == OP_ROPE && o->p.rope.table)              \
+    X(GELU, "the function gelu", o->kind == OP_GLU && o->p.glu.kind == GLU_GELU)                   \
+    X(CLAMPED, "gates that are clamped", o->kind == OP_GLU && o->p.glu.kind == GLU_CLAMPED)        \
     X(NO_VALUE, "keys without values", o->kind == OP_KV_STORE && o->n_in == 1)                     \
     X(V_WIDTH, "values of another width than keys",                                                \
       o->kind == OP_ATTENTION && o->p.attn.v_width != o->p.attn.k_width)                           \
+    X(WINDOW, "a window of positions", o->kind == OP_ATTENTION && o->p.attn.window)                \
+    X(SOFTCAP, "a softcap of scores", o->kind == OP_ATTENTION && o->p.attn.softcap > 0)            \
+    X(SINKS, "sinks of heads", o->kind == OP_ATTENTION && o->n_w)                                  \
     X(BY_SIGMOID, "the scoring function sigmoid",                                                  \
       o->kind == OP_ROUTE && o->p.route.kind == ROUTE_SIGMOID)                                     \
     X(EXPERT_GROUPS, "groups of experts", o->kind == OP_ROUTE && o->p.route.n_groups > 1)          \
@@ -269,9 +293,19 @@ _Static_assert(FEATURE_COUNT <= 64, "a feature is a bit of u64");
 #define HAS(id) (1ull << FEATURE_##id)
 #define HAS_ANY_NORM \
     (HAS(OP) | HAS(RMS) | HAS(LAYER) | HAS(L2) | HAS(GROUPS) | HAS(WEIGHT) | HAS(BIAS))
-#define HAS_ANY_ACT (HAS(OP) | HAS(TANH) | HAS(SIGMOID) | HAS(RELU2) | HAS(DECAY))
+#define HAS_ANY_ACT       (HAS(OP) | HAS(TANH) | HAS(SIGMOID) | HAS(RELU2) | HAS(DECAY))
+#define HAS_ANY_GLU       (HAS(OP) | HAS(GELU) | HAS(CLAMPED))
+#define HAS_ANY_ATTENTION (HAS(OP) | HAS(V_WIDTH) | HAS(WINDOW) | HAS(SOFTCAP) | HAS(SINKS))
 #define HAS_ANY_ROUTE \
     (HAS(OP) | HAS(BY_SIGMOID) | HAS(BIAS) | HAS(EXPERT_GROUPS) | HAS(NORMALISED) | HAS(SCALE))
+
+/* The first position that a row at pos sees in an attention of that window. */
+static inline u32 op_first_seen(const struct op *attention, u32 pos)
+{
+    u32 w = attention->p.attn.window;
+    if (!w || pos < w) return 0;
+    return attention->p.attn.chunked ? pos / w * w : pos + 1 - w;
+}
 
 /* The features of a recorded op. */
 u64 op_features(const struct op *op);

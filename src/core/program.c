@@ -246,6 +246,19 @@ struct operand prog_matmul_experts(struct program *p, const char *name, struct o
     return put_out(op, prog_buf(p, name, MAX(m->n_out * ids.width, 1)));
 }
 
+struct operand prog_add_experts(struct program *p, const char *name, struct operand x,
+                                struct operand ids, u32 b)
+{
+    SHAPE(has_width(p, b, x.width / ids.width) && x.width % ids.width == 0);
+    struct op *op = record(p, OP_ADD_EXPERTS);
+    put_in(op, x);
+    put_in(op, ids);
+    put_w(op, b);
+    op->p.experts.n_used = ids.width;
+    op->p.experts.n_out = x.width / ids.width;
+    return put_out(op, prog_buf(p, name, x.width));
+}
+
 static struct operand pairwise(struct program *p, enum op_kind kind, const char *name,
                                struct operand a, struct operand b)
 {
@@ -315,10 +328,23 @@ struct operand prog_glu(struct program *p, const char *name, struct operand g, s
     return pairwise(p, OP_GLU, name, g, u);
 }
 
-void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
-                  struct operand out, u32 out_stride, struct operand x, u32 in_stride)
+struct operand prog_glu_by(struct program *p, const char *name, struct operand g, struct operand u,
+                           struct glu_spec spec)
 {
-    u32 n_rot = p->net->rope.n_rot;
+    struct operand y = pairwise(p, OP_GLU, name, g, u);
+    if (p->net->failed) return y;
+    struct op *op = &p->ops[p->n_ops - 1];
+    op->p.glu.kind = spec.kind;
+    op->p.glu.alpha = spec.alpha;
+    op->p.glu.limit = spec.limit;
+    return y;
+}
+
+static void rope_to(struct program *p, enum rope_kind kind, u32 table, u32 n_heads, u32 width,
+                    struct operand out, u32 out_stride, struct operand x, u32 in_stride)
+{
+    SHAPE(table < NET_ROPES);
+    u32 n_rot = p->net->rope[table].n_rot;
     SHAPE(n_rot > 0 && n_rot % 2 == 0 && n_rot <= width);
     SHAPE((n_heads - 1) * in_stride + width <= x.width);
     SHAPE((n_heads - 1) * out_stride + width <= out.width);
@@ -331,15 +357,28 @@ void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width
     op->p.rope.n_rot = n_rot;
     op->p.rope.in_stride = in_stride;
     op->p.rope.out_stride = out_stride;
+    op->p.rope.table = table;
+}
+
+void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
+                  struct operand out, u32 out_stride, struct operand x, u32 in_stride)
+{
+    rope_to(p, kind, 0, n_heads, width, out, out_stride, x, in_stride);
+}
+
+struct operand prog_rope_by(struct program *p, const char *name, enum rope_kind kind, u32 table,
+                            u32 n_heads, struct operand x)
+{
+    struct operand out = prog_buf(p, name, x.width);
+    u32 width = x.width / n_heads;
+    rope_to(p, kind, table, n_heads, width, out, width, x, width);
+    return out;
 }
 
 struct operand prog_rope(struct program *p, const char *name, enum rope_kind kind, u32 n_heads,
                          struct operand x)
 {
-    struct operand out = prog_buf(p, name, x.width);
-    u32 width = x.width / n_heads;
-    prog_rope_to(p, kind, n_heads, width, out, width, x, width);
-    return out;
+    return prog_rope_by(p, name, kind, 0, n_heads, x);
 }
 
 void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v)
@@ -352,12 +391,13 @@ void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v
     op->p.attn.kv = kv;
 }
 
-struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
-                              u32 n_kv_heads, struct operand q, float scale)
+struct operand prog_attention_by(struct program *p, const char *name, u32 kv, u32 n_heads,
+                                 u32 n_kv_heads, struct operand q, struct attend_spec spec)
 {
     struct kv_layer l = p->net->kv[kv];
     u32 hd = l.k_width / n_kv_heads, vd = l.v_width / n_kv_heads;
     SHAPE(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
+    SHAPE(has_width(p, spec.sinks, n_heads) && spec.softcap >= 0);
     p->net->kv[kv].head = hd;
     struct op *op = record(p, OP_ATTENTION);
     put_in(op, q);
@@ -366,8 +406,19 @@ struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n
     op->p.attn.n_kv_heads = n_kv_heads;
     op->p.attn.k_width = hd;
     op->p.attn.v_width = vd;
-    op->p.attn.scale = scale;
+    op->p.attn.scale = spec.scale;
+    op->p.attn.window = spec.window;
+    op->p.attn.chunked = spec.chunked;
+    op->p.attn.softcap = spec.softcap;
+    if (spec.sinks != NO_WEIGHT) put_w(op, spec.sinks);
     return put_out(op, prog_buf(p, name, n_heads * vd));
+}
+
+struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
+                              u32 n_kv_heads, struct operand q, float scale)
+{
+    return prog_attention_by(p, name, kv, n_heads, n_kv_heads, q,
+                             (struct attend_spec){.scale = scale, .sinks = NO_WEIGHT});
 }
 
 struct operand prog_latent_attention(struct program *p, const char *name, u32 kv, u32 n_heads,

@@ -15,6 +15,7 @@ struct weight {
     u32 n_in, n_out, n_slices;  /* [slices][out][in]; vectors have n_out = 1 */
     u64 row_bytes, slice_bytes; /* from one row, one slice to the next */
     u64 n_bytes;                /* of all rows */
+    bool plain;                 /* its rows are vectors, used value by value */
     const u8 *data;             /* file layout; an executor that repacks may let it go */
 };
 
@@ -28,14 +29,19 @@ struct state_layer {
     u32 width; /* f32 per sequence slot */
 };
 
-/* Rotary angles: θ_i = position · freq[i], cos and sin times mscale. */
+/* Rotary angles: θ_i = position · freq[i], cos and sin times mscale. A frequency of 0 only scales.
+ */
 struct rope_table {
     u32 n_rot;    /* 0: the model has none */
     double *freq; /* [n_rot/2] */
     double mscale;
     double *freq_long; /* [n_rot/2] used instead in contexts of more than n_short; NULL: none */
     u32 n_short;
+    /* cos and sin are scaled by 1 + grow·log(1 + ⌊(position + grow_from)/grow_every⌋) too */
+    double grow;
+    u32 grow_every, grow_from;
 };
+enum { NET_ROPES = 4 };
 /* The frequencies in a context of max_pos tokens. */
 static inline const double *rope_freq(const struct rope_table *r, u32 max_pos)
 {
@@ -59,7 +65,7 @@ struct net {
     struct kv_layer kv[512];
     struct state_layer *states;
     u32 cap_states;
-    struct rope_table rope;
+    struct rope_table rope[NET_ROPES];
     struct profile profile;
     u32 n_vocab, d_model;
     bool failed; /* recording gave up (a missing weight, no memory): recorders do nothing more */
@@ -125,6 +131,9 @@ void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride,
                           u32 in_stride, u32 w);
 struct operand prog_matmul_experts(struct program *p, const char *name, struct operand x,
                                    struct operand ids, u32 w, bool per_slot);
+/* b: [experts][n] */
+struct operand prog_add_experts(struct program *p, const char *name, struct operand x,
+                                struct operand ids, u32 b);
 struct operand prog_add(struct program *p, const char *name, struct operand a, struct operand b);
 struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b);
 struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w);
@@ -134,14 +143,32 @@ struct operand prog_lerp_weight(struct program *p, const char *name, struct oper
                                 struct operand b, u32 w, u32 row);
 struct operand prog_act(struct program *p, const char *name, enum act_kind kind, struct operand x);
 struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u);
+struct glu_spec {
+    enum glu_kind kind;
+    float alpha, limit; /* of GLU_CLAMPED */
+};
+struct operand prog_glu_by(struct program *p, const char *name, struct operand g, struct operand u,
+                           struct glu_spec spec);
 struct operand prog_rope(struct program *p, const char *name, enum rope_kind kind, u32 n_heads,
                          struct operand x);
+/* By another than the net's first table. */
+struct operand prog_rope_by(struct program *p, const char *name, enum rope_kind kind, u32 table,
+                            u32 n_heads, struct operand x);
 void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
                   struct operand out, u32 out_stride, struct operand x, u32 in_stride);
 /* v.buf == NO_BUF for a latent cache. */
 void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v);
 struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
                               u32 n_kv_heads, struct operand q, float scale);
+struct attend_spec {
+    float scale;
+    u32 window;
+    bool chunked;
+    float softcap;
+    u32 sinks; /* [n_heads]; NO_WEIGHT: none */
+};
+struct operand prog_attention_by(struct program *p, const char *name, u32 kv, u32 n_heads,
+                                 u32 n_kv_heads, struct operand q, struct attend_spec spec);
 struct operand prog_latent_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
                                      u32 c_width, struct operand q, float scale);
 struct route_spec {

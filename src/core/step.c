@@ -1,5 +1,6 @@
 #include "core/step.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,8 @@ static int open_with(struct step **out, const struct net *net, const struct exec
 {
     struct step *s = *out = calloc(1, sizeof *s);
     if (!s) return err_nomem(err, "a step");
-    size_t half = net->rope.n_rot / 2, rows = limits->max_rows;
+    size_t rows = limits->max_rows, angles = step_rope_at(net, NET_ROPES, limits->max_rows);
+    bool turns = true;
     s->net = net;
     s->limits = *limits;
     s->table_len = limits->max_pos / limits->block_tokens + 1;
@@ -43,14 +45,17 @@ static int open_with(struct step **out, const struct net *net, const struct exec
         beside ? beside->tables : calloc((size_t)limits->n_slots * s->table_len, sizeof *s->tables);
     s->prev = calloc(rows, sizeof *s->prev);
     s->last = calloc(limits->n_slots, sizeof *s->last);
-    s->cos = calloc(rows * half + 1, sizeof *s->cos);
-    s->sin = calloc(rows * half + 1, sizeof *s->sin);
-    s->turns = beside ? beside->turns : make_turns(&net->rope, limits->max_pos);
+    s->cos = calloc(angles + 1, sizeof *s->cos);
+    s->sin = calloc(angles + 1, sizeof *s->sin);
+    for (u32 i = 0; i < NET_ROPES; i++) {
+        s->turns[i] = beside ? beside->turns[i] : make_turns(&net->rope[i], limits->max_pos);
+        turns &= s->turns[i] != NULL;
+    }
     s->sample = calloc(limits->max_out, sizeof *s->sample);
     s->sample_edits = calloc((size_t)limits->max_out * SAMPLE_MAX_EDITS, sizeof *s->sample_edits);
     s->masks = calloc((size_t)limits->max_out * step_mask_words(net), sizeof *s->masks);
     if (!s->rows || !s->out_rows || !s->edits || !s->tables || !s->prev || !s->last || !s->cos ||
-        !s->sin || !s->turns || !s->sample || !s->sample_edits || !s->masks) {
+        !s->sin || !turns || !s->sample || !s->sample_edits || !s->masks) {
         step_close(s);
         *out = NULL;
         return err_nomem(err, "a step");
@@ -77,7 +82,7 @@ void step_close(struct step *s)
     free(s->out_rows);
     free(s->edits);
     if (!s->is_beside) free(s->tables);
-    if (!s->is_beside) free(s->turns);
+    for (u32 i = 0; i < NET_ROPES && !s->is_beside; i++) free(s->turns[i]);
     free(s->prev);
     free(s->last);
     free(s->cos);
@@ -117,12 +122,15 @@ bool step_edit(struct step *s, enum edit_kind kind, u32 dst, u32 src)
 }
 
 /* By the sums of angles: a cosine for each position and pair took longer than the GPU's work. */
-static void fill_angles(const struct step *s, u32 pos, float *cosine, float *sine)
+static void fill_angles(const struct rope_table *r, const double *turns, u32 pos, float *cosine,
+                        float *sine)
 {
-    size_t half = s->net->rope.n_rot / 2;
-    const double *near = s->turns + pos % TURN * 2 * half;
-    const double *far = s->turns + (TURN + pos / TURN) * 2 * half;
-    double scale = s->net->rope.mscale;
+    size_t half = r->n_rot / 2;
+    const double *near = turns + pos % TURN * 2 * half;
+    const double *far = turns + (TURN + pos / TURN) * 2 * half;
+    double scale = r->mscale;
+    if (r->grow != 0)
+        scale *= 1 + r->grow * log1p((double)(((u64)pos + r->grow_from) / r->grow_every));
     for (size_t i = 0; i < half; i++) {
         double c = near[i], sn = near[half + i], far_c = far[i], far_s = far[half + i];
         cosine[i] = (float)((far_c * c - far_s * sn) * scale);
@@ -132,13 +140,16 @@ static void fill_angles(const struct step *s, u32 pos, float *cosine, float *sin
 
 void step_prepare(struct step *s)
 {
-    size_t half = s->net->rope.n_rot / 2;
+    const struct rope_table *rope = s->net->rope;
     for (u32 i = 0; i < s->limits.n_slots; i++) s->last[i] = -1;
     for (u32 t = 0; t < s->n_rows; t++) {
         const struct row *r = &s->rows[t];
         s->prev[t] = s->last[r->slot];
         s->last[r->slot] = (i32)t;
         CHECK(s->prev[t] < 0 || s->rows[s->prev[t]].pos + 1 == r->pos);
-        fill_angles(s, r->pos, s->cos + t * half, s->sin + t * half);
+        for (u32 i = 0; i < NET_ROPES && rope[i].n_rot; i++) {
+            size_t at = step_rope_at(s->net, i, s->limits.max_rows) + t * (rope[i].n_rot / 2);
+            fill_angles(&rope[i], s->turns[i], r->pos, s->cos + at, s->sin + at);
+        }
     }
 }

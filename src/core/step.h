@@ -105,13 +105,13 @@ struct step {
     struct sample_row *sample;        /* [max_out] */
     struct sample_edit *sample_edits; /* [max_out · SAMPLE_MAX_EDITS] */
     u32 n_sample_edits;
-    u32 *masks;           /* [max_out][step_mask_words] allowed tokens, bit i % 32 of word i / 32 */
-    const float *hidden;  /* [T][d_model] for programs that import it */
-    i32 *prev;            /* [max_rows] the row before this one of the same slot, -1: none */
-    i32 *last;            /* [n_slots] scratch of step_prepare: last row seen of each slot */
-    float *cos, *sin;     /* [max_rows][n_rot/2] */
-    double *turns;        /* cos and sin that those of any position follow from */
-    u32 op_begin, op_end; /* the ops to run: all of them, unless it is run piece by piece */
+    u32 *masks;          /* [max_out][step_mask_words] allowed tokens, bit i % 32 of word i / 32 */
+    const float *hidden; /* [T][d_model] for programs that import it */
+    i32 *prev;           /* [max_rows] the row before this one of the same slot, -1: none */
+    i32 *last;           /* [n_slots] scratch of step_prepare: last row seen of each slot */
+    float *cos, *sin;    /* [max_rows][n_rot/2] of each rotary table, one behind the other */
+    double *turns[NET_ROPES]; /* cos and sin that those of any position follow from */
+    u32 op_begin, op_end;     /* the ops to run: all of them, unless it is run piece by piece */
 };
 
 /* What decides how a step is run: its rows of either class, and the ops that are due. */
@@ -125,6 +125,14 @@ int step_open(struct step **out, const struct net *net, const struct exec_limits
 int step_open_beside(struct step **out, const struct step *other, struct err *err);
 void step_close(struct step *s);
 void step_reset(struct step *s);
+/* Where cos and sin of a rotary table begin in those of all, for a step of at most max_rows rows.
+ */
+static inline size_t step_rope_at(const struct net *net, u32 table, u32 max_rows)
+{
+    size_t n = 0;
+    for (u32 i = 0; i < table; i++) n += net->rope[i].n_rot / 2;
+    return n * max_rows;
+}
 /* Words of one row of masks. */
 u32 step_mask_words(const struct net *net);
 /* False when the step is full. A row that wants logits gets an all-zero sample row. */

@@ -9,7 +9,7 @@
 #include "core/step.h"
 
 static double freq[3] = {1, 0.25, 0.001};
-static struct net net = {.rope = {.n_rot = 6, .freq = freq, .mscale = 1.5}};
+static struct net net = {.rope = {{.n_rot = 6, .freq = freq, .mscale = 1.5}}};
 static const struct exec_limits limits = {.max_rows = 6,
                                           .max_out = 3,
                                           .n_slots = 3,

@@ -178,18 +178,21 @@ INLINE void score(const struct cpu_kv *kv, const struct cpu_query *q, const u32 
 
 /* Scores to weights. The top moves only when a score is well above it: e⁸ is far from overflow, and
  * what was gathered seldom needs to be scaled. */
-INLINE void weigh(const struct cpu_query *q, lanes_part s[2 * LANES_PARTS], u32 v_width)
+INLINE void weigh(const struct cpu_query *q, lanes_part s[2 * LANES_PARTS], u32 v_width,
+                  float softcap)
 {
     static const i32 lane[BLOCK] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                     16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
     const lanes_int_part none = (lanes_int_part)lanes_part_set(-INFINITY);
     lanes_int_part above = {0};
     float top = q->state[0];
+    for (u32 p = 0; softcap > 0 && p < 2 * LANES_PARTS; p++)
+        s[p] = lanes_part_tanh(s[p] / softcap) * softcap;
 #pragma GCC unroll 8
     for (u32 p = 0; p < 2 * LANES_PARTS; p++) {
         lanes_int_part t;
         memcpy(&t, lane + p * PART, sizeof t);
-        lanes_int_part in = t < (i32)q->n_tokens;
+        lanes_int_part in = (t < (i32)q->n_tokens) & (t >= (i32)q->first);
         s[p] = (lanes_part)(((lanes_int_part)s[p] & in) | (none & ~in));
         above |= s[p] > top + 8;
     }
@@ -239,9 +242,13 @@ INLINE void attend_rows(const struct cpu_kv *kv, const struct cpu_query *q, cons
     score(kv, q, R, scale, s);
     for (u32 r = 0; r < R; r++) {
         lanes_part w[2 * LANES_PARTS];
+        if (q[r].first >= q[r].n_tokens) {
+            memset(s[r], 0, sizeof s[r]);
+            continue;
+        }
 #pragma GCC unroll 8
         for (u32 p = 0; p < 2 * LANES_PARTS; p++) w[p] = lanes_part_load(s[r] + p * PART);
-        weigh(&q[r], w, vw);
+        weigh(&q[r], w, vw, kv->softcap);
 #pragma GCC unroll 8
         for (u32 p = 0; p < 2 * LANES_PARTS; p++) lanes_part_store(s[r] + p * PART, w[p]);
     }
@@ -424,13 +431,14 @@ static void score_pair(const struct cpu_kv *kv, const u16 *queries, u32 n, struc
 }
 
 /* n of the queries are there; to the others all weigh nothing. */
-static void weigh_pair(const struct cpu_query *q, u32 n, u32 v_width, struct cpu_pair *pair)
+static void weigh_pair(const struct cpu_query *q, u32 n, u32 v_width, float softcap,
+                       struct cpu_pair *pair)
 {
     for (u32 r = 0; r < (n > TILE ? 2 * TILE : TILE); r++) {
         lanes_part x[2 * LANES_PARTS] = {{0}};
-        if (r < n && q[r].n_tokens) {
+        if (r < n && q[r].first < q[r].n_tokens) {
             for (u32 p = 0; p < 2 * LANES_PARTS; p++) x[p] = lanes_part_load(pair->s[r] + p * PART);
-            weigh(&q[r], x, v_width);
+            weigh(&q[r], x, v_width, softcap);
         }
         store_both(pair->w[r / TILE] + r % TILE * BLOCK, lanes_whole(x),
                    lanes_whole(x + LANES_PARTS));
@@ -465,7 +473,7 @@ static void attend_tiles(const struct cpu_kv *kv, const struct cpu_query *q, con
     score_pair(kv, queries, n, pair);
     for (u32 i = 0; i < n; i += 2 * TILE, q += 2 * TILE) {
         u32 left = n - i;
-        weigh_pair(q, left, vw, pair);
+        weigh_pair(q, left, vw, kv->softcap, pair);
         if (left > 2 * TILE) score_pair(kv, queries += step, left - 2 * TILE, next);
         if (left > TILE)
             gather_groups(kv, q->state + STATE_VALUE, vw, pair, 2);
@@ -490,9 +498,11 @@ static void merge(float *state, const float *other, u32 v_width)
         lanes_store(state + i, lanes_fma(lanes_load(state + i), a, lanes_load(other + i) * b));
 }
 
-static void finish(float *y, const float *state, u32 v_width)
+static void finish(float *y, const float *state, u32 v_width, float sink)
 {
-    float sum = lanes_sum(lanes_load(state + STATE_SUM));
+    float sum = lanes_sum(lanes_load(state + STATE_SUM)), above = sink - state[0];
+    above = above > 88 ? 88 : above; /* then nothing else weighs anything */
+    sum += lanes_exp(lanes_set(above))[0];
     for (u32 i = 0; i < v_width; i += 16) {
         v16f v = lanes_load(state + STATE_VALUE + i) / sum;
         if (v_width - i >= 16)

@@ -92,7 +92,7 @@ static void pack_share(void *ctx, u32 member)
  * because a matrix of so few rows looks the same. */
 static bool is_vector(const struct weight *w)
 {
-    return w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1;
+    return w->plain || (w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1);
 }
 
 static int cpu_weight(struct exec *exec, u32 id, struct err *err)
@@ -367,13 +367,14 @@ static const u64 kernels[OP_COUNT] = {
     [OP_MATMUL_HEADS] = HAS(OP),
     [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
     [OP_ADD] = HAS(OP),
+    [OP_ADD_EXPERTS] = HAS(OP),
     [OP_MUL] = HAS(OP) | HAS(WEIGHT),
     [OP_LERP] = HAS(OP) | HAS(WEIGHT),
     [OP_ACT] = HAS_ANY_ACT,
-    [OP_GLU] = HAS(OP),
-    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL),
+    [OP_GLU] = HAS_ANY_GLU,
+    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL) | HAS(ROPE_TABLE),
     [OP_KV_STORE] = HAS(OP) | HAS(NO_VALUE),
-    [OP_ATTENTION] = HAS(OP) | HAS(V_WIDTH),
+    [OP_ATTENTION] = HAS_ANY_ATTENTION,
     [OP_LATENT_ATTENTION] = HAS(OP),
     [OP_ROUTE] = HAS_ANY_ROUTE,
     [OP_COMBINE_EXPERTS] = HAS(OP),

@@ -28,6 +28,7 @@ struct cpu_kv {
     u32 n_tokens;  /* the rest is zeros */
     u32 k_width, v_width, rope_width;
     enum qtype type, v_type; /* of keys and values: F32, F16, Q8_0, Q4_0; of rope never Q4_0 */
+    float softcap;           /* of scores; 0: none */
     bool rotated;            /* keys are as they were rounded: with a Hadamard matrix */
     float *kt;               /* [k_width rounded up to 16][32] */
     float *vf;               /* [32][v_width rounded up to 16] */
@@ -41,7 +42,7 @@ enum { STATE_SUM = 16, STATE_VALUE = 32 };
 struct cpu_query {
     const float *q; /* [k_width] */
     float *state;
-    u32 n_tokens; /* of the 32 that it sees; none only on matrix units */
+    u32 first, n_tokens; /* of the 32 it sees those from first to n_tokens */
 };
 
 /* Neighbouring tiles of floats that many rows meet at once. */
@@ -95,7 +96,7 @@ struct panel_kernels {
 struct row_kernels {
     void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
                  enum norm_kind kind, u32 group, float eps);
-    void (*glu)(float *y, const float *g, const float *u, u32 n);
+    void (*glu)(float *y, const float *g, const float *u, u32 n, const struct op *op); /* OP_GLU */
     void (*act)(float *y, const float *x, u32 n, enum act_kind kind);
     void (*lerp)(float *y, const float *a, const float *b, const float *m, u32 n);
     /* y[i] = Σ_j w[j]·x[j][i], x of a pitch, k rows of it. */
@@ -118,7 +119,8 @@ struct attention_kernels {
     void (*attend_tiles)(const struct cpu_kv *kv, const struct cpu_query *q, const u16 *queries,
                          u32 n);
     void (*merge)(float *state, const float *other, u32 v_width);
-    void (*finish)(float *y, const float *state, u32 v_width);
+    /* sink: one more score, of zeros; -INFINITY: none */
+    void (*finish)(float *y, const float *state, u32 v_width, float sink);
 };
 
 struct cpu_kernels {

@@ -72,7 +72,7 @@ static void op_columns(const struct cpu_run *run, const struct op *op)
         const float *a = at(run, op->in[0], t), *b = op->n_in > 1 ? at(run, op->in[1], t) : w;
         float *y = at(run, op->out[0], t);
         if (op->kind == OP_GLU)
-            run->x->k->rows->glu(y + from, a + from, b + from, to - from);
+            run->x->k->rows->glu(y + from, a + from, b + from, to - from, op);
         else if (op->kind == OP_ACT)
             run->x->k->rows->act(y + from, a + from, to - from, op->p.act.kind);
         else if (op->kind == OP_LERP)
@@ -89,7 +89,9 @@ static void rope_head(const struct cpu_run *run, const struct op *op, u32 t, con
 {
     u32 half = op->p.rope.n_rot / 2;
     bool neox = op->p.rope.kind == ROPE_NEOX;
-    const float *cos = run->s->cos + (size_t)t * half, *sin = run->s->sin + (size_t)t * half;
+    size_t angles = step_rope_at(run->x->host.net, op->p.rope.table, run->s->limits.max_rows) +
+                    (size_t)t * half;
+    const float *cos = run->s->cos + angles, *sin = run->s->sin + angles;
     for (u32 i = 0; i < half; i++) {
         u32 ia = neox ? i : 2 * i, ib = neox ? i + half : 2 * i + 1;
         float a = x[ia], b = x[ib];
@@ -149,6 +151,21 @@ static void op_route(const struct cpu_run *run, const struct op *op)
                       (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
 }
 
+/* Items are (row, choice). */
+static void op_add_experts(const struct cpu_run *run, const struct op *op)
+{
+    u32 n = op->p.experts.n_out, k = op->p.experts.n_used, begin, end;
+    share(run, run->s->n_rows * k, &begin, &end);
+    for (u32 item = begin; item < end; item++) {
+        u32 t = item / k, j = item % k;
+        u32 e = (u32)((const i32 *)(const void *)at(run, op->in[1], t))[j];
+        const float *x = at(run, op->in[0], t) + (size_t)j * n;
+        const float *bias = vector_of(run, op->w[0]) + (size_t)e * n;
+        float *y = at(run, op->out[0], t) + (size_t)j * n;
+        for (u32 i = 0; i < n; i++) y[i] = x[i] + bias[i];
+    }
+}
+
 /* Items are (row, piece of 64 columns). */
 static void op_combine_experts(const struct cpu_run *run, const struct op *op)
 {
@@ -196,6 +213,7 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION: cpu_op_attention(run, op, i); break;
     case OP_ROUTE: op_route(run, op); break;
+    case OP_ADD_EXPERTS: op_add_experts(run, op); break;
     case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
     case OP_TOKEN_SHIFT: cpu_op_token_shift(run, op); break;
     case OP_WKV7: cpu_op_wkv7(run, op); break;

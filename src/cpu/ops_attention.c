@@ -161,13 +161,24 @@ static bool on_tiles(const struct cpu_run *run, const struct attention *a, u32 t
     return a->query && run->s->rows[t].cls == ROW_P;
 }
 
-/* How many of the 32 tokens at pos each query of a key head sees. */
-static void count_seen(const struct row *rows, struct part p, struct cpu_query *q, u32 pos)
+/* Which of the 32 tokens at pos each query of a key head sees. */
+static void count_seen(const struct attention *a, const struct row *rows, struct part p,
+                       struct cpu_query *q, u32 pos)
 {
     for (u32 t = p.t0; t < p.t1; t++) {
         u32 end = rows[t].pos + 1, n = end > pos ? MIN((u32)BLOCK, end - pos) : 0;
-        for (u32 h = 0; h < p.n; h++) q++->n_tokens = n;
+        u32 begin = op_first_seen(a->op, rows[t].pos), first = begin > pos ? begin - pos : 0;
+        for (u32 h = 0; h < p.n; h++, q++) {
+            q->n_tokens = n;
+            q->first = first;
+        }
     }
+}
+
+/* The first block of 32 tokens of which a run from row t0 on sees some. */
+static u32 first_block(const struct cpu_run *run, const struct attention *a, u32 t0)
+{
+    return op_first_seen(a->op, run->s->rows[t0].pos) / BLOCK * BLOCK;
 }
 
 /* The block of 32 tokens at pos. On matrix units a part has one key head. */
@@ -191,6 +202,7 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
                         /* of one type they are side by side */
                         .rope_width =
                             latent && l->part[0].type != l->part[1].type ? a->kw - a->vw : 0,
+                        .softcap = latent ? 0 : a->op->p.attn.softcap,
                         .rotated = l->rotated != 0,
                         .kt = d->kt,
                         .vf = d->vf,
@@ -207,7 +219,7 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
         kv.rope = hostmem_kv_at(l, 1, row, 0);
         kv.next = next + i / per_head * kv.next_bytes;
         k->unpack(&kv);
-        count_seen(rows, p, d->q + i, pos);
+        count_seen(a, rows, p, d->q + i, pos);
         u32 from = i + (first - p.t0) * p.n;
         if (on_tiles(run, a, p.t0)) {
             from = from / TILE * TILE;
@@ -223,7 +235,7 @@ static void attend_block(const struct cpu_run *run, const struct attention *a, s
 static void attend_splits(const struct cpu_run *run, const struct attention *a, struct part p,
                           u32 s0, u32 s1, struct desk *d)
 {
-    u32 n = n_queries(p), end = run->s->rows[p.t1 - 1].pos + 1;
+    u32 n = n_queries(p), end = run->s->rows[p.t1 - 1].pos + 1, first = first_block(run, a, p.t0);
     for (u32 i = 0; i < n; i++) {
         d->q[i].q = at(run, a->op->in[0], row_of(p, i)) + (size_t)head_of(p, i) * a->kw;
         if (on_tiles(run, a, p.t0))
@@ -234,7 +246,7 @@ static void attend_splits(const struct cpu_run *run, const struct attention *a, 
         float *states = s == s0 ? d->all : d->split;
         clear_states(a, states, n);
         for (u32 i = 0; i < n; i++) d->q[i].state = states + i * a->state;
-        for (u32 pos = s * SPLIT; pos < MIN(end, (s + 1) * SPLIT); pos += BLOCK)
+        for (u32 pos = MAX(s * SPLIT, first); pos < MIN(end, (s + 1) * SPLIT); pos += BLOCK)
             attend_block(run, a, p, d, pos);
         for (u32 i = 0; s > s0 && i < n; i++)
             run->x->k->attention->merge(d->all + i * a->state, d->split + i * a->state, a->vw);
@@ -244,8 +256,10 @@ static void attend_splits(const struct cpu_run *run, const struct attention *a, 
 static void finish_query(const struct cpu_run *run, const struct attention *a, struct part p, u32 i,
                          const float *state)
 {
-    float *y = at(run, a->op->out[0], row_of(p, i)) + (size_t)head_of(p, i) * a->vw;
-    run->x->k->attention->finish(y, state, a->vw);
+    u32 h = head_of(p, i);
+    float *y = at(run, a->op->out[0], row_of(p, i)) + (size_t)h * a->vw;
+    const float *sinks = a->op->n_w ? vector_of(run, a->op->w[0]) : NULL;
+    run->x->k->attention->finish(y, state, a->vw, sinks ? sinks[h] : -INFINITY);
 }
 
 /* This member's share of adding up n splits from the shelf to the run's states, which the last of
@@ -268,7 +282,8 @@ static void add_up(const struct cpu_run *run, const struct attention *a, struct 
 static void attend_together(const struct cpu_run *run, const struct attention *a, u32 t0, u32 t1,
                             struct desk *d)
 {
-    u32 n_splits = run->s->rows[t1 - 1].pos / SPLIT + 1, m = run->n_members;
+    u32 first = first_block(run, a, t0) / SPLIT, m = run->n_members;
+    u32 n_splits = run->s->rows[t1 - 1].pos / SPLIT + 1 - first;
     u32 H = a->op->p.attn.n_heads, heads = (a->per + m - 1) / m;
     if (n_splits >= 2 * m && !on_tiles(run, a, t0))
         heads = H;
@@ -280,7 +295,7 @@ static void attend_together(const struct cpu_run *run, const struct attention *a
         for (u32 item = run->member; item < n * parts; item += m) {
             struct part p = part_of(a, t0, t1, heads, item % parts);
             u32 s = item / parts;
-            attend_splits(run, a, p, s0 + s, s0 + s + 1, d);
+            attend_splits(run, a, p, first + s0 + s, first + s0 + s + 1, d);
             memcpy(shelf_of(run, a, 1 + s) + p.h0 * (t1 - t0) * a->state, d->all,
                    n_queries(p) * a->state * sizeof *d->all);
         }
@@ -321,7 +336,8 @@ void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i)
     for (u32 t = 0, r = 0; take(run, i, n_runs * parts, 1, &begin, &end);) {
         for (; r < begin / parts; r++) t = run_end(run, &a, t);
         struct part p = part_of(&a, t, run_end(run, &a, t), heads, begin % parts);
-        attend_splits(run, &a, p, 0, run->s->rows[p.t1 - 1].pos / SPLIT + 1, &d);
+        attend_splits(run, &a, p, first_block(run, &a, p.t0) / SPLIT,
+                      run->s->rows[p.t1 - 1].pos / SPLIT + 1, &d);
         for (u32 q = 0; q < n_queries(p); q++) finish_query(run, &a, p, q, d.all + q * a.state);
     }
 }

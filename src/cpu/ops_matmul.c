@@ -35,11 +35,11 @@ struct job {
     struct product products[MAX_PRODUCTS];
     u32 n_inputs; /* 0: only x; else parts are inputs, and each product meets one */
     struct input inputs[MAX_PRODUCTS];
-    bool norm;         /* op begins with a norm of x */
-    bool glu;          /* y of the first product = silu(first)·second */
-    u32 n_add;         /* inputs of op behind x that are added to y of the first */
-    bool int8, floats; /* what class D meets */
-    bool f32;          /* what class P meets beside bf16 */
+    bool norm;            /* op begins with a norm of x */
+    const struct op *glu; /* y of the first product = glu(first, second); NULL: no */
+    u32 n_add;            /* inputs of op behind x that are added to y of the first */
+    bool int8, floats;    /* what class D meets */
+    bool f32;             /* what class P meets beside bf16 */
     struct cpu_act act;
     struct cpu_lists *lists;
     u32 n_tiles; /* of all batches; of a pair for glu */
@@ -280,7 +280,7 @@ static void finish(const struct piece *s)
     u32 n = cols_of(s);
     for (u32 r = 0; r < s->b->end - s->b->begin; r++) {
         u32 row = j->lists->places[s->b->begin + r].row;
-        if (j->glu) j->run->x->k->rows->glu(s->y[r], s->y[r], s->up[r], n);
+        if (j->glu) j->run->x->k->rows->glu(s->y[r], s->y[r], s->up[r], n, j->glu);
         if (s->p->act) j->run->x->k->rows->act(s->y[r], s->y[r], n, s->p->act->p.act.kind);
         for (u32 k = 0; k < j->n_add; k++) {
             const float *x = at(j->run, j->op->in[1 + k], row) + s->begin * TILE;
@@ -416,7 +416,7 @@ void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i)
 void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i)
 {
     struct job j = job_of(run, op, op->in[0].width);
-    j.glu = true;
+    j.glu = op_part(op, OP_GLU, 0);
     j.norm = op->kind == OP_NORM_GATE_UP_GLU;
     for (u32 k = j.norm ? 2 : 0; k < op->n_w; k += 2)
         add_product(&j, op->w[k], op->w[k + 1], op->out[0]);
@@ -496,7 +496,7 @@ void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i
 {
     struct job j = job_of(run, op, op->p.experts.n_in);
     j.step = op->p.experts.per_slot ? j.n : 0;
-    j.glu = op->kind == OP_EXPERTS_GLU;
+    j.glu = op_part(op, OP_GLU, 0);
     for (u32 k = 0; k < op->n_w; k++) {
         add_product(&j, op->w[k], NO_WEIGHT, op->out[0]);
         j.products[k].step = op->p.experts.n_out;

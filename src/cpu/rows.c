@@ -65,11 +65,28 @@ static void norm(float *y, const float *x, const float *w, const float *b, u32 n
     for (u32 i = 0; b && i < n; i++) y[i] += b[i];
 }
 
-static void glu(float *y, const float *g, const float *u, u32 n)
+INLINE void glu_kind(float *y, const float *g, const float *u, u32 n, enum glu_kind kind,
+                     float alpha, float limit)
 {
+    const lanes_part top = lanes_part_set(limit);
     for (u32 i = 0; i < n; i += PART) {
-        lanes_part a = load_part(g, i, n), b = load_part(u, i, n);
-        store_part(y, i, n, a * lanes_part_sigmoid(a) * b);
+        lanes_part a = load_part(g, i, n), b = load_part(u, i, n), s = a;
+        if (kind == GLU_GELU) s = (a + a * a * a * 0.044715f) * 1.59576912f;
+        if (kind == GLU_CLAMPED) { /* what is no number stays none */
+            a = -lanes_part_max(-top, -a);
+            b = -lanes_part_max(-top, -lanes_part_max(-top, b)) + 1.0f;
+            s = a * alpha;
+        }
+        store_part(y, i, n, a * lanes_part_sigmoid(s) * b);
+    }
+}
+
+static void glu(float *y, const float *g, const float *u, u32 n, const struct op *op)
+{
+    switch (op->p.glu.kind) {
+    case GLU_SILU: glu_kind(y, g, u, n, GLU_SILU, 0, 0); break;
+    case GLU_GELU: glu_kind(y, g, u, n, GLU_GELU, 0, 0); break;
+    case GLU_CLAMPED: glu_kind(y, g, u, n, GLU_CLAMPED, op->p.glu.alpha, op->p.glu.limit); break;
     }
 }
 

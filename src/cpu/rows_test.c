@@ -89,7 +89,7 @@ static void gates_are_equal_on_every_instruction_set(void **state)
     fill(u, N, 1);
     for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
         if (!kernels(i)) continue;
-        kernels(i)->glu(got, x, u, N);
+        kernels(i)->glu(got, x, u, N, &(struct op){.kind = OP_GLU});
         for (u32 j = 0; j < N; j++) assert_true(got[j] == x[j] * num_sigmoid(x[j]) * u[j]);
     }
 }
@@ -171,14 +171,14 @@ static void attend_all(const struct attention_kernels *k, enum qtype type, const
         u32 n = 0;
         for (u32 i = 0; i < QUERIES; i++)
             if (seen_by(i) > t)
-                queries[n++] = (struct cpu_query){q + (size_t)i * KW, states[t >= cut][i],
+                queries[n++] = (struct cpu_query){q + (size_t)i * KW, states[t >= cut][i], 0,
                                                   MIN((u32)BLOCK, seen_by(i) - t)};
         for (u32 i = 0; i < n; i += at_once)
             k->attend(&b, queries + i, MIN(at_once, n - i), 0.1f * (float)SCALE);
     }
     for (u32 i = 0; i < QUERIES; i++) {
         k->merge(states[0][i], states[1][i], VW);
-        k->finish(y + (size_t)i * VW, states[0][i], VW);
+        k->finish(y + (size_t)i * VW, states[0][i], VW, -INFINITY);
     }
 }
 
@@ -265,11 +265,11 @@ static void attend_all_on_tiles(const struct attention_kernels *k, const float *
         k->split_cached(&b);
         for (u32 i = 0; i < n; i++) {
             u32 seen = seen_by(first + i);
-            queries[i] = (struct cpu_query){NULL, states[i], seen > t ? MIN(32u, seen - t) : 0};
+            queries[i] = (struct cpu_query){NULL, states[i], 0, seen > t ? MIN(32u, seen - t) : 0};
         }
         k->attend_tiles(&b, queries, qb[0], n);
     }
-    for (u32 i = 0; i < n; i++) k->finish(y + (size_t)i * VW, states[i], VW);
+    for (u32 i = 0; i < n; i++) k->finish(y + (size_t)i * VW, states[i], VW, -INFINITY);
 }
 
 static void attention_on_tiles_is_softmax_on_every_instruction_set(void **state)

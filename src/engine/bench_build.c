@@ -90,7 +90,7 @@ static void make_angles(struct lab *l)
     double *freq = arena_alloc(&l->net->arena, half, sizeof *freq);
     l->net->failed |= !freq;
     for (u32 i = 0; freq && i < half; i++) freq[i] = pow(10000, -1.0 * i / half);
-    l->net->rope = (struct rope_table){.n_rot = l->s.head, .freq = freq, .mscale = 1};
+    l->net->rope[0] = (struct rope_table){.n_rot = l->s.head, .freq = freq, .mscale = 1};
 }
 
 static void record_norm_qkv(struct lab *l, bool attends)

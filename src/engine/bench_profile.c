@@ -31,7 +31,8 @@ static void label_of(const struct program *p, const struct op *op, char *out, si
 static const char *part_of(const struct program *p, const struct op *op)
 {
     if (op->kind == OP_ROUTE || reads(p, op, "ffn_gate_inp")) return "router";
-    if (reads(p, op, "_exps") || op->kind == OP_COMBINE_EXPERTS) return "routed experts";
+    if (reads(p, op, "_exps") || op->kind == OP_COMBINE_EXPERTS || op->kind == OP_ADD_EXPERTS)
+        return "routed experts";
     if (reads(p, op, "_shexp")) return "shared expert";
     if (reads(p, op, "ffn") || reads(p, op, "channel_mix")) return "feed-forward";
     if (op->layer < 0) return "embedding and output";

@@ -11,6 +11,30 @@
 /* Bytes of a matrix that a model is known by. */
 enum { SAMPLE_BYTES = 4096 };
 
+/* Parameters of ops that no weight's name or shape tells. */
+static u64 hash_parameters(const struct program *p, u64 h)
+{
+    for (u32 i = 0; i < p->n_ops; i++) {
+        const struct op *op = &p->ops[i];
+        double x[4] = {op->kind};
+        if (op->kind == OP_ATTENTION) {
+            x[1] = op->p.attn.chunked ? -(double)op->p.attn.window : (double)op->p.attn.window;
+            x[2] = (double)op->p.attn.softcap;
+            x[3] = (double)op->p.attn.scale;
+        } else if (op->kind == OP_GLU) {
+            x[1] = op->p.glu.kind;
+            x[2] = (double)op->p.glu.alpha;
+            x[3] = (double)op->p.glu.limit;
+        } else if (op->kind == OP_ROPE) {
+            x[1] = op->p.rope.table;
+        } else {
+            continue;
+        }
+        h = XXH3_64bits_withSeed(x, sizeof x, h);
+    }
+    return h;
+}
+
 /* What must be equal for a state to mean the same: the executor's kind, the rounding, numbers that
  * the program computes with, shapes and names of all weights, the values of those that are vectors
  * (norms and biases: few), and the beginning of every matrix that is mapped (a training of matrices
@@ -40,9 +64,14 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
     u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
     h = XXH3_64bits_withSeed(reals, sizeof reals, h);
     /* the factors of the frequencies are no weights, and a context may choose between two tables */
-    if (net->rope.n_rot)
-        h = XXH3_64bits_withSeed(rope_freq(&net->rope, m->limits.max_pos),
-                                 net->rope.n_rot / 2 * sizeof *net->rope.freq, h);
+    for (u32 i = 0; i < NET_ROPES && net->rope[i].n_rot; i++) {
+        const struct rope_table *r = &net->rope[i];
+        const double scales[] = {r->mscale, r->grow, r->grow_every, r->grow_from};
+        h = XXH3_64bits_withSeed(scales, sizeof scales, h);
+        h = XXH3_64bits_withSeed(rope_freq(r, m->limits.max_pos), r->n_rot / 2 * sizeof *r->freq,
+                                 h);
+    }
+    h = hash_parameters(m->m->trunk, h);
     for (u32 i = 0; i < net->n_weights; i++) {
         const struct weight *w = &net->weights[i];
         const u64 shape[] = {w->type, w->n_in, w->n_out, w->n_slices, h};

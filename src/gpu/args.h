@@ -11,7 +11,7 @@
  *   ITEMS     uint[T + 1]   how many stretches of SPLIT_TOKENS positions the rows before this one
  *                           attend to; the last is their total
  *   TILES     uint2[T]      up to FLASH_TILE rows of class P of one sequence: the first, how many
- *   COS, SIN  float[T][n_rot / 2]
+ *   COS, SIN  float[T][n_rot / 2] of each rotary table, each at a multiple of 256 bytes
  *   TABLES    uint2[]       changed entries of the block tables: index, block (k_tables)
  *   SAMPLE    uint[R][SAMPLE_WORDS]   how each out row's token is chosen (struct sample_row)
  *   HIDDEN    float[T][d]   for programs that import it
@@ -137,10 +137,13 @@ enum {
     COLUMNS_RELU2,
     COLUMNS_DECAY,
     COLUMNS_NONE,
+    COLUMNS_GELU,    /* of glu */
+    COLUMNS_CLAMPED, /* of k_columns alone */
 };
 struct columns_args {
     unsigned n, f, rows;
     unsigned a_pitch, b_pitch, c_pitch, y_pitch; /* 0 where the operand is one row for all */
+    float alpha, limit;                          /* of COLUMNS_CLAMPED */
 };
 
 /* k_rope */
@@ -377,6 +380,8 @@ struct attention_args {
     unsigned max_items;           /* that the scratch has room for */
     unsigned rows, count, stride; /* most rows; how many: ROWS_...; splits of an item */
     float scale;
+    unsigned window, chunked, has_sinks; /* window: 0 for all; as OP_ATTENTION has them */
+    float softcap;                       /* 0: none */
 };
 
 /* k_flash_<largest head>, k_flash_latent: rows of class P on matrix units, with attention_args */
@@ -612,6 +617,11 @@ struct experts_args {
     unsigned added_in, added_pitch, added_bias, added_q_row, added_s_row;
     unsigned routes; /* k_experts_glu: the experts are chosen first */
     struct route_args route;
+};
+
+/* k_add_experts: n columns for each choice; b_pitch: from bias to bias */
+struct add_experts_args {
+    unsigned n, n_used, x_pitch, ids_pitch, y_pitch, b_pitch;
 };
 
 /* k_combine_experts */

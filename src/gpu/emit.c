@@ -221,6 +221,17 @@ void emit_step(struct emit *e, enum step_part part)
         e, (struct binding){.space = SPACE_STEP, .offset = e->step.at[part], .n = e->step.n[part]});
 }
 
+void emit_angles(struct emit *e, const struct op *rope)
+{
+    const struct net *net = e->p->net;
+    u32 table = rope->p.rope.table;
+    u64 at = step_angles_at(net, table, e->step.rows) * sizeof(float);
+    u64 n = (u64)e->step.rows * (net->rope[table].n_rot / 2) * sizeof(float);
+    for (enum step_part part = STEP_COS; part <= STEP_SIN; part++)
+        emit_bind(e,
+                  (struct binding){.space = SPACE_STEP, .offset = e->step.at[part] + at, .n = n});
+}
+
 void emit_tables(struct emit *e, bool write)
 {
     emit_bind(e, (struct binding){.space = SPACE_TABLES, .n = 1, .write = write});
@@ -439,6 +450,7 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_LATENT_ATTENTION] = emit_attention,
     [OP_ROUTE] = emit_route,
     [OP_MATMUL_EXPERTS] = emit_matmul_experts,
+    [OP_ADD_EXPERTS] = emit_add_experts,
     [OP_COMBINE_EXPERTS] = emit_combine_experts,
     [OP_EXPERTS_GLU] = emit_experts_glu,
     [OP_ROUTE_EXPERTS_GLU] = emit_experts_glu,

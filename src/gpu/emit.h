@@ -156,6 +156,7 @@ void emit_bind(struct emit *e, struct binding b); /* what the others are made of
 void emit_in(struct emit *e, struct operand o);
 void emit_out(struct emit *e, struct operand o); /* also what is read and written */
 void emit_step(struct emit *e, enum step_part part);
+void emit_angles(struct emit *e, const struct op *rope); /* two bindings: cos, sin */
 /* All activations with T rows, and a whole buffer of weights; for kernels that find things by
  * places in their arguments. What they touch there is said beside it. */
 void emit_all(struct emit *e);
@@ -302,6 +303,7 @@ void emit_attention_merge(struct emit *e, const struct op *op);
 void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters);
 int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
+int emit_add_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);
 int emit_experts_glu(struct emit *e, const struct op *op);
 int emit_experts_sum(struct emit *e, const struct op *op); /* and with a matmul added */

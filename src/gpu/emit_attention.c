@@ -71,6 +71,10 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
         .count = e->count,
         .stride = latent ? 1 : ATTN_SUBS,
         .scale = op->p.attn.scale,
+        .window = latent ? 0 : op->p.attn.window,
+        .chunked = !latent && op->p.attn.chunked,
+        .has_sinks = !latent && op->n_w,
+        .softcap = latent ? 0 : op->p.attn.softcap,
     };
 }
 
@@ -94,6 +98,11 @@ static u64 rotated_at(const struct emit *e, const struct op *op)
            ROUND_UP(n * 2 * sizeof(float), 256);
 }
 
+static void bind_sinks(struct emit *e, const struct op *op)
+{
+    emit_vector(e, op->n_w ? op->w[0] : NO_WEIGHT, 0);
+}
+
 void emit_attention_merge(struct emit *e, const struct op *op)
 {
     struct attention_args a = emit_attention_args(e, op);
@@ -101,19 +110,22 @@ void emit_attention_merge(struct emit *e, const struct op *op)
         (u64)e->rows * a.n_heads * ((op->p.attn.v_width + MERGE_THREADS - 1) / MERGE_THREADS);
     emit_launch(e, "k_attention_merge", (u32)MIN(pieces, 4 * GROUPS), 1, MERGE_THREADS);
     emit_step(e, STEP_HEAD);
+    emit_step(e, STEP_ROWS);
     emit_step(e, STEP_ITEMS);
+    bind_sinks(e, op);
     emit_attention_scratch(e, op, false);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
 }
 
-/* Can matrix units do rows of class P? */
+/* Can matrix units do rows of class P? The kernels of native/ know no windows, caps and sinks. */
 static bool flashes(const struct emit *e, const struct op *op)
 {
     enum { MAX_HEAD = 128 };
     bool small =
         op->kind == OP_LATENT_ATTENTION || MAX(op->p.attn.k_width, op->p.attn.v_width) <= MAX_HEAD;
-    return e->kind.n_p && small && e->p->net->profile.kv == QT_F16;
+    bool plain = !(op_features(op) & (HAS(WINDOW) | HAS(SOFTCAP) | HAS(SINKS)));
+    return e->kind.n_p && small && e->p->net->profile.kv == QT_F16 && (plain || !e->kind.native);
 }
 
 static void emit_flash(struct emit *e, const struct op *op)
@@ -143,6 +155,7 @@ static void emit_flash(struct emit *e, const struct op *op)
     emit_tables(e, false);
     emit_in(e, op->in[0]);
     emit_kv(e, op->p.attn.kv, false);
+    if (!latent && !native) bind_sinks(e, op);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);
 }
@@ -205,6 +218,7 @@ static void emit_splits(struct emit *e, const struct op *op)
     else
         emit_in(e, op->in[0]);
     emit_kv(e, op->p.attn.kv, false);
+    if (!latent) bind_sinks(e, op);
     emit_attention_scratch(e, op, true);
     emit_out(e, op->out[0]);
     emit_args(e, &a, sizeof a);

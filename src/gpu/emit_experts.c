@@ -40,6 +40,27 @@ int emit_route(struct emit *e, const struct op *op)
     return emit_args(e, &a, sizeof a);
 }
 
+int emit_add_experts(struct emit *e, const struct op *op)
+{
+    struct planes w;
+    planes_plan(&w, &e->p->net->weights[op->w[0]]);
+    u32 n = op->p.experts.n_out;
+    struct add_experts_args a = {.n = n,
+                                 .n_used = op->p.experts.n_used,
+                                 .x_pitch = emit_pitch(e, op->in[0]),
+                                 .ids_pitch = emit_pitch(e, op->in[1]),
+                                 .y_pitch = emit_pitch(e, op->out[0]),
+                                 .b_pitch = w.q_row * 4};
+    emit_launch(e, "k_add_experts", (n + COMBINE_THREADS - 1) / COMBINE_THREADS, e->rows * a.n_used,
+                COMBINE_THREADS);
+    emit_step(e, STEP_HEAD);
+    emit_vector(e, op->w[0], 0);
+    emit_in(e, op->in[0]);
+    emit_in(e, op->in[1]);
+    emit_out(e, op->out[0]);
+    return emit_args(e, &a, sizeof a);
+}
+
 int emit_combine_experts(struct emit *e, const struct op *op)
 {
     u32 n = op->p.experts.n_out;

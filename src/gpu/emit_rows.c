@@ -98,7 +98,10 @@ static u32 function_of(const struct op *op)
     case OP_ADD: return COLUMNS_ADD;
     case OP_MUL: return COLUMNS_MUL;
     case OP_LERP: return COLUMNS_LERP;
-    case OP_GLU: return COLUMNS_GLU;
+    case OP_GLU:
+        return op->p.glu.kind == GLU_SILU   ? COLUMNS_GLU
+               : op->p.glu.kind == GLU_GELU ? COLUMNS_GELU
+                                            : COLUMNS_CLAMPED;
     case OP_K_CONTROL: return COLUMNS_K_CONTROL;
     default: return emit_act(op->p.act.kind);
     }
@@ -119,6 +122,7 @@ int emit_columns(struct emit *e, const struct op *op)
                              .b_pitch = pitch[1],
                              .c_pitch = pitch[2],
                              .y_pitch = emit_pitch(e, op->out[0])};
+    if (op->kind == OP_GLU) a.alpha = op->p.glu.alpha, a.limit = op->p.glu.limit;
     emit_launch(e, "k_columns", groups_of(n, COLUMNS_THREADS), emit_n_rows(e, op->out[0]),
                 COLUMNS_THREADS);
     emit_step(e, STEP_HEAD);
@@ -144,8 +148,7 @@ int emit_rope(struct emit *e, const struct op *op)
                           .y_pitch = emit_pitch(e, op->out[0])};
     emit_launch(e, "k_rope", e->rows, a.n_heads, ROPE_THREADS);
     emit_step(e, STEP_HEAD);
-    emit_step(e, STEP_COS);
-    emit_step(e, STEP_SIN);
+    emit_angles(e, op);
     emit_in(e, op->in[0]);
     emit_out(e, op->out[0]);
     return emit_args(e, &a, sizeof a);

@@ -10,10 +10,17 @@ u32 step_max_tables(u32 rows)
     return 64 + rows;
 }
 
+u64 step_angles_at(const struct net *net, u32 table, u32 rows)
+{
+    u64 n = 0;
+    for (u32 i = 0; i < table; i++) n += ROUND_UP((u64)rows * (net->rope[i].n_rot / 2), 64);
+    return n;
+}
+
 void step_layout(struct step_layout *l, const struct program *p, const struct exec_limits *limits,
                  u32 rows)
 {
-    u64 t = rows, r = MIN(rows, limits->max_out), half = p->net->rope.n_rot / 2;
+    u64 t = rows, r = MIN(rows, limits->max_out), angles = step_angles_at(p->net, NET_ROPES, rows);
     const u64 words[STEP_PARTS] = {
         [STEP_HEAD] = HEAD_WORDS,
         [STEP_ROWS] = 4 * t,
@@ -22,8 +29,8 @@ void step_layout(struct step_layout *l, const struct program *p, const struct ex
         [STEP_OUT] = r,
         [STEP_ITEMS] = t + 1,
         [STEP_TILES] = 2 * t,
-        [STEP_COS] = t * half,
-        [STEP_SIN] = t * half,
+        [STEP_COS] = angles,
+        [STEP_SIN] = angles,
         [STEP_TABLES] = 2ull * step_max_tables(rows),
         [STEP_SAMPLE] = SAMPLE_WORDS * r,
         [STEP_HIDDEN] = p->imports_hidden ? t * p->net->d_model : 0,
@@ -228,9 +235,14 @@ bool step_write(const struct step_layout *l, const struct step *s, const struct 
     put_rows(l, s, order, dst);
     head[HEAD_N_TILES] = put_tiles(l, s, order, dst);
     for (u32 i = 0; i < s->n_out; i++) out[i] = order->at[s->out_rows[i]];
-    size_t half = s->net->rope.n_rot / 2;
-    put_floats(order, (float *)(void *)(dst + l->at[STEP_COS]), s->cos, s->n_rows, half);
-    put_floats(order, (float *)(void *)(dst + l->at[STEP_SIN]), s->sin, s->n_rows, half);
+    for (u32 i = 0; i < NET_ROPES; i++) {
+        size_t half = s->net->rope[i].n_rot / 2, to = step_angles_at(s->net, i, l->rows);
+        size_t from = step_rope_at(s->net, i, s->limits.max_rows);
+        float *cosine = (float *)(void *)(dst + l->at[STEP_COS]) + to;
+        float *sine = (float *)(void *)(dst + l->at[STEP_SIN]) + to;
+        put_floats(order, cosine, s->cos + from, s->n_rows, half);
+        put_floats(order, sine, s->sin + from, s->n_rows, half);
+    }
     if (l->n[STEP_HIDDEN] && s->hidden)
         put_floats(order, (float *)(void *)(dst + l->at[STEP_HIDDEN]), s->hidden, s->n_rows,
                    s->net->d_model);

@@ -30,6 +30,8 @@ struct step_layout {
     u64 bytes[2]; /* that are sent: always, and with edits of logits or masks */
 };
 
+/* Words of cos (or sin) of the rotary tables before this one, for T rows. */
+u64 step_angles_at(const struct net *net, u32 table, u32 rows);
 void step_layout(struct step_layout *l, const struct program *p, const struct exec_limits *limits,
                  u32 rows);
 

@@ -101,6 +101,7 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
     if (key.p && strmap_get(&b->ids, key, &id)) return id;
     struct weight weight = weight_packed(arena_copy(&b->net->arena, str_of(name)), t->type, w->n_in,
                                          w->n_out, w->n_slices);
+    weight.plain = w->plain;
     weight.slice_bytes = weight.row_bytes * w->n_rows; /* other rows may lie between */
     u64 offset = w->row * weight.row_bytes + (w->n_all ? w->col * weight.row_bytes / w->n_in : 0);
     return bind_add(b, key, &weight, (struct bound){t, offset});

@@ -72,7 +72,7 @@ static int make_freq(double **out, struct net *net, const struct hparams *hp, st
 
 int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
 {
-    struct rope_table *r = &net->rope;
+    struct rope_table *r = &net->rope[0];
     bool two = hp->rope_scaling == SCALING_LONGROPE;
     r->n_rot = hp->n_rot;
     r->mscale = 1;

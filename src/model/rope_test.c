@@ -38,7 +38,7 @@ static int teardown(void **state)
 static void fill(void)
 {
     if (rope_fill(net, &hp, s, &err)) fail_msg("%s", err.text);
-    assert_int_equal(net->rope.n_rot, hp.n_rot);
+    assert_int_equal(net->rope[0].n_rot, hp.n_rot);
 }
 
 static void near(double got, double want)
@@ -50,9 +50,9 @@ static void plain_frequencies_fall_by_powers(void **state)
 {
     (void)state;
     fill();
-    for (u32 i = 0; i < 16; i++) near(net->rope.freq[i], exp(-log(10000) * i / 16));
-    near(net->rope.freq[8], 0.01);
-    assert_true(net->rope.mscale == 1);
+    for (u32 i = 0; i < 16; i++) near(net->rope[0].freq[i], exp(-log(10000) * i / 16));
+    near(net->rope[0].freq[8], 0.01);
+    assert_true(net->rope[0].mscale == 1);
 }
 
 static void linear_scaling_divides_all(void **state)
@@ -61,8 +61,8 @@ static void linear_scaling_divides_all(void **state)
     hp.rope_scaling = SCALING_LINEAR;
     hp.rope_factor = 4;
     fill();
-    for (u32 i = 0; i < 16; i++) near(net->rope.freq[i], exp(-log(10000) * i / 16) / 4);
-    assert_true(net->rope.mscale == 1);
+    for (u32 i = 0; i < 16; i++) near(net->rope[0].freq[i], exp(-log(10000) * i / 16) / 4);
+    assert_true(net->rope[0].mscale == 1);
 }
 
 static void no_scaling_ignores_the_factor(void **state)
@@ -71,7 +71,7 @@ static void no_scaling_ignores_the_factor(void **state)
     hp.rope_scaling = SCALING_NONE;
     hp.rope_factor = 4;
     fill();
-    assert_true(net->rope.freq[0] == 1 && net->rope.mscale == 1);
+    assert_true(net->rope[0].freq[0] == 1 && net->rope[0].mscale == 1);
 }
 
 /* With 32 dimensions, base 10^4 and 4096 positions: c(β) = 32·ln(4096/(2πβ))/(2·ln 10^4), so
@@ -85,9 +85,9 @@ static void yarn_ramps_between_its_corners(void **state)
     fill();
     for (u32 i = 0; i < 16; i++) {
         double kept = i <= 5 ? 1 : i >= 12 ? 0 : (12.0 - i) / 7;
-        near(net->rope.freq[i], pow(10000, -(double)i / 16) * (kept + (1 - kept) / 8));
+        near(net->rope[0].freq[i], pow(10000, -(double)i / 16) * (kept + (1 - kept) / 8));
     }
-    near(net->rope.mscale, 0.5 * (1 + 0.1 * 2.0794415416798357)); /* ln 8 */
+    near(net->rope[0].mscale, 0.5 * (1 + 0.1 * 2.0794415416798357)); /* ln 8 */
 }
 
 static void yarn_corners_stay_within_the_pairs(void **state)
@@ -99,7 +99,7 @@ static void yarn_corners_stay_within_the_pairs(void **state)
     fill();
     for (u32 i = 0; i < 16; i++) {
         double kept = i >= 5 ? 0 : 1 - i / 5.0;
-        near(net->rope.freq[i], pow(10000, -(double)i / 16) * (kept + (1 - kept) / 2));
+        near(net->rope[0].freq[i], pow(10000, -(double)i / 16) * (kept + (1 - kept) / 2));
     }
 }
 
@@ -122,7 +122,8 @@ static void rope_freqs_divide_each(void **state)
     hp.n_rot = 8;
     add_freqs(QT_F32, 4, factors);
     fill();
-    for (u32 i = 0; i < 4; i++) near(net->rope.freq[i], pow(10, -(double)i) / (double)factors[i]);
+    for (u32 i = 0; i < 4; i++)
+        near(net->rope[0].freq[i], pow(10, -(double)i) / (double)factors[i]);
 }
 
 static void rope_freqs_may_be_halves(void **state)
@@ -132,7 +133,7 @@ static void rope_freqs_may_be_halves(void **state)
     hp.n_rot = 4;
     add_freqs(QT_F16, 2, factors);
     fill();
-    near(net->rope.freq[1], 0.01 / 3);
+    near(net->rope[0].freq[1], 0.01 / 3);
 }
 
 static void bad_rope_freqs_are_refused(void **state)
@@ -163,10 +164,10 @@ static void longrope_has_two_tables(void **state)
     assert_non_null(strstr(err.text, "'rope_factors_long.weight' is missing"));
     add_factors("rope_factors_long.weight", QT_F32, 2, factors[1]);
     fill();
-    near(rope_freq(&net->rope, 4096)[1], 0.01 / 2);
-    near(rope_freq(&net->rope, 4097)[1], 0.01 / 8);
-    near(rope_freq(&net->rope, 4097)[0], 1.0 / 3);
-    near(net->rope.mscale, 1.25);
+    near(rope_freq(&net->rope[0], 4096)[1], 0.01 / 2);
+    near(rope_freq(&net->rope[0], 4097)[1], 0.01 / 8);
+    near(rope_freq(&net->rope[0], 4097)[0], 1.0 / 3);
+    near(net->rope[0].mscale, 1.25);
 }
 
 static void frequencies_without_bound_are_refused(void **state)
@@ -183,7 +184,7 @@ static void a_model_without_rotation_has_no_table(void **state)
     (void)state;
     hp.n_rot = 0;
     fill();
-    assert_null(net->rope.freq);
+    assert_null(net->rope[0].freq);
 }
 
 int main(void)

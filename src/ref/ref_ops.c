@@ -221,8 +221,17 @@ static float act(enum act_kind kind, float x)
     return x;
 }
 
-static float glu(float g, float u)
+static float glu(const struct op *op, float g, float u)
 {
+    float limit = op->p.glu.limit;
+    switch (op->p.glu.kind) {
+    case GLU_SILU: break;
+    case GLU_GELU: return g * num_sigmoid(1.59576912f * (g + 0.044715f * g * g * g)) * u;
+    case GLU_CLAMPED:
+        g = g > limit ? limit : g;
+        u = u > limit ? limit : u < -limit ? -limit : u;
+        return g * num_sigmoid(op->p.glu.alpha * g) * (u + 1.0f);
+    }
     return g * num_sigmoid(g) * u;
 }
 
@@ -242,7 +251,7 @@ static void op_columns(const struct ref_run *run, const struct op *op)
             case OP_ADD: y[i] = a[i] + b[i]; break;
             case OP_MUL: y[i] = a[i] * b[i]; break;
             case OP_LERP: y[i] = a[i] + (b[i] - a[i]) * c[i]; break;
-            case OP_GLU: y[i] = glu(a[i], b[i]); break;
+            case OP_GLU: y[i] = glu(op, a[i], b[i]); break;
             case OP_K_CONTROL: y[i] = a[i] * (1.0f + (b[i] - 1.0f) * w[i]); break;
             default: y[i] = act(op->p.act.kind, a[i]); break;
             }
@@ -255,7 +264,9 @@ static void op_rope(const struct ref_run *run, const struct op *op)
     u32 half = op->p.rope.n_rot / 2;
     bool neox = op->p.rope.kind == ROPE_NEOX;
     for (u32 t = 0; t < run->s->n_rows; t++) {
-        const float *cos = run->s->cos + (size_t)t * half, *sin = run->s->sin + (size_t)t * half;
+        size_t angles = step_rope_at(run->x->host.net, op->p.rope.table, run->s->limits.max_rows) +
+                        (size_t)t * half;
+        const float *cos = run->s->cos + angles, *sin = run->s->sin + angles;
         for (u32 h = 0; h < op->p.rope.n_heads; h++) {
             const float *x = at(run, op->in[0], t) + (size_t)h * op->p.rope.in_stride;
             float *y = at(run, op->out[0], t) + (size_t)h * op->p.rope.out_stride;
@@ -281,6 +292,7 @@ static void op_kv_store(const struct ref_run *run, const struct op *op)
 struct attention {
     const struct ref_run *run;
     const struct op *op;
+    const float *sinks; /* NULL: none */
 };
 
 /* n cached values of a part from column col on. */
@@ -310,7 +322,8 @@ static float score(const struct attention *a, const float *q, const u8 *row, u32
         if (a->run->x->host.rows[a->op->p.attn.kv].rotated) hostmem_rotate(k, n);
     }
     for (u32 i = 0; i < n; i++) sum += (double)q[i] * (double)k[i];
-    return (float)(sum * (double)a->op->p.attn.scale);
+    float s = (float)(sum * (double)a->op->p.attn.scale), cap = a->op->p.attn.softcap;
+    return cap > 0 ? cap * num_tanh(s / cap) : s;
 }
 
 /* Items are (row, head) pairs. Two passes over the cache: the maximum, then exp, sum and values. */
@@ -328,11 +341,12 @@ static void attend(void *ctx, u64 begin, u64 end)
         const float *q = at(a->run, op->in[0], t) + (size_t)h * kw;
         float *y = at(a->run, op->out[0], t) + (size_t)h * vw;
         bool latent = op->kind == OP_LATENT_ATTENTION;
-        float top = -INFINITY;
-        double sum = 0;
-        for (u32 j = 0; j <= r->pos; j++) top = fmaxf(top, score(a, q, cached_row(a, r, j), g));
+        u32 first = op_first_seen(op, r->pos);
+        float top = a->sinks ? a->sinks[h] : -INFINITY;
+        for (u32 j = first; j <= r->pos; j++) top = fmaxf(top, score(a, q, cached_row(a, r, j), g));
+        double sum = a->sinks ? (double)num_exp(a->sinks[h] - top) : 0;
         for (u32 i = 0; i < vw; i++) acc[i] = 0;
-        for (u32 j = 0; j <= r->pos; j++) {
+        for (u32 j = first; j <= r->pos; j++) {
             const u8 *row = cached_row(a, r, j);
             double e = (double)num_exp(score(a, q, row, g) - top);
             sum += e;
@@ -345,7 +359,7 @@ static void attend(void *ctx, u64 begin, u64 end)
 
 static void op_attention(const struct ref_run *run, const struct op *op)
 {
-    struct attention a = {run, op};
+    struct attention a = {run, op, op->n_w ? row_of(run, op->w[0], 0, 0) : NULL};
     pool_run(run->x->pool, attend, &a, (u64)run->s->n_rows * op->p.attn.n_heads);
 }
 
@@ -357,6 +371,20 @@ static void op_route(const struct ref_run *run, const struct op *op)
     for (u32 t = 0; t < run->s->n_rows; t++)
         hostmem_route(op, at(run, op->in[0], t), bias, (i32 *)(void *)at(run, op->out[0], t),
                       at(run, op->out[1], t));
+}
+
+static void op_add_experts(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.experts.n_out, k = op->p.experts.n_used;
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        const i32 *ids = (const i32 *)(const void *)at(run, op->in[1], t);
+        for (u32 j = 0; j < k; j++) {
+            const float *x = at(run, op->in[0], t) + (size_t)j * n;
+            const float *bias = row_of(run, op->w[0], (u32)ids[j], 0);
+            float *y = at(run, op->out[0], t) + (size_t)j * n;
+            for (u32 i = 0; i < n; i++) y[i] = x[i] + bias[i];
+        }
+    }
 }
 
 static void op_combine_experts(const struct ref_run *run, const struct op *op)
@@ -468,7 +496,7 @@ static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
     matmul_rows(run, op->w[2], op->w[3], op->in[0], x, pitch, u, n);
     for (u32 t = 0; t < n_rows; t++) {
         float *y = at(run, op->out[0], t);
-        for (size_t i = 0; i < n; i++) y[i] = glu(g[t * n + i], u[t * n + i]);
+        for (size_t i = 0; i < n; i++) y[i] = glu(&op->parts[2], g[t * n + i], u[t * n + i]);
     }
 }
 
@@ -492,6 +520,7 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION: op_attention(run, op); break;
     case OP_ROUTE: op_route(run, op); break;
+    case OP_ADD_EXPERTS: op_add_experts(run, op); break;
     case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
     case OP_TOKEN_SHIFT: op_token_shift(run, op); break;
     case OP_WKV7: op_wkv7(run, op); break;

@@ -19,6 +19,10 @@ struct heads {
     u32 n, n_kv, k, v;
     double scale;
     bool latent;
+    u32 window;
+    bool chunked;
+    double cap;
+    const float *sinks; /* NULL: none */
 };
 
 /* Σ softmax(scale·q·k)·v of head h over positions 0..pos. */
@@ -26,14 +30,18 @@ static double naive_attention(const struct heads *a, const float *q, u32 h, u32 
                               u32 col)
 {
     u32 g = h / (a->n / a->n_kv);
-    double top = -INFINITY, sum = 0, y = 0, s[MAX_POS];
-    for (u32 j = 0; j <= pos; j++) {
+    double top = a->sinks ? (double)a->sinks[h] : -INFINITY, sum = 0, y = 0, s[MAX_POS];
+    u32 first = a->window && pos >= a->window ? pos - a->window + 1 : 0;
+    if (a->chunked) first = pos - pos % a->window;
+    for (u32 j = first; j <= pos; j++) {
         s[j] = 0;
         for (u32 i = 0; i < a->k; i++)
             s[j] += a->scale * (double)q[h * a->k + i] * (double)keys[slot][j][g * a->k + i];
+        if (a->cap > 0) s[j] = a->cap * tanh(s[j] / a->cap);
         top = fmax(top, s[j]);
     }
-    for (u32 j = 0; j <= pos; j++) {
+    if (a->sinks) sum = exp((double)a->sinks[h] - top);
+    for (u32 j = first; j <= pos; j++) {
         double e = exp(s[j] - top);
         sum += e;
         y += e * (double)(a->latent ? keys[slot][j][col] : values[slot][j][g * a->v + col]);
@@ -59,6 +67,14 @@ static const struct row steps[3][5] = {
     {{0, 0, 4, ROW_P}, {0, 0, 5, ROW_P}, {0, 2, 6, ROW_P}, {0, 0, 6, ROW_P}, {0, 0, 7, ROW_P}},
 };
 
+static u32 sinks_of(const struct heads *a)
+{
+    if (!a->sinks) return NO_WEIGHT;
+    struct weight w = weight_packed("sinks", QT_F32, a->n, 1, 1);
+    w.data = (const u8 *)a->sinks;
+    return net_weight(lab.net, &w);
+}
+
 static void check_attention(const struct heads *a, enum qtype kv_type)
 {
     u32 k_width = a->n_kv * a->k, v_width = a->latent ? 0 : a->n_kv * a->v;
@@ -68,7 +84,12 @@ static void check_attention(const struct heads *a, enum qtype kv_type)
     if (v_width) v = lab_in(v_width);
     prog_kv_store(lab.p, kv, k, v);
     y = a->latent ? prog_latent_attention(lab.p, "y", kv, a->n, a->v, q, (float)a->scale)
-                  : prog_attention(lab.p, "y", kv, a->n, a->n_kv, q, (float)a->scale);
+                  : prog_attention_by(lab.p, "y", kv, a->n, a->n_kv, q,
+                                      (struct attend_spec){.scale = (float)a->scale,
+                                                           .window = a->window,
+                                                           .chunked = a->chunked,
+                                                           .softcap = (float)a->cap,
+                                                           .sinks = sinks_of(a)});
     for (u32 s = 0; s < 3; s++) {
         for (u32 t = 0; t < 5; t++) lab_row(steps[s][t].slot, steps[s][t].pos);
         lab_fill(5);
@@ -82,7 +103,9 @@ static void check_attention(const struct heads *a, enum qtype kv_type)
     }
 }
 
-static const struct heads grouped = {6, 2, 4, 3, 1.5, false}, latent = {3, 1, 6, 4, 0.75, true};
+static const struct heads grouped = {.n = 6, .n_kv = 2, .k = 4, .v = 3, .scale = 1.5},
+                          latent = {
+                              .n = 3, .n_kv = 1, .k = 6, .v = 4, .scale = 0.75, .latent = true};
 
 static void attention_of_grouped_heads(void **state)
 {
@@ -94,6 +117,40 @@ static void attention_reads_keys_and_values_rounded_to_f16(void **state)
 {
     (void)state;
     check_attention(&grouped, QT_F16); /* f32 would be off by up to 5e-4, not 1e-6 */
+}
+
+static void attention_sees_its_window_only(void **state)
+{
+    (void)state;
+    struct heads a = grouped;
+    a.window = 3;
+    check_attention(&a, QT_F32);
+}
+
+static void attention_sees_its_chunk_only(void **state)
+{
+    (void)state;
+    struct heads a = grouped;
+    a.window = 3;
+    a.chunked = true;
+    check_attention(&a, QT_F32);
+}
+
+static void scores_are_capped(void **state)
+{
+    (void)state;
+    struct heads a = grouped;
+    a.cap = 0.8;
+    check_attention(&a, QT_F32);
+}
+
+static void sinks_are_one_more_score(void **state)
+{
+    (void)state;
+    static const float sinks[6] = {0.5f, -2, 90, 3, -INFINITY, 0};
+    struct heads a = grouped;
+    a.sinks = sinks;
+    check_attention(&a, QT_F32);
 }
 
 static void latent_attention_takes_values_from_keys(void **state)
@@ -256,6 +313,10 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, lab_setup, lab_teardown)
     const struct CMUnitTest tests[] = {
         TEST(attention_of_grouped_heads),
+        TEST(attention_sees_its_window_only),
+        TEST(attention_sees_its_chunk_only),
+        TEST(scores_are_capped),
+        TEST(sinks_are_one_more_score),
         TEST(attention_reads_keys_and_values_rounded_to_f16),
         TEST(latent_attention_takes_values_from_keys),
         TEST(latent_attention_in_f16),

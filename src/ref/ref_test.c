@@ -222,6 +222,23 @@ static void combine_adds_in_rank_order(void **state)
     assert_true(lab_out(y, 0)[1] == 1 + 0.5f * 2 + 4);
 }
 
+static void each_chosen_expert_adds_its_bias(void **state)
+{
+    (void)state;
+    static const float b[6] = {1, 2, 10, 20, 100, 200};
+    static const float z[3] = {0.5f, -3, 4}; /* the third, then the first */
+    struct operand in = lab_in(3), x = lab_in(4), ids, weights;
+    prog_route(lab.p, in, (struct route_spec){.n_used = 2, .scale = 1, .bias = NO_WEIGHT}, &ids,
+               &weights);
+    struct operand y = prog_add_experts(lab.p, "y", x, ids, lab_weight(QT_F32, 2, 3, 1, b, NULL));
+    lab_row(0, 0);
+    lab_fill(1);
+    memcpy(lab_at(in, 0), z, sizeof z);
+    lab_run(y, y);
+    static const float want[4] = {100, 200, 1, 2};
+    for (u32 i = 0; i < 4; i++) assert_true(lab_out(y, 0)[i] == lab_at(x, 0)[i] + want[i]);
+}
+
 /* ---- columns ---- */
 
 static void pairwise_ops(void **state)
@@ -238,6 +255,9 @@ static void pairwise_ops(void **state)
         prog_lerp_weight(lab.p, "y", a, b, rows, 1),
         prog_k_control(lab.p, "y", a, b, v),
         prog_glu(lab.p, "y", a, b),
+        prog_glu_by(lab.p, "y", a, b, (struct glu_spec){.kind = GLU_GELU}),
+        prog_glu_by(lab.p, "y", a, b,
+                    (struct glu_spec){.kind = GLU_CLAMPED, .alpha = 1.5f, .limit = 0.4f}),
     };
     for (u32 i = 0; i < ARRAY_LEN(y); i++) lab.p->bufs[y[i].buf].kept = true;
     lab_row(0, 0), lab_row(0, 1);
@@ -255,6 +275,11 @@ static void pairwise_ops(void **state)
                          (double)p + ((double)q - (double)p) * (double)w[3 + i]);
             lab_close_to(lab_out(y[5], t)[i], (double)p * (1 + ((double)q - 1) * (double)w[i]));
             lab_close_to(lab_out(y[6], t)[i], (double)p * sigmoid * (double)q);
+            double g = (double)p, turn = sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+            lab_close_to(lab_out(y[7], t)[i], g / 2 * (1 + tanh(turn)) * (double)q);
+            g = fmin(g, (double)0.4f);
+            double u = fmax(fmin((double)q, (double)0.4f), -(double)0.4f);
+            lab_close_to(lab_out(y[8], t)[i], g / (1 + exp(-1.5 * g)) * (u + 1));
         }
 }
 
@@ -338,7 +363,7 @@ static void check_rope(enum rope_kind kind)
     enum { H = 3, W = 7, ROT = 4, IN = 9, OUT = 8 };
     static double freq[2] = {1, 0.3};
     static const u32 pos[3] = {0, 5, 11};
-    lab.net->rope = (struct rope_table){.n_rot = ROT, .freq = freq, .mscale = 1};
+    lab.net->rope[0] = (struct rope_table){.n_rot = ROT, .freq = freq, .mscale = 1};
     struct operand x = lab_in(H * IN), y = prog_buf(lab.p, "y", H * OUT);
     prog_rope_to(lab.p, kind, H, W, y, OUT, x, IN);
     for (u32 t = 0; t < 3; t++) lab_row(t, pos[t]);
@@ -356,6 +381,25 @@ static void check_rope(enum rope_kind kind)
             assert_memory_equal(got + ROT, in + ROT, (W - ROT) * sizeof(float)); /* passes */
             assert_true(got[W] == 0);                                            /* untouched */
         }
+}
+
+/* A frequency of 0 rotates nothing, so that what is left is the growth with the position. */
+static void rope_by_a_second_table_grows(void **state)
+{
+    (void)state;
+    static double main_freq[1] = {1}, freq[2] = {0, 0};
+    static const u32 pos[3] = {0, 3, 11};
+    lab.net->rope[0] = (struct rope_table){.n_rot = 2, .freq = main_freq, .mscale = 1};
+    lab.net->rope[1] = (struct rope_table){
+        .n_rot = 4, .freq = freq, .mscale = 2, .grow = 0.5, .grow_every = 4, .grow_from = 1};
+    struct operand x = lab_in(4), y = prog_rope_by(lab.p, "y", ROPE_NEOX, 1, 1, x);
+    for (u32 t = 0; t < 3; t++) lab_row(t, pos[t]);
+    lab_fill(3);
+    lab_run(y, y);
+    for (u32 t = 0; t < 3; t++)
+        for (u32 i = 0; i < 4; i++)
+            lab_close_to(lab_out(y, t)[i],
+                         (double)lab_at(x, t)[i] * 2 * (1 + 0.5 * log(1 + (pos[t] + 1) / 4)));
 }
 
 static void rope_norm_turns_neighbours(void **state)
@@ -585,6 +629,7 @@ int main(void)
         TEST(experts_share_their_input),
         TEST(experts_have_an_input_each),
         TEST(combine_adds_in_rank_order),
+        TEST(each_chosen_expert_adds_its_bias),
         TEST(pairwise_ops),
         TEST(activations),
         TEST(rk_bonus_by_heads),
@@ -592,6 +637,7 @@ int main(void)
         TEST(gather_takes_the_rows_asked_for),
         TEST(rope_norm_turns_neighbours),
         TEST(rope_neox_turns_halves),
+        TEST(rope_by_a_second_table_grows),
         TEST(route_softmax_takes_the_best_ties_to_the_lower),
         TEST(route_normalises_then_scales),
         TEST(route_bias_chooses_but_does_not_weigh),

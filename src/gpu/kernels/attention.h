@@ -8,6 +8,32 @@
 
 #define ATTN_NOTHING -3.0e38f /* the maximum of no scores */
 
+/* The first position that a row at pos sees. */
+GPU_FN uint attn_first_seen(ARGS_IN(attention_args) a, uint pos)
+{
+    if (a.window == 0u || pos < a.window) return 0u;
+    return a.chunked != 0u ? pos / a.window * a.window : pos + 1u - a.window;
+}
+
+/* Splits before the first chunk of which a row sees something, when it sees those from there on. */
+GPU_FN uint attn_unseen(uint seen)
+{
+    return seen / (uint)(SPLIT_TOKENS * ATTN_SUBS) * (uint)ATTN_SUBS;
+}
+
+/* A score under the softcap. */
+GPU_FN float attn_cap(float s, float softcap)
+{
+    return softcap > 0.0f ? softcap * num_tanh(s / softcap) : s;
+}
+
+/* Outputs' divisor once a sink has joined the scores, of which top is the largest. */
+GPU_FN float attn_sink(float sum, float top, float sink)
+{
+    float above = sink - top;
+    return sum + num_exp(above > 88.0f ? 88.0f : above); /* then nothing else weighs anything */
+}
+
 /* Does one group take a row's chunks one after another? So many rows keep all groups busy, and
  * finding a chunk's row costs more than the chunk. Latent attention (stride 1) has another way. */
 GPU_FN bool attn_walks(ARGS_IN(attention_args) a, uint n_rows, uint n_items)

@@ -10,11 +10,13 @@ GPU_FN float columns_of(uint f, float a, float b, float c)
 {
     float s = 0.0f;
     if (f == COLUMNS_GLU || f == COLUMNS_SIGMOID || f == COLUMNS_DECAY) s = num_sigmoid(a);
+    if (f == COLUMNS_GELU) s = num_sigmoid(1.59576912f * (a + 0.044715f * a * a * a));
     switch (f) {
     case COLUMNS_ADD: return a + b;
     case COLUMNS_MUL: return a * b;
     case COLUMNS_LERP: return a + (b - a) * c;
-    case COLUMNS_GLU: return a * s * b;
+    case COLUMNS_GLU:
+    case COLUMNS_GELU: return a * s * b;
     case COLUMNS_K_CONTROL: return a * (1.0f + (b - 1.0f) * c);
     case COLUMNS_TANH: return num_tanh(a);
     case COLUMNS_SIGMOID: return s;
@@ -22,6 +24,14 @@ GPU_FN float columns_of(uint f, float a, float b, float c)
     case COLUMNS_DECAY: return num_exp(-0.606530660f * s);
     default: return a;
     }
+}
+
+/* glu of kind clamped; what is no number stays none. */
+GPU_FN float columns_clamped(float g, float u, float alpha, float limit)
+{
+    g = g > limit ? limit : g;
+    u = u > limit ? limit : (u < -limit ? -limit : u);
+    return g * num_sigmoid(alpha * g) * (u + 1.0f);
 }
 
 #endif

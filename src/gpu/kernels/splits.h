@@ -27,7 +27,7 @@ GPU_FN void attn_fetch(KV kv, TG(const uint) place, THR(uint4) raw, uint p0, uin
 template <int F32, int AT, int HT, class KV>
 GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uint4) raw,
                         TG(float) score, uint n, uint n_units, uint shift, uint at, float scale,
-                        uint tid)
+                        float softcap, uint tid)
 {
     uint unit = tid & ((1u << shift) - 1u), per = (uint)ATTN_SUB >> shift;
     for (uint p0 = tid >> shift, end = n + p0; p0 < end; p0 += per * (uint)AT) {
@@ -48,7 +48,8 @@ GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uin
             uint head;
             float all = halves_sum<HT>(sum, shift, unit, &head);
             bool mine = (unit & ((1u << shift) / (uint)HT - 1u)) == 0u;
-            if (mine && p < n) score[head * (uint)SPLIT_TOKENS + p] = all * scale;
+            if (mine && p < n)
+                score[head * (uint)SPLIT_TOKENS + p] = attn_cap(all * scale, softcap);
         }
         if (per * (uint)AT >= (uint)SPLIT_TOKENS) break; /* n is no more */
     }
@@ -177,6 +178,20 @@ GPU_FN void attn_join(THR(const float) acc, TG(float) part, TG(const float2) ml,
     }
 }
 
+/* Sinks join the sums of finished rows, which are dealt out to threads as in attn_join. */
+template <int HT>
+GPU_FN void attn_add_sinks(THR(float2) sums, CONST(float) sinks, uint head, uint n_heads,
+                           uint width, uint tid)
+{
+    uint at_once = (uint)ATTN_PART / width;
+    UNROLL
+    for (int r = 0; r < HT; r++) {
+        uint h = (uint)r * at_once + tid / width;
+        if (tid >= at_once * width || h >= n_heads) continue;
+        sums[r] = make_float2(sums[r].x, attn_sink(sums[r].y, sums[r].x, sinks[head + h]));
+    }
+}
+
 /* What one item leaves: a chunk for the merge, or a finished row. */
 template <int HT>
 GPU_FN void attn_put(THR(const float) o, THR(const float2) sums, DEV(float) parts, DEV(float2) all,
@@ -199,9 +214,10 @@ GPU_FN void attn_put(THR(const float) o, THR(const float2) sums, DEV(float) part
 
 /* Column `col` of one head's output, folded from n items; the first has its sum at `at` and its
  * output at at·v_width, the others follow every `stride`. A lane looks at one item of 32 and finds
- * how it joins those before it; the outputs then follow in order. */
-GPU_FN float attn_merge(DEV(const float) parts, DEV(const float2) sums, uint at, uint stride,
-                        uint n, uint v_width, uint col, uint lane)
+ * how it joins those before it; the outputs then follow in order. Not yet divided: *all is
+ * the maximum and the sum. */
+GPU_FN float attn_merge_parts(DEV(const float) parts, DEV(const float2) sums, uint at, uint stride,
+                              uint n, uint v_width, uint col, uint lane, THR(float2) all)
 {
     enum { AHEAD = 8 };
     float top = 0.0f, l = 0.0f, o = 0.0f;
@@ -236,7 +252,16 @@ GPU_FN float attn_merge(DEV(const float) parts, DEV(const float2) sums, uint at,
             }
         }
     }
-    return o / l;
+    *all = make_float2(top, l);
+    return o;
+}
+
+GPU_FN float attn_merge(DEV(const float) parts, DEV(const float2) sums, uint at, uint stride,
+                        uint n, uint v_width, uint col, uint lane)
+{
+    float2 all = make_float2(0.0f, 0.0f);
+    float o = attn_merge_parts(parts, sums, at, stride, n, v_width, col, lane, &all);
+    return o / all.y;
 }
 
 #endif
