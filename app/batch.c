@@ -162,6 +162,9 @@ static bool take_other(struct job *j, const char *key, json_t *v)
 {
     const struct setting_field *x = settings_find(key);
     struct setting_error e = {.limit = N_LIMITS};
+    const json_t *twin = x && x->alias_of ? json_object_get(j->line, x->alias_of) : NULL;
+    if (twin && !json_is_null(twin))
+        return wrong(j, "%s is another name for %s; give only one of them", key, x->alias_of);
     if (x) return !x->take(x, &j->set, v, key, &e) || wrong(j, "%s", e.text);
     if (strcmp(key, "timeout") == 0) {
         j->set.r.timeout = json_number_value(v);

@@ -222,31 +222,36 @@ static int start(struct parser *p, int argc)
 }
 
 /* Options of other programs, and ours for the same thing. */
-static const char *const synonyms[][2] = {
-    {"temperature", "temp"},
-    {"ctx-size", "context"},
-    {"num-ctx", "context"},
-    {"max-model-len", "context"},
-    {"n-predict", "max-tokens"},
-    {"num-predict", "max-tokens"},
-    {"max-new-tokens", "max-tokens"},
-    {"system-prompt", "system"},
-    {"repetition-penalty", "repeat-penalty"},
-    {"quantization", "type"},
-    {"outtype", "type"},
-    {"outfile", "output"},
-    {"cache-type-k", "kv-type"},
-    {"kv-cache-dtype", "kv-type"},
-    {"model-draft", "draft"},
-    {"chat-template-file", "template"},
-    {"n-parallel", "parallel"},
+static const struct synonym {
+    const char *word, *ours;
+    bool works; /* as our option; otherwise that is only suggested */
+} synonyms[] = {
+    {"temperature", "temp", false},
+    {"ctx-size", "context", false},
+    {"num-ctx", "context", false},
+    {"max-model-len", "context", false},
+    {"n-predict", "max-tokens", true},
+    {"num-predict", "max-tokens", false},
+    {"max-new-tokens", "max-tokens", false},
+    {"system-prompt", "system", false},
+    {"repetition-penalty", "repeat-penalty", false},
+    {"quantization", "type", false},
+    {"outtype", "type", false},
+    {"outfile", "output", false},
+    {"cache-type-k", "kv-type", false},
+    {"kv-cache-dtype", "kv-type", false},
+    {"model-draft", "draft", false},
+    {"chat-template-file", "template", false},
+    {"n-parallel", "parallel", false},
 };
 
-static const char *synonym_of(const struct command *cmd, const char *name)
+static const struct synonym *synonym_of(const struct command *cmd, const char *name, size_t n)
 {
     for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++) {
-        const char *ours = synonyms[i][1];
-        if (strcmp(synonyms[i][0], name) == 0 && find(cmd, 0, ours, strlen(ours))) return ours;
+        const struct synonym *s = &synonyms[i];
+        if (strlen(s->word) == n && memcmp(s->word, name, n) == 0 &&
+            find(cmd, 0, s->ours, strlen(s->ours)))
+            return s;
     }
     return NULL;
 }
@@ -255,7 +260,8 @@ static int unknown(const struct parser *p, const char *arg, size_t n)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), arg + 2);
-    struct near near = {.word = name, .best = synonym_of(p->cmd, name)};
+    const struct synonym *synonym = synonym_of(p->cmd, name, strlen(name));
+    struct near near = {.word = name, .best = synonym ? synonym->ours : NULL};
     for (const struct opt_group *const *g = p->cmd->groups; *g; g++)
         for (size_t i = 0; i < (*g)->n; i++) near_consider(&near, (*g)->opts[i].name);
     if (near.best)
@@ -269,7 +275,10 @@ static int parse_long(struct parser *p, int argc, char **argv, int *i)
 {
     char *arg = argv[*i], *name = arg + 2, *equals = strchr(name, '=');
     size_t n = equals ? (size_t)(equals - name) : strlen(name);
-    const struct opt *o = find(p->cmd, 0, name, n);
+    const struct synonym *synonym = synonym_of(p->cmd, name, n);
+    const struct opt *o = synonym && synonym->works
+                              ? find(p->cmd, 0, synonym->ours, strlen(synonym->ours))
+                              : find(p->cmd, 0, name, n);
     if (!o) return unknown(p, arg, n);
     if (o->kind == OPT_FLAG) {
         if (equals) return opts_wrong(p->cmd->name, "--%s takes no value", o->name);

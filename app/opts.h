@@ -52,10 +52,10 @@ struct args {
         *out, *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
-    struct opt_texts allow_hosts, limits, aliases;
+    struct opt_texts allow_hosts, allow_origins, limits, aliases;
     struct opt_real rate, drain, stuck;
     const char *endpoint, *host, *api_key, *cert, *cert_key, *model_dir;
-    bool shared_cache, log_json, no_sandbox;
+    bool shared_cache, log_json, no_sandbox, strict_model, lenient;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, ignore_unknown, no_answer, check, list,
         csv, profile;
     bool gates, ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;
@@ -111,11 +111,11 @@ struct command {
             "GPUs, where this is faster",                                                     \
             OPT_FIELD(ahead), 0, 0                                                            \
     }
-#define OPT_ROW_MAX_MEMORY                                                                 \
-    {                                                                                      \
-        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                           \
-            "maximum memory use, such as 512M or 4G (default: all available memory)",       \
-            OPT_FIELD(max_memory), 0, 0                                                    \
+#define OPT_ROW_MAX_MEMORY                                                            \
+    {                                                                                 \
+        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                      \
+            "maximum memory use, such as 512M or 4G (default: all available memory)", \
+            OPT_FIELD(max_memory), 0, 0                                               \
     }
 #define OPT_ROW_NO_FUSE                                                                     \
     {                                                                                       \

@@ -26,6 +26,10 @@ static const struct opt serve_opts[] = {
      "accept requests for this host name, in addition to IP addresses and localhost; may be "
      "repeated",
      OPT_FIELD(allow_hosts), 0, 0},
+    {0, "allow-origin", OPT_TEXTS, "ORIGIN", NULL,
+     "let web pages of this origin, such as https://example.org, use the server; '*' stands for "
+     "every origin, so that every page that a browser opens could use it; may be repeated",
+     OPT_FIELD(allow_origins), 0, 0},
     {0, "cert", OPT_TEXT, "FILE", NULL, "use TLS with the certificates in FILE (PEM)",
      OPT_FIELD(cert), 0, 0},
     {0, "key", OPT_TEXT, "FILE", NULL, "private key of the certificate (PEM)", OPT_FIELD(cert_key),
@@ -44,6 +48,16 @@ static const struct opt serve_opts[] = {
      "name of the model in the API (default: its file name), or with =MODEL, an additional name "
      "for one of the served models; '*' stands for every unknown name; may be repeated",
      OPT_FIELD(aliases), 0, 0},
+    {0, "strict-model", OPT_FLAG, NULL, NULL,
+     "refuse unknown model names even if only one model is served (default: that model answers)",
+     OPT_FIELD(strict_model), 0, 0},
+    {0, "lenient", OPT_FLAG, NULL, NULL,
+     "ignore unknown fields of requests, and name them in the header X-Fletch-Notice",
+     OPT_FIELD(lenient), 0, 0},
+    {'n', "max-tokens", OPT_COUNT, "N", NULL,
+     "generate at most N tokens for a request without max_tokens; -1 removes the limit (default: "
+     "-1 for chats, 16 for text completions)",
+     OPT_FIELD(n_tokens), -1, INT32_MAX},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
      "serve every model in DIR and its subfolders; models are loaded on demand, and unloaded when "
      "other models need the memory (--max-memory limits the total)",
@@ -113,10 +127,16 @@ static void log_notice(void *ctx, const char *text)
     log_line(ctx, "%s", text);
 }
 
+struct loader {
+    struct args args;
+    struct sampling sampling; /* of requests that say nothing else */
+};
+
 /* On the engine thread. */
 static int load(void *ctx, struct served *m)
 {
-    struct args a = *(const struct args *)ctx;
+    const struct loader *loader = ctx;
+    struct args a = loader->args;
     struct host *h = m->host = calloc(1, sizeof *h);
     if (!h) return EXIT_FIT;
     int code = host_open_engine(h, a.backend, &a);
@@ -131,6 +151,7 @@ static int load(void *ctx, struct served *m)
     if (code) return code;
     m->model = h->model;
     m->info = h->info;
+    m->info.sampling = sampling_over(&loader->sampling, &h->info.sampling);
     m->bytes = m->info.memory_bytes;
     m->backend = fletch_engine_backend(h->engine);
     find_type(h, m);
@@ -338,12 +359,20 @@ static int list_models(struct names *names, const char *folder)
     return names->n ? EXIT_OK : say_error("%s: no models found", QUOTE(folder));
 }
 
+/* Of answers whose requests give none; 0: the endpoint's. */
+static uint32_t default_length(const struct args *a)
+{
+    if (!a->n_tokens.set) return 0;
+    return a->n_tokens.v ? (uint32_t)a->n_tokens.v : UINT32_MAX;
+}
+
 static int serve(const struct args *a)
 {
     const char *path = a->operands.n ? a->operands.p[0] : NULL;
     struct names names = {0};
     struct aliases aliases = {0};
-    struct args mine = *a;
+    struct loader loader = {.args = *a};
+    struct args *mine = &loader.args;
     char *template_text = NULL, *pulled = NULL;
     bool renamed = false;
     int code = EXIT_OK;
@@ -352,7 +381,13 @@ static int serve(const struct args *a)
     if (a->template_file) { /* now: models may come when files can no longer be read */
         code = read_string(&template_text, a->template_file);
         if (code) return code;
-        mine.template_text = template_text;
+        mine->template_text = template_text;
+    }
+    code = sampling_open(&loader.sampling, a, "serve");
+    if (code) {
+        sampling_close(&loader.sampling);
+        free(template_text);
+        return code;
     }
     if (a->model_dir) {
         code = list_models(&names, a->model_dir);
@@ -363,7 +398,7 @@ static int serve(const struct args *a)
         pulled = user_folder(MODELS_FOLDER);
         code =
             pulled ? list_pulled(&names, pulled) : names_add(&names, NULL, need(strdup("guide")));
-        if (names.n > 1) mine.model_dir = pulled;
+        if (names.n > 1) mine->model_dir = pulled;
         if (names.n > 1) aliases_add(&aliases, "", 0, 0); /* who names none means the built-in */
     }
     for (size_t i = 0; i < a->aliases.n && !code; i++)
@@ -382,25 +417,33 @@ static int serve(const struct args *a)
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
                               .cache_dir = a->cache_dir,
-                              .model_dir = mine.model_dir,
+                              .model_dir = mine->model_dir,
+                              .origins = a->allow_origins.p,
+                              .n_origins = a->allow_origins.n,
+                              .strict_model = a->strict_model,
+                              .lenient = a->lenient,
+                              .has_seed = a->seed.set,
+                              .seed = a->seed.v,
+                              .max_tokens = default_length(a),
                               .draft = a->draft,
                               .quiet = a->quiet,
                               .n_workers = (uint32_t)a->workers.v,
                               .load = load,
                               .unload = unload,
-                              .ctx = &mine,
+                              .ctx = &loader,
                               .ids = names.ids,
                               .paths = names.paths,
                               .n_models = names.n,
                               .aliases = aliases.p,
                               .n_aliases = aliases.n,
-                              .on_demand = mine.model_dir != NULL,
+                              .on_demand = mine->model_dir != NULL,
                               .max_memory = a->max_memory.v};
     for (size_t i = 0; i < N_LIMITS; i++) p.limits.v[i] = limit_table[i].value;
     for (size_t i = 0; i < a->limits.n && !code; i++) code = set_limit(&p.limits, a->limits.p[i]);
     if (!code) code = server_run(&p);
     names_free(&names);
     aliases_free(&aliases);
+    sampling_close(&loader.sampling);
     free(template_text);
     free(pulled);
     return code;
@@ -417,8 +460,8 @@ const struct command cmd_serve = {
         "limited. Without MODEL and --model-dir, it serves the built-in model and every model that "
         "fletch pull has downloaded, loading each on demand. docs/server.md describes every "
         "endpoint, limit and metric.",
-    .groups = {&serve_group, &opts_model, &opts_speculation, &opts_cache, &opts_place,
-               &opts_common},
+    .groups = {&serve_group, &opts_sampling, &opts_model, &opts_speculation, &opts_cache,
+               &opts_place, &opts_common},
     .max_operands = 1,
     .run = serve,
 };

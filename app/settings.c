@@ -176,8 +176,8 @@ static int take_json_schema(const struct setting_field *f, struct request_settin
 }
 
 /* Whether an object inside the field has none but these members. */
-static bool has_only(const char *path, const json_t *v, const char *const *known,
-                     struct setting_error *e)
+static bool has_only(const struct request_settings *s, const char *path, const json_t *v,
+                     const char *const *known, struct setting_error *e)
 {
     const char *name;
     json_t *member;
@@ -185,7 +185,7 @@ static bool has_only(const char *path, const json_t *v, const char *const *known
     {
         size_t i = 0;
         while (known[i] && strcmp(known[i], name) != 0) i++;
-        if (known[i]) continue;
+        if (known[i] || (s->ignore && !s->ignore(s->ignore_ctx, name))) continue;
         wrong(e, "unknown field %s in %s", QUOTE(name), path);
         snprintf(e->place, sizeof e->place, "%s.%s", path, name);
         return false;
@@ -202,8 +202,8 @@ static int take_format(const struct setting_field *f, struct request_settings *s
     const json_t *form = json_object_get(v, "json_schema"),
                  *schema = json_object_get(form, "schema");
     bool own = strcmp(said, f->name) == 0; /* and not another flavour's, which was read */
-    if (own &&
-        (!has_only(said, v, outer, e) || !has_only("response_format.json_schema", form, inner, e)))
+    if (own && (!has_only(s, said, v, outer, e) ||
+                !has_only(s, "response_format.json_schema", form, inner, e)))
         return -1;
     if (type && strcmp(type, "text") == 0) return 0;
     if (type && strcmp(type, "json_object") == 0)
@@ -221,29 +221,33 @@ static int take_format(const struct setting_field *f, struct request_settings *s
 #define SETTING_AT(kind, name, ...) SETTING_AT_##name,
 enum { FLETCH_SAMPLING_SETTINGS(SETTING_AT) };
 #define SETTING_ROW(kind, name, option, arg, min, max, off, metadata, alias, help) \
-    {#name, take_number, NULL, help, &setting_table[SETTING_AT_##name]},           \
-        {alias, take_number, NULL, "an alias of " #name, &setting_table[SETTING_AT_##name]},
+    {#name, take_number, NULL, help, &setting_table[SETTING_AT_##name], NULL},     \
+        {alias, take_number, NULL, "an alias of " #name, &setting_table[SETTING_AT_##name], #name},
 
 const struct setting_field setting_fields[] = {
-    {"max_tokens", take_max_tokens, "{\"type\": \"integer\"}", "maximum length of the answer",
+    {"max_tokens", take_max_tokens, "{\"type\": \"integer\"}", "maximum length of the answer", NULL,
      NULL},
-    {"seed", take_seed, "{\"type\": \"integer\"}", "the same seed gives the same answer", NULL},
+    {"n_predict", take_max_tokens, "{\"type\": \"integer\"}", "an alias of max_tokens", NULL,
+     "max_tokens"},
+    {"seed", take_seed, "{\"type\": \"integer\"}", "the same seed gives the same answer", NULL,
+     NULL},
     {"stop", take_stops,
      "{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"array\", \"items\": {\"type\": "
      "\"string\"}}]}",
-     "the answer ends before the first occurrence of any of these", NULL},
+     "the answer ends before the first occurrence of any of these", NULL, NULL},
     {"ignore_end", take_ignore_end, "{\"type\": \"boolean\"}",
-     "continue when the model would end its answer", NULL},
-    {"ignore_eos", take_ignore_end, "{\"type\": \"boolean\"}", "an alias of ignore_end", NULL},
+     "continue when the model would end its answer", NULL, NULL},
+    {"ignore_eos", take_ignore_end, "{\"type\": \"boolean\"}", "an alias of ignore_end", NULL,
+     "ignore_end"},
     {"logit_bias", take_biases, "{\"type\": \"object\"}",
-     "token ids, each with a number that is added to its logit", NULL},
+     "token ids, each with a number that is added to its logit", NULL, NULL},
     {"response_format", take_format, "{\"$ref\": \"#/components/schemas/ResponseFormat\"}", NULL,
-     NULL},
+     NULL, NULL},
     {"json_schema", take_json_schema,
      "{\"anyOf\": [{\"type\": \"object\"}, {\"type\": \"string\"}]}",
-     "a JSON schema that constrains the answer", NULL},
+     "a JSON schema that constrains the answer", NULL, NULL},
     {"grammar", take_grammar, "{\"type\": \"string\"}", "a GBNF grammar that constrains the answer",
-     NULL},
+     NULL, NULL},
     FLETCH_SAMPLING_SETTINGS(SETTING_ROW)};
 const size_t n_setting_fields = sizeof setting_fields / sizeof *setting_fields;
 

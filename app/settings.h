@@ -17,6 +17,9 @@ struct request_settings {
     const char *form; /* the field that says what form the answer has, or NULL */
     bool max_tokens_set, seed_set;
     bool takes_none; /* max_tokens may be 0 */
+    /* 0: an unknown member of a field is ignored. NULL: none is. */
+    int (*ignore)(void *ctx, const char *name);
+    void *ignore_ctx;
 };
 void settings_free(struct request_settings *s);
 
@@ -37,6 +40,7 @@ struct setting_field {
     const char *type; /* a JSON schema; NULL: what the setting says */
     const char *help; /* or NULL */
     const struct setting *setting;
+    const char *alias_of; /* the field that it is another name for, or NULL */
 };
 extern const struct setting_field setting_fields[];
 extern const size_t n_setting_fields;

@@ -77,7 +77,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
            {"id": "o", "prompt": "a", "max_tokens": 0}, {"id": "p", "prompt": "a", "seed": "x"},
            {"id": "c", "messages": [{"role": "user", "content": "a"}], "tools": 5},
            {"id": "0s", "prompt": "a", "stop": "b\0"}, {"id": "0g", "prompt": "a", "grammar": "root ::= \"a\"\0"},
-           {"id": "0j", "prompt": "a", "json_schema": "{}\0"},
+           {"id": "0j", "prompt": "a", "json_schema": "{}\0"}, {"id": "2", "prompt": "a", "max_tokens": 1, "n_predict": 1},
            {"id": "good", "prompt": "a\0b", "max_tokens": 1}, {"id": "good", "prompt": "b"}]
     a = lines(fletch("batch", write(d, "a.jsonl", bad), code=1).text)
     assert len(a) == len(bad)
@@ -86,6 +86,7 @@ def test_bad_lines_are_answered_with_what_is_wrong(d):
     assert "tempratur" in errors["k"] and "one of" in errors["n"] and "one of" in errors["two"]
     assert "used by an earlier request" in errors["good"] and "temperature" in errors["x"]
     assert "seed must be" in errors["p"] and "tools" in errors["c"] and "max_tokens" in errors["o"]
+    assert errors["2"] == "n_predict is another name for max_tokens; give only one of them", errors["2"]
     assert all("NUL" in errors[x] for x in ["0s", "0g", "0j"]), errors
     assert [x["n_prompt"] for x in a if "error" not in x] == [3]
     assert all("\n" not in e and e for e in errors.values())

@@ -280,9 +280,6 @@ def test_models_are_listed(s):
     assert s.get("/v1/models/guide").json == a["data"][0]
     for other in ["other", "guide%00x", "guide%00"]:
         assert s.get(f"/v1/models/{other}").status == 404, other
-    e = s.chat(404, model="other")["error"]
-    assert e["code"] == "model_not_found", e
-    assert e["message"] == "model 'other' is not available on this server; GET /v1/models lists those that are", e
     assert s.chat(model="guide", max_tokens=1)
 
 

@@ -102,6 +102,8 @@ static json_t *field_type(json_t *base, json_t *used, const char *request, const
     json_t *j = said(base, used, request, f->name);
     if (j) return j;
     if (f->take == field_ignore) return json_pack("{s:s}", "description", "has no effect");
+    if (f->take == field_off)
+        return json_pack("{s:s}", "description", "not supported; may only be absent or turned off");
     if (f->take == field_flag) return json_pack("{s:s}", "type", "boolean");
     if (f->max <= 0) fail("no type for the field", f->name);
     return range("integer", f->min, f->max);
@@ -171,7 +173,8 @@ static json_t *operation(const struct route *r, const char *error)
                                       content("application/json", ref(r->request))));
     const char *what = "the answer";
     if (r->event)
-        what = "the answer; with stream: true, a stream of events, each of which matches the schema of "
+        what = "the answer; with stream: true, a stream of events, each of which matches the "
+               "schema of "
                "text/event-stream";
     json_object_set_new(o, "responses",
                         json_pack("{s:{s:s, s:o}, s:{s:s, s:o}}", "200", "description", what,

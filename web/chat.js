@@ -314,6 +314,8 @@ export class Chat {
             await this.stamp(conversation, node); // saved before it is sent
             await this.tokens(node, conversation);
             await this.stream(conversation, run);
+            const { model } = node.stats; // a server that was restarted may have another
+            if (model && server.model && model !== server.model) this.on.lost();
         } catch (error) {
             if (run.abort.signal.aborted) node.finish = 'stopped';
             else node.error = error.message;

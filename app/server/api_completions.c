@@ -42,7 +42,8 @@ static const struct field own[] = {
     {"best_of", take_best_of, 0, 0, 0},
 };
 static const struct field_table own_table = FIELD_TABLE(own);
-static const struct field_table *const tables[] = {&own_table, &fields_common, NULL};
+static const struct field_table *const tables[] = {&own_table, &fields_common, &fields_others,
+                                                   NULL};
 
 /* path: where it stands in the body. */
 static int take_prompt(struct call *c, const char *path, const json_t *p)
@@ -87,7 +88,8 @@ static int take(struct call *c)
         snprintf(path, sizeof path, many ? "prompt[%zu]" : "prompt", i);
         if (take_prompt(c, path, many ? json_array_get(p, i) : p)) return -1;
     }
-    if (!c->ask.set.max_tokens_set) c->ask.set.r.max_tokens = DEFAULT_TOKENS;
+    if (!c->ask.set.max_tokens_set && !c->ask.set.r.max_tokens)
+        c->ask.set.r.max_tokens = DEFAULT_TOKENS;
     c->ask.score = c->ask.echo && c->ask.logprobs;
     c->ask.silent = c->ask.set.r.max_tokens == 0; /* one is made, and not shown */
     if (c->ask.silent) c->ask.set.r.max_tokens = 1;

@@ -47,9 +47,35 @@ const char *call_field(const struct call *c, const char *name)
     return name;
 }
 
+/* What can't stand in a header, as names of the client's may, becomes a question mark. */
+void call_notice(struct call *c, const char *fmt, ...)
+{
+    static const char more[] = " ...";
+    size_t n = strlen(c->notice), cap = sizeof c->notice;
+    va_list args;
+    if (n + 1 == cap) return;
+    if (n) n += (size_t)snprintf(c->notice + n, cap - n, "; ");
+    if (n > cap - 1) n = cap - 1;
+    va_start(args, fmt);
+    int added = vsnprintf(c->notice + n, cap - n, fmt, args);
+    va_end(args);
+    if (added < 0 || n + (size_t)added >= cap)
+        memcpy(c->notice + cap - sizeof more, more, sizeof more);
+    for (char *p = c->notice; *p; p++)
+        if (*p < ' ' || *p > '~') *p = '?';
+}
+
+int call_ignore(struct call *c, const char *name)
+{
+    if (!c->server->params.lenient) return -1;
+    call_notice(c, "field %s was ignored", QUOTE(name));
+    return 0;
+}
+
 int call_unknown(struct call *c, const char *name)
 {
     const char *param = strlen(name) <= LONGEST_NAME ? name : NULL;
+    if (!call_ignore(c, name)) return 0;
     return call_wrong(c, 400, param, "unknown field %s", QUOTE(name));
 }
 
@@ -139,6 +165,7 @@ void call_write_reply(struct call *c)
 void call_work(struct call *c)
 {
     memory_begin();
+    c->notice[0] = 0; /* of an earlier try, which found the model not loaded */
     if (call_parse(c) == 0 && c->api->take(c) == 0 && c->reply) call_write_reply(c);
     if (memory_failed()) call_no_memory(c); /* whatever it was taken for */
 }
@@ -221,6 +248,11 @@ void call_free(struct call *c)
     free(c);
 }
 
+static void add_notice(struct call *c)
+{
+    if (*c->notice) http_add_header(c->conn, "X-Fletch-Notice", c->notice);
+}
+
 /* Nobody else has it: says the end to the client, if there is one, and to the log. */
 static void finish(struct call *c)
 {
@@ -241,6 +273,7 @@ static void finish(struct call *c)
                        .call = c};
     log_access(s, &a);
     memory_begin();
+    if (conn && !c->begun) add_notice(c);
     if (conn && c->problem.status && c->begun)
         c->api->broken(c);
     else if (conn && c->problem.status)
@@ -356,6 +389,7 @@ static void begin(struct call *c)
 {
     if (c->begun) return;
     c->begun = true;
+    if (c->conn) add_notice(c);
     c->api->begin(c);
 }
 

@@ -13,6 +13,7 @@
 static const double MAX_RATE = 1e9; /* requests a minute, as --rate has it */
 /* Wrong keys from one address: MAX_WRONG at once, then one every WRONG_SECONDS. */
 static const double MAX_WRONG = 10, WRONG_SECONDS = 6;
+#define WORD_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 /* ---- names ---- */
 
@@ -50,6 +51,50 @@ static bool same_origin(const char *origin, const char *host)
     const char *at = strstr(origin, "://");
     return at && (strncmp(origin, "http://", 7) == 0 || strncmp(origin, "https://", 8) == 0) &&
            strcasecmp(at + 3, host) == 0;
+}
+
+/* The value of Access-Control-Allow-Origin; NULL: that origin may not. */
+static const char *allowed_origin(const struct guard *g, const char *origin)
+{
+    for (size_t i = 0; origin && i < g->n_origins; i++)
+        if (strcmp(g->origins[i], "*") == 0 || strcasecmp(g->origins[i], origin) == 0)
+            return g->origins[i];
+    return NULL;
+}
+
+/* "*", "null" or SCHEME://HOST[:PORT], as browsers send it. */
+static bool is_origin(const char *text)
+{
+    size_t n = strspn(text, WORD_CHARS "+.");
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0) return true;
+    if (!n || strncmp(text + n, "://", 3) != 0) return false;
+    const char *host = text + n + 3;
+    return *host && !host[strspn(host, WORD_CHARS ".:[]")];
+}
+
+/* Names of headers, with commas; they are repeated to the browser that sent them. */
+static bool is_header_list(const char *text)
+{
+    return !text[strspn(text, WORD_CHARS ", ")];
+}
+
+bool guard_preflight(struct conn *c)
+{
+    enum { MAX_LIST = 1024 };
+    const struct http_head *head = &conn_request(c)->head;
+    const char *wanted = http_head_find(head, "access-control-request-headers");
+    if (strcmp(head->method, "OPTIONS") != 0 ||
+        !http_head_find(head, "access-control-request-method") ||
+        !allowed_origin(&conn_server(c)->guard, http_head_find(head, "origin")))
+        return false;
+    http_add_header(c, "Access-Control-Allow-Methods", "GET, POST");
+    if (wanted && strlen(wanted) <= MAX_LIST && is_header_list(wanted))
+        http_add_header(c, "Access-Control-Allow-Headers", wanted);
+    if (http_head_find(head, "access-control-request-private-network"))
+        http_add_header(c, "Access-Control-Allow-Private-Network", "true");
+    http_add_header(c, "Access-Control-Max-Age", "600");
+    http_reply(c, 204, NULL, NULL, 0);
+    return true;
 }
 
 /* ---- keys ---- */
@@ -182,12 +227,23 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
     struct guard *g = &s->guard;
     struct request *r = conn_request(c);
     const char *host = r->head.host, *origin = http_head_find(&r->head, "origin");
+    const char *allowed = allowed_origin(g, origin);
     if (host && !knows_host(g, host))
         return refuse(p, 421, "unknown_host",
                       "the host name in Host is not allowed; --allow-host NAME allows it");
-    if (origin && !(host && same_origin(origin, host)))
-        return refuse(p, 403, "foreign_origin", "pages from other origins cannot use this server");
-    if (is_open_path(r->head.path)) return true;
+    if (origin && !allowed && !(host && same_origin(origin, host)))
+        return refuse(
+            p, 403, "foreign_origin",
+            "pages from other origins cannot use this server; --allow-origin ORIGIN allows "
+            "one");
+    if (g->n_origins) http_add_header(c, "Vary", "Origin");
+    if (allowed) {
+        http_add_header(c, "Access-Control-Allow-Origin", allowed);
+        http_add_header(c, "Access-Control-Expose-Headers",
+                        "X-Request-Id, X-Fletch-Notice, Retry-After");
+    }
+    bool asks = strcmp(r->head.method, "OPTIONS") == 0; /* which browsers do without a key */
+    if (is_open_path(r->head.path) || (allowed && asks)) return true;
     struct key *k = g->needs_key ? admit_key(g, c, p) : &g->keys[0];
     r->key = k;
     if (!k) return false;
@@ -255,7 +311,16 @@ static bool is_loopback(const char *host)
 
 int guard_open(struct guard *g, const struct server_params *params)
 {
-    *g = (struct guard){.hosts = params->hosts, .n_hosts = params->n_hosts};
+    *g = (struct guard){.hosts = params->hosts,
+                        .n_hosts = params->n_hosts,
+                        .origins = params->origins,
+                        .n_origins = params->n_origins};
+    for (size_t i = 0; i < g->n_origins; i++)
+        if (!is_origin(g->origins[i]))
+            return opts_wrong("serve",
+                              "--allow-origin %s: expected an origin such as https://example.org, "
+                              "or '*' for all",
+                              QUOTE(g->origins[i]));
     g->needs_key = params->key_file != NULL;
     if (g->needs_key) {
         int code = read_keys(g, params->key_file);

@@ -25,7 +25,7 @@ enum conn_state {
     CONN_FLUSH,  /* the last answer goes out, then it ends */
     CONN_LINGER, /* all is said; what still comes is thrown away, so that the client can read */
 };
-enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 1024 };
+enum { LINGER_SECONDS = 2, READ_AHEAD = 65536, MAX_EXTRA = 2048 };
 enum { PROBE_MS = 1000, ECHO_MS = 100 };
 enum { SPARE_DESCRIPTORS = 256 }; /* for models, and to refuse connections with words */
 
@@ -451,8 +451,9 @@ static const char *reason_of(int status)
 
 void http_add_header(struct conn *c, const char *name, const char *value)
 {
-    size_t n = strlen(c->extra);
-    snprintf(c->extra + n, sizeof c->extra - n, "%s: %s\r\n", name, value);
+    size_t n = strlen(c->extra), more = strlen(name) + strlen(value) + strlen(": \r\n");
+    if (n + more < sizeof c->extra)
+        snprintf(c->extra + n, sizeof c->extra - n, "%s: %s\r\n", name, value);
 }
 
 /* The head of an answer; length < 0: it comes in pieces. */

@@ -162,6 +162,7 @@ void route(struct conn *c)
     memory_begin();
     const struct http_head *h = &conn_request(c)->head;
     const char *method = strcmp(h->method, "HEAD") == 0 ? "GET" : h->method, *allowed = NULL;
+    if (guard_preflight(c)) return;
     for (size_t i = 0; i < n_routes; i++) {
         if (!matches(routes[i].path, h->path)) continue;
         allowed = routes[i].method;

@@ -96,6 +96,8 @@ struct guard {
     size_t n_keys;
     const char *const *hosts; /* names that this server has, besides addresses and localhost */
     size_t n_hosts;
+    const char *const *origins; /* whose pages may use it, besides its own; "*": all */
+    size_t n_origins;
     bool needs_key;
     char *text; /* what keys point into */
     struct guesser guessers[MAX_GUESSERS];
@@ -104,8 +106,12 @@ struct guard {
 struct problem;
 int guard_open(struct guard *g, const struct server_params *params); /* exit code */
 void guard_close(struct guard *g);
-/* Sets the request's key; or the problem, and false. */
+/* Sets the request's key; or the problem, and false. Adds the headers that let a page of an allowed
+ * origin read the answer. */
 bool guard_admit(struct server *s, struct conn *c, struct problem *p);
+/* Answers a browser that asks whether a page of an allowed origin may send a request; false: this
+ * is no such question. */
+bool guard_preflight(struct conn *c);
 
 /* ---- memory.c: what a request takes, and what is left when there is none ---- */
 
@@ -182,11 +188,12 @@ struct ask {
     bool silent;          /* what is generated is not shown */
     const json_t *effort; /* how hard to think, in the template's words, or NULL */
     enum { THINK_AS_IS, THINK_ON, THINK_OFF } think;
-    bool one_tool_call; /* of an answer that must call tools */
-    bool truncates;     /* of a chat that is too long the oldest turns may be left out */
-    uint32_t n_dropped; /* messages that were */
-    uint32_t n;         /* answers to each prompt */
-    uint32_t n_top;     /* alternatives of each token */
+    const char *think_field; /* that says so */
+    bool one_tool_call;      /* of an answer that must call tools */
+    bool truncates;          /* of a chat that is too long the oldest turns may be left out */
+    uint32_t n_dropped;      /* messages that were */
+    uint32_t n;              /* answers to each prompt */
+    uint32_t n_top;          /* alternatives of each token */
     json_t *messages, *tools, *tool_choice, *template_args, *prompt;
     struct request_settings set; /* of every choice */
 };
@@ -198,6 +205,8 @@ struct score {
     int32_t *top_ids;    /* [n][n_top] */
     float *top_logprobs; /* [n][n_top] */
 };
+
+enum { NOTICE_BYTES = 512 };
 
 struct call {
     struct server *server;
@@ -220,6 +229,7 @@ struct call {
     uint64_t n_entries;   /* of log probabilities that wait to be sent */
     struct problem problem;
     char place[160];            /* inside a field, that the problem is about */
+    char notice[NOTICE_BYTES];  /* X-Fletch-Notice of the answer: what was not done as asked */
     struct choice *choices;     /* [n_prompts · ask.n] */
     uint32_t n_choices, n_live; /* n_live: submitted and not ended */
     bool holds;                 /* its model stays loaded */
@@ -289,7 +299,12 @@ int call_wrong(struct call *c, int status, const char *param, const char *fmt, .
     __attribute__((format(printf, 4, 5)));
 /* After call_wrong: the problem is about this place inside a field, as messages[2].role. -1. */
 int call_at(struct call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A field that nobody knows; name is one of the body's. */
+/* One more thing that was not done as asked, for the header X-Fletch-Notice of the answer. */
+void call_notice(struct call *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A field that has no effect here; name is one of the body's. With --lenient it is ignored, with a
+ * notice: 0. Otherwise -1. */
+int call_ignore(struct call *c, const char *name);
+/* A field that nobody knows: as call_ignore. */
 int call_unknown(struct call *c, const char *name);
 /* What a field of a chat is called in the flavour of this request. */
 const char *call_field(const struct call *c, const char *name);
@@ -354,12 +369,17 @@ int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_
 int field_object(struct call *c, const struct field *f, json_t *v);
 int field_any(struct call *c, const struct field *f, json_t *v);
 int field_ignore(struct call *c, const struct field *f, json_t *v); /* known, without effect here */
+/* Not supported: a number from min to max, where true is 1 and false, "", [] and {} are 0, says
+ * that it is not wanted; anything else is refused. */
+int field_off(struct call *c, const struct field *f, json_t *v);
 /* A field of settings.h, by its name there. */
 int field_setting(struct call *c, const struct field *f, json_t *v);
 /* n, stream, model, user, ..., and the fields of settings.h: what the OpenAI flavours have in
  * common. */
 extern const struct field_table fields_common;
 extern const struct field_table fields_model; /* model, and what has no effect anywhere */
+/* Fields of other servers that have no effect here, or may only be off. */
+extern const struct field_table fields_others;
 /* messages, tools, chat_template_kwargs, ... */
 extern const struct field_table fields_chat;
 extern const struct field_table *const chat_tables[]; /* all fields of a chat */
@@ -609,7 +629,14 @@ struct server_params {
     double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
     const char *cache_dir;                     /* that models keep prompts in, or NULL */
     const char *model_dir, *draft; /* what models that come later are read from, or NULL */
+    const char *const *origins;    /* [n_origins] of pages that may use the server; "*": all */
+    size_t n_origins;
     bool shared_cache, log_json, no_sandbox, quiet;
+    bool strict_model; /* a lone model answers to its own names only */
+    bool lenient;      /* unknown fields are ignored, with a notice */
+    bool has_seed;
+    uint64_t seed;       /* of requests that give none */
+    uint32_t max_tokens; /* the same; 0: that of the endpoint */
     uint32_t n_workers;
     /* Opens engine and model, on the engine thread; says what went wrong. Exit code. */
     int (*load)(void *ctx, struct served *m);

@@ -31,8 +31,9 @@ static int translate_field(struct call *c, json_t *chat, const struct turn_field
                            const char *name, json_t *v)
 {
     if (!row && call_field(c, name) != name)
-        return call_wrong(c, 400, name, "unknown field %s; use %s", QUOTE(name),
-                          call_field(c, name));
+        return !call_ignore(c, name) ? 0
+                                     : call_wrong(c, 400, name, "unknown field %s; use %s",
+                                                  QUOTE(name), call_field(c, name));
     if (row && row->take) return row->take(c, chat, v);
     if (row && !row->to) return 0;
     return json_object_set(chat, row ? row->to : name, v);
@@ -269,7 +270,8 @@ static int take_args(struct call *c, const struct turns *t)
     name = chat_think_variable(c->served->model);
     if (c->ask.think && name) return set_arg(c, name, json_boolean(c->ask.think == THINK_ON));
     bool is_so = (c->ask.think == THINK_ON) == t->format.thinks;
-    return !c->ask.think || is_so ? 0 : no_variable(c, "thinking", "enable_thinking");
+    if (!c->ask.think || is_so) return 0;
+    return no_variable(c, c->ask.think_field ? c->ask.think_field : "thinking", "enable_thinking");
 }
 
 static bool ends_thinking(const struct call *c, const struct chat_format *row)

@@ -223,6 +223,15 @@ test('a server that dies in the middle, and comes back with another model', TIME
         /^second · [\d,]+ tokens/,
     );
     assert.equal(await page.locator('.branches').count(), 0);
+    // Restarted once more while nobody looks: a lone model answers, whatever name it is given.
+    await page.route('**/v1/status', async (route) => {
+        const status = await (await route.fetch()).json();
+        status.models[0].model = 'third';
+        await route.fulfill({ json: status });
+    });
+    await canned(page, { ...delta({ content: 'Yes.' }), model: 'third' }, delta({}, 'stop'));
+    await ask(page, 'Are you still there?');
+    await page.getByText('The server no longer has second. The current model is third.').waitFor();
     await close();
 });
 
