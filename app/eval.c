@@ -162,10 +162,9 @@ static void warn_short(const struct eval *e)
 {
     enum { MIN_SCORED = 500 };
     if (e->a->quiet || !e->n_scored || e->n_scored >= MIN_SCORED) return;
-    fprintf(
-        stderr,
-        "fletch: %zu tokens are too few for a reliable error bar; evaluate at least %d\n",
-        e->n_scored, MIN_SCORED);
+    fprintf(stderr,
+            "fletch: %zu tokens are too few for a reliable error bar; evaluate at least %d\n",
+            e->n_scored, MIN_SCORED);
 }
 
 static void print_result(const struct eval *e)
