@@ -212,8 +212,7 @@ const tests = {
         }
     },
     async 'openai: errors are of the right class'() {
-        await assert.rejects(openai.chat.completions.create({model: 'nothing', messages: question}),
-                             OpenAI.NotFoundError);
+        await assert.rejects(openai.models.retrieve('nothing'), OpenAI.NotFoundError);
         await assert.rejects(openai.chat.completions.create({model, messages: []}),
                              OpenAI.BadRequestError);
     },
@@ -271,8 +270,17 @@ const tests = {
         assert.equal(count.input_tokens, r.usage.input_tokens + r.usage.cache_read_input_tokens);
     },
     async 'anthropic: errors are of the right class'() {
-        await assert.rejects(anthropic.messages.create({model: 'nothing', max_tokens: 1, messages: question}),
-                             Anthropic.NotFoundError);
+        await assert.rejects(anthropic.models.retrieve('nothing'), Anthropic.NotFoundError);
+        await assert.rejects(anthropic.messages.create({model, max_tokens: 1, messages: []}),
+                             Anthropic.BadRequestError);
+    },
+    async 'both: a lone model answers to the names that programs come with'() {
+        const {data, response} = await openai.chat.completions
+            .create({model: 'gpt-4o', max_tokens: 1, messages: question}).withResponse();
+        assert.equal(data.model, model);
+        assert.match(response.headers.get('X-Fletch-Notice'), /gpt-4o/);
+        const r = await anthropic.messages.create({model: 'claude-sonnet-4-5', max_tokens: 1, messages: question});
+        assert.equal(r.model, model);
     },
 };
 
