@@ -1,14 +1,18 @@
 /* What driver.h promises, on every driver that can be had here: the emulator, fast and checked, and
  * Metal and CUDA on a real device or on their stand-ins, whose own counters are looked at too. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "gpu/args.h"
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
 #include "gpu/arithmetic.h"
@@ -376,6 +380,67 @@ static void metal_cuts_long_lists(void **state)
     close_lab(&lab);
 }
 
+/* macOS stops a command buffer of more than one group here: each launch of three becomes three. */
+static void metal_cuts_long_launches(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    enum { N = 3, GROUPS = BLIT_ALL / BLIT_THREADS };
+    struct lab lab;
+    double us[N] = {0};
+    open_lab(&lab, metal_driver);
+    struct gpu_list *list = record_blits(&lab, N, 1e13), *whole = record_blits(&lab, N, 0);
+    s->most_threads = BLIT_THREADS;
+    u64 before = s->submissions, barriers = s->barriers;
+    check_step(&lab, list, 5);
+    assert_int_equal(s->submissions - before, N * GROUPS);
+    assert_int_equal(s->barriers - barriers, 0); /* the fence is enough */
+    s->most_threads = 0;
+    assert_int_equal(lab.d->profile(lab.g, list, us, &lab.err), 0);
+    for (u32 i = 0; i < N; i++) assert_true(us[i] > 0); /* of the three given */
+    before = s->submissions;
+    check_step(&lab, whole, 6);
+    assert_int_equal(s->submissions - before, 1);
+    lab.d->drop(lab.g, list);
+    lab.d->drop(lab.g, whole);
+    close_lab(&lab);
+}
+
+/* Rows are cut where those are what a launch has many of. */
+static void metal_cuts_along_the_longest_axis(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    enum { ROWS = N_WORDS / COLUMNS_THREADS, WORDS = ROWS * COLUMNS_THREADS };
+    struct lab lab;
+    open_lab(&lab, metal_driver);
+    struct copy_args a = {
+        .n = COLUMNS_THREADS, .rows = 1, .x_pitch = COLUMNS_THREADS, .y_pitch = COLUMNS_THREADS};
+    struct gpu_command c = {.work = 1e13,
+                            .groups = {1, ROWS, 1},
+                            .threads = COLUMNS_THREADS,
+                            .n_bufs = 4,
+                            .bufs = {{lab.up, 0}, {lab.up, 0}, {lab.up, 0}, {lab.back, 0}},
+                            .n_args = sizeof a};
+    struct gpu_list *list;
+    u32 *up = lab.d->map(lab.up), *back = lab.d->map(lab.back);
+    memcpy(c.args, &a, sizeof a);
+    fill(up, 5); /* the second word, of HEAD too, is large */
+    assert_int_equal(lab.d->kernel(lab.g, "k_copy", &c.kernel, &lab.err), 0);
+    assert_int_equal(lab.d->record(lab.g, &list, &c, 1, &lab.err), 0);
+    u64 before = s->submissions;
+    s->most_threads = COLUMNS_THREADS;
+    assert_int_equal(lab.d->submit(lab.g, list, &lab.err), 0);
+    assert_int_equal(lab.d->wait(lab.g, &lab.err), 0);
+    s->most_threads = 0;
+    assert_int_equal(s->submissions - before, ROWS);
+    assert_memory_equal(up, back, WORDS * sizeof *up);
+    lab.d->drop(lab.g, list);
+    close_lab(&lab);
+}
+
 /* The first part of a list is too long, the last is not. */
 static void the_error_of_any_part_is_told(void **state)
 {
@@ -604,9 +669,22 @@ static void compiled_kernels_are_kept(void **state)
     u64 made, archived;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/metal-%s", folder, layout_kernels());
+    const char *const left[] = {"metal-older", "metal-older.12", "metal-new.13", "layouts-other"};
+    char paths[ARRAY_LEN(left)][300];
+    for (u32 i = 0; i < ARRAY_LEN(left); i++) { /* of another build, of processes, and no archive */
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, left[i]);
+        FILE *f = fopen(paths[i], "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    const struct timespec yesterday[2] = {{time(NULL) - 86400, 0}, {time(NULL) - 86400, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, paths[1], yesterday, 0), 0);
     use_archive(s, folder, &made, &archived);
     assert_int_equal(made, 3);
     assert_int_equal(archived, 0);
+    for (u32 i = 0; i < ARRAY_LEN(left); i++)
+        assert_int_equal(access(paths[i], F_OK), i < 2 ? -1 : 0);
+    assert_int_equal(remove(paths[2]) | remove(paths[3]), 0);
     use_archive(s, folder, &made, &archived);
     assert_int_equal(made, 3);
     assert_int_equal(archived, 2);
@@ -750,6 +828,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_is_one_submission_and_one_wait),
         cmocka_unit_test(parts_of_a_list_do_so_much_work),
         cmocka_unit_test(metal_cuts_long_lists),
+        cmocka_unit_test(metal_cuts_long_launches),
+        cmocka_unit_test(metal_cuts_along_the_longest_axis),
         cmocka_unit_test(the_error_of_any_part_is_told),
         cmocka_unit_test(an_idle_gpu_starts_early),
         cmocka_unit_test(freed_memory_is_there_for_the_next_model),

@@ -186,7 +186,7 @@ static const struct weight *weight_of(const struct net *net, const char *name, u
     struct weight_place *places = calloc(net->n_weights, sizeof *places);
     const struct weight *found = NULL;
     assert_non_null(places);
-    assert_int_equal(planes_place(net, planes_limit(true), places, NULL), 1);
+    assert_int_equal(planes_place(net, planes_limit(true, 0), places, NULL), 1);
     for (u32 i = 0; i < net->n_weights; i++) {
         size_t n = strlen(name);
         if (strncmp(net->weights[i].name, name, n) || net->weights[i].name[n] != '.') continue;

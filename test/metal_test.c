@@ -13,7 +13,7 @@
 #include "standin/standin.h"
 
 #define MODEL "zoo/tiny/llama.gguf"
-enum { N_PROMPT = 200, LONG = 65536 };
+enum { N_PROMPT = 200, LONG = 131072 };
 
 /* Tests skip where the driver has a real device, or is not there. */
 static struct standin *standin(void)
@@ -22,7 +22,7 @@ static struct standin *standin(void)
     return metal ? STANDIN_METAL : NULL;
 }
 
-static void append(struct opened *o, u32 n)
+static i32 append(struct opened *o, u32 n)
 {
     i32 tokens[N_PROMPT];
     for (u32 i = 0; i < n; i++) tokens[i] = (i32)(i * 37 % 200);
@@ -33,6 +33,7 @@ static void append(struct opened *o, u32 n)
     greedy.temperature = 0;
     i32 token;
     assert_int_equal(fletch_session_sample(o->s, &greedy, &token), 0);
+    return token;
 }
 
 /* All launches together do what the ops do, for as many rows and behind as many tokens as may be.
@@ -61,24 +62,48 @@ static void launches_share_the_work_of_their_ops(void **state)
     opened_close(&o);
 }
 
-/* Behind 65,536 tokens 200 rows of attention are long work for a GPU of one core. */
+/* Behind 65,536 tokens 200 rows of attention are long work for a GPU of one core: the list is cut,
+ * and some of its launches. */
 static void long_steps_are_cut_and_tokens_are_not(void **state)
 {
     (void)state;
     struct standin *s = standin();
     if (!s) skip();
     struct opened o;
-    s->cores = 1;
-    opened_path(&o, "metal", MODEL, &(struct fletch_model_params){.n_ctx = LONG});
-    u64 before = s->submissions;
-    append(&o, N_PROMPT);
-    assert_true(s->submissions - before > 1);
-    before = s->submissions;
-    append(&o, 1);
-    assert_int_equal(s->submissions - before, 1);
-    opened_close(&o);
+    u64 submissions[2];
+    i32 token[2];
+    for (u32 cut = 0; cut < 2; cut++) {
+        s->cores = cut ? 1 : 1000;
+        opened_path(&o, "metal", MODEL, &(struct fletch_model_params){.n_ctx = LONG});
+        struct standin before = *s;
+        token[cut] = append(&o, N_PROMPT);
+        submissions[cut] = s->submissions - before.submissions;
+        before = *s;
+        append(&o, 1);
+        assert_int_equal(s->submissions - before.submissions, 1);
+        opened_close(&o);
+    }
+    assert_true(submissions[1] > submissions[0]);
+    assert_int_equal(token[1], token[0]);
     s->cores = 0;
     assert_int_equal(s->alive, 0);
+}
+
+/* Sets of memory that are wired as a whole stay small: so do buffers of weights. */
+static void weights_lie_in_small_buffers(void **state)
+{
+    (void)state;
+    struct standin *s = standin();
+    if (!s) skip();
+    struct opened o;
+    s->working_set = 9 << 20;
+    s->largest_set = 0;
+    opened_path(&o, "metal", MODEL, &(struct fletch_model_params){.n_ctx = 64, .max_rows = 8});
+    append(&o, 8);
+    opened_close(&o);
+    print_message("sets of up to %d bytes\n", (int)s->largest_set);
+    assert_true(s->largest_set > 0 && s->largest_set <= s->working_set / 20);
+    s->working_set = 0;
 }
 
 /* As the device says it, while models come and go. */
@@ -130,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_share_the_work_of_their_ops),
         cmocka_unit_test(long_steps_are_cut_and_tokens_are_not),
+        cmocka_unit_test(weights_lie_in_small_buffers),
         cmocka_unit_test(memory_of_the_gpu_is_told),
         cmocka_unit_test(a_token_binds_little_anew),
     };

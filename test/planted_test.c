@@ -57,9 +57,10 @@ static int run(struct lab *lab, const struct emu_kernel *table, const char *name
                struct err *err)
 {
     const struct emu_kernel *const tables[] = {table, NULL};
-    u32 n = N;
-    struct emu_bind binds[] = {
+    u32 n = N, whole[6] = {0};
+    struct emu_bind binds[31] = {
         {lab->w, 0}, {lab->x, 0}, {lab->y, 0}, {{(u8 *)&n, sizeof n, NULL}, 0}};
+    binds[30].buf = (struct emu_buffer){(u8 *)whole, sizeof whole, NULL}; /* gpu_grid of simt.h */
     struct emu_launch l = {.kernel = emu_find(tables, name),
                            .groups = {2, 1, 1},
                            .threads = 64,

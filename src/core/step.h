@@ -66,6 +66,7 @@ struct exec;
 struct exec_device {
     bool known;                  /* false: it could not be opened, or nobody looked */
     u64 available;               /* bytes free */
+    u64 buffer;                  /* that a buffer has better not exceed; 0: any size is as good */
     u32 n_units;                 /* multiprocessors or cores */
     bool native, bulk, clusters; /* kernels that only some devices run */
     bool walks;                  /* a few groups of a launch for each unit */

@@ -21,6 +21,7 @@ struct gpu_info {
     char name[128];
     u64 memory, memory_free; /* bytes this process may use, and those left */
     u64 max_buffer;          /* largest single buffer */
+    u64 buffer;              /* that a buffer has better not exceed; 0: any size is as good */
     u32 n_units;             /* multiprocessors or cores */
     bool walks;        /* a few groups for each unit go round over the work: else one a piece */
     bool has_native;   /* the kernels of native/ are there */

@@ -8,8 +8,9 @@
  * each encoder behind the one before it. Copies are a kernel, so that no second encoder is needed.
  *
  * macOS stops work that keeps the display waiting for seconds, so a list that takes long is cut
- * into several command buffers (PART_SECONDS). Where the GPU has nothing to do, the first fifth of
- * a long list goes ahead, and it starts while the rest is encoded.
+ * into several command buffers (PART_SECONDS), and a launch that takes long by itself into several
+ * of a share of its groups each: groups see nothing of each other. Where the GPU has nothing to do,
+ * the first fifth of a long list goes ahead, and it starts while the rest is encoded.
  */
 #import <Foundation/Foundation.h>
 #import <IOKit/IOKitLib.h>
@@ -27,6 +28,7 @@ enum {
     MAX_PARTS = 128,     /* command buffers of a list */
     EARLY_COMMANDS = 64, /* lists of fewer are encoded before the GPU could have started */
     USUAL_CORES = 8,     /* an M1's, where the system does not say how many there are */
+    GRID_INDEX = 30,     /* simt.h */
 };
 /* Of an estimated list: how long a part takes, and operations that a core does in a second, a third
  * of what the published figures of M1 to M5 promise. */
@@ -40,10 +42,20 @@ struct gpu_buf {
     u32 set; /* of metal.h */
 };
 
+/* Which of a launch's groups a command has, as kernels get it (gpu_grid in simt.h). */
+struct grid {
+    u32 first[3], groups[3]; /* groups of the whole launch; 0: it is whole */
+};
+
 struct gpu_list {
     id<MTLBuffer> args; /* GPU_ARGS_PITCH bytes for each command */
     double part;        /* work of a command buffer */
     u32 n, set;         /* of metal.h, for args */
+    u32 n_given;        /* commands before long launches were cut */
+    struct share {
+        u32 command; /* of those given */
+        struct grid grid;
+    } * shares; /* [n] */
     struct gpu_command commands[];
 };
 
@@ -208,6 +220,7 @@ static void metal_info(struct gpu *g, struct gpu_info *out)
         metal_memory(g, &used, &out->memory);
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
+        out->buffer = g->residency.most;
         out->n_units = g->n_cores;
         for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;
         strncpy(out->name, [[g->device name] UTF8String], sizeof out->name - 1);
@@ -347,52 +360,119 @@ static int lower(struct gpu *g, struct gpu_command *c, struct err *err)
     return 0;
 }
 
+/* The axis along which a launch has most groups. */
+static u32 longest_axis(const struct gpu_command *c)
+{
+    u32 axis = 0;
+    for (u32 i = 1; i < 3; i++)
+        if (c->groups[i] > c->groups[axis]) axis = i;
+    return axis;
+}
+
+/* Commands that a launch becomes, so that each does at most that much work where it has groups
+ * enough. */
+static u32 count_shares(const struct gpu_command *c, double most)
+{
+    u32 n = c->groups[longest_axis(c)];
+    if (c->work <= most) return 1;
+    return c->work / most < n ? (u32)(c->work / most) + 1 : n;
+}
+
 /* Work of a command buffer: what is thought to take PART_SECONDS, but more in lists of which that
  * would make more parts than there may be. */
 static double part_of(const struct gpu *g, const struct gpu_command *c, u32 n)
 {
     double most = PART_SECONDS * CORE_RATE * (g->n_cores ? g->n_cores : USUAL_CORES);
     for (;; most *= 2) {
-        u32 n_parts = 1; /* for the fifth that goes ahead */
-        for (u32 i = 0; i < n; n_parts++) i = gpu_list_part(c, i, n, most);
+        u64 n_parts = 1; /* for the fifth that goes ahead */
+        for (u32 i = 0; i < n; n_parts++) {
+            if (c[i].work > most) n_parts += count_shares(c + i, most) - 1;
+            i = gpu_list_part(c, i, n, most);
+        }
         if (n_parts <= MAX_PARTS) return most;
     }
 }
 
-static int record(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+/* Command i of those given as n_shares of the list's, from `at` on. */
+static void put_shares(struct gpu_list *list, u32 at, const struct gpu_command *c, u32 i,
+                       u32 n_shares)
+{
+    u32 axis = longest_axis(c), all = c->groups[axis];
+    for (u32 k = 0; k < n_shares; k++) {
+        struct gpu_command *l = &list->commands[at + k];
+        struct share *s = &list->shares[at + k];
+        *l = *c;
+        *s = (struct share){.command = i};
+        memcpy((u8 *)[list->args contents] + (size_t)(at + k) * GPU_ARGS_PITCH, c->args, c->n_args);
+        if (n_shares == 1) return;
+        u32 first = (u32)((u64)all * k / n_shares), end = (u32)((u64)all * (k + 1) / n_shares);
+        l->after &= k == 0;
+        l->work = c->work / n_shares;
+        l->groups[axis] = end - first;
+        s->grid.first[axis] = first;
+        memcpy(s->grid.groups, c->groups, sizeof c->groups);
+    }
+}
+
+static void drop(struct gpu_list *list)
+{
+    [list->args release];
+    free(list->shares);
+    free(list);
+}
+
+/* A list of the commands, all of them launches, long ones cut. */
+static int make_list(struct gpu *g, struct gpu_list **out, const struct gpu_command *c, u32 n,
+                     struct err *err)
+{
+    double part = part_of(g, c, n);
+    u32 n_shares = 0, at = 0;
+    for (u32 i = 0; i < n; i++) n_shares += count_shares(c + i, part);
+    struct gpu_list *list = malloc(sizeof *list + n_shares * sizeof *c);
+    if (!list) return err_nomem(err, "command list");
+    *list = (struct gpu_list){.n = n_shares, .n_given = n, .part = part};
+    list->shares = malloc(MAX(n_shares, 1) * sizeof *list->shares);
+    list->args = [g->device newBufferWithLength:MAX(n_shares, 1) * GPU_ARGS_PITCH options:OPTIONS];
+    if (!list->shares || !list->args) {
+        drop(list);
+        return err_set(err, FLETCH_E_NOMEM, "Metal did not create a buffer for arguments");
+    }
+    for (u32 i = 0; i < n; at += count_shares(c + i, part), i++)
+        put_shares(list, at, c + i, i, count_shares(c + i, part));
+    *out = list;
+    return 0;
+}
+
+/* Can the launch run? */
+static int check(const struct gpu *g, const struct gpu_command *c, struct err *err)
+{
+    CHECK(c->kernel < g->n_kernels && c->n_bufs <= GPU_MAX_BUFS && c->n_args <= GPU_MAX_ARGS);
+    u64 most = [g->kernels[c->kernel] maxTotalThreadsPerThreadgroup];
+    if (c->threads <= most) return 0;
+    return err_set(err, FLETCH_E_UNSUPPORTED, "a kernel can run at most %llu threads, not %u",
+                   (unsigned long long)most, c->threads);
+}
+
+static int record(struct gpu *g, struct gpu_list **out, const struct gpu_command *given, u32 n,
                   struct err *err)
 {
     *out = NULL;
-    struct gpu_list *list = malloc(sizeof *list + n * sizeof *c);
-    if (!list) return err_nomem(err, "command list");
-    list->n = n;
-    if (n > 0) memcpy(list->commands, c, n * sizeof *c);
-    list->args = [g->device newBufferWithLength:MAX(n, 1) * GPU_ARGS_PITCH options:OPTIONS];
-    int rc = list->args
-                 ? 0
-                 : err_set(err, FLETCH_E_NOMEM, "Metal did not create a buffer for arguments");
+    struct gpu_command *c = malloc(MAX(n, 1) * sizeof *c);
+    if (!c) return err_nomem(err, "command list");
+    if (n > 0) memcpy(c, given, n * sizeof *c);
+    int rc = 0;
     for (u32 i = 0; i < n && rc == 0; i++) {
-        struct gpu_command *l = list->commands + i;
-        rc = lower(g, l, err);
-        if (rc < 0) break;
-        CHECK(l->kernel < g->n_kernels && l->n_bufs <= GPU_MAX_BUFS && l->n_args <= GPU_MAX_ARGS);
-        u64 most = [g->kernels[l->kernel] maxTotalThreadsPerThreadgroup];
-        if (l->threads > most)
-            rc = err_set(err, FLETCH_E_UNSUPPORTED, "a kernel can run at most %llu threads, not %u",
-                         (unsigned long long)most, l->threads);
-        memcpy((u8 *)[list->args contents] + (size_t)i * GPU_ARGS_PITCH, l->args, l->n_args);
+        rc = lower(g, c + i, err);
+        if (rc == 0) rc = check(g, c + i, err);
     }
-    if (rc < 0) {
-        [list->args release];
-        free(list);
-        return rc;
-    }
-    list->part = part_of(g, list->commands, n);
+    if (rc == 0) rc = make_list(g, out, c, n, err);
+    free(c);
+    if (rc < 0) return rc;
+    struct gpu_list *list = *out;
     list->set = residency_add(&g->residency, list->args, [list->args length]);
     residency_commit(&g->residency);
     g->did.lists_made++;
-    g->did.bytes_allocated += gpu_metal_list_bytes(n);
-    *out = list;
+    g->did.bytes_allocated += gpu_metal_list_bytes(list->n);
     return 0;
 }
 
@@ -410,15 +490,15 @@ static void metal_drop(struct gpu *g, struct gpu_list *list)
     @autoreleasepool {
         g->did.bytes_allocated -= gpu_metal_list_bytes(list->n);
         residency_remove(&g->residency, list->set, list->args, [list->args length]);
-        [list->args release];
+        drop(list);
     }
-    free(list);
 }
 
 /* An encoder, and what it has bound: that is not bound again. */
 struct encoding {
     id<MTLComputeCommandEncoder> e;
     u32 kernel; /* UINT32_MAX: none yet */
+    bool whole; /* the grid that is bound says nothing */
     struct {
         id<MTLBuffer> buffer;
         u64 offset;
@@ -435,6 +515,13 @@ static void bind(struct encoding *to, u32 index, id<MTLBuffer> buffer, u64 offse
     to->bound[index].offset = offset;
 }
 
+static void bind_grid(struct encoding *to, const struct grid *grid)
+{
+    bool whole = grid->groups[0] == 0;
+    if (!whole || !to->whole) [to->e setBytes:grid length:sizeof *grid atIndex:GRID_INDEX];
+    to->whole = whole;
+}
+
 static void encode_launch(struct gpu *g, struct encoding *to, const struct gpu_list *list, u32 i)
 {
     const struct gpu_command *c = list->commands + i;
@@ -442,6 +529,7 @@ static void encode_launch(struct gpu *g, struct encoding *to, const struct gpu_l
     to->kernel = c->kernel;
     for (u32 b = 0; b < c->n_bufs; b++) bind(to, b, c->bufs[b].buf->mtl, c->bufs[b].offset);
     if (c->n_args > 0) bind(to, c->n_bufs, list->args, (u64)i * GPU_ARGS_PITCH);
+    bind_grid(to, &list->shares[i].grid);
     [to->e dispatchThreadgroups:MTLSizeMake(c->groups[0], c->groups[1], c->groups[2])
           threadsPerThreadgroup:MTLSizeMake(c->threads, 1, 1)];
     g->did.copies += c->kind == GPU_COPY;
@@ -561,8 +649,12 @@ static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struc
 {
     CHECK(g->n_queued == 0);
     int rc = 0;
-    for (u32 i = 0; i < list->n && rc == 0; i++)
-        rc = finish(commit(g, list, i, i + 1), us + i, err);
+    memset(us, 0, list->n_given * sizeof *us);
+    for (u32 i = 0; i < list->n && rc == 0; i++) {
+        double took;
+        rc = finish(commit(g, list, i, i + 1), &took, err);
+        us[list->shares[i].command] += took;
+    }
     return rc;
 }
 

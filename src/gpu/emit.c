@@ -557,7 +557,7 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
                        .at = calloc(p->n_bufs + 1, sizeof *e->at),
                        .places = calloc(p->net->n_weights + 1, sizeof *e->places)};
     if (!e->at || !e->places) e->rc = err_nomem(err, "the launches");
-    if (e->places) planes_place(p->net, planes_limit(kind.bulk), e->places, NULL);
+    if (e->places) planes_place(p->net, planes_limit(kind.bulk, kind.buffer), e->places, NULL);
     emit_for_all(e);
     e->out_rows = MIN(e->rows, limits->max_out);
     step_layout(&e->step, p, limits, e->rows);

@@ -96,6 +96,7 @@ struct list_kind {
     u32 attn_heads; /* gpu_driver.attn_heads */
     bool walks;     /* groups go round over the work, a few for each unit of the device */
     u32 n_units;    /* that it has; 0: not known */
+    u64 buffer;     /* gpu_info.buffer */
     enum gpu_ablation ablation;    /* of attention over halves; bench only */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };

@@ -60,6 +60,7 @@ struct exec_device gpu_device_of(const struct gpu_info *info)
 {
     return (struct exec_device){.known = true,
                                 .available = info->memory_free,
+                                .buffer = info->buffer,
                                 .n_units = info->n_units,
                                 .native = info->has_native,
                                 .bulk = info->has_bulk,
@@ -75,6 +76,7 @@ struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *
     kind.clusters = on->clusters;
     kind.walks = on->walks;
     kind.n_units = on->n_units;
+    kind.buffer = on->buffer;
     return kind;
 }
 
@@ -111,6 +113,7 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
     struct list_kind kind = kind_of_driver(d);
     kind.native = on->native;
     kind.bulk = on->bulk;
+    kind.buffer = on->buffer;
     kind.joins = false; /* the longer list */
     u32 n_commands = 0;
     *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};

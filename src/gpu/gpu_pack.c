@@ -41,9 +41,10 @@ u64 planes_bytes(const struct weight *w)
     return p.bytes[0] + p.bytes[1];
 }
 
-u64 planes_limit(bool large)
+u64 planes_limit(bool large, u64 buffer)
 {
-    return large ? 16ull * MIX_NOTHING : 1ull << 31;
+    u64 most = large ? 16ull * MIX_NOTHING : 1ull << 31;
+    return buffer ? MIN(most, buffer) : most;
 }
 
 u32 planes_place(const struct net *net, u64 limit, struct weight_place *places, u64 *sizes)

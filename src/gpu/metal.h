@@ -61,7 +61,7 @@ void residency_used(struct residency *r); /* a step begins */
  * The text of all kernels has a head, and a section for each file of them, which begins with a line
  * that names its kernels (tools/gpu-text). A section is compiled when the first of its kernels is
  * asked for. What Metal makes of a kernel for this device is kept in a binary archive: the next
- * process then only has to read it. */
+ * process then only has to read it. Archives of other builds are removed when one is written. */
 
 enum { LIBRARY_SECTIONS = 64 };
 

@@ -2,9 +2,12 @@
 
 #import <Foundation/Foundation.h>
 #import <Metal/Metal.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "gpu/layout.h"
@@ -14,8 +17,8 @@
 #define HAS_MATH_MODE
 #endif
 
-extern const char gpu_metal_text[]; /* metal_text.S */
-static const char MARK[] = "//kernels";
+extern const char gpu_metal_text[];                          /* metal_text.S */
+static const char MARK[] = "//kernels", PREFIX[] = "metal-"; /* of archives' names */
 
 void library_open(struct library *l, metal_object device)
 {
@@ -170,7 +173,7 @@ void library_keep(struct library *l, const char *folder)
 {
     enum { ROOM = 4096 };
     if (l->archive || !(l->path = malloc(ROOM))) return;
-    if (snprintf(l->path, ROOM, "%s/metal-%s", folder, layout_kernels()) >= ROOM) return;
+    if (snprintf(l->path, ROOM, "%s/%s%s", folder, PREFIX, layout_kernels()) >= ROOM) return;
     @autoreleasepool {
         id<MTLDevice> device = (id<MTLDevice>)l->device;
         MTLBinaryArchiveDescriptor *d = [[[MTLBinaryArchiveDescriptor alloc] init] autorelease];
@@ -182,6 +185,27 @@ void library_keep(struct library *l, const char *folder)
     }
 }
 
+/* What builds before this one left in the folder of the archive, and processes that were stopped
+ * while they wrote it: their names have a dot. */
+static void remove_older(const char *path)
+{
+    enum { ROOM = 4096 + 256, HOUR = 3600 };
+    char other[ROOM];
+    const char *own = strrchr(path, '/') + 1;
+    size_t n = (size_t)(own - path);
+    snprintf(other, sizeof other, "%.*s", (int)n, path);
+    DIR *folder = opendir(other);
+    for (struct dirent *d; folder && (d = readdir(folder));) {
+        struct stat st;
+        if (strncmp(d->d_name, PREFIX, sizeof PREFIX - 1) || strcmp(d->d_name, own) == 0) continue;
+        if (snprintf(other + n, sizeof other - n, "%s", d->d_name) >= (int)(sizeof other - n))
+            continue;
+        bool fresh = stat(other, &st) == 0 && time(NULL) - st.st_mtime < HOUR;
+        if (!strchr(d->d_name, '.') || !fresh) unlink(other);
+    }
+    if (folder) closedir(folder);
+}
+
 /* As a whole or not at all: another process may read it. What can't be written is not missed. */
 static void save(const struct library *l)
 {
@@ -189,7 +213,10 @@ static void save(const struct library *l)
     char part[ROOM];
     snprintf(part, sizeof part, "%s.%ld", l->path, (long)getpid());
     bool written = [(id<MTLBinaryArchive>)l->archive serializeToURL:url_of(part) error:NULL];
-    if (!written || rename(part, l->path)) unlink(part);
+    if (!written || rename(part, l->path))
+        unlink(part);
+    else
+        remove_older(l->path);
 }
 
 void library_close(struct library *l)

@@ -105,11 +105,16 @@ typedef ulong u64;
 #define THR(T)                  thread T *
 #define ARGS(T)                 constant T &
 #define ARGS_IN(T)              constant T &
-#define GPU_IDS                                                                                   \
-    , uint3 gpu_group [[threadgroup_position_in_grid]],                                           \
-        uint3 gpu_groups [[threadgroups_per_grid]], uint gpu_tid [[thread_index_in_threadgroup]], \
-        uint gpu_lane [[thread_index_in_simdgroup]],                                              \
+/* gpu_grid: six words, which of a launch's groups come first and how many it has, where the driver
+ * had to cut it; else zeros. */
+#define GPU_IDS                                                                                \
+    , constant uint *gpu_grid [[buffer(30)]], uint3 gpu_at [[threadgroup_position_in_grid]],   \
+        uint3 gpu_all [[threadgroups_per_grid]], uint gpu_tid [[thread_index_in_threadgroup]], \
+        uint gpu_lane [[thread_index_in_simdgroup]],                                           \
         uint gpu_simd [[simdgroup_index_in_threadgroup]]
+#define gpu_group (gpu_at + uint3(gpu_grid[0], gpu_grid[1], gpu_grid[2]))
+#define gpu_groups \
+    (gpu_grid[3] == 0u ? gpu_all : uint3(gpu_grid[3], gpu_grid[4], gpu_grid[5]))
 #define TG_ARRAY(T, name, n)  threadgroup T name[n]
 #define GPU_CONST(T, name, n) constant T name[n]
 #define GPU_FN                static inline

@@ -288,6 +288,7 @@ static NSUInteger working_set(void)
     }
     n = left;
     changed = false;
+    standin_metal.largest_set = MAX(standin_metal.largest_set, sum);
     if (n > 1 && sum > working_set() / 20 && standin_metal.residency_sets < MAX_SETS)
         misuse("a residency set of more than a twentieth of the working set");
 }
@@ -312,8 +313,9 @@ struct command {
     const struct emu_kernel *kernel;
     const Buffer *buffers[MAX_BUFFERS]; /* not owned: references are unretained */
     NSUInteger offsets[MAX_BUFFERS];
+    u32 grid[6]; /* at the last index */
     MTLSize groups, threads;
-    bool after;
+    bool after, has_grid;
 };
 
 @class Queue;
@@ -378,10 +380,17 @@ struct command {
     now.buffers[index] = (Buffer *)buffer;
     now.offsets[index] = offset;
 }
+- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index
+{
+    if (index != MAX_BUFFERS - 1 || length != sizeof now.grid) misuse("bytes that are no grid");
+    memcpy(now.grid, bytes, length);
+    now.has_grid = true;
+}
 - (void)dispatchThreadgroups:(MTLSize)groups threadsPerThreadgroup:(MTLSize)threads
 {
     if (ended) misuse("an encoder is used after endEncoding");
     if (!now.kernel) misuse("a dispatch without pipeline");
+    if (!now.has_grid) misuse("a dispatch without the grid that kernels read");
     if (!groups.width || !groups.height || !groups.depth) misuse("an empty grid");
     if (threads.width * threads.height * threads.depth > now.kernel->max_threads)
         misuse("too many threads in a group");
@@ -486,6 +495,8 @@ struct command {
             binds[b].buf = (struct emu_buffer){c->buffers[b]->p, c->buffers[b]->n, NULL};
             binds[b].offset = c->offsets[b];
         }
+        binds[MAX_BUFFERS - 1].buf =
+            (struct emu_buffer){(u8 *)(uintptr_t)c->grid, sizeof c->grid, NULL};
         struct emu_bind *args = binds + c->kernel->n_bufs;
         args->buf.n = args->offset + c->kernel->n_args; /* Metal does not know its size */
         struct emu_launch l = {

@@ -26,6 +26,7 @@ struct standin {
     u64 binds;    /* buffers that were set, without those of which only the offset was */
     u64 bindings; /* buffers that dispatches had */
     u64 residency_sets, residency_requests; /* made; each time that a set was asked for */
+    u64 largest_set;                        /* bytes of one, at a commit */
     /* Metal: what the machine is like; 0: as it is without */
     u64 most_threads; /* a command buffer that runs more of them is stopped, as by macOS */
     u64 working_set;  /* recommended bytes */

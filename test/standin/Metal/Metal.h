@@ -135,6 +135,7 @@ SINCE(15.0)
            offset:(NSUInteger)offset
           atIndex:(NSUInteger)index;
 - (void)setBufferOffset:(NSUInteger)offset atIndex:(NSUInteger)index;
+- (void)setBytes:(const void *)bytes length:(NSUInteger)length atIndex:(NSUInteger)index;
 - (void)dispatchThreadgroups:(MTLSize)groups threadsPerThreadgroup:(MTLSize)threads;
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope;
 - (void)waitForFence:(id<MTLFence>)fence;

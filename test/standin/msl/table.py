@@ -31,6 +31,8 @@ LIBRARY = ('abs|acos|all|any|asin|atan|atan2|ceil|clamp|clz|cos|cosh|cross|ctz|d
            'tan|tanh|trunc')
 SPACES = ('device', 'constant', 'threadgroup', 'thread')
 
+GRID = 30  # the buffer with a launch's grid (simt.h)
+
 complaints = []
 
 
@@ -69,6 +71,8 @@ def binding(kernel, declared, attribute, seen):
         complain(f'{kernel}: attribute [[{attribute}]] is not one of those we use')
         return '0', None
     n = int(m[1])
+    if n == GRID:
+        return f'({declared[:declared.rindex("*") + 1]})b[{n}].buf.p', None
     if n in seen or n > 30:
         complain(f'{kernel}: buffer({n}) ' + ('twice' if n in seen else 'of 0..30'))
     seen.add(n)
