@@ -40,14 +40,14 @@ def streamed(s, **body):
     return calls, said
 
 
-def answers(template):
+def answers(template, **more):
     """Each way of asking once: several calls or one, streamed or whole, the likeliest tokens or drawn ones."""
     s = Server(*(["--template", f"test/tmpl/{template}.jinja"] if template else []))
-    calls, said = streamed(s, **ASK, tool_choice="required", temperature=0)
+    calls, said = streamed(s, **ASK, **more, tool_choice="required", temperature=0)
     check(calls, 8)
     assert not said, said
     one = {"tool_choice": "required", "parallel_tool_calls": False} if template else {"tool_choice": NAMED}
-    answer = s.chat(**ASK, **one, temperature=1)["choices"][0]
+    answer = s.chat(**ASK, **more, **one, temperature=1)["choices"][0]
     assert answer["finish_reason"] == "tool_calls" and not answer["message"]["content"], answer
     check(answer["message"]["tool_calls"], 1)
     return s
@@ -84,7 +84,55 @@ def test_a_call_that_is_cut_off_is_content():
 
 
 def test_pairs():
-    answers("glm47").end()
+    s = answers("glm47", chat_template_kwargs={"enable_thinking": False})
+    # Calls and forms come after thinking, which a budget ends.
+    answer = s.chat(**ASK, tool_choice="required", thinking_budget=7)
+    message = answer["choices"][0]["message"]
+    check(message["tool_calls"], 8)
+    assert not message["content"] and message["reasoning_content"], message
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+              "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    for budget in (0, 5):
+        message = s.chat(max_tokens=99, response_format=form, thinking_budget=budget)["choices"][0]["message"]
+        assert set(json.loads(message["content"])) == {"n"}, message
+        assert bool(message.get("reasoning_content")) == (budget > 0), message
+    message = s.chat(max_tokens=99, grammar='root ::= "yes" | "no"', thinking_budget=4)["choices"][0]["message"]
+    assert message["content"] in ("yes", "no") and message["reasoning_content"], message
+    message = s.chat(max_tokens=30, thinking_budget=3)["choices"][0]["message"]
+    assert message["content"] and len(message["reasoning_content"].split()) <= 3, message
+    ask = {"model": "guide", "max_tokens": 40, "messages": [{"role": "user", "content": "Riga?"}],
+           "thinking": {"type": "enabled", "budget_tokens": 5}}
+    kinds = [b["type"] for b in s.post("/v1/messages", ask)["content"]]
+    assert kinds == ["thinking", "text"], kinds
+    ask = {"input": "Riga?", "max_output_tokens": 99, "thinking_budget": 5,
+           "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}}
+    out = s.post("/v1/responses", ask)["output"]
+    assert [o["type"] for o in out] == ["reasoning", "message"], out
+    assert set(json.loads(out[1]["content"][0]["text"])) == {"n"}, out
+    assert "thinking_budget" in s.chat(400, thinking_budget=-1)["error"]["message"]
+    s.end()
+
+
+def test_strict_tools_are_called_by_their_schemas_or_not_at_all():
+    s = Server()
+    strict = {"type": "function", "function": {**WEATHER["function"], "strict": True}}
+    for seed in range(6):  # the model was not trained to call: most of these answers are texts
+        answer = s.chat(tools=[strict, NOW], temperature=1.5, seed=seed, max_tokens=60,
+                        parallel_tool_calls=False)["choices"][0]
+        check(answer["message"].get("tool_calls") or [{"function": {"name": "now", "arguments": "{}"}}], 1)
+        assert "<tool_call>" not in (answer["message"]["content"] or "") or answer["finish_reason"] == "length", answer
+    # What begins the call is the model's to write: here it can write nothing else.
+    bias = {str(t): 100 for t in s.post("/tokenize", {"content": "<tool_call>"})["tokens"]}
+    answer = s.chat(tools=[strict], temperature=0, max_tokens=300, logit_bias=bias)["choices"][0]
+    check(answer["message"]["tool_calls"], 8)
+    bad = {"name": "f", "strict": True, "parameters": {"properties": {"u": {"unknown": 1}}}}
+    e = s.chat(400, tools=[{"type": "function", "function": bad}])["error"]
+    assert e["param"] == "tools" and "#/properties/u" in e["message"], e
+    s.end()
+    s = Server("--template", "test/tmpl/chatml.jinja")
+    assert "its chat template has none" in s.chat(400, thinking_budget=9)["error"]["message"]
+    s.end()
 
 
 def test_bare():

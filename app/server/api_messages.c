@@ -163,7 +163,7 @@ static int take_tool_choice(struct call *c, json_t *chat, json_t *v)
                       "the type of tool_choice must be auto, any, none, or tool with a name");
 }
 
-/* {"type": "enabled"}, adaptive or disabled: a setting of the template. */
+/* {"type": "enabled", "budget_tokens": ..}, adaptive or disabled: a setting of the template. */
 static int take_thinking(struct call *c, json_t *chat, json_t *v)
 {
     const char *type = json_word(json_object_get(v, "type"));
@@ -176,7 +176,9 @@ static int take_thinking(struct call *c, json_t *chat, json_t *v)
         call_wrong(c, 400, "thinking", "thinking.type must be enabled, adaptive or disabled");
         return call_at(c, "thinking.type");
     }
-    return 0;
+    const json_t *budget = json_object_get(v, "budget_tokens");
+    if (!budget || json_is_null(budget) || c->ask.think == THINK_OFF) return 0;
+    return field_think_budget(c, "thinking.budget_tokens", budget);
 }
 
 /* {"format": {"type": "json_schema", "schema": ..}, "effort": ..}, of which the latter is the

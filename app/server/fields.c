@@ -170,7 +170,21 @@ static int take_effort(struct call *c, const struct field *f, json_t *v)
     return 0;
 }
 
-/* Whether an answer that must call tools may call several. */
+int field_think_budget(struct call *c, const char *name, const json_t *v)
+{
+    json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (n < 0 || n > UINT32_MAX)
+        return call_wrong(c, 400, name, "%s must be a number of tokens of at least 0", name);
+    c->ask.think_budget = 1 + (uint64_t)n;
+    return 0;
+}
+
+static int take_think_budget(struct call *c, const struct field *f, json_t *v)
+{
+    return field_think_budget(c, f->name, v);
+}
+
+/* Whether an answer may call several tools. */
 static int take_parallel(struct call *c, const struct field *f, json_t *v)
 {
     if (!json_is_boolean(v))
@@ -281,6 +295,7 @@ static const struct field chat[] = {
     {"reasoning_effort", take_effort, 0, 0, 0},
     {"enable_thinking", take_think, 0, 0, 0},
     {"add_generation_prompt", take_generation_prompt, 0, 0, 0},
+    {"thinking_budget", take_think_budget, 0, 0, 0},
     {"modalities", field_ignore, 0, 0, 0},
     {"verbosity", field_ignore, 0, 0, 0},
 };

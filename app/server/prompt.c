@@ -265,6 +265,19 @@ int prompt_chat(struct call *c)
     return rc;
 }
 
+int prompt_chat_again(struct call *c, bool *same)
+{
+    const struct prompt *before = &c->prompts[c->n_prompts - 1];
+    struct rendered r;
+    struct prompt p = {0};
+    int rc = prepare(c, &r);
+    if (!rc) rc = tokenize(c, &r, &p);
+    *same = !rc && p.n == before->n && memcmp(p.ids, before->ids, p.n * sizeof *p.ids) == 0;
+    fletch_free(p.ids);
+    release(&r);
+    return rc;
+}
+
 int prompt_chat_text(struct call *c, char **text, size_t *n)
 {
     struct rendered r;

@@ -189,7 +189,8 @@ struct ask {
     const json_t *effort; /* how hard to think, in the template's words, or NULL */
     enum { THINK_AS_IS, THINK_ON, THINK_OFF } think;
     const char *think_field; /* that says so */
-    bool one_tool_call;      /* of an answer that must call tools */
+    uint64_t think_budget;   /* 1 + the tokens that it may think at most; 0: no such limit */
+    bool one_tool_call;      /* at most, in an answer */
     bool truncates;          /* of a chat that is too long the oldest turns may be left out */
     uint32_t n_dropped;      /* messages that were */
     uint32_t n;              /* answers to each prompt */
@@ -364,6 +365,7 @@ struct field_table {
 int fields_take(struct call *c);
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
 int field_top(struct call *c, const struct field *f, json_t *v);  /* field_count, within logprobs */
+int field_think_budget(struct call *c, const char *name, const json_t *v);
 int field_flag(struct call *c, const struct field *f, json_t *v); /* to a bool */
 int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_t * */
 int field_object(struct call *c, const struct field *f, json_t *v);
@@ -390,6 +392,8 @@ extern const struct field_table *const chat_tables[]; /* all fields of a chat */
  * ask.truncates, leaves out the fewest of the oldest turns (a question and all up to the next one)
  * so that it fits and leaves room for an answer, and counts their messages. */
 int prompt_chat(struct call *c);
+/* Renders the chat with the template variables as they are now, and compares with its prompt. */
+int prompt_chat_again(struct call *c, bool *same);
 /* The text that the template gives (fletch_free). It may be long, so the body, which nobody needs
  * after it, goes first. */
 int prompt_chat_text(struct call *c, char **text, size_t *n);

@@ -5,17 +5,16 @@
 
 #include "app.h"
 
-enum { NAME_MAX_CHARS = 64, TAIL_TOKENS = 8 };
+enum { NAME_MAX_CHARS = 64, TAIL_TOKENS = 8, TOKENS_MAX = 48 };
 
 /* What was asked for: a call's state. */
 struct turns {
     struct tools_format format;
-    json_t *tools;         /* that may be called; NULL: none */
-    char *must;            /* the grammar of an answer that must call tools; NULL: it need not */
-    bool thinking;         /* the prompt ends inside <think> */
-    bool is_form;          /* the answer is what response_format or grammar asks for */
-    bool noticed;          /* that an answer has what looks like a call and is none */
-    struct words appended; /* to what the template gave */
+    json_t *tools; /* that may be called; NULL: none */
+    char *grammar; /* of the whole answer; NULL: there is none */
+    bool thinking; /* the prompt ends inside <think> */
+    bool is_form;  /* the answer is what response_format or grammar asks for */
+    bool noticed;  /* that an answer has what looks like a call and is none */
     json_t *original;
 };
 
@@ -139,7 +138,6 @@ static int take_choice(struct call *c, struct turns *t, json_t **must, bool *man
     if (!t->tools) return call_wrong(c, 400, "tool_choice", "tool_choice requires tools");
     if (word && strcmp(word, "required") == 0) {
         *must = json_incref(t->tools);
-        *many = !c->ask.one_tool_call;
         return 0;
     }
     const char *name = json_word(json_object_get(json_object_get(choice, "function"), "name"));
@@ -152,6 +150,7 @@ static int take_choice(struct call *c, struct turns *t, json_t **must, bool *man
         return call_wrong(c, 400, "tool_choice",
                           "tool_choice names %s, which is not one of the tools", QUOTE(name));
     *must = json_pack("[O]", tool);
+    *many = false;
     return 0;
 }
 
@@ -231,13 +230,6 @@ static int set_arg(struct call *c, const char *name, json_t *value)
     return failed ? call_no_memory(c) : 0;
 }
 
-/* An answer that must be JSON from its first character can't think before. */
-static int no_thinking(struct call *c)
-{
-    const char *name = chat_think_variable(c->served->model);
-    return name ? set_arg(c, name, json_false()) : 0;
-}
-
 static int no_variable(struct call *c, const char *param, const char *name)
 {
     return call_wrong(
@@ -267,6 +259,9 @@ static int take_args(struct call *c, const struct turns *t)
             return no_variable(c, effort_field, "reasoning_effort");
         if (set_arg(c, "reasoning_effort", json_copy((json_t *)c->ask.effort))) return -1;
     }
+    if (c->ask.think_budget && fletch_chat_reads(c->served->model, "thinking_budget") &&
+        set_arg(c, "thinking_budget", json_integer((json_int_t)c->ask.think_budget - 1)))
+        return -1;
     name = chat_think_variable(c->served->model);
     if (c->ask.think && name) return set_arg(c, name, json_boolean(c->ask.think == THINK_ON));
     bool is_so = (c->ask.think == THINK_ON) == t->format.thinks;
@@ -274,7 +269,8 @@ static int take_args(struct call *c, const struct turns *t)
     return no_variable(c, c->ask.think_field ? c->ask.think_field : "thinking", "enable_thinking");
 }
 
-static bool ends_thinking(const struct call *c, const struct chat_format *row)
+/* The text of a prompt's last tokens; free. */
+static struct words prompt_tail(const struct call *c)
 {
     const struct prompt *p = &c->prompts[c->n_prompts - 1];
     struct words tail = {0};
@@ -283,51 +279,102 @@ static bool ends_thinking(const struct call *c, const struct chat_format *row)
         const char *piece = served_piece(c->served, p->ids[i], &n);
         words_add(&tail, piece, n);
     }
-    bool thinks = tools_prompt_thinks(row, tail.p ? tail.p : "", tail.n);
-    free(tail.p);
-    return thinks;
+    words_add(&tail, "", 1);
+    return tail;
 }
 
-/* The prompt goes on with the beginning of the answer. */
-static int append(struct call *c, const char *text)
+/* ---- on a worker: the grammar of the answer ---- */
+
+/* Any token of that text, a control token or not; -1: there is none. */
+static int32_t find_token(const struct served *m, const char *text)
 {
-    struct prompt *p = &c->prompts[c->n_prompts - 1];
-    int32_t *ids;
-    size_t n;
-    if (!*text) return 0;
-    pthread_mutex_lock(&c->served->text_lock);
-    int rc = fletch_tokenize(c->served->model, text, strlen(text), FLETCH_SPECIAL, &ids, &n);
-    if (rc) call_wrong(c, 500, NULL, "%s", fletch_model_error(c->served->model));
-    if (rc == FLETCH_E_NOMEM) call_no_memory(c);
-    pthread_mutex_unlock(&c->served->text_lock);
-    if (rc) return -1;
-    int32_t *both = realloc(p->ids, (p->n + n) * sizeof *p->ids);
-    if (both) {
-        memcpy(both + p->n, ids, n * sizeof *ids);
-        p->ids = both;
-        p->n += n;
+    size_t n, n_text = strlen(text);
+    for (uint32_t id = 0; id < m->info.n_vocab; id++) {
+        const char *piece = served_piece(m, (int32_t)id, &n);
+        if (n == n_text && memcmp(piece, text, n) == 0) return (int32_t)id;
     }
-    fletch_free(ids);
-    if (!both) return call_no_memory(c);
-    words_add(&turns_of(c)->appended, text, strlen(text));
-    return prompt_check(c, p->n);
+    return -1;
 }
 
-/* An answer that must call tools is one grammar from its first byte to its last, whatever else was
- * asked for. */
-static int set_must(struct call *c, struct turns *t, const json_t *tools, bool many)
+static int set_budget(struct call *c, const struct turns *t, struct tools_ask *ask,
+                      char tokens[TOKENS_MAX])
 {
-    char why[300];
-    struct tools_must must = {.format = t->format,
-                              .tools = tools,
-                              .many = many,
-                              .control = find_control,
-                              .ctx = c->served};
-    t->must = tools_grammar(&must, why, sizeof why);
-    if (!t->must && !*why) return call_no_memory(c);
-    if (!t->must) return call_wrong(c, 400, "tools", "%s", why);
-    c->ask.set.r.grammar = t->must;
-    c->ask.set.form = "tools";
+    const struct chat_format *row = t->format.row;
+    int32_t end = row->think_end ? find_token(c->served, row->think_end) : -1, begin = -1;
+    bool begins = !t->thinking && !row->headers;
+    if (begins && row->think) begin = find_token(c->served, row->think);
+    if (!t->format.thinks || end < 0 || (begins && begin < 0))
+        return call_wrong(
+            c, 400, "thinking_budget", "this model's thinking cannot be limited, because %s",
+            t->format.thinks ? "no token of its vocabulary ends it" : "its chat template has none");
+    ask->budget = (uint32_t)(c->ask.think_budget - 1);
+    int n = snprintf(tokens, TOKENS_MAX, "<[%d]>", end);
+    if (begins) snprintf(tokens + n, TOKENS_MAX - (size_t)n, " <[%d]>", begin);
+    ask->budget_tokens = tokens;
+    return 0;
+}
+
+/* Of which kind the grammar must be; false: none is needed. */
+static bool needs_grammar(const struct call *c, const struct turns *t, bool must,
+                          enum tools_what *what)
+{
+    const struct fletch_request *r = &c->ask.set.r;
+    bool strict = t->tools && c->ask.one_tool_call;
+    size_t i;
+    json_t *tool;
+    json_array_foreach(t->tools, i, tool) strict |=
+        json_is_true(json_object_get(json_object_get(tool, "function"), "strict"));
+    *what = must             ? TOOLS_MUST
+            : r->json_schema ? TOOLS_FORM
+            : r->grammar     ? TOOLS_GRAMMAR
+            : strict         ? TOOLS_MAY
+                             : TOOLS_ANY;
+    return must || strict || t->is_form || c->ask.think_budget;
+}
+
+/* Whether a prompt that does not end inside thinking lets the model begin it: not where the prompt
+ * ends it, nor where turning it off would change nothing, because it is off already. */
+static int find_thinking(struct call *c, const struct turns *t, bool *may_think)
+{
+    const char *end = t->format.row->think_end, *name = chat_think_variable(c->served->model);
+    const json_t *given = name ? json_object_get(c->ask.template_args, name) : NULL;
+    bool off = c->ask.think == THINK_OFF || (given && !json_is_true(given));
+    *may_think = t->thinking;
+    if (t->thinking || !t->format.thinks || off) return 0;
+    struct words tail = prompt_tail(c);
+    const char *at = tail.p ? strstr(tail.p, end) : NULL;
+    bool ended = at && !at[strlen(end) + strspn(at + strlen(end), " \n")];
+    free(tail.p);
+    *may_think = !ended;
+    if (ended || !name || given) return 0;
+    if (set_arg(c, name, json_false()) || prompt_chat_again(c, &off)) return -1;
+    json_object_del(c->ask.template_args, name);
+    *may_think = !off;
+    return 0;
+}
+
+/* One grammar over the whole answer, whatever was asked for: thinking first, if the prompt lets
+ * the model think, then a form, calls, or content and calls. */
+static int set_grammar(struct call *c, struct turns *t, const json_t *must, bool many)
+{
+    char why[300], tokens[TOKENS_MAX];
+    struct tools_ask ask = {.format = t->format,
+                            .tools = must ? must : t->tools,
+                            .many = many,
+                            .thinking = t->thinking,
+                            .control = find_control,
+                            .ctx = c->served};
+    if (!needs_grammar(c, t, must != NULL, &ask.what)) return 0;
+    if (find_thinking(c, t, &ask.format.thinks)) return -1;
+    bool alone = !ask.format.thinks && !t->format.row->say && !c->ask.think_budget;
+    if (t->is_form && alone) return 0; /* the form is the whole answer */
+    if (c->ask.think_budget && set_budget(c, t, &ask, tokens)) return -1;
+    ask.form = ask.what == TOOLS_FORM ? c->ask.set.r.json_schema : c->ask.set.r.grammar;
+    t->grammar = tools_grammar(&ask, why, sizeof why);
+    if (!t->grammar && !*why) return call_no_memory(c);
+    if (!t->grammar) return call_wrong(c, 400, "tools", "%s", why);
+    if (must || ask.what == TOOLS_MAY) c->ask.set.form = "tools";
+    c->ask.set.r.grammar = t->grammar;
     c->ask.set.r.json_schema = NULL;
     return 0;
 }
@@ -337,22 +384,19 @@ static int take(struct call *c, struct turns *t, json_t **must)
     const struct fletch_model_info *info = &c->served->info;
     t->format = tools_detect(info->chat_template, info->n_chat_template);
     t->tools = json_array_size(c->ask.tools) ? c->ask.tools : NULL;
-    bool many = false;
+    bool many = !c->ask.one_tool_call;
     if (check_tools(c) || take_choice(c, t, must, &many) || open_messages(c)) return -1;
     t->is_form = !*must && (c->ask.set.r.json_schema || c->ask.set.r.grammar);
-    if (*must && set_must(c, t, *must, many)) return -1;
-    if (take_args(c, t) || ((t->is_form || *must) && no_thinking(c))) return -1;
+    if (take_args(c, t)) return -1;
     if (t->tools && !t->format.knows_tools && describe_tools(c, t)) return -1;
     c->ask.tools = t->format.knows_tools ? t->tools : NULL;
     if (prompt_chat(c)) return -1;
-    t->thinking = ends_thinking(c, t->format.row);
-    if (t->thinking && (t->is_form || *must)) {
-        t->thinking = false;
-        if (append(c, "</think>\n\n")) return -1;
-    }
+    struct words tail = prompt_tail(c);
+    t->thinking = tail.p && tools_prompt_thinks(t->format.row, tail.p, tail.n - 1);
+    free(tail.p);
+    if (set_grammar(c, t, *must, many)) return -1;
     c->ask.set.r.show_control =
-        (t->tools && tools_has_control(t->format, find_control, c->served)) ||
-        (t->format.thinks && find_control(c->served, "</think>") >= 0);
+        (t->tools || t->format.thinks) && tools_has_control(t->format, find_control, c->served);
     return 0;
 }
 
@@ -367,12 +411,10 @@ int turn_take(struct call *c)
 
 int turn_prompt(struct call *c, struct words *out)
 {
-    const struct turns *t = turns_of(c);
     char *text;
     size_t n;
     if (prompt_chat_text(c, &text, &n)) return -1;
     words_try_add(out, text, n);
-    if (t->appended.n) words_try_add(out, t->appended.p, t->appended.n);
     fletch_free(text);
     return 0;
 }
@@ -493,8 +535,7 @@ void turn_free(struct call *c)
     struct turns *t = c->state;
     for (uint32_t i = 0; i < c->n_choices; i++) free_turn(c->choices[i].state);
     if (!t) return;
-    free(t->must);
-    free(t->appended.p);
+    free(t->grammar);
     json_decref(t->original);
     free(t);
 }

@@ -54,20 +54,24 @@ struct chat_format {
     const char *all[2];  /* all of these */
     const char *without; /* and not this */
     enum chat_syntax syntax;
-    const char *think, *think_end;   /* around thinking */
-    const char *drop[4];             /* what belongs to no part wherever it stands in content */
-    const char *open, *close;        /* around all calls; models may leave them out */
-    const char *call, *call_end;     /* around one call, or around the object or list */
-    const char *before_name;         /* ends what may stand before the name */
-    const char *name_end;            /* pairs: NULL when the first argument's marker ends it */
-    const char *after_name;          /* begins what may stand between the name and name_end */
-    const char *args_end;            /* before call_end, may be left out */
-    const char *key, *key_end;       /* pairs: around an argument's name */
-    const char *value, *value_end;   /* pairs: around its value */
-    const char *json_value;          /* pairs: instead of `value` where the value is JSON */
-    const char *quote;               /* quoted: around strings */
+    const char *think, *think_end; /* around thinking */
+    const char *after_think;       /* written after thinking, before anything else */
+    const char *say, *say_end;     /* around content, also among `drop` */
+    const char *drop[4];           /* what belongs to no part wherever it stands in content */
+    const char *open, *close;      /* around all calls; models may leave them out */
+    const char *call, *call_end;   /* around one call, or around the object or list */
+    const char *before_name;       /* ends what may stand before the name */
+    const char *id;                /* of a call, as a grammar; after after_name, or at the front */
+    const char *name_end;          /* pairs: NULL when the first argument's marker ends it */
+    const char *after_name;        /* begins what may stand between the name and name_end */
+    const char *args_end;          /* before call_end, may be left out */
+    const char *key, *key_end;     /* pairs: around an argument's name */
+    const char *value, *value_end; /* pairs: around its value */
+    const char *json_value;        /* pairs: instead of `value` where the value is JSON */
+    const char *quote;             /* quoted: around strings */
     const char *name_key, *args_key; /* objects: the keys that the template teaches */
     const char *between;             /* what may stand between two calls, besides blanks */
+    bool each;                       /* the template writes open and close around each call */
     bool list;                       /* objects: the template teaches a list */
     bool name_is_key;                /* objects: {"NAME": {arguments}} */
     bool headers; /* messages begin with a header that names who is addressed; drop[0] ends them */

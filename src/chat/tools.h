@@ -58,16 +58,31 @@ typedef int32_t tools_control(void *ctx, const char *text);
 /* Whether the format's markers are control tokens, shown only when asked for. */
 bool tools_has_control(struct tools_format format, tools_control *control, void *ctx);
 
-struct tools_must {
-    struct tools_format format;
-    const json_t *tools; /* of which one must be called */
-    bool many;           /* or several, one after the other */
+enum tools_what {
+    TOOLS_ANY,     /* anything: only thinking is limited */
+    TOOLS_MAY,     /* content, then calls if the model wants; they obey the tools' schemas */
+    TOOLS_MUST,    /* calls, each of one of the tools */
+    TOOLS_FORM,    /* content that obeys a JSON schema */
+    TOOLS_GRAMMAR, /* content that obeys a grammar */
+};
+struct tools_ask {
+    struct tools_format format; /* its `thinks`: thinking may come first */
+    enum tools_what what;
+    const json_t *tools;
+    bool many;        /* several calls, one after the other */
+    const char *form; /* the schema or grammar */
+    bool thinking;    /* the prompt ends inside thinking */
+    uint32_t budget;  /* of thinking, in tokens, where budget_tokens is given: */
+    /* the token that ends thinking, and the one that begins it where the prompt doesn't, as
+     * "<[ID]>" or "<[ID]> <[ID]>"; NULL: thinking is not limited */
+    const char *budget_tokens;
     tools_control *control;
     void *ctx;
 };
-/* The grammar of an answer that calls them, from its first byte to its last, which the parser
- * reads as calls; free. NULL: `why` says what can't be kept, or is empty when out of memory. */
-char *tools_grammar(const struct tools_must *must, char *why, size_t why_cap);
+/* The grammar of such an answer, from its first byte to its last; free. The parser reads what it
+ * allows as thinking, content and calls. NULL: `why` says what can't be kept, or is empty when out
+ * of memory. */
+char *tools_grammar(const struct tools_ask *ask, char *why, size_t why_cap);
 /* A system message's text for models whose templates show no tools; free. */
 char *tools_describe(const json_t *tools);
 

@@ -112,6 +112,13 @@ static int check_tokens(const struct grammar *g, const struct tok *tok, struct e
                               : "this is not a control token; write its text instead";
         if (why) return err_set(err, FLETCH_E_ARG, "grammar: token <[%u]>: %s", id, why);
     }
+    i32 ids[] = {g->budget_end, g->budget_begin};
+    for (u32 i = 0; g->budget_end >= 0 && i < ARRAY_LEN(ids); i++)
+        if (ids[i] >= (i32)tok_size(tok) || (ids[i] >= 0 && tok_is_eog(tok, ids[i])))
+            return err_set(err, FLETCH_E_ARG,
+                           "grammar: token <[%d]> of the budget is not in the vocabulary or ends "
+                           "the answer",
+                           ids[i]);
     return 0;
 }
 

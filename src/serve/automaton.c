@@ -48,6 +48,7 @@ struct automaton {
     u64 n_work; /* places looked at since it began on a mask */
     u32 n_mask_words;
     u32 *masks;         /* [N_MASKS][n_mask_words] */
+    u32 *only;          /* [n_mask_words] the mask of one token */
     u32 owner[N_MASKS]; /* state, 0: unused */
     u64 used[N_MASKS];  /* when */
     struct constraint *constraints;
@@ -60,6 +61,8 @@ struct constraint {
     u32 path[CONSTRAINT_BACK + 1];   /* states; the last one is now */
     u32 n;
     bool failed;
+    /* of the grammar's budget: tokens so far, and after how many it began and ended */
+    u32 n_tokens, begun_at, ended_at;
 };
 
 int automaton_open(struct automaton **out, struct grammar *g, const struct trie *trie,
@@ -78,10 +81,11 @@ int automaton_open(struct automaton **out, struct grammar *g, const struct trie 
     a->words = calloc(MAX_WORDS, sizeof *a->words);
     a->next = calloc((size_t)MAX_STATES * g->n_classes, sizeof *a->next);
     a->masks = calloc((size_t)N_MASKS * a->n_mask_words, sizeof *a->masks);
+    a->only = calloc(a->n_mask_words, sizeof *a->only);
     a->work.words = calloc(CLOSURE_WORDS, sizeof *a->work.words);
     a->work.slots = calloc(CLOSURE_SLOTS, sizeof *a->work.slots);
     a->work.stamps = calloc(CLOSURE_SLOTS, sizeof *a->work.stamps);
-    if (a->states && a->words && a->next && a->masks && a->work.words && a->work.slots &&
+    if (a->states && a->words && a->next && a->masks && a->only && a->work.words && a->work.slots &&
         a->work.stamps)
         return 0;
     automaton_close(a);
@@ -99,6 +103,7 @@ void automaton_close(struct automaton *a)
     free(a->words);
     free(a->next);
     free(a->masks);
+    free(a->only);
     free(a->work.words);
     free(a->work.slots);
     free(a->work.stamps);
@@ -316,6 +321,8 @@ int constraint_open(struct constraint **out, struct automaton *a, struct err *er
     struct constraint *c = *out = calloc(1, sizeof *c);
     if (!c) return err_nomem(err, "the grammar's place");
     c->a = a;
+    c->begun_at = a->g->budget_begin < 0 ? 0 : UINT32_MAX;
+    c->ended_at = UINT32_MAX;
     return 0;
 }
 
@@ -351,13 +358,27 @@ static u32 now(const struct constraint *c)
     return c->path[c->n - 1];
 }
 
+/* Where the budget is used up, the token that ends it alone, if it is allowed. */
+static const u32 *within_budget(struct constraint *c, const u32 *mask)
+{
+    const struct grammar *g = c->a->g;
+    u32 end = (u32)g->budget_end;
+    if (!mask || g->budget_end < 0 || end / 32 >= c->a->n_mask_words || c->begun_at > c->n_tokens ||
+        c->ended_at <= c->n_tokens || c->n_tokens - c->begun_at < g->budget ||
+        !(mask[end / 32] >> end % 32 & 1))
+        return mask;
+    memset(c->a->only, 0, c->a->n_mask_words * sizeof *c->a->only);
+    c->a->only[end / 32] = 1u << end % 32;
+    return c->a->only;
+}
+
 const u32 *constraint_mask(struct constraint *c)
 {
     if (!begin(c)) return NULL;
     const u32 *mask = find_mask(c->a, now(c));
     if (!mask && flush(c->a) && !c->failed) mask = find_mask(c->a, now(c));
     c->failed = !mask;
-    return mask;
+    return within_budget(c, mask);
 }
 
 /* As many bytes as are allowed, from a state; *to is where that leads. */
@@ -389,6 +410,15 @@ static void move(struct constraint *c, u32 to)
     c->path[c->n++] = to;
 }
 
+static void count(struct constraint *c, i32 token)
+{
+    const struct grammar *g = c->a->g;
+    c->n_tokens++;
+    if (token == g->budget_begin && c->begun_at > c->n_tokens) c->begun_at = c->n_tokens;
+    if (token == g->budget_end && c->begun_at < c->n_tokens && c->ended_at > c->n_tokens)
+        c->ended_at = c->n_tokens;
+}
+
 static bool is_end(const struct trie *t, i32 token)
 {
     for (u32 i = 0; i < t->n_ends; i++)
@@ -402,12 +432,15 @@ bool constraint_advance(struct constraint *c, i32 token)
     u32 to;
     if (!begin(c) || token < 0 || (u32)token >= t->n_tokens) return false;
     if (is_end(t, token)) {
-        if (constraint_may_end(c)) move(c, now(c));
-        return constraint_may_end(c);
+        if (!constraint_may_end(c)) return false;
+        move(c, now(c));
+        count(c, token);
+        return true;
     }
     struct str bytes = t->pieces[token];
     if (!bytes.n || try_text(c, bytes, &to) < bytes.n || c->failed) return false;
     move(c, to);
+    count(c, token);
     return true;
 }
 
@@ -415,6 +448,9 @@ void constraint_back(struct constraint *c, u32 n)
 {
     CHECK(n < c->n || (n == 0 && c->n == 0));
     c->n -= n;
+    c->n_tokens -= n;
+    if (c->begun_at > c->n_tokens) c->begun_at = UINT32_MAX;
+    if (c->ended_at > c->n_tokens) c->ended_at = UINT32_MAX;
 }
 
 static void fill_row(struct constraint *c, struct step *step, u32 i)

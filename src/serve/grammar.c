@@ -1,6 +1,7 @@
 /* Reading GBNF: name ::= alternatives of sequences of "text", [classes], ., names, groups, <[ID]>
- * (a control token) and %json SCHEMA, each with *, +, ?, {m}, {m,} or {m,n}; # begins a comment. A
- * rule ends with its line unless a parenthesis is open or the line ends after ::= or |. */
+ * (a control token), %json SCHEMA, %gbnf "a grammar" and %bytes, each with *, +, ?, {m}, {m,} or
+ * {m,n}; # begins a comment. A rule ends with its line unless a parenthesis is open or the line
+ * ends after ::= or |. */
 #include "serve/grammar.h"
 
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include "serve/schema.h"
 
 enum { LAST_CHAR = 0x10ffff, SURROGATES = 0xd800, BEHIND_SURROGATES = 0xe000 };
+
+enum { MAX_INNER = 4 };
 
 struct parser {
     struct arena arena;
@@ -25,6 +28,9 @@ struct parser {
     u32 rule;      /* that is being read */
     size_t n_made; /* bytes of the rules that schemas became */
     u32 tokens[GRAMMAR_MAX_TOKENS], n_tokens;
+    u32 n_inner; /* grammars around the one that is being read */
+    u32 budget;
+    i32 budget_begin, budget_end;
     struct err *err;
     bool failed, pruned;
 };
@@ -330,7 +336,7 @@ static struct tree *read_token(struct parser *p)
 /* ---- schemas ---- */
 
 /* Reads rules that have names of their own; what the one named root became, or -1. */
-static i64 read_apart(struct parser *p, struct str text)
+static i64 read_apart(struct parser *p, struct str text, bool pruned)
 {
     struct parser outer = *p;
     u32 root = 0;
@@ -338,7 +344,7 @@ static i64 read_apart(struct parser *p, struct str text)
     p->at = 0;
     p->line = 1;
     p->nesting = 0;
-    p->pruned = true;
+    p->pruned = pruned;
     p->names = (struct strmap){0};
     while (!p->failed && p->at < text.n) {
         read_rule(p);
@@ -382,9 +388,27 @@ static struct str make_rules(struct parser *p, const json_t *schema)
     return text;
 }
 
+/* A grammar in a grammar: its rules have names of their own. */
+static struct tree *read_inner(struct parser *p)
+{
+    skip_space(p, false);
+    struct tree *text = peek(p) == '"' ? read_text(p) : fail(p, "%gbnf must be followed by a text");
+    if (!text) return NULL;
+    if (++p->n_inner > MAX_INNER) return fail(p, "grammars are nested too deep");
+    bool pruned = p->pruned;
+    i64 root = read_apart(p, text->text, pruned);
+    p->n_inner--;
+    if (root < 0 && !p->failed) fail(p, "a grammar in %gbnf has no rule root");
+    struct tree *t = root < 0 ? NULL : node(p, TREE_RULE);
+    if (t) t->rule = (u32)root;
+    return t;
+}
+
 static struct tree *read_schema(struct parser *p)
 {
     json_error_t e;
+    if (take_text(p, "%gbnf")) return read_inner(p);
+    if (take_text(p, "%bytes")) return node(p, TREE_BYTE);
     if (!take_text(p, "%json")) return fail(p, "% must be followed by json SCHEMA");
     skip_space(p, false);
     json_t *schema = json_loadb(
@@ -395,7 +419,7 @@ static struct tree *read_schema(struct parser *p)
     p->at += (size_t)e.position;
     struct str text = make_rules(p, schema);
     json_decref(schema);
-    i64 root = p->failed ? -1 : read_apart(p, text);
+    i64 root = p->failed ? -1 : read_apart(p, text, true);
     struct tree *t = root < 0 ? NULL : node(p, TREE_RULE);
     if (t) t->rule = (u32)root;
     return t;
@@ -523,9 +547,43 @@ static void read_rule(struct parser *p)
     if (!p->failed && peek(p) && !strchr("\r\n", peek(p))) fail(p, "unmatched )");
 }
 
+/* Of a token by its id, without making it part of the answer. */
+static bool read_id(struct parser *p, i32 *id)
+{
+    u32 n = 0, n_digits = 0;
+    if (!take_text(p, "<[")) return false;
+    for (char c; (c = peek(p)) >= '0' && c <= '9' && n_digits < 9; p->at++, n_digits++)
+        n = n * 10 + (u32)(c - '0');
+    *id = (i32)n;
+    return n_digits && n <= GRAMMAR_MAX_TOKEN_ID && take_text(p, "]>");
+}
+
+/* %budget N <[END]> or %budget N <[END]> <[BEGIN]>. */
+static void read_budget(struct parser *p)
+{
+    u64 n = 0;
+    bool good = take_text(p, "%budget") && p->budget_end < 0;
+    skip_space(p, false);
+    good = good && peek(p) >= '0' && peek(p) <= '9';
+    for (; good && peek(p) >= '0' && peek(p) <= '9'; p->at++)
+        n = MIN(n * 10 + (u64)(peek(p) - '0'), (u64)UINT32_MAX);
+    skip_space(p, false);
+    good = good && read_id(p, &p->budget_end);
+    skip_space(p, false);
+    if (good && peek(p) == '<') good = read_id(p, &p->budget_begin);
+    p->budget = (u32)n;
+    if (!good)
+        fail(p, "a budget must be written once, as %budget N <[ID]> or %budget N <[ID]> <[ID]>");
+}
+
 static int parse(struct grammar **out, struct str text, bool pruned, struct err *err)
 {
-    struct parser p = {.text = text, .line = 1, .pruned = pruned, .err = err};
+    struct parser p = {.text = text,
+                       .line = 1,
+                       .pruned = pruned,
+                       .budget_end = -1,
+                       .budget_begin = -1,
+                       .err = err};
     u32 root;
     int rc = 0;
     *out = NULL;
@@ -535,7 +593,10 @@ static int parse(struct grammar **out, struct str text, bool pruned, struct err 
     if (memchr(text.p, 0, text.n)) fail(&p, "a NUL byte");
     skip_space(&p, true);
     while (!p.failed && p.at < p.text.n) {
-        read_rule(&p);
+        if (peek(&p) == '%')
+            read_budget(&p);
+        else
+            read_rule(&p);
         skip_space(&p, true);
     }
     if (p.failed)
@@ -545,6 +606,9 @@ static int parse(struct grammar **out, struct str text, bool pruned, struct err 
     else if (!(rc = grammar_compile(out, p.rules, p.n_rules, root, err))) {
         memcpy((*out)->tokens, p.tokens, sizeof p.tokens);
         (*out)->n_tokens = p.n_tokens;
+        (*out)->budget = p.budget;
+        (*out)->budget_begin = p.budget_begin;
+        (*out)->budget_end = p.budget_end;
     }
     strmap_free(&p.names);
     arena_free(&p.arena);

@@ -60,6 +60,10 @@ struct grammar {
     u32 n_classes;
     u32 tokens[GRAMMAR_MAX_TOKENS]; /* ids of the control tokens in it */
     u32 n_tokens;
+    /* After `budget` tokens, counted from budget_begin or from the first (-1), only budget_end may
+     * come where the grammar allows it, until it came. budget_end -1: there is no such limit. */
+    u32 budget;
+    i32 budget_begin, budget_end;
 };
 
 int grammar_parse(struct grammar **out, struct str text, struct err *err);

@@ -282,6 +282,7 @@ static u32 emit_tree(struct compiler *c, const struct tree *t, u32 next)
             next = emit_bytes(c, (u8)t->text.p[i], (u8)t->text.p[i], next);
         return next;
     case TREE_CLASS: return emit_class(c, t, next);
+    case TREE_BYTE: return emit_bytes(c, 0, 0xff, next);
     case TREE_RULE: return emit(c, GRAMMAR_CALL, next, t->rule);
     case TREE_SEQUENCE: return emit_sequence(c, t, next);
     case TREE_CHOICE: return emit_choice(c, t, next);

@@ -137,6 +137,10 @@ static void test_texts_of_grammars(void **state)
         {"root ::= (%json {\"type\": \"integer\"} | %json true)+ \".\"",
          {"1.", "1[null].", "{}-2."},
          {".", "1"}},
+        {"root ::= \"<\" %gbnf \"root ::= x+\\nx ::= \\\"a\\\"\" x\nx ::= \">\"",
+         {"<a>", "<aaa>"},
+         {"<>", "<aa", "<a>a"}},
+        {"root ::= %bytes{2} \"a\"", {"\xff\1a", "aaa"}, {"aa", "aab"}},
         {"root ::= \"a\" <[66051]>? \"b\" | <[66051]>",
          {"ab",
           "a\xff\1\2\3"
@@ -162,6 +166,10 @@ static void test_what_is_refused_and_why(void **state)
         const char *grammar, *says;
     } cases[] = {
         {"", "missing rule root"},
+        {"root ::= %gbnf \"a ::= [b]\"", "no rule root"},
+        {"root ::= %gbnf root", "followed by a text"},
+        {"%budget 3\nroot ::= \"a\"", "%budget N"},
+        {"%budget 3 <[1]>\n%budget 3 <[1]>\nroot ::= \"a\"", "%budget N"},
         {"a ::= \"b\"", "missing rule root"},
         {"root ::= x", "unknown rule 'x'"},
         {"root ::= \"a", "missing"},
@@ -351,6 +359,40 @@ static void test_going_back_is_as_if_nothing_happened(void **state)
     automaton_close(a);
 }
 
+static u32 n_allowed(struct constraint *c)
+{
+    const u32 *mask = constraint_mask(c);
+    u32 n = 0;
+    for (u32 i = 0; i < N_TOKENS; i++) n += mask[i / 32] >> i % 32 & 1;
+    return n;
+}
+
+/* Token 'x' ends what token '<' began, or the beginning of the text. */
+static void test_a_budget_leaves_one_token(void **state)
+{
+    (void)state;
+    struct automaton *a = automaton_of("%budget 2 <[120]>\nroot ::= [a-z]*");
+    struct constraint *c = constraint_of(a);
+    assert_true(n_allowed(c) > 26 && constraint_advance(c, 'a') && n_allowed(c) > 26);
+    assert_true(constraint_advance(c, 'b') && n_allowed(c) == 1);
+    constraint_back(c, 1);
+    assert_true(n_allowed(c) > 26 && constraint_advance(c, 'c') && n_allowed(c) == 1);
+    assert_true(constraint_advance(c, 'x') && n_allowed(c) > 26);
+    constraint_back(c, 1);
+    assert_int_equal(n_allowed(c), 1);
+    constraint_close(c);
+    automaton_close(a);
+    a = automaton_of("%budget 1 <[120]> <[60]>\nroot ::= ([a-z] | \"<\" | \"\xc3\xa9\")*");
+    c = constraint_of(a);
+    for (int i = 0; i < 5; i++) assert_true(constraint_advance(c, 'x') && n_allowed(c) > 26);
+    assert_true(constraint_advance(c, '<') && n_allowed(c) > 26);
+    assert_true(constraint_advance(c, 0xc3)); /* the character must end first */
+    assert_true(constraint_advance(c, 0xa9) && n_allowed(c) == 1);
+    assert_true(constraint_advance(c, 'x') && constraint_advance(c, 'a') && n_allowed(c) > 26);
+    constraint_close(c);
+    automaton_close(a);
+}
+
 static void test_the_end_is_allowed_exactly_where_the_text_may_end(void **state)
 {
     (void)state;
@@ -453,6 +495,7 @@ int main(void)
         TEST(test_nesting_ends_where_it_can_be_closed),
         TEST(test_masks_are_what_each_token_would_do),
         TEST(test_going_back_is_as_if_nothing_happened),
+        TEST(test_a_budget_leaves_one_token),
         TEST(test_the_end_is_allowed_exactly_where_the_text_may_end),
         TEST(test_states_are_forgotten_when_there_are_too_many),
         TEST(test_too_much_ambiguity_is_an_error),

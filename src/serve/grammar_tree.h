@@ -8,6 +8,7 @@
 enum tree_kind {
     TREE_TEXT,     /* these bytes */
     TREE_CLASS,    /* one of these characters */
+    TREE_BYTE,     /* any byte, those of control tokens included */
     TREE_RULE,     /* what that rule says */
     TREE_SEQUENCE, /* all parts in order; none: nothing */
     TREE_CHOICE,   /* one of the parts */
