@@ -366,8 +366,8 @@ static int read_tokens(struct reader *r)
     have += (i64)json_array_size(added);
     if (n >= INT32_MAX || n >= have + MAX_GAPS)
         return err_set(r->err, FLETCH_E_LIMIT,
-                       "tokenizer.json: id %lld is too large for %lld tokens", (long long)n,
-                       (long long)have);
+                       "tokenizer.json: id %lld is too large for a vocabulary of %lld tokens",
+                       (long long)n, (long long)have);
     r->spec->n_tokens = (u32)(n + 1);
     r->tokens = arena_alloc(r->arena, r->spec->n_tokens, sizeof *r->tokens);
     r->types = arena_alloc(r->arena, r->spec->n_tokens, 1);
@@ -717,9 +717,10 @@ static int grow_tokens(struct reader *r, i64 max, size_t n_added)
     struct tok_spec *spec = r->spec;
     u32 old = spec->n_tokens;
     if (max >= (i64)old + (i64)n_added + MAX_GAPS || max >= INT32_MAX)
-        return err_set(r->err, FLETCH_E_LIMIT,
-                       "an added token has id %lld, which is too large for %u tokens",
-                       (long long)max, old);
+        return err_set(
+            r->err, FLETCH_E_LIMIT,
+            "an added token has id %lld, which is too large for a vocabulary of %u tokens",
+            (long long)max, old);
     spec->n_tokens = MAX(old, (u32)(max + 1));
     r->tokens = arena_alloc(r->arena, spec->n_tokens, sizeof *r->tokens);
     r->types = arena_alloc(r->arena, spec->n_tokens, 1);

@@ -531,7 +531,7 @@ static void test_broken_files_say_what_is_wrong(void **state)
         {"{" BYTE_LEVEL "," MODEL("'a':-1", "") "}", "no usable id", FLETCH_E_FORMAT},
         {"{" BYTE_LEVEL "," MODEL("'a':'x','b':1", "") "}", "no usable id", FLETCH_E_FORMAT},
         {"{" BYTE_LEVEL "," MODEL("'a':2000000000", "") "}", "id 2000000000", FLETCH_E_LIMIT},
-        {"{" BYTE_LEVEL "," MODEL("'a':9223372036854775807", "") "}", "only 1", FLETCH_E_LIMIT},
+        {"{" BYTE_LEVEL "," MODEL("'a':9223372036854775807", "") "}", "vocabulary of 1", FLETCH_E_LIMIT},
         {"{" BYTE_LEVEL "," MODEL("'a':0", "'ab'") "}", "a merge", FLETCH_E_FORMAT},
         {"{" BYTE_LEVEL "," MODEL("'a':0", "['a b','c']") "}", "a merge", FLETCH_E_FORMAT},
         {"{" BYTE_LEVEL "," MODEL("'a':0", "['a','b','c']") "}", "a merge", FLETCH_E_FORMAT},
