@@ -81,7 +81,8 @@ static int get_ids(struct eval *e)
 static int feed(struct eval *e, const int32_t *ids, size_t n, bool last)
 {
     size_t n_vocab = e->host.info.n_vocab;
-    int rc = fletch_session_append(e->host.session, ids, n, e->logits);
+    int rc = fletch_session_append(e->host.session, ids, n,
+                                   &(struct fletch_append){.all_logits = e->logits});
     if (rc) return say_failure(rc, fletch_session_error(e->host.session));
     if (e->out && fwrite(e->logits, n_vocab * sizeof(float), n, e->out) != n)
         return say_error("%s: %s", QUOTE(e->a->logits), strerror(errno));

@@ -180,25 +180,19 @@ static int tokenize_prompt(struct run *r, const struct text *prompt)
     return EXIT_OK;
 }
 
-/* In pieces, so that Ctrl-C and progress work; what can't fit goes in whole, for the library to
- * refuse with both numbers. */
 static int append_prompt(struct run *r)
 {
-    enum { PIECE = 64 };
-    size_t piece = r->n_prompt > r->host.info.n_ctx ? r->n_prompt : PIECE;
+    struct fletch_session *s = r->host.session;
+    uint32_t before = fletch_session_length(s);
     struct progress progress;
     progress_begin(&progress, "prefill", r->a);
-    int rc = 0;
-    r->n_read = r->n_known;
-    while (r->n_read < r->n_prompt && !rc && !interrupted) {
-        size_t left = r->n_prompt - r->n_read, n = left < piece ? left : piece;
-        rc = fletch_session_append(r->host.session, r->prompt + r->n_read, n, NULL);
-        if (!rc) r->n_read += n;
-        progress_report(&progress, r->n_read, r->n_prompt);
-    }
+    int rc = fletch_session_append(
+        s, r->prompt + r->n_known, r->n_prompt - r->n_known,
+        &(struct fletch_append){.progress = progress_report, .progress_ctx = &progress});
     progress_end(&progress);
+    r->n_read = r->n_known + fletch_session_length(s) - before;
     r->t_prompt = now();
-    return rc ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
+    return rc && !interrupted ? say_failure(rc, fletch_session_error(r->host.session)) : EXIT_OK;
 }
 
 /* ---- the answer ---- */

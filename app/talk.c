@@ -216,18 +216,15 @@ static size_t reuse(struct talk *t, const struct prompt *p)
 
 static int read_prompt(struct talk *t, const struct prompt *p, size_t from)
 {
-    enum { PIECE = 64 };
     struct progress progress;
-    int rc = 0;
     progress_begin(&progress, "prefill", t->a);
-    for (size_t i = from; i < p->n && !rc && !interrupted; i += PIECE) {
-        size_t n = p->n - i < PIECE ? p->n - i : PIECE;
-        rc = fletch_session_append(t->host->session, p->ids + i, n, NULL);
-        for (size_t j = i; !rc && j < i + n; j++) ids_add(&t->held, p->ids[j]);
-        progress_report(&progress, i + n - from, p->n - from);
-    }
+    int rc = fletch_session_append(
+        t->host->session, p->ids + from, p->n - from,
+        &(struct fletch_append){.progress = progress_report, .progress_ctx = &progress});
     progress_end(&progress);
-    return rc;
+    for (size_t i = from; i < fletch_session_length(t->host->session); i++)
+        ids_add(&t->held, p->ids[i]);
+    return interrupted ? 0 : rc;
 }
 
 static int on_text(void *ctx, int32_t token, const char *text, size_t n)

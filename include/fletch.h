@@ -17,7 +17,7 @@
  * at a time; different engines are independent. While a callback of fletch_session_generate runs,
  * other threads may use the model, but it must not wait for one that uses the same session; while a
  * callback of fletch_batch_step runs, they wait, so it must not wait for them. Either may use other
- * sessions itself. */
+ * sessions itself, but not the one that it is a callback of, except to cancel it. */
 #ifndef FLETCH_H
 #define FLETCH_H
 
@@ -265,10 +265,17 @@ FLETCH_API int fletch_session_load(struct fletch_session *s, const char *path, c
 /* Back to an empty timeline. */
 FLETCH_API void fletch_session_reset(struct fletch_session *s);
 
-/* Appends tokens. all_logits (may be NULL) receives n rows of n_vocab floats. FLETCH_E_CONTEXT when
- * they don't fit; then nothing was appended. */
+struct fletch_append {
+    float *all_logits;        /* receives n rows of n_vocab floats; NULL: none are wanted */
+    fletch_progress progress; /* is told how many of the n tokens are appended; may be NULL */
+    void *progress_ctx;
+};
+
+/* Appends tokens. Computes all but the last, which is computed when what follows it is asked for;
+ * that too where all_logits are wanted. FLETCH_E_CONTEXT when they don't fit; then nothing was
+ * appended. */
 FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
-                                     float *all_logits);
+                                     const struct fletch_append *how);
 /* What the model's cache_dir keeps of a prompt comes back into an empty session: gives how many of
  * its tokens are there already and need not be appended. The rest is kept as it is appended. */
 FLETCH_API size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n);

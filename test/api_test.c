@@ -35,7 +35,8 @@ static void some_tokens(int32_t *tokens, size_t n, uint32_t n_vocab, uint64_t se
 
 static void append(struct fletch_session *s, const int32_t *tokens, size_t n, float *logits)
 {
-    if (fletch_session_append(s, tokens, n, logits)) fail_msg("%s", fletch_session_error(s));
+    if (fletch_session_append(s, tokens, n, &(struct fletch_append){.all_logits = logits}))
+        fail_msg("%s", fletch_session_error(s));
 }
 
 /* ---- engines ---- */

@@ -28,8 +28,9 @@ static void feed(const struct opened *o, const struct golden *g, u32 n, u32 chun
 {
     fletch_session_reset(o->s);
     for (u32 i = 0; i < n; i += chunk)
-        if (fletch_session_append(o->s, g->tokens + i, MIN(chunk, n - i),
-                                  logits + (size_t)i * g->n_vocab))
+        if (fletch_session_append(
+                o->s, g->tokens + i, MIN(chunk, n - i),
+                &(struct fletch_append){.all_logits = logits + (size_t)i * g->n_vocab}))
             fail_msg("%s", fletch_model_error(o->m));
 }
 

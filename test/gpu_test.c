@@ -142,13 +142,18 @@ static void rows_do_not_depend_on_their_step(void **state)
     prompt_of(prompt, info.n_vocab);
     size_t row = info.n_vocab * sizeof(float);
     float *want = malloc(row * N_PROMPT), *got = malloc(row * N_PROMPT);
-    assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, want), 0);
+    assert_int_equal(
+        fletch_session_append(o.s, prompt, N_PROMPT, &(struct fletch_append){.all_logits = want}),
+        0);
     for (size_t c = 0; c < ARRAY_LEN(chunks); c++) {
         fletch_session_reset(o.s);
         for (u32 i = 0; i < N_PROMPT; i += chunks[c]) {
             u32 n = MIN(chunks[c], N_PROMPT - i);
             assert_int_equal(
-                fletch_session_append(o.s, prompt + i, n, got + (size_t)i * info.n_vocab), 0);
+                fletch_session_append(
+                    o.s, prompt + i, n,
+                    &(struct fletch_append){.all_logits = got + (size_t)i * info.n_vocab}),
+                0);
         }
         assert_memory_equal(got, want, row * N_PROMPT);
     }
@@ -255,7 +260,7 @@ static void memory_is_as_planned(void **state)
         plan_make(&plan, o.m->m, o.m->trunk, x->class, limits, 0);
         assert_int_equal(gpu_measure(&size, o.m->trunk, limits, d, &kind, &err), 0);
         /* logits are the host's, and so is nothing else */
-        u64 logits = (u64)limits->n_slots * o.m->m->hp.n_vocab * 4 * sizeof(float);
+        u64 logits = (u64)limits->n_slots * o.m->m->hp.n_vocab * sizeof(float);
         u64 lists = size.lists * (limits->twice ? 2 : 1), most = plan.total - logits;
         assert_int_equal(counters_of(o.m).bytes_allocated, most - lists);
         u64 least = UINT64_MAX, peak = 0;

@@ -14,6 +14,8 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "base/life_refused.h"
+#include "engine/session.h"
 #include "opened.h"
 
 enum { N_PROMPT = 40, N_ANSWER = 12 };
@@ -357,9 +359,262 @@ static void test_contexts_that_rotate_otherwise_are_refused(void **state)
     unlink(scratch_path());
 }
 
+/* ---- what follows the last token ---- */
+
+enum { N_LOOP = 24 };
+
+static const char *const drawing[] = {"ref", "cpu", "emu"};
+
+struct stopped {
+    struct heard heard;
+    u32 stop_at;
+};
+
+static int hear_until(void *ctx, int32_t token, const char *text, size_t n)
+{
+    struct stopped *s = ctx;
+    hear(&s->heard, token, text, n);
+    return s->heard.n == s->stop_at;
+}
+
+/* An answer of N_LOOP tokens that repeat themselves, which its callback ends after each stop_at
+ * tokens; 0: never. The token at which it ended is drawn again, or appended. Leaves the logits
+ * after it, and gives how many draft tokens were accepted. */
+static u32 answer_in_parts(struct opened *o, u32 stop_at, bool appends, float *logits)
+{
+    i32 prompt[N_PROMPT];
+    u32 n = 0, n_accepted = 0;
+    for (i32 i = 0; i < N_PROMPT; i++) prompt[i] = 5 + i % 4;
+    fletch_session_reset(o->s);
+    assert_int_equal(fletch_session_append(o->s, prompt, N_PROMPT, NULL), 0);
+    while (n < N_LOOP) {
+        struct stopped s = {.stop_at = stop_at};
+        struct fletch_generated made;
+        struct fletch_generate g = {.max_tokens = N_LOOP - n,
+                                    .sampling = {.top_p = 1,
+                                                 .repeat_penalty = 1,
+                                                 .n_bias = 2,
+                                                 .bias_tokens = (const i32[]){5, 6},
+                                                 .bias_values = (const float[]){1000, 1000}},
+                                    .ignore_end = true,
+                                    .on_text = hear_until,
+                                    .ctx = &s};
+        assert_int_equal(fletch_session_generate(o->s, &g, &made), 0);
+        n += made.n_tokens - (made.finish == FLETCH_FINISH_ASKED);
+        n_accepted += made.n_right;
+        if (appends && made.finish == FLETCH_FINISH_ASKED) {
+            i32 last = s.heard.ids[s.heard.n - 1];
+            assert_int_equal(fletch_session_append(o->s, &last, 1, NULL), 0);
+            n++;
+        }
+        assert_int_equal(fletch_session_length(o->s), N_PROMPT + n);
+    }
+    struct fletch_model_info info;
+    fletch_model_info(o->m, &info);
+    memcpy(logits, fletch_session_logits(o->s), info.n_vocab * sizeof *logits);
+    return n_accepted;
+}
+
+static void check_parts(const char *backend, const char *model, bool drafts)
+{
+    struct opened o;
+    struct fletch_model_info info;
+    open_model(&o, backend, model, drafts);
+    fletch_model_info(o.m, &info);
+    float *whole = calloc(info.n_vocab, sizeof *whole),
+          *parts = calloc(info.n_vocab, sizeof *parts);
+    assert_true(whole && parts);
+    u32 n_accepted = answer_in_parts(&o, 0, false, whole);
+    bool one_class = strcmp(backend, "ref") == 0; /* whether a token is appended or generated */
+    for (u32 stop_at = 2; stop_at < 6; stop_at++)
+        for (u32 appends = 0; appends <= one_class; appends++) {
+            n_accepted += answer_in_parts(&o, stop_at, appends, parts);
+            assert_memory_equal(whole, parts, info.n_vocab * sizeof *whole);
+        }
+    assert_true(!drafts || n_accepted > 20);
+    free(whole);
+    free(parts);
+    opened_close(&o);
+}
+
+static void test_an_answer_goes_on_where_its_callback_ended_it(void **state)
+{
+    (void)state;
+    for (u32 drafts = 0; drafts < 2; drafts++) {
+        check_parts("ref", "llama", drafts);
+        check_parts("ref", "rwkv7", drafts);
+        check_parts("cpu", "deepseek2", drafts);
+    }
+    check_parts("emu", "rwkv7", true);
+}
+
+static bool same_token(struct opened *o, const struct fletch_sampling *how)
+{
+    struct batched batched = {.n_reused = 0};
+    struct stopped first = {.stop_at = 1};
+    struct fletch_generated made;
+    struct fletch_batch *b;
+    i32 drawn, again;
+    u32 n = fletch_session_length(o->s);
+    struct fletch_generate g = {
+        .sampling = *how, .ignore_end = true, .on_text = hear_until, .ctx = &first};
+    struct fletch_request r = {.tokens = fletch_session_tokens(o->s),
+                               .n_tokens = n,
+                               .max_tokens = 1,
+                               .sampling = *how,
+                               .ignore_end = true,
+                               .on_token = hear_token,
+                               .on_done = note_end,
+                               .ctx = &batched};
+    assert_int_equal(fletch_session_sample(o->s, how, &drawn), 0);
+    assert_int_equal(fletch_session_generate(o->s, &g, &made), 0);
+    assert_int_equal(fletch_session_sample(o->s, how, &again), 0);
+    assert_int_equal(fletch_session_length(o->s), n);
+    assert_int_equal(fletch_batch_open(&b, o->m, NULL), 0);
+    assert_int_equal(fletch_batch_submit(b, &r, NULL), 0);
+    while (fletch_batch_step(b, 0)) continue;
+    fletch_batch_close(b);
+    return drawn == again && first.heard.n == 1 && first.heard.ids[0] == drawn &&
+           batched.heard.n == 1 && batched.heard.ids[0] == drawn;
+}
+
+/* Alone, in a generation and in a batch; and it is the one that the logits give. */
+static void test_the_first_token_is_drawn_as_all_others(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"llama", "deepseek2", "rwkv7"};
+    for (size_t i = 0; i < ARRAY_LEN(models) * ARRAY_LEN(drawing); i++) {
+        struct opened o;
+        struct fletch_model_info info;
+        struct fletch_model_params params = {.n_ctx = 160, .n_sessions = 2};
+        char path[64];
+        snprintf(path, sizeof path, "zoo/tiny/%s.gguf", models[i / 3]);
+        opened_path(&o, drawing[i % 3], path, &params);
+        fletch_model_info(o.m, &info);
+        i32 prompt[N_PROMPT], greedy, best = 0;
+        for (i32 k = 0; k < N_PROMPT; k++) prompt[k] = k * k % 200;
+        assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, NULL), 0);
+        for (u32 k = 0; k < 6; k++) {
+            const struct fletch_sampling how = {.temperature = 0.5f * (float)k,
+                                                .top_p = k % 3 ? 1 : 0.8f,
+                                                .top_k = k % 2 * 5,
+                                                .repeat_penalty = 1.1f,
+                                                .penalty_window = 16,
+                                                .seed = k};
+            if (!same_token(&o, &how))
+                fail_msg("%s %s: settings %u give other tokens", drawing[i % 3], path, k);
+        }
+        const struct fletch_sampling likeliest = {.top_p = 1, .repeat_penalty = 1};
+        assert_int_equal(fletch_session_sample(o.s, &likeliest, &greedy), 0);
+        const float *z = fletch_session_logits(o.s);
+        assert_non_null(z);
+        for (i32 k = 1; k < (i32)info.n_vocab; k++)
+            if (z[k] > z[best]) best = k;
+        assert_int_equal(greedy, best);
+        opened_close(&o);
+    }
+}
+
+static int use_itself(void *ctx, int32_t token, const char *text, size_t n)
+{
+    struct opened *o = ctx;
+    i32 drawn;
+    (void)text, (void)n;
+    expect_error(fletch_session_append(o->s, &token, 1, NULL), FLETCH_E_ARG,
+                 fletch_session_error(o->s), "at work");
+    expect_error(fletch_session_sample(o->s, NULL, &drawn), FLETCH_E_ARG,
+                 fletch_session_error(o->s), "at work");
+    expect_error(fletch_session_generate(o->s, NULL, NULL), FLETCH_E_ARG,
+                 fletch_session_error(o->s), "at work");
+    assert_null(fletch_session_logits(o->s));
+    fletch_session_reset(o->s);
+    return 0;
+}
+
+static void test_a_callback_cannot_use_its_own_session(void **state)
+{
+    (void)state;
+    struct opened o;
+    i32 prompt[N_PROMPT] = {0};
+    struct fletch_generate g = {.max_tokens = 3, .on_text = use_itself, .ctx = &o};
+    g.sampling = (struct fletch_sampling){.top_p = 1, .repeat_penalty = 1};
+    g.ignore_end = true;
+    open_model(&o, "cpu", "llama", false);
+    assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, NULL), 0);
+    assert_int_equal(fletch_session_generate(o.s, &g, NULL), 0);
+    assert_int_equal(fletch_session_length(o.s), N_PROMPT + 3);
+    opened_close(&o);
+}
+
+struct told {
+    u64 n, done, total, end_at;
+};
+
+static int tell_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct told *t = ctx;
+    assert_true(done > t->done && done <= total);
+    t->n++;
+    t->done = done;
+    t->total = total;
+    return t->done >= t->end_at;
+}
+
+static void test_an_append_tells_its_progress_and_can_be_ended(void **state)
+{
+    (void)state;
+    struct opened o;
+    struct told told = {.end_at = 200};
+    const struct fletch_append how = {.progress = tell_progress, .progress_ctx = &told};
+    struct fletch_model_params params = {.n_ctx = 160, .max_rows = 16};
+    i32 tokens[130] = {0};
+    opened_path(&o, "cpu", "zoo/tiny/llama.gguf", &params);
+    for (i32 i = 0; i < 130; i++) tokens[i] = i * i % 200;
+    assert_int_equal(fletch_session_append(o.s, tokens, 30, NULL), 0);
+    assert_int_equal(fletch_session_append(o.s, tokens + 30, 100, &how), 0);
+    assert_true(told.n == 7 && told.done == 100 && told.total == 100);
+    fletch_session_reset(o.s);
+    told = (struct told){.end_at = 40};
+    expect_error(fletch_session_append(o.s, tokens, 130, &how), FLETCH_E_CANCELLED,
+                 fletch_session_error(o.s), "cancelled");
+    u32 n = fletch_session_length(o.s);
+    assert_in_range(n, 40, 80);
+    assert_null(fletch_session_logits(o.s));
+    expect_error(fletch_session_generate(o.s, NULL, NULL), FLETCH_E_ARG, fletch_session_error(o.s),
+                 "not complete");
+    assert_int_equal(fletch_session_append(o.s, tokens + n, 130 - n, NULL), 0);
+    assert_non_null(fletch_session_logits(o.s));
+    opened_close(&o);
+}
+
+static void change(u32 from, u32 to)
+{
+    struct fletch_session s = {.state = from};
+    session_set(&s, to);
+}
+
+static void test_a_session_changes_as_listed_only(void **state)
+{
+    (void)state;
+    static const u32 allowed[][2] = {
+        {SESSION_EMPTY, SESSION_EMPTY},   {SESSION_EMPTY, SESSION_RUNNING},
+        {SESSION_PARTIAL, SESSION_EMPTY}, {SESSION_PARTIAL, SESSION_RUNNING},
+        {SESSION_READY, SESSION_EMPTY},   {SESSION_READY, SESSION_RUNNING},
+        {SESSION_LOGITS, SESSION_EMPTY},  {SESSION_LOGITS, SESSION_RUNNING},
+        {SESSION_RUNNING, SESSION_EMPTY}, {SESSION_RUNNING, SESSION_PARTIAL},
+        {SESSION_RUNNING, SESSION_READY}, {SESSION_RUNNING, SESSION_LOGITS},
+    };
+    life_check(N_SESSION_STATES, change, allowed, ARRAY_LEN(allowed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_answer_goes_on_where_its_callback_ended_it),
+        cmocka_unit_test(test_the_first_token_is_drawn_as_all_others),
+        cmocka_unit_test(test_a_callback_cannot_use_its_own_session),
+        cmocka_unit_test(test_an_append_tells_its_progress_and_can_be_ended),
+        cmocka_unit_test(test_a_session_changes_as_listed_only),
         cmocka_unit_test(test_a_loaded_session_goes_on),
         cmocka_unit_test(test_prompts_come_back_from_a_folder),
         cmocka_unit_test(test_damaged_and_foreign_files_are_refused),

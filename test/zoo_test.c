@@ -69,7 +69,8 @@ static void check_case(struct fletch_model *m, const json_t *kase, double close,
     float *logits = malloc(n * info.n_vocab * sizeof *logits);
     assert_non_null(logits);
     assert_int_equal(fletch_session_open(&s, m), 0);
-    assert_int_equal(fletch_session_append(s, ids, n, logits), 0);
+    assert_int_equal(
+        fletch_session_append(s, ids, n, &(struct fletch_append){.all_logits = logits}), 0);
     bool ends = json_is_true(json_object_get(kase, "ends"));
     const json_t *leads = json_object_get(kase, "leads");
     assert_int_equal(json_array_size(leads), n_answer + 1);

@@ -56,7 +56,8 @@ static int read_piece(struct served *m, struct reader *r, const int32_t *ids, si
 {
     struct scoring *x = (struct scoring *)r;
     const struct prompt *p = &r->call->prompts[r->prompt];
-    int rc = fletch_session_append(m->session, ids, n, x->logits);
+    int rc =
+        fletch_session_append(m->session, ids, n, &(struct fletch_append){.all_logits = x->logits});
     for (size_t i = 0; !rc && !x->failed && i < n && r->at + i + 1 < p->n; i++)
         if (!score_token(&r->call->scores[r->prompt], r->at + i + 1, ids[i + 1],
                          x->logits + i * m->info.n_vocab, m->info.n_vocab)) {

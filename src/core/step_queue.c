@@ -42,9 +42,6 @@ int step_queue_ids(const struct step_queue *q, u32 n, i32 *ids, struct err *err)
 
 static int start(struct step_queue *q, const struct pending_step *as, struct err *err)
 {
-    void (*save)(void *ctx) = q->save;
-    q->save = NULL;
-    if (save) save(q->save_ctx);
     q->last = as;
     if (q->step->op_begin == 0) step_prepare(q->step);
     double began = base_now();

@@ -42,9 +42,6 @@ struct step_queue {
     struct pending_step *pending[2]; /* the older one first */
     u32 n_pending;
     const struct pending_step *last; /* the last step of all; NULL: it was run at once */
-    /* Called once, before the next step overwrites what the last one left; NULL: nobody asked. */
-    void (*save)(void *ctx);
-    void *save_ctx;
     u64 n_steps, n_ahead;    /* steps; those submitted before the one before was read */
     double idle, idle_since; /* seconds between two steps with none pending; since when */
 };

@@ -32,7 +32,7 @@ static struct err *batch_error_of(const struct fletch_batch *b)
 
 /* What a request needs besides its tokens; lives from submit to its end. */
 struct job {
-    struct fletch_batch *batch;
+    struct fletch_model *model;
     struct fletch_request r; /* the callbacks, and what ends it */
     struct outlet outlet;
     struct constrained constrained;
@@ -60,7 +60,9 @@ int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                             .spec = m->spec,
                             .recall = m->recall};
     if (m->reader.step && !m->reader_used) env.reader = &m->reader; /* it serves one at a time */
-    rc = batch_open(&b->b, &env, params, &m->err);
+    u32 n_rows = MIN(m->n_sessions, m->limits.max_out) * (m->spec ? 1 + SPEC_MAX : 1);
+    rc = step_queue_prepare_decode(&m->queue, n_rows, &m->err);
+    if (!rc) rc = batch_open(&b->b, &env, params, &m->err);
     b->reads = !rc && env.reader;
     m->reader_used |= b->reads;
     turns_give(&m->turns);
@@ -88,7 +90,7 @@ const char *fletch_batch_error(const struct fletch_batch *b)
 
 static void job_free(struct job *j)
 {
-    constrain_end(&j->constrained, j->batch->model);
+    constrain_end(&j->constrained, j->model);
     outlet_close(&j->outlet);
     free(j);
 }
@@ -154,20 +156,20 @@ static void on_done(void *ctx, const struct fletch_result *from)
 
 /* ---- requests ---- */
 
-static struct job *job_new(struct fletch_batch *b, const struct fletch_request *r)
+static struct job *job_new(struct fletch_model *m, const struct fletch_request *r)
 {
     size_t bytes = 0, at;
     for (size_t i = 0; i < r->n_stops; i++) bytes += strlen(r->stops[i]) + 1;
     struct job *j = calloc(1, sizeof *j + r->n_stops * sizeof *j->stops + bytes);
     if (!j) return NULL;
-    j->batch = b;
+    j->model = m;
     j->r = *r;
     char *texts = (char *)(j->stops + r->n_stops);
     for (size_t i = 0; i < r->n_stops; i++, texts += at) {
         at = strlen(r->stops[i]) + 1;
         j->stops[i] = memcpy(texts, r->stops[i], at);
     }
-    j->outlet = (struct outlet){.tok = b->model->m->vocab->tok,
+    j->outlet = (struct outlet){.tok = m->m->vocab->tok,
                                 .n_stops = r->n_stops,
                                 .show_control = r->show_control,
                                 .stops = (const char *const *)j->stops};
@@ -182,24 +184,20 @@ static int check_pointers(const struct fletch_request *r, struct err *err)
     return rc ? rc : engine_need_biases(err, &r->sampling);
 }
 
-int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, uint64_t *id)
+int engine_submit(struct fletch_model *m, struct batch *b, const struct fletch_request *r,
+                  struct batch_seq *seq, u64 *id, struct err *err)
 {
-    struct err err = {0};
-    u64 unused;
-    if (!b) return FLETCH_E_ARG;
-    int rc = check_pointers(r, &err);
-    if (rc) {
-        *batch_error_of(b) = err;
-        return rc;
-    }
-    struct job *j = job_new(b, r);
-    if (!j) return err_nomem(batch_error_of(b), "the request");
-    rc = constrain_begin(&j->constrained, b->model, r->grammar, r->json_schema, &err);
+    int rc = check_pointers(r, err);
+    if (rc) return rc;
+    struct job *j = job_new(m, r);
+    if (!j) return err_nomem(err, "the request");
+    rc = constrain_begin(&j->constrained, m, r->grammar, r->json_schema, err);
     if (!rc && j->constrained.place && r->ignore_end)
-        rc = err_set(&err, FLETCH_E_ARG,
+        rc = err_set(err, FLETCH_E_ARG,
                      "ignore_end cannot be combined with a grammar or JSON schema");
     struct batch_request request = {.tokens = r->tokens,
                                     .n_tokens = (u32)MIN(r->n_tokens, (size_t)UINT32_MAX),
+                                    .seq = seq,
                                     .max_tokens = r->max_tokens,
                                     .sampling = r->sampling,
                                     .constraint = j->constrained.place,
@@ -212,10 +210,18 @@ int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, 
                                     .on_token = on_token,
                                     .on_done = on_done,
                                     .ctx = j};
-    if (!rc) rc = batch_submit(b->b, &request, id ? id : &unused, &err);
-    if (!rc) return 0;
-    *batch_error_of(b) = err;
-    job_free(j);
+    if (!rc) rc = batch_submit(b, &request, id, err);
+    if (rc) job_free(j);
+    return rc;
+}
+
+int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r, uint64_t *id)
+{
+    struct err err = {0};
+    u64 unused;
+    if (!b) return FLETCH_E_ARG;
+    int rc = engine_submit(b->model, b->b, r, NULL, id ? id : &unused, &err);
+    if (rc) *batch_error_of(b) = err;
     return rc;
 }
 

@@ -7,9 +7,7 @@
 #include "base/turns.h"
 #include "core/step_queue.h"
 #include "model/model.h"
-#include "serve/kv.h"
-#include "serve/recall.h"
-#include "serve/speculate.h"
+#include "serve/batch.h"
 #include "text/tmpl.h"
 
 enum {
@@ -134,6 +132,11 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err);
 /* recall.c: the folder that keeps prompts for later runs, where params name one. */
 int engine_recall_open(struct fletch_model *m, const struct fletch_model_params *params,
                        struct err *err);
+
+/* batch.c: submits a request, whose tokens become text; seq: what it continues instead of r's
+ * tokens, with r's n_tokens of it; NULL: nothing. */
+int engine_submit(struct fletch_model *m, struct batch *b, const struct fletch_request *r,
+                  struct batch_seq *seq, u64 *id, struct err *err);
 
 /* batch_check of serve/batch.h, for tests. */
 void engine_batch_check(const struct fletch_batch *b);

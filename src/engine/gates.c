@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/sample.h"
 #include "engine/report.h"
 #include "engine/session.h"
 #include "engine/verify.h"
+#include "serve/sampling.h"
 
 enum {
     N_OPS = 512,    /* tokens that are compared op by op, unless told */
@@ -151,6 +153,28 @@ static int answer(struct answer *a, struct fletch_session *s, const struct gates
     return rc ? rc : fletch_session_generate(s, &how, &done);
 }
 
+/* The token after a session's last one by its logits, whatever its backend draws. */
+static int choose(const struct fletch_session *s, const float *logits,
+                  const struct fletch_sampling *how, i32 *token, struct err *err)
+{
+    u32 n_vocab = s->model->m->hp.n_vocab;
+    struct sample_edit *edits = calloc(SAMPLE_MAX_EDITS, sizeof *edits);
+    struct sample_scratch scratch = {calloc(n_vocab, sizeof *scratch.z),
+                                     calloc(n_vocab, sizeof *scratch.order)};
+    int rc = edits && scratch.z && scratch.order ? 0 : err_nomem(err, "a row of logits");
+    if (!rc) {
+        struct sample_row row;
+        sampling_row(how, s->seq.tokens, s->seq.n, &row, edits);
+        const struct sample_in in = {
+            .logits = logits, .n_vocab = n_vocab, .position = s->seq.n, .edits = edits};
+        *token = sample_token(&row, &in, &scratch);
+    }
+    free(edits);
+    free(scratch.z);
+    free(scratch.order);
+    return rc;
+}
+
 /* Where two answers part: whether the logits of both tokens nearly agree there, and the first
  * backend chose as its own logits say. */
 static int is_close(bool *close, struct fletch_session *s[2], const struct gates *g,
@@ -169,8 +193,8 @@ static int is_close(bool *close, struct fletch_session *s[2], const struct gates
         z[i] = fletch_session_logits(s[i]);
     }
     i32 choice;
-    int rc = fletch_session_sample(s[0], &how->how.sampling, &choice);
-    if (rc) return err_set(&g->e->err, rc, "%s", fletch_session_error(s[0]));
+    int rc = choose(s[0], z[0], &how->how.sampling, &choice, &g->e->err);
+    if (rc) return rc;
     if (!how->text && choice != said[0].tokens[n]) return 0;
     *close = verify_is_close(s[1]->model->m->net, z[0], z[1], said[0].tokens[n], said[1].tokens[n]);
     return 0;

@@ -204,7 +204,7 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
         .state = exec_state_bytes(m->net) * limits->n_slots,
         .activations = class->bytes(p, limits) * (limits->twice ? 2 : 1) +
                        (class->open_bytes ? class->open_bytes(m->net, limits) : 0) +
-                       (u64)limits->n_slots * m->hp.n_vocab * 4 * sizeof(float),
+                       (u64)limits->n_slots * m->hp.n_vocab * sizeof(float),
         .available = max_memory    ? max_memory
                      : class->look ? limits->found.available
                                    : plan_available(),

@@ -31,27 +31,34 @@ int engine_recall_open(struct fletch_model *m, const struct fletch_model_params 
 static struct recall_seq seq_of(struct fletch_session *s)
 {
     const struct step *step = s->model->step;
-    u32 *table = step->tables + (size_t)s->slot * step->table_len;
-    return (struct recall_seq){0, s->tokens, s->model->m->net->n_states ? NULL : table,
-                               &s->n_blocks, s->slot};
+    struct batch_seq *q = &s->seq;
+    u32 *table = step->tables + (size_t)q->slot * step->table_len;
+    return (struct recall_seq){0, q->tokens, s->model->m->net->n_states ? NULL : table,
+                               &q->n_blocks, q->slot};
 }
 
 size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n)
 {
     if (!s || !tokens) return 0;
     struct fletch_model *m = s->model;
-    if (!m->recall.store || s->n || n < 2 || n >= m->limits.max_pos) return 0;
-    memcpy(s->tokens, tokens, n * sizeof *tokens);
+    if (!m->recall.store || s->state != SESSION_EMPTY || n < 2 || n >= m->limits.max_pos) return 0;
+    memcpy(s->seq.tokens, tokens, n * sizeof *tokens);
+    memset(s->seq.classes, ROW_P, n);
     const struct recall_seq q = seq_of(s);
+    session_set(s, SESSION_RUNNING);
     turns_take(&m->turns);
-    s->n = s->n_settled = recall_more(&m->recall, &q, (u32)n - 1, 0);
+    u32 n_kept = recall_more(&m->recall, &q, (u32)n - 1, 0);
     turns_give(&m->turns);
+    s->seq.n = s->seq.n_fed = n_kept;
+    session_set(s, n_kept ? SESSION_PARTIAL : SESSION_EMPTY);
     s->keep_at = ((u32)n - 1) / m->recall.grain * m->recall.grain;
-    return s->n;
+    return n_kept;
 }
 
-void session_keep(struct fletch_session *s)
+void session_keep(struct fletch_session *s, u32 n)
 {
     const struct recall_seq q = seq_of(s);
-    recall_keep(&s->model->recall, &q, s->n);
+    turns_take(&s->model->turns);
+    recall_keep(&s->model->recall, &q, n);
+    turns_give(&s->model->turns);
 }

@@ -112,8 +112,8 @@ static u64 state_bytes(const struct fletch_session *s, u32 n_tokens)
 static u32 part_index(const struct fletch_session *s, enum exec_part part, u32 i)
 {
     const struct step *step = s->model->step;
-    if (part == PART_BLOCK) return step->tables[(size_t)s->slot * step->table_len + i];
-    return spec_slot(s->model->spec, s->slot, s->aside);
+    if (part == PART_BLOCK) return step->tables[(size_t)s->seq.slot * step->table_len + i];
+    return spec_slot(s->model->spec, s->seq.slot, s->seq.aside);
 }
 
 static int save_parts(struct fletch_session *s, struct statefile_out *f)
@@ -123,7 +123,7 @@ static int save_parts(struct fletch_session *s, struct statefile_out *f)
         u64 bytes = part_bytes(s, part);
         u8 *buffer = malloc(bytes + 1);
         if (!buffer) rc = err_nomem(&s->err, "the state");
-        for (u32 i = 0; !rc && i < n_parts(s, part, s->n); i++) {
+        for (u32 i = 0; !rc && i < n_parts(s, part, s->seq.n); i++) {
             rc = step_queue_move(&s->model->queue, part, part_index(s, part, i), buffer, NULL,
                                  &s->err);
             if (!rc) rc = statefile_add(f, buffer, bytes, &s->err);
@@ -136,19 +136,23 @@ static int save_parts(struct fletch_session *s, struct statefile_out *f)
 int fletch_session_save(struct fletch_session *s, const char *path, const char *note, size_t n_note)
 {
     struct statefile_out *f = NULL;
+    enum session_state was;
     u64 key;
     if (!s) return FLETCH_E_ARG;
     int rc = engine_need(&s->err, path, "the path of the session file");
     if (!rc) rc = engine_need_all(&s->err, note, n_note, "the note");
     if (rc) return rc;
-    turns_take(&s->model->turns);
-    rc = session_settle(s);
+    if ((rc = session_begin(s, &was))) return rc;
+    const struct batch_seq *q = &s->seq;
+    rc = session_prefill(s, q->n);
     if (!rc) rc = engine_key(s->model, &key, &s->err);
     if (!rc)
-        rc = statefile_begin(&f, path, key, s->tokens, s->n, (struct str){note, n_note},
-                             state_bytes(s, s->n), &s->err);
+        rc = statefile_begin(&f, path, key, q->tokens, q->n, (struct str){note, n_note},
+                             state_bytes(s, q->n), &s->err);
+    turns_take(&s->model->turns);
     if (!rc) rc = save_parts(s, f);
     turns_give(&s->model->turns);
+    session_set(s, was);
     return statefile_end(f, rc, &s->err);
 }
 
@@ -177,15 +181,18 @@ static int load_parts(struct fletch_session *s, const struct statefile *f)
     struct fletch_model *m = s->model;
     const u8 *at = f->state;
     int rc = 0;
-    u32 *table = m->step->tables + (size_t)s->slot * m->step->table_len;
-    if (m->limits.n_blocks && !kv_cover(&m->kv, table, &s->n_blocks, f->n_tokens))
+    u32 *table = m->step->tables + (size_t)s->seq.slot * m->step->table_len;
+    if (m->limits.n_blocks && !kv_cover(&m->kv, table, &s->seq.n_blocks, f->n_tokens))
         return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
     for (enum exec_part part = PART_BLOCK; part <= PART_STATE; part++)
         for (u32 i = 0; !rc && i < n_parts(s, part, f->n_tokens); i++, at += part_bytes(s, part))
             rc = step_queue_move(&m->queue, part, part_index(s, part, i), NULL, at, &s->err);
     if (rc) return rc;
-    memcpy(s->tokens, f->tokens, f->n_tokens * sizeof *s->tokens);
-    s->n = s->n_settled = f->n_tokens;
+    memcpy(s->seq.tokens, f->tokens, f->n_tokens * sizeof *s->seq.tokens);
+    s->seq.n = s->seq.n_fed = f->n_tokens;
+    memset(s->seq.classes, ROW_P, f->n_tokens);
+    session_set(s, SESSION_RUNNING);
+    session_set(s, f->n_tokens ? SESSION_PARTIAL : SESSION_EMPTY);
     return 0;
 }
 
@@ -193,6 +200,7 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
 {
     struct file_map map;
     struct statefile f;
+    enum session_state was;
     char *text = NULL;
     u64 key;
     if (note) *note = NULL;
@@ -200,6 +208,8 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
     if (!s) return FLETCH_E_ARG;
     int rc = engine_need(&s->err, path, "the path of the session file");
     if (rc) return rc;
+    if ((rc = session_begin(s, &was))) return rc;
+    session_set(s, was);
     fletch_session_reset(s);
     rc = engine_key(s->model, &key, &s->err);
     if (!rc) rc = file_map_open(&map, path, &s->err);
@@ -222,9 +232,4 @@ int fletch_session_load(struct fletch_session *s, const char *path, char **note,
     }
     file_map_close(&map);
     return rc;
-}
-
-const int32_t *fletch_session_tokens(const struct fletch_session *s)
-{
-    return s ? s->tokens : NULL;
 }

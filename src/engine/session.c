@@ -1,32 +1,56 @@
-/* Sessions: one timeline of tokens, fed in chunks, each chunk one step. */
+#include "engine/session.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/sample.h"
-#include "engine/constrain.h"
-#include "engine/outlet.h"
-#include "engine/session.h"
+#include "base/life.h"
 #include "serve/sampling.h"
+
+void session_set(struct fletch_session *s, enum session_state to)
+{
+    enum { REST = LIFE(SESSION_EMPTY) | LIFE(SESSION_RUNNING) };
+    static const u32 next[N_SESSION_STATES] = {
+        [SESSION_EMPTY] = REST,
+        [SESSION_PARTIAL] = REST,
+        [SESSION_READY] = REST,
+        [SESSION_LOGITS] = REST,
+        [SESSION_RUNNING] = LIFE(SESSION_EMPTY) | LIFE(SESSION_PARTIAL) | LIFE(SESSION_READY) |
+                            LIFE(SESSION_LOGITS),
+    };
+    s->state = life_next(next, s->state, to);
+}
+
+int session_begin(struct fletch_session *s, enum session_state *was)
+{
+    if (s->state == SESSION_RUNNING)
+        return err_set(&s->err, FLETCH_E_ARG,
+                       "this session is at work: its callbacks cannot use it themselves");
+    *was = s->state;
+    session_set(s, SESSION_RUNNING);
+    return 0;
+}
 
 static u32 *block_table(const struct fletch_session *s)
 {
     struct step *step = s->model->step;
-    return step->tables + (size_t)s->slot * step->table_len;
+    return step->tables + (size_t)s->seq.slot * step->table_len;
 }
+
+/* ---- opening ---- */
 
 void fletch_session_close(struct fletch_session *s)
 {
     if (!s) return;
+    struct fletch_model *m = s->model;
     fletch_session_reset(s);
-    turns_take(&s->model->turns);
-    s->model->slot_used[s->slot] = false;
-    turns_give(&s->model->turns);
-    free(s->tokens);
+    turns_take(&m->turns);
+    batch_close(s->batch);
+    m->slot_used[s->seq.slot] = false;
+    turns_give(&m->turns);
+    free(s->seq.tokens);
+    free(s->seq.classes);
     free(s->logits);
-    free(s->scratch.z);
-    free(s->scratch.order);
-    free(s->edits);
     free(s);
 }
 
@@ -44,6 +68,18 @@ static u32 take_slot(struct fletch_model *m)
     return slot;
 }
 
+static int open_batch(struct fletch_session *s)
+{
+    struct fletch_model *m = s->model;
+    const struct batch_env env = {
+        .queue = &m->queue, .kv = &m->kv, .slot_used = m->slot_used, .n_slots = 1, .spec = m->spec};
+    turns_take(&m->turns);
+    int rc = batch_open(&s->batch, &env,
+                        &(struct fletch_batch_params){.max_waiting = 1, .no_reuse = true}, &m->err);
+    turns_give(&m->turns);
+    return rc;
+}
+
 int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
 {
     if (out) *out = NULL;
@@ -51,23 +87,23 @@ int fletch_session_open(struct fletch_session **out, struct fletch_model *m)
     int rc = engine_need(&m->err, out, "the address for the session");
     if (!rc) rc = engine_need_weights(m);
     if (rc) return rc;
-    u32 n_vocab = m->m->hp.n_vocab;
     struct fletch_session *s = calloc(1, sizeof *s);
     if (!s) return err_nomem(&m->err, "the session");
     s->model = m;
-    s->slot = take_slot(m);
-    if (s->slot == m->n_sessions) {
+    s->seq.slot = take_slot(m);
+    if (s->seq.slot == m->n_sessions) {
         free(s);
         return FLETCH_E_LIMIT;
     }
-    s->tokens = calloc(m->limits.max_pos, sizeof *s->tokens);
-    s->logits = calloc(n_vocab, sizeof *s->logits);
-    s->scratch.z = calloc(n_vocab, sizeof *s->scratch.z);
-    s->scratch.order = calloc(n_vocab, sizeof *s->scratch.order);
-    s->edits = calloc(SAMPLE_MAX_EDITS, sizeof *s->edits);
-    if (!s->tokens || !s->logits || !s->scratch.z || !s->scratch.order || !s->edits) {
+    size_t n = (size_t)m->limits.max_pos + 1; /* one that is drawn after a full context */
+    s->seq.tokens = calloc(n, sizeof *s->seq.tokens);
+    s->seq.classes = calloc(n, sizeof *s->seq.classes);
+    s->logits = calloc(m->m->hp.n_vocab, sizeof *s->logits);
+    rc = s->seq.tokens && s->seq.classes && s->logits ? open_batch(s)
+                                                      : err_nomem(&m->err, "the session");
+    if (rc) {
         fletch_session_close(s);
-        return err_nomem(&m->err, "the session");
+        return rc;
     }
     *out = s;
     return 0;
@@ -80,19 +116,27 @@ const char *fletch_session_error(const struct fletch_session *s)
 
 uint32_t fletch_session_length(const struct fletch_session *s)
 {
-    return s ? s->n : 0;
+    return s ? s->seq.n : 0;
+}
+
+const int32_t *fletch_session_tokens(const struct fletch_session *s)
+{
+    return s ? s->seq.tokens : NULL;
 }
 
 void fletch_session_reset(struct fletch_session *s)
 {
     if (!s) return;
+    struct batch_seq *q = &s->seq;
+    enum session_state was;
+    if (session_begin(s, &was)) return;
+    session_set(s, SESSION_EMPTY);
     turns_take(&s->model->turns);
-    kv_release(&s->model->kv, block_table(s), &s->n_blocks);
-    spec_rewind(s->model->spec, s->slot, 0);
+    kv_release(&s->model->kv, block_table(s), &q->n_blocks);
+    spec_rewind(s->model->spec, q->slot, 0);
     turns_give(&s->model->turns);
-    s->n = s->n_settled = s->keep_at = 0;
-    s->aside = false;
-    s->fresh = s->owed = false;
+    q->n = q->n_fed = s->keep_at = 0;
+    q->aside = false;
     atomic_store(&s->cancelled, false);
 }
 
@@ -101,22 +145,134 @@ void fletch_session_cancel(struct fletch_session *s)
     if (s) atomic_store(&s->cancelled, true);
 }
 
-/* What a feed wants back besides the logits of the last row; all may be NULL. */
-struct wants {
+/* ---- one request ---- */
+
+/* Steps until the request is done. Others may use the model between two steps. */
+static int run(struct fletch_session *s, u64 id)
+{
+    for (size_t n_live = 1; n_live;) {
+        if (atomic_exchange(&s->cancelled, false)) {
+            int rc = batch_cancel(s->batch, id, &s->err);
+            if (rc) return rc;
+        }
+        turns_take(&s->model->turns);
+        n_live = batch_step(s->batch, 0);
+        turns_give(&s->model->turns);
+    }
+    return 0;
+}
+
+/* What became of it: 0, or its error. */
+static int outcome(struct fletch_session *s, const struct fletch_result *r)
+{
+    if (r->finish == FLETCH_FINISH_CANCELLED)
+        return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
+    return r->finish == FLETCH_FINISH_FAILED ? err_set(&s->err, r->code, "%s", r->error) : 0;
+}
+
+/* A request of the scheduler's own, and what its rows give besides; all may be NULL. */
+struct direct {
+    struct fletch_session *s;
     float *all_logits;  /* [n][n_vocab] */
     double *hidden_sum; /* [n_embd] */
+    i32 *token;
+    const struct fletch_append *how; /* whose progress is told, of n tokens from `from` on */
+    u32 from, n;
+    int rc;
 };
+
+static int add_hidden(const struct direct *d, const struct step_queue *queue, u32 n,
+                      struct err *err)
+{
+    u32 width = queue->p->net->d_model;
+    struct operand what = {queue->p->hidden, 0, width};
+    float *row = malloc(width * sizeof *row);
+    int rc = row ? 0 : err_nomem(err, "the hidden state");
+    for (u32 t = 0; !rc && t < n; t++) {
+        rc = step_queue_read(queue, what, t, 1, row, err);
+        for (u32 i = 0; !rc && i < width; i++) d->hidden_sum[i] += (double)row[i];
+    }
+    free(row);
+    return rc;
+}
+
+static int on_rows(void *ctx, const struct step_queue *queue, u32 n, struct err *err)
+{
+    struct direct *d = ctx;
+    u32 n_vocab = queue->p->net->n_vocab, n_out = queue->step->n_out;
+    struct operand logits = {queue->p->logits, 0, n_vocab};
+    int rc = d->hidden_sum ? add_hidden(d, queue, n, err) : 0;
+    if (!rc && n_out) rc = step_queue_read(queue, logits, n_out - 1, 1, d->s->logits, err);
+    if (!rc && d->all_logits) rc = step_queue_read(queue, logits, 0, n, d->all_logits, err);
+    if (d->all_logits) d->all_logits += (size_t)n * n_vocab;
+    return rc;
+}
+
+static void on_reading(void *ctx, const struct fletch_reading *r)
+{
+    struct direct *d = ctx;
+    if (!d->how || !d->how->progress || r->n_done <= d->from) return;
+    u32 n = r->n_done - d->from + 1; /* the last token is computed when it is needed */
+    if (d->how->progress(d->how->progress_ctx, MIN(n, d->n), d->n))
+        atomic_store(&d->s->cancelled, true);
+}
+
+static bool on_token(void *ctx, i32 token, const struct batch_logprobs *logprobs)
+{
+    (void)logprobs;
+    *((struct direct *)ctx)->token = token;
+    return true; /* it is not appended */
+}
+
+static void on_done(void *ctx, const struct fletch_result *result)
+{
+    struct direct *d = ctx;
+    d->rc = outcome(d->s, result);
+}
+
+/* With the first n tokens. */
+static int run_direct(struct direct *d, enum request_kind kind, u32 n,
+                      const struct fletch_sampling *sampling)
+{
+    struct fletch_session *s = d->s;
+    struct batch_request r = {.seq = &s->seq,
+                              .n_tokens = n,
+                              .max_tokens = 1,
+                              .kind = kind,
+                              .sampling = sampling ? *sampling : sampling_defaults(),
+                              .on_reading = on_reading,
+                              .on_token = on_token,
+                              .on_done = on_done,
+                              .ctx = d};
+    u64 id;
+    if (d->hidden_sum || kind == REQUEST_PREFILL_LOGITS) r.on_rows = on_rows;
+    int rc = batch_submit(s->batch, &r, &id, &s->err);
+    if (!rc) rc = run(s, id);
+    return rc ? rc : d->rc;
+}
+
+static int prefill(struct direct *d, enum request_kind kind, u32 n)
+{
+    return d->s->seq.n_fed < n ? run_direct(d, kind, n, NULL) : 0;
+}
+
+int session_prefill(struct fletch_session *s, u32 n)
+{
+    return prefill(&(struct direct){.s = s}, REQUEST_PREFILL, n);
+}
+
+/* ---- appending ---- */
 
 static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
 {
     const struct fletch_model *m = s->model;
     int rc = engine_need_all(&s->err, tokens, n, "tokens");
     if (rc) return rc;
-    if (n > m->limits.max_pos - s->n)
+    if (n > m->limits.max_pos - s->seq.n)
         return err_set(&s->err, FLETCH_E_CONTEXT,
                        "%zu tokens do not fit: %u of %u tokens of the context are in use; set a "
                        "longer context with -c",
-                       n, s->n, m->limits.max_pos);
+                       n, s->seq.n, m->limits.max_pos);
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (u32)tokens[i] >= m->m->hp.n_vocab)
             return err_set(&s->err, FLETCH_E_ARG,
@@ -125,124 +281,54 @@ static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
     return 0;
 }
 
-static int add_hidden(struct fletch_session *s, u32 n_rows, double *sum)
+/* All that was there and is new is computed, except the last token where nothing is read of it. */
+static int compute(struct direct *d, u32 n_old)
 {
-    struct fletch_model *m = s->model;
-    u32 d = m->m->hp.d_model;
-    struct operand what = {m->trunk->hidden, 0, d};
-    float *row = malloc(d * sizeof *row);
-    int rc = row ? 0 : err_nomem(&s->err, "the hidden state");
-    for (u32 t = 0; !rc && t < n_rows; t++) {
-        rc = step_queue_read(&m->queue, what, t, 1, row, &s->err);
-        for (u32 i = 0; !rc && i < d; i++) sum[i] += (double)row[i];
+    struct fletch_session *s = d->s;
+    bool reads = d->all_logits || d->hidden_sum;
+    u32 end = reads ? s->seq.n : s->seq.n - 1;
+    int rc = reads && n_old ? session_prefill(s, n_old) : 0; /* reads new rows alone */
+    if (!rc && !reads && s->seq.n_fed < s->keep_at && s->keep_at <= end) {
+        rc = prefill(d, REQUEST_PREFILL, s->keep_at);
+        if (!rc) session_keep(s, s->keep_at);
     }
-    free(row);
-    return rc;
+    return rc ? rc : prefill(d, d->all_logits ? REQUEST_PREFILL_LOGITS : REQUEST_PREFILL, end);
 }
 
-static int read_logits(struct fletch_session *s, u32 row, u32 n, float *to, struct err *err)
+/* Where an append was broken off, what was computed until then stays. */
+static int append(struct direct *d, const i32 *tokens, size_t n)
 {
-    struct fletch_model *m = s->model;
-    struct operand logits = {m->trunk->logits, 0, m->m->hp.n_vocab};
-    return step_queue_read(&m->queue, logits, row, n, to, err);
-}
-
-static int read_results(struct fletch_session *s, u32 n, const struct wants *wants)
-{
-    struct fletch_model *m = s->model;
-    u32 n_out = m->step->n_out;
-    int rc = 0;
-    if (wants->all_logits) rc = read_logits(s, 0, n, wants->all_logits, &s->err);
-    if (!rc && n_out) rc = read_logits(s, n_out - 1, 1, s->logits, &s->err);
-    if (!rc && wants->hidden_sum) rc = add_hidden(s, n, wants->hidden_sum);
-    s->fresh = !rc && n_out;
-    return rc;
-}
-
-/* Guesses behind the first n tokens, at most most of them; what guesses reads along in any case. */
-static int guess(struct fletch_session *s, u32 n, u32 most, const struct fletch_sampling *sampling,
-                 u32 *n_draft)
-{
-    struct fletch_model *m = s->model;
-    struct spec_seq q = {
-        .slot = s->slot, .tokens = s->tokens, .n = n, .sampling = sampling, .record = &s->record};
-    *n_draft = 0;
-    if (!m->spec) return 0;
-    if (most) spec_choose(m->spec, &q, 1, false);
-    q.most = MIN(q.most, most);
-    if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)n + q.most))
-        q.most = 0;
-    int rc = spec_catch_up(m->spec, &q, 1, &s->err);
-    if (!rc) rc = spec_draft(m->spec, &q, 1, &s->err);
-    *n_draft = q.n_draft;
-    return rc;
-}
-
-int session_settle(struct fletch_session *s)
-{
-    struct fletch_model *m = s->model;
-    int rc = 0;
-    while (!rc && m->m->net->n_states && s->n_settled < s->n) {
-        u32 slot = spec_slot(m->spec, s->slot, s->aside), at = s->n_settled;
-        step_reset(m->step);
-        while (at < s->n && step_add(m->step, (struct row){s->tokens[at], slot, at, ROW_D}, false))
-            at++;
-        rc = step_queue_run(&m->queue, &s->err);
-        if (!rc) s->n_settled = at;
-    }
-    return rc;
-}
-
-/* One step with the next n tokens. */
-static int feed_chunk(struct fletch_session *s, const i32 *tokens, u32 n, bool last,
-                      const struct wants *wants)
-{
-    struct fletch_model *m = s->model;
-    struct step *step = m->step;
-    u32 slot = spec_slot(m->spec, s->slot, s->aside), none;
-    s->fresh = s->unread = s->owed = false;
-    if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + n))
-        return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
-    memcpy(s->tokens + s->n, tokens, n * sizeof *tokens);
-    int rc = session_settle(s);
-    if (!rc) rc = guess(s, s->n + n, 0, NULL, &none);
+    struct fletch_session *s = d->s;
+    struct batch_seq *q = &s->seq;
+    enum session_state was;
+    int rc = session_begin(s, &was);
     if (rc) return rc;
-    step_reset(step);
-    if (s->n == 0) CHECK(step_edit(step, EDIT_ZERO_STATE, slot, 0));
-    for (u32 i = 0; i < n; i++) {
-        bool want = wants->all_logits || (last && i + 1 == n);
-        CHECK(step_add(step, (struct row){tokens[i], slot, s->n + i, ROW_P}, want));
+    u32 n_old = q->n;
+    if ((rc = check_tokens(s, tokens, n)) || !n) {
+        session_set(s, was);
+        return rc;
     }
-    rc = step_queue_run(&m->queue, &s->err);
-    if (!rc) rc = read_results(s, n, wants);
-    if (!rc) rc = spec_follow(m->spec, &m->queue, &s->err);
-    if (!rc) s->n_settled = s->n += n;
-    return rc;
-}
-
-static int feed(struct fletch_session *s, const i32 *tokens, size_t n, struct wants wants)
-{
-    u32 chunk = wants.all_logits ? s->model->limits.max_out : s->model->limits.max_rows;
-    int rc = check_tokens(s, tokens, n);
-    for (size_t i = 0; !rc && i < n;) {
-        if (atomic_exchange(&s->cancelled, false))
-            return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
-        u32 k = (u32)MIN((size_t)chunk, n - i);
-        if (s->n < s->keep_at) k = MIN(k, s->keep_at - s->n);
-        turns_take(&s->model->turns);
-        rc = feed_chunk(s, tokens + i, k, i + k == n, &wants);
-        if (!rc && s->n == s->keep_at) session_keep(s);
-        turns_give(&s->model->turns);
-        if (wants.all_logits) wants.all_logits += (size_t)k * s->model->m->hp.n_vocab;
-        i += k;
-    }
+    memcpy(q->tokens + n_old, tokens, n * sizeof *tokens);
+    memset(q->classes + n_old, ROW_P, n);
+    d->from = n_old;
+    d->n = (u32)n;
+    q->n = n_old + d->n;
+    rc = compute(d, n_old);
+    if (rc) q->n = MAX(n_old, q->n_fed);
+    bool drawable = !rc || q->n_fed < q->n;
+    session_set(s, !q->n                  ? SESSION_EMPTY
+                   : !drawable            ? SESSION_PARTIAL
+                   : !rc && d->all_logits ? SESSION_LOGITS
+                                          : SESSION_READY);
     return rc;
 }
 
 int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
-                          float *all_logits)
+                          const struct fletch_append *how)
 {
-    return s ? feed(s, tokens, n, (struct wants){.all_logits = all_logits}) : FLETCH_E_ARG;
+    if (!s) return FLETCH_E_ARG;
+    struct direct d = {.s = s, .how = how, .all_logits = how ? how->all_logits : NULL};
+    return append(&d, tokens, n);
 }
 
 int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n, float *out)
@@ -266,353 +352,133 @@ int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t
                        "supported; fletch computes the mean of all tokens",
                        pooling, names[pooling]);
     double *sum = calloc(d, sizeof *sum);
-    rc = sum ? feed(s, tokens, n, (struct wants){.hidden_sum = sum})
+    rc = sum ? append(&(struct direct){.s = s, .hidden_sum = sum}, tokens, n)
              : err_nomem(&s->err, "the embedding");
     for (u32 i = 0; !rc && i < d; i++) {
         out[i] = (float)(sum[i] / (double)n);
-        if (!isfinite(out[i])) rc = sampling_result(SAMPLE_BAD, s->n - 1, &s->err);
+        if (!isfinite(out[i])) rc = sampling_result(SAMPLE_BAD, s->seq.n - 1, &s->err);
     }
     free(sum);
     return rc;
 }
 
-/* The logits after the last token, which are computed again where they are owed. */
-static int have_logits(struct fletch_session *s)
+/* ---- what follows ---- */
+
+/* The last token is one to compute, from which the next is drawn. A cache takes it again; a
+ * recurrent state that has it cannot go back, and begins again. */
+static int open_last(struct fletch_session *s, enum session_state was)
 {
-    struct fletch_model *m = s->model;
-    if (!s->owed) return 0;
-    const struct row last = {s->tokens[s->n - 1], s->slot, s->n - 1, ROW_D};
-    step_reset(m->step);
-    CHECK(step_add(m->step, last, true));
-    int rc = step_queue_run(&m->queue, &s->err);
-    if (!rc) rc = read_logits(s, 0, 1, s->logits, &s->err);
-    s->fresh = !rc;
-    s->owed = rc;
-    return rc;
+    struct batch_seq *q = &s->seq;
+    if (was == SESSION_EMPTY || was == SESSION_PARTIAL)
+        return err_set(&s->err, FLETCH_E_ARG, "nothing to continue: %s",
+                       was == SESSION_PARTIAL ? "the prefill of the prompt is not complete"
+                                              : "the prompt is empty");
+    if (q->n_fed == q->n) q->n_fed = s->model->m->net->n_states ? 0 : q->n - 1;
+    return 0;
 }
 
 const float *fletch_session_logits(struct fletch_session *s)
 {
-    if (!s) return NULL;
-    turns_take(&s->model->turns);
-    int rc = have_logits(s);
-    turns_give(&s->model->turns);
-    return !rc && s->fresh ? s->logits : NULL;
-}
-
-/* From the logits that are here; mask: the tokens to choose from, NULL: all. */
-static int sample(struct fletch_session *s, const struct fletch_sampling *sampling, const u32 *mask,
-                  i32 *token)
-{
-    int rc = have_logits(s);
-    if (rc) return rc;
-    if (!s->fresh)
-        return err_set(&s->err, FLETCH_E_ARG, "nothing to continue: %s",
-                       s->n ? "the prefill of the prompt is not complete" : "the prompt is empty");
-    u32 n_vocab = s->model->m->hp.n_vocab;
-    if ((rc = engine_need_biases(&s->err, sampling))) return rc;
-    if ((rc = sampling_check(sampling, n_vocab, &s->err))) return rc;
-    struct sample_row row;
-    sampling_row(sampling, s->tokens, s->n, &row, s->edits);
-    row.masked = mask != NULL;
-    const struct sample_in in = {
-        .logits = s->logits, .n_vocab = n_vocab, .position = s->n, .edits = s->edits, .mask = mask};
-    *token = sample_token(&row, &in, &s->scratch);
-    return 0;
+    enum session_state was;
+    struct direct d = {.s = s};
+    if (!s || session_begin(s, &was)) return NULL;
+    if (was != SESSION_LOGITS) {
+        int rc = open_last(s, was);
+        if (!rc) rc = session_prefill(s, s->seq.n - 1);
+        if (!rc) rc = prefill(&d, REQUEST_PREFILL_LOGITS, s->seq.n);
+        if (!rc) was = SESSION_LOGITS;
+    }
+    session_set(s, was);
+    return was == SESSION_LOGITS ? s->logits : NULL;
 }
 
 int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling *sampling,
                           int32_t *token)
 {
+    enum session_state was;
     i32 id;
+    struct direct d = {.s = s, .token = &id};
     if (!s) return FLETCH_E_ARG;
+    if (!sampling) sampling = &s->model->sampling;
     int rc = engine_need(&s->err, token, "the address for the token");
+    if (!rc) rc = engine_need_biases(&s->err, sampling);
+    if (!rc) rc = session_begin(s, &was);
     if (rc) return rc;
-    turns_take(&s->model->turns);
-    rc = sample(s, sampling ? sampling : &s->model->sampling, NULL, &id);
-    turns_give(&s->model->turns);
-    if (!rc) rc = sampling_result(id, s->n, &s->err);
+    rc = open_last(s, was);
+    if (!rc) rc = run_direct(&d, REQUEST_GENERATE, s->seq.n, sampling);
     if (!rc) *token = id;
+    session_set(s, was);
     return rc;
 }
 
 /* ---- generation ---- */
 
-/* Tokens that a step gave: right guesses, which the session has been fed with already, and one that
- * it has not; and the steps that will give more. */
-struct given {
-    i32 *ids; /* of steps[older] */
-    u32 n_right, at;
-    struct constraint *constraint;
-    struct pending_step steps[2];
-    i32 chosen[2][SPEC_MAX + 1];
-    u32 older, n_pending; /* steps on their way: the first one has the last token as its row */
-    u32 n_draft;          /* guesses that it tries, */
-    bool trial;           /* on a copy of the recurrent state */
-    double queued;
+struct generation {
+    struct fletch_session *s;
+    const struct fletch_generate *g;
+    struct fletch_generated *result;
+    int rc;
 };
 
-/* Guesses behind a new token, as many as pay and fit. */
-static int plan_decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
-                       u32 *n_draft)
+/* Others may use the model while the caller looks at the text. */
+static int tell(void *ctx, const struct fletch_token *t)
 {
-    struct fletch_model *m = s->model;
-    u32 again = m->m->net->n_states ? s->n - s->n_settled : 0, n = s->n + 1;
-    u32 most = MIN(m->limits.max_out, m->limits.max_rows - MIN(again, m->limits.max_rows));
-    if (m->limits.n_blocks && !kv_cover(&m->kv, block_table(s), &s->n_blocks, n))
-        return err_set(&s->err, FLETCH_E_CONTEXT, "no cache blocks are left");
-    if (!most || again > SPEC_MAX) {
-        int rc = session_settle(s);
-        if (rc) return rc;
-    }
-    most = MIN(MIN(most ? most - 1 : 0, n_left - 1), m->limits.max_pos - n);
-    return guess(s, n, again > SPEC_MAX / 2 ? 0 : most, &g->sampling, n_draft);
-}
-
-/* How many guesses were right, and where that leaves the session. */
-static int judge(struct fletch_session *s, struct given *to)
-{
-    struct fletch_model *m = s->model;
-    u32 n = s->n + 1, n_right = 0;
-    int rc = 0;
-    for (; !rc && n_right < to->n_draft; n_right++) {
-        i32 expected = s->tokens[n + n_right], *token = &to->ids[n_right];
-        rc = spec_judge(m->spec, n_right, n_right, expected, token, &s->err);
-        if (*token != expected) break;
-    }
-    if (rc) return rc;
-    if (to->n_draft) spec_count(&s->record, to->n_draft, n_right);
-    s->n_before = s->n_settled;
-    if (!to->trial || n_right == to->n_draft) s->n_settled = n + n_right;
-    s->aside ^= to->trial && n_right == to->n_draft;
-    to->n_right = n_right;
-    to->at = 0;
-    s->n_unread = n;
-    s->unread = true;
-    s->n = n;
-    return 0;
-}
-
-static int queue_step(struct fletch_session *s, struct given *to)
-{
-    struct pending_step *older = &to->steps[to->older],
-                        *f = to->n_pending ? &to->steps[!to->older] : older;
-    to->queued = base_now();
-    int rc = step_queue_submit(&s->model->queue, f, to->n_pending ? older : NULL, &s->err);
-    if (!rc) to->n_pending++;
-    return rc;
-}
-
-/* A step with the last token, and guesses behind it. */
-static int launch(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
-                  struct given *to)
-{
-    struct fletch_model *m = s->model;
-    struct step *step = m->step;
-    int rc = plan_decode(s, g, n_left, &to->n_draft);
-    if (rc) return rc;
-    const i32 *guesses = s->tokens + s->n + 1;
-    if (to->constraint) to->n_draft = constraint_worth(to->constraint, guesses, to->n_draft);
-    to->trial = to->n_draft && m->m->net->n_states;
-    u32 home = spec_slot(m->spec, s->slot, s->aside), n = s->n + 1;
-    u32 place = spec_slot(m->spec, s->slot, s->aside ^ to->trial);
-    step_reset(step);
-    if (to->trial) CHECK(step_edit(step, EDIT_COPY_STATE, place, home));
-    for (u32 at = m->m->net->n_states ? s->n_settled : s->n; at < n + to->n_draft; at++) {
-        bool asks = at + 1 >= n;
-        CHECK(step_add(step, (struct row){s->tokens[at], place, at, ROW_D}, asks));
-        if (asks) sampling_fill(step, step->n_out - 1, &g->sampling, s->tokens, at + 1);
-    }
-    if (to->constraint) constraint_fill(to->constraint, step, 0, guesses, to->n_draft);
-    return queue_step(s, to);
-}
-
-/* All that the step after the one on its way needs is known, but for its token, and it may turn out
- * not to be wanted: a recurrent state could not go back. */
-static bool can_go_ahead(struct fletch_session *s, const struct fletch_generate *g, u32 n_left,
-                         const struct given *to)
-{
-    struct fletch_model *m = s->model;
-    return m->queue.ahead && m->queue.last == &to->steps[to->older] && to->n_pending == 1 &&
-           !m->spec && !to->constraint && !sampling_looks_back(&g->sampling) &&
-           !m->m->net->n_states && n_left > 1 && s->n + 1 < m->limits.max_pos &&
-           kv_cover(&m->kv, block_table(s), &s->n_blocks, (u64)s->n + 2);
-}
-
-static int launch_ahead(struct fletch_session *s, const struct fletch_generate *g, struct given *to)
-{
-    struct step *step = s->model->step;
-    step_reset(step);
-    CHECK(step_add(step, (struct row){STEP_CHOSEN(0), s->slot, s->n + 1, ROW_D}, true));
-    sampling_fill(step, 0, &g->sampling, s->tokens, 0);
-    return queue_step(s, to);
-}
-
-/* Lands the step with a new token, which may be on its way already, after the next was queued. */
-static int decode(struct fletch_session *s, const struct fletch_generate *g, u32 n_left, i32 token,
-                  struct given *to)
-{
-    struct fletch_model *m = s->model;
-    struct pending_step *f = &to->steps[to->older];
-    if (atomic_exchange(&s->cancelled, false))
-        return err_set(&s->err, FLETCH_E_CANCELLED, "cancelled");
-    s->fresh = s->unread = s->owed = false;
-    s->tokens[s->n] = token;
-    int rc = to->n_pending ? 0 : launch(s, g, n_left, to);
-    if (!rc && can_go_ahead(s, g, n_left, to)) rc = launch_ahead(s, g, to);
-    if (!rc) rc = step_queue_wait(&m->queue, f, &s->err);
-    if (rc) return rc;
-    to->ids = f->ids;
-    to->n_pending--;
-    to->older ^= to->n_pending; /* the other one, if it is on its way */
-    rc = judge(s, to);
-    if (!rc && !to->n_pending &&
-        m->queue.last != f) { /* another's step has run since it was queued */
-        s->owed = true;
-        s->unread = false;
-    }
-    if (!rc) rc = spec_follow(m->spec, &m->queue, &s->err);
-    if (!rc && m->spec) spec_measure(m->spec, m->step->n_rows, base_now() - to->queued);
-    return rc;
-}
-
-/* Somebody's step is about to overwrite them. */
-static void save_logits(void *ctx)
-{
-    struct fletch_session *s = ctx;
-    struct err err;
-    if (s->unread) s->fresh = read_logits(s, s->n - s->n_unread, 1, s->logits, &err) == 0;
-    s->unread = false;
-}
-
-/* Others may use the model while the caller looks at the text; not between guesses that were right,
- * because their rows of logits would be lost. */
-static bool tell(struct fletch_session *s, const struct fletch_generate *g,
-                 const struct given *given, i32 token, struct str text)
-{
-    struct fletch_model *m = s->model;
-    if (!g->on_text) return false;
-    if (given->at < given->n_right) return g->on_text(g->ctx, token, text.p, text.n);
-    if (s->unread && !given->n_pending) {
-        m->queue.save = save_logits;
-        m->queue.save_ctx = s;
-    }
-    turns_give(&m->turns);
-    bool asked = g->on_text(g->ctx, token, text.p, text.n);
-    turns_take(&m->turns);
-    if (m->queue.save_ctx == s) m->queue.save = NULL;
+    const struct generation *x = ctx;
+    if (!x->g->on_text) return 0;
+    turns_give(&x->s->model->turns);
+    int asked = x->g->on_text(x->g->ctx, t->id, t->text, t->n_text);
+    turns_take(&x->s->model->turns);
     return asked;
 }
 
-/* The first token of an answer; the step's masks are free to be used here. */
-static int sample_first(struct fletch_session *s, const struct fletch_generate *g,
-                        struct constraint *c, i32 *token)
+static void end(void *ctx, const struct fletch_result *r)
 {
-    struct step *step = s->model->step;
-    if (c) constraint_fill(c, step, 0, NULL, 0);
-    return sample(s, &g->sampling, c ? step->masks : NULL, token);
+    struct generation *x = ctx;
+    *x->result = (struct fletch_generated){
+        .n_tokens = r->n_generated, .n_guessed = r->n_guessed, .n_right = r->n_right};
+    if (r->finish < FLETCH_FINISH_CANCELLED) x->result->finish = r->finish;
+    x->rc = outcome(x->s, r);
 }
 
-/* Draws, gives out and appends tokens until something ends it. The first token comes from logits
- * that are here; all others are drawn where they are computed. */
-static int generate(struct fletch_session *s, const struct fletch_generate *g, struct outlet *o,
-                    struct given *given, struct fletch_generated *result)
+static int generate(struct generation *x)
 {
-    const struct tok *tok = s->model->m->vocab->tok;
-    struct constraint *c = given->constraint;
-    u32 most = g->max_tokens ? g->max_tokens : UINT32_MAX;
-    struct str text;
-    i32 token = -1;
-    int rc = 0;
-    result->finish = FLETCH_FINISH_LENGTH;
-    while (!rc && result->n_tokens < most) {
-        if (s->n == s->model->limits.max_pos) {
-            result->finish = FLETCH_FINISH_CONTEXT;
-            break;
-        }
-        if (!result->n_tokens) rc = sample_first(s, g, c, &token);
-        if (!rc && c && token != SAMPLE_BAD && !constraint_advance(c, token))
-            rc = constraint_error(c, &s->err);
-        if (!rc) rc = sampling_result(token, s->n, &s->err);
-        if (rc) break;
-        if (!g->ignore_end && tok && tok_is_eog(tok, token)) {
-            result->finish = FLETCH_FINISH_END;
-            break;
-        }
-        result->n_tokens++;
-        bool stopped = outlet_feed(o, token, &text), asked = tell(s, g, given, token, text);
-        if (stopped || asked) {
-            result->finish = stopped ? FLETCH_FINISH_STOP : FLETCH_FINISH_ASKED;
-            return 0;
-        }
-        if (given->at < given->n_right) /* it was guessed, and is in the session */
-            s->n++, given->at++;
-        else
-            rc = decode(s, g, most - result->n_tokens + 1, token, given);
-        token = given->ids[given->at];
-        if (c && constraint_is_over(c)) {
-            result->finish = FLETCH_FINISH_END;
-            break;
-        }
-    }
-    outlet_flush(o, &text);
-    if (text.n) tell(s, g, given, -1, text);
-    return rc;
+    const struct fletch_generate *g = x->g;
+    struct fletch_session *s = x->s;
+    struct fletch_request r = {.n_tokens = s->seq.n,
+                               .tokens = s->seq.tokens,
+                               .max_tokens = g->max_tokens,
+                               .sampling = g->sampling,
+                               .n_stops = g->n_stops,
+                               .stops = g->stops,
+                               .ignore_end = g->ignore_end,
+                               .grammar = g->grammar,
+                               .json_schema = g->json_schema,
+                               .on_token = tell,
+                               .on_done = end,
+                               .ctx = x};
+    u64 id;
+    int rc = engine_submit(s->model, s->batch, &r, &s->seq, &id, &s->err);
+    if (!rc) rc = run(s, id);
+    return rc ? rc : x->rc;
 }
 
-/* Guesses that were right but not wanted any more are not part of the session, nor is a token whose
- * step is on its way; the logits after those that are become its own. */
-static void leave(struct fletch_session *s, const struct given *given)
-{
-    if (given->n_pending) {
-        step_queue_wait_all(&s->model->queue);
-        s->owed = s->unread;
-        s->unread = false;
-    }
-    if (s->n_settled > s->n) {
-        s->aside = !s->aside;
-        s->n_settled = s->n_before;
-    }
-    spec_rewind(s->model->spec, s->slot, s->n);
-    save_logits(s);
-}
-
-/* g, or the defaults where it is NULL; checked as far as its pointers go. */
-static int read_generate(struct fletch_session *s, const struct fletch_generate *g,
-                         struct fletch_generate *out)
-{
-    *out = g ? *g : (struct fletch_generate){.sampling = s->model->sampling};
-    return engine_need_stops(&s->err, out->stops, out->n_stops);
-}
-
-int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *from,
+int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                             struct fletch_generated *to)
 {
     struct fletch_generated result = {0};
-    struct fletch_generate how, *g = &how;
-    struct constrained c;
+    enum session_state was;
     if (to) *to = result;
     if (!s) return FLETCH_E_ARG;
-    int rc = read_generate(s, from, g);
-    if (!rc) rc = constrain_begin(&c, s->model, g->grammar, g->json_schema, &s->err);
+    const struct fletch_generate defaults = {.sampling = s->model->sampling};
+    struct generation x = {.s = s, .g = g ? g : &defaults, .result = &result};
+    int rc = session_begin(s, &was);
     if (rc) return rc;
-    struct outlet o = {.tok = s->model->m->vocab->tok, .n_stops = g->n_stops, .stops = g->stops};
-    struct spec_record before = s->record;
-    if (c.place && g->ignore_end)
-        rc = err_set(&s->err, FLETCH_E_ARG,
-                     "ignore_end cannot be combined with a grammar or JSON schema");
-    struct given given = {.constraint = c.place, .ids = given.chosen[0]};
-    for (u32 i = 0; i < ARRAY_LEN(given.steps); i++)
-        given.steps[i] = (struct pending_step){.ids = given.chosen[i]};
-    turns_take(&s->model->turns);
-    if (!rc) rc = generate(s, g, &o, &given, &result);
-    constrain_end(&c, s->model);
-    leave(s, &given);
-    turns_give(&s->model->turns);
-    if (!rc && o.held.failed) rc = err_nomem(&s->err, "the text");
-    outlet_close(&o);
-    result.n_guessed = s->record.n_guessed - before.n_guessed;
-    result.n_right = s->record.n_right - before.n_right;
+    rc = open_last(s, was);
+    if (!rc && s->seq.n == s->model->limits.max_pos)
+        result.finish = FLETCH_FINISH_CONTEXT;
+    else if (!rc)
+        rc = generate(&x);
+    session_set(s, was == SESSION_LOGITS ? SESSION_READY : was);
     if (to) *to = result;
     return rc;
 }

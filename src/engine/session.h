@@ -1,36 +1,41 @@
-/* One timeline of tokens; session.c runs it, remember.c keeps it in files. */
+/* One timeline of tokens: a sequence that its own scheduler runs alone, request by request.
+ * session.c runs it, remember.c keeps it in files, recall.c what it shares with later runs. */
 #ifndef FLETCH_SESSION_H
 #define FLETCH_SESSION_H
 
-#include "core/sample.h"
 #include "engine/engine.h"
+
+/* What can follow the tokens. The last one is computed when that is asked for, or again. */
+enum session_state {
+    SESSION_EMPTY,   /* nothing: there are no tokens */
+    SESSION_PARTIAL, /* nothing: they came from a file, or an append was broken off */
+    SESSION_READY,   /* a token can be drawn */
+    SESSION_LOGITS,  /* and what it is drawn from is in logits */
+    SESSION_RUNNING, /* a call is at work; its callbacks cannot use the session */
+    N_SESSION_STATES,
+};
 
 struct fletch_session {
     struct err err;
     struct fletch_model *model;
-    u32 slot;
-    i32 *tokens; /* [max_pos] all that was fed; guesses behind it */
-    u32 n;
-    u32 n_blocks;  /* held in step->tables[slot] */
-    u32 n_settled; /* tokens in the recurrent state: fewer than n after wrong guesses */
-    u32 n_before;  /* in the one that the last trial did not touch */
-    bool aside;    /* where that is: see spec_slot */
-    u32 keep_at;   /* where what was read is kept for later runs; 0: nowhere */
-    struct spec_record record;
+    enum session_state state; /* changed by session_set alone */
+    struct batch *batch;      /* its requests, one at a time */
+    struct batch_seq seq;
+    u32 keep_at; /* where what was computed is kept for later runs; 0: nowhere */
     atomic_bool cancelled;
-    float *logits; /* [n_vocab] after the last token */
-    bool fresh;    /* they are: no append was broken off since */
-    bool unread;   /* they are still in the executor: of this many tokens and more, row by row */
-    u32 n_unread;
-    bool owed; /* they are nowhere, a step too many ran since: the last token gives them again */
-    struct sample_scratch scratch;
-    struct sample_edit *edits; /* [SAMPLE_MAX_EDITS] */
+    float *logits; /* [n_vocab] */
 };
 
-/* Takes the tokens that wrong guesses undid into the recurrent state again. */
-int session_settle(struct fletch_session *s);
+void session_set(struct fletch_session *s, enum session_state to);
 
-/* Keeps the prompt that was read so far in the folder for later runs. */
-void session_keep(struct fletch_session *s);
+/* At the beginning of a call: it is running, and *was something else until then. */
+int session_begin(struct fletch_session *s, enum session_state *was);
+
+/* Computes its first n tokens. */
+int session_prefill(struct fletch_session *s, u32 n);
+
+/* Keeps the first n tokens of the prompt, which were computed last, in the folder for later runs.
+ */
+void session_keep(struct fletch_session *s, u32 n);
 
 #endif

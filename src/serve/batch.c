@@ -61,9 +61,6 @@ int batch_open(struct batch **out, const struct batch_env *env,
     if (!rc && env->reader) rc = open_step(&b->read, env->reader, err);
     if (!rc && (!b->running || !b->clients || !b->seqs || !b->logprobs || !b->remains))
         rc = err_nomem(err, "the batch");
-    if (!rc)
-        rc = step_queue_prepare_decode(env->queue, b->max_running * (env->spec ? 1 + SPEC_MAX : 1),
-                                       err);
     if (rc) {
         batch_close(b);
         *out = NULL;
@@ -78,17 +75,17 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
     const struct step *s = b->env.queue->step;
     u32 n_vocab = s->net->n_vocab, max_pos = s->limits.max_pos;
     if (!r->n_tokens) return err_set(err, FLETCH_E_ARG, "the prompt is empty");
-    for (u32 i = 0; i < r->n_tokens; i++)
+    for (u32 i = 0; !r->seq && i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || (u32)r->tokens[i] >= n_vocab)
             return err_set(err, FLETCH_E_ARG,
                            "token id %d is outside the model's vocabulary (0 to %u)",
                            (int)r->tokens[i], n_vocab - 1);
-    if (r->n_tokens >= max_pos)
+    if (!r->seq && r->n_tokens >= max_pos)
         return err_set(err, FLETCH_E_CONTEXT,
                        "a prompt of %u tokens leaves no room for an answer in the context of %u",
                        r->n_tokens, max_pos);
     u64 most = MIN((u64)max_pos, (u64)r->n_tokens + (r->max_tokens ? r->max_tokens : max_pos));
-    if (s->net->n_kv && kv_blocks_for(b->env.kv, most) > b->env.kv->n_blocks)
+    if (!r->seq && s->net->n_kv && kv_blocks_for(b->env.kv, most) > b->env.kv->n_blocks)
         return err_set(err, FLETCH_E_CONTEXT,
                        "prompt and answer take %llu tokens, more than the cache's %llu",
                        (unsigned long long)most,
@@ -98,20 +95,20 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
     return sampling_check(&r->sampling, n_vocab, err);
 }
 
-/* One allocation: the request, its tokens, its biases. */
+/* One allocation: the request, its tokens unless they are a sequence's, its biases. */
 static struct request *copy_request(const struct batch *b, const struct batch_request *from)
 {
     u32 max_pos = b->env.queue->step->limits.max_pos, n = from->n_tokens;
     u32 room = from->max_tokens && from->max_tokens < max_pos - n ? n + from->max_tokens : max_pos;
-    size_t n_bias = from->sampling.n_bias;
+    size_t n_bias = from->sampling.n_bias, n_own = from->seq ? 0 : room;
     struct request *r =
-        calloc(1, sizeof *r + room * sizeof(i32) + n_bias * (sizeof(i32) + sizeof(float)));
+        calloc(1, sizeof *r + n_own * sizeof(i32) + n_bias * (sizeof(i32) + sizeof(float)));
     if (!r) return NULL;
     i32 *bias_tokens = (i32 *)(void *)(r + 1);
     float *bias_values = (float *)(void *)(bias_tokens + n_bias);
     r->r = *from;
-    r->tokens = (i32 *)(void *)(bias_values + n_bias);
-    memcpy(r->tokens, from->tokens, n * sizeof(i32));
+    r->tokens = from->seq ? from->seq->tokens : (i32 *)(void *)(bias_values + n_bias);
+    if (!from->seq) memcpy(r->tokens, from->tokens, n * sizeof(i32));
     if (n_bias) {
         memcpy(bias_tokens, from->sampling.bias_tokens, n_bias * sizeof(i32));
         memcpy(bias_values, from->sampling.bias_values, n_bias * sizeof(float));
@@ -129,6 +126,7 @@ static struct request *copy_request(const struct batch *b, const struct batch_re
 
 int batch_submit(struct batch *b, const struct batch_request *from, u64 *id, struct err *err)
 {
+    CHECK(!from->seq || !b->env.reader); /* what rests would write there after its end */
     int rc = check_request(b, from, err);
     if (rc) return rc;
     struct request *r = copy_request(b, from);
@@ -176,12 +174,31 @@ static void give_room(struct batch *b, u32 slot, u32 *n_blocks)
     b->env.slot_used[slot] = false;
 }
 
+/* The sequence that a request continued goes on from where it ends now. Draft tokens that were
+ * accepted but are not wanted any more are not in it. A recurrent state that has them is left for
+ * the one before that trial. */
+static void leave_seq(struct batch *b, const struct request *r, enum fletch_finish why)
+{
+    struct batch_seq *q = r->r.seq;
+    if (r->r.kind == REQUEST_GENERATE) {
+        memset(q->classes + r->n_prompt, ROW_D, r->n_tokens - r->n_prompt);
+        q->n = r->n_tokens - (why == FLETCH_FINISH_ASKED);
+    }
+    bool undo = b->env.queue->p->net->n_states && r->n_fed > q->n;
+    q->n_fed = undo ? r->n_settled : MIN(r->n_fed, q->n);
+    q->aside = r->aside ^ undo;
+    q->n_blocks = r->n_blocks;
+    q->record = r->record;
+    bool broken_off = r->r.kind != REQUEST_GENERATE && q->n_fed < r->n_prompt;
+    spec_rewind(b->env.spec, q->slot, broken_off ? q->n_fed : q->n);
+}
+
 void batch_leave_room(struct batch *b, struct request *r)
 {
     u32 i = 0;
     if (r->reads)
         b->remains[b->n_remains++] = (struct remains){r->slot, r->n_blocks};
-    else
+    else if (!r->r.seq)
         give_room(b, r->slot, &r->n_blocks);
     while (b->running[i] != r) i++;
     b->n_running--;
@@ -223,6 +240,7 @@ static void drop(struct batch *b)
 void batch_finish(struct batch *b, struct request *r, enum fletch_finish why, const struct err *err)
 {
     forget(b, r);
+    if (r->order && r->r.seq) leave_seq(b, r, why);
     if (r->order)
         batch_leave_room(b, r);
     else
@@ -347,8 +365,11 @@ static bool can_go_ahead(struct batch *b)
     if (!l->ahead || b->env.spec || keeps_states || b->n_pending != 1 || l->last != b->pending[0])
         return false;
     if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
-    for (u32 i = 0; i < b->n_running; i++)
-        if (b->running[i]->n_due && needs_token(b->running[i])) return false;
+    for (u32 i = 0; i < b->n_running; i++) {
+        const struct request *r = b->running[i];
+        if (r->r.on_rows || (r->n_due && needs_token(r))) return false;
+        if (r->r.seq && l->p->net->n_states) return false; /* its state could not go back */
+    }
     return batch_grow(b);
 }
 
@@ -470,6 +491,7 @@ static int launch(struct batch *b, struct err *err)
     int rc = 0;
     p->batch.began = base_now();
     step_reset(l->step);
+    batch_resume(b);
     if (!before && !batch_grow(b) && !(rc = read_on(b, 0, err))) CHECK(batch_grow(b));
     if (!rc) rc = batch_guess(b, err);
     step_reset(l->step);
@@ -534,7 +556,10 @@ size_t batch_step(struct batch *b, double wait_seconds)
     }
     if (rc || (!b->n_running && !b->waiting.head)) drop(b);
     /* what lies in the executor's memory now is anybody's guess */
-    while (rc && b->n_running) batch_finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
+    while (rc && b->n_running) {
+        b->running[0]->n_fed = 0;
+        batch_finish(b, b->running[0], FLETCH_FINISH_FAILED, &err);
+    }
     pthread_mutex_lock(&b->lock);
     size_t n_live = b->n_live;
     pthread_mutex_unlock(&b->lock);
@@ -559,7 +584,8 @@ void batch_check(const struct batch *b)
     u32 n_live = b->inbox.n, n = 0;
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        CHECK(r->order && r->n_due <= b->n_pending + r->reads && r->n_fed < r->n_tokens + r->n_due);
+        CHECK(r->order && r->n_due <= b->n_pending + r->reads);
+        CHECK(r->n_fed < r->n_tokens + r->n_due + (r->r.kind != REQUEST_GENERATE));
         CHECK(!r->reads || b->reading.at);
         CHECK(r->n_tokens + r->n_due <= r->room);
         CHECK(b->env.slot_used[r->slot] && (!i || b->running[i - 1]->order < r->order));

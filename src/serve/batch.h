@@ -32,9 +32,29 @@ struct batch_logprobs {
     const i32 *top_ids; /* [n - 1] */
 };
 
+/* A sequence that outlives requests: each continues it and leaves it behind. Its slot and its
+ * blocks are its own, and one request at a time uses it. */
+struct batch_seq {
+    u32 slot;
+    i32 *tokens;  /* [max_pos + 1] */
+    u8 *classes;  /* [max_pos + 1] enum row_class of each token, for when it is computed again */
+    u32 n, n_fed; /* tokens; those that the cache or the recurrent state holds */
+    u32 n_blocks; /* in the block table of its slot */
+    bool aside;   /* where its recurrent state is (spec_slot) */
+    struct spec_record record;
+};
+
+enum request_kind {
+    REQUEST_GENERATE,
+    REQUEST_PREFILL,        /* computes the first n_tokens of seq and draws nothing */
+    REQUEST_PREFILL_LOGITS, /* the same; all rows have logits */
+};
+
 struct batch_request {
     const i32 *tokens; /* the prompt; borrowed during submit, as all pointers below */
     u32 n_tokens, max_tokens;
+    struct batch_seq *seq; /* instead of tokens: what is continued, borrowed until on_done */
+    enum request_kind kind;
     struct fletch_sampling sampling;
     struct constraint *constraint; /* NULL: any tokens; borrowed until on_done */
     u32 n_logprobs;
@@ -43,7 +63,9 @@ struct batch_request {
     double timeout;
     u64 cache_salt;
     void (*on_reading)(void *ctx, const struct fletch_reading *reading); /* may be NULL */
-    /* true: that was the last one. */
+    /* Of a prefill, after each step, whose rows can be read: how many there are. May be NULL. */
+    int (*on_rows)(void *ctx, const struct step_queue *queue, u32 n, struct err *err);
+    /* true: that was the last one, which seq is left without. */
     bool (*on_token)(void *ctx, i32 token, const struct batch_logprobs *logprobs);
     void (*on_done)(void *ctx, const struct fletch_result *result);
     void *ctx;

@@ -136,9 +136,25 @@ static void tell_readings(struct batch *b)
     }
 }
 
+/* Shows the rows of prefills that draw nothing, and ends those that are complete. */
+static void end_prefills(struct batch *b, const struct pending_step *p)
+{
+    for (u32 i = b->n_running; i-- > 0;) {
+        struct request *r = b->running[i];
+        struct err err = {0};
+        if (r->r.kind == REQUEST_GENERATE) continue;
+        u32 n = r->n_fed - r->n_settled;
+        if (r->r.on_rows && n && r->r.on_rows(r->r.ctx, p->batch.queue, n, &err))
+            batch_finish(b, r, FLETCH_FINISH_FAILED, &err);
+        else if (n_landed(b, r) >= r->n_prompt)
+            batch_finish(b, r, FLETCH_FINISH_LENGTH, NULL);
+    }
+}
+
 void batch_deliver(struct batch *b, struct pending_step *p)
 {
     publish(b);
     tell_readings(b);
     deliver_all(b, p);
+    end_prefills(b, p);
 }

@@ -61,7 +61,8 @@ static inline u32 *batch_table(const struct batch *b, u32 slot)
 /* Besides the last token, those that a recurrent model has to take in again after wrong guesses. */
 static inline bool batch_answers(const struct request *r)
 {
-    return r->n_fed >= r->n_prompt && r->n_tokens - r->n_fed <= SPEC_MAX && !r->reads;
+    return r->r.kind == REQUEST_GENERATE && r->n_fed >= r->n_prompt &&
+           r->n_tokens - r->n_fed <= SPEC_MAX && !r->reads;
 }
 
 /* Guesses run on a copy of the recurrent state, which they may spoil. */
@@ -86,6 +87,8 @@ void batch_finish(struct batch *b, struct request *r, enum fletch_finish why,
 void batch_leave_room(struct batch *b, struct request *r);
 
 /* batch_rows.c */
+/* Starts the waiting requests that continue a sequence: they have their room already. */
+void batch_resume(struct batch *b);
 /* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
  * be while a token is on its way to him or his prompt is being read. */
 bool batch_grow(struct batch *b);

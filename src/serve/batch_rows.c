@@ -41,7 +41,14 @@ bool batch_grow(struct batch *b)
             continue;
         }
         if (b->n_pending || b->reading.at) return false;
-        preempt(b, victim(b));
+        struct request *v = victim(b);
+        struct err err = {0};
+        if (v->r.seq) {
+            err_set(&err, FLETCH_E_CONTEXT, "no cache blocks are left");
+            batch_finish(b, v, FLETCH_FINISH_FAILED, &err);
+        } else {
+            preempt(b, v);
+        }
         i = 0; /* whoever left may have stood before this one */
     }
     return true;
@@ -74,13 +81,45 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     return n;
 }
 
+/* A waiting request that has its room runs from now on, with n tokens computed already. */
+static void begin_request(struct batch *b, struct request *r, u32 n)
+{
+    queue_remove(&b->waiting, r);
+    b->env.slot_used[r->slot] = true;
+    b->running[b->n_running++] = r;
+    b->stats.most_running = MAX(b->stats.most_running, b->n_running);
+    r->order = ++b->n_admitted;
+    r->n_fed = r->n_settled = n;
+    if (r->result.n_preempted) return;
+    r->result.queue_seconds = base_now() - r->t_submit;
+    r->result.n_reused = n;
+    b->stats.n_prompt += r->n_prompt;
+    b->stats.n_reused += n;
+    batch_tell_reading(r, n);
+}
+
+void batch_resume(struct batch *b)
+{
+    for (struct request *r = b->waiting.head, *next; r && b->n_running < b->max_running; r = next) {
+        const struct batch_seq *q = r->r.seq;
+        next = r->next;
+        if (!q) continue;
+        r->slot = q->slot;
+        r->n_blocks = q->n_blocks;
+        r->aside = q->aside;
+        r->record = q->record;
+        r->record.n_guessed = r->record.n_right = 0;
+        begin_request(b, r, q->n_fed);
+    }
+}
+
 /* Gives a waiting request its slot and the blocks of all its tokens, beginning with step s; false:
  * there is no room. */
 static bool admit(struct batch *b, struct step *s, struct request *r)
 {
     u32 slot = 0, from = UINT32_MAX;
     while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
-    if (b->n_running == b->max_running || slot == b->env.n_slots) return false;
+    if (r->r.seq || b->n_running == b->max_running || slot == b->env.n_slots) return false;
     r->slot = slot;
     u32 n = reuse(b, r, &from);
     /* some of those who run will need a block quite soon */
@@ -92,26 +131,19 @@ static bool admit(struct batch *b, struct step *s, struct request *r)
         kv_release(b->env.kv, batch_table(b, r->slot), &r->n_blocks);
         return false;
     }
-    if (b->env.queue->p->net->n_states && from != slot)
-        CHECK(from == UINT32_MAX ? step_edit(s, EDIT_ZERO_STATE, slot, 0)
-                                 : step_edit(s, EDIT_COPY_STATE, slot, from));
-    queue_remove(&b->waiting, r);
-    b->env.slot_used[slot] = true;
-    b->running[b->n_running++] = r;
-    b->stats.most_running = MAX(b->stats.most_running, b->n_running);
-    r->order = ++b->n_admitted;
-    r->n_fed = r->n_settled = n;
-    if (!r->result.n_preempted) {
-        r->result.queue_seconds = base_now() - r->t_submit;
-        r->result.n_reused = n;
-        b->stats.n_prompt += r->n_prompt;
-        b->stats.n_reused += n;
-        batch_tell_reading(r, n);
-    }
+    if (b->env.queue->p->net->n_states && n && from != slot)
+        CHECK(step_edit(s, EDIT_COPY_STATE, slot, from));
+    begin_request(b, r, n);
     return true;
 }
 
 /* ---- the rows of a step ---- */
+
+static enum row_class class_of(const struct request *r, u32 i)
+{
+    if (i >= r->n_prompt) return ROW_D;
+    return r->r.seq ? (enum row_class)r->r.seq->classes[i] : ROW_P;
+}
 
 /* The next n tokens of a request. The last one that is known, or will be, asks for the next, and
  * so do guesses behind it. */
@@ -123,18 +155,20 @@ static void add_rows(struct batch *b, struct pending_step *p, struct request *r,
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
     u32 last = n_known(r) - 1, chosen = r->out;
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
+    if (!r->n_fed && s->net->n_states) CHECK(step_edit(s, EDIT_ZERO_STATE, place, 0));
     if (r->snap_at && r->snap_at == r->n_fed &&
         snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
         CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
     for (u32 i = 0; i < n; i++, r->n_fed++) {
-        enum row_class cls = r->n_fed < r->n_prompt ? ROW_P : ROW_D;
-        bool asks = r->n_fed >= last, is_here = r->n_fed < r->n_tokens + r->n_draft;
+        bool asks = r->r.kind == REQUEST_GENERATE && r->n_fed >= last;
+        bool wanted = asks || r->r.kind == REQUEST_PREFILL_LOGITS;
+        bool is_here = r->n_fed < r->n_tokens + r->n_draft;
         i32 token = is_here ? r->tokens[r->n_fed] : STEP_CHOSEN(chosen);
-        CHECK(step_add(s, (struct row){token, place, r->n_fed, cls}, asks));
+        CHECK(step_add(s, (struct row){token, place, r->n_fed, class_of(r, r->n_fed)}, wanted));
+        if (wanted) p->batch.owners[s->n_out - 1] = asks ? r : NULL;
         if (!asks) continue;
         sampling_fill(s, s->n_out - 1, &r->r.sampling, r->tokens, r->n_fed + 1);
         s->sample[s->n_out - 1].n_logprobs = r->r.n_logprobs;
-        p->batch.owners[s->n_out - 1] = r;
         r->out = s->n_out - 1;
         n_asks++;
     }
@@ -152,6 +186,9 @@ static u32 add_reading(struct batch *b, struct pending_step *p, struct request *
     u32 n = MIN(most, r->n_tokens - r->n_fed - (s->n_out == s->limits.max_out));
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
+    if (r->r.kind == REQUEST_PREFILL_LOGITS) n = MIN(n, s->limits.max_out - s->n_out);
+    for (u32 i = 1; r->r.seq && i < n; i++) /* rows of one class run before those of the other */
+        if (class_of(r, r->n_fed + i) != class_of(r, r->n_fed)) n = i;
     if (!n) return 0;
     r->n_settled = r->n_fed;
     add_rows(b, p, r, n);

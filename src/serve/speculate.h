@@ -71,8 +71,6 @@ int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool
               struct err *err);
 /* Makes ready what spec_read will do. */
 int spec_prepare(struct spec *s, double seconds, struct err *err);
-/* Reads all of it, for whoever is alone; spec_read goes on where it was. */
-int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err);
 /* After every step of the target, in its queue or its reader, before anything else runs on its
  * executor. */
 int spec_follow(struct spec *s, const struct step_queue *l, struct err *err);

@@ -70,19 +70,6 @@ void spec_draft_rewind(struct spec *s, u32 slot, u32 n)
     if (!s->n_read[slot]) kv_release(s->env.draft.kv, table_of(s, slot), &s->n_blocks[slot]);
 }
 
-int spec_catch_up(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
-{
-    int rc = 0;
-    if (!s || !s->n_read) return 0;
-    struct step_queue *l = s->env.draft.queue;
-    do {
-        fill(s, l->step, seqs, n, l->step->limits.max_rows);
-        if (l->step->n_rows) rc = step_queue_run(l, err);
-        if (!rc) take_in(s, l->step);
-    } while (!rc && l->step->n_rows);
-    return rc;
-}
-
 /* ---- beside answers ---- */
 
 static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
