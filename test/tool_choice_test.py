@@ -77,6 +77,9 @@ def test_a_call_that_is_cut_off_is_content():
     assert choice["message"]["content"].startswith("<tool_call>") and "tool_calls" not in choice["message"], answer
     assert "cannot be parsed" in r.headers["X-Fletch-Notice"], r.headers
     assert answer["fletch"]["notice"] == r.headers["X-Fletch-Notice"], answer
+    r = s.request("POST", "/v1/chat/completions", json.dumps({**ask, "model": "gpt-4o"}))
+    assert r.headers.get_all("X-Fletch-Notice") == [
+        f"model 'gpt-4o' is not available; guide answers instead; {answer['fletch']['notice']}"], r.headers
     r = s.request("POST", "/v1/chat/completions", json.dumps({**ask, "max_tokens": 200}))
     answer = r.json
     assert answer["choices"][0]["message"]["tool_calls"] and "X-Fletch-Notice" not in r.headers, answer

@@ -248,9 +248,10 @@ void call_free(struct call *c)
     free(c);
 }
 
+/* Before the headers go: of a stream at its begin, of a whole answer at its end. */
 static void add_notice(struct call *c)
 {
-    if (*c->notice) http_add_header(c->conn, "X-Fletch-Notice", c->notice);
+    if (c->conn && *c->notice) http_add_header(c->conn, "X-Fletch-Notice", c->notice);
 }
 
 /* Nobody else has it: says the end to the client, if there is one, and to the log. */
@@ -273,7 +274,7 @@ static void finish(struct call *c)
                        .call = c};
     log_access(s, &a);
     memory_begin();
-    if (conn && !c->begun) add_notice(c);
+    if (!c->begun || !c->ask.stream) add_notice(c);
     if (conn && c->problem.status && c->begun)
         c->api->broken(c);
     else if (conn && c->problem.status)
@@ -389,7 +390,7 @@ static void begin(struct call *c)
 {
     if (c->begun) return;
     c->begun = true;
-    if (c->conn) add_notice(c);
+    if (c->ask.stream) add_notice(c);
     c->api->begin(c);
 }
 

@@ -174,7 +174,7 @@ int field_think_budget(struct call *c, const char *name, const json_t *v)
 {
     json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
     if (n < 0 || n > UINT32_MAX)
-        return call_wrong(c, 400, name, "%s must be a number of tokens of at least 0", name);
+        return call_wrong(c, 400, name, "%s must be an integer of at least 0", name);
     c->ask.think_budget = 1 + (uint64_t)n;
     return 0;
 }

@@ -498,7 +498,7 @@ static void notice_malformed(struct call *c, struct turns *asked)
     if (asked->noticed) return;
     asked->noticed = true;
     log_line(c->server, "#%llu: %s", (unsigned long long)c->id, turn_notice(c));
-    if (c->conn && !c->ask.stream) http_add_header(c->conn, "X-Fletch-Notice", turn_notice(c));
+    call_notice(c, "%s", turn_notice(c));
 }
 
 const char *turn_notice(const struct call *c)
