@@ -392,7 +392,8 @@ static struct str make_rules(struct parser *p, const json_t *schema)
 static struct tree *read_inner(struct parser *p)
 {
     skip_space(p, false);
-    struct tree *text = peek(p) == '"' ? read_text(p) : fail(p, "%gbnf must be followed by a quoted grammar");
+    struct tree *text =
+        peek(p) == '"' ? read_text(p) : fail(p, "%gbnf must be followed by a quoted grammar");
     if (!text) return NULL;
     if (++p->n_inner > MAX_INNER) return fail(p, "grammars are nested too deep");
     bool pruned = p->pruned;
@@ -572,8 +573,7 @@ static void read_budget(struct parser *p)
     skip_space(p, false);
     if (good && peek(p) == '<') good = read_id(p, &p->budget_begin);
     p->budget = (u32)n;
-    if (!good)
-        fail(p, "expected one line %budget N <[ID]> or %budget N <[ID]> <[ID]>");
+    if (!good) fail(p, "expected one line %budget N <[ID]> or %budget N <[ID]> <[ID]>");
 }
 
 static int parse(struct grammar **out, struct str text, bool pruned, struct err *err)

@@ -167,7 +167,7 @@ static void test_what_is_refused_and_why(void **state)
     } cases[] = {
         {"", "missing rule root"},
         {"root ::= %gbnf \"a ::= [b]\"", "no rule root"},
-        {"root ::= %gbnf root", "followed by a text"},
+        {"root ::= %gbnf root", "followed by a quoted grammar"},
         {"%budget 3\nroot ::= \"a\"", "%budget N"},
         {"%budget 3 <[1]>\n%budget 3 <[1]>\nroot ::= \"a\"", "%budget N"},
         {"a ::= \"b\"", "missing rule root"},
