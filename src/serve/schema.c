@@ -77,6 +77,8 @@ void schema_leave(struct schemac *c, size_t place)
     if (c->where.p && !c->where.failed) c->where.p[c->where.n = place] = 0;
 }
 
+enum { MAX_ANY_ORDER = 6 }; /* different values of an array that may come in any order */
+
 static u32 rule_of(struct schemac *c, const json_t *s);
 
 /* The rule of a schema that is found under a keyword, and a name or an index there. */
@@ -88,8 +90,7 @@ static u32 rule_at(struct schemac *c, const json_t *s, const char *keyword, cons
     return rule;
 }
 
-/* The same for what is a part of the value: something comes before it. */
-static u32 part_at(struct schemac *c, const json_t *s, const char *keyword, const char *name)
+u32 schema_inner_rule(struct schemac *c, const json_t *s, const char *keyword, const char *name)
 {
     c->level++;
     u32 rule = rule_at(c, s, keyword, name);
@@ -153,7 +154,7 @@ static void put_value(struct schemac *c, struct buf *b, const json_t *v)
     free(text);
 }
 
-static void put_key(struct schemac *c, struct buf *b, const char *key)
+void schema_put_name(struct schemac *c, struct buf *b, const char *key)
 {
     json_t *v = json_string(key);
     put_value(c, b, v);
@@ -179,8 +180,7 @@ static void put_values(struct schemac *c, struct buf *b, const json_t *s, json_t
     if (!any) buf_puts(b, "[] ");
 }
 
-/* Bounds such as minItems and maxItems; false after an error. */
-static bool read_counts(struct schemac *c, const json_t *s, const char *min, const char *max,
+bool schema_read_counts(struct schemac *c, const json_t *s, const char *min, const char *max,
                         u32 *lo, u32 *hi)
 {
     const json_t *least = json_object_get(s, min), *most = json_object_get(s, max);
@@ -190,14 +190,11 @@ static bool read_counts(struct schemac *c, const json_t *s, const char *min, con
         schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", min, GRAMMAR_MAX_REPEAT);
     else if (least)
         *lo = (u32)json_number_value(least);
-    if (most && json_number_value(most) > (double)GRAMMAR_MAX_REPEAT)
-        schema_fail(c, FLETCH_E_LIMIT, "%s is more than %d", max, GRAMMAR_MAX_REPEAT);
-    else if (most)
-        *hi = (u32)json_number_value(most);
+    if (most) *hi = (u32)MIN(json_number_value(most), (double)GRAMMAR_MAX_REPEAT);
     return !c->rc;
 }
 
-static void put_times(struct buf *b, u32 lo, u32 hi)
+void schema_put_times(struct buf *b, u32 lo, u32 hi)
 {
     if (hi == UINT32_MAX)
         buf_printf(b, "{%u,} ", lo);
@@ -205,40 +202,117 @@ static void put_times(struct buf *b, u32 lo, u32 hi)
         buf_printf(b, "{%u,%u} ", lo, hi);
 }
 
-static void put_string(struct schemac *c, struct buf *b, const json_t *s)
+/* ---- parts that schemas share ---- */
+
+bool schema_find_part(struct schemac *c, const char *kind, const json_t *s, const char *const *keys,
+                      size_t n, u32 *number)
 {
-    const json_t *pattern = json_object_get(s, "pattern"), *format = json_object_get(s, "format");
-    const char *text = json_string_value(pattern), *name = json_string_value(format);
-    bool counted = json_object_get(s, "minLength") || json_object_get(s, "maxLength");
-    u32 lo, hi;
-    if (!read_counts(c, s, "minLength", "maxLength", &lo, &hi)) return;
-    counted &= lo > 0 || hi < UINT32_MAX;
-    if ((pattern != NULL) + (format != NULL) + counted > 1) {
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "pattern, format and minLength/maxLength cannot be combined");
-        return;
-    }
-    if (format) text = schema_format(name);
-    if (format && !text)
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "format %s is not supported (date, date-time, email, hostname, ipv4, time and "
-                    "uuid are)",
-                    QUOTE(str_of(name)));
-    if (c->rc) return;
-    buf_puts(b, "\"\\\"\" ");
-    if (text) {
-        struct str regex = format ? str_of(text) : (struct str){text, json_string_length(pattern)};
-        schema_put_pattern(c, b, regex, SCHEMA_WITHOUT_CONTROLS);
-    } else if (lo > hi) {
-        buf_puts(b, "[] ");
-    } else {
-        buf_puts(b, "char ");
-        put_times(b, lo, hi);
-    }
-    buf_puts(b, "\"\\\"\" ");
+    json_t *said = json_pack("{s:s}", "", kind);
+    for (size_t i = 0; i < n; i++) json_object_set(said, keys[i], json_object_get(s, keys[i]));
+    char *key = said ? json_dumps(said, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    const json_t *known = key ? json_object_get(c->parts, key) : NULL;
+    *number = known ? (u32)json_integer_value(known) : (u32)json_object_size(c->parts);
+    if (!key || (!known && json_object_set_new(c->parts, key, json_integer(*number))))
+        schema_nomem(c);
+    json_decref(said);
+    free(key);
+    return known != NULL;
+}
+
+u32 schema_new_part(struct schemac *c)
+{
+    char key[24];
+    u32 number = (u32)json_object_size(c->parts);
+    snprintf(key, sizeof key, "#%u", number);
+    if (json_object_set_new(c->parts, key, json_integer(number))) schema_nomem(c);
+    return number;
+}
+
+void schema_put_part(struct schemac *c, const struct buf *rule, u32 number)
+{
+    if (rule->failed) schema_fail(c, FLETCH_E_LIMIT, "a part of the grammar is too large");
+    buf_printf(&c->out, "p%u ::= %s\n", number, rule->p && !rule->failed ? rule->p : "");
 }
 
 /* ---- arrays ---- */
+
+/* All values that fit, where they are few; NULL: they are not. A new reference. */
+static json_t *find_few(struct schemac *c, const json_t *s)
+{
+    json_t *few = json_array(), *values, *v, *seen = json_object();
+    size_t i;
+    bool known = json_is_object(s) && schema_check_shapes(c, s);
+    if (known && !(values = schema_values(c, s))) {
+        const json_t *flat = schema_flatten(c, s), *type = json_object_get(flat, "type");
+        const char *name = json_string_value(type);
+        values = name && strcmp(name, "boolean") == 0 ? json_pack("[b, b]", 0, 1) : NULL;
+        known = values != NULL;
+        s = flat;
+    }
+    if (known && json_array_size(values) <= SCHEMA_MAX_LIST) {
+        json_array_foreach(values, i, v)
+        {
+            char *key = c->rc ? NULL : schema_value_key(v);
+            bool first = key && !json_object_get(seen, key);
+            if (first && schema_fits(c, v, s)) json_array_append(few, v);
+            if (first) json_object_set_new(seen, key, json_true());
+            free(key);
+        }
+        json_decref(values);
+    } else {
+        if (known) json_decref(values);
+        json_decref(few);
+        few = NULL;
+    }
+    json_decref(seen);
+    return few;
+}
+
+/* Rules NAME-uSET: what may follow when the values of a set are there. */
+static void put_any_order(struct schemac *c, u32 n, u32 lo, u32 hi, u32 name)
+{
+    for (u32 set = 0; set < 1u << n; set++) {
+        u32 count = 0;
+        bool any = false;
+        for (u32 i = 0; i < n; i++) count += set >> i & 1;
+        if (count > hi) continue;
+        buf_printf(&c->out, "s%u-u%u ::= %s", name, set, count >= lo ? "\"\" " : "");
+        any = count >= lo;
+        for (u32 i = 0; i < n && count < hi; i++) {
+            if (set >> i & 1) continue;
+            buf_printf(&c->out, "%s%ss%u-p%u s%u-u%u ", any ? "| " : "", count ? "comma " : "",
+                       name, i, name, set | 1u << i);
+            any = true;
+        }
+        buf_puts(&c->out, any ? "\n" : "[]\n");
+    }
+}
+
+/* Different values, out of few: in any order, or in that of the list where it is longer. */
+static void put_unique(struct schemac *c, struct buf *b, const json_t *s, u32 name, u32 lo, u32 hi)
+{
+    const json_t *items = json_object_get(s, "items");
+    json_t *few = json_object_get(s, "prefixItems") ? NULL : find_few(c, items), *v;
+    size_t i;
+    u32 n = (u32)json_array_size(few);
+    if (!few)
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'uniqueItems' is supported only for items that are listed (enum, const, "
+                    "boolean); list them, set maxItems to 1, or leave it out");
+    json_array_foreach(few, i, v)
+    {
+        struct buf text = {0};
+        put_value(c, &text, v);
+        buf_printf(&c->out, "s%u-p%zu ::= %s\n", name, i, text.p ? text.p : "");
+        buf_free(&text);
+    }
+    bool in_any_order = n <= MAX_ANY_ORDER;
+    struct schema_row row = {.name = name, .n = n, .lo = lo, .hi = hi < n ? hi : UINT32_MAX};
+    buf_printf(b, in_any_order ? "\"[\" s%u-u0 \"]\" " : "\"[\" s%u-m0-0 \"]\" ", name);
+    if (!c->rc && in_any_order) put_any_order(c, n, lo, hi, name);
+    if (!c->rc && !in_any_order) schema_put_row(c, &row);
+    json_decref(few);
+}
 
 /* Rules NAME-i: the elements from the i-th on, each with the comma before it. */
 static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 name)
@@ -246,20 +320,20 @@ static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 nam
     const json_t *rest = json_object_get(s, "items"), *first = json_object_get(s, "prefixItems");
     u32 lo, hi, n_first = (u32)json_array_size(first);
     char text[24], rule[16];
-    if (!read_counts(c, s, "minItems", "maxItems", &lo, &hi)) return;
+    if (!schema_read_counts(c, s, "minItems", "maxItems", &lo, &hi)) return;
     if (json_is_false(rest)) hi = MIN(hi, n_first);
-    if (json_is_true(json_object_get(s, "uniqueItems")) && hi > 1) {
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'uniqueItems' is supported only together with enum, const or maxItems 1");
-        return;
-    }
     if (lo > hi) {
         buf_puts(b, "[] ");
         return;
     }
+    if (json_is_true(json_object_get(s, "uniqueItems")) && hi > 1) {
+        put_unique(c, b, s, name, lo, hi);
+        return;
+    }
     buf_printf(b, "\"[\" s%u-0 \"]\" ", name);
     for (u32 i = 0; i < MIN(n_first, hi) && !c->rc; i++) {
-        u32 its = part_at(c, json_array_get(first, i), "prefixItems", index_text(i, text));
+        u32 its =
+            schema_inner_rule(c, json_array_get(first, i), "prefixItems", index_text(i, text));
         buf_printf(&c->out, "s%u-%u ::= (%s s%u s%u-%u)%s\n", name, i, i ? "comma" : "", its, name,
                    i + 1, i < lo ? "" : "?");
     }
@@ -270,286 +344,17 @@ static void put_array(struct schemac *c, struct buf *b, const json_t *s, u32 nam
     u32 more_lo = lo > n_first ? lo - n_first : 0, more_hi = hi - (hi < UINT32_MAX ? n_first : 0);
     const char *element = "value";
     if (rest) {
-        snprintf(rule, sizeof rule, "s%u", part_at(c, rest, "items", NULL));
+        snprintf(rule, sizeof rule, "s%u", schema_inner_rule(c, rest, "items", NULL));
         element = rule;
     }
     buf_printf(&c->out, "s%u-%u ::= ", name, n_first);
     if (n_first == 0) buf_printf(&c->out, "(%s ", element);
     buf_printf(&c->out, "(comma %s)", element);
     u32 one = n_first == 0; /* the first element has no comma */
-    put_times(&c->out, more_lo > one ? more_lo - one : 0,
-              more_hi == UINT32_MAX ? UINT32_MAX : more_hi - one);
+    schema_put_times(&c->out, more_lo > one ? more_lo - one : 0,
+                     more_hi == UINT32_MAX ? UINT32_MAX : more_hi - one);
     if (n_first == 0) buf_puts(&c->out, more_lo ? ")" : ")?");
     buf_putc(&c->out, '\n');
-}
-
-/* ---- objects ---- */
-
-struct names {
-    const char **p; /* sorted */
-    size_t n;
-};
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static size_t char_length(const char *s)
-{
-    size_t n = 1;
-    while ((s[n] & 0xc0) == 0x80) n++;
-    return n;
-}
-
-/* Rules NAME-kID: how a key that has `at` bytes in common with all of names goes on so that it is
- * none of them. Only characters that need no escape, so that there is one way to write a key. */
-static void put_other_keys(struct schemac *c, u32 name, struct names names, size_t at, u32 *id)
-{
-    struct buf rule = {.max = GRAMMAR_MAX_TEXT}, except = {0};
-    bool taken = false;
-    buf_printf(&rule, "s%u-k%u ::= ", name, *id);
-    for (size_t i = 0, end; i < names.n && !c->rc; i = end) {
-        const char *key = names.p[i] + at;
-        end = i + 1;
-        if (!*key) {
-            taken = true;
-            continue;
-        }
-        size_t n = char_length(key);
-        while (end < names.n && strncmp(names.p[end] + at, key, n) == 0) end++;
-        if (n == 1)
-            buf_printf(&except, "\\x%02x", (u8)key[0]);
-        else
-            buf_put(&except, key, n);
-        schema_put_text(&rule, (struct str){key, n});
-        ++*id;
-        buf_printf(&rule, "s%u-k%u | ", name, *id);
-        put_other_keys(c, name, (struct names){names.p + i, end - i}, at + n, id);
-    }
-    buf_printf(&rule, "[^\"\\\\\\x00-\\x1f%s] plain* %s\n", except.p ? except.p : "",
-               taken ? "" : "| \"\"");
-    buf_put(&c->out, rule.p ? rule.p : "", rule.n);
-    if (rule.failed || except.failed) schema_nomem(c);
-    buf_free(&rule);
-    buf_free(&except);
-}
-
-static bool needs_escape(const char *key)
-{
-    for (; *key; key++)
-        if ((u8)*key < 0x20 || *key == '"' || *key == '\\') return true;
-    return false;
-}
-
-/* The rule of a member that is none of the named ones. */
-static void put_other_member(struct schemac *c, const json_t *properties, const json_t *more,
-                             u32 name)
-{
-    struct names names = {calloc(json_object_size(properties) + 1, sizeof *names.p), 0};
-    const char *key;
-    json_t *value;
-    u32 id = 0;
-    if (!names.p) {
-        schema_nomem(c);
-        return;
-    }
-    json_object_foreach((json_t *)properties, key, value)
-    {
-        if (strlen(key) > SCHEMA_MAX_NAME)
-            schema_fail(
-                c, FLETCH_E_LIMIT,
-                "names of more than %d bytes are not supported together with additionalProperties",
-                SCHEMA_MAX_NAME);
-        else if (!needs_escape(key))
-            names.p[names.n++] = key;
-    }
-    qsort(names.p, names.n, sizeof *names.p, by_text);
-    if (!c->rc) put_other_keys(c, name, names, 0, &id);
-    free(names.p);
-    u32 rule = c->rc ? 0 : part_at(c, more, "additionalProperties", NULL);
-    buf_printf(&c->out, "s%u-x ::= \"\\\"\" s%u-k0 \"\\\"\" colon s%u\n", name, name, rule);
-}
-
-/* An object's members: those with names, whether others may follow, and how many. */
-struct object {
-    json_t *named;    /* schemas by name */
-    json_t *required; /* a key for each that is */
-    const json_t *more;
-    bool open; /* others may follow, as rule NAME-x says */
-    u32 lo, hi;
-};
-
-/* Properties, then those that are only required; each with what patternProperties say about it, and
- * false where propertyNames forbid it. */
-static void find_members(struct schemac *c, struct object *o, const json_t *s)
-{
-    const json_t *properties = json_object_get(s, "properties");
-    const json_t *patterns = json_object_get(s, "patternProperties");
-    const json_t *names = json_object_get(s, "propertyNames");
-    const char *key, *pattern;
-    json_t *value, *name;
-    size_t i;
-    o->named = properties ? json_copy((json_t *)properties) : json_object();
-    json_array_foreach(json_object_get(s, "required"), i, name)
-    {
-        key = json_string_value(name);
-        json_object_set(o->required, key, json_true());
-        if (!json_object_get(o->named, key))
-            json_object_set(o->named, key, o->more ? (json_t *)o->more : json_true());
-    }
-    json_object_foreach(o->named, key, value)
-    {
-        json_t *its = json_incref(value), *text = json_string_nocheck(key);
-        bool from_more = !json_object_get(properties, key), matched = false;
-        json_object_foreach((json_t *)patterns, pattern, name)
-        {
-            if (!schema_matches(c, str_of(pattern), str_of(key))) continue;
-            json_t *both = schema_both(from_more && !matched ? NULL : its, name);
-            json_decref(its);
-            its = both;
-            matched = true;
-        }
-        if (names && !schema_fits(c, text, names)) {
-            json_decref(its);
-            its = json_false();
-        }
-        json_decref(text);
-        json_object_set_new(o->named, key, its);
-    }
-    if (json_object_size(o->named) > SCHEMA_MAX_RULES)
-        schema_fail(c, FLETCH_E_LIMIT, "more than %d members are not supported", SCHEMA_MAX_RULES);
-}
-
-/* Rule NAME-x for members whose names match the one pattern, or fit propertyNames. */
-static void put_member_by_name(struct schemac *c, const json_t *s, u32 name)
-{
-    const json_t *patterns = json_object_get(s, "patternProperties");
-    const json_t *names = json_object_get(s, "propertyNames");
-    const char *pattern;
-    json_t *value;
-    json_object_foreach((json_t *)patterns, pattern, value)
-    {
-        struct buf b = {.max = GRAMMAR_MAX_TEXT};
-        size_t place = schema_enter(c, "patternProperties", pattern);
-        u32 rule = part_at(c, value, NULL, NULL);
-        schema_put_pattern(c, &b, str_of(pattern), SCHEMA_WITHOUT_CONTROLS);
-        schema_leave(c, place);
-        buf_printf(&c->out, "s%u-x ::= \"\\\"\" %s \"\\\"\" colon s%u\n", name, b.p ? b.p : "",
-                   rule);
-        if (b.failed) schema_fail(c, FLETCH_E_LIMIT, "a pattern is too large");
-        buf_free(&b);
-    }
-    if (!names) return;
-    const json_t *more = json_object_get(s, "additionalProperties");
-    json_t *text = json_pack("{s:s}", "type", "string"), *both = schema_both(names, text);
-    json_decref(text);
-    if (!(both = schema_keep(c, both))) return;
-    u32 key = part_at(c, both, "propertyNames", NULL);
-    u32 rule = part_at(c, more ? more : json_true(), "additionalProperties", NULL);
-    buf_printf(&c->out, "s%u-x ::= s%u colon s%u\n", name, key, rule);
-}
-
-/* Rule NAME-x: a member without a name. Members with names come only, where there are any, beside
- * patterns and propertyNames: telling both apart is not attempted. */
-static void put_others(struct schemac *c, struct object *o, const json_t *s, u32 name)
-{
-    const json_t *patterns = json_object_get(s, "patternProperties");
-    const json_t *names = json_object_get(s, "propertyNames");
-    bool has_names = json_object_size(o->named) > 0;
-    const char *also = patterns ? "patternProperties" : "propertyNames";
-    o->open = o->more ? !json_is_false(o->more) : !json_object_get(s, "properties");
-    if (!patterns && !names) {
-        if (o->open && !c->rc) put_other_member(c, o->named, o->more ? o->more : json_true(), name);
-        return;
-    }
-    if (has_names && o->more && o->open)
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'%s' together with named members requires additionalProperties to be false",
-                    also);
-    else if (patterns && (names || json_object_size(patterns) > 1) && !has_names)
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'patternProperties' is supported with one pattern and without propertyNames");
-    o->open = !has_names && (patterns || o->open);
-    if (o->open && !c->rc) put_member_by_name(c, s, name);
-}
-
-/* How many other members there may be at least (0 or 1) and at most; what would have to count
- * members with names is refused. */
-static void count_others(struct schemac *c, struct object *o, const json_t *s)
-{
-    u32 n_named = (u32)json_object_size(o->named), n_must = (u32)json_object_size(o->required);
-    if (!read_counts(c, s, "minProperties", "maxProperties", &o->lo, &o->hi)) return;
-    o->lo = o->lo > n_must ? o->lo - n_must : 0;
-    if (o->hi < n_must || (o->lo > 0 && !o->open && n_must == n_named)) {
-        o->lo = 1;
-        o->hi = 0;
-        return;
-    }
-    o->hi = o->hi == UINT32_MAX ? UINT32_MAX : o->hi - n_must;
-    if (o->lo > 1 || (o->lo == 1 && n_must > 0))
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'minProperties' is supported only up to 1 or the number of required members");
-    else if (o->hi == 0 || n_must == n_named)
-        return;
-    else if (o->hi < UINT32_MAX && (o->open || o->hi < n_named - n_must))
-        schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'maxProperties' is supported only if no named member is optional");
-    else
-        o->hi = UINT32_MAX;
-}
-
-/* Rules NAME-pI: the I-th member; NAME-mI: what may follow when members came before it; NAME-fI:
- * the same when none did. */
-static void put_members(struct schemac *c, const struct object *o, u32 name)
-{
-    const char *key;
-    json_t *value;
-    u32 i = 0;
-    json_object_foreach(o->named, key, value)
-    {
-        bool must = json_object_get(o->required, key) != NULL;
-        if (c->rc) break;
-        if (!must && o->hi == 0) continue;
-        struct buf pair = {0};
-        put_key(c, &pair, key);
-        u32 rule = part_at(c, value, "properties", key);
-        buf_printf(&c->out, "s%u-p%u ::= %s colon s%u\n", name, i, pair.p ? pair.p : "", rule);
-        buf_printf(&c->out, "s%u-m%u ::= (comma s%u-p%u)%s s%u-m%u\n", name, i, name, i,
-                   must ? "" : "?", name, i + 1);
-        buf_printf(&c->out, "s%u-f%u ::= s%u-p%u s%u-m%u", name, i, name, i, name, i + 1);
-        if (!must) buf_printf(&c->out, " | s%u-f%u", name, i + 1);
-        buf_putc(&c->out, '\n');
-        buf_free(&pair);
-        i++;
-    }
-    const char *none = o->lo ? "[]" : "\"\"";
-    if (!o->open || o->hi == 0) {
-        buf_printf(&c->out, "s%u-m%u ::= \"\"\ns%u-f%u ::= %s\n", name, i, name, i, none);
-        return;
-    }
-    buf_printf(&c->out, "s%u-f%u ::= s%u-x (comma s%u-x)", name, i, name, name);
-    put_times(&c->out, 0, o->hi == UINT32_MAX ? UINT32_MAX : o->hi - 1);
-    buf_printf(&c->out, "| %s\ns%u-m%u ::= (comma s%u-x)", none, name, i, name);
-    put_times(&c->out, 0, o->hi);
-    buf_putc(&c->out, '\n');
-}
-
-static void put_object(struct schemac *c, struct buf *b, const json_t *s, u32 name)
-{
-    struct object o = {.required = json_object(),
-                       .more = json_object_get(s, "additionalProperties")};
-    find_members(c, &o, s);
-    if (!c->rc) put_others(c, &o, s, name);
-    if (!c->rc) count_others(c, &o, s);
-    if (!c->rc && o.lo > o.hi) {
-        buf_puts(b, "[] ");
-    } else if (!c->rc) {
-        buf_printf(b, "\"{\" s%u-f0 \"}\" ", name);
-        put_members(c, &o, name);
-    }
-    json_decref(o.named);
-    json_decref(o.required);
 }
 
 /* ---- schemas ---- */
@@ -614,36 +419,105 @@ static bool put_one_of_values(struct schemac *c, struct buf *b, const json_t *s)
     return all;
 }
 
-static void put_one_of(struct schemac *c, struct buf *b, const json_t *s)
+/* Alternatives of oneOf, flattened, and the list they are from. */
+struct parts {
+    const json_t **p;
+    size_t n;
+    const json_t *list;
+};
+
+/* Does no value that is generated of part i fit part k? */
+static bool is_apart(struct schemac *c, const struct parts *parts, size_t i, size_t k)
 {
-    const json_t *list = json_object_get(s, "oneOf");
-    const json_t *rest = schema_says_nothing(s, "oneOf") ? NULL : schema_without(c, s, "oneOf");
-    size_t n = json_array_size(list), i, k;
-    char text[24];
-    if (put_one_of_values(c, b, s) || c->rc) return;
-    if (n > SCHEMA_MAX_LIST) {
-        schema_fail(c, FLETCH_E_LIMIT, "oneOf has more than %d schemas", SCHEMA_MAX_LIST);
-        return;
+    return schema_disjoint(c, parts->p[i], parts->p[k]) ||
+           schema_lacks_member(c, parts->p[i], parts->p[k]);
+}
+
+static bool are_apart(struct schemac *c, const struct parts *parts)
+{
+    for (size_t i = 0; i < parts->n; i++)
+        for (size_t k = 0; k < parts->n; k++)
+            if (i != k && (c->rc || !is_apart(c, parts, i, k))) return false;
+    return true;
+}
+
+/* A property whose values tell all parts apart, and that some of them do not require, as models
+ * with a default do: all must have it. */
+static bool require_tag(struct schemac *c, struct parts *parts)
+{
+    const char *key, *found = NULL;
+    json_t *value;
+    json_object_foreach(json_object_get(parts->p[0], "properties"), key, value)
+    {
+        bool good = !found;
+        for (size_t i = 0; i < parts->n && good; i++)
+            for (size_t k = i + 1; k < parts->n && good; k++)
+                good = schema_told_apart_by(c, parts->p[i], parts->p[k], key);
+        if (good) found = key;
     }
-    const json_t **parts = calloc(n + 1, sizeof *parts);
-    if (!parts) schema_nomem(c);
-    for (i = 0; i < n && !c->rc; i++) {
-        size_t place = schema_enter(c, "oneOf", index_text(i, text));
-        const json_t *part = with_part(c, rest, json_array_get(list, i));
-        if (part) parts[i] = schema_flatten(c, part);
-        schema_leave(c, place);
+    for (size_t i = 0; found && i < parts->n; i++) {
+        json_t *must = json_pack("{s:[s]}", "required", found);
+        const json_t *part = schema_keep(c, schema_both(parts->p[i], must));
+        json_decref(must);
+        parts->p[i] = part ? schema_flatten(c, part) : NULL;
     }
-    for (i = 0; i < n && !c->rc; i++) {
-        for (k = i + 1; k < n && !c->rc; k++)
-            if (!schema_disjoint(c, parts[i], parts[k]))
+    return found && !c->rc;
+}
+
+/* Leaves out of each part what another one, as it was written, allows. */
+static void exclude_others(struct schemac *c, const struct parts *all, struct parts *parts)
+{
+    for (size_t i = 0; i < parts->n; i++) {
+        bool named = json_object_get(parts->p[i], "properties") != NULL;
+        for (size_t k = 0; k < parts->n && !c->rc; k++) {
+            if (i == k || is_apart(c, all, i, k)) continue;
+            json_t *rest = schema_opposite(c, json_array_get(parts->list, k), SCHEMA_PARTLY, named);
+            if (!rest) {
                 schema_fail(c, FLETCH_E_UNSUPPORTED,
                             "oneOf (unlike anyOf) is not supported if a value might match both "
                             "schema %zu and schema %zu",
-                            i, k);
-        if (c->rc) break;
-        buf_printf(b, i ? "| s%u " : "s%u ", rule_at(c, parts[i], "oneOf", index_text(i, text)));
+                            MIN(i, k), MAX(i, k));
+                return;
+            }
+            const json_t *part = schema_keep(c, schema_both(parts->p[i], rest));
+            json_decref(rest);
+            parts->p[i] = part ? schema_flatten(c, part) : NULL;
+        }
     }
-    free(parts);
+}
+
+static void put_one_of(struct schemac *c, struct buf *b, const json_t *s)
+{
+    struct parts parts = {.list = json_object_get(s, "oneOf")};
+    const json_t *rest = schema_says_nothing(s, "oneOf") ? NULL : schema_without(c, s, "oneOf");
+    char text[24];
+    if (put_one_of_values(c, b, s) || c->rc) return;
+    parts.n = json_array_size(parts.list);
+    if (parts.n > SCHEMA_MAX_LIST) {
+        schema_fail(c, FLETCH_E_LIMIT, "oneOf has more than %d schemas", SCHEMA_MAX_LIST);
+        return;
+    }
+    parts.p = calloc(parts.n + 1, sizeof *parts.p);
+    if (!parts.p) schema_nomem(c);
+    for (size_t i = 0; i < parts.n && !c->rc; i++) {
+        size_t place = schema_enter(c, "oneOf", index_text(i, text));
+        const json_t *part = with_part(c, rest, json_array_get(parts.list, i));
+        if (part) parts.p[i] = schema_flatten(c, part);
+        schema_leave(c, place);
+    }
+    if (!c->rc && !are_apart(c, &parts) && !require_tag(c, &parts)) {
+        struct parts all = parts;
+        all.p = calloc(parts.n + 1, sizeof *all.p);
+        if (all.p) memcpy(all.p, parts.p, parts.n * sizeof *all.p);
+        if (all.p)
+            exclude_others(c, &all, &parts);
+        else
+            schema_nomem(c);
+        free(all.p);
+    }
+    for (size_t i = 0; i < parts.n && !c->rc; i++)
+        buf_printf(b, i ? "| s%u " : "s%u ", rule_at(c, parts.p[i], "oneOf", index_text(i, text)));
+    free(parts.p);
 }
 
 static void put_type(struct schemac *c, struct buf *b, const json_t *s, u32 type, u32 name)
@@ -651,11 +525,11 @@ static void put_type(struct schemac *c, struct buf *b, const json_t *s, u32 type
     switch (type) {
     case SCHEMA_NULL: buf_puts(b, "\"null\" "); break;
     case SCHEMA_BOOLEAN: buf_puts(b, "( \"true\" | \"false\" ) "); break;
-    case SCHEMA_INTEGER: schema_put_integer(c, b, s); break;
-    case SCHEMA_NUMBER: schema_put_number(c, b, s); break;
-    case SCHEMA_STRING: put_string(c, b, s); break;
+    case SCHEMA_INTEGER:
+    case SCHEMA_NUMBER: schema_put_number(c, b, s, type); break;
+    case SCHEMA_STRING: schema_put_string(c, b, s); break;
     case SCHEMA_ARRAY: put_array(c, b, s, name); break;
-    default: put_object(c, b, s, name); break;
+    default: schema_put_object(c, b, s, name); break;
     }
 }
 
@@ -763,10 +637,11 @@ int schema_to_grammar(struct buf *out, const json_t *schema, struct err *err)
 {
     struct schemac c = {.root = schema,
                         .made = json_array(),
+                        .parts = json_object(),
                         .out = {.max = GRAMMAR_MAX_TEXT},
                         .rules = calloc(SCHEMA_MAX_RULES, sizeof *c.rules),
                         .err = err};
-    if (!c.made || !c.rules) schema_nomem(&c);
+    if (!c.made || !c.parts || !c.rules) schema_nomem(&c);
     check_names(&c, schema);
     if (!c.rc) rule_of(&c, schema);
     if (!c.rc) {
@@ -779,6 +654,7 @@ int schema_to_grammar(struct buf *out, const json_t *schema, struct err *err)
     strmap_free(&c.known);
     schema_patterns_free(c.patterns);
     json_decref(c.made);
+    json_decref(c.parts);
     free(c.rules);
     buf_free(&c.out);
     buf_free(&c.where);

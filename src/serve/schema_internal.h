@@ -26,7 +26,8 @@ struct schemac {
     u64 work;        /* done in places where hostile schemas could ask for much */
     const json_t *candidates, *candidate; /* the enum that is tried now, and the value in it */
     struct schema_patterns *patterns;     /* those that values were tried on */
-    struct buf where;                     /* the place in the schema, for messages */
+    json_t *parts;    /* rules that schemas share: what they say, and the number of the rule */
+    struct buf where; /* the place in the schema, for messages */
     struct err *err;
     int rc;
 };
@@ -44,6 +45,38 @@ bool schema_work(struct schemac *c, u64 n);
  * to go back. */
 size_t schema_enter(struct schemac *c, const char *keyword, const char *name);
 void schema_leave(struct schemac *c, size_t place);
+
+/* Bounds such as minItems and maxItems; false after an error. A maximum above what a grammar may
+ * repeat is lowered. */
+bool schema_read_counts(struct schemac *c, const json_t *s, const char *min, const char *max,
+                        u32 *lo, u32 *hi);
+void schema_put_times(struct buf *b, u32 lo, u32 hi);
+/* The number of the rule pNUMBER that all schemas share which say the same under these keys; false:
+ * it is new, and the caller must write it. */
+bool schema_find_part(struct schemac *c, const char *kind, const json_t *s, const char *const *keys,
+                      size_t n, u32 *number);
+u32 schema_new_part(struct schemac *c);
+/* Writes it. */
+void schema_put_part(struct schemac *c, const struct buf *rule, u32 number);
+
+/* The rule of a schema that a member or element of the value has; keyword and name say where it is.
+ */
+u32 schema_inner_rule(struct schemac *c, const json_t *s, const char *keyword, const char *name);
+/* The name of a member, as JSON. */
+void schema_put_name(struct schemac *c, struct buf *b, const char *key);
+
+/* ---- schema_object.c ---- */
+
+/* Parts that are separated by commas, each at most once and in their order: rules NAME-pI. */
+struct schema_row {
+    u32 name, n;
+    const bool *must; /* [n] it can't be left out; NULL: all can */
+    bool open;        /* any number of NAME-x may follow */
+    u32 lo, hi;       /* parts there must be, those behind included */
+};
+/* Rule NAME-m0-0 and those it needs. */
+void schema_put_row(struct schemac *c, const struct schema_row *row);
+void schema_put_object(struct schemac *c, struct buf *b, const json_t *s, u32 name);
 
 /* ---- schema_keyword.c: what each keyword is ---- */
 
@@ -70,6 +103,9 @@ void schema_check_keywords(struct schemac *c, const json_t *s);
 bool schema_keyword_can_be_tried(const char *key);
 /* What "type" says, or else what the other keywords are about; 0 after an error. */
 u32 schema_types(struct schemac *c, const json_t *s);
+bool schema_keyword_is_about(const char *key, u32 types);
+/* Does it combine schemas about the same value? */
+bool schema_is_choice(const char *key);
 /* Are there keywords about values of these types? */
 bool schema_is_about(const json_t *s, u32 types);
 /* The same schema in the keywords that grammars are made for, where that is possible: old spellings
@@ -103,27 +139,51 @@ json_t *schema_both(const json_t *a, const json_t *b);
 const json_t *schema_without(struct schemac *c, const json_t *s, const char *key);
 /* Is it certain that no value fits both? Of flattened schemas. */
 bool schema_disjoint(struct schemac *c, const json_t *a, const json_t *b);
+/* Do the objects that are generated of a lack a member that b requires? */
+bool schema_lacks_member(struct schemac *c, const json_t *a, const json_t *b);
+/* Are both about objects with a property whose values can't be the same? */
+bool schema_told_apart_by(struct schemac *c, const json_t *a, const json_t *b, const char *key);
 /* A list of values that holds all that fit s, where s says so; NULL otherwise. A new reference. */
 json_t *schema_values(struct schemac *c, const json_t *s);
 
+/* ---- schema_not.c ---- */
+
+/* What the opposite of a schema must say: all that it forbids, or some of that. */
+enum schema_extent { SCHEMA_WHOLLY, SCHEMA_PARTLY };
+/* A schema that allows only what s forbids, as far as schemas can say that; NULL: they can't. A new
+ * reference. named: members without a name do not come anyway. */
+json_t *schema_opposite(struct schemac *c, const json_t *s, enum schema_extent extent, bool named);
+
 /* ---- schema_number.c ---- */
 
-void schema_put_integer(struct schemac *c, struct buf *b, const json_t *s);
-void schema_put_number(struct schemac *c, struct buf *b, const json_t *s);
+/* digits * 10^exponent, without zeros at either end. */
+struct schema_decimal {
+    bool below; /* 0 */
+    char digits[40];
+    int n, exponent;
+};
+/* As it was written, as far as a double keeps that; false: it is no number. */
+bool schema_read_decimal(const json_t *v, struct schema_decimal *d);
+bool schema_is_multiple(struct schemac *c, const json_t *v, const json_t *step);
+void schema_put_number(struct schemac *c, struct buf *b, const json_t *s, u32 type);
 
 /* ---- schema_pattern.c ---- */
 
-enum schema_controls { SCHEMA_WITHOUT_CONTROLS, SCHEMA_WITH_CONTROLS };
+struct regex_range;
 
-/* The inside of a JSON string that matches a regular expression; "" after an error. Control
- * characters: are they among those that . and negated classes stand for? */
-void schema_put_pattern(struct schemac *c, struct buf *b, struct str pattern,
-                        enum schema_controls controls);
-/* The regular expression of a format; NULL: there is none. */
-const char *schema_format(const char *name);
+void schema_put_string(struct schemac *c, struct buf *b, const json_t *s);
+/* The regular expression of a schema's format; .p is NULL where any text will do. */
+struct schema_format {
+    struct str pattern;
+    u32 most; /* characters */
+};
+/* False after an error. */
+bool schema_find_format(struct schemac *c, const json_t *s, struct schema_format *found);
 /* Does a string match, exactly as ECMA-262 says? False after an error, too. */
 bool schema_matches(struct schemac *c, struct str pattern, struct str text);
 void schema_patterns_free(struct schema_patterns *p);
+/* One of these characters, as JSON spells it. */
+void schema_put_ranges(struct buf *b, const struct regex_range *r, u32 n);
 /* A text as GBNF writes it. */
 void schema_put_text(struct buf *b, struct str text);
 

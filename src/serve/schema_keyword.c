@@ -22,6 +22,7 @@ enum shape {
     LIST,
     COUNT,
     NUMBER,
+    BOUND,
     STRING,
     STRINGS,
     BOOLEAN
@@ -60,16 +61,21 @@ static const struct keyword {
     {"dependentSchemas", CHECKED, SCHEMA_OBJECT, MEMBERS},
     {"deprecated", ANNOTATION, 0, ANYTHING},
     {"description", ANNOTATION, 0, ANYTHING},
+    {"discriminator", ANNOTATION, 0, ANYTHING}, /* oneOf is told apart without its help */
     {"else", CHECKED, 0, SCHEMA},
     {"enum", GRAMMAR, 0, LIST},
+    {"enumDescriptions", ANNOTATION, 0, ANYTHING},
+    {"errorMessage", ANNOTATION, 0, ANYTHING},
     {"example", ANNOTATION, 0, ANYTHING},
     {"examples", ANNOTATION, 0, ANYTHING},
-    {"exclusiveMaximum", GRAMMAR, NUMBERS, NUMBER},
-    {"exclusiveMinimum", GRAMMAR, NUMBERS, NUMBER},
+    {"exclusiveMaximum", GRAMMAR, NUMBERS, BOUND},
+    {"exclusiveMinimum", GRAMMAR, NUMBERS, BOUND},
+    {"externalDocs", ANNOTATION, 0, ANYTHING},
     {"format", GRAMMAR, SCHEMA_STRING, STRING},
     {"id", ANNOTATION, 0, ANYTHING},
     {"if", CHECKED, 0, SCHEMA},
     {"items", GRAMMAR, SCHEMA_ARRAY, ITEMS},
+    {"markdownDescription", ANNOTATION, 0, ANYTHING},
     {"maxContains", CHECKED, SCHEMA_ARRAY, COUNT},
     {"maxItems", GRAMMAR, SCHEMA_ARRAY, COUNT},
     {"maxLength", GRAMMAR, SCHEMA_STRING, COUNT},
@@ -82,12 +88,14 @@ static const struct keyword {
     {"minimum", GRAMMAR, NUMBERS, NUMBER},
     {"multipleOf", GRAMMAR, NUMBERS, NUMBER},
     {"not", CHECKED, 0, SCHEMA},
+    {"nullable", ANNOTATION, 0, BOOLEAN}, /* of OpenAPI: schema_types obeys it */
     {"oneOf", GRAMMAR, 0, SCHEMAS},
     {"pattern", GRAMMAR, SCHEMA_STRING, STRING},
     {"patternProperties", GRAMMAR, SCHEMA_OBJECT, MEMBERS},
     {"prefixItems", GRAMMAR, SCHEMA_ARRAY, SCHEMAS},
     {"properties", GRAMMAR, SCHEMA_OBJECT, MEMBERS},
     {"propertyNames", GRAMMAR, SCHEMA_OBJECT, SCHEMA},
+    {"propertyOrdering", ANNOTATION, 0, ANYTHING},
     {"readOnly", ANNOTATION, 0, ANYTHING},
     {"required", GRAMMAR, SCHEMA_OBJECT, STRINGS},
     {"strict", ANNOTATION, 0, ANYTHING},
@@ -98,6 +106,7 @@ static const struct keyword {
     {"unevaluatedProperties", REFUSED, SCHEMA_OBJECT, SCHEMA},
     {"uniqueItems", GRAMMAR, SCHEMA_ARRAY, BOOLEAN},
     {"writeOnly", ANNOTATION, 0, ANYTHING},
+    {"xml", ANNOTATION, 0, ANYTHING},
 };
 
 static int by_name(const void *key, const void *keyword)
@@ -151,6 +160,7 @@ static const char *lacks_shape(enum shape shape, const json_t *v)
     case LIST: return json_is_array(v) ? NULL : "a list";
     case COUNT: return is_count(v) ? NULL : "a non-negative integer";
     case NUMBER: return json_is_number(v) ? NULL : "a number";
+    case BOUND: return json_is_number(v) || json_is_boolean(v) ? NULL : "a number";
     case STRING: return is_string(v) ? NULL : "a string without NUL";
     case STRINGS: return are_all(v, is_string) ? NULL : "a list of strings without NUL";
     case BOOLEAN: return json_is_boolean(v) ? NULL : "true or false";
@@ -198,7 +208,7 @@ void schema_check_keywords(struct schemac *c, const json_t *s)
         if (schema_is_annotation(key) || (k && k->role == GRAMMAR)) continue;
         schema_fail(c, FLETCH_E_UNSUPPORTED, "%s is %s", QUOTE(str_of(key)),
                     !k                   ? "not a supported keyword of JSON Schema"
-                    : k->role == CHECKED ? "supported only together with enum or const"
+                    : k->role == CHECKED ? "supported in this form only together with enum or const"
                                          : "not supported");
     }
 }
@@ -233,6 +243,18 @@ static u32 type_named(struct schemac *c, const json_t *name)
     return 0;
 }
 
+bool schema_keyword_is_about(const char *key, u32 of)
+{
+    const struct keyword *k = find_keyword(key);
+    return k && k->about & of;
+}
+
+bool schema_is_choice(const char *key)
+{
+    const struct keyword *k = find_keyword(key);
+    return !k || (k->role != ANNOTATION && !k->about && strcmp(key, "type") != 0);
+}
+
 bool schema_is_about(const json_t *s, u32 of)
 {
     const char *key;
@@ -254,9 +276,11 @@ u32 schema_types(struct schemac *c, const json_t *s)
     const char *key;
     if (json_is_array(type)) {
         json_array_foreach((json_t *)type, i, one) found |= type_named(c, one);
-        return c->rc ? 0 : found;
+    } else if (type) {
+        found = type_named(c, type);
     }
-    if (type) return type_named(c, type);
+    if (type && json_is_true(json_object_get(s, "nullable"))) found |= SCHEMA_NULL;
+    if (type) return c->rc ? 0 : found;
     json_object_foreach((json_t *)s, key, one)
     {
         const struct keyword *k = find_keyword(key);
@@ -376,23 +400,80 @@ static void replace_dependents(struct schemac *c, json_t *s, const char *keyword
     if (json_object_set_new(s, "allOf", all)) schema_nomem(c);
 }
 
-/* {"not": anything} and {"const": .., "not": ..} are all that is left of `not`: the first fits
- * nothing. */
-static void replace_not(json_t *s)
+/* Takes the reference. */
+static void add_to_all(struct schemac *c, json_t *s, json_t *part)
 {
-    if (!is_anything(json_object_get(s, "not"))) return;
+    json_t *all = json_object_get(s, "allOf");
+    if (all && !json_is_array(all)) schema_fail(c, FLETCH_E_ARG, "allOf must be a list of schemas");
+    all = all ? json_copy(all) : json_array();
+    if (json_array_append_new(all, part) || json_object_set_new(s, "allOf", all)) schema_nomem(c);
+}
+
+/* What has no opposite that can be said stays, to be refused by name. */
+static void replace_not(struct schemac *c, json_t *s)
+{
+    const json_t *no = json_object_get(s, "not");
+    bool named = json_object_get(s, "properties") != NULL;
+    json_t *opposite = no ? schema_opposite(c, no, SCHEMA_WHOLLY, named) : NULL;
+    if (!opposite) return;
     json_object_del(s, "not");
-    json_object_set_new(s, "enum", json_array());
+    add_to_all(c, s, opposite);
+}
+
+/* {"anyOf": [if and then, not if and else]}, the same way. */
+static void replace_if(struct schemac *c, json_t *s)
+{
+    const json_t *when = json_object_get(s, "if");
+    const json_t *then = json_object_get(s, "then"), *other = json_object_get(s, "else");
+    bool named = json_object_get(s, "properties") != NULL;
+    json_t *unless = when ? schema_opposite(c, when, SCHEMA_WHOLLY, named) : NULL;
+    if (!unless) return;
+    json_t *one = schema_both(when, then), *two = schema_both(unless, other);
+    json_decref(unless);
+    add_to_all(c, s, json_pack("{s:[o, o]}", "anyOf", one, two));
+    json_object_del(s, "if");
+    json_object_del(s, "then");
+    json_object_del(s, "else");
+}
+
+/* true, of draft 4, says that the bound beside it is exclusive. */
+static void replace_exclusive(json_t *s, const char *key, const char *bound)
+{
+    json_t *value = json_object_get(s, key), *its = json_object_get(s, bound);
+    if (!json_is_boolean(value)) return;
+    if (json_is_true(value) && its) json_object_set(s, key, its);
+    if (json_is_true(value) && its) json_object_del(s, bound);
+    if (json_is_boolean(json_object_get(s, key))) json_object_del(s, key);
+}
+
+/* "nullable" adds a type to those beside it. */
+static void replace_nullable(struct schemac *c, json_t *s)
+{
+    json_t *type = json_object_get(s, "type"), *null = json_string("null");
+    if (type && json_is_true(json_object_get(s, "nullable")) && schema_types(c, s)) {
+        json_t *list = json_is_array(type) ? json_copy(type) : json_pack("[O]", type);
+        json_array_append(list, null);
+        json_object_set_new(s, "type", list);
+    }
+    json_decref(null);
+    json_object_del(s, "nullable");
 }
 
 const json_t *schema_normalise(struct schemac *c, const json_t *s)
 {
-    static const char *const changed[] = {"dependencies",          "dependentRequired",
-                                          "dependentSchemas",      "not",
-                                          "unevaluatedProperties", "unevaluatedItems"};
+    static const char *const changed[] = {"dependencies",
+                                          "dependentRequired",
+                                          "dependentSchemas",
+                                          "not",
+                                          "unevaluatedProperties",
+                                          "unevaluatedItems",
+                                          "if",
+                                          "nullable"};
     const char *key;
     json_t *value;
-    bool as_it_is = !json_is_array(json_object_get(s, "items"));
+    bool as_it_is = !json_is_array(json_object_get(s, "items")) &&
+                    !json_is_boolean(json_object_get(s, "exclusiveMinimum")) &&
+                    !json_is_boolean(json_object_get(s, "exclusiveMaximum"));
     for (size_t i = 0; i < ARRAY_LEN(changed); i++) as_it_is &= !json_object_get(s, changed[i]);
     json_object_foreach((json_t *)s, key, value) as_it_is &= !is_idle(s, key, value);
     if (as_it_is) return s;
@@ -409,6 +490,13 @@ const json_t *schema_normalise(struct schemac *c, const json_t *s)
     replace_unevaluated(out);
     replace_array_items(c, out);
     for (size_t i = 0; i < 3; i++) replace_dependents(c, out, changed[i]);
-    replace_not(out);
+    replace_exclusive(out, "exclusiveMinimum", "minimum");
+    replace_exclusive(out, "exclusiveMaximum", "maximum");
+    replace_nullable(c, out);
+    if (!json_object_get(out, "unevaluatedProperties") &&
+        !json_object_get(out, "unevaluatedItems")) { /* what fits `not` and `if` evaluates less */
+        replace_not(c, out);
+        replace_if(c, out);
+    }
     return c->rc ? NULL : out;
 }

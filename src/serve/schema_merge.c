@@ -172,6 +172,28 @@ static const json_t *checked(struct schemac *c, const json_t *s)
 
 static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b);
 
+/* What `unevaluated...` says beside $ref and allOf: it is about parts that no schema says anything
+ * about, so where they are merged it is what its older relative is. Stays, to be refused, where
+ * other schemas beside it decide that. */
+static const json_t *flatten_unevaluated(struct schemac *c, const json_t *s)
+{
+    static const char *const keys[][2] = {{"unevaluatedProperties", "additionalProperties"},
+                                          {"unevaluatedItems", "items"}};
+    static const char *const others[] = {"anyOf", "oneOf", "not", "if", "contains"};
+    json_t *rest = schema_keep(c, json_copy((json_t *)s)), *out;
+    bool decided = true;
+    for (size_t i = 0; rest && i < 2; i++) json_object_del(rest, keys[i][0]);
+    const json_t *flat = rest ? schema_flatten(c, rest) : NULL;
+    if (!flat || !(out = schema_keep(c, json_copy((json_t *)flat)))) return NULL;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) decided &= !json_object_get(flat, others[i]);
+    for (size_t i = 0; i < 2; i++) {
+        json_t *value = json_object_get(s, keys[i][0]);
+        const char *key = keys[i][decided];
+        if (value && !json_object_get(out, key)) json_object_set(out, key, value);
+    }
+    return out;
+}
+
 const json_t *schema_flatten(struct schemac *c, const json_t *s)
 {
     size_t i;
@@ -179,6 +201,8 @@ const json_t *schema_flatten(struct schemac *c, const json_t *s)
     if (c->rc || !(s = checked(c, s))) return NULL;
     const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
     if (!ref && !all) return s;
+    if (json_object_get(s, "unevaluatedProperties") || json_object_get(s, "unevaluatedItems"))
+        return flatten_unevaluated(c, s);
     if (++c->depth > SCHEMA_MAX_DEPTH) {
         schema_fail(c, FLETCH_E_LIMIT, "references or allOf nested deeper than %d levels",
                     SCHEMA_MAX_DEPTH);
@@ -280,6 +304,14 @@ static json_t *join_multiples(const json_t *a, const json_t *b)
     return CK_MUL(x / greatest_divisor(x, y), y, &all) ? json_integer(all) : NULL;
 }
 
+/* A pattern that matches what both match: each is looked for from the beginning on. */
+static json_t *join_patterns(const json_t *a, const json_t *b)
+{
+    if (!json_is_string(a) || !json_is_string(b)) return NULL;
+    return json_sprintf("^(?=[^]*(?:%s))(?=[^]*(?:%s))", json_string_value(a),
+                        json_string_value(b));
+}
+
 /* What two schemas say together under one key; NULL: it can't be said in one. Keywords that depend
  * on others beside them are joined elsewhere, or not at all. */
 static json_t *join(struct schemac *c, const char *key, const json_t *a, const json_t *b)
@@ -300,6 +332,7 @@ static json_t *join(struct schemac *c, const char *key, const json_t *a, const j
     if (strcmp(key, "uniqueItems") == 0 && json_is_boolean(a) && json_is_boolean(b))
         return json_boolean(json_is_true(a) || json_is_true(b));
     if (strcmp(key, "multipleOf") == 0) return join_multiples(a, b);
+    if (strcmp(key, "pattern") == 0) return join_patterns(a, b);
     if (!json_is_number(a) || !json_is_number(b)) return NULL;
     for (size_t i = 0; i < ARRAY_LEN(least); i++) {
         if (strcmp(key, least[i]) == 0)
@@ -401,6 +434,11 @@ static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b)
     json_t *value;
     if (!a || !b || c->rc) return NULL;
     if (!json_object_size(a)) return b;
+    if (json_object_get(a, "unevaluatedProperties") || json_object_get(a, "unevaluatedItems") ||
+        json_object_get(b, "unevaluatedProperties") || json_object_get(b, "unevaluatedItems"))
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "'unevaluatedProperties' and 'unevaluatedItems' are not supported beside "
+                    "anyOf, oneOf, not and if; close each alternative with additionalProperties");
     if (are_entangled(a, b))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
                     "contains, if or patternProperties of several parts of a schema cannot "
@@ -498,20 +536,114 @@ static bool told_apart_by_property(struct schemac *c, const json_t *a, const jso
     return false;
 }
 
+/* Of the values that it lists, or of "type"; `typed` says that no other type is allowed. */
+static u32 types_of(struct schemac *c, const json_t *s, bool *typed)
+{
+    json_t *values = schema_values(c, s), *v;
+    u32 types = values ? 0 : schema_types(c, s);
+    size_t i;
+    json_array_foreach(values, i, v) types |= schema_type_of(v);
+    *typed = values || json_object_get(s, "type");
+    if (!values && types & SCHEMA_NUMBER) types |= SCHEMA_INTEGER;
+    json_decref(values);
+    return types;
+}
+
+static bool is_required(const json_t *s, const char *key)
+{
+    size_t i;
+    json_t *name;
+    json_array_foreach(json_object_get(s, "required"), i, name)
+    {
+        const char *text = json_string_value(name);
+        if (text && strcmp(text, key) == 0) return true;
+    }
+    return false;
+}
+
+/* Does a require a member that b forbids? */
+static bool requires_forbidden(struct schemac *c, const json_t *a, const json_t *b)
+{
+    const json_t *required = json_object_get(a, "required");
+    size_t i;
+    json_t *name;
+    if (!json_is_false(json_object_get(b, "additionalProperties")) ||
+        json_object_get(b, "patternProperties") || json_array_size(required) > SCHEMA_MAX_LIST)
+        return false;
+    json_array_foreach((json_t *)required, i, name)
+    {
+        const char *key = json_string_value(name);
+        if (!schema_work(c, 1)) return false;
+        if (key && !json_object_get(json_object_get(b, "properties"), key)) return true;
+    }
+    return false;
+}
+
+/* Does the range of one end before that of the other begins? */
+static bool ranges_disjoint(const json_t *a, const json_t *b)
+{
+    static const char *const lows[] = {"minimum", "exclusiveMinimum"};
+    static const char *const highs[] = {"maximum", "exclusiveMaximum"};
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *low = json_object_get(b, lows[i / 2]);
+        const json_t *high = json_object_get(a, highs[i % 2]);
+        if (!json_is_number(low) || !json_is_number(high)) continue;
+        int order = schema_compare(high, low);
+        if (order < 0 || (order == 0 && i > 0)) return true;
+    }
+    return false;
+}
+
 bool schema_disjoint(struct schemac *c, const json_t *a, const json_t *b)
 {
-    bool typed = json_object_get(a, "type") && json_object_get(b, "type"), apart = false;
+    bool typed_a, typed_b, apart = false;
     if (!schema_work(c, 1) || c->depth >= SCHEMA_MAX_DEPTH) return false;
     if (values_disjoint(c, a, b)) return true;
-    u32 x = schema_types(c, a), y = schema_types(c, b);
-    if (x & SCHEMA_NUMBER) x |= SCHEMA_INTEGER;
-    if (y & SCHEMA_NUMBER) y |= SCHEMA_INTEGER;
-    if (c->rc || !(x & y)) return !c->rc && typed;
+    u32 x = types_of(c, a, &typed_a), y = types_of(c, b, &typed_b), both = x & y;
+    if (c->rc || !both) return !c->rc && typed_a && typed_b;
+    bool numbers = typed_a && typed_b && !(both & ~(u32)(SCHEMA_INTEGER | SCHEMA_NUMBER));
+    if (numbers && (ranges_disjoint(a, b) || ranges_disjoint(b, a))) return true;
     /* values that are no objects fit both unless a type forbids them */
-    bool objects = (x == SCHEMA_OBJECT && json_object_get(a, "type")) ||
-                   (y == SCHEMA_OBJECT && json_object_get(b, "type"));
+    bool objects = (x == SCHEMA_OBJECT && typed_a) || (y == SCHEMA_OBJECT && typed_b) ||
+                   (typed_a && typed_b && both == SCHEMA_OBJECT);
+    if (!objects) return false;
+    if (requires_forbidden(c, a, b) || requires_forbidden(c, b, a)) return true;
     c->depth++;
-    if (objects || (typed && (x & y) == SCHEMA_OBJECT)) apart = told_apart_by_property(c, a, b);
+    apart = told_apart_by_property(c, a, b);
     c->depth--;
     return apart;
+}
+
+bool schema_lacks_member(struct schemac *c, const json_t *a, const json_t *b)
+{
+    static const char *const open[] = {"anyOf", "oneOf", "patternProperties", "propertyNames"};
+    const json_t *named = json_object_get(a, "properties"), *required;
+    const json_t *more = json_object_get(a, "additionalProperties");
+    bool typed;
+    size_t i;
+    json_t *name;
+    for (i = 0; i < ARRAY_LEN(open); i++)
+        if (json_object_get(a, open[i])) return false;
+    if (types_of(c, a, &typed) != SCHEMA_OBJECT || (more ? !json_is_false(more) : !named))
+        return false;
+    required = json_object_get(b, "required");
+    if (json_array_size(required) > SCHEMA_MAX_LIST) return false;
+    json_array_foreach((json_t *)required, i, name)
+    {
+        const char *key = json_string_value(name);
+        if (schema_work(c, 1) && key && !json_object_get(named, key) && !is_required(a, key))
+            return true;
+    }
+    return false;
+}
+
+bool schema_told_apart_by(struct schemac *c, const json_t *a, const json_t *b, const char *key)
+{
+    const json_t *x = json_object_get(json_object_get(a, "properties"), key);
+    const json_t *y = json_object_get(json_object_get(b, "properties"), key);
+    bool typed;
+    if (!x || !y || types_of(c, a, &typed) != SCHEMA_OBJECT) return false;
+    x = schema_flatten(c, x);
+    y = schema_flatten(c, y);
+    return x && y && schema_disjoint(c, x, y);
 }

@@ -1,48 +1,14 @@
-/* A subset of ECMA-262's regular expressions, in unicode mode, as the inside of a JSON string.
- * Characters are spelled the way JSON writers do: as themselves, or with the shortest escape where
- * they need one. */
+/* Strings: patterns, formats and lengths. A pattern that stands alone becomes a grammar as it was
+ * written; several conditions become one automaton first (schema_language.c). Characters are
+ * spelled the way JSON writers do: as themselves, or with the shortest escape where they need one.
+ */
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/automaton.h"
-#include "serve/schema_internal.h"
+#include "serve/schema_language.h"
+#include "serve/schema_regex.h"
 
-enum {
-    LAST_CHAR = 0x10ffff,
-    MAX_RANGES = 256,
-    MAX_NESTING = 32,
-    MAX_PATTERNS = 32,
-    COMPILE_WORK = 1 << 14
-};
-
-struct range {
-    u32 lo, hi;
-};
-
-struct class
-{
-    struct range r[MAX_RANGES];
-    u32 n;
-};
-
-struct regex {
-    struct schemac *c;
-    struct buf *b;
-    struct str text;
-    size_t at;
-    u32 nesting;
-    enum schema_controls controls;
-};
-
-static void fail(struct regex *x, const char *what)
-{
-    schema_fail(x->c, FLETCH_E_UNSUPPORTED, "pattern %s, at %zu: %s", QUOTE(x->text), x->at, what);
-}
-
-static bool failed(const struct regex *x)
-{
-    return x->c->rc != 0;
-}
+enum { MAX_PATTERNS = 32, INLINE_LENGTH = 8 };
 
 void schema_put_text(struct buf *b, struct str text)
 {
@@ -57,179 +23,7 @@ void schema_put_text(struct buf *b, struct str text)
     buf_puts(b, "\" ");
 }
 
-/* ---- classes of characters ---- */
-
-static char peek(const struct regex *x)
-{
-    return x->at < x->text.n ? x->text.p[x->at] : 0;
-}
-
-static bool take(struct regex *x, const char *what)
-{
-    size_t n = strlen(what);
-    if (x->text.n - x->at < n || memcmp(x->text.p + x->at, what, n) != 0) return false;
-    x->at += n;
-    return true;
-}
-
-static void add(struct regex *x, struct class *s, u32 lo, u32 hi)
-{
-    if (s->n == MAX_RANGES)
-        fail(x, "too many ranges in a class");
-    else
-        s->r[s->n++] = (struct range){lo, hi};
-}
-
-static int by_lo(const void *a, const void *b)
-{
-    const struct range *x = a, *y = b;
-    return x->lo < y->lo ? -1 : x->lo > y->lo;
-}
-
-/* All other characters. In answers less control characters: nobody means those by "anything but",
- * and what is generated may be less than what matches. */
-static void negate(struct regex *x, struct class *s)
-{
-    struct class others = {.n = 0};
-    u32 from = x->controls == SCHEMA_WITH_CONTROLS ? 0 : 0x20;
-    qsort(s->r, s->n, sizeof *s->r, by_lo);
-    for (u32 i = 0; i < s->n; i++) {
-        if (s->r[i].lo > from) add(x, &others, from, s->r[i].lo - 1);
-        from = MAX(from, s->r[i].hi + 1);
-    }
-    if (from <= LAST_CHAR) add(x, &others, from, LAST_CHAR);
-    *s = others;
-}
-
-/* The text is valid UTF-8: it comes from a JSON document. */
-static u32 take_utf8(struct regex *x)
-{
-    u32 ch = (u8)x->text.p[x->at++];
-    u32 n = ch < 0x80 ? 0 : ch < 0xe0 ? 1 : ch < 0xf0 ? 2 : 3;
-    if (n) ch &= 0x3fu >> n;
-    for (; n && x->at < x->text.n; n--) ch = ch << 6 | ((u8)x->text.p[x->at++] & 0x3f);
-    return ch;
-}
-
-static u32 take_hex(struct regex *x, u32 n)
-{
-    u32 v = 0;
-    for (u32 i = 0; i < n; i++) {
-        char digit[2] = {peek(x), 0};
-        if (!digit[0] || !strchr("0123456789abcdefABCDEF", digit[0])) {
-            fail(x, "a hexadecimal digit is missing");
-            return 0;
-        }
-        v = v << 4 | (u32)strtoul(digit, NULL, 16);
-        x->at++;
-    }
-    return v;
-}
-
-/* After the u of an escape: HHHH, a pair of surrogates, or {H..}. */
-static u32 take_unicode(struct regex *x)
-{
-    u32 n = 0;
-    if (take(x, "{")) {
-        while (x->at + n < x->text.n && x->text.p[x->at + n] != '}') n++;
-        u32 v = n && n <= 6 ? take_hex(x, n) : LAST_CHAR + 1;
-        if (!take(x, "}") || v > LAST_CHAR) fail(x, "braces without a code point");
-        return v;
-    }
-    u32 v = take_hex(x, 4);
-    if (v < 0xd800 || v >= 0xdc00 || !take(x, "\\u")) return v;
-    u32 low = take_hex(x, 4);
-    if (low < 0xdc00 || low >= 0xe000) fail(x, "a high surrogate without a low one");
-    return 0x10000 + ((v - 0xd800) << 10) + ((low - 0xdc00) & 0x3ff);
-}
-
-static void add_all(struct regex *x, struct class *s, const struct range *r, size_t n)
-{
-    for (size_t i = 0; i < n; i++) add(x, s, r[i].lo, r[i].hi);
-}
-
-/* What ends a line, and what \\s stands for. */
-static const struct range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-static const struct range spaces[] = {
-    {'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
-    {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
-
-/* After a backslash: adds what it stands for. */
-static void add_escape(struct regex *x, struct class *s)
-{
-    static const char named[] = "tnrfv", meant[] = "\t\n\r\f\v";
-    struct class set = {.n = 0};
-    char ch = peek(x);
-    const char *is = ch ? strchr(named, ch) : NULL;
-    if (ch) x->at++;
-    if (is) {
-        add(x, s, (u32)meant[is - named], (u32)meant[is - named]);
-    } else if (ch == 'd' || ch == 'D') {
-        add(x, &set, '0', '9');
-    } else if (ch == 'w' || ch == 'W') {
-        add(x, &set, '0', '9');
-        add(x, &set, 'A', 'Z');
-        add(x, &set, '_', '_');
-        add(x, &set, 'a', 'z');
-    } else if (ch == 's' || ch == 'S') {
-        add_all(x, &set, spaces, ARRAY_LEN(spaces));
-    } else if (ch == 'x' || ch == 'u') {
-        u32 v = ch == 'x' ? take_hex(x, 2) : take_unicode(x);
-        if (v >= 0xd800 && v < 0xe000) fail(x, "a surrogate is not a character");
-        add(x, s, v, v);
-    } else if (ch == '0' && !(peek(x) >= '0' && peek(x) <= '9')) {
-        add(x, s, 0, 0);
-    } else if (ch == 'c' && ((peek(x) | 0x20) >= 'a' && (peek(x) | 0x20) <= 'z')) {
-        u32 v = (u32)x->text.p[x->at++] & 31;
-        add(x, s, v, v);
-    } else if (ch && strchr("^$\\.*+?()[]{}|/-\"'#&@,:;<>=!~%` _", ch)) {
-        add(x, s, (u32)ch, (u32)ch);
-    } else {
-        fail(x, "this escape is not supported");
-    }
-    if (ch == 'D' || ch == 'W' || ch == 'S') negate(x, &set);
-    for (u32 i = 0; i < set.n; i++) add(x, s, set.r[i].lo, set.r[i].hi);
-}
-
-/* One character, or what an escape stands for. */
-static void add_one(struct regex *x, struct class *s)
-{
-    if (take(x, "\\")) {
-        add_escape(x, s);
-        return;
-    }
-    u32 ch = take_utf8(x);
-    add(x, s, ch, ch);
-}
-
-static void take_class(struct regex *x, struct class *s)
-{
-    bool negated = take(x, "^");
-    while (!failed(x) && !take(x, "]")) {
-        if (!peek(x)) {
-            fail(x, "a ] is missing");
-            return;
-        }
-        u32 first = s->n;
-        if (take(x, "\\b"))
-            add(x, s, '\b', '\b');
-        else
-            add_one(x, s);
-        bool single = s->n == first + 1 && s->r[first].lo == s->r[first].hi;
-        if (!single || peek(x) != '-' || x->at + 1 >= x->text.n || x->text.p[x->at + 1] == ']')
-            continue;
-        x->at++;
-        struct class end = {.n = 0};
-        add_one(x, &end);
-        if (failed(x)) return;
-        if (end.n != 1 || end.r[0].lo != end.r[0].hi || end.r[0].lo < s->r[first].lo) {
-            fail(x, "a range has no start or no end");
-            return;
-        }
-        s->r[first].hi = end.r[0].hi;
-    }
-    if (negated) negate(x, s);
-}
+/* ---- characters ---- */
 
 /* What JSON writes for a character that can't stand for itself; "": it can. */
 static const char *spelled(u32 ch, char text[8])
@@ -244,208 +38,331 @@ static const char *spelled(u32 ch, char text[8])
     return text;
 }
 
-static bool has(const struct class *s, u32 ch)
+static bool has(const struct regex_range *r, u32 n, u32 ch)
 {
-    for (u32 i = 0; i < s->n; i++)
-        if (s->r[i].lo <= ch && ch <= s->r[i].hi) return true;
+    for (u32 i = 0; i < n; i++)
+        if (r[i].lo <= ch && ch <= r[i].hi) return true;
     return false;
 }
 
-static void put_class(struct regex *x, const struct class *s)
+static void put_code(struct buf *b, u32 ch)
+{
+    bool plain = (ch >= '0' && ch <= '9') || ((ch | 0x20) >= 'a' && (ch | 0x20) <= 'z');
+    if (plain)
+        buf_putc(b, (char)ch);
+    else
+        buf_printf(b, ch < 0x80 ? "\\x%02x" : "\\U%08x", ch);
+}
+
+/* The part of a range that needs no escape and has bytes in UTF-8. */
+static bool put_range(struct buf *b, struct regex_range r, bool first)
+{
+    static const struct regex_range plain[] = {
+        {0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0xd7ff}, {0xe000, REGEX_LAST_CHAR}};
+    bool any = false;
+    for (size_t k = 0; k < ARRAY_LEN(plain); k++) {
+        u32 lo = MAX(r.lo, plain[k].lo), hi = MIN(r.hi, plain[k].hi);
+        if (lo > hi) continue;
+        if (first && !any) buf_putc(b, '[');
+        put_code(b, lo);
+        if (lo < hi) buf_putc(b, '-');
+        if (lo < hi) put_code(b, hi);
+        any = true;
+    }
+    return any;
+}
+
+void schema_put_ranges(struct buf *b, const struct regex_range *r, u32 n)
 {
     char text[8];
     bool any = false;
-    buf_puts(x->b, "( ");
-    for (u32 i = 0; i < s->n; i++) {
-        /* pieces between the characters that need an escape */
-        static const struct range plain[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, LAST_CHAR}};
-        for (size_t k = 0; k < ARRAY_LEN(plain); k++) {
-            u32 lo = MAX(s->r[i].lo, plain[k].lo), hi = MIN(s->r[i].hi, plain[k].hi);
-            if (lo > hi || (lo >= 0xd800 && hi < 0xe000)) continue;
-            if (lo >= 0xd800 && lo < 0xe000) lo = 0xe000;
-            if (hi >= 0xd800 && hi < 0xe000) hi = 0xd7ff;
-            buf_printf(x->b, any ? "\\U%08x-\\U%08x" : "[\\U%08x-\\U%08x", lo, hi);
-            any = true;
-        }
-    }
-    if (any) buf_puts(x->b, "] ");
+    buf_puts(b, "( ");
+    for (u32 i = 0; i < n; i++) any |= put_range(b, r[i], !any);
+    if (any) buf_puts(b, "] ");
     for (u32 ch = 0; ch < 0x60; ch++) {
-        if (!has(s, ch) || !*spelled(ch, text)) continue;
-        if (any) buf_puts(x->b, "| ");
-        schema_put_text(x->b, str_of(text));
+        if (!*spelled(ch, text) || !has(r, n, ch)) continue;
+        if (any) buf_puts(b, "| ");
+        schema_put_text(b, str_of(text));
         any = true;
     }
-    buf_puts(x->b, any ? ") " : "[]) ");
+    buf_puts(b, any ? ") " : "[]) ");
 }
 
-/* ---- structure ---- */
+/* ---- patterns as they are written ---- */
 
-static void put_choice(struct regex *x);
+static void put_choice(struct schemac *c, struct buf *b, const struct regex *x);
 
-static bool is_name(char ch)
+static void put_class(struct schemac *c, struct buf *b, const struct regex *x)
 {
-    return (ch >= '0' && ch <= '9') || ((ch | 0x20) >= 'a' && (ch | 0x20) <= 'z') || ch == '_' ||
-           ch == '$';
+    struct regex_range few[64], *to = few, *more = NULL;
+    if (x->n_ranges + 32 > ARRAY_LEN(few)) to = more = calloc(x->n_ranges + 32, sizeof *more);
+    if (to)
+        schema_put_ranges(b, to, regex_drop_controls(x, to));
+    else
+        schema_nomem(c);
+    free(more);
 }
 
-/* The name of a group that is spelled ?<name>; false: it is none. */
-static bool take_group_name(struct regex *x)
+static void put_atom(struct schemac *c, struct buf *b, const struct regex *x)
 {
-    size_t n = 2;
-    if (x->text.n - x->at < 4 || memcmp(x->text.p + x->at, "?<", 2) != 0) return false;
-    while (x->at + n < x->text.n && is_name(x->text.p[x->at + n])) n++;
-    if (n == 2 || x->at + n >= x->text.n || x->text.p[x->at + n] != '>') return false;
-    x->at += n + 1;
+    if (x->kind == REGEX_CLASS) put_class(c, b, x);
+    if (x->kind == REGEX_CHOICE) put_choice(c, b, x);
+    if (x->kind != REGEX_REPEAT) return;
+    put_atom(c, b, x->first);
+    if (x->max == REGEX_NO_MAX)
+        buf_printf(b, "{%u,} ", x->min);
+    else
+        buf_printf(b, "{%u,%u} ", x->min, x->max);
+}
+
+static void put_choice(struct schemac *c, struct buf *b, const struct regex *x)
+{
+    buf_puts(b, "( ");
+    for (const struct regex *part = x->first; part; part = part->next) {
+        if (part != x->first) buf_puts(b, "| ");
+        buf_puts(b, "\"\" ");
+        for (const struct regex *item = part->first; item; item = item->next) put_atom(c, b, item);
+    }
+    buf_puts(b, ") ");
+}
+
+/* Is it tied to the text's ends only where each of its alternatives begins and ends? */
+static bool is_plain(const struct regex *x)
+{
+    for (const struct regex *part = x->first; part; part = part->next)
+        for (const struct regex *item = part->first; item; item = item->next)
+            if (!(item->kind == REGEX_BEGIN && item == part->first) &&
+                !(item->kind == REGEX_END && item == part->last) && regex_looks_around(item))
+                return false;
     return true;
 }
 
-static void put_group(struct regex *x)
+/* Where a pattern is not tied to an end of the text, anything may stand there. */
+static void put_plain(struct schemac *c, struct buf *b, const struct regex *x)
 {
-    if (peek(x) == '?' && !take(x, "?:") && !take_group_name(x)) {
-        fail(x, "only (...), (?:...) and (?<name>...) are supported as groups");
-        return;
-    }
-    if (++x->nesting > MAX_NESTING) fail(x, "groups are nested too deep");
-    buf_puts(x->b, "( ");
-    if (!failed(x)) put_choice(x);
-    if (!failed(x) && !take(x, ")")) fail(x, "a ) is missing");
-    buf_puts(x->b, ") ");
-    x->nesting--;
-}
-
-static void put_atom(struct regex *x)
-{
-    struct class s = {.n = 0};
-    char ch = peek(x);
-    if (take(x, "(")) {
-        put_group(x);
-        return;
-    }
-    if (ch == '^' || ch == '$')
-        fail(x, "^ and $ are supported at the ends only");
-    else if (ch == '*' || ch == '+' || ch == '?' || ch == '{' || ch == '}')
-        fail(x, "nothing to repeat; to match this character itself, put a backslash before it");
-    else if (take(x, "["))
-        take_class(x, &s);
-    else if (take(x, ".")) {
-        add_all(x, &s, line_ends, ARRAY_LEN(line_ends));
-        negate(x, &s);
-    } else
-        add_one(x, &s);
-    if (!failed(x)) put_class(x, &s);
-}
-
-static size_t digits_at(struct str text, size_t at)
-{
-    size_t n = 0;
-    while (at + n < text.n && text.p[at + n] >= '0' && text.p[at + n] <= '9') n++;
-    return n;
-}
-
-/* Bytes of {m}, {m,} or {m,n} at the beginning of text; 0: it is none of them. */
-static size_t repetition(struct str text)
-{
-    size_t n = 1, first = digits_at(text, n);
-    n += first;
-    if (first && n < text.n && text.p[n] == ',') n += 1 + digits_at(text, n + 1);
-    return first && n < text.n && text.p[n] == '}' ? n + 1 : 0;
-}
-
-static void put_times(struct regex *x)
-{
-    size_t n = 1;
-    char ch = peek(x);
-    if (!ch || !strchr("*+?{", ch)) return;
-    if (ch == '{') {
-        n = repetition((struct str){x->text.p + x->at, x->text.n - x->at});
-        if (!n) {
-            fail(x, "{ must be followed by m} or m,n}");
-            return;
-        }
-    }
-    buf_put(x->b, x->text.p + x->at, n);
-    buf_putc(x->b, ' ');
-    x->at += n;
-    take(x, "?"); /* lazy or not: the same texts */
-    if (peek(x) && strchr("*+{", peek(x))) fail(x, "this repetition is not supported");
-}
-
-static bool at_end(const struct regex *x)
-{
-    char ch = peek(x);
-    return !ch || ch == '|' || ch == ')' ||
-           (ch == '$' && !x->nesting && (x->at + 1 == x->text.n || x->text.p[x->at + 1] == '|'));
-}
-
-/* Where a whole pattern is not tied to an end of the text, anything may stand there. */
-static void put_choice(struct regex *x)
-{
-    bool outer = x->nesting == 0;
-    do {
-        if (outer && !take(x, "^")) buf_puts(x->b, "char* ");
-        buf_puts(x->b, "\"\" ");
-        while (!failed(x) && !at_end(x)) {
-            put_atom(x);
-            if (!failed(x)) put_times(x);
-        }
-        if (outer && !take(x, "$")) buf_puts(x->b, "char* ");
-        if (peek(x) == '|') buf_puts(x->b, "| ");
-    } while (!failed(x) && take(x, "|"));
-}
-
-void schema_put_pattern(struct schemac *c, struct buf *b, struct str pattern,
-                        enum schema_controls controls)
-{
-    struct regex x = {.c = c, .b = b, .text = pattern, .controls = controls};
-    if (memchr(pattern.p, 0, pattern.n)) {
-        fail(&x, "NUL is not supported");
-        return;
-    }
     buf_puts(b, "( ");
-    put_choice(&x);
-    if (!failed(&x) && x.at < pattern.n) fail(&x, "unmatched )");
+    for (const struct regex *part = x->first; part; part = part->next) {
+        if (part != x->first) buf_puts(b, "| ");
+        buf_puts(b, part->first && part->first->kind == REGEX_BEGIN ? "\"\" " : "char* ");
+        for (const struct regex *item = part->first; item; item = item->next) put_atom(c, b, item);
+        if (!part->last || part->last->kind != REGEX_END) buf_puts(b, "char* ");
+    }
     buf_puts(b, ") ");
 }
 
 /* ---- formats ---- */
 
-static const struct {
-    const char *name, *pattern;
-} formats[] = {
 #define MONTHS                                                          \
     "((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]" \
     "\\d|30)|02-(0[1-9]|1\\d|2[0-8]))"
-#define LEAP "((\\d\\d(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
-#define YEAR "(\\d{3}[1-9]|\\d\\d[1-9]0|\\d[1-9]00|[1-9]000)" /* 0000 is none to many readers */
-#define DATE "(" YEAR "-" MONTHS "|" LEAP ")"
-#define TIME "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?(Z|[-+]([01]\\d|2[0-3]):[0-5]\\d)"
-#define BYTE "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define NAME "[a-z0-9]{1,12}(-[a-z0-9]{1,12}){0,3}"
-#define HOST NAME "(\\." NAME "){0,3}"
-    {"date", "^" DATE "$"},
-    {"date-time", "^" DATE "T" TIME "$"},
-    {"email", "^[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@" HOST "$"},
-    {"hostname", "^" HOST "$"},
-    {"ipv4", "^" BYTE "(\\." BYTE "){3}$"},
-    {"time", "^" TIME "$"},
-    {"uuid", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"},
+#define LEAP  "((\\d\\d(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
+#define YEAR  "(\\d{3}[1-9]|\\d\\d[1-9]0|\\d[1-9]00|[1-9]000)" /* 0000 is none to many readers */
+#define DATE  "(" YEAR "-" MONTHS "|" LEAP ")"
+#define ZONE  "(Z|[-+]([01]\\d|2[0-3]):[0-5]\\d)"
+#define CLOCK "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,6})?"
+#define BYTE  "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4  BYTE "(\\." BYTE "){3}"
+#define H     "[0-9a-f]{1,4}"
+#define IPV6                                                                                \
+    "((" H ":){7}" H "|(" H ":){1,7}:|(" H ":){1,6}:" H "|(" H ":){1,5}(:" H "){1,2}|(" H   \
+    ":){1,4}(:" H "){1,3}|(" H ":){1,3}(:" H "){1,4}|(" H ":){1,2}(:" H "){1,5}|" H ":(:" H \
+    "){1,6}|:(:" H "){1,7}|::)"
+#define BITS4     "(3[0-2]|[12]?\\d)"
+#define BITS6     "(12[0-8]|1[01]\\d|[1-9]?\\d)"
+#define NAME      "[a-z0-9]{1,12}(-[a-z0-9]{1,12}){0,3}"
+#define HOST      NAME "(\\." NAME "){0,3}"
+#define EMAIL     "[A-Za-z0-9_+-]{1,30}(\\.[A-Za-z0-9_+-]{1,30})?@" HOST
+#define PATH_CHAR "([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-F]{2})"
+#define PATH      "(/" PATH_CHAR "*)*"
+#define QUERY     "(\\?(" PATH_CHAR "|[/?])*)?(#(" PATH_CHAR "|[/?])*)?"
+#define PORT      "(:[1-9]\\d{0,3})?"
+#define URL       "(https?|wss?|ftp)://" HOST PORT PATH QUERY
+#define URI       "(" URL "|mailto:" EMAIL "|urn:[a-z0-9]{2,16}:[A-Za-z0-9._~:-]+)"
+#define RELATIVE  "((\\.{0,2}/)?[A-Za-z0-9._~-]+" PATH QUERY ")"
+#define POINTER   "(/([^~/]|~[01])*)*"
+#define N         "\\d{1,4}"
+#define TIMES     "T(" N "H(" N "M(" N "S)?)?|" N "M(" N "S)?|" N "S)"
+#define DAYS      "(" N "Y(" N "M(" N "D)?)?|" N "M(" N "D)?|" N "D)"
+#define UUID(version) \
+    "^[0-9a-f]{8}-[0-9a-f]{4}-" version "[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+#define BASE64(set) "^(" set "{4})*(" set "{2}==|" set "{3}=)?$"
+#define REGEX_ATOM \
+    "([A-Za-z0-9 " \
+    "_@/:,;=-]|\\\\[dwsDWS.*+?()|^$\\\\]|\\.|\\[\\^?([A-Za-z0-9_]|a-z|A-Z|0-9|\\\\[dws])+\\])"
+
+/* Beside other conditions: without parts that have lengths of their own, which would multiply with
+ * the length of the whole. */
+#define LABELS      "[a-z0-9]+(-[a-z0-9]+)*(\\.[a-z0-9]+(-[a-z0-9]+)*)*"
+#define SHORT_EMAIL "^[A-Za-z0-9_+-]+(\\.[A-Za-z0-9_+-]+)*@" LABELS "$"
+#define SHORT_URL   "^(https?|wss?|ftp)://" LABELS PORT "([/?][A-Za-z0-9._~!$&'()*+,;=:@/?-]*)?$"
+
+static const struct format {
+    const char *name, *pattern; /* NULL: any text */
+    const char *beside;         /* the same beside pattern or lengths, where it differs */
+    u32 most;                   /* characters of that; 0: any number */
+} formats[] = {
+    {"base64", BASE64("[A-Za-z0-9+/]"), NULL, 0},
+    {"base64url", "^([A-Za-z0-9_-]{4})*$", NULL, 0},
+    {"binary", NULL, NULL, 0},
+    {"byte", BASE64("[A-Za-z0-9+/]"), NULL, 0},
+    {"cidrv4", "^" IPV4 "/" BITS4 "$", NULL, 0},
+    {"cidrv6", "^" IPV6 "/" BITS6 "$", NULL, 0},
+    {"color", "^#[0-9a-f]{6}$", NULL, 0},
+    {"cuid", "^c[a-z0-9]{24}$", NULL, 0},
+    {"cuid2", "^[a-z][a-z0-9]{23}$", NULL, 0},
+    {"date", "^" DATE "$", NULL, 0},
+    {"date-time", "^" DATE "T" CLOCK ZONE "$", NULL, 0},
+    {"decimal", "^-?(0|[1-9]\\d{0,15})(\\.\\d{1,12})?$", NULL, 0},
+    {"directory-path", NULL, NULL, 0},
+    {"duration", "^P(" N "W|" DAYS "(" TIMES ")?|" TIMES ")$", NULL, 0},
+    {"e164", "^\\+[1-9]\\d{6,14}$", NULL, 0},
+    {"email", "^" EMAIL "$", SHORT_EMAIL, 63},
+    {"file-path", NULL, NULL, 0},
+    {"guid", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", NULL, 0},
+    {"hostname", "^" HOST "$", "^" LABELS "$", 63},
+    {"idn-email", "^" EMAIL "$", SHORT_EMAIL, 63},
+    {"idn-hostname", "^" HOST "$", "^" LABELS "$", 63},
+    {"int32", "^-?(0|[1-9]\\d{0,8})$", NULL, 0},
+    {"int64", "^-?(0|[1-9]\\d{0,17})$", NULL, 0},
+    {"ipv4", "^" IPV4 "$", NULL, 0},
+    {"ipv4interface", "^" IPV4 "/" BITS4 "$", NULL, 0},
+    {"ipv4network",
+     "^(" IPV4 "/32|" BYTE "(\\." BYTE "){2}\\.0/24|" BYTE "\\." BYTE "\\.0\\.0/16|" BYTE
+     "\\.0\\.0\\.0/8)$",
+     NULL, 0},
+    {"ipv6", "^" IPV6 "$", NULL, 0},
+    {"ipv6interface", "^" IPV6 "/" BITS6 "$", NULL, 0},
+    {"ipv6network", "^(" IPV6 "/128|(" H ":){4}:/64)$", NULL, 0},
+    {"ipvanyaddress", "^(" IPV4 "|" IPV6 ")$", NULL, 0},
+    {"ipvanyinterface", "^(" IPV4 "/" BITS4 "|" IPV6 "/" BITS6 ")$", NULL, 0},
+    {"ipvanynetwork", "^(" IPV4 "/32|" BYTE "(\\." BYTE "){2}\\.0/24|" IPV6 "/128)$", NULL, 0},
+    {"iri", "^" URI "$", SHORT_URL, 0},
+    {"iri-reference", "^(" URI "|" RELATIVE ")$", SHORT_URL, 0},
+    {"json-pointer", "^" POINTER "$", NULL, 0},
+    {"ksuid", "^[A-Za-z0-9]{27}$", NULL, 0},
+    {"multi-host-uri", "^[a-z][a-z0-9+]{1,15}://" HOST PORT "(," HOST PORT ")*" PATH "$", NULL, 0},
+    {"name-email", "^" EMAIL "$", SHORT_EMAIL, 63},
+    {"nanoid", "^[A-Za-z0-9_-]{21}$", NULL, 0},
+    {"new-path", NULL, NULL, 0},
+    {"password", NULL, NULL, 0},
+    {"path", NULL, NULL, 0},
+    {"regex", "^\\^?(" REGEX_ATOM "[*+?]?)*(\\|(" REGEX_ATOM "[*+?]?)+)*\\$?$", NULL, 0},
+    {"relative-json-pointer", "^(0|[1-9]\\d{0,3})(#|" POINTER ")$", NULL, 0},
+    {"time", "^" CLOCK ZONE "$", "^([01]\\d|2[0-3]):[0-5]\\d(:[0-5]\\d(\\.\\d{1,6})?)?" ZONE "?$",
+     0},
+    {"ulid", "^[0-7][0-9A-HJKMNP-TV-Z]{25}$", NULL, 0},
+    {"uri", "^" URI "$", SHORT_URL, 0},
+    {"uri-reference", "^(" URI "|" RELATIVE ")$", SHORT_URL, 0},
+    {"uri-template", "^" URI "$", SHORT_URL, 0},
+    {"url", "^" URL "$", SHORT_URL, 0},
+    {"uuid", "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", NULL, 0},
+    {"uuid1", UUID("1"), NULL, 0},
+    {"uuid3", UUID("3"), NULL, 0},
+    {"uuid4", UUID("4"), NULL, 0},
+    {"uuid5", UUID("5"), NULL, 0},
+    {"uuid6", UUID("6"), NULL, 0},
+    {"uuid7", UUID("7"), NULL, 0},
+    {"uuid8", UUID("8"), NULL, 0},
+    {"xid", "^[0-9a-v]{20}$", NULL, 0},
 };
 
-const char *schema_format(const char *name)
+bool schema_find_format(struct schemac *c, const json_t *s, struct schema_format *found)
 {
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        if (strcmp(name, formats[i].name) == 0) return formats[i].pattern;
-    return NULL;
+    const json_t *format = json_object_get(s, "format");
+    const char *name = json_string_value(format);
+    bool has_pattern = json_object_get(s, "pattern") != NULL;
+    bool beside = has_pattern || json_object_get(s, "minLength") || json_object_get(s, "maxLength");
+    *found = (struct schema_format){.most = UINT32_MAX};
+    for (size_t i = 0; name && i < ARRAY_LEN(formats); i++) {
+        if (strcmp(name, formats[i].name) != 0) continue;
+        const char *text = beside && formats[i].beside ? formats[i].beside : formats[i].pattern;
+        if (text) found->pattern = str_of(text);
+        if (beside && formats[i].most) found->most = formats[i].most;
+        return true;
+    }
+    if (format && !has_pattern)
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "format %s is not known; say it with pattern, or leave it out",
+                    QUOTE(str_of(name)));
+    return !c->rc;
+}
+
+/* ---- strings ---- */
+
+static struct str text_of(const json_t *v)
+{
+    return (struct str){json_string_value(v), json_string_length(v)};
+}
+
+u32 schema_string_term(struct schemac *c, struct language *l, const json_t *s,
+                       enum language_mode mode)
+{
+    const json_t *pattern = json_object_get(s, "pattern");
+    struct schema_format format;
+    u32 term = LANGUAGE_ALL;
+    if (!schema_find_format(c, s, &format)) return LANGUAGE_NOTHING;
+    if (pattern) term = language_pattern(l, text_of(pattern), mode);
+    if (format.pattern.p) term = language_both(l, term, language_pattern(l, format.pattern, mode));
+    return term;
+}
+
+/* All conditions on a string at once. */
+static void put_language(struct schemac *c, const json_t *s, u32 lo, u32 hi, u32 name)
+{
+    struct language *l = language_open(c);
+    if (l) language_put(l, schema_string_term(c, l, s, LANGUAGE_NARROW), lo, hi, name);
+    language_close(l);
+}
+
+/* The rule pNAME of what is between the quotation marks. */
+static void put_inside(struct schemac *c, const json_t *s, u32 lo, u32 hi, u32 name)
+{
+    const json_t *pattern = json_object_get(s, "pattern");
+    struct arena arena = {0};
+    struct buf b = {.max = GRAMMAR_MAX_TEXT};
+    struct schema_format format;
+    if (!schema_find_format(c, s, &format)) return;
+    struct str regex = pattern ? text_of(pattern) : format.pattern;
+    hi = MIN(hi, format.most);
+    bool counted = lo > 0 || hi < UINT32_MAX, both = pattern && format.pattern.p;
+    const struct regex *x = regex.p ? schema_read_regex(c, &arena, regex) : NULL;
+    if (x && (counted || both || !is_plain(x))) {
+        put_language(c, s, lo, hi, name);
+    } else if (!c->rc) {
+        if (x) put_plain(c, &b, x);
+        if (!x) buf_puts(&b, lo > hi ? "[] " : "char ");
+        if (!x && lo <= hi) schema_put_times(&b, lo, hi);
+        schema_put_part(c, &b, name);
+    }
+    buf_free(&b);
+    arena_free(&arena);
+}
+
+void schema_put_string(struct schemac *c, struct buf *b, const json_t *s)
+{
+    static const char *const keys[] = {"pattern", "format", "minLength", "maxLength"};
+    bool simple = !json_object_get(s, "pattern") && !json_object_get(s, "format");
+    u32 lo, hi, name;
+    if (!schema_read_counts(c, s, "minLength", "maxLength", &lo, &hi)) return;
+    if (simple && lo < INLINE_LENGTH && (hi == UINT32_MAX || hi < INLINE_LENGTH)) {
+        buf_puts(b, "\"\\\"\" ");
+        buf_puts(b, lo > hi ? "[] " : "char ");
+        if (lo <= hi) schema_put_times(b, lo, hi);
+        buf_puts(b, "\"\\\"\" ");
+        return;
+    }
+    if (!schema_find_part(c, "string", s, keys, ARRAY_LEN(keys), &name))
+        put_inside(c, s, lo, hi, name);
+    buf_printf(b, "\"\\\"\" p%u \"\\\"\" ", name);
 }
 
 /* ---- trying strings ---- */
 
-/* Patterns as automatons over JSON's spelling of strings. */
 struct schema_patterns {
-    struct trie *trie; /* of no tokens: only bytes are followed */
     struct {
         char *pattern;
-        struct automaton *a;
+        struct language *l;
+        u32 term;
     } entries[MAX_PATTERNS];
     u32 n, oldest;
 };
@@ -455,99 +372,41 @@ void schema_patterns_free(struct schema_patterns *p)
     if (!p) return;
     for (u32 i = 0; i < p->n; i++) {
         free(p->entries[i].pattern);
-        automaton_close(p->entries[i].a);
+        language_close(p->entries[i].l);
     }
-    trie_close(p->trie);
     free(p);
 }
 
-static struct schema_patterns *need_patterns(struct schemac *c)
+/* The entry of a pattern, made where it is new; UINT32_MAX after an error. */
+static u32 find_pattern(struct schemac *c, struct str pattern)
 {
-    static const struct str no_tokens[1];
-    if (c->patterns) return c->patterns;
-    c->patterns = calloc(1, sizeof *c->patterns);
-    if (!c->patterns || trie_open(&c->patterns->trie, no_tokens, 0, NULL, 0, NULL)) {
-        free(c->patterns);
-        c->patterns = NULL;
-        schema_nomem(c);
-    }
-    return c->patterns;
-}
-
-static struct automaton *compile_pattern(struct schemac *c, struct str pattern)
-{
-    struct buf b = {.max = GRAMMAR_MAX_TEXT};
-    struct grammar *g = NULL;
-    struct automaton *a = NULL;
-    struct err err = {0};
-    buf_puts(&b, "root ::= ");
-    schema_put_pattern(c, &b, pattern, SCHEMA_WITH_CONTROLS);
-    buf_printf(&b, "\n%s", schema_prelude);
-    if (!c->rc && (b.failed || !schema_work(c, COMPILE_WORK + 16 * b.n) ||
-                   grammar_parse_pruned(&g, buf_str(&b), &err) ||
-                   automaton_open(&a, g, c->patterns->trie, &err)))
-        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too complex together with enum or const",
-                    QUOTE(pattern));
-    buf_free(&b);
-    return a;
-}
-
-static struct automaton *find_pattern(struct schemac *c, struct str pattern)
-{
-    struct schema_patterns *p = need_patterns(c);
-    u32 i = 0;
-    if (!p) return NULL;
-    for (; i < p->n; i++)
+    struct schema_patterns *p = c->patterns;
+    if (!p) p = c->patterns = calloc(1, sizeof *p);
+    if (!p) return schema_nomem(c), UINT32_MAX;
+    for (u32 i = 0; i < p->n; i++)
         if (strlen(p->entries[i].pattern) == pattern.n &&
             memcmp(p->entries[i].pattern, pattern.p, pattern.n) == 0)
-            return p->entries[i].a;
-    struct automaton *a = compile_pattern(c, pattern);
-    char *copy = a ? strndup(pattern.p, pattern.n) : NULL;
+            return i;
+    struct language *l = language_open(c);
+    u32 term = l ? language_pattern(l, pattern, LANGUAGE_EXACT) : 0;
+    char *copy = c->rc ? NULL : strndup(pattern.p, pattern.n);
     if (!copy) {
-        automaton_close(a);
-        if (a) schema_nomem(c);
-        return NULL;
+        language_close(l);
+        return schema_nomem(c), UINT32_MAX;
     }
-    if (p->n < MAX_PATTERNS) {
-        i = p->n++;
-    } else {
-        i = p->oldest++ % MAX_PATTERNS;
-        free(p->entries[i].pattern);
-        automaton_close(p->entries[i].a);
-    }
+    u32 i = p->n < MAX_PATTERNS ? p->n++ : p->oldest++ % MAX_PATTERNS;
+    free(p->entries[i].pattern);
+    language_close(p->entries[i].l);
     p->entries[i].pattern = copy;
-    p->entries[i].a = a;
-    return a;
-}
-
-/* The string as patterns see it: each character spelled as put_class does. */
-static void spell(struct buf *b, struct str text)
-{
-    char escape[8];
-    for (size_t i = 0; i < text.n; i++) {
-        if (*spelled((u8)text.p[i], escape))
-            buf_puts(b, escape);
-        else
-            buf_putc(b, text.p[i]);
-    }
+    p->entries[i].l = l;
+    p->entries[i].term = term;
+    return i;
 }
 
 bool schema_matches(struct schemac *c, struct str pattern, struct str text)
 {
-    struct automaton *a = c->rc ? NULL : find_pattern(c, pattern);
-    struct constraint *k;
-    struct buf b = {0};
-    if (!a || !schema_work(c, 16 + text.n)) return false;
-    spell(&b, text);
-    if (b.failed || constraint_open(&k, a, NULL)) {
-        buf_free(&b);
-        return schema_nomem(c), false;
-    }
-    bool match = constraint_feed(k, buf_str(&b)) == b.n && constraint_may_end(k);
-    if (!match && !constraint_mask(k))
-        schema_fail(c, FLETCH_E_LIMIT, "pattern %s is too ambiguous together with enum or const",
-                    QUOTE(pattern));
-    constraint_close(k);
-    buf_free(&b);
-    return match;
+    if (c->rc || !schema_work(c, 16 + text.n)) return false;
+    u32 i = find_pattern(c, pattern);
+    return i != UINT32_MAX &&
+           language_has(c->patterns->entries[i].l, c->patterns->entries[i].term, text);
 }
