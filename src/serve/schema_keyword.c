@@ -49,6 +49,7 @@ static const struct keyword {
     {"additionalProperties", GRAMMAR, SCHEMA_OBJECT, SCHEMA},
     {"allOf", GRAMMAR, 0, SCHEMAS},
     {"anyOf", GRAMMAR, 0, SCHEMAS},
+    {"components", ANNOTATION, 0, ANYTHING}, /* of OpenAPI: schemas, as in $defs */
     {"const", GRAMMAR, 0, ANYTHING},
     {"contains", CHECKED, SCHEMA_ARRAY, SCHEMA},
     {"contentEncoding", ANNOTATION, 0, ANYTHING},
