@@ -83,7 +83,8 @@ static void record_matmul_heads(struct op_lab *l, const struct op_shape *s)
     u32 in = s->n + s->gap, out = s->m + s->gap;
     struct operand y = prog_buf(l->p, "y", s->heads * out + 5);
     y = prog_cols(l->p, y, 5, s->heads * out);
-    prog_matmul_heads_to(l->p, y, out, take(l, s->heads * in), in,
+    if (s->per_slot) in = 0; /* all heads read the same columns */
+    prog_matmul_heads_to(l->p, y, out, take(l, in ? s->heads * in : s->n), in,
                          weight(l, s->type, s->n, s->m, s->heads));
     give(l, y);
 }
@@ -138,7 +139,10 @@ static void record_pairwise(struct op_lab *l, const struct op_shape *s)
 {
     struct operand a = take(l, s->n), b = take(l, s->n);
     switch (l->c->kind) {
-    case OP_ADD: give(l, prog_add(l->p, "y", a, b)); break;
+    case OP_ADD:
+        give(l, s->weight ? prog_add_weight(l->p, "y", a, vector(l, true, s->n))
+                          : prog_add(l->p, "y", a, b));
+        break;
     case OP_GLU:
         give(l, prog_glu_by(l->p, "y", a, b,
                             (struct glu_spec){.kind = s->kind, .alpha = 1.7f, .limit = 0.6f}));
@@ -259,6 +263,50 @@ static void record_wkv7(struct op_lab *l, const struct op_shape *s)
             .kind = NORM_L2, .group = s->head, .eps = 1e-12f, .w = NO_WEIGHT, .b = NO_WEIGHT});
     x[5] = prog_act(l->p, "a", ACT_SIGMOID, x[5]);
     give(l, prog_wkv7(l->p, "y", state, s->head, x[0], x[1], x[2], x[3], x[4], x[5]));
+}
+
+/* A causal convolution of gap taps. */
+static void record_conv(struct op_lab *l, const struct op_shape *s)
+{
+    u32 state = net_state(l->net, s->n * (s->gap - 1));
+    give(l, prog_conv(l->p, "y", take(l, s->n), state, vector(l, true, s->n * s->gap),
+                      vector(l, s->bias, s->n)));
+}
+
+/* kind: of the recurrence; weight: a decay for each column; per_slot: key heads in turns; bias: a
+ * strength for each head; gap: columns between its operands. */
+static void record_recurrence(struct op_lab *l, const struct op_shape *s)
+{
+    u32 m = s->v_head ? s->v_head : s->head, n_keys = s->kv_heads * s->head;
+    struct recurrence_spec spec = {.kind = s->kind,
+                                   .state = net_state(l->net, s->heads * s->head * m),
+                                   .head = s->head,
+                                   .n_heads = s->heads,
+                                   .tiled = s->per_slot,
+                                   .r = take(l, n_keys),
+                                   .w = take(l, s->weight ? n_keys : s->heads),
+                                   .k = take(l, n_keys),
+                                   .v = take(l, s->heads * m)};
+    spec.w = prog_act(l->p, "w", ACT_DECAY, spec.w);
+    spec.k = prog_norm(
+        l->p, "k", spec.k,
+        (struct norm_spec){
+            .kind = NORM_L2, .group = s->head, .eps = 1e-12f, .w = NO_WEIGHT, .b = NO_WEIGHT});
+    if (s->bias) spec.b = prog_act(l->p, "b", ACT_SIGMOID, take(l, s->heads));
+    give(l, prog_recurrence(l->p, "y", spec));
+}
+
+static void record_mul_heads(struct op_lab *l, const struct op_shape *s)
+{
+    u32 n = s->heads * s->head;
+    struct operand a = take(l, n);
+    if (s->weight)
+        give(l, prog_mul_heads_weight(l->p, "y", a, vector(l, true, s->heads)));
+    else if (s->gap)
+        give(l, prog_mul_strided(l->p, "y", a, take(l, n + s->heads * s->gap), s->head,
+                                 s->head + s->gap));
+    else
+        give(l, prog_mul_heads(l->p, "y", a, take(l, s->heads)));
 }
 
 static void record_rk_bonus(struct op_lab *l, const struct op_shape *s)
@@ -485,13 +533,14 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
 /* ---- the table ---- */
 
 #define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
-#define BLOCK_TYPES(X)                                                                    \
-    X(Q8_0)                                                                               \
-    X(Q4_0)                                                                               \
-    X(Q4_1)                                                                               \
-    X(Q5_0)                                                                               \
-    X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) \
-        X(IQ2_XS) X(IQ3_XXS) X(IQ3_S) X(Q1_0) X(TQ1_0)
+#define BLOCK_TYPES(X)                                                                      \
+    X(Q8_0)                                                                                 \
+    X(Q4_0)                                                                                 \
+    X(Q4_1)                                                                                 \
+    X(Q5_0)                                                                                 \
+    X(Q5_1)                                                                                 \
+    X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) \
+        X(IQ3_XXS) X(IQ3_S) X(Q1_0) X(TQ1_0)
 #define EACH_TYPE(X) FLOAT_TYPES(X) BLOCK_TYPES(X)
 
 #define EMBED_OF(T) \
@@ -634,8 +683,17 @@ const struct op_case op_cases[] = {
     {OP_NORM, "norm of one column", record_norm, {.n = 1, .kind = NORM_RMS}},
     {OP_ADD, "add", record_pairwise, {.n = 77}},
     {OP_ADD, "add, wide", record_pairwise, {.n = 1024}},
+    {OP_ADD, "add a weight", record_pairwise, {.n = 77, .weight = true}},
+    {OP_MATMUL_HEADS,
+     "matmul_heads of a shared input",
+     record_matmul_heads,
+     {.n = 256, .m = 6, .heads = 5, .type = QT_Q8_0, .per_slot = true}},
     {OP_MUL, "mul", record_pairwise, {.n = 77}},
     {OP_MUL, "mul by a weight", record_pairwise, {.n = 77, .weight = true}},
+    {OP_MUL, "mul by a factor for each head", record_mul_heads, {.heads = 7, .head = 12}},
+    {OP_MUL, "mul by a factor for each row", record_mul_heads, {.heads = 1, .head = 300}},
+    {OP_MUL, "mul by columns with gaps", record_mul_heads, {.heads = 3, .head = 20, .gap = 8}},
+    {OP_MUL, "mul heads by a weight", record_mul_heads, {.heads = 6, .head = 11, .weight = true}},
     {OP_LERP, "lerp", record_pairwise, {.n = 77}},
     {OP_LERP, "lerp by a weight's row", record_pairwise, {.n = 77, .m = 6, .weight = true}},
     {OP_GLU, "glu", record_pairwise, {.n = 77}},
@@ -651,6 +709,9 @@ const struct op_case op_cases[] = {
     {OP_ACT, "act sigmoid", record_act, {.n = 77, .kind = ACT_SIGMOID}},
     {OP_ACT, "act relu2", record_act, {.n = 77, .kind = ACT_RELU2}},
     {OP_ACT, "act decay", record_act, {.n = 77, .kind = ACT_DECAY}},
+    {OP_ACT, "act silu", record_act, {.n = 77, .kind = ACT_SILU}},
+    {OP_ACT, "act exp", record_act, {.n = 77, .kind = ACT_EXP}},
+    {OP_ACT, "act softplus", record_act, {.n = 77, .kind = ACT_SOFTPLUS}},
     {OP_ROPE, "rope norm", record_rope, {.n = 64, .heads = 3, .head = 64, .kind = ROPE_NORM}},
     {OP_ROPE, "rope neox", record_rope, {.n = 64, .heads = 3, .head = 64, .kind = ROPE_NEOX}},
     {OP_ROPE,
@@ -776,8 +837,41 @@ const struct op_case op_cases[] = {
     {OP_COMBINE_EXPERTS, "combine_experts", record_combine, {.n = 77, .used = 4}},
     {OP_TOKEN_SHIFT, "token_shift", record_token_shift, {.n = 64}},
     {OP_TOKEN_SHIFT, "token_shift, ragged", record_token_shift, {.n = 77}},
-    {OP_WKV7, "wkv7", record_wkv7, {.n = 128, .head = 64}},
-    {OP_WKV7, "wkv7, heads of 20", record_wkv7, {.n = 60, .head = 20}},
+    {OP_CONV, "conv", record_conv, {.n = 300, .gap = 4}},
+    {OP_CONV, "conv of three rows with bias", record_conv, {.n = 78, .gap = 3, .bias = true}},
+    {OP_CONV, "conv of two rows", record_conv, {.n = 64, .gap = 2}},
+    {OP_RECURRENCE,
+     "recurrence, delta",
+     record_recurrence,
+     {.heads = 4, .kv_heads = 2, .head = 32, .kind = RECURRENCE_DELTA, .bias = true}},
+    {OP_RECURRENCE,
+     "recurrence, delta, keys in turns, ragged values",
+     record_recurrence,
+     {.heads = 6,
+      .kv_heads = 3,
+      .head = 16,
+      .v_head = 41,
+      .kind = RECURRENCE_DELTA,
+      .bias = true,
+      .per_slot = true}},
+    {OP_RECURRENCE,
+     "recurrence, delta, a decay for each column",
+     record_recurrence,
+     {.heads = 2, .kv_heads = 2, .head = 128, .kind = RECURRENCE_DELTA, .weight = true}},
+    {OP_RECURRENCE,
+     "recurrence, plain",
+     record_recurrence,
+     {.heads = 6, .kv_heads = 2, .head = 64, .v_head = 24, .kind = RECURRENCE_PLAIN, .bias = true}},
+    {OP_RECURRENCE,
+     "recurrence, plain, wide keys",
+     record_recurrence,
+     {.heads = 2, .kv_heads = 1, .head = 256, .v_head = 32, .kind = RECURRENCE_PLAIN}},
+    {OP_RECURRENCE,
+     "recurrence, keys of 20",
+     record_recurrence,
+     {.heads = 4, .kv_heads = 2, .head = 20, .v_head = 12, .kind = RECURRENCE_DELTA, .bias = true}},
+    {OP_RECURRENCE, "wkv7", record_wkv7, {.n = 128, .head = 64}},
+    {OP_RECURRENCE, "wkv7, heads of 20", record_wkv7, {.n = 60, .head = 20}},
     {OP_RK_BONUS, "rk_bonus", record_rk_bonus, {.n = 128, .head = 64}},
     {OP_RK_BONUS, "rk_bonus, heads of 11", record_rk_bonus, {.n = 77, .head = 11}},
     {OP_ROPE_STORE, "rope+kv_store", record_rope_store, {.heads = 4, .kv_heads = 2, .head = 32}},
@@ -867,7 +961,7 @@ double op_tolerance(const struct op_lab *l)
     case OP_KV_STORE:
     case OP_ROPE_STORE: /* on matrix units queries and exponentials are halves */
         return l->net->profile.bf16 ? 1e-3 : 1e-5;
-    case OP_WKV7:
+    case OP_RECURRENCE:
     case OP_TIME_MIX: return 1e-5;
     case OP_LOW_TIME_MIX: return l->net->profile.bf16 ? 1e-4 : 1e-5;
     default: return l->net->profile.bf16 ? 2e-5 : 3e-6; /* matrix units cut bits off while adding */

@@ -76,4 +76,13 @@ NUM_FN float num_tanh(float x)
     return x < 0 ? -t : t;
 }
 
+/* max(x, 0) + log(1 + e), e = exp(-|x|); where 1 + e was rounded, its logarithm is scaled by how
+ * much of e is left. */
+NUM_FN float num_softplus(float x)
+{
+    float e = num_exp(x >= 0 ? -x : x), w = 1.0f + e;
+    float l = w > 1.0f ? num_log(w) * (e / (w - 1.0f)) : e;
+    return x > 0 ? x + l : l;
+}
+
 #endif

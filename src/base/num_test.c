@@ -72,6 +72,20 @@ static void sigmoid_and_tanh_are_within_a_few_ulps(void **state)
     assert_true(worst_ulps(0.24f, 0.26f, 3, num_tanh, tanh) <= 3); /* where the formula changes */
 }
 
+static double softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+static void softplus_is_within_a_few_ulps(void **state)
+{
+    (void)state;
+    assert_true(worst_ulps(0, 100, 2003, num_softplus, softplus) <= 3);
+    assert_true(worst_ulps(-0.0f, -87, 2003, num_softplus, softplus) <= 3);
+    assert_true(num_softplus(1e30f) == 1e30f && num_softplus(-1e30f) == 0);
+    assert_true(isnan(num_softplus(NAN)) && num_softplus(INFINITY) == INFINITY);
+}
+
 static void tanh_is_odd(void **state)
 {
     (void)state;
@@ -146,6 +160,7 @@ int main(void)
         cmocka_unit_test(exp_is_within_one_ulp),
         cmocka_unit_test(log_is_within_one_ulp),
         cmocka_unit_test(sigmoid_and_tanh_are_within_a_few_ulps),
+        cmocka_unit_test(softplus_is_within_a_few_ulps),
         cmocka_unit_test(tanh_is_odd),
         cmocka_unit_test(exp_at_the_edges),
         cmocka_unit_test(log_at_the_edges),

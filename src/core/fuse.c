@@ -40,7 +40,7 @@ static const u64 features[OP_COUNT] = {
     [OP_COMBINE_EXPERTS] = HAS(OP),
     [OP_TOKEN_SHIFT] = HAS(OP),
     [OP_K_CONTROL] = HAS(OP),
-    [OP_WKV7] = HAS(OP),
+    [OP_RECURRENCE] = HAS(OP),
     [OP_RK_BONUS] = HAS(OP),
 };
 
@@ -164,7 +164,7 @@ static const struct pattern patterns[] = {
       {OP_MUL, "k", "z", 0, 0},
       {OP_NORM, "z", "n", 0, 0},
       {OP_K_CONTROL, "ka", "c", 0, 0},
-      {OP_WKV7, "rwcuna", "y", 0, 0},
+      {OP_RECURRENCE, "rwcuna", "y", 0, 0},
       {OP_NORM, "y", "o", 'y', 0},
       {OP_RK_BONUS, "orcu", "b", 0, 0},
       {OP_MUL, "bg", "s", 'b', 0}}},

@@ -216,7 +216,7 @@ void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride,
                           u32 in_stride, u32 w)
 {
     const struct weight *m = wt(p, w);
-    SHAPE((m->n_in <= in_stride && m->n_out <= out_stride &&
+    SHAPE(((in_stride ? m->n_in <= in_stride : m->n_in <= x.width) && m->n_out <= out_stride &&
            m->n_slices * in_stride <= x.width + in_stride - m->n_in &&
            m->n_slices * out_stride <= out.width + out_stride - m->n_out));
     struct op *op = record(p, OP_MATMUL_HEADS);
@@ -276,15 +276,53 @@ struct operand prog_add(struct program *p, const char *name, struct operand a, s
 
 struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b)
 {
-    struct operand y = pairwise(p, OP_MUL, name, a, b);
-    if (!p->net->failed) put_w(&p->ops[p->n_ops - 1], NO_WEIGHT);
-    return y;
+    return prog_mul_strided(p, name, a, b, a.width, a.width);
+}
+
+static struct operand mul(struct program *p, const char *name, struct operand a,
+                          const struct operand *b, u32 w, u32 group, u32 stride, bool per_head)
+{
+    struct op *op = record(p, OP_MUL);
+    put_in(op, a);
+    if (b) put_in(op, *b);
+    put_w(op, w);
+    op->p.mul.group = group;
+    op->p.mul.stride = stride;
+    op->p.mul.per_head = per_head;
+    return put_out(op, prog_buf(p, name, a.width));
+}
+
+struct operand prog_mul_strided(struct program *p, const char *name, struct operand a,
+                                struct operand b, u32 group, u32 stride)
+{
+    SHAPE(group && a.width % group == 0 && (a.width / group - 1) * stride + group <= b.width);
+    return mul(p, name, a, &b, NO_WEIGHT, group, stride, false);
+}
+
+struct operand prog_mul_heads(struct program *p, const char *name, struct operand a,
+                              struct operand b)
+{
+    SHAPE(a.width % b.width == 0);
+    return mul(p, name, a, &b, NO_WEIGHT, a.width / MAX(b.width, 1), 1, true);
+}
+
+struct operand prog_mul_heads_weight(struct program *p, const char *name, struct operand a, u32 w)
+{
+    u32 n = MAX(wt(p, w)->n_in, 1);
+    SHAPE(a.width % n == 0);
+    return mul(p, name, a, NULL, w, MAX(a.width / n, 1), 1, true);
 }
 
 struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w)
 {
     SHAPE(has_width(p, w, a.width));
-    struct op *op = record(p, OP_MUL);
+    return mul(p, name, a, NULL, w, a.width, a.width, false);
+}
+
+struct operand prog_add_weight(struct program *p, const char *name, struct operand a, u32 w)
+{
+    SHAPE(has_width(p, w, a.width));
+    struct op *op = record(p, OP_ADD);
     put_in(op, a);
     put_w(op, w);
     return put_out(op, prog_buf(p, name, a.width));
@@ -498,17 +536,61 @@ struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 hea
                          struct operand w, struct operand k, struct operand v, struct operand kk,
                          struct operand a)
 {
-    SHAPE(r.width % head == 0);
-    SHAPE(p->net->states[state].width == r.width * head);
-    const struct operand in[] = {r, w, k, v, kk, a};
-    struct op *op = record(p, OP_WKV7);
-    for (u32 i = 0; i < ARRAY_LEN(in); i++) {
-        SHAPE(in[i].width == r.width);
-        put_in(op, in[i]);
+    return prog_recurrence(p, name,
+                           (struct recurrence_spec){.kind = RECURRENCE_REMOVE,
+                                                    .state = state,
+                                                    .head = head,
+                                                    .n_heads = MAX(r.width / head, 1),
+                                                    .r = r,
+                                                    .w = w,
+                                                    .k = k,
+                                                    .v = v,
+                                                    .kk = kk,
+                                                    .a = a});
+}
+
+struct operand prog_recurrence(struct program *p, const char *name, struct recurrence_spec s)
+{
+    bool removes = s.kind == RECURRENCE_REMOVE;
+    u32 n_keys = s.r.width / s.head, v_head = s.v.width / s.n_heads;
+    SHAPE(n_keys && v_head && s.r.width % s.head == 0 && s.v.width % s.n_heads == 0);
+    SHAPE(s.n_heads % n_keys == 0 && s.k.width == s.r.width);
+    SHAPE(s.w.width == s.n_heads || s.w.width == s.r.width);
+    SHAPE(p->net->states[s.state].width == s.n_heads * s.head * v_head);
+    struct op *op = record(p, OP_RECURRENCE);
+    const struct operand in[] = {s.r, s.w, s.k, s.v};
+    for (u32 i = 0; i < ARRAY_LEN(in); i++) put_in(op, in[i]);
+    if (removes) {
+        SHAPE(s.kk.width == s.r.width && s.a.width == s.r.width && n_keys == s.n_heads);
+        put_in(op, s.kk);
+        put_in(op, s.a);
+    } else if (s.b.width) {
+        SHAPE(s.b.width == s.n_heads);
+        put_in(op, s.b);
     }
+    op->p.rec.state = s.state;
+    op->p.rec.head = s.head;
+    op->p.rec.n_heads = s.n_heads;
+    op->p.rec.n_key_heads = n_keys;
+    op->p.rec.v_head = v_head;
+    op->p.rec.kind = s.kind;
+    op->p.rec.tiled = s.tiled;
+    return put_out(op, prog_buf(p, name, s.v.width));
+}
+
+struct operand prog_conv(struct program *p, const char *name, struct operand x, u32 state, u32 w,
+                         u32 bias)
+{
+    u32 n_taps = wt(p, w)->n_in / x.width;
+    SHAPE(n_taps >= 2 && wt(p, w)->n_in == n_taps * x.width && has_width(p, bias, x.width));
+    SHAPE(p->net->states[state].width == (n_taps - 1) * x.width);
+    struct op *op = record(p, OP_CONV);
+    put_in(op, x);
+    put_w(op, w);
+    put_w(op, bias);
     op->p.rec.state = state;
-    op->p.rec.head = head;
-    return put_out(op, prog_buf(p, name, r.width));
+    op->p.rec.n_taps = n_taps;
+    return put_out(op, prog_buf(p, name, x.width));
 }
 
 struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
@@ -582,7 +664,12 @@ double prog_op_flops(const struct net *net, const struct op *op)
         double n = op->kind == OP_MATMUL_EXPERTS ? op->p.experts.n_used : w->n_slices;
         return 2 * n * w->n_in * w->n_out;
     }
-    case OP_WKV7: return 9.0 * op->out[0].width * op->p.rec.head;
+    case OP_CONV: return 2.0 * op->out[0].width * op->p.rec.n_taps;
+    case OP_RECURRENCE: {
+        static const double per_value[] = {
+            [RECURRENCE_REMOVE] = 9, [RECURRENCE_DELTA] = 7, [RECURRENCE_PLAIN] = 5};
+        return per_value[op->p.rec.kind] * op->out[0].width * op->p.rec.head;
+    }
     default: return sum;
     }
 }

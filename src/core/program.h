@@ -126,7 +126,8 @@ struct operand prog_norm(struct program *p, const char *name, struct operand x,
                          struct norm_spec spec);
 void prog_norm_to(struct program *p, struct operand out, struct operand x, struct norm_spec spec);
 struct operand prog_matmul(struct program *p, const char *name, struct operand x, u32 w, u32 bias);
-/* Heads of width n_in every in_stride columns of x to heads every out_stride columns of out. */
+/* Heads of width n_in every in_stride columns of x to heads every out_stride columns of out;
+ * in_stride 0: all read x. */
 void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride, struct operand x,
                           u32 in_stride, u32 w);
 struct operand prog_matmul_experts(struct program *p, const char *name, struct operand x,
@@ -137,6 +138,15 @@ struct operand prog_add_experts(struct program *p, const char *name, struct oper
 struct operand prog_add(struct program *p, const char *name, struct operand a, struct operand b);
 struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b);
 struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w);
+struct operand prog_add_weight(struct program *p, const char *name, struct operand a, u32 w);
+/* Heads of `group` columns of a times columns of b that begin every `stride`, or times one number
+ * for each head of a (b has as many columns as a has heads, or one for all). */
+struct operand prog_mul_strided(struct program *p, const char *name, struct operand a,
+                                struct operand b, u32 group, u32 stride);
+struct operand prog_mul_heads(struct program *p, const char *name, struct operand a,
+                              struct operand b);
+/* The same numbers for every row: a weight with one for each head. */
+struct operand prog_mul_heads_weight(struct program *p, const char *name, struct operand a, u32 w);
 struct operand prog_lerp(struct program *p, const char *name, struct operand a, struct operand b,
                          struct operand m);
 struct operand prog_lerp_weight(struct program *p, const char *name, struct operand a,
@@ -185,6 +195,20 @@ struct operand prog_combine_experts(struct program *p, const char *name, struct 
 struct operand prog_token_shift(struct program *p, const char *name, struct operand x, u32 state);
 struct operand prog_k_control(struct program *p, const char *name, struct operand k,
                               struct operand a, u32 k_a);
+/* w is [n][K]; the state has (K-1)·n columns. */
+struct operand prog_conv(struct program *p, const char *name, struct operand x, u32 state, u32 w,
+                         u32 bias);
+/* Heads and their widths follow from the operands: head columns of a key, n_heads heads; in: r, w,
+ * k, v, then b (opt), or kk and a. */
+struct recurrence_spec {
+    enum recurrence_kind kind;
+    u32 state, head, n_heads;
+    bool tiled;
+    struct operand r, w, k, v, b; /* b.width 0: none */
+    struct operand kk, a;
+};
+struct operand prog_recurrence(struct program *p, const char *name, struct recurrence_spec spec);
+/* The kind that removes, all widths alike. */
 struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 head, struct operand r,
                          struct operand w, struct operand k, struct operand v, struct operand kk,
                          struct operand a);

@@ -187,9 +187,11 @@ static int check_limits(const struct op *op, struct err *err)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
         return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
-    const struct op *wkv = op->kind == OP_TIME_MIX ? op_part(op, OP_WKV7, 0) : NULL;
+    const struct op *wkv = op->kind == OP_TIME_MIX ? op_part(op, OP_RECURRENCE, 0) : NULL;
     if (wkv && wkv->p.rec.head > CPU_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "wkv heads of more than %d values", CPU_MAX_HEAD);
+        return err_set(err, FLETCH_E_LIMIT, "recurrent heads of more than %d values", CPU_MAX_HEAD);
+    if (op->kind == OP_CONV && op->p.rec.n_taps > CPU_MAX_TAPS)
+        return err_set(err, FLETCH_E_LIMIT, "convolutions over more than %d rows", CPU_MAX_TAPS);
     if (op->kind == OP_ROPE_STORE && op->parts[1].p.rope.width > CPU_MAX_HEAD)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_MATMUL_HEADS && op->p.heads.n_heads > CPU_MAX_SLICES)
@@ -364,11 +366,11 @@ static const u64 kernels[OP_COUNT] = {
     [OP_IMPORT_HIDDEN] = HAS(OP),
     [OP_NORM] = HAS_ANY_NORM,
     [OP_MATMUL] = HAS(OP) | HAS(BIAS),
-    [OP_MATMUL_HEADS] = HAS(OP),
+    [OP_MATMUL_HEADS] = HAS(OP) | HAS(SHARED_INPUT),
     [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
-    [OP_ADD] = HAS(OP),
+    [OP_ADD] = HAS(OP) | HAS(WEIGHT),
     [OP_ADD_EXPERTS] = HAS(OP),
-    [OP_MUL] = HAS(OP) | HAS(WEIGHT),
+    [OP_MUL] = HAS(OP) | HAS(WEIGHT) | HAS(HEAD_FACTORS),
     [OP_LERP] = HAS(OP) | HAS(WEIGHT),
     [OP_ACT] = HAS_ANY_ACT,
     [OP_GLU] = HAS_ANY_GLU,
@@ -380,7 +382,8 @@ static const u64 kernels[OP_COUNT] = {
     [OP_COMBINE_EXPERTS] = HAS(OP),
     [OP_TOKEN_SHIFT] = HAS(OP),
     [OP_K_CONTROL] = HAS(OP),
-    [OP_WKV7] = HAS(OP),
+    [OP_CONV] = HAS(OP) | HAS(BIAS),
+    [OP_RECURRENCE] = HAS_ANY_RECURRENCE,
     [OP_RK_BONUS] = HAS(OP),
     [OP_GATHER_ROWS] = HAS(OP),
     [OP_SAMPLE] = HAS(OP),

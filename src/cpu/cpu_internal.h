@@ -12,6 +12,7 @@
 enum {
     CPU_MAX_ROWS = 512,
     CPU_MAX_HEAD = 2048,
+    CPU_MAX_TAPS = 16,
     CPU_MAX_SLICES = 1024, /* heads or experts of a weight */
     CPU_UP_TILES = 8,      /* of a gate that are worked on at once */
     CPU_PACES = 10,        /* of a program: steps of so different sizes have paces of their own */
@@ -79,7 +80,8 @@ void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i
 void cpu_op_matmuls(const struct cpu_run *run, const struct op *op);
 /* ops_recurrent.c */
 void cpu_op_token_shift(const struct cpu_run *run, const struct op *op);
-void cpu_op_wkv7(const struct cpu_run *run, const struct op *op);
+void cpu_op_conv(const struct cpu_run *run, const struct op *op);
+void cpu_op_recurrence(const struct cpu_run *run, const struct op *op);
 void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op);
 void cpu_op_time_mix(const struct cpu_run *run, const struct op *op);
 /* ops_attention.c */

@@ -92,6 +92,14 @@ struct panel_kernels {
     void (*multiply)(const struct cpu_panel *p);
 };
 
+/* One token of one head of a recurrence that removes nothing: keys of n columns, values of m. */
+struct cpu_recurrence {
+    const float *r, *w, *k, *v; /* w: one number where head_decay */
+    bool head_decay, delta;
+    float b;
+    u32 n, m;
+};
+
 /* rows.c */
 struct row_kernels {
     void (*norm)(float *y, const float *x, const float *w, const float *b, u32 n, u32 period,
@@ -104,6 +112,10 @@ struct row_kernels {
     sample_weigh_fn *weigh;
     /* One token of one head: S is [key][value]. in: r, w, k, v, kk, a. */
     void (*wkv7)(float *S, float *y, const float *const in[6], u32 n);
+    void (*recurrence)(float *S, float *y, const struct cpu_recurrence *x); /* S is [key][value] */
+    /* y_i = Σ_k w[k·pitch + i]·x[k][i] + bias_i over n columns. */
+    void (*conv)(float *y, const float *const *x, u32 n_taps, const float *w, size_t pitch,
+                 const float *bias, u32 n);
     /* out = y + (Σ r·k·r_k)·v of one head. in: r, k, r_k, v. */
     void (*rk_bonus)(float *out, const float *y, const float *const in[4], u32 n);
 };

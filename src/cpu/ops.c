@@ -50,7 +50,15 @@ static void columns(const struct op *op, const float *a, const float *b, const f
         for (u32 i = from; i < to; i++) y[i] = a[i] + b[i];
         break;
     case OP_MUL:
-        for (u32 i = from; i < to; i++) y[i] = a[i] * b[i];
+        if (op->p.mul.per_head)
+            for (u32 i = from; i < to; i++)
+                y[i] = a[i] * b[(size_t)(i / op->p.mul.group) * op->p.mul.stride];
+        else if (op->p.mul.stride != op->p.mul.group)
+            for (u32 i = from; i < to; i++)
+                y[i] = a[i] *
+                       b[(size_t)(i / op->p.mul.group) * op->p.mul.stride + i % op->p.mul.group];
+        else
+            for (u32 i = from; i < to; i++) y[i] = a[i] * b[i];
         break;
     case OP_K_CONTROL:
         for (u32 i = from; i < to; i++) y[i] = a[i] * (1.0f + (b[i] - 1.0f) * w[i]);
@@ -216,7 +224,8 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_ADD_EXPERTS: op_add_experts(run, op); break;
     case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
     case OP_TOKEN_SHIFT: cpu_op_token_shift(run, op); break;
-    case OP_WKV7: cpu_op_wkv7(run, op); break;
+    case OP_CONV: cpu_op_conv(run, op); break;
+    case OP_RECURRENCE: cpu_op_recurrence(run, op); break;
     case OP_RK_BONUS: cpu_op_rk_bonus(run, op); break;
     case OP_TIME_MIX: cpu_op_time_mix(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;

@@ -27,17 +27,80 @@ void cpu_op_token_shift(const struct cpu_run *run, const struct op *op)
             memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);
 }
 
-void cpu_op_wkv7(const struct cpu_run *run, const struct op *op)
+enum { CONV_PIECE = 64 };
+
+/* Columns from `col` on of row t and of those before it, the oldest first; before the first row of
+ * the step those of the state. */
+static void conv_rows(const struct cpu_run *run, const struct op *op, u32 t, u32 n_rows, u32 col,
+                      const float *rows[CPU_MAX_TAPS])
 {
-    u32 n = op->p.rec.head, H = op->in[0].width / n, begin, end;
-    share(run, H, &begin, &end);
-    for (u32 h = begin; h < end; h++)
-        for (u32 t = 0; t < run->s->n_rows; t++) {
-            const float *in[6];
-            for (u32 i = 0; i < 6; i++) in[i] = at(run, op->in[i], t) + (size_t)h * n;
-            float *S = state_of(run, op, run->s->rows[t].slot) + (size_t)h * n * n;
-            run->x->k->rows->wkv7(S, at(run, op->out[0], t) + (size_t)h * n, in, n);
+    const float *state = state_of(run, op, run->s->rows[t].slot) + col;
+    u32 back = n_rows, before = op->p.rec.n_taps - 1; /* state rows not yet used */
+    for (i32 i = (i32)t; back && i >= 0; i = run->s->prev[i])
+        rows[--back] = at(run, op->in[0], (u32)i) + col;
+    while (back) rows[--back] = state + (size_t)--before * op->in[0].width;
+}
+
+/* Items are pieces of columns, each with all rows, so that no other member reads what is kept. */
+void cpu_op_conv(const struct cpu_run *run, const struct op *op)
+{
+    const struct step *s = run->s;
+    u32 n = op->in[0].width, K = op->p.rec.n_taps, begin, end;
+    const float *w = vector_of(run, op->w[0]), *bias = vector_of(run, op->w[1]);
+    const float *rows[CPU_MAX_TAPS];
+    float turned[CPU_MAX_TAPS * CONV_PIECE]; /* [K][CONV_PIECE] of w */
+    share(run, (n + CONV_PIECE - 1) / CONV_PIECE, &begin, &end);
+    for (u32 item = begin; item < end; item++) {
+        u32 col = item * CONV_PIECE, width = MIN(CONV_PIECE, n - col);
+        for (u32 i = 0; i < width * K; i++)
+            turned[i % K * CONV_PIECE + i / K] = w[(size_t)col * K + i];
+        for (u32 t = 0; t < s->n_rows; t++) {
+            conv_rows(run, op, t, K, col, rows);
+            run->x->k->rows->conv(at(run, op->out[0], t) + col, rows, K, turned, CONV_PIECE,
+                                  bias ? bias + col : NULL, width);
         }
+        for (u32 t = 0; t < s->n_rows; t++) {
+            if (s->last[s->rows[t].slot] != (i32)t) continue;
+            float *state = state_of(run, op, s->rows[t].slot) + col;
+            conv_rows(run, op, t, K - 1, col, rows);
+            for (u32 k = 0; k + 1 < K; k++)
+                memmove(state + (size_t)k * n, rows[k], width * sizeof *state);
+        }
+    }
+}
+
+/* Head h of row t. */
+static void recur(const struct cpu_run *run, const struct op *op, u32 t, u32 h)
+{
+    u32 n = op->p.rec.head, m = op->p.rec.v_head, H = op->p.rec.n_heads, G = op->p.rec.n_key_heads;
+    size_t key = (size_t)(op->p.rec.tiled ? h % G : h / (H / G)) * n, value = (size_t)h * m;
+    bool head_decay = op->in[1].width == H;
+    float *S = state_of(run, op, run->s->rows[t].slot) + value * n;
+    float *y = at(run, op->out[0], t) + value;
+    const float *in[6];
+    for (u32 i = 0; i < op->n_in; i++) in[i] = at(run, op->in[i], t) + (i == 3 ? value : key);
+    if (op->p.rec.kind == RECURRENCE_REMOVE && !head_decay && m == n) {
+        run->x->k->rows->wkv7(S, y, in, n);
+        return;
+    }
+    const struct cpu_recurrence x = {.r = in[0],
+                                     .w = head_decay ? at(run, op->in[1], t) + h : in[1],
+                                     .k = in[2],
+                                     .v = in[3],
+                                     .head_decay = head_decay,
+                                     .delta = op->p.rec.kind == RECURRENCE_DELTA,
+                                     .b = op->n_in == 5 ? at(run, op->in[4], t)[h] : 1,
+                                     .n = n,
+                                     .m = m};
+    run->x->k->rows->recurrence(S, y, &x);
+}
+
+void cpu_op_recurrence(const struct cpu_run *run, const struct op *op)
+{
+    u32 begin, end;
+    share(run, op->p.rec.n_heads, &begin, &end);
+    for (u32 h = begin; h < end; h++)
+        for (u32 t = 0; t < run->s->n_rows; t++) recur(run, op, t, h);
 }
 
 void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op)
@@ -100,7 +163,7 @@ void cpu_op_time_mix(const struct cpu_run *run, const struct op *op)
                                .mul = op_part(op, OP_MUL, 0),
                                .l2 = op_part(op, OP_NORM, 0),
                                .control = op_part(op, OP_K_CONTROL, 0),
-                               .wkv = op_part(op, OP_WKV7, 0),
+                               .wkv = op_part(op, OP_RECURRENCE, 0),
                                .norm = op_part(op, OP_NORM, 1),
                                .bonus = op_part(op, OP_RK_BONUS, 0),
                                .gate = op_part(op, OP_MUL, 1)};

@@ -1,5 +1,6 @@
 /* What looks at one row or one head: norms, gates, recurrence. Compiled once per instruction set,
  * with -DISA=<its name> and that set's flags. */
+#include "base/num.h"
 #include "cpu/kernels.h"
 
 #include "cpu/lanes.h"
@@ -114,6 +115,9 @@ INLINE lanes_part act_part(enum act_kind kind, lanes_part x)
     case ACT_SIGMOID: return lanes_part_sigmoid(x);
     case ACT_RELU2: x = lanes_part_max((lanes_part){0}, x); return x * x;
     case ACT_DECAY: return lanes_part_exp(lanes_part_sigmoid(x) * -0.606530660f);
+    case ACT_SILU: return x * lanes_part_sigmoid(x);
+    case ACT_EXP:
+    case ACT_SOFTPLUS: break; /* of one number for each head: act */
     }
     return x;
 }
@@ -130,6 +134,13 @@ static void act(float *y, const float *x, u32 n, enum act_kind kind)
     case ACT_SIGMOID: act_kind(y, x, n, ACT_SIGMOID); break;
     case ACT_RELU2: act_kind(y, x, n, ACT_RELU2); break;
     case ACT_DECAY: act_kind(y, x, n, ACT_DECAY); break;
+    case ACT_SILU: act_kind(y, x, n, ACT_SILU); break;
+    case ACT_EXP:
+        for (u32 i = 0; i < n; i++) y[i] = num_exp(x[i]);
+        break;
+    case ACT_SOFTPLUS:
+        for (u32 i = 0; i < n; i++) y[i] = num_softplus(x[i]);
+        break;
     }
 }
 
@@ -174,6 +185,59 @@ static void wkv7(float *S, float *y, const float *const in[6], u32 n)
     if (i < n) wkv7_parts(S, y, in, n, i, 1, n - i);
 }
 
+/* As wkv7_parts, with m values for n keys. */
+INLINE void recurrence_parts(float *S, float *y, const struct cpu_recurrence *x, u32 i, const u32 W,
+                             const u32 width)
+{
+    lanes_part old[4], out[4], value[4];
+#pragma GCC unroll 4
+    for (u32 c = 0; c < W; c++) {
+        old[c] = out[c] = (lanes_part){0};
+        value[c] = lanes_part_load_first(x->v + i + PART * c, width);
+    }
+    for (u32 j = 0; x->delta && j < x->n; j++) {
+        lanes_part wk = lanes_part_set(x->w[x->head_decay ? 0 : j] * x->k[j]);
+#pragma GCC unroll 4
+        for (u32 c = 0; c < W; c++)
+            old[c] = lanes_part_fma(
+                lanes_part_load_first(S + (size_t)j * x->m + i + PART * c, width), wk, old[c]);
+    }
+#pragma GCC unroll 4
+    for (u32 c = 0; c < W; c++) value[c] = (value[c] - old[c]) * x->b;
+    for (u32 j = 0; j < x->n; j++) {
+        float w = x->w[x->head_decay ? 0 : j];
+#pragma GCC unroll 4
+        for (u32 c = 0; c < W; c++) {
+            float *row = S + (size_t)j * x->m + i + PART * c;
+            lanes_part s = lanes_part_load_first(row, width) * w;
+            s = lanes_part_fma(value[c], lanes_part_set(x->k[j]), s);
+            out[c] = lanes_part_fma(s, lanes_part_set(x->r[j]), out[c]);
+            memcpy(row, &s, width * sizeof *row);
+        }
+    }
+#pragma GCC unroll 4
+    for (u32 c = 0; c < W; c++) memcpy(y + i + PART * c, &out[c], width * sizeof *y);
+}
+
+static void recurrence(float *S, float *y, const struct cpu_recurrence *x)
+{
+    u32 i = 0;
+    for (; i + 4 * PART <= x->m; i += 4 * PART) recurrence_parts(S, y, x, i, 4, PART);
+    for (; i + PART <= x->m; i += PART) recurrence_parts(S, y, x, i, 1, PART);
+    if (i < x->m) recurrence_parts(S, y, x, i, 1, x->m - i);
+}
+
+static void conv(float *y, const float *const *x, u32 n_taps, const float *w, size_t pitch,
+                 const float *bias, u32 n)
+{
+    for (u32 i = 0; i < n; i += PART) {
+        lanes_part sum = bias ? load_part(bias, i, n) : (lanes_part){0};
+        for (u32 k = 0; k < n_taps; k++)
+            sum = lanes_part_fma(load_part(w + k * pitch, i, n), load_part(x[k], i, n), sum);
+        store_part(y, i, n, sum);
+    }
+}
+
 static void rk_bonus(float *out, const float *y, const float *const in[4], u32 n)
 {
     const float *r = in[0], *k = in[1], *r_k = in[2], *v = in[3];
@@ -205,6 +269,8 @@ const struct row_kernels KERNEL_TABLE(cpu_rows) = {
     .lerp = lerp,
     .combine = combine,
     .wkv7 = wkv7,
+    .recurrence = recurrence,
+    .conv = conv,
     .rk_bonus = rk_bonus,
     .weigh = weigh_logits,
 };

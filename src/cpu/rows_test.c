@@ -101,6 +101,9 @@ static float act_of(enum act_kind kind, float x)
     case ACT_SIGMOID: return num_sigmoid(x);
     case ACT_RELU2: return x > 0 ? x * x : 0;
     case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
+    case ACT_SILU: return x * num_sigmoid(x);
+    case ACT_EXP: return num_exp(x);
+    case ACT_SOFTPLUS: return num_softplus(x);
     }
     return 0;
 }
@@ -114,7 +117,7 @@ static void acts_are_those_of_num_on_every_instruction_set(void **state)
     for (u32 i = 0; i < N; i++) x[i] *= i % 3 == 0 ? 0.3f : i % 3 == 1 ? 4 : 120;
     x[5] = 0;
     x[6] = -0.0f;
-    for (enum act_kind kind = ACT_TANH; kind <= ACT_DECAY; kind++)
+    for (enum act_kind kind = ACT_TANH; kind <= ACT_SOFTPLUS; kind++)
         for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
             if (!kernels(i)) continue;
             for (u32 j = 0; j < N; j++) want[j] = act_of(kind, x[j]);
@@ -326,6 +329,53 @@ static void recurrence_is_equal_on_every_instruction_set(void **state)
     }
 }
 
+/* The kinds that remove nothing, keys of another width than values; the definition is in
+ * ref_seq_test.c, whose results op_test compares with these. */
+static void other_recurrences_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    enum { KEY = 16, VALUE = 77 };
+    float r[KEY], w[KEY], k[KEY], v[VALUE], start[KEY * VALUE], S[2][KEY * VALUE], y[2][VALUE];
+    fill(r, KEY, 1), fill(w, KEY, 0.7f), fill(k, KEY, 0.5f), fill(v, VALUE, 1);
+    fill(start, ARRAY_LEN(start), 1);
+    for (u32 form = 0; form < 4; form++) {
+        const struct cpu_recurrence x = {.r = r,
+                                         .w = w,
+                                         .k = k,
+                                         .v = v,
+                                         .head_decay = form % 2,
+                                         .delta = form / 2,
+                                         .b = 0.6f,
+                                         .n = KEY,
+                                         .m = VALUE};
+        memcpy(S[0], start, sizeof start);
+        plain()->recurrence(S[0], y[0], &x);
+        for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+            if (!kernels(i)) continue;
+            memcpy(S[1], start, sizeof start);
+            kernels(i)->recurrence(S[1], y[1], &x);
+            assert_memory_equal(y[1], y[0], sizeof y[0]);
+            assert_memory_equal(S[1], S[0], sizeof S[0]);
+        }
+    }
+}
+
+static void convolutions_are_equal_on_every_instruction_set(void **state)
+{
+    (void)state;
+    enum { TAPS = 3 };
+    float x[TAPS][N], w[TAPS * N], b[N], want[N], got[N];
+    const float *rows[TAPS];
+    fill(w, ARRAY_LEN(w), 1), fill(b, N, 1);
+    for (u32 i = 0; i < TAPS; i++) fill(x[i], N, 1), rows[i] = x[i];
+    plain()->conv(want, rows, TAPS, w, N, b, N);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++) {
+        if (!kernels(i)) continue;
+        kernels(i)->conv(got, rows, TAPS, w, N, b, N);
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
 static void bonus_is_equal_on_every_instruction_set(void **state)
 {
     (void)state;
@@ -356,6 +406,8 @@ int main(void)
         cmocka_unit_test(attention_is_softmax_on_every_instruction_set),
         cmocka_unit_test(attention_on_tiles_is_softmax_on_every_instruction_set),
         cmocka_unit_test(recurrence_is_equal_on_every_instruction_set),
+        cmocka_unit_test(other_recurrences_are_equal_on_every_instruction_set),
+        cmocka_unit_test(convolutions_are_equal_on_every_instruction_set),
         cmocka_unit_test(bonus_is_equal_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

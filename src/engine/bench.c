@@ -122,7 +122,7 @@ double bench_memory_bytes(const struct net *net, const struct op *op, const stru
 {
     double sum = 0;
     for (u32 i = 0; i < op->n_parts; i++) sum += bench_memory_bytes(net, &op->parts[i], s);
-    if (op->kind == OP_WKV7 || op->kind == OP_TOKEN_SHIFT) {
+    if (op->kind == OP_RECURRENCE || op->kind == OP_TOKEN_SHIFT) {
         double width = net->states[op->p.rec.state].width;
         for (u32 t = 0; t < s->n_rows; t++)
             if (s->prev[t] < 0) sum += 2 * sizeof(float) * width;

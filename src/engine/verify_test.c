@@ -145,7 +145,7 @@ SPOILED(spoil_fused, OP_NORM_MATMUL, 1, "q", 5, 10, 0)
 SPOILED(spoil_nan, OP_NORM, 1, "ffn_norm", 4, NAN, 0)
 SPOILED(spoil_embed, OP_EMBED, -1, "embed", 0, 1e-6f, 0)
 SPOILED(spoil_route, OP_ROUTE, 1, "expert_ids", 0, 0, 0)
-SPOILED(spoil_wkv, OP_WKV7, 1, "wkv", 2, 10, 0)
+SPOILED(spoil_wkv, OP_RECURRENCE, 1, "wkv", 2, 10, 0)
 
 static struct exec_class with_submit(int (*submit)(struct exec *, u32, const struct step *,
                                                    struct err *))

@@ -139,6 +139,9 @@ enum {
     COLUMNS_NONE,
     COLUMNS_GELU,    /* of glu */
     COLUMNS_CLAMPED, /* of k_columns alone */
+    COLUMNS_SILU,
+    COLUMNS_EXP,
+    COLUMNS_SOFTPLUS,
 };
 struct columns_args {
     unsigned n, f, rows;
@@ -462,6 +465,25 @@ struct attend_args {
 enum { SHIFT_THREADS = 256 };
 struct shift_args {
     unsigned n, x_pitch, y_pitch;
+};
+
+/* k_conv, k_conv_keep: the state of a slot is its last n_taps - 1 rows of n */
+struct conv_args {
+    unsigned n, n_taps, has_b, x_pitch, y_pitch;
+};
+
+/* k_recurrence_<columns of a key>: a group has RECURRENCE_VALUES rows of the state of one head */
+enum { RECURRENCE_VALUES = 32, RECURRENCE_THREADS = 4 * RECURRENCE_VALUES };
+struct recurrence_args {
+    unsigned n_heads, n_key_heads, v_head;
+    unsigned tiled, delta, head_decay, has_b;
+    unsigned r_pitch, w_pitch, k_pitch, v_pitch, b_pitch, y_pitch;
+};
+
+/* k_mul_heads: y = a·b in heads of `group` columns of a, which begin every `stride` in b */
+struct mul_heads_args {
+    unsigned n, rows, group, stride, per_head;
+    unsigned a_pitch, b_pitch, y_pitch; /* b_pitch: 0 where it is one row for all */
 };
 
 /* k_wkv7_<head size> */

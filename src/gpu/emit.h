@@ -313,6 +313,10 @@ int emit_wkv7(struct emit *e, const struct op *op);
 bool emit_has_wkv7(u32 head);    /* kernels for heads of that size */
 void emit_chain(struct emit *e); /* HEAD, ROWS, PREV, NEXT */
 int emit_rk_bonus(struct emit *e, const struct op *op);
+/* emit_recurrence.c: */
+int emit_mul(struct emit *e, const struct op *op);
+int emit_conv(struct emit *e, const struct op *op);
+int emit_recurrence(struct emit *e, const struct op *op);
 /* emit_time_mix.c: */
 int emit_time_mix(struct emit *e, const struct op *op); /* and from the low-rank middles on */
 int emit_sample(struct emit *e, const struct op *op);

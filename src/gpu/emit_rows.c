@@ -85,10 +85,10 @@ int emit_norm(struct emit *e, const struct op *op)
 
 u32 emit_act(enum act_kind kind)
 {
-    static const u32 acts[] = {[ACT_TANH] = COLUMNS_TANH,
-                               [ACT_SIGMOID] = COLUMNS_SIGMOID,
-                               [ACT_RELU2] = COLUMNS_RELU2,
-                               [ACT_DECAY] = COLUMNS_DECAY};
+    static const u32 acts[] = {[ACT_TANH] = COLUMNS_TANH,        [ACT_SIGMOID] = COLUMNS_SIGMOID,
+                               [ACT_RELU2] = COLUMNS_RELU2,      [ACT_DECAY] = COLUMNS_DECAY,
+                               [ACT_SILU] = COLUMNS_SILU,        [ACT_EXP] = COLUMNS_EXP,
+                               [ACT_SOFTPLUS] = COLUMNS_SOFTPLUS};
     return acts[kind];
 }
 

@@ -19,7 +19,7 @@ static void find_mixer(const struct emit *e, const struct op *op, struct mixer *
                         .k_k = op_part(op, OP_MUL, 0),
                         .l2 = op_part(op, OP_NORM, 0),
                         .k_a = op_part(op, OP_K_CONTROL, 0),
-                        .wkv = op_part(op, OP_WKV7, 0),
+                        .wkv = op_part(op, OP_RECURRENCE, 0),
                         .norm = op_part(op, OP_NORM, 1),
                         .bonus = op_part(op, OP_RK_BONUS, 0),
                         .gate = op_part(op, OP_MUL, 1)};

@@ -1,4 +1,5 @@
-/* num_exp, num_log, num_sigmoid and num_tanh for kernels: the host's own text, so the same bits. */
+/* num_exp, num_log, num_sigmoid, num_tanh and num_softplus for kernels: the host's own text, so the
+ * same bits. */
 #ifndef GPU_NUM_F32_H
 #define GPU_NUM_F32_H
 

@@ -34,6 +34,7 @@ static const char *const refused[] = {
     "latent_attention, ragged",
     "token_shift, ragged",
     "wkv7, heads of 20",
+    "recurrence, keys of 20",
     "wkv7+head+tail, heads of 20",
 };
 

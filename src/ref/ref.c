@@ -61,8 +61,8 @@ static int check_limits(const struct op *op, struct err *err)
     bool attends = op->kind == OP_ATTENTION || op->kind == OP_LATENT_ATTENTION;
     if (attends && MAX(op->p.attn.k_width, op->p.attn.v_width) > REF_MAX_HEAD)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", REF_MAX_HEAD);
-    if (op->kind == OP_WKV7 && op->p.rec.head > REF_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "wkv heads of more than %d values", REF_MAX_HEAD);
+    if (op->kind == OP_RECURRENCE && op->p.rec.head > REF_MAX_HEAD)
+        return err_set(err, FLETCH_E_LIMIT, "recurrent heads of more than %d values", REF_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
         return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
     return 0;
@@ -116,11 +116,11 @@ static const u64 kernels[OP_COUNT] = {
     [OP_IMPORT_HIDDEN] = HAS(OP),
     [OP_NORM] = HAS_ANY_NORM,
     [OP_MATMUL] = HAS(OP) | HAS(BIAS),
-    [OP_MATMUL_HEADS] = HAS(OP),
+    [OP_MATMUL_HEADS] = HAS(OP) | HAS(SHARED_INPUT),
     [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
-    [OP_ADD] = HAS(OP),
+    [OP_ADD] = HAS(OP) | HAS(WEIGHT),
     [OP_ADD_EXPERTS] = HAS(OP),
-    [OP_MUL] = HAS(OP) | HAS(WEIGHT),
+    [OP_MUL] = HAS(OP) | HAS(WEIGHT) | HAS(HEAD_FACTORS),
     [OP_LERP] = HAS(OP) | HAS(WEIGHT),
     [OP_ACT] = HAS_ANY_ACT,
     [OP_GLU] = HAS_ANY_GLU,
@@ -132,7 +132,8 @@ static const u64 kernels[OP_COUNT] = {
     [OP_COMBINE_EXPERTS] = HAS(OP),
     [OP_TOKEN_SHIFT] = HAS(OP),
     [OP_K_CONTROL] = HAS(OP),
-    [OP_WKV7] = HAS(OP),
+    [OP_CONV] = HAS(OP) | HAS(BIAS),
+    [OP_RECURRENCE] = HAS_ANY_RECURRENCE,
     [OP_RK_BONUS] = HAS(OP),
     [OP_GATHER_ROWS] = HAS(OP),
     [OP_SAMPLE] = HAS(OP),

@@ -217,6 +217,9 @@ static float act(enum act_kind kind, float x)
     case ACT_SIGMOID: return num_sigmoid(x);
     case ACT_RELU2: return x < 0 ? 0 : x * x; /* NaN stays NaN */
     case ACT_DECAY: return num_exp(-0.606530660f * num_sigmoid(x));
+    case ACT_SILU: return x * num_sigmoid(x);
+    case ACT_EXP: return num_exp(x);
+    case ACT_SOFTPLUS: return num_softplus(x);
     }
     return x;
 }
@@ -235,6 +238,13 @@ static float glu(const struct op *op, float g, float u)
     return g * num_sigmoid(g) * u;
 }
 
+/* The column of b that column i of a is multiplied by. */
+static u32 factor_of(const struct op *op, u32 i)
+{
+    u32 h = i / op->p.mul.group, col = op->p.mul.per_head ? 0 : i % op->p.mul.group;
+    return h * op->p.mul.stride + col;
+}
+
 /* The ops that look at one column at a time. */
 static void op_columns(const struct ref_run *run, const struct op *op)
 {
@@ -249,7 +259,7 @@ static void op_columns(const struct ref_run *run, const struct op *op)
         for (u32 i = 0; i < n; i++) {
             switch (op->kind) {
             case OP_ADD: y[i] = a[i] + b[i]; break;
-            case OP_MUL: y[i] = a[i] * b[i]; break;
+            case OP_MUL: y[i] = a[i] * b[factor_of(op, i)]; break;
             case OP_LERP: y[i] = a[i] + (b[i] - a[i]) * c[i]; break;
             case OP_GLU: y[i] = glu(op, a[i], b[i]); break;
             case OP_K_CONTROL: y[i] = a[i] * (1.0f + (b[i] - 1.0f) * w[i]); break;
@@ -421,32 +431,84 @@ static void op_token_shift(const struct ref_run *run, const struct op *op)
         memcpy(state_of(run, op, s->rows[t].slot), at(run, op->in[0], t), bytes);
 }
 
-/* One head, one token: S is [head][head], row = value index. */
-static void wkv7_head(u32 n, float *S, const float *in[6], float *y)
+/* Row x_t, or the one `back` rows before it; before the first row of the step those of the state,
+ * the latest last. */
+static const float *conv_row(const struct ref_run *run, const struct op *op, u32 t, u32 back)
 {
-    const float *r = in[0], *w = in[1], *k = in[2], *v = in[3], *kk = in[4], *a = in[5];
-    for (u32 i = 0; i < n; i++) {
-        float *row = S + (size_t)i * n;
-        double sa = 0, out = 0;
-        for (u32 j = 0; j < n; j++) sa -= (double)row[j] * (double)kk[j];
-        for (u32 j = 0; j < n; j++) {
-            row[j] = (float)((double)row[j] * (double)w[j] + (double)v[i] * (double)k[j] +
-                             sa * (double)kk[j] * (double)a[j]);
-            out += (double)row[j] * (double)r[j];
+    const float *state = state_of(run, op, run->s->rows[t].slot);
+    i32 i = (i32)t;
+    for (; back && i >= 0; back--) i = run->s->prev[i];
+    if (i >= 0) return at(run, op->in[0], (u32)i);
+    return state + (size_t)(op->p.rec.n_taps - 2 - back) * op->in[0].width;
+}
+
+static void op_conv(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->in[0].width, K = op->p.rec.n_taps;
+    const float *w = row_of(run, op->w[0], 0, 0), *bias = row_of(run, op->w[1], 0, 2);
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        float *y = at(run, op->out[0], t);
+        for (u32 i = 0; i < n; i++) {
+            double sum = 0;
+            for (u32 k = 0; k < K; k++)
+                sum += (double)w[(size_t)i * K + k] * (double)conv_row(run, op, t, K - 1 - k)[i];
+            y[i] = (float)(sum + (bias ? (double)bias[i] : 0));
         }
-        y[i] = (float)out;
+    }
+    for (u32 t = 0; t < run->s->n_rows; t++) {
+        if (run->s->last[run->s->rows[t].slot] != (i32)t) continue;
+        float *state = state_of(run, op, run->s->rows[t].slot);
+        for (u32 k = 0; k + 1 < K; k++)
+            memmove(state + (size_t)k * n, conv_row(run, op, t, K - 2 - k), n * sizeof *state);
     }
 }
 
-static void op_wkv7(const struct ref_run *run, const struct op *op)
+struct recurrence {
+    const float *r, *w, *k, *v, *kk, *a; /* of one head */
+    bool head_decay;                     /* w has one value */
+    double b;
+};
+
+/* One row i of the state: the value that goes in with k, and for `remove` what goes out with kk. */
+static float recur_row(enum recurrence_kind kind, u32 n, float *row, const struct recurrence *x,
+                       u32 i)
 {
-    u32 n = op->p.rec.head;
+    double s = 0, out = 0, v = (double)x->v[i];
+    for (u32 j = 0; kind == RECURRENCE_REMOVE && j < n; j++) s -= (double)row[j] * (double)x->kk[j];
+    for (u32 j = 0; kind == RECURRENCE_DELTA && j < n; j++)
+        v -= (double)row[j] * (double)x->w[x->head_decay ? 0 : j] * (double)x->k[j];
+    for (u32 j = 0; j < n; j++) {
+        double gone = kind == RECURRENCE_REMOVE ? s * (double)x->kk[j] * (double)x->a[j] : 0;
+        double w = (double)x->w[x->head_decay ? 0 : j];
+        row[j] = (float)((double)row[j] * w + x->b * v * (double)x->k[j] + gone);
+        out += (double)row[j] * (double)x->r[j];
+    }
+    return (float)out;
+}
+
+static void op_recurrence(const struct ref_run *run, const struct op *op)
+{
+    u32 n = op->p.rec.head, m = op->p.rec.v_head, H = op->p.rec.n_heads, G = op->p.rec.n_key_heads;
+    bool removes = op->p.rec.kind == RECURRENCE_REMOVE, head_decay = op->in[1].width == H;
     for (u32 t = 0; t < run->s->n_rows; t++) {
-        float *S = state_of(run, op, run->s->rows[t].slot);
-        for (u32 h = 0; h * n < op->in[0].width; h++) {
-            const float *in[6];
-            for (u32 i = 0; i < 6; i++) in[i] = at(run, op->in[i], t) + (size_t)h * n;
-            wkv7_head(n, S + (size_t)h * n * n, in, at(run, op->out[0], t) + (size_t)h * n);
+        float *S = state_of(run, op, run->s->rows[t].slot), *y = at(run, op->out[0], t);
+        for (u32 h = 0; h < H; h++) {
+            size_t key = (size_t)(op->p.rec.tiled ? h % G : h / (H / G)) * n;
+            struct recurrence x = {.r = at(run, op->in[0], t) + key,
+                                   .w = at(run, op->in[1], t) + (head_decay ? h : key),
+                                   .k = at(run, op->in[2], t) + key,
+                                   .v = at(run, op->in[3], t) + (size_t)h * m,
+                                   .head_decay = head_decay,
+                                   .b = 1};
+            if (removes) {
+                x.kk = at(run, op->in[4], t) + key;
+                x.a = at(run, op->in[5], t) + key;
+            } else if (op->n_in == 5) {
+                x.b = (double)at(run, op->in[4], t)[h];
+            }
+            for (u32 i = 0; i < m; i++)
+                y[(size_t)h * m + i] =
+                    recur_row(op->p.rec.kind, n, S + ((size_t)h * m + i) * n, &x, i);
         }
     }
 }
@@ -523,7 +585,8 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_ADD_EXPERTS: op_add_experts(run, op); break;
     case OP_COMBINE_EXPERTS: op_combine_experts(run, op); break;
     case OP_TOKEN_SHIFT: op_token_shift(run, op); break;
-    case OP_WKV7: op_wkv7(run, op); break;
+    case OP_CONV: op_conv(run, op); break;
+    case OP_RECURRENCE: op_recurrence(run, op); break;
     case OP_RK_BONUS: op_rk_bonus(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
     case OP_SAMPLE: hostmem_sample(&run->x->host, run->handle, run->s, op, 0, 1); break;

@@ -279,6 +279,116 @@ static void wkv7_over_steps_and_slots(void **state)
     }
 }
 
+enum { KEYS = 2, VALUES = 3, RECURRENT = 4 }; /* columns of a key and a value, heads */
+
+struct recur {
+    struct recurrence_spec spec;
+    struct operand y;
+};
+
+/* Two key heads for four heads. */
+static void record_recur(struct recur *m, enum recurrence_kind kind, bool tiled, bool by_column)
+{
+    u32 n = 2 * KEYS;
+    m->spec = (struct recurrence_spec){.kind = kind,
+                                       .state = net_state(lab.net, RECURRENT * KEYS * VALUES),
+                                       .head = KEYS,
+                                       .n_heads = RECURRENT,
+                                       .tiled = tiled,
+                                       .r = lab_in(n),
+                                       .w = lab_in(by_column ? n : RECURRENT),
+                                       .k = lab_in(n),
+                                       .v = lab_in(RECURRENT * VALUES),
+                                       .b = lab_in(RECURRENT)};
+    m->y = prog_recurrence(lab.p, "y", m->spec);
+}
+
+/* The matrix form: S ← S·diag(w)·(1 - b·k·kᵀ) + b·v·kᵀ, without the subtraction where plain. */
+static void naive_recur(const struct recur *m, u32 t, double S[RECURRENT][VALUES][KEYS])
+{
+    const struct recurrence_spec *s = &m->spec;
+    for (u32 h = 0; h < RECURRENT; h++) {
+        const float *k = lab_at(s->k, t) + KEYS * (s->tiled ? h % 2 : h / 2);
+        const float *r = lab_at(s->r, t) + KEYS * (s->tiled ? h % 2 : h / 2);
+        const float *w = lab_at(s->w, t), *v = lab_at(s->v, t) + h * VALUES;
+        double b = (double)lab_at(s->b, t)[h];
+        for (u32 i = 0; i < VALUES; i++) {
+            double next[KEYS], y = 0;
+            for (u32 j = 0; j < KEYS; j++) {
+                next[j] = b * (double)v[i] * (double)k[j];
+                for (u32 l = 0; l < KEYS; l++) {
+                    u32 col = s->tiled ? h % 2 : h / 2;
+                    double decay = (double)w[s->w.width == RECURRENT ? h : col * KEYS + l];
+                    double m_lj =
+                        (l == j) - (s->kind == RECURRENCE_DELTA) * b * (double)k[l] * (double)k[j];
+                    next[j] += S[h][i][l] * decay * m_lj;
+                }
+            }
+            memcpy(S[h][i], next, sizeof next);
+            for (u32 j = 0; j < KEYS; j++) y += next[j] * (double)r[j];
+            lab_close_to(lab_out(m->y, t)[h * VALUES + i], y);
+        }
+    }
+}
+
+static void check_recur(enum recurrence_kind kind, bool tiled, bool by_column)
+{
+    double S[LAB_SLOTS][RECURRENT][VALUES][KEYS] = {{{{0}}}};
+    struct recur m;
+    record_recur(&m, kind, tiled, by_column);
+    for (u32 s = 0; s < 3; s++) {
+        for (u32 t = 0; t < 5; t++) lab_row(steps[s][t].slot, steps[s][t].pos);
+        lab_fill(5);
+        lab_run(m.y, m.y);
+        for (u32 t = 0; t < 5; t++) naive_recur(&m, t, S[steps[s][t].slot]);
+    }
+}
+
+static void delta_rule_over_steps_and_slots(void **state)
+{
+    (void)state;
+    check_recur(RECURRENCE_DELTA, false, false);
+}
+
+static void delta_rule_with_keys_in_turns_and_decay_by_column(void **state)
+{
+    (void)state;
+    check_recur(RECURRENCE_DELTA, true, true);
+}
+
+static void plain_recurrence_over_steps_and_slots(void **state)
+{
+    (void)state;
+    check_recur(RECURRENCE_PLAIN, false, false);
+}
+
+static void conv_sees_the_rows_before_across_steps(void **state)
+{
+    (void)state;
+    enum { N = 3, TAPS = 4, LONGEST = 16 };
+    const float *w, *b;
+    u32 weight = lab_random_weight(QT_F32, N * TAPS, 1, 1, &w);
+    u32 bias = lab_random_weight(QT_F32, N, 1, 1, &b), n[LAB_SLOTS] = {0};
+    float seen[LAB_SLOTS][LONGEST + TAPS][N] = {{{0}}}; /* TAPS rows of zeros before */
+    struct operand x = lab_in(N);
+    struct operand y = prog_conv(lab.p, "y", x, net_state(lab.net, N * (TAPS - 1)), weight, bias);
+    for (u32 s = 0; s < 3; s++) {
+        for (u32 t = 0; t < 5; t++) lab_row(steps[s][t].slot, steps[s][t].pos);
+        lab_fill(5);
+        lab_run(y, y);
+        for (u32 t = 0; t < 5; t++) {
+            u32 slot = steps[s][t].slot, at = TAPS + n[slot]++;
+            memcpy(seen[slot][at], lab_at(x, t), sizeof seen[0][0]);
+            for (u32 i = 0; i < N; i++) {
+                double sum = (double)b[i];
+                for (u32 k = 0; k < TAPS; k++)
+                    sum += (double)w[i * TAPS + k] * (double)seen[slot][at - TAPS + 1 + k][i];
+                lab_close_to(lab_out(y, t)[i], sum);
+            }
+        }
+    }
+}
+
 static void states_are_zeroed_and_copied(void **state)
 {
     (void)state;
@@ -324,6 +434,10 @@ int main(void)
         TEST(copied_blocks_are_read),
         TEST(token_shift_follows_its_slot),
         TEST(wkv7_over_steps_and_slots),
+        TEST(delta_rule_over_steps_and_slots),
+        TEST(delta_rule_with_keys_in_turns_and_decay_by_column),
+        TEST(plain_recurrence_over_steps_and_slots),
+        TEST(conv_sees_the_rows_before_across_steps),
         TEST(states_are_zeroed_and_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

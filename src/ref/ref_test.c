@@ -245,7 +245,7 @@ static void pairwise_ops(void **state)
 {
     (void)state;
     static const float w[6] = {1, 2, 0.5f, -1, 0.25f, 3};
-    struct operand a = lab_in(3), b = lab_in(3), m = lab_in(3);
+    struct operand a = lab_in(3), b = lab_in(3), m = lab_in(3), wide = lab_in(9);
     u32 v = lab_vector(3, w), rows = lab_weight(QT_F32, 3, 2, 1, w, NULL);
     struct operand y[] = {
         prog_add(lab.p, "y", a, b),
@@ -258,6 +258,10 @@ static void pairwise_ops(void **state)
         prog_glu_by(lab.p, "y", a, b, (struct glu_spec){.kind = GLU_GELU}),
         prog_glu_by(lab.p, "y", a, b,
                     (struct glu_spec){.kind = GLU_CLAMPED, .alpha = 1.5f, .limit = 0.4f}),
+        prog_add_weight(lab.p, "y", a, v),
+        prog_mul_heads(lab.p, "y", a, prog_cols(lab.p, b, 1, 1)),
+        prog_mul_strided(lab.p, "y", a, wide, 1, 4),
+        prog_mul_heads_weight(lab.p, "y", prog_cols(lab.p, wide, 2, 6), v),
     };
     for (u32 i = 0; i < ARRAY_LEN(y); i++) lab.p->bufs[y[i].buf].kept = true;
     lab_row(0, 0), lab_row(0, 1);
@@ -280,6 +284,11 @@ static void pairwise_ops(void **state)
             g = fmin(g, (double)0.4f);
             double u = fmax(fmin((double)q, (double)0.4f), -(double)0.4f);
             lab_close_to(lab_out(y[8], t)[i], g / (1 + exp(-1.5 * g)) * (u + 1));
+            assert_true(lab_out(y[9], t)[i] == p + w[i]);
+            assert_true(lab_out(y[10], t)[i] == p * lab_at(b, t)[1]);
+            assert_true(lab_out(y[11], t)[i] == p * lab_at(wide, t)[4 * i]);
+            for (u32 j = 2 * i; j < 2 * i + 2; j++)
+                assert_true(lab_out(y[12], t)[j] == lab_at(wide, t)[2 + j] * w[i]);
         }
 }
 
@@ -287,8 +296,8 @@ static void activations(void **state)
 {
     (void)state;
     static const float x[7] = {-30, -1.5f, -0.1f, 0, 0.3f, 2, 40};
-    struct operand in = lab_in(7), y[4];
-    for (u32 k = 0; k < 4; k++) {
+    struct operand in = lab_in(7), y[ACT_SOFTPLUS + 1];
+    for (u32 k = 0; k <= ACT_SOFTPLUS; k++) {
         y[k] = prog_act(lab.p, "y", (enum act_kind)k, in);
         lab.p->bufs[y[k].buf].kept = true;
     }
@@ -301,6 +310,9 @@ static void activations(void **state)
         lab_close_to(lab_out(y[ACT_SIGMOID], 0)[i], sigmoid);
         lab_close_to(lab_out(y[ACT_RELU2], 0)[i], z > 0 ? z * z : 0);
         lab_close_to(lab_out(y[ACT_DECAY], 0)[i], exp(-exp(-0.5) * sigmoid));
+        lab_close_to(lab_out(y[ACT_SILU], 0)[i], z * sigmoid);
+        lab_close_to(lab_out(y[ACT_EXP], 0)[i], exp(z));
+        lab_close_to(lab_out(y[ACT_SOFTPLUS], 0)[i], log1p(exp(z)));
     }
 }
 
@@ -599,7 +611,7 @@ static void too_wide_is_refused_at_load(void **state)
     struct err err = {0};
     const struct exec_limits limits = {
         .max_rows = 1, .max_out = 1, .n_slots = 1, .n_blocks = 1, .block_tokens = 1, .max_pos = 1};
-    static const char *const texts[3] = {"attention heads", "wkv heads", "experts"};
+    static const char *const texts[3] = {"attention heads", "recurrent heads", "experts"};
     for (u32 i = 0; i < 3; i++) {
         struct operand y = lab_in(4096), ids;
         u32 kv = net_kv(lab.net, 4096, 4096), rec = net_state(lab.net, 4096u * 4096u);

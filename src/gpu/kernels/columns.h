@@ -9,7 +9,8 @@
 GPU_FN float columns_of(uint f, float a, float b, float c)
 {
     float s = 0.0f;
-    if (f == COLUMNS_GLU || f == COLUMNS_SIGMOID || f == COLUMNS_DECAY) s = num_sigmoid(a);
+    if (f == COLUMNS_GLU || f == COLUMNS_SIGMOID || f == COLUMNS_DECAY || f == COLUMNS_SILU)
+        s = num_sigmoid(a);
     if (f == COLUMNS_GELU) s = num_sigmoid(1.59576912f * (a + 0.044715f * a * a * a));
     switch (f) {
     case COLUMNS_ADD: return a + b;
@@ -22,6 +23,9 @@ GPU_FN float columns_of(uint f, float a, float b, float c)
     case COLUMNS_SIGMOID: return s;
     case COLUMNS_RELU2: return a < 0.0f ? 0.0f : a * a;
     case COLUMNS_DECAY: return num_exp(-0.606530660f * s);
+    case COLUMNS_SILU: return a * s;
+    case COLUMNS_EXP: return num_exp(a);
+    case COLUMNS_SOFTPLUS: return num_softplus(a);
     default: return a;
     }
 }
