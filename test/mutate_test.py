@@ -19,6 +19,8 @@ MTP = "src/model/arch/mtp.c"
 RWKV = "src/model/arch/rwkv7.c"
 OPS = "src/ref/ref_ops.c"
 HOSTMEM = "src/core/hostmem.c"
+DELTA = "src/model/arch/delta.c"
+HF_TENSORS = "src/format/hf_tensors.c"
 
 MUTANTS = [
     # name, file, text, replacement
@@ -42,7 +44,7 @@ MUTANTS = [
      "(void)bias, pick[i] = score_of(p[i])"),
     ("expert scale forgotten", HOSTMEM, "weights[j] *= op->p.route.scale;", ";"),
     ("expert weights not normalised", PARTS, ".normalise = hp->expert_norm,", ".normalise = false,"),
-    ("shared expert left out", PARTS, "return n_shared ? prog_add(", "return false ? prog_add("),
+    ("shared expert left out", PARTS, "if (!n_shared) return y;", "return y;"),
     ("latent scale of the cached width", GLM, "m * m / sqrtf((float)qk)",
      "m * m / sqrtf((float)wide)"),
     ("attention scale of the model width", PARTS, "1.0f / sqrtf((float)hp->head_k)",
@@ -106,7 +108,35 @@ MUTANTS = [
     ("group norm epsilon", RWKV, ".eps = 64e-5f", ".eps = 1e-5f"),
     ("values mixed the other way", RWKV, "v, mix->v_first, m)", "mix->v_first, v, m)"),
     ("relu not squared", OPS, "x < 0 ? 0 : x * x;", "x < 0 ? 0 : x;"),
-    ("state update without a", OPS, "sa * (double)kk[j] * (double)a[j]", "sa * (double)kk[j]"),
+    ("state update without a", OPS, "s * (double)x->kk[j] * (double)x->a[j]",
+     "s * (double)x->kk[j]"),
+    ("convolution turned round", OPS, "w[(size_t)i * K + k]", "w[(size_t)i * K + K - 1 - k]"),
+    ("what is learned compared before the decay", OPS,
+     "v -= (double)row[j] * (double)x->w[x->head_decay ? 0 : j] * (double)x->k[j];",
+     "v -= (double)row[j] * (double)x->k[j];"),
+    ("delta rule without its subtraction", OPS, "kind == RECURRENCE_DELTA && j < n", "false"),
+    ("heads of the delta net in order", "src/model/arch/qwen35.c",
+     "return part_delta_net(b, h, l, true);", "return part_delta_net(b, h, l, false);"),
+    ("heads of the delta net in turns", "src/model/arch/qwen35.c",
+     "return part_delta_net(b, h, l, false);", "return part_delta_net(b, h, l, true);"),
+    ("queries of the delta net not scaled", DELTA, "prog_cols(p, qkv, 0, keys), 1 / sqrtf((float)n))",
+     "prog_cols(p, qkv, 0, keys), 1)"),
+    ("queries and keys of the delta net swapped", DELTA, "prog_cols(p, qkv, keys, keys), 1)",
+     "prog_cols(p, qkv, 0, keys), 1)"),
+    ("convolution without its function", DELTA, 'prog_act(p, "conv_silu", ACT_SILU,',
+     'prog_act(p, "conv_silu", ACT_TANH,'),
+    ("decay without softplus", DELTA, "ACT_SOFTPLUS", "ACT_SILU"),
+    ("alpha and beta swapped", DELTA, "alpha ? n : 0", "alpha ? 0 : n"),
+    ("gate of the delta net swapped", DELTA, "z, y)", "y, z)"),
+    ("heads not gated by a sigmoid", PARTS, '"q_gate", ACT_SIGMOID', '"q_gate", ACT_TANH'),
+    ("heads gated by their queries", PARTS,
+     "prog_cols(p, gate, hp->head_k, gate.width - hp->head_k)",
+     "prog_cols(p, gate, 0, gate.width - hp->head_k)"),
+    ("shared expert not gated", PARTS, '"shared_part", ACT_SIGMOID', '"shared_part", ACT_EXP'),
+    ("norms stored less one read as they are", HF_TENSORS, "x[i] += 1", "x[i] += 0"),
+    ("decay's logarithm not negated", HF_TENSORS, "(float)-exp(", "(float)exp("),
+    ("all blocks but every fourth have a state", "src/model/hparams.c",
+     "listed ? kv->data[i] != 0 :", ""),
 ]
 
 

@@ -286,9 +286,10 @@ static u32 rotated(struct cfg *c, const json_t *p, u32 n)
 {
     bool glm = c->h->arch == HF_GLM4_MOE, minimax = c->h->arch == HF_MINIMAX_M2;
     u32 said = minimax ? opt_u32(c, "rotary_dim", n, n) : n;
-    double part = opt_num(c, c->root, "partial_rotary_factor", glm ? 0.5 : (double)said / n);
+    double absent = glm ? 0.5 : c->h->arch & HF_DELTA ? 0.25 : (double)said / n;
+    double part = opt_num(c, c->root, "partial_rotary_factor", absent);
     part = opt_num(c, p, "partial_rotary_factor", part);
-    if (!(glm || minimax || (c->h->arch & (HF_PHI3 | HF_SOLAR)))) {
+    if (!(glm || minimax || (c->h->arch & (HF_PHI3 | HF_SOLAR | HF_DELTA)))) {
         if (part != 1)
             FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
         return n;
@@ -328,7 +329,8 @@ static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
     if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
-    if (c->h->wrapped && str_is(type, "mrope")) return; /* of text alone it is the plain one */
+    if ((c->h->wrapped || (c->h->arch & HF_DELTA)) && str_is(type, "mrope"))
+        return; /* of text alone it is the plain one */
     /* Phi-3's class takes these names for it too */
     bool is_long = str_is(type, "longrope") ||
                    (c->h->arch == HF_PHI3 && (str_is(type, "su") || str_is(type, "yarn")));
@@ -362,6 +364,7 @@ static bool has_window(struct cfg *c)
         struct str type = {json_string_value(v), json_string_length(v)};
         bool slide = type.p && str_is(type, "sliding_attention");
         slides |= slide;
+        if (type.p && str_is(type, "linear_attention") && (c->h->arch & HF_DELTA)) continue;
         if (!slide && !(type.p && str_is(type, "full_attention")))
             source_refuse(c->s, "config.json: layer_types contains %s",
                           type.p ? QUOTE(type) : "a value that is not a string");
@@ -397,15 +400,17 @@ static void read_dense(struct cfg *c)
     u32 dim = put_common(c, n_ctx);
     h->n_heads = need_u32(c, "num_attention_heads", 1 << 16);
     h->n_kv_heads = opt_u32(c, "num_key_value_heads", 1 << 16, h->n_heads);
-    u32 n_head = opt_u32(c, "head_dim", 1 << 16, MAX(dim / h->n_heads, 1u));
+    u32 n_head =
+        opt_u32(c, "head_dim", 1 << 16, h->arch & HF_DELTA ? 256 : MAX(dim / h->n_heads, 1u));
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
     only_str(c, "hidden_act", "silu");
     put_window(c);
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
     /* where no block is dense, the width of such a block may be left out */
-    const char *width = get(c, c->root, "intermediate_size") || h->arch != HF_SOLAR
-                            ? "intermediate_size"
-                            : "moe_intermediate_size";
+    const char *width =
+        get(c, c->root, "intermediate_size") || !(h->arch & (HF_SOLAR | HF_QWEN35_MOE))
+            ? "intermediate_size"
+            : "moe_intermediate_size";
     put_u32(c, "feed_forward_length", need_u32(c, width, 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
     put_u32(c, "attention.head_count_kv", h->n_kv_heads);
@@ -437,6 +442,85 @@ static void read_qwen3_moe(struct cfg *c)
              "config.json: dense layers between the expert layers (mlp_only_layers, "
              "decoder_sparse_step) are not supported");
     put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
+}
+
+/* Which layers have a state; where no list says it, all but every so many-th. */
+static void put_recurrent_layers(struct cfg *c)
+{
+    const json_t *types = get(c, c->root, "layer_types");
+    u32 n = c->h->n_layers, every = opt_u32(c, "full_attention_interval", 512, 4);
+    u8 flags[512] = {0};
+    if (types && json_array_size(types) != n)
+        FAIL(c, FLETCH_E_FORMAT, "config.json: layer_types does not have %u entries", n);
+    for (u32 l = 0; l < n; l++) {
+        const char *type = json_string_value(json_array_get(types, l));
+        flags[l] = types ? type && strcmp(type, "linear_attention") == 0 : (l + 1) % every != 0;
+    }
+    if (types)
+        for (every = 1; every < n && flags[every - 1]; every++) {
+        }
+    bool regular = true;
+    for (u32 l = 0; l < n; l++) regular &= flags[l] == ((l + 1) % every != 0);
+    if (regular)
+        put_u32(c, "full_attention_interval", every);
+    else if (!c->rc) /* MTP blocks have none */
+        c->rc = source_add_array(c->s, key_of(c, "attention.recurrent_layers").text, KV_BOOL,
+                                 n + c->h->n_mtp, flags, n + c->h->n_mtp, c->err);
+}
+
+/* Which pairs turn with which of a picture's positions. Those of text are all the same, so fletch
+ * does without, but other engines ask for it. */
+static void put_sections(struct cfg *c)
+{
+    const json_t *p = get(c, c->root, "rope_parameters"),
+                 *said = json_object_get(p, "mrope_section");
+    static const u32 usual[3] = {11, 11, 10};
+    u8 le[16] = {0};
+    for (u32 i = 0; i < 3; i++) {
+        json_int_t n = said ? json_integer_value(json_array_get(said, i)) : usual[i];
+        if (n < 0 || n > 1 << 16)
+            FAIL(c, FLETCH_E_FORMAT, "config.json: mrope_section is not a list of small integers");
+        for (u32 k = 0; k < 4; k++) le[4 * i + k] = (u8)((u64)n >> 8 * k);
+    }
+    if (!c->rc)
+        c->rc = source_add_array(c->s, key_of(c, "rope.dimension_sections").text, KV_I32, 4, le,
+                                 sizeof le, c->err);
+}
+
+/* Qwen3-Next, Qwen3.5 */
+static void read_delta(struct cfg *c)
+{
+    struct hf *h = c->h;
+    for (u32 i = 0; i < h->n_tensors; i++)
+        if (str_starts(h->names[i], "mtp.")) h->n_mtp = 1;
+    only_bool(c, "attn_output_gate", true);
+    only_bool(c, "mtp_use_dedicated_embeddings", false);
+    read_dense(c);
+    if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
+    h->key_dim = opt_u32(c, "linear_key_head_dim", 1 << 12, 128);
+    h->value_dim = opt_u32(c, "linear_value_head_dim", 1 << 12, 128);
+    h->n_keys = opt_u32(c, "linear_num_key_heads", 1 << 12, 16);
+    h->n_values = opt_u32(c, "linear_num_value_heads", 1 << 12, 32);
+    if (h->n_values % h->n_keys)
+        FAIL(c, FLETCH_E_FORMAT,
+             "config.json: linear_num_key_heads does not divide linear_num_value_heads");
+    put_u32(c, "ssm.conv_kernel", opt_u32(c, "linear_conv_kernel_dim", 16, 4));
+    put_u32(c, "ssm.state_size", h->key_dim);
+    put_u32(c, "ssm.group_count", h->n_keys);
+    put_u32(c, "ssm.time_step_rank", h->n_values);
+    put_u32(c, "ssm.inner_size", h->value_dim * h->n_values);
+    put_recurrent_layers(c);
+    if (h->arch != HF_QWEN3_NEXT) put_sections(c);
+    if (h->arch == HF_QWEN35) return;
+    if (json_array_size(get(c, c->root, "mlp_only_layers")) ||
+        opt_u32(c, "decoder_sparse_step", UINT32_MAX, 1) != 1)
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: dense layers between the expert layers (mlp_only_layers, "
+             "decoder_sparse_step) are not supported");
+    u32 n = need_u32(c, "num_experts", 1024);
+    put_experts(c, n, opt_bool(c, "norm_topk_prob", true));
+    put_u32(c, "expert_shared_feed_forward_length",
+            need_u32(c, "shared_expert_intermediate_size", 1 << 20));
 }
 
 static void read_mixtral(struct cfg *c)
@@ -733,6 +817,9 @@ static const struct {
     {"SmolLM3ForCausalLM", "smollm3", HF_SMOLLM3, read_smollm3},
     {"Phi3ForCausalLM", "phi3", HF_PHI3, read_dense},
     {"MiniMaxM2ForCausalLM", "minimax-m2", HF_MINIMAX_M2, read_minimax_m2},
+    {"Qwen3NextForCausalLM", "qwen3next", HF_QWEN3_NEXT, read_delta},
+    {"Qwen3_5ForCausalLM", "qwen35", HF_QWEN35, read_delta},
+    {"Qwen3_5MoeForCausalLM", "qwen35moe", HF_QWEN35_MOE, read_delta},
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
     /* before their text model had a configuration of its own */
     {"Qwen2VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
@@ -750,6 +837,9 @@ static const char *const text_types[][2] = {
     {"qwen3_vl_text", "Qwen3ForCausalLM"},
     {"qwen3_moe", "Qwen3MoeForCausalLM"},
     {"qwen3_vl_moe_text", "Qwen3MoeForCausalLM"},
+    {"qwen3_next", "Qwen3NextForCausalLM"},
+    {"qwen3_5_text", "Qwen3_5ForCausalLM"},
+    {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
     {"smollm3", "SmolLM3ForCausalLM"},
     {"granite", "GraniteForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},

@@ -23,7 +23,9 @@ enum {
     ER = HF_ERNIE | HF_ERNIE_MOE,
     GR = HF_GRANITE,
     HY = HF_HUNYUAN | HF_HUNYUAN_MOE,
-    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY,
+    D = HF_DELTA,
+    DM = HF_QWEN35_MOE | HF_QWEN3_NEXT,
+    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D,
     ALL = ATTN | G | R,
 };
 
@@ -180,7 +182,10 @@ static const struct field {
     {ATTN, "attention_out_bias", ANY, 0},
     {QN, "use_qk_norm", TRUE, 0},
     {P3, "full_attn_mod", EQUAL, 1},
-    {ER, "use_bias", ANY, 0},     /* the tensors tell */
+    {D, "mamba_ssm_dtype", ANY, 0},         /* of its library's kernels */
+    {D, "full_attention_interval", ANY, 0}, /* layer_types decides where both are there */
+    {D, "mtp_num_hidden_layers", ANY, 0},   /* the tensors tell */
+    {ER, "use_bias", ANY, 0},               /* the tensors tell */
     {ER, "moe_norm_min", ANY, 0}, /* of a sum of softmax's largest, which is never so small */
     {ER, "moe_use_aux_free", ANY, 0},
     {ER, "moe_capacity", ANY, 0}, /* training */
@@ -408,7 +413,7 @@ int hf_check_fields(const struct source *s, const struct hf *h, const json_t *co
     {
         /* positions of pictures: those of text are the same in all sections */
         bool sections =
-            h->wrapped && (h->arch & (Q2 | QN)) &&
+            ((h->wrapped && (h->arch & (Q2 | QN))) || (h->arch & D)) &&
             (strcmp(name, "mrope_section") == 0 || strcmp(name, "mrope_interleaved") == 0);
         if (!sections && !strmap_get(&asked[1], str_of(name), &i) &&
             !is_in(rope_fields, ARRAY_LEN(rope_fields), name) && !is_neutral(name, v))

@@ -30,6 +30,10 @@ enum hf_arch {
     HF_HUNYUAN_MOE = 65536,
     HF_DEEPSEEK = 131072, /* V2 and V3 */
     HF_SOLAR = 262144,
+    HF_QWEN35 = 1 << 20,
+    HF_QWEN35_MOE = 1 << 21,
+    HF_QWEN3_NEXT = 1 << 22,
+    HF_DELTA = HF_QWEN35 | HF_QWEN35_MOE | HF_QWEN3_NEXT, /* with a gated delta net */
 };
 
 struct hf {
@@ -50,6 +54,8 @@ struct hf {
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
     u32 d_model, n_experts;
     u32 n_nope, n_value;     /* GLM: parts of a head in kv_b_proj */
+    u32 n_keys, n_values;    /* HF_DELTA: key heads, and the value heads that they share */
+    u32 key_dim, value_dim;  /* columns of each */
     u32 n_rope_freqs;        /* pairs that rotate, where these are set; in the source's arena */
     const float *rope_freqs; /* llama3 scaling: divisors of the frequencies */
     const float *rope_short, *rope_long; /* longrope: the same for short and long contexts */

@@ -4,6 +4,7 @@
  * would not be computed rightly without it. */
 #include "format/hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,12 @@ enum recipe_kind {
     RECIPE_PAIRS,     /* of each group, rows i and i + n/2 become neighbours 2i and 2i + 1 */
     RECIPE_TRANSPOSE, /* each group's [rows taken][cols] as [cols][rows taken] */
     RECIPE_VALUES,    /* ready-made floats */
+    RECIPE_TURNS, /* of each group the first values, then [n_keys][n] of n_rows units as [n][n_keys]
+                   */
+    RECIPE_PARTS, /* of three ranges of rows one after the other: those rows of every group */
 };
+
+enum recipe_map { MAP_NONE, MAP_PLUS_ONE, MAP_MINUS_EXP }; /* of F32 values */
 
 /* Every source is seen as [n_groups][n_rows][n_cols]; of each group's rows n_take are taken from
  * first on. Results follow each other, converted to the tensor's type. */
@@ -25,6 +31,9 @@ struct recipe {
     u64 n_groups, n_rows, n_cols;
     u64 first, n_take;
     const float *values;
+    u64 n_keys;
+    u64 part[3][2]; /* first row, rows */
+    enum recipe_map map;
 };
 
 enum how {
@@ -43,6 +52,16 @@ enum how {
     LERP,      /* %c in the name is each of r w k v a g; {C,1,1,6} */
     OUTPUT,    /* AS_IS, unless tied to the embedding */
     VALUE_MIX, /* AS_IS; block 0 has none, or dummies that are dropped */
+    PLUS_ONE,  /* norms stored less 1; F32 */
+    MINUS_EXP, /* of a number for each value head of a delta net; F32 */
+    HEADS,     /* such numbers or rows as they are */
+    HEADS_F32,
+    VALUES,   /* rows of all value heads */
+    MIXED,    /* rows of all keys of queries, of keys, then of all value heads */
+    TAPS,     /* the same of a convolution; F32 */
+    COLUMNS,  /* columns of all value heads */
+    QKV_ROWS, /* rows of q, k and v, without z, which key head by key head lie together */
+    Z_ROWS,
     DROP,
 };
 
@@ -71,11 +90,15 @@ enum {
     HM = HF_HUNYUAN_MOE,
     HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM, /* of q, k and v */
     FULL_BIAS = HF_LLAMA | SO | S3 | ER | EM | GR | HY | HM,                /* of the others */
+    N = HF_QWEN3_NEXT,
+    D5 = HF_QWEN35 | HF_QWEN35_MOE,
+    D = HF_DELTA,
+    DM = N | HF_QWEN35_MOE,
     QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM, /* with norms on q and k */
-    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY,
-    SPLIT = DENSE | QM | MX | MM | HM, /* q, k and v are three tensors */
+    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35,
+    SPLIT = DENSE | DM | QM | MX | MM | HM, /* q, k and v are three tensors */
     ATTN = SPLIT | P3,
-    MOE = QM | G | GM | MX | MM | EM | HM,
+    MOE = QM | G | GM | MX | MM | EM | HM | DM,
     SIGMOID = G | GM | EM,       /* with shared experts under these names */
     PERMUTED = L | MX | S3 | GR, /* GGUF rotates neighbours, the checkpoint rotates halves */
     ALL = ATTN | G | R,
@@ -86,14 +109,16 @@ static const struct rule model_rules[] = {
     {R, "model.embeddings.weight", "token_embd.weight", AS_IS},
     {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
     {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
-    {ALL, "model.norm.weight", "output_norm.weight", AS_IS},
+    {ALL & ~(u32)D, "model.norm.weight", "output_norm.weight", AS_IS},
+    {D, "model.norm.weight", "output_norm.weight", PLUS_ONE},
     {R, "model.norm.bias", "output_norm.bias", AS_IS},
     {ALL, "lm_head.weight", "output.weight", OUTPUT},
 };
 
 /* After model.layers.N. and blk.N. */
 static const struct rule block_rules[] = {
-    {ATTN | G, "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u32)D, "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {D, "input_layernorm.weight", "attn_norm.weight", PLUS_ONE},
     {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
     {HAS_BIAS, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
     {SPLIT, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
@@ -116,8 +141,27 @@ static const struct rule block_rules[] = {
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
     {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
-    {(ATTN | G) & ~(u32)(SO | GM), "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u32)(SO | GM | D), "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
     {SO | GM, "post_attention_layernorm.weight", "post_attention_norm.weight", AS_IS},
+    {D, "post_attention_layernorm.weight", "post_attention_norm.weight", PLUS_ONE},
+    {D, "self_attn.q_norm.weight", "attn_q_norm.weight", PLUS_ONE},
+    {D, "self_attn.k_norm.weight", "attn_k_norm.weight", PLUS_ONE},
+    {N, "linear_attn.in_proj_qkvz.weight", "attn_qkv.weight", QKV_ROWS},
+    {N, "linear_attn.in_proj_qkvz.weight", "attn_gate.weight", Z_ROWS},
+    {N, "linear_attn.in_proj_ba.weight", "ssm_ba.weight", AS_IS},
+    {D5, "linear_attn.in_proj_qkv.weight", "attn_qkv.weight", MIXED},
+    {D5, "linear_attn.in_proj_z.weight", "attn_gate.weight", VALUES},
+    {D5, "linear_attn.in_proj_b.weight", "ssm_beta.weight", HEADS},
+    {D5, "linear_attn.in_proj_a.weight", "ssm_alpha.weight", HEADS},
+    {D, "linear_attn.A_log", "ssm_a", MINUS_EXP},
+    {D, "linear_attn.dt_bias", "ssm_dt.bias", HEADS_F32},
+    {D, "linear_attn.conv1d.weight", "ssm_conv1d.weight", TAPS},
+    {D, "linear_attn.norm.weight", "ssm_norm.weight", AS_IS},
+    {D, "linear_attn.out_proj.weight", "ssm_out.weight", COLUMNS},
+    {DM, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {DM, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {DM, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
+    {DM, "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", FLAT},
     {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
     {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
     {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
@@ -190,6 +234,14 @@ static const struct rule mtp_rules[] = {
     {G | GM, "shared_head.norm.weight", "nextn.shared_head_norm.weight", AS_IS},
 };
 
+/* Of a delta net's MTP block, whose own layer lies in mtp.layers.0. */
+static const struct rule mtp_apart_rules[] = {
+    {D, "mtp.fc.weight", "nextn.eh_proj.weight", AS_IS},
+    {D, "mtp.pre_fc_norm_embedding.weight", "nextn.enorm.weight", PLUS_ONE},
+    {D, "mtp.pre_fc_norm_hidden.weight", "nextn.hnorm.weight", PLUS_ONE},
+    {D, "mtp.norm.weight", "nextn.shared_head_norm.weight", PLUS_ONE},
+};
+
 /* Where a rule is applied: the block, or none. */
 struct place {
     struct source *s;
@@ -224,7 +276,8 @@ static int add(const struct place *at, const struct rule *rule, enum qtype type,
     const struct st_tensor *t = r->src[0];
     struct tensor out = {.type = type, .n_dims = n_dims};
     char *name = arena_printf(&at->s->arena, "%s%s", at->gguf_prefix, rule->gguf);
-    bool whole = r->kind == RECIPE_ROWS && r->n_src == 1 && r->n_take == r->n_rows;
+    bool whole =
+        r->kind == RECIPE_ROWS && r->n_src == 1 && r->n_take == r->n_rows && r->map == MAP_NONE;
     bool aligned = (uintptr_t)t->data % quant_info(type)->bytes == 0;
     if (!name) return err_nomem(at->err, "tensors");
     if (n_dims > 4) return wrong_shape(at, t, "of at most 4 dimensions");
@@ -246,7 +299,14 @@ static int add(const struct place *at, const struct rule *rule, enum qtype type,
 
 static int add_plain(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
-    struct recipe r = {RECIPE_ROWS, 1, &t, 1, 1, t->n_elems, 0, 1, NULL};
+    struct recipe r = {.kind = RECIPE_ROWS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = 1,
+                       .n_rows = 1,
+                       .n_cols = t->n_elems,
+                       .n_take = 1,
+                       .map = rule->how == PLUS_ONE ? MAP_PLUS_ONE : MAP_NONE};
     bool flat = rule->how == FLAT || t->n_dims == 0;
     bool f32 = rule->how == AS_F32 || flat || t->n_dims == 1;
     return add(at, rule, f32 ? QT_F32 : t->type, flat ? 1 : t->n_dims,
@@ -260,8 +320,13 @@ static int add_rope(const struct place *at, const struct rule *rule, const struc
     if (t->n_dims == 0 || t->n_dims > 2 || t->shape[0] % (2 * n_heads))
         return wrong_shape(at, t, "[heads * head size, ...]");
     u64 n_rows = t->shape[0] / n_heads;
-    struct recipe r = {RECIPE_PAIRS, 1,   &t, n_heads, n_rows, t->n_elems / t->shape[0], 0,
-                       n_rows,       NULL};
+    struct recipe r = {.kind = RECIPE_PAIRS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = n_heads,
+                       .n_rows = n_rows,
+                       .n_cols = t->n_elems / t->shape[0],
+                       .n_take = n_rows};
     return add(at, rule, t->n_dims == 1 ? QT_F32 : t->type, t->n_dims, t->shape, &r);
 }
 
@@ -283,7 +348,13 @@ static int add_stack(const struct place *at, const struct rule *rule)
             return wrong_shape(at, src[e], "a matrix with the shape and type of the other experts");
     }
     u64 dims[3] = {n, src[0]->shape[0], src[0]->shape[1]};
-    struct recipe r = {RECIPE_ROWS, n, src, 1, dims[1], dims[2], 0, dims[1], NULL};
+    struct recipe r = {.kind = RECIPE_ROWS,
+                       .n_src = n,
+                       .src = src,
+                       .n_groups = 1,
+                       .n_rows = dims[1],
+                       .n_cols = dims[2],
+                       .n_take = dims[1]};
     return add(at, rule, src[0]->type, 3, dims, &r);
 }
 
@@ -292,7 +363,14 @@ static int add_half(const struct place *at, const struct rule *rule, const struc
     if (t->n_dims != 3 || t->shape[1] % 2) return wrong_shape(at, t, "[experts, 2 * ff, width]");
     u64 half = t->shape[1] / 2, dims[3] = {t->shape[0], half, t->shape[2]};
     u64 first = rule->how == UP_ROWS ? half : 0;
-    struct recipe r = {RECIPE_ROWS, 1, &t, dims[0], 2 * half, dims[2], first, half, NULL};
+    struct recipe r = {.kind = RECIPE_ROWS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = dims[0],
+                       .n_rows = 2 * half,
+                       .n_cols = dims[2],
+                       .first = first,
+                       .n_take = half};
     return add(at, rule, t->type, 3, dims, &r);
 }
 
@@ -308,7 +386,13 @@ static int add_turned(const struct place *at, const struct rule *rule, const str
 {
     if (t->n_dims != 3) return wrong_shape(at, t, "[experts, in, out]");
     u64 dims[3] = {t->shape[0], t->shape[2], t->shape[1]};
-    struct recipe r = {RECIPE_TRANSPOSE, 1, &t, dims[0], dims[2], dims[1], 0, dims[2], NULL};
+    struct recipe r = {.kind = RECIPE_TRANSPOSE,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = dims[0],
+                       .n_rows = dims[2],
+                       .n_cols = dims[1],
+                       .n_take = dims[2]};
     return add(at, rule, t->type, 3, dims, &r);
 }
 
@@ -317,13 +401,76 @@ static int add_mla(const struct place *at, const struct rule *rule, const struct
     u64 n_heads = at->h->n_heads, n_k = at->h->n_nope, n_v = at->h->n_value, rank = t->shape[1];
     if (t->n_dims != 2 || t->shape[0] != n_heads * (n_k + n_v))
         return wrong_shape(at, t, "[heads * (qk_nope_head_dim + v_head_dim), kv_lora_rank]");
-    struct recipe r = {RECIPE_TRANSPOSE, 1, &t, n_heads, n_k + n_v, rank, 0, n_k, NULL};
+    struct recipe r = {.kind = RECIPE_TRANSPOSE,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = n_heads,
+                       .n_rows = n_k + n_v,
+                       .n_cols = rank,
+                       .n_take = n_k};
     u64 k_dims[3] = {n_heads, rank, n_k}, v_dims[3] = {n_heads, n_v, rank};
     if (rule->how == MLA_K) return add(at, rule, t->type, 3, k_dims, &r);
     r.kind = RECIPE_ROWS;
     r.first = n_k;
     r.n_take = n_v;
     return add(at, rule, t->type, 3, v_dims, &r);
+}
+
+/* Values of a delta net, unit by unit: with Qwen3.5's in turns of the key heads. `first` values of
+ * every group come before. */
+static int add_heads(const struct place *at, const struct rule *rule, const struct st_tensor *t,
+                     u64 n_groups, u64 first, u64 unit)
+{
+    u64 n = at->h->n_values, dims[2] = {t->shape[0], t->n_dims > 1 ? t->shape[1] : 1};
+    bool f32 = t->n_dims == 1 || rule->how == TAPS;
+    if (!unit || !n || t->n_elems != n_groups * (first + n * unit))
+        return wrong_shape(at, t, "that of the delta net's heads");
+    if (rule->how == TAPS) dims[1] = t->n_elems / t->shape[0]; /* [n][1][taps] */
+    struct recipe r = {.kind = RECIPE_TURNS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = n_groups,
+                       .n_rows = n,
+                       .n_cols = unit,
+                       .first = first,
+                       .n_keys = at->h->arch & D5 ? at->h->n_keys : 1,
+                       .map = rule->how == MINUS_EXP ? MAP_MINUS_EXP : MAP_NONE};
+    return add(at, rule, f32 ? QT_F32 : t->type, t->n_dims == 1 ? 1 : 2, dims, &r);
+}
+
+static int add_delta(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    const struct hf *h = at->h;
+    u64 n = h->n_values, keys = 2 * (u64)h->n_keys * h->key_dim, rows = t->n_dims ? t->shape[0] : 0;
+    if (!rows || t->n_elems % rows || t->n_elems == 0)
+        return wrong_shape(at, t, "that of the delta net's heads");
+    u64 cols = t->n_elems / rows;
+    switch (rule->how) {
+    case VALUES: return add_heads(at, rule, t, 1, 0, h->value_dim * cols);
+    case MIXED:
+    case TAPS: return add_heads(at, rule, t, 1, keys * cols, h->value_dim * cols);
+    case COLUMNS: return add_heads(at, rule, t, rows, 0, cols / n);
+    default: return add_heads(at, rule, t, 1, 0, cols);
+    }
+}
+
+/* [key heads][q, k, their heads' v, their heads' z] */
+static int add_qkvz(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    const struct hf *h = at->h;
+    u64 k = h->key_dim, v = (u64)h->n_values / h->n_keys * h->value_dim, all = 2 * k + 2 * v;
+    if (t->n_dims != 2 || t->shape[0] != h->n_keys * all)
+        return wrong_shape(at, t, "[key heads * (q, k, v and z), width]");
+    bool z = rule->how == Z_ROWS;
+    struct recipe r = {.kind = RECIPE_PARTS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = h->n_keys,
+                       .n_rows = all,
+                       .n_cols = t->shape[1],
+                       .part = {{0, z ? 0 : k}, {k, z ? 0 : k}, {2 * k + (z ? v : 0), v}}};
+    u64 dims[2] = {h->n_keys * (z ? v : 2 * k + v), t->shape[1]};
+    return add(at, rule, t->type, 2, dims, &r);
 }
 
 static int add_lerp(const struct place *at, const struct rule *rule)
@@ -333,7 +480,13 @@ static int add_lerp(const struct place *at, const struct rule *rule)
     const struct st_tensor *one = take(at, "attn.x_x"); /* early checkpoints: [6][C] */
     if (one && one->n_elems % ARRAY_LEN(src) == 0) {
         u64 dims[4] = {ARRAY_LEN(src), 1, 1, one->n_elems / ARRAY_LEN(src)};
-        struct recipe r = {RECIPE_ROWS, 1, &one, 1, 1, one->n_elems, 0, 1, NULL};
+        struct recipe r = {.kind = RECIPE_ROWS,
+                           .n_src = 1,
+                           .src = &one,
+                           .n_groups = 1,
+                           .n_rows = 1,
+                           .n_cols = one->n_elems,
+                           .n_take = 1};
         return add(at, rule, QT_F32, 4, dims, &r);
     }
     for (u32 i = 0; i < ARRAY_LEN(src); i++) {
@@ -346,7 +499,13 @@ static int add_lerp(const struct place *at, const struct rule *rule)
             return wrong_shape(at, src[i], "that of the other five");
     }
     u64 dims[4] = {ARRAY_LEN(src), 1, 1, src[0]->n_elems};
-    struct recipe r = {RECIPE_ROWS, ARRAY_LEN(src), src, 1, 1, dims[3], 0, 1, NULL};
+    struct recipe r = {.kind = RECIPE_ROWS,
+                       .n_src = ARRAY_LEN(src),
+                       .src = src,
+                       .n_groups = 1,
+                       .n_rows = 1,
+                       .n_cols = dims[3],
+                       .n_take = 1};
     return add(at, rule, QT_F32, 4, dims, &r);
 }
 
@@ -367,6 +526,15 @@ static int apply(const struct place *at, const struct rule *rule)
     case MLA_V: return add_mla(at, rule, t);
     case OUTPUT: return at->h->tied ? 0 : add_plain(at, rule, t);
     case VALUE_MIX: return at->block == 0 ? 0 : add_plain(at, rule, t);
+    case MINUS_EXP:
+    case HEADS:
+    case HEADS_F32:
+    case VALUES:
+    case MIXED:
+    case TAPS:
+    case COLUMNS: return add_delta(at, rule, t);
+    case QKV_ROWS:
+    case Z_ROWS: return add_qkvz(at, rule, t);
     case DROP: return 0;
     default: return add_plain(at, rule, t);
     }
@@ -410,6 +578,7 @@ static bool is_spare(const struct hf *h, struct str name)
     for (size_t i = 0; i < ARRAY_LEN(buffers); i++)
         if (str_ends(name, buffers[i])) return true;
     if ((h->arch & EM) && str_starts(name, "model.mtp_")) return true;
+    if (h->arch & D) return false;
     if (!(h->arch & (G | GM)) || !str_starts(name, "model.layers.")) return false;
     const char *digits = name.p + strlen("model.layers.");
     size_t n = 0, most = name.n - strlen("model.layers.");
@@ -428,11 +597,15 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
     if (rc == 0) rc = add_rope_factors(s, h, err);
     for (u32 n = 0; n < h->n_layers + h->n_mtp && rc == 0; n++) {
         char hf_prefix[32], gguf_prefix[32];
-        snprintf(hf_prefix, sizeof hf_prefix, "model.layers.%u.", n);
+        bool apart = n >= h->n_layers && (h->arch & D);
+        snprintf(hf_prefix, sizeof hf_prefix, apart ? "mtp.layers.%u." : "model.layers.%u.",
+                 apart ? n - h->n_layers : n);
         snprintf(gguf_prefix, sizeof gguf_prefix, "blk.%u.", n);
         at = (struct place){s, h, hf_prefix, gguf_prefix, n, err};
         rc = apply_all(&at, block_rules, ARRAY_LEN(block_rules));
         if (rc == 0 && n >= h->n_layers) rc = apply_all(&at, mtp_rules, ARRAY_LEN(mtp_rules));
+        at.hf_prefix = "";
+        if (rc == 0 && apart) rc = apply_all(&at, mtp_apart_rules, ARRAY_LEN(mtp_apart_rules));
     }
     for (u32 i = 0; i < h->n_tensors && rc == 0; i++)
         if (!h->used[i] && !is_spare(h, h->names[i]))
@@ -472,6 +645,31 @@ static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols,
             memcpy(dst, src + (r * n_cols + c) * size, size);
 }
 
+/* RECIPE_TURNS, RECIPE_PARTS */
+static void make_delta(const struct recipe *r, enum qtype type, u8 *dst)
+{
+    const struct st_tensor *t = r->src[0];
+    u64 size = quant_info(type)->bytes, n = r->kind == RECIPE_TURNS ? r->n_rows / r->n_keys : 0;
+    for (u64 g = 0; r->kind == RECIPE_TURNS && g < r->n_groups; g++) {
+        u64 at = g * (r->first + r->n_rows * r->n_cols);
+        convert(t, at, r->first, type, dst);
+        dst += r->first * size;
+        for (u64 i = 0; i < r->n_rows; i++, dst += r->n_cols * size)
+            convert(t, at + r->first + (i % r->n_keys * n + i / r->n_keys) * r->n_cols, r->n_cols,
+                    type, dst);
+    }
+    for (u32 p = 0; r->kind == RECIPE_PARTS && p < ARRAY_LEN(r->part); p++)
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->part[p][1] * r->n_cols * size)
+            convert(t, (g * r->n_rows + r->part[p][0]) * r->n_cols, r->part[p][1] * r->n_cols, type,
+                    dst);
+}
+
+static void map_values(enum recipe_map map, float *x, u64 n)
+{
+    for (u64 i = 0; map == MAP_PLUS_ONE && i < n; i++) x[i] += 1;
+    for (u64 i = 0; map == MAP_MINUS_EXP && i < n; i++) x[i] = (float)-exp((double)x[i]);
+}
+
 int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err *err)
 {
     const struct recipe *r = t->recipe;
@@ -482,7 +680,13 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
         memcpy(dst, r->values, (size_t)t->n_bytes);
         return 0;
     }
+    if (r->kind == RECIPE_TURNS || r->kind == RECIPE_PARTS) {
+        make_delta(r, t->type, dst);
+        map_values(r->map, (float *)(void *)dst, t->n_elems);
+        return 0;
+    }
     CHECK(r->n_src * r->n_groups * r->n_take * r->n_cols == t->n_elems);
+    u8 *made = dst;
     for (u32 i = 0; i < r->n_src; i++)
         for (u64 g = 0; g < r->n_groups; g++, dst += r->n_take * r->n_cols * size) {
             u64 at = (g * r->n_rows + r->first) * r->n_cols;
@@ -494,5 +698,6 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
                 convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
                         dst + k * r->n_cols * size);
         }
+    map_values(r->map, (float *)(void *)made, t->n_elems);
     return 0;
 }

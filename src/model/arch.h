@@ -17,15 +17,17 @@ struct build {
 
 /* What its metadata has beyond a plain decoder's. */
 enum arch_trait {
-    ARCH_STATE = 1,       /* recurrent state instead of attention */
-    ARCH_EXPERTS = 2,     /* mixture of experts: expert_count is required */
-    ARCH_MAY_EXPERTS = 4, /* with expert_count it is a mixture of experts, else dense */
-    ARCH_SIGMOID = 8,     /* leading dense blocks, shared experts, sigmoid routing, groups */
-    ARCH_SAYS_NORM = 16,  /* expert weights are normalised only where the file says so */
-    ARCH_MLA = 32,        /* latent attention */
-    ARCH_MTP = 64,        /* its MTP block can be recorded */
-    ARCH_GATED = 128,     /* leading dense blocks, shared experts, routing as the file says */
-    ARCH_SCALES = 256,    /* scales of the embedding, the residuals, attention and the logits */
+    ARCH_STATE = 1,        /* recurrent state instead of attention */
+    ARCH_EXPERTS = 2,      /* mixture of experts: expert_count is required */
+    ARCH_MAY_EXPERTS = 4,  /* with expert_count it is a mixture of experts, else dense */
+    ARCH_SIGMOID = 8,      /* leading dense blocks, shared experts, sigmoid routing, groups */
+    ARCH_SAYS_NORM = 16,   /* expert weights are normalised only where the file says so */
+    ARCH_MLA = 32,         /* latent attention */
+    ARCH_MTP = 64,         /* its MTP block can be recorded */
+    ARCH_GATED = 128,      /* leading dense blocks, shared experts, routing as the file says */
+    ARCH_SCALES = 256,     /* scales of the embedding, the residuals, attention and the logits */
+    ARCH_DELTA = 1 << 16,  /* blocks of a gated delta net between those of attention */
+    ARCH_SHARED = 1 << 17, /* shared experts have a width of their own */
 };
 
 struct arch {
@@ -55,6 +57,7 @@ int arch_granite(struct build *b);
 int arch_hunyuan_dense(struct build *b);
 int arch_hunyuan_moe(struct build *b);
 int arch_deepseek2(struct build *b);
+int arch_qwen35(struct build *b);
 int arch_rwkv7(struct build *b);
 int arch_arwkv7(struct build *b);
 

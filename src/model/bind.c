@@ -31,11 +31,17 @@ static u32 give_up(struct bind *b, int rc)
     return NO_WEIGHT;
 }
 
+/* A name that GGUF gives no ".weight". */
+static bool stands_alone(struct str name)
+{
+    return str_ends(name, ".bias") || str_ends(name, ".ssm_a") || str_ends(name, ".ssm_d");
+}
+
 static void full_name(char out[NAME_MAX_BYTES], const char *fmt, va_list ap)
 {
     int n = vsnprintf(out, NAME_MAX_BYTES, fmt, ap);
     CHECK(n > 0 && n + 8 < NAME_MAX_BYTES);
-    if (!str_ends(str_of(out), ".bias")) snprintf(out + n, NAME_MAX_BYTES - (size_t)n, ".weight");
+    if (!stands_alone(str_of(out))) snprintf(out + n, NAME_MAX_BYTES - (size_t)n, ".weight");
 }
 
 static int check_tensor(struct bind *b, const struct tensor *t, const char *name,
@@ -45,7 +51,7 @@ static int check_tensor(struct bind *b, const struct tensor *t, const char *name
     u64 rest = (u64)w->n_rows * w->n_slices;
     bool fits = w->n_all ? t->n_elems == w->n_all
                          : t->ne[0] == w->n_in && t->n_elems == rest * w->n_in &&
-                               (w->n_slices == 1 || t->ne[1] == w->n_rows);
+                               (w->n_slices == 1 || t->n_dims == 2 || t->ne[1] == w->n_rows);
     if (!fits)
         return err_set(b->err, FLETCH_E_FORMAT,
                        "tensor '%s' is %llu×%llu×%llu×%llu but the metadata requires %u×%u×%u",

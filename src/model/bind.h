@@ -30,14 +30,15 @@ void bind_free(struct bind *b);
 #define BIND_NAME(i) __attribute__((format(printf, i, i + 1)))
 
 /* Required: [n_out][n_in], [n_slices][n_out][n_in] and [n]. Names are without ".weight"; a name
- * that ends in ".bias" is taken as it stands. */
+ * that ends in ".bias", ".ssm_a" or ".ssm_d" is taken as it stands. */
 u32 bind_matrix(struct bind *b, u32 n_in, u32 n_out, const char *name, ...) BIND_NAME(4);
 u32 bind_slices(struct bind *b, u32 n_in, u32 n_out, u32 n_slices, const char *name, ...)
     BIND_NAME(5);
 u32 bind_vector(struct bind *b, u32 n, const char *name, ...) BIND_NAME(3);
 /* [n_vectors][n]: each row is used as a vector. */
 u32 bind_vectors(struct bind *b, u32 n, u32 n_vectors, const char *name, ...) BIND_NAME(4);
-/* Rows [row, row + n_out) of every slice of a tensor that has n_rows rows a slice. */
+/* Rows [row, row + n_out) of every slice of a tensor that has n_rows rows a slice, or of every
+ * n_rows rows of a matrix. */
 u32 bind_rows(struct bind *b, u32 n_in, u32 n_rows, u32 row, u32 n_out, u32 n_slices,
               const char *name, ...) BIND_NAME(7);
 /* NO_WEIGHT when the file has no such tensor. */

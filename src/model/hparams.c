@@ -262,6 +262,8 @@ static void read_experts(struct reader *r, struct hparams *hp)
     hp->expert_norm = !(r->traits & ARCH_SAYS_NORM);
     get_u32(r, "expert_feed_forward_length", OPTIONAL, 1, 1 << 20, &hp->n_ff_expert);
     get_u32(r, "expert_shared_count", OPTIONAL, 0, 64, &hp->n_shared_experts);
+    if (r->traits & ARCH_SHARED)
+        get_u32(r, "expert_shared_feed_forward_length", REQUIRED, 1, 1 << 20, &hp->n_ff_shared);
     get_u32(r, "expert_group_count", OPTIONAL, 0, 1024, &hp->n_expert_groups);
     get_u32(r, "expert_group_used_count", OPTIONAL, 0, 1024, &hp->n_groups_used);
     get_u32(r, "leading_dense_block_count", OPTIONAL, 0, 512, &hp->n_dense_layers);
@@ -340,6 +342,48 @@ static void read_scales(struct reader *r, struct hparams *hp)
                              r->err);
     if (rc < 0) r->rc = rc;
     hp->no_rope = !rotates;
+}
+
+/* Blocks with a state: listed, or all but every so many-th. MTP blocks have none. */
+static void read_recurrent_blocks(struct reader *r, struct hparams *hp)
+{
+    char key[160];
+    u32 every = 4, unused;
+    const struct kv *kv =
+        source_kv(r->s, full_key(r, "attention.recurrent_layers", key, sizeof key));
+    get_u32(r, "full_attention_interval", OPTIONAL, 1, HPARAMS_MAX_BLOCKS, &every);
+    if (r->rc) return;
+    bool listed = kv && kv->type == KV_ARRAY && kv->elem == KV_BOOL && kv->n >= hp->n_layers;
+    if (kv && !listed) {
+        u32 flags[HPARAMS_MAX_BLOCKS];
+        get_blocks(r, "attention.recurrent_layers", REQUIRED, 0, 1, &unused, flags);
+        for (u32 i = 0; !r->rc && i < hp->n_layers; i++) hp->block_recurrent[i] = flags[i];
+        return;
+    }
+    for (u32 i = 0; i < hp->n_layers; i++)
+        hp->block_recurrent[i] = listed ? kv->data[i] != 0 : (i + 1) % every != 0;
+}
+
+/* A gated delta net, by the names that GGUF has for Mamba's numbers. */
+static void read_delta(struct reader *r, struct hparams *hp)
+{
+    u32 width = 0;
+    get_u32(r, "ssm.conv_kernel", REQUIRED, 2, 16, &hp->n_taps);
+    get_u32(r, "ssm.state_size", REQUIRED, 1, 1 << 12, &hp->recur_head_k);
+    get_u32(r, "ssm.group_count", REQUIRED, 1, 1 << 12, &hp->recur_keys);
+    get_u32(r, "ssm.time_step_rank", REQUIRED, 1, 1 << 12, &hp->recur_heads);
+    get_u32(r, "ssm.inner_size", REQUIRED, 1, 1 << 20, &width);
+    read_recurrent_blocks(r, hp);
+    if (r->rc) return;
+    hp->recur_head_v = width / hp->recur_heads;
+    fail_if(r, width % hp->recur_heads != 0, "ssm.time_step_rank", "does not divide inner_size");
+    fail_if(r, hp->recur_heads % hp->recur_keys != 0, "ssm.group_count",
+            "does not divide time_step_rank");
+    u64 keys = 2 * (u64)hp->recur_keys * hp->recur_head_k;
+    fail_if(r, (u64)width * hp->recur_head_k > WIDEST || (keys + width) * hp->n_taps > WIDEST,
+            "ssm.state_size", "makes the state too large");
+    fail_if(r, hp->head_k != hp->head_v, "attention.value_length",
+            "is not key_length, so queries have no gates");
 }
 
 static void read_rwkv(struct reader *r, struct hparams *hp)
@@ -447,7 +491,9 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     get_u32(&r, "embedding_length", REQUIRED, 1, 1 << 20, &hp->d_model);
     get_u32(&r, "block_count", REQUIRED, 1, HPARAMS_MAX_BLOCKS, &r.n_blocks);
     get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
-    get_blocks(&r, "feed_forward_length", REQUIRED, 0, 1 << 22, &hp->n_ff, hp->block_ff);
+    /* without dense blocks there may be no width of one */
+    enum need need_ff = r.traits & ARCH_SHARED ? OPTIONAL : REQUIRED;
+    get_blocks(&r, "feed_forward_length", need_ff, 0, 1 << 22, &hp->n_ff, hp->block_ff);
     const char *eps = rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     get_f32(&r, eps, REQUIRED, -FLT_MAX, &hp->eps);
     check_eps(&r, full_key(&r, eps, key, sizeof key), hp->eps);
@@ -471,5 +517,6 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     if (has_experts(&r)) read_experts(&r, hp);
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
     if (r.traits & ARCH_SCALES) read_scales(&r, hp);
+    if (r.traits & ARCH_DELTA) read_delta(&r, hp);
     return r.rc;
 }

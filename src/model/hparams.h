@@ -44,6 +44,7 @@ struct hparams {
     float embedding_scale, residual_scale, attention_scale, logit_scale; /* 0: none */
 
     u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts;
+    u32 n_ff_shared; /* width of all shared experts */
     u32 n_expert_groups, n_groups_used, n_dense_layers;
     float expert_scale;
     bool expert_norm;
@@ -52,6 +53,11 @@ struct hparams {
     u32 q_lora, kv_lora;        /* MLA ranks */
     u32 head_k_mla, head_v_mla; /* head widths of the expanded form */
     float eps_mla;              /* of MLA's inner norms */
+
+    bool block_recurrent[HPARAMS_MAX_BLOCKS]; /* blocks that have a state instead of a cache */
+    u32 n_taps;                               /* rows that their convolution sees */
+    u32 recur_heads, recur_keys;              /* heads of their state, key heads they share */
+    u32 recur_head_k, recur_head_v;           /* columns of a key and of a value */
 
     u32 wkv_head;                                     /* RWKV head size */
     u32 rank_decay, rank_iclr, rank_value, rank_gate; /* low-rank adapters; gate may be 0 */

@@ -189,6 +189,20 @@ static void recurrent_sizes_that_cannot_be(void **state)
         {"rwkv7", "rwkv7.attention.value_residual_mix_lora_rank", U32, 0, NULL},
         {"rwkv7", "rwkv7.attention.gate_lora_rank", U32, 1 << 20, NULL},
         {"arwkv7-gate", "arwkv7.wkv.head_size", U32, 5, NULL},
+        {"qwen3_5", "qwen35.ssm.conv_kernel", MISSING, 0, NULL},
+        {"qwen3_5", "qwen35.ssm.conv_kernel", U32, 1, NULL},
+        {"qwen3_5", "qwen35.ssm.conv_kernel", U32, 17, NULL},
+        {"qwen3_5", "qwen35.ssm.state_size", U32, 0, NULL},
+        {"qwen3_5", "qwen35.ssm.state_size", U32, 4097, NULL},
+        {"qwen3_5", "qwen35.ssm.group_count", U32, 4, NULL},    /* of 6 heads */
+        {"qwen3_5", "qwen35.ssm.time_step_rank", U32, 7, NULL}, /* of 96 columns */
+        {"qwen3_5", "qwen35.ssm.time_step_rank", MISSING, 0, NULL},
+        {"qwen3_5", "qwen35.ssm.inner_size", U32, 1 << 21, NULL},
+        {"qwen3_5", "qwen35.full_attention_interval", U32, 0, NULL},
+        {"qwen3_5", "qwen35.attention.recurrent_layers", U32, 2, NULL},
+        {"qwen3_5", "qwen35.attention.recurrent_layers", ARRAY, 2, NULL}, /* of 5 blocks */
+        {"qwen3_5", "qwen35.attention.value_length", U32, 8, NULL},
+        {"qwen3_5_moe", "qwen35moe.expert_shared_feed_forward_length", MISSING, 0, NULL},
         {"arwkv7-gate", "arwkv7.attention.layer_norm_rms_epsilon", MISSING, 0, NULL},
     };
     check_all(cases, ARRAY_LEN(cases));

@@ -29,20 +29,25 @@ enum {
     QWEN2VL = 131072,
     QWEN3VL = 262144,
     QWEN3VLMOE = 524288,
-    VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE, /* text models, whose tower is another file */
+    QWEN35 = 1 << 20,
+    QWEN35MOE = 1 << 21,
+    QWEN3NEXT = 1 << 22,
+    VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE | QWEN35 |
+             QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
-            GRANITE | HUNYUAN,
-    MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE,
+            GRANITE | HUNYUAN | QWEN35,
+    MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
+          QWEN35MOE | QWEN3NEXT,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
 };
 
-static const char *const arch_names[] = {"llama",       "qwen2",        "qwen3",   "qwen3moe",
-                                         "deepseek2",   "rwkv7",        "arwkv7",  "glm4moe",
-                                         "seed_oss",    "smollm3",      "phi3",    "minimax-m2",
-                                         "ernie4_5",    "ernie4_5-moe", "granite", "hunyuan-dense",
-                                         "hunyuan-moe", "qwen2vl",      "qwen3vl", "qwen3vlmoe"};
+static const char *const arch_names[] = {
+    "llama",    "qwen2",        "qwen3",    "qwen3moe",      "deepseek2",   "rwkv7",
+    "arwkv7",   "glm4moe",      "seed_oss", "smollm3",       "phi3",        "minimax-m2",
+    "ernie4_5", "ernie4_5-moe", "granite",  "hunyuan-dense", "hunyuan-moe", "qwen2vl",
+    "qwen3vl",  "qwen3vlmoe",   "qwen35",   "qwen35moe",     "qwen3next"};
 
 /* The values that change nothing. */
 enum harmless {

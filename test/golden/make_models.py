@@ -9,6 +9,7 @@ import os
 import torch
 
 import make_blocks
+import make_delta
 import make_families
 import make_hf
 import make_rwkv
@@ -21,12 +22,15 @@ def main():
     ap.add_argument("-o", "--out", default=os.path.join(here, "models"))
     ap.add_argument("--own-only", action="store_true", help="without transformers' models")
     ap.add_argument("--family", nargs="+", help="only these of make_families.py")
+    ap.add_argument("--delta", nargs="+", help="only these of make_delta.py")
     ap.add_argument("--blocks", action="store_true", help="only that of make_blocks.py")
     ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
     args = ap.parse_args()
     torch.set_num_threads(4)
     if args.family:
         return make_families.make_all(args.out, args.family)
+    if args.delta:
+        return make_delta.make_all(args.out, args.delta)
     if args.wrapped:
         return make_wrapped.make_all(args.out, args.wrapped)
     if args.blocks:
@@ -37,6 +41,7 @@ def main():
         make_hf.make_all(args.out)
         make_families.make_all(args.out)
         make_wrapped.make_all(args.out)
+        make_delta.make_all(args.out)
     for name in sorted(os.listdir(args.out)):
         folder = os.path.join(args.out, name)
         size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))

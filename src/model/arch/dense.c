@@ -40,7 +40,13 @@ struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
 struct operand dense_block(struct build *b, struct operand x, u32 l, struct decoder_spec spec)
 {
     const char *norm = spec.ffn_norm ? spec.ffn_norm : "ffn_norm";
-    x = part_attention(b, x, l, spec.attention);
+    if (spec.mixer && b->hp->block_recurrent[l]) {
+        u32 wn = bind_vector(&b->bind, b->hp->d_model, "blk.%u.attn_norm", l);
+        struct operand mixed = spec.mixer(b, part_rms(b, "attn_norm", x, wn), l);
+        x = part_residual(b, "attn_residual", x, mixed);
+    } else {
+        x = part_attention(b, x, l, spec.attention);
+    }
     u32 w = bind_vector(&b->bind, b->hp->d_model, "blk.%u.%s", l, norm);
     struct operand y = spec.ffn(b, part_rms(b, "ffn_norm", x, w), l);
     return part_residual(b, "block_out", x, y);

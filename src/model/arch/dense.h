@@ -8,6 +8,8 @@ struct decoder_spec {
     struct attention_spec attention;
     const char *ffn_norm; /* the tensor's name in the block; NULL: ffn_norm */
     struct operand (*ffn)(struct build *b, struct operand h, u32 l);
+    /* of recurrent blocks, instead of attention, for the normed stream; NULL: there are none */
+    struct operand (*mixer)(struct build *b, struct operand h, u32 l);
 };
 int dense_record(struct build *b, struct decoder_spec spec);
 /* Block l of it, for stream x. */

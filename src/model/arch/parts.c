@@ -27,11 +27,11 @@ struct operand part_residual(struct build *b, const char *label, struct operand 
 }
 
 /* q, k and v of block l, from three tensors or from rows of one. */
-static void bind_qkv(struct build *b, u32 l, u32 w[3], u32 bias[3])
+static void bind_qkv(struct build *b, u32 l, bool q_gate, u32 w[3], u32 bias[3])
 {
     const struct hparams *hp = b->hp;
-    const u32 n[3] = {hp->block_heads[l] * hp->head_k, hp->block_kv_heads[l] * hp->head_k,
-                      hp->block_kv_heads[l] * hp->head_v};
+    const u32 n[3] = {hp->block_heads[l] * hp->head_k * (q_gate ? 2 : 1),
+                      hp->block_kv_heads[l] * hp->head_k, hp->block_kv_heads[l] * hp->head_v};
     static const char part[3] = {'q', 'k', 'v'};
     bool fused = bind_has(&b->bind, "blk.%u.attn_qkv", l);
     u32 all = n[0] + n[1] + n[2], row = 0;
@@ -63,16 +63,20 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     u32 kv = net_kv(p->net, n_kv_heads * hp->head_k, n_kv_heads * hp->head_v);
     struct operand h =
         part_rms(b, "attn_norm", x, bind_vector(&b->bind, hp->d_model, "blk.%u.attn_norm", l));
-    bind_qkv(b, l, w, bias);
+    bind_qkv(b, l, spec.q_gate, w, bias);
     struct operand q = prog_matmul(p, "q", h, w[0], bias[0]);
     struct operand k = prog_matmul(p, "k", h, w[1], bias[1]);
     struct operand v = prog_matmul(p, "v", h, w[2], bias[2]);
+    struct operand gate = q; /* and the queries */
+    u32 stride = q.width / n_heads;
     if (spec.qk_norm == QK_NORM_HEADS || spec.qk_norm == QK_NORM_WHOLE) {
         q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
         k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
     }
     if (!spec.plain_every || (l + 1) % spec.plain_every) {
-        q = prog_rope(p, "q_rope", spec.rope, n_heads, q);
+        struct operand turned = prog_buf(p, "q_rope", n_heads * hp->head_k);
+        prog_rope_to(p, spec.rope, n_heads, hp->head_k, turned, hp->head_k, q, stride);
+        q = turned;
         k = prog_rope(p, "k_rope", spec.rope, n_kv_heads, k);
     }
     if (spec.qk_norm == QK_NORM_LAST) {
@@ -82,6 +86,11 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     prog_kv_store(p, kv, k, v);
     float scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_k);
     struct operand o = prog_attention(p, "attn", kv, n_heads, n_kv_heads, q, scale);
+    if (spec.q_gate) {
+        gate = prog_act(p, "q_gate", ACT_SIGMOID, gate);
+        gate = prog_cols(p, gate, hp->head_k, gate.width - hp->head_k);
+        o = prog_mul_strided(p, "attn_gated", o, gate, hp->head_v, stride);
+    }
     u32 wo = bind_matrix(&b->bind, n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
     u32 bo = bind_vector_opt(&b->bind, hp->d_model, "blk.%u.attn_output.bias", l);
     return part_residual(b, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
@@ -157,7 +166,14 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
     struct operand act = prog_glu(p, "expert_glu", gate, up);
     struct operand each = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
     struct operand y = prog_combine_experts(p, "experts", each, weights);
-    return n_shared ? prog_add(p, "moe_sum", y, down(b, shared, l, "_shexp")) : y;
+    if (!n_shared) return y;
+    struct operand s = down(b, shared, l, "_shexp");
+    if (bind_has(bind, "blk.%u.ffn_gate_inp_shexp", l)) { /* how much of the shared experts */
+        u32 w = bind_matrix(bind, d, 1, "blk.%u.ffn_gate_inp_shexp", l);
+        struct operand part = prog_matmul(p, "shared_gate", h, w, NO_WEIGHT);
+        s = prog_mul_heads(p, "shared_gated", s, prog_act(p, "shared_part", ACT_SIGMOID, part));
+    }
+    return prog_add(p, "moe_sum", y, s);
 }
 
 u32 part_head(struct build *b)

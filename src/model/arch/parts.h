@@ -24,6 +24,8 @@ struct attention_spec {
     enum rope_kind rope;
     u32 plain_every; /* every such layer does not rotate (the 4th, 8th, ... of 4); 0: all do */
     enum qk_norm qk_norm;
+    bool q_gate; /* behind the query of each head, q's matrix has as many rows for a gate, whose
+                    sigmoid the head's output is multiplied by */
 };
 /* x + Wo·attention(norm(x)) of block l; biases are used where the file has them. */
 struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec);
@@ -35,6 +37,10 @@ struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, c
 /* The routed experts of block l for h, and n_shared columns of shared ones (0: none). */
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
                             u32 bias, u32 n_shared);
+
+/* Wo·(norm of the gated delta net of h) of block l: convolution, recurrence, a norm by head, a
+ * gate. in_turns: neighbouring heads have different keys. */
+struct operand part_delta_net(struct build *b, struct operand h, u32 l, bool in_turns);
 
 /* Records block l of the net as the MTP program; block: the architecture's own. */
 int part_mtp(struct build *b, u32 l,
