@@ -1,5 +1,5 @@
 /* fletch batch: a file of requests, one JSON object a line, many at once; answers as they come. */
-#include "app.h"
+#include "parse.h"
 #include "settings.h"
 
 #include <errno.h>
@@ -37,6 +37,7 @@ struct batch {
     struct sampling sampling;
     struct limits limits;
     struct fletch_batch *b;
+    bool shows_control; /* in answers of chats */
     FILE *in, *out;
     json_t *seen;  /* ids as JSON texts: true where an answer was there before this run */
     json_t *given; /* those that lines of the input have, as far as it was looked through */
@@ -53,7 +54,9 @@ struct job {
     int32_t *prompt;             /* the library's */
     struct ids tokens;
     json_t *line, *logprobs;
-    struct text text;
+    struct tools *parser; /* of chats; NULL: the text is as the model writes it */
+    struct text text, thought;
+    json_t *calls; /* NULL: none */
     char error[256];
 };
 
@@ -77,6 +80,9 @@ static void job_free(struct job *j)
     settings_free(&j->set);
     free(j->tokens.p);
     free(j->text.p);
+    free(j->thought.p);
+    json_decref(j->calls);
+    tools_close(j->parser);
     free(j);
 }
 
@@ -90,12 +96,32 @@ static void answer_failure(struct job *j, const char *why)
     j->b->n_failed++;
 }
 
+static void add_text(struct text *to, const char *text, size_t n)
+{
+    to->p = need(realloc(to->p, to->n + n + 1));
+    memcpy(to->p + to->n, text, n);
+    to->n += n;
+}
+
+static void on_piece(void *ctx, const struct tools_piece *p)
+{
+    struct job *j = ctx;
+    if (p->part == TOOLS_CONTENT) add_text(&j->text, p->text, p->n);
+    if (p->part == TOOLS_REASONING) add_text(&j->thought, p->text, p->n);
+    if (p->part != TOOLS_CALL) return;
+    if (!j->calls) j->calls = need(json_array());
+    json_array_append_new(j->calls, need(json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", p->id, "type",
+                                                   "function", "function", "name", p->name,
+                                                   "arguments", json_text(p->text, p->n))));
+}
+
 static int on_token(void *ctx, const struct fletch_token *t)
 {
     struct job *j = ctx;
-    j->text.p = need(realloc(j->text.p, j->text.n + t->n_text + 1));
-    memcpy(j->text.p + j->text.n, t->text, t->n_text);
-    j->text.n += t->n_text;
+    if (!j->parser)
+        add_text(&j->text, t->text, t->n_text);
+    else if (tools_feed(j->parser, t->text, t->n_text))
+        need(NULL);
     if (t->id < 0) return 0;
     ids_add(&j->tokens, t->id);
     if (!j->logprobs) return 0;
@@ -113,6 +139,7 @@ static void answer(struct job *j, const struct fletch_result *r)
     static const char *const finish[] = {"length",      "end",       "stop",    "context",
                                          "interrupted", "cancelled", "timeout", "failed"};
     json_t *tokens = need(json_array());
+    if (j->parser) tools_end(j->parser);
     for (size_t i = 0; i < j->tokens.n; i++)
         json_array_append_new(tokens, json_integer(j->tokens.p[i]));
     json_t *line = need(
@@ -122,6 +149,8 @@ static void answer(struct job *j, const struct fletch_result *r)
                   "n_generated", (json_int_t)r->n_generated, "n_reused", (json_int_t)r->n_reused,
                   "reuse_end", r->reuse_end, "n_preempted", (json_int_t)r->n_preempted,
                   "first_token_seconds", r->first_token_seconds, "seconds", r->seconds));
+    if (j->thought.n) json_object_set_new(line, "reasoning", json_text(j->thought.p, j->thought.n));
+    if (j->calls) json_object_set(line, "tool_calls", j->calls);
     if (j->logprobs) json_object_set(line, "logprobs", j->logprobs);
     if (r->n_guessed)
         json_object_set_new(line, "speculation",
@@ -211,7 +240,14 @@ static bool take_messages(struct job *j, const json_t *v)
     if (!rc && fletch_chat_tokenize(j->b->host.model, &chat.c, &j->prompt, &j->set.r.n_tokens))
         rc = !wrong(j, "%s", fletch_model_error(j->b->host.model));
     chat_close(&chat);
-    return !rc;
+    if (rc) return false;
+    const struct tools_params p = {.tools = json_array_size(tools) ? tools : NULL,
+                                   .seed = j->set.r.sampling.seed,
+                                   .on_piece = on_piece,
+                                   .ctx = j};
+    j->parser = parse_open(&j->b->host, j->prompt, j->set.r.n_tokens, &p);
+    j->set.r.show_control = j->b->shows_control;
+    return true;
 }
 
 /* Exactly one of prompt, messages and tokens. */
@@ -535,6 +571,7 @@ static int batch_steps(struct batch *b)
     if (code) return code;
     code = host_open_model(&b->host, a->operands.n > 1 ? a->operands.p[0] : NULL, a);
     if (code) return code;
+    b->shows_control = parse_needs_control(&b->host);
     struct fletch_batch_params params = {.no_reuse = a->no_reuse};
     int rc = fletch_batch_open(&b->b, b->host.model, &params);
     if (rc) return say_failure(rc, fletch_model_error(b->host.model));
@@ -575,8 +612,9 @@ const struct command cmd_batch = {
         "grammar, "
         "json_schema, response_format, logprobs, priority and timeout; the command line sets the "
         "defaults. An "
-        "answer has id, text, tokens, finish_reason and statistics; a failed request has id and "
-        "error. A request without id gets its line number, or \"line N\" if another request has "
+        "answer has id, text, tokens, finish_reason and statistics; in a chat, reasoning and "
+        "tool_calls are apart from the text; a failed request has id and error. A request without "
+        "id gets its line number, or \"line N\" if another request has "
         "the id N. With -o, the command may be interrupted and run again: answered requests are "
         "skipped, failed ones are tried again. Only one process at a time may write to a file. An "
         "answer does not depend on the other requests.",

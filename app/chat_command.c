@@ -38,8 +38,6 @@ struct show {
     size_t n_hidden;      /* that was told */
     bool near_told;       /* that the context is nearly full */
     bool thinking;        /* inside a passage of thoughts */
-    char tail[8];         /* what may be the beginning of a tag */
-    size_t n_tail;
 };
 
 /* ---- the answer as it comes ---- */
@@ -53,52 +51,32 @@ static void put(struct show *s, const char *text, size_t n)
     fflush(stdout);
 }
 
+/* Thoughts are dim, between tags that are the same for all models. */
 static void turn(struct show *s, bool thinking)
 {
+    static const char begin[] = "<think>\n", end[] = "\n</think>\n\n";
+    if (s->thinking == thinking) return;
     s->thinking = thinking;
-    if (s->terminal) answer_flush(&s->view);
-    s->view.styled = !thinking && *style_dim(1);
-    fputs(thinking ? style_dim(1) : style_end(1), stdout);
-}
-
-/* Thoughts are dim. A tag may come in pieces, so its beginning waits for the rest. */
-static void on_text(void *ctx, const char *text, size_t n)
-{
-    struct show *s = ctx;
-    size_t from = 0, i = 0, n_all = s->n_tail + n;
-    char *all = need(malloc(n_all + 1));
-    memcpy(all, s->tail, s->n_tail);
-    memcpy(all + s->n_tail, text, n);
-    s->n_tail = 0;
-    while (i < n_all) {
-        const char *tag = s->thinking ? "</think>" : "<think>";
-        size_t len = strlen(tag), m = n_all - i < len ? n_all - i : len;
-        if (memcmp(all + i, tag, m) != 0) {
-            i++;
-            continue;
-        }
-        put(s, all + from, i - from);
-        from = i += m;
-        if (m < len) {
-            memcpy(s->tail, tag, s->n_tail = m);
-        } else if (s->thinking) {
-            put(s, tag, len);
-            turn(s, false);
-        } else {
-            turn(s, true);
-            put(s, tag, len);
-        }
+    if (thinking && s->terminal) {
+        answer_flush(&s->view);
+        s->view.styled = false;
     }
-    put(s, all + from, n_all - from);
-    free(all);
-    line_stop_if_asked(s->line);
+    if (thinking) fputs(style_dim(1), stdout);
+    put(s, thinking ? begin : end, strlen(thinking ? begin : end));
+    if (thinking) return;
+    if (s->terminal) {
+        answer_flush(&s->view);
+        s->view.styled = *style_dim(1);
+    }
+    fputs(style_end(1), stdout);
 }
 
-static void on_begin(void *ctx, bool thinking)
+static void on_text(void *ctx, enum tools_part part, const char *text, size_t n)
 {
     struct show *s = ctx;
-    s->n_tail = 0;
-    turn(s, thinking);
+    turn(s, part == TOOLS_REASONING);
+    put(s, text, n);
+    line_stop_if_asked(s->line);
 }
 
 static void say_statistics(const struct show *s)
@@ -137,11 +115,10 @@ static void say_context(struct show *s)
 static void answer(struct show *s)
 {
     interrupted = 0;
+    s->thinking = false;
     if (s->terminal) answer_begin(&s->view, stdout);
     line_quiet(s->line, true);
     int code = talk_answer(&s->talk);
-    put(s, s->tail, s->n_tail);
-    s->n_tail = 0;
     if (s->terminal) answer_end(&s->view);
     fputs(style_end(1), stdout);
     line_quiet(s->line, false);
@@ -573,7 +550,6 @@ int chat_run(const struct args *a)
     if (a->think && a->no_think)
         return opts_wrong("chat", "--think and --no-think cannot be combined");
     for (size_t i = 0; i < N_SLASHES; i++) words[i] = slashes[i].name;
-    s.talk.on_begin = on_begin;
     s.talk.on_text = on_text;
     s.talk.ctx = &s;
     if (a->operands.n) s.path = need(strdup(a->operands.p[0]));

@@ -32,7 +32,9 @@ void talk_close(struct talk *t)
     json_decref(t->messages);
     sampling_close(&t->sampling);
     free(t->held.p);
-    free(t->answer);
+    tools_close(t->parser);
+    free(t->said.p);
+    free(t->thought.p);
 }
 
 /* ---- messages ---- */
@@ -116,22 +118,13 @@ static json_t *visible(const struct talk *t)
 struct prompt {
     int32_t *ids; /* the library's */
     size_t n;
-    bool thinking; /* it ends inside a passage of thoughts */
 };
-
-static bool ends_with(const char *s, size_t n, const char *end)
-{
-    while (n && strchr(" \n", s[n - 1])) n--;
-    return n >= strlen(end) && memcmp(s + n - strlen(end), end, strlen(end)) == 0;
-}
 
 static int render(struct talk *t, struct prompt *p)
 {
     struct args a = *t->a;
     const char **texts = need(calloc(a.template_args.n + 1, sizeof *texts));
     struct chat chat;
-    char *text = NULL;
-    size_t n = 0;
     for (size_t i = 0; i < a.template_args.n; i++) texts[i] = a.template_args.p[i];
     a.template_args.p = texts;
     char think[32];
@@ -144,11 +137,8 @@ static int render(struct talk *t, struct prompt *p)
     int code = chat_open(&chat, messages, NULL, &a, "chat");
     if (!code) {
         int rc = fletch_chat_tokenize(t->host->model, &chat.c, &p->ids, &p->n);
-        if (!rc) rc = fletch_chat_render(t->host->model, &chat.c, &text, &n);
         if (rc) code = say_failure(rc, fletch_model_error(t->host->model));
     }
-    p->thinking = text && ends_with(text, n, "<think>");
-    fletch_free(text);
     chat_close(&chat);
     json_decref(messages);
     free(texts);
@@ -227,14 +217,22 @@ static int read_prompt(struct talk *t, const struct prompt *p, size_t from)
     return interrupted ? 0 : rc;
 }
 
+static void on_piece(void *ctx, const struct tools_piece *p)
+{
+    struct talk *t = ctx;
+    struct text *to = p->part == TOOLS_REASONING ? &t->thought : &t->said;
+    if (p->part == TOOLS_MARKUP) return;
+    to->p = need(realloc(to->p, to->n + p->n + 1));
+    memcpy(to->p + to->n, p->text, p->n);
+    to->n += p->n;
+    t->on_text(t->ctx, p->part, p->text, p->n);
+}
+
 static int on_text(void *ctx, int32_t token, const char *text, size_t n)
 {
     struct talk *t = ctx;
-    t->answer = need(realloc(t->answer, t->n_answer + n + 1));
-    memcpy(t->answer + t->n_answer, text, n);
-    t->n_answer += n;
     if (token >= 0) ids_add(&t->held, token);
-    if (n) t->on_text(t->ctx, text, n);
+    if (tools_feed(t->parser, text, n)) need(NULL);
     return interrupted || ferror(stdout);
 }
 
@@ -244,15 +242,19 @@ static int respond(struct talk *t, const struct prompt *p)
     double begin = now();
     *s = (struct talk_stats){.n_prompt = p->n, .n_reused = reuse(t, p), .n_hidden = t->first};
     s->made.finish = FLETCH_FINISH_ASKED;
-    t->n_answer = 0;
+    t->said.n = t->thought.n = 0;
     int rc = read_prompt(t, p, s->n_reused);
     s->n_read = t->held.n;
     double middle = now();
     if (!rc && !interrupted) {
-        t->on_begin(t->ctx, p->thinking);
+        tools_close(t->parser);
+        t->parser = parse_open(t->host, p->ids, p->n,
+                               &(struct tools_params){.on_piece = on_piece, .ctx = t});
+        t->g.show_control = parse_needs_control(t->host);
         t->g.on_text = on_text;
         t->g.ctx = t;
         rc = fletch_session_generate(t->host->session, &t->g, &s->made);
+        tools_end(t->parser);
     }
     /* The token at which it was stopped is not in the session. */
     size_t n = fletch_session_length(t->host->session);
@@ -260,6 +262,14 @@ static int respond(struct talk *t, const struct prompt *p)
     s->prompt_seconds = middle - begin;
     s->answer_seconds = now() - middle;
     return rc;
+}
+
+static json_t *answer_message(const struct talk *t)
+{
+    json_t *m = message("assistant", t->said.p ? t->said.p : "", t->said.n);
+    if (t->thought.n)
+        json_object_set_new(m, "reasoning_content", need(json_text(t->thought.p, t->thought.n)));
+    return m;
 }
 
 int talk_answer(struct talk *t)
@@ -272,8 +282,7 @@ int talk_answer(struct talk *t)
     if (code)
         t->first = first;
     else
-        json_array_append_new(t->messages,
-                              message("assistant", t->answer ? t->answer : "", t->n_answer));
+        json_array_append_new(t->messages, answer_message(t));
     return code;
 }
 

@@ -3,7 +3,7 @@
 #ifndef APP_TALK_H
 #define APP_TALK_H
 
-#include "app.h"
+#include "parse.h"
 
 struct talk_stats {
     size_t n_prompt;         /* tokens of the prompt */
@@ -23,12 +23,11 @@ struct talk {
     int think;                /* chat_think_variable: 1, 0, or -1 to leave it alone (only where
                                  the template has one) */
     struct ids held;          /* tokens that the session holds */
-    char *answer;             /* that is being made */
-    size_t n_answer;
+    struct tools *parser;     /* of the answer that is being made */
+    struct text said, thought;
     struct talk_stats last;
-    /* The prompt is read and an answer follows, inside a passage of thoughts or not. */
-    void (*on_begin)(void *ctx, bool thinking);
-    void (*on_text)(void *ctx, const char *text, size_t n);
+    /* More of the answer: content or thinking. */
+    void (*on_text)(void *ctx, enum tools_part part, const char *text, size_t n);
     void *ctx;
 };
 

@@ -311,7 +311,8 @@ struct fletch_generate {
     struct fletch_sampling sampling;
     size_t n_stops;
     const char *const *stops;
-    bool ignore_end; /* go on after end-of-answer tokens */
+    bool ignore_end;   /* go on after end-of-answer tokens */
+    bool show_control; /* control tokens are part of the text */
     /* At most one: what the answer must be, as a GBNF grammar or a JSON schema; NULL: anything.
      * What can't be kept is refused before the first token (docs/grammar.md). */
     const char *grammar, *json_schema;

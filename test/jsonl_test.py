@@ -67,6 +67,22 @@ def test_chat_ids_stops_and_logprobs(d):
     assert a["b"]["tokens"] == [44] * 4
 
 
+def test_answers_of_chats_are_split_as_the_server_splits_them(d):
+    weather = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    path = write(d, "a.jsonl", [
+        {"id": 1, "messages": [{"role": "user", "content": "What is the weather in Riga?"}],
+         "tools": [{"type": "function", "function": weather}]},
+        {"id": 2, "messages": [{"role": "user", "content": "What is 17+25?"}]},
+    ])
+    a = {x["id"]: x for x in lines(fletch("batch", path, "--template-arg", "enable_thinking=true").text)}
+    for x in a.values():
+        assert x["reasoning"] and "think>" not in x["reasoning"] + x["text"], x
+    calls = a[1]["tool_calls"]
+    assert [c["function"]["name"] for c in calls] == ["get_weather"] and not a[1]["text"], a[1]
+    assert json.loads(calls[0]["function"]["arguments"]) == {"city": "Riga"}, calls
+    assert "42" in a[2]["text"] and "tool_calls" not in a[2], a[2]
+
+
 def test_bad_lines_are_answered_with_what_is_wrong(d):
     bad = ["nonsense", "[1]", {"id": "k", "prompt": "a", "tempratur": 1}, {"id": "n"},
            {"id": "two", "prompt": "a", "tokens": [1]}, {"id": "t", "tokens": [-1]},

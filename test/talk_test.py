@@ -174,6 +174,8 @@ def test_a_message_that_never_fits_is_an_error_and_the_chat_goes_on():
 def test_thinking_is_the_templates_business():
     out, err = chat("/think on", "What is 17+25?")
     assert "42" in out and "thinking is on" in err, (out, err)
+    begins, thought, answer = out.partition("<think>\n")[0], *out.partition("<think>\n")[2].split("\n</think>\n\n")
+    assert not begins and thought and "42" in answer and "think" not in answer, out
     _, err = chat(args=["--think", "--no-think"], code=2)
     assert "cannot be combined" in err, err
 

@@ -4,6 +4,7 @@ offered, with arguments that obey their schemas, in every style of calls, whole 
 built-in model was trained on none of the styles but one, so nothing but the grammar makes them."""
 
 import json
+import tempfile
 
 from serving import Server
 from suite import run_tests
@@ -136,6 +137,17 @@ def test_strict_tools_are_called_by_their_schemas_or_not_at_all():
     s = Server("--template", "test/tmpl/chatml.jinja")
     assert "its chat template has none" in s.chat(400, thinking_budget=9)["error"]["message"]
     s.end()
+
+
+def test_templates_find_thoughts_by_each_name():
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write("{% for m in messages %}{{ m.thinking }}|{{ m.reasoning }}|{{ m.reasoning_content }};{% endfor %}")
+        f.flush()
+        s = Server("--template", f.name)
+        for name in "thinking", "reasoning", "reasoning_content":
+            messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A", name: "hm"}]
+            assert s.post("/apply-template", {"messages": messages})["prompt"] == "||;hm|hm|hm;", name
+        s.end()
 
 
 def test_bare():

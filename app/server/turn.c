@@ -178,7 +178,24 @@ static int open_arguments(struct call *c, const json_t *calls)
     return 0;
 }
 
-static int open_messages(struct call *c)
+/* Templates know what was thought by three names; clients send the one that they were given. A
+ * template with channels has room for either thoughts or content before a call. */
+static int name_thoughts(struct call *c, const struct turns *t, json_t *m)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
+    const json_t *content = json_object_get(m, "content");
+    json_t *text = NULL;
+    bool taken = json_array_size(json_object_get(m, "tool_calls")) && json_string_length(content) &&
+                 t->format.row->syntax == CHAT_CHANNELS;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !text; i++)
+        if (json_is_string(json_object_get(m, names[i]))) text = json_object_get(m, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names && text && !taken; i++)
+        if (!json_object_get(m, names[i]) && json_object_set(m, names[i], text))
+            return call_no_memory(c);
+    return 0;
+}
+
+static int open_messages(struct call *c, const struct turns *t)
 {
     size_t i;
     json_t *m;
@@ -187,6 +204,7 @@ static int open_messages(struct call *c)
         const char *role = json_word(json_object_get(m, "role"));
         if (role && strcmp(role, "developer") == 0)
             json_object_set_new(m, "role", json_string("system"));
+        if (role && strcmp(role, "assistant") == 0 && name_thoughts(c, t, m)) return -1;
         if (open_arguments(c, json_object_get(m, "tool_calls"))) return -1;
     }
     return 0;
@@ -385,7 +403,7 @@ static int take(struct call *c, struct turns *t, json_t **must)
     t->format = tools_detect(info->chat_template, info->n_chat_template);
     t->tools = json_array_size(c->ask.tools) ? c->ask.tools : NULL;
     bool many = !c->ask.one_tool_call;
-    if (check_tools(c) || take_choice(c, t, must, &many) || open_messages(c)) return -1;
+    if (check_tools(c) || take_choice(c, t, must, &many) || open_messages(c, t)) return -1;
     t->is_form = !*must && (c->ask.set.r.json_schema || c->ask.set.r.grammar);
     if (take_args(c, t)) return -1;
     if (t->tools && !t->format.knows_tools && describe_tools(c, t)) return -1;

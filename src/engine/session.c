@@ -451,6 +451,7 @@ static int generate(struct generation *x)
                                .n_stops = g->n_stops,
                                .stops = g->stops,
                                .ignore_end = g->ignore_end,
+                               .show_control = g->show_control,
                                .grammar = g->grammar,
                                .json_schema = g->json_schema,
                                .on_token = tell,
