@@ -64,7 +64,7 @@ static u32 fail(struct language *l, const char *what)
 
 static u32 too_complex(struct language *l)
 {
-    return fail(l, "what pattern, format and length ask of one string takes too many states; "
+    return fail(l, "the pattern, format and length of one string take too many states together; "
                    "shorten or drop one of them");
 }
 
@@ -331,9 +331,10 @@ u32 language_pattern(struct language *l, struct str pattern, enum language_mode 
     struct writer w = {l, mode};
     u32 made = LANGUAGE_NOTHING;
     if (pattern.n > MAX_PATTERN) {
-        schema_fail(l->c, FLETCH_E_LIMIT,
-                    "a pattern of more than %d bytes is not supported beside other conditions",
-                    MAX_PATTERN);
+        schema_fail(
+            l->c, FLETCH_E_LIMIT,
+            "a pattern of more than %d bytes is not supported together with other conditions",
+            MAX_PATTERN);
         return LANGUAGE_NOTHING;
     }
     const struct regex *x = schema_read_regex(l->c, &arena, pattern);

@@ -539,7 +539,7 @@ static const struct {
     {"{\"type\":\"string\",\"format\":\"jwt\"}", "format 'jwt' is not known; say it with pattern"},
     {"{\"format\":5}", "format must be a string"},
     {"{\"pattern\":5}", "pattern must be a string without NUL"},
-    {"{\"pattern\":\"^a+$\",\"minLength\":5000}", "takes too many states"},
+    {"{\"pattern\":\"^a+$\",\"minLength\":5000}", "take too many states"},
     {"{\"pattern\":\"(?<=a)b\"}", "as groups"},
     {"{\"pattern\":\"(?:(?!b).)*\"}", "inside a repetition"},
     {"{\"pattern\":\"(?=a)*\"}", "cannot be repeated"},
