@@ -416,6 +416,8 @@ FLETCH_API int fletch_batch_submit(struct fletch_batch *b, const struct fletch_r
                                    uint64_t *id);
 /* Ends a request at the next step; one that is done already stays so. */
 FLETCH_API int fletch_batch_cancel(struct fletch_batch *b, uint64_t id);
+/* Ends the wait of a fletch_batch_step, or of the next one that would wait; from any thread. */
+FLETCH_API void fletch_batch_wake(struct fletch_batch *b);
 /* Runs one step, after waiting at most so many seconds for something to do. Gives the number of
  * requests that are not done. A step that failed ends the requests in it, not the batch. */
 FLETCH_API size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds);

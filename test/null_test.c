@@ -244,6 +244,8 @@ static void batches(void **state)
     TELLS(fletch_batch_open(NULL, o.m, NULL), fletch_model_error(o.m), "batch");
     WORKS(fletch_batch_open(&b, o.m, NULL));
     const char *error = fletch_batch_error(b);
+    tries("batch_wake");
+    fletch_batch_wake(NULL);
     fletch_batch_close(NULL);
     assert_non_null(fletch_batch_error(NULL));
     REFUSED(fletch_batch_submit(NULL, &r, &id));

@@ -263,7 +263,7 @@ static const char *stop_reason(struct choice *ch)
 
 static json_t *stop_sequence(const struct call *c, const struct choice *ch)
 {
-    bool stopped = ch->ended && ch->result.finish == FLETCH_FINISH_STOP;
+    bool stopped = ch->life == CHOICE_ENDED && ch->result.finish == FLETCH_FINISH_STOP;
     return stopped ? json_string(c->ask.set.stops[ch->result.stop]) : json_null();
 }
 

@@ -234,7 +234,7 @@ static json_t *item_id(const struct call *c, const struct turn_part *p)
 
 static bool is_cut(const struct choice *ch)
 {
-    return ch->ended && strcmp(call_finish_reason(ch), "length") == 0;
+    return ch->life == CHOICE_ENDED && strcmp(call_finish_reason(ch), "length") == 0;
 }
 
 /* An output item; empty: as it begins. Of an answer that was cut the last one is incomplete, but a
@@ -311,7 +311,7 @@ static json_t *response(struct call *c, const char *status)
         c->served->id, "output", output, "temperature", (double)c->ask.set.r.sampling.temperature,
         "top_p", (double)c->ask.set.r.sampling.top_p);
     echo(c, j);
-    json_object_set_new(j, "usage", c->choices[0].ended ? usage(c) : json_null());
+    json_object_set_new(j, "usage", c->choices[0].life == CHOICE_ENDED ? usage(c) : json_null());
     if (c->ask.truncates)
         json_object_set_new(j, "fletch",
                             json_pack("{s:I}", "dropped_messages", (json_int_t)c->ask.n_dropped));

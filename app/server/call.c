@@ -150,6 +150,8 @@ int call_parse(struct call *c)
         return call_wrong(c, 400, NULL, "invalid JSON in the body, line %d, column %d: %s", e.line,
                           e.column, QUOTE(e.text));
     if (!json_is_object(c->body)) return call_wrong(c, 400, NULL, "the body must be a JSON object");
+    free(c->text);
+    c->text = NULL;
     return 0;
 }
 
@@ -166,7 +168,9 @@ void call_work(struct call *c)
 {
     memory_begin();
     c->notice[0] = 0; /* of an earlier try, which found the model not loaded */
-    if (call_parse(c) == 0 && c->api->take(c) == 0 && c->reply) call_write_reply(c);
+    int rc = c->body ? 0 : call_parse(c);
+    if (!rc) rc = fields_take_model(c);
+    if (!rc && c->held && c->api->take(c) == 0 && c->reply) call_write_reply(c);
     if (memory_failed()) call_no_memory(c); /* whatever it was taken for */
 }
 
@@ -221,25 +225,15 @@ static void discard_json(struct call *c)
     workers_give(c->server, &later->task);
 }
 
-/* What a worker made of the body. */
-static void forget_work(struct call *c)
-{
-    if (c->holds) served_let_go(c->served);
-    c->holds = false;
-    for (size_t i = 0; i < c->n_prompts; i++) fletch_free(c->prompts[i].ids);
-    free(c->prompts);
-    c->prompts = NULL;
-    c->n_prompts = 0;
-    settings_free(&c->ask.set);
-    c->ask = (struct ask){0};
-    discard_json(c);
-}
-
 void call_free(struct call *c)
 {
     if (c->api->free) c->api->free(c);
     score_free(c);
-    forget_work(c);
+    if (c->held) served_let_go(c->held);
+    for (size_t i = 0; i < c->n_prompts; i++) fletch_free(c->prompts[i].ids);
+    free(c->prompts);
+    settings_free(&c->ask.set);
+    discard_json(c);
     free(c->choices);
     reply_free(c->bytes);
     free(c->text);
@@ -259,6 +253,8 @@ static void finish(struct call *c)
 {
     struct conn *conn = c->conn;
     struct server *s = c->server;
+    bool begun = c->life == REQUEST_ANSWERING;
+    request_change(&c->life, REQUEST_DONE);
     c->status = c->problem.status ? c->problem.status : 200;
     if (!conn) c->status = CALL_CLIENT_GONE;
     double seconds = server_now() - c->t_begin;
@@ -274,8 +270,8 @@ static void finish(struct call *c)
                        .call = c};
     log_access(s, &a);
     memory_begin();
-    if (!c->begun || !c->ask.stream) add_notice(c);
-    if (conn && c->problem.status && c->begun)
+    if (!begun || !c->ask.stream) add_notice(c);
+    if (conn && c->problem.status && begun)
         c->api->broken(c);
     else if (conn && c->problem.status)
         problem_reply(conn, &c->problem, c->api->problem);
@@ -287,11 +283,23 @@ static void finish(struct call *c)
     call_free(c);
 }
 
+static bool waits(const struct choice *ch)
+{
+    return ch->life == CHOICE_QUEUED || ch->life == CHOICE_NO_ROOM;
+}
+
+static bool has_live(const struct call *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        if (waits(&c->choices[i]) || c->choices[i].life == CHOICE_RUNNING) return true;
+    return false;
+}
+
 static void start(struct choice *ch)
 {
     struct server *s = ch->call->server;
-    if (ch->started) return;
-    ch->started = true;
+    if (!waits(ch)) return;
+    choice_change(&ch->life, CHOICE_RUNNING);
     s->n_queued--;
     s->queued_tokens -= ch->call->prompts[ch->prompt].n;
 }
@@ -301,12 +309,12 @@ static void cancel(struct call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++) {
         struct choice *ch = &c->choices[i];
-        if (ch->id && !ch->ended) fletch_batch_cancel(c->served->batch, ch->id);
-        if (!ch->lacks_room) continue;
-        start(ch);
-        ch->lacks_room = false;
-        ch->ended = true;
-        c->n_live--;
+        if (ch->life == CHOICE_NO_ROOM) {
+            start(ch);
+            choice_change(&ch->life, CHOICE_ENDED);
+        } else if (ch->life == CHOICE_QUEUED || ch->life == CHOICE_RUNNING) {
+            fletch_batch_cancel(c->served->batch, ch->id);
+        }
     }
 }
 
@@ -315,15 +323,16 @@ static void on_gone(void *ctx)
     struct call *c = ctx;
     c->conn = NULL;
     cancel(c);
-    if (c->working && workers_take_back(c->server, &c->task)) c->working = false;
-    if (!c->working && !c->n_live) finish(c);
+    bool works = c->life == REQUEST_SCORING || c->life == REQUEST_RUNNING ||
+                 (c->life == REQUEST_PARSING && !workers_take_back(c->server, &c->task));
+    if (!works && !has_live(c)) finish(c);
 }
 
 void call_cancel_all(struct server *s)
 {
     for (struct call *c = s->first; c; c = c->next) {
-        if (!c->working && !c->problem.status)
-            call_wrong(c, 503, NULL, "the server is shutting down");
+        bool works = c->life == REQUEST_PARSING || c->life == REQUEST_SCORING;
+        if (!works && !c->problem.status) call_wrong(c, 503, NULL, "the server is shutting down");
         cancel(c);
     }
 }
@@ -388,8 +397,8 @@ static void on_done(void *ctx, const struct fletch_result *r)
 
 static void begin(struct call *c)
 {
-    if (c->begun) return;
-    c->begun = true;
+    if (c->life == REQUEST_ANSWERING) return;
+    request_change(&c->life, REQUEST_ANSWERING);
     if (c->ask.stream) add_notice(c);
     c->api->begin(c);
 }
@@ -405,7 +414,7 @@ static int status_of(const struct call *c, int code)
 static bool may_try_again(const struct choice *ch, const struct fletch_result *r)
 {
     const struct call *c = ch->call;
-    return r->finish == FLETCH_FINISH_FAILED && r->code == FLETCH_E_LIMIT && !ch->started &&
+    return r->finish == FLETCH_FINISH_FAILED && r->code == FLETCH_E_LIMIT && waits(ch) &&
            !c->ask.set.r.grammar && !c->ask.set.r.json_schema && c->conn && !c->problem.status;
 }
 
@@ -423,16 +432,14 @@ static void on_end(struct choice *ch, const struct server_event *e)
     bool cut =
         e->result.finish == FLETCH_FINISH_CANCELLED || e->result.finish == FLETCH_FINISH_ASKED;
     if (may_try_again(ch, &e->result)) {
-        ch->id = 0;
-        ch->lacks_room = true; /* call_tick goes on */
+        choice_change(&ch->life, CHOICE_NO_ROOM); /* call_tick goes on */
         return;
     }
     start(ch);
-    ch->ended = true;
+    choice_change(&ch->life, CHOICE_ENDED);
     ch->result = e->result;
     ch->result.error = ch->error;
     snprintf(ch->error, sizeof ch->error, "%s", e->data);
-    c->n_live--;
     metrics_choice(c->server->metrics, ch);
     if (e->result.finish == FLETCH_FINISH_FAILED && !c->problem.status) {
         call_wrong(c, status_of(c, e->result.code), NULL, "%s", ch->error);
@@ -447,7 +454,7 @@ static void on_end(struct choice *ch, const struct server_event *e)
         c->api->done(c, ch);
         if (memory_failed()) starve(c);
     }
-    if (!c->n_live) finish(c);
+    if (!has_live(c)) finish(c);
 }
 
 void call_on_event(const struct server_event *e)
@@ -532,12 +539,11 @@ static void submit_choice(struct call *c, struct choice *ch)
                        "%s", why);
         return;
     }
-    if (!ch->lacks_room) {
-        c->n_live++;
+    if (ch->life == CHOICE_NEW) {
         c->server->n_queued++;
         c->server->queued_tokens += p->n;
     }
-    ch->lacks_room = false;
+    choice_change(&ch->life, CHOICE_QUEUED);
 }
 
 static void submit(struct call *c)
@@ -549,6 +555,7 @@ static void submit(struct call *c)
         return;
     }
     c->n_choices = n;
+    request_change(&c->life, REQUEST_GENERATING);
     c->t_submit = server_now();
     for (uint32_t i = 0; i < c->n_choices && !c->problem.status; i++) {
         c->choices[i].call = c;
@@ -563,9 +570,8 @@ static void submit(struct call *c)
 static void go_on(struct call *c)
 {
     memory_begin();
-    c->working = false;
-    if (c->waits && c->conn && !c->server->draining) {
-        c->parked = true;
+    if (!c->held && !c->problem.status && c->conn && !c->server->draining) {
+        request_change(&c->life, REQUEST_NEEDS_MODEL);
         c->t_submit = server_now();
         served_want(c->served);
         return;
@@ -574,16 +580,15 @@ static void go_on(struct call *c)
         call_wrong(c, 503, NULL, "the server is shutting down");
     bool submits = c->conn && !c->problem.status && !c->bytes;
     if (submits && c->ask.score && !c->scores) {
-        c->working = true;
+        request_change(&c->life, REQUEST_SCORING);
         score_begin(c);
-        return;
-    }
-    if (submits && c->api->run) {
-        c->n_live = 1;
+    } else if (submits && c->api->run) {
+        request_change(&c->life, REQUEST_RUNNING);
         c->api->run(c);
-    } else if (submits && !check_queue(c))
-        submit(c);
-    if (!c->n_live) finish(c);
+    } else {
+        if (submits && !check_queue(c)) submit(c);
+        if (!has_live(c)) finish(c);
+    }
 }
 
 static void on_worked(void *ctx)
@@ -594,24 +599,19 @@ static void on_worked(void *ctx)
 /* Long bodies may take much memory, and make long answers. */
 static void give_work(struct call *c)
 {
-    c->working = true;
     c->task =
         (struct task){.work = work, .done = on_worked, .ctx = c, .heavy = c->n_text > HEAVY_BYTES};
     workers_give(c->server, &c->task);
 }
 
-/* Those who waited are worked on again from the beginning, or hear why not. */
+/* Requests that waited for a model go on, or end with the reason. */
 void call_model_came(struct served *m)
 {
     for (struct call *c = m->server->first, *next; c; c = next) {
         next = c->next;
-        if (!c->parked || c->served != m) continue;
-        c->parked = c->waits = false;
-        c->problem = (struct problem){0};
+        if (c->life != REQUEST_NEEDS_MODEL || c->served != m) continue;
         if (served_is_ready(m)) {
-            if (c->api->free) c->api->free(c);
-            c->state = NULL;
-            forget_work(c);
+            request_change(&c->life, REQUEST_PARSING);
             give_work(c);
             continue;
         }
@@ -628,7 +628,6 @@ void call_scored(struct call *c)
 
 void call_ran(struct call *c)
 {
-    c->n_live = 0;
     finish(c);
 }
 
@@ -673,7 +672,7 @@ void call_begin(struct conn *conn, const struct api *api)
 static bool has_started(const struct call *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        if (c->choices[i].started) return true;
+        if (c->choices[i].life >= CHOICE_RUNNING) return true;
     return false;
 }
 
@@ -711,7 +710,6 @@ static void tick_heavy(struct call *c, double now)
     double waited = now - c->t_begin;
     if (waited <= (double)limit_of(&c->server->limits, queue_seconds)) return;
     if (!workers_take_back(c->server, &c->task)) return;
-    c->working = false;
     call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
     finish(c);
 }
@@ -724,19 +722,19 @@ void call_tick(struct server *s)
         next = c->next;
         for (uint32_t i = 0; i < c->n_choices; i++) {
             struct choice *ch = &c->choices[i];
-            if ((!ch->id && !ch->lacks_room) || ch->started) continue;
+            if (!waits(ch)) continue;
             position++;
             if (!c->problem.status) tick_choice(c, ch, position, now);
-            if (!c->problem.status && ch->lacks_room) {
+            if (!c->problem.status && ch->life == CHOICE_NO_ROOM) {
                 submit_choice(c, ch);
                 if (c->problem.status) cancel(c);
             }
         }
-        if (c->n_choices && !c->n_live)
+        if (c->n_choices && !has_live(c))
             finish(c); /* none was left to the batch */
-        else if (c->parked)
+        else if (c->life == REQUEST_NEEDS_MODEL)
             tick_parked(c, now);
-        else if (c->working && c->task.heavy)
+        else if (c->life == REQUEST_PARSING && c->task.heavy)
             tick_heavy(c, now);
     }
 }
@@ -764,7 +762,7 @@ json_int_t call_prompt_tokens(const struct call *c, size_t prompt)
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct choice *ch = &c->choices[i];
         if (ch->prompt != prompt) continue;
-        if (!ch->ended) return (json_int_t)c->prompts[prompt].n;
+        if (ch->life != CHOICE_ENDED) return (json_int_t)c->prompts[prompt].n;
         if ((json_int_t)ch->result.n_read > n) n = ch->result.n_read;
     }
     return n;

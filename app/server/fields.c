@@ -320,22 +320,25 @@ static int ignore(void *ctx, const char *name)
     return call_ignore(ctx, name);
 }
 
-/* Settings that are not said are the model's, so the model comes first. */
-static int take_defaults(struct call *c)
+int fields_take_model(struct call *c)
 {
     json_t *model = json_object_get(c->body, "model");
     static const struct field f = {"model", take_model, 0, 0, 0};
-    const struct server_params *p = &c->server->params;
     if (model && !json_is_null(model)) {
         if (take_model(c, &f, model)) return -1;
     } else if (!(c->served = served_find(c->server, NULL)))
         return call_wrong(c, 400, "model",
                           "missing model; GET /v1/models lists the models of this server");
-    c->holds = served_hold(c->served);
-    c->waits = !c->holds && c->served->on_demand;
-    if (!c->holds) return call_wrong(c, 503, NULL, "model %s is still loading", c->served->id);
-    free(c->text); /* nobody will read it again */
-    c->text = NULL;
+    if (served_hold(c->served)) c->held = c->served;
+    return c->held || c->served->on_demand
+               ? 0
+               : call_wrong(c, 503, NULL, "model %s is still loading", c->served->id);
+}
+
+/* Settings that are not said are the model's. */
+static void take_defaults(struct call *c)
+{
+    const struct server_params *p = &c->server->params;
     c->ask.n = 1;
     c->ask.set.limits = &c->server->limits;
     c->ask.set.ignore = ignore;
@@ -344,14 +347,13 @@ static int take_defaults(struct call *c)
     c->ask.set.r.sampling.seed =
         p->has_seed ? p->seed : (c->server->boot ^ (c->id * 0x9e3779b97f4a7c15u)) >> 11;
     c->ask.set.r.max_tokens = p->max_tokens;
-    return 0;
 }
 
 int fields_take(struct call *c)
 {
     const char *name;
     json_t *v;
-    if (take_defaults(c)) return -1;
+    take_defaults(c);
     json_object_foreach(c->body, name, v)
     {
         const struct field *f = find(c->api->fields, name);

@@ -81,7 +81,7 @@ void reader_wake(struct served *m)
     struct served_figures f;
     if (!r || !r->rests) return;
     served_figures(m, &f);
-    if (m->running && room_of(&f.stats) <= r->room) {
+    if (served_runs(m) && room_of(&f.stats) <= r->room) {
         on_piece(r); /* which looks at the time, and whether anybody still waits */
         return;
     }

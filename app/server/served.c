@@ -32,17 +32,22 @@ struct served *served_find(struct server *s, const char *id)
     return m ? m : find_alias(s, "*");
 }
 
-static void set_state(struct served *m, enum served_state state)
+static void set_state(struct served *m, enum hosted_state to)
 {
     pthread_mutex_lock(&m->lock);
-    m->state = state;
+    hosted_change(&m->state, to);
     pthread_mutex_unlock(&m->lock);
+}
+
+bool served_runs(const struct served *m)
+{
+    return m->state == HOSTED_LOADING || m->state == HOSTED_READY;
 }
 
 bool served_is_ready(struct served *m)
 {
     pthread_mutex_lock(&m->lock);
-    bool ready = m->state == SERVED_READY;
+    bool ready = m->state == HOSTED_READY;
     pthread_mutex_unlock(&m->lock);
     return ready;
 }
@@ -85,7 +90,7 @@ bool served_is_hidden(const struct served *m, int32_t id)
 void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
                    void (*done)(void *ctx), void *ctx)
 {
-    if (!m->running) { /* the server ends */
+    if (!served_runs(m)) { /* the server ends */
         mail_run(m->server, done, ctx);
         return;
     }
@@ -95,7 +100,7 @@ void served_errand(struct served *m, void (*work)(struct served *m, void *ctx),
     while (*at) at = &(*at)->next;
     *at = e;
     pthread_mutex_unlock(&m->lock);
-    fletch_batch_cancel(m->batch, 0); /* nobody's number: it only wakes the engine */
+    fletch_batch_wake(m->batch);
 }
 
 static void run_errands(struct served *m)
@@ -170,13 +175,12 @@ static void leave_figures(struct served *m, double *since, uint64_t *rows)
 }
 
 static void release(struct served *m);
-static void give_up(struct served *m);
 
 static void on_loaded(void *ctx)
 {
     struct served *m = ctx;
-    m->wanted = false;
-    set_state(m, SERVED_READY);
+    if (m->state != HOSTED_LOADING) return; /* it was stopped meanwhile */
+    set_state(m, HOSTED_READY);
     log_line(m->server, "model %s is ready: context %u, %s", m->id, m->info.n_ctx,
              m->info.has_template ? "with a chat template" : "without a chat template");
     shut_in(m->server);
@@ -188,20 +192,20 @@ static void on_failed(void *ctx)
     struct served *m = ctx;
     uint64_t all = m->server->params.max_memory;
     bool may_fit = m->code == EXIT_FIT && (!all || m->bytes <= all);
+    if (m->state != HOSTED_LOADING) return;
     release(m);
-    set_state(m, SERVED_ABSENT);
     if (!m->on_demand)
         server_stop(m->server, m->code);
     else if (may_fit)
-        m->lacks_room = true; /* served_tick makes some */
+        set_state(m, HOSTED_NO_ROOM); /* served_tick makes some */
     else
-        give_up(m);
+        call_model_came(m);
 }
 
 static bool stopped(struct served *m)
 {
     pthread_mutex_lock(&m->lock);
-    bool stop = m->stop;
+    bool stop = m->state == HOSTED_STOPPING;
     pthread_mutex_unlock(&m->lock);
     return stop;
 }
@@ -234,23 +238,22 @@ void served_declare(struct served *m, struct server *s, const char *id, const ch
 
 int served_load(struct served *m)
 {
-    set_state(m, SERVED_LOADING);
-    m->stop = false;
-    m->running = pthread_create(&m->thread, NULL, serve, m) == 0;
-    if (m->running) return EXIT_OK;
+    set_state(m, HOSTED_LOADING);
+    if (pthread_create(&m->thread, NULL, serve, m) == 0) return EXIT_OK;
     m->code = EXIT_FIT; /* its stack, most likely */
-    set_state(m, SERVED_ABSENT);
+    set_state(m, HOSTED_ABSENT);
     return say_error("cannot start a thread");
 }
 
 void served_stop(struct served *m)
 {
-    pthread_mutex_lock(&m->lock);
-    m->stop = true;
-    pthread_mutex_unlock(&m->lock);
-    if (m->running && served_is_ready(m)) fletch_batch_cancel(m->batch, 0);
-    if (m->running) pthread_join(m->thread, NULL);
-    m->running = false;
+    bool loads = m->state == HOSTED_LOADING;
+    if (served_runs(m)) set_state(m, HOSTED_STOPPING);
+    if (m->state == HOSTED_STOPPING) {
+        if (!loads) fletch_batch_wake(m->batch);
+        pthread_join(m->thread, NULL);
+        set_state(m, HOSTED_ABSENT);
+    }
     reader_wake(m);
     while (m->errands) { /* nobody will run them */
         struct errand *e = m->errands;
@@ -289,7 +292,7 @@ void served_close(struct served *m)
 bool served_hold(struct served *m)
 {
     pthread_mutex_lock(&m->lock);
-    bool ready = m->state == SERVED_READY;
+    bool ready = m->state == HOSTED_READY;
     m->n_users += ready;
     m->t_used = server_now();
     pthread_mutex_unlock(&m->lock);
@@ -312,7 +315,7 @@ static bool make_room(struct server *s)
     for (size_t i = 0; i < s->n_served; i++) {
         struct served *m = &s->served[i];
         pthread_mutex_lock(&m->lock);
-        bool idle = m->state == SERVED_READY && !m->n_users;
+        bool idle = m->state == HOSTED_READY && !m->n_users;
         double t = m->t_used;
         pthread_mutex_unlock(&m->lock);
         if (!idle || (oldest && t >= t_oldest)) continue;
@@ -322,7 +325,7 @@ static bool make_room(struct server *s)
     if (!oldest) return false;
     pthread_mutex_lock(&oldest->lock);
     bool idle = !oldest->n_users; /* a worker may have come meanwhile */
-    if (idle) oldest->state = SERVED_ABSENT;
+    if (idle) hosted_change(&oldest->state, HOSTED_STOPPING);
     pthread_mutex_unlock(&oldest->lock);
     if (!idle) return false;
     log_line(s, "unloading model %s to free memory", oldest->id);
@@ -333,7 +336,7 @@ static bool make_room(struct server *s)
 /* Nothing can make it fit, or it is broken. */
 static void give_up(struct served *m)
 {
-    m->wanted = m->lacks_room = false;
+    set_state(m, HOSTED_ABSENT);
     call_model_came(m);
 }
 
@@ -343,32 +346,36 @@ void served_tick(struct server *s)
     uint64_t taken = 0, all = s->params.max_memory;
     bool loading = false, others = false;
     for (size_t i = 0; i < s->n_served; i++) {
-        others = others || s->served[i].state == SERVED_READY;
-        loading = loading || s->served[i].state == SERVED_LOADING;
-        taken += s->served[i].state == SERVED_READY ? s->served[i].bytes : 0;
+        others = others || s->served[i].state == HOSTED_READY;
+        loading = loading || s->served[i].state == HOSTED_LOADING;
+        taken += s->served[i].state == HOSTED_READY ? s->served[i].bytes : 0;
     }
     for (size_t i = 0; i < s->n_served && !loading; i++) {
         struct served *m = &s->served[i];
-        if (!m->wanted || m->state != SERVED_ABSENT) continue;
-        if (taken < m->beside) m->lacks_room = false; /* somebody has left since */
-        if (m->lacks_room && !make_room(s)) {
+        if (m->state == HOSTED_NO_ROOM && taken < m->beside)
+            set_state(m, HOSTED_WANTED); /* another has been unloaded since */
+        if (m->state == HOSTED_NO_ROOM && !make_room(s)) {
             if (!others) give_up(m);
             continue; /* others may end their work */
         }
-        if (m->lacks_room) { /* count again, without the one that left */
-            m->lacks_room = false;
+        if (m->state == HOSTED_NO_ROOM) { /* count again, without the one that left */
+            set_state(m, HOSTED_WANTED);
             served_tick(s);
             return;
         }
+        if (m->state != HOSTED_WANTED) continue;
         m->allowed = !all ? 0 : taken < all ? all - taken : 1;
         m->beside = taken;
         loading = served_load(m) == EXIT_OK;
-        if (!loading) give_up(m);
+        if (!loading) call_model_came(m);
     }
 }
 
 void served_want(struct served *m)
 {
-    m->wanted = true;
-    served_tick(m->server);
+    if (m->state == HOSTED_ABSENT) set_state(m, HOSTED_WANTED);
+    if (m->state == HOSTED_READY)
+        call_model_came(m); /* it was loaded since a worker looked */
+    else
+        served_tick(m->server);
 }

@@ -25,6 +25,7 @@
 
 #include "fletch.h"
 #include "http_parse.h"
+#include "life.h"
 #include "limits.h"
 #include "reply.h"
 #include "settings.h"
@@ -164,9 +165,8 @@ struct choice {
     struct call *call;
     uint32_t index;  /* in the answer */
     uint32_t prompt; /* index of its prompt */
-    uint64_t id;     /* in the batch; 0: not submitted */
-    bool started, ended;
-    bool lacks_room; /* the batch had none for it; it is given to it again */
+    uint64_t id;     /* in the batch, while that has it */
+    enum choice_state life;
     bool told_start; /* the engine thread's */
     bool starved;    /* a token found no memory; the engine thread's until its end */
     double t_last;   /* when its latest token was made */
@@ -218,7 +218,7 @@ struct call {
     char name[40];   /* of the answer: chatcmpl-... */
     int64_t created; /* unix seconds */
     uint64_t client, salt;
-    char *text; /* the body as it came; NULL once a worker has read it for good */
+    char *text; /* the body as it came; NULL once it is parsed */
     size_t n_text, cap_text;
     json_t *body; /* parsed; always an object */
     struct ask ask;
@@ -229,15 +229,13 @@ struct call {
     struct reply *bytes;  /* the same as bytes: made of reply, or set by take in its place */
     uint64_t n_entries;   /* of log probabilities that wait to be sent */
     struct problem problem;
-    char place[160];            /* inside a field, that the problem is about */
-    char notice[NOTICE_BYTES];  /* X-Fletch-Notice of the answer: what was not done as asked */
-    struct choice *choices;     /* [n_prompts · ask.n] */
-    uint32_t n_choices, n_live; /* n_live: submitted and not ended */
-    bool holds;                 /* its model stays loaded */
-    bool waits;                 /* its model has to be loaded first: what a worker says */
-    bool parked;                /* it waits for that: the loop's */
-    bool begun, working;        /* begin was called; a worker has it */
-    int status;                 /* of the answer, at its end */
+    char place[160];           /* inside a field, that the problem is about */
+    char notice[NOTICE_BYTES]; /* X-Fletch-Notice of the answer: what was not done as asked */
+    struct choice *choices;    /* [n_choices = n_prompts · ask.n] */
+    uint32_t n_choices;
+    struct served *held;     /* its model, which stays loaded; NULL: it is not yet */
+    enum request_state life; /* the loop's to change */
+    int status;              /* of the answer, at its end */
     double t_begin, t_submit;
     char address[48];
     char *path; /* for the log, as key */
@@ -363,10 +361,12 @@ struct field_table {
 /* Takes every field of the body by the first of the api's tables that has it; a field that none has
  * is an error that names it. Nulls count as absent. The model and its defaults come first. */
 int fields_take(struct call *c);
+/* Before that: finds c->served, and c->held if that is loaded. */
+int fields_take_model(struct call *c);
 int field_count(struct call *c, const struct field *f, json_t *v); /* to a uint32_t */
-int field_top(struct call *c, const struct field *f, json_t *v);  /* field_count, within logprobs */
+int field_top(struct call *c, const struct field *f, json_t *v); /* field_count, within logprobs */
 int field_think_budget(struct call *c, const char *name, const json_t *v);
-int field_flag(struct call *c, const struct field *f, json_t *v); /* to a bool */
+int field_flag(struct call *c, const struct field *f, json_t *v);  /* to a bool */
 int field_array(struct call *c, const struct field *f, json_t *v); /* to a json_t * */
 int field_object(struct call *c, const struct field *f, json_t *v);
 int field_any(struct call *c, const struct field *f, json_t *v);
@@ -469,12 +469,6 @@ extern const struct api api_chat, api_responses, api_messages, api_count_tokens,
 
 /* ---- served.c: models in service ---- */
 
-enum served_state {
-    SERVED_ABSENT, /* can be loaded */
-    SERVED_LOADING,
-    SERVED_READY,
-};
-
 /* Figures that the engine thread leaves after every step. */
 struct served_figures {
     struct fletch_batch_stats stats;
@@ -508,27 +502,24 @@ struct served {
     /* the engine thread's, and what it shares under lock */
     pthread_t thread;
     pthread_mutex_t lock;
-    enum served_state state;
+    enum hosted_state state; /* the loop's to change */
     struct served_figures figures;
     struct errand *errands;
     struct reader *readers; /* the loop's: the first of a line */
     uint32_t n_users;       /* calls that hold it */
-    bool stop;
-    bool on_demand;   /* of --model-dir: loaded when asked for */
-    bool running;     /* there is a thread */
-    bool wanted;      /* somebody waits for it */
-    bool lacks_room;  /* others must go first */
-    double t_used;    /* when it was last asked for or let go; under lock */
-    uint64_t bytes;   /* of memory that it takes */
-    uint64_t allowed; /* that it may take; 0: what the machine has */
-    uint64_t beside;  /* that others took when it was last loaded */
-    int code;         /* why it failed to load: an exit code */
-    void *host;       /* the loader's */
+    bool on_demand;         /* of --model-dir: loaded when asked for */
+    double t_used;          /* when it was last asked for or let go; under lock */
+    uint64_t bytes;         /* of memory that it takes */
+    uint64_t allowed;       /* that it may take; 0: what the machine has */
+    uint64_t beside;        /* that others took when it was last loaded */
+    int code;               /* why it failed to load: an exit code */
+    void *host;             /* the loader's */
 };
 
 /* The one of that name; the only one for NULL. NULL: there is none. */
 struct served *served_find(struct server *s, const char *id);
-bool served_is_ready(struct served *m); /* from any thread */
+bool served_is_ready(struct served *m);   /* from any thread */
+bool served_runs(const struct served *m); /* on the loop: its thread takes work */
 /* From any thread: keeps it loaded until it is let go; false: it is not. */
 bool served_hold(struct served *m);
 void served_let_go(struct served *m);

@@ -230,6 +230,11 @@ int fletch_batch_cancel(struct fletch_batch *b, uint64_t id)
     return b ? batch_cancel(b->b, id, batch_error_of(b)) : FLETCH_E_ARG;
 }
 
+void fletch_batch_wake(struct fletch_batch *b)
+{
+    if (b) batch_wake(b->b);
+}
+
 size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds)
 {
     if (!b) return 0;

@@ -166,6 +166,14 @@ int batch_cancel(struct batch *b, u64 id, struct err *err)
     return rc;
 }
 
+void batch_wake(struct batch *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->woken = true;
+    pthread_cond_signal(&b->came);
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* Gives back slot and blocks; full blocks of the prompt stay findable. */
 static void give_room(struct batch *b, u32 slot, u32 *n_blocks)
 {
@@ -512,8 +520,9 @@ void batch_wait(struct batch *b, double seconds)
     if (b->n_running || b->waiting.head || seconds <= 0) return;
     double until = base_now() + MIN(seconds, 1e6);
     pthread_mutex_lock(&b->lock);
-    while (!b->inbox.head && !b->n_cancels)
+    while (!b->inbox.head && !b->n_cancels && !b->woken)
         if (!os_cond_wait(&b->came, &b->lock, until)) break;
+    b->woken = false;
     pthread_mutex_unlock(&b->lock);
 }
 

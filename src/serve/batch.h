@@ -79,6 +79,7 @@ void batch_close(struct batch *b);
 /* From any thread. */
 int batch_submit(struct batch *b, const struct batch_request *r, u64 *id, struct err *err);
 int batch_cancel(struct batch *b, u64 id, struct err *err);
+void batch_wake(struct batch *b); /* ends batch_wait, or the next one */
 /* Waits at most that many seconds for something to do. Other threads may use the step queue
  * meanwhile. */
 void batch_wait(struct batch *b, double seconds);

@@ -48,6 +48,7 @@ struct batch {
     struct queue inbox;
     u64 *cancels; /* [cap_cancels] */
     u32 n_cancels, cap_cancels;
+    bool woken; /* batch_wait has a reason to end besides those two */
     u32 n_live; /* requests that are not done */
     u64 last_id;
 };

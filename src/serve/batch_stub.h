@@ -204,6 +204,7 @@ static inline int open_batch(struct fixture *f, const struct fletch_batch_params
                             .n_slots = N_SLOTS,
                             .spec = f->spec};
     if (reads) env.reader = &f->w.reader;
+    assert_int_equal(step_queue_prepare_decode(&f->w.queue, N_SLOTS, &f->err), 0);
     return batch_open(&f->b, &env, params, &f->err);
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -120,6 +121,31 @@ static void test_cancel_works_at_the_next_step(void **state)
     batch_cancel(f->b, b[1].id, &f->err); /* done already */
     batch_step(f->b, 0);
     assert_int_equal(b[1].n_done, 1);
+    close_fixture(f);
+}
+
+static void *wake_later(void *ctx)
+{
+    usleep(20000);
+    batch_wake(((struct fixture *)ctx)->b);
+    return NULL;
+}
+
+static void test_a_wait_can_be_ended(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(false, NULL);
+    pthread_t thread;
+    double began = base_now();
+    batch_wake(f->b); /* before it */
+    batch_wait(f->b, 60);
+    assert_int_equal(pthread_create(&thread, NULL, wake_later, f), 0);
+    batch_wait(f->b, 60); /* or during it; once each */
+    pthread_join(thread, NULL);
+    assert_true(base_now() - began < 50);
+    began = base_now();
+    batch_wait(f->b, 0.02);
+    assert_true(base_now() - began >= 0.02);
     close_fixture(f);
 }
 
@@ -654,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_ten_thousand_requests_with_blocks),
         cmocka_unit_test(test_ten_thousand_requests_with_states),
         cmocka_unit_test(test_cancel_works_at_the_next_step),
+        cmocka_unit_test(test_a_wait_can_be_ended),
         cmocka_unit_test(test_time_runs_out),
         cmocka_unit_test(test_the_context_ends_an_answer_without_limit),
         cmocka_unit_test(test_closing_cancels_what_is_not_done),
