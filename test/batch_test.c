@@ -39,7 +39,8 @@ static u32 below(struct fixture *f, u32 n)
     return (u32)(f->random >> 33) % n;
 }
 
-static const char *const models[] = {"llama", "qwen2", "qwen3", "qwen3moe", "deepseek2", "rwkv7"};
+static const char *const models[] = {
+    "llama", "qwen2", "qwen3", "qwen3moe", "deepseek2", "rwkv7", "test/golden/models/qwen3_5"};
 
 static void open_guessing(struct fixture *f, const char *model, u64 kv_tokens,
                           const struct fletch_speculation *how)
@@ -52,7 +53,9 @@ static void open_guessing(struct fixture *f, const char *model, u64 kv_tokens,
                                          .max_rows = 48,
                                          .act_type = f->act};
     if (how) params.speculation = *how;
-    snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
+    bool is_path = strchr(model, '/');
+    snprintf(path, sizeof path, "%s%s%s", is_path ? "" : "zoo/tiny/", model,
+             is_path ? "" : ".gguf");
     opened_path(&f->o, "cpu", path, &params);
 }
 
@@ -80,13 +83,14 @@ static void close_all(struct fixture *f)
 static void make_prompts(struct fixture *f)
 {
     static i32 shared[N_SHARED][100];
+    u32 n_ids = MIN(f->o.m->m->hp.n_vocab, 200u);
     for (u32 i = 0; i < N_SHARED; i++)
-        for (u32 j = 0; j < 100; j++) shared[i][j] = (i32)below(f, 200);
+        for (u32 j = 0; j < 100; j++) shared[i][j] = (i32)below(f, n_ids);
     for (u32 i = 0; i < N_REQUESTS; i++) {
         struct want *w = &f->want[i];
         w->n_prompt = 1 + below(f, MAX_PROMPT);
         w->n_answer = 1 + below(f, MAX_ANSWER);
-        for (u32 j = 0; j < w->n_prompt; j++) w->prompt[j] = (i32)below(f, 200);
+        for (u32 j = 0; j < w->n_prompt; j++) w->prompt[j] = (i32)below(f, n_ids);
         if (i % 2 == 0)
             memcpy(w->prompt, shared[below(f, N_SHARED)], MIN(w->n_prompt, 100u) * sizeof(i32));
         w->sampling = (struct fletch_sampling){.temperature = i % 4 < 2 ? 0 : 0.8f,
@@ -589,8 +593,8 @@ static void test_sessions_and_batches_share_the_room(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[32] = {0};
-    static char labels[32][64];
+    struct CMUnitTest tests[40] = {0};
+    static char labels[40][80];
     size_t n = 0;
     for (size_t i = 0; i < 2 * ARRAY_LEN(models); i++, n++) {
         bool beside = i % 2;

@@ -34,6 +34,14 @@ static int hear(void *ctx, int32_t token, const char *text, size_t n)
     return 0;
 }
 
+/* A model of the zoo, or one with cache and state of the golden data. */
+static void path_of(char *path, size_t n, const char *model)
+{
+    bool hybrid = strcmp(model, "qwen3_5") == 0;
+    snprintf(path, n, "%s%s%s", hybrid ? "test/golden/models/" : "zoo/tiny/", model,
+             hybrid ? "" : ".gguf");
+}
+
 static const char *scratch_path(void)
 {
     static char path[64];
@@ -51,7 +59,7 @@ static void turn(struct opened *o, i32 first, struct heard *h)
         .ignore_end = true,
         .on_text = hear,
         .ctx = h};
-    for (i32 i = 0; i < N_PROMPT; i++) prompt[i] = (first + i * i) % 200;
+    for (i32 i = 0; i < N_PROMPT; i++) prompt[i] = (first + i * i) % 100;
     if (fletch_session_append(o->s, prompt, N_PROMPT, NULL) ||
         fletch_session_generate(o->s, &g, &made))
         fail_msg("%s", fletch_session_error(o->s));
@@ -62,7 +70,7 @@ static void open_model(struct opened *o, const char *backend, const char *model,
     char path[64];
     struct fletch_model_params params = {.n_ctx = 160, .speculation = {.ngram = guesses}};
     if (guesses) params.speculation.n_tokens = 3;
-    snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
+    path_of(path, sizeof path, model);
     opened_path(o, backend, path, &params);
 }
 
@@ -113,6 +121,9 @@ static void test_a_loaded_session_goes_on(void **state)
         check_resumed("cpu", models[i], false);
         check_resumed("cpu", models[i], true);
     }
+    check_resumed("ref", "qwen3_5", false);
+    check_resumed("cpu", "qwen3_5", false);
+    check_resumed("emu", "qwen3_5", false);
     check_resumed("emu", "llama", false);
     check_resumed("emu", "rwkv7", false);
 }
@@ -149,13 +160,13 @@ static void open_with_folder(struct opened *o, struct folder *f, const char *bac
                                     .cache_dir = scratch_path(),
                                     .notice = count_notice,
                                     .notice_ctx = f}};
-    snprintf(path, sizeof path, "zoo/tiny/%s.gguf", model);
+    path_of(path, sizeof path, model);
     opened_path(o, backend, path, &f->params);
 }
 
 static void long_prompt(i32 *prompt)
 {
-    for (i32 i = 0; i < N_LONG; i++) prompt[i] = (3 + i * i) % 200;
+    for (i32 i = 0; i < N_LONG; i++) prompt[i] = (3 + i * i) % 100;
 }
 
 /* The answer to the long prompt, and how much of that came from the folder. */
@@ -445,6 +456,8 @@ static void test_an_answer_goes_on_where_its_callback_ended_it(void **state)
         check_parts("ref", "rwkv7", drafts);
         check_parts("cpu", "deepseek2", drafts);
     }
+    check_parts("ref", "qwen3_5", false);
+    check_parts("cpu", "qwen3_5", false);
     check_parts("emu", "rwkv7", true);
 }
 
@@ -482,17 +495,17 @@ static bool same_token(struct opened *o, const struct fletch_sampling *how)
 static void test_the_first_token_is_drawn_as_all_others(void **state)
 {
     (void)state;
-    static const char *const models[] = {"llama", "deepseek2", "rwkv7"};
+    static const char *const models[] = {"llama", "deepseek2", "rwkv7", "qwen3_5"};
     for (size_t i = 0; i < ARRAY_LEN(models) * ARRAY_LEN(drawing); i++) {
         struct opened o;
         struct fletch_model_info info;
         struct fletch_model_params params = {.n_ctx = 160, .n_sessions = 2};
         char path[64];
-        snprintf(path, sizeof path, "zoo/tiny/%s.gguf", models[i / 3]);
+        path_of(path, sizeof path, models[i / 3]);
         opened_path(&o, drawing[i % 3], path, &params);
         fletch_model_info(o.m, &info);
         i32 prompt[N_PROMPT], greedy, best = 0;
-        for (i32 k = 0; k < N_PROMPT; k++) prompt[k] = k * k % 200;
+        for (i32 k = 0; k < N_PROMPT; k++) prompt[k] = k * k % 100;
         assert_int_equal(fletch_session_append(o.s, prompt, N_PROMPT, NULL), 0);
         for (u32 k = 0; k < 6; k++) {
             const struct fletch_sampling how = {.temperature = 0.5f * (float)k,
@@ -569,7 +582,7 @@ static void test_an_append_tells_its_progress_and_can_be_ended(void **state)
     struct fletch_model_params params = {.n_ctx = 160, .max_rows = 16};
     i32 tokens[130] = {0};
     opened_path(&o, "cpu", "zoo/tiny/llama.gguf", &params);
-    for (i32 i = 0; i < 130; i++) tokens[i] = i * i % 200;
+    for (i32 i = 0; i < 130; i++) tokens[i] = i * i % 100;
     assert_int_equal(fletch_session_append(o.s, tokens, 30, NULL), 0);
     assert_int_equal(fletch_session_append(o.s, tokens + 30, 100, &how), 0);
     assert_true(told.n == 7 && told.done == 100 && told.total == 100);

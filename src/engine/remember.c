@@ -27,6 +27,10 @@ static u64 hash_parameters(const struct program *p, u64 h)
             x[3] = (double)op->p.glu.limit;
         } else if (op->kind == OP_ROPE) {
             x[1] = op->p.rope.table;
+        } else if (op->kind == OP_RECURRENCE) {
+            x[1] = op->p.rec.kind;
+            x[2] = op->p.rec.tiled;
+            x[3] = op->p.rec.n_key_heads;
         } else {
             continue;
         }

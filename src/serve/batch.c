@@ -42,9 +42,7 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->max_running = MIN(MIN(env->n_slots, l->max_out), l->max_rows);
     b->max_waiting = params && params->max_waiting ? params->max_waiting : DEFAULT_WAITING;
     b->max_live = b->max_waiting + b->max_running;
-    /* what a model of both kinds has behind it is in two places; nobody asked for that yet */
-    b->reuses = !(params && params->no_reuse) &&
-                !(env->queue->p->net->n_kv && env->queue->p->net->n_states);
+    b->reuses = !(params && params->no_reuse);
     b->budget = FIRST_BUDGET;
     b->running = calloc(b->max_running, sizeof *b->running);
     b->clients = calloc(b->max_live, sizeof *b->clients);

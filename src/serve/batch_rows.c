@@ -54,6 +54,20 @@ bool batch_grow(struct batch *b)
     return true;
 }
 
+/* Of a model with cache and state: as many tokens as a snapshot has and published blocks hold. */
+static u32 reuse_both(struct batch *b, struct request *r, u32 *from)
+{
+    const i32 *tokens = r->tokens;
+    u64 salt = r->r.cache_salt;
+    u32 *table = batch_table(b, r->slot);
+    u32 n = kv_match(b->env.kv, salt, tokens, r->n_prompt, table, &r->n_blocks);
+    kv_release(b->env.kv, table, &r->n_blocks);
+    if (n) n = snap_match(&b->snaps, salt, tokens, n + 1, from);
+    if (!n || kv_match(b->env.kv, salt, tokens, n + 1, table, &r->n_blocks) == n) return n;
+    kv_release(b->env.kv, table, &r->n_blocks); /* it ends within a block */
+    return 0;
+}
+
 /* What the cache, or else a folder, has of its tokens; says why not more. *from: the slot to copy
  * its state from, its own if it is there already. */
 static u32 reuse(struct batch *b, struct request *r, u32 *from)
@@ -64,7 +78,9 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
         return 0;
     }
     *from = UINT32_MAX;
-    if (b->env.queue->p->net->n_states)
+    if (b->env.queue->p->net->n_states && b->env.queue->p->net->n_kv)
+        n = reuse_both(b, r, from);
+    else if (b->env.queue->p->net->n_states)
         n = snap_match(&b->snaps, r->r.cache_salt, r->tokens, r->n_prompt, from);
     else
         n = kv_match(b->env.kv, r->r.cache_salt, r->tokens, r->n_prompt, batch_table(b, r->slot),
