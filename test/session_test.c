@@ -37,7 +37,7 @@ static int hear(void *ctx, int32_t token, const char *text, size_t n)
 /* A model of the zoo, or one with cache and state of the golden data. */
 static void path_of(char *path, size_t n, const char *model)
 {
-    bool hybrid = strcmp(model, "qwen3_5") == 0;
+    bool hybrid = strncmp(model, "qwen3_", 6) == 0;
     snprintf(path, n, "%s%s%s", hybrid ? "test/golden/models/" : "zoo/tiny/", model,
              hybrid ? "" : ".gguf");
 }
@@ -264,6 +264,8 @@ static void test_prompts_come_back_from_a_folder(void **state)
         for (size_t k = 0; k < ARRAY_LEN(opened_backends); k++)
             check_folder(opened_backends[k], models[i]);
     check_folder("emu", "llama");
+    check_folder("ref", "qwen3_next");
+    check_folder("cpu", "qwen3_next");
 }
 
 static void write_file(const char *p, size_t n)

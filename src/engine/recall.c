@@ -11,19 +11,18 @@ int engine_recall_open(struct fletch_model *m, const struct fletch_model_params 
     const struct net *net = m->m->net;
     m->recall = (struct recall){.queue = &m->queue, .kv = &m->kv};
     if (!params || !params->cache_dir) return 0;
-    if (net->n_kv && net->n_states)
-        return err_set(
-            err, FLETCH_E_UNSUPPORTED,
-            "a cache folder is not supported for a model with both a cache and recurrent state");
-    m->recall.block_bytes = exec_part_bytes(net, &m->limits, PART_BLOCK);
+    _Static_assert((u32)SNAP_GRAIN % (u32)ENGINE_BLOCK_TOKENS == 0, "snapshots end with blocks");
     m->recall.grain = net->n_states ? (u32)SNAP_GRAIN : m->limits.block_tokens;
+    if (net->n_kv) m->recall.block_bytes = exec_part_bytes(net, &m->limits, PART_BLOCK);
+    if (net->n_states) m->recall.state_bytes = exec_part_bytes(net, &m->limits, PART_STATE);
     struct store_env env = {.dir = params->cache_dir,
                             .max_bytes = params->cache_bytes ? params->cache_bytes : 8ull << 30,
                             .grain = m->recall.grain,
-                            .grain_bytes = net->n_states ? 0 : m->recall.block_bytes,
+                            .grain_bytes =
+                                m->recall.grain / m->limits.block_tokens * m->recall.block_bytes,
+                            .state_bytes = m->recall.state_bytes,
                             .notice = params->notice,
                             .notice_ctx = params->notice_ctx};
-    if (net->n_states) env.state_bytes = exec_part_bytes(net, &m->limits, PART_STATE);
     int rc = engine_key(m, &env.key, err);
     return rc ? rc : store_open(&m->recall.store, &env, err);
 }
@@ -33,8 +32,9 @@ static struct recall_seq seq_of(struct fletch_session *s)
     const struct step *step = s->model->step;
     struct batch_seq *q = &s->seq;
     u32 *table = step->tables + (size_t)q->slot * step->table_len;
-    return (struct recall_seq){0, q->tokens, s->model->m->net->n_states ? NULL : table,
-                               &q->n_blocks, q->slot};
+    const struct net *net = s->model->m->net;
+    return (struct recall_seq){
+        0, q->tokens, net->n_kv ? table : NULL, &q->n_blocks, net->n_states > 0, q->slot};
 }
 
 size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n)

@@ -103,18 +103,17 @@ static void publish(struct batch *b)
 {
     if (!b->reuses) return;
     u32 per = b->env.kv->block_tokens;
-    bool has_cache = b->env.queue->p->net->n_kv;
     for (u32 i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
         const struct recall_seq q = batch_seq(b, r);
         u32 n = n_landed(b, r);
-        if (!q.table && r->snap_at && r->snap_at == n) recall_keep(&b->env.recall, &q, n);
-        if (!has_cache) continue;
+        if (q.has_state && r->snap_at && r->snap_at == n) recall_keep(&b->env.recall, &q, n);
+        if (!q.table) continue;
         u32 end = MIN(n, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)
             kv_publish(b->env.kv, r->r.cache_salt, batch_table(b, r->slot), r->n_published,
                        r->tokens + (size_t)r->n_published * per);
-        if (!q.table || r->kept || n < r->n_prompt) continue;
+        if (q.has_state || r->kept || n < r->n_prompt) continue;
         recall_keep(&b->env.recall, &q, end * per);
         r->kept = true;
     }

@@ -75,9 +75,10 @@ static inline bool batch_tries(const struct batch *b, const struct request *r)
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
 static inline struct recall_seq batch_seq(const struct batch *b, struct request *r)
 {
-    bool has_state = b->env.queue->p->net->n_states;
-    return (struct recall_seq){r->r.cache_salt, r->tokens,
-                               has_state ? NULL : batch_table(b, r->slot), &r->n_blocks, r->slot};
+    const struct net *net = b->env.queue->p->net;
+    return (struct recall_seq){
+        r->r.cache_salt, r->tokens,         net->n_kv ? batch_table(b, r->slot) : NULL,
+        &r->n_blocks,    net->n_states > 0, r->slot};
 }
 
 /* batch.c */

@@ -11,7 +11,7 @@ struct recall {
     struct store *store; /* NULL: nothing is kept */
     struct step_queue *queue;
     struct kv_pool *kv;
-    u64 block_bytes;
+    u64 block_bytes, state_bytes;
     u32 grain; /* pieces end at multiples of so many tokens */
 };
 
@@ -19,8 +19,9 @@ struct recall {
 struct recall_seq {
     u64 salt;
     const i32 *tokens;
-    u32 *table, *n_blocks; /* of cache blocks; NULL: it has a state */
-    u32 slot;              /* of that state */
+    u32 *table, *n_blocks; /* of cache blocks; NULL: it has none */
+    bool has_state;        /* recurrent, in this slot */
+    u32 slot;
 };
 
 /* Brings back more than the `have` tokens that are there already, at most n: blocks become the

@@ -14,8 +14,9 @@ struct store_env {
     u64 max_bytes;   /* of all files */
     u64 key;         /* of the model */
     u32 grain;       /* pieces end at multiples of so many tokens */
-    u64 grain_bytes; /* of each in a piece of cache blocks; 0: pieces are */
-    u64 state_bytes; /* a state of so many bytes each */
+    u64 grain_bytes; /* of the cache blocks of each; 0: there are none */
+    u64 state_bytes; /* of the recurrent state; with one, pieces begin at the first token. 0: none
+                      */
     void (*notice)(void *ctx, const char *text); /* NULL: nobody listens; from any thread */
     void *notice_ctx;
     double retry_seconds; /* after a file that could not be written, at first; 0: 1 */
