@@ -5,7 +5,7 @@
 
 #include "chat/choice_internal.h"
 
-enum { MAX_SCHEMA_DEPTH = 24 };
+enum { MAX_SCHEMA_DEPTH = 24, MAX_VALUES = 20000 };
 
 static const json_t *schema_of(const json_t *tool)
 {
@@ -274,13 +274,13 @@ static void part_end(struct maker *m, struct part *p)
     if (m->out == p->outer) return;
     fclose(m->out);
     m->out = p->outer;
-    char *all = NULL;
-    if (!p->text || asprintf(&all, "%s%s\n", m->parts ? m->parts : "", p->text) < 0) all = NULL;
-    m->failed |= !all;
+    if (!m->parts) m->parts = open_memstream(&m->parts_text, &m->n_parts_text);
+    if (m->parts && p->text) {
+        fwrite(p->text, 1, p->n, m->parts);
+        fputs("\n", m->parts);
+    } else
+        m->failed = true;
     free(p->text);
-    if (!all) return;
-    free(m->parts);
-    m->parts = all;
 }
 
 /* Refers to rules for "members i and later": first, where none came before, and rest, where one
@@ -521,6 +521,8 @@ static void put_quoted(struct maker *m, const json_t *tool, const char *where, c
 static void put_value(struct maker *m, const json_t *tool, const char *where, const json_t *schema,
                       int depth)
 {
+    if (++m->n_values > MAX_VALUES)
+        maker_fail(m, tool, "the schemas of the tools are too large for this model's tool calls");
     if (m->failed) return;
     if (m->ask->format.row->quote)
         put_quoted(m, tool, where, schema, depth);

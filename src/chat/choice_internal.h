@@ -20,8 +20,10 @@ struct maker {
     const char *without[MAX_WITHOUT][MAX_WORDS];
     size_t n_without;
     bool any_value;
-    unsigned n_parts; /* rules made for members */
-    char *parts;      /* their texts; NULL: none */
+    unsigned n_parts, n_values; /* rules made for members; values written */
+    FILE *parts;                /* the texts of those rules; NULL: none yet */
+    char *parts_text;
+    size_t n_parts_text;
 };
 
 const char *maker_tool_name(const json_t *tool);

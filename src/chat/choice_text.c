@@ -210,9 +210,11 @@ static void put_without_rules(struct maker *m, size_t which)
 
 void maker_finish(struct maker *m)
 {
-    if (m->parts) fputs(m->parts, m->out);
-    free(m->parts);
-    m->parts = NULL;
+    if (m->parts) {
+        m->failed |= ferror(m->parts) || fclose(m->parts);
+        if (!m->failed) fwrite(m->parts_text, 1, m->n_parts_text, m->out);
+        free(m->parts_text);
+    }
     if (m->any_value) maker_put_any_value(m);
     for (size_t i = 0; i < m->n_without; i++) put_without_rules(m, i);
     for (size_t i = 0; i < m->n_marks; i++) put_mark_rule(m, i);
