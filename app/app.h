@@ -13,7 +13,8 @@ enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 
 extern const struct command cmd_run, cmd_chat, cmd_batch, cmd_eval, cmd_inspect, cmd_explain,
     cmd_plan, cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth,
-    cmd_bench, cmd_tune, cmd_doctor, cmd_serve, cmd_pull, cmd_list, cmd_rm, cmd_ps;
+    cmd_bench, cmd_tune, cmd_doctor, cmd_embed, cmd_rerank, cmd_serve, cmd_pull, cmd_list, cmd_rm,
+    cmd_ps;
 
 /* ---- say.c: messages and text for people ---- */
 

@@ -5,10 +5,10 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,   &cmd_chat,     &cmd_serve,      &cmd_batch,    &cmd_pull, &cmd_list,
-    &cmd_rm,    &cmd_ps,       &cmd_convert,    &cmd_inspect,  &cmd_plan, &cmd_explain,
-    &cmd_synth, &cmd_tokenize, &cmd_detokenize, &cmd_template, &cmd_eval, &cmd_verify,
-    &cmd_bench, &cmd_tune,     &cmd_doctor,
+    &cmd_run,   &cmd_chat,   &cmd_serve,   &cmd_batch,    &cmd_pull,       &cmd_list,
+    &cmd_rm,    &cmd_ps,     &cmd_convert, &cmd_inspect,  &cmd_plan,       &cmd_explain,
+    &cmd_synth, &cmd_embed,  &cmd_rerank,  &cmd_tokenize, &cmd_detokenize, &cmd_template,
+    &cmd_eval,  &cmd_verify, &cmd_bench,   &cmd_tune,     &cmd_doctor,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -18,7 +18,7 @@ static const struct group {
     const char *title;
 } groups[] = {
     {&cmd_run, "Run a model"},        {&cmd_pull, "Get models"},
-    {&cmd_convert, "Model files"},    {&cmd_tokenize, "Text and tokens"},
+    {&cmd_convert, "Model files"},    {&cmd_embed, "Text, tokens and vectors"},
     {&cmd_eval, "Check and measure"},
 };
 enum { N_GROUPS = sizeof groups / sizeof *groups };
@@ -35,7 +35,8 @@ static const struct word {
     {"load", &cmd_run, false},         {"status", &cmd_ps, false},
     {"server", &cmd_serve, false},     {"import", &cmd_convert, false},
     {"quantise", &cmd_convert, false}, {"generate", &cmd_run, false},
-    {"complete", &cmd_run, false},     {"start", &cmd_serve, false},
+    {"complete", &cmd_run, false},     {"embeddings", &cmd_embed, false},
+    {"rank", &cmd_rerank, false},      {"start", &cmd_serve, false},
     {"remove", &cmd_rm, false},        {"delete", &cmd_rm, false},
     {"info", &cmd_inspect, false},     {"perplexity", &cmd_eval, false},
     {"benchmark", &cmd_bench, false},  {"device", &cmd_doctor, false},

@@ -10,6 +10,7 @@
 
 #include "harness.h"
 #include "core/hostmem.h"
+#include "model/rank.h"
 
 /* Of the range of the golden values; measured errors are about 1e-6 (docs/testing.md). */
 static const double tolerance = 1e-4;
@@ -111,6 +112,37 @@ static void check_state(const struct harness *h, const struct golden *g, const c
     free(want);
 }
 
+/* The states that embeddings are made of, and what a reranker's head makes of each. */
+static void check_hidden(struct harness *h, const struct golden *g, const char *name)
+{
+    struct err err = {0};
+    size_t n, n_labels;
+    float *want = golden_array(g, "hidden", &n), *labels = golden_array(g, "labels", &n_labels);
+    if (!want) return;
+    float *got = calloc(n, sizeof *got);
+    struct operand hidden = {h->p->hidden, 0, g->n_embd};
+    for (u32 i = 0; i < 64; i++) harness_row(h, g->tokens[i], 0, i);
+    step_prepare(h->s);
+    assert_int_equal(h->x->class->submit(h->x, h->h_trunk, h->s, &err), 0);
+    assert_int_equal(h->x->class->read(h->x, h->h_trunk, hidden, 0, 64, got, &err), 0);
+    step_reset(h->s);
+    check(name, "hidden", range_error(got, want, n));
+    assert_int_equal(h->m->rank != NULL, labels != NULL);
+    double worst = 0;
+    for (u32 i = 0; labels && i < 64; i++) {
+        const float *z = labels + (size_t)i * h->m->rank->n_labels;
+        double sum = 0;
+        for (u32 k = 0; k < h->m->rank->n_labels; k++)
+            sum += exp((double)z[k] - (double)z[h->m->rank->yes]);
+        double score = (double)rank_score(h->m->rank, got + (size_t)i * g->n_embd);
+        worst = fmax(worst, fabs(score - 1 / sum));
+    }
+    if (labels) check(name, "score", worst);
+    free(got);
+    free(want);
+    free(labels);
+}
+
 static void equals_its_golden(void **state)
 {
     const char *name = *state;
@@ -122,6 +154,7 @@ static void equals_its_golden(void **state)
     check_state(&h, &g, name);
     check_layers(&h, &g, name);
     check_mtp(&h, &g, name);
+    check_hidden(&h, &g, name);
     harness_close(&h);
     golden_close(&g);
 }

@@ -123,6 +123,14 @@ static void text(void **state)
     fletch_free(got);
     assert_false(fletch_is_end(NULL, 0));
 
+    tries("rank_tokenize");
+    const struct fletch_pair pair = {"a", 1, NULL, 1};
+    TELLS(fletch_rank_tokenize(o.m, NULL, &tokens, &n), error, "query");
+    TELLS(fletch_rank_tokenize(o.m, &pair, &tokens, &n), error, "document");
+    TELLS(fletch_rank_tokenize(o.m, &pair, NULL, &n), error, "result");
+    TELLS(fletch_rank_tokenize(o.m, &pair, &tokens, NULL), error, "length");
+    REFUSED(fletch_rank_tokenize(NULL, &pair, &tokens, &n));
+
     tries("chat_reads");
     assert_false(fletch_chat_reads(NULL, "tools"));
     assert_false(fletch_chat_reads(o.m, NULL));
@@ -170,6 +178,10 @@ static void sessions(void **state)
     REFUSED(fletch_session_embed(NULL, ids, 3, row));
     TELLS(fletch_session_embed(o.s, NULL, 3, row), error, "tokens");
     TELLS(fletch_session_embed(o.s, ids, 3, NULL), error, "embedding");
+    tries("session_rank"), tries("normalise");
+    REFUSED(fletch_session_rank(NULL, ids, 3, row));
+    TELLS(fletch_session_rank(o.s, ids, 3, NULL), error, "score");
+    fletch_normalise(NULL, 3);
 
     tries("session_save"), tries("session_load");
     REFUSED(fletch_session_save(NULL, kept, "n", 1));

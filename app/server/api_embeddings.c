@@ -1,6 +1,6 @@
-/* /v1/embeddings: the mean of a text's final hidden states, of length 1. A generative model's, so
- * good for rough likeness, not made for search. The model's session reads the texts (reader.c). */
-#include <math.h>
+/* /v1/embeddings: a text's final hidden states, pooled as the model's file says and scaled to
+ * length
+ * 1. The model's session reads the texts (reader.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,7 @@ enum { PIECE = 128 }; /* tokens between two steps */
 /* What is computed for one call: its state. */
 struct embedding {
     struct reader r;
-    float *mean;  /* [n_embd] of a piece */
-    double *sums; /* [n_prompts][n_embd] */
+    float *vectors; /* [n_prompts][n_embd] */
     bool base64;
     struct task task; /* writes the answer */
 };
@@ -85,11 +84,7 @@ static int take(struct call *c)
 static int read_piece(struct served *m, struct reader *r, const int32_t *ids, size_t n)
 {
     struct embedding *e = (struct embedding *)r;
-    double *sums = e->sums + r->prompt * m->info.n_embd;
-    if (!r->at) memset(sums, 0, m->info.n_embd * sizeof *sums); /* it may have been begun before */
-    int rc = fletch_session_embed(m->session, ids, n, e->mean);
-    for (uint32_t i = 0; !rc && i < m->info.n_embd; i++) sums[i] += (double)e->mean[i] * (double)n;
-    return rc;
+    return fletch_session_embed(m->session, ids, n, e->vectors + r->prompt * m->info.n_embd);
 }
 
 /* ---- on the loop ---- */
@@ -116,16 +111,12 @@ static json_t *base64(const unsigned char *p, size_t n)
 static json_t *vector(const struct embedding *e, size_t prompt)
 {
     uint32_t n = e->r.call->served->info.n_embd;
-    const double *sums = e->sums + prompt * n;
-    double length = 0;
-    for (uint32_t i = 0; i < n; i++) length += sums[i] * sums[i];
-    length = sqrt(length);
-    json_t *list = e->base64 ? NULL : json_array();
-    for (uint32_t i = 0; i < n; i++) {
-        e->mean[i] = (float)(length > 0 ? sums[i] / length : 0);
-        if (list) json_array_append_new(list, json_real((double)e->mean[i]));
-    }
-    return list ? list : base64((const unsigned char *)e->mean, n * sizeof *e->mean);
+    float *v = e->vectors + prompt * n;
+    fletch_normalise(v, n);
+    if (e->base64) return base64((const unsigned char *)v, n * sizeof *v);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < n; i++) json_array_append_new(list, json_real((double)v[i]));
+    return list;
 }
 
 static json_t *reply(const struct embedding *e)
@@ -138,8 +129,9 @@ static json_t *reply(const struct embedding *e)
         json_array_append_new(data, json_pack("{s:s, s:I, s:o}", "object", "embedding", "index",
                                               (json_int_t)i, "embedding", vector(e, i)));
     }
-    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list", "data", data, "model",
-                     c->served->id, "usage", "prompt_tokens", n_tokens, "total_tokens", n_tokens);
+    return json_pack("{s:s, s:o, s:s, s:s, s:{s:I, s:I}}", "object", "list", "data", data, "model",
+                     c->served->id, "pooling", c->served->info.pooling, "usage", "prompt_tokens",
+                     n_tokens, "total_tokens", n_tokens);
 }
 
 static void write_answer(void *ctx)
@@ -174,9 +166,8 @@ static void run(struct call *c)
     struct embedding *e = embedding_of(c);
     uint32_t n = c->served->info.n_embd;
     e->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
-    e->mean = calloc(n, sizeof *e->mean);
-    e->sums = calloc(c->n_prompts * n, sizeof *e->sums);
-    if (e->mean && e->sums) {
+    e->vectors = calloc(c->n_prompts * n, sizeof *e->vectors);
+    if (e->vectors) {
         reader_begin(&e->r);
         return;
     }
@@ -188,8 +179,7 @@ static void free_state(struct call *c)
 {
     struct embedding *e = c->state;
     if (!e) return;
-    free(e->mean);
-    free(e->sums);
+    free(e->vectors);
     free(e);
 }
 

@@ -61,6 +61,15 @@ int prompt_text(struct call *c, const char *text, size_t n, unsigned flags)
     return said(c, rc) ? -1 : add(c, ids, n_ids);
 }
 
+int prompt_pair(struct call *c, const struct fletch_pair *pair)
+{
+    int32_t *ids;
+    size_t n_ids;
+    pthread_mutex_lock(&c->served->text_lock);
+    int rc = fletch_rank_tokenize(c->served->model, pair, &ids, &n_ids);
+    return said(c, rc) ? -1 : add(c, ids, n_ids);
+}
+
 int prompt_ids(struct call *c, const char *path, const json_t *from)
 {
     size_t n = json_array_size(from);

@@ -398,6 +398,8 @@ int prompt_chat_again(struct call *c, bool *same);
  * after it, goes first. */
 int prompt_chat_text(struct call *c, char **text, size_t *n);
 int prompt_text(struct call *c, const char *text, size_t n, unsigned flags);
+/* A query and a document for a reranker. */
+int prompt_pair(struct call *c, const struct fletch_pair *pair);
 int prompt_ids(struct call *c, const char *path, const json_t *from);
 /* Prompt and answer fit into the context? */
 int prompt_check(struct call *c, size_t n);
@@ -465,7 +467,7 @@ json_t *logprob_entry(const struct served *m, const struct token *t, uint32_t n_
 /* ---- api_*.c ---- */
 
 extern const struct api api_chat, api_responses, api_messages, api_count_tokens, api_embeddings,
-    api_completions, api_tokenize, api_detokenize, api_apply_template;
+    api_rerank, api_completions, api_tokenize, api_detokenize, api_apply_template;
 
 /* ---- served.c: models in service ---- */
 

@@ -126,6 +126,9 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
                             struct err *err);
 void engine_speculation_close(struct fletch_model *m);
 
+/* embed.c: the name of how the model pools, as in struct fletch_model_info. */
+const char *engine_pooling(const struct model *m);
+
 /* remember.c: what must be equal for a kept state to mean the same. */
 int engine_key(struct fletch_model *m, u64 *key, struct err *err);
 

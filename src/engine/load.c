@@ -342,7 +342,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
 {
     if (!info) return;
     if (!m) {
-        *info = (struct fletch_model_info){.arch = "", .name = ""};
+        *info = (struct fletch_model_info){.arch = "", .name = "", .pooling = ""};
         return;
     }
     const struct hparams *hp = &m->m->hp;
@@ -362,6 +362,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
         .n_chat_template = chat.n,
         .weight_bytes = model_weight_bytes(m->m),
         .memory_bytes = m->memory_bytes + (m->draft ? m->draft->memory_bytes : 0),
+        .pooling = engine_pooling(m->m),
         .sampling = m->sampling,
     };
 }

@@ -50,6 +50,7 @@ void fletch_session_close(struct fletch_session *s)
     turns_give(&m->turns);
     free(s->seq.tokens);
     free(s->seq.classes);
+    free(s->pool.sum);
     free(s->logits);
     free(s);
 }
@@ -173,24 +174,23 @@ static int outcome(struct fletch_session *s, const struct fletch_result *r)
 /* A request of the scheduler's own, and what its rows give besides; all may be NULL. */
 struct direct {
     struct fletch_session *s;
-    float *all_logits;  /* [n][n_vocab] */
-    double *hidden_sum; /* [n_embd] */
+    float *all_logits; /* [n][n_vocab] */
+    bool pools;        /* hidden states are added to the session's pool */
     i32 *token;
     const struct fletch_append *how; /* whose progress is told, of n tokens from `from` on */
     u32 from, n;
     int rc;
 };
 
-static int add_hidden(const struct direct *d, const struct step_queue *queue, u32 n,
-                      struct err *err)
+static int add_hidden(struct pool *p, const struct step_queue *queue, u32 n, struct err *err)
 {
     u32 width = queue->p->net->d_model;
     struct operand what = {queue->p->hidden, 0, width};
     float *row = malloc(width * sizeof *row);
     int rc = row ? 0 : err_nomem(err, "the hidden state");
-    for (u32 t = 0; !rc && t < n; t++) {
+    for (u32 t = pool_first(p, n); !rc && t < n; t++) {
         rc = step_queue_read(queue, what, t, 1, row, err);
-        for (u32 i = 0; !rc && i < width; i++) d->hidden_sum[i] += (double)row[i];
+        if (!rc) pool_add(p, row, width);
     }
     free(row);
     return rc;
@@ -201,7 +201,7 @@ static int on_rows(void *ctx, const struct step_queue *queue, u32 n, struct err 
     struct direct *d = ctx;
     u32 n_vocab = queue->p->net->n_vocab, n_out = queue->step->n_out;
     struct operand logits = {queue->p->logits, 0, n_vocab};
-    int rc = d->hidden_sum ? add_hidden(d, queue, n, err) : 0;
+    int rc = d->pools ? add_hidden(&d->s->pool, queue, n, err) : 0;
     if (!rc && n_out) rc = step_queue_read(queue, logits, n_out - 1, 1, d->s->logits, err);
     if (!rc && d->all_logits) rc = step_queue_read(queue, logits, 0, n, d->all_logits, err);
     if (d->all_logits) d->all_logits += (size_t)n * n_vocab;
@@ -245,7 +245,7 @@ static int run_direct(struct direct *d, enum request_kind kind, u32 n,
                               .on_done = on_done,
                               .ctx = d};
     u64 id;
-    if (d->hidden_sum || kind == REQUEST_PREFILL_LOGITS) r.on_rows = on_rows;
+    if (d->pools || kind == REQUEST_PREFILL_LOGITS) r.on_rows = on_rows;
     int rc = batch_submit(s->batch, &r, &id, &s->err);
     if (!rc) rc = run(s, id);
     return rc ? rc : d->rc;
@@ -285,7 +285,7 @@ static int check_tokens(struct fletch_session *s, const i32 *tokens, size_t n)
 static int compute(struct direct *d, u32 n_old)
 {
     struct fletch_session *s = d->s;
-    bool reads = d->all_logits || d->hidden_sum;
+    bool reads = d->all_logits || d->pools;
     u32 end = reads ? s->seq.n : s->seq.n - 1;
     int rc = reads && n_old ? session_prefill(s, n_old) : 0; /* reads new rows alone */
     if (!rc && !reads && s->seq.n_fed < s->keep_at && s->keep_at <= end) {
@@ -331,35 +331,9 @@ int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_
     return append(&d, tokens, n);
 }
 
-int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n, float *out)
+int session_append_pooled(struct fletch_session *s, const i32 *tokens, size_t n)
 {
-    static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
-    if (!s) return FLETCH_E_ARG;
-    u32 d = s->model->m->hp.d_model;
-    enum pooling pooling = s->model->m->hp.pooling;
-    int rc = engine_need(&s->err, out, "the address for the embedding");
-    if (rc) return rc;
-    if (n == 0) return err_set(&s->err, FLETCH_E_ARG, "nothing to embed");
-    const char *other = s->model->m->hp.pooling_other;
-    if (*other)
-        return err_set(&s->err, FLETCH_E_UNSUPPORTED,
-                       "this model's embeddings require %s, which is not supported; fletch "
-                       "computes the mean of all tokens",
-                       other);
-    if (pooling != POOLING_NONE && pooling != POOLING_MEAN)
-        return err_set(&s->err, FLETCH_E_UNSUPPORTED,
-                       "this model's embeddings require pooling_type %u (%s), which is not "
-                       "supported; fletch computes the mean of all tokens",
-                       pooling, names[pooling]);
-    double *sum = calloc(d, sizeof *sum);
-    rc = sum ? append(&(struct direct){.s = s, .hidden_sum = sum}, tokens, n)
-             : err_nomem(&s->err, "the embedding");
-    for (u32 i = 0; !rc && i < d; i++) {
-        out[i] = (float)(sum[i] / (double)n);
-        if (!isfinite(out[i])) rc = sampling_result(SAMPLE_BAD, s->seq.n - 1, &s->err);
-    }
-    free(sum);
-    return rc;
+    return append(&(struct direct){.s = s, .pools = true}, tokens, n);
 }
 
 /* ---- what follows ---- */

@@ -15,6 +15,17 @@ enum session_state {
     N_SESSION_STATES,
 };
 
+/* What the hidden states of tokens are joined to, as fletch_session_embed says. */
+struct pool {
+    enum pooling kind;
+    u64 n;           /* hidden states that were added */
+    size_t n_tokens; /* that the session held when the last one was */
+    double *sum;     /* [n_embd]; NULL until the first */
+};
+/* The first of n rows that counts, and what one adds. */
+u32 pool_first(const struct pool *p, u32 n_rows);
+void pool_add(struct pool *p, const float *row, u32 width);
+
 struct fletch_session {
     struct err err;
     struct fletch_model *model;
@@ -24,12 +35,16 @@ struct fletch_session {
     u32 keep_at; /* where what was computed is kept for later runs; 0: nowhere */
     atomic_bool cancelled;
     float *logits; /* [n_vocab] */
+    struct pool pool;
 };
 
 void session_set(struct fletch_session *s, enum session_state to);
 
 /* At the beginning of a call: it is running, and *was something else until then. */
 int session_begin(struct fletch_session *s, enum session_state *was);
+
+/* Appends tokens and adds their hidden states to the pool. */
+int session_append_pooled(struct fletch_session *s, const i32 *tokens, size_t n);
 
 /* Computes its first n tokens. */
 int session_prefill(struct fletch_session *s, u32 n);

@@ -791,6 +791,28 @@ static void read_rwkv7(struct cfg *c)
     put_rank(c, "attention.gate_lora_rank", "model.layers.0.attn.g_lora.lora.0.weight");
 }
 
+/* A classifier's head makes a model a reranker, whose score is one of its labels. */
+static void put_classifier(struct cfg *c)
+{
+    enum { RANK = 4, MAX_LABELS = 64 };
+    struct str labels[MAX_LABELS];
+    const json_t *names = get(c, c->outer, "id2label");
+    size_t n = json_object_size(names);
+    if (!hf_find(c->h, "score.weight")) return;
+    put_u32(c, "pooling_type", RANK);
+    if (n > MAX_LABELS) n = 0;
+    for (size_t i = 0; i < n; i++) {
+        char key[8];
+        snprintf(key, sizeof key, "%zu", i);
+        const json_t *name = json_object_get(names, key);
+        if (!json_is_string(name)) return;
+        labels[i] = (struct str){json_string_value(name), json_string_length(name)};
+    }
+    if (n && !c->rc)
+        c->rc =
+            source_add_strs(c->s, key_of(c, "classifier.output_labels").text, n, labels, c->err);
+}
+
 static const struct {
     const char *hf, *gguf;
     enum hf_arch arch;
@@ -845,6 +867,19 @@ static const char *const text_types[][2] = {
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
 };
 
+/* Classes around the same model with another head, or without one. */
+static bool is_class(struct str name, const char *causal)
+{
+    static const char *const suffixes[] = {"ForCausalLM", "ForSequenceClassification", "Model"};
+    size_t n = strlen(causal) - strlen(suffixes[0]);
+    if (str_is(name, causal)) return true;
+    if (!str_ends(str_of(causal), suffixes[0]) || name.n < n || memcmp(name.p, causal, n) != 0)
+        return false;
+    for (size_t i = 1; i < ARRAY_LEN(suffixes); i++)
+        if (str_is((struct str){name.p + n, name.n - n}, suffixes[i])) return true;
+    return false;
+}
+
 /* The class of the text model that config.json wraps. */
 static int find_text(struct cfg *c, struct str *name)
 {
@@ -880,16 +915,17 @@ static int read_config(struct cfg *c)
     if (!rc && c->root != c->outer) rc = find_text(c, &name);
     if (rc) return rc;
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
-        if (!str_is(name, archs[i].hf)) continue;
+        if (!is_class(name, archs[i].hf)) continue;
         c->arch = archs[i].gguf;
         c->h->arch = archs[i].arch;
-        c->h->mistral = str_is(name, "MistralForCausalLM");
+        c->h->mistral = is_class(name, "MistralForCausalLM");
         c->h->tied = opt_bool(c, "tie_word_embeddings", false);
         if (json_is_boolean(json_object_get(c->outer, "tie_word_embeddings")))
             c->h->tied = json_is_true(json_object_get(c->outer, "tie_word_embeddings"));
         if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);
         if (!c->rc) c->rc = source_add_str(c->s, "general.type", STR("model"), c->err);
         if (!c->rc) archs[i].read(c);
+        if (!c->rc) put_classifier(c);
         if (!c->rc) c->rc = hf_check_fields(c->s, c->h, c->root, c->asked, c->err);
         if (!c->rc && c->root != c->outer) c->rc = hf_check_outer(c->s, c->h, c->outer);
         return c->rc;

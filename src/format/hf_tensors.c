@@ -113,6 +113,7 @@ static const struct rule model_rules[] = {
     {D, "model.norm.weight", "output_norm.weight", PLUS_ONE},
     {R, "model.norm.bias", "output_norm.bias", AS_IS},
     {ALL, "lm_head.weight", "output.weight", OUTPUT},
+    {ALL, "score.weight", "cls.output.weight", AS_IS},
 };
 
 /* After model.layers.N. and blk.N. */

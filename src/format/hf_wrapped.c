@@ -34,6 +34,21 @@ static bool is_tower(struct str name)
     return false;
 }
 
+/* Embedders are published without the class around the model: its tensors lack "model.". */
+static bool is_bare(const struct hf *h)
+{
+    for (u32 i = 0; i < h->n_files; i++)
+        for (u32 k = 0; k < h->files[i].n_tensors; k++)
+            if (str_is(h->files[i].tensors[k].name, "embed_tokens.weight")) return true;
+    return false;
+}
+
+static struct str with_prefix(struct source *s, const char *prefix, struct str rest)
+{
+    char *name = arena_printf(&s->arena, "%s%.*s", prefix, (int)rest.n, rest.p);
+    return name ? str_of(name) : (struct str){0};
+}
+
 /* Where the text model's tensors lie, by the age of the class that wrote them. */
 static struct str text_name(struct source *s, struct str name)
 {
@@ -43,8 +58,7 @@ static struct str text_name(struct source *s, struct str name)
     for (size_t i = 0; i < ARRAY_LEN(moved); i++) {
         size_t n = strlen(moved[i][0]);
         if (!str_starts(name, moved[i][0])) continue;
-        char *new = arena_printf(&s->arena, "%s%.*s", moved[i][1], (int)(name.n - n), name.p + n);
-        return new ? str_of(new) : (struct str){0};
+        return with_prefix(s, moved[i][1], (struct str){name.p + n, name.n - n});
     }
     return name;
 }
@@ -52,6 +66,7 @@ static struct str text_name(struct source *s, struct str name)
 int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
 {
     size_t n = 0, n_left = 0;
+    const bool bare = !h->wrapped && is_bare(h);
     for (u32 i = 0; i < h->n_files; i++) n += h->files[i].n_tensors;
     h->tensors = arena_alloc(&s->arena, n, sizeof *h->tensors);
     h->names = arena_alloc(&s->arena, n, sizeof *h->names);
@@ -62,6 +77,8 @@ int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
             const struct st_tensor *t = &h->files[i].tensors[k];
             bool tower = h->wrapped && is_tower(t->name);
             struct str name = h->wrapped && !tower ? text_name(s, t->name) : t->name;
+            if (bare && !str_is(name, "lm_head.weight") && !str_is(name, "score.weight"))
+                name = with_prefix(s, "model.", name);
             if (!name.p) return err_nomem(err, "the list of tensors");
             if (!strmap_add(&h->index, name, h->n_tensors) && strmap_ok(&h->index))
                 return err_set(err, FLETCH_E_FORMAT, "tensor %s appears in two files",

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 
 #include "model/known.h"
+#include "model/rank.h"
 #include "model/rope.h"
 
 void model_close(struct model *m)
 {
     if (!m) return;
+    rank_close(m->rank);
     prog_close(m->mtp);
     prog_close(m->trunk);
     bind_free(&m->bind);
@@ -51,6 +53,7 @@ static int open_parts(struct model *m, struct profile profile, struct err *err)
     if ((rc = rope_fill(m->net, &m->hp, m->source, err))) return rc;
     known_check_keys(m->source, &m->hp);
     rc = record(m, err);
+    if (!rc) rc = rank_open(&m->rank, m, err);
     if (!rc) known_check_tensors(m->source, &m->hp);
     /* a key that is not supported is often why a tensor is missing */
     int refused = m->source->ignore_unknown ? 0 : source_refused_error(m->source, err);

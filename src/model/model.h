@@ -7,6 +7,8 @@
 #include "model/arch.h"
 #include "model/vocab.h"
 
+struct rank;
+
 struct model {
     struct source *source;
     struct hparams hp;
@@ -16,6 +18,7 @@ struct model {
     struct program *trunk; /* as recorded, unfused */
     struct program *mtp;   /* NULL: the model has no MTP block */
     struct bind bind;
+    struct rank *rank; /* NULL: it is not a reranker */
 };
 
 /* Owns s from here on, also when it fails. profile: its rounding points. What the source says and

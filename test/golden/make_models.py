@@ -12,6 +12,7 @@ import make_blocks
 import make_delta
 import make_families
 import make_hf
+import make_pool
 import make_rwkv
 import make_wrapped
 
@@ -25,6 +26,7 @@ def main():
     ap.add_argument("--delta", nargs="+", help="only these of make_delta.py")
     ap.add_argument("--blocks", action="store_true", help="only that of make_blocks.py")
     ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
+    ap.add_argument("--pool", action="store_true", help="only those of make_pool.py")
     args = ap.parse_args()
     torch.set_num_threads(4)
     if args.family:
@@ -33,6 +35,8 @@ def main():
         return make_delta.make_all(args.out, args.delta)
     if args.wrapped:
         return make_wrapped.make_all(args.out, args.wrapped)
+    if args.pool:
+        return make_pool.make_all(args.out)
     if args.blocks:
         return make_blocks.make_all(args.out)
     make_rwkv.make_all(args.out)
@@ -42,6 +46,7 @@ def main():
         make_families.make_all(args.out)
         make_wrapped.make_all(args.out)
         make_delta.make_all(args.out)
+        make_pool.make_all(args.out)
     for name in sorted(os.listdir(args.out)):
         folder = os.path.join(args.out, name)
         size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
