@@ -29,9 +29,9 @@ static const struct opt bench_opts[] = {
      OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
      "check one kernel against the reference, then measure it, and its fused form if it has one, "
-     "instead of a model: matvec, matmul, matmul+add, norm+matmul, norm+qkv+rope+kv_store, "
-     "gate+up+glu, "
-     "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, rope+kv_store, "
+     "instead of a model: matvec, matmul, matmul+add, norm+matmul, "
+     "norm+qkv+rope+kv_store+attention, gate+up+glu, "
+     "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, "
      "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
      OPT_FIELD(kernel), 0, 0},
     {0, "shape", OPT_TEXT, "KEY=N,...", NULL,

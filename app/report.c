@@ -386,11 +386,11 @@ static void print_program(const json_t *program)
 {
     bool launches = json_object_get(program, "launches") != NULL;
     struct table t = {.columns = launches ? "rrlllrrl" : "rrlllrl"};
-    const json_t *op;
+    const json_t *group;
     size_t i;
-    printf("\nprogram %s: %llu ops (%llu as recorded)\n", get_text(program, "name"),
+    printf("\nprogram %s: %llu ops in %llu groups\n", get_text(program, "name"),
            (unsigned long long)get_count(program, "n_ops"),
-           (unsigned long long)get_count(program, "n_recorded"));
+           (unsigned long long)get_count(program, "n_groups"));
     printf("  per row: %llu columns, %s; per token: %s of weights, %s of cache; state %s\n",
            (unsigned long long)get_count(program, "cols_per_row"),
            human_bytes(get_count(program, "bytes_per_row")).text,
@@ -401,27 +401,29 @@ static void print_program(const json_t *program)
         printf("  %llu kernels per token, in one submission\n",
                (unsigned long long)get_count(program, "launches"));
     if (launches)
-        printf("  prefill processes %llu rows at once; the largest op needs %s of scratch memory\n",
-               (unsigned long long)get_count(program, "chunk"),
-               human_bytes(get_count(program, "scratch_bytes")).text);
-    static const char *const heads[] = {"#",  "layer", "op",      "out",
+        printf(
+            "  prefill processes %llu rows at once; the largest group needs %s of scratch memory\n",
+            (unsigned long long)get_count(program, "chunk"),
+            human_bytes(get_count(program, "scratch_bytes")).text);
+    static const char *const heads[] = {"#",  "layer", "group",   "out",
                                         "in", "bytes", "kernels", "weights"};
     for (i = 0; i < sizeof heads / sizeof *heads; i++)
         if (launches || strcmp(heads[i], "kernels") != 0) table_put(&t, "%s", heads[i]);
-    json_array_foreach(json_object_get(program, "ops"), i, op)
+    json_array_foreach(json_object_get(program, "groups"), i, group)
     {
-        json_int_t layer = json_integer_value(json_object_get(op, "layer"));
-        table_put(&t, "%llu", (unsigned long long)get_count(op, "i"));
-        if (layer >= 0 && json_is_integer(json_object_get(op, "layer")))
+        json_int_t layer = json_integer_value(json_object_get(group, "layer"));
+        table_put(&t, "%llu", (unsigned long long)get_count(group, "i"));
+        if (layer >= 0 && json_is_integer(json_object_get(group, "layer")))
             table_put(&t, "%lld", (long long)layer);
         else
             table_put(&t, "-");
-        table_put(&t, "%s", get_text(op, "op"));
-        put_list(&t, json_object_get(op, "out"));
-        put_list(&t, json_object_get(op, "in"));
-        table_put(&t, "%s", get_count(op, "bytes") ? human_bytes(get_count(op, "bytes")).text : "");
-        if (launches) table_put(&t, "%llu", (unsigned long long)get_count(op, "launches"));
-        put_list(&t, json_object_get(op, "weights"));
+        table_put(&t, "%s", get_text(group, "name"));
+        put_list(&t, json_object_get(group, "out"));
+        put_list(&t, json_object_get(group, "in"));
+        table_put(&t, "%s",
+                  get_count(group, "bytes") ? human_bytes(get_count(group, "bytes")).text : "");
+        if (launches) table_put(&t, "%llu", (unsigned long long)get_count(group, "launches"));
+        put_list(&t, json_object_get(group, "weights"));
     }
     table_print(&t, stdout);
 }

@@ -72,13 +72,15 @@ static u64 read_by_token(struct lab *l, double *needed)
     assert_true(step_add(l->s, (struct row){1, 0, DEPTH, ROW_D}, true));
     step_prepare(l->s);
     *needed = -(double)exec_state_bytes(l->m->net); /* is counted as read and as written */
-    for (u32 i = 0; i < l->p->n_ops; i++) {
-        if (l->p->ops[i].layer < 0) continue;
-        *needed += (double)bench_placed_bytes(l->class, l->p, &l->p->ops[i], 1) +
-                   bench_memory_bytes(l->m->net, &l->p->ops[i], l->s);
+    for (u32 i = 0; i < l->p->n_groups; i++) {
+        const struct group *g = &l->p->groups[i];
+        if (g->ops[0]->layer < 0) continue;
+        for (u32 k = 0; k < g->n_ops; k++)
+            *needed += (double)bench_placed_bytes(l->class, l->p, g->ops[k], 1) +
+                       bench_memory_bytes(l->m->net, g->ops[k], l->s);
         end = i + 1;
     }
-    l->s->op_end = end;
+    l->s->group_end = end;
     l->class->counters(l->x, &before);
     OK(l, l->class->submit(l->x, l->handle, l->s, &l->err));
     OK(l, l->class->wait(l->x, &l->err));

@@ -131,29 +131,29 @@ static int count_launches(const struct program *p, const struct exec_limits *lim
     return 0;
 }
 
-/* The groups of one layer's ops, from op `at` on; gives the next layer's first op. */
+/* One layer's groups, from group `at` on; gives the next layer's first. */
 static u32 name_layer(struct buf *out, const struct program *p, u32 at)
 {
-    int layer = p->ops[at].layer;
-    for (; at < p->n_ops && p->ops[at].layer == layer; at++)
-        buf_printf(out, " %s;", op_info[p->ops[at].kind].name);
+    int layer = p->groups[at].ops[0]->layer;
+    for (; at < p->n_groups && p->groups[at].ops[0]->layer == layer; at++)
+        buf_printf(out, " %s;", group_name(&p->groups[at]));
     return at;
 }
 
 /* Layers whose groups are the same are told once. */
 static void name_groups(const struct program *p)
 {
-    for (u32 at = 0, end; at < p->n_ops; at = end) {
+    for (u32 at = 0, end; at < p->n_groups; at = end) {
         struct buf first = {0};
-        int from = p->ops[at].layer, to = from;
+        int from = p->groups[at].ops[0]->layer, to = from;
         end = name_layer(&first, p, at);
-        while (end < p->n_ops) {
+        while (end < p->n_groups) {
             struct buf next = {0};
             u32 after = name_layer(&next, p, end);
             bool same = from >= 0 && next.n == first.n && !memcmp(next.p, first.p, first.n);
             buf_free(&next);
             if (!same) break;
-            to = p->ops[end].layer;
+            to = p->groups[end].ops[0]->layer;
             end = after;
         }
         if (from < 0)

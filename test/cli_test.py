@@ -1057,7 +1057,7 @@ def test_plan_counts_what_guesses_tokens():
     one_line(fletch("plan", "zoo/guide.gguf", "--mtp", code=2), "MTP")
 
 
-def test_explain_shows_the_fused_program_and_the_recorded_one():
+def test_explain_shows_groups_and_recorded_ops():
     fused, plain = (fletch("explain", MODEL, *a).text for a in ([], ["--no-fuse"]))
     assert "norm+matmul" in fused and "norm+matmul" not in plain
     assert "blk.1.ffn_down.weight" in plain and "attention" in plain

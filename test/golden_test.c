@@ -47,8 +47,8 @@ static void check_layers(struct harness *h, const struct golden *g, const char *
     step_prepare(h->s);
     for (u32 i = 0; i < h->p->n_ops; i++) {
         struct operand out = h->p->ops[i].out[0];
-        h->s->op_begin = i;
-        h->s->op_end = i + 1;
+        h->s->group_begin = i;
+        h->s->group_end = i + 1;
         assert_int_equal(h->x->class->submit(h->x, h->h_trunk, h->s, &err), 0);
         if (h->p->ops[i].n_out == 0 || strcmp(h->p->bufs[out.buf].name, "block_out") != 0) continue;
         float *at = got + (size_t)layer * 64 * d;

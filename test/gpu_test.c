@@ -87,11 +87,16 @@ static u32 budget_of(const char *model)
     return strstr(model, "deepseek2") ? 8 : strstr(model, "moe") ? 6 : 5;
 }
 
-static void layers_keep_their_budget(const struct program *p, const u32 *by_op, u32 budget)
+static int layer_of(const struct program *p, u32 group)
 {
-    for (u32 i = 0, n = 0; i < p->n_ops; i++) {
-        n = i > 0 && p->ops[i].layer == p->ops[i - 1].layer ? n + by_op[i] : by_op[i];
-        if (p->ops[i].layer >= 0) assert_in_range(n, 1, budget);
+    return p->groups[group].ops[0]->layer;
+}
+
+static void layers_keep_their_budget(const struct program *p, const u32 *by_group, u32 budget)
+{
+    for (u32 i = 0, n = 0; i < p->n_groups; i++) {
+        n = i > 0 && layer_of(p, i) == layer_of(p, i - 1) ? n + by_group[i] : by_group[i];
+        if (layer_of(p, i) >= 0) assert_in_range(n, 1, budget);
     }
 }
 
@@ -121,12 +126,12 @@ static void one_submission_and_wait_for_a_token(void **state)
     assert_int_equal(after.buffers_made, before.buffers_made);
     assert_int_equal(after.kernels_made, before.kernels_made);
     assert_int_equal(after.lists_made, before.lists_made);
-    u32 total, *by_op = calloc(o.m->trunk->n_ops, sizeof *by_op);
+    u32 total, *by_group = calloc(o.m->trunk->n_groups, sizeof *by_group);
     assert_int_equal(
-        o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, 0, by_op, &total, &o.m->err), 0);
+        o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, 0, by_group, &total, &o.m->err), 0);
     assert_int_equal(after.launches - before.launches, (u64)N * total);
-    layers_keep_their_budget(o.m->trunk, by_op, budget_of(*state));
-    free(by_op);
+    layers_keep_their_budget(o.m->trunk, by_group, budget_of(*state));
+    free(by_group);
     opened_close(&o);
 }
 
@@ -215,9 +220,9 @@ static void prepared_steps_record_nothing(void **state)
     struct err err = {0};
     opened_path(&o, "emu", *state, &apart);
     struct exec *x = o.m->x;
-    u32 n_vocab = o.m->m->net->n_vocab, n_ops = o.m->trunk->n_ops, handle = o.m->queue.handle;
+    u32 n_vocab = o.m->m->net->n_vocab, n_groups = o.m->trunk->n_groups, handle = o.m->queue.handle;
     float *whole = malloc(2 * N * n_vocab * sizeof *whole), *pieces = whole + N * n_vocab;
-    struct step_shape shapes[] = {{0, N, 0, UINT32_MAX}, {0, N, 0, 3}, {0, N, 3, n_ops}};
+    struct step_shape shapes[] = {{0, N, 0, UINT32_MAX}, {0, N, 0, 3}, {0, N, 3, n_groups}};
     for (u32 i = 0; i < N; i++) rows[i] = (struct row){(i32)(7 * i + 3), 0, i, ROW_P};
     struct exec_counters before = counters_of(o.m);
     for (u32 i = 0; i < ARRAY_LEN(shapes); i++)
@@ -226,8 +231,8 @@ static void prepared_steps_record_nothing(void **state)
     assert_true(ready.lists_made >= before.lists_made + ARRAY_LEN(shapes));
     run_rows(&o, rows, N, whole);
     for (u32 i = 1; i < ARRAY_LEN(shapes); i++) {
-        o.m->step->op_begin = shapes[i].op_begin;
-        o.m->step->op_end = shapes[i].op_end;
+        o.m->step->group_begin = shapes[i].group_begin;
+        o.m->step->group_end = shapes[i].group_end;
         assert_int_equal(x->class->submit(x, handle, o.m->step, &err), 0);
         assert_int_equal(x->class->wait(x, &err), 0);
     }
@@ -264,11 +269,11 @@ static void memory_is_as_planned(void **state)
         u64 lists = size.lists * (limits->twice ? 2 : 1), most = plan.total - logits;
         assert_int_equal(counters_of(o.m).bytes_allocated, most - lists);
         u64 least = UINT64_MAX, peak = 0;
-        u32 n_ops = o.m->trunk->n_ops;
+        u32 n_groups = o.m->trunk->n_groups;
         for (u32 round = 0; round < 2; round++)
-            for (u32 end = 1; end <= n_ops; end++)
+            for (u32 end = 1; end <= n_groups; end++)
                 for (u32 n = 1; n <= limits->max_rows; n *= 2) {
-                    struct step_shape shape = {n, 0, n_ops - end, n_ops};
+                    struct step_shape shape = {n, 0, n_groups - end, n_groups};
                     assert_int_equal(x->class->prepare(x, o.m->queue.handle, shape, &err), 0);
                     u64 now = counters_of(o.m).bytes_allocated;
                     assert_true(now <= most);

@@ -39,7 +39,7 @@ void harness_open_source(struct harness *h, struct source *s, struct harness_opt
                                      .n_blocks = n_slots * per_slot,
                                      .block_tokens = 16,
                                      .max_pos = 16 * per_slot};
-    must(prog_fuse(&h->p, h->m->trunk, o.fuse ? ref_exec.fused : 0, &err), &err);
+    must(prog_group(&h->p, h->m->trunk, NULL, 0, &err), &err);
     must(step_open(&h->s, h->m->net, &h->limits, &err), &err);
     must(ref_exec.open(&h->x, h->m->net, &h->limits, o.n_threads ? o.n_threads : 1, &err), &err);
     must(model_place(h->m, h->x, NULL, NULL, &err), &err);
@@ -162,10 +162,12 @@ double range_error(const float *a, const float *b, size_t n)
     return worst / (hi - lo);
 }
 
-/* Columns of an operand: all marked with its buffer, or being marked. */
+/* Columns of an operand: all marked with its buffer, or being marked; those inside a group have no
+ * place. */
 static void mark(const struct program *p, u32 *owner[2], struct operand o, bool write)
 {
     const struct buffer *b = &p->bufs[o.buf];
+    if (b->inside) return;
     assert_true(o.col + o.width <= b->width && b->place + b->width <= p->n_cols[b->rows]);
     for (u64 i = b->place + o.col; i < b->place + o.col + o.width; i++) {
         if (write) owner[b->rows][i] = o.buf;
@@ -180,12 +182,13 @@ void assert_placed(const struct program *p)
         owner[r] = malloc((p->n_cols[r] + 1) * sizeof *owner[r]);
         memset(owner[r], 0xff, (p->n_cols[r] + 1) * sizeof *owner[r]);
     }
-    for (u32 i = 0; i < p->n_ops; i++) {
-        const struct op *op = &p->ops[i];
-        for (u32 j = 0; j < op->n_in; j++) mark(p, owner, op->in[j], false);
-        for (u32 j = 0; j < op->n_out; j++) mark(p, owner, op->out[j], true);
-        for (u32 j = 0; j < op->n_in; j++) mark(p, owner, op->in[j], false);
-    }
+    for (u32 i = 0; i < p->n_groups; i++)
+        for (u32 pass = 0; pass < 2; pass++) /* what a group reads is there until its end */
+            for (u32 k = 0; k < p->groups[i].n_ops; k++) {
+                const struct op *op = p->groups[i].ops[k];
+                for (u32 j = 0; j < op->n_in; j++) mark(p, owner, op->in[j], false);
+                for (u32 j = 0; j < op->n_out && !pass; j++) mark(p, owner, op->out[j], true);
+            }
     mark(p, owner, (struct operand){p->logits, 0, p->bufs[p->logits].width}, false);
     mark(p, owner, (struct operand){p->hidden, 0, p->bufs[p->hidden].width}, false);
     free(owner[0]);

@@ -10,7 +10,7 @@
 
 struct harness {
     struct model *m;
-    struct program *p; /* fused or as recorded */
+    struct program *p; /* as recorded */
     struct exec *x;
     u32 h_trunk, h_mtp;
     struct step *s;
@@ -18,7 +18,6 @@ struct harness {
 };
 
 struct harness_options {
-    bool fuse;
     enum qtype kv;
     u32 n_slots;   /* 0: 1 */
     u32 n_threads; /* 0: 1 */

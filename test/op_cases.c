@@ -336,7 +336,7 @@ static void record_norm_matmul(struct op_lab *l, const struct op_shape *s)
 static void record_gate_up_glu(struct op_lab *l, const struct op_shape *s)
 {
     struct operand x = take(l, s->n);
-    if (l->c->kind == OP_NORM_GATE_UP_GLU) x = rms(l, x, 0);
+    if (l->c->kind == CASE_NORM_GATE_UP_GLU) x = rms(l, x, 0);
     struct operand g = matmul(l, s, x, s->m), u = matmul(l, s, x, s->m);
     give(l, prog_glu(l->p, "y", g, u));
 }
@@ -357,7 +357,7 @@ static void rope_and_attend(struct op_lab *l, const struct op_shape *s, struct o
     struct operand rq = prog_rope(l->p, "rq", s->kind, s->heads, q);
     struct operand rk = prog_rope(l->p, "rk", s->kind, s->kv_heads, k);
     prog_kv_store(l->p, kv, rk, v);
-    if (l->c->kind != OP_NORM_QKV_ATTENTION) give(l, rq);
+    if (l->c->kind != CASE_NORM_QKV_ATTENTION) give(l, rq);
     give(l, prog_attention(l->p, "y", kv, s->heads, s->kv_heads, rq, 2 / sqrtf((float)s->head)));
 }
 
@@ -452,8 +452,10 @@ static void record_norm_router(struct op_lab *l, const struct op_shape *s)
 {
     struct operand h = rms(l, take(l, s->n), 0), y[2];
     u32 w = weight(l, QT_F32, s->n, s->experts, 1);
+    struct operand z = prog_matmul(l->p, "z", h, w, NO_WEIGHT), ids, weights;
     give(l, h);
-    give(l, prog_matmul(l->p, "z", h, w, NO_WEIGHT));
+    give(l, z);
+    prog_route(l->p, z, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
     if (!s->weight) return;
     for (u32 i = 0; i < 2; i++) y[i] = matmul(l, s, h, s->m);
     give(l, prog_glu(l->p, "y", y[0], y[1]));
@@ -462,7 +464,7 @@ static void record_norm_router(struct op_lab *l, const struct op_shape *s)
 static void record_experts_glu(struct op_lab *l, const struct op_shape *s)
 {
     struct operand weights, ids = route(l, s, &weights), x = take(l, s->n), y[2];
-    if (l->c->kind == OP_EXPERTS_GLU)
+    if (l->c->kind == CASE_EXPERTS_GLU)
         x = prog_act(l->p, "x", ACT_TANH, x); /* so that it doesn't follow the route at once */
     else
         give(l, weights);
@@ -479,7 +481,7 @@ static void record_experts_sum(struct op_lab *l, const struct op_shape *s)
     struct operand d =
         prog_matmul_experts(l->p, "d", x, ids, weight(l, s->type, s->n, s->m, s->experts), true);
     struct operand y = prog_combine_experts(l->p, "y", d, weights);
-    if (l->c->kind == OP_EXPERTS_SUM_ADD)
+    if (l->c->kind == CASE_EXPERTS_SUM_ADD)
         y = prog_add(l->p, "sum", y, matmul(l, s, take(l, s->n), s->m));
     give(l, s->weight ? prog_add(l->p, "z", take(l, s->m), y) : y);
 }
@@ -533,14 +535,15 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
 /* ---- the table ---- */
 
 #define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
-#define BLOCK_TYPES(X)                                                                      \
-    X(Q8_0)                                                                                 \
-    X(Q4_0)                                                                                 \
-    X(Q4_1)                                                                                 \
-    X(Q5_0)                                                                                 \
-    X(Q5_1)                                                                                 \
-    X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) \
-        X(IQ3_XXS) X(IQ3_S) X(Q1_0) X(TQ1_0)
+#define BLOCK_TYPES(X)                                                                         \
+    X(Q8_0)                                                                                    \
+    X(Q4_0)                                                                                    \
+    X(Q4_1)                                                                                    \
+    X(Q5_0)                                                                                    \
+    X(Q5_1)                                                                                    \
+    X(Q2_K)                                                                                    \
+    X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) X(IQ3_XXS) \
+        X(IQ3_S) X(Q1_0) X(TQ1_0)
 #define EACH_TYPE(X) FLOAT_TYPES(X) BLOCK_TYPES(X)
 
 #define EMBED_OF(T) \
@@ -565,79 +568,78 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
          "matmul_experts per choice " #T,                           \
          record_matmul_experts,                                     \
          {.n = 256, .m = 33, .experts = 5, .used = 2, .type = QT_##T, .per_slot = true}},
-#define FUSED_OF(T)                                                                               \
-    {OP_NORM_MATMUL,                                                                              \
-     "norm+matmul " #T,                                                                           \
-     record_norm_matmul,                                                                          \
-     {.n = 256, .m = 24, .kind = 3, .type = QT_##T, .bias = true}},                               \
-        {OP_NORM_MATMUL,                                                                          \
-         "norm+matmul of one " #T,                                                                \
-         record_norm_matmul,                                                                      \
-         {.n = 512, .m = 17, .kind = 1, .type = QT_##T}},                                         \
-        {OP_NORM_QKV_STORE,                                                                       \
-         "norm+qkv " #T,                                                                          \
-         record_norm_qkv_store,                                                                   \
-         {.n = 256, .heads = 6, .kv_heads = 2, .head = 16, .type = QT_##T, .bias = true}},        \
-        {OP_NORM_QKV_STORE,                                                                       \
-         "norm+qkv with head norms " #T,                                                          \
-         record_norm_qkv_store,                                                                   \
-         {.n = 256,                                                                               \
-          .heads = 2,                                                                             \
-          .kv_heads = 1,                                                                          \
-          .head = 24,                                                                             \
-          .kind = ROPE_NEOX,                                                                      \
-          .type = QT_##T,                                                                         \
-          .weight = true}},                                                                       \
-        {OP_NORM_QKV_ATTENTION,                                                                   \
-         "norm+qkv+attention " #T,                                                                \
-         record_norm_qkv_store,                                                                   \
-         {.n = 256, .heads = 6, .kv_heads = 2, .head = 16, .type = QT_##T, .bias = true}},        \
-        {OP_NORM_GATE_UP_GLU,                                                                     \
-         "norm+gate+up+glu " #T,                                                                  \
-         record_gate_up_glu,                                                                      \
-         {.n = 256, .m = 40, .type = QT_##T}},                                                    \
-        {OP_GATE_UP_GLU,                                                                          \
-         "gate+up+glu " #T,                                                                       \
-         record_gate_up_glu,                                                                      \
-         {.n = 256, .m = 40, .type = QT_##T, .bias = true}},                                      \
-        {OP_MATMUL_ADD,                                                                           \
-         "matmul+add " #T,                                                                        \
-         record_matmul_add,                                                                       \
-         {.n = 256, .m = 41, .type = QT_##T, .bias = true}},                                      \
-        {OP_MATMUL_ADD,                                                                           \
-         "matmul+add+add " #T,                                                                    \
-         record_matmul_add,                                                                       \
-         {.n = 256, .m = 64, .type = QT_##T, .weight = true}},                                    \
-        {OP_MATMULS, "lerp+matmul+act " #T, record_matmuls, {.n = 256, .m = 24, .type = QT_##T}}, \
-        {OP_EXPERTS_GLU,                                                                          \
-         "experts gate+up+glu " #T,                                                               \
-         record_experts_glu,                                                                      \
-         {.n = 256, .m = 40, .experts = 6, .used = 2, .type = QT_##T}},                           \
-        {OP_ROUTE_EXPERTS_GLU,                                                                    \
-         "route+experts gate+up+glu " #T,                                                         \
-         record_experts_glu,                                                                      \
-         {.n = 256, .m = 24, .experts = 40, .used = 3, .groups = 4, .type = QT_##T}},             \
-        {OP_EXPERTS_SUM,                                                                          \
-         "experts down+combine " #T,                                                              \
-         record_experts_sum,                                                                      \
-         {.n = 256, .m = 40, .experts = 6, .used = 3, .type = QT_##T}},                           \
-        {OP_EXPERTS_SUM,                                                                          \
-         "experts down+combine+add " #T,                                                          \
-         record_experts_sum,                                                                      \
-         {.n = 256, .m = 27, .experts = 6, .used = 3, .type = QT_##T, .weight = true}},           \
-        {OP_EXPERTS_SUM_ADD,                                                                      \
-         "experts down+combine+matmul+add " #T,                                                   \
-         record_experts_sum,                                                                      \
-         {.n = 256,                                                                               \
-          .m = 27,                                                                                \
-          .experts = 6,                                                                           \
-          .used = 3,                                                                              \
-          .type = QT_##T,                                                                         \
-          .weight = true,                                                                         \
-          .bias = true}},                                                                         \
-        {OP_NORM_ROUTER,                                                                          \
-         "norm+router+gate+up+glu " #T,                                                           \
-         record_norm_router,                                                                      \
+#define FUSED_OF(T)                                                                        \
+    {CASE_NORM_MATMUL,                                                                     \
+     "norm+matmul " #T,                                                                    \
+     record_norm_matmul,                                                                   \
+     {.n = 256, .m = 24, .kind = 3, .type = QT_##T, .bias = true}},                        \
+        {CASE_NORM_MATMUL,                                                                 \
+         "norm+matmul of one " #T,                                                         \
+         record_norm_matmul,                                                               \
+         {.n = 512, .m = 17, .kind = 1, .type = QT_##T}},                                  \
+        {CASE_NORM_QKV_ATTENTION,                                                          \
+         "norm+qkv+attention with head norms " #T,                                         \
+         record_norm_qkv_store,                                                            \
+         {.n = 256,                                                                        \
+          .heads = 2,                                                                      \
+          .kv_heads = 1,                                                                   \
+          .head = 24,                                                                      \
+          .kind = ROPE_NEOX,                                                               \
+          .type = QT_##T,                                                                  \
+          .weight = true}},                                                                \
+        {CASE_NORM_QKV_ATTENTION,                                                          \
+         "norm+qkv+attention " #T,                                                         \
+         record_norm_qkv_store,                                                            \
+         {.n = 256, .heads = 6, .kv_heads = 2, .head = 16, .type = QT_##T, .bias = true}}, \
+        {CASE_NORM_GATE_UP_GLU,                                                            \
+         "norm+gate+up+glu " #T,                                                           \
+         record_gate_up_glu,                                                               \
+         {.n = 256, .m = 40, .type = QT_##T}},                                             \
+        {CASE_GATE_UP_GLU,                                                                 \
+         "gate+up+glu " #T,                                                                \
+         record_gate_up_glu,                                                               \
+         {.n = 256, .m = 40, .type = QT_##T, .bias = true}},                               \
+        {CASE_MATMUL_ADD,                                                                  \
+         "matmul+add " #T,                                                                 \
+         record_matmul_add,                                                                \
+         {.n = 256, .m = 41, .type = QT_##T, .bias = true}},                               \
+        {CASE_MATMUL_ADD,                                                                  \
+         "matmul+add+add " #T,                                                             \
+         record_matmul_add,                                                                \
+         {.n = 256, .m = 64, .type = QT_##T, .weight = true}},                             \
+        {CASE_MATMULS,                                                                     \
+         "lerp+matmul+act " #T,                                                            \
+         record_matmuls,                                                                   \
+         {.n = 256, .m = 24, .type = QT_##T}},                                             \
+        {CASE_EXPERTS_GLU,                                                                 \
+         "experts gate+up+glu " #T,                                                        \
+         record_experts_glu,                                                               \
+         {.n = 256, .m = 40, .experts = 6, .used = 2, .type = QT_##T}},                    \
+        {CASE_ROUTE_EXPERTS_GLU,                                                           \
+         "route+experts gate+up+glu " #T,                                                  \
+         record_experts_glu,                                                               \
+         {.n = 256, .m = 24, .experts = 40, .used = 3, .groups = 4, .type = QT_##T}},      \
+        {CASE_EXPERTS_SUM,                                                                 \
+         "experts down+combine " #T,                                                       \
+         record_experts_sum,                                                               \
+         {.n = 256, .m = 40, .experts = 6, .used = 3, .type = QT_##T}},                    \
+        {CASE_EXPERTS_SUM,                                                                 \
+         "experts down+combine+add " #T,                                                   \
+         record_experts_sum,                                                               \
+         {.n = 256, .m = 27, .experts = 6, .used = 3, .type = QT_##T, .weight = true}},    \
+        {CASE_EXPERTS_SUM_ADD,                                                             \
+         "experts down+combine+matmul+add " #T,                                            \
+         record_experts_sum,                                                               \
+         {.n = 256,                                                                        \
+          .m = 27,                                                                         \
+          .experts = 6,                                                                    \
+          .used = 3,                                                                       \
+          .type = QT_##T,                                                                  \
+          .weight = true,                                                                  \
+          .bias = true}},                                                                  \
+        {CASE_NORM_ROUTER_GLU,                                                             \
+         "norm+router+gate+up+glu " #T,                                                    \
+         record_norm_router,                                                               \
          {.n = 256, .m = 40, .experts = 12, .type = QT_##T, .weight = true}},
 
 /* Heads of 64 and of 40 columns, which kernels unpack in different ways. */
@@ -818,11 +820,11 @@ const struct op_case op_cases[] = {
       .weight = true,
       .bias = true,
       .odd = true}},
-    {OP_ROUTE_EXPERTS_GLU,
+    {CASE_ROUTE_EXPERTS_GLU,
      "route softmax+experts gate+up+glu, odd scores",
      record_experts_glu,
      {.n = 256, .m = 24, .experts = 40, .used = 3, .type = QT_Q8_0, .odd = true}},
-    {OP_ROUTE_EXPERTS_GLU,
+    {CASE_ROUTE_EXPERTS_GLU,
      "route sigmoid+experts gate+up+glu, odd scores",
      record_experts_glu,
      {.n = 256,
@@ -874,60 +876,76 @@ const struct op_case op_cases[] = {
     {OP_RECURRENCE, "wkv7, heads of 20", record_wkv7, {.n = 60, .head = 20}},
     {OP_RK_BONUS, "rk_bonus", record_rk_bonus, {.n = 128, .head = 64}},
     {OP_RK_BONUS, "rk_bonus, heads of 11", record_rk_bonus, {.n = 77, .head = 11}},
-    {OP_ROPE_STORE, "rope+kv_store", record_rope_store, {.heads = 4, .kv_heads = 2, .head = 32}},
-    {OP_ROPE_STORE,
+    {CASE_ROPE_STORE, "rope+kv_store", record_rope_store, {.heads = 4, .kv_heads = 2, .head = 32}},
+    {CASE_ROPE_STORE,
      "rope+kv_store neox",
      record_rope_store,
      {.heads = 3, .kv_heads = 1, .head = 20, .kind = ROPE_NEOX}},
-    {OP_TIME_MIX, "wkv7+head+tail", record_time_mix, {.n = 128, .head = 64}},
-    {OP_TIME_MIX,
+    {CASE_TIME_MIX, "wkv7+head+tail", record_time_mix, {.n = 128, .head = 64}},
+    {CASE_TIME_MIX,
      "wkv7+head+tail with all",
      record_time_mix,
      {.n = 64, .head = 32, .weight = true}},
-    {OP_TIME_MIX,
+    {CASE_TIME_MIX,
      "wkv7+head+tail, heads of 20",
      record_time_mix,
      {.n = 60, .head = 20, .weight = true}},
-    {OP_LOW_TIME_MIX,
+    {CASE_LOW_TIME_MIX,
      "matmul+act+wkv7+head+tail",
      record_time_mix,
      {.n = 128, .m = 40, .head = 64}},
-    {OP_LOW_TIME_MIX,
+    {CASE_LOW_TIME_MIX,
      "matmul+act+wkv7+head+tail with all",
      record_time_mix,
      {.n = 64, .m = 264, .head = 32, .weight = true}},
-    {OP_MLA_QUERY,
+    {CASE_MLA_QUERY,
      "norm+matmul+matmul_heads",
      record_mla_query,
      {.n = 768, .heads = 2, .head = 256, .m = 512, .type = QT_Q8_0}},
-    {OP_MLA_QUERY,
+    {CASE_MLA_QUERY,
      "norm+matmul+matmul_heads F16",
      record_mla_query,
      {.n = 96, .heads = 3, .head = 64, .m = 40, .type = QT_F16}},
-    {OP_MLA_STORE, "rope+norm+kv_store", record_mla, {.heads = 2, .head = 576, .v_head = 512}},
-    {OP_MLA_ATTENTION,
+    {CASE_MLA_ATTENTION,
      "rope+norm+kv_store+latent_attention+matmul_heads",
      record_mla,
      {.heads = 2, .head = 576, .v_head = 512, .m = 72, .type = QT_Q8_0}},
-    {OP_MLA_ATTENTION,
+    {CASE_MLA_ATTENTION,
      "rope+norm+kv_store+latent_attention+matmul_heads F16",
      record_mla,
      {.heads = 3, .head = 72, .v_head = 64, .m = 9, .type = QT_F16}},
-    {OP_SHIFT_MATMULS,
+    {CASE_SHIFT_MATMULS,
      "norm+token_shift+lerp+matmul+act",
      record_shift_matmuls,
      {.n = 64, .m = 24, .type = QT_F32}},
-    {OP_SHIFT_MATMULS,
+    {CASE_SHIFT_MATMULS,
      "norm+token_shift+lerp+matmul+act, types mixed",
      record_shift_matmuls,
      {.n = 2304, .m = 40, .type = QT_Q8_0, .bias = true, .kind = NORM_LAYER}},
-    {OP_NORM_ROUTER, "norm+router", record_norm_router, {.n = 64, .experts = 9}},
+    {CASE_NORM_ROUTER, "norm+router", record_norm_router, {.n = 64, .experts = 9}},
     {OP_SAMPLE, "sample", record_sample, {.n = 300}},
     {OP_SAMPLE, "sample of few", record_sample, {.n = 33}},
     {OP_GATHER_ROWS, "gather_rows", record_gather, {.n = 77}},
     {OP_GATHER_ROWS, "gather_rows and matmul", record_gather, {.n = 256, .m = 70, .type = QT_Q6_K}},
 };
 const u32 op_case_count = ARRAY_LEN(op_cases);
+
+const char *op_case_rule(const struct op_case *c)
+{
+    static const char *const rules[] = {
+#define CASE_NAME(id, name) name,
+        OP_CASE_RULES(CASE_NAME)
+#undef CASE_NAME
+    };
+    return c->kind < OP_COUNT ? NULL : rules[c->kind - OP_COUNT];
+}
+
+bool op_case_is_rule_of(const struct op_case *c, const struct exec_class *class)
+{
+    for (u32 i = 0; i < class->n_rules && op_case_rule(c); i++)
+        if (strcmp(class->rules[i].name, op_case_rule(c)) == 0) return true;
+    return false;
+}
 
 /* Largest difference over the largest value. What is a copy, or rounded at every operation, is
  * exact. Inside a fused norm and product the last bit of a norm may round an int8 activation the
@@ -944,26 +962,26 @@ double op_tolerance(const struct op_lab *l)
     case OP_LERP:
     case OP_K_CONTROL:
     case OP_ROPE: return l->c->s.m && l->c->kind == OP_GATHER_ROWS ? 2e-6 : 0;
-    case OP_MLA_STORE:
-        return 1e-3; /* the last bit of a norm may round a cached half the other way */
-    case OP_MLA_ATTENTION: return 3e-3; /* and that an activation */
-    case OP_NORM_QKV_STORE:
-    case OP_NORM_QKV_ATTENTION:
-    case OP_NORM_GATE_UP_GLU:
-    case OP_SHIFT_MATMULS:
-    case OP_NORM_ROUTER:
-    case OP_MLA_QUERY:
-    case OP_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
+    case CASE_MLA_ATTENTION:
+        return 3e-3; /* a norm's last bit rounds a cached half the other way, and
+                      that an activation */
+    case CASE_NORM_QKV_ATTENTION:
+    case CASE_NORM_GATE_UP_GLU:
+    case CASE_SHIFT_MATMULS:
+    case CASE_NORM_ROUTER:
+    case CASE_NORM_ROUTER_GLU:
+    case CASE_MLA_QUERY:
+    case CASE_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
         if (l->c->s.kind == SCORES_HUGE) return 5e-3; /* scores are off by their last bits */
         return l->net->profile.bf16 ? 1e-3 : 1e-5;
     case OP_LATENT_ATTENTION:
     case OP_KV_STORE:
-    case OP_ROPE_STORE: /* on matrix units queries and exponentials are halves */
+    case CASE_ROPE_STORE: /* on matrix units queries and exponentials are halves */
         return l->net->profile.bf16 ? 1e-3 : 1e-5;
     case OP_RECURRENCE:
-    case OP_TIME_MIX: return 1e-5;
-    case OP_LOW_TIME_MIX: return l->net->profile.bf16 ? 1e-4 : 1e-5;
+    case CASE_TIME_MIX: return 1e-5;
+    case CASE_LOW_TIME_MIX: return l->net->profile.bf16 ? 1e-4 : 1e-5;
     default: return l->net->profile.bf16 ? 2e-5 : 3e-6; /* matrix units cut bits off while adding */
     }
 }

@@ -26,15 +26,47 @@ struct op_shape {
     bool odd; /* scores of experts that are NaN, infinite, huge, or equal */
 };
 
+/* Rules of executors (core/group.h) that have cases. X(ID, its name) */
+#define OP_CASE_RULES(X)                                                      \
+    X(NORM_MATMUL, "norm+matmul")                                             \
+    X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention")                 \
+    X(NORM_GATE_UP_GLU, "norm+gate+up+glu")                                   \
+    X(GATE_UP_GLU, "gate+up+glu")                                             \
+    X(MATMUL_ADD, "matmul+add")                                               \
+    X(MATMULS, "lerp+matmul+act")                                             \
+    X(MLA_QUERY, "norm+matmul+matmul_heads")                                  \
+    X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads") \
+    X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act")                      \
+    X(ROPE_STORE, "rope+kv_store")                                            \
+    X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu")                         \
+    X(NORM_ROUTER, "norm+router")                                             \
+    X(NORM_ROUTER_GLU, "norm+router+gate+up+glu")                             \
+    X(EXPERTS_GLU, "experts gate+up+glu")                                     \
+    X(EXPERTS_SUM, "experts down+combine")                                    \
+    X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add")                     \
+    X(TIME_MIX, "wkv7+head+tail")                                             \
+    X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail")
+
+/* What a case is about: an op, or a rule. */
+enum op_case_kind {
+    CASE_OPS = OP_COUNT - 1,
+#define CASE_ENUM(id, name) CASE_##id,
+    OP_CASE_RULES(CASE_ENUM)
+#undef CASE_ENUM
+};
+
 struct op_lab;
 struct op_case {
-    enum op_kind kind; /* what it is about; recorded with what it needs around it */
+    u32 kind; /* of the op, or enum op_case_kind; recorded with what it needs around it */
     const char *name;
     void (*record)(struct op_lab *l, const struct op_shape *s);
     struct op_shape s;
 };
 extern const struct op_case op_cases[];
 extern const u32 op_case_count;
+/* The rule that it is about, or NULL; is that one of the class? */
+const char *op_case_rule(const struct op_case *c);
+bool op_case_is_rule_of(const struct op_case *c, const struct exec_class *class);
 /* Largest difference from the reference over the largest value. */
 double op_tolerance(const struct op_lab *l);
 

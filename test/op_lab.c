@@ -110,7 +110,7 @@ static void place_apart(struct op_side *o)
             id = prog_buf(p, "guard", GUARD).buf;
             p->bufs[id].rows = rows;
         } else if (id >= n || p->bufs[id].first == UINT32_MAX) {
-            continue; /* fused away */
+            continue; /* inside a group */
         }
         p->bufs[id].place = p->n_cols[rows];
         p->n_cols[rows] += p->bufs[id].width;
@@ -129,7 +129,7 @@ bool op_side_open(struct op_side *o, const struct op_lab *l, const struct exec_c
                                  .block_tokens = BLOCK_TOKENS,
                                  .max_pos = n_tokens};
     *o = (struct op_side){.l = l, .class = class};
-    must(prog_fuse(&o->p, l->p, form == OP_FUSED ? class->fused : 0, &err), &err);
+    must(prog_group(&o->p, l->p, class->rules, form == OP_FUSED ? class->n_rules : 0, &err), &err);
     place_apart(o);
     for (u32 i = 0; i < o->p->n_bufs; i++) widest = MAX(widest, o->p->bufs[i].width);
     assert_true(widest <= OP_COLS);
@@ -185,7 +185,7 @@ static void find_written(const struct op_side *o, u32 buf, bool *written)
         for (u32 j = 0; j < o->p->ops[i].n_out; j++) {
             struct operand y = o->p->ops[i].out[j];
             for (u32 c = 0; y.buf == buf && c < y.width; c++)
-                written[y.col + c] |= op_writes(&o->p->ops[i], y, c);
+                written[y.col + c] |= op_writes(&o->p->ops[i], c);
         }
 }
 
@@ -341,8 +341,7 @@ static bool is_gap(const struct op_lab *l, u32 i, u32 col)
 {
     for (u32 j = 0; j < l->p->n_ops; j++)
         for (u32 k = 0; k < l->p->ops[j].n_out; k++)
-            if (l->p->ops[j].out[k].buf == l->out[i].buf)
-                return !op_writes(&l->p->ops[j], l->p->ops[j].out[k], col);
+            if (l->p->ops[j].out[k].buf == l->out[i].buf) return !op_writes(&l->p->ops[j], col);
     return false;
 }
 
@@ -385,13 +384,13 @@ static void same_bits(const struct op_lab *l, u32 n, const float *a, const float
                      i / width, n, i % width, (double)a[i], (double)b[i], what);
 }
 
-/* A fused op that the executor has must be in the fused program. */
+/* A rule that the executor has must have made a group. */
 static void check_fused(const struct op_case *c, const struct op_side *side)
 {
-    if (!(side->class->fused >> c->kind & 1)) return;
-    for (u32 i = 0; i < side->p->n_ops; i++)
-        if (side->p->ops[i].kind == c->kind) return;
-    fail_msg("%s on %s: not in the fused program", c->name, side->class->name);
+    if (!op_case_is_rule_of(c, side->class)) return;
+    for (u32 i = 0; i < side->p->n_groups; i++)
+        if (strcmp(group_name(&side->p->groups[i]), op_case_rule(c)) == 0) return;
+    fail_msg("%s on %s: no group", c->name, side->class->name);
 }
 
 static void check_runs(struct op_side *side, struct op_side *ref)
@@ -421,11 +420,11 @@ enum op_result op_case_check(const struct op_case *c, const struct exec_class *c
     struct op_lab l;
     struct op_side ref, side;
     /* The ops it is made of have cases of their own. */
-    if (form == OP_UNFUSED && class->fused >> c->kind & 1) return OP_NOTHING;
+    if (form == OP_UNFUSED && op_case_is_rule_of(c, class)) return OP_NOTHING;
     op_lab_open_for(&l, c, class);
     enum op_result result = OP_REFUSED;
     if (op_side_open(&side, &l, class, form, n_threads)) {
-        bool fused = side.p->n_ops < l.p->n_ops;
+        bool fused = side.p->n_groups < l.p->n_ops;
         result = form == OP_UNFUSED || fused ? OP_RAN : OP_NOTHING;
         if (form == OP_FUSED && fused) check_fused(c, &side);
     }

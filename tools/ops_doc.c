@@ -102,11 +102,10 @@ static const struct mapping glm[] = {
     {"`lm_head` (`logits_to_keep`)", "gather_rows, matmul"},
 };
 
-static void print_ops(bool fused)
+static void print_ops(void)
 {
     for (u32 i = 0; i < OP_COUNT; i++) {
         const struct op_info *op = &op_info[i];
-        if ((strchr(op->name, '+') != NULL) != fused) continue;
         printf("\n### %s\n\n`%s`\n\n", op->name, op->io);
         if (op->weights[0]) printf("- weights: `%s`\n", op->weights);
         printf("- %s\n- rounding: %s\n", op->maths, op->rounding);
@@ -121,12 +120,10 @@ static void print_map(const char *title, const struct mapping *map, size_t n)
 
 int main(void)
 {
-    printf("%s\n## Recorded ops\n", intro);
-    print_ops(false);
-    printf("\n## Fused ops\n\nMade only by `src/core/fuse.c`, where the executor has them, from "
-           "runs of "
-           "recorded ops; they\ncompute the same bits as their parts.\n");
-    print_ops(true);
+    printf("%s\n## Ops\n", intro);
+    print_ops();
+    printf("\nExecutors run several of these as one (a group), with the same bits: "
+           "`src/core/group.h`.\n`fletch explain MODEL` shows the groups of a model.\n");
     printf(
         "\n## Where the kernels of reference implementations went\n\n"
         "Names as in their code: RWKV-7 in the RWKV-LM and rwkv packages / in "

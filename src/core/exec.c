@@ -2,10 +2,8 @@
 
 static int check_op(const struct exec_class *class, const struct op *op, struct err *err)
 {
-    int rc = 0;
-    for (u32 i = 0; i < op->n_parts && !rc; i++) rc = check_op(class, &op->parts[i], err);
-    u64 lacks = op->n_parts ? 0 : op_features(op) & ~class->kernels[op->kind];
-    if (!lacks) return rc;
+    u64 lacks = op_features(op) & ~class->kernels[op->kind];
+    if (!lacks) return 0;
     u32 f = 0;
     while (!(lacks >> f & 1)) f++;
     return err_set(err, FLETCH_E_UNSUPPORTED, "op '%s' of layer %d: %s has no kernel for %s",

@@ -3,6 +3,7 @@
 #ifndef FLETCH_EXEC_H
 #define FLETCH_EXEC_H
 
+#include "core/group.h"
 #include "core/step.h"
 
 struct exec; /* each executor has its own; all begin with `const struct exec_class *class` */
@@ -23,8 +24,9 @@ enum exec_part { PART_BLOCK, PART_STATE };
 
 struct exec_class {
     const char *name;
-    const char *isa; /* of the kernels, where executors of one name differ by it */
-    u64 fused;       /* 1 << OP_... for each fused op it has */
+    const char *isa;          /* of the kernels, where executors of one name differ by it */
+    const struct rule *rules; /* [n_rules] what it runs as one, in order of preference (group.h) */
+    u32 n_rules;
     const u64
         *kernels;     /* [OP_COUNT] what its kernel of a recorded op knows (op.h); 0: it has none */
     enum qtype kv;    /* the KV type it prefers */
@@ -51,7 +53,7 @@ struct exec_class {
     int (*submit)(struct exec *x, u32 handle, const struct step *s, struct err *err);
     /* Until the oldest step that was not waited for is done. */
     int (*wait)(struct exec *x, struct err *err);
-    /* Rows of a buffer as the last step left it: the outputs, or, when op_end stopped the step
+    /* Rows of a buffer as the last step left it: the outputs, or, when group_end stopped the step
      * early, any buffer that was alive there. While another is on its way only the sampled ids can
      * be read, of the one that was waited for last. */
     int (*read)(struct exec *x, u32 handle, struct operand what, u32 row, u32 n_rows, float *dst,
@@ -73,17 +75,17 @@ struct exec_class {
     /* Of executors with a device; NULL for the others. */
     /* Where it places things; all memory there is where that can't be opened. */
     struct exec_device (*look)(u32 device);
-    /* Kernels that a step of n_rows rows launches, for each op and in all; needs no device.
+    /* Kernels that a step of n_rows rows launches, for each group and in all; needs no device.
      * n_units: of one where groups can wait for each other, on every unit; 0: of any. */
     int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                    u32 n_units, u32 *by_op, u32 *total, struct err *err);
-    /* Bytes beside the program's buffers that each op takes in a step full of prompts' rows. */
-    int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_op,
+                    u32 n_units, u32 *by_group, u32 *total, struct err *err);
+    /* Bytes beside the program's buffers that each group takes in a step full of prompts' rows. */
+    int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_group,
                    struct err *err);
     void (*counters)(const struct exec *x, struct exec_counters *out);
     /* What the process has on the device, and had better not exceed; false: not known. */
     bool (*memory)(const struct exec *x, u64 *allocated, u64 *recommended);
-    /* Runs a step and times what each op takes by itself ([n_ops], microseconds). */
+    /* Runs a step and times what each group takes by itself ([n_groups], microseconds). */
     int (*profile)(struct exec *x, u32 handle, const struct step *s, double *us, struct err *err);
 };
 

@@ -27,23 +27,11 @@ u64 op_features(const struct op *o)
     return bits;
 }
 
-bool op_writes(const struct op *op, struct operand out, u32 col)
+bool op_writes(const struct op *op, u32 col)
 {
-    for (u32 i = 0; i < op->n_parts; i++) {
-        const struct op *part = &op->parts[i];
-        if (part->n_out && part->out[0].buf == out.buf && part->out[0].col == out.col)
-            return op_writes(part, out, col);
-    }
     switch (op->kind) {
     case OP_MATMUL_HEADS: return col % op->p.heads.out_stride < op->p.heads.n_out;
     case OP_ROPE: return col % op->p.rope.out_stride < op->p.rope.width;
     default: return true;
     }
-}
-
-const struct op *op_part(const struct op *op, enum op_kind kind, u32 nth)
-{
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == kind && nth-- == 0) return &op->parts[i];
-    return NULL;
 }

@@ -105,71 +105,7 @@
       "a hash of (seed, choice, p(t)+1+ahead, e) (core/sample.c). -1: some z is not a number; "         \
       "-2: the mask leaves none. Where asked for, logprobs: z_e - log Σ exp(z), of the id, "           \
       "then of the likeliest tokens, whose ids are top",                                                \
-      "f32, our own exp and log; sums of integers; ties go to the lower id")                            \
-    X(NORM_MATMUL, "norm+matmul", "x[T][n] -> y0[T][m0] .. y2[T][m2]",                                  \
-      "w (opt), b (opt), then W and bias per output",                                                   \
-      "norm, then one to three matmuls of its result", "as its parts")                                  \
-    X(NORM_QKV_STORE, "norm+qkv+rope+kv_store", "x[T][n] -> q[T][H·hd], cache",                         \
-      "w (opt), b (opt), W and bias of q, k and v, then w and b of the head norms if it has them",      \
-      "norm; matmuls to q, k and v; head norms of q and k (opt); ropes; kv_store of k and v",           \
-      "as its parts")                                                                                   \
-    X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention", "x[T][n] -> y[T][H·vd], cache",           \
-      "those of norm+qkv+rope+kv_store", "norm+qkv+rope+kv_store, then attention of its result",        \
-      "as its parts")                                                                                   \
-    X(NORM_GATE_UP_GLU, "norm+gate+up+glu", "x[T][n] -> y[T][m]",                                       \
-      "w (opt), b (opt), Wg[m][n], bg (opt), Wu[m][n], bu (opt)", "norm, then gate+up+glu",             \
-      "as its parts")                                                                                   \
-    X(GATE_UP_GLU, "gate+up+glu", "x[T][n] -> y[T][m]", "Wg[m][n], bg (opt), Wu[m][n], bu (opt)",       \
-      "y = silu(x·Wgᵀ + bg) ⊙ (x·Wuᵀ + bu)", "as its parts")                                            \
-    X(MATMUL_ADD, "matmul+add", "x[T][n], r[T][m], s[T][m] (opt) -> y[T][m]", "W[m][n], b (opt)",       \
-      "y = r + (x·Wᵀ + b), or s + (r + (x·Wᵀ + b))", "as its parts")                                    \
-    X(MATMULS, "lerp+matmul+act", "what its parts read -> what its parts leave",                        \
-      "those of its parts, in order",                                                                   \
-      "up to six lerps by weight rows, then matmuls that don't read each other, of those "              \
-      "lerps or of other inputs, each with an act of its result or none",                               \
-      "as its parts")                                                                                   \
-    X(MLA_QUERY, "norm+matmul+matmul_heads", "x[T][n] -> q[T][H·s], y[T][H·w]",                         \
-      "w (opt), b (opt), W[H·s][n], b (opt), K[H][m][k]",                                               \
-      "q = norm+matmul of x; y = matmul_heads of q", "as its parts")                                    \
-    X(MLA_STORE, "rope+norm+rope+kv_store", "q[T][H·s], c[T][n], k[T][r] -> y[T][H·w], cache",          \
-      "w[n] (opt), b[n] (opt)", "y = rope(q); kv_store of [norm(c) | rope(k)]", "as its parts")         \
-    X(MLA_ATTENTION, "rope+norm+rope+kv_store+latent_attention+matmul_heads",                           \
-      "q[T][H·s], c[T][n], k[T][r], b[T][H·w] -> a[T][H·w], y[T][H·m], cache",                          \
-      "w[n] (opt), b[n] (opt), V[H][m][n]",                                                             \
-      "rope+norm+rope+kv_store of q, c and k to columns a of b; latent_attention of b; "                \
-      "matmul_heads of its result",                                                                     \
-      "as its parts")                                                                                   \
-    X(SHIFT_MATMULS, "norm+token_shift+lerp+matmul+act",                                                \
-      "x[T][n], state -> what its matmuls leave, state", "those of its parts, in order",                \
-      "h = norm(x); lerp+matmul+act, whose lerps are of h and token_shift(h)", "as its parts")          \
-    X(ROPE_STORE, "rope+kv_store", "q[T][H·hd], k[T][K], v[T][V] -> y[T][H·hd], cache", "",             \
-      "y = rope(q); kv_store of rope(k) and v", "as its parts")                                         \
-    X(ROUTE_EXPERTS_GLU, "route+experts gate+up+glu",                                                   \
-      "z[T][E], x[T][n] -> ids[T][k], weight[T][k], y[T][k·m]",                                         \
-      "bias[E] (opt), Wg[E][m][n], Wu[E][m][n]", "route, then experts gate+up+glu",                     \
-      "as its parts")                                                                                   \
-    X(NORM_ROUTER, "norm+router+gate+up+glu", "x[T][n] -> h[T][n], z[T][E], y[T][m] (opt)",             \
-      "w (opt), b (opt), W[E][n], b (opt), then those of gate+up+glu (opt)",                            \
-      "h = norm(x), z = h·Wᵀ, y = gate+up+glu of h", "as its parts")                                    \
-    X(EXPERTS_GLU, "experts gate+up+glu", "x[T][n], ids[T][k] -> y[T][k·m]",                            \
-      "Wg[E][m][n], Wu[E][m][n]", "y[j] = silu(x·Wg[ids_j]ᵀ) ⊙ (x·Wu[ids_j]ᵀ)", "as its parts")         \
-    X(EXPERTS_SUM, "experts down+combine",                                                              \
-      "x[T][k·n], ids[T][k], weight[T][k], r[T][m] (opt) -> y[T][m]", "W[E][m][n]",                     \
-      "y = Σ_j weight_j·(x[j]·W[ids_j]ᵀ), plus r", "as its parts")                                      \
-    X(EXPERTS_SUM_ADD, "experts down+combine+matmul+add",                                               \
-      "x[T][k·n], ids[T][k], weight[T][k], s[T][f], r[T][m] -> y[T][m]", "W[E][m][n], V[m][f], b",      \
-      "y = r + (Σ_j weight_j·(x[j]·W[ids_j]ᵀ) + (s·Vᵀ + b))", "as its parts")                           \
-    X(TIME_MIX, "wkv7+head+tail",                                                                       \
-      "r, w, k, v, a [T][C], first and m [T][C] (opt), g[T][C] (opt), state -> y[T][C], state",         \
-      "k_k[C], k_a[C], w[C] and b[C] of the norm (opt), r_k[C]",                                        \
-      "v lerped to first by m (opt); kk = l2 norm of k ⊙ k_k; k_control; wkv7; norm (opt); "          \
-      "rk_bonus; ⊙ g (opt)",                                                                            \
-      "as its parts")                                                                                   \
-    X(LOW_TIME_MIX, "matmul+act+wkv7+head+tail",                                                        \
-      "inputs of its matmuls, then r, k, v and first [T][C] (opt), state -> y[T][C], state",            \
-      "those of its matmuls, then of wkv7+head+tail",                                                   \
-      "w, a, m (opt) and g (opt) of wkv7+head+tail are matmuls, each with an act or none",              \
-      "as its parts")
+      "f32, our own exp and log; sums of integers; ties go to the lower id")
 
 enum op_kind {
 #define OP_ENUM(id, name, io, weights, maths, rounding) OP_##id,
@@ -200,7 +136,7 @@ enum rope_kind { ROPE_NORM, ROPE_NEOX };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
 enum { NO_BUF = UINT32_MAX, NO_WEIGHT = UINT32_MAX };
-enum { OP_MAX_IN = 8, OP_MAX_OUT = 8, OP_MAX_W = 24 };
+enum { OP_MAX_IN = 8, OP_MAX_OUT = 8, OP_MAX_W = 2 };
 enum { SAMPLE_MAX_TOP = 20 }; /* N of OP_SAMPLE: likeliest tokens that a row may ask for */
 
 /* Columns [col, col + width) of a buffer, all rows. */
@@ -213,17 +149,13 @@ struct op {
     u32 n_in, n_out, n_w;
     struct operand in[OP_MAX_IN], out[OP_MAX_OUT];
     u32 w[OP_MAX_W]; /* weight ids; NO_WEIGHT where an optional one is absent */
-    u32 origin;      /* index of the (last) recorded op that this one came from */
     int layer;       /* -1 outside the blocks */
-    /* Of a fused op: the recorded ops it replaces, in order. Its p is that of the first. */
-    const struct op *parts;
-    u32 n_parts; /* 0: recorded as it is */
     union {
         struct {
             enum norm_kind kind;
             u32 group;
             float eps;
-        } norm; /* NORM, NORM_MATMUL */
+        } norm; /* NORM */
         struct {
             u32 n_heads, n_in, n_out; /* per head */
             u32 in_stride, out_stride;
@@ -277,9 +209,9 @@ struct op {
     } p;
 };
 
-/* Optional parameters of ops, one bit each. A kernel lists those that it knows, and so does each op
- * of a fusion pattern; what has another is not taken. A parameter that is added to an op begins
- * with a line here: then every executor refuses it (exec_check) until its kernel has it.
+/* Optional parameters of ops, one bit each. A kernel lists those that it knows, and so does each
+ * role of a rule (group.h); what has another is not taken. A parameter that is added to an op
+ * begins with a line here: then every executor refuses it (exec_check) until its kernel has it.
  *
  * X(ID, what messages call it, does op o have it?) */
 #define FEATURE_TABLE(X)                                                                           \
@@ -371,9 +303,7 @@ static inline u32 op_first_seen(const struct op *attention, u32 pos)
 u64 op_features(const struct op *op);
 const char *feature_name(enum feature f);
 
-/* Does op write this column of that output? Ops on heads may leave gaps between them. */
-bool op_writes(const struct op *op, struct operand out, u32 col);
-/* The nth part of that kind (from 0), or NULL. */
-const struct op *op_part(const struct op *op, enum op_kind kind, u32 nth);
+/* Does op write this column of its output? Ops on heads may leave gaps between them. */
+bool op_writes(const struct op *op, u32 col);
 
 #endif

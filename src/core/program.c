@@ -86,9 +86,10 @@ int prog_open(struct program **out, struct net *net, const char *name, struct er
 void prog_close(struct program *p)
 {
     if (!p) return;
-    free(p->ops);
-    free(p->recorded);
+    if (!p->borrows) free(p->ops);
     free(p->bufs);
+    free(p->groups);
+    free((void *)p->members);
     free(p);
 }
 
@@ -122,7 +123,7 @@ static struct op *record(struct program *p, enum op_kind kind)
         return &p->sink;
     }
     struct op *op = &p->ops[p->n_ops];
-    *op = (struct op){.kind = kind, .layer = p->layer, .origin = p->n_ops};
+    *op = (struct op){.kind = kind, .layer = p->layer};
     p->n_ops++;
     return op;
 }
@@ -639,8 +640,7 @@ void prog_sample(struct program *p, struct operand logits)
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)
 {
     u64 sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_bytes(p, &op->parts[i], n_rows);
-    for (u32 i = 0; i < op->n_w && !op->n_parts; i++) {
+    for (u32 i = 0; i < op->n_w; i++) {
         if (op->w[i] == NO_WEIGHT) continue;
         const struct weight *w = &p->net->weights[op->w[i]];
         u64 n = w->n_bytes;
@@ -654,8 +654,6 @@ u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)
 
 double prog_op_flops(const struct net *net, const struct op *op)
 {
-    double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_flops(net, &op->parts[i]);
     switch (op->kind) {
     case OP_MATMUL:
     case OP_MATMUL_HEADS:
@@ -670,14 +668,12 @@ double prog_op_flops(const struct net *net, const struct op *op)
             [RECURRENCE_REMOVE] = 9, [RECURRENCE_DELTA] = 7, [RECURRENCE_PLAIN] = 5};
         return per_value[op->p.rec.kind] * op->out[0].width * op->p.rec.head;
     }
-    default: return sum;
+    default: return 0;
     }
 }
 
 double prog_op_flops_per_position(const struct op *op)
 {
-    double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += prog_op_flops_per_position(&op->parts[i]);
-    if (op->kind != OP_ATTENTION && op->kind != OP_LATENT_ATTENTION) return sum;
+    if (op->kind != OP_ATTENTION && op->kind != OP_LATENT_ATTENTION) return 0;
     return 2.0 * op->p.attn.n_heads * (op->p.attn.k_width + op->p.attn.v_width);
 }

@@ -1,6 +1,7 @@
 /* A program: the flat list of ops that one step of a model is, with every buffer's place decided.
- * Recorded once at load by model/arch/, then only read. A net is what the programs of one model
- * share: weights, cache layers, recurrent state, the rotary table. Nothing here runs anything. */
+ * Recorded once at load by model/arch/, then only read; core/group.h decides which ops run as one.
+ * A net is what the programs of one model share: weights, cache layers, recurrent state, the rotary
+ * table. Nothing here runs anything. */
 #ifndef FLETCH_PROGRAM_H
 #define FLETCH_PROGRAM_H
 
@@ -87,17 +88,30 @@ struct buffer {
     enum rows rows;
     bool is_int;     /* holds i32 (expert ids) */
     bool kept;       /* an output: lives to the end */
-    u32 first, last; /* op indices of first writing and last reading */
+    bool inside;     /* only the ops of one group use it: it has no place */
+    u32 first, last; /* indices of the groups of first writing and last reading */
     u64 place;       /* in columns from the start of its arena (T or R rows each) */
+};
+
+/* Ops of one layer that run as one (group.h). */
+enum { GROUP_MAX_ROLES = 20 };
+struct rule;
+struct group {
+    const struct rule *rule; /* NULL: one op by itself */
+    u32 n_ops;
+    const struct op *const *ops;            /* in an order in which they may run */
+    const struct op *role[GROUP_MAX_ROLES]; /* of the rule; NULL where one is absent */
 };
 
 struct program {
     const char *name;
     struct net *net;
-    u32 n_ops, cap_ops, n_bufs, cap_bufs;
-    struct op *ops;
-    struct op *recorded; /* of a fused program: the ops before fusion, parts of the others */
+    u32 n_ops, cap_ops, n_bufs, cap_bufs, n_groups;
+    struct op *ops; /* as recorded */
+    bool borrows;   /* ops are another program's */
     struct buffer *bufs;
+    struct group *groups;       /* in the order in which they run */
+    const struct op **members;  /* [n_ops] the ops of all groups */
     u64 n_cols[2];              /* columns needed by ROWS_T and ROWS_R buffers after placement */
     u32 logits, hidden;         /* buffer ids: [R][V] and [T][d] (after the output norm) */
     u32 sampled, logprobs, top; /* what OP_SAMPLE gives; NO_BUF: the program has none */
@@ -218,12 +232,9 @@ struct operand prog_gather_rows(struct program *p, struct operand x);
 /* Sets sampled, logprobs and top, which are kept. */
 void prog_sample(struct program *p, struct operand logits);
 
-/* Marks the outputs, computes liveness and gives every buffer its place. */
+/* Marks the outputs, makes a group of every op, computes liveness and gives every buffer its place.
+ */
 int prog_finish(struct program *p, struct operand logits, struct operand hidden, struct err *err);
-
-/* fuse.c: a copy of p in which the ops of table-driven patterns are replaced by the fused ops in
- * mask (1 << OP_...); buffer ids stay the same, buffers that vanish get no place. */
-int prog_fuse(struct program **out, const struct program *p, u64 mask, struct err *err);
 
 /* Bytes of weights that op reads in a step of n_rows rows (experts: at most all of them). */
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows);

@@ -1,4 +1,4 @@
-/* Recording, placing and fusing programs. Nothing runs here: ref/ref_test.c does that. */
+/* Recording and placing programs. Nothing runs here: ref/ref_test.c does that. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 
 #include "../test/harness.h"
 #include "core/program.h"
+#include "gpu/rules.h"
 
 static struct net *net;
 static struct program *p;
@@ -52,23 +53,6 @@ static void finish(struct operand x)
     struct err err = {0};
     struct operand logits = matmul(prog_gather_rows(p, x), 10);
     assert_int_equal(prog_finish(p, logits, x, &err), 0);
-}
-
-static struct program *fuse(u64 mask)
-{
-    struct program *f;
-    struct err err = {0};
-    assert_int_equal(prog_fuse(&f, p, mask, &err), 0);
-    return f;
-}
-
-static const u64 both = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU;
-
-static u32 count(const struct program *q, enum op_kind kind)
-{
-    u32 n = 0;
-    for (u32 i = 0; i < q->n_ops; i++) n += q->ops[i].kind == kind;
-    return n;
 }
 
 /* ---- placement ---- */
@@ -119,7 +103,8 @@ static void random_programs_never_overlap(void **state)
         for (u32 n = 1; n < ARRAY_LEN(made); n++) made[n] = record_random_op(made, n, &rng);
         finish(made[ARRAY_LEN(made) - 1]);
         assert_placed(p);
-        struct program *f = fuse(both);
+        struct program *f;
+        assert_int_equal(prog_group(&f, p, gpu_rules, GPU_RULES, NULL), 0);
         assert_placed(f);
         prog_close(f);
         teardown(state);
@@ -159,9 +144,8 @@ static void models_never_overlap_and_reuse_memory(void **state)
         struct golden g;
         struct harness h;
         golden_open(&g, *name);
-        harness_open(&h, g.model, (struct harness_options){.kv = QT_F32, .fuse = true});
+        harness_open(&h, g.model, (struct harness_options){.kv = QT_F32});
         assert_placed(h.m->trunk);
-        assert_placed(h.p);
         if (h.m->mtp) assert_placed(h.m->mtp);
         assert_true(h.m->trunk->n_cols[ROWS_T] * 3 < widths(h.m->trunk));
         harness_close(&h);
@@ -312,280 +296,6 @@ static void a_failed_net_records_nothing(void **state)
     assert_int_equal(prog_finish(p, x, x, &err), FLETCH_E_NOMEM);
 }
 
-/* ---- fusing ---- */
-
-static void norm_fuses_with_one_to_three_readers(void **state)
-{
-    for (u32 n = 1; n <= 3; n++) {
-        struct operand x = prog_embed(p, weight(8, 4, 1)), y[3];
-        u32 wn = weight(8, 1, 1);
-        struct norm_spec spec = {.kind = NORM_LAYER, .group = 4, .eps = 0.5f, .w = wn, .b = wn};
-        struct operand h = prog_norm(p, "n", x, spec);
-        for (u32 i = 0; i < n; i++) {
-            u32 w = weight(8, 6 + i, 1), bias = weight(6 + i, 1, 1);
-            y[i] = prog_matmul(p, "m", h, w, bias);
-        }
-        for (u32 i = 0; i < n; i++) x = prog_act(p, "a", ACT_TANH, y[i]); /* keeps them alive */
-        finish(x);
-        struct program *f = fuse(both);
-        assert_int_equal(f->n_ops, p->n_ops - n);
-        const struct op *op = &f->ops[1];
-        assert_int_equal(op->kind, OP_NORM_MATMUL);
-        assert_int_equal(op->n_out, n);
-        assert_int_equal(op->in[0].buf, 0);
-        assert_int_equal(op->p.norm.kind, NORM_LAYER);
-        assert_int_equal(op->p.norm.group, 4);
-        assert_true(op->p.norm.eps == 0.5f);
-        assert_true(op->w[0] == wn && op->w[1] == wn && op->n_w == 2 + 2 * n);
-        for (u32 i = 0; i < n; i++) {
-            assert_memory_equal(&op->out[i], &y[i], sizeof y[i]); /* the same buffer ids */
-            assert_int_equal(op->w[2 + 2 * i], wn + 1 + 2 * i);
-            assert_int_equal(op->w[3 + 2 * i], wn + 2 + 2 * i);
-        }
-        assert_int_equal(op->origin, 1 + n);
-        assert_int_equal(f->bufs[h.buf].first, UINT32_MAX); /* the normed value is gone */
-        assert_placed(f);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
-static void norm_does_not_fuse_with_another_reader(void **state)
-{
-    for (u32 kind = 0; kind < 3; kind++) {
-        struct operand h = prog_norm(p, "n", prog_embed(p, weight(8, 4, 1)), rms());
-        struct operand y = matmul(h, 8);
-        if (kind == 0) y = prog_add(p, "a", y, h);           /* read again later */
-        if (kind == 1) y = prog_glu(p, "g", h, y);           /* by another op */
-        if (kind == 2) y = matmul(prog_cols(p, h, 0, 4), 8); /* in part */
-        finish(y);
-        struct program *f = fuse(both);
-        assert_int_equal(f->n_ops, p->n_ops);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
-static void a_fourth_reader_stops_fusing(void **state)
-{
-    (void)state;
-    struct operand h = prog_norm(p, "n", prog_embed(p, weight(8, 4, 1)), rms()), y = h;
-    for (int i = 0; i < 4; i++) y = matmul(h, 8);
-    finish(y);
-    struct program *f = fuse(both);
-    assert_int_equal(count(f, OP_NORM_MATMUL), 0);
-    prog_close(f);
-}
-
-static void a_kept_norm_does_not_fuse(void **state)
-{
-    (void)state;
-    struct err err = {0};
-    struct operand h = prog_norm(p, "n", prog_embed(p, weight(8, 4, 1)), rms());
-    assert_int_equal(prog_finish(p, matmul(h, 9), h, &err), 0);
-    struct program *f = fuse(both);
-    assert_int_equal(f->n_ops, p->n_ops);
-    prog_close(f);
-}
-
-static struct operand gate_up(struct operand x, struct operand *gate, struct operand *up)
-{
-    u32 wg = weight(x.width, 6, 1), bg = weight(6, 1, 1), wu = weight(x.width, 6, 1);
-    *gate = prog_matmul(p, "gate", x, wg, bg);
-    *up = prog_matmul(p, "up", x, wu, NO_WEIGHT);
-    return prog_glu(p, "glu", *gate, *up);
-}
-
-static void gate_up_glu_fuses(void **state)
-{
-    (void)state;
-    struct operand gate, up, x = prog_embed(p, weight(8, 4, 1));
-    struct operand y = gate_up(prog_norm(p, "n", x, rms()), &gate, &up);
-    finish(y);
-    struct program *f = fuse(1ull << OP_GATE_UP_GLU);
-    assert_int_equal(f->n_ops, p->n_ops - 2);
-    const struct op *op = &f->ops[2];
-    assert_int_equal(op->kind, OP_GATE_UP_GLU);
-    assert_memory_equal(&op->out[0], &y, sizeof y);
-    assert_int_equal(op->in[0].buf, 1);
-    assert_int_equal(op->n_w, 4);
-    assert_true(op->w[0] == 1 && op->w[1] == 2 && op->w[2] == 3 && op->w[3] == NO_WEIGHT);
-    assert_int_equal(op->origin, 4);
-    assert_placed(f);
-    prog_close(f);
-    f = fuse(both); /* then the norm has no plain matmul left to join */
-    assert_int_equal(count(f, OP_GATE_UP_GLU), 0);
-    assert_int_equal(count(f, OP_NORM_MATMUL), 1);
-    prog_close(f);
-}
-
-static void swapped_or_read_gates_do_not_fuse(void **state)
-{
-    for (u32 kind = 0; kind < 2; kind++) {
-        struct operand gate, up, x = prog_embed(p, weight(8, 4, 1));
-        struct operand y = gate_up(x, &gate, &up);
-        if (kind == 0) p->ops[3].in[0] = up, p->ops[3].in[1] = gate;
-        if (kind == 1) y = prog_add(p, "a", y, gate);
-        finish(y);
-        struct program *f = fuse(both);
-        assert_int_equal(count(f, OP_GATE_UP_GLU), 0);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
-static void mask_decides_what_fuses(void **state)
-{
-    (void)state;
-    struct operand gate, up;
-    struct operand y = prog_norm(p, "n", prog_embed(p, weight(8, 4, 1)), rms());
-    y = gate_up(matmul(y, 8), &gate, &up);
-    finish(y);
-    const u64 masks[] = {0, 1ull << OP_NORM_MATMUL, 1ull << OP_GATE_UP_GLU, both};
-    for (u32 i = 0; i < 4; i++) {
-        struct program *f = fuse(masks[i]);
-        assert_int_equal(count(f, OP_NORM_MATMUL), i & 1);
-        assert_int_equal(count(f, OP_GATE_UP_GLU), i >> 1);
-        assert_int_equal(f->n_bufs, p->n_bufs);
-        prog_close(f);
-    }
-}
-
-/* The names of block l's ops. */
-static void list_block(const struct program *q, int l, char *out, size_t n)
-{
-    *out = 0;
-    for (u32 i = 0; i < q->n_ops; i++)
-        if (q->ops[i].layer == l) {
-            size_t used = strlen(out);
-            snprintf(out + used, n - used, "%s%s", used ? " " : "", op_info[q->ops[i].kind].name);
-        }
-}
-
-/* With every fused op there is: what the second block of each kind of model becomes. */
-static void blocks_fuse_to_few_ops(void **state)
-{
-    (void)state;
-    static const char dense[] =
-        "norm+qkv+rope+kv_store+attention matmul+add norm+gate+up+glu matmul+add";
-    static const struct {
-        const char *golden, *ops;
-    } want[] = {
-        {"llama", dense},
-        {"qwen2", dense},
-        {"qwen3", dense},
-        {"qwen3_moe", "norm+qkv+rope+kv_store+attention matmul+add norm+router+gate+up+glu "
-                      "route+experts gate+up+glu experts down+combine"},
-        {"glm4_moe_lite",
-         "norm+matmul norm+matmul+matmul_heads "
-         "rope+norm+rope+kv_store+latent_attention+matmul_heads matmul+add "
-         "norm+router+gate+up+glu route+experts gate+up+glu experts down+combine+matmul+add"},
-        {"rwkv7", "norm+token_shift+lerp+matmul+act matmul+act+wkv7+head+tail matmul+add "
-                  "norm+token_shift+lerp+matmul+act matmul+add"},
-        {"arwkv7-nogate", "norm+token_shift+lerp+matmul+act matmul+act+wkv7+head+tail "
-                          "matmul+add norm+gate+up+glu matmul+add"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
-        struct golden g;
-        struct harness h;
-        char got[512];
-        golden_open(&g, want[i].golden);
-        harness_open(&h, g.model, (struct harness_options){.kv = QT_F32});
-        struct program *f;
-        assert_int_equal(prog_fuse(&f, h.m->trunk, UINT64_MAX, NULL), 0);
-        assert_placed(f);
-        list_block(f, 1, got, sizeof got);
-        assert_string_equal(got, want[i].ops);
-        u64 bytes[2] = {0};
-        for (u32 j = 0; j < f->n_ops; j++) bytes[0] += prog_op_bytes(f, &f->ops[j], 3);
-        for (u32 j = 0; j < h.m->trunk->n_ops; j++)
-            bytes[1] += prog_op_bytes(h.m->trunk, &h.m->trunk->ops[j], 3);
-        assert_int_equal(bytes[0], bytes[1]);
-        prog_close(f);
-        harness_close(&h);
-        golden_close(&g);
-    }
-}
-
-/* A parameter that a pattern does not list keeps the op out of it. */
-static void unlisted_parameters_do_not_fuse(void **state)
-{
-    for (u32 per_slot = 0; per_slot < 2; per_slot++) {
-        struct operand ids, weights, y[2], x = prog_embed(p, weight(16, 4, 1));
-        prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
-        for (u32 i = 0; i < 2; i++)
-            y[i] = prog_matmul_experts(p, "e", x, ids, weight(per_slot ? 8 : 16, 3, 16), per_slot);
-        struct operand sum = prog_combine_experts(p, "c", prog_glu(p, "g", y[0], y[1]), weights);
-        finish(sum);
-        struct program *f = fuse(1ull << OP_EXPERTS_GLU);
-        assert_int_equal(op_features(&p->ops[2]), HAS(OP) | (per_slot ? HAS(PER_SLOT) : 0));
-        assert_int_equal(count(f, OP_EXPERTS_GLU), !per_slot);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
-/* Parts may be absent: their inputs are then left out, and those behind keep their order. */
-static void optional_parts_may_be_absent(void **state)
-{
-    for (u32 two = 0; two < 2; two++) {
-        struct operand x = prog_embed(p, weight(8, 4, 1)), r = prog_act(p, "r", ACT_TANH, x);
-        u32 w = weight(8, 8, 1);
-        struct operand y = prog_add(p, "y", r, prog_matmul(p, "m", x, w, NO_WEIGHT));
-        if (two) y = prog_add(p, "z", x, y);
-        finish(y);
-        struct program *f = fuse(1ull << OP_MATMUL_ADD);
-        const struct op *op = &f->ops[2];
-        assert_int_equal(op->kind, OP_MATMUL_ADD);
-        assert_int_equal(op->n_parts, 2 + two);
-        assert_int_equal(op->n_in, 2 + two);
-        const struct operand in[] = {x, r, x};
-        assert_memory_equal(op->in, in, op->n_in * sizeof *in);
-        assert_memory_equal(&op->out[0], &y, sizeof y);
-        assert_true(op->n_w == 2 && op->w[0] == w && op->w[1] == NO_WEIGHT);
-        assert_ptr_equal(op_part(op, OP_ADD, 0), &op->parts[1]);
-        assert_ptr_equal(op_part(op, OP_ADD, 2), NULL);
-        assert_placed(f);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
-/* What another op reads must stay, so the run can't start with it. */
-static void lerps_and_products_fuse_only_when_nobody_else_reads_them(void **state)
-{
-    for (u32 kind = 0; kind < 3; kind++) {
-        struct operand x = prog_embed(p, weight(8, 4, 1)), b = prog_act(p, "b", ACT_TANH, x);
-        u32 mu = weight(8, 2, 1);
-        struct operand l0 = prog_lerp_weight(p, "l0", x, b, mu, 0);
-        struct operand l1 = prog_lerp_weight(p, "l1", x, b, mu, 1);
-        struct operand m = matmul(l0, 8), y = prog_act(p, "a", ACT_SIGMOID, m);
-        struct operand v = matmul(l1, 8), u = matmul(b, 8), a = y;
-        if (kind == 1) y = prog_add(p, "again", y, l0);
-        if (kind == 2) y = prog_add(p, "again", y, m);
-        finish(matmul(prog_glu(p, "y", y, prog_add(p, "sum", u, v)), 8));
-        struct program *f = fuse(1ull << OP_MATMULS);
-        const struct op *op = &f->ops[2];
-        assert_int_equal(count(f, OP_MATMULS), 1); /* at least its end; never one matmul alone */
-        assert_int_equal(op->kind, kind ? OP_LERP : OP_MATMULS);
-        if (kind == 0) {
-            const struct operand in[] = {x, b}, out[] = {a, v, u};
-            assert_true(op->n_parts == 6 && op->n_in == 2 && op->n_out == 3 && op->n_w == 8);
-            assert_memory_equal(op->in, in, sizeof in);
-            assert_memory_equal(op->out, out, sizeof out);
-        }
-        assert_placed(f);
-        prog_close(f);
-        teardown(state);
-        setup(state);
-    }
-}
-
 static void bytes_read_by_ops(void **state)
 {
     (void)state;
@@ -609,17 +319,6 @@ int main(void)
         TEST(models_never_overlap_and_reuse_memory),
         TEST(wrong_shapes_abort),
         TEST(a_failed_net_records_nothing),
-        TEST(norm_fuses_with_one_to_three_readers),
-        TEST(norm_does_not_fuse_with_another_reader),
-        TEST(a_fourth_reader_stops_fusing),
-        TEST(a_kept_norm_does_not_fuse),
-        TEST(gate_up_glu_fuses),
-        TEST(swapped_or_read_gates_do_not_fuse),
-        TEST(mask_decides_what_fuses),
-        TEST(blocks_fuse_to_few_ops),
-        TEST(unlisted_parameters_do_not_fuse),
-        TEST(optional_parts_may_be_absent),
-        TEST(lerps_and_products_fuse_only_when_nobody_else_reads_them),
         TEST(bytes_read_by_ops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

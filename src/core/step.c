@@ -97,8 +97,8 @@ void step_reset(struct step *s)
 {
     s->n_rows = s->n_out = s->n_edits = s->n_sample_edits = 0;
     s->hidden = NULL;
-    s->op_begin = 0;
-    s->op_end = UINT32_MAX;
+    s->group_begin = 0;
+    s->group_end = UINT32_MAX;
 }
 
 bool step_add(struct step *s, struct row row, bool want_logits)

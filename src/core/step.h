@@ -111,13 +111,13 @@ struct step {
     i32 *prev;           /* [max_rows] the row before this one of the same slot, -1: none */
     i32 *last;           /* [n_slots] scratch of step_prepare: last row seen of each slot */
     float *cos, *sin;    /* [max_rows][n_rot/2] of each rotary table, one behind the other */
-    double *turns[NET_ROPES]; /* cos and sin that those of any position follow from */
-    u32 op_begin, op_end;     /* the ops to run: all of them, unless it is run piece by piece */
+    double *turns[NET_ROPES];   /* cos and sin that those of any position follow from */
+    u32 group_begin, group_end; /* the groups of ops to run: all, unless it is run piece by piece */
 };
 
 /* What decides how a step is run: its rows of either class, and the ops that are due. */
 struct step_shape {
-    u32 n_d, n_p, op_begin, op_end;
+    u32 n_d, n_p, group_begin, group_end;
 };
 
 int step_open(struct step **out, const struct net *net, const struct exec_limits *limits,

@@ -43,7 +43,7 @@ int step_queue_ids(const struct step_queue *q, u32 n, i32 *ids, struct err *err)
 static int start(struct step_queue *q, const struct pending_step *as, struct err *err)
 {
     q->last = as;
-    if (q->step->op_begin == 0) step_prepare(q->step);
+    if (q->step->group_begin == 0) step_prepare(q->step);
     double began = base_now();
     int rc = q->x->class->submit(q->x, q->handle, q->step, err);
     if (rc) return rc;

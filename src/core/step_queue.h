@@ -55,7 +55,7 @@ int step_queue_prepare(struct step_queue *q, struct step_shape shape, struct err
 /* The same for whole steps of at most n_rows decode rows. */
 int step_queue_prepare_decode(struct step_queue *q, u32 n_rows, struct err *err);
 /* Runs the queue's step, as it was filled, after all that was submitted. Where only some of its ops
- * are due (op_begin, op_end), the rest may follow after steps of other queues. */
+ * are due (group_begin, group_end), the rest may follow after steps of other queues. */
 int step_queue_run(struct step_queue *q, struct err *err);
 /* Submits it as p. The step can be filled anew then. after: the pending step whose tokens its rows
  * name, which must be the last one; NULL: they name none. */

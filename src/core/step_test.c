@@ -69,12 +69,12 @@ static void reset_empties_all(void **state)
     add(1, 0, true);
     step_edit(s, EDIT_ZERO_STATE, 1, 0);
     s->hidden = &hidden;
-    s->op_begin = 3;
-    s->op_end = 4;
+    s->group_begin = 3;
+    s->group_end = 4;
     step_reset(s);
-    assert_int_equal(s->n_rows + s->n_out + s->n_edits + s->op_begin, 0);
+    assert_int_equal(s->n_rows + s->n_out + s->n_edits + s->group_begin, 0);
     assert_null(s->hidden);
-    assert_true(s->op_end == UINT32_MAX);
+    assert_true(s->group_end == UINT32_MAX);
 }
 
 static void rows_link_to_the_one_before_in_their_slot(void **state)

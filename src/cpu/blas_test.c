@@ -18,8 +18,9 @@ enum { OUTPUTS = 300 };
 
 static bool is_product(const struct op_case *c)
 {
-    bool dense = c->kind == OP_MATMUL || c->kind == OP_NORM_MATMUL || c->kind == OP_GATE_UP_GLU ||
-                 c->kind == OP_MATMUL_ADD || c->kind == OP_MATMULS || c->kind == OP_MATMUL_HEADS;
+    bool dense = c->kind == OP_MATMUL || c->kind == CASE_NORM_MATMUL ||
+                 c->kind == CASE_GATE_UP_GLU || c->kind == CASE_MATMUL_ADD ||
+                 c->kind == CASE_MATMULS || c->kind == OP_MATMUL_HEADS;
     return dense && quant_info(c->s.type)->blk == 1;
 }
 

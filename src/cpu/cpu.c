@@ -123,14 +123,17 @@ struct scratch {
     u64 blas;                /* and values for a BLAS library */
 };
 
-/* Rows, parts of a row and slices of its weight: see cpu_op_matmul and its like. */
-static void add_needs(struct scratch *s, const struct program *p, const struct op *op, u32 n_rows,
+/* Rows, parts of a row and slices of its weight: see cpu_op_product. */
+static void add_needs(struct scratch *s, const struct program *p, const struct group *g, u32 n_rows,
                       u32 n_parts, u32 n_slices, u32 n)
 {
     u64 places = (u64)n_rows * n_parts, batches = 2 * (u64)n_slices;
-    bool as_is = op->kind == OP_NORM_MATMUL || op->kind == OP_NORM_GATE_UP_GLU;
-    for (u32 i = 0; i < op->n_w; i++)
-        as_is |= op->w[i] != NO_WEIGHT && quant_info(p->net->weights[op->w[i]].type)->blk == 1;
+    bool as_is = group_op(g, OP_NORM, 0), experts = group_op(g, OP_MATMUL_EXPERTS, 0);
+    for (u32 k = 0; k < g->n_ops; k++)
+        for (u32 i = 0; i < g->ops[k]->n_w; i++) {
+            u32 w = g->ops[k]->w[i];
+            as_is |= w != NO_WEIGHT && quant_info(p->net->weights[w].type)->blk == 1;
+        }
     s->n_places = MAX(s->n_places, places);
     s->n_batches = MAX(s->n_batches, batches);
     s->q = MAX(s->q, places * n);
@@ -139,44 +142,32 @@ static void add_needs(struct scratch *s, const struct program *p, const struct o
         s->x = MAX(s->x, (places + BLAS_ROWS - 1) * n);
         s->blas = MAX(s->blas, (u64)(n + BLAS_ROWS) * BLAS_TILES * TILE);
     }
-    bool experts = op->kind == OP_MATMUL_EXPERTS || op->kind == OP_EXPERTS_GLU;
     if (p->net->profile.bf16 && !(experts && p->net->profile.int8_experts))
         s->b = MAX(s->b, (places / TILE + MIN(places, batches)) * cpu_group_values(n));
 }
 
-/* Each product may have an input of its own. */
-static void add_matmuls(struct scratch *s, const struct program *p, const struct op *op, u32 n_rows)
-{
-    u32 n = 0, width = 0;
-    for (u32 i = 0; i < op->n_parts; i++) {
-        if (op->parts[i].kind != OP_MATMUL) continue;
-        n++;
-        width = MAX(width, op->parts[i].in[0].width);
-    }
-    add_needs(s, p, op, n_rows, n, n, width);
-}
-
+/* Products that don't share an input may have one each. */
 static void add_scratch(struct scratch *s, const struct program *p, u32 n_rows)
 {
-    for (u32 i = 0; i < p->n_ops; i++) {
-        const struct op *op = &p->ops[i];
-        switch (op->kind) {
-        case OP_MATMUL:
-        case OP_MATMUL_ADD:
-        case OP_NORM_MATMUL:
-        case OP_GATE_UP_GLU:
-        case OP_NORM_GATE_UP_GLU: add_needs(s, p, op, n_rows, 1, 1, op->in[0].width); break;
-        case OP_MATMUL_HEADS:
-            add_needs(s, p, op, n_rows, op->p.heads.n_heads, op->p.heads.n_heads, op->p.heads.n_in);
-            break;
-        case OP_MATMUL_EXPERTS:
-        case OP_EXPERTS_GLU:
-            add_needs(s, p, op, n_rows, op->p.experts.n_used, p->net->weights[op->w[0]].n_slices,
-                      op->p.experts.n_in);
-            break;
-        case OP_MATMULS: add_matmuls(s, p, op, n_rows); break;
-        default: break;
+    for (u32 i = 0; i < p->n_groups; i++) {
+        const struct group *g = &p->groups[i];
+        const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
+        const struct op *experts = group_op(g, OP_MATMUL_EXPERTS, 0);
+        u32 n = 0, width = 0;
+        for (u32 k = 0; k < g->n_ops; k++) {
+            if (g->ops[k]->kind != OP_MATMUL) continue;
+            n++;
+            width = MAX(width, g->ops[k]->in[0].width);
         }
+        if (heads)
+            add_needs(s, p, g, n_rows, heads->p.heads.n_heads, heads->p.heads.n_heads,
+                      heads->p.heads.n_in);
+        else if (experts)
+            add_needs(s, p, g, n_rows, experts->p.experts.n_used,
+                      p->net->weights[experts->w[0]].n_slices, experts->p.experts.n_in);
+        else if (n)
+            add_needs(s, p, g, n_rows, g->rule && g->rule->gathers ? n : 1,
+                      g->rule && g->rule->gathers ? n : 1, width);
     }
 }
 
@@ -187,13 +178,10 @@ static int check_limits(const struct op *op, struct err *err)
         return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
         return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
-    const struct op *wkv = op->kind == OP_TIME_MIX ? op_part(op, OP_RECURRENCE, 0) : NULL;
-    if (wkv && wkv->p.rec.head > CPU_MAX_HEAD)
+    if (op->kind == OP_RECURRENCE && op->p.rec.head > CPU_MAX_HEAD)
         return err_set(err, FLETCH_E_LIMIT, "recurrent heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_CONV && op->p.rec.n_taps > CPU_MAX_TAPS)
         return err_set(err, FLETCH_E_LIMIT, "convolutions over more than %d rows", CPU_MAX_TAPS);
-    if (op->kind == OP_ROPE_STORE && op->parts[1].p.rope.width > CPU_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
     if (op->kind == OP_MATMUL_HEADS && op->p.heads.n_heads > CPU_MAX_SLICES)
         return err_set(err, FLETCH_E_LIMIT, "more than %d heads", CPU_MAX_SLICES);
     return 0;
@@ -241,7 +229,7 @@ static int cpu_load(struct exec *exec, const struct program *p, u32 *handle, str
     for (u32 i = 0; i < p->n_ops && !rc; i++) rc = check_limits(&p->ops[i], err);
     if (!rc) rc = hostmem_load(&x->host, p, handle, err);
     if (rc) return rc;
-    x->next[*handle] = calloc(p->n_ops, sizeof **x->next);
+    x->next[*handle] = calloc(p->n_groups, sizeof **x->next);
     return x->next[*handle] && grow_scratch(x) && grow_attention(x)
                ? 0
                : err_nomem(err, "the activations");
@@ -303,16 +291,16 @@ static void walk(void *ctx, u32 member)
     const struct program *p = w->x->host.programs[w->handle].p;
     struct cpu_run run = {w->x, p, w->handle, w->s, member, w->n_members};
     set_float_mode(float_mode() | FLUSH_TO_ZERO);
-    for (u32 i = w->s->op_begin; i < p->n_ops && i < w->s->op_end; i++) {
-        cpu_op(&run, i);
+    for (u32 i = w->s->group_begin; i < p->n_groups && i < w->s->group_end; i++) {
+        cpu_group(&run, i);
         team_barrier(w->x->team);
     }
 }
 
-/* Of the steps that do the same as s; NULL for a step that runs only some of the ops. */
+/* Of the steps that do the same as s; NULL for a step that runs only some of the groups. */
 static struct pace *pace_of(struct cpu *x, u32 handle, const struct step *s)
 {
-    if (s->op_begin > 0 || s->op_end < x->host.programs[handle].p->n_ops) return NULL;
+    if (s->group_begin > 0 || s->group_end < x->host.programs[handle].p->n_groups) return NULL;
     u32 size = 0;
     while (s->n_rows >> (size + 1) > 0 && size + 1 < CPU_PACES) size++;
     return &x->paces[handle][size];
@@ -322,8 +310,8 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
 {
     (void)err;
     struct cpu *x = (struct cpu *)exec;
-    if (s->op_begin == 0) hostmem_edit(&x->host, s);
-    memset((void *)x->next[handle], 0, x->host.programs[handle].p->n_ops * sizeof **x->next);
+    if (s->group_begin == 0) hostmem_edit(&x->host, s);
+    memset((void *)x->next[handle], 0, x->host.programs[handle].p->n_groups * sizeof **x->next);
     u64 mode = float_mode();
     struct pace *pace = pace_of(x, handle, s);
     u32 n_all = team_size(x->team), n = pace ? pace_choose(pace, n_all) : n_all;
@@ -355,12 +343,7 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 CPU_ISAS(OPEN_WITH)
 #undef OPEN_WITH
 
-#define CPU_FUSED                                                                                  \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |               \
-     1ull << OP_MATMUL_ADD | 1ull << OP_EXPERTS_GLU | 1ull << OP_MATMULS | 1ull << OP_ROPE_STORE | \
-     1ull << OP_TIME_MIX)
-
-/* What the functions of cpu_op do. */
+/* What the functions of cpu_group do. */
 static const u64 kernels[OP_COUNT] = {
     [OP_EMBED] = HAS(OP),
     [OP_IMPORT_HIDDEN] = HAS(OP),
@@ -407,7 +390,8 @@ static const struct exec_class classes[] = {
 #define CLASS_OF(set)                                      \
     {.name = "cpu",                                        \
      .isa = #set,                                          \
-     .fused = CPU_FUSED,                                   \
+     .rules = cpu_rules,                                   \
+     .n_rules = CPU_RULES,                                 \
      .kernels = kernels,                                   \
      .kv = QT_F16,                                         \
      .block_kv = true,                                     \

@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "core/group.h"
 #include "core/hostmem.h"
 #include "cpu/blas.h"
 #include "cpu/kernels.h"
@@ -52,7 +53,7 @@ struct cpu {
     struct team *team;
     struct packed *packed;                   /* [n_weights] matrices */
     float **vectors;                         /* [n_weights] vectors as f32, NULL for matrices */
-    atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_ops] work handed out */
+    atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_groups] work handed out */
     struct cpu_act act;                      /* activations of the product that runs */
     struct cpu_lists *lists;                 /* [team] */
     bool has_blas;                           /* a library multiplies floats of prompts */
@@ -60,7 +61,7 @@ struct cpu {
     struct pace paces[HOSTMEM_MAX_PROGRAMS][CPU_PACES]; /* of steps of 1, 2, 4 … rows */
 };
 
-/* One op, on one member of the team. */
+/* One group of ops, on one member of the team. */
 struct cpu_run {
     struct cpu *x;
     const struct program *p;
@@ -69,21 +70,20 @@ struct cpu_run {
     u32 member, n_members;
 };
 
-void cpu_op(const struct cpu_run *run, u32 i);
+/* ops.c: what runs as one, and group i of the program. */
+enum { CPU_RULES = 8 };
+extern const struct rule cpu_rules[CPU_RULES];
+void cpu_group(const struct cpu_run *run, u32 i);
 
-/* ops_matmul.c: i is the op's place in the program, for the counter of its work. */
-void cpu_op_matmul(const struct cpu_run *run, const struct op *op, u32 i);
-void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i);
-void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i);
-void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i);
-void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i);
-void cpu_op_matmuls(const struct cpu_run *run, const struct op *op);
+/* ops_matmul.c: i is the group's place in the program, for the counter of its work. */
+void cpu_op_product(const struct cpu_run *run, const struct group *g, u32 i);
+void cpu_op_matmuls(const struct cpu_run *run, const struct group *g, u32 i);
 /* ops_recurrent.c */
 void cpu_op_token_shift(const struct cpu_run *run, const struct op *op);
 void cpu_op_conv(const struct cpu_run *run, const struct op *op);
 void cpu_op_recurrence(const struct cpu_run *run, const struct op *op);
 void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op);
-void cpu_op_time_mix(const struct cpu_run *run, const struct op *op);
+void cpu_op_time_mix(const struct cpu_run *run, const struct group *g, u32 i);
 /* ops_attention.c */
 void cpu_op_kv_store(const struct cpu_run *run, const struct op *op);
 void cpu_op_attention(const struct cpu_run *run, const struct op *op, u32 i);
@@ -125,7 +125,7 @@ static inline void share(const struct cpu_run *run, u32 n, u32 *begin, u32 *end)
     *end = (u32)((u64)n * (run->member + 1) / run->n_members);
 }
 
-/* The next piece of n items from op i's counter; false when none are left. */
+/* The next piece of n items from group i's counter; false when none are left. */
 static inline bool take(const struct cpu_run *run, u32 i, u32 n, u32 piece, u32 *begin, u32 *end)
 {
     u32 from =

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "core/patterns.h"
 #include "cpu/cpu_internal.h"
 
 /* ---- rows ---- */
@@ -121,30 +122,30 @@ static void op_rope(const struct cpu_run *run, const struct op *op)
 }
 
 /* Items are the heads of q and of k; k's are rotated on their way to the cache. */
-static void op_rope_store(const struct cpu_run *run, const struct op *op)
+static void op_rope_store(const struct cpu_run *run, const struct group *g, u32 i)
 {
     const struct hostmem *host = &run->x->host;
-    const struct op *rope[2] = {&op->parts[0], &op->parts[1]}, *store = &op->parts[2];
+    const struct op *q = g->role[STORE_Q_ROPE], *k = g->role[STORE_K_ROPE];
+    const struct op *store = g->role[STORE_STORE];
+    (void)i;
     const struct kv_row *l = &host->rows[store->p.attn.kv];
-    u32 H = rope[0]->p.rope.n_heads, K = rope[1]->p.rope.n_heads, begin, end;
-    u32 kw = rope[1]->p.rope.width, vw = store->in[1].width / K;
+    u32 H = q->p.rope.n_heads, K = k->p.rope.n_heads, begin, end;
+    u32 kw = k->p.rope.width, vw = store->in[1].width / K;
     share(run, run->s->n_rows * (H + K), &begin, &end);
     for (u32 item = begin; item < end; item++) {
         u32 t = item / (H + K), h = item % (H + K);
         const struct row *r = &run->s->rows[t];
         if (h < H) {
-            rope_head(run, rope[0], t,
-                      at(run, op->in[0], t) + (size_t)h * rope[0]->p.rope.in_stride,
-                      at(run, op->out[0], t) + (size_t)h * rope[0]->p.rope.out_stride);
+            rope_head(run, q, t, at(run, q->in[0], t) + (size_t)h * q->p.rope.in_stride,
+                      at(run, q->out[0], t) + (size_t)h * q->p.rope.out_stride);
             continue;
         }
         float turned[CPU_MAX_HEAD];
         h -= H;
         u8 *row = hostmem_kv_row(host, run->s, store->p.attn.kv, r->slot, r->pos);
-        rope_head(run, rope[1], t, at(run, op->in[1], t) + (size_t)h * rope[1]->p.rope.in_stride,
-                  turned);
+        rope_head(run, k, t, at(run, k->in[0], t) + (size_t)h * k->p.rope.in_stride, turned);
         hostmem_kv_put(l, 0, row, h * kw, turned, kw);
-        hostmem_kv_put(l, 1, row, h * vw, at(run, op->in[2], t) + (size_t)h * vw, vw);
+        hostmem_kv_put(l, 1, row, h * vw, at(run, store->in[1], t) + (size_t)h * vw, vw);
     }
 }
 
@@ -197,18 +198,43 @@ static void op_gather_rows(const struct cpu_run *run, const struct op *op)
                op->in[0].width * sizeof(float));
 }
 
-void cpu_op(const struct cpu_run *run, u32 i)
+/* What runs as one, in order of preference. */
+#define RULES(X)                        \
+    X(TIME_MIX, cpu_op_time_mix)        \
+    X(NORM_GATE_UP_GLU, cpu_op_product) \
+    X(GATE_UP_GLU, cpu_op_product)      \
+    X(NORM_MATMUL, cpu_op_product)      \
+    X(EXPERTS_GLU, cpu_op_product)      \
+    X(MATMUL_ADD, cpu_op_product)       \
+    X(ROPE_STORE, op_rope_store)        \
+    X(MATMULS, cpu_op_matmuls)
+
+const struct rule cpu_rules[CPU_RULES] = {
+#define RULE_PATTERN(id, function) PATTERN_##id,
+    RULES(RULE_PATTERN)
+#undef RULE_PATTERN
+};
+static void (*const functions[CPU_RULES])(const struct cpu_run *, const struct group *, u32) = {
+#define RULE_FUNCTION(id, function) function,
+    RULES(RULE_FUNCTION)
+#undef RULE_FUNCTION
+};
+
+void cpu_group(const struct cpu_run *run, u32 i)
 {
-    const struct op *op = &run->p->ops[i];
+    const struct group *g = &run->p->groups[i];
+    const struct op *op = g->ops[0];
+    if (g->rule) {
+        functions[g->rule - cpu_rules](run, g, i);
+        return;
+    }
     switch (op->kind) {
     case OP_EMBED: op_embed(run, op); break;
     case OP_IMPORT_HIDDEN: op_import_hidden(run, op); break;
     case OP_NORM: op_norm(run, op); break;
-    case OP_MATMUL_ADD:
-    case OP_MATMUL: cpu_op_matmul(run, op, i); break;
-    case OP_MATMUL_HEADS: cpu_op_matmul_heads(run, op, i); break;
-    case OP_EXPERTS_GLU:
-    case OP_MATMUL_EXPERTS: cpu_op_matmul_experts(run, op, i); break;
+    case OP_MATMUL:
+    case OP_MATMUL_HEADS:
+    case OP_MATMUL_EXPERTS: cpu_op_product(run, g, i); break;
     case OP_ADD:
     case OP_MUL:
     case OP_LERP:
@@ -216,7 +242,6 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_K_CONTROL:
     case OP_ACT: op_columns(run, op); break;
     case OP_ROPE: op_rope(run, op); break;
-    case OP_ROPE_STORE: op_rope_store(run, op); break;
     case OP_KV_STORE: cpu_op_kv_store(run, op); break;
     case OP_ATTENTION:
     case OP_LATENT_ATTENTION: cpu_op_attention(run, op, i); break;
@@ -227,15 +252,10 @@ void cpu_op(const struct cpu_run *run, u32 i)
     case OP_CONV: cpu_op_conv(run, op); break;
     case OP_RECURRENCE: cpu_op_recurrence(run, op); break;
     case OP_RK_BONUS: cpu_op_rk_bonus(run, op); break;
-    case OP_TIME_MIX: cpu_op_time_mix(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
     case OP_SAMPLE:
         hostmem_sample(&run->x->host, run->handle, run->s, op, run->member, run->n_members);
         break;
-    case OP_MATMULS: cpu_op_matmuls(run, op); break;
-    case OP_NORM_MATMUL: cpu_op_norm_matmul(run, op, i); break;
-    case OP_NORM_GATE_UP_GLU:
-    case OP_GATE_UP_GLU: cpu_op_gate_up_glu(run, op, i); break;
     default: base_check_failed("an op that its class lists", __FILE__, __LINE__);
     }
 }

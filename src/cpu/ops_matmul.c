@@ -27,7 +27,7 @@ struct input {
 
 struct job {
     const struct cpu_run *run;
-    const struct op *op;
+    struct operand from; /* x */
     const float *x;
     size_t pitch, step; /* of x likewise */
     u32 n;              /* columns of x */
@@ -35,11 +35,12 @@ struct job {
     struct product products[MAX_PRODUCTS];
     u32 n_inputs; /* 0: only x; else parts are inputs, and each product meets one */
     struct input inputs[MAX_PRODUCTS];
-    bool norm;            /* op begins with a norm of x */
-    const struct op *glu; /* y of the first product = glu(first, second); NULL: no */
-    u32 n_add;            /* inputs of op behind x that are added to y of the first */
-    bool int8, floats;    /* what class D meets */
-    bool f32;             /* what class P meets beside bf16 */
+    const struct op *norm; /* of x, before it is rounded; or NULL */
+    const struct op *glu;  /* y of the first product = glu(first, second); NULL: no */
+    u32 n_add;             /* values that are added to y of the first */
+    struct operand add[2];
+    bool int8, floats; /* what class D meets */
+    bool f32;          /* what class P meets beside bf16 */
     struct cpu_act act;
     struct cpu_lists *lists;
     u32 n_tiles; /* of all batches; of a pair for glu */
@@ -57,7 +58,7 @@ static bool may_be_bf16(const struct job *j, bool experts)
  * last bits choose tokens: never those. Experts have too few rows each for a BLAS library. */
 static bool sets_prompts_apart(const struct job *j, bool experts)
 {
-    return j->run->p->bufs[j->op->in[0].buf].rows == ROWS_T &&
+    return j->run->p->bufs[j->from.buf].rows == ROWS_T &&
            (may_be_bf16(j, experts) || (j->floats && j->run->x->has_blas && !experts));
 }
 
@@ -78,7 +79,7 @@ static u32 slice_of(const struct job *j, const struct operand *ids, u32 row, u32
 /* Sorts the (row, part) of a step by class and slice into batches, rows of one in their order. */
 static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct operand *ids)
 {
-    u32 n_rows = rows_of(j->run, j->op->in[0]), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
+    u32 n_rows = rows_of(j->run, j->from), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
     struct cpu_lists *l = j->lists;
     for (u32 k = 0; k < j->n_products; k++) {
         enum encoding enc = j->products[k].w->enc;
@@ -123,7 +124,7 @@ static void prepare_row(const struct job *j, const struct cpu_batch *b, u32 i)
     u32 in_batch = i - b->begin;
     bool lerp = in && in->mu;
     if (j->norm)
-        cpu_norm_row(j->run, j->op, x, own);
+        cpu_norm_row(j->run, j->norm, x, own);
     else if (lerp)
         j->run->x->k->rows->lerp(own, x, at(j->run, in->b, p->row), in->mu, j->n);
     else if (b->bf16 ? j->f32 : j->floats)
@@ -273,7 +274,7 @@ static void multiply_one(const struct piece *s, const struct product *p, float *
         multiply_tiles(s, p, y);
 }
 
-/* What a fused op does to its product. */
+/* What a group does to its product. */
 static void finish(const struct piece *s)
 {
     const struct job *j = s->j;
@@ -283,7 +284,7 @@ static void finish(const struct piece *s)
         if (j->glu) j->run->x->k->rows->glu(s->y[r], s->y[r], s->up[r], n, j->glu);
         if (s->p->act) j->run->x->k->rows->act(s->y[r], s->y[r], n, s->p->act->p.act.kind);
         for (u32 k = 0; k < j->n_add; k++) {
-            const float *x = at(j->run, j->op->in[1 + k], row) + s->begin * TILE;
+            const float *x = at(j->run, j->add[k], row) + s->begin * TILE;
             for (u32 i = 0; i < n; i++) s->y[r][i] = x[i] + s->y[r][i];
         }
     }
@@ -343,7 +344,8 @@ static void set_products(struct job *j, struct cpu_batch *b)
     j->n_tiles += b->n_tiles;
 }
 
-/* From op i's counter; an op of several jobs has none to spare, so members get equal shares. */
+/* From the counter of group i; where it is several jobs there is none to spare, so members get
+ * equal shares. */
 static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *end)
 {
     if (!j->n_inputs) return take_less(j->run, i, j->n_tiles, least_piece(j), begin, end);
@@ -351,6 +353,7 @@ static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *
     return first && *begin < *end;
 }
 
+/* i: the group. */
 static void run_job(struct job *j, u32 i)
 {
     struct piece s = {.j = j};
@@ -371,14 +374,14 @@ static void run_job(struct job *j, u32 i)
         }
 }
 
-/* ---- ops ---- */
+/* ---- groups ---- */
 
-static struct job job_of(const struct cpu_run *run, const struct op *op, u32 n)
+static struct job job_of(const struct cpu_run *run, struct operand x, u32 n)
 {
     struct job j = {.run = run,
-                    .op = op,
-                    .x = at(run, op->in[0], 0),
-                    .pitch = pitch_of(run, op->in[0]),
+                    .from = x,
+                    .x = at(run, x, 0),
+                    .pitch = pitch_of(run, x),
                     .n = n,
                     .act = run->x->act,
                     .lists = &run->x->lists[run->member]};
@@ -386,53 +389,62 @@ static struct job job_of(const struct cpu_run *run, const struct op *op, u32 n)
     return j;
 }
 
-static void add_product(struct job *j, u32 w, u32 bias, struct operand out)
+static bool is_product(const struct op *op)
 {
-    j->products[j->n_products++] = (struct product){.w = &j->run->x->packed[w],
-                                                    .bias = vector_of(j->run, bias),
-                                                    .y = at(j->run, out, 0),
-                                                    .pitch = pitch_of(j->run, out)};
+    return op->kind == OP_MATMUL || op->kind == OP_MATMUL_HEADS || op->kind == OP_MATMUL_EXPERTS;
 }
 
-void cpu_op_matmul(const struct cpu_run *run, const struct op *op, u32 i)
+/* Adds product m of the group with what becomes of it: an act, a glu, sums. */
+static void add_product(struct job *j, const struct group *g, const struct op *m)
 {
-    struct job j = job_of(run, op, op->in[0].width);
-    j.n_add = op->n_in - 1;
-    add_product(&j, op->w[0], op->w[1], op->out[0]);
-    list_places(&j, 1, 1, NULL);
-    run_job(&j, i);
+    const struct op *add, *act = group_reader(g, m->out[0], OP_ACT);
+    const struct op *glu = group_reader(g, m->out[0], OP_GLU);
+    struct operand y = glu ? glu->out[0] : act ? act->out[0] : m->out[0];
+    for (; (add = group_reader(g, y, OP_ADD)) != NULL; y = add->out[0])
+        j->add[j->n_add++] = add->in[add->in[0].buf == y.buf];
+    j->products[j->n_products++] =
+        (struct product){.w = &j->run->x->packed[m->w[0]],
+                         .bias = m->kind == OP_MATMUL ? vector_of(j->run, m->w[1]) : NULL,
+                         .y = at(j->run, y, 0),
+                         .pitch = pitch_of(j->run, y),
+                         .step = m->kind == OP_MATMUL_HEADS     ? m->p.heads.out_stride
+                                 : m->kind == OP_MATMUL_EXPERTS ? m->p.experts.n_out
+                                                                : 0,
+                         .act = act};
 }
 
-void cpu_op_norm_matmul(const struct cpu_run *run, const struct op *op, u32 i)
+void cpu_op_product(const struct cpu_run *run, const struct group *g, u32 i)
 {
-    struct job j = job_of(run, op, op->in[0].width);
-    j.norm = true;
-    for (u32 k = 0; k < op->n_out; k++)
-        add_product(&j, op->w[2 + 2 * k], op->w[3 + 2 * k], op->out[k]);
-    list_places(&j, 1, 1, NULL);
-    run_job(&j, i);
-}
-
-void cpu_op_gate_up_glu(const struct cpu_run *run, const struct op *op, u32 i)
-{
-    struct job j = job_of(run, op, op->in[0].width);
-    j.glu = op_part(op, OP_GLU, 0);
-    j.norm = op->kind == OP_NORM_GATE_UP_GLU;
-    for (u32 k = j.norm ? 2 : 0; k < op->n_w; k += 2)
-        add_product(&j, op->w[k], op->w[k + 1], op->out[0]);
-    list_places(&j, 1, 1, NULL);
+    const struct op *norm = group_op(g, OP_NORM, 0), *glu = group_op(g, OP_GLU, 0), *m = NULL;
+    u32 n_parts = 1, n_slices = 1;
+    for (u32 k = 0; k < g->n_ops && !m; k++)
+        if (is_product(g->ops[k])) m = g->ops[k];
+    struct job j = job_of(run, norm ? norm->in[0] : m->in[0], m->in[0].width);
+    if (m->kind == OP_MATMUL_HEADS) {
+        j.n = j.act.n = m->p.heads.n_in;
+        j.step = m->p.heads.in_stride;
+        n_parts = n_slices = m->p.heads.n_heads;
+    } else if (m->kind == OP_MATMUL_EXPERTS) {
+        j.n = j.act.n = m->p.experts.n_in;
+        j.step = m->p.experts.per_slot ? j.n : 0;
+        n_parts = m->p.experts.n_used;
+        n_slices = run->x->packed[m->w[0]].n_slices;
+    }
+    j.norm = norm;
+    j.glu = glu;
+    for (u32 k = 0; k < 2 && glu; k++) add_product(&j, g, group_maker(g, glu->in[k]));
+    for (u32 k = 0; k < g->n_ops && !glu; k++)
+        if (is_product(g->ops[k])) add_product(&j, g, g->ops[k]);
+    list_places(&j, n_parts, n_slices, m->kind == OP_MATMUL_EXPERTS ? &m->in[1] : NULL);
     run_job(&j, i);
 }
 
 /* The place of x among the job's inputs, which it joins if it is new. */
-static u32 input_of(struct job *j, struct operand x)
+static u32 input_of(struct job *j, const struct group *g, struct operand x)
 {
     u32 k = 0;
-    const struct op *lerp = NULL;
+    const struct op *lerp = group_maker(g, x);
     struct input in = {.a = x};
-    for (u32 i = 0; i < j->op->n_parts && !lerp; i++)
-        if (j->op->parts[i].kind == OP_LERP && j->op->parts[i].out[0].buf == x.buf)
-            lerp = &j->op->parts[i];
     if (lerp) {
         in.a = lerp->in[0];
         in.b = lerp->in[1];
@@ -443,64 +455,33 @@ static u32 input_of(struct job *j, struct operand x)
     return k;
 }
 
-/* Adds the product of part i, with its act if it has one. */
-static void add_part(struct job *j, u32 i, u32 input)
-{
-    const struct op *m = &j->op->parts[i];
-    const struct op *act = i + 1 < j->op->n_parts && m[1].kind == OP_ACT ? m + 1 : NULL;
-    add_product(j, m->w[0], m->w[1], act ? act->out[0] : m->out[0]);
-    j->products[j->n_products - 1].act = act;
-    j->products[j->n_products - 1].input = input;
-}
-
 /* A job for the matmuls of each width, its products in order of their inputs. */
-void cpu_op_matmuls(const struct cpu_run *run, const struct op *op)
+void cpu_op_matmuls(const struct cpu_run *run, const struct group *g, u32 i)
 {
     u32 input[64], left = 0;
-    CHECK(op->n_parts <= ARRAY_LEN(input));
-    for (u32 i = 0; i < op->n_parts; i++) left += op->parts[i].kind == OP_MATMUL;
+    (void)i;
+    CHECK(g->n_ops <= ARRAY_LEN(input));
+    for (u32 k = 0; k < g->n_ops; k++) left += g->ops[k]->kind == OP_MATMUL;
     for (u64 done = 0; left;) {
-        u32 width = 0;
-        struct job j = job_of(run, op, 0);
-        for (u32 i = 0; i < op->n_parts; i++) {
-            const struct op *m = &op->parts[i];
-            input[i] = UINT32_MAX;
-            if (m->kind != OP_MATMUL || done >> i & 1) continue;
-            if (!width) width = m->in[0].width;
-            if (m->in[0].width != width) continue;
-            input[i] = input_of(&j, m->in[0]);
-            done |= 1ull << i;
+        struct job j = {0};
+        for (u32 k = 0; k < g->n_ops; k++) {
+            const struct op *m = g->ops[k];
+            input[k] = UINT32_MAX;
+            if (m->kind != OP_MATMUL || done >> k & 1) continue;
+            if (!j.n) j = job_of(run, m->in[0], m->in[0].width);
+            if (m->in[0].width != j.n) continue;
+            input[k] = input_of(&j, g, m->in[0]);
+            done |= 1ull << k;
             left--;
         }
-        j.n = j.act.n = width;
-        for (u32 k = 0; k < j.n_inputs; k++)
-            for (u32 i = 0; i < op->n_parts; i++)
-                if (input[i] == k) add_part(&j, i, k);
+        for (u32 in = 0; in < j.n_inputs; in++)
+            for (u32 k = 0; k < g->n_ops; k++) {
+                if (input[k] != in) continue;
+                add_product(&j, g, g->ops[k]);
+                j.products[j.n_products - 1].input = in;
+            }
         list_places(&j, j.n_inputs, j.n_inputs, NULL);
         run_job(&j, 0);
         if (left) barrier(run);
     }
-}
-
-void cpu_op_matmul_heads(const struct cpu_run *run, const struct op *op, u32 i)
-{
-    struct job j = job_of(run, op, op->p.heads.n_in);
-    j.step = op->p.heads.in_stride;
-    add_product(&j, op->w[0], NO_WEIGHT, op->out[0]);
-    j.products[0].step = op->p.heads.out_stride;
-    list_places(&j, op->p.heads.n_heads, op->p.heads.n_heads, NULL);
-    run_job(&j, i);
-}
-
-void cpu_op_matmul_experts(const struct cpu_run *run, const struct op *op, u32 i)
-{
-    struct job j = job_of(run, op, op->p.experts.n_in);
-    j.step = op->p.experts.per_slot ? j.n : 0;
-    j.glu = op_part(op, OP_GLU, 0);
-    for (u32 k = 0; k < op->n_w; k++) {
-        add_product(&j, op->w[k], NO_WEIGHT, op->out[0]);
-        j.products[k].step = op->p.experts.n_out;
-    }
-    list_places(&j, op->p.experts.n_used, j.products[0].w->n_slices, &op->in[1]);
-    run_job(&j, i);
 }

@@ -2,6 +2,7 @@
  * tokens come in order. */
 #include <string.h>
 
+#include "core/patterns.h"
 #include "cpu/cpu_internal.h"
 
 static float *state_of(const struct cpu_run *run, const struct op *op, u32 slot)
@@ -118,10 +119,6 @@ void cpu_op_rk_bonus(const struct cpu_run *run, const struct op *op)
 
 /* ---- wkv7 with its head and tail ---- */
 
-struct time_mix {
-    const struct op *lerp, *mul, *l2, *control, *wkv, *norm, *bonus, *gate; /* may be NULL */
-};
-
 static void norm_head(const struct cpu_run *run, const struct op *op, float *x, u32 h, u32 n)
 {
     const float *w = vector_of(run, op->w[0]), *b = vector_of(run, op->w[1]);
@@ -129,47 +126,42 @@ static void norm_head(const struct cpu_run *run, const struct op *op, float *x, 
                           op->p.norm.eps);
 }
 
-/* Columns [h, h + n) of row t: what the parts do, one after the other. */
-static void mix_head(const struct cpu_run *run, const struct op *op, const struct time_mix *m,
-                     u32 t, u32 h, u32 n)
+/* Columns [h, h + n) of row t: what the ops do, one after the other. */
+static void mix_head(const struct cpu_run *run, const struct group *g, u32 t, u32 h, u32 n)
 {
+    const struct op *lerp = g->role[MIX_LERP], *mul = g->role[MIX_K_K], *wkv = g->role[MIX_WKV];
+    const struct op *control = g->role[MIX_K_CONTROL], *bonus = g->role[MIX_BONUS];
+    const struct op *gate = g->role[MIX_GATE];
     float v_mixed[CPU_MAX_HEAD], kk[CPU_MAX_HEAD], kc[CPU_MAX_HEAD];
-    const float *v = at(run, m->lerp ? m->lerp->in[0] : m->wkv->in[3], t) + h;
-    const float *k = at(run, m->mul->in[0], t) + h, *a = at(run, m->control->in[1], t) + h;
-    const float *r = at(run, m->wkv->in[0], t) + h, *w = at(run, m->wkv->in[1], t) + h;
-    const float *k_k = vector_of(run, m->mul->w[0]) + h,
-                *k_a = vector_of(run, m->control->w[0]) + h;
-    float *y = at(run, op->out[0], t) + h;
-    if (m->lerp) {
-        const float *first = at(run, m->lerp->in[1], t) + h, *by = at(run, m->lerp->in[2], t) + h;
+    const float *v = at(run, lerp ? lerp->in[0] : wkv->in[3], t) + h;
+    const float *k = at(run, mul->in[0], t) + h, *a = at(run, control->in[1], t) + h;
+    const float *r = at(run, wkv->in[0], t) + h, *w = at(run, wkv->in[1], t) + h;
+    const float *k_k = vector_of(run, mul->w[0]) + h, *k_a = vector_of(run, control->w[0]) + h;
+    float *y = at(run, group_last(g)->out[0], t) + h;
+    if (lerp) {
+        const float *first = at(run, lerp->in[1], t) + h, *by = at(run, lerp->in[2], t) + h;
         run->x->k->rows->lerp(v_mixed, v, first, by, n);
         v = v_mixed;
     }
     for (u32 i = 0; i < n; i++) kk[i] = k[i] * k_k[i];
-    norm_head(run, m->l2, kk, 0, n);
+    norm_head(run, g->role[MIX_L2], kk, 0, n);
     for (u32 i = 0; i < n; i++) kc[i] = k[i] * (1.0f + (a[i] - 1.0f) * k_a[i]);
-    float *S = state_of(run, m->wkv, run->s->rows[t].slot) + (size_t)h * n;
+    float *S = state_of(run, wkv, run->s->rows[t].slot) + (size_t)h * n;
     run->x->k->rows->wkv7(S, y, (const float *[]){r, w, kc, v, kk, a}, n);
-    if (m->norm) norm_head(run, m->norm, y, h, n);
-    const float *r_k = vector_of(run, m->bonus->w[0]) + h;
+    if (g->role[MIX_NORM]) norm_head(run, g->role[MIX_NORM], y, h, n);
+    const float *r_k = vector_of(run, bonus->w[0]) + h;
     run->x->k->rows->rk_bonus(y, y, (const float *[]){r, kc, r_k, v}, n);
-    const float *g = m->gate ? at(run, m->gate->in[1], t) + h : NULL;
-    for (u32 i = 0; g && i < n; i++) y[i] = y[i] * g[i];
+    const float *by_gate = gate ? at(run, gate->in[1], t) + h : NULL;
+    for (u32 i = 0; by_gate && i < n; i++) y[i] = y[i] * by_gate[i];
 }
 
-void cpu_op_time_mix(const struct cpu_run *run, const struct op *op)
+void cpu_op_time_mix(const struct cpu_run *run, const struct group *g, u32 i)
 {
-    const struct time_mix m = {.lerp = op_part(op, OP_LERP, 0),
-                               .mul = op_part(op, OP_MUL, 0),
-                               .l2 = op_part(op, OP_NORM, 0),
-                               .control = op_part(op, OP_K_CONTROL, 0),
-                               .wkv = op_part(op, OP_RECURRENCE, 0),
-                               .norm = op_part(op, OP_NORM, 1),
-                               .bonus = op_part(op, OP_RK_BONUS, 0),
-                               .gate = op_part(op, OP_MUL, 1)};
-    u32 n = m.wkv->p.rec.head, H = op->out[0].width / n, begin, end;
-    CHECK(m.l2->p.norm.group == n && (!m.norm || m.norm->p.norm.group == n));
+    const struct op *wkv = g->role[MIX_WKV], *norm = g->role[MIX_NORM];
+    u32 n = wkv->p.rec.head, H = wkv->out[0].width / n, begin, end;
+    (void)i;
+    CHECK(g->role[MIX_L2]->p.norm.group == n && (!norm || norm->p.norm.group == n));
     share(run, H, &begin, &end);
     for (u32 h = begin; h < end; h++)
-        for (u32 t = 0; t < run->s->n_rows; t++) mix_head(run, op, &m, t, h * n, n);
+        for (u32 t = 0; t < run->s->n_rows; t++) mix_head(run, g, t, h * n, n);
 }

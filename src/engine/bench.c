@@ -121,7 +121,6 @@ static bool attends(const struct op *op)
 double bench_memory_bytes(const struct net *net, const struct op *op, const struct step *s)
 {
     double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += bench_memory_bytes(net, &op->parts[i], s);
     if (op->kind == OP_RECURRENCE || op->kind == OP_TOKEN_SHIFT) {
         double width = net->states[op->p.rec.state].width;
         for (u32 t = 0; t < s->n_rows; t++)
@@ -498,7 +497,7 @@ static int measure(struct run *r, const char *path, json_t **out, struct err *er
     json_t *results = json_array();
     for (u32 i = 0; i < r->n_results; i++)
         json_array_append_new(results,
-                              result_report(&r->results[i], &machine, r->b.model->trunk->n_ops));
+                              result_report(&r->results[i], &machine, r->b.model->trunk->n_groups));
     *out = head_report(r, path);
     json_object_set_new(*out, "reps", json_integer((json_int_t)n_reps));
     json_object_set_new(*out, "machine", bench_machine_report(&machine));

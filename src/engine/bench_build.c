@@ -43,14 +43,14 @@ static void build_matmul(struct lab *l)
 {
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, matrix_bytes(l, l->s.m));
-    for (u32 i = 0; i < l->n_copies; i++) l->out = matmul(l, l->x, l->s.m);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) l->out = matmul(l, l->x, l->s.m);
 }
 
 static void build_matmul_add(struct lab *l)
 {
     l->x = prog_import_hidden(l->p, l->s.n + l->s.m);
     begin_copies(l, matrix_bytes(l, l->s.m));
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_add(l->p, "y", prog_cols(l->p, l->x, l->s.n, l->s.m),
                           matmul(l, prog_cols(l->p, l->x, 0, l->s.n), l->s.m));
 }
@@ -60,7 +60,7 @@ static void build_lerp_matmul(struct lab *l)
     u32 n = l->s.n;
     l->x = prog_import_hidden(l->p, 2 * n);
     begin_copies(l, 3 * matrix_bytes(l, l->s.m));
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand x[3];
         u32 mix = add_weight(l, n, 3, 1, QT_F32);
         for (u32 j = 0; j < 3; j++)
@@ -81,7 +81,8 @@ static void build_norm_matmul(struct lab *l)
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, matrix_bytes(l, l->s.m));
     u32 norm = add_weight(l, l->s.n, 1, 1, QT_F32);
-    for (u32 i = 0; i < l->n_copies; i++) l->out = matmul(l, rms(l, l->x, norm), l->s.m);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
+        l->out = matmul(l, rms(l, l->x, norm), l->s.m);
 }
 
 static void make_angles(struct lab *l)
@@ -93,41 +94,30 @@ static void make_angles(struct lab *l)
     l->net->rope[0] = (struct rope_table){.n_rot = l->s.head, .freq = freq, .mscale = 1};
 }
 
-static void record_norm_qkv(struct lab *l, bool attends)
+static void build_norm_qkv_attention(struct lab *l)
 {
     u32 q = l->s.heads * l->s.head, kv = l->s.kv_heads * l->s.head;
     make_angles(l);
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, matrix_bytes(l, q + 2 * kv));
     u32 norm = add_weight(l, l->s.n, 1, 1, QT_F32);
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand x = rms(l, l->x, norm), yq = matmul(l, x, q), yk = matmul(l, x, kv);
         struct operand yv = matmul(l, x, kv);
-        l->out = prog_rope(l->p, "q", ROPE_NEOX, l->s.heads, yq);
+        yq = prog_rope(l->p, "q", ROPE_NEOX, l->s.heads, yq);
         yk = prog_rope(l->p, "k", ROPE_NEOX, l->s.kv_heads, yk);
         u32 layer = net_kv(l->net, kv, kv);
         prog_kv_store(l->p, layer, yk, yv);
-        if (attends)
-            l->out = prog_attention(l->p, "y", layer, l->s.heads, l->s.kv_heads, l->out,
-                                    1 / sqrtf((float)l->s.head));
+        l->out = prog_attention(l->p, "y", layer, l->s.heads, l->s.kv_heads, yq,
+                                1 / sqrtf((float)l->s.head));
     }
-}
-
-static void build_norm_qkv(struct lab *l)
-{
-    record_norm_qkv(l, false);
-}
-
-static void build_norm_qkv_attention(struct lab *l)
-{
-    record_norm_qkv(l, true);
 }
 
 static void build_gate_up_glu(struct lab *l)
 {
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, 2 * matrix_bytes(l, l->s.m));
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand g = matmul(l, l->x, l->s.m);
         l->out = prog_glu(l->p, "y", g, matmul(l, l->x, l->s.m));
     }
@@ -138,7 +128,7 @@ static void build_norm_gate_up_glu(struct lab *l)
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, 2 * matrix_bytes(l, l->s.m));
     u32 norm = add_weight(l, l->s.n, 1, 1, QT_F32);
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand x = rms(l, l->x, norm), g = matmul(l, x, l->s.m);
         l->out = prog_glu(l->p, "y", g, matmul(l, x, l->s.m));
     }
@@ -149,7 +139,7 @@ static void build_norm(struct lab *l)
     l->x = prog_import_hidden(l->p, l->s.n);
     begin_copies(l, 0);
     u32 w = add_weight(l, l->s.n, 1, 1, QT_F32);
-    for (u32 i = 0; i < l->n_copies; i++) l->out = rms(l, l->x, w);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) l->out = rms(l, l->x, w);
 }
 
 static void build_rope(struct lab *l)
@@ -157,7 +147,7 @@ static void build_rope(struct lab *l)
     make_angles(l);
     l->x = prog_import_hidden(l->p, l->s.heads * l->s.head);
     begin_copies(l, 0);
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_rope(l->p, "y", ROPE_NEOX, l->s.heads, l->x);
 }
 
@@ -179,7 +169,7 @@ static void build_route(struct lab *l)
 {
     l->x = prog_import_hidden(l->p, l->s.experts);
     begin_copies(l, 0);
-    for (u32 i = 0; i < l->n_copies; i++) add_route(l, l->x, &l->out);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) add_route(l, l->x, &l->out);
 }
 
 /* Choices by the columns behind the first n. */
@@ -203,14 +193,14 @@ static void build_experts(struct lab *l)
 {
     struct operand weights, ids = begin_experts(l, l->s.n, 1, &weights);
     struct operand x = prog_cols(l->p, l->x, 0, l->s.n);
-    for (u32 i = 0; i < l->n_copies; i++) l->out = experts(l, x, ids, false);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) l->out = experts(l, x, ids, false);
 }
 
 static void build_experts_glu(struct lab *l)
 {
     struct operand weights, ids = begin_experts(l, l->s.n, 2, &weights);
     struct operand x = prog_cols(l->p, l->x, 0, l->s.n);
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand g = experts(l, x, ids, false);
         l->out = prog_glu(l->p, "y", g, experts(l, x, ids, false));
     }
@@ -220,23 +210,9 @@ static void build_experts_combine(struct lab *l)
 {
     u32 n = l->s.n * l->s.used;
     struct operand weights, ids = begin_experts(l, n, 1, &weights);
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_combine_experts(l->p, "y", experts(l, prog_cols(l->p, l->x, 0, n), ids, true),
                                       weights);
-}
-
-static void build_rope_store(struct lab *l)
-{
-    u32 q = l->s.heads * l->s.head, kv = l->s.kv_heads * l->s.head;
-    make_angles(l);
-    l->x = prog_import_hidden(l->p, q + 2 * kv);
-    begin_copies(l, 0);
-    for (u32 i = 0; i < l->n_copies; i++) {
-        struct operand k = prog_cols(l->p, l->x, q, kv);
-        l->out = prog_rope(l->p, "q", ROPE_NEOX, l->s.heads, prog_cols(l->p, l->x, 0, q));
-        k = prog_rope(l->p, "k", ROPE_NEOX, l->s.kv_heads, k);
-        prog_kv_store(l->p, net_kv(l->net, kv, kv), k, prog_cols(l->p, l->x, q + kv, kv));
-    }
 }
 
 static void build_attention(struct lab *l)
@@ -245,11 +221,11 @@ static void build_attention(struct lab *l)
     u32 value = l->net->profile.kv == QT_F16 ? 2 : 4;
     l->x = prog_import_hidden(l->p, q + 2 * kv);
     begin_copies(l, (u64)(l->s.depth + l->s.t) * 2 * kv * value);
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         prog_kv_store(l->p, net_kv(l->net, kv, kv), prog_cols(l->p, l->x, q, kv),
                       prog_cols(l->p, l->x, q + kv, kv));
     l->first = l->p->n_ops;
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_attention(l->p, "y", i, l->s.heads, l->s.kv_heads,
                                 prog_cols(l->p, l->x, 0, q), 1 / sqrtf((float)l->s.head));
 }
@@ -260,11 +236,11 @@ static void build_latent_attention(struct lab *l)
     u32 value = l->net->profile.kv == QT_F16 ? 2 : 4;
     l->x = prog_import_hidden(l->p, q + wide);
     begin_copies(l, (u64)(l->s.depth + l->s.t) * wide * value);
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         prog_kv_store(l->p, net_kv(l->net, wide, 0), prog_cols(l->p, l->x, q, wide),
                       (struct operand){.buf = NO_BUF});
     l->first = l->p->n_ops;
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_latent_attention(l->p, "y", i, l->s.heads, l->s.head,
                                        prog_cols(l->p, l->x, 0, q), 1 / sqrtf((float)wide));
 }
@@ -295,7 +271,7 @@ static void build_wkv7(struct lab *l)
     wkv7_inputs(l, c);
     c[4] = l2(l, c[4]);
     begin_copies(l, (u64)n * head * sizeof(float));
-    for (u32 i = 0; i < l->n_copies; i++)
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
         l->out = prog_wkv7(l->p, "y", net_state(l->net, n * head), head, c[0], c[1], c[2], c[3],
                            c[4], c[5]);
 }
@@ -308,7 +284,7 @@ static void build_time_mix(struct lab *l)
     begin_copies(l, (u64)n * head * sizeof(float));
     u32 k_k = add_weight(l, n, 1, 1, QT_F32), k_a = add_weight(l, n, 1, 1, QT_F32);
     u32 r_k = add_weight(l, n, 1, 1, QT_F32);
-    for (u32 i = 0; i < l->n_copies; i++) {
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) {
         struct operand kk = l2(l, prog_mul_weight(l->p, "kk", c[2], k_k));
         struct operand k = prog_k_control(l->p, "k", c[2], c[5], k_a);
         struct operand y =
@@ -325,85 +301,73 @@ static void build_sample(struct lab *l)
     l->x = prog_import_hidden(l->p, l->s.n);
     struct operand z = prog_gather_rows(l->p, l->x);
     begin_copies(l, (u64)l->s.n * sizeof(float));
-    for (u32 i = 0; i < l->n_copies; i++) prog_sample(l->p, z);
+    for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i) prog_sample(l->p, z);
     l->out = (struct operand){l->p->sampled, 0, 1};
 }
 
-#define FUSED(op) 1ull << OP_##op
-
 const struct lab_kernel lab_kernels[] = {
-    {"matvec", build_matmul, {.n = 2048, .m = 8192, .t = 1, .type = QT_Q8_0}, 1e-4, 0},
-    {"matmul", build_matmul, {.n = 2048, .m = 8192, .t = 512, .type = QT_Q8_0}, 1e-4, 0},
+    {"matvec", build_matmul, {.n = 2048, .m = 8192, .t = 1, .type = QT_Q8_0}, 1e-4, NULL},
+    {"matmul", build_matmul, {.n = 2048, .m = 8192, .t = 512, .type = QT_Q8_0}, 1e-4, NULL},
     {"matmul+add",
      build_matmul_add,
      {.n = 2048, .m = 2048, .t = 1, .type = QT_Q8_0},
      1e-4,
-     FUSED(MATMUL_ADD)},
+     "matmul+add"},
     {"norm+matmul",
      build_norm_matmul,
      {.n = 2048, .m = 2048, .t = 1, .type = QT_Q8_0},
      2e-2,
-     FUSED(NORM_MATMUL)},
-    {"norm+qkv+rope+kv_store",
-     build_norm_qkv,
-     {.n = 2048, .t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 100, .type = QT_Q8_0},
-     2e-2,
-     FUSED(NORM_QKV_STORE)},
+     "norm+matmul"},
     {"norm+qkv+rope+kv_store+attention",
      build_norm_qkv_attention,
      {.n = 2048, .t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 100, .type = QT_Q8_0},
      2e-2,
-     FUSED(NORM_QKV_ATTENTION)},
+     "norm+qkv+rope+kv_store+attention"},
     {"gate+up+glu",
      build_gate_up_glu,
      {.n = 2048, .m = 8192, .t = 1, .type = QT_Q8_0},
      1e-4,
-     FUSED(GATE_UP_GLU)},
+     "gate+up+glu"},
     {"norm+gate+up+glu",
      build_norm_gate_up_glu,
      {.n = 2048, .m = 8192, .t = 1, .type = QT_Q8_0},
      2e-2,
-     FUSED(NORM_GATE_UP_GLU)},
+     "norm+gate+up+glu"},
     {"lerp+matmul+act",
      build_lerp_matmul,
      {.n = 1024, .m = 1024, .t = 1, .type = QT_Q8_0},
      1e-4,
-     FUSED(MATMULS)},
+     "lerp+matmul+act"},
     {"attention",
      build_attention,
      {.t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 2048},
      1e-3,
-     0},
+     NULL},
     {"latent_attention",
      build_latent_attention,
      {.t = 1, .heads = 20, .head = 512, .rope = 64, .depth = 2048},
      1e-3,
-     0},
-    {"norm", build_norm, {.n = 2048, .t = 1}, 1e-5, 0},
-    {"rope", build_rope, {.t = 1, .heads = 32, .head = 64, .depth = 100}, 1e-5, 0},
-    {"rope+kv_store",
-     build_rope_store,
-     {.t = 1, .heads = 32, .kv_heads = 8, .head = 64, .depth = 100},
-     1e-5,
-     FUSED(ROPE_STORE)},
-    {"route", build_route, {.t = 1, .experts = 64, .used = 4}, 1e-5, 0},
+     NULL},
+    {"norm", build_norm, {.n = 2048, .t = 1}, 1e-5, NULL},
+    {"rope", build_rope, {.t = 1, .heads = 32, .head = 64, .depth = 100}, 1e-5, NULL},
+    {"route", build_route, {.t = 1, .experts = 64, .used = 4}, 1e-5, NULL},
     {"experts",
      build_experts,
      {.n = 2048, .m = 1536, .t = 1, .experts = 64, .used = 4, .type = QT_Q4_K},
      1e-4,
-     0},
+     NULL},
     {"experts+glu",
      build_experts_glu,
      {.n = 2048, .m = 1536, .t = 1, .experts = 64, .used = 4, .type = QT_Q4_K},
      1e-4,
-     FUSED(EXPERTS_GLU)},
+     "experts gate+up+glu"},
     {"experts+combine",
      build_experts_combine,
      {.n = 1536, .m = 2048, .t = 1, .experts = 64, .used = 4, .type = QT_Q4_K},
      1e-4,
-     FUSED(EXPERTS_SUM)},
-    {"wkv7", build_wkv7, {.n = 1024, .t = 1, .head = 64}, 1e-4, 0},
-    {"wkv7+head+tail", build_time_mix, {.n = 1024, .t = 1, .head = 64}, 1e-4, FUSED(TIME_MIX)},
-    {"sample", build_sample, {.n = 131072, .t = 1}, 0, 0},
-    {NULL, NULL, {0}, 0, 0},
+     "experts down+combine"},
+    {"wkv7", build_wkv7, {.n = 1024, .t = 1, .head = 64}, 1e-4, NULL},
+    {"wkv7+head+tail", build_time_mix, {.n = 1024, .t = 1, .head = 64}, 1e-4, "wkv7+head+tail"},
+    {"sample", build_sample, {.n = 131072, .t = 1}, 0, NULL},
+    {NULL, NULL, {0}, 0, NULL},
 };

@@ -114,7 +114,7 @@ struct bench_side {
     const struct exec_class *class;
     struct exec *x;
     struct step *step;
-    u32 handle, first; /* first: ops before the copies */
+    u32 handle, first; /* first: groups before the copies */
 };
 
 static void side_close(struct bench_side *side)
@@ -134,7 +134,7 @@ static int side_open(struct bench_side *side, const struct exec_class *class, co
                                  .block_tokens = BLOCK_TOKENS,
                                  .max_pos = n};
     *side = (struct bench_side){.class = class};
-    while (p->ops[side->first].origin < l->first) side->first++;
+    while (p->groups[side->first].ops[0] < &p->ops[l->first]) side->first++;
     if (l->s.t > class->max_rows)
         return err_set(err, FLETCH_E_ARG, "shape: t=%u, but backend %s takes at most %u rows",
                        l->s.t, class->name, class->max_rows);
@@ -146,7 +146,7 @@ static int side_open(struct bench_side *side, const struct exec_class *class, co
     return rc;
 }
 
-/* Ops [begin, end) for rows [row, row + n) of all that there are, depth included. */
+/* Groups [begin, end) for rows [row, row + n) of all that there are, depth included. */
 static int side_run(struct bench_side *side, const struct lab *l, u32 row, u32 n, u32 begin,
                     u32 end, struct err *err)
 {
@@ -162,8 +162,8 @@ static int side_run(struct bench_side *side, const struct lab *l, u32 row, u32 n
     }
     step_prepare(s);
     s->hidden = l->hidden + (size_t)row * l->x.width;
-    s->op_begin = begin;
-    s->op_end = end;
+    s->group_begin = begin;
+    s->group_end = end;
     int rc = side->class->submit(side->x, side->handle, s, err);
     return rc ? rc : side->class->wait(side->x, err);
 }
@@ -281,7 +281,7 @@ struct plan_of_kernels {
     const struct bench_machine *machine;
 };
 
-/* A kernel as recorded or fused, on the executor that is measured. */
+/* A kernel op by op or as one group, on the executor that is measured. */
 struct form {
     const char *name;
     struct bench_side side;
@@ -306,7 +306,7 @@ static int run_forms(const struct plan_of_kernels *plan, const struct lab_kernel
 {
     struct form forms[3] = {{.name = "unfused"}, {.name = "fused"}};
     struct bench_side ref = {0};
-    u32 n = fused->n_ops < l->p->n_ops ? 2 : 1, n_runs = 0;
+    u32 n = fused->n_groups < l->p->n_ops ? 2 : 1, n_runs = 0;
     bool ablates = gpu_driver_of(plan->class) && strcmp(k->name, "attention") == 0;
     if (ablates) {
         forms[1].name = "scores only";
@@ -372,6 +372,13 @@ static void lab_close(struct lab *l)
     free(l->hidden);
 }
 
+static const struct rule *find_rule(const struct exec_class *class, const char *name)
+{
+    for (u32 i = 0; name && i < class->n_rules; i++)
+        if (strcmp(class->rules[i].name, name) == 0) return &class->rules[i];
+    return NULL;
+}
+
 static int run_kernel(const struct plan_of_kernels *plan, const struct lab_kernel *k,
                       const char *shape, json_t *list, struct err *err)
 {
@@ -379,7 +386,8 @@ static int run_kernel(const struct plan_of_kernels *plan, const struct lab_kerne
     struct program *fused = NULL;
     int rc = parse_shape(&l.s, k, shape, err);
     if (!rc) rc = lab_open(&l, k, plan->class, err);
-    if (!rc) rc = prog_fuse(&fused, l.p, plan->class->fused & k->fused, err);
+    const struct rule *rule = find_rule(plan->class, k->rule);
+    if (!rc) rc = prog_group(&fused, l.p, rule, rule != NULL, err);
     if (!rc) rc = run_forms(plan, k, &l, fused, list, err);
     prog_close(fused);
     lab_close(&l);

@@ -24,7 +24,7 @@ struct lab {
     struct net *net;
     struct program *p;
     struct operand x;    /* [t][width] random, the input of everything */
-    u32 first, per_copy; /* ops before the copies; ops of one, unfused */
+    u32 first, per_copy; /* ops before the copies; ops of one */
     u32 n_copies;
     bool whole;         /* rows depend on each other: all are compared */
     bool varied;        /* what is read depends on the input: other rows every time */
@@ -40,7 +40,7 @@ struct lab_kernel {
     void (*build)(struct lab *l);
     struct lab_shape s;
     double tolerance; /* largest difference over the largest value */
-    u64 fused;        /* 1 << OP_... of its fused form, 0: none */
+    const char *rule; /* that makes a group of it (group.h); NULL: none */
 };
 extern const struct lab_kernel lab_kernels[]; /* ended by one without a name */
 

@@ -1,6 +1,6 @@
-/* Where the time of a step goes: the program is submitted op by op and each is timed, unless the
- * executor can do that itself. That costs a wake-up per op, so a profile says nothing about tokens
- * per second. */
+/* Where the time of a step goes: the program is submitted group by group and each is timed, unless
+ * the executor can do that itself. That costs a wake-up per group, so a profile says nothing about
+ * tokens per second. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,59 +10,64 @@ struct timed {
     double seconds, bytes, flops;
 };
 
-static bool reads(const struct program *p, const struct op *op, const char *name)
+static bool reads(const struct program *p, const struct group *g, const char *name)
 {
-    for (u32 i = 0; i < op->n_w; i++)
-        if (op->w[i] != NO_WEIGHT && strstr(p->net->weights[op->w[i]].name, name)) return true;
+    for (u32 k = 0; k < g->n_ops; k++)
+        for (u32 i = 0; i < g->ops[k]->n_w; i++) {
+            u32 w = g->ops[k]->w[i];
+            if (w != NO_WEIGHT && strstr(p->net->weights[w].name, name)) return true;
+        }
     return false;
 }
 
-/* What people call an op: its kind and the buffer it writes, with the shared expert told from the
- * rest by its weights. */
-static void label_of(const struct program *p, const struct op *op, char *out, size_t n)
+/* What people call a group: its name and the first buffer it writes for others, with the shared
+ * expert told from the rest by its weights. */
+static void label_of(const struct program *p, const struct group *g, char *out, size_t n)
 {
-    const char *what = op->n_out ? p->bufs[op->out[0].buf].name : "";
-    bool shared = reads(p, op, "_shexp");
-    snprintf(out, n, "%s%s%s%s", op_info[op->kind].name, *what ? " " : "", what,
+    struct operand x[OP_MAX_OUT];
+    const char *what = group_outputs(p, g, x, OP_MAX_OUT) ? p->bufs[x[0].buf].name : "";
+    bool shared = reads(p, g, "_shexp");
+    snprintf(out, n, "%s%s%s%s", group_name(g), *what ? " " : "", what,
              shared ? " (shared expert)" : "");
 }
 
-/* Which part of a model an op belongs to. */
-static const char *part_of(const struct program *p, const struct op *op)
+/* Which part of a model a group belongs to. */
+static const char *part_of(const struct program *p, const struct group *g)
 {
-    if (op->kind == OP_ROUTE || reads(p, op, "ffn_gate_inp")) return "router";
-    if (reads(p, op, "_exps") || op->kind == OP_COMBINE_EXPERTS || op->kind == OP_ADD_EXPERTS)
+    if ((!g->rule && g->ops[0]->kind == OP_ROUTE) || reads(p, g, "ffn_gate_inp")) return "router";
+    if (reads(p, g, "_exps") || group_op(g, OP_COMBINE_EXPERTS, 0) ||
+        group_op(g, OP_ADD_EXPERTS, 0))
         return "routed experts";
-    if (reads(p, op, "_shexp")) return "shared expert";
-    if (reads(p, op, "ffn") || reads(p, op, "channel_mix")) return "feed-forward";
-    if (op->layer < 0) return "embedding and output";
+    if (reads(p, g, "_shexp")) return "shared expert";
+    if (reads(p, g, "ffn") || reads(p, g, "channel_mix")) return "feed-forward";
+    if (g->ops[0]->layer < 0) return "embedding and output";
     return "attention or time mixing";
 }
 
-/* Op i of the step took so long. */
+/* Group i of the step took so long. */
 static void account(struct bench *b, u32 i, double took, struct timed *ops, json_t *events,
                     double *clock)
 {
     const struct program *p = b->model->trunk;
     const struct step *s = b->model->step;
-    const struct op *op = &p->ops[i];
-    bool out = op->n_out && p->bufs[op->out[0].buf].rows == ROWS_R;
-    u32 rows = out ? s->n_out : s->n_rows;
+    const struct group *g = &p->groups[i];
+    u32 rows = group_rows(p, g) == ROWS_R ? s->n_out : s->n_rows;
     double positions = 0;
     if (rows == 0) return;
     for (u32 t = 0; t < s->n_rows; t++) positions += s->rows[t].pos + 1;
-    double bytes = (double)prog_op_bytes(p, op, rows) + bench_memory_bytes(p->net, op, s);
+    double bytes = (double)group_bytes(p, g, rows);
+    for (u32 k = 0; k < g->n_ops; k++) bytes += bench_memory_bytes(p->net, g->ops[k], s);
     ops[i].seconds += took;
     ops[i].bytes += bytes;
-    ops[i].flops += prog_op_flops(p->net, op) * rows + prog_op_flops_per_position(op) * positions;
+    ops[i].flops += group_flops(p->net, g) * rows + group_flops_per_position(g) * positions;
     if (events) {
         char label[96];
-        label_of(p, op, label, sizeof label);
+        label_of(p, g, label, sizeof label);
         json_array_append_new(events,
                               json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:i, s:{s:i, s:f}}", "name",
-                                        label, "cat", op_info[op->kind].name, "ph", "X", "ts",
-                                        *clock * 1e6, "dur", took * 1e6, "pid", 1, "tid", 1, "args",
-                                        "layer", op->layer, "bytes", bytes));
+                                        label, "cat", group_name(g), "ph", "X", "ts", *clock * 1e6,
+                                        "dur", took * 1e6, "pid", 1, "tid", 1, "args", "layer",
+                                        g->ops[0]->layer, "bytes", bytes));
     }
     *clock += took;
 }
@@ -72,10 +77,10 @@ static int run_timed(struct bench *b, struct timed *ops, json_t *events, double 
                      struct err *err)
 {
     struct fletch_model *m = b->model;
-    double *us = calloc(m->trunk->n_ops, sizeof *us);
+    double *us = calloc(m->trunk->n_groups, sizeof *us);
     if (!us) return err_nomem(err, "the profile");
     int rc = m->x->class->profile(m->x, m->queue.handle, m->step, us, err);
-    for (u32 i = 0; i < m->trunk->n_ops && !rc; i++)
+    for (u32 i = 0; i < m->trunk->n_groups && !rc; i++)
         account(b, i, us[i] * 1e-6, ops, events, clock);
     free(us);
     return rc;
@@ -89,9 +94,9 @@ static int run_ops(struct bench *b, struct timed *ops, json_t *events, double *c
     int rc = 0;
     step_prepare(s);
     if (m->x->class->profile) return run_timed(b, ops, events, clock, err);
-    for (u32 i = 0; i < m->trunk->n_ops && !rc; i++) {
-        s->op_begin = i;
-        s->op_end = i + 1;
+    for (u32 i = 0; i < m->trunk->n_groups && !rc; i++) {
+        s->group_begin = i;
+        s->group_end = i + 1;
         double began = base_now();
         rc = m->x->class->submit(m->x, m->queue.handle, s, err);
         if (!rc) rc = m->x->class->wait(m->x, err);
@@ -114,20 +119,20 @@ static int run_steps(struct bench *b, const struct bench_case *c, u32 end, struc
     return rc;
 }
 
-/* One row per label, in the order of their first op. */
+/* One row per label, in the order of their first group. */
 static json_t *by_label(const struct program *p, const struct timed *ops, double all, u32 n_steps)
 {
     json_t *list = json_array(), *seen = json_object();
-    for (u32 i = 0; i < p->n_ops; i++) {
+    for (u32 i = 0; i < p->n_groups; i++) {
         char label[96];
-        label_of(p, &p->ops[i], label, sizeof label);
+        label_of(p, &p->groups[i], label, sizeof label);
         if (json_object_get(seen, label)) continue;
         json_object_set_new(seen, label, json_true());
         struct timed sum = {0};
         u32 n = 0;
-        for (u32 j = i; j < p->n_ops; j++) {
+        for (u32 j = i; j < p->n_groups; j++) {
             char other[96];
-            label_of(p, &p->ops[j], other, sizeof other);
+            label_of(p, &p->groups[j], other, sizeof other);
             if (strcmp(label, other) != 0) continue;
             n++;
             sum.seconds += ops[j].seconds;
@@ -153,8 +158,8 @@ static json_t *by_part(const struct program *p, const struct timed *ops, double 
     json_t *list = json_array();
     for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
         struct timed sum = {0};
-        for (u32 i = 0; i < p->n_ops; i++)
-            if (strcmp(part_of(p, &p->ops[i]), parts[k]) == 0) {
+        for (u32 i = 0; i < p->n_groups; i++)
+            if (strcmp(part_of(p, &p->groups[i]), parts[k]) == 0) {
                 sum.seconds += ops[i].seconds;
                 sum.bytes += ops[i].bytes;
             }
@@ -170,10 +175,10 @@ static json_t *by_part(const struct program *p, const struct timed *ops, double 
 static json_t *by_layer(const struct program *p, const struct timed *ops, u32 n_steps)
 {
     json_t *list = json_array();
-    for (u32 i = 0; i < p->n_ops;) {
-        int layer = p->ops[i].layer;
+    for (u32 i = 0; i < p->n_groups;) {
+        int layer = p->groups[i].ops[0]->layer;
         struct timed sum = {0};
-        for (; i < p->n_ops && p->ops[i].layer == layer; i++) {
+        for (; i < p->n_groups && p->groups[i].ops[0]->layer == layer; i++) {
             sum.seconds += ops[i].seconds;
             sum.bytes += ops[i].bytes;
         }
@@ -189,21 +194,21 @@ int bench_profile(struct bench *b, const struct bench_case *c, u32 n_reps, json_
                   json_t *events, struct err *err)
 {
     const struct program *p = b->model->trunk;
-    struct timed *ops = calloc(p->n_ops, sizeof *ops);
+    struct timed *ops = calloc(p->n_groups, sizeof *ops);
     double all = 0, clock = 0;
     u32 n_steps = 0, one = c->mode == BENCH_PREFILL ? c->n_prompt : 1;
     int rc = ops ? bench_rewind(b, c->batch, c->depth, err) : err_nomem(err, "the profile");
     for (u32 rep = 0; rep <= n_reps && !rc; rep++) { /* the first warms up */
         rc = bench_rewind(b, c->batch, c->depth, err);
         if (rep == 1) {
-            memset(ops, 0, p->n_ops * sizeof *ops);
+            memset(ops, 0, p->n_groups * sizeof *ops);
             n_steps = 0;
         }
         if (!rc)
             rc = run_steps(b, c, c->depth + one, ops, rep == n_reps ? events : NULL, &clock,
                            &n_steps, err);
     }
-    for (u32 i = 0; i < p->n_ops && !rc; i++) all += ops[i].seconds;
+    for (u32 i = 0; i < p->n_groups && !rc; i++) all += ops[i].seconds;
     if (!rc)
         json_array_append_new(
             profiles,

@@ -34,7 +34,7 @@ struct fletch_model {
     struct turns turns; /* of threads whose sessions and batches use all that is below */
     struct fletch_engine *engine;
     struct model *m;
-    struct program *trunk; /* as the executor runs it: fused unless told otherwise */
+    struct program *trunk; /* as the executor runs it: in groups unless told otherwise */
     struct exec *x;
     struct exec_limits limits;
     struct step *step;
@@ -162,7 +162,8 @@ void plan_add_guessing(struct plan *plan, const struct model *m, const struct ex
 int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,
                  const struct exec_limits *limits, bool no_fuse, struct err *err);
 u64 plan_available(void);
-/* A program ready for an executor: fused by its abilities unless no_fuse. */
+/* A program ready for an executor: its groups are found by the class's rules unless no_fuse. It
+ * borrows from p. */
 int engine_program(struct program **out, const struct program *p, const struct exec_class *class,
                    bool no_fuse, struct err *err);
 

@@ -244,7 +244,7 @@ int engine_program(struct program **out, const struct program *p, const struct e
                    bool no_fuse, struct err *err)
 {
     int rc = exec_check(class, p, err);
-    return rc ? rc : prog_fuse(out, p, no_fuse ? 0 : class->fused, err);
+    return rc ? rc : prog_group(out, p, class->rules, no_fuse ? 0 : class->n_rules, err);
 }
 
 int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,

@@ -24,48 +24,24 @@ static const struct {
     [LINK_METAL] = {3.2, 150},
 };
 
-static u32 count_ops(const struct op *op)
-{
-    u32 n = 0;
-    for (u32 i = 0; i < op->n_parts; i++) n += count_ops(&op->parts[i]);
-    return n ? n : 1;
-}
-
-static double routed_bytes(const struct exec_class *class, const struct program *p,
-                           const struct op *op)
-{
-    double sum = 0;
-    for (u32 i = 0; i < op->n_parts; i++) sum += routed_bytes(class, p, &op->parts[i]);
-    if (op->kind == OP_MATMUL_EXPERTS) sum += (double)bench_placed_bytes(class, p, op, 1);
-    return sum;
-}
-
-static bool has_latents(const struct op *op)
-{
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (has_latents(&op->parts[i])) return true;
-    return op->kind == OP_LATENT_ATTENTION;
-}
-
 int predict_cost(struct token_cost *out, const struct machine *m, const struct program *p,
                  const struct exec_class *class, const struct exec_limits *limits, u32 depth,
                  struct err *err)
 {
-    u32 *by_op = calloc(p->n_ops + 1, sizeof *by_op);
+    u32 *by_group = calloc(p->n_groups + 1, sizeof *by_group);
     *out = (struct token_cost){.streamed = (double)exec_kv_bytes(p->net) * depth +
                                            2.0 * (double)exec_state_bytes(p->net)};
     u32 n_units = m->link == LINK_DEPENDENT ? m->n_units : 0;
-    int rc = by_op ? class->launches(p, limits, 1, n_units, by_op, &out->n_launches, err)
-                   : err_nomem(err, "the prediction");
-    free(by_op);
+    int rc = by_group ? class->launches(p, limits, 1, n_units, by_group, &out->n_launches, err)
+                      : err_nomem(err, "the prediction");
+    free(by_group);
+    out->n_ops = p->n_ops;
     for (u32 i = 0; i < p->n_ops && !rc; i++) {
         const struct op *op = &p->ops[i];
-        double routed = routed_bytes(class, p, op);
-        out->n_ops += count_ops(op);
-        out->routed += routed;
-        out->streamed += (double)bench_placed_bytes(class, p, op, 1) - routed;
+        *(op->kind == OP_MATMUL_EXPERTS ? &out->routed : &out->streamed) +=
+            (double)bench_placed_bytes(class, p, op, 1);
         out->products += prog_op_flops(p->net, op);
-        *(has_latents(op) ? &out->latents : &out->attention) +=
+        *(op->kind == OP_LATENT_ATTENTION ? &out->latents : &out->attention) +=
             prog_op_flops_per_position(op) * depth;
     }
     return rc;

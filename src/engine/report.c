@@ -462,69 +462,82 @@ static json_t *weight_text(const struct weight *w)
     return json_sprintf("%s %s %ux%u", w->name, type_name(w->type), w->n_in, w->n_out);
 }
 
-static json_t *op_report(const struct program *p, u32 i)
+static json_t *operands_text(const struct program *p, const struct operand *x, u32 n)
 {
-    const struct op *op = &p->ops[i];
-    json_t *in = json_array(), *out = json_array(), *weights = json_array();
-    for (u32 j = 0; j < op->n_in; j++) json_array_append_new(in, operand_text(p, op->in[j]));
-    for (u32 j = 0; j < op->n_out; j++) json_array_append_new(out, operand_text(p, op->out[j]));
-    for (u32 j = 0; j < op->n_w; j++)
-        if (op->w[j] != NO_WEIGHT)
-            json_array_append_new(weights, weight_text(&p->net->weights[op->w[j]]));
-    return json_pack("{s:I, s:i, s:s, s:o, s:o, s:o, s:I}", "i", (json_int_t)i, "layer", op->layer,
-                     "op", op_info[op->kind].name, "out", out, "in", in, "weights", weights,
-                     "bytes", (json_int_t)prog_op_bytes(p, op, 1));
+    json_t *list = json_array();
+    for (u32 i = 0; i < n; i++) json_array_append_new(list, operand_text(p, x[i]));
+    return list;
 }
 
-/* How many kernels a step of one row is, for each op and in all. */
+static json_t *group_report(const struct program *p, u32 i)
+{
+    enum { MAX = 32 };
+    const struct group *g = &p->groups[i];
+    struct operand in[MAX], out[MAX];
+    u32 n_in = group_inputs(p, g, in, MAX), n_out = group_outputs(p, g, out, MAX);
+    json_t *ops = json_array(), *weights = json_array();
+    for (u32 k = 0; k < g->n_ops; k++) {
+        const struct op *op = g->ops[k];
+        json_array_append_new(ops, json_string(op_info[op->kind].name));
+        for (u32 j = 0; j < op->n_w; j++)
+            if (op->w[j] != NO_WEIGHT)
+                json_array_append_new(weights, weight_text(&p->net->weights[op->w[j]]));
+    }
+    return json_pack("{s:I, s:i, s:s, s:o, s:o, s:o, s:o, s:I}", "i", (json_int_t)i, "layer",
+                     g->ops[0]->layer, "name", group_name(g), "ops", ops, "out",
+                     operands_text(p, out, n_out), "in", operands_text(p, in, n_in), "weights",
+                     weights, "bytes", (json_int_t)group_bytes(p, g, 1));
+}
+
+/* How many kernels a step of one row is, for each group and in all. */
 static int add_launches(json_t *report, const struct program *p, const struct exec_class *class,
                         const struct exec_limits *limits, struct err *err)
 {
-    u32 total, *by_op = calloc(p->n_ops + 1, sizeof *by_op);
-    int rc =
-        by_op ? class->launches(p, limits, 1, 0, by_op, &total, err) : err_nomem(err, "the report");
-    for (u32 i = 0; i < p->n_ops && !rc; i++)
-        json_object_set_new(json_array_get(json_object_get(report, "ops"), i), "launches",
-                            json_integer((json_int_t)by_op[i]));
+    u32 total, *by_group = calloc(p->n_groups + 1, sizeof *by_group);
+    int rc = by_group ? class->launches(p, limits, 1, 0, by_group, &total, err)
+                      : err_nomem(err, "the report");
+    for (u32 i = 0; i < p->n_groups && !rc; i++)
+        json_object_set_new(json_array_get(json_object_get(report, "groups"), i), "launches",
+                            json_integer((json_int_t)by_group[i]));
     if (!rc) json_object_set_new(report, "launches", json_integer((json_int_t)total));
-    free(by_op);
+    free(by_group);
     return rc;
 }
 
-/* Memory beside the program's buffers, while a chunk of a prompt is read: that of its ops in turn.
+/* Memory beside the program's buffers, while a chunk of a prompt is read: that of its groups in
+ * turn.
  */
 static int add_scratch(json_t *report, const struct program *p, const struct exec_class *class,
                        const struct exec_limits *limits, struct err *err)
 {
-    u64 most = 0, *by_op = calloc(p->n_ops + 1, sizeof *by_op);
-    int rc = by_op ? class->scratch(p, limits, by_op, err) : err_nomem(err, "the report");
-    for (u32 i = 0; i < p->n_ops && !rc; i++) {
-        json_object_set_new(json_array_get(json_object_get(report, "ops"), i), "scratch_bytes",
-                            json_integer((json_int_t)by_op[i]));
-        most = MAX(most, by_op[i]);
+    u64 most = 0, *by_group = calloc(p->n_groups + 1, sizeof *by_group);
+    int rc = by_group ? class->scratch(p, limits, by_group, err) : err_nomem(err, "the report");
+    for (u32 i = 0; i < p->n_groups && !rc; i++) {
+        json_object_set_new(json_array_get(json_object_get(report, "groups"), i), "scratch_bytes",
+                            json_integer((json_int_t)by_group[i]));
+        most = MAX(most, by_group[i]);
     }
     if (!rc) json_object_set_new(report, "chunk", json_integer((json_int_t)limits->max_rows));
     if (!rc) json_object_set_new(report, "scratch_bytes", json_integer((json_int_t)most));
-    free(by_op);
+    free(by_group);
     return rc;
 }
 
-static int program_report(json_t *programs, const struct program *p, u32 n_recorded,
-                          const struct exec_class *class, const struct exec_limits *limits,
-                          struct err *err)
+static int program_report(json_t *programs, const struct program *p, const struct exec_class *class,
+                          const struct exec_limits *limits, struct err *err)
 {
-    json_t *ops = json_array();
+    json_t *groups = json_array();
     u64 bytes = 0, cols = p->n_cols[ROWS_T];
-    for (u32 i = 0; i < p->n_ops; i++) {
-        json_array_append_new(ops, op_report(p, i));
-        bytes += prog_op_bytes(p, &p->ops[i], 1);
+    for (u32 i = 0; i < p->n_groups; i++) {
+        json_array_append_new(groups, group_report(p, i));
+        bytes += group_bytes(p, &p->groups[i], 1);
     }
     json_t *report = json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "name", p->name, "n_ops",
-        (json_int_t)p->n_ops, "n_recorded", (json_int_t)n_recorded, "cols_per_row",
-        (json_int_t)cols, "bytes_per_row", (json_int_t)(cols * sizeof(float)), "weight_bytes",
-        (json_int_t)bytes, "kv_bytes_per_token", (json_int_t)exec_kv_bytes(p->net), "state_bytes",
-        (json_int_t)exec_state_bytes(p->net), "ops", ops);
+        (json_int_t)p->n_ops, "n_groups", (json_int_t)p->n_groups, "cols_per_row", (json_int_t)cols,
+        "bytes_per_row", (json_int_t)(cols * sizeof(float)), "weight_bytes", (json_int_t)bytes,
+        "kv_bytes_per_token", (json_int_t)exec_kv_bytes(p->net), "state_bytes",
+        (json_int_t)exec_state_bytes(p->net), "groups", groups);
     json_array_append_new(programs, report);
     int rc = class->launches ? add_launches(report, p, class, limits, err) : 0;
     return !rc && class->scratch ? add_scratch(report, p, class, limits, err) : rc;
@@ -540,11 +553,10 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     if (!rc) rc = draft_open(&d, e, e->class, path, params, &(struct exec_device){0});
     if (rc) return rc;
     json_t *programs = json_array();
-    rc = program_report(programs, d.p, d.m->trunk->n_ops, e->class, &d.limits, &e->err);
+    rc = program_report(programs, d.p, e->class, &d.limits, &e->err);
     if (!rc && d.m->mtp)
         rc = engine_program(&mtp, d.m->mtp, e->class, params && params->no_fuse, &e->err);
-    if (!rc && mtp)
-        rc = program_report(programs, mtp, d.m->mtp->n_ops, e->class, &d.limits, &e->err);
+    if (!rc && mtp) rc = program_report(programs, mtp, e->class, &d.limits, &e->err);
     json_t *doc =
         json_pack("{s:o, s:s, s:s, s:I, s:s, s:o}", "model", report_text(str_of(path)), "arch",
                   d.m->hp.arch, "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,

@@ -96,24 +96,26 @@ static int choose_n_steps(struct tuner *t)
 
 /* ---- what a site gives ---- */
 
-/* Adds what op i of the step writes to a hash. */
-static int digest_op(struct tuner *t, u32 i, u64 *sum)
+/* Adds what group i of the step writes to a hash. */
+static int digest_group(struct tuner *t, u32 i, u64 *sum)
 {
     struct fletch_model *m = t->m;
-    const struct op *op = &m->trunk->ops[i];
+    const struct group *g = &m->trunk->groups[i];
+    struct operand out[2 * OP_MAX_OUT];
+    u32 n_out = group_outputs(m->trunk, g, out, ARRAY_LEN(out));
     struct step *s = m->step;
     int rc = restore(t);
-    s->op_end = i + 1;
+    s->group_end = i + 1;
     if (!rc) rc = m->x->class->submit(m->x, m->queue.handle, s, t->err);
     if (!rc) rc = m->x->class->wait(m->x, t->err);
-    s->op_end = UINT32_MAX;
-    for (u32 j = 0; j < op->n_out && !rc; j++) {
-        struct operand o = op->out[j];
+    s->group_end = UINT32_MAX;
+    for (u32 j = 0; j < n_out && !rc; j++) {
+        struct operand o = out[j];
         u32 n = m->trunk->bufs[o.buf].rows == ROWS_T ? s->n_rows : s->n_out;
         for (u32 r = 0; r < n && !rc; r++) {
             rc = m->x->class->read(m->x, m->queue.handle, o, r, 1, t->row, t->err);
             for (u32 k = 0; k < o.width; k++)
-                if (!op_writes(op, o, k)) t->row[k] = 0;
+                if (!op_writes(group_maker(g, o), k)) t->row[k] = 0;
             *sum = XXH3_64bits_withSeed(t->row, o.width * sizeof *t->row, *sum);
         }
     }
@@ -124,8 +126,9 @@ static int digest(struct tuner *t, const struct gpu_site *site, u64 *sum)
 {
     *sum = 0;
     gpu_forget_lists(t->m->x);
-    int rc = digest_op(t, site->first_op, sum);
-    return rc || site->last_op == site->first_op ? rc : digest_op(t, site->last_op, sum);
+    int rc = digest_group(t, site->first_group, sum);
+    return rc || site->last_group == site->first_group ? rc
+                                                       : digest_group(t, site->last_group, sum);
 }
 
 /* ---- the search ---- */

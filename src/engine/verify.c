@@ -7,27 +7,44 @@
 #include "core/sample.h"
 #include "engine/report.h"
 
-/* Largest |a - b| over the largest |b| of the compared rows, by op. Every op starts from the same
- * inputs on both sides, so only its own rounding counts; moves and lookups must be exact. Inside a
- * fused norm and product the last bit of the norm may round an activation the other way. */
-static double tolerance_of(enum op_kind kind, const struct net *net)
+/* Does x come from a norm, or from attention, that is inside the group? */
+static bool comes_from(const struct group *g, struct operand x, bool attention)
 {
-    switch (kind) {
+    const struct op *op = group_maker(g, x);
+    if (!op) return false;
+    if (attention ? op->kind == OP_ATTENTION || op->kind == OP_LATENT_ATTENTION
+                  : op->kind == OP_NORM)
+        return true;
+    for (u32 i = 0; i < op->n_in; i++)
+        if (comes_from(g, op->in[i], attention)) return true;
+    return false;
+}
+
+/* What an op may differ by: moves and lookups not at all. */
+static double tolerance_of_op(const struct group *g, const struct op *op, const struct net *net)
+{
+    switch (op->kind) {
     case OP_EMBED:
     case OP_IMPORT_HIDDEN:
     case OP_GATHER_ROWS: return 0;
-    case OP_NORM_MATMUL:
-    case OP_MLA_QUERY:
-    case OP_SHIFT_MATMULS:
-    case OP_NORM_ROUTER:
-    case OP_NORM_QKV_STORE:
-    case OP_NORM_QKV_ATTENTION:
-    case OP_NORM_GATE_UP_GLU: return net->profile.int8 ? 3e-3 : 1e-4;
-    case OP_MLA_ATTENTION: return 3e-3; /* a cached half, and by it an activation */
-    case OP_ATTENTION: /* a fused store rounds its own keys, the last bit may go the other way */
+    case OP_MATMUL:
+    case OP_MATMUL_HEADS:
+    case OP_MATMUL_EXPERTS: /* the last bit of what it reads may round an activation otherwise */
+        if (comes_from(g, op->in[0], true)) return 3e-3;
+        return net->profile.int8 && comes_from(g, op->in[0], false) ? 3e-3 : 1e-4;
+    case OP_ATTENTION: /* a group that stores rounds its own keys, the last bit may go otherwise */
     case OP_LATENT_ATTENTION: return net->profile.kv == QT_F32 ? 1e-4 : 1e-3;
     default: return 1e-4;
     }
+}
+
+/* Largest |a - b| over the largest |b| of the compared rows, by group. Every group starts from the
+ * same inputs on both sides, so only the rounding of its ops counts. */
+static double tolerance_of(const struct group *g, const struct net *net)
+{
+    double most = 0;
+    for (u32 i = 0; i < g->n_ops; i++) most = fmax(most, tolerance_of_op(g, g->ops[i], net));
+    return most;
 }
 
 /* Of the largest logit: rounding of activations to int8 adds up over layers. */
@@ -45,13 +62,16 @@ struct side {
     struct model *m;
     struct program *p;
     struct exec *x;
-    u32 handle, next; /* next: the op to run */
+    u32 handle, next; /* next: the group to run */
     struct step *s;
     float *rows; /* what was read last */
 };
 
+/* Of all groups of one name. */
+enum { MAX_TALLIES = OP_COUNT + 64 };
 struct tally {
-    double worst;
+    const char *name;
+    double limit, worst;
     u64 n;
 };
 
@@ -59,7 +79,8 @@ struct verify {
     struct side a, b;
     struct exec_limits limits;
     struct err *err;
-    struct tally ops[OP_COUNT];
+    struct tally tallies[MAX_TALLIES];
+    u32 n_tallies;
     u64 n_compared, n_bad, n_routes, n_routes_different;
     u32 n_steps, n_tokens, n_tokens_equal, n_tokens_close;
     json_t *first; /* difference */
@@ -92,7 +113,10 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
         rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
         if (!rc) engine_tell_ignored(s->m, v->limits.max_pos, params);
     }
-    if (!rc) rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
+    if (!rc && s == &v->a)
+        rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);
+    else if (!rc) /* op by op, in the same order */
+        rc = prog_split(&s->p, s->m->trunk, v->a.p, v->err);
     if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
     if (!rc) rc = s->class->open(&s->x, s->m->net, &v->limits, n_threads, v->err);
     if (!rc) rc = model_place(s->m, s->x, NULL, NULL, v->err);
@@ -103,10 +127,10 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
     return s->rows ? 0 : err_nomem(v->err, "verify");
 }
 
-static int run_op(struct side *s, struct err *err)
+static int run_group(struct side *s, struct err *err)
 {
-    s->s->op_begin = s->next;
-    s->s->op_end = ++s->next;
+    s->s->group_begin = s->next;
+    s->s->group_end = ++s->next;
     int rc = s->class->submit(s->x, s->handle, s->s, err);
     return rc ? rc : s->class->wait(s->x, err);
 }
@@ -122,61 +146,75 @@ static json_t *number(float f)
     return isfinite(f) ? json_real((double)f) : json_sprintf("%f", (double)f);
 }
 
-static void note_difference(struct verify *v, const struct op *op, struct operand o, u64 at)
+static void note_difference(struct verify *v, const struct group *g, struct operand o, u64 at)
 {
     if (v->first) return;
     v->first =
         json_pack("{s:I, s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "step", (json_int_t)v->n_steps, "op",
-                  op_info[op->kind].name, "name", v->a.p->bufs[o.buf].name, "layer", op->layer,
-                  "row", (json_int_t)(at / o.width), "column", (json_int_t)(at % o.width), "a",
+                  group_name(g), "name", v->a.p->bufs[o.buf].name, "layer", g->ops[0]->layer, "row",
+                  (json_int_t)(at / o.width), "column", (json_int_t)(at % o.width), "a",
                   number(v->a.rows[at]), "b", number(v->b.rows[at]));
 }
 
-static void compare_ids(struct verify *v, const struct op *op, struct operand o, u64 n)
+static void compare_ids(struct verify *v, const struct group *g, const struct op *op,
+                        struct operand o, u64 n)
 {
     const i32 *a = (const i32 *)(const void *)v->a.rows, *b = (const i32 *)(const void *)v->b.rows;
     for (u64 i = 0; i < n; i++) {
         v->n_routes += op->kind != OP_SAMPLE;
         if (a[i] == b[i]) continue;
         v->n_routes_different += op->kind != OP_SAMPLE;
-        note_difference(v, op, o, i);
+        note_difference(v, g, o, i);
     }
 }
 
-static void compare_rows(struct verify *v, const struct op *op, struct operand o, u64 n)
+static struct tally *tally_of(struct verify *v, const struct group *g)
 {
-    double scale = 0, limit = tolerance_of(op->kind, v->b.m->net);
-    struct tally *t = &v->ops[op->kind];
+    u32 i = 0;
+    while (i < v->n_tallies && strcmp(v->tallies[i].name, group_name(g)) != 0) i++;
+    CHECK(i < MAX_TALLIES);
+    v->n_tallies = MAX(v->n_tallies, i + 1);
+    v->tallies[i].name = group_name(g);
+    v->tallies[i].limit = fmax(v->tallies[i].limit, tolerance_of(g, v->b.m->net));
+    return &v->tallies[i];
+}
+
+static void compare_rows(struct verify *v, const struct group *g, const struct op *op,
+                         struct operand o, u64 n)
+{
+    double scale = 0, limit = tolerance_of(g, v->b.m->net);
+    struct tally *t = tally_of(v, g);
     for (u64 i = 0; i < n; i++)
-        if (op_writes(op, o, (u32)(i % o.width)) && isfinite(v->b.rows[i]))
+        if (op_writes(op, (u32)(i % o.width)) && isfinite(v->b.rows[i]))
             scale = fmax(scale, fabs((double)v->b.rows[i]));
     for (u64 i = 0; i < n; i++) {
-        if (!op_writes(op, o, (u32)(i % o.width))) continue;
+        if (!op_writes(op, (u32)(i % o.width))) continue;
         double a = (double)v->a.rows[i], b = (double)v->b.rows[i];
         if (!isfinite(a) || !isfinite(b)) v->n_bad++;
         double d = a == b ? 0 : fabs(a - b) / fmax(scale, 1e-30);
         if (isnan(d)) d = INFINITY;
-        if (d > limit) note_difference(v, op, o, i);
+        if (d > limit) note_difference(v, g, o, i);
         t->worst = fmax(t->worst, d);
         t->n++;
     }
 }
 
-/* Both sides stand behind the same recorded op: compare what it wrote. */
-static int compare(struct verify *v, const struct op *op)
+/* Compares what an op of the group wrote, as far as it is read later: the rest is gone. */
+static int compare(struct verify *v, const struct group *g, const struct op *op)
 {
     u32 n_out = op->kind == OP_SAMPLE ? 1 : op->n_out; /* logprobs were not asked for */
     for (u32 j = 0; j < n_out; j++) {
         struct operand o = op->out[j];
+        const struct buffer *buf = &v->a.p->bufs[o.buf];
         u32 n = rows_of(&v->a, o);
-        if (n == 0) continue;
+        if (n == 0 || (g->rule && (buf->inside || buf->last < v->a.next))) continue;
         int rc = v->a.class->read(v->a.x, v->a.handle, o, 0, n, v->a.rows, v->err);
         if (!rc) rc = v->b.class->read(v->b.x, v->b.handle, o, 0, n, v->b.rows, v->err);
         if (rc) return rc;
         if (v->a.p->bufs[o.buf].is_int)
-            compare_ids(v, op, o, (u64)n * o.width);
+            compare_ids(v, g, op, o, (u64)n * o.width);
         else
-            compare_rows(v, op, o, (u64)n * o.width);
+            compare_rows(v, g, op, o, (u64)n * o.width);
         v->n_compared++;
         /* from here on both have the same again, so that one difference is not told twice */
         rc = v->a.class->write(v->a.x, v->a.handle, o, 0, n, v->b.rows, v->err);
@@ -185,21 +223,17 @@ static int compare(struct verify *v, const struct op *op)
     return 0;
 }
 
-/* One step on both sides, op by op; whoever is behind runs. */
+/* One step on both sides, group by group; side b runs the same ops one by one. */
 static int lockstep(struct verify *v)
 {
     struct side *a = &v->a, *b = &v->b;
     int rc = 0;
     a->next = b->next = 0;
-    while (!rc && (a->next < a->p->n_ops || b->next < b->p->n_ops)) {
-        u32 at_a = a->next ? a->p->ops[a->next - 1].origin + 1 : 0;
-        u32 at_b = b->next ? b->p->ops[b->next - 1].origin + 1 : 0;
-        rc = run_op(at_a <= at_b ? a : b, v->err);
-        if (rc || !a->next || !b->next) continue;
-        const struct op *oa = &a->p->ops[a->next - 1], *ob = &b->p->ops[b->next - 1];
-        /* a fused op has the outputs of all its parts, and they are still alive on the other side
-         */
-        if (oa->origin == ob->origin) rc = compare(v, oa->n_out >= ob->n_out ? oa : ob);
+    while (!rc && a->next < a->p->n_groups) {
+        const struct group *g = &a->p->groups[a->next];
+        rc = run_group(a, v->err);
+        for (u32 i = 0; i < g->n_ops && !rc; i++) rc = run_group(b, v->err);
+        for (u32 i = 0; i < g->n_ops && !rc; i++) rc = compare(v, g, g->ops[i]);
     }
     v->n_steps++;
     return rc;
@@ -310,13 +344,12 @@ static int run_both_ways(struct verify *v, const struct fletch_verify *how)
 static json_t *make_report(const struct verify *v, const struct verify_side side[2])
 {
     json_t *limits = json_array();
-    for (u32 i = 0; i < OP_COUNT; i++)
-        if (v->ops[i].n)
-            json_array_append_new(limits,
-                                  json_pack("{s:s, s:f, s:f, s:I}", "op", op_info[i].name, "limit",
-                                            tolerance_of(i, v->b.m->net), "worst",
-                                            isfinite(v->ops[i].worst) ? v->ops[i].worst : 1e300,
-                                            "n", (json_int_t)v->ops[i].n));
+    for (u32 i = 0; i < v->n_tallies; i++) {
+        const struct tally *t = &v->tallies[i];
+        json_array_append_new(
+            limits, json_pack("{s:s, s:f, s:f, s:I}", "op", t->name, "limit", t->limit, "worst",
+                              isfinite(t->worst) ? t->worst : 1e300, "n", (json_int_t)t->n));
+    }
     bool equal = !v->first && !v->n_bad && v->n_tokens == v->n_tokens_equal + v->n_tokens_close;
     return json_pack("{s:b, s:s, s:s, s:I, s:I, s:o, s:O?, s:{s:I, s:I}, s:I, s:{s:I, s:I, s:I}}",
                      "equal", equal, "backend", side[0].class->name, "against", side[1].class->name,

@@ -1,5 +1,6 @@
 /* Lockstep: equal executors are equal on every architecture, and one that is wrong in one op is
- * caught at that op. The wrong ones are the reference executor with an op spoiled. */
+ * caught at that op. The wrong ones are the reference executor with an op spoiled, or the CPU's
+ * with a group. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/cpu.h"
 #include "engine/verify.h"
 #include "ref/ref.h"
 #include "core/hostmem.h"
@@ -51,10 +53,10 @@ static bool is_equal(const json_t *doc)
 
 static const char *const models[] = {"llama", "qwen3_moe", "glm4_moe_lite", "rwkv7"};
 
-static void expect_all_equal(const char *name, bool a_unfused, bool b_unfused)
+static void expect_all_equal(const char *name)
 {
-    json_t *doc = run(name, (struct verify_side){&ref_exec, a_unfused},
-                      (struct verify_side){&ref_exec, b_unfused});
+    json_t *doc =
+        run(name, (struct verify_side){&ref_exec, true}, (struct verify_side){&ref_exec, true});
     assert_true(is_equal(doc));
     assert_true(json_is_null(json_object_get(doc, "first_difference")));
     assert_int_equal(field(doc, "n_steps", NULL), 1 + N_TOKENS);
@@ -79,22 +81,29 @@ static void expect_all_equal(const char *name, bool a_unfused, bool b_unfused)
 static void test_the_reference_equals_itself(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(models); i++) expect_all_equal(models[i], true, true);
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) expect_all_equal(models[i]);
 }
 
-/* The parts of a fused op compute the same bits. */
-static void test_fused_equals_unfused(void **state)
+/* Groups of one side are compared with the same ops of the other, one by one. */
+static void test_groups_equal_their_ops(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        expect_all_equal(models[i], false, true);
-        expect_all_equal(models[i], true, false);
+        json_t *doc = run(models[i], (struct verify_side){cpu_class("generic"), false},
+                          (struct verify_side){&ref_exec, true}),
+               *t;
+        size_t k, n_groups = 0;
+        assert_true(is_equal(doc));
+        json_array_foreach(json_object_get(doc, "tolerances"), k, t) n_groups +=
+            strchr(json_string_value(json_object_get(t, "op")), '+') != NULL;
+        assert_true(n_groups > 0);
+        json_decref(doc);
     }
 }
 
-/* What is spoiled: the output called name of the op with that kind and layer, when it runs. */
+/* What is spoiled: the output called name of the op or group in that layer, when it runs. */
 struct spoil {
-    enum op_kind kind;
+    const char *op;
     int layer;
     const char *name;
     u32 column;
@@ -105,11 +114,13 @@ struct spoil {
 static void spoil_op(struct hostmem *x, const struct spoil *how, u32 handle, const struct step *s)
 {
     const struct hostmem_program *prog = &x->programs[handle];
-    const struct op *op = &prog->p->ops[s->op_begin];
-    if (s->op_end != s->op_begin + 1) return; /* running freely */
-    if (op->kind != how->kind || op->layer != how->layer) return;
-    for (u32 j = 0; j < op->n_out; j++) {
-        const struct buffer *b = &prog->p->bufs[op->out[j].buf];
+    const struct group *g = &prog->p->groups[s->group_begin];
+    struct operand out[32];
+    u32 n_out = group_outputs(prog->p, g, out, ARRAY_LEN(out));
+    if (s->group_end != s->group_begin + 1) return; /* running freely */
+    if (strcmp(group_name(g), how->op) || g->ops[0]->layer != how->layer) return;
+    for (u32 j = 0; j < n_out; j++) {
+        const struct buffer *b = &prog->p->bufs[out[j].buf];
         if (strcmp(b->name, how->name) != 0) continue;
         u32 last = (b->rows == ROWS_T ? s->n_rows : s->n_out) - 1;
         u32 pitch = b->rows == ROWS_T ? x->limits.max_rows : x->limits.max_out;
@@ -125,7 +136,7 @@ static void spoil_op(struct hostmem *x, const struct spoil *how, u32 handle, con
 static int spoiled_submit(struct exec *x, u32 handle, const struct step *s, struct err *err,
                           const struct spoil *how)
 {
-    int rc = ref_exec.submit(x, handle, s, err);
+    int rc = x->class->submit(x, handle, s, err);
     if (!rc) spoil_op((struct hostmem *)x, how, handle, s);
     return rc;
 }
@@ -138,14 +149,14 @@ static int spoiled_submit(struct exec *x, u32 handle, const struct step *s, stru
         return spoiled_submit(x, handle, s, err, &id);                                        \
     }
 
-SPOILED(spoil_gate, OP_MATMUL, 1, "ffn_gate", 7, 10, 0)
-SPOILED(spoil_late, OP_ADD, 2, "block_out", 3, 10, ARRAY_LEN(prompt) + 1)
-SPOILED(spoil_tiny, OP_MATMUL, 1, "ffn_gate", 7, 1e-6f, 0)
-SPOILED(spoil_fused, OP_NORM_MATMUL, 1, "q", 5, 10, 0)
-SPOILED(spoil_nan, OP_NORM, 1, "ffn_norm", 4, NAN, 0)
-SPOILED(spoil_embed, OP_EMBED, -1, "embed", 0, 1e-6f, 0)
-SPOILED(spoil_route, OP_ROUTE, 1, "expert_ids", 0, 0, 0)
-SPOILED(spoil_wkv, OP_RECURRENCE, 1, "wkv", 2, 10, 0)
+SPOILED(spoil_gate, "matmul", 1, "ffn_gate", 7, 10, 0)
+SPOILED(spoil_late, "add", 2, "block_out", 3, 10, ARRAY_LEN(prompt) + 1)
+SPOILED(spoil_tiny, "matmul", 1, "ffn_gate", 7, 1e-6f, 0)
+SPOILED(spoil_group, "norm+matmul", 1, "q", 5, 10, 0)
+SPOILED(spoil_nan, "norm", 1, "ffn_norm", 4, NAN, 0)
+SPOILED(spoil_embed, "embed", -1, "embed", 0, 1e-6f, 0)
+SPOILED(spoil_route, "route", 1, "expert_ids", 0, 0, 0)
+SPOILED(spoil_wkv, "recurrence", 1, "wkv", 2, 10, 0)
 
 static struct exec_class with_submit(int (*submit)(struct exec *, u32, const struct step *,
                                                    struct err *))
@@ -158,14 +169,14 @@ static struct exec_class with_submit(int (*submit)(struct exec *, u32, const str
 
 /* Runs the spoiled side against the reference; the difference must be found where it was made. */
 static json_t *expect_caught(const char *model, const struct spoil *how, struct exec_class class,
-                             u32 step, bool fused)
+                             u32 step, bool in_groups)
 {
     json_t *doc =
-        run(model, (struct verify_side){&class, !fused}, (struct verify_side){&ref_exec, true});
+        run(model, (struct verify_side){&class, !in_groups}, (struct verify_side){&ref_exec, true});
     assert_false(is_equal(doc));
     const json_t *first = json_object_get(doc, "first_difference");
     assert_true(json_is_object(first));
-    assert_string_equal(json_string_value(json_object_get(first, "op")), op_info[how->kind].name);
+    assert_string_equal(json_string_value(json_object_get(first, "op")), how->op);
     assert_string_equal(json_string_value(json_object_get(first, "name")), how->name);
     assert_int_equal(field(first, "layer", NULL), how->layer);
     assert_int_equal(field(first, "step", NULL), step);
@@ -195,11 +206,14 @@ static void test_names_the_step_that_went_wrong(void **state)
     json_decref(expect_caught("llama", &spoil_late, with_submit(spoil_late_submit), 2, false));
 }
 
-/* Any output of a fused op is compared, not only that of its last part. */
-static void test_names_a_fused_op(void **state)
+/* Any output of a group is compared, not only that of its last op. */
+static void test_names_a_group(void **state)
 {
     (void)state;
-    json_decref(expect_caught("llama", &spoil_fused, with_submit(spoil_fused_submit), 0, true));
+    struct exec_class class = *cpu_class("generic");
+    class.name = "spoiled";
+    class.submit = spoil_group_submit;
+    json_decref(expect_caught("llama", &spoil_group, class, 0, true));
 }
 
 static void test_lookups_must_be_exact_and_sums_need_not(void **state)
@@ -283,10 +297,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_reference_equals_itself),
-        cmocka_unit_test(test_fused_equals_unfused),
+        cmocka_unit_test(test_groups_equal_their_ops),
         cmocka_unit_test(test_names_the_op_that_went_wrong),
         cmocka_unit_test(test_names_the_step_that_went_wrong),
-        cmocka_unit_test(test_names_a_fused_op),
+        cmocka_unit_test(test_names_a_group),
         cmocka_unit_test(test_lookups_must_be_exact_and_sums_need_not),
         cmocka_unit_test(test_counts_a_changed_routing_choice),
         cmocka_unit_test(test_counts_and_names_nan),

@@ -78,7 +78,7 @@ void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads
     memset(l, 0, sizeof *l);
     CHECK(strlen(kernel) < sizeof l->kernel);
     strcpy(l->kernel, kernel);
-    l->op = e->op;
+    l->of = e->of;
     l->groups[0] = gx;
     l->groups[1] = gy;
     l->groups[2] = 1;
@@ -145,17 +145,12 @@ void emit_bind(struct emit *e, struct binding b)
     l->bufs[l->n_bufs++] = b;
 }
 
-static bool in_scratch(const struct emit *e, u32 buf)
-{
-    return e->p->bufs[buf].first == UINT32_MAX;
-}
-
 static void bind_operand(struct emit *e, struct operand o, bool write)
 {
     const struct buffer *b = &e->p->bufs[o.buf];
     u64 room = emit_room(e->limits, b->rows);
     u64 n = ((room - 1) * b->width + o.width) * sizeof(float);
-    if (in_scratch(e, o.buf)) {
+    if (e->p->bufs[o.buf].inside) {
         u64 at = e->at[o.buf] + o.col * sizeof(float);
         emit_bind(e,
                   (struct binding){.space = SPACE_SCRATCH, .offset = at, .n = n, .write = write});
@@ -193,7 +188,7 @@ u32 emit_touch(struct emit *e, struct operand o, bool write)
 {
     const struct buffer *b = &e->p->bufs[o.buf];
     u64 room = emit_room(e->limits, b->rows), at = b->place * room + o.col;
-    CHECK(b->rows == ROWS_T && !in_scratch(e, o.buf));
+    CHECK(b->rows == ROWS_T && !e->p->bufs[o.buf].inside);
     if (e->rc) return 0;
     struct launch *l = current(e);
     CHECK(l->n_touched < EMIT_MAX_TOUCHED);
@@ -403,32 +398,24 @@ void emit_for_all(struct emit *e)
     e->count = ROWS_ALL;
 }
 
-void emit_parts_begin(struct emit *e, const struct op *op)
+void emit_inside(struct emit *e, const struct group *g)
 {
     e->inner = e->kept;
-    for (u32 i = 0; i < op->n_parts; i++) {
-        const struct op *part = &op->parts[i];
-        for (u32 j = 0; j < part->n_out; j++) {
-            u32 buf = part->out[j].buf;
-            if (!in_scratch(e, buf)) continue;
+    for (u32 i = 0; i < g->n_ops; i++)
+        for (u32 j = 0; j < g->ops[i]->n_out; j++) {
+            u32 buf = g->ops[i]->out[j].buf;
             const struct buffer *b = &e->p->bufs[buf];
+            if (!b->inside) continue;
             e->at[buf] = e->inner;
             e->inner += ((u64)b->width * emit_room(e->limits, b->rows) * 4 + 255) / 256 * 256;
         }
-    }
     e->scratch = MAX(e->scratch, e->inner);
 }
 
-void emit_parts_end(struct emit *e)
+int emit_each(struct emit *e, const struct group *g)
 {
-    e->inner = e->kept;
-}
-
-int emit_parts(struct emit *e, const struct op *op)
-{
-    emit_parts_begin(e, op);
-    for (u32 i = 0; i < op->n_parts && !e->rc; i++) emit_op(e, &op->parts[i]);
-    emit_parts_end(e);
+    emit_inside(e, g);
+    for (u32 i = 0; i < g->n_ops && !e->rc; i++) emit_op(e, g->ops[i]);
     return e->rc;
 }
 
@@ -452,30 +439,12 @@ static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
     [OP_MATMUL_EXPERTS] = emit_matmul_experts,
     [OP_ADD_EXPERTS] = emit_add_experts,
     [OP_COMBINE_EXPERTS] = emit_combine_experts,
-    [OP_EXPERTS_GLU] = emit_experts_glu,
-    [OP_ROUTE_EXPERTS_GLU] = emit_experts_glu,
-    [OP_EXPERTS_SUM] = emit_experts_sum,
-    [OP_EXPERTS_SUM_ADD] = emit_experts_sum,
-    [OP_NORM_ROUTER] = emit_norm_router,
     [OP_TOKEN_SHIFT] = emit_token_shift,
     [OP_CONV] = emit_conv,
     [OP_RECURRENCE] = emit_recurrence,
     [OP_RK_BONUS] = emit_rk_bonus,
-    [OP_TIME_MIX] = emit_time_mix,
-    [OP_LOW_TIME_MIX] = emit_time_mix,
     [OP_GATHER_ROWS] = emit_copy,
     [OP_SAMPLE] = emit_sample,
-    [OP_NORM_MATMUL] = emit_norm_matmul,
-    [OP_GATE_UP_GLU] = emit_gate_up_glu,
-    [OP_NORM_GATE_UP_GLU] = emit_gate_up_glu,
-    [OP_MATMUL_ADD] = emit_matmul_add,
-    [OP_NORM_QKV_STORE] = emit_norm_qkv_store,
-    [OP_NORM_QKV_ATTENTION] = emit_norm_qkv_attention,
-    [OP_MATMULS] = emit_matmuls,
-    [OP_SHIFT_MATMULS] = emit_matmuls,
-    [OP_MLA_QUERY] = emit_mla_query,
-    [OP_MLA_STORE] = emit_mla_store,
-    [OP_MLA_ATTENTION] = emit_mla_attention,
 };
 
 int emit_op(struct emit *e, const struct op *op)
@@ -501,9 +470,10 @@ static void begin(struct emit *e)
 static void plan_kept(struct emit *e)
 {
     u32 n = 0;
-    for (u32 i = 0; i < e->p->n_ops; i++) {
-        if (e->p->ops[i].kind != OP_SHIFT_MATMULS) continue;
-        e->kept_width = e->p->ops[i].in[0].width;
+    for (u32 i = 0; i < e->p->n_groups; i++) {
+        const struct group *g = &e->p->groups[i];
+        if (!g->rule || !group_op(g, OP_TOKEN_SHIFT, 0)) continue;
+        e->kept_width = group_op(g, OP_TOKEN_SHIFT, 0)->in[0].width;
         n++;
     }
     e->kept_for = calloc(n + 1, sizeof *e->kept_for);
@@ -515,7 +485,7 @@ static void plan_kept(struct emit *e)
 static void end(struct emit *e)
 {
     u64 pitch = kept_pitch(e->kept_width), n = e->kept_width / 4;
-    e->op--; /* it counts as one of the last op's */
+    e->of--; /* it counts as one of the last group's */
     for (u32 i = 0; i < e->n_kept; i += KEEP_MAX) {
         u32 rows = MIN(e->n_kept - i, KEEP_MAX);
         struct keep_args a = {.n = (u32)n, .pitch = (u32)(pitch / 16)};
@@ -534,22 +504,20 @@ static void end(struct emit *e)
     }
 }
 
-/* The work of an op, dealt out evenly to its launches, those from `first` on. Where a row lies in
+/* The work of a group, dealt out evenly to its launches, those from `first` on. Where a row lies in
  * its sequence is not known before the step: as far behind as it can. */
 static void share_work(struct emit *e, u32 first)
 {
-    const struct op *op = &e->p->ops[e->op];
-    bool out = op->n_out && e->p->bufs[op->out[0].buf].rows == ROWS_R;
-    u32 rows = out ? e->out_rows : e->rows;
-    double per_row =
-        prog_op_flops(e->p->net, op) + prog_op_flops_per_position(op) * e->limits->max_pos;
-    double bytes = (double)prog_op_bytes(e->p, op, rows);
+    const struct group *g = &e->p->groups[e->of];
+    u32 rows = group_rows(e->p, g) == ROWS_R ? e->out_rows : e->rows;
+    double per_row = group_flops(e->p->net, g) + group_flops_per_position(g) * e->limits->max_pos;
+    double bytes = (double)group_bytes(e->p, g, rows);
     double work = MAX(rows * per_row, GPU_OPS_PER_BYTE * bytes);
     for (u32 i = first; i < e->n; i++) e->list[i].work = work / (e->n - first);
 }
 
-int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *limits,
-             struct list_kind kind, u32 first, u32 behind, struct err *err)
+int emit_groups_of(struct emit *e, const struct program *p, const struct exec_limits *limits,
+                   struct list_kind kind, u32 first, u32 behind, struct err *err)
 {
     *e = (struct emit){.p = p,
                        .limits = limits,
@@ -564,9 +532,9 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
     step_layout(&e->step, p, limits, e->rows);
     plan_kept(e);
     begin(e);
-    for (e->op = first; e->op < behind && !e->rc; e->op++) {
+    for (e->of = first; e->of < behind && !e->rc; e->of++) {
         u32 n = e->n;
-        if (emit_op(e, &p->ops[e->op]) == 0) share_work(e, n);
+        if (emit_group(e, &p->groups[e->of]) == 0) share_work(e, n);
     }
     emit_layers(e);
     if (!e->rc) end(e);
@@ -586,5 +554,5 @@ int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
                  struct list_kind kind, struct err *err)
 {
-    return emit_ops(e, p, limits, kind, 0, p->n_ops, err);
+    return emit_groups_of(e, p, limits, kind, 0, p->n_groups, err);
 }

@@ -1,7 +1,8 @@
-/* How ops become launches. An emitter is one function per kind of op that appends launches to the
- * list of one T: which kernel, how many groups, what is bound where. Nothing here needs a device:
- * memory is named by space and offset, so that plan and explain count launches and scratch without
- * one, and gpu.c puts real buffers in their place when it records.
+/* How ops become launches. An emitter is one function per kind of op, or per rule
+ * (rules.c), that appends launches to the list of one T: which kernel, how many groups, what is
+ * bound where. Nothing here needs a device: memory is named by space and offset, so that plan and
+ * explain count launches and scratch without one, and gpu.c puts real buffers in their place when
+ * it records.
  *
  * A whole emitter, with its kernel (kernels/rows.gpu):
  *
@@ -69,7 +70,7 @@ enum { EMIT_MAX_TOUCHED = 24 };
 
 struct launch {
     char kernel[32];
-    u32 op; /* index in the program */
+    u32 of; /* index of its group of ops in the program */
     u32 groups[3], threads;
     u32 per_four; /* at most that many groups for four units of the device (0: any number) */
     u32 pieces;   /* and one for each unit while there are as many of these */
@@ -79,7 +80,7 @@ struct launch {
     struct binding bufs[GPU_MAX_BUFS];
     u32 n_touched; /* what it reads and writes through a binding of all activations */
     struct binding touched[EMIT_MAX_TOUCHED];
-    double work; /* struct gpu_command: its share of what its op does */
+    double work; /* struct gpu_command: its share of what its group does */
     u8 args[GPU_MAX_ARGS];
     bool after;
 };
@@ -108,15 +109,15 @@ struct emit {
     u32 rows;     /* T of the list, or only those of class D (emit_only_d) */
     u32 count;    /* how many of them there are: ROWS_... */
     u32 out_rows; /* R: min(T, max_out) */
-    u32 op;       /* the op being emitted */
+    u32 of;       /* the group of ops being emitted */
     u64 scratch;  /* bytes needed so far, over all launches */
-    u64 inner;    /* where the scratch of the op begins: behind what its parts leave each other */
-    u64 kept;     /* and of every op: behind rows that are kept until the end */
+    u64 inner;    /* where the scratch of the op begins: behind values inside its group */
+    u64 kept;     /* and of every group: behind rows that are kept until the end */
     u64 passed;   /* bytes of SPACE_PASSED */
     u32 n_kept;   /* so many, each of kept_width floats, for these states */
     u32 kept_width, *kept_for;
     struct weight_place *places;
-    u64 *at; /* [n_bufs] places of values that only the parts of a fused op use, in scratch */
+    u64 *at; /* [n_bufs] places of values inside a group, in scratch */
     struct step_layout step;
     struct choice choice; /* of the next launch */
     u32 n, cap;
@@ -126,9 +127,9 @@ struct emit {
     int rc; /* sticky */
 };
 
-/* The launches of p's ops [first, behind) for one kind of list; the caller frees e->list. */
-int emit_ops(struct emit *e, const struct program *p, const struct exec_limits *limits,
-             struct list_kind kind, u32 first, u32 behind, struct err *err);
+/* The launches of p's groups [first, behind) for one kind of list; the caller frees e->list. */
+int emit_groups_of(struct emit *e, const struct program *p, const struct exec_limits *limits,
+                   struct list_kind kind, u32 first, u32 behind, struct err *err);
 /* Of all of them. */
 int emit_program(struct emit *e, const struct program *p, const struct exec_limits *limits,
                  struct list_kind kind, struct err *err);
@@ -174,11 +175,11 @@ void emit_kv(struct emit *e, u32 layer, bool write); /* all its planes, one bind
 void emit_state(struct emit *e, u32 layer, bool write);
 void emit_states(struct emit *e); /* all of them, read and written */
 void emit_passed(struct emit *e);
-/* A row of n floats that becomes the only row's state of that layer behind the last op; an op may
+/* A row of n floats that becomes the only row's state of that layer behind the last op; a group may
  * ask for its own again. */
 void emit_kept(struct emit *e, u32 layer, u32 n);
-/* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what an op
- * leaves there is gone with the next op. offset is a multiple of 256. */
+/* Bytes [offset, offset + n) of the scratch memory that all launches of the step share: what a
+ * group leaves there is gone with the next one. offset is a multiple of 256. */
 void emit_scratch(struct emit *e, u64 offset, u64 n, bool write);
 int emit_args(struct emit *e, const void *args, u32 n);
 
@@ -186,12 +187,12 @@ u32 emit_pitch(const struct emit *e, struct operand o);
 /* ROWS_ALL or ROWS_OUT, and how many there are room for. */
 u32 emit_rows_of(const struct emit *e, struct operand o);
 u32 emit_n_rows(const struct emit *e, struct operand o);
-/* A fused op as its parts: what they leave each other lies in scratch memory. _begin makes room for
- * that, so that an emitter may also do some of the parts in its own way. */
-void emit_parts_begin(struct emit *e, const struct op *op);
-void emit_parts_end(struct emit *e);
-int emit_parts(struct emit *e, const struct op *op);
 int emit_op(struct emit *e, const struct op *op);
+/* rules.c: by the emitter of its rule, if it has one. That may call emit_inside, and then emit some
+ * of the ops one by one: values inside the group lie in scratch memory from there on. */
+int emit_group(struct emit *e, const struct group *g);
+void emit_inside(struct emit *e, const struct group *g);
+int emit_each(struct emit *e, const struct group *g); /* all of them */
 /* A cache layer is one plane of rows, or quants and scales of keys and of values in planes of their
  * own. Gives how many there are. */
 enum { KV_PLANES = 4 };
@@ -263,10 +264,12 @@ int emit_panels(struct emit *e, const struct product *m);
 int emit_matmul(struct emit *e, const struct op *op);
 u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */
 int emit_matmul_heads(struct emit *e, const struct op *op);
-int emit_norm_matmul(struct emit *e, const struct op *op);
-int emit_gate_up_glu(struct emit *e, const struct op *op); /* and norm+gate+up+glu */
-int emit_matmul_add(struct emit *e, const struct op *op);
-int emit_norm_products(struct emit *e, const struct op *op); /* of a fused op: its first parts */
+int emit_products(struct emit *e, const struct group *g); /* the norm and all matmuls */
+int emit_gate_up_glu(struct emit *e, const struct group *g);
+int emit_matmul_add(struct emit *e, const struct group *g);
+/* Of a group: a glu of two products, behind a norm or NULL; a product and all that is added. */
+int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const struct op *glu);
+int emit_sums(struct emit *e, const struct group *g, const struct op *mul);
 /* The same behind rows of class P, which have kernels of their own. */
 int emit_product_rows(struct emit *e, const struct product *m);
 u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8);
@@ -279,19 +282,16 @@ void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32
 u32 waiting_add(struct waiting *w, struct waiting_input in);
 void emit_waiting_rows(struct emit *e, const struct waiting *w);
 void emit_bind_waiting(struct emit *e, const struct waiting *w, bool write); /* rows, scales */
-/* The sum of one row's experts, with a matmul added (or NULL) and a residual (or NULL). */
-void emit_unstaged_sum(struct emit *e, const struct op *op, const struct op *added,
-                       const struct operand *residual);
+/* The sum of one row's experts, and what the group adds to it; residual may be NULL. */
+void emit_unstaged_sum(struct emit *e, const struct group *g, const struct operand *residual);
 /* emit_qkv.c: */
-int emit_norm_qkv_store(struct emit *e, const struct op *op);
-int emit_norm_qkv_attention(struct emit *e, const struct op *op);
+int emit_norm_qkv_attention(struct emit *e, const struct group *g);
 /* emit_mla.c: */
-int emit_mla_query(struct emit *e, const struct op *op);
-int emit_mla_store(struct emit *e, const struct op *op);
-int emit_mla_attention(struct emit *e, const struct op *op);
+int emit_mla_query(struct emit *e, const struct group *g);
+int emit_mla_attention(struct emit *e, const struct group *g);
 /* emit_mix.c: */
-int emit_matmuls(struct emit *e, const struct op *op); /* and from the norm and the shift on */
-int emit_norm_router(struct emit *e, const struct op *op);
+int emit_matmuls(struct emit *e, const struct group *g); /* and from the norm and the shift on */
+int emit_norm_router(struct emit *e, const struct group *g);
 /* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
 int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
 /* How many heads that share a cached row a group takes at once; kernels exist for these. */
@@ -306,8 +306,8 @@ int emit_route(struct emit *e, const struct op *op);
 int emit_matmul_experts(struct emit *e, const struct op *op);
 int emit_add_experts(struct emit *e, const struct op *op);
 int emit_combine_experts(struct emit *e, const struct op *op);
-int emit_experts_glu(struct emit *e, const struct op *op);
-int emit_experts_sum(struct emit *e, const struct op *op); /* and with a matmul added */
+int emit_experts_glu(struct emit *e, const struct group *g);
+int emit_experts_sum(struct emit *e, const struct group *g); /* and with a matmul added */
 int emit_token_shift(struct emit *e, const struct op *op);
 int emit_wkv7(struct emit *e, const struct op *op);
 bool emit_has_wkv7(u32 head);    /* kernels for heads of that size */
@@ -318,7 +318,7 @@ int emit_mul(struct emit *e, const struct op *op);
 int emit_conv(struct emit *e, const struct op *op);
 int emit_recurrence(struct emit *e, const struct op *op);
 /* emit_time_mix.c: */
-int emit_time_mix(struct emit *e, const struct op *op); /* and from the low-rank middles on */
+int emit_time_mix(struct emit *e, const struct group *g); /* and from the low-rank middles on */
 int emit_sample(struct emit *e, const struct op *op);
 /* emit_layers.c: layers that are alike become one launch, where there is one for them. */
 void emit_layers(struct emit *e);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "gpu/emit.h"
+#include "gpu/rules.h"
 
 static const char *route_unfit(const struct op *op)
 {
@@ -97,9 +98,9 @@ static struct experts_args args_of(const struct emit *e, const struct op *m, str
 }
 
 /* The same for rows of class P: products of up to two matrices by experts. */
-static struct product product_of(const struct op *op, const struct op *m, struct operand y)
+static struct product product_of(const struct op *m, struct operand y)
 {
-    return (struct product){.op = op,
+    return (struct product){.op = m,
                             .x = m->in[0],
                             .n = 1,
                             .w = {m->w[0]},
@@ -139,7 +140,7 @@ static const char too_odd[] = "columns that are not a multiple of 4, or more tha
 int emit_matmul_experts(struct emit *e, const struct op *op)
 {
     if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
-    struct product m = product_of(op, op, op->out[0]);
+    struct product m = product_of(op, op->out[0]);
     if (emit_has_panels(e, op->in[0], op->w[0])) {
         emit_panels(e, &m);
         if (!e->kind.n_d) return e->rc;
@@ -184,18 +185,17 @@ static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once
     emit_step(e, STEP_HEAD);
 }
 
-int emit_experts_glu(struct emit *e, const struct op *op)
+int emit_experts_glu(struct emit *e, const struct group *g)
 {
-    const struct op *route = op_part(op, OP_ROUTE, 0);
-    const struct op *gate = op_part(op, OP_MATMUL_EXPERTS, 0);
-    const struct op *up = op_part(op, OP_MATMUL_EXPERTS, 1), *glu = op_part(op, OP_GLU, 0);
+    const struct op *route = group_op(g, OP_ROUTE, 0), *glu = group_op(g, OP_GLU, 0);
+    const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
     const struct weight *w = e->p->net->weights;
-    if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, op, too_odd);
+    if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, gate, too_odd);
     if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type) ||
         (route && (route_unfit(route) || (route->p.route.n_experts > ROUTE_FEW_EXPERTS &&
                                           !emit_is_unstaged(e, gate->in[0])))))
-        return emit_parts(e, op);
-    struct product m = product_of(op, gate, glu->out[0]);
+        return emit_each(e, g);
+    struct product m = product_of(gate, glu->out[0]);
     m.glu = true;
     m.w[m.n] = up->w[0];
     m.y[m.n++] = glu->out[0];
@@ -237,31 +237,18 @@ int emit_experts_glu(struct emit *e, const struct op *op)
     return e->rc;
 }
 
-/* The matmul that is added to the sum and all behind it, as an op of its own. */
-static void emit_added(struct emit *e, const struct op *op)
+static void emit_sum_of_panels(struct emit *e, const struct group *g)
 {
-    struct op rest = {.kind = OP_MATMUL_ADD,
-                      .n_in = 3,
-                      .in = {op->in[3], op_part(op, OP_COMBINE_EXPERTS, 0)->out[0], op->in[4]},
-                      .n_out = 1,
-                      .out = {op->out[0]},
-                      .layer = op->layer,
-                      .parts = &op->parts[2],
-                      .n_parts = op->n_parts - 2};
-    emit_matmul_add(e, &rest);
-}
-
-static void emit_sum_of_panels(struct emit *e, const struct op *op)
-{
-    emit_parts_begin(e, op);
-    struct product m = product_of(op, &op->parts[0], op->parts[0].out[0]);
+    const struct op *down = g->role[SUM_DOWN], *combine = g->role[SUM_COMBINE];
+    struct product m = product_of(down, down->out[0]);
+    emit_inside(e, g);
     emit_panels(e, &m);
-    emit_op(e, &op->parts[1]);
-    if (op->kind == OP_EXPERTS_SUM_ADD)
-        emit_added(e, op);
-    else if (op->n_parts > 2)
-        emit_op(e, &op->parts[2]);
-    emit_parts_end(e);
+    emit_op(e, combine);
+    if (g->role[SUM_ADDED])
+        emit_sums(e, g, g->role[SUM_ADDED]);
+    else if (group_last(g) != combine)
+        emit_op(e, group_last(g));
+    e->inner = e->kept; /* rows of class D need none of it */
 }
 
 /* Can the matmul be added by the kernel that sums? */
@@ -288,26 +275,27 @@ static bool sum_is_small(const struct emit *e, const struct op *down, const stru
            a->n_used < SUM_FEW_ROWS * EXPERTS_WAYS && a->n_out % EXPERTS_SUM_OUTS == 0;
 }
 
-int emit_experts_sum(struct emit *e, const struct op *op)
+int emit_experts_sum(struct emit *e, const struct group *g)
 {
-    const struct op *down = &op->parts[0], *added = op_part(op, OP_MATMUL, 0);
+    const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED], *last = group_last(g);
+    const struct operand *residual = last->kind == OP_ADD ? &last->in[0] : NULL;
+    struct operand weights = g->role[SUM_COMBINE]->in[1];
     if (unfit(e, down, down->p.experts.n_in * down->p.experts.n_used) ||
         !added_fits(e, down, added))
-        return emit_parts(e, op);
+        return emit_each(e, g);
     if (emit_has_panels(e, down->in[0], down->w[0])) { /* then rows of class D are written again */
-        emit_sum_of_panels(e, op);
+        emit_sum_of_panels(e, g);
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    bool adds = op->n_in > 3;
     if (emit_is_unstaged(e, down->in[0])) {
-        emit_unstaged_sum(e, op, added, adds ? &op->in[op->n_in - 1] : NULL);
+        emit_unstaged_sum(e, g, residual);
         emit_for_all(e);
         return e->rc;
     }
-    struct experts_args a = args_of(e, down, op->out[0]);
-    a.weights_pitch = emit_pitch(e, op->in[2]);
-    a.residual_pitch = adds ? emit_pitch(e, op->in[op->n_in - 1]) : 0;
+    struct experts_args a = args_of(e, down, last->out[0]);
+    a.weights_pitch = emit_pitch(e, weights);
+    a.residual_pitch = residual ? emit_pitch(e, *residual) : 0;
     if (added) {
         struct planes w;
         planes_plan(&w, &e->p->net->weights[added->w[0]]);
@@ -324,15 +312,15 @@ int emit_experts_sum(struct emit *e, const struct op *op)
     } else {
         walk(e, "_sum", down->w[0], a.n_out, EXPERTS_SUM_OUTS, e->rows);
     }
-    emit_in(e, op->in[1]);
-    emit_in(e, op->in[2]);
-    emit_in(e, op->in[0]);
-    emit_in(e, op->in[adds ? op->n_in - 1 : 0]);
+    emit_in(e, down->in[1]);
+    emit_in(e, weights);
+    emit_in(e, down->in[0]);
+    emit_in(e, residual ? *residual : down->in[0]);
     emit_weight(e, down->w[0]);
-    emit_in(e, added ? added->in[0] : op->in[0]);
+    emit_in(e, added ? added->in[0] : down->in[0]);
     emit_weight(e, added ? added->w[0] : down->w[0]);
     emit_vector(e, added ? added->w[1] : NO_WEIGHT, 0);
-    emit_out(e, op->out[0]);
+    emit_out(e, last->out[0]);
     emit_args(e, &a, sizeof a);
     emit_for_all(e);
     return e->rc;

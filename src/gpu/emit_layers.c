@@ -57,7 +57,7 @@ static void find_run(const struct emit *e, const struct layer_family *f, u32 fir
 /* Does nobody outside read what they make, but the last one's output? */
 static bool is_alone(const struct emit *e, u32 begin, u32 end)
 {
-    u32 out = e->p->ops[end - 1].out[0].buf;
+    u32 out = group_last(&e->p->groups[end - 1])->out[0].buf;
     for (u32 i = 0; i < e->p->n_bufs; i++) {
         const struct buffer *b = &e->p->bufs[i];
         if (i != out && b->first >= begin && b->first < end && (b->kept || b->last >= end))
@@ -81,16 +81,16 @@ static void put_last(struct emit *e, u32 begin, u32 end)
 static void merge(struct emit *e, const struct layer_family *f)
 {
     struct layer_run r = {0};
-    u32 first = 0, op = e->op;
+    u32 first = 0, of = e->of;
     for (; first < e->n; first++) {
         find_run(e, f, first, &r);
         if (r.n > 1) break;
     }
     u32 end = first + r.n * f->n_launches;
-    if (first == e->n || !is_alone(e, e->list[first].op, e->list[end - 1].op + 1)) return;
-    e->op = e->list[first].op;
+    if (first == e->n || !is_alone(e, e->list[first].of, e->list[end - 1].of + 1)) return;
+    e->of = e->list[first].of;
     bool merged = f->merge(e, &r, first);
-    e->op = op;
+    e->of = of;
     if (merged && !e->rc) put_last(e, first, end);
 }
 

@@ -19,9 +19,8 @@ static u32 n_out_of(const struct emit *e, u32 id)
     return e->p->net->weights[id].n_out;
 }
 
-static struct product plain(const struct emit *e, const struct op *op, struct operand x)
+static struct product plain(const struct op *op, struct operand x)
 {
-    (void)e;
     return (struct product){.op = op, .x = x, .n_slices = 1, .n_in = x.width};
 }
 
@@ -294,7 +293,7 @@ static int emit_product(struct emit *e, const struct product *m)
 
 int emit_matmul(struct emit *e, const struct op *op)
 {
-    struct product m = plain(e, op, op->in[0]);
+    struct product m = plain(op, op->in[0]);
     add_matrix(&m, op->w[0], op->w[1], op->out[0]);
     return emit_product(e, &m);
 }
@@ -311,75 +310,76 @@ int emit_matmul_heads(struct emit *e, const struct op *op)
     return emit_product(e, &m);
 }
 
-int emit_matmul_add(struct emit *e, const struct op *op)
+int emit_sums(struct emit *e, const struct group *g, const struct op *mul)
 {
-    const struct op *mul = op_part(op, OP_MATMUL, 0);
-    struct product m = plain(e, op, op->in[0]);
-    add_matrix(&m, mul->w[0], mul->w[1], op->out[0]);
-    m.n_add = op->n_in - 1;
-    for (u32 i = 0; i < m.n_add; i++) m.add[i] = op->in[1 + i];
+    const struct op *add;
+    struct product m = plain(mul, mul->in[0]);
+    struct operand y = mul->out[0];
+    for (; (add = group_reader(g, y, OP_ADD)) != NULL; y = add->out[0])
+        m.add[m.n_add++] = add->in[add->in[0].buf == y.buf];
+    add_matrix(&m, mul->w[0], mul->w[1], y);
     return emit_product(e, &m);
 }
 
-/* The norm of a fused op and all its matmuls. */
-int emit_norm_products(struct emit *e, const struct op *op)
+int emit_matmul_add(struct emit *e, const struct group *g)
 {
-    struct product m = plain(e, op, op->in[0]);
-    m.norm = op_part(op, OP_NORM, 0);
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_MATMUL)
-            add_matrix(&m, op->parts[i].w[0], op->parts[i].w[1], op->parts[i].out[0]);
+    return emit_sums(e, g, group_op(g, OP_MATMUL, 0));
+}
+
+int emit_products(struct emit *e, const struct group *g)
+{
+    const struct op *mul = group_op(g, OP_MATMUL, 0), *norm = group_maker(g, mul->in[0]);
+    struct product m = plain(mul, norm->in[0]);
+    m.norm = norm;
+    for (u32 i = 0; (mul = group_op(g, OP_MATMUL, i)) != NULL; i++)
+        add_matrix(&m, mul->w[0], mul->w[1], mul->out[0]);
     return emit_product(e, &m);
 }
 
-int emit_norm_matmul(struct emit *e, const struct op *op)
+static void launch_glu(struct emit *e, const struct product *m, const struct op *gate,
+                       const struct op *up, struct operand y)
 {
-    return emit_norm_products(e, op);
-}
-
-static int emit_glu(struct emit *e, const struct op *op, const struct op *norm,
-                    const struct op *gate, const struct op *up)
-{
+    const struct op *norm = m->norm;
     struct planes w = planes_of(e, gate->w[0]);
     struct matmul_args a = {
-        .n_in = op->in[0].width,
-        .rows = emit_rows_of(e, op->in[0]),
+        .n_in = m->x.width,
+        .rows = emit_rows_of(e, m->x),
         .q_row = w.q_row,
         .s_row = w.s_row,
         .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
         .has_w = norm && norm->w[0] != NO_WEIGHT,
         .has_b = norm && norm->w[1] != NO_WEIGHT,
         .eps = norm ? norm->p.norm.eps : 0,
-        .part = {{.n_out = op->out[0].width, .has_bias = gate->w[1] != NO_WEIGHT},
-                 {.n_out = op->out[0].width, .has_bias = up->w[1] != NO_WEIGHT}},
+        .part = {{.n_out = y.width, .has_bias = gate->w[1] != NO_WEIGHT},
+                 {.n_out = y.width, .has_bias = up->w[1] != NO_WEIGHT}},
     };
-    launch_matvec(e, "glu", op->out[0].width, &w, 2, &a);
+    launch_matvec(e, "glu", y.width, &w, 2, &a);
     emit_step(e, STEP_HEAD);
     bind_norm(e, norm);
-    emit_in(e, op->in[0]);
+    emit_in(e, m->x);
     emit_weight(e, gate->w[0]);
     emit_vector(e, gate->w[1], 0);
     emit_weight(e, up->w[0]);
     emit_vector(e, up->w[1], 0);
-    emit_out(e, op->out[0]);
-    return emit_args(e, &a, sizeof a);
+    emit_out(e, y);
+    emit_args(e, &a, sizeof a);
 }
 
-int emit_gate_up_glu(struct emit *e, const struct op *op)
+int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const struct op *glu)
 {
-    const struct op *norm = op_part(op, OP_NORM, 0);
-    const struct op *gate = op_part(op, OP_MATMUL, 0), *up = op_part(op, OP_MATMUL, 1);
-    struct product m = plain(e, op, op->in[0]);
+    const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
+    struct product m = plain(gate, norm ? norm->in[0] : gate->in[0]);
+    struct operand y = glu->out[0];
     m.norm = norm;
     enum encoding enc = planes_of(e, gate->w[0]).enc;
     if ((m.x.col | emit_pitch(e, m.x) | m.n_in) % 4)
-        return emit_lacks(e, op, "columns that are not a multiple of 4");
+        return emit_lacks(e, gate, "columns that are not a multiple of 4");
     add_matrix(&m, gate->w[0], gate->w[1], gate->out[0]);
     add_matrix(&m, up->w[0], up->w[1], up->out[0]);
     bool panels = emit_has_panels(e, m.x, m.w[0]) && emit_has_panels(e, m.x, m.w[1]);
     if (panels) {
         m.glu = true;
-        m.y[0] = op->out[0];
+        m.y[0] = y;
         emit_panels(e, &m);
         m.glu = false;
         m.y[0] = gate->out[0];
@@ -388,20 +388,24 @@ int emit_gate_up_glu(struct emit *e, const struct op *op)
     }
     bool alike = planes_of(e, up->w[0]).enc == enc;
     if (alike && fits_one(e, &m, enc)) {
-        emit_glu(e, op, norm, gate, up);
+        launch_glu(e, &m, gate, up, y);
     } else if (alike && (on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
         m.glu = true;
-        m.y[0] = op->out[0];
+        m.y[0] = y;
         emit_product_rows(e, &m);
     } else {
-        emit_parts_begin(e, op);
+        emit_inside(e, g);
         if (panels)
             emit_product_rows(e, &m);
         else
             emit_product(e, &m);
-        emit_op(e, op_part(op, OP_GLU, 0));
-        emit_parts_end(e);
+        emit_op(e, glu);
     }
     emit_for_all(e);
     return e->rc;
+}
+
+int emit_gate_up_glu(struct emit *e, const struct group *g)
+{
+    return emit_glu(e, g, group_op(g, OP_NORM, 0), group_op(g, OP_GLU, 0));
 }

@@ -4,31 +4,44 @@
 #include <string.h>
 
 #include "gpu/emit.h"
+#include "gpu/rules.h"
 
 enum { MIX_MAX_OPS = 64 };
 
-/* The lerp that makes x; NULL: none of the parts. */
-static const struct op *lerp_of(const struct op *op, struct operand x)
+/* The lerp that makes x; NULL: none of the group. */
+static const struct op *lerp_of(const struct group *g, struct operand x)
 {
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_LERP && op->parts[i].out[0].buf == x.buf) return &op->parts[i];
-    return NULL;
+    const struct op *op = group_maker(g, x);
+    return op && op->kind == OP_LERP ? op : NULL;
 }
 
-static const struct op *act_of(const struct op *op, u32 i)
+static const struct op *act_of(const struct group *g, const struct op *mul)
 {
-    return i + 1 < op->n_parts && op->parts[i + 1].kind == OP_ACT ? &op->parts[i + 1] : NULL;
+    return group_reader(g, mul->out[0], OP_ACT);
 }
 
-/* The glu of this product and the next one; NULL: none. */
-static const struct op *glu_of(const struct op *op, u32 i)
+/* The glu whose gate this product makes; NULL: none. */
+static const struct op *glu_of(const struct group *g, const struct op *mul)
 {
-    return i + 2 < op->n_parts && op->parts[i + 2].kind == OP_GLU ? &op->parts[i + 2] : NULL;
+    const struct op *glu = group_reader(g, mul->out[0], OP_GLU);
+    return glu && group_maker(g, glu->in[0]) == mul ? glu : NULL;
 }
 
-static bool is_up(const struct op *op, u32 i)
+/* The product that its values are multiplied with. */
+static const struct op *up_of(const struct group *g, const struct op *mul)
 {
-    return i > 0 && glu_of(op, i - 1);
+    return group_maker(g, glu_of(g, mul)->in[1]);
+}
+
+static bool is_up(const struct group *g, const struct op *mul)
+{
+    return group_reader(g, mul->out[0], OP_GLU) && !glu_of(g, mul);
+}
+
+/* A product that is not done together with another one. */
+static bool is_first(const struct group *g, const struct op *op)
+{
+    return op->kind == OP_MATMUL && !is_up(g, op);
 }
 
 static bool is_float(enum encoding enc)
@@ -51,29 +64,29 @@ static bool is_beside(const struct emit *e, u32 id, u32 chunk)
 
 /* Can k_mix do this product, or k_waiting_rows make its input, behind the norm and the shift if
  * there are any? */
-static bool fits(const struct emit *e, const struct op *op, u32 i)
+static bool fits(const struct emit *e, const struct group *g, const struct op *mul)
 {
-    const struct op *mul = &op->parts[i], *lerp = lerp_of(op, mul->in[0]);
-    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
+    const struct op *lerp = lerp_of(g, mul->in[0]);
+    const struct op *norm = group_op(g, OP_NORM, 0), *shift = group_op(g, OP_TOKEN_SHIFT, 0);
     u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk;
     u32 room = is_float(enc_of(e, mul->w[0])) ? MATMUL_MAX_NORM_F32 : MATMUL_MAX_IN;
     const struct operand x = norm ? norm->in[0] : lerp ? lerp->in[0] : mul->in[0];
     if ((n > room && !e->kind.unstaged) || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4)
         return false;
     if (!is_beside(e, mul->w[1], chunk) || (lerp && !is_beside(e, lerp->w[0], chunk))) return false;
-    if (glu_of(op, i) &&
-        (mul->w[1] != NO_WEIGHT || mul[1].w[1] != NO_WEIGHT ||
-         e->places[mul[1].w[0]].chunk != chunk || enc_of(e, mul[1].w[0]) != enc_of(e, mul->w[0])))
+    const struct op *up = glu_of(g, mul) ? up_of(g, mul) : NULL;
+    if (up && (mul->w[1] != NO_WEIGHT || up->w[1] != NO_WEIGHT ||
+               e->places[up->w[0]].chunk != chunk || enc_of(e, up->w[0]) != enc_of(e, mul->w[0])))
         return false;
     if (shift && (!lerp || n != e->kept_width)) return false;
     return !norm || (norm->p.norm.group == n && norm->out[0].col % 4 == 0 &&
                      is_beside(e, norm->w[0], chunk) && is_beside(e, norm->w[1], chunk));
 }
 
-static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
+static struct mix_part part_of(struct emit *e, const struct group *g, const struct op *mul)
 {
-    const struct op *mul = &op->parts[i], *act = act_of(op, i), *lerp = lerp_of(op, mul->in[0]);
-    const struct op *norm = op_part(op, OP_NORM, 0), *glu = glu_of(op, i);
+    const struct op *act = act_of(g, mul), *lerp = lerp_of(g, mul->in[0]);
+    const struct op *norm = group_op(g, OP_NORM, 0), *glu = glu_of(g, mul);
     const struct op *last = glu ? glu : act ? act : mul;
     const struct weight *w = &e->p->net->weights[mul->w[0]];
     struct planes p, v = {0};
@@ -87,8 +100,8 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
         .q = emit_unit(e, mul->w[0]),
         .s = emit_scales_unit(e, mul->w[0]),
         .s_row = p.s_row,
-        .q2 = glu ? emit_unit(e, mul[1].w[0]) : (u32)MIX_NOTHING,
-        .s2 = glu ? emit_scales_unit(e, mul[1].w[0]) : 0,
+        .q2 = glu ? emit_unit(e, up_of(g, mul)->w[0]) : (u32)MIX_NOTHING,
+        .s2 = glu ? emit_scales_unit(e, up_of(g, mul)->w[0]) : 0,
         .bias = emit_unit(e, mul->w[1]),
         .m = lerp ? emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
         .x = emit_touch(e,
@@ -102,25 +115,25 @@ static struct mix_part part_of(struct emit *e, const struct op *op, u32 i)
 }
 
 /* Of weights for one output. */
-static u32 output_bytes(const struct emit *e, const struct op *op, u32 i)
+static u32 output_bytes(const struct emit *e, const struct group *g, const struct op *mul)
 {
     struct planes p;
-    planes_plan(&p, &e->p->net->weights[op->parts[i].w[0]]);
-    return (p.q_row * 16 + p.s_row) * (glu_of(op, i) ? 2 : 1);
+    planes_plan(&p, &e->p->net->weights[mul->w[0]]);
+    return (p.q_row * 16 + p.s_row) * (glu_of(g, mul) ? 2 : 1);
 }
 
 /* About equally many bytes for each simdgroup, but not more groups than `most` or parts: every
  * group makes its part's input anew. */
-static void deal_groups(const struct emit *e, const struct op *op, const u32 *pick, u32 most,
+static void deal_groups(const struct emit *e, const struct group *g, const u32 *pick, u32 most,
                         struct mix_args *a)
 {
     u32 least = UINT32_MAX, bytes = 0;
-    for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, output_bytes(e, op, pick[i]));
+    for (u32 i = 0; i < a->n_parts; i++) least = MIN(least, output_bytes(e, g, g->ops[pick[i]]));
     do {
         bytes += least;
         a->n_groups = 0;
         for (u32 i = 0; i < a->n_parts; i++) {
-            u32 rows = MAX(1, bytes / output_bytes(e, op, pick[i]));
+            u32 rows = MAX(1, bytes / output_bytes(e, g, g->ops[pick[i]]));
             a->part[i].first = a->n_groups;
             a->n_groups += (a->part[i].n_out + MATVEC_SIMDS * rows - 1) / (MATVEC_SIMDS * rows);
         }
@@ -131,26 +144,27 @@ static void deal_groups(const struct emit *e, const struct op *op, const u32 *pi
 enum { USUAL_UNITS = 16, USUAL_GROUPS = 2 };
 
 /* How it lies: two groups for each unit are usual, one where all launches are even. */
-static struct layout layout_of(struct emit *e, const char *name, const struct op *op,
+static struct layout layout_of(struct emit *e, const char *name, const struct group *g,
                                const u32 *pick, u32 n)
 {
     const struct weight *w = e->p->net->weights;
     u32 per_unit = e->p->net->n_states ? 1 : 2;
-    struct choice c = {.site = {.n_in = w[op->parts[pick[0]].w[0]].n_in,
+    struct choice c = {.site = {.n_in = w[g->ops[pick[0]]->w[0]].n_in,
                                 .n_slices = n,
-                                .normed = op_part(op, OP_NORM, 0) != NULL},
+                                .normed = group_op(g, OP_NORM, 0) != NULL},
                        .usual = {{MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
                        .least = {{MATVEC_THREADS, 1, 0}},
                        .most = {{MATVEC_THREADS, 16, 0}}};
-    for (u32 i = 0; i < n; i++) c.site.n_out += w[op->parts[pick[i]].w[0]].n_out;
+    for (u32 i = 0; i < n; i++) c.site.n_out += w[g->ops[pick[i]]->w[0]].n_out;
     snprintf(c.site.kernel, sizeof c.site.kernel, "%s", name);
     return emit_layout(e, c);
 }
 
 /* Products of one encoding, and of floats, and chunk as one launch. */
-static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, const u32 *pick, u32 n)
+static void emit_mix(struct emit *e, const struct group *g, enum encoding enc, const u32 *pick,
+                     u32 n)
 {
-    const struct op *norm = op_part(op, OP_NORM, 0), *shift = op_part(op, OP_TOKEN_SHIFT, 0);
+    const struct op *norm = group_op(g, OP_NORM, 0), *shift = group_op(g, OP_TOKEN_SHIFT, 0);
     struct mix_args a = {.n_parts = n,
                          .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
                          .norm_w = norm ? emit_unit(e, norm->w[0]) : (u32)MIX_NOTHING,
@@ -158,11 +172,11 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
                          .eps = norm ? norm->p.norm.eps : 0};
     char name[32];
     snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
-    struct layout l = layout_of(e, name, op, pick, n);
+    struct layout l = layout_of(e, name, g, pick, n);
     emit_launch(e, name, 1, 1, MATVEC_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
-    emit_chunk(e, e->places[op->parts[pick[0]].w[0]].chunk);
+    emit_chunk(e, e->places[g->ops[pick[0]]->w[0]].chunk);
     emit_all(e);
     if (shift) {
         emit_state(e, shift->p.rec.state, false);
@@ -174,10 +188,10 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
         else
             emit_step(e, STEP_HEAD);
     }
-    for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, op, pick[i]);
+    for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, g, g->ops[pick[i]]);
     u32 units = e->kind.n_units ? e->kind.n_units : USUAL_UNITS;
     u32 per_four = l.v[LAYOUT_GROUPS] ? l.v[LAYOUT_GROUPS] : 4 * USUAL_GROUPS;
-    deal_groups(e, op, pick, units * per_four / 4, &a);
+    deal_groups(e, g, pick, units * per_four / 4, &a);
     u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
     emit_groups(e, emit_even(e, a.n_groups),
                 MAX(QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS), floats));
@@ -186,15 +200,16 @@ static void emit_mix(struct emit *e, const struct op *op, enum encoding enc, con
 
 /* ---- devices that stage nothing ---- */
 
-static bool plan_waiting(const struct emit *e, const struct op *op, struct waiting *w,
+static bool plan_waiting(const struct emit *e, const struct group *g, struct waiting *w,
                          u32 input[MIX_MAX_OPS])
 {
-    *w = (struct waiting){.norm = op_part(op, OP_NORM, 0),
-                          .shift = op_part(op, OP_TOKEN_SHIFT, 0),
+    *w = (struct waiting){.norm = group_op(g, OP_NORM, 0),
+                          .shift = group_op(g, OP_TOKEN_SHIFT, 0),
                           .chunk = UINT32_MAX};
-    for (u32 i = 0; i < op->n_parts; i++) {
-        const struct op *mul = &op->parts[i], *lerp = lerp_of(op, mul->in[0]);
-        if (mul->kind != OP_MATMUL || is_up(op, i)) continue;
+    for (u32 i = 0; i < g->n_ops; i++) {
+        const struct op *mul = g->ops[i], *lerp;
+        if (!is_first(g, mul)) continue;
+        lerp = lerp_of(g, mul->in[0]);
         struct planes v = {0};
         struct waiting_input in = {
             .x = mul->in[0], .m = MIX_NOTHING, .int8 = !is_float(enc_of(e, mul->w[0]))};
@@ -215,28 +230,30 @@ static bool plan_waiting(const struct emit *e, const struct op *op, struct waiti
 }
 
 /* The input of each product first, then products of one encoding and width together. */
-static int emit_unstaged_mixes(struct emit *e, const struct op *op)
+static int emit_unstaged_mixes(struct emit *e, const struct group *g)
 {
     u32 input[MIX_MAX_OPS];
     bool done[MIX_MAX_OPS] = {false};
     struct waiting w;
-    if (!plan_waiting(e, op, &w, input)) return emit_parts(e, op);
+    if (!plan_waiting(e, g, &w, input)) return emit_each(e, g);
     emit_waiting_rows(e, &w);
-    for (u32 i = 0; i < op->n_parts; i++) {
+    for (u32 i = 0; i < g->n_ops; i++) {
         static const u32 pick[MATMUL_MAX] = {0, 1, 2};
-        const struct op *first = &op->parts[i], *glu = glu_of(op, i);
-        struct product m = {.op = op,
+        const struct op *first = g->ops[i], *glu;
+        if (!is_first(g, first) || done[i]) continue;
+        glu = glu_of(g, first);
+        struct product m = {.op = first,
                             .x = w.in[0].x,
                             .n_slices = 1,
                             .n_in = first->in[0].width,
                             .glu = glu != NULL,
                             .waiting = &w};
-        if (first->kind != OP_MATMUL || done[i] || is_up(op, i)) continue;
-        for (u32 j = i; j < op->n_parts && m.n < (glu ? 1 : MATMUL_MAX); j++) {
-            const struct op *mul = &op->parts[j], *act = act_of(op, j);
-            if (mul->kind != OP_MATMUL || done[j] || is_up(op, j) || (j > i && glu_of(op, j)) ||
+        for (u32 j = i; j < g->n_ops && m.n < (glu ? 1 : MATMUL_MAX); j++) {
+            const struct op *mul = g->ops[j], *act;
+            if (!is_first(g, mul) || done[j] || (j > i && glu_of(g, mul)) ||
                 mul->in[0].width != m.n_in || enc_of(e, mul->w[0]) != enc_of(e, first->w[0]))
                 continue;
+            act = act_of(g, mul);
             done[j] = true;
             m.w[m.n] = mul->w[0];
             m.bias[m.n] = mul->w[1];
@@ -245,8 +262,8 @@ static int emit_unstaged_mixes(struct emit *e, const struct op *op)
             m.y[m.n++] = (glu ? glu : act ? act : mul)->out[0];
         }
         if (glu) {
-            m.w[1] = first[1].w[0];
-            m.bias[1] = first[1].w[1];
+            m.w[1] = up_of(g, first)->w[0];
+            m.bias[1] = up_of(g, first)->w[1];
             m.n = 2;
         }
         emit_unstaged(e, &m, pick, m.n);
@@ -255,54 +272,48 @@ static int emit_unstaged_mixes(struct emit *e, const struct op *op)
 }
 
 /* Can k_mix do it all? */
-static bool all_fit(const struct emit *e, const struct op *op)
+static bool all_fit(const struct emit *e, const struct group *g)
 {
     if (e->rows > 1 || e->kind.n_p) return false;
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_MATMUL && !fits(e, op, i)) return false;
+    for (u32 i = 0; i < g->n_ops; i++)
+        if (g->ops[i]->kind == OP_MATMUL && !fits(e, g, g->ops[i])) return false;
     return true;
 }
 
-static int emit_mixes(struct emit *e, const struct op *op)
+static int emit_mixes(struct emit *e, const struct group *g)
 {
     bool done[MIX_MAX_OPS] = {false};
-    CHECK(op->n_parts <= MIX_MAX_OPS);
-    if (e->kind.unstaged) return emit_unstaged_mixes(e, op);
-    for (u32 i = 0; i < op->n_parts; i++) {
+    CHECK(g->n_ops <= MIX_MAX_OPS);
+    if (e->kind.unstaged) return emit_unstaged_mixes(e, g);
+    for (u32 i = 0; i < g->n_ops; i++) {
         u32 pick[MIX_MAX], n = 0, chunk;
-        if (op->parts[i].kind != OP_MATMUL || done[i] || is_up(op, i)) continue;
-        enum encoding enc = enc_of(e, op->parts[i].w[0]);
-        chunk = e->places[op->parts[i].w[0]].chunk;
-        for (u32 j = i; j < op->n_parts && n < MIX_MAX; j++) {
-            if (op->parts[j].kind != OP_MATMUL || done[j] || is_up(op, j)) continue;
-            enum encoding other = enc_of(e, op->parts[j].w[0]);
-            if (e->places[op->parts[j].w[0]].chunk != chunk) continue;
+        if (!is_first(g, g->ops[i]) || done[i]) continue;
+        enum encoding enc = enc_of(e, g->ops[i]->w[0]);
+        chunk = e->places[g->ops[i]->w[0]].chunk;
+        for (u32 j = i; j < g->n_ops && n < MIX_MAX; j++) {
+            if (!is_first(g, g->ops[j]) || done[j]) continue;
+            enum encoding other = enc_of(e, g->ops[j]->w[0]);
+            if (e->places[g->ops[j]->w[0]].chunk != chunk) continue;
             if (is_float(enc)) enc = other;
             if (other != enc && !is_float(other)) continue;
             pick[n++] = j;
             done[j] = true;
         }
-        emit_mix(e, op, enc, pick, n);
+        emit_mix(e, g, enc, pick, n);
     }
     return e->rc;
 }
 
-int emit_matmuls(struct emit *e, const struct op *op)
+int emit_matmuls(struct emit *e, const struct group *g)
 {
-    return all_fit(e, op) ? emit_mixes(e, op) : emit_parts(e, op);
+    return all_fit(e, g) ? emit_mixes(e, g) : emit_each(e, g);
 }
 
-int emit_norm_router(struct emit *e, const struct op *op)
+int emit_norm_router(struct emit *e, const struct group *g)
 {
-    if (all_fit(e, op)) return emit_mixes(e, op);
-    emit_op(e, &op->parts[0]);
-    emit_op(e, &op->parts[1]);
-    if (op->n_parts == 2) return e->rc;
-    struct op glu = *op;
-    glu.kind = OP_GATE_UP_GLU;
-    glu.in[0] = op->out[0];
-    glu.out[0] = op->out[2];
-    glu.parts = &op->parts[2];
-    glu.n_parts = op->n_parts - 2;
-    return emit_op(e, &glu);
+    const struct op *glu = group_op(g, OP_GLU, 0);
+    if (all_fit(e, g)) return emit_mixes(e, g);
+    emit_op(e, g->role[ROUTER_NORM]);
+    emit_op(e, g->role[ROUTER_MATMUL]);
+    return glu ? emit_glu(e, g, NULL, glu) : e->rc;
 }

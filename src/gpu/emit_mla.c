@@ -3,32 +3,34 @@
 #include <stdio.h>
 
 #include "gpu/emit.h"
+#include "gpu/rules.h"
 
 /* ---- queries ---- */
 
 /* Can a cluster for each head make them in one launch? */
-static bool query_fits(const struct emit *e, const struct op *op)
+static bool query_fits(const struct emit *e, const struct group *g)
 {
-    const struct op *norm = op_part(op, OP_NORM, 0), *mul = op_part(op, OP_MATMUL, 0);
-    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    const struct op *norm = group_op(g, OP_NORM, 0), *mul = group_op(g, OP_MATMUL, 0);
+    const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
     const struct weight *w = e->p->net->weights;
-    u32 n = op->in[0].width, head = heads->p.heads.in_stride, k = heads->p.heads.n_in;
+    u32 n = norm->in[0].width, head = heads->p.heads.in_stride, k = heads->p.heads.n_in;
     return e->kind.clusters && e->rows == 1 && !e->kind.n_p && e->p->net->profile.int8 &&
            encoding_of(w[mul->w[0]].type) == ENC_I8 && encoding_of(w[heads->w[0]].type) == ENC_I8 &&
            norm->w[1] == NO_WEIGHT && mul->w[1] == NO_WEIGHT && norm->p.norm.group == n &&
-           n % 32 == 0 && k % 32 == 0 && op->in[0].col % 4 == 0 && n <= QUERY_MAX_IN && k <= head &&
-           head <= QUERY_MAX_HEAD && head * heads->p.heads.n_heads == mul->out[0].width &&
+           n % 32 == 0 && k % 32 == 0 && norm->in[0].col % 4 == 0 && n <= QUERY_MAX_IN &&
+           k <= head && head <= QUERY_MAX_HEAD &&
+           head * heads->p.heads.n_heads == mul->out[0].width &&
            w[heads->w[0]].n_out <= QUERY_MAX_LATENT;
 }
 
-static void launch_query(struct emit *e, const struct op *op)
+static void launch_query(struct emit *e, const struct group *g)
 {
-    const struct op *norm = op_part(op, OP_NORM, 0), *mul = op_part(op, OP_MATMUL, 0);
-    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    const struct op *norm = group_op(g, OP_NORM, 0), *mul = group_op(g, OP_MATMUL, 0);
+    const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
     struct planes q, k;
     planes_plan(&q, &e->p->net->weights[mul->w[0]]);
     planes_plan(&k, &e->p->net->weights[heads->w[0]]);
-    struct mla_query_args a = {.n_in = op->in[0].width,
+    struct mla_query_args a = {.n_in = norm->in[0].width,
                                .norm = norm->p.norm.kind,
                                .has_w = norm->w[0] != NO_WEIGHT,
                                .eps = norm->p.norm.eps,
@@ -44,7 +46,7 @@ static void launch_query(struct emit *e, const struct op *op)
     emit_depth(e, heads->p.heads.n_heads);
     emit_walk(e, 0, QUEUE_BYTES(emit_scale_words(ENC_I8), MATVEC_THREADS));
     emit_vector(e, norm->w[0], 0);
-    emit_in(e, op->in[0]);
+    emit_in(e, norm->in[0]);
     emit_weight(e, mul->w[0]);
     emit_out(e, mul->out[0]);
     emit_weight(e, heads->w[0]);
@@ -52,13 +54,13 @@ static void launch_query(struct emit *e, const struct op *op)
     emit_args(e, &a, sizeof a);
 }
 
-int emit_mla_query(struct emit *e, const struct op *op)
+int emit_mla_query(struct emit *e, const struct group *g)
 {
-    if (query_fits(e, op)) {
-        launch_query(e, op);
+    if (query_fits(e, g)) {
+        launch_query(e, g);
     } else {
-        emit_norm_products(e, op);
-        emit_op(e, op_part(op, OP_MATMUL_HEADS, 0));
+        emit_products(e, g);
+        emit_op(e, group_op(g, OP_MATMUL_HEADS, 0));
     }
     return e->rc;
 }
@@ -78,10 +80,10 @@ static bool is_latent_row(const struct emit *e, const struct op *norm, const str
            (n | norm->in[0].col | emit_pitch(e, norm->in[0])) % 4 == 0;
 }
 
-static struct mla_store_args store_args(const struct emit *e, const struct op *op)
+static struct mla_store_args store_args(const struct emit *e, const struct group *g)
 {
-    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
-    const struct op *norm = op_part(op, OP_NORM, 0);
+    const struct op *rq = g->role[MLA_Q_ROPE], *rk = g->role[MLA_K_ROPE];
+    const struct op *norm = group_op(g, OP_NORM, 0);
     return (struct mla_store_args){.n_heads = rq->p.rope.n_heads,
                                    .n_rot = rq->p.rope.n_rot,
                                    .neox = rq->p.rope.kind == ROPE_NEOX,
@@ -101,55 +103,53 @@ static struct mla_store_args store_args(const struct emit *e, const struct op *o
 }
 
 /* Do the kernels' assumptions hold? */
-static bool is_usual(const struct emit *e, const struct op *op)
+static bool is_usual(const struct emit *e, const struct group *g)
 {
-    const struct op *rq = op_part(op, OP_ROPE, 0);
-    return is_latent_row(e, op_part(op, OP_NORM, 0), op_part(op, OP_ROPE, 1),
-                         op_part(op, OP_KV_STORE, 0)) &&
+    const struct op *rq = g->role[MLA_Q_ROPE];
+    return is_latent_row(e, group_op(g, OP_NORM, 0), g->role[MLA_K_ROPE], g->role[MLA_STORE]) &&
            rq->p.rope.width == rq->p.rope.n_rot && !emit_kv_in_blocks(e->p->net);
 }
 
-static void bind_store(struct emit *e, const struct op *op)
+static void bind_store(struct emit *e, const struct group *g)
 {
-    const struct op *norm = op_part(op, OP_NORM, 0);
+    const struct op *norm = group_op(g, OP_NORM, 0);
     emit_step(e, STEP_ROWS);
     emit_tables(e, false);
     emit_step(e, STEP_COS);
     emit_step(e, STEP_SIN);
     emit_vector(e, norm->w[0], 0);
     emit_vector(e, norm->w[1], 0);
-    emit_in(e, op_part(op, OP_ROPE, 0)->in[0]);
+    emit_in(e, g->role[MLA_Q_ROPE]->in[0]);
     emit_in(e, norm->in[0]);
-    emit_in(e, op_part(op, OP_ROPE, 1)->in[0]);
+    emit_in(e, g->role[MLA_K_ROPE]->in[0]);
 }
 
-int emit_mla_store(struct emit *e, const struct op *op)
+static void emit_mla_store(struct emit *e, const struct group *g)
 {
-    if (!is_usual(e, op)) return emit_parts(e, op);
-    struct mla_store_args a = store_args(e, op);
+    struct mla_store_args a = store_args(e, g);
     bool f32 = e->p->net->profile.kv == QT_F32;
     emit_launch(e, f32 ? "k_mla_store_f32" : "k_mla_store_f16", e->rows,
                 1 + (a.n_heads + MLA_HEADS - 1) / MLA_HEADS, MLA_THREADS);
     emit_step(e, STEP_HEAD);
-    bind_store(e, op);
-    emit_out(e, op_part(op, OP_ROPE, 0)->out[0]);
-    emit_kv(e, op_part(op, OP_KV_STORE, 0)->p.attn.kv, true);
-    return emit_args(e, &a, sizeof a);
+    bind_store(e, g);
+    emit_out(e, g->role[MLA_Q_ROPE]->out[0]);
+    emit_kv(e, g->role[MLA_STORE]->p.attn.kv, true);
+    emit_args(e, &a, sizeof a);
 }
 
 /* ---- one row, through attention ---- */
 
 /* Can one launch do it? */
-static bool fits(const struct emit *e, const struct op *op)
+static bool fits(const struct emit *e, const struct group *g)
 {
-    const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
-    const struct op *rope = op_part(op, OP_ROPE, 0), *heads = op_part(op, OP_MATMUL_HEADS, 0);
-    const struct op *norm = op_part(op, OP_NORM, 0);
+    const struct op *attention = g->role[MLA_ATTENTION];
+    const struct op *rope = g->role[MLA_Q_ROPE], *heads = group_op(g, OP_MATMUL_HEADS, 0);
+    const struct op *norm = group_op(g, OP_NORM, 0);
     enum { MOST_ROTATED = 64 }; /* that latent_mma.cu has room for */
     enum encoding enc = encoding_of(e->p->net->weights[heads->w[0]].type);
     u32 k = attention->p.attn.k_width, v = attention->p.attn.v_width;
     return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == QT_F16 &&
-           (enc == ENC_I8 || enc == ENC_F16) && is_usual(e, op) && v % 32 == 0 && k % 8 == 0 &&
+           (enc == ENC_I8 || enc == ENC_F16) && is_usual(e, g) && v % 32 == 0 && k % 8 == 0 &&
            k <= LATENT_MAX_K && v <= LATENT_MAX_V && v + rope->p.rope.n_rot == k &&
            attention->p.attn.n_heads == rope->p.rope.n_heads &&
            attention->p.attn.n_heads <= TICKETS && heads->p.heads.in_stride == v &&
@@ -171,15 +171,15 @@ static void launch_heads(struct emit *e, const char *kind, u32 groups, enum enco
     emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS));
 }
 
-static void emit_mla(struct emit *e, const struct op *op)
+static void emit_mla(struct emit *e, const struct group *g)
 {
     enum { GROUPS = 12, OUT_GROUPS = 8 }; /* of a head: so many that they fill a large device */
-    const struct op *attention = op_part(op, OP_LATENT_ATTENTION, 0);
-    const struct op *heads = op_part(op, OP_MATMUL_HEADS, 0);
+    const struct op *attention = g->role[MLA_ATTENTION];
+    const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
     u32 kv = attention->p.attn.kv, w = heads->w[0];
     struct planes p;
     planes_plan(&p, &e->p->net->weights[w]);
-    struct mla_args a = {.store = store_args(e, op),
+    struct mla_args a = {.store = store_args(e, g),
                          .attn = emit_attention_args(e, attention),
                          .n_out = e->p->net->weights[w].n_out,
                          .q_row = p.q_row,
@@ -189,9 +189,9 @@ static void emit_mla(struct emit *e, const struct op *op)
         emit_clusters(e, "k_mla_mma", attention, LATENT_STRETCHES);
     else
         launch_heads(e, "", GROUPS, p.enc, a.attn.n_heads);
-    bind_store(e, op);
+    bind_store(e, g);
     emit_in(e, attention->in[0]);
-    emit_out(e, op_part(op, OP_ROPE, 0)->out[0]);
+    emit_out(e, g->role[MLA_Q_ROPE]->out[0]);
     emit_kv(e, kv, false);
     emit_kv(e, kv, true);
     emit_attention_scratch(e, attention, true);
@@ -208,19 +208,19 @@ static void emit_mla(struct emit *e, const struct op *op)
     emit_args(e, &a, sizeof a);
 }
 
-int emit_mla_attention(struct emit *e, const struct op *op)
+int emit_mla_attention(struct emit *e, const struct group *g)
 {
-    struct op store = *op;
-    store.kind = OP_MLA_STORE;
-    store.n_parts = 4;
-    emit_parts_begin(e, op);
-    if (fits(e, op)) {
-        emit_mla(e, op);
-    } else {
-        emit_mla_store(e, &store);
-        emit_op(e, op_part(op, OP_LATENT_ATTENTION, 0));
-        emit_op(e, op_part(op, OP_MATMUL_HEADS, 0));
+    emit_inside(e, g);
+    if (fits(e, g)) {
+        emit_mla(e, g);
+        return e->rc;
     }
-    emit_parts_end(e);
-    return e->rc;
+    if (is_usual(e, g))
+        emit_mla_store(e, g);
+    else
+        for (u32 i = 0; i < g->n_ops; i++)
+            if (g->ops[i] != g->role[MLA_ATTENTION] && g->ops[i] != g->role[MLA_V_B])
+                emit_op(e, g->ops[i]);
+    emit_op(e, g->role[MLA_ATTENTION]);
+    return emit_op(e, g->role[MLA_V_B]);
 }

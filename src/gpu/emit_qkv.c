@@ -3,25 +3,13 @@
 #include <stdio.h>
 
 #include "gpu/emit.h"
+#include "gpu/rules.h"
 
-/* The other parts, once the norm and the matmuls are done. */
-static void emit_rest(struct emit *e, const struct op *op)
+/* The other ops, once the norm and the matmuls are done. */
+static void emit_rest(struct emit *e, const struct group *g)
 {
-    bool normed = false;
-    for (u32 i = 0; i < op->n_parts; i++) {
-        bool first_norm = op->parts[i].kind == OP_NORM && !normed;
-        normed |= first_norm;
-        if (first_norm || op->parts[i].kind == OP_MATMUL) continue;
-        emit_op(e, &op->parts[i]);
-    }
-}
-
-/* The norm of the heads that become x; NULL: none. */
-static const struct op *norm_before(const struct op *op, struct operand x)
-{
-    for (u32 i = 0; i < op->n_parts; i++)
-        if (op->parts[i].kind == OP_NORM && op->parts[i].out[0].buf == x.buf) return &op->parts[i];
-    return NULL;
+    for (u32 i = 0; i < g->n_ops; i++)
+        if (g->ops[i] != g->role[QKV_NORM] && g->ops[i]->kind != OP_MATMUL) emit_op(e, g->ops[i]);
 }
 
 static bool has_plain_heads(const struct op *rope, const struct op *norm)
@@ -32,7 +20,7 @@ static bool has_plain_heads(const struct op *rope, const struct op *norm)
             (norm->p.norm.group == n && norm->w[0] != NO_WEIGHT && norm->w[1] == NO_WEIGHT));
 }
 
-/* What the parts between the products and attention do, for kernels that do it all. */
+/* What the ops between the products and attention do, for kernels that do it all. */
 struct heads {
     struct operand q, k, v;
     const struct op *q_norm, *k_norm, *q_rope, *store;
@@ -40,11 +28,11 @@ struct heads {
 };
 
 /* False: not with these kernels. */
-static bool find_heads(const struct emit *e, const struct op *op, struct heads *out)
+static bool find_heads(const struct emit *e, const struct group *g, struct heads *out)
 {
-    const struct op *rq = op_part(op, OP_ROPE, 0), *rk = op_part(op, OP_ROPE, 1);
-    const struct op *store = op_part(op, OP_KV_STORE, 0);
-    const struct op *nq = norm_before(op, rq->in[0]), *nk = norm_before(op, rk->in[0]);
+    const struct op *rq = g->role[QKV_Q_ROPE], *rk = g->role[QKV_K_ROPE];
+    const struct op *nq = g->role[QKV_Q_NORM], *nk = g->role[QKV_K_NORM];
+    const struct op *store = g->role[QKV_STORE];
     struct operand q = nq ? nq->in[0] : rq->in[0], k = nk ? nk->in[0] : rk->in[0];
     u32 width = rq->p.rope.width, n_kv = rk->p.rope.n_heads;
     struct operand v = store->in[1];
@@ -101,19 +89,6 @@ static void emit_heads(struct emit *e, const struct heads *h)
     emit_args(e, &h->args, sizeof h->args);
 }
 
-int emit_norm_qkv_store(struct emit *e, const struct op *op)
-{
-    struct heads h;
-    emit_parts_begin(e, op);
-    emit_norm_products(e, op);
-    if (find_heads(e, op, &h))
-        emit_heads(e, &h);
-    else
-        emit_rest(e, op);
-    emit_parts_end(e);
-    return e->rc;
-}
-
 /* Can one launch take the only row through attention? */
 static bool can_attend(const struct emit *e, const struct heads *h)
 {
@@ -153,20 +128,19 @@ static void emit_attend(struct emit *e, const struct op *attention, const struct
     if (!e->kind.joins) emit_attention_merge(e, attention);
 }
 
-int emit_norm_qkv_attention(struct emit *e, const struct op *op)
+int emit_norm_qkv_attention(struct emit *e, const struct group *g)
 {
-    const struct op *attention = op_part(op, OP_ATTENTION, 0);
+    const struct op *attention = g->role[QKV_ATTENTION];
     struct heads h;
-    emit_parts_begin(e, op);
-    emit_norm_products(e, op);
-    if (!find_heads(e, op, &h)) {
-        emit_rest(e, op);
+    emit_inside(e, g);
+    emit_products(e, g);
+    if (!find_heads(e, g, &h)) {
+        emit_rest(e, g);
     } else if (can_attend(e, &h)) {
         emit_attend(e, attention, &h);
     } else {
         emit_heads(e, &h);
         emit_attention(e, attention);
     }
-    emit_parts_end(e);
     return e->rc;
 }

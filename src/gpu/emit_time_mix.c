@@ -2,27 +2,29 @@
  * it, for one row from the low-rank middles on. */
 #include <stdio.h>
 
+#include "core/patterns.h"
 #include "gpu/emit.h"
 
-/* The parts, and what they read: r, w, k, v, a, first, m, g; missing ones are v. */
+/* What the ops read: r, w, k, v, a, first, m, g; missing ones are v. */
 enum { IN_R, IN_W, IN_K, IN_V, IN_A, IN_FIRST, IN_M, IN_G, IN_COUNT };
 struct mixer {
     const struct op *lerp, *k_k, *l2, *k_a, *wkv, *norm, *bonus, *gate;
-    struct operand in[IN_COUNT];
+    struct operand in[IN_COUNT], out;
     u32 head;
     struct time_mix_args args;
 };
 
-static void find_mixer(const struct emit *e, const struct op *op, struct mixer *m)
+static void find_mixer(const struct emit *e, const struct group *g, struct mixer *m)
 {
-    *m = (struct mixer){.lerp = op_part(op, OP_LERP, 0),
-                        .k_k = op_part(op, OP_MUL, 0),
-                        .l2 = op_part(op, OP_NORM, 0),
-                        .k_a = op_part(op, OP_K_CONTROL, 0),
-                        .wkv = op_part(op, OP_RECURRENCE, 0),
-                        .norm = op_part(op, OP_NORM, 1),
-                        .bonus = op_part(op, OP_RK_BONUS, 0),
-                        .gate = op_part(op, OP_MUL, 1)};
+    *m = (struct mixer){.lerp = g->role[MIX_LERP],
+                        .k_k = g->role[MIX_K_K],
+                        .l2 = g->role[MIX_L2],
+                        .k_a = g->role[MIX_K_CONTROL],
+                        .wkv = g->role[MIX_WKV],
+                        .norm = g->role[MIX_NORM],
+                        .bonus = g->role[MIX_BONUS],
+                        .gate = g->role[MIX_GATE],
+                        .out = group_last(g)->out[0]};
     struct operand v = m->lerp ? m->lerp->in[0] : m->wkv->in[3];
     m->head = m->wkv->p.rec.head;
     m->in[IN_R] = m->wkv->in[0];
@@ -42,13 +44,13 @@ static void find_mixer(const struct emit *e, const struct op *op, struct mixer *
                                      .first_pitch = m->lerp ? emit_pitch(e, m->in[IN_FIRST]) : 0,
                                      .m_pitch = m->lerp ? emit_pitch(e, m->in[IN_M]) : 0,
                                      .g_pitch = m->gate ? emit_pitch(e, m->in[IN_G]) : 0,
-                                     .y_pitch = emit_pitch(e, op->out[0]),
+                                     .y_pitch = emit_pitch(e, m->out),
                                      .has_norm = m->norm != NULL,
                                      .l2_eps = m->l2->p.norm.eps,
                                      .norm_eps = m->norm ? m->norm->p.norm.eps : 0};
 }
 
-/* Where the fused kernels' assumptions don't hold the parts run one by one. */
+/* Where the kernels' assumptions don't hold the ops run one by one. */
 static bool is_usual(const struct emit *e, const struct mixer *m)
 {
     const struct op *l2 = m->l2, *norm = m->norm;
@@ -70,7 +72,7 @@ static void bind_vectors(struct emit *e, const struct mixer *m)
     emit_vector(e, m->bonus->w[0], 0);
 }
 
-static void emit_mixer(struct emit *e, const struct op *op, const struct mixer *m)
+static void emit_mixer(struct emit *e, const struct mixer *m)
 {
     char name[32];
     snprintf(name, sizeof name, "k_time_mix_%u", m->head);
@@ -79,27 +81,26 @@ static void emit_mixer(struct emit *e, const struct op *op, const struct mixer *
     for (u32 i = 0; i < IN_COUNT; i++) emit_in(e, m->in[i]);
     bind_vectors(e, m);
     emit_state(e, m->wkv->p.rec.state, true);
-    emit_out(e, op->out[0]);
+    emit_out(e, m->out);
     emit_args(e, &m->args, sizeof m->args);
 }
 
 /* ---- one row, with the products before it ---- */
 
 /* Can k_low_mix or k_unstaged_low do these products: matrices and biases of floats in one chunk? */
-static bool fits(const struct emit *e, const struct op *op)
+static bool fits(const struct emit *e, const struct group *g)
 {
-    u32 n_in = 0, n = 0, chunk = e->places[op->parts[0].w[0]].chunk;
+    const struct op *first = group_op(g, OP_MATMUL, 0), *mul;
+    u32 n_in = 0, n = 0;
     struct planes p;
-    if (e->rows > 1 || e->kind.n_p) return false;
-    for (u32 i = 0; i < op->n_parts; i++) {
-        const struct op *mul = &op->parts[i];
-        if (mul->kind != OP_MATMUL) continue;
+    if (e->rows > 1 || e->kind.n_p || !first) return false;
+    u32 chunk = e->places[first->w[0]].chunk;
+    for (; (mul = group_op(g, OP_MATMUL, n)) != NULL; n++) {
         planes_plan(&p, &e->p->net->weights[mul->w[0]]);
         if (encoding_is_int8(p.enc) || (mul->in[0].width | mul->in[0].col) % 4 ||
             e->places[mul->w[0]].chunk != chunk)
             return false;
         n_in += mul->in[0].width;
-        n++;
         if (mul->w[1] == NO_WEIGHT) continue;
         planes_plan(&p, &e->p->net->weights[mul->w[1]]);
         if (p.enc != ENC_F32 || e->places[mul->w[1]].chunk != chunk) return false;
@@ -115,7 +116,7 @@ static u32 maker_of(const struct operand *made, u32 n, struct operand x)
     return LOW_MAX;
 }
 
-static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer *m)
+static void emit_low_mix(struct emit *e, const struct group *g, const struct mixer *m)
 {
     struct low_mix_args a = {.mix = m->args};
     struct operand made[LOW_MAX];
@@ -127,25 +128,23 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
     emit_walk(e, 0, LOW_BYTES);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
-    emit_chunk(e, e->places[op->parts[0].w[0]].chunk);
+    emit_chunk(e, e->places[group_op(g, OP_MATMUL, 0)->w[0]].chunk);
     emit_all(e);
     bind_vectors(e, m);
     emit_state(e, m->wkv->p.rec.state, false);
     emit_state(e, m->wkv->p.rec.state, true);
-    for (u32 i = 0; i < op->n_parts; i++) {
-        const struct op *mul = &op->parts[i], *act = mul + 1;
+    for (const struct op *mul; (mul = group_op(g, OP_MATMUL, a.n_parts)) != NULL;) {
+        const struct op *act = group_reader(g, mul->out[0], OP_ACT);
         struct planes p;
-        if (mul->kind != OP_MATMUL) continue;
-        bool acts = act->kind == OP_ACT;
         planes_plan(&p, &e->p->net->weights[mul->w[0]]);
-        made[a.n_parts] = acts ? act->out[0] : mul->out[0];
+        made[a.n_parts] = act ? act->out[0] : mul->out[0];
         a.part[a.n_parts++] = (struct low_part){
             .enc = p.enc,
             .n_in = mul->in[0].width,
             .n_units = p.q_row,
             .q = emit_unit(e, mul->w[0]),
             .bias = emit_unit(e, mul->w[1]),
-            .f = acts ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE,
+            .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE,
             .x = emit_touch(e, mul->in[0], false),
             .at = at,
         };
@@ -155,7 +154,7 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
     a.k = emit_touch(e, m->in[IN_K], false);
     a.v = emit_touch(e, m->in[IN_V], false);
     a.first = emit_touch(e, m->in[IN_FIRST], false);
-    a.y = emit_touch(e, op->out[0], true);
+    a.y = emit_touch(e, m->out, true);
     a.w = maker_of(made, a.n_parts, m->in[IN_W]);
     a.a = maker_of(made, a.n_parts, m->in[IN_A]);
     a.m = maker_of(made, a.n_parts, m->in[IN_M]);
@@ -164,36 +163,24 @@ static void emit_low_mix(struct emit *e, const struct op *op, const struct mixer
 }
 
 /* Does the launch know all four? What is not there needs no maker. */
-static bool makes_all(const struct op *op, const struct mixer *m)
+static bool makes_all(const struct group *g, const struct mixer *m)
 {
-    const struct operand *want[] = {&m->in[IN_W], &m->in[IN_A], &m->in[IN_M], &m->in[IN_G]};
-    const bool wanted[] = {true, true, m->lerp != NULL, m->gate != NULL};
-    for (u32 i = 0; i < ARRAY_LEN(want); i++) {
-        bool found = !wanted[i];
-        for (u32 j = 0; j < op->n_parts; j++)
-            found |= (op->parts[j].kind == OP_MATMUL || op->parts[j].kind == OP_ACT) &&
-                     op->parts[j].out[0].buf == want[i]->buf;
-        if (!found) return false;
-    }
-    return true;
+    return group_maker(g, m->in[IN_W]) && group_maker(g, m->in[IN_A]) &&
+           (!m->lerp || group_maker(g, m->in[IN_M])) && (!m->gate || group_maker(g, m->in[IN_G]));
 }
 
-int emit_time_mix(struct emit *e, const struct op *op)
+int emit_time_mix(struct emit *e, const struct group *g)
 {
     struct mixer m;
-    find_mixer(e, op, &m);
-    if (!is_usual(e, &m)) return emit_parts(e, op);
-    if (op->kind == OP_TIME_MIX) {
-        emit_mixer(e, op, &m);
-    } else if (fits(e, op) && makes_all(op, &m)) {
-        emit_low_mix(e, op, &m);
-    } else {
-        emit_parts_begin(e, op);
-        for (u32 i = 0; i < op->n_parts; i++)
-            if (op->parts[i].kind == OP_MATMUL || op->parts[i].kind == OP_ACT)
-                emit_op(e, &op->parts[i]);
-        emit_mixer(e, op, &m);
-        emit_parts_end(e);
+    find_mixer(e, g, &m);
+    if (!is_usual(e, &m)) return emit_each(e, g);
+    if (fits(e, g) && makes_all(g, &m)) {
+        emit_low_mix(e, g, &m);
+        return e->rc;
     }
+    emit_inside(e, g);
+    for (u32 i = 0; i < g->n_ops; i++)
+        if (g->ops[i]->kind == OP_MATMUL || g->ops[i]->kind == OP_ACT) emit_op(e, g->ops[i]);
+    emit_mixer(e, &m);
     return e->rc;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "gpu/emit.h"
+#include "gpu/rules.h"
 
 bool emit_is_unstaged(const struct emit *e, struct operand x)
 {
@@ -184,11 +185,10 @@ static struct unstaged_plane plane_of(const struct emit *e, u32 id, const struct
                                    .scale = in->int8 ? in->scale : 0};
 }
 
-void emit_unstaged_sum(struct emit *e, const struct op *op, const struct op *added,
-                       const struct operand *residual)
+void emit_unstaged_sum(struct emit *e, const struct group *g, const struct operand *residual)
 {
     enum { THREADS = 128, OUTPUTS = 2 };
-    const struct op *down = &op->parts[0];
+    const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED];
     u32 n_in = down->p.experts.n_in, n_out = down->p.experts.n_out, n_used = down->p.experts.n_used;
     enum encoding enc = encoding_of(e->p->net->weights[down->w[0]].type);
     struct waiting_input in = {.x = down->in[0], .m = MIX_NOTHING, .int8 = encoding_is_int8(enc)};
@@ -217,8 +217,8 @@ void emit_unstaged_sum(struct emit *e, const struct op *op, const struct op *add
     snprintf(name, sizeof name, "%s_o%u", c.site.kernel, l.v[LAYOUT_OUTPUTS]);
     emit_launch(e, name, (n_out + per_group - 1) / per_group, 1, a.threads);
     emit_step(e, STEP_HEAD);
-    emit_in(e, op->in[1]);
-    emit_in(e, op->in[2]);
+    emit_in(e, down->in[1]);
+    emit_in(e, g->role[SUM_COMBINE]->in[1]);
     if (in.int8) {
         emit_scratch(e, 0, w.bytes, false);
         emit_bind_waiting(e, &w, false);
@@ -227,10 +227,10 @@ void emit_unstaged_sum(struct emit *e, const struct op *op, const struct op *add
         emit_in(e, in.x);
         emit_step(e, STEP_HEAD);
     }
-    emit_in(e, residual ? *residual : op->in[0]);
+    emit_in(e, residual ? *residual : down->in[0]);
     emit_weight(e, down->w[0]);
     emit_weight(e, added ? added->w[0] : down->w[0]);
     emit_vector(e, added ? added->w[1] : NO_WEIGHT, 0);
-    emit_out(e, op->out[0]);
+    emit_out(e, group_last(g)->out[0]);
     emit_args(e, &a, sizeof a);
 }

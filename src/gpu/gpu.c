@@ -7,6 +7,7 @@
 #include "gpu/emit.h"
 #include "gpu/gpu_lists.h"
 #include "gpu/gpu_memory.h"
+#include "gpu/rules.h"
 
 enum {
     MAX_PROGRAMS = 4,
@@ -18,7 +19,7 @@ enum {
     BERTHS = GPU_BERTHS,
 };
 
-/* Some of a program's ops, most often all, as a berth submits them. */
+/* Some of a program's groups, most often all, as a berth submits them. */
 struct part {
     struct part *next;
     u32 begin, end, berth;
@@ -440,7 +441,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
 {
     const struct step_layout *step = &list->step;
     struct emit e;
-    int rc = emit_ops(&e, prog->p, &x->limits, list->kind, part->begin, part->end, err);
+    int rc = emit_groups_of(&e, prog->p, &x->limits, list->kind, part->begin, part->end, err);
     if (rc) return rc;
     CHECK(e.scratch <= prog->size.scratch && e.passed <= prog->size.passed);
     u32 n = 0;
@@ -453,7 +454,7 @@ static int record(struct gpu_exec *x, struct gpu_program *prog, const struct lis
                                       .n_bytes = step->bytes[part->extra]};
     for (u32 i = 0; i < e.n && !rc; i++)
         rc = command_of(x, prog, &list->kind, &e.list[i], &c[n++], err);
-    if (!rc && part->end == prog->p->n_ops && prog->p->sampled != NO_BUF)
+    if (!rc && part->end == prog->p->n_groups && prog->p->sampled != NO_BUF)
         c[n++] = (struct gpu_command){
             .kind = GPU_COPY,
             .after = true,
@@ -524,13 +525,13 @@ static int write_tables(struct gpu_exec *x, const struct step *s, struct err *er
 
 static bool is_whole(const struct gpu_program *prog, const struct step_shape *shape)
 {
-    return shape->op_begin == 0 && shape->op_end >= prog->p->n_ops;
+    return shape->group_begin == 0 && shape->group_end >= prog->p->n_groups;
 }
 
 static struct step_shape shape_of(const struct gpu_exec *x, const struct step *s)
 {
     u32 n_d = x->order.n_d;
-    return (struct step_shape){n_d, s->n_rows - n_d, s->op_begin, s->op_end};
+    return (struct step_shape){n_d, s->n_rows - n_d, s->group_begin, s->group_end};
 }
 
 /* The smallest list that holds a step's rows. */
@@ -580,7 +581,8 @@ static int settle(struct gpu_exec *x, struct err *err)
 static int submit_step(struct gpu_exec *x, u32 berth, const struct step *s, struct err *err)
 {
     struct gpu_program *prog = &x->programs[x->berths[berth].handle];
-    struct part *part, like = {.begin = s->op_begin, .end = MIN(s->op_end, prog->p->n_ops)};
+    struct part *part,
+        like = {.begin = s->group_begin, .end = MIN(s->group_end, prog->p->n_groups)};
     int rc = 0;
     step_order(&x->order, s);
     struct list *list = list_of(x, prog, shape_of(x, s));
@@ -589,8 +591,8 @@ static int submit_step(struct gpu_exec *x, u32 berth, const struct step *s, stru
         if ((rc = write_tables(x, s, err))) return rc;
         CHECK(step_write(&list->step, s, &x->order, &x->known, upload, &like.extra));
     }
-    if (s->op_begin == 0 && s->n_edits && (rc = submit_edits(x, berth, s, err))) return rc;
-    x->berths[berth].n_sampled = like.end == prog->p->n_ops ? s->n_out : 0;
+    if (s->group_begin == 0 && s->n_edits && (rc = submit_edits(x, berth, s, err))) return rc;
+    x->berths[berth].n_sampled = like.end == prog->p->n_groups ? s->n_out : 0;
     like.berth = berth;
     rc = part_of(x, prog, list, &like, &part, err);
     return rc ? rc : submit_list(x, berth, part->list, err);
@@ -629,7 +631,8 @@ static int gpu_prepare(struct exec *exec, u32 handle, struct step_shape shape, s
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
     struct gpu_program *prog = &x->programs[handle];
-    struct part *part, like = {.begin = shape.op_begin, .end = MIN(shape.op_end, prog->p->n_ops)};
+    struct part *part,
+        like = {.begin = shape.group_begin, .end = MIN(shape.group_end, prog->p->n_groups)};
     int rc = 0;
     if (!x->net->profile.bf16)
         shape = (struct step_shape){shape.n_d + shape.n_p, 0, like.begin, like.end};
@@ -744,7 +747,7 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     if (rc) return rc;
     struct list *list = list_of(x, prog, shape_of(x, s));
     struct part *whole = list->parts;
-    while (whole && (whole->begin || whole->end < prog->p->n_ops)) whole = whole->next;
+    while (whole && (whole->begin || whole->end < prog->p->n_groups)) whole = whole->next;
     CHECK(whole);
     struct emit e; /* anew: which launch is of which op */
     rc = emit_program(&e, prog->p, &x->limits, list->kind, err);
@@ -752,8 +755,8 @@ static int gpu_profile(struct exec *exec, u32 handle, const struct step *s, doub
     double *each = calloc(e.n + 2, sizeof *each);
     if (!each) rc = err_nomem(err, "the profile");
     if (!rc) rc = x->d->profile(x->g, whole->list, each, err);
-    memset(us, 0, prog->p->n_ops * sizeof *us);
-    for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].op] += each[1 + i];
+    memset(us, 0, prog->p->n_groups * sizeof *us);
+    for (u32 i = 0; i < e.n && !rc; i++) us[e.list[i].of] += each[1 + i];
     free(e.list);
     free(each);
     return rc;
@@ -827,10 +830,10 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
         while (j < *n && !site_is(&sites[j].choice.site, &l->choice.site)) j++;
         if (j == *n) {
             sites[(*n)++] =
-                (struct gpu_site){.choice = l->choice, .first_op = l->op, .threads = l->threads};
+                (struct gpu_site){.choice = l->choice, .first_group = l->of, .threads = l->threads};
             find_groups(x, l, sites[j].groups);
         }
-        sites[j].last_op = l->op;
+        sites[j].last_group = l->of;
         sites[j].n_launches++;
     }
     free(e.list);
@@ -868,76 +871,70 @@ static const u64 kernels[OP_COUNT] = {
     [OP_SAMPLE] = HAS(OP),
 };
 
-#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                    \
-    static struct exec_device driver##_look(u32 device)                                            \
-    {                                                                                              \
-        return look_at(&driver_##driver, device);                                                  \
-    }                                                                                              \
-    static u64 driver##_bytes(const struct program *p, const struct exec_limits *limits)           \
-    {                                                                                              \
-        return gpu_bytes(&driver_##driver, p, limits);                                             \
-    }                                                                                              \
-    static u64 driver##_open_bytes(const struct net *net, const struct exec_limits *limits)        \
-    {                                                                                              \
-        return gpu_open_bytes(&driver_##driver, net, limits);                                      \
-    }                                                                                              \
-    static int driver##_launches(const struct program *p, const struct exec_limits *limits,        \
-                                 u32 n_rows, u32 n_units, u32 *by_op, u32 *total, struct err *err) \
-    {                                                                                              \
-        return gpu_launches(&driver_##driver, p, limits, n_rows, n_units, by_op, total, err);      \
-    }                                                                                              \
-    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,         \
-                                u64 *by_op, struct err *err)                                       \
-    {                                                                                              \
-        return gpu_scratch(&driver_##driver, p, limits, by_op, err);                               \
-    }                                                                                              \
-    static int driver##_open(struct exec **out, const struct net *net,                             \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err);    \
-    static const struct exec_class driver##_class = {                                              \
-        .name = #driver,                                                                           \
-        .fused = GPU_FUSED,                                                                        \
-        .kernels = kernels,                                                                        \
-        .kv = QT_F16,                                                                              \
-        .block_kv = true,                                                                          \
-        .int8 = true,                                                                              \
-        .bf16 = rounds_to_bf16,                                                                    \
-        .has_bf16 = true,                                                                          \
-        .max_rows = MAX_ROWS,                                                                      \
-        .chunk = rows,                                                                             \
-        .queues = true,                                                                            \
-        .open = driver##_open,                                                                     \
-        .close = gpu_close,                                                                        \
-        .weight = gpu_weight,                                                                      \
-        .load = gpu_load,                                                                          \
-        .prepare = gpu_prepare,                                                                    \
-        .submit = gpu_submit,                                                                      \
-        .wait = gpu_wait,                                                                          \
-        .read = gpu_read,                                                                          \
-        .write = gpu_write,                                                                        \
-        .move = gpu_move,                                                                          \
-        .weight_bytes = planes_bytes,                                                              \
-        .bytes = driver##_bytes,                                                                   \
-        .open_bytes = driver##_open_bytes,                                                         \
-        .look = driver##_look,                                                                     \
-        .launches = driver##_launches,                                                             \
-        .scratch = driver##_scratch,                                                               \
-        .counters = gpu_counters,                                                                  \
-        .memory = gpu_memory,                                                                      \
-        .profile = gpu_profile,                                                                    \
-    };                                                                                             \
-    static int driver##_open(struct exec **out, const struct net *net,                             \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err)     \
-    {                                                                                              \
-        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);     \
+#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                  \
+    static struct exec_device driver##_look(u32 device)                                          \
+    {                                                                                            \
+        return look_at(&driver_##driver, device);                                                \
+    }                                                                                            \
+    static u64 driver##_bytes(const struct program *p, const struct exec_limits *limits)         \
+    {                                                                                            \
+        return gpu_bytes(&driver_##driver, p, limits);                                           \
+    }                                                                                            \
+    static u64 driver##_open_bytes(const struct net *net, const struct exec_limits *limits)      \
+    {                                                                                            \
+        return gpu_open_bytes(&driver_##driver, net, limits);                                    \
+    }                                                                                            \
+    static int driver##_launches(const struct program *p, const struct exec_limits *limits,      \
+                                 u32 n_rows, u32 n_units, u32 *by_group, u32 *total,             \
+                                 struct err *err)                                                \
+    {                                                                                            \
+        return gpu_launches(&driver_##driver, p, limits, n_rows, n_units, by_group, total, err); \
+    }                                                                                            \
+    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,       \
+                                u64 *by_group, struct err *err)                                  \
+    {                                                                                            \
+        return gpu_scratch(&driver_##driver, p, limits, by_group, err);                          \
+    }                                                                                            \
+    static int driver##_open(struct exec **out, const struct net *net,                           \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err);  \
+    static const struct exec_class driver##_class = {                                            \
+        .name = #driver,                                                                         \
+        .rules = gpu_rules,                                                                      \
+        .n_rules = GPU_RULES,                                                                    \
+        .kernels = kernels,                                                                      \
+        .kv = QT_F16,                                                                            \
+        .block_kv = true,                                                                        \
+        .int8 = true,                                                                            \
+        .bf16 = rounds_to_bf16,                                                                  \
+        .has_bf16 = true,                                                                        \
+        .max_rows = MAX_ROWS,                                                                    \
+        .chunk = rows,                                                                           \
+        .queues = true,                                                                          \
+        .open = driver##_open,                                                                   \
+        .close = gpu_close,                                                                      \
+        .weight = gpu_weight,                                                                    \
+        .load = gpu_load,                                                                        \
+        .prepare = gpu_prepare,                                                                  \
+        .submit = gpu_submit,                                                                    \
+        .wait = gpu_wait,                                                                        \
+        .read = gpu_read,                                                                        \
+        .write = gpu_write,                                                                      \
+        .move = gpu_move,                                                                        \
+        .weight_bytes = planes_bytes,                                                            \
+        .bytes = driver##_bytes,                                                                 \
+        .open_bytes = driver##_open_bytes,                                                       \
+        .look = driver##_look,                                                                   \
+        .launches = driver##_launches,                                                           \
+        .scratch = driver##_scratch,                                                             \
+        .counters = gpu_counters,                                                                \
+        .memory = gpu_memory,                                                                    \
+        .profile = gpu_profile,                                                                  \
+    };                                                                                           \
+    static int driver##_open(struct exec **out, const struct net *net,                           \
+                             const struct exec_limits *limits, u32 n_threads, struct err *err)   \
+    {                                                                                            \
+        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);   \
     }
-
-#define GPU_FUSED                                                                                 \
-    (1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU | 1ull << OP_NORM_GATE_UP_GLU |              \
-     1ull << OP_MATMUL_ADD | 1ull << OP_NORM_QKV_STORE | 1ull << OP_NORM_QKV_ATTENTION |          \
-     1ull << OP_EXPERTS_GLU | 1ull << OP_EXPERTS_SUM | 1ull << OP_TIME_MIX | 1ull << OP_MATMULS | \
-     1ull << OP_ROUTE_EXPERTS_GLU | 1ull << OP_SHIFT_MATMULS | 1ull << OP_LOW_TIME_MIX |          \
-     1ull << OP_NORM_ROUTER | 1ull << OP_EXPERTS_SUM_ADD | 1ull << OP_MLA_STORE |                 \
-     1ull << OP_MLA_ATTENTION | 1ull << OP_MLA_QUERY)
 
 GPU_CLASS(cuda, true, CUDA_ROWS)
 GPU_CLASS(metal, true, METAL_ROWS)

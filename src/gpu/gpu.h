@@ -43,7 +43,7 @@ void gpu_ablate(struct exec *x, bool softmax);
  * there lies now. */
 struct gpu_site {
     struct choice choice;
-    u32 first_op, last_op, n_launches;
+    u32 first_group, last_group, n_launches;
     u32 groups[3], threads;
 };
 int gpu_sites(struct exec *x, u32 handle, const struct step *s, struct gpu_site **out, u32 *n,

@@ -150,8 +150,8 @@ u64 gpu_bytes(const struct gpu_driver *d, const struct program *p, const struct 
 }
 
 int gpu_launches(const struct gpu_driver *d, const struct program *p,
-                 const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_op, u32 *total,
-                 struct err *err)
+                 const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_group,
+                 u32 *total, struct err *err)
 {
     struct emit e;
     bool hopper = n_units && d && d->reside;
@@ -162,14 +162,14 @@ int gpu_launches(const struct gpu_driver *d, const struct program *p,
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
-    memset(by_op, 0, p->n_ops * sizeof *by_op);
-    for (u32 i = 0; i < e.n; i++) by_op[e.list[i].op]++;
+    memset(by_group, 0, p->n_groups * sizeof *by_group);
+    for (u32 i = 0; i < e.n; i++) by_group[e.list[i].of]++;
     free(e.list);
     return 0;
 }
 
 int gpu_scratch(const struct gpu_driver *d, const struct program *p,
-                const struct exec_limits *limits, u64 *by_op, struct err *err)
+                const struct exec_limits *limits, u64 *by_group, struct err *err)
 {
     struct emit e;
     u32 rows = gpu_list_rows(limits, gpu_list_for(limits, limits->max_rows));
@@ -181,11 +181,11 @@ int gpu_scratch(const struct gpu_driver *d, const struct program *p,
         kind.n_d = rows;
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
-    memset(by_op, 0, p->n_ops * sizeof *by_op);
+    memset(by_group, 0, p->n_groups * sizeof *by_group);
     for (u32 i = 0; i < e.n; i++)
         for (u32 j = 0; j < e.list[i].n_bufs; j++) {
             const struct binding *b = &e.list[i].bufs[j];
-            u64 *most = &by_op[e.list[i].op];
+            u64 *most = &by_group[e.list[i].of];
             if (b->space == SPACE_SCRATCH) *most = MAX(*most, b->offset + b->n);
         }
     free(e.list);

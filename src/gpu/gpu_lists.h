@@ -45,9 +45,9 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
 u64 gpu_bytes(const struct gpu_driver *d, const struct program *p,
               const struct exec_limits *limits);
 int gpu_launches(const struct gpu_driver *d, const struct program *p,
-                 const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_op, u32 *total,
-                 struct err *err);
+                 const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_group,
+                 u32 *total, struct err *err);
 int gpu_scratch(const struct gpu_driver *d, const struct program *p,
-                const struct exec_limits *limits, u64 *by_op, struct err *err);
+                const struct exec_limits *limits, u64 *by_group, struct err *err);
 
 #endif

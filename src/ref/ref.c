@@ -18,7 +18,6 @@ static void ref_close(struct exec *exec)
     if (!x) return;
     hostmem_close(&x->host);
     for (u32 i = 0; i < ARRAY_LEN(x->vec); i++) free(x->vec[i]);
-    for (u32 i = 0; i < ARRAY_LEN(x->scratch); i++) free(x->scratch[i]);
     free(x->act);
     pool_close(x->pool);
     free(x);
@@ -68,28 +67,13 @@ static int check_limits(const struct op *op, struct err *err)
     return 0;
 }
 
-/* Columns that the widest fused op keeps to itself. */
-static u64 scratch_cols(const struct program *p)
-{
-    u64 n = 0;
-    for (u32 i = 0; i < p->n_ops; i++) {
-        const struct op *op = &p->ops[i];
-        if (op->kind == OP_NORM_MATMUL) n = MAX(n, op->in[0].width);
-        if (op->kind == OP_GATE_UP_GLU) n = MAX(n, 2 * (u64)op->out[0].width);
-    }
-    return n;
-}
-
 static int ref_load(struct exec *exec, const struct program *p, u32 *handle, struct err *err)
 {
     struct ref *x = (struct ref *)exec;
     int rc = exec_check(x->host.base.class, p, err);
     for (u32 i = 0; i < p->n_ops && !rc; i++) rc = check_limits(&p->ops[i], err);
     if (!rc) rc = hostmem_load(&x->host, p, handle, err);
-    if (rc) return rc;
-    float *scratch = calloc(scratch_cols(p) * x->host.limits.max_rows + 1, sizeof(float));
-    x->scratch[*handle] = scratch;
-    return scratch ? 0 : err_nomem(err, "the activations");
+    return rc;
 }
 
 static int ref_submit(struct exec *exec, u32 handle, const struct step *s, struct err *err)
@@ -97,8 +81,9 @@ static int ref_submit(struct exec *exec, u32 handle, const struct step *s, struc
     (void)err;
     struct ref *x = (struct ref *)exec;
     struct ref_run run = {x, x->host.programs[handle].p, handle, s};
-    if (s->op_begin == 0) hostmem_edit(&x->host, s);
-    for (u32 i = s->op_begin; i < run.p->n_ops && i < s->op_end; i++) ref_op(&run, &run.p->ops[i]);
+    if (s->group_begin == 0) hostmem_edit(&x->host, s);
+    for (u32 i = s->group_begin; i < run.p->n_groups && i < s->group_end; i++)
+        ref_op(&run, run.p->groups[i].ops[0]);
     return 0;
 }
 
@@ -107,7 +92,7 @@ static u64 ref_bytes(const struct program *p, const struct exec_limits *limits)
     u64 rows = limits->max_rows;
     u64 wide =
         (3 + (p->net->profile.int8 || p->net->profile.bf16 ? rows : 0)) * widest_weight(p->net);
-    return hostmem_bytes(p, limits) + (scratch_cols(p) * rows + wide) * sizeof(float);
+    return hostmem_bytes(p, limits) + wide * sizeof(float);
 }
 
 /* What ref_ops.c defines. */
@@ -141,7 +126,6 @@ static const u64 kernels[OP_COUNT] = {
 
 const struct exec_class ref_exec = {
     .name = "ref",
-    .fused = 1ull << OP_NORM_MATMUL | 1ull << OP_GATE_UP_GLU,
     .kernels = kernels,
     .kv = QT_F32,
     .block_kv = true,

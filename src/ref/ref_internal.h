@@ -14,7 +14,6 @@ struct ref {
     struct pool *pool;
     float *vec[3]; /* decoded weight rows, as wide as the widest weight */
     float *act;    /* [max_rows][widest] activations rounded by the profile */
-    float *scratch[HOSTMEM_MAX_PROGRAMS]; /* what fused ops of a program keep to themselves */
 };
 
 /* One op over the rows of a step. */

@@ -61,22 +61,17 @@ static void norm_group(const struct op *op, const float *x, float *y, u32 n)
     for (u32 i = 0; i < n; i++) y[i] = (float)(((double)x[i] - mean) * scale);
 }
 
-static void norm_rows(const struct ref_run *run, const struct op *op, float *out, size_t pitch)
+static void op_norm(const struct ref_run *run, const struct op *op)
 {
     u32 n = op->in[0].width, g = op->p.norm.group;
     const float *w = row_of(run, op->w[0], 0, 0), *b = row_of(run, op->w[1], 0, 1);
     u32 period = w ? weight_of(run, op->w[0])->n_in : 1;
     for (u32 t = 0; t < rows_of(run, op->in[0]); t++) {
         const float *x = at(run, op->in[0], t);
-        float *y = out + t * pitch;
+        float *y = at(run, op->out[0], t);
         for (u32 i = 0; i < n; i += g) norm_group(op, x + i, y + i, g);
         for (u32 i = 0; i < n; i++) y[i] = y[i] * (w ? w[i % period] : 1.0f) + (b ? b[i] : 0.0f);
     }
-}
-
-static void op_norm(const struct ref_run *run, const struct op *op)
-{
-    norm_rows(run, op, at(run, op->out[0], 0), run->p->bufs[op->out[0].buf].width);
 }
 
 /* y[t][o] = Σ_i x[t][i]·W[o][i] + bias[o] for rows x and y of given pitch; the one matrix product.
@@ -155,25 +150,18 @@ static size_t pitch_of(const struct ref_run *run, struct operand o)
     return run->p->bufs[o.buf].width;
 }
 
-/* All rows of `in`, or of x, which was made from them. */
-static void matmul_rows(const struct ref_run *run, u32 w, u32 bias, struct operand in,
-                        const float *x, size_t x_pitch, float *y, size_t y_pitch)
-{
-    struct matmul m = {.w = weight_of(run, w),
-                       .bias = row_of(run, bias, 0, 2),
-                       .x = x,
-                       .y = y,
-                       .x_pitch = x_pitch,
-                       .y_pitch = y_pitch,
-                       .n_rows = rows_of(run, in),
-                       .rows = run->p->bufs[in.buf].rows == ROWS_T ? run->s->rows : NULL};
-    multiply(run, &m);
-}
-
 static void op_matmul(const struct ref_run *run, const struct op *op)
 {
-    matmul_rows(run, op->w[0], op->w[1], op->in[0], at(run, op->in[0], 0), pitch_of(run, op->in[0]),
-                at(run, op->out[0], 0), pitch_of(run, op->out[0]));
+    struct operand x = op->in[0];
+    struct matmul m = {.w = weight_of(run, op->w[0]),
+                       .bias = row_of(run, op->w[1], 0, 2),
+                       .x = at(run, x, 0),
+                       .y = at(run, op->out[0], 0),
+                       .x_pitch = pitch_of(run, x),
+                       .y_pitch = pitch_of(run, op->out[0]),
+                       .n_rows = rows_of(run, x),
+                       .rows = run->p->bufs[x.buf].rows == ROWS_T ? run->s->rows : NULL};
+    multiply(run, &m);
 }
 
 static void op_matmul_heads(const struct ref_run *run, const struct op *op)
@@ -536,32 +524,6 @@ static void op_gather_rows(const struct ref_run *run, const struct op *op)
                op->in[0].width * sizeof(float));
 }
 
-/* ---- fused forms: their parts, through scratch rows ---- */
-
-static void op_norm_matmul(const struct ref_run *run, const struct op *op)
-{
-    float *h = run->x->scratch[run->handle];
-    size_t n = op->in[0].width;
-    norm_rows(run, op, h, n);
-    for (u32 i = 0; i < op->n_out; i++)
-        matmul_rows(run, op->w[2 + 2 * i], op->w[3 + 2 * i], op->in[0], h, n,
-                    at(run, op->out[i], 0), pitch_of(run, op->out[i]));
-}
-
-static void op_gate_up_glu(const struct ref_run *run, const struct op *op)
-{
-    size_t n = op->out[0].width, pitch = pitch_of(run, op->in[0]);
-    u32 n_rows = rows_of(run, op->in[0]);
-    float *g = run->x->scratch[run->handle], *u = g + n * run->x->host.limits.max_rows;
-    const float *x = at(run, op->in[0], 0);
-    matmul_rows(run, op->w[0], op->w[1], op->in[0], x, pitch, g, n);
-    matmul_rows(run, op->w[2], op->w[3], op->in[0], x, pitch, u, n);
-    for (u32 t = 0; t < n_rows; t++) {
-        float *y = at(run, op->out[0], t);
-        for (size_t i = 0; i < n; i++) y[i] = glu(&op->parts[2], g[t * n + i], u[t * n + i]);
-    }
-}
-
 void ref_op(const struct ref_run *run, const struct op *op)
 {
     switch (op->kind) {
@@ -590,8 +552,6 @@ void ref_op(const struct ref_run *run, const struct op *op)
     case OP_RK_BONUS: op_rk_bonus(run, op); break;
     case OP_GATHER_ROWS: op_gather_rows(run, op); break;
     case OP_SAMPLE: hostmem_sample(&run->x->host, run->handle, run->s, op, 0, 1); break;
-    case OP_NORM_MATMUL: op_norm_matmul(run, op); break;
-    case OP_GATE_UP_GLU: op_gate_up_glu(run, op); break;
     default: base_check_failed("an op that its class lists", __FILE__, __LINE__);
     }
 }

@@ -566,45 +566,7 @@ static void route_of_bad_scores_is_still_distinct(void **state)
     }
 }
 
-/* ---- fused forms, refusals ---- */
-
-static void fused_ops_equal_their_parts(void **state)
-{
-    (void)state;
-    struct err err = {0};
-    struct operand x = lab_in(32), h, y[3];
-    u32 wn = lab_random_weight(QT_F32, 32, 1, 1, NULL), bias;
-    h = prog_norm(lab.p, "h", x, (struct norm_spec){NORM_LAYER, 8, 1e-5f, wn, wn});
-    for (u32 i = 0; i < 3; i++) {
-        bias = i == 1 ? NO_WEIGHT : lab_random_weight(QT_F32, 9 + i, 1, 1, NULL);
-        y[i] = prog_matmul(lab.p, "y", h, lab_random_weight(QT_Q8_0, 32, 9 + i, 1, NULL), bias);
-        lab.p->bufs[y[i].buf].kept = true;
-    }
-    bias = lab_random_weight(QT_F32, 6, 1, 1, NULL);
-    struct operand g =
-        prog_matmul(lab.p, "g", y[0], lab_random_weight(QT_F16, 9, 6, 1, NULL), NO_WEIGHT);
-    struct operand u =
-        prog_matmul(lab.p, "u", y[0], lab_random_weight(QT_F16, 9, 6, 1, NULL), bias);
-    struct operand z = prog_glu(lab.p, "z", g, u);
-    const struct operand all[] = {y[0], y[1], y[2], z};
-    lab_fill(4);
-    for (u32 t = 0; t < 4; t++) lab_row(0, t);
-    lab_run(z, z);
-    float want[4][4][16];
-    for (u32 t = 0; t < 4; t++)
-        for (u32 i = 0; i < 4; i++)
-            memcpy(want[t][i], lab_out(all[i], t), all[i].width * sizeof(float));
-    struct program *f;
-    assert_int_equal(prog_fuse(&f, lab.p, ref_exec.fused, &err), 0);
-    assert_int_equal(f->n_ops, 3); /* import, norm+matmul, gate+up+glu */
-    assert_int_equal(ref_exec.load(lab.x, f, &lab.handle, &err), 0);
-    for (u32 t = 0; t < 4; t++) lab_row(0, t);
-    lab_run(z, z);
-    for (u32 t = 0; t < 4; t++)
-        for (u32 i = 0; i < 4; i++)
-            assert_memory_equal(want[t][i], lab_out(all[i], t), all[i].width * sizeof(float));
-    prog_close(f);
-}
+/* ---- refusals ---- */
 
 static void too_wide_is_refused_at_load(void **state)
 {
@@ -656,7 +618,6 @@ int main(void)
         TEST(route_floor_bounds_the_divisor),
         TEST(route_groups_by_their_two_best),
         TEST(route_of_bad_scores_is_still_distinct),
-        TEST(fused_ops_equal_their_parts),
         TEST(too_wide_is_refused_at_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

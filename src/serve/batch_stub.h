@@ -99,14 +99,14 @@ static inline int stub_prepare(struct exec *x, u32 handle, struct step_shape sha
 
 static inline bool is_ready(const struct stub *e, const struct step *s)
 {
-    return e->ready.op_begin == s->op_begin && e->ready.op_end == s->op_end &&
-           (!s->op_begin || e->ready.n_p == s->n_rows);
+    return e->ready.group_begin == s->group_begin && e->ready.group_end == s->group_end &&
+           (!s->group_begin || e->ready.n_p == s->n_rows);
 }
 
 static inline int stub_submit(struct exec *x, u32 handle, const struct step *s, struct err *err)
 {
     struct stub *e = (struct stub *)x;
-    u32 n_p = 0, n_d = 0, end = MIN(s->op_end, (u32)N_OPS);
+    u32 n_p = 0, n_d = 0, end = MIN(s->group_end, (u32)N_OPS);
     u64 rows = 0;
     if (e->fails) return err_set(err, FLETCH_E_BACKEND, "the device is gone");
     u32 n_away = e->n_submits++ - e->n_waits, nth = e->program[handle].n_begun;
@@ -117,9 +117,9 @@ static inline int stub_submit(struct exec *x, u32 handle, const struct step *s, 
         n_d += s->rows[t].cls == ROW_D;
         e->n_chosen += s->rows[t].token < 0;
     }
-    if (s->op_begin) assert_true(e->program[handle].rows == rows);
-    assert_true(s->op_begin == 0 || s->op_begin == e->program[handle].next_op);
-    for (u32 op = s->op_begin; op < end; op++) {
+    if (s->group_begin) assert_true(e->program[handle].rows == rows);
+    assert_true(s->group_begin == 0 || s->group_begin == e->program[handle].next_op);
+    for (u32 op = s->group_begin; op < end; op++) {
         for (u32 i = 0; op == 0 && i < s->n_edits; i++)
             for (u32 j = 0; j < LAYERS; j++)
                 e->state[j][s->edits[i].dst] =
@@ -176,6 +176,8 @@ struct world {
     struct net net;
     struct program p;
     struct op ops[N_OPS];
+    const struct op *members[N_OPS];
+    struct group groups[N_OPS];
     struct step *step, *read_step;
     struct step_queue queue, reader;
     struct kv_pool kv;
@@ -224,8 +226,18 @@ static inline void open_world(struct world *w, bool recurrent, u32 max_rows, u32
     w->net.n_kv = !recurrent;
     w->net.n_states = recurrent;
     for (u32 i = 0; i < N_OPS; i++) w->ops[i].layer = i > LAYERS ? -1 : (int)i - 1;
-    w->p = (struct program){
-        .net = &w->net, .ops = w->ops, .n_ops = N_OPS, .sampled = 0, .logprobs = 1, .top = 2};
+    for (u32 i = 0; i < N_OPS; i++) {
+        w->members[i] = &w->ops[i];
+        w->groups[i] = (struct group){.n_ops = 1, .ops = &w->members[i]};
+    }
+    w->p = (struct program){.net = &w->net,
+                            .ops = w->ops,
+                            .n_ops = N_OPS,
+                            .groups = w->groups,
+                            .n_groups = N_OPS,
+                            .sampled = 0,
+                            .logprobs = 1,
+                            .top = 2};
     assert_int_equal(step_open(&w->step, &w->net, &limits, &err), 0);
     assert_int_equal(step_open_beside(&w->read_step, w->step, &err), 0);
     w->reader = (struct step_queue){.x = &w->x.base, .p = &w->p, .step = w->read_step, .handle = 1};

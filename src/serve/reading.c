@@ -13,11 +13,13 @@ int reading_open(struct reading *r, struct step_queue *queue, struct err *err)
     if (!queue) return 0;
     const struct program *p = queue->p;
     r->rows = queue->step->limits.max_rows / FIRST_SHARE;
-    r->cuts = calloc(p->n_ops + 1, sizeof *r->cuts);
+    r->cuts = calloc(p->n_groups + 1, sizeof *r->cuts);
     if (!r->cuts) return err_nomem(err, "the batch");
-    for (u32 i = 0; i < p->n_ops; i++)
-        if (i == 0 || (p->ops[i].layer != p->ops[i - 1].layer && p->ops[i - 1].layer >= 0))
+    for (u32 i = 0; i < p->n_groups; i++) {
+        int before = i ? p->groups[i - 1].ops[0]->layer : 0;
+        if (i == 0 || (p->groups[i].ops[0]->layer != before && before >= 0))
             r->cuts[r->n_cuts++] = i;
+    }
     return 0;
 }
 
@@ -62,8 +64,8 @@ int reading_prepare(struct reading *r, double seconds, struct err *err)
     r->ready = r->at ? piece(r, seconds) : 1;
     u32 end = r->at + r->ready;
     struct step_shape shape = {.n_p = r->at ? r->queue->step->n_rows : reading_rows(r),
-                               .op_begin = r->cuts[r->at],
-                               .op_end = end < r->n_cuts ? r->cuts[end] : UINT32_MAX};
+                               .group_begin = r->cuts[r->at],
+                               .group_end = end < r->n_cuts ? r->cuts[end] : UINT32_MAX};
     return step_queue_prepare(r->queue, shape, err);
 }
 
@@ -75,8 +77,8 @@ int reading_go_on(struct reading *r, double seconds, bool *done, struct err *err
     if (seconds > 0) n = r->ready ? r->ready : piece(r, seconds);
     r->ready = 0;
     bool is_layers = r->at + n < r->n_cuts;
-    s->op_begin = r->cuts[r->at];
-    s->op_end = is_layers ? r->cuts[r->at + n] : UINT32_MAX;
+    s->group_begin = r->cuts[r->at];
+    s->group_end = is_layers ? r->cuts[r->at + n] : UINT32_MAX;
     double began = base_now();
     int rc = step_queue_run(r->queue, err);
     if (seconds > 0 && is_layers) {

@@ -1,0 +1,152 @@
+#include "gpu/rules.h"
+
+/* From the norm through attention; the heads of q and k may be normed. */
+#define PATTERN_NORM_QKV_ATTENTION                                         \
+    {                                                                      \
+        .name = "norm+qkv+rope+kv_store+attention", .out = "y", .roles = { \
+            [QKV_ATTENTION] = ROLE(ATTENTION, "ct", "y"),                  \
+            [QKV_STORE] = ROLE(KV_STORE, "dv", "t"),                       \
+            [QKV_Q_ROPE] = ROLE(ROPE, "a", "c"),                           \
+            [QKV_K_ROPE] = ROLE(ROPE, "b", "d"),                           \
+            [QKV_Q_NORM] = ROLE_OPT(NORM, "q", "a", 'q'),                  \
+            [QKV_K_NORM] = ROLE_OPT(NORM, "k", "b", 'k'),                  \
+            [QKV_Q] = ROLE(MATMUL, "h", "q"),                              \
+            [QKV_K] = ROLE(MATMUL, "h", "k"),                              \
+            [QKV_V] = ROLE(MATMUL, "h", "v"),                              \
+            [QKV_NORM] = ROLE(NORM, "x", "h")                              \
+        }                                                                  \
+    }
+
+#define PATTERN_MLA_QUERY                                           \
+    {                                                               \
+        .name = "norm+matmul+matmul_heads", .out = "qy", .roles = { \
+            ROLE(NORM, "x", "h"),                                   \
+            ROLE(MATMUL, "h", "q"),                                 \
+            ROLE(MATMUL_HEADS, "q", "y")                            \
+        }                                                           \
+    }
+
+/* The cached row is the normed latent and the rotated key; queries bring columns of their own. */
+#define PATTERN_MLA_ATTENTION                                                                    \
+    {                                                                                            \
+        .name = "rope+norm+rope+kv_store+latent_attention+matmul_heads", .out = "By", .roles = { \
+            [MLA_ATTENTION] = ROLE(LATENT_ATTENTION, "Bt", "z"),                                 \
+            [MLA_STORE] = ROLE(KV_STORE, "L", "t"),                                              \
+            [MLA_NORM] = ROLE(NORM, "c", "L"),                                                   \
+            [MLA_K_ROPE] = ROLE(ROPE, "k", "L"),                                                 \
+            [MLA_Q_ROPE] = ROLE(ROPE, "q", "B"),                                                 \
+            [MLA_V_B] = ROLE(MATMUL_HEADS, "z", "y")                                             \
+        }                                                                                        \
+    }
+
+#define PATTERN_SHIFT_MATMULS                                                              \
+    {                                                                                      \
+        .name = "norm+token_shift+lerp+matmul+act", .out = "", .gathers = true, .roles = { \
+            ROLE(NORM, "x", "h"),                                                          \
+            ROLE(TOKEN_SHIFT, "ht", "pt")                                                  \
+        }                                                                                  \
+    }
+
+/* Each of w, a, m and g may be a product, with an act or not. */
+#define PATTERN_LOW_TIME_MIX                                        \
+    {                                                               \
+        .name = "matmul+act+wkv7+head+tail", .out = "s", .roles = { \
+            ROLES_TIME_MIX,                                         \
+            ROLE_OPT(ACT, "W", "w", 'W'),                           \
+            ROLE_OPT(MATMUL, "d", "W", '-'),                        \
+            ROLE_OPT(ACT, "A", "a", 'A'),                           \
+            ROLE_OPT(MATMUL, "e", "A", '-'),                        \
+            ROLE_OPT(ACT, "M", "m", 'M'),                           \
+            ROLE_OPT(MATMUL, "h", "M", '-'),                        \
+            ROLE_OPT(ACT, "G", "g", 'G'),                           \
+            ROLE_OPT(MATMUL, "i", "G", '-')                         \
+        }                                                           \
+    }
+
+/* The matmul that a route reads, and others of the same norm may be left out. */
+#define ROLES_ROUTER                                                                \
+    [ROUTER_NORM] = ROLE(NORM, "x", "h"), [ROUTER_MATMUL] = ROLE(MATMUL, "h", "z"), \
+    [ROUTER_READER] = {OP_ROUTE, "z", "iw", '!', UINT64_MAX}
+
+#define PATTERN_NORM_ROUTER_GLU                                     \
+    {                                                               \
+        .name = "norm+router+gate+up+glu", .out = "hzy", .roles = { \
+            ROLES_ROUTER,                                           \
+            ROLE(MATMUL, "h", "g"),                                 \
+            ROLE(GLU, "gu", "y"),                                   \
+            ROLE(MATMUL, "h", "u")                                  \
+        }                                                           \
+    }
+
+#define PATTERN_NORM_ROUTER                                           \
+    {                                                                 \
+        .name = "norm+router", .out = "hz", .roles = { ROLES_ROUTER } \
+    }
+
+#define PATTERN_ROUTE_EXPERTS_GLU                                     \
+    {                                                                 \
+        .name = "route+experts gate+up+glu", .out = "iwy", .roles = { \
+            ROLE(ROUTE, "z", "iw"),                                   \
+            ROLE(MATMUL_EXPERTS, "xi", "g"),                          \
+            ROLE(GLU, "gu", "y"),                                     \
+            ROLE(MATMUL_EXPERTS, "xi", "u")                           \
+        }                                                             \
+    }
+
+#define PATTERN_EXPERTS_SUM_ADD                                            \
+    {                                                                      \
+        .name = "experts down+combine+matmul+add", .out = "z", .roles = {  \
+            [SUM_DOWN] = {OP_MATMUL_EXPERTS, "xi", "d", 0, HAS(PER_SLOT)}, \
+            [SUM_COMBINE] = ROLE(COMBINE_EXPERTS, "dw", "y"),              \
+            [SUM_ADD] = ROLE(ADD, "ym", "a"),                              \
+            [SUM_ADDED] = ROLE(MATMUL, "s", "m"),                          \
+            [SUM_RESIDUAL] = ROLE(ADD, "ra", "z")                          \
+        }                                                                  \
+    }
+
+#define PATTERN_EXPERTS_SUM                                                \
+    {                                                                      \
+        .name = "experts down+combine", .out = "z", .roles = {             \
+            [SUM_DOWN] = {OP_MATMUL_EXPERTS, "xi", "d", 0, HAS(PER_SLOT)}, \
+            [SUM_COMBINE] = ROLE(COMBINE_EXPERTS, "dw", "y"),              \
+            [SUM_ADD] = ROLE_OPT(ADD, "ry", "z", 'y')                      \
+        }                                                                  \
+    }
+
+/* In order of preference. */
+#define RULES(X)                                   \
+    X(NORM_QKV_ATTENTION, emit_norm_qkv_attention) \
+    X(NORM_GATE_UP_GLU, emit_gate_up_glu)          \
+    X(MLA_QUERY, emit_mla_query)                   \
+    X(MLA_ATTENTION, emit_mla_attention)           \
+    X(SHIFT_MATMULS, emit_matmuls)                 \
+    X(LOW_TIME_MIX, emit_time_mix)                 \
+    X(NORM_ROUTER_GLU, emit_norm_router)           \
+    X(NORM_MATMUL, emit_products)                  \
+    X(NORM_ROUTER, emit_norm_router)               \
+    X(GATE_UP_GLU, emit_gate_up_glu)               \
+    X(ROUTE_EXPERTS_GLU, emit_experts_glu)         \
+    X(EXPERTS_SUM_ADD, emit_experts_sum)           \
+    X(EXPERTS_SUM, emit_experts_sum)               \
+    X(MATMUL_ADD, emit_matmul_add)                 \
+    X(MATMULS, emit_matmuls)
+
+const struct rule gpu_rules[GPU_RULES] = {
+#define RULE_PATTERN(id, emitter) PATTERN_##id,
+    RULES(RULE_PATTERN)
+#undef RULE_PATTERN
+};
+static int (*const emitters[GPU_RULES])(struct emit *, const struct group *) = {
+#define RULE_EMITTER(id, emitter) emitter,
+    RULES(RULE_EMITTER)
+#undef RULE_EMITTER
+};
+
+int emit_group(struct emit *e, const struct group *g)
+{
+    e->inner = e->kept;
+    if (!g->rule) return emit_op(e, g->ops[0]);
+    int rc = emitters[g->rule - gpu_rules](e, g);
+    if (rc && !e->rc) e->rc = rc;
+    return e->rc;
+}
