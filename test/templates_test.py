@@ -75,6 +75,7 @@ FORMATS = {
     "deepseek-v4": ["deepseek-ai-DeepSeek-V4", "deepseek-ai-DeepSeek-V4-Flash-0731"],
     "firefunction": ["fireworks-ai-llama-3-firefunction-v2"],
     "functionary": ["meetkai-functionary-medium-v3.1"],
+    "functionary-v3.2": ["meetkai-functionary-medium-v3.2"],
     "gemma4": ["google-gemma-4-31B-it", "google-gemma-4-31B-it-interleaved"],
     "glm": ["GLM-4.6", "GLM-4.7-Flash", "poolside-Laguna-XS.2", "poolside-Laguna-S-2.1"],
     "granite3": ["ibm-granite-granite-3.3-2B-Instruct"],

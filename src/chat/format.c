@@ -248,6 +248,13 @@ const struct chat_format chat_formats[N_CHAT_FORMATS] = {
                        THINK,
                        .call = "<|tool_call|>",
                        .list = true},
+    [CHAT_FUNCTIONARY2] = {.name = "functionary-v3.2",
+                           .all = {">>>all\\n", "'>>>' + "},
+                           .syntax = CHAT_NAMED,
+                           .say = "all\n",
+                           .call = ">>>",
+                           .name_end = "\n",
+                           .named = true},
     [CHAT_FUNCTIONARY] = {.name = "functionary",
                           .any = {"<function="},
                           .syntax = CHAT_NAMED,
@@ -290,7 +297,7 @@ const struct chat_format chat_formats[N_CHAT_FORMATS] = {
 
 static bool has(const char *text, size_t n, const char *word)
 {
-    return n && memmem(text, n, word, strlen(word));
+    return n && word && memmem(text, n, word, strlen(word));
 }
 
 static bool fits(const struct chat_format *row, const char *text, size_t n)
@@ -317,11 +324,12 @@ size_t chat_markers(const struct chat_format *row, const char *markers[CHAT_MAX_
 {
     static const char *const channels[] = {"<|start|>", "<|channel|>",   "<|message|>", "<|end|>",
                                            "<|call|>",  "<|constrain|>", "<|return|>"};
-    const char *const own[] = {row->think,       row->think_end,  row->drop[0],    row->drop[1],
-                               row->drop[2],     row->drop[3],    row->open,       row->close,
-                               row->call,        row->call_end,   row->after_name, row->name_end,
-                               row->before_name, row->args_end,   row->key,        row->key_end,
-                               row->value,       row->json_value, row->value_end,  row->quote};
+    const char *const own[] = {row->say,        row->say_end,  row->think,       row->think_end,
+                               row->drop[0],    row->drop[1],  row->drop[2],     row->drop[3],
+                               row->open,       row->close,    row->call,        row->call_end,
+                               row->after_name, row->name_end, row->before_name, row->args_end,
+                               row->key,        row->key_end,  row->value,       row->json_value,
+                               row->value_end,  row->quote};
     size_t n = 0;
     for (size_t i = 0; row->headers && i < sizeof channels / sizeof *channels; i++)
         markers[n++] = channels[i];

@@ -33,7 +33,8 @@ enum chat_format_id {
     CHAT_COHERE,
     CHAT_FIREFUNCTION,
     CHAT_GRANITE3,
-    CHAT_FUNCTIONARY, /* v3.1 */
+    CHAT_FUNCTIONARY2, /* v3.2 */
+    CHAT_FUNCTIONARY,  /* v3.1 */
     CHAT_LLAMA,
     N_CHAT_FORMATS,
 };
@@ -77,6 +78,7 @@ struct chat_format {
     bool headers; /* messages begin with a header that names who is addressed; drop[0] ends them */
     bool lines;   /* pairs: a line end on both sides of a value belongs to the markers */
     bool bare;    /* an answer that begins with an object may be a call */
+    bool named;   /* the answer begins with a tool's name, or the one in `say` for content */
     bool thinks_anywhere; /* thinking may also follow content */
 };
 

@@ -268,10 +268,18 @@ static struct text clean_name(const struct chat_format *row, struct text s)
     return s;
 }
 
+/* Instead of a tool's name there is the word for content. */
+static enum progress said(struct tools *t)
+{
+    pass(t, TOOLS_MARKUP, t->at + strlen(t->row->say));
+    return go(t, SAYING);
+}
+
 static enum progress name(struct tools *t, bool end)
 {
     const struct chat_format *row = t->row;
     struct text s = ahead(t), begin = text_skip_blanks(s);
+    if (row->named && text_starts(s, row->say)) return said(t);
     const char *found, *const ends[] = {row->name_end ? row->name_end : row->key,
                                         row->name_end ? NULL : row->call_end};
     if (row->syntax != CHAT_PAIRS && begin.n && strchr("{[", *begin.p) && row->name_end[0] != '{')
@@ -587,6 +595,7 @@ int tools_open(struct tools **out, const struct tools_params *params)
     t->bare = params->tools && t->row->bare;
     t->part = params->thinking ? TOOLS_REASONING : TOOLS_CONTENT;
     if (t->row->headers) t->state = params->thinking ? BODY : HEADER;
+    if (t->row->named) begin_call(t, 0, NAME);
     return 0;
 }
 

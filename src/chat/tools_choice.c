@@ -80,6 +80,30 @@ static void put_header_call(struct maker *m, const char *name)
     fprintf(m->out, "arguments-of-%s ", name);
 }
 
+static void put_open(struct maker *m)
+{
+    if (!m->ask->format.row->open) return;
+    maker_put_mark(m, m->ask->format.row->open);
+    fputs("gap ", m->out);
+}
+
+static void put_close(struct maker *m)
+{
+    if (!m->ask->format.row->close) return;
+    fputs("gap ", m->out);
+    maker_put_mark(m, m->ask->format.row->close);
+}
+
+/* Of a message whose content is a call, up to the tool's name. */
+static void put_header(struct maker *m, const char *name)
+{
+    fputs("\" to=\" ", m->out);
+    maker_put_text(m, name, strlen(name));
+    maker_put_mark(m, "<|message|>");
+    put_open(m);
+    maker_put_mark(m, m->ask->format.row->call);
+}
+
 static void put_call_of(struct maker *m, json_t *tool)
 {
     const struct chat_format *row = m->ask->format.row;
@@ -95,8 +119,11 @@ static void put_call_of(struct maker *m, json_t *tool)
         if (row->args_end) fputs("gap ", m->out);
         break;
     case CHAT_PAIRS:
+        if (row->headers) put_header(m, name);
         put_name(m, name);
         fprintf(m->out, "\"\\n\"{0,2} arguments-of-%s ", name);
+        if (row->headers) maker_put_mark(m, row->call_end);
+        if (row->headers) put_close(m);
         break;
     case CHAT_PYTHON:
         maker_put_text(m, name, strlen(name));
@@ -111,48 +138,27 @@ static void put_call_of(struct maker *m, json_t *tool)
     maker_put_arguments(m, tool);
 }
 
-/* More of the same, up to MAX_CALLS, where several are allowed. */
-static void put_more(struct maker *m, const char *between, const char *item)
+/* What stands between two calls. */
+static void put_between(struct maker *m)
 {
-    if (m->ask->many) fprintf(m->out, "(%s %s){0,%d} ", between, item, MAX_CALLS - 1);
+    const struct chat_format *row = m->ask->format.row;
+    if (row->headers) {
+        maker_put_mark(m, row->think_end);
+        maker_put_mark(m, row->after_think);
+    } else if (!row->named)
+        fputs(row->between ? "\";\" gap " : "gap ", m->out);
 }
 
-static void put_open(struct maker *m)
-{
-    if (!m->ask->format.row->open) return;
-    maker_put_mark(m, m->ask->format.row->open);
-    fputs("gap ", m->out);
-}
-
-static void put_close(struct maker *m)
-{
-    if (!m->ask->format.row->close) return;
-    fputs("gap ", m->out);
-    maker_put_mark(m, m->ask->format.row->close);
-}
-
-/* The rule calls: all of them, from the first marker to the last. */
-static void put_calls(struct maker *m)
+/* The rule call: one of them, or a list of them. */
+static void put_call(struct maker *m)
 {
     const struct chat_format *row = m->ask->format.row;
     bool in_list = row->list || row->syntax == CHAT_PYTHON;
-    bool tag = row->bare && maker_control(m, row->call) >= 0;
-    fputs("calls ::= ", m->out);
-    if (!row->each) put_open(m);
-    if (tag) {
-        fputs("(", m->out);
-        maker_put_mark(m, row->call);
-        fputs(")? ", m->out);
-    }
-    fputs("call ", m->out);
-    if (!in_list && row->syntax != CHAT_CHANNELS)
-        put_more(m, row->between ? "\";\" gap" : "gap", "call");
-    if (!row->each) put_close(m);
-    fputs("\ncall ::= ", m->out);
-    if (row->each) put_open(m);
-    if (row->call && !row->bare) maker_put_mark(m, row->call);
     bool spaced = row->syntax == CHAT_OBJECT || row->syntax == CHAT_NAMED || in_list;
-    if (spaced && !row->bare) fputs("gap ", m->out);
+    fputs("call ::= ", m->out);
+    if (row->each) put_open(m);
+    if (row->call && !row->bare && !row->headers) maker_put_mark(m, row->call);
+    if (spaced && !row->bare && !row->named) fputs("gap ", m->out);
     if (row->syntax == CHAT_PAIRS && !row->name_end) fputs("\"\\n\"? ", m->out);
     if (in_list) fputs("\"[\" [ \\n]{0,5} ", m->out);
     put_tools(m, "call");
@@ -162,11 +168,38 @@ static void put_calls(struct maker *m)
         fprintf(m->out, "){0,%d} gap \"]\" ", m->ask->many ? MAX_CALLS - 1 : 0);
     }
     if (row->syntax == CHAT_OBJECT && row->call_end) fputs("gap ", m->out);
-    if (row->call_end && row->syntax != CHAT_CHANNELS) maker_put_mark(m, row->call_end);
+    if (row->call_end && !row->headers) maker_put_mark(m, row->call_end);
     if (row->each) put_close(m);
     fputs("\n", m->out);
+}
+
+/* The rule calls: all of them, from the first marker to the last. */
+static void put_calls(struct maker *m)
+{
+    const struct chat_format *row = m->ask->format.row;
+    bool wraps = !row->each && !row->headers;
+    bool alone = row->list || row->syntax == CHAT_PYTHON || row->syntax == CHAT_CHANNELS;
     size_t i;
     json_t *tool;
+    fputs("calls ::= ", m->out);
+    if (wraps) put_open(m);
+    if (row->bare && maker_control(m, row->call) >= 0) {
+        fputs("(", m->out);
+        maker_put_mark(m, row->call);
+        fputs(")? ", m->out);
+    }
+    if (row->named)
+        put_tools(m, "call"); /* the prompt ends with the marker */
+    else
+        fputs("call ", m->out);
+    if (!alone && m->ask->many) {
+        fputs("(", m->out);
+        put_between(m);
+        fprintf(m->out, "call){0,%d} ", MAX_CALLS - 1);
+    }
+    if (wraps) put_close(m);
+    fputs("\n", m->out);
+    put_call(m);
     json_array_foreach((json_t *)m->ask->tools, i, tool) put_call_of(m, tool);
 }
 
@@ -206,7 +239,8 @@ static void put_preamble(struct maker *m)
     const struct chat_format *row = m->ask->format.row;
     if (!row->after_think) return;
     fputs("(", m->out);
-    maker_put_mark(m, row->headers ? "<|channel|>commentary<|message|>" : row->say);
+    bool channels = row->syntax == CHAT_CHANNELS;
+    maker_put_mark(m, channels ? "<|channel|>commentary<|message|>" : row->say);
     put_said(m);
     maker_put_mark(m, row->think_end);
     maker_put_mark(m, row->after_think);
@@ -245,10 +279,18 @@ static void put_answer(struct maker *m)
         fputs("\n", m->out);
         return;
     case TOOLS_ANY: fputs("%bytes*\n", m->out); return;
-    case TOOLS_MUST: fputs(row->headers ? "calls\n" : "[ \\n]{0,2} calls\n", m->out); return;
+    case TOOLS_MUST:
+        fputs(row->headers || row->named ? "calls\n" : "[ \\n]{0,2} calls\n", m->out);
+        return;
     case TOOLS_MAY: break;
     }
     put_preamble(m);
+    if (row->named) {
+        maker_put_mark(m, row->say);
+        put_said(m);
+        fprintf(m->out, "call{0,%d} | calls\n", m->ask->many ? MAX_CALLS : 1);
+        return;
+    }
     bool either = row->say || row->bare;
     fputs("(", m->out);
     put_content(m);
@@ -259,10 +301,6 @@ static void put_grammar(struct maker *m)
 {
     const struct tools_ask *ask = m->ask;
     bool calls = ask->what == TOOLS_MUST || ask->what == TOOLS_MAY;
-    if (calls && ask->format.row == &chat_formats[CHAT_MUSE]) {
-        maker_fail(m, NULL, "this model's tool calls cannot be required or made strict");
-        return;
-    }
     if (ask->budget_tokens) fprintf(m->out, "%%budget %u %s\n", ask->budget, ask->budget_tokens);
     fputs("root ::= ", m->out);
     if (ask->what != TOOLS_ANY || ask->format.row->headers) put_thinking(m);
