@@ -28,8 +28,34 @@ static const char *const texts[] = {
     "{\"name\": \"Viggo the second of his name\", \"age\": 117, \"tags\": [\"tall\", \"loyal\"]}",
 };
 
+/* Tools with the fields that code generators write. */
+static void make_fields(struct buf *schema)
+{
+    buf_puts(schema, "{\"anyOf\":[");
+    for (u32 i = 0; i < 400; i++)
+        buf_printf(schema,
+                   "%s{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"tool_%u\"},"
+                   "\"arguments\":{\"type\":\"object\",\"properties\":{"
+                   "\"email\":{\"type\":\"string\",\"format\":\"email\",\"maxLength\":254,"
+                   "\"description\":\"of %u\"},"
+                   "\"site\":{\"type\":\"string\",\"format\":\"uri\",\"minLength\":1,"
+                   "\"maxLength\":2083,\"title\":\"%u\"},"
+                   "\"when\":{\"type\":\"string\",\"format\":\"date-time\",\"title\":\"%u\"},"
+                   "\"id\":{\"type\":\"string\",\"format\":\"uuid\",\"title\":\"%u\"},"
+                   "\"price\":{\"type\":\"number\",\"exclusiveMinimum\":0,\"multipleOf\":0.01},"
+                   "\"count\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":%u},"
+                   "\"slug\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9]+(-[a-z0-9]+)*$\","
+                   "\"maxLength\":%u},"
+                   "\"roles\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":["
+                   "\"view\",\"edit\",\"own\"]}}},"
+                   "\"required\":[\"email\"]}},\"required\":[\"name\",\"arguments\"]}",
+                   i ? "," : "", i, i, i, i, i, 100 + i, 20 + i % 4 * 20);
+    buf_puts(schema, "]}");
+}
+
 /* Large ones, made here: a value of an enum, a call of one of many tools, many members. */
-static void make_large(struct buf schema[4], struct buf text[4])
+enum { N_LARGE = 5 };
+static void make_large(struct buf schema[N_LARGE], struct buf text[N_LARGE])
 {
     for (u32 k = 0; k < 2; k++) {
         buf_puts(&schema[k], k ? "{\"anyOf\":[" : "{\"enum\":[");
@@ -60,6 +86,12 @@ static void make_large(struct buf schema[4], struct buf text[4])
         buf_printf(&schema[3], ",\"member_%u\":{\"type\":\"integer\"}", i);
     buf_puts(&schema[3], "}}");
     buf_puts(&text[3], "{\"member_3\": 5, \"member_250\": 17, \"member_499\": 1}");
+    make_fields(&schema[4]);
+    buf_puts(&text[4],
+             "{\"name\": \"tool_377\", \"arguments\": {\"email\": \"joe@example.com\", "
+             "\"site\": \"https://example.com/a\", \"when\": \"2024-02-29T10:00:00Z\", "
+             "\"id\": \"123e4567-e89b-12d3-a456-426614174000\", \"price\": 12.5, "
+             "\"count\": 377, \"slug\": \"a-long-walk\", \"roles\": [\"view\", \"edit\"]}}");
 }
 
 static double now(void)
@@ -224,10 +256,11 @@ static void measure_synthetic(void)
     CHECK(trie_open(&trie, pieces, N_SYNTHETIC, NULL, 0, NULL) == 0);
     printf("synthetic: %d tokens, a tree of %u nodes in %.0f ms\n", N_SYNTHETIC, trie->n_nodes,
            (now() - began) * 1e3);
-    static const char *const large[] = {"2,000 values", "2,000 const", "400 tools", "500 members"};
-    struct buf made[4] = {0}, said[4] = {0};
+    static const char *const large[] = {"2,000 values", "2,000 const", "400 tools", "500 members",
+                                        "400 x 8 fields"};
+    struct buf made[N_LARGE] = {0}, said[N_LARGE] = {0};
     make_large(made, said);
-    for (size_t i = 0; i < ARRAY_LEN(schemas) + 4; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(schemas) + N_LARGE; i++) {
         size_t k = i - ARRAY_LEN(schemas);
         bool is_large = i >= ARRAY_LEN(schemas);
         const char *name = is_large ? large[k] : schemas[i][0];
@@ -237,7 +270,7 @@ static void measure_synthetic(void)
         follow(name, a, tokens, encode(pieces, is_large ? said[k].p : texts[i], tokens));
         automaton_close(a);
     }
-    for (size_t k = 0; k < 4; k++) {
+    for (size_t k = 0; k < N_LARGE; k++) {
         buf_free(&made[k]);
         buf_free(&said[k]);
     }
