@@ -253,8 +253,7 @@ static u32 step_rule(struct digits *g, u32 at, u64 need)
     u32 i = g->n_rules;
     if (i == MAX_STEP_RULES) {
         schema_fail(g->c, FLETCH_E_UNSUPPORTED,
-                    "multipleOf has too many digits for a grammar; use at most 3, or list the "
-                    "values in enum");
+                    "multipleOf has too many digits for a grammar; list the values in enum");
         return 0;
     }
     g->rules[i] = (struct step_rule){at, 0, need};
@@ -445,6 +444,36 @@ static bool find_step(struct schemac *c, const json_t *step, bool integer, u64 *
     return true;
 }
 
+/* Digits that multiples of a step may have, so that every reader keeps them and rules are few: one
+ * for each rest that the digits before leave and those that are left can make up for. */
+static u32 step_digits(u64 step)
+{
+    for (u32 digits = EXACT;; digits--) {
+        u64 n = 0;
+        for (u32 left = 0; left <= digits; left++) {
+            u64 rests = step / greatest_divisor(power10(left, UINT64_MAX / 10), step);
+            n += MIN(rests, MIN(power10(left, step), power10(digits - left, step)));
+        }
+        if (n <= MAX_STEP_RULES) return digits;
+    }
+}
+
+/* False, with an error: nothing is left. */
+static bool lower_to_digits(struct schemac *c, struct bounds *b, u32 digits, u32 behind)
+{
+    bool any = !is_empty(&b->above) || !is_empty(&b->below);
+    struct fixed most;
+    memset(most.d, '9', ALL);
+    memset(most.d, '0', WHOLE - (digits > behind ? digits - behind : 1));
+    lower_hi(&b->above, &most, false);
+    lower_hi(&b->below, &most, false);
+    if (any && is_empty(&b->above) && is_empty(&b->below))
+        schema_fail(c, FLETCH_E_UNSUPPORTED,
+                    "multiples of multipleOf are supported up to %u digits; lower the bounds",
+                    digits);
+    return !c->rc;
+}
+
 void schema_put_number(struct schemac *c, struct buf *b, const json_t *s, u32 type)
 {
     static const char *const keys[] = {"minimum",          "exclusiveMinimum", "maximum",
@@ -469,13 +498,7 @@ void schema_put_number(struct schemac *c, struct buf *b, const json_t *s, u32 ty
         return;
     }
     if (!integer && !step) behind = (u32)MAX(0, MIN((int)BEHIND, EXACT - bounds.exact));
-    if (units > 1 || behind) { /* readers must be able to tell a multiple */
-        struct fixed most;
-        memset(most.d, '9', ALL);
-        if (step) memset(most.d, '0', WHOLE - EXACT + MIN(behind, (u32)EXACT - 1));
-        lower_hi(&bounds.above, &most, false);
-        lower_hi(&bounds.below, &most, false);
-    }
+    if (step && !lower_to_digits(c, &bounds, step_digits(units), behind)) return;
     if (!schema_find_part(c, integer ? "integer" : "number", s, keys, ARRAY_LEN(keys), &name)) {
         struct buf rule = {.max = GRAMMAR_MAX_TEXT};
         put_numbers(c, &rule, &bounds, units, behind, name);
