@@ -238,6 +238,10 @@ static u32 put_choice(struct writer w, const struct regex *x, u32 then, bool beg
 static u32 put_class(struct writer w, const struct regex *x)
 {
     struct regex_range few[64], *to = few;
+    if (w.mode == LANGUAGE_EXACT && x->partial)
+        return fail(w.l,
+                    "a pattern with \\p cannot be negated nor tried on listed values; list the "
+                    "characters in [...]");
     if (w.mode == LANGUAGE_EXACT) return make_class(w.l, x->ranges, x->n_ranges);
     if (x->n_ranges + 32 > ARRAY_LEN(few))
         to = arena_alloc(&w.l->arena, x->n_ranges + 32, sizeof *to);

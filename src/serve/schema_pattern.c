@@ -186,6 +186,11 @@ static void put_plain(struct schemac *c, struct buf *b, const struct regex *x)
 #define UUID(version) \
     "^[0-9a-f]{8}-[0-9a-f]{4}-" version "[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 #define BASE64(set) "^(" set "{4})*(" set "{2}==|" set "{3}=)?$"
+/* {"alg":"HS256","typ":"JWT"}, the same of RS256, and {"typ":"JWT","alg":"HS256"} */
+#define JWT_HEAD                                                            \
+    "(hbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9|hbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9|" \
+    "0eXAiOiJKV1QiLCJhbGciOiJIUzI1NiJ9)"
+#define BASE64_REST "[A-Za-z0-9_-]([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2,3})?"
 #define REGEX_ATOM \
     "([A-Za-z0-9 " \
     "_@/:,;=-]|\\\\[dwsDWS.*+?()|^$\\\\]|\\.|\\[\\^?([A-Za-z0-9_]|a-z|A-Z|0-9|\\\\[dws])+\\])"
@@ -239,6 +244,10 @@ static const struct format {
     {"iri", "^" URI "$", SHORT_URL, 0},
     {"iri-reference", "^(" URI "|" RELATIVE ")$", SHORT_URL, 0},
     {"json-pointer", "^" POINTER "$", NULL, 0},
+    {"jwt",
+     "^eyJ" JWT_HEAD "\\.eyJ" BASE64_REST "\\."
+     "[A-Za-z0-9_-]([A-Za-z0-9_-]{4})*[A-Za-z0-9_-]{1,2}$",
+     NULL, 0},
     {"ksuid", "^[A-Za-z0-9]{27}$", NULL, 0},
     {"multi-host-uri", "^[a-z][a-z0-9+]{1,15}://" HOST PORT "(," HOST PORT ")*" PATH "$", NULL, 0},
     {"name-email", "^" EMAIL "$", SHORT_EMAIL, 63},
@@ -271,7 +280,8 @@ bool schema_find_format(struct schemac *c, const json_t *s, struct schema_format
     const json_t *format = json_object_get(s, "format");
     const char *name = json_string_value(format);
     bool has_pattern = json_object_get(s, "pattern") != NULL;
-    bool beside = has_pattern || json_object_get(s, "minLength") || json_object_get(s, "maxLength");
+    bool beside = has_pattern || json_object_get(s, "maxLength") ||
+                  json_number_value(json_object_get(s, "minLength")) > 1;
     *found = (struct schema_format){.most = UINT32_MAX};
     for (size_t i = 0; name && i < ARRAY_LEN(formats); i++) {
         if (strcmp(name, formats[i].name) != 0) continue;
@@ -314,6 +324,15 @@ static void put_language(struct schemac *c, const json_t *s, u32 lo, u32 hi, u32
     language_close(l);
 }
 
+/* Can "" fit? Where it can't, a minLength of 1 asks for nothing more. */
+static bool may_be_empty(struct schemac *c, const json_t *s)
+{
+    struct language *l = language_open(c);
+    bool empty = l && language_has(l, schema_string_term(c, l, s, LANGUAGE_NARROW), STR(""));
+    language_close(l);
+    return empty;
+}
+
 /* The rule pNAME of what is between the quotation marks. */
 static void put_inside(struct schemac *c, const json_t *s, u32 lo, u32 hi, u32 name)
 {
@@ -324,6 +343,7 @@ static void put_inside(struct schemac *c, const json_t *s, u32 lo, u32 hi, u32 n
     if (!schema_find_format(c, s, &format)) return;
     struct str regex = pattern ? text_of(pattern) : format.pattern;
     hi = MIN(hi, format.most);
+    if (regex.p && lo == 1 && !may_be_empty(c, s)) lo = 0;
     bool counted = lo > 0 || hi < UINT32_MAX, both = pattern && format.pattern.p;
     const struct regex *x = regex.p ? schema_read_regex(c, &arena, regex) : NULL;
     if (x && (counted || both || !is_plain(x))) {

@@ -11,6 +11,7 @@ struct class
     struct regex_range r[MAX_RANGES];
     u32 n;
     u32 controls; /* named ones, as bits */
+    bool partial; /* a part of what was asked for */
 };
 
 struct reader {
@@ -97,6 +98,7 @@ static void negate(struct reader *x, struct class *s)
 {
     struct class others = {.n = 0};
     u32 from = 0;
+    if (s->partial) fail(x, "a property of characters cannot be negated; list what is meant");
     if (s->n) qsort(s->r, s->n, sizeof *s->r, by_lo);
     for (u32 i = 0; i < s->n; i++) {
         if (s->r[i].lo > from) add_range(x, &others, from, s->r[i].lo - 1);
@@ -159,6 +161,154 @@ static const struct regex_range spaces[] = {
     {'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680}, {0x2000, 0x200a},
     {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}, {0xfeff, 0xfeff}};
 
+/* Characters that have a property of Unicode: those of the scripts and blocks that are used most,
+ * all of which had it in Unicode 15 and keep it. */
+static const struct {
+    const char *name;
+    struct regex_range ranges[24];
+} properties[] = {
+    {"Emoji",
+     {{0x23, 0x23},
+      {0x2a, 0x2a},
+      {0x30, 0x39},
+      {0x231a, 0x231b},
+      {0x2600, 0x2604},
+      {0x1f300, 0x1f321},
+      {0x1f337, 0x1f37c},
+      {0x1f400, 0x1f4fd},
+      {0x1f5fb, 0x1f64f},
+      {0x1f680, 0x1f6c5},
+      {0x1f90c, 0x1f93a},
+      {0x1f93c, 0x1f945},
+      {0x1f947, 0x1f9ff}}},
+    {"Emoji_Component",
+     {{0x23, 0x23},
+      {0x2a, 0x2a},
+      {0x30, 0x39},
+      {0x200d, 0x200d},
+      {0xfe0f, 0xfe0f},
+      {0x1f1e6, 0x1f1ff},
+      {0x1f3fb, 0x1f3ff}}},
+    {"Emoji_Presentation",
+     {{0x231a, 0x231b},
+      {0x1f300, 0x1f320},
+      {0x1f337, 0x1f37c},
+      {0x1f3f8, 0x1f3fa},
+      {0x1f400, 0x1f43e},
+      {0x1f442, 0x1f4fc},
+      {0x1f5fb, 0x1f64f},
+      {0x1f680, 0x1f6c5},
+      {0x1f90c, 0x1f93a},
+      {0x1f93c, 0x1f945},
+      {0x1f947, 0x1f9ff}}},
+    {"Extended_Pictographic",
+     {{0xa9, 0xa9},
+      {0xae, 0xae},
+      {0x203c, 0x203c},
+      {0x231a, 0x231b},
+      {0x2600, 0x2604},
+      {0x2764, 0x2764},
+      {0x1f300, 0x1f321},
+      {0x1f324, 0x1f393},
+      {0x1f400, 0x1f4fd},
+      {0x1f5fb, 0x1f64f},
+      {0x1f680, 0x1f6c5},
+      {0x1f90c, 0x1f93a},
+      {0x1f93c, 0x1f945},
+      {0x1f947, 0x1f9ff}}},
+    {"L", {{0x41, 0x5a},     {0x61, 0x7a},     {0xc0, 0xd6},     {0xd8, 0xf6},     {0xf8, 0x2af},
+           {0x391, 0x3a1},   {0x3a3, 0x3e1},   {0x400, 0x481},   {0x48a, 0x52f},   {0x531, 0x556},
+           {0x561, 0x587},   {0x5d0, 0x5ea},   {0x620, 0x64a},   {0x904, 0x939},   {0xe01, 0xe30},
+           {0x10d0, 0x10fa}, {0x1e00, 0x1f15}, {0x3041, 0x3096}, {0x30a1, 0x30fa}, {0x4e00, 0x9fff},
+           {0xac00, 0xd7a3}}},
+    {"Ll",
+     {{0x61, 0x7a}, {0xdf, 0xf6}, {0xf8, 0xff}, {0x3b1, 0x3ce}, {0x430, 0x45f}, {0x561, 0x587}}},
+    {"Lu",
+     {{0x41, 0x5a},
+      {0xc0, 0xd6},
+      {0xd8, 0xde},
+      {0x391, 0x3a1},
+      {0x3a3, 0x3ab},
+      {0x400, 0x42f},
+      {0x531, 0x556}}},
+    {"M", {{0x300, 0x36f}, {0x64b, 0x65f}, {0x93e, 0x94f}}},
+    {"N",
+     {{0x30, 0x39},
+      {0xb2, 0xb3},
+      {0xb9, 0xb9},
+      {0xbc, 0xbe},
+      {0x660, 0x669},
+      {0x966, 0x96f},
+      {0x2150, 0x2182}}},
+    {"Nd", {{0x30, 0x39}, {0x660, 0x669}, {0x966, 0x96f}}},
+    {"P",
+     {{0x21, 0x23},
+      {0x25, 0x2a},
+      {0x2c, 0x2f},
+      {0x3a, 0x3b},
+      {0x3f, 0x40},
+      {0x5b, 0x5d},
+      {0x5f, 0x5f},
+      {0x7b, 0x7b},
+      {0x7d, 0x7d},
+      {0xa1, 0xa1},
+      {0xab, 0xab},
+      {0xbb, 0xbb},
+      {0xbf, 0xbf},
+      {0x2010, 0x2027},
+      {0x2030, 0x2043},
+      {0x3001, 0x3003},
+      {0x3008, 0x3011}}},
+    {"S",
+     {{0x24, 0x24},
+      {0x2b, 0x2b},
+      {0x3c, 0x3e},
+      {0x5e, 0x5e},
+      {0x60, 0x60},
+      {0x7c, 0x7c},
+      {0x7e, 0x7e},
+      {0xa2, 0xa6},
+      {0xa8, 0xa9},
+      {0xac, 0xac},
+      {0xae, 0xb1},
+      {0x20a0, 0x20bf},
+      {0x2190, 0x2307}}},
+    {"Zs", {{0x20, 0x20}, {0xa0, 0xa0}, {0x3000, 0x3000}}},
+};
+
+/* After \p: adds what {NAME} stands for. Only some of it, so nothing may be made of its opposite.
+ */
+static void add_property(struct reader *x, struct class *s)
+{
+    static const char *const long_names[][2] = {
+        {"Alphabetic", "L"}, {"Decimal_Number", "Nd"},   {"Letter", "L"},
+        {"Lowercase", "Ll"}, {"Lowercase_Letter", "Ll"}, {"Mark", "M"},
+        {"Number", "N"},     {"Punctuation", "P"},       {"Space_Separator", "Zs"},
+        {"Symbol", "S"},     {"Uppercase", "Lu"},        {"Uppercase_Letter", "Lu"},
+    };
+    size_t n = 0;
+    if (!take(x, "{")) {
+        fail(x, "\\p must be followed by {NAME}");
+        return;
+    }
+    while (x->at + n < x->text.n && x->text.p[x->at + n] != '}') n++;
+    struct str name = {x->text.p + x->at, n};
+    for (size_t i = 0; i < ARRAY_LEN(long_names); i++)
+        if (strlen(long_names[i][0]) == n && memcmp(long_names[i][0], name.p, n) == 0)
+            name = str_of(long_names[i][1]);
+    x->at += n;
+    if (!take(x, "}")) fail(x, "a } is missing");
+    s->partial = true;
+    for (size_t i = 0; i < ARRAY_LEN(properties); i++) {
+        if (strlen(properties[i].name) != name.n || memcmp(properties[i].name, name.p, name.n) != 0)
+            continue;
+        for (const struct regex_range *r = properties[i].ranges; r->hi; r++)
+            add(x, s, r->lo, r->hi);
+        return;
+    }
+    fail(x, "this property of characters is not supported; list the characters in [...]");
+}
+
 /* After a backslash: adds what it stands for. */
 static void add_escape(struct reader *x, struct class *s)
 {
@@ -182,6 +332,8 @@ static void add_escape(struct reader *x, struct class *s)
         u32 v = ch == 'x' ? take_hex(x, 2) : take_unicode(x);
         if (v >= 0xd800 && v < 0xe000) fail(x, "a surrogate is not a character");
         add(x, s, v, v);
+    } else if (ch == 'p') {
+        add_property(x, s);
     } else if (ch == '0' && !(peek(x) >= '0' && peek(x) <= '9')) {
         add(x, s, 0, 0);
     } else if (ch == 'c' && ((peek(x) | 0x20) >= 'a' && (peek(x) | 0x20) <= 'z')) {
@@ -255,6 +407,7 @@ static struct regex *class_node(struct reader *x, struct class *s)
     memcpy(r->ranges, s->r, n * sizeof *r->ranges);
     r->n_ranges = n;
     r->controls = s->controls;
+    r->partial = s->partial;
     return r;
 }
 

@@ -31,6 +31,7 @@ struct regex {
     u32 controls; /* below 0x20, as bits, that a class named; others may be in it as "all but" */
     u32 min, max;
     bool negated; /* of a look-ahead */
+    bool partial; /* of a class: other characters should be in it, too */
 };
 
 /* ECMA-262 in unicode mode, less what is refused by name; NULL after an error. */
