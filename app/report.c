@@ -500,9 +500,10 @@ static void print_gpus(const json_t *backends)
         if (json_object_get(a, "wrong"))
             printf("  arithmetic on %s: WRONG, %s\n", get_text(b, "name"), get_text(a, "wrong"));
         else if (json_is_object(a))
-            printf("  arithmetic on %s: correct%s\n", get_text(b, "name"),
+            printf("  arithmetic on %s: correct%s%s\n", get_text(b, "name"),
                    get_bool(a, "flushes_subnormals") ? ", subnormal floats are flushed to zero"
-                                                     : "");
+                                                     : "",
+                   get_bool(a, "tensor") ? "; tensor operations multiply prompts" : "");
     }
 }
 

@@ -703,6 +703,29 @@ static void compiled_kernels_are_kept(void **state)
     assert_int_equal(made, 3);
 }
 
+/* A GPU that has them, one whose compiler does not know them, one that multiplies wrongly. */
+static void tensor_operations_are_tried_out(void **state)
+{
+    (void)state;
+    struct standin *s = STANDIN_METAL;
+    if (!metal_driver || !s) skip();
+    for (enum standin_tensor kind = STANDIN_TENSOR_NONE; kind <= STANDIN_TENSOR_WRONG; kind++) {
+        struct lab lab = {.d = metal_driver};
+        struct gpu_info info;
+        u64 libraries = s->libraries;
+        s->tensor = kind;
+        assert_int_equal(metal_driver->open(&lab.g, 0, &lab.err), 0);
+        metal_driver->info(lab.g, &info);
+        assert_int_equal(info.tensor, kind == STANDIN_TENSOR_FINE);
+        assert_int_equal(info.api, kind == STANDIN_TENSOR_NONE ? 7 : 10);
+        assert_int_equal(s->libraries - libraries,
+                         1 + (kind == STANDIN_TENSOR_FINE || kind == STANDIN_TENSOR_WRONG));
+        metal_driver->close(lab.g);
+        assert_int_equal(s->alive, 0);
+    }
+    s->tensor = STANDIN_TENSOR_NONE;
+}
+
 /* As over ssh, where no display is there to have a default device. */
 static void any_device_is_better_than_none(void **state)
 {
@@ -838,6 +861,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(older_systems_have_no_sets),
         cmocka_unit_test(a_vector_lies_behind_every_offset),
         cmocka_unit_test(compiled_kernels_are_kept),
+        cmocka_unit_test(tensor_operations_are_tried_out),
         cmocka_unit_test(any_device_is_better_than_none),
         cmocka_unit_test(metal_captures_on_demand),
         cmocka_unit_test(opening_fails_with_a_reason),

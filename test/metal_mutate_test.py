@@ -31,6 +31,10 @@ MUTANTS = [
      'memcpy(s->grid.groups, c->groups, sizeof c->groups);', 's->grid.groups[0] = s->grid.groups[1] = s->grid.groups[2] = 9;'),
     ('a grid that stays bound', DRIVER, 'if (!whole || !to->whole)', 'if (!whole)'),
     ('archives of other builds stay', LIBRARY, '        remove_older(l->path);\n', '        (void)remove_older;\n'),
+    ('tensor operations that nobody checks', DRIVER, 'if (y[i] != (float)sum) return false;', ''),
+    ('tensor operations on every GPU', DRIVER, '![g->device supportsFamily:(MTLGPUFamily)METAL4] ||', 'false &&'),
+    ('tensor operations that are never used', DRIVER, 'out->tensor = g->tensor;', ''),
+    ('tensor operations in the language of the others', LIBRARY, 'tensor ? (MTLLanguageVersion)LANGUAGE_4_0 : ', ''),
     ('only the last part is asked how it went', DRIVER, 'if (rc == 0) rc = part;', 'rc = part;'),
     ('macOS is not asked to let long work finish', DRIVER, 'setenv("AGX_RELAX_CDM_CTXSTORE_TIMEOUT", "1", 0);', ''),
     ('only the default device is asked for', DRIVER, 'd = [[all firstObject] retain];', ''),
@@ -71,10 +75,10 @@ def driver_fails(build, folder, name, source, stem):
     waits = 'memory is' in name or 'thread' in name
     objects = [os.path.join(build, 'standin', o)
                for o in sorted(os.listdir(os.path.join(build, 'standin')))
-               if o.endswith('.o') and o not in ('planted.o', 'kernels.o', 'fatbins.o', 'libcuda.o', stem + '.o')]
+               if o.endswith('.o') and o not in ('planted.o', 'kernels.o', 'tensor.o', 'fatbins.o', 'libcuda.o', stem + '.o')]
     objects += [os.path.join(build, 'src/gpu/metal_text.o')]
     kernels = os.path.join(build, 'standin', 'kernels.o')
-    objects += [kernels]
+    objects += [kernels, os.path.join(build, 'standin', 'tensor.o')]
     out = os.path.join(folder, name.replace(' ', '_'))
     if source:
         config = dict(line.split(' := ', 1) for line in open(os.path.join(build, 'config.mk')) if ' := ' in line)

@@ -60,9 +60,9 @@ endif
 # CUDA kernels, when there is an nvcc: a fatbin of each kernel file, inside the library.
 NVCC    ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 SM      ?= 90
-# Lists of CUDA's have none of unstaged*.gpu.
+# Lists of CUDA's have none of unstaged*.gpu and tensor.gpu.
 ifneq ($(NVCC),)
-FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(filter-out $(wildcard src/gpu/kernels/unstaged*.gpu), \
+FATBINS := $(patsubst src/%,$B/src/%.fatbin,$(filter-out $(wildcard src/gpu/kernels/unstaged*.gpu) %/tensor.gpu, \
              $(wildcard src/gpu/kernels/*.gpu src/gpu/native/*.cu)))
 endif
 OBJ     += $B/src/gpu/fatbins.o
@@ -102,7 +102,7 @@ $B/src/gpu/%.o: src/gpu/%.m $B/config.mk
 else ifneq ($(STANDIN),)
 # Elsewhere the driver is built for tests, on a stand-in framework that runs the text itself.
 STANDIN_METAL := $(METAL_SRC:src/gpu/%.m=$B/standin/%.o) $B/standin/Metal.o $B/standin/Foundation.o \
-                 $K/standin/kernels.o $B/src/gpu/metal_text.o
+                 $K/standin/kernels.o $K/standin/tensor.o $B/src/gpu/metal_text.o
 STANDIN_LIBS  := -lobjc
 STANDIN_OBJC  := $(OBJCFLAGS) $(STANDIN) -Itest/standin -fobjc-runtime=gcc \
                  -fconstant-string-class=NSConstantString
@@ -124,6 +124,16 @@ $K/standin/kernels.cpp $B/standin/planted.cpp: $(wildcard test/standin/msl/*)
 	$Qpython3 test/standin/msl/table.py $(filter %.metal,$^) $@
 $K/standin/kernels.o $B/standin/planted.o: %.o: %.cpp
 	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) -std=c++14 -Werror=c++17-extensions $(METAL_CHECK) \
+	    -Wno-duplicate-decl-specifier -c $< -o $@
+# The text of tensor.gpu as newer devices get it (metal_library.m): types of C++20 as parameters of
+# templates are Apple's own extension.
+$K/standin/tensor.metal: src/gpu/kernels/tensor.gpu $(GPU_INC) tools/gpu-text tools/gpu-table
+	@mkdir -p $(@D)
+	$QCC="$(CC)" tools/gpu-text $< > $@.tmp && mv $@.tmp $@
+$K/standin/tensor.cpp: $K/standin/tensor.metal $(wildcard test/standin/msl/* test/standin/msl/*/*)
+	$Qpython3 test/standin/msl/table.py $< $@ emu_tensor GPU_TENSOR
+$K/standin/tensor.o: $K/standin/tensor.cpp
+	$Qclang $(filter-out $(EXTRA),$(CXXFLAGS)) -std=c++20 $(METAL_CHECK:300=400) \
 	    -Wno-duplicate-decl-specifier -c $< -o $@
 $B/standin/%.o: test/standin/%.m $B/config.mk
 	@mkdir -p $(@D)

@@ -70,6 +70,7 @@ struct exec_device {
     u32 n_units;                 /* multiprocessors or cores */
     bool native, bulk, clusters; /* kernels that only some devices run */
     bool walks;                  /* a few groups of a launch for each unit */
+    bool tensor;                 /* Metal's tensor operations for prompts */
 };
 
 struct exec_limits {

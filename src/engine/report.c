@@ -628,10 +628,13 @@ static json_t *arithmetic_report(const struct fletch_engine *e, const struct bac
     struct err err = {0};
     bool flushes = false;
     if (!d || gpu_absent(b->name) || d->open(&g, e->device, &err)) return json_null();
+    struct gpu_info info;
     int rc = gpu_check_arithmetic(d, g, &flushes, &err);
+    d->info(g, &info);
     d->close(g);
     if (rc) return json_pack("{s:b, s:o}", "right", 0, "wrong", report_text(str_of(err.text)));
-    return json_pack("{s:b, s:b}", "right", 1, "flushes_subnormals", flushes);
+    return json_pack("{s:b, s:b, s:b}", "right", 1, "flushes_subnormals", flushes, "tensor",
+                     info.tensor);
 }
 
 int fletch_doctor(struct fletch_engine *e, char **json)

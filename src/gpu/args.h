@@ -311,6 +311,11 @@ struct panels_args {
     unsigned add_pitch[2];
     struct panel_part part[MATMUL_MAX];
 };
+/* k_panels_tensor, with panels_args; k_tensor_probe */
+enum { TENSOR_ROWS = 64, TENSOR_OUTS = 32, TENSOR_THREADS = 128, TENSOR_PROBE = 64 };
+struct tensor_probe_args {
+    unsigned n; /* columns */
+};
 struct panel_places_args {
     unsigned n_experts, n_used, ids_pitch;
 };

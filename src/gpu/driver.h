@@ -27,6 +27,7 @@ struct gpu_info {
     bool has_native;   /* the kernels of native/ are there */
     bool has_bulk;     /* and those of them that only Hopper can run */
     bool has_clusters; /* and groups may read each other's memory, 160 KB each */
+    bool tensor;       /* prompts' products by the operations of kernels/tensor.gpu */
     u32 api;           /* 90 for sm_90, 7 for Apple7 */
 };
 

@@ -81,6 +81,13 @@ static void dev_info(struct gpu *g, struct gpu_info *out)
     strcpy(out->name, g->checked ? "emulator, checked" : "emulator");
 }
 
+/* Loops stand for what a newer device has. */
+static void dev_info_metal(struct gpu *g, struct gpu_info *out)
+{
+    dev_info(g, out);
+    out->tensor = true;
+}
+
 static void dev_counters(const struct gpu *g, struct gpu_counters *out)
 {
     *out = g->did;
@@ -278,7 +285,9 @@ static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct 
     {                                                                                     \
         .name = mode_name, .joins = !(as_metal), .unstaged = as_metal,                    \
         .attn_heads = (as_metal) ? 2 : 0, .unified = true, .list_bytes = dev_list_bytes,  \
-        .absent = dev_absent, .open = mode_open, .close = dev_close, .info = dev_info,    \
+        .absent = dev_absent, .open = mode_open, .close = dev_close,                      \
+        .info = (as_metal) ? dev_info_metal : dev_info,                                   \
+                                                                                          \
         .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,   \
         .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record, \
         .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile, \

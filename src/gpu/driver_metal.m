@@ -15,12 +15,15 @@
 #import <Foundation/Foundation.h>
 #import <IOKit/IOKitLib.h>
 #import <Metal/Metal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/args.h"
 #include "gpu/driver.h"
 #include "gpu/kernels/blit.h"
 #include "gpu/metal.h"
+#include "quant/quant.h"
 
 enum {
     MAX_KERNELS = 512,
@@ -65,7 +68,7 @@ struct gpu {
     id<MTLFence> fence;
     struct residency residency;
     struct library library;
-    bool capturing;
+    bool capturing, tensor; /* tensor: gpu_info.tensor */
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
     u32 n_cores; /* 0: not known */
@@ -128,6 +131,8 @@ static int metal_kernel(struct gpu *g, const char *name, u32 *number, struct err
 
 static int first_command(struct gpu *g, struct err *err);
 
+static bool has_tensor(struct gpu *g);
+
 static int metal_open(struct gpu **out, u32 device, struct err *err)
 {
     *out = NULL;
@@ -152,6 +157,8 @@ static int metal_open(struct gpu **out, u32 device, struct err *err)
             residency_open(&g->residency, g->device, g->queue);
             rc = first_command(g, err);
         }
+        g->tensor = rc == 0 && has_tensor(g);
+        g->did = (struct gpu_counters){0};
     }
     if (rc < 0) {
         metal_close(g);
@@ -221,6 +228,7 @@ static void metal_info(struct gpu *g, struct gpu_info *out)
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
         out->buffer = g->residency.most;
+        out->tensor = g->tensor;
         out->n_units = g->n_cores;
         for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;
         strncpy(out->name, [[g->device name] UTF8String], sizeof out->name - 1);
@@ -641,8 +649,85 @@ static int first_command(struct gpu *g, struct err *err)
         metal_drop(g, list);
     }
     metal_free(g, b);
-    g->did = (struct gpu_counters){0};
     return rc;
+}
+
+/* ---- tensor operations ---- */
+
+/* Numbers that halves and bfloats hold, and floats all sums of their products. */
+static int probe_value(u32 row, u32 column)
+{
+    return (int)((row * 7 + column * 5) % 17) - 8;
+}
+
+/* As bf16, then as halves: rows of TENSOR_PROBE columns. */
+static void fill_probe(u16 *p, u32 n_rows)
+{
+    for (u32 i = 0; i < n_rows * TENSOR_PROBE; i++) {
+        float v = (float)probe_value(i / TENSOR_PROBE, i % TENSOR_PROBE);
+        p[i] = bf16_from_float(v);
+        p[n_rows * TENSOR_PROBE + i] = half_from_float(v);
+    }
+}
+
+static bool probe_is_right(const float *y)
+{
+    for (u32 i = 0; i < 2 * TENSOR_ROWS * TENSOR_OUTS; i++) {
+        u32 row = i / TENSOR_OUTS % TENSOR_ROWS, out = i % TENSOR_OUTS;
+        int sum = 0;
+        for (u32 k = 0; k < TENSOR_PROBE; k++) sum += probe_value(row, k) * probe_value(out, k);
+        if (y[i] != (float)sum) return false;
+    }
+    return true;
+}
+
+static int run_probe(struct gpu *g, struct gpu_buf *const b[3], bool *right, struct err *err)
+{
+    enum { ALL = 2 * TENSOR_ROWS * TENSOR_OUTS };
+    static const struct tensor_probe_args args = {TENSOR_PROBE};
+    struct gpu_list *list;
+    struct gpu_command c = {.kind = GPU_LAUNCH,
+                            .groups = {1, 1, 1},
+                            .threads = TENSOR_THREADS,
+                            .n_bufs = 3,
+                            .bufs = {{b[0], 0}, {b[1], 0}, {b[2], 0}},
+                            .n_args = sizeof args};
+    memcpy(c.args, &args, sizeof args);
+    int rc = metal_kernel(g, "k_tensor_probe", &c.kernel, err);
+    if (rc == 0) rc = metal_record(g, &list, &c, 1, err);
+    if (rc < 0) return rc;
+    fill_probe(metal_map(b[0]), TENSOR_ROWS);
+    fill_probe(metal_map(b[1]), TENSOR_OUTS);
+    rc = metal_submit(g, list, err);
+    if (rc == 0) rc = metal_wait(g, err);
+    *right = rc == 0 && probe_is_right(metal_map(b[2]));
+    metal_drop(g, list);
+    return rc;
+}
+
+/* Does the GPU have units for tensor operations (Apple10, which is an M5's, with Metal 4), and do
+ * they multiply as the text of tensor.gpu asks for it? What says no on a GPU that has them goes to
+ * stderr; prompts are then multiplied as on older ones. */
+static bool has_tensor(struct gpu *g)
+{
+    enum { METAL4 = 5002, APPLE10 = 1010 }; /* MTLGPUFamily of newer SDKs */
+    if (![g->device supportsFamily:(MTLGPUFamily)METAL4] ||
+        ![g->device supportsFamily:(MTLGPUFamily)APPLE10])
+        return false;
+    struct gpu_buf *b[3] = {NULL};
+    struct err err = {0};
+    bool right = false;
+    u64 column = 2 * TENSOR_PROBE * sizeof(u16);
+    int rc = metal_alloc(g, &b[0], TENSOR_ROWS * column, GPU_UPLOAD, &err);
+    if (rc == 0) rc = metal_alloc(g, &b[1], TENSOR_OUTS * column, GPU_UPLOAD, &err);
+    if (rc == 0)
+        rc = metal_alloc(g, &b[2], 2 * TENSOR_ROWS * TENSOR_OUTS * sizeof(float), GPU_READBACK,
+                         &err);
+    if (rc == 0) rc = run_probe(g, b, &right, &err);
+    for (u32 i = 0; i < ARRAY_LEN(b); i++) metal_free(g, b[i]);
+    if (rc == 0 && !right) err_set(&err, FLETCH_E_BACKEND, "wrong products");
+    if (!right) fprintf(stderr, "Metal: tensor operations are not used: %s\n", err.text);
+    return right;
 }
 
 static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struct err *err)

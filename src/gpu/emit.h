@@ -94,6 +94,7 @@ struct list_kind {
     bool clusters;  /* with those whose groups read each other's memory */
     bool joins;     /* gpu_driver.joins */
     bool unstaged;  /* gpu_driver.unstaged */
+    bool tensor;    /* gpu_info.tensor */
     u32 attn_heads; /* gpu_driver.attn_heads */
     bool walks;     /* groups go round over the work, a few for each unit of the device */
     u32 n_units;    /* that it has; 0: not known */

@@ -132,6 +132,9 @@ static void launch_panels(struct emit *e, const struct product *m, const struct 
         snprintf(name, sizeof name, "k_panels_mma_%u", stages);
         emit_launch(e, name, gx, gy, PANEL_THREADS);
         emit_walk(e, 0, PANEL_BYTES(stages));
+    } else if (e->kind.tensor && !m->n_used) {
+        emit_launch(e, "k_panels_tensor", (e->kind.n_p + TENSOR_ROWS - 1) / TENSOR_ROWS,
+                    (p->w_rows + TENSOR_OUTS - 1) / TENSOR_OUTS, TENSOR_THREADS);
     } else {
         emit_launch(e, "k_panels", (e->kind.n_p + PANEL_TILE - 1) / PANEL_TILE,
                     (p->w_rows + PANEL_TILE - 1) / PANEL_TILE, PANEL_TILE_THREADS);

@@ -151,7 +151,8 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     }
     int rc = 0;
     for (u32 i = 0; i < x->net->n_weights; i++) planes_plan(&x->planes[i], &x->net->weights[i]);
-    x->n_chunks = planes_place(x->net, planes_limit(x->kind.bulk, x->kind.buffer), x->places, sizes);
+    x->n_chunks =
+        planes_place(x->net, planes_limit(x->kind.bulk, x->kind.buffer), x->places, sizes);
     for (u32 i = 0; !rc && i < x->n_chunks; i++) {
         if (sizes[i] > max_buffer)
             rc = err_set(err, FLETCH_E_FIT,

@@ -65,7 +65,8 @@ struct exec_device gpu_device_of(const struct gpu_info *info)
                                 .native = info->has_native,
                                 .bulk = info->has_bulk,
                                 .clusters = info->has_clusters,
-                                .walks = info->walks};
+                                .walks = info->walks,
+                                .tensor = info->tensor};
 }
 
 struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on)
@@ -77,6 +78,7 @@ struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *
     kind.walks = on->walks;
     kind.n_units = on->n_units;
     kind.buffer = on->buffer;
+    kind.tensor = on->tensor;
     return kind;
 }
 

@@ -57,11 +57,15 @@ static bool find_section(const char *name, u32 *number, const char **begin)
 
 /* ---- compiling ---- */
 
+/* Of the text of tensor.gpu: what it is compiled with, and as which language. */
+static const char TENSOR[] = "#define GPU_TENSOR\n";
+enum { LANGUAGE_4_0 = 4 << 16 }; /* MTLLanguageVersion4_0 of newer SDKs */
+
 /* The same bits on every backend. */
-static MTLCompileOptions *options(void)
+static MTLCompileOptions *options(bool tensor)
 {
     MTLCompileOptions *o = [[[MTLCompileOptions alloc] init] autorelease];
-    o.languageVersion = MTLLanguageVersion3_0;
+    o.languageVersion = tensor ? (MTLLanguageVersion)LANGUAGE_4_0 : MTLLanguageVersion3_0;
 #ifdef HAS_MATH_MODE
     if ([o respondsToSelector:@selector(setMathMode:)]) {
         o.mathMode = MTLMathModeSafe;
@@ -85,15 +89,18 @@ static int compile(struct library *l, const char *name, u32 section, const char 
 {
     size_t head = (size_t)(next_mark(gpu_metal_text) - gpu_metal_text);
     size_t n = (size_t)(next_mark(begin + 1) - begin);
-    char *text = malloc(head + n + 1);
+    bool tensor = names(begin, "k_tensor_probe");
+    size_t first = tensor ? sizeof TENSOR - 1 : 0;
+    char *text = malloc(first + head + n + 1);
     if (!text) return err_nomem(err, "the text of kernels");
-    memcpy(text, gpu_metal_text, head);
-    memcpy(text + head, begin, n);
-    text[head + n] = 0;
+    memcpy(text, TENSOR, first);
+    memcpy(text + first, gpu_metal_text, head);
+    memcpy(text + first + head, begin, n);
+    text[first + head + n] = 0;
     NSError *e = nil;
     l->sections[section] =
         [(id<MTLDevice>)l->device newLibraryWithSource:[NSString stringWithUTF8String:text]
-                                               options:options()
+                                               options:options(tensor)
                                                  error:&e];
     free(text);
     return l->sections[section] ? 0 : refused("the text of", name, e, err);

@@ -61,7 +61,9 @@
  *   mat_load(p, pitch), mat_load_across (transposed), mat_store(m, p, pitch), p a TG(float) and the
  *   same in all lanes, mat_fma(a, b, c) = a·b + c. A simdgroup's own variables, passed by value or
  *   as THR(mat8). Here alone the order of a sum is the device's: eight terms onto c, in ascending
- *   order wherever there is no such unit.
+ *   order wherever there is no such unit. tensor_tile (kernels/tensor.h) is the same for a whole
+ *   group, by tensor operations of halves or bfloats, in tensor.gpu only: its sums are in the
+ *   device's order, in ascending order where there are no such operations.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
  *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
  * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
@@ -86,6 +88,11 @@
 
 #include <metal_simdgroup_matrix>
 #include <metal_stdlib>
+#ifdef GPU_TENSOR /* the driver says so for the text of tensor.gpu, in Metal 4.0 */
+#include <metal_tensor>
+#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
+#define SIMT_TENSOR
+#endif
 using namespace metal;
 /* Contraction stays on even in Metal's safe math mode. Each compiler takes one of these. */
 #pragma STDC FP_CONTRACT OFF
@@ -112,12 +119,11 @@ typedef ulong u64;
         uint3 gpu_all [[threadgroups_per_grid]], uint gpu_tid [[thread_index_in_threadgroup]], \
         uint gpu_lane [[thread_index_in_simdgroup]],                                           \
         uint gpu_simd [[simdgroup_index_in_threadgroup]]
-#define gpu_group (gpu_at + uint3(gpu_grid[0], gpu_grid[1], gpu_grid[2]))
-#define gpu_groups \
-    (gpu_grid[3] == 0u ? gpu_all : uint3(gpu_grid[3], gpu_grid[4], gpu_grid[5]))
+#define gpu_group             (gpu_at + uint3(gpu_grid[0], gpu_grid[1], gpu_grid[2]))
+#define gpu_groups            (gpu_grid[3] == 0u ? gpu_all : uint3(gpu_grid[3], gpu_grid[4], gpu_grid[5]))
 #define TG_ARRAY(T, name, n)  threadgroup T name[n]
 #define GPU_CONST(T, name, n) constant T name[n]
-#define GPU_FN                static inline
+#define GPU_FN                static METAL_FUNC /* always inline */
 #define UNROLL                _Pragma("clang loop unroll(full)")
 #define ROLLED                _Pragma("clang loop unroll(disable)")
 #define tg_barrier()          threadgroup_barrier(mem_flags::mem_threadgroup)

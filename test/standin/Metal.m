@@ -21,7 +21,7 @@ enum {
 
 struct standin standin_metal;
 extern const char gpu_metal_text[];
-extern const struct emu_kernel *const emu_metal[];
+extern const struct emu_kernel *const emu_metal[], *const emu_tensor[];
 
 static void misuse(const char *what)
 {
@@ -129,13 +129,14 @@ static NSUInteger working_set(void)
 @interface Library : Counted <MTLLibrary> {
   @public
     char *names;
+    bool tensor; /* compiled for tensor operations */
 }
 @end
 @implementation Library
 - (id<MTLFunction>)newFunctionWithName:(NSString *)name
 {
     char word[128];
-    const struct emu_kernel *k = emu_find(emu_metal, [name UTF8String]);
+    const struct emu_kernel *k = emu_find(tensor ? emu_tensor : emu_metal, [name UTF8String]);
     snprintf(word, sizeof word, " %s ", [name UTF8String]);
     if (!k || !strstr(names, word)) return nil;
     Function *f = [[Function alloc] init];
@@ -408,6 +409,7 @@ struct command {
     cb->commands[cb->n++] = now;
     standin_metal.bindings += now.kernel->n_bufs + (now.kernel->n_args > 0);
     standin_metal.dispatches++;
+    standin_metal.tensor_products += strcmp(now.kernel->name, "k_panels_tensor") == 0;
 }
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope
 {
@@ -512,6 +514,9 @@ struct command {
             rc = err_set(&err, FLETCH_E_BACKEND, "Impacting Interactivity");
         else
             rc = emu_run(queue->emu, &l, &err);
+        if (standin_metal.tensor == STANDIN_TENSOR_WRONG &&
+            strcmp(c->kernel->name, "k_tensor_probe") == 0)
+            ((float *)(void *)c->buffers[2]->p)[3000] += 1;
     }
     if (rc < 0) error = [error_of(err.text) retain];
     status = rc < 0 ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted;
@@ -613,7 +618,9 @@ struct command {
 }
 - (BOOL)supportsFamily:(MTLGPUFamily)family
 {
-    return family <= (standin_metal.fault == STANDIN_OLD_DEVICE ? 1006 : MTLGPUFamilyApple7);
+    if (standin_metal.fault == STANDIN_OLD_DEVICE) return family <= 1006;
+    if (!standin_metal.tensor) return family <= MTLGPUFamilyApple7;
+    return family <= 1010 || family == 5002;
 }
 - (id<MTLCommandQueue>)newCommandQueueWithMaxCommandBufferCount:(NSUInteger)n
 {
@@ -646,8 +653,13 @@ struct command {
                                  error:(NSError **)error
 {
     if (![options isExact]) misuse("fast maths");
+    static const char define[] = "#define GPU_TENSOR\n";
     const char *text = [source UTF8String], *head = strstr(gpu_metal_text, "//kernels ");
     size_t n = (size_t)(head - gpu_metal_text);
+    bool tensor = strncmp(text, define, sizeof define - 1) == 0;
+    if (tensor) text += sizeof define - 1;
+    if (options.languageVersion != (tensor ? 4 << 16 : MTLLanguageVersion3_0))
+        misuse("a text in another language than its own");
     if (strncmp(text, gpu_metal_text, n) || !strstr(head, text + n))
         misuse("a text that was not checked");
     if (strstr(text + n + 1, "//kernels ")) misuse("more of the text than one file's kernels");
@@ -655,8 +667,13 @@ struct command {
         *error = error_of("program_source:1:1: error: unknown type name 'kernal'");
         return nil;
     }
+    if (tensor && standin_metal.tensor == STANDIN_TENSOR_TEXT) {
+        *error = error_of("program_source:3:10: fatal error: 'metal_tensor' file not found");
+        return nil;
+    }
     standin_metal.libraries++;
     Library *l = [[Library alloc] init];
+    l->tensor = tensor;
     l->names = strdup(text + n);
     *strchr(l->names, '\n') = ' ';
     *strchr(l->names + strcspn(l->names, "\n"), '\n') = 0;

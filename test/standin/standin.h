@@ -16,15 +16,25 @@ enum standin_fault {
     STANDIN_LOST,       /* the next thing to be run fails, and all after it */
 };
 
+/* Metal: what the GPU has of tensor operations. */
+enum standin_tensor {
+    STANDIN_TENSOR_NONE,
+    STANDIN_TENSOR_FINE,
+    STANDIN_TENSOR_TEXT,  /* their text does not compile */
+    STANDIN_TENSOR_WRONG, /* they multiply wrongly */
+};
+
 struct standin {
     enum standin_fault fault;
+    enum standin_tensor tensor;
     u64 alive;                                    /* objects that somebody owns */
     u64 buffers, pipelines, libraries;            /* made */
     u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
     u64 captures;
-    u64 archived; /* pipelines that an archive had */
-    u64 binds;    /* buffers that were set, without those of which only the offset was */
-    u64 bindings; /* buffers that dispatches had */
+    u64 archived;        /* pipelines that an archive had */
+    u64 tensor_products; /* dispatches of k_panels_tensor */
+    u64 binds;           /* buffers that were set, without those of which only the offset was */
+    u64 bindings;        /* buffers that dispatches had */
     u64 residency_sets, residency_requests; /* made; each time that a set was asked for */
     u64 largest_set;                        /* bytes of one, at a commit */
     /* Metal: what the machine is like; 0: as it is without */

@@ -1,5 +1,6 @@
 /* Dots of one row in device memory with several weight rows of a simdgroup. Lane l takes quads l,
- * l + 32, .. of a weight row in ascending order, then the lanes are summed: the bits of matvec.gpu. */
+ * l + 32, .. of a weight row in ascending order, then the lanes are summed: the bits of matvec.gpu.
+ */
 #ifndef KERNELS_UNSTAGED_H
 #define KERNELS_UNSTAGED_H
 

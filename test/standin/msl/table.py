@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""table.py IN.metal OUT.cpp: makes the Metal text itself something that the emulator can run, and
-says what Apple's compiler would refuse and clang does not see (exit status 1).
+"""table.py IN.metal OUT.cpp [TABLE DEFINE]: makes the Metal text itself something that the emulator
+can run, and says what Apple's compiler would refuse and clang does not see (exit status 1). The
+table of its kernels is emu_metal, or TABLE for a text in Metal 4.0 that is compiled with DEFINE.
 
 IN.metal is the very text that a Mac compiles. It is preprocessed as for Metal; each `kernel void
 f(T x [[attribute]], ...)` gets an entry that binds its parameters by their attributes, and arrays in
@@ -155,14 +156,18 @@ def lint(text):
 
 def main():
     source, out = sys.argv[1:3]
-    text = re.sub(r'(?m)^#include <metal_\w+>', '', open(source).read())
-    text = subprocess.run(['clang', '-E', '-x', 'c++', '-nostdinc', '-D__METAL_VERSION__=300', '-'],
+    table, define = sys.argv[3:5] if len(sys.argv) > 3 else ('emu_metal', None)
+    text = re.sub(r'(?m)^#include <(metal_\w+|MetalPerf.*)>', '', open(source).read())
+    version = [f'-D{define}', '-D__METAL_VERSION__=400'] if define else ['-D__METAL_VERSION__=300']
+    text = subprocess.run(['clang', '-E', '-x', 'c++', '-nostdinc', '-DMETAL_FUNC=inline', *version, '-'],
                           input=text, capture_output=True, text=True, check=True).stdout
     text = re.sub(r'(?m)^# (\d+) "<stdin>".*', lambda m: f'# {m[1]} "{source}"', text)
     kernels = list(find_kernels(text))
     lint(text)
     code = place_arrays(text, [k[3] for k in kernels])
     with open(out, 'w') as f:
+        if define:
+            f.write('#include <metal_tensor>\n#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n')
         f.write('#include <metal_simdgroup_matrix>\n' + code + '\n')
         for name, _, (values, _, _), _ in kernels:
             f.write(f'static void run_{name}(const emu_bind *b) {{ const emu::ids &c = emu::cur->id; '
@@ -171,7 +176,7 @@ def main():
         for name, most, (_, n, args), _ in kernels:
             size = f'sizeof({args})' if args else '0'
             f.write(f'    {{"{name}", run_{name}, {n}, {size}, {most}, false}},\n')
-        f.write('    {},\n};\nextern "C" const emu_kernel *const emu_metal[] = {table, 0};\n')
+        f.write('    {},\n};\nextern "C" const emu_kernel *const %s[] = {table, 0};\n' % table)
     for c in complaints:
         print(f'metal: {c}', file=sys.stderr)
     return bool(complaints)
