@@ -152,10 +152,10 @@ static void answer(struct job *j, const struct fletch_result *r)
     if (j->thought.n) json_object_set_new(line, "reasoning", json_text(j->thought.p, j->thought.n));
     if (j->calls) json_object_set(line, "tool_calls", j->calls);
     if (j->logprobs) json_object_set(line, "logprobs", j->logprobs);
-    if (r->n_guessed)
+    if (r->n_drafted)
         json_object_set_new(line, "speculation",
-                            json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->n_guessed,
-                                      "n_right", (json_int_t)r->n_right));
+                            json_pack("{s:I, s:I}", "n_drafted", (json_int_t)r->n_drafted,
+                                      "n_accepted", (json_int_t)r->n_accepted));
     write_line(j->b, line);
     json_decref(line);
     j->b->n_done++;
@@ -545,9 +545,9 @@ static void say_end(const struct batch *b)
                 (unsigned long long)s.n_steps, (unsigned long long)s.n_mixed,
                 (unsigned long long)s.n_ahead, s.most_running, (unsigned long long)s.n_reused,
                 (unsigned long long)s.n_prompt, (unsigned long long)s.n_preemptions);
-    if (b->a->verbose && s.n_guessed)
-        fprintf(stderr, "%llu of %llu draft tokens accepted\n", (unsigned long long)s.n_right,
-                (unsigned long long)s.n_guessed);
+    if (b->a->verbose && s.n_drafted)
+        fprintf(stderr, "%llu of %llu draft tokens accepted\n", (unsigned long long)s.n_accepted,
+                (unsigned long long)s.n_drafted);
 }
 
 /* Once, instead of in the answer of every chat. */

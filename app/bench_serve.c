@@ -310,7 +310,7 @@ static json_t *document(struct serve *s)
         (int)s->n_answer, "reused",
         stats.n_prompt ? (double)stats.n_reused / (double)stats.n_prompt : 0, "ahead_share",
         stats.n_steps ? (double)stats.n_ahead / (double)stats.n_steps : 0, "guessed",
-        (json_int_t)stats.n_guessed, "right", (json_int_t)stats.n_right, "serve", s->rows));
+        (json_int_t)stats.n_drafted, "right", (json_int_t)stats.n_accepted, "serve", s->rows));
 }
 
 static int run_cases(struct serve *s, const struct ids *clients)

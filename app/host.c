@@ -93,10 +93,10 @@ void say_speed(FILE *out, const struct speed *s)
     if (s->prefill_s > 0) fprintf(out, ", %.1f/s", (double)fresh / s->prefill_s);
     fprintf(out, "; decode %u tokens", made->n_tokens);
     if (s->decode_s > 0) fprintf(out, ", %.1f/s", (double)made->n_tokens / s->decode_s);
-    if (!made->n_guessed) return;
-    fprintf(out, "; %u of %u draft tokens accepted (%.0f %%), %.1f tokens per step", made->n_right,
-            made->n_guessed, 100.0 * made->n_right / made->n_guessed,
-            (double)made->n_tokens / (made->n_tokens - made->n_right));
+    if (!made->n_drafted) return;
+    fprintf(out, "; %u of %u draft tokens accepted (%.0f %%), %.1f tokens per step",
+            made->n_accepted, made->n_drafted, 100.0 * made->n_accepted / made->n_drafted,
+            (double)made->n_tokens / (made->n_tokens - made->n_accepted));
 }
 
 /* An option that means nothing without another was meant to mean something. */

@@ -305,10 +305,10 @@ static void print_result(const struct run *r)
                        "timings", "prompt_seconds", prompt, "generate_seconds", generated,
                        "prompt_tokens_per_second", per_second(r->n_read - r->n_known, prompt),
                        "tokens_per_second", per_second(r->made.n_tokens, generated)));
-    if (r->made.n_guessed)
+    if (r->made.n_drafted)
         json_object_set_new(j, "speculation",
-                            json_pack("{s:I, s:I}", "n_guessed", (json_int_t)r->made.n_guessed,
-                                      "n_right", (json_int_t)r->made.n_right));
+                            json_pack("{s:I, s:I}", "n_drafted", (json_int_t)r->made.n_drafted,
+                                      "n_accepted", (json_int_t)r->made.n_accepted));
     say_json(j);
     json_decref(j);
 }

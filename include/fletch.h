@@ -345,7 +345,7 @@ struct fletch_generate {
 
 struct fletch_generated {
     uint32_t n_tokens;
-    uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
+    uint32_t n_drafted, n_accepted; /* draft tokens; those that the model accepted */
     enum fletch_finish finish;
 };
 
@@ -396,11 +396,11 @@ struct fletch_result {
     int code;          /* when it failed */
     const char *error; /* "" otherwise */
     uint32_t n_prompt, n_generated;
-    uint32_t n_reused;           /* tokens of the prompt that were in the cache */
-    const char *reuse_end;       /* why not more */
-    uint32_t stop;               /* index of the stop text that ended it */
-    uint32_t n_preempted;        /* times it gave its room to others and began again */
-    uint32_t n_guessed, n_right; /* tokens that were guessed; those that were chosen then */
+    uint32_t n_reused;              /* tokens of the prompt that were in the cache */
+    const char *reuse_end;          /* why not more */
+    uint32_t stop;                  /* index of the stop text that ended it */
+    uint32_t n_preempted;           /* times it gave its room to others and began again */
+    uint32_t n_drafted, n_accepted; /* draft tokens; those that the model accepted */
     double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
     uint32_t n_read; /* tokens of the prompt that were computed or in the cache: all of them, unless
                         it ended before */
@@ -448,7 +448,7 @@ struct fletch_batch_stats {
     uint64_t n_ahead;                      /* steps queued before the one before was read */
     uint64_t n_prompt_rows, n_answer_rows; /* tokens computed, again ones included */
     uint64_t n_done, n_failed, n_preemptions; /* requests */
-    uint64_t n_guessed, n_right;              /* tokens that were guessed; chosen then */
+    uint64_t n_drafted, n_accepted;           /* draft tokens; those that were accepted */
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
     uint64_t n_unwritten;                     /* files of cache_dir that could not be written */
     uint32_t n_running, n_waiting, most_running;

@@ -178,7 +178,7 @@ static void run_batch(const struct world *w, enum fletch_ahead ahead, struct ans
     else
         assert_true(stats.n_ahead > 0);
     assert_true(!o.m->reader.step || stats.n_mixed > 4);
-    assert_true(!w->mtp || (o.m->reader.n_steps > 4 && stats.n_right > 0));
+    assert_true(!w->mtp || (o.m->reader.n_steps > 4 && stats.n_accepted > 0));
     assert_int_equal(o.m->queue.n_pending, 0);
     fletch_batch_close(b);
     opened_close(&o);

@@ -150,17 +150,17 @@ def test_guesses_change_nothing():
                   grammar='root ::= ("red " | "green " | "blue "){12}') for r in requests(1)]
     for r in asked:
         del r["json_schema"]
-    plain, n_guessed, n_right = batch(asked), 0, 0
+    plain, n_drafted, n_accepted = batch(asked), 0, 0
     for how in (["--ngram"], ["--draft", "zoo/guide-draft.gguf"]):
         guessed = batch(asked, *how, "--spec-tokens", 3, "--parallel", 3)
         assert all(guessed[r["id"]]["tokens"] == plain[r["id"]]["tokens"] for r in asked), how
         tried = [a["speculation"] for a in guessed.values()]
-        n_guessed += sum(t["n_guessed"] for t in tried)
-        n_right += sum(t["n_right"] for t in tried)
+        n_drafted += sum(t["n_drafted"] for t in tried)
+        n_accepted += sum(t["n_accepted"] for t in tried)
         alone = fletch("run", "-p", asked[0]["prompt"], "-n", 60, "--temp", 0.3, "--seed", 0,
                        "--json", "--grammar", asked[0]["grammar"], *how, "--spec-tokens", 3).json
         assert alone["tokens"] == plain[asked[0]["id"]]["tokens"], how
-    assert 0 < n_right < n_guessed, (n_right, n_guessed)
+    assert 0 < n_accepted < n_drafted, (n_accepted, n_drafted)
 
 
 def test_executors_agree():

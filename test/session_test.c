@@ -414,7 +414,7 @@ static u32 answer_in_parts(struct opened *o, u32 stop_at, bool appends, float *l
                                     .ctx = &s};
         assert_int_equal(fletch_session_generate(o->s, &g, &made), 0);
         n += made.n_tokens - (made.finish == FLETCH_FINISH_ASKED);
-        n_accepted += made.n_right;
+        n_accepted += made.n_accepted;
         if (appends && made.finish == FLETCH_FINISH_ASKED) {
             i32 last = s.heard.ids[s.heard.n - 1];
             assert_int_equal(fletch_session_append(o->s, &last, 1, NULL), 0);

@@ -181,9 +181,9 @@ static void put_memory(struct words *w, struct server *s)
     X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                        \
     X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)          \
     X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle) \
-    X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_guessed)           \
+    X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_drafted)           \
     X(right, "fletch_accepted_tokens_total", "counter", "Draft tokens that were accepted.",  \
-      n_right)                                                                               \
+      n_accepted)                                                                            \
     X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                             \
     X(ahead, "fletch_steps_ahead_total", "counter",                                          \
       "Steps submitted before the results of the previous step were read.", n_ahead)         \

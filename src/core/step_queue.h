@@ -42,8 +42,8 @@ struct step_queue {
     struct pending_step *pending[2]; /* the older one first */
     u32 n_pending;
     const struct pending_step *last; /* the last step of all; NULL: it was run at once */
-    u64 n_steps, n_ahead;    /* steps; those submitted before the one before was read */
-    double idle, idle_since; /* seconds between two steps with none pending; since when */
+    u64 n_steps, n_ahead;            /* steps; those submitted before the one before was read */
+    double idle, idle_since;         /* seconds between two steps with none pending; since when */
 };
 
 int pending_step_open(struct pending_step *p, const struct exec_limits *limits, struct err *err);

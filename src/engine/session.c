@@ -409,7 +409,7 @@ static void end(void *ctx, const struct fletch_result *r)
 {
     struct generation *x = ctx;
     *x->result = (struct fletch_generated){
-        .n_tokens = r->n_generated, .n_guessed = r->n_guessed, .n_right = r->n_right};
+        .n_tokens = r->n_generated, .n_drafted = r->n_drafted, .n_accepted = r->n_accepted};
     if (r->finish < FLETCH_FINISH_CANCELLED) x->result->finish = r->finish;
     x->rc = outcome(x->s, r);
 }

@@ -258,8 +258,8 @@ void batch_finish(struct batch *b, struct request *r, enum fletch_finish why, co
     r->result.n_generated = r->n_tokens - r->n_prompt;
     bool whole = why <= FLETCH_FINISH_ASKED || r->result.n_generated;
     r->result.n_read = whole ? r->n_prompt : MIN(r->n_told, r->n_prompt);
-    r->result.n_guessed = r->record.n_guessed;
-    r->result.n_right = r->record.n_right;
+    r->result.n_drafted = r->record.n_drafted;
+    r->result.n_accepted = r->record.n_accepted;
     r->result.seconds = base_now() - r->t_submit;
     b->stats.n_done++;
     b->stats.n_failed += why == FLETCH_FINISH_FAILED;

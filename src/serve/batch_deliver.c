@@ -51,26 +51,26 @@ static bool deliver(struct batch *b, const struct pending_step *p, struct reques
 
 /* How many of a request's guesses were right, by what its out rows from i on gave. Cache entries of
  * the others are written over later; a recurrent state stays where it was before them. */
-static int judge(struct batch *b, struct pending_step *p, struct request *r, u32 i, u32 *n_right,
+static int judge(struct batch *b, struct pending_step *p, struct request *r, u32 i, u32 *n_accepted,
                  struct err *err)
 {
     bool trial = batch_tries(b, r);
     u32 n = r->n_draft;
     int rc = 0;
-    *n_right = 0;
+    *n_accepted = 0;
     if (!n) return 0;
-    for (; !rc && *n_right < n; ++*n_right) {
-        i32 guess = r->tokens[r->n_tokens + *n_right], *token = &p->ids[i + *n_right];
-        rc = spec_judge(b->env.spec, i + *n_right, *n_right, guess, token, err);
+    for (; !rc && *n_accepted < n; ++*n_accepted) {
+        i32 guess = r->tokens[r->n_tokens + *n_accepted], *token = &p->ids[i + *n_accepted];
+        rc = spec_judge(b->env.spec, i + *n_accepted, *n_accepted, guess, token, err);
         if (*token != guess) break;
     }
-    bool all = *n_right == n;
-    r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_right;
+    bool all = *n_accepted == n;
+    r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_accepted;
     r->aside ^= trial && all;
     r->n_draft = 0;
-    spec_count(&r->record, n, *n_right);
-    b->stats.n_guessed += n;
-    b->stats.n_right += *n_right;
+    spec_count(&r->record, n, *n_accepted);
+    b->stats.n_drafted += n;
+    b->stats.n_accepted += *n_accepted;
     return rc;
 }
 
@@ -80,14 +80,14 @@ static void deliver_all(struct batch *b, struct pending_step *p)
     for (u32 i = 0, n_rows; i < p->n_out; i += n_rows) {
         struct request *r = p->batch.owners[i];
         struct err err = {0};
-        u32 n_right;
+        u32 n_accepted;
         n_rows = 1;
         if (!r) continue;
         n_rows += r->n_draft;
         r->n_due--;
-        bool ended = judge(b, p, r, i, &n_right, &err) != 0;
+        bool ended = judge(b, p, r, i, &n_accepted, &err) != 0;
         if (ended) batch_finish(b, r, FLETCH_FINISH_FAILED, &err);
-        for (u32 j = 0; !ended && j <= n_right; j++) ended = deliver(b, p, r, i + j);
+        for (u32 j = 0; !ended && j <= n_accepted; j++) ended = deliver(b, p, r, i + j);
     }
 }
 

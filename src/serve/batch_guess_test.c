@@ -27,7 +27,7 @@ static void guessed_traffic(bool recurrent)
     send_traffic(f, N_TRAFFIC);
     batch_stats(f->b, &s);
     assert_true(s.n_done == N_TRAFFIC && !s.n_failed && (reads || s.n_preemptions > 10));
-    assert_true(s.n_guessed > 1000 && s.n_right == s.n_guessed);
+    assert_true(s.n_drafted > 1000 && s.n_accepted == s.n_drafted);
     assert_true(f->draft.x.n_rests > 500);
     close_fixture(f);
 }
@@ -69,7 +69,7 @@ static void test_answers_go_on_while_what_guesses_reads(void **state)
             assert_true(f->w.reader.n_steps + f->draft.reader.n_steps <= n_pieces + 1);
     }
     assert_true(n_rests > 6 && n_ends > 1 && f->draft.x.most_rows <= 48);
-    assert_true(b.result.n_guessed > 0 && b.result.n_right == b.result.n_guessed);
+    assert_true(b.result.n_drafted > 0 && b.result.n_accepted == b.result.n_drafted);
     drain(f);
     close_fixture(f);
 }
@@ -90,7 +90,7 @@ static void test_a_lost_device_leaves_nothing_of_what_guesses(void **state)
     f->w.x.loses = false;
     submit(f, &c, request_of(&c));
     drain(f);
-    assert_true(c.n_got == 10 && c.result.n_guessed && c.result.n_right == c.result.n_guessed);
+    assert_true(c.n_got == 10 && c.result.n_drafted && c.result.n_accepted == c.result.n_drafted);
     close_fixture(f);
 }
 

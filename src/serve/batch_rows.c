@@ -124,7 +124,7 @@ void batch_resume(struct batch *b)
         r->n_blocks = q->n_blocks;
         r->aside = q->aside;
         r->record = q->record;
-        r->record.n_guessed = r->record.n_right = 0;
+        r->record.n_drafted = r->record.n_accepted = 0;
         begin_request(b, r, q->n_fed);
     }
 }

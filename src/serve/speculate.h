@@ -39,7 +39,7 @@ struct spec_record {
     float trust;            /* the share of guesses that came true lately; 0: none was made yet */
     float rate[SPEC_KINDS]; /* the same of each kind */
     u8 kind[SPEC_MAX];      /* of the guesses that are being tried */
-    u32 n_guessed, n_right;
+    u32 n_drafted, n_accepted;
 };
 
 /* A sequence to guess for; lives during one call. */
@@ -85,7 +85,7 @@ void spec_rewind(struct spec *s, u32 slot, u32 n);
 u32 spec_slot(const struct spec *s, u32 slot, bool aside);
 
 /* What came of a sequence's guesses. */
-void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right);
+void spec_count(struct spec_record *r, u32 n_drafted, u32 n_accepted);
 /* What a step cost, none of whose rows was of a prompt. */
 void spec_measure(struct spec *s, u32 n_rows, double seconds);
 

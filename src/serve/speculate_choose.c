@@ -67,17 +67,17 @@ static void learn(float *rate, float was, float slow)
     *rate = MAX(0.01f, *rate + (was - *rate) / slow);
 }
 
-void spec_count(struct spec_record *r, u32 n_guessed, u32 n_right)
+void spec_count(struct spec_record *r, u32 n_drafted, u32 n_accepted)
 {
-    u32 n_seen = MIN(n_guessed, n_right + 1); /* what follows a wrong one says nothing */
+    u32 n_seen = MIN(n_drafted, n_accepted + 1); /* what follows a wrong one says nothing */
     for (u32 i = 0; i < n_seen; i++) {
-        float was = i < n_right, *rate = &r->rate[r->kind[i]];
+        float was = i < n_accepted, *rate = &r->rate[r->kind[i]];
         *rate = rate_of(r, r->kind[i]);
         learn(rate, was, SLOW_TO_LEARN);
         learn(&r->trust, was, SLOW_TO_LEARN);
     }
-    r->n_guessed += n_guessed;
-    r->n_right += n_right;
+    r->n_drafted += n_drafted;
+    r->n_accepted += n_accepted;
 }
 
 /* ---- how many ---- */

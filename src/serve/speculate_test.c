@@ -105,14 +105,14 @@ static void test_a_bad_start_is_forgotten(void **state)
     struct spec *s = open_lookup(0);
     struct spec_record record = {.trust = 0.9f};
     struct spec_seq q = {.record = &record};
-    u32 n_guessed = 0;
+    u32 n_drafted = 0;
     for (u32 i = 0; i < 8; i++) spec_measure(s, 1 + i % 4, i % 4 ? 50 : 1);
     for (u32 i = 0; i < 2000; i++) {
         spec_choose(s, &q, 1, false);
         spec_measure(s, 1 + q.most, 1 + 0.1 * q.most);
-        if (i >= 1000) n_guessed += q.most;
+        if (i >= 1000) n_drafted += q.most;
     }
-    assert_true(n_guessed > 3 * 1000);
+    assert_true(n_drafted > 3 * 1000);
     spec_close(s);
 }
 
@@ -145,7 +145,7 @@ static void test_trust_follows_what_came_true(void **state)
     struct spec_record r = {.trust = 0.8f, .kind = {1, 1, 1, 1}};
     for (u32 i = 0; i < 200; i++) spec_count(&r, 4, i % 2 ? 4 : 0); /* 4 of 5 that count */
     assert_true(r.trust > 0.65f && r.trust < 0.95f);
-    assert_true(r.n_guessed == 800 && r.n_right == 400);
+    assert_true(r.n_drafted == 800 && r.n_accepted == 400);
     for (u32 i = 0; i < 200; i++) spec_count(&r, 1, 0);
     assert_true(r.trust < 0.05f && r.rate[1] < 0.05f);
     /* what one kind does says nothing of another */
