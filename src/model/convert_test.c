@@ -127,6 +127,7 @@ static void these_tensors_are_never_quantised(void **state)
         "blk.0.time_mix_v1.weight",    "blk.0.time_mix_v2.weight",
         "blk.0.time_mix_g1.weight",    "blk.0.time_mix_g2.weight",
         "blk.0.time_mix_first.weight", "blk.0.time_mix_lerp_fused.weight",
+        "blk.0.ssm_conv1d.weight",
     };
     for (size_t i = 0; i < ARRAY_LEN(never); i++)
         assert_int_equal(choose("q4_k_m", &m, never[i], 256), QT_BF16); /* as in the source */

@@ -15,6 +15,11 @@
 #define QWEN(n, a, ctx, tie)                                                                   \
     .name = (n), .arch = (a), .pre = "qwen2", .n_ctx = (ctx), .n_vocab = 151936, .eps = 1e-6f, \
     .rope_base = 1e6f, .tied = (tie)
+#define QWEN35(n, a, tie)                                                                        \
+    .name = (n), .arch = (a), .pre = "qwen35", .n_ctx = 262144, .n_vocab = 248320, .eps = 1e-6f, \
+    .rope_base = 1e7f, .n_rot = 64, .tied = (tie)
+#define DELTA(heads, keys) \
+    .full_every = 4, .delta_heads = (heads), .delta_keys = (keys), .delta_width = 128
 #define RWKV(n) \
     .name = (n), .arch = "rwkv7", .n_ctx = 1 << 20, .n_vocab = 65536, .eps = 1e-5f, .head = 64
 #define SIZE(layers, d, ff) .n_layers = (layers), .d_model = (d), .n_ff = (ff)
@@ -51,6 +56,9 @@ const struct synth_shape synth_shapes[] = {
      .kv_lora = 512,
      .n_rot = 64,
      .head_mla = 256},
+    {QWEN35("Qwen3.5-0.8B", "qwen35", true), SIZE(24, 1024, 3584), HEADS(8, 2, 256), DELTA(16, 16)},
+    {QWEN35("Qwen3.6-35B-A3B", "qwen35moe", false), SIZE(40, 2048, 0), HEADS(16, 2, 256),
+     DELTA(32, 16), .n_experts = 256, .n_experts_used = 8, .n_ff_expert = 512, .n_ff_shared = 512},
     {RWKV("RWKV-7-0.4B"), SIZE(24, 1024, 4096), RANKS(64, 64, 32, 128)},
     {RWKV("RWKV-7-1.5B"), SIZE(24, 2048, 8192), RANKS(96, 96, 64, 256)},
     {RWKV("RWKV-7-2.9B"), SIZE(32, 2560, 10240), RANKS(96, 96, 64, 320)},
@@ -127,7 +135,7 @@ static void put_attention(struct declare *d, u32 l)
     const struct synth_shape *s = d->shape;
     u32 n = s->d_model, q = s->n_heads * s->head, kv = s->n_kv_heads * s->head;
     PUT(DIMS(n), "attn_norm.weight");
-    PUT(DIMS(n, q), "attn_q.weight");
+    PUT(DIMS(n, s->full_every ? 2 * q : q), "attn_q.weight"); /* and gates */
     PUT(DIMS(n, kv), "attn_k.weight");
     PUT(DIMS(n, kv), "attn_v.weight");
     if (strcmp(s->arch, "qwen2") == 0) {
@@ -140,6 +148,23 @@ static void put_attention(struct declare *d, u32 l)
         PUT(DIMS(s->head), "attn_k_norm.weight");
     }
     PUT(DIMS(q, n), "attn_output.weight");
+}
+
+static void put_delta(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, keys = s->delta_keys * s->delta_width;
+    u32 values = s->delta_heads * s->delta_width;
+    PUT(DIMS(n), "attn_norm.weight");
+    PUT(DIMS(n, 2 * keys + values), "attn_qkv.weight");
+    PUT(DIMS(n, values), "attn_gate.weight");
+    PUT(DIMS(4, 2 * keys + values), "ssm_conv1d.weight");
+    PUT(DIMS(s->delta_heads), "ssm_dt.bias");
+    PUT(DIMS(s->delta_heads), "ssm_a");
+    PUT(DIMS(n, s->delta_heads), "ssm_beta.weight");
+    PUT(DIMS(n, s->delta_heads), "ssm_alpha.weight");
+    PUT(DIMS(s->delta_width), "ssm_norm.weight");
+    PUT(DIMS(values, n), "ssm_out.weight");
 }
 
 static void put_mla(struct declare *d, u32 l)
@@ -161,7 +186,10 @@ static void put_ffn(struct declare *d, u32 l)
 {
     const struct synth_shape *s = d->shape;
     u32 n = s->d_model, ff = s->n_ff, e = s->n_experts, fe = s->n_ff_expert;
-    PUT(DIMS(n), "ffn_norm.weight");
+    if (s->full_every)
+        PUT(DIMS(n), "post_attention_norm.weight");
+    else
+        PUT(DIMS(n), "ffn_norm.weight");
     if (!e || l < s->n_dense_layers) {
         PUT(DIMS(n, ff), "ffn_gate.weight");
         PUT(DIMS(n, ff), "ffn_up.weight");
@@ -173,8 +201,9 @@ static void put_ffn(struct declare *d, u32 l)
     PUT(DIMS(n, fe, e), "ffn_gate_exps.weight");
     PUT(DIMS(n, fe, e), "ffn_up_exps.weight");
     PUT(DIMS(fe, n, e), "ffn_down_exps.weight");
-    if (!s->n_shared_experts) return;
-    fe *= s->n_shared_experts;
+    if (s->n_ff_shared) PUT(DIMS(n), "ffn_gate_inp_shexp.weight");
+    if (!s->n_shared_experts && !s->n_ff_shared) return;
+    fe = s->n_ff_shared ? s->n_ff_shared : fe * s->n_shared_experts;
     PUT(DIMS(n, fe), "ffn_gate_shexp.weight");
     PUT(DIMS(n, fe), "ffn_up_shexp.weight");
     PUT(DIMS(fe, n), "ffn_down_shexp.weight");
@@ -230,7 +259,9 @@ static void put_tensors(struct declare *d)
             put_rwkv(d, l);
             continue;
         }
-        if (s->kv_lora)
+        if (s->full_every && (l + 1) % s->full_every)
+            put_delta(d, l);
+        else if (s->kv_lora)
             put_mla(d, l);
         else
             put_attention(d, l);
@@ -245,6 +276,7 @@ static void put_experts(struct declare *d)
     put_u32(d, "expert_count", s->n_experts);
     put_u32(d, "expert_used_count", s->n_experts_used);
     put_u32(d, "expert_feed_forward_length", s->n_ff_expert);
+    if (s->n_ff_shared) put_u32(d, "expert_shared_feed_forward_length", s->n_ff_shared);
     if (!s->kv_lora) return;
     put_u32(d, "expert_shared_count", s->n_shared_experts);
     put_u32(d, "expert_group_count", 1);
@@ -257,6 +289,22 @@ static void put_experts(struct declare *d)
                                 d->err);
 }
 
+static void put_state(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    static const i32 sections[4] = {11, 11, 10, 0};
+    char key[96];
+    put_u32(d, "full_attention_interval", s->full_every);
+    put_u32(d, "ssm.conv_kernel", 4);
+    put_u32(d, "ssm.state_size", s->delta_width);
+    put_u32(d, "ssm.group_count", s->delta_keys);
+    put_u32(d, "ssm.time_step_rank", s->delta_heads);
+    put_u32(d, "ssm.inner_size", s->delta_heads * s->delta_width);
+    if (!d->rc)
+        d->rc = source_add_array(d->s, full_key(d, "rope.dimension_sections", key, sizeof key),
+                                 KV_I32, 4, sections, sizeof sections, d->err);
+}
+
 static void put_numbers(struct declare *d)
 {
     const struct synth_shape *s = d->shape;
@@ -264,7 +312,7 @@ static void put_numbers(struct declare *d)
     put_u32(d, "context_length", s->n_ctx);
     put_u32(d, "embedding_length", s->d_model);
     put_u32(d, "block_count", d->n_layers);
-    put_u32(d, "feed_forward_length", s->n_ff);
+    if (s->n_ff) put_u32(d, "feed_forward_length", s->n_ff);
     put_u32(d, "vocab_size", s->n_vocab);
     put_u32(d, "attention.head_count", s->n_heads);
     put_f32(d, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", s->eps);
@@ -289,6 +337,7 @@ static void put_numbers(struct declare *d)
         put_u32(d, "attention.value_length_mla", s->head_mla);
     }
     if (s->n_experts) put_experts(d);
+    if (s->full_every) put_state(d);
 }
 
 /* Every byte, made-up words, and one control token that ends texts. */
@@ -387,6 +436,7 @@ struct synth_range synth_range(const struct tensor *t)
         {"time_mix_k_a.weight", {1, 0.1f}},
         {"time_mix_r_k.weight", {0, 0.1f}},
         {"exp_probs_b.bias", {0, 0.1f}},
+        {"ssm_a", {-0.5f, 0.4f}},
         {".bias", {0, 0.02f}},
     };
     for (size_t i = 0; i < ARRAY_LEN(known); i++)

@@ -26,11 +26,12 @@ static void test_shapes_have_the_published_number_of_parameters(void **state)
         const char *name;
         u64 n;
     } published[] = {
-        {"SmolLM2-135M", 134515008},    {"Qwen2.5-0.5B", 494032768},
-        {"Qwen3-0.6B", 596049920},      {"Llama-3.2-1B", 1235814400},
-        {"Llama-3.1-8B", 8030261248},   {"Qwen3-30B-A3B", 30532122624},
-        {"GLM-4.7-Flash", 29943393920}, {"RWKV-7-0.4B", 450767872},
-        {"RWKV-7-1.5B", 1527404544},    {"RWKV-7-2.9B", 2947735040},
+        {"SmolLM2-135M", 134515008},      {"Qwen2.5-0.5B", 494032768},
+        {"Qwen3-0.6B", 596049920},        {"Llama-3.2-1B", 1235814400},
+        {"Llama-3.1-8B", 8030261248},     {"Qwen3-30B-A3B", 30532122624},
+        {"GLM-4.7-Flash", 29943393920},   {"Qwen3.5-0.8B", 752393024},
+        {"Qwen3.6-35B-A3B", 34660610688}, {"RWKV-7-0.4B", 450767872},
+        {"RWKV-7-1.5B", 1527404544},      {"RWKV-7-2.9B", 2947735040},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(published); i++) {
