@@ -131,7 +131,6 @@ struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, c
     return down(b, gate_up(b, h, l, n_ff, suffix), l, suffix);
 }
 
-/* What shares an input is recorded together, so that fuse.c makes one op of it. */
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
                             u32 bias, u32 n_shared)
 {

@@ -16,26 +16,20 @@ static struct operand layer_norm(struct build *b, const char *label, struct oper
                      (struct norm_spec){.kind = NORM_LAYER, .eps = b->hp->eps, .w = w, .b = bias});
 }
 
-/* f(W1·x), tensor blk.l.time_mix_{c}1: the narrow middle of a low-rank pair. */
-static struct operand low_rank_in(struct build *b, struct operand x, u32 l, char c, u32 rank,
-                                  const enum act_kind *f)
-{
-    u32 w1 = bind_matrix(&b->bind, b->hp->d_model, rank, "blk.%u.time_mix_%c1", l, c);
-    struct operand y = prog_matmul(b->p, "low_rank_in", x, w1, NO_WEIGHT);
-    return f ? prog_act(b->p, "low_rank_act", *f, y) : y;
-}
-
-/* W2·y + bias, tensors {c}2 and (when with_bias) {c}0. */
-static struct operand low_rank_out(struct build *b, struct operand y, u32 l, char c, bool with_bias)
+/* W2·f(W1·x) + bias, tensors blk.l.time_mix_{c}1, {c}2 and (when with_bias) {c}0. */
+static struct operand low_rank(struct build *b, struct operand x, u32 l, char c, u32 rank,
+                               const enum act_kind *f, bool with_bias)
 {
     u32 d = b->hp->d_model;
-    u32 w2 = bind_matrix(&b->bind, y.width, d, "blk.%u.time_mix_%c2", l, c);
+    u32 w1 = bind_matrix(&b->bind, d, rank, "blk.%u.time_mix_%c1", l, c);
+    u32 w2 = bind_matrix(&b->bind, rank, d, "blk.%u.time_mix_%c2", l, c);
     u32 bias = with_bias ? bind_vector(&b->bind, d, "blk.%u.time_mix_%c0", l, c) : NO_WEIGHT;
+    struct operand y = prog_matmul(b->p, "low_rank_in", x, w1, NO_WEIGHT);
+    if (f) y = prog_act(b->p, "low_rank_act", *f, y);
     return prog_matmul(b->p, "low_rank_out", y, w2, bias);
 }
 
-/* Wo·(gated wkv7 of h). Recorded level by level: the products of the shifted rows, those of their
- * low-rank middles, then what is done head by head; fuse.c makes one op of each level. */
+/* Wo·(gated wkv7 of h), in the order of the paper's listing. */
 static struct operand time_mix(struct build *b, struct operand h, u32 l, struct mixer *mix)
 {
     static const enum act_kind f_tanh = ACT_TANH, f_sigmoid = ACT_SIGMOID;
@@ -46,28 +40,27 @@ static struct operand time_mix(struct build *b, struct operand h, u32 l, struct 
     u32 mu = bind_vectors(bind, d, n_mix, "blk.%u.time_mix_lerp_fused", l);
     struct operand prev = prog_token_shift(p, "h_prev", h, net_state(p->net, d));
     static const char *const names[6] = {"x_r", "x_w", "x_k", "x_v", "x_a", "x_g"};
-    struct operand x[6];
+    struct operand x[6], g;
     for (u32 m = 0; m < n_mix; m++) x[m] = prog_lerp_weight(p, names[m], h, prev, mu, m);
 
     struct operand r = prog_matmul(
         p, "r", x[0], bind_matrix(bind, d, d, "blk.%u.time_mix_receptance", l), NO_WEIGHT);
+    struct operand w =
+        prog_act(p, "decay", ACT_DECAY, low_rank(b, x[1], l, 'w', hp->rank_decay, &f_tanh, true));
     struct operand k =
         prog_matmul(p, "k", x[2], bind_matrix(bind, d, d, "blk.%u.time_mix_key", l), NO_WEIGHT);
     struct operand v =
         prog_matmul(p, "v", x[3], bind_matrix(bind, d, d, "blk.%u.time_mix_value", l), NO_WEIGHT);
-    struct operand w1 = low_rank_in(b, x[1], l, 'w', hp->rank_decay, &f_tanh);
-    struct operand a1 = low_rank_in(b, x[4], l, 'a', hp->rank_iclr, NULL), v1 = v, g1 = v, m = v, g;
-    if (l > 0) v1 = low_rank_in(b, x[3], l, 'v', hp->rank_value, NULL);
-    if (mix->has_gate) g1 = low_rank_in(b, x[5], l, 'g', hp->rank_gate, &f_sigmoid);
-
-    struct operand w = prog_act(p, "decay", ACT_DECAY, low_rank_out(b, w1, l, 'w', true));
-    struct operand a = prog_act(p, "a", ACT_SIGMOID, low_rank_out(b, a1, l, 'a', true));
-    if (l > 0) m = prog_act(p, "v_mix", ACT_SIGMOID, low_rank_out(b, v1, l, 'v', true));
-    if (mix->has_gate) g = low_rank_out(b, g1, l, 'g', false);
-    if (l > 0)
+    if (l > 0) {
+        struct operand m = prog_act(p, "v_mix", ACT_SIGMOID,
+                                    low_rank(b, x[3], l, 'v', hp->rank_value, NULL, true));
         v = prog_lerp(p, "v_mixed", v, mix->v_first, m);
-    else
+    } else {
         mix->v_first = v;
+    }
+    struct operand a =
+        prog_act(p, "a", ACT_SIGMOID, low_rank(b, x[4], l, 'a', hp->rank_iclr, NULL, true));
+    if (mix->has_gate) g = low_rank(b, x[5], l, 'g', hp->rank_gate, &f_sigmoid, false);
 
     struct operand kk =
         prog_mul_weight(p, "k_k", k, bind_vector(bind, d, "blk.%u.time_mix_k_k", l));
