@@ -193,7 +193,7 @@ def test_grammars(d):
 
 def test_what_cannot_be_kept_is_refused_before_the_first_token(d):
     for args, says in [
-        (("--json-schema", '{"type":"object","not":{"const":1}}'), "'not'"),
+        (("--json-schema", '{"type":"object","not":{"items":{}}}'), "'not'"),
         (("--json-schema", '{"type": "null"'), "schema, line 1: invalid JSON: missing }"),
         (("--grammar", "root ::= x"), "'x'"),
         (("--grammar", 'root ::= "a"', "--json-schema", "{}"), "combined"),
@@ -212,7 +212,7 @@ def test_what_cannot_be_kept_is_refused_before_the_first_token(d):
             f.write(text)
         err = fletch("run", "-p", "a", option, path, "-q", code=2).err
         assert err.startswith(f"fletch: {d}/{says}"), err
-    a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {"const": 1}}},
+    a = batch([{"id": 1, "prompt": "a", "json_schema": {"not": {"items": {}}}},
                {"id": 2, "prompt": "a", "grammar": 5},
                {"id": 3, "prompt": "a", "grammar": 'root ::= "ok"'},
                {"id": 4, "prompt": "a", "json_schema": [], "max_tokens": 5}], code=1)
