@@ -78,13 +78,13 @@ enum { STORE_STORE, STORE_K_ROPE, STORE_READER, STORE_Q_ROPE };
         .name = "lerp+matmul+act", .out = "", .gathers = true \
     }
 
-/* The recurrence of RWKV-7 and what it reads: v lerped to that of the first layer, kk = l2 norm of k ⊙ k_k, k_control;
- * then a norm, rk_bonus and a gate. */
+/* The recurrence of RWKV-7 and what it reads: v lerped to that of the first layer, kk = l2 norm of
+ * k ⊙ k_k, k_control; then a norm, rk_bonus and a gate. */
 enum { MIX_WKV, MIX_K_CONTROL, MIX_L2, MIX_K_K, MIX_LERP, MIX_NORM, MIX_BONUS, MIX_GATE };
-#define ROLES_TIME_MIX                                                                        \
-    [MIX_WKV] = ROLE(RECURRENCE, "rwcunat", "yt"), [MIX_K_CONTROL] = ROLE(K_CONTROL, "ka", "c"),    \
-    [MIX_L2] = ROLE(NORM, "z", "n"), [MIX_K_K] = ROLE(MUL, "k", "z"),                         \
-    [MIX_LERP] = ROLE_OPT(LERP, "vfm", "u", 'v'), [MIX_NORM] = ROLE_OPT(NORM, "y", "o", 'y'), \
+#define ROLES_TIME_MIX                                                                           \
+    [MIX_WKV] = ROLE(RECURRENCE, "rwcunat", "yt"), [MIX_K_CONTROL] = ROLE(K_CONTROL, "ka", "c"), \
+    [MIX_L2] = ROLE(NORM, "z", "n"), [MIX_K_K] = ROLE(MUL, "k", "z"),                            \
+    [MIX_LERP] = ROLE_OPT(LERP, "vfm", "u", 'v'), [MIX_NORM] = ROLE_OPT(NORM, "y", "o", 'y'),    \
     [MIX_BONUS] = ROLE(RK_BONUS, "orcu", "b"), [MIX_GATE] = ROLE_OPT(MUL, "bg", "s", 'b')
 #define PATTERN_TIME_MIX                                                  \
     {                                                                     \
