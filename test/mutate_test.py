@@ -51,8 +51,8 @@ MUTANTS = [
      "1.0f / sqrtf((float)hp->d_model)"),
     ("key heads dealt round", OPS, "g = h / per_group", "g = h % op->p.attn.n_kv_heads"),
     ("attention sees the future", OPS,
-     "for (u32 j = 0; j <= r->pos; j++) {\n            const u8",
-     "for (u32 j = 0; j <= (u32)a->run->s->rows[a->run->s->n_rows - 1].pos; j++) {\n"
+     "for (u32 j = first; j <= r->pos; j++) {\n            const u8",
+     "for (u32 j = first; j <= (u32)a->run->s->rows[a->run->s->n_rows - 1].pos; j++) {\n"
      "            const u8"),
     ("head norm after rope", PARTS, "spec.qk_norm == QK_NORM_HEADS ||",
      "spec.qk_norm == QK_NORM_LAST ||"),
