@@ -18,10 +18,11 @@ static const double tolerance = 1e-4, tolerance_f16 = 5e-3;
 
 /* Their sizes are such that every executor has kernels for them. */
 static const char *const families[] = {
-    "mixtral",      "seed_oss",     "smollm3",       "phi3",        "glm4_moe",
-    "llama-blocks", "phi3_long",    "phi3_short",    "minimax_m2",  "granite",
-    "ernie4_5",     "ernie4_5_moe", "hunyuan_dense", "hunyuan_moe", "deepseek_v2",
-    "deepseek_v3",  "solar_open",   "qwen3_5",       "qwen3_5_moe", "qwen3_next"};
+    "mixtral",       "seed_oss",    "smollm3",        "phi3",        "glm4_moe",    "llama-blocks",
+    "phi3_long",     "phi3_short",  "minimax_m2",     "granite",     "ernie4_5",    "ernie4_5_moe",
+    "hunyuan_dense", "hunyuan_moe", "deepseek_v2",    "deepseek_v3", "solar_open",  "gpt_oss",
+    "gemma2",        "gemma3",      "mistral_window", "ministral3",  "olmo2",       "olmo3",
+    "exaone4",       "cohere2",     "glm4",           "qwen3_5",     "qwen3_5_moe", "qwen3_next"};
 static const char *const backends[] = {"cpu", "emu"};
 
 /* The first n tokens, chunk at a time. */

@@ -214,6 +214,8 @@ static void bad_weights_end_a_request_and_nothing_else(void **state)
         "test/golden/models/qwen3",
         "test/golden/models/qwen3_moe",
         "test/golden/models/glm4_moe_lite",
+        "test/golden/models/gpt_oss-mxfp4",
+        "test/golden/models/gemma2",
         "test/golden/models/rwkv7",
         "test/golden/models/arwkv7-gate/model.gguf",
         "zoo/tiny/llama.gguf",

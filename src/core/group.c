@@ -330,7 +330,8 @@ static void gather_products(struct match *m)
 {
     for (u32 i = m->begin, n = 0; i < m->end && n < MAX_PRODUCTS; i++) {
         const struct op *op = m->f->ops[i];
-        if (!is_free(m, i, OP_MATMUL, 0)) continue;
+        /* kernels of several products have rows of prompts and answers, not those of logits */
+        if (!is_free(m, i, OP_MATMUL, 0) || m->f->p->bufs[op->out[0].buf].rows != ROWS_T) continue;
         const struct op *from = member_that_makes(m, op->in[0]);
         if (from ? from->kind != OP_LERP : m->n_roles) continue;
         m->ops[m->n++] = i;

@@ -161,6 +161,14 @@ static bool has_width(const struct program *p, u32 w, u32 width)
     return w == NO_WEIGHT || p->net->failed || wt(p, w)->n_in == width;
 }
 
+/* A new buffer with the width and the rows of x. */
+static struct operand like(struct program *p, const char *name, struct operand x)
+{
+    struct operand y = prog_buf(p, name, x.width);
+    if (!p->net->failed) p->bufs[y.buf].rows = p->bufs[x.buf].rows;
+    return y;
+}
+
 struct operand prog_embed(struct program *p, u32 w)
 {
     struct op *op = record(p, OP_EMBED);
@@ -283,6 +291,7 @@ struct operand prog_mul(struct program *p, const char *name, struct operand a, s
 static struct operand mul(struct program *p, const char *name, struct operand a,
                           const struct operand *b, u32 w, u32 group, u32 stride, bool per_head)
 {
+    struct operand y = like(p, name, a);
     struct op *op = record(p, OP_MUL);
     put_in(op, a);
     if (b) put_in(op, *b);
@@ -290,7 +299,7 @@ static struct operand mul(struct program *p, const char *name, struct operand a,
     op->p.mul.group = group;
     op->p.mul.stride = stride;
     op->p.mul.per_head = per_head;
-    return put_out(op, prog_buf(p, name, a.width));
+    return put_out(op, y);
 }
 
 struct operand prog_mul_strided(struct program *p, const char *name, struct operand a,
@@ -356,10 +365,11 @@ struct operand prog_lerp_weight(struct program *p, const char *name, struct oper
 
 struct operand prog_act(struct program *p, const char *name, enum act_kind kind, struct operand x)
 {
+    struct operand y = like(p, name, x);
     struct op *op = record(p, OP_ACT);
     put_in(op, x);
     op->p.act.kind = kind;
-    return put_out(op, prog_buf(p, name, x.width));
+    return put_out(op, y);
 }
 
 struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u)

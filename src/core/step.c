@@ -147,7 +147,8 @@ void step_prepare(struct step *s)
         s->prev[t] = s->last[r->slot];
         s->last[r->slot] = (i32)t;
         CHECK(s->prev[t] < 0 || s->rows[s->prev[t]].pos + 1 == r->pos);
-        for (u32 i = 0; i < NET_ROPES && rope[i].n_rot; i++) {
+        for (u32 i = 0; i < NET_ROPES; i++) {
+            if (!rope[i].n_rot) continue;
             size_t at = step_rope_at(s->net, i, s->limits.max_rows) + t * (rope[i].n_rot / 2);
             fill_angles(&rope[i], s->turns[i], r->pos, s->cos + at, s->sin + at);
         }

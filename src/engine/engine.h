@@ -90,12 +90,11 @@ int engine_model(struct model **out, const char *path, struct profile profile,
                  const struct fletch_model_params *params, struct err *err);
 
 /* The longest context that is worth having: the model's own, or the window that it attends to. */
-u32 engine_longest(const struct model *m, const struct fletch_model_params *params);
+u32 engine_longest(const struct model *m);
 /* Tells params' notice of a context that is longer than the model was trained with. */
 void engine_tell_length(const struct model *m, const struct fletch_model_params *params);
 /* Tells params' notice what the file says and the model does without. */
-void engine_tell_ignored(const struct model *m, u32 max_pos,
-                         const struct fletch_model_params *params);
+void engine_tell_ignored(const struct model *m, const struct fletch_model_params *params);
 
 /* The numbers a model is opened with: what params leave open is decided here. */
 int engine_profile(struct profile *out, const struct exec_class *class,

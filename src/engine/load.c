@@ -120,10 +120,8 @@ void engine_tell_length(const struct model *m, const struct fletch_model_params 
     params->notice(params->notice_ctx, text);
 }
 
-void engine_tell_ignored(const struct model *m, u32 max_pos,
-                         const struct fletch_model_params *params)
+void engine_tell_ignored(const struct model *m, const struct fletch_model_params *params)
 {
-    const struct hparams *hp = &m->hp;
     const struct source_refused *r = m->source->refused;
     char text[400];
     if (!params || !params->notice) return;
@@ -132,19 +130,6 @@ void engine_tell_ignored(const struct model *m, u32 max_pos,
         snprintf(text, sizeof text, "ignored, at your own risk: %s", r->lines[i]);
         params->notice(params->notice_ctx, text);
     }
-    if (!m->net->n_kv || !hp->window) return;
-    if (max_pos > hp->window)
-        snprintf(text, sizeof text,
-                 "ignored, at your own risk: metadata key '%s.attention.sliding_window' = %u",
-                 hp->arch, hp->window);
-    else if (!params->n_ctx && max_pos == hp->window && hp->window < hp->n_ctx)
-        snprintf(text, sizeof text,
-                 "the context is limited to %u tokens, the length of the model's sliding window "
-                 "(%s.attention.sliding_window); longer contexts are not supported",
-                 hp->window, hp->arch);
-    else
-        return;
-    params->notice(params->notice_ctx, text);
 }
 
 /* Steps of prompts that run beside those of answers. */
@@ -248,7 +233,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
         return rc;
     if (!beside) engine_widen(&m->limits, m->m, m->trunk, class, params);
     if (!beside) engine_tell_length(m->m, params);
-    engine_tell_ignored(m->m, m->limits.max_pos, params);
+    engine_tell_ignored(m->m, params);
     if ((rc = check_plan(m, params, err))) return rc;
     m->n_sessions = params && params->n_sessions ? params->n_sessions : 1;
     m->slot_used = calloc(m->n_sessions, sizeof *m->slot_used);

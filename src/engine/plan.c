@@ -87,30 +87,9 @@ static int check_act(const struct net *net, const struct exec_class *class, stru
     return 0;
 }
 
-/* A window at least this long is a context that is worth having. */
-enum { MIN_DEFAULT_WINDOW = 1024 };
-
-/* Attention to a sliding window is not computed, so a context must lie within it: the default one
- * is made that short, or refused where it would be of little use; a longer one is refused. */
-static int fit_window(u32 *n_ctx, const struct hparams *hp, bool asked, struct err *err)
+u32 engine_longest(const struct model *m)
 {
-    if (!hp->window || *n_ctx <= hp->window) return 0;
-    if (!asked && hp->window >= MIN_DEFAULT_WINDOW) {
-        *n_ctx = hp->window;
-        return 0;
-    }
-    return err_set(err, FLETCH_E_UNSUPPORTED,
-                   "metadata key '%s.attention.sliding_window' = %u: sliding windows are not "
-                   "supported, so results for a context of %u tokens would be wrong; use -c %u "
-                   "(--ignore-unknown ignores the window at your own risk)",
-                   hp->arch, hp->window, *n_ctx, hp->window);
-}
-
-u32 engine_longest(const struct model *m, const struct fletch_model_params *params)
-{
-    bool whole = !m->hp.window || !m->net->n_kv || (params && params->ignore_unknown);
-    u32 n_ctx = MIN(m->hp.n_ctx, (u32)ENGINE_MAX_CTX);
-    return whole ? n_ctx : MIN(n_ctx, m->hp.window);
+    return MIN(m->hp.n_ctx, (u32)ENGINE_MAX_CTX);
 }
 
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
@@ -124,9 +103,6 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
     if (rc) return rc;
     /* without a cache a longer context costs next to nothing */
     if (!n_ctx) n_ctx = MIN(m->hp.n_ctx, m->net->n_kv ? (u32)ENGINE_DEFAULT_CTX : ENGINE_MAX_CTX);
-    if (m->net->n_kv && !params->ignore_unknown &&
-        (rc = fit_window(&n_ctx, &m->hp, params->n_ctx != 0, err)))
-        return rc;
     if (n_ctx > ENGINE_MAX_CTX)
         return err_set(err, FLETCH_E_ARG,
                        "the context of %u tokens is longer than the maximum of %u", n_ctx,
@@ -217,7 +193,7 @@ void engine_widen(struct exec_limits *limits, const struct model *m, const struc
                   const struct exec_class *class, const struct fletch_model_params *params)
 {
     struct plan plan;
-    u32 longest = engine_longest(m, params), per = limits->block_tokens;
+    u32 longest = engine_longest(m), per = limits->block_tokens;
     u64 max_memory = params ? params->max_memory : 0, pool = (u64)limits->n_blocks * per;
     if ((params && params->n_ctx) || !m->net->n_kv || longest <= limits->max_pos) return;
     plan_make(&plan, m, p, class, limits, max_memory);

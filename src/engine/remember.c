@@ -68,8 +68,9 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
     u64 h = XXH3_64bits_withSeed(numbers, sizeof numbers, XXH3_64bits(name, strlen(name)));
     h = XXH3_64bits_withSeed(reals, sizeof reals, h);
     /* the factors of the frequencies are no weights, and a context may choose between two tables */
-    for (u32 i = 0; i < NET_ROPES && net->rope[i].n_rot; i++) {
+    for (u32 i = 0; i < NET_ROPES; i++) {
         const struct rope_table *r = &net->rope[i];
+        if (!r->n_rot) continue;
         const double scales[] = {r->mscale, r->grow, r->grow_every, r->grow_from};
         h = XXH3_64bits_withSeed(scales, sizeof scales, h);
         h = XXH3_64bits_withSeed(rope_freq(r, m->limits.max_pos), r->n_rot / 2 * sizeof *r->freq,

@@ -218,10 +218,6 @@ static int add_opened(json_t *doc, const char *path, struct err *err)
     for (u32 i = 0; !rc && i < m->source->refused->n; i++)
         json_array_append_new(list, report_text(str_of(m->source->refused->lines[i])));
     if (rc) json_array_append_new(list, report_text(str_of(why.text)));
-    if (!rc && m->net->n_kv && m->hp.window)
-        json_array_append_new(list, json_sprintf("metadata key '%s.attention.sliding_window' = %u "
-                                                 "(contexts beyond it)",
-                                                 m->hp.arch, m->hp.window));
     if (!rc && m->source->left_out)
         json_object_set_new(doc, "left_out", report_text(str_of(m->source->left_out)));
     if (!rc) json_object_set_new(doc, "n_ctx", json_integer((json_int_t)m->hp.n_ctx));
@@ -315,7 +311,7 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
         return rc;
     }
     engine_widen(&d->limits, d->m, d->p, class, params);
-    engine_tell_ignored(d->m, d->limits.max_pos, params);
+    engine_tell_ignored(d->m, params);
     return 0;
 }
 

@@ -111,7 +111,7 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
     int rc = engine_model(&s->m, path, profile, params, v->err);
     if (!rc && !v->limits.max_rows) {
         rc = engine_limits(&v->limits, s->m, s->class, params, v->err);
-        if (!rc) engine_tell_ignored(s->m, v->limits.max_pos, params);
+        if (!rc) engine_tell_ignored(s->m, params);
     }
     if (!rc && s == &v->a)
         rc = engine_program(&s->p, s->m->trunk, s->class, choice->no_fuse, v->err);

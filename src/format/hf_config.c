@@ -1,384 +1,68 @@
-/* config.json and generation_config.json in GGUF's words. A setting that changes the model's
+/* config.json in GGUF's words. A setting that changes the model's
  * arithmetic and has no GGUF key is refused by name; so is one that nobody looks at here and that
  * is not on the lists of hf_known.c. */
-#include <float.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include "format/hf_cfg.h"
 
-#include "format/hf_model.h"
-
-/* The first failure sticks and everything after it does nothing, so that the mapping below
- * reads as a table. */
-struct cfg {
-    const json_t *root;  /* the text model's part of config.json */
-    const json_t *outer; /* all of it */
-    struct source *s;
-    struct hf *h;
-    const char *arch;     /* GGUF's name of it */
-    struct strmap *asked; /* of the root, of the rope parameters: fields that were looked up */
-    struct err *err;
-    int rc;
-};
-
-#define FAIL(c, code, ...) ((c)->rc = (c)->rc ? (c)->rc : err_set((c)->err, code, __VA_ARGS__))
-
-/* JSON null and absence mean the same. key is a literal. */
-static const json_t *get(const struct cfg *c, const json_t *obj, const char *key)
+/* The period of layers without a window, where no list says which these are; 0: all have one. */
+static u32 full_every(struct cfg *c)
 {
-    const json_t *v = json_object_get(obj, key);
-    strmap_add(&c->asked[obj != c->root && obj != c->outer], str_of(key), 0);
-    return json_is_null(v) ? NULL : v;
+    if (c->h->arch & (HF_GEMMA2 | HF_GPT_OSS)) return 2;
+    if (c->h->arch == HF_OLMO2) return 4;
+    const json_t *v = get(c, c->root, "sliding_window_pattern");
+    struct str text = {json_string_value(v), json_string_length(v)};
+    u32 absent = c->h->arch == HF_GEMMA3 ? 6 : c->h->arch & (HF_EXAONE4 | HF_COHERE2) ? 4 : 0;
+    if (!absent || !text.p) return absent ? opt_u32(c, "sliding_window_pattern", 512, absent) : 0;
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] != (i + 1 < text.n ? 'L' : 'G'))
+            FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: sliding_window_pattern %s is not supported",
+                 QUOTE(text));
+    return (u32)text.n;
 }
 
-static struct str get_str(const struct cfg *c, const json_t *obj, const char *key)
+/* Which layers attend to a window, by the rules of transformers' classes: Qwen's are switched on
+ * and begin at a layer, Mistral's has a default, Llama's has none but a cache that forgets what
+ * lies behind one, SmolLM3's is of the layers that don't rotate. False: none. */
+static bool list_windows(struct cfg *c, bool slides[512])
 {
-    const json_t *v = get(c, obj, key);
-    return (struct str){json_string_value(v), json_string_length(v)};
-}
-
-static u32 int_in(struct cfg *c, const char *key, u32 lo, u32 hi, u32 absent)
-{
-    const json_t *v = get(c, c->root, key);
-    if (!v && absent >= lo) return absent;
-    if (!v) FAIL(c, FLETCH_E_FORMAT, "config.json: missing %s", key);
-    json_int_t i = json_integer_value(v);
-    if (json_is_integer(v) && i >= (json_int_t)lo && i <= (json_int_t)hi) return (u32)i;
-    FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not an integer from %u to %u", key, lo, hi);
-    return lo;
-}
-
-static u32 need_u32(struct cfg *c, const char *key, u32 hi)
-{
-    return int_in(c, key, 1, hi, 0);
-}
-
-/* absent is at least 1 */
-static u32 opt_u32(struct cfg *c, const char *key, u32 hi, u32 absent)
-{
-    return int_in(c, key, 1, hi, absent);
-}
-
-static double opt_num(struct cfg *c, const json_t *obj, const char *key, double absent)
-{
-    const json_t *v = get(c, obj, key);
-    if (!v) return absent;
-    double d = json_number_value(v);
-    if (json_is_number(v) && d >= 0 && d <= (double)FLT_MAX) return d;
-    FAIL(c, FLETCH_E_FORMAT, "config.json: %s must be a number of at least 0", key);
-    return absent;
-}
-
-static double need_num(struct cfg *c, const json_t *obj, const char *key)
-{
-    if (!get(c, obj, key)) FAIL(c, FLETCH_E_FORMAT, "config.json: missing %s", key);
-    return opt_num(c, obj, key, 1);
-}
-
-static bool opt_bool(struct cfg *c, const char *key, bool absent)
-{
-    const json_t *v = get(c, c->root, key);
-    if (!v) return absent;
-    if (!json_is_boolean(v)) FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a boolean", key);
-    return json_is_true(v);
-}
-
-/* A setting of which we know one value only. */
-static void only_str(struct cfg *c, const char *key, const char *known)
-{
-    struct str v = get_str(c, c->root, key);
-    if (get(c, c->root, key) && (!v.p || !str_is(v, known)))
-        source_refuse(c->s, "config.json: %s %s is not supported, only %s", key,
-                      v.p ? QUOTE(v) : "(not a string)", known);
-}
-
-static void only_bool(struct cfg *c, const char *key, bool known)
-{
-    if (opt_bool(c, key, known) != known)
-        source_refuse(c->s, "config.json: %s %s is not supported", key, known ? "false" : "true");
-}
-
-struct key_name {
-    char text[96];
-};
-
-static struct key_name key_of(const struct cfg *c, const char *suffix)
-{
-    struct key_name k;
-    snprintf(k.text, sizeof k.text, "%s.%s", c->arch, suffix);
-    return k;
-}
-
-static void put_u32(struct cfg *c, const char *suffix, u32 v)
-{
-    if (!c->rc) c->rc = source_add_u32(c->s, key_of(c, suffix).text, v, c->err);
-}
-
-static void put_f32(struct cfg *c, const char *suffix, double v)
-{
-    if (!c->rc) c->rc = source_add_f32(c->s, key_of(c, suffix).text, (float)v, c->err);
-}
-
-static void put_bool(struct cfg *c, const char *suffix, bool v)
-{
-    if (!c->rc) c->rc = source_add_bool(c->s, key_of(c, suffix).text, v, c->err);
-}
-
-static void put_str(struct cfg *c, const char *suffix, const char *v)
-{
-    if (!c->rc) c->rc = source_add_str(c->s, key_of(c, suffix).text, str_of(v), c->err);
-}
-
-/* Rotary positions */
-
-/* Versions of transformers differ in which of two places counts. */
-static double original_ctx(struct cfg *c, const json_t *p, double absent)
-{
-    static const char key[] = "original_max_position_embeddings";
-    double outer = opt_num(c, c->root, key, 0);
-    double n = opt_num(c, p, key, outer > 0 ? outer : absent);
-    if (outer > 0 && n != outer)
-        source_refuse(c->s, "config.json: %s is %.9g, but %.9g in the rope parameters", key, outer,
-                      n);
-    return n;
-}
-
-/* Slow frequencies are divided by factor, fast ones kept, those between blended. GGUF stores the
- * divisors as a tensor. */
-static void rope_llama3(struct cfg *c, const json_t *p, double base, u32 n_rot)
-{
-    double factor = need_num(c, p, "factor"), low = need_num(c, p, "low_freq_factor");
-    double high = need_num(c, p, "high_freq_factor");
-    double ctx = original_ctx(c, p, 0);
-    if (!(c->h->arch & (HF_LLAMA | HF_MIXTRAL | HF_SMOLLM3 | HF_GRANITE)))
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type llama3 is not supported for %s",
-             c->arch);
-    if (!(factor > 0 && low > 0 && high > low && ctx > 0))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type llama3");
-    if (c->rc) return;
-    u32 n = n_rot / 2;
-    float *f = arena_alloc(&c->s->arena, n, sizeof *f);
-    if (!f) {
-        c->rc = err_nomem(c->err, "rope_freqs");
-        return;
-    }
-    for (u32 i = 0; i < n; i++) {
-        double wave = 2 * M_PI * pow(base, 2.0 * i / n_rot);
-        double smooth = (ctx / wave - low) / (high - low);
-        f[i] = (float)(smooth > 1 ? 1 : smooth < 0 ? factor : 1 / ((1 - smooth) / factor + smooth));
-    }
-    c->h->rope_freqs = f;
-    c->h->n_rope_freqs = n;
-}
-
-static double yarn_mscale(double factor, double m)
-{
-    return factor <= 1 ? 1 : 0.1 * m * log(factor) + 1;
-}
-
-static void rope_yarn(struct cfg *c, const json_t *p, u32 n_ctx)
-{
-    double orig = original_ctx(c, p, n_ctx);
-    double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 1);
-    double plain = yarn_mscale(factor, 1), attn = plain, all = 0;
-    bool latent = c->h->arch & (HF_GLM4_LITE | HF_DEEPSEEK);
-    if (get(c, p, "mscale") && get(c, p, "mscale_all_dim"))
-        attn = yarn_mscale(factor, opt_num(c, p, "mscale", 1)) /
-               yarn_mscale(factor, opt_num(c, p, "mscale_all_dim", 1));
-    attn = opt_num(c, p, "attention_factor", attn);
-    double fast = opt_num(c, p, "beta_fast", 32), slow = opt_num(c, p, "beta_slow", 1);
-    if (json_is_false(json_object_get(p, "truncate")))
-        FAIL(c, FLETCH_E_UNSUPPORTED,
-             "config.json: rope type yarn with truncate false is not supported");
-    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0 && fast > 0 && slow > 0))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type yarn");
-    put_str(c, "rope.scaling.type", "yarn");
-    put_f32(c, "rope.scaling.factor", factor);
-    put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
-    put_f32(c, "rope.scaling.yarn_beta_fast", fast);
-    put_f32(c, "rope.scaling.yarn_beta_slow", slow);
-    if (latent) { /* GGUF has the logarithm of the scale of attention then, and no factor of its own
-                   */
-        all = opt_num(c, p, "mscale_all_dim", 0);
-        if (!(all > 0))
-            FAIL(c, FLETCH_E_UNSUPPORTED,
-                 "config.json: rope type yarn without mscale_all_dim is not supported for %s",
-                 c->arch);
-        put_f32(c, "rope.scaling.yarn_log_multiplier", 0.1 * all);
-        plain = 1;
-    }
-    /* GGUF's factor multiplies YaRN's own, Hugging Face's replaces it. */
-    if (attn != plain) put_f32(c, "rope.scaling.attn_factor", attn / plain);
-}
-
-/* A list of n positive numbers, in the source's arena. */
-static const float *need_factors(struct cfg *c, const json_t *p, const char *key, u32 n)
-{
-    const json_t *list = get(c, p, key);
-    float *f = arena_alloc(&c->s->arena, n, sizeof *f);
-    if (!f) {
-        c->rc = c->rc ? c->rc : err_nomem(c->err, key);
-        return NULL;
-    }
-    bool ok = json_array_size(list) == n;
-    for (u32 i = 0; ok && i < n; i++) {
-        double d = json_number_value(json_array_get(list, i));
-        f[i] = (float)d;
-        ok = d > 0 && d <= (double)FLT_MAX;
-    }
-    if (!ok)
-        FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a list of %u numbers greater than 0", key,
-             n);
-    return f;
-}
-
-/* Each pair has its own divisor, one in contexts that are longer than the original, and another in
- * those that are not. */
-static void rope_long(struct cfg *c, const json_t *p, u32 n_rot, u32 n_ctx)
-{
-    double orig = original_ctx(c, p, c->h->arch == HF_PHI3 ? 4096 : n_ctx);
-    double factor = opt_num(c, p, "factor", orig > 0 ? n_ctx / orig : 0);
-    double attn = factor > 1 && orig > 1 ? sqrt(1 + log(factor) / log(orig)) : 1;
-    attn = opt_num(c, p, "attention_factor", attn);
-    if (!(c->h->arch & (HF_LLAMA | HF_PHI3 | HF_GRANITE)))
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type longrope is not supported for %s",
-             c->arch);
-    if (!(orig >= 1 && orig <= UINT32_MAX && factor > 0 && attn > 0))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: invalid factors of rope type longrope");
-    c->h->n_rope_freqs = n_rot / 2;
-    c->h->rope_short = need_factors(c, p, "short_factor", n_rot / 2);
-    c->h->rope_long = need_factors(c, p, "long_factor", n_rot / 2);
-    put_str(c, "rope.scaling.type", "longrope");
-    put_u32(c, "rope.scaling.original_context_length", c->rc ? 0 : (u32)orig);
-    put_f32(c, "rope.scaling.attn_factor", attn);
-}
-
-static bool is_same(const json_t *a, const json_t *b)
-{
-    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b);
-}
-
-/* Transformers 5 writes rope_parameters, earlier versions rope_theta and rope_scaling. Where both
- * objects are there, all of them take rope_scaling; what only rope_parameters says, or says
- * differently, would be lost. */
-static const json_t *rope_object(struct cfg *c)
-{
-    const json_t *old = get(c, c->root, "rope_scaling"), *v;
-    const json_t *new = get(c, c->root, "rope_parameters");
-    const char *key;
-    if (!old || (json_is_object(old) && json_object_size(old) == 0)) return new ? new : old;
-    json_object_foreach((json_t *)(uintptr_t) new, key, v)
-    {
-        const json_t *said = json_object_get(old, key);
-        if (!said) said = json_object_get(c->root, key);
-        bool is_type = strcmp(key, "rope_type") == 0 || strcmp(key, "type") == 0;
-        bool matters = said || strcmp(key, "rope_theta") == 0;
-        if (!is_type && matters && !json_is_null(v) && !is_same(said, v))
-            source_refuse(c->s, "config.json: %s of rope_parameters contradicts rope_scaling",
-                          QUOTE(str_of(key)));
-    }
-    return old;
-}
-
-/* Columns of a head of n that rotate. */
-static u32 rotated(struct cfg *c, const json_t *p, u32 n)
-{
-    bool glm = c->h->arch == HF_GLM4_MOE, minimax = c->h->arch == HF_MINIMAX_M2;
-    u32 said = minimax ? opt_u32(c, "rotary_dim", n, n) : n;
-    double absent = glm ? 0.5 : c->h->arch & HF_DELTA ? 0.25 : (double)said / n;
-    double part = opt_num(c, c->root, "partial_rotary_factor", absent);
-    part = opt_num(c, p, "partial_rotary_factor", part);
-    if (!(glm || minimax || (c->h->arch & (HF_PHI3 | HF_SOLAR | HF_DELTA)))) {
-        if (part != 1)
-            FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: partial_rotary_factor is not supported");
-        return n;
-    }
-    u32 n_rot = part > 0 && part <= 1 ? (u32)(n * part) : 0;
-    if (n_rot < 2 || n_rot % 2 || (said != n && said != n_rot))
-        FAIL(c, FLETCH_E_FORMAT,
-             "config.json: partial_rotary_factor %.9g is not possible with heads of %u columns",
-             part, n);
-    return n_rot;
-}
-
-static void rope(struct cfg *c, u32 n_rot, u32 n_ctx)
-{
-    const json_t *p = rope_object(c), *v;
-    const char *key;
-    if (p && !json_is_object(p))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: the rope parameters are not an object");
-    json_object_foreach((json_t *)(uintptr_t)p, key, v)
-    {
-        if (json_is_object(v))
-            FAIL(c, FLETCH_E_UNSUPPORTED,
-                 "config.json: rope parameters per kind of layer (%s) are not supported",
-                 QUOTE(str_of(key)));
-    }
-    double base = opt_num(c, p, "rope_theta", opt_num(c, c->root, "rope_theta", 10000));
-    if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta must be greater than 0");
-    n_rot = rotated(c, p, n_rot);
-    struct str type = get_str(c, p, "rope_type");
-    if (!type.p) type = get_str(c, p, "type");
-    double alpha = c->h->arch & (HF_HUNYUAN | HF_HUNYUAN_MOE) ? opt_num(c, p, "alpha", 0) : 0;
-    bool by_alpha = type.p && str_is(type, "dynamic") && alpha > 0 && n_rot > 2;
-    if (by_alpha) base *= pow(alpha, n_rot / (n_rot - 2.0)); /* and no more scaling than that */
-    put_u32(c, "rope.dimension_count", n_rot);
-    put_f32(c, "rope.freq_base", base);
-    if (by_alpha) return;
-    if (!type.p && (get(c, p, "rope_type") || get(c, p, "type")))
-        FAIL(c, FLETCH_E_FORMAT, "config.json: the rope type is not a string");
-    if (!type.p || str_is(type, "default") || str_is(type, "none")) return;
-    if ((c->h->wrapped || (c->h->arch & HF_DELTA)) && str_is(type, "mrope"))
-        return; /* of text alone it is the plain one */
-    /* Phi-3's class takes these names for it too */
-    bool is_long = str_is(type, "longrope") ||
-                   (c->h->arch == HF_PHI3 && (str_is(type, "su") || str_is(type, "yarn")));
-    if (is_long) {
-        rope_long(c, p, n_rot, n_ctx);
-    } else if (str_is(type, "linear")) {
-        put_str(c, "rope.scaling.type", "linear");
-        put_f32(c, "rope.scaling.factor", need_num(c, p, "factor"));
-    } else if (str_is(type, "yarn")) {
-        rope_yarn(c, p, n_ctx);
-    } else if (str_is(type, "llama3")) {
-        rope_llama3(c, p, base, n_rot);
-    } else {
-        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: rope type %s is not supported", QUOTE(type));
-    }
-}
-
-/* Whether some layers attend to a window only, by the rules of transformers' classes: Qwen's are
- * switched on and begin at a layer, Mistral's has a default, Llama's has none but a cache that
- * forgets what lies behind one, SmolLM3's is of the layers that don't rotate. */
-static bool has_window(struct cfg *c)
-{
-    u32 by_default = HF_LLAMA | HF_MIXTRAL | HF_PHI3;
-    const json_t *types = get(c, c->root, "layer_types"), *v;
-    bool by_layer = c->h->arch & (HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3);
-    bool on = opt_bool(c, "use_sliding_window", c->h->arch & by_default), slides = false;
-    u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28);
-    size_t i;
-    json_array_foreach((json_t *)(uintptr_t)types, i, v)
-    {
+    u32 all = HF_LLAMA | HF_MIXTRAL | HF_PHI3 | HF_MISTRAL3;
+    u32 listed = HF_GEMMA2 | HF_GEMMA3 | HF_GPT_OSS | HF_OLMO2 | HF_EXAONE4 | HF_COHERE2;
+    u32 switched = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3;
+    const json_t *types = get(c, c->root, "layer_types");
+    bool on = opt_bool(c, "use_sliding_window", c->h->arch & (all | listed)), any = false;
+    u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28), every = full_every(c);
+    bool by_type = types && (c->h->arch & (switched | listed));
+    for (u32 i = 0; i < 512; i++) {
+        const json_t *v = json_array_get(types, i);
         struct str type = {json_string_value(v), json_string_length(v)};
         bool slide = type.p && str_is(type, "sliding_attention");
-        slides |= slide;
         if (type.p && str_is(type, "linear_attention") && (c->h->arch & HF_DELTA)) continue;
-        if (!slide && !(type.p && str_is(type, "full_attention")))
+        if (v && !slide && !(type.p && str_is(type, "full_attention")))
             source_refuse(c->s, "config.json: layer_types contains %s",
                           type.p ? QUOTE(type) : "a value that is not a string");
+        if (!by_type) slide = c->h->arch & switched ? i >= first : !every || (i + 1) % every;
+        slides[i] = on && slide;
+        any |= i < c->h->n_layers && slides[i];
     }
-    if (on && by_layer) on = types ? slides : first < c->h->n_layers;
-    return on;
+    return any;
 }
 
 static void put_window(struct cfg *c)
 {
-    bool said = json_object_get(c->root, "sliding_window") != NULL; /* or null: none */
-    u32 absent = c->h->mistral && !said ? 4096 : 0;
-    u32 n = int_in(c, "sliding_window", 0, 1 << 30, absent);
-    if (has_window(c) && n) put_u32(c, "attention.sliding_window", n);
+    bool slides[512], all = true;
+    u8 pattern[512];
+    const json_t *said = json_object_get(c->root, "sliding_window"); /* or null: none */
+    u32 absent = (c->h->mistral || c->h->olmo3) && !said ? 4096 : 0;
+    u32 n = json_is_null(said) ? 0 : int_in(c, "sliding_window", 0, 1 << 30, absent);
+    get(c, c->root, "sliding_window");
+    if (!list_windows(c, slides) || !n) return;
+    put_u32(c, "attention.sliding_window", n);
+    for (u32 i = 0; i < c->h->n_layers; i++) {
+        all &= slides[i];
+        pattern[i] = slides[i];
+    }
+    if ((all && !full_every(c)) || c->rc) return;
+    c->rc = source_add_array(c->s, key_of(c, "attention.sliding_window_pattern").text, KV_BOOL,
+                             c->h->n_layers, pattern, c->h->n_layers, c->err);
 }
 
 /* Architectures */
@@ -403,7 +87,9 @@ static void read_dense(struct cfg *c)
     u32 n_head =
         opt_u32(c, "head_dim", 1 << 16, h->arch & HF_DELTA ? 256 : MAX(dim / h->n_heads, 1u));
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
-    only_str(c, "hidden_act", "silu");
+    bool gemma = h->arch & (HF_GEMMA2 | HF_GEMMA3);
+    only_str(c, "hidden_act", gemma ? "gelu_pytorch_tanh" : "silu");
+    if (gemma) only_str(c, "hidden_activation", "gelu_pytorch_tanh");
     put_window(c);
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
     /* where no block is dense, the width of such a block may be left out */
@@ -416,8 +102,11 @@ static void read_dense(struct cfg *c)
     put_u32(c, "attention.head_count_kv", h->n_kv_heads);
     put_u32(c, "attention.key_length", n_head);
     put_u32(c, "attention.value_length", n_head);
-    put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
-    rope(c, n_head, n_ctx);
+    if (h->arch == HF_COHERE2)
+        put_f32(c, "attention.layer_norm_epsilon", need_num(c, c->root, "layer_norm_eps"));
+    else
+        put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
+    hf_put_rope(c, n_head, n_ctx);
 }
 
 static void put_experts(struct cfg *c, u32 n_experts, bool norm)
@@ -576,6 +265,39 @@ static void read_granite(struct cfg *c)
     }
 }
 
+static void read_gemma(struct cfg *c)
+{
+    static const char *const caps[2] = {"attn_logit_softcapping", "final_logit_softcapping"};
+    read_dense(c);
+    double width = need_num(c, c->root, "query_pre_attn_scalar");
+    if (!(width > 0))
+        FAIL(c, FLETCH_E_FORMAT, "config.json: query_pre_attn_scalar must be greater than 0");
+    put_f32(c, "attention.scale", 1 / sqrt(width > 0 ? width : 1));
+    for (u32 i = 0; i < 2; i++) {
+        bool none = json_is_null(json_object_get(c->root, caps[i]));
+        double cap = opt_num(c, c->root, caps[i], 0);
+        if (none || cap > 0 || c->h->arch == HF_GEMMA2) put_f32(c, caps[i], none ? 0 : cap);
+    }
+}
+
+static void read_cohere2(struct cfg *c)
+{
+    read_dense(c);
+    put_f32(c, "logit_scale", need_num(c, c->root, "logit_scale"));
+}
+
+static void read_gpt_oss(struct cfg *c)
+{
+    u32 n = need_u32(c, "num_local_experts", 1024);
+    read_dense(c);
+    if (opt_num(c, c->root, "swiglu_limit", 7) != 7)
+        FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: only a swiglu_limit of 7 is supported");
+    c->h->n_experts = n;
+    put_u32(c, "expert_count", n);
+    put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n));
+    put_u32(c, "expert_feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
+}
+
 /* A number that may be a list with an entry for each layer, all alike. */
 static u32 one_for_all(struct cfg *c, const char *key, u32 hi)
 {
@@ -718,7 +440,7 @@ static void put_mla(struct cfg *c)
     put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
     /* Transformers builds q_a_norm and kv_a_norm with its class default, not rms_norm_eps. */
     if (!c->rc) c->rc = source_add_f32(c->s, "fletch.mla_norm_epsilon", 1e-6f, c->err);
-    rope(c, n_rot, n_ctx);
+    hf_put_rope(c, n_rot, n_ctx);
 }
 
 static void read_glm4_lite(struct cfg *c)
@@ -842,6 +564,15 @@ static const struct {
     {"Qwen3NextForCausalLM", "qwen3next", HF_QWEN3_NEXT, read_delta},
     {"Qwen3_5ForCausalLM", "qwen35", HF_QWEN35, read_delta},
     {"Qwen3_5MoeForCausalLM", "qwen35moe", HF_QWEN35_MOE, read_delta},
+    {"GptOssForCausalLM", "gpt-oss", HF_GPT_OSS, read_gpt_oss},
+    {"Gemma2ForCausalLM", "gemma2", HF_GEMMA2, read_gemma},
+    {"Gemma3ForCausalLM", "gemma3", HF_GEMMA3, read_gemma},
+    {"Ministral3ForCausalLM", "mistral3", HF_MISTRAL3, read_dense},
+    {"Olmo2ForCausalLM", "olmo2", HF_OLMO2, read_dense},
+    {"Olmo3ForCausalLM", "olmo2", HF_OLMO2, read_dense},
+    {"Exaone4ForCausalLM", "exaone4", HF_EXAONE4, read_dense},
+    {"Cohere2ForCausalLM", "cohere2", HF_COHERE2, read_cohere2},
+    {"Glm4ForCausalLM", "glm4", HF_GLM4, read_dense},
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
     /* before their text model had a configuration of its own */
     {"Qwen2VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
@@ -864,6 +595,10 @@ static const char *const text_types[][2] = {
     {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"},
     {"smollm3", "SmolLM3ForCausalLM"},
     {"granite", "GraniteForCausalLM"},
+    {"gemma2", "Gemma2ForCausalLM"},
+    {"gemma3_text", "Gemma3ForCausalLM"},
+    {"ministral3", "Ministral3ForCausalLM"},
+    {"gpt_oss", "GptOssForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
 };
 
@@ -894,12 +629,15 @@ static int find_text(struct cfg *c, struct str *name)
                    QUOTE(outer), type.p ? QUOTE(type) : "(unnamed)");
 }
 
-static int refuse_quantised(const struct cfg *c)
+/* MXFP4 is what gpt-oss was published in, and a storage type of GGUF. */
+static int check_quantised(const struct cfg *c)
 {
     const json_t *q = get(c, c->outer, "quantization_config");
     if (!q) q = get(c, c->outer, "compression_config");
     if (!q) return 0;
     struct str method = get_str(c, q, "quant_method");
+    c->h->mxfp4 = method.p && str_is(method, "mxfp4");
+    if (c->h->mxfp4) return 0;
     return err_set(c->err, FLETCH_E_UNSUPPORTED,
                    "config.json: weights quantized with %s are not supported; use the original "
                    "checkpoint or a GGUF file",
@@ -911,7 +649,7 @@ static int read_config(struct cfg *c)
     const json_t *first = json_array_get(get(c, c->outer, "architectures"), 0);
     struct str name = {json_string_value(first), json_string_length(first)};
     if (!name.p) return err_set(c->err, FLETCH_E_FORMAT, "config.json: missing architectures");
-    int rc = refuse_quantised(c);
+    int rc = check_quantised(c);
     if (!rc && c->root != c->outer) rc = find_text(c, &name);
     if (rc) return rc;
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
@@ -919,7 +657,14 @@ static int read_config(struct cfg *c)
         c->arch = archs[i].gguf;
         c->h->arch = archs[i].arch;
         c->h->mistral = is_class(name, "MistralForCausalLM");
-        c->h->tied = opt_bool(c, "tie_word_embeddings", false);
+        c->h->olmo3 = is_class(name, "Olmo3ForCausalLM");
+        if (c->h->mxfp4 && c->h->arch != HF_GPT_OSS)
+            return err_set(c->err, FLETCH_E_UNSUPPORTED,
+                           "config.json: weights quantized with mxfp4 are supported for gpt-oss "
+                           "only");
+        c->h->tied =
+            opt_bool(c, "tie_word_embeddings",
+                     c->h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_COHERE2)); /* the class's default */
         if (json_is_boolean(json_object_get(c->outer, "tie_word_embeddings")))
             c->h->tied = json_is_true(json_object_get(c->outer, "tie_word_embeddings"));
         if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);
@@ -948,43 +693,4 @@ int hf_read_config(struct source *s, struct hf *h, const json_t *config, struct 
     strmap_free(&asked[0]);
     strmap_free(&asked[1]);
     return rc;
-}
-
-int hf_read_sampling(struct source *s, const json_t *config, struct err *err)
-{
-    enum { KIND_real, KIND_count };
-    static const struct {
-        const char *name, *alias, *key, *metadata;
-        int kind;
-    } floats[] = {
-#define SETTING_HF(kind, name, option, arg, min, max, off, metadata, alias, help) \
-    {#name, alias, "general.sampling." metadata, metadata, KIND_##kind},
-        FLETCH_SAMPLING_SETTINGS(SETTING_HF)
-#undef SETTING_HF
-    };
-    bool greedy = json_is_false(json_object_get(config, "do_sample"));
-    int rc = greedy ? source_add_f32(s, "general.sampling.temp", 0, err) : 0;
-    for (size_t i = 0; i < ARRAY_LEN(floats) && rc == 0; i++) {
-        bool is_temp = strcmp(floats[i].metadata, "temp") == 0;
-        if (!*floats[i].metadata || floats[i].kind != KIND_real || (greedy && is_temp)) continue;
-        const char *name = *floats[i].alias ? floats[i].alias : floats[i].name;
-        const json_t *v = json_object_get(config, name);
-        double d = json_number_value(v);
-        if (!v || json_is_null(v)) continue;
-        if (!json_is_number(v) || !(d >= 0 && d <= (double)FLT_MAX))
-            return err_set(err, FLETCH_E_FORMAT, "generation_config.json: %s is not a number",
-                           name);
-        rc = source_add_f32(s, floats[i].key, (float)d, err);
-    }
-    const json_t *k = json_object_get(config, "top_k");
-    if (rc || !k || json_is_null(k)) return rc;
-    double top_k = json_number_value(k);
-    if (!json_is_number(k) || !(top_k >= -1 && top_k <= INT32_MAX) || top_k != floor(top_k))
-        return err_set(err, FLETCH_E_FORMAT,
-                       "generation_config.json: top_k is not an integer of at least 0");
-    u8 *le = arena_alloc(&s->arena, 4, 1);
-    if (!le) return err_nomem(err, "metadata");
-    for (int i = 0; i < 4; i++) le[i] = (u8)((u32)(i32)top_k >> 8 * i);
-    struct kv kv = {STR("general.sampling.top_k"), KV_I32, KV_I32, 1, le, 4};
-    return source_add_kv(s, &kv, err);
 }

@@ -25,7 +25,10 @@ enum {
     HY = HF_HUNYUAN | HF_HUNYUAN_MOE,
     D = HF_DELTA,
     DM = HF_QWEN35_MOE | HF_QWEN3_NEXT,
-    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D,
+    GE = HF_GEMMA2 | HF_GEMMA3,
+    C2 = HF_COHERE2,
+    ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D | GE | C2 | HF_GPT_OSS |
+           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4,
     ALL = ATTN | G | R,
 };
 
@@ -171,7 +174,7 @@ static const struct field {
 } fields[] = {
     {ALL, "is_causal", TRUE, 0},
     {ALL, "causal", TRUE, 0},
-    {ATTN | G, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
+    {(ATTN | G) & ~(u32)C2, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
     {ATTN | G, "layer_norm_epsilon", ANY, 0},
     {ATTN | G, "activation", SILU, 0}, /* beside hidden_act */
     {ATTN | G, "hidden_activation", SILU, 0},
@@ -186,6 +189,19 @@ static const struct field {
     {D, "full_attention_interval", ANY, 0}, /* layer_types decides where both are there */
     {D, "mtp_num_hidden_layers", ANY, 0},   /* the tensors tell */
     {ER, "use_bias", ANY, 0},               /* the tensors tell */
+    {GE, "sliding_window_pattern", ANY, 0}, /* layer_types decides where both are there */
+    {HF_EXAONE4, "sliding_window_pattern", ANY, 0},
+    {HF_GPT_OSS, "initial_context_length", ANY, 0}, /* beside the rope parameters */
+    {HF_GPT_OSS, "experts_per_token", ANY, 0},      /* beside num_experts_per_tok */
+    {HF_GPT_OSS, "quantization_config", ANY, 0},    /* was read */
+    {C2, "sliding_window_pattern", ANY, 0},
+    {C2, "layer_switch", ANY, 0},
+    {C2, "order_of_interleaved_layers", ANY, 0},
+    {C2, "position_embedding_type", ANY, 0}, /* its class has one */
+    {C2, "rotary_pct", EQUAL, 1},
+    {C2, "use_embedding_sharing", TRUE, 0},
+    {C2, "use_gated_activation", TRUE, 0},
+    {C2, "use_parallel_block", TRUE, 0},
     {ER, "moe_norm_min", ANY, 0}, /* of a sum of softmax's largest, which is never so small */
     {ER, "moe_use_aux_free", ANY, 0},
     {ER, "moe_capacity", ANY, 0}, /* training */

@@ -34,6 +34,14 @@ enum hf_arch {
     HF_QWEN35_MOE = 1 << 21,
     HF_QWEN3_NEXT = 1 << 22,
     HF_DELTA = HF_QWEN35 | HF_QWEN35_MOE | HF_QWEN3_NEXT, /* with a gated delta net */
+    HF_GPT_OSS = 1 << 23,
+    HF_GEMMA2 = 1 << 24,
+    HF_GEMMA3 = 1 << 25,
+    HF_MISTRAL3 = 1 << 26,
+    HF_OLMO2 = 1 << 27, /* and 3 */
+    HF_EXAONE4 = 1 << 28,
+    HF_COHERE2 = 1 << 29,
+    HF_GLM4 = 1 << 30,
 };
 
 struct hf {
@@ -49,6 +57,8 @@ struct hf {
     /* What hf_config.c found out and hf_tensors.c needs. */
     enum hf_arch arch;
     bool mistral;            /* of HF_LLAMA: the class has a default window */
+    bool olmo3;              /* of HF_OLMO2: likewise */
+    bool mxfp4;              /* experts are blocks and scales */
     bool tied;               /* lm_head is the embedding, whatever the files hold */
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */

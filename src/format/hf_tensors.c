@@ -18,6 +18,7 @@ enum recipe_kind {
     RECIPE_TURNS, /* of each group the first values, then [n_keys][n] of n_rows units as [n][n_keys]
                    */
     RECIPE_PARTS, /* of three ranges of rows one after the other: those rows of every group */
+    RECIPE_MXFP4, /* blocks of 16 bytes with pairs of neighbours, and scales, as MXFP4 */
 };
 
 enum recipe_map { MAP_NONE, MAP_PLUS_ONE, MAP_MINUS_EXP }; /* of F32 values */
@@ -34,6 +35,7 @@ struct recipe {
     u64 n_keys;
     u64 part[3][2]; /* first row, rows */
     enum recipe_map map;
+    u64 every; /* of the result's rows only every nth, from `first` on; 0: all */
 };
 
 enum how {
@@ -47,6 +49,9 @@ enum how {
     UP_ROWS,   /* and the others */
     TURNED,    /* [E][d][2f], [E][f][d]: each expert transposed; otherwise not taken */
     NOT_TURNED,
+    EVEN, /* gpt-oss: of each expert's rows those of the gate, */
+    ODD,  /* or of up, which lie in turns */
+    WHOLE,
     MLA_K, /* kv_b_proj [heads][k rows, v rows][rank]: k, transposed per head */
     MLA_V,
     LERP,      /* %c in the name is each of r w k v a g; {C,1,1,6} */
@@ -88,19 +93,29 @@ enum {
     GR = HF_GRANITE,
     HY = HF_HUNYUAN,
     HM = HF_HUNYUAN_MOE,
-    HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM, /* of q, k and v */
-    FULL_BIAS = HF_LLAMA | SO | S3 | ER | EM | GR | HY | HM,                /* of the others */
     N = HF_QWEN3_NEXT,
     D5 = HF_QWEN35 | HF_QWEN35_MOE,
     D = HF_DELTA,
     DM = N | HF_QWEN35_MOE,
-    QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM, /* with norms on q and k */
-    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35,
-    SPLIT = DENSE | DM | QM | MX | MM | HM, /* q, k and v are three tensors */
+    GO = HF_GPT_OSS,
+    GE = HF_GEMMA2 | HF_GEMMA3, /* norms are stored minus one */
+    M3 = HF_MISTRAL3,
+    O2 = HF_OLMO2,
+    E4 = HF_EXAONE4,
+    C2 = HF_COHERE2,
+    G4 = HF_GLM4,
+    POST = O2 | E4, /* norms behind the halves of a block alone */
+    HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM | GO | G4 | C2 |
+               GE,                                                          /* of q, k and v */
+    FULL_BIAS = HF_LLAMA | SO | S3 | ER | EM | GR | HY | HM | GO | C2 | GE, /* of the others */
+    QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM | HF_GEMMA3 | O2 | E4, /* with norms on q and k */
+    DENSE =
+        L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35 | GE | M3 | O2 | E4 | C2,
+    SPLIT = DENSE | DM | QM | MX | MM | HM | GO | G4, /* q, k and v are three tensors */
     ATTN = SPLIT | P3,
     MOE = QM | G | GM | MX | MM | EM | HM | DM,
-    SIGMOID = G | GM | EM,       /* with shared experts under these names */
-    PERMUTED = L | MX | S3 | GR, /* GGUF rotates neighbours, the checkpoint rotates halves */
+    SIGMOID = G | GM | EM,            /* with shared experts under these names */
+    PERMUTED = L | MX | S3 | GR | M3, /* GGUF rotates neighbours, the checkpoint rotates halves */
     ALL = ATTN | G | R,
 };
 
@@ -118,8 +133,9 @@ static const struct rule model_rules[] = {
 
 /* After model.layers.N. and blk.N. */
 static const struct rule block_rules[] = {
-    {(ATTN | G) & ~(u32)D, "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u32)(D | POST), "input_layernorm.weight", "attn_norm.weight", AS_IS},
     {D, "input_layernorm.weight", "attn_norm.weight", PLUS_ONE},
+    {GO, "self_attn.sinks", "attn_sinks.weight", AS_F32},
     {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
     {HAS_BIAS, "self_attn.q_proj.bias", "attn_q.bias", ROPE_Q},
     {SPLIT, "self_attn.k_proj.weight", "attn_k.weight", ROPE_K},
@@ -142,8 +158,10 @@ static const struct rule block_rules[] = {
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
     {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
-    {(ATTN | G) & ~(u32)(SO | GM | D), "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
-    {SO | GM, "post_attention_layernorm.weight", "post_attention_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u32)(SO | GM | GO | GE | POST | D), "post_attention_layernorm.weight",
+     "ffn_norm.weight", AS_IS},
+    {SO | GM | GO | GE | POST, "post_attention_layernorm.weight", "post_attention_norm.weight",
+     AS_IS},
     {D, "post_attention_layernorm.weight", "post_attention_norm.weight", PLUS_ONE},
     {D, "self_attn.q_norm.weight", "attn_q_norm.weight", PLUS_ONE},
     {D, "self_attn.k_norm.weight", "attn_k_norm.weight", PLUS_ONE},
@@ -163,14 +181,26 @@ static const struct rule block_rules[] = {
     {DM, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
     {DM, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
     {DM, "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", FLAT},
+    {GE, "pre_feedforward_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {GE | POST, "post_feedforward_layernorm.weight", "post_ffw_norm.weight", AS_IS},
+    {G4, "post_self_attn_layernorm.weight", "post_attention_norm.weight", AS_IS},
+    {G4, "post_mlp_layernorm.weight", "post_ffw_norm.weight", AS_IS},
     {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
     {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
     {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
     {FULL_BIAS, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
     {FULL_BIAS, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
     {FULL_BIAS, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
-    {P3, "mlp.gate_up_proj.weight", "ffn_up.weight", AS_IS},
-    {P3, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
+    {P3 | G4, "mlp.gate_up_proj.weight", "ffn_up.weight", AS_IS},
+    {P3 | G4, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
+    {GO, "mlp.router.weight", "ffn_gate_inp.weight", AS_F32},
+    {GO, "mlp.router.bias", "ffn_gate_inp.bias", AS_F32},
+    {GO, "mlp.experts.gate_up_proj", "ffn_gate_exps.weight", EVEN},
+    {GO, "mlp.experts.gate_up_proj", "ffn_up_exps.weight", ODD},
+    {GO, "mlp.experts.down_proj", "ffn_down_exps.weight", WHOLE},
+    {GO, "mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", EVEN},
+    {GO, "mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", ODD},
+    {GO, "mlp.experts.down_proj_bias", "ffn_down_exps.bias", AS_F32},
     {MX | MM, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight", AS_F32},
     {MM, "block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
     {MX | MM, "block_sparse_moe.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
@@ -281,6 +311,12 @@ static int add(const struct place *at, const struct rule *rule, enum qtype type,
         r->kind == RECIPE_ROWS && r->n_src == 1 && r->n_take == r->n_rows && r->map == MAP_NONE;
     bool aligned = (uintptr_t)t->data % quant_info(type)->bytes == 0;
     if (!name) return err_nomem(at->err, "tensors");
+    for (u32 i = 0; i < r->n_src; i++)
+        if (r->src[i]->bytes && r->kind != RECIPE_MXFP4)
+            return err_set(at->err, FLETCH_E_UNSUPPORTED,
+                           "safetensors: tensor %s has type \"U8\"; only F32, F16 and BF16 are "
+                           "supported",
+                           QUOTE(r->src[i]->name));
     if (n_dims > 4) return wrong_shape(at, t, "of at most 4 dimensions");
     for (u32 i = 0; i < n_dims; i++) out.ne[i] = dims[n_dims - 1 - i];
     out.name = str_of(name);
@@ -300,6 +336,7 @@ static int add(const struct place *at, const struct rule *rule, enum qtype type,
 
 static int add_plain(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
+    bool minus_one = (at->h->arch & GE) && strstr(rule->gguf, "norm.weight");
     struct recipe r = {.kind = RECIPE_ROWS,
                        .n_src = 1,
                        .src = &t,
@@ -307,7 +344,7 @@ static int add_plain(const struct place *at, const struct rule *rule, const stru
                        .n_rows = 1,
                        .n_cols = t->n_elems,
                        .n_take = 1,
-                       .map = rule->how == PLUS_ONE ? MAP_PLUS_ONE : MAP_NONE};
+                       .map = rule->how == PLUS_ONE || minus_one ? MAP_PLUS_ONE : MAP_NONE};
     bool flat = rule->how == FLAT || t->n_dims == 0;
     bool f32 = rule->how == AS_F32 || flat || t->n_dims == 1;
     return add(at, rule, f32 ? QT_F32 : t->type, flat ? 1 : t->n_dims,
@@ -395,6 +432,59 @@ static int add_turned(const struct place *at, const struct rule *rule, const str
                        .n_cols = dims[1],
                        .n_take = dims[2]};
     return add(at, rule, t->type, 3, dims, &r);
+}
+
+/* gpt-oss: experts as [in][out], or as blocks and scales of [out][in/32]; the rows of a gate and
+ * those of up lie in turns. */
+static int add_turns(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    u64 every = rule->how == WHOLE ? 1 : 2, first = rule->how == ODD;
+    u64 n_out = t->shape[t->n_dims - 1] / every, dims[3] = {t->shape[0], n_out, t->shape[1]};
+    struct recipe r = {.src = &t,
+                       .n_src = 1,
+                       .n_groups = t->shape[0],
+                       .first = first,
+                       .n_take = n_out,
+                       .every = every};
+    if (t->n_dims == 2 && t->shape[1] % every == 0) { /* biases */
+        r.n_rows = t->shape[1];
+        r.n_cols = 1;
+        return add(at, rule, QT_F32, 2, dims, &r);
+    }
+    if (t->n_dims != 3 || t->shape[2] % every) return wrong_shape(at, t, "[experts, in, out]");
+    r.kind = RECIPE_TRANSPOSE;
+    r.n_rows = t->shape[1];
+    r.n_cols = t->shape[2];
+    return add(at, rule, t->type, 3, dims, &r);
+}
+
+/* The same of blocks and scales; *found: whether the block has such tensors. */
+static int add_blocks(const struct place *at, const struct rule *rule, bool *found)
+{
+    char name[2][96];
+    snprintf(name[0], sizeof name[0], "%s_blocks", rule->hf);
+    snprintf(name[1], sizeof name[1], "%s_scales", rule->hf);
+    const struct st_tensor *src[2] = {take(at, name[0]), take(at, name[1])}, *t = src[0];
+    *found = src[0] || src[1];
+    if (!*found) return 0;
+    u64 every = rule->how == WHOLE ? 1 : 2;
+    if (!src[0] || !src[1])
+        return err_set(at->err, FLETCH_E_FORMAT, "tensor %s%s is missing", at->hf_prefix,
+                       name[src[0] ? 1 : 0]);
+    if (t->n_dims != 4 || t->shape[3] != 16 || t->shape[1] % every || !t->bytes || !src[1]->bytes ||
+        src[1]->n_dims != 3 || memcmp(src[1]->shape, t->shape, 3 * sizeof *t->shape))
+        return wrong_shape(at, t, "[experts, out, in / 32, 16] of bytes, with scales likewise");
+    u64 dims[3] = {t->shape[0], t->shape[1] / every, t->shape[2] * 32};
+    struct recipe r = {.kind = RECIPE_MXFP4,
+                       .n_src = 2,
+                       .src = src,
+                       .n_groups = t->shape[0],
+                       .n_rows = t->shape[1],
+                       .n_cols = t->shape[2],
+                       .first = rule->how == ODD,
+                       .n_take = dims[1],
+                       .every = every};
+    return add(at, rule, QT_MXFP4, 3, dims, &r);
 }
 
 static int add_mla(const struct place *at, const struct rule *rule, const struct st_tensor *t)
@@ -514,6 +604,11 @@ static int apply(const struct place *at, const struct rule *rule)
 {
     if (rule->how == STACK) return add_stack(at, rule);
     if (rule->how == LERP) return add_lerp(at, rule);
+    bool blocks = false;
+    int rc = rule->how == EVEN || rule->how == ODD || rule->how == WHOLE
+                 ? add_blocks(at, rule, &blocks)
+                 : 0;
+    if (blocks) return rc;
     const struct st_tensor *t = take(at, rule->hf);
     if (!t) return 0; /* whether it must be there is for whoever binds the model */
     switch (rule->how) {
@@ -522,6 +617,9 @@ static int apply(const struct place *at, const struct rule *rule)
     case GATE_ROWS:
     case UP_ROWS: return has_turned_experts(at) ? 0 : add_half(at, rule, t);
     case TURNED: return has_turned_experts(at) ? add_turned(at, rule, t) : 0;
+    case EVEN:
+    case ODD:
+    case WHOLE: return add_turns(at, rule, t);
     case NOT_TURNED: return has_turned_experts(at) ? 0 : add_plain(at, rule, t);
     case MLA_K:
     case MLA_V: return add_mla(at, rule, t);
@@ -637,13 +735,41 @@ static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u
     }
 }
 
-static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u8 *dst)
+static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u64 first,
+                      u64 every, u8 *dst)
 {
     size_t size = quant_info(t->type)->bytes;
     const u8 *src = t->data + at * size;
-    for (u64 c = 0; c < n_cols; c++)
+    for (u64 c = first; c < n_cols; c += every)
         for (u64 r = 0; r < n_rows; r++, dst += size)
             memcpy(dst, src + (r * n_cols + c) * size, size);
+}
+
+/* A row of n blocks: bytes of neighbours become halves of 16. */
+static void make_mxfp4(const u8 *blocks, const u8 *scales, u64 n, u8 *dst)
+{
+    for (u64 b = 0; b < n; b++, blocks += 16, dst += 17) {
+        dst[0] = scales[b];
+        for (u32 i = 0; i < 16; i++) {
+            u32 low = blocks[i / 2] >> i % 2 * 4 & 15, high = blocks[8 + i / 2] >> i % 2 * 4 & 15;
+            dst[1 + i] = (u8)(low | high << 4);
+        }
+    }
+}
+
+/* Rows that lie in turns with others. */
+static void make_every(const struct recipe *r, enum qtype type, u8 *dst)
+{
+    u64 size = quant_info(type)->bytes;
+    for (u64 g = 0; g < r->n_groups; g++)
+        for (u64 i = r->first; i < r->n_rows; i += r->every) {
+            u64 row = (g * r->n_rows + i) * r->n_cols;
+            if (r->kind == RECIPE_MXFP4)
+                make_mxfp4(r->src[0]->data + row * 16, r->src[1]->data + row, r->n_cols, dst);
+            else
+                convert(r->src[0], row, r->n_cols, type, dst);
+            dst += r->n_cols * size;
+        }
 }
 
 /* RECIPE_TURNS, RECIPE_PARTS */
@@ -686,6 +812,17 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
         map_values(r->map, (float *)(void *)dst, t->n_elems);
         return 0;
     }
+    if (r->every && r->kind != RECIPE_TRANSPOSE) {
+        make_every(r, t->type, dst);
+        return 0;
+    }
+    u64 n_cols = r->kind == RECIPE_TRANSPOSE && r->every ? r->n_cols / r->every : r->n_cols;
+    if (r->every) { /* of all rows, every nth column */
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_rows * n_cols * size)
+            transpose(r->src[0], g * r->n_rows * r->n_cols, r->n_rows, r->n_cols, r->first,
+                      r->every, dst);
+        return 0;
+    }
     CHECK(r->n_src * r->n_groups * r->n_take * r->n_cols == t->n_elems);
     u8 *made = dst;
     for (u32 i = 0; i < r->n_src; i++)
@@ -694,7 +831,7 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
             if (r->kind == RECIPE_ROWS)
                 convert(r->src[i], at, r->n_take * r->n_cols, t->type, dst);
             else if (r->kind == RECIPE_TRANSPOSE)
-                transpose(r->src[i], at, r->n_take, r->n_cols, dst);
+                transpose(r->src[i], at, r->n_take, r->n_cols, 0, 1, dst);
             for (u64 k = 0; r->kind == RECIPE_PAIRS && k < r->n_rows; k++)
                 convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
                         dst + k * r->n_cols * size);

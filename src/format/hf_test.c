@@ -150,8 +150,6 @@ static void refuses_what_it_would_compute_wrongly(void **state)
         {LLAMA(",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\"}}"),
          "per kind of layer ('full_attention')"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"linear\"}"), "missing factor"},
-        {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}"),
-         "truncate"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":0}"), "invalid factors"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}"), "missing low_freq_factor"},
         {LLAMA(",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,"
@@ -323,6 +321,79 @@ static void fields_that_nobody_knows_are_refused(void **state)
     must_fail(RWKV(",\"hidden_act\":\"relu\""), "hidden_act 'relu'");
 }
 
+#define LAYERS_BODY                                                                 \
+    "\"hidden_size\":8,\"num_hidden_layers\":5,\"num_attention_heads\":2,"          \
+    "\"intermediate_size\":6,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64," \
+    "\"vocab_size\":5"
+
+/* By the file, or by the rules of transformers' classes. W: the layer has a window. */
+static void layers_with_a_window_are_listed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *key, *layers;
+    } cases[] = {
+        {CONFIG("Gemma2ForCausalLM", LAYERS_BODY, ""), "gemma2", "W.W.W"},
+        {CONFIG("Gemma3ForCausalLM", LAYERS_BODY, ",\"sliding_window_pattern\":3"), "gemma3",
+         "WW.WW"},
+        {CONFIG("GptOssForCausalLM", LAYERS_BODY,
+                ",\"num_local_experts\":4,\"num_experts_per_tok\":2,"
+                "\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\","
+                "\"full_attention\",\"sliding_attention\"]"),
+         "gpt-oss", ".W..W"},
+        {CONFIG("Exaone4ForCausalLM", LAYERS_BODY, ",\"sliding_window_pattern\":\"LLG\""),
+         "exaone4", "WW.WW"},
+        {CONFIG("Cohere2ForCausalLM", LAYERS_BODY, ""), "cohere2", "WWW.W"},
+        {CONFIG("Olmo3ForCausalLM", LAYERS_BODY, ""), "olmo2", "WWW.W"},
+        {CONFIG("Qwen2ForCausalLM", LAYERS_BODY,
+                ",\"sliding_window\":8,\"use_sliding_window\":true,\"max_window_layers\":3"),
+         "qwen2", "...WW"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct source *s = must_open(cases[i].config);
+        char key[64], got[6] = "";
+        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", cases[i].key);
+        const struct kv *kv = source_kv(s, key);
+        if (!kv || kv->n != 5 || kv->elem != KV_BOOL) fail_msg("no %s", key);
+        for (u32 k = 0; k < 5; k++) got[k] = kv->data[k] ? 'W' : '.';
+        assert_string_equal(got, cases[i].layers);
+        source_close(s);
+    }
+    must_fail(CONFIG("Exaone4ForCausalLM", LAYERS_BODY, ",\"sliding_window_pattern\":\"LGL\""),
+              "sliding_window_pattern 'LGL' is not supported");
+}
+
+/* Published files of Gemma 3 leave out what its class has as defaults. */
+static void gemma3_needs_few_fields(void **state)
+{
+    (void)state;
+    struct source *s =
+        must_open("{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"text_config\":{"
+                  "\"model_type\":\"gemma3_text\",\"hidden_size\":8,\"num_hidden_layers\":1,"
+                  "\"intermediate_size\":6,\"sliding_window\":1024,"
+                  "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}}");
+    assert_int_equal(u32_of(s, "gemma3.attention.head_count"), 8);
+    assert_int_equal(u32_of(s, "gemma3.attention.head_count_kv"), 4);
+    assert_int_equal(u32_of(s, "gemma3.attention.key_length"), 256);
+    assert_int_equal(u32_of(s, "gemma3.context_length"), 131072);
+    assert_int_equal(u32_of(s, "gemma3.vocab_size"), 262208);
+    NEAR(f32_of(s, "gemma3.rope.freq_base"), 1e6f);
+    NEAR(f32_of(s, "gemma3.rope.freq_base_swa"), 1e4f);
+    NEAR(f32_of(s, "gemma3.rope.scaling.factor"), 8);
+    NEAR(f32_of(s, "gemma3.attention.scale"), 1 / 16.0f);
+    NEAR(f32_of(s, "gemma3.attention.layer_norm_rms_epsilon"), 1e-6f);
+    source_close(s);
+}
+
+static void yarn_without_rounding_has_a_key_of_ours(void **state)
+{
+    (void)state;
+    struct source *s =
+        must_open(LLAMA(",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2,\"truncate\":false}"));
+    assert_false(bool_of(s, "fletch.yarn_truncate"));
+    source_close(s);
+}
+
 /* As transformers' classes decide whether there is one. */
 static void windows_are_found(void **state)
 {
@@ -388,14 +459,15 @@ static void a_text_model_is_found_in_its_wrapper(void **state)
         assert_non_null(source_tensor(s, "token_embd.weight"));
         assert_non_null(source_tensor(s, "output.weight"));
         assert_int_equal(s->n_tensors, 2);
-        assert_non_null(strstr(s->left_out, "leaves out 2 tensors"));
+        assert_non_null(strstr(s->left_out, "skips 2 tensors"));
         source_close(s);
         s = must_open(WRAPPED("mistral", ",\"tie_word_embeddings\":true"));
         assert_null(source_tensor(s, "output.weight"));
         source_close(s);
         unlink(testdir_path(&dir, "model.safetensors"));
     }
-    must_fail(WRAPPED("gemma3_text", ""), "'LlavaForConditionalGeneration' has type 'gemma3_text'");
+    must_fail(WRAPPED("gemma3n_text", ""),
+              "'LlavaForConditionalGeneration' has type 'gemma3n_text'");
     must_fail(WRAPPED("llama", ",\"logit_cap\":30"), "config.json: 'logit_cap' = 30");
     must_fail(WRAPPED("llama", ",\"quantization_config\":{\"quant_method\":\"awq\"}"), "'awq'");
     TESTDIR_TENSOR(&dir, "language_model.lora.weight", QT_F32, 0, 2);
@@ -806,6 +878,9 @@ int main(void)
         TESTDIR_TEST(refuses_what_it_would_compute_wrongly),
         TESTDIR_TEST(what_configuration_classes_write_opens),
         TESTDIR_TEST(fields_that_nobody_knows_are_refused),
+        TESTDIR_TEST(layers_with_a_window_are_listed),
+        TESTDIR_TEST(gemma3_needs_few_fields),
+        TESTDIR_TEST(yarn_without_rounding_has_a_key_of_ours),
         TESTDIR_TEST(windows_are_found),
         TESTDIR_TEST(a_text_model_is_found_in_its_wrapper),
         TESTDIR_TEST(spare_tensors_are_left_out),

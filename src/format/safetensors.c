@@ -36,6 +36,8 @@ static int read_dtype(struct st_tensor *t, const json_t *v, struct err *err)
         t->type = QT_F16;
     else if (str_is(dtype, "BF16"))
         t->type = QT_BF16;
+    else if (str_is(dtype, "U8"))
+        t->bytes = true;
     else
         return err_set(err, FLETCH_E_UNSUPPORTED,
                        "safetensors: tensor %s has type %s; only F32, F16 and BF16 are supported",
@@ -70,7 +72,8 @@ static int read_range(struct st_tensor *t, const json_t *v, const u8 *data, u64 
     u64 begin = (u64)json_integer_value(b), end = (u64)json_integer_value(e), need;
     if (end > n_data)
         return bad(err, t->name, "extends beyond the end of the file (is it truncated?)");
-    if (!quant_bytes(t->type, t->n_elems, &need) || need != end - begin)
+    need = t->n_elems;
+    if ((!t->bytes && !quant_bytes(t->type, t->n_elems, &need)) || need != end - begin)
         return bad(err, t->name, "has data_offsets that do not match its shape and dtype");
     t->data = data + begin;
     t->n_bytes = end - begin;

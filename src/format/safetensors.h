@@ -9,7 +9,8 @@
 
 struct st_tensor {
     struct str name;
-    enum qtype type; /* F32, F16 or BF16: other types are refused by name */
+    enum qtype type; /* F32, F16 or BF16; other types but bytes are refused by name */
+    bool bytes;      /* U8: n_elems bytes, which only some recipes take */
     u32 n_dims;
     u64 shape[8]; /* slowest dimension first, as written */
     u64 n_elems;

@@ -12,6 +12,7 @@ struct build {
     struct bind bind;
     struct program *p;   /* the program being recorded: the trunk, then the MTP block */
     struct program *mtp; /* NULL unless hp->n_mtp > 0 */
+    struct glu_spec glu; /* of the feed-forward; zero: SwiGLU */
     struct err *err;
 };
 
@@ -28,13 +29,26 @@ enum arch_trait {
     ARCH_SCALES = 256,     /* scales of the embedding, the residuals, attention and the logits */
     ARCH_DELTA = 1 << 16,  /* blocks of a gated delta net between those of attention */
     ARCH_SHARED = 1 << 17, /* shared experts have a width of their own */
+    ARCH_WINDOW = 1 << 9,  /* attention.sliding_window is required */
+    ARCH_LOCAL_ROPE = 1 << 10,   /* layers with a window rotate by a table of their own, */
+    ARCH_ROPE_1E4 = 1 << 11,     /* whose base is 10000 where the file does not say it */
+    ARCH_PLAIN_FULL = 1 << 12,   /* layers without a window do not rotate, if others have one */
+    ARCH_GROWS = 1 << 13,        /* queries may grow with their position */
+    ARCH_CAPPED = 1 << 14,       /* softcaps of scores and logits are required */
+    ARCH_MAY_CAP = 1 << 15,      /* they are there where the file says so */
+    ARCH_TIMES_LOGITS = 1 << 18, /* logits are multiplied by logit_scale */
+    ARCH_YARN_EXACT = 1 << 19,   /* yarn's corners are not rounded to whole pairs */
+    ARCH_ROOT_EMBED = 1 << 20,   /* the embedding is scaled by the root of its width */
+    ARCH_LAYER_NORM = 1 << 21,   /* norms are layer norms */
 };
 
 struct arch {
     const char *name;
     const char *models; /* for people: which published models it is */
     int (*record)(struct build *b);
-    u32 traits; /* of enum arch_trait */
+    u32 traits;      /* of enum arch_trait */
+    u32 full_every;  /* where the file does not list them: every nth layer has no window; 0: none */
+    u32 wide_layers; /* Gemma: layers of the model that scales attention by its width over heads */
 };
 
 /* NULL when unknown. */
@@ -58,6 +72,13 @@ int arch_hunyuan_dense(struct build *b);
 int arch_hunyuan_moe(struct build *b);
 int arch_deepseek2(struct build *b);
 int arch_qwen35(struct build *b);
+int arch_gpt_oss(struct build *b);
+int arch_gemma2(struct build *b);
+int arch_gemma3(struct build *b);
+int arch_olmo2(struct build *b);
+int arch_exaone4(struct build *b);
+int arch_cohere2(struct build *b);
+int arch_glm4(struct build *b);
 int arch_rwkv7(struct build *b);
 int arch_arwkv7(struct build *b);
 

@@ -136,6 +136,10 @@ static void these_tensors_are_never_quantised(void **state)
     assert_int_equal(choose("f16", &m, "blk.0.time_mix_w1.weight", 256), QT_BF16);
     struct tensor vector = {STR("x"), QT_F32, 1, {256, 1, 1, 1}, 256, 0, NULL, NULL};
     assert_int_equal(convert_choose(convert_type_by_name("q8_0", NULL), &m, &vector), QT_F32);
+    struct tensor experts = {
+        STR("blk.0.ffn_up_exps.weight"), QT_MXFP4, 3, {256, 8, 4, 1}, 8192, 0, NULL, NULL};
+    assert_int_equal(convert_choose(convert_type_by_name("q4_k_m", NULL), &m, &experts), QT_MXFP4);
+    assert_int_equal(convert_choose(convert_type_by_name("f16", NULL), &m, &experts), QT_F16);
     vector.n_dims = 3;
     assert_int_equal(convert_choose(convert_type_by_name("q8_0", NULL), &m, &vector), QT_F32);
 }

@@ -129,6 +129,7 @@ enum qtype convert_choose(const struct convert_type *type, const struct convert_
     if (q == QT_F32) return q;
     if (is_kept(t, part, quantised)) return t->type;
     if (!quantised) return q;
+    if (t->type == QT_MXFP4) return t->type; /* experts that were trained so */
     if (type->big_output && is_output(m, t->name))
         q = QT_Q6_K;
     else if (type->more_bits && block >= 0)

@@ -180,7 +180,6 @@ static void read_attention(struct reader *r, struct hparams *hp)
     bool differ = heads_differ(r, hp);
     get_u32(r, "attention.key_length", differ ? REQUIRED : OPTIONAL, 1, 1 << 16, &hp->head_k);
     get_u32(r, "attention.value_length", differ ? REQUIRED : OPTIONAL, 1, 1 << 16, &hp->head_v);
-    get_u32(r, "attention.sliding_window", OPTIONAL, 0, 1 << 30, &hp->window);
     fail_if(r, hp->head_k == 0, "embedding_length", "is smaller than head_count");
     fail_if(r, hp->head_k % 2 != 0 && !(r->traits & ARCH_MLA), "attention.key_length",
             "is odd, so a head cannot be rotated in pairs");
@@ -216,7 +215,11 @@ static void read_rope(struct reader *r, struct hparams *hp)
     get_u32(r, "rope.scaling.original_context_length", OPTIONAL, 1, 1 << 30, &hp->rope_ctx);
     get_f32(r, "rope.scaling.yarn_beta_fast", OPTIONAL, 1e-6f, &hp->yarn_fast);
     get_f32(r, "rope.scaling.yarn_beta_slow", OPTIONAL, 1e-6f, &hp->yarn_slow);
-    if (r->traits & ARCH_MLA)
+    bool rounded = !(r->traits & ARCH_YARN_EXACT);
+    int said = source_get_bool(r->s, "fletch.yarn_truncate", &rounded, r->err);
+    if (said < 0) r->rc = said;
+    hp->yarn_exact = !rounded;
+    if (r->traits & (ARCH_MLA | ARCH_GROWS))
         get_f32(r, "rope.scaling.yarn_log_multiplier", OPTIONAL, 0, &hp->yarn_log_mul);
     if (r->rc) return;
     if (hp->rope_factor == 0) hp->rope_factor = 1;
@@ -241,6 +244,80 @@ static void read_rope(struct reader *r, struct hparams *hp)
         refuse_unless(r, "rope.scaling.attn_factor", (double)hp->rope_attn_factor, 1);
     fail_if(r, hp->n_rot % 2 != 0 || hp->n_rot > hp->head_k, "rope.dimension_count",
             "is odd or larger than a head");
+}
+
+/* Blocks that attend to a window: as the file lists them, or all but every nth. */
+static void read_pattern(struct reader *r, u32 every, bool slides[HPARAMS_MAX_BLOCKS])
+{
+    char key[160];
+    full_key(r, "attention.sliding_window_pattern", key, sizeof key);
+    const struct kv *kv = source_kv(r->s, key);
+    bool list = kv && kv->type == KV_ARRAY;
+    if (list && kv->n < r->n_blocks) {
+        r->rc = err_set(r->err, FLETCH_E_FORMAT,
+                        "metadata key '%s' has %llu entries, fewer than there are blocks", key,
+                        (unsigned long long)kv->n);
+        return;
+    }
+    if (kv && !list && !get_entry(r, kv, key, 0, 0, HPARAMS_MAX_BLOCKS, &every)) return;
+    for (u32 i = 0; i < r->n_blocks; i++) {
+        u32 one = !every || (i + 1) % every != 0;
+        if (list && kv->elem == KV_BOOL)
+            one = kv->data[i] != 0;
+        else if (list && !get_entry(r, kv, key, i, 0, 1, &one))
+            return;
+        slides[i] = one != 0;
+    }
+}
+
+/* Windows, and which table each block rotates by. */
+static void read_kinds(struct reader *r, struct hparams *hp)
+{
+    bool slides[HPARAMS_MAX_BLOCKS] = {false}, must = r->traits & ARCH_WINDOW;
+    get_u32(r, "attention.sliding_window", must ? REQUIRED : OPTIONAL, must ? 1 : 0, 1 << 30,
+            &hp->window);
+    if (r->rc) return;
+    if (r->traits & ARCH_MLA) {
+        if (hp->window < hp->n_ctx) refuse_unless(r, "attention.sliding_window", hp->window, 0);
+        return;
+    }
+    if (hp->window) read_pattern(r, arch_find(hp->arch)->full_every, slides);
+    hp->rope_base_local = hp->rope_base;
+    if (r->traits & ARCH_ROPE_1E4) hp->rope_base_local = 10000;
+    bool local = hp->window && (r->traits & ARCH_LOCAL_ROPE);
+    if (local) get_f32(r, "rope.freq_base_swa", OPTIONAL, 1e-6f, &hp->rope_base_local);
+    for (u32 i = 0; i < r->n_blocks; i++) {
+        hp->block_window[i] = slides[i] ? hp->window : 0;
+        if (slides[i])
+            hp->block_rope[i] = local ? ROPE_LOCAL : ROPE_MAIN;
+        else
+            hp->block_rope[i] = hp->window && (r->traits & ARCH_PLAIN_FULL) ? ROPE_OFF : ROPE_MAIN;
+    }
+    if (!(r->traits & ARCH_GROWS)) return;
+    hp->rope_grow_every = hp->rope_ctx;
+    get_f32(r, "attention.temperature_scale", OPTIONAL, 0, &hp->rope_grow);
+    get_u32(r, "attention.temperature_length", OPTIONAL, 1, 1 << 30, &hp->rope_grow_every);
+    if (hp->rope_grow > 0) hp->query_rope = ROPE_GROWING;
+}
+
+/* Softcaps and scales of the embedding, attention and the logits, where a family has its own. */
+static void read_caps(struct reader *r, struct hparams *hp)
+{
+    enum need need = r->traits & ARCH_CAPPED ? REQUIRED : OPTIONAL;
+    if (r->traits & (ARCH_CAPPED | ARCH_MAY_CAP)) {
+        get_f32(r, "attn_logit_softcapping", need, 0, &hp->score_cap);
+        get_f32(r, "final_logit_softcapping", need, 0, &hp->logit_cap);
+    }
+    if (r->traits & ARCH_ROOT_EMBED) hp->embedding_scale = sqrtf((float)hp->d_model);
+    /* Gemma's largest models scale by the width of the stream over the heads, and no key says so */
+    u32 n = arch_find(hp->arch)->wide_layers;
+    if (n && hp->n_layers == n)
+        hp->attention_scale = 1 / sqrtf((float)hp->d_model / (float)hp->n_heads);
+    if (n) get_f32(r, "attention.scale", OPTIONAL, 0, &hp->attention_scale);
+    if (!(r->traits & ARCH_TIMES_LOGITS)) return;
+    float scale = 1;
+    get_f32(r, "logit_scale", OPTIONAL, 1e-30f, &scale);
+    hp->logit_scale = 1 / scale;
 }
 
 static bool has_experts(struct reader *r)
@@ -295,6 +372,10 @@ static void read_experts(struct reader *r, struct hparams *hp)
             "expert_used_count", "times the width of an expert is too large");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
+    if (hp->expert_gating == 3) { /* softmax of the chosen alone: the same as normalising */
+        hp->expert_gating = 1;
+        hp->expert_norm = true;
+    }
     if (r->traits & ARCH_SIGMOID) refuse_unless(r, "expert_gating_func", hp->expert_gating, 2);
     if (r->traits & ARCH_SIGMOID) return;
     if (r->traits & ARCH_GATED) { /* softmax or sigmoid */
@@ -494,7 +575,9 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     /* without dense blocks there may be no width of one */
     enum need need_ff = r.traits & ARCH_SHARED ? OPTIONAL : REQUIRED;
     get_blocks(&r, "feed_forward_length", need_ff, 0, 1 << 22, &hp->n_ff, hp->block_ff);
-    const char *eps = rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    hp->layer_norm = r.traits & ARCH_LAYER_NORM;
+    const char *eps = rwkv || hp->layer_norm ? "attention.layer_norm_epsilon"
+                                             : "attention.layer_norm_rms_epsilon";
     get_f32(&r, eps, REQUIRED, -FLT_MAX, &hp->eps);
     check_eps(&r, full_key(&r, eps, key, sizeof key), hp->eps);
     get_u32(&r, "pooling_type", OPTIONAL, 0, POOLING_RANK, &pooling);
@@ -514,9 +597,11 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     }
     read_attention(&r, hp);
     read_rope(&r, hp);
+    read_kinds(&r, hp);
     if (has_experts(&r)) read_experts(&r, hp);
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
     if (r.traits & ARCH_SCALES) read_scales(&r, hp);
     if (r.traits & ARCH_DELTA) read_delta(&r, hp);
+    read_caps(&r, hp);
     return r.rc;
 }

@@ -9,6 +9,14 @@ enum rope_scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE
 
 enum { HPARAMS_MAX_BLOCKS = 512 };
 
+/* The net's rotary tables, by what rotates. */
+enum {
+    ROPE_MAIN,
+    ROPE_LOCAL,   /* layers with a window, where they have a table of their own */
+    ROPE_GROWING, /* as ROPE_MAIN for queries, which grow with their position */
+    ROPE_OFF = UINT8_MAX
+};
+
 /* How the hidden states of a text become one vector; GGUF's numbers. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST, POOLING_RANK };
 
@@ -16,8 +24,6 @@ struct hparams {
     char arch[32];
     char name[96]; /* general.name, printable; "" when absent */
     u32 n_ctx;     /* context_length it was trained for */
-    u32 window;    /* tokens that attention sees, itself included; 0: all. Not computed: contexts
-                      that are longer are refused */
     enum pooling pooling;
     char pooling_other[64]; /* what makes embeddings and has no number in GGUF; "" otherwise */
     u32 d_model;            /* d */
@@ -29,19 +35,30 @@ struct hparams {
     /* the same three by block; above, their largest values */
     u32 block_ff[HPARAMS_MAX_BLOCKS];
     u32 block_heads[HPARAMS_MAX_BLOCKS], block_kv_heads[HPARAMS_MAX_BLOCKS];
-    u32 head_k, head_v; /* per head; MLA: of the latent form */
-    float eps;          /* of the norms */
+    u32 window;                           /* tokens, the own one included; 0: no block has one */
+    u32 block_window[HPARAMS_MAX_BLOCKS]; /* that attention of the block sees; 0: all */
+    u8 block_rope[HPARAMS_MAX_BLOCKS];    /* table that its keys and queries are rotated by */
+    u8 query_rope;                        /* ROPE_GROWING, or ROPE_MAIN: as keys are */
+    float score_cap;                      /* softcap of attention's scores; 0: none */
+    u32 head_k, head_v;                   /* per head; MLA: of the latent form */
+    float eps;                            /* of the norms */
+    bool layer_norm;                      /* they are layer norms, not RMS norms */
 
     u32 n_rot;
     float rope_base, rope_factor, rope_attn_factor;
     enum rope_scaling rope_scaling;
     u32 rope_ctx;               /* original context of yarn and longrope */
     float yarn_fast, yarn_slow; /* turns within it above which a pair is kept, below which scaled */
-    float
-        yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; 0: not said */
+    bool yarn_exact;            /* where pairs begin to be scaled is not rounded to a whole pair */
+    float rope_base_local;      /* of ROPE_LOCAL, which is not scaled */
+    float rope_grow;            /* of ROPE_GROWING: see struct rope_table */
+    u32 rope_grow_every;
+    float yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; mistral3:
+                           angles are divided by 1 + 0.1·yarn_log_mul·log factor; 0: not said */
 
     bool no_rope; /* Granite: no layer rotates */
     float embedding_scale, residual_scale, attention_scale, logit_scale; /* 0: none */
+    float logit_cap; /* softcap of the logits; 0: none */
 
     u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts;
     u32 n_ff_shared; /* width of all shared experts */

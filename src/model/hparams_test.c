@@ -86,6 +86,28 @@ static void sizes_outside_their_range(void **state)
     check_all(cases, ARRAY_LEN(cases));
 }
 
+static void windows_and_caps_that_cannot_be(void **state)
+{
+    (void)state;
+    static const struct bad cases[] = {
+        {"gpt_oss", "gpt-oss.attention.sliding_window", MISSING, 0, NULL},
+        {"gpt_oss", "gpt-oss.attention.sliding_window", U32, 0, NULL},
+        {"gemma3", "gemma3.attention.sliding_window", U32, 0, NULL},
+        {"gemma3", "gemma3.attention.sliding_window_pattern", ARRAY, 2, NULL}, /* of 3 blocks */
+        {"gemma3", "gemma3.attention.sliding_window_pattern", ARRAY, 3, NULL}, /* a 2 */
+        {"gemma3", "gemma3.attention.sliding_window_pattern", TEXT, 0, NULL},
+        {"gemma3", "gemma3.rope.freq_base_swa", F32, 0, NULL},
+        {"gemma3", "gemma3.attention.scale", F32, NAN, NULL},
+        {"gemma2", "gemma2.attn_logit_softcapping", MISSING, 0, NULL},
+        {"gemma2", "gemma2.attn_logit_softcapping", F32, -1, NULL},
+        {"gemma2", "gemma2.final_logit_softcapping", F32, NAN, NULL},
+        {"cohere2", "cohere2.logit_scale", F32, 0, NULL},
+        {"ministral3", "mistral3.attention.temperature_scale", F32, -1, NULL},
+        {"ministral3", "mistral3.attention.temperature_length", U32, 0, NULL},
+    };
+    check_all(cases, ARRAY_LEN(cases));
+}
+
 static void heads_and_rotation_that_cannot_be(void **state)
 {
     (void)state;
@@ -341,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(companions_of_models_are_named),
         cmocka_unit_test(sizes_outside_their_range),
+        cmocka_unit_test(windows_and_caps_that_cannot_be),
         cmocka_unit_test(heads_and_rotation_that_cannot_be),
         cmocka_unit_test(experts_that_cannot_be),
         cmocka_unit_test(latent_widths_that_cannot_be),

@@ -32,12 +32,21 @@ enum {
     QWEN35 = 1 << 20,
     QWEN35MOE = 1 << 21,
     QWEN3NEXT = 1 << 22,
+    GPT_OSS = 1 << 23,
+    GEMMA2 = 1 << 24,
+    GEMMA3 = 1 << 25,
+    MISTRAL3 = 1 << 26,
+    OLMO2 = 1 << 27,
+    EXAONE4 = 1 << 28,
+    COHERE2 = 1 << 29,
+    GLM4 = 1 << 30,
     VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE | QWEN35 |
              QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
-            GRANITE | HUNYUAN | QWEN35,
+            GRANITE | HUNYUAN | QWEN35 | GEMMA2 | GEMMA3 | MISTRAL3 | OLMO2 | EXAONE4 | COHERE2 |
+            GLM4,
     MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
-          QWEN35MOE | QWEN3NEXT,
+          QWEN35MOE | QWEN3NEXT | GPT_OSS,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
@@ -47,7 +56,9 @@ static const char *const arch_names[] = {
     "llama",    "qwen2",        "qwen3",    "qwen3moe",      "deepseek2",   "rwkv7",
     "arwkv7",   "glm4moe",      "seed_oss", "smollm3",       "phi3",        "minimax-m2",
     "ernie4_5", "ernie4_5-moe", "granite",  "hunyuan-dense", "hunyuan-moe", "qwen2vl",
-    "qwen3vl",  "qwen3vlmoe",   "qwen35",   "qwen35moe",     "qwen3next"};
+    "qwen3vl",  "qwen3vlmoe",   "qwen35",   "qwen35moe",     "qwen3next",   "gpt-oss",
+    "gemma2",   "gemma3",       "mistral3", "olmo2",         "exaone4",     "cohere2",
+    "glm4"};
 
 /* The values that change nothing. */
 enum harmless {
@@ -92,7 +103,8 @@ static const struct known {
     {ALL, "swiglu_clamp_exp", OFF, 0},
     {ALL, "swiglu_clamp_shexp", OFF, 0},
     {ALL, "use_parallel_residual", OFF, 0},
-    {ATTENTION | ARWKV7, "hidden_activation", SILU, 0},
+    {(ATTENTION | ARWKV7) & ~(GEMMA2 | GEMMA3), "hidden_activation", SILU, 0},
+    {GEMMA2 | GEMMA3, "hidden_activation", ANY, 0},
 
     /* attention */
     {ATTENTION, "attention.scale", SCALE, 0},
@@ -106,7 +118,7 @@ static const struct known {
     {ATTENTION, "attention.layer_norm_epsilon", ANY, 0}, /* their norms are RMS norms */
     {ATTENTION, "attention.group_norm_epsilon", ANY, 0},
     {ATTENTION, "attention.group_norm_groups", ANY, 0},
-    {ATTENTION, "attention.sliding_window_pattern", ANY, 0}, /* attention.sliding_window decides */
+    {ATTENTION, "attention.sliding_window_pattern", ANY, 0}, /* of no window */
     {ATTENTION, "attention.head_dim", HEAD_K, 0},            /* beside key_length */
     {ATTENTION, "attention.key_length_swa", HEAD_K, 0},
     {ATTENTION, "attention.value_length_swa", HEAD_V, 0},

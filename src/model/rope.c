@@ -11,9 +11,10 @@ static double yarn_ramp(const struct hparams *hp, u32 i)
 {
     double n = hp->n_rot, base = (double)hp->rope_base;
     double turn = (double)hp->rope_ctx / (2 * 3.14159265358979323846);
-    double lo = floor(n * log(turn / (double)hp->yarn_fast) / (2 * log(base)));
-    double hi = ceil(n * log(turn / (double)hp->yarn_slow) / (2 * log(base)));
-    lo = fmax(lo, 0);
+    double lo = n * log(turn / (double)hp->yarn_fast) / (2 * log(base));
+    double hi = n * log(turn / (double)hp->yarn_slow) / (2 * log(base));
+    lo = fmax(hp->yarn_exact ? lo : floor(lo), 0);
+    hi = hp->yarn_exact ? hi : ceil(hi);
     hi = fmin(hi, n - 1);
     double y = ((double)i - lo) / fmax(0.001, hi - lo);
     return 1 - fmin(1, fmax(0, y));
@@ -70,19 +71,46 @@ static int make_freq(double **out, struct net *net, const struct hparams *hp, st
     return rc;
 }
 
-int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+/* The table of layers with a window: plain, by a base of its own. */
+static int fill_local(struct net *net, const struct hparams *hp, struct err *err)
 {
-    struct rope_table *r = &net->rope[0];
+    bool any = false;
+    for (u32 i = 0; i < hp->n_layers; i++) any |= hp->block_rope[i] == ROPE_LOCAL;
+    if (!any) return 0;
+    double *freq = arena_alloc(&net->arena, hp->n_rot / 2, sizeof *freq);
+    if (!freq) return err_nomem(err, "the rotary table");
+    for (u32 i = 0; i < hp->n_rot / 2; i++)
+        freq[i] = pow((double)hp->rope_base_local, -2.0 * i / hp->n_rot);
+    net->rope[ROPE_LOCAL] = (struct rope_table){.n_rot = hp->n_rot, .freq = freq, .mscale = 1};
+    return 0;
+}
+
+static int fill_main(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+{
+    struct rope_table *r = &net->rope[ROPE_MAIN];
     bool two = hp->rope_scaling == SCALING_LONGROPE;
     r->n_rot = hp->n_rot;
     r->mscale = 1;
     if (hp->n_rot < 2) return 0;
-    if (hp->rope_scaling == SCALING_YARN && !(hp->yarn_log_mul > 0))
-        r->mscale = 1 + 0.1 * log((double)hp->rope_factor);
+    double grown = 0.1 * log((double)hp->rope_factor);
+    if (hp->rope_scaling == SCALING_YARN && !(hp->kv_lora && hp->yarn_log_mul > 0))
+        r->mscale = (1 + grown) / (1 + grown * (double)hp->yarn_log_mul);
     if (hp->rope_scaling == SCALING_YARN || two) r->mscale *= (double)hp->rope_attn_factor;
     r->n_short = hp->rope_ctx;
     int rc = make_freq(&r->freq, net, hp, s,
                        two ? "rope_factors_short.weight" : "rope_freqs.weight", err);
     if (rc || !two) return rc;
     return make_freq(&r->freq_long, net, hp, s, "rope_factors_long.weight", err);
+}
+
+int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
+{
+    int rc = fill_main(net, hp, s, err);
+    if (!rc) rc = fill_local(net, hp, err);
+    if (rc || hp->query_rope != ROPE_GROWING) return rc;
+    struct rope_table *r = &net->rope[ROPE_GROWING];
+    *r = net->rope[ROPE_MAIN];
+    r->grow = (double)hp->rope_grow;
+    r->grow_every = hp->rope_grow_every;
+    return 0;
 }

@@ -170,6 +170,10 @@ GAINS = [
 def random_tensor(rnd, name, shape, tied):
     if name.endswith("e_score_correction_bias"):
         return rnd.vector(math.prod(shape), 0.25).reshape(shape)
+    if name.endswith("sinks"):
+        return rnd.vector(shape[0], 1.5)
+    if name.endswith("_bias"):
+        return rnd.vector(math.prod(shape), 0.4).reshape(shape)
     if re.search(r"[qk]_norm\.weight", name):
         return rnd.around(*shape, centre=1.7, spread=0.5)
     if name.endswith("bias"):
@@ -185,6 +189,18 @@ def random_tensor(rnd, name, shape, tied):
     return t
 
 
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=F64)
+
+
+def mxfp4(w):
+    """[experts][in][out] rounded: nibbles [experts][out][in / 32][32], scales, and the values."""
+    b = w.transpose(1, 2).reshape(w.shape[0], w.shape[2], -1, 32)
+    e = torch.floor(torch.log2(b.abs().amax(-1).clamp_min(1e-9))) - 2
+    n = (b[..., None] / 2 ** e[..., None, None] - FP4).abs().argmin(-1)
+    back = (FP4[n] * 2 ** e[..., None]).reshape(w.shape[0], w.shape[2], -1).transpose(1, 2)
+    return n, (e + 127).to(torch.uint8), back
+
+
 # ---- transformers' models -------------------------------------------------------------------
 
 
@@ -192,7 +208,8 @@ def build(name, seed):
     import transformers
 
     prefix, _, cfg = HF[name]
-    config = getattr(transformers, prefix + "Config")(
+    config_class = {"Gemma3": "Gemma3Text"}.get(prefix, prefix) + "Config"
+    config = getattr(transformers, config_class)(
         vocab_size=V,
         bos_token_id=1,
         eos_token_id=2,
@@ -208,6 +225,12 @@ def build(name, seed):
     with torch.no_grad():
         for key in sorted(named):
             named[key].copy_(random_tensor(rnd, key, named[key].shape, config.tie_word_embeddings))
+            if prefix.startswith("Gemma") and "norm" in key:  # they are added to 1
+                named[key].sub_(1)
+            if prefix == "GptOss" and key.endswith("gate_up_proj"):  # past the limit of 7
+                named[key].mul_(3)
+            if prefix == "GptOss" and "experts" in key and named[key].dim() == 3:
+                named[key].copy_(mxfp4(named[key])[2])
     return model, rnd
 
 
@@ -220,7 +243,7 @@ def forward(model, tokens):
                 lambda m, i, o: layers.append((o[0] if isinstance(o, tuple) else o)[0])
             )
         )
-        gate = getattr(layer.mlp, "gate", None)
+        gate = getattr(layer.mlp, "gate", getattr(layer.mlp, "router", None))
         if gate is not None:
             hooks.append(
                 gate.register_forward_hook(
@@ -251,6 +274,8 @@ def routing(model, routed):
     k, lead, changed = getattr(model.config, "num_experts_per_tok", 0), [], []
     for gate, x in routed:
         score = x.double() @ gate.weight.double().T
+        if getattr(gate, "bias", None) is not None:
+            score += gate.bias.double()
         bias = getattr(gate, "e_score_correction_bias", None)
         softmax = bias is None or hasattr(gate, "moe_statics")  # ERNIE's has a bias too
         score = torch.softmax(score, -1) if softmax else torch.sigmoid(score)

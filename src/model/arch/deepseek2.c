@@ -42,7 +42,7 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
     u32 wide = c + rot, qk = hp->head_k_mla, nope = qk - rot, v = hp->head_v_mla;
     u32 kv = net_kv(p->net, wide, 0);
 
-    struct operand h = part_rms(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
+    struct operand h = part_norm(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
     u32 wq = hp->q_lora ? bind_matrix(bind, d, hp->q_lora, "blk.%u.attn_q_a", l)
                         : bind_matrix(bind, d, H * qk, "blk.%u.attn_q", l);
     u32 wkv = bind_matrix(bind, d, wide, "blk.%u.attn_kv_a_mqa", l);
@@ -81,7 +81,7 @@ static struct operand block(struct build *b, struct operand x, u32 l)
     const struct hparams *hp = b->hp;
     x = mla(b, x, l);
     u32 wn = bind_vector(&b->bind, hp->d_model, "blk.%u.ffn_norm", l);
-    struct operand h = part_rms(b, "ffn_norm", x, wn);
+    struct operand h = part_norm(b, "ffn_norm", x, wn);
     return prog_add(b->p, "block_out", x, dense_gated_experts(b, h, l));
 }
 
@@ -98,7 +98,7 @@ int arch_deepseek2(struct build *b)
     }
     b->p->layer = -1;
     struct operand hidden =
-        part_rms(b, "output_norm", x, bind_vector(&b->bind, hp->d_model, "output_norm"));
+        part_norm(b, "output_norm", x, bind_vector(&b->bind, hp->d_model, "output_norm"));
     rc = part_output(b, hidden, part_head(b), NO_WEIGHT);
     return rc || !b->mtp ? rc : part_mtp(b, hp->n_layers, block);
 }

@@ -39,16 +39,23 @@ struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
 
 struct operand dense_block(struct build *b, struct operand x, u32 l, struct decoder_spec spec)
 {
-    const char *norm = spec.ffn_norm ? spec.ffn_norm : "ffn_norm";
+    if (spec.parallel) {
+        struct operand h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
+        struct operand a = part_attend(b, h, l, spec.attention);
+        x = part_residual(b, "attn_residual", x, a);
+        return part_residual(b, "block_out", x, spec.ffn(b, h, l));
+    }
     if (spec.mixer && b->hp->block_recurrent[l]) {
-        u32 wn = bind_vector(&b->bind, b->hp->d_model, "blk.%u.attn_norm", l);
-        struct operand mixed = spec.mixer(b, part_rms(b, "attn_norm", x, wn), l);
-        x = part_residual(b, "attn_residual", x, mixed);
+        struct operand h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
+        x = part_residual(b, "attn_residual", x, spec.mixer(b, h, l));
     } else {
         x = part_attention(b, x, l, spec.attention);
     }
-    u32 w = bind_vector(&b->bind, b->hp->d_model, "blk.%u.%s", l, norm);
-    struct operand y = spec.ffn(b, part_rms(b, "ffn_norm", x, w), l);
+    struct operand h = x;
+    if (!spec.no_norm)
+        h = part_block_norm(b, "ffn_norm", x, l, spec.ffn_norm ? spec.ffn_norm : "ffn_norm");
+    struct operand y = spec.ffn(b, h, l);
+    if (spec.post_norm) y = part_block_norm(b, "ffn_post_norm", y, l, spec.post_norm);
     return part_residual(b, "block_out", x, y);
 }
 
@@ -62,7 +69,7 @@ int dense_record(struct build *b, struct decoder_spec spec)
         x = dense_block(b, x, l, spec);
     }
     b->p->layer = -1;
-    struct operand hidden = part_rms(b, "output_norm", x, bind_vector(&b->bind, d, "output_norm"));
+    struct operand hidden = part_norm(b, "output_norm", x, bind_vector(&b->bind, d, "output_norm"));
     u32 bias = bind_vector_opt(&b->bind, hp->n_vocab, "output.bias");
     return part_output(b, hidden, part_head(b), bias);
 }

@@ -3,10 +3,14 @@
 
 #include "model/arch/parts.h"
 
-/* A decoder whose blocks are attention, then ffn(h) of the normed stream. */
+/* A decoder whose blocks are attention, then ffn(h) of the normed stream. Its tensors' names are
+ * those of GGUF, without "blk.l.". */
 struct decoder_spec {
     struct attention_spec attention;
-    const char *ffn_norm; /* the tensor's name in the block; NULL: ffn_norm */
+    bool parallel; /* the feed-forward reads what attention reads, and both are added at once */
+    bool no_norm;  /* the feed-forward reads the stream as it is */
+    const char *ffn_norm;  /* the tensor's name in the block; NULL: ffn_norm */
+    const char *post_norm; /* likewise of a norm behind the feed-forward; NULL: none */
     struct operand (*ffn)(struct build *b, struct operand h, u32 l);
     /* of recurrent blocks, instead of attention, for the normed stream; NULL: there are none */
     struct operand (*mixer)(struct build *b, struct operand h, u32 l);

@@ -28,5 +28,5 @@ int part_mtp(struct build *b, u32 l,
     u32 head = bind_has(bind, "blk.%u.nextn.shared_head_head", l)
                    ? bind_matrix(bind, d, hp->n_vocab, "blk.%u.nextn.shared_head_head", l)
                    : part_head(b);
-    return part_output(b, part_rms(b, "mtp_norm", x, wn), head, NO_WEIGHT);
+    return part_output(b, part_norm(b, "mtp_norm", x, wn), head, NO_WEIGHT);
 }

@@ -2,11 +2,19 @@
 
 #include <math.h>
 
-struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w)
+struct operand part_norm(struct build *b, const char *label, struct operand x, u32 w)
 {
-    return prog_norm(
-        b->p, label, x,
-        (struct norm_spec){.kind = NORM_RMS, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
+    return prog_norm(b->p, label, x,
+                     (struct norm_spec){.kind = b->hp->layer_norm ? NORM_LAYER : NORM_RMS,
+                                        .eps = b->hp->eps,
+                                        .w = w,
+                                        .b = NO_WEIGHT});
+}
+
+struct operand part_block_norm(struct build *b, const char *label, struct operand x, u32 l,
+                               const char *name)
+{
+    return part_norm(b, label, x, bind_vector(&b->bind, x.width, "blk.%u.%s", l, name));
 }
 
 struct operand part_scale(struct build *b, const char *label, struct operand x, float value)
@@ -55,14 +63,29 @@ static struct operand norm_heads(struct build *b, const char *label, struct oper
                          .kind = NORM_RMS, .group = n, .eps = b->hp->eps, .w = w, .b = NO_WEIGHT});
 }
 
-struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec)
+/* q and k of block l rotated by the tables of its kind of layer. */
+static void rotate(struct build *b, u32 l, enum rope_kind kind, struct operand *q,
+                   struct operand *k)
+{
+    const struct hparams *hp = b->hp;
+    u32 table = hp->block_rope[l], grown = hp->query_rope == ROPE_MAIN ? table : hp->query_rope;
+    u32 n = hp->block_heads[l], stride = q->width / n;
+    if (stride > hp->head_k) { /* gates lie between the heads; such models have one table */
+        struct operand turned = prog_buf(b->p, "q_rope", n * hp->head_k);
+        prog_rope_to(b->p, kind, n, hp->head_k, turned, hp->head_k, *q, stride);
+        *q = turned;
+    } else {
+        *q = prog_rope_by(b->p, "q_rope", kind, grown, n, *q);
+    }
+    *k = prog_rope_by(b->p, "k_rope", kind, table, hp->block_kv_heads[l], *k);
+}
+
+struct operand part_attend(struct build *b, struct operand h, u32 l, struct attention_spec spec)
 {
     const struct hparams *hp = b->hp;
     struct program *p = b->p;
     u32 w[3], bias[3], n_heads = hp->block_heads[l], n_kv_heads = hp->block_kv_heads[l];
     u32 kv = net_kv(p->net, n_kv_heads * hp->head_k, n_kv_heads * hp->head_v);
-    struct operand h =
-        part_rms(b, "attn_norm", x, bind_vector(&b->bind, hp->d_model, "blk.%u.attn_norm", l));
     bind_qkv(b, l, spec.q_gate, w, bias);
     struct operand q = prog_matmul(p, "q", h, w[0], bias[0]);
     struct operand k = prog_matmul(p, "k", h, w[1], bias[1]);
@@ -73,19 +96,20 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
         q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
         k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
     }
-    if (!spec.plain_every || (l + 1) % spec.plain_every) {
-        struct operand turned = prog_buf(p, "q_rope", n_heads * hp->head_k);
-        prog_rope_to(p, spec.rope, n_heads, hp->head_k, turned, hp->head_k, q, stride);
-        q = turned;
-        k = prog_rope(p, "k_rope", spec.rope, n_kv_heads, k);
-    }
+    bool turns = !spec.plain_every || (l + 1) % spec.plain_every;
+    if (turns && hp->block_rope[l] != ROPE_OFF) rotate(b, l, spec.rope, &q, &k);
     if (spec.qk_norm == QK_NORM_LAST) {
         q = norm_heads(b, "q_norm", q, l, "attn_q_norm", spec.qk_norm);
         k = norm_heads(b, "k_norm", k, l, "attn_k_norm", spec.qk_norm);
     }
     prog_kv_store(p, kv, k, v);
     float scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_k);
-    struct operand o = prog_attention(p, "attn", kv, n_heads, n_kv_heads, q, scale);
+    struct attend_spec attend = {.scale = scale,
+                                 .window = hp->block_window[l],
+                                 .softcap = hp->score_cap,
+                                 .sinks = NO_WEIGHT};
+    if (spec.sinks) attend.sinks = bind_vector(&b->bind, n_heads, "blk.%u.attn_sinks", l);
+    struct operand o = prog_attention_by(p, "attn", kv, n_heads, n_kv_heads, q, attend);
     if (spec.q_gate) {
         gate = prog_act(p, "q_gate", ACT_SIGMOID, gate);
         gate = prog_cols(p, gate, hp->head_k, gate.width - hp->head_k);
@@ -93,10 +117,19 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     }
     u32 wo = bind_matrix(&b->bind, n_heads * hp->head_v, hp->d_model, "blk.%u.attn_output", l);
     u32 bo = bind_vector_opt(&b->bind, hp->d_model, "blk.%u.attn_output.bias", l);
-    return part_residual(b, "attn_residual", x, prog_matmul(p, "attn_out", o, wo, bo));
+    return prog_matmul(p, "attn_out", o, wo, bo);
 }
 
-/* silu(Wgate·h) ⊙ Wup·h */
+struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec)
+{
+    struct operand h = x;
+    if (!spec.no_norm) h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
+    struct operand y = part_attend(b, h, l, spec);
+    if (spec.post_norm) y = part_block_norm(b, "attn_post_norm", y, l, spec.post_norm);
+    return part_residual(b, "attn_residual", x, y);
+}
+
+/* glu(Wgate·h, Wup·h) */
 static struct operand gate_up(struct build *b, struct operand h, u32 l, u32 n_ff,
                               const char *suffix)
 {
@@ -115,7 +148,7 @@ static struct operand gate_up(struct build *b, struct operand h, u32 l, u32 n_ff
     }
     struct operand gate = prog_matmul(b->p, "ffn_gate", h, wg, bg);
     struct operand up = prog_matmul(b->p, "ffn_up", h, wu, bu);
-    return prog_glu(b->p, "ffn_glu", gate, up);
+    return prog_glu_by(b->p, "ffn_glu", gate, up, b->glu);
 }
 
 static struct operand down(struct build *b, struct operand y, u32 l, const char *suffix)
@@ -131,6 +164,17 @@ struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, c
     return down(b, gate_up(b, h, l, n_ff, suffix), l, suffix);
 }
 
+/* x, the products of the chosen experts, plus their biases where the file has them. */
+static struct operand add_biases(struct build *b, const char *label, struct operand x,
+                                 struct operand ids, u32 l, const char *name)
+{
+    struct bind *bind = &b->bind;
+    u32 n = x.width / ids.width;
+    if (!bind_has(bind, "blk.%u.%s.bias", l, name)) return x;
+    u32 w = bind_vectors(bind, n, b->hp->n_experts, "blk.%u.%s.bias", l, name);
+    return prog_add_experts(b->p, label, x, ids, w);
+}
+
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
                             u32 bias, u32 n_shared)
 {
@@ -139,7 +183,8 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
     struct program *p = b->p;
     u32 d = hp->d_model, f = hp->n_ff_expert, n = hp->n_experts, wg, wu;
     struct operand z =
-        prog_matmul(p, "router", h, bind_matrix(bind, d, n, "blk.%u.ffn_gate_inp", l), NO_WEIGHT);
+        prog_matmul(p, "router", h, bind_matrix(bind, d, n, "blk.%u.ffn_gate_inp", l),
+                    bind_vector_opt(bind, n, "blk.%u.ffn_gate_inp.bias", l));
     struct operand ids, weights, shared = h;
     if (n_shared) shared = gate_up(b, h, l, n_shared, "_shexp");
     prog_route(p, z,
@@ -162,8 +207,11 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
     u32 wd = bind_slices(bind, f, d, n, "blk.%u.ffn_down_exps", l);
     struct operand gate = prog_matmul_experts(p, "expert_gate", h, ids, wg, false);
     struct operand up = prog_matmul_experts(p, "expert_up", h, ids, wu, false);
-    struct operand act = prog_glu(p, "expert_glu", gate, up);
+    gate = add_biases(b, "expert_gate_bias", gate, ids, l, "ffn_gate_exps");
+    up = add_biases(b, "expert_up_bias", up, ids, l, "ffn_up_exps");
+    struct operand act = prog_glu_by(p, "expert_glu", gate, up, b->glu);
     struct operand each = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
+    each = add_biases(b, "expert_down_bias", each, ids, l, "ffn_down_exps");
     struct operand y = prog_combine_experts(p, "experts", each, weights);
     if (!n_shared) return y;
     struct operand s = down(b, shared, l, "_shexp");
@@ -184,10 +232,13 @@ u32 part_head(struct build *b)
 int part_output(struct build *b, struct operand hidden, u32 head, u32 head_bias)
 {
     b->p->layer = -1;
-    float scale = b->hp->logit_scale;
+    float scale = b->hp->logit_scale, cap = b->hp->logit_cap;
     struct operand z = part_scale(b, "logits_in", hidden, scale > 0 ? 1 / scale : 1);
     struct operand rows = prog_gather_rows(b->p, z);
+    if (cap > 0) rows = part_scale(b, "logits_uncapped", rows, 1 / cap);
     struct operand logits = prog_matmul(b->p, "logits", rows, head, head_bias);
+    if (cap > 0) logits = prog_act(b->p, "logits_tanh", ACT_TANH, logits);
+    if (cap > 0) logits = part_scale(b, "logits_capped", logits, cap);
     prog_sample(b->p, logits);
     return b->bind.rc ? b->bind.rc : prog_finish(b->p, logits, hidden, b->err);
 }

@@ -4,7 +4,10 @@
 
 #include "model/arch.h"
 
-struct operand part_rms(struct build *b, const char *label, struct operand x, u32 w);
+/* The norm of x that the model has, by a weight, or by the one of that name in block l. */
+struct operand part_norm(struct build *b, const char *label, struct operand x, u32 w);
+struct operand part_block_norm(struct build *b, const char *label, struct operand x, u32 l,
+                               const char *name);
 /* x times value; x itself for 1 and for 0, which means that there is no such scale. */
 struct operand part_scale(struct build *b, const char *label, struct operand x, float value);
 /* The embedding of the step's tokens, scaled where the model says so. */
@@ -26,11 +29,16 @@ struct attention_spec {
     enum qk_norm qk_norm;
     bool q_gate; /* behind the query of each head, q's matrix has as many rows for a gate, whose
                     sigmoid the head's output is multiplied by */
+    bool sinks;            /* attn_sinks */
+    bool no_norm;          /* it reads the stream as it is */
+    const char *post_norm; /* the name of a norm behind it; NULL: none */
 };
-/* x + Wo·attention(norm(x)) of block l; biases are used where the file has them. */
+/* Wo·attention(h) of block l; biases are used where the file has them. */
+struct operand part_attend(struct build *b, struct operand h, u32 l, struct attention_spec spec);
+/* x + Wo·attention(norm(x)) of block l, with the norms that spec says. */
 struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec);
 
-/* Wdown·(silu(Wgate·h) ⊙ Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}; without a gate of
+/* Wdown·glu(Wgate·h, Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}; without a gate of
  * its own, ffn_up has its rows before those of up. */
 struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix);
 

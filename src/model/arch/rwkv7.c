@@ -137,12 +137,13 @@ int arch_arwkv7(struct build *b)
     struct operand x = prog_embed(b->p, bind_matrix(bind, d, hp->n_vocab, "token_embd"));
     for (u32 l = 0; l < hp->n_layers; l++) {
         b->p->layer = (int)l;
-        struct operand h = part_rms(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
+        struct operand h =
+            part_norm(b, "attn_norm", x, bind_vector(bind, d, "blk.%u.attn_norm", l));
         x = prog_add(b->p, "attn_residual", x, time_mix(b, h, l, &mix));
-        h = part_rms(b, "ffn_norm", x, bind_vector(bind, d, "blk.%u.ffn_norm", l));
+        h = part_norm(b, "ffn_norm", x, bind_vector(bind, d, "blk.%u.ffn_norm", l));
         x = prog_add(b->p, "block_out", x, part_swiglu(b, h, l, hp->n_ff, ""));
     }
     b->p->layer = -1;
-    x = part_rms(b, "output_norm", x, bind_vector(bind, d, "output_norm"));
+    x = part_norm(b, "output_norm", x, bind_vector(bind, d, "output_norm"));
     return part_output(b, x, part_head(b), NO_WEIGHT);
 }
