@@ -70,8 +70,19 @@ struct cpu_run {
     u32 member, n_members;
 };
 
-/* ops.c: what runs as one, and group i of the program. */
-enum { CPU_RULES = 8 };
+/* What runs as one, in order of preference, and the functions of ops.c and others that do it. */
+#define CPU_RULE_TABLE(X)               \
+    X(TIME_MIX, cpu_op_time_mix)        \
+    X(NORM_GATE_UP_GLU, cpu_op_product) \
+    X(GATE_UP_GLU, cpu_op_product)      \
+    X(NORM_MATMUL, cpu_op_product)      \
+    X(EXPERTS_GLU, cpu_op_product)      \
+    X(MATMUL_ADD, cpu_op_product)       \
+    X(ROPE_STORE, op_rope_store)        \
+    X(MATMULS, cpu_op_matmuls)
+#define CPU_ONE_RULE(id, function) +1
+enum { CPU_RULES = 0 CPU_RULE_TABLE(CPU_ONE_RULE) };
+/* ops.c: group i of the program. */
 extern const struct rule cpu_rules[CPU_RULES];
 void cpu_group(const struct cpu_run *run, u32 i);
 

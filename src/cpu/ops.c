@@ -198,25 +198,16 @@ static void op_gather_rows(const struct cpu_run *run, const struct op *op)
                op->in[0].width * sizeof(float));
 }
 
-/* What runs as one, in order of preference. */
-#define RULES(X)                        \
-    X(TIME_MIX, cpu_op_time_mix)        \
-    X(NORM_GATE_UP_GLU, cpu_op_product) \
-    X(GATE_UP_GLU, cpu_op_product)      \
-    X(NORM_MATMUL, cpu_op_product)      \
-    X(EXPERTS_GLU, cpu_op_product)      \
-    X(MATMUL_ADD, cpu_op_product)       \
-    X(ROPE_STORE, op_rope_store)        \
-    X(MATMULS, cpu_op_matmuls)
+/* ---- groups ---- */
 
 const struct rule cpu_rules[CPU_RULES] = {
 #define RULE_PATTERN(id, function) PATTERN_##id,
-    RULES(RULE_PATTERN)
+    CPU_RULE_TABLE(RULE_PATTERN)
 #undef RULE_PATTERN
 };
 static void (*const functions[CPU_RULES])(const struct cpu_run *, const struct group *, u32) = {
 #define RULE_FUNCTION(id, function) function,
-    RULES(RULE_FUNCTION)
+    CPU_RULE_TABLE(RULE_FUNCTION)
 #undef RULE_FUNCTION
 };
 

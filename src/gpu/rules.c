@@ -113,32 +113,14 @@
         }                                                                  \
     }
 
-/* In order of preference. */
-#define RULES(X)                                   \
-    X(NORM_QKV_ATTENTION, emit_norm_qkv_attention) \
-    X(NORM_GATE_UP_GLU, emit_gate_up_glu)          \
-    X(MLA_QUERY, emit_mla_query)                   \
-    X(MLA_ATTENTION, emit_mla_attention)           \
-    X(SHIFT_MATMULS, emit_matmuls)                 \
-    X(LOW_TIME_MIX, emit_time_mix)                 \
-    X(NORM_ROUTER_GLU, emit_norm_router)           \
-    X(NORM_MATMUL, emit_products)                  \
-    X(NORM_ROUTER, emit_norm_router)               \
-    X(GATE_UP_GLU, emit_gate_up_glu)               \
-    X(ROUTE_EXPERTS_GLU, emit_experts_glu)         \
-    X(EXPERTS_SUM_ADD, emit_experts_sum)           \
-    X(EXPERTS_SUM, emit_experts_sum)               \
-    X(MATMUL_ADD, emit_matmul_add)                 \
-    X(MATMULS, emit_matmuls)
-
 const struct rule gpu_rules[GPU_RULES] = {
 #define RULE_PATTERN(id, emitter) PATTERN_##id,
-    RULES(RULE_PATTERN)
+    GPU_RULE_TABLE(RULE_PATTERN)
 #undef RULE_PATTERN
 };
 static int (*const emitters[GPU_RULES])(struct emit *, const struct group *) = {
 #define RULE_EMITTER(id, emitter) emitter,
-    RULES(RULE_EMITTER)
+    GPU_RULE_TABLE(RULE_EMITTER)
 #undef RULE_EMITTER
 };
 

@@ -5,7 +5,25 @@
 #include "core/patterns.h"
 #include "gpu/emit.h"
 
-enum { GPU_RULES = 15 };
+/* In order of preference, with their emitters. */
+#define GPU_RULE_TABLE(X)                          \
+    X(NORM_QKV_ATTENTION, emit_norm_qkv_attention) \
+    X(NORM_GATE_UP_GLU, emit_gate_up_glu)          \
+    X(MLA_QUERY, emit_mla_query)                   \
+    X(MLA_ATTENTION, emit_mla_attention)           \
+    X(SHIFT_MATMULS, emit_matmuls)                 \
+    X(LOW_TIME_MIX, emit_time_mix)                 \
+    X(NORM_ROUTER_GLU, emit_norm_router)           \
+    X(NORM_MATMUL, emit_products)                  \
+    X(NORM_ROUTER, emit_norm_router)               \
+    X(GATE_UP_GLU, emit_gate_up_glu)               \
+    X(ROUTE_EXPERTS_GLU, emit_experts_glu)         \
+    X(EXPERTS_SUM_ADD, emit_experts_sum)           \
+    X(EXPERTS_SUM, emit_experts_sum)               \
+    X(MATMUL_ADD, emit_matmul_add)                 \
+    X(MATMULS, emit_matmuls)
+#define GPU_ONE_RULE(id, emitter) +1
+enum { GPU_RULES = 0 GPU_RULE_TABLE(GPU_ONE_RULE) };
 extern const struct rule gpu_rules[GPU_RULES];
 
 /* Roles by name. */
