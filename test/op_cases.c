@@ -333,6 +333,12 @@ static void record_norm_matmul(struct op_lab *l, const struct op_shape *s)
     for (u32 i = 0; i < s->kind; i++) give(l, matmul(l, s, x, s->m + 8 * i));
 }
 
+static void record_norm_matmul_act(struct op_lab *l, const struct op_shape *s)
+{
+    struct operand y = matmul(l, s, rms(l, take(l, s->n), 0), s->m);
+    give(l, prog_act(l->p, "y", ACT_RELU2, y));
+}
+
 static void record_gate_up_glu(struct op_lab *l, const struct op_shape *s)
 {
     struct operand x = take(l, s->n);
@@ -543,8 +549,9 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
     X(Q5_1)                                                                                     \
     X(Q2_K)                                                                                     \
     X(Q3_K)                                                                                     \
-    X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) X(IQ3_XXS) X(IQ3_S) \
-        X(Q1_0) X(TQ1_0)
+    X(Q4_K)                                                                                     \
+    X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) X(IQ3_XXS) X(IQ3_S) X(Q1_0) \
+        X(TQ1_0)
 #define EACH_TYPE(X) FLOAT_TYPES(X) BLOCK_TYPES(X)
 
 #define EMBED_OF(T) \
@@ -574,6 +581,10 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
      "norm+matmul " #T,                                                                    \
      record_norm_matmul,                                                                   \
      {.n = 256, .m = 24, .kind = 3, .type = QT_##T, .bias = true}},                        \
+        {CASE_NORM_MATMUL_ACT,                                                             \
+         "norm+matmul+act " #T,                                                            \
+         record_norm_matmul_act,                                                           \
+         {.n = 256, .m = 24, .type = QT_##T, .bias = true}},                               \
         {CASE_NORM_MATMUL,                                                                 \
          "norm+matmul of one " #T,                                                         \
          record_norm_matmul,                                                               \
@@ -972,6 +983,7 @@ double op_tolerance(const struct op_lab *l)
     case CASE_NORM_ROUTER:
     case CASE_NORM_ROUTER_GLU:
     case CASE_MLA_QUERY:
+    case CASE_NORM_MATMUL_ACT:
     case CASE_NORM_MATMUL: return l->net->profile.int8 ? 3e-3 : 5e-6;
     case OP_ATTENTION:
         if (l->c->s.kind == SCORES_HUGE) return 5e-3; /* scores are off by their last bits */

@@ -28,6 +28,7 @@ struct op_shape {
 
 /* Rules of executors (core/group.h) that have cases. X(ID, its name) */
 #define OP_CASE_RULES(X)                                                      \
+    X(NORM_MATMUL_ACT, "norm+matmul+act")                                     \
     X(NORM_MATMUL, "norm+matmul")                                             \
     X(NORM_QKV_ATTENTION, "norm+qkv+rope+kv_store+attention")                 \
     X(NORM_GATE_UP_GLU, "norm+gate+up+glu")                                   \

@@ -24,6 +24,16 @@
         }                                               \
     }
 
+/* A feed-forward network without gate. */
+#define PATTERN_NORM_MATMUL_ACT                           \
+    {                                                     \
+        .name = "norm+matmul+act", .out = "y", .roles = { \
+            ROLE(NORM, "x", "h"),                         \
+            ROLE(MATMUL, "h", "a"),                       \
+            ROLE(ACT, "a", "y")                           \
+        }                                                 \
+    }
+
 #define PATTERN_GATE_UP_GLU                           \
     {                                                 \
         .name = "gate+up+glu", .out = "y", .roles = { \

@@ -75,6 +75,7 @@ struct cpu_run {
     X(TIME_MIX, cpu_op_time_mix)        \
     X(NORM_GATE_UP_GLU, cpu_op_product) \
     X(GATE_UP_GLU, cpu_op_product)      \
+    X(NORM_MATMUL_ACT, cpu_op_product)  \
     X(NORM_MATMUL, cpu_op_product)      \
     X(EXPERTS_GLU, cpu_op_product)      \
     X(MATMUL_ADD, cpu_op_product)       \

@@ -57,6 +57,7 @@ static bool tells_classes_apart(u32 kind)
     case OP_MATMUL_HEADS:
     case OP_MATMUL_EXPERTS:
     case CASE_NORM_MATMUL:
+    case CASE_NORM_MATMUL_ACT:
     case CASE_GATE_UP_GLU:
     case CASE_NORM_GATE_UP_GLU:
     case CASE_MATMUL_ADD:

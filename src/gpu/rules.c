@@ -113,6 +113,13 @@
         }                                                                  \
     }
 
+static int emit_norm_matmul_act(struct emit *e, const struct group *g)
+{
+    emit_inside(e, g);
+    emit_products(e, g);
+    return emit_op(e, group_last(g));
+}
+
 const struct rule gpu_rules[GPU_RULES] = {
 #define RULE_PATTERN(id, emitter) PATTERN_##id,
     GPU_RULE_TABLE(RULE_PATTERN)

@@ -14,6 +14,7 @@
     X(SHIFT_MATMULS, emit_matmuls)                 \
     X(LOW_TIME_MIX, emit_time_mix)                 \
     X(NORM_ROUTER_GLU, emit_norm_router)           \
+    X(NORM_MATMUL_ACT, emit_norm_matmul_act)       \
     X(NORM_MATMUL, emit_products)                  \
     X(NORM_ROUTER, emit_norm_router)               \
     X(GATE_UP_GLU, emit_gate_up_glu)               \
