@@ -52,7 +52,7 @@ static int parse_biases(struct sampling *s, const struct opt_texts *texts, const
         size_t n = strcspn(text, "=");
         snprintf(id, sizeof id, "%.*s", (int)(n < sizeof id ? n : sizeof id - 1), text);
         if (n >= sizeof id || !text[n] || !parse_count(id, &token) || token > INT32_MAX ||
-            !parse_real(text + n + 1, &value) || fabs(value) > FLETCH_MAX_LOGIT_BIAS)
+            !parse_real(text + n + 1, &value) || fabs(value) > (double)FLETCH_MAX_LOGIT_BIAS)
             return opts_wrong(command, "--logit-bias takes ID=X, not %s", QUOTE(text));
         s->bias_tokens[i] = (int32_t)token;
         s->bias_values[i] = (float)value;

@@ -100,7 +100,7 @@ static int take_biases(const struct setting_field *f, struct request_settings *s
         uint64_t id;
         double x = json_number_value(value);
         if (!parse_count(key, &id) || id > INT32_MAX || !json_is_number(value) ||
-            fabs(x) > FLETCH_MAX_LOGIT_BIAS)
+            fabs(x) > (double)FLETCH_MAX_LOGIT_BIAS)
             return wrong(e, "%s: entry %s must map a token id to a number from -%d to %d", said,
                          QUOTE(key), FLETCH_MAX_LOGIT_BIAS, FLETCH_MAX_LOGIT_BIAS);
         s->bias_tokens[i] = (int32_t)id;

@@ -99,7 +99,7 @@ static inline void check_tensor(struct source *s, const char *name, enum qtype t
     assert_int_equal(t->n_dims, n_dims);
     for (u32 i = 0; i < n_dims; i++) assert_int_equal(t->ne[i], ne[i]);
     assert_int_equal(source_data(s, t, &data, &err), 0);
-    assert_int_equal((uintptr_t)data % quant_info(type)->bytes, 0);
+    assert_int_equal((size_t)data % quant_info(type)->bytes, 0);
     for (u64 i = 0; i < t->n_elems; i++) {
         float f;
         quant_decode(type, data + i * quant_info(type)->bytes, &f, 1);

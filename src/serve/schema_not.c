@@ -162,7 +162,7 @@ static bool add_bound(struct opposite *o, const char *key, const json_t *value)
     for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
         if (strcmp(key, bounds[i].key) != 0) continue;
         double n = json_number_value(value);
-        if (!json_is_number(value) || (bounds[i].more && n > GRAMMAR_MAX_REPEAT))
+        if (!json_is_number(value) || (bounds[i].more && n > (double)GRAMMAR_MAX_REPEAT))
             o->failed = true; /* true, of draft 4, depends on another keyword */
         else if (!bounds[i].more)
             add(o, json_pack("{s:s, s:O}", "type", bounds[i].type, bounds[i].opposite, value));
