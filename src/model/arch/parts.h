@@ -27,10 +27,10 @@ struct attention_spec {
     enum rope_kind rope;
     u32 plain_every; /* every such layer does not rotate (the 4th, 8th, ... of 4); 0: all do */
     enum qk_norm qk_norm;
-    bool q_gate; /* behind the query of each head, q's matrix has as many rows for a gate, whose
-                    sigmoid the head's output is multiplied by */
-    bool sinks;            /* attn_sinks */
-    bool no_norm;          /* it reads the stream as it is */
+    bool q_gate;  /* behind the query of each head, q's matrix has as many rows for a gate, whose
+                     sigmoid the head's output is multiplied by */
+    bool sinks;   /* attn_sinks */
+    bool no_norm; /* it reads the stream as it is */
     const char *post_norm; /* the name of a norm behind it; NULL: none */
 };
 /* Wo·attention(h) of block l; biases are used where the file has them. */
