@@ -20,13 +20,13 @@ def say(fletch, model, backend, way):
 
 
 def scratch(fletch, shape, context):
-    """Bytes of scratch memory of every op while a chunk of a prompt is read on Metal."""
+    """Bytes of scratch memory of every group while a chunk of a prompt is read on Metal."""
     run = subprocess.run([fletch, 'explain', shape, '--backend', 'metal', '-c', str(context), '--json'],
                          capture_output=True, text=True)
     if run.returncode != 0:
         return run.stderr
     trunk = json.loads(run.stdout)['programs'][0]
-    return trunk['chunk'], [op['scratch_bytes'] for op in trunk['ops']]
+    return trunk['chunk'], [group['scratch_bytes'] for group in trunk['groups']]
 
 
 def scratch_does_not_grow(fletch):
