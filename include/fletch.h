@@ -206,8 +206,8 @@ struct fletch_model_info {
     size_t n_chat_template;
     uint64_t weight_bytes;
     uint64_t memory_bytes; /* with cache, state and buffers, and a draft model's: by the plan */
-    /* How a text becomes one vector: "mean", "cls" (the first token) or "last"; "rank": the model is
-     * a reranker; "unsupported": in another way. */
+    /* How a text becomes one vector: "mean", "cls" (the first token) or "last"; "rank": the model
+     * is a reranker; "unsupported": in another way. */
     const char *pooling;
     struct fletch_sampling sampling; /* defaults, from the model where it has them */
 };
@@ -304,15 +304,15 @@ FLETCH_API const float *fletch_session_logits(struct fletch_session *s);
  * after the last one. Does not append it. */
 FLETCH_API int fletch_session_sample(struct fletch_session *s,
                                      const struct fletch_sampling *sampling, int32_t *token);
-/* Appends tokens to a session that holds nothing but tokens appended by this function, and gives the
- * embedding (n_embd floats) of all of them, pooled as fletch_model_info says. Its length is not 1:
- * see fletch_normalise. FLETCH_E_UNSUPPORTED for rerankers and other ways to pool. */
+/* Appends tokens to a session that holds nothing but tokens appended by this function, and gives
+ * the embedding (n_embd floats) of all of them, pooled as fletch_model_info says. Its length is not
+ * 1: see fletch_normalise. FLETCH_E_UNSUPPORTED for rerankers and other ways to pool. */
 FLETCH_API int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n,
                                     float *out);
 /* Scales a vector to length 1; one of zeros stays as it is. */
 FLETCH_API void fletch_normalise(float *v, uint32_t n);
-/* Appends tokens of fletch_rank_tokenize; after the last one, score is how well the document answers
- * the query, from 0 to 1. FLETCH_E_UNSUPPORTED for a model that is not a reranker. */
+/* Appends tokens of fletch_rank_tokenize; after the last one, score is how well the document
+ * answers the query, from 0 to 1. FLETCH_E_UNSUPPORTED for a model that is not a reranker. */
 FLETCH_API int fletch_session_rank(struct fletch_session *s, const int32_t *tokens, size_t n,
                                    float *score);
 

@@ -541,18 +541,11 @@ static void record_sample(struct op_lab *l, const struct op_shape *s)
 /* ---- the table ---- */
 
 #define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
-#define BLOCK_TYPES(X)                                                                          \
-    X(Q8_0)                                                                                     \
-    X(Q4_0)                                                                                     \
-    X(Q4_1)                                                                                     \
-    X(Q5_0)                                                                                     \
-    X(Q5_1)                                                                                     \
-    X(Q2_K)                                                                                     \
-    X(Q3_K)                                                                                     \
-    X(Q4_K)                                                                                     \
-    X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(IQ1_M) X(IQ2_XS) X(IQ3_XXS) X(IQ3_S) X(Q1_0) \
-        X(TQ1_0)
-#define EACH_TYPE(X) FLOAT_TYPES(X) BLOCK_TYPES(X)
+#define SMALL_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(IQ4_NL) X(MXFP4) X(Q1_0)
+#define SUPER_TYPES(X) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS)
+#define CODE_TYPES(X)  X(IQ1_M) X(IQ2_XS) X(IQ3_XXS) X(IQ3_S) X(TQ1_0)
+#define BLOCK_TYPES(X) SMALL_TYPES(X) SUPER_TYPES(X) CODE_TYPES(X)
+#define EACH_TYPE(X)   FLOAT_TYPES(X) BLOCK_TYPES(X)
 
 #define EMBED_OF(T) \
     {OP_EMBED, "embed " #T, record_embed, {.n = 256, .m = OP_VOCAB, .type = QT_##T}},

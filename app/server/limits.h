@@ -24,7 +24,7 @@
     X(seconds, 600, 0, "time for a whole answer; a longer one is cut off")                   \
     X(json_depth, 32, 400, "levels of nesting in a body")                                    \
     X(json_values, 1048576, 400, "values in a body; each member of an object counts twice")  \
-    X(pieces_bytes, 1048576, 413, "bytes in a text tokenized with pieces")      \
+    X(pieces_bytes, 1048576, 413, "bytes in a text tokenized with pieces")                   \
     X(messages, 1024, 400, "messages in a chat")                                             \
     X(tools, 128, 400, "tools in a chat")                                                    \
     X(stops, 16, 400, "stop strings")                                                        \

@@ -71,8 +71,8 @@ static void choose(struct fletch_engine *e, const char *isa)
     for (; backends[i].find == NULL && (isa || backend_absent(&backends[i])); i++)
         why = backend_absent(&backends[i]);
     e->class = backend_find(backends[i].name, isa, &e->err);
-    snprintf(e->backend, sizeof e->backend, "%s%s", why ? "no GPU, because " : "the best backend available",
-             why ? why : "");
+    snprintf(e->backend, sizeof e->backend, "%s%s",
+             why ? "no GPU, because " : "the best backend available", why ? why : "");
 }
 
 int engine_need(struct err *err, const void *p, const char *what)
