@@ -15,7 +15,6 @@ struct embedding {
     struct reader r;
     float *vectors; /* [n_prompts][n_embd] */
     bool base64;
-    struct task task; /* writes the answer */
 };
 
 /* ---- requests ---- */
@@ -119,9 +118,10 @@ static json_t *vector(const struct embedding *e, size_t prompt)
     return list;
 }
 
-static json_t *reply(const struct embedding *e)
+static json_t *reply(const struct reader *r)
 {
-    const struct call *c = e->r.call;
+    const struct embedding *e = (const struct embedding *)r;
+    const struct call *c = r->call;
     json_t *data = json_array();
     json_int_t n_tokens = 0;
     for (size_t i = 0; i < c->n_prompts; i++) {
@@ -134,38 +134,12 @@ static json_t *reply(const struct embedding *e)
                      n_tokens, "total_tokens", n_tokens);
 }
 
-static void write_answer(void *ctx)
-{
-    struct call *c = ctx;
-    memory_begin();
-    c->reply = reply(c->state);
-    call_write_reply(c);
-    if (memory_failed()) call_no_memory(c);
-}
-
-static void on_answer(void *ctx)
-{
-    call_ran(ctx);
-}
-
-static void on_read(struct reader *r)
-{
-    struct call *c = r->call;
-    struct embedding *e = (struct embedding *)r;
-    if (r->prompt < c->n_prompts || c->problem.status) {
-        call_ran(c);
-        return;
-    }
-    for (size_t i = 0; i < c->n_prompts; i++) metrics_prompt(c->server->metrics, c->prompts[i].n);
-    e->task = (struct task){.work = write_answer, .done = on_answer, .ctx = c};
-    workers_give(c->server, &e->task);
-}
-
 static void run(struct call *c)
 {
     struct embedding *e = embedding_of(c);
     uint32_t n = c->served->info.n_embd;
-    e->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
+    e->r = (struct reader){
+        .call = c, .piece = PIECE, .read = read_piece, .done = reader_answer, .reply = reply};
     e->vectors = calloc(c->n_prompts * n, sizeof *e->vectors);
     if (e->vectors) {
         reader_begin(&e->r);

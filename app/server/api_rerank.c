@@ -18,7 +18,6 @@ struct reranking {
     bool with_texts;   /* the answer repeats the documents */
     uint32_t top_n;    /* 0: all */
     float *scores;     /* [n_prompts] */
-    struct task task;  /* writes the answer */
 };
 
 /* ---- requests ---- */
@@ -143,9 +142,10 @@ static json_t *result(const struct reranking *x, size_t i)
     return j;
 }
 
-static json_t *reply(const struct reranking *x)
+static json_t *reply(const struct reader *r)
 {
-    const struct call *c = x->r.call;
+    const struct reranking *x = (const struct reranking *)r;
+    const struct call *c = r->call;
     size_t n = c->n_prompts, *order = sorted(x, n);
     json_t *results = json_array();
     json_int_t n_tokens = 0;
@@ -159,37 +159,11 @@ static json_t *reply(const struct reranking *x)
                      n_tokens);
 }
 
-static void write_answer(void *ctx)
-{
-    struct call *c = ctx;
-    memory_begin();
-    c->reply = reply(c->state);
-    call_write_reply(c);
-    if (memory_failed()) call_no_memory(c);
-}
-
-static void on_answer(void *ctx)
-{
-    call_ran(ctx);
-}
-
-static void on_read(struct reader *r)
-{
-    struct call *c = r->call;
-    struct reranking *x = (struct reranking *)r;
-    if (r->prompt < c->n_prompts || c->problem.status) {
-        call_ran(c);
-        return;
-    }
-    for (size_t i = 0; i < c->n_prompts; i++) metrics_prompt(c->server->metrics, c->prompts[i].n);
-    x->task = (struct task){.work = write_answer, .done = on_answer, .ctx = c};
-    workers_give(c->server, &x->task);
-}
-
 static void run(struct call *c)
 {
     struct reranking *x = reranking_of(c);
-    x->r = (struct reader){.call = c, .piece = PIECE, .read = read_piece, .done = on_read};
+    x->r = (struct reader){
+        .call = c, .piece = PIECE, .read = read_piece, .done = reader_answer, .reply = reply};
     x->scores = calloc(c->n_prompts, sizeof *x->scores);
     if (x->scores) {
         reader_begin(&x->r);

@@ -89,3 +89,31 @@ void reader_wake(struct served *m)
     r->rc = 0;
     served_errand(m, read_piece, on_piece, r);
 }
+
+/* ---- answers ---- */
+
+static void write_answer(void *ctx)
+{
+    struct reader *r = ctx;
+    memory_begin();
+    r->call->reply = r->reply(r);
+    call_write_reply(r->call);
+    if (memory_failed()) call_no_memory(r->call);
+}
+
+static void on_answer(void *ctx)
+{
+    call_ran(((struct reader *)ctx)->call);
+}
+
+void reader_answer(struct reader *r)
+{
+    struct call *c = r->call;
+    if (r->prompt < c->n_prompts || c->problem.status) {
+        call_ran(c);
+        return;
+    }
+    for (size_t i = 0; i < c->n_prompts; i++) metrics_prompt(c->server->metrics, c->prompts[i].n);
+    r->task = (struct task){.work = write_answer, .done = on_answer, .ctx = r};
+    workers_give(c->server, &r->task);
+}

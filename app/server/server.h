@@ -421,8 +421,12 @@ struct reader {
     bool lacks_room, rests; /* others have the room that it needs; the loop's: it waits for some */
     uint32_t room;          /* blocks that were too few */
     char error[200];
+    json_t *(*reply)(const struct reader *r); /* of reader_answer: the answer, on a worker */
+    struct task task;
 };
 void reader_begin(struct reader *r);
+/* A reader's `done` that ends its call with `reply`. */
+void reader_answer(struct reader *r);
 void reader_wake(struct served *m); /* the first in line tries again, if it rests */
 
 /* ---- score.c ---- */
