@@ -127,12 +127,12 @@ static void test_refuses_unreadable_types_by_name(void **state)
     struct source *s = open_good(corpus("good-all-types"));
     struct err err = {0};
     const u8 *data;
-    assert_int_equal(s->n_tensors, 17);
+    assert_int_equal(s->n_tensors, 18);
     for (u32 i = 0; i < s->n_tensors; i++) {
         int rc = source_data(s, &s->tensors[i], &data, &err);
-        assert_int_equal(rc, (u32)s->tensors[i].type == 16 ? FLETCH_E_UNSUPPORTED : 0);
+        assert_int_equal(rc, s->tensors[i].type == QT_NVFP4 ? FLETCH_E_UNSUPPORTED : 0);
     }
-    assert_non_null(strstr(err.text, "'blk.16.weight' has type IQ2_XXS"));
+    assert_non_null(strstr(err.text, "'blk.40.weight' has type NVFP4"));
     source_close(s);
 }
 
