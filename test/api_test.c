@@ -526,6 +526,10 @@ static void expect_mean(const char *backend)
     assert_int_equal(rc, 0);
     rc = fletch_session_embed(o.s, tokens, 1, one);
     expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "not part of the embedding");
+    fletch_session_reset(o.s);
+    assert_int_equal(fletch_session_append(o.s, tokens, N, NULL), 0); /* as many as were embedded */
+    rc = fletch_session_embed(o.s, tokens, 1, one);
+    expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "not part of the embedding");
     rc = fletch_session_embed(o.s, tokens, 0, one);
     expect_error(rc, FLETCH_E_ARG, fletch_session_error(o.s), "nothing to embed");
     opened_close(&o);

@@ -231,6 +231,10 @@ static int print_openapi(const char *path)
     }
     print_value(doc, 0, 0);
     putchar('\n');
+    json_decref(fields);
+    json_decref(required);
+    json_decref(used);
+    json_decref(doc);
     return 0;
 }
 

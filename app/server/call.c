@@ -700,7 +700,10 @@ static void tick_parked(struct call *c, double now)
     double waited = now - c->t_submit;
     bool late = waited > (double)limit_of(&c->server->limits, queue_seconds);
     if (!late && !c->server->draining) return;
-    if (late) call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
+    if (late)
+        call_over(c, LIMIT_queue_seconds, NULL, (uint64_t)waited);
+    else if (!c->problem.status)
+        call_wrong(c, 503, NULL, "the server is shutting down");
     finish(c);
 }
 

@@ -204,7 +204,8 @@ static int open_messages(struct call *c, const struct turns *t)
         const char *role = json_word(json_object_get(m, "role"));
         if (role && strcmp(role, "developer") == 0)
             json_object_set_new(m, "role", json_string("system"));
-        if (role && strcmp(role, "assistant") == 0 && name_thoughts(c, t, m)) return -1;
+        else if (role && strcmp(role, "assistant") == 0 && name_thoughts(c, t, m))
+            return -1;
         if (open_arguments(c, json_object_get(m, "tool_calls"))) return -1;
     }
     return 0;

@@ -47,7 +47,7 @@ static int append_pooled(struct fletch_session *s, const i32 *tokens, size_t n, 
     struct pool *p = &s->pool;
     if (!n) return err_set(&s->err, FLETCH_E_ARG, "nothing to embed");
     if (!fletch_session_length(s)) p->n = p->n_tokens = 0;
-    if (fletch_session_length(s) != p->n_tokens)
+    if (fletch_session_length(s) != p->n_tokens || (p->n && p->kind != kind))
         return err_set(
             &s->err, FLETCH_E_ARG,
             "the session holds tokens that are not part of the embedding; reset it first");

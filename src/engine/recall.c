@@ -33,8 +33,12 @@ static struct recall_seq seq_of(struct fletch_session *s)
     struct batch_seq *q = &s->seq;
     u32 *table = step->tables + (size_t)q->slot * step->table_len;
     const struct net *net = s->model->m->net;
-    return (struct recall_seq){
-        0, q->tokens, net->n_kv ? table : NULL, &q->n_blocks, net->n_states > 0, q->slot};
+    return (struct recall_seq){0,
+                               q->tokens,
+                               net->n_kv ? table : NULL,
+                               &q->n_blocks,
+                               net->n_states > 0,
+                               spec_slot(s->model->spec, q->slot, q->aside)};
 }
 
 size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n)

@@ -138,6 +138,7 @@ void fletch_session_reset(struct fletch_session *s)
     turns_give(&s->model->turns);
     q->n = q->n_fed = s->keep_at = 0;
     q->aside = false;
+    s->pool.n = s->pool.n_tokens = 0;
     atomic_store(&s->cancelled, false);
 }
 
@@ -152,10 +153,9 @@ void fletch_session_cancel(struct fletch_session *s)
 static int run(struct fletch_session *s, u64 id)
 {
     for (size_t n_live = 1; n_live;) {
-        if (atomic_exchange(&s->cancelled, false)) {
-            int rc = batch_cancel(s->batch, id, &s->err);
-            if (rc) return rc;
-        }
+        /* without memory for it: again after the next step */
+        if (atomic_exchange(&s->cancelled, false) && batch_cancel(s->batch, id, &s->err))
+            atomic_store(&s->cancelled, true);
         turns_take(&s->model->turns);
         n_live = batch_step(s->batch, 0);
         turns_give(&s->model->turns);
@@ -213,7 +213,7 @@ static void on_reading(void *ctx, const struct fletch_reading *r)
     struct direct *d = ctx;
     if (!d->how || !d->how->progress || r->n_done <= d->from) return;
     u32 n = r->n_done - d->from + 1; /* the last token is computed when it is needed */
-    if (d->how->progress(d->how->progress_ctx, MIN(n, d->n), d->n))
+    if (d->how->progress(d->how->progress_ctx, MIN(n, d->n), d->n) && n < d->n)
         atomic_store(&d->s->cancelled, true);
 }
 
@@ -308,6 +308,7 @@ static int append(struct direct *d, const i32 *tokens, size_t n)
         session_set(s, was);
         return rc;
     }
+    if (!d->pools) s->pool.n_tokens = SIZE_MAX; /* they are not in the pool: only a reset helps */
     memcpy(q->tokens + n_old, tokens, n * sizeof *tokens);
     memset(q->classes + n_old, ROW_P, n);
     d->from = n_old;
@@ -378,6 +379,7 @@ int fletch_session_sample(struct fletch_session *s, const struct fletch_sampling
     if (!rc) rc = engine_need_biases(&s->err, sampling);
     if (!rc) rc = session_begin(s, &was);
     if (rc) return rc;
+    s->keep_at = 0; /* prefix files hold prompts only */
     rc = open_last(s, was);
     if (!rc) rc = run_direct(&d, REQUEST_GENERATE, s->seq.n, sampling);
     if (!rc) *token = id;
@@ -448,6 +450,7 @@ int fletch_session_generate(struct fletch_session *s, const struct fletch_genera
     struct generation x = {.s = s, .g = g ? g : &defaults, .result = &result};
     int rc = session_begin(s, &was);
     if (rc) return rc;
+    s->keep_at = 0; /* prefix files hold prompts only */
     rc = open_last(s, was);
     if (!rc && s->seq.n == s->model->limits.max_pos)
         result.finish = FLETCH_FINISH_CONTEXT;

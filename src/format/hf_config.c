@@ -31,6 +31,10 @@ static bool list_windows(struct cfg *c, bool slides[512])
     bool on = opt_bool(c, "use_sliding_window", c->h->arch & (all | listed)), any = false;
     u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28), every = full_every(c);
     bool by_type = types && (c->h->arch & (switched | listed));
+    if (by_type && json_array_size(types) != c->h->n_layers && !c->rc)
+        c->rc = err_set(c->err, FLETCH_E_FORMAT,
+                        "config.json: layer_types has %zu entries, but num_hidden_layers is %u",
+                        json_array_size(types), c->h->n_layers);
     for (u32 i = 0; i < 512; i++) {
         const json_t *v = json_array_get(types, i);
         struct str type = {json_string_value(v), json_string_length(v)};
@@ -138,7 +142,7 @@ static void put_recurrent_layers(struct cfg *c)
 {
     const json_t *types = get(c, c->root, "layer_types");
     u32 n = c->h->n_layers, every = opt_u32(c, "full_attention_interval", 512, 4);
-    u8 flags[512] = {0};
+    u8 flags[512 + 8] = {0}; /* and MTP blocks */
     if (types && json_array_size(types) != n)
         FAIL(c, FLETCH_E_FORMAT, "config.json: layer_types does not have %u entries", n);
     for (u32 l = 0; l < n; l++) {

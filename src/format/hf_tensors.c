@@ -346,7 +346,7 @@ static int add_plain(const struct place *at, const struct rule *rule, const stru
                        .n_take = 1,
                        .map = rule->how == PLUS_ONE || minus_one ? MAP_PLUS_ONE : MAP_NONE};
     bool flat = rule->how == FLAT || t->n_dims == 0;
-    bool f32 = rule->how == AS_F32 || flat || t->n_dims == 1;
+    bool f32 = rule->how == AS_F32 || flat || t->n_dims == 1 || r.map != MAP_NONE;
     return add(at, rule, f32 ? QT_F32 : t->type, flat ? 1 : t->n_dims,
                flat ? &t->n_elems : t->shape, &r);
 }
@@ -439,6 +439,7 @@ static int add_turned(const struct place *at, const struct rule *rule, const str
 static int add_turns(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
     u64 every = rule->how == WHOLE ? 1 : 2, first = rule->how == ODD;
+    if (t->n_dims != 2 && t->n_dims != 3) return wrong_shape(at, t, "[experts, in, out]");
     u64 n_out = t->shape[t->n_dims - 1] / every, dims[3] = {t->shape[0], n_out, t->shape[1]};
     struct recipe r = {.src = &t,
                        .n_src = 1,
@@ -513,8 +514,9 @@ static int add_heads(const struct place *at, const struct rule *rule, const stru
                      u64 n_groups, u64 first, u64 unit)
 {
     u64 n = at->h->n_values, dims[2] = {t->shape[0], t->n_dims > 1 ? t->shape[1] : 1};
-    bool f32 = t->n_dims == 1 || rule->how == TAPS;
-    if (!unit || !n || t->n_elems != n_groups * (first + n * unit))
+    bool f32 = t->n_dims == 1 || rule->how == TAPS || rule->how == MINUS_EXP;
+    if (!unit || !n || (t->n_dims > 2 && rule->how != TAPS) ||
+        t->n_elems != n_groups * (first + n * unit))
         return wrong_shape(at, t, "that of the delta net's heads");
     if (rule->how == TAPS) dims[1] = t->n_elems / t->shape[0]; /* [n][1][taps] */
     struct recipe r = {.kind = RECIPE_TURNS,
@@ -803,6 +805,7 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
     u64 size = quant_info(t->type)->bytes, half = r->n_rows / 2;
     (void)s;
     (void)err;
+    CHECK(r->map == MAP_NONE || t->type == QT_F32);
     if (r->kind == RECIPE_VALUES) {
         memcpy(dst, r->values, (size_t)t->n_bytes);
         return 0;

@@ -14,7 +14,7 @@ static u32 scale_bytes(enum encoding enc)
 
 static bool is_vector(const struct weight *w)
 {
-    return w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1;
+    return w->plain || (w->n_slices == 1 && w->n_out <= 6 && quant_info(w->type)->blk == 1);
 }
 
 static u64 row_bytes(enum encoding enc, u64 n)

@@ -294,8 +294,10 @@ static void add_property(struct reader *x, struct class *s)
     while (x->at + n < x->text.n && x->text.p[x->at + n] != '}') n++;
     struct str name = {x->text.p + x->at, n};
     for (size_t i = 0; i < ARRAY_LEN(long_names); i++)
-        if (strlen(long_names[i][0]) == n && memcmp(long_names[i][0], name.p, n) == 0)
+        if (str_is(name, long_names[i][0])) {
             name = str_of(long_names[i][1]);
+            break;
+        }
     x->at += n;
     if (!take(x, "}")) fail(x, "a } is missing");
     s->partial = true;

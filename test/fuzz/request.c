@@ -62,7 +62,7 @@ static struct server *open_server(void)
         abort();
     fletch_model_info(m.model, &m.info);
     m.id = "m";
-    m.state = SERVED_READY;
+    m.state = HOSTED_READY;
     m.server = &s;
     pthread_mutex_init(&m.lock, NULL);
     pthread_mutex_init(&m.text_lock, NULL);
