@@ -613,7 +613,7 @@ const struct command cmd_batch = {
         "json_schema, response_format, logprobs, priority and timeout; the command line sets the "
         "defaults. An "
         "answer has id, text, tokens, finish_reason and statistics; in a chat, reasoning and "
-        "tool_calls are apart from the text; a failed request has id and error. A request without "
+        "tool_calls are separate from text; a failed request has id and error. A request without "
         "id gets its line number, or \"line N\" if another request has "
         "the id N. With -o, the command may be interrupted and run again: answered requests are "
         "skipped, failed ones are tried again. Only one process at a time may write to a file. An "

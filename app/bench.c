@@ -306,7 +306,7 @@ const struct command cmd_bench = {
         "Measures how fast a model runs, and compares this with the limits of the machine, which "
         "are measured in the same run. Without MODEL, the built-in model is measured. LIST is a "
         "comma-separated list of numbers; every combination is a case, and the cases alternate. "
-        "compare shows the ratios of two JSON documents with their confidence intervals; the "
+        "compare shows the speed ratios between two JSON documents, with confidence intervals; the "
         "exit code is 1 if any case of the second is significantly slower.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,

@@ -37,9 +37,9 @@ static int convert(const struct args *a)
 const struct command cmd_convert = {
     .name = "convert",
     .operands = "IN",
-    .summary = "convert or quantize a model to a GGUF file",
-    .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The file "
-             "appears under its name only when it is complete.",
+    .summary = "convert a model to GGUF, optionally quantizing it",
+    .about = "Writes a GGUF file from a Hugging Face directory or another GGUF file. The output "
+             "file gets its final name only when it is complete.",
     .groups = {&convert_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -52,7 +52,9 @@ static int texts_open(struct texts *t, const struct args *a, size_t first, const
     for (size_t i = first; i < a->operands.n; i++)
         add_text(t, a->operands.p[i], strlen(a->operands.p[i]));
     if (!a->file)
-        return t->n ? EXIT_OK : opts_wrong(command, "missing %s: give it or -f FILE", what);
+        return t->n ? EXIT_OK
+                    : opts_wrong(command, "missing %s: pass it as an argument, or use -f FILE",
+                                 what);
     int code = read_text(&t->file, a->file);
     if (code) return code;
     const char *p = t->file.p, *end = p + t->file.n;
@@ -162,11 +164,11 @@ const struct command cmd_embed = {
     .name = "embed",
     .operands = "MODEL [TEXT]...",
     .summary = "turn texts into vectors",
-    .about = "Prints one vector of length 1 per text: the mean of the final hidden states of its "
+    .about = "Prints one unit-length vector per text: the mean of the final hidden states of its "
              "tokens, or that of its first or last token if the model's file says so "
-             "(pooling_type). Texts are operands or the lines of a file. With --json, the "
-             "vectors, the number of tokens of each text and the pooling type are printed as one "
-             "document.",
+             "(pooling_type). Give the texts as arguments, or in a file, one per line. With "
+             "--json, the vectors, the number of tokens of each text and the pooling type are "
+             "printed as one document.",
     .groups = {&embed_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1000000,
@@ -263,8 +265,8 @@ const struct command cmd_rerank = {
     .operands = "MODEL QUERY [DOCUMENT]...",
     .summary = "sort documents by how well they answer a query",
     .about = "Scores each document from 0 to 1 with a reranker, such as Qwen3-Reranker, and prints "
-             "the documents with their scores, best first. Documents are operands or the lines of "
-             "a file.",
+             "the documents with their scores, best first. Give the documents as arguments, or "
+             "in a file, one per line.",
     .groups = {&rank_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 2,
     .max_operands = 1000000,

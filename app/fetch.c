@@ -65,7 +65,7 @@ int fetch_open(struct fetch **out, const char *token, enum fetch_from from)
     }
     f->token = token;
     if (f->global_init(CURL_GLOBAL_DEFAULT) || !(f->curl = f->init()))
-        return say_error("libcurl failed to start");
+        return say_error("libcurl could not be initialized");
     return EXIT_OK;
 }
 

@@ -119,7 +119,7 @@ void man_print(const struct command *const *commands, size_t n)
          ".TP\nXDG_DATA_HOME, XDG_CACHE_HOME, XDG_STATE_HOME\n"
          "base folders of the files below\n"
          ".TP\nHF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME\n"
-         "Hugging Face server, token and folders; with the same meaning as in Hugging Face's own "
+         "Hugging Face server, token and folders, with the same meaning as in Hugging Face's own "
          "tools\n"
          ".TP\nhttps_proxy, http_proxy, no_proxy\n"
          "proxies for downloads\n"

@@ -394,12 +394,12 @@ const struct command cmd_pull = {
         "~/.local/share/fletch/models) and prints the name to use as MODEL in other commands. An "
         "address copied from huggingface.co or hf.co also works. REVISION is a branch, tag or "
         "commit (default: main). FILE is a GGUF file of the repository, or a unique part of its "
-        "name, such as q4_k_m. Without FILE, fletch takes the only GGUF file, the Q4_K_M "
-        "file if there are several, or else the config, tokenizer and safetensors files. "
-        "Interrupted "
-        "downloads resume. Sizes, and the checksums of large files, are verified before a file "
-        "appears under its name. For models that are not public, set HF_TOKEN or run \"hf auth "
-        "login\". Proxies are taken from the environment (https_proxy and so on). Needs libcurl.",
+        "name, such as q4_k_m. Without FILE, fletch downloads the only GGUF file or, "
+        "if there are several, the Q4_K_M one; if the repository has no GGUF file, it downloads "
+        "the config, tokenizer and safetensors files. Interrupted downloads resume. Sizes, and for "
+        "large files checksums, are verified before a file gets its final name. For models that "
+        "are not public, set HF_TOKEN or run \"hf auth login\". Proxies are taken from the "
+        "environment (https_proxy and so on). Needs libcurl.",
     .groups = {&pull_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -187,7 +187,7 @@ static void print_inspect(const json_t *j)
     table_print(&types, stdout);
     if (json_object_get(j, "left_out")) printf("\n%s\n", get_text(j, "left_out"));
     list = json_object_get(j, "refused");
-    if (json_array_size(list)) printf("\nthis file is not supported, because of\n");
+    if (json_array_size(list)) printf("\nthis file is not supported because of:\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
@@ -503,7 +503,7 @@ static void print_gpus(const json_t *backends)
             printf("  arithmetic on %s: correct%s%s\n", get_text(b, "name"),
                    get_bool(a, "flushes_subnormals") ? ", subnormal floats are flushed to zero"
                                                      : "",
-                   get_bool(a, "tensor") ? "; tensor operations multiply prompts" : "");
+                   get_bool(a, "tensor") ? "; prefill uses tensor operations" : "");
     }
 }
 

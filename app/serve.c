@@ -27,8 +27,8 @@ static const struct opt serve_opts[] = {
      "repeated",
      OPT_FIELD(allow_hosts), 0, 0},
     {0, "allow-origin", OPT_TEXTS, "ORIGIN", NULL,
-     "let web pages of this origin, such as https://example.org, use the server; '*' stands for "
-     "every origin, so that every page that a browser opens could use it; may be repeated",
+     "let web pages of this origin, such as https://example.org, use the server; '*' allows "
+     "every origin, so any page open in a browser can use the server; may be repeated",
      OPT_FIELD(allow_origins), 0, 0},
     {0, "cert", OPT_TEXT, "FILE", NULL, "use TLS with the certificates in FILE (PEM)",
      OPT_FIELD(cert), 0, 0},
@@ -457,8 +457,8 @@ const struct command cmd_serve = {
         "Serves /v1/chat/completions, /v1/completions and other endpoints at "
         "http://127.0.0.1:8080, many requests at once, and a chat page for browsers. It listens on "
         "localhost only; other addresses require API keys (--api-key). Sizes, queues and times are "
-        "limited. Without MODEL and --model-dir, it serves the built-in model and every model that "
-        "fletch pull has downloaded, loading each on demand. docs/server.md describes every "
+        "limited. With neither MODEL nor --model-dir, it serves the built-in model and every model "
+        "that fletch pull has downloaded, loading each on demand. docs/server.md describes every "
         "endpoint, limit and metric.",
     .groups = {&serve_group, &opts_sampling, &opts_model, &opts_speculation, &opts_cache,
                &opts_place, &opts_common},

@@ -154,9 +154,8 @@ const struct command cmd_detokenize = {
     .name = "detokenize",
     .operands = "MODEL [IDS...]",
     .summary = "convert token ids to text",
-    .about =
-        "Prints the text of token ids. Give the ids as arguments or on stdin, separated by commas "
-        "or spaces.",
+    .about = "Converts token ids to text and prints it. Give the ids as arguments or on stdin, "
+             "separated by commas or spaces.",
     .groups = {&detokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = SIZE_MAX,

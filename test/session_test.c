@@ -537,11 +537,11 @@ static int use_itself(void *ctx, int32_t token, const char *text, size_t n)
     i32 drawn;
     (void)text, (void)n;
     expect_error(fletch_session_append(o->s, &token, 1, NULL), FLETCH_E_ARG,
-                 fletch_session_error(o->s), "at work");
+                 fletch_session_error(o->s), "is busy");
     expect_error(fletch_session_sample(o->s, NULL, &drawn), FLETCH_E_ARG,
-                 fletch_session_error(o->s), "at work");
+                 fletch_session_error(o->s), "is busy");
     expect_error(fletch_session_generate(o->s, NULL, NULL), FLETCH_E_ARG,
-                 fletch_session_error(o->s), "at work");
+                 fletch_session_error(o->s), "is busy");
     assert_null(fletch_session_logits(o->s));
     fletch_session_reset(o->s);
     return 0;

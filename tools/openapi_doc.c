@@ -258,6 +258,8 @@ static int print_page(void)
         for (char *c = label; *c; c++)
             if (*c == '_') *c = ' ';
         label[0] = (char)toupper((unsigned char)label[0]);
+        if (!strcmp(x->name, "no_repeat_ngram"))
+            snprintf(label, sizeof label, "No-repeat n-gram size");
         snprintf(help, sizeof help, "%s.", x->help);
         help[0] = (char)toupper((unsigned char)help[0]);
         printf("    {\n        key: '%s',\n        label: '%s',\n        min: %.10g,\n"

@@ -66,7 +66,7 @@ export const SAMPLING = [
     },
     {
         key: 'no_repeat_ngram',
-        label: 'No repeat ngram',
+        label: 'No-repeat n-gram size',
         min: 0,
         max: 64,
         step: 1,

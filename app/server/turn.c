@@ -270,7 +270,9 @@ static int take_args(struct call *c, const struct turns *t)
         no_variable(c, "chat_template_kwargs", name);
         if (found == VARIABLE_OWN)
             call_wrong(c, 400, NULL,
-                       "chat_template_kwargs cannot set %s; use the field of the request", name);
+                       "chat_template_kwargs cannot set %s; use the corresponding field of the "
+                       "request instead",
+                       name);
         return call_at(c, "chat_template_kwargs.%s", name);
     }
     if (c->ask.effort) {
@@ -323,9 +325,10 @@ static int set_budget(struct call *c, const struct turns *t, struct tools_ask *a
     bool begins = !t->thinking && !row->headers;
     if (begins && row->think) begin = find_token(c->served, row->think);
     if (!t->format.thinks || end < 0 || (begins && begin < 0))
-        return call_wrong(
-            c, 400, "thinking_budget", "this model's thinking cannot be limited, because %s",
-            t->format.thinks ? "no token of its vocabulary ends it" : "its chat template has none");
+        return call_wrong(c, 400, "thinking_budget", "thinking_budget cannot be used, because %s",
+                          t->format.thinks
+                              ? "no token of this model's vocabulary ends thinking"
+                              : "this model's chat template does not support thinking");
     ask->budget = (uint32_t)(c->ask.think_budget - 1);
     int n = snprintf(tokens, TOKENS_MAX, "<[%d]>", end);
     if (begins) snprintf(tokens + n, TOKENS_MAX - (size_t)n, " <[%d]>", begin);

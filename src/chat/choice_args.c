@@ -481,7 +481,7 @@ static void put_quoted(struct maker *m, const json_t *tool, const char *where, c
     const char *quote = m->ask->format.row->quote;
     if (depth > MAX_SCHEMA_DEPTH) {
         maker_fail(m, tool,
-                   "%s: a schema that is nested too deep or contains itself cannot be "
+                   "%s: a schema that is nested too deeply or contains itself cannot be "
                    "enforced in a tool call of this model",
                    where);
         return;

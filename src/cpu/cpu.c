@@ -175,15 +175,19 @@ static int check_limits(const struct op *op, struct err *err)
 {
     bool attends = op->kind == OP_ATTENTION || op->kind == OP_LATENT_ATTENTION;
     if (attends && MAX(op->p.attn.k_width, op->p.attn.v_width) > CPU_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", CPU_MAX_HEAD);
+        return err_set(err, FLETCH_E_LIMIT,
+                       "attention heads of more than %d values are not supported", CPU_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
-        return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
+        return err_set(err, FLETCH_E_LIMIT, "more than %d experts are not supported",
+                       HOSTMEM_MAX_EXPERTS);
     if (op->kind == OP_RECURRENCE && op->p.rec.head > CPU_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "recurrent heads of more than %d values", CPU_MAX_HEAD);
+        return err_set(err, FLETCH_E_LIMIT,
+                       "recurrent heads of more than %d values are not supported", CPU_MAX_HEAD);
     if (op->kind == OP_CONV && op->p.rec.n_taps > CPU_MAX_TAPS)
-        return err_set(err, FLETCH_E_LIMIT, "convolutions over more than %d rows", CPU_MAX_TAPS);
+        return err_set(err, FLETCH_E_LIMIT, "convolutions over more than %d rows are not supported",
+                       CPU_MAX_TAPS);
     if (op->kind == OP_MATMUL_HEADS && op->p.heads.n_heads > CPU_MAX_SLICES)
-        return err_set(err, FLETCH_E_LIMIT, "more than %d heads", CPU_MAX_SLICES);
+        return err_set(err, FLETCH_E_LIMIT, "more than %d heads are not supported", CPU_MAX_SLICES);
     return 0;
 }
 

@@ -102,8 +102,8 @@ static int need_rank(const struct model *m, struct err *err)
 {
     if (m->rank) return 0;
     return err_set(err, FLETCH_E_UNSUPPORTED,
-                   "this model is not a reranker: its file has no pooling_type rank, nor is it a "
-                   "Qwen3-Reranker by name");
+                   "this model is not a reranker: its file does not set pooling_type to rank, and "
+                   "its name does not identify it as a Qwen3-Reranker");
 }
 
 int fletch_session_rank(struct fletch_session *s, const int32_t *tokens, size_t n, float *score)

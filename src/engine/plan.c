@@ -108,7 +108,8 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
                        "the context of %u tokens is longer than the maximum of %u", n_ctx,
                        (u32)ENGINE_MAX_CTX);
     u32 n_sessions = params->n_sessions ? params->n_sessions : 1;
-    if (n_sessions > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 sessions");
+    if (n_sessions > 1024)
+        return err_set(err, FLETCH_E_ARG, "more than 1024 sessions are not supported");
     u32 max_rows = params->max_rows;
     if (!max_rows)
         max_rows = class->chunk ? MIN(class->chunk, MAX(n_ctx, ENGINE_MAX_ROWS)) : ENGINE_MAX_ROWS;
@@ -124,7 +125,8 @@ int engine_limits(struct exec_limits *out, const struct model *m, const struct e
                        n_ctx);
     u32 n_snapshots = m->net->n_states ? params->n_snapshots : 0;
     u32 n_trials = m->net->n_states && engine_speculates(params) ? n_sessions : 0;
-    if (n_snapshots > 1024) return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots");
+    if (n_snapshots > 1024)
+        return err_set(err, FLETCH_E_ARG, "more than 1024 snapshots are not supported");
     /* rows of prompts that are rounded otherwise than answers share no work with them */
     bool twice = n_sessions > 1 && m->net->profile.bf16;
     *out = (struct exec_limits){.max_rows = max_rows,

@@ -25,7 +25,7 @@ int session_begin(struct fletch_session *s, enum session_state *was)
 {
     if (s->state == SESSION_RUNNING)
         return err_set(&s->err, FLETCH_E_ARG,
-                       "this session is at work: its callbacks cannot use it themselves");
+                       "this session is busy: a callback cannot use the session that called it");
     *was = s->state;
     session_set(s, SESSION_RUNNING);
     return 0;

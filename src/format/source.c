@@ -312,7 +312,8 @@ int source_add_kv(struct source *s, const struct kv *kv, struct err *err)
     int rc = check_name(kv->key, "metadata key", SOURCE_MAX_KEY, err);
     if (rc) return rc;
     if (s->n_kvs >= SOURCE_MAX_ENTRIES)
-        return err_set(err, FLETCH_E_LIMIT, "more than %d metadata entries", SOURCE_MAX_ENTRIES);
+        return err_set(err, FLETCH_E_LIMIT, "more than %d metadata entries are not supported",
+                       SOURCE_MAX_ENTRIES);
     if (!grow(&s->kvs, &s->kv_asked, s->n_kvs, &s->cap_kvs, sizeof *s->kvs))
         return err_nomem(err, "metadata");
     if (!strmap_add(&s->kv_index, kv->key, s->n_kvs)) {
@@ -339,7 +340,8 @@ static int measure(struct tensor *t, struct err *err)
     for (u32 i = 0; i < 4; i++) {
         if (i >= t->n_dims) t->ne[i] = 1;
         if (t->ne[i] == 0 || t->ne[i] > INT64_MAX)
-            return err_set(err, FLETCH_E_FORMAT, "tensor %s: dimension %u is %lld", name.text, i,
+            return err_set(err, FLETCH_E_FORMAT,
+                           "tensor %s: dimension %u has the invalid value %lld", name.text, i,
                            (long long)t->ne[i]);
         if (!CK_MUL(t->n_elems, t->ne[i], &t->n_elems))
             return err_set(err, FLETCH_E_FORMAT, "tensor %s: the dimensions' product overflows",
@@ -362,7 +364,8 @@ int source_add_tensor(struct source *s, const struct tensor *t, struct err *err)
     if (rc) return rc;
     CHECK(!s->made);
     if (s->n_tensors >= SOURCE_MAX_ENTRIES)
-        return err_set(err, FLETCH_E_LIMIT, "more than %d tensors", SOURCE_MAX_ENTRIES);
+        return err_set(err, FLETCH_E_LIMIT, "more than %d tensors are not supported",
+                       SOURCE_MAX_ENTRIES);
     if (!grow(&s->tensors, &s->tensor_asked, s->n_tensors, &s->cap_tensors, sizeof *s->tensors))
         return err_nomem(err, "tensors");
     if (!strmap_add(&s->tensor_index, t->name, s->n_tensors)) {

@@ -91,12 +91,12 @@ static int read_lines(struct layouts *t, struct str text, struct err *err)
             break;
         }
         if (!read_line(line, &l))
-            return err_set(err, FLETCH_E_FORMAT, "line %s is not a launch shape: damaged",
-                           QUOTE(line));
+            return err_set(err, FLETCH_E_FORMAT,
+                           "the file is damaged: line %s is not a launch shape", QUOTE(line));
         int rc = layouts_set(t, &l.site, &l.layout, err);
         if (rc) return rc;
     }
-    return err_set(err, FLETCH_E_FORMAT, "its end is missing: damaged");
+    return err_set(err, FLETCH_E_FORMAT, "the file is damaged: its end is missing");
 }
 
 int layouts_read(struct layouts *t, struct layouts_for who, struct str text, struct err *err)

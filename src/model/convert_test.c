@@ -109,7 +109,7 @@ static void types_by_name(void **state)
     struct err err;
     assert_null(convert_type_by_name("q3_k", &err));
     assert_string_equal(err.text,
-                        "unknown type 'q3_k'; known are f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m "
+                        "unknown type 'q3_k'; known types: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m "
                         "q5_k_m q6_k");
 }
 
@@ -346,7 +346,7 @@ static void refuses_bad_arguments(void **state)
     struct err err;
     write_model(0);
     assert_int_equal(run("q3_k_m", "out.gguf", 1, &err), FLETCH_E_ARG);
-    assert_non_null(strstr(err.text, "unknown type 'q3_k_m'; known are f32"));
+    assert_non_null(strstr(err.text, "unknown type 'q3_k_m'; known types: f32"));
     assert_int_equal(run("f16", "in.gguf", 1, &err), FLETCH_E_ARG);
     assert_non_null(strstr(err.text, "is the input"));
     assert_int_equal(run("f16", "./in.gguf", 1, &err), FLETCH_E_ARG);

@@ -21,7 +21,7 @@ const struct convert_type *convert_type_by_name(const char *name, struct err *er
         if (strcasecmp(name, types[i].name) == 0) return &types[i];
         n += (size_t)snprintf(known + n, sizeof known - n, " %s", types[i].name);
     }
-    err_set(err, FLETCH_E_ARG, "unknown type %s; known are%s", QUOTE(str_of(name)), known);
+    err_set(err, FLETCH_E_ARG, "unknown type %s; known types:%s", QUOTE(str_of(name)), known);
     return NULL;
 }
 

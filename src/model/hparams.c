@@ -112,7 +112,8 @@ static void get_f32(struct reader *r, const char *suffix, enum need need, float 
     } else if (rc == SOURCE_ABSENT) {
         if (need == REQUIRED) missing(r, key);
     } else if (!isfinite(v) || v < lo) {
-        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' is %g", key, (double)v);
+        r->rc = err_set(r->err, FLETCH_E_FORMAT, "metadata key '%s' has the invalid value %g", key,
+                        (double)v);
     } else {
         *out = v;
     }

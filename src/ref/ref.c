@@ -59,11 +59,14 @@ static int check_limits(const struct op *op, struct err *err)
 {
     bool attends = op->kind == OP_ATTENTION || op->kind == OP_LATENT_ATTENTION;
     if (attends && MAX(op->p.attn.k_width, op->p.attn.v_width) > REF_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "attention heads of more than %d values", REF_MAX_HEAD);
+        return err_set(err, FLETCH_E_LIMIT,
+                       "attention heads of more than %d values are not supported", REF_MAX_HEAD);
     if (op->kind == OP_RECURRENCE && op->p.rec.head > REF_MAX_HEAD)
-        return err_set(err, FLETCH_E_LIMIT, "recurrent heads of more than %d values", REF_MAX_HEAD);
+        return err_set(err, FLETCH_E_LIMIT,
+                       "recurrent heads of more than %d values are not supported", REF_MAX_HEAD);
     if (op->kind == OP_ROUTE && op->p.route.n_experts > HOSTMEM_MAX_EXPERTS)
-        return err_set(err, FLETCH_E_LIMIT, "more than %d experts", HOSTMEM_MAX_EXPERTS);
+        return err_set(err, FLETCH_E_LIMIT, "more than %d experts are not supported",
+                       HOSTMEM_MAX_EXPERTS);
     return 0;
 }
 

@@ -395,7 +395,7 @@ static struct tree *read_inner(struct parser *p)
     struct tree *text =
         peek(p) == '"' ? read_text(p) : fail(p, "%gbnf must be followed by a quoted grammar");
     if (!text) return NULL;
-    if (++p->n_inner > MAX_INNER) return fail(p, "grammars are nested too deep");
+    if (++p->n_inner > MAX_INNER) return fail(p, "grammars are nested too deeply");
     bool pruned = p->pruned;
     i64 root = read_apart(p, text->text, pruned);
     p->n_inner--;
@@ -428,7 +428,7 @@ static struct tree *read_schema(struct parser *p)
 
 static struct tree *read_group(struct parser *p)
 {
-    if (p->nesting == GRAMMAR_MAX_NESTING) return fail(p, "parentheses are nested too deep");
+    if (p->nesting == GRAMMAR_MAX_NESTING) return fail(p, "parentheses are nested too deeply");
     p->nesting++;
     p->at++;
     struct tree *t = read_choice(p, true);

@@ -388,7 +388,7 @@ static int check_ends(struct compiler *c, struct checks *k)
         if (g->need[g->entry[r]] == GRAMMAR_NO_WAY && must_end(c, r))
             return fail_rule(c, r, "can never end");
     if (g->need[g->entry[g->root]] > GRAMMAR_MAX_DEPTH)
-        return fail_rule(c, g->root, "needs rules nested too deep");
+        return fail_rule(c, g->root, "needs rules nested too deeply");
     return 0;
 }
 

@@ -237,7 +237,7 @@ static void test_sizes_have_limits(void **state)
     refuse_big(&b, "too many rules");
     buf_puts(&b, "root ::= ");
     for (u32 i = 0; i < 100; i++) buf_putc(&b, '(');
-    refuse_big(&b, "too deep");
+    refuse_big(&b, "too deeply");
     for (u32 i = 0; i < GRAMMAR_MAX_TEXT + 1; i++) buf_putc(&b, ' ');
     refuse_big(&b, "bytes");
     buf_puts(&b, "root ::= ");
@@ -250,7 +250,7 @@ static void test_sizes_have_limits(void **state)
     buf_puts(&b, "root ::= \"x\" ");
     for (u32 i = 0; i < 300; i++) buf_printf(&b, "r%u \"y\"\nr%u ::= ", i, i);
     buf_puts(&b, "\"z\"\n");
-    refuse_big(&b, "nested too deep");
+    refuse_big(&b, "nested too deeply");
 }
 
 /* Deeper than the limit nothing opens that could not be closed again. */

@@ -24,7 +24,7 @@ static int check_edits(const struct fletch_sampling *s, u32 n_vocab, struct err 
     if (s->n_bias > SAMPLE_MAX_EDITS || window > SAMPLE_MAX_EDITS - s->n_bias)
         return err_set(
             err, FLETCH_E_ARG,
-            "%zu logit biases and a penalty window of %u tokens exceed the limit of %d together",
+            "%zu logit biases and a penalty window of %u tokens together exceed the limit of %d",
             s->n_bias, window, SAMPLE_MAX_EDITS);
     for (size_t i = 0; i < s->n_bias; i++) {
         if (!(fabsf(s->bias_values[i]) <= (float)FLETCH_MAX_LOGIT_BIAS))

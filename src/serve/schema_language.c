@@ -64,7 +64,7 @@ static u32 fail(struct language *l, const char *what)
 
 static u32 too_complex(struct language *l)
 {
-    return fail(l, "the pattern, format and length of one string take too many states together; "
+    return fail(l, "the pattern, format and length of one string together require too many states; "
                    "shorten or drop one of them");
 }
 
@@ -239,9 +239,9 @@ static u32 put_class(struct writer w, const struct regex *x)
 {
     struct regex_range few[64], *to = few;
     if (w.mode == LANGUAGE_EXACT && x->partial)
-        return fail(w.l,
-                    "a pattern with \\p cannot be negated nor tried on listed values; list the "
-                    "characters in [...]");
+        return fail(
+            w.l, "a pattern with \\p cannot be negated or tested against listed values; list the "
+                 "characters in [...]");
     if (w.mode == LANGUAGE_EXACT) return make_class(w.l, x->ranges, x->n_ranges);
     if (x->n_ranges + 32 > ARRAY_LEN(few))
         to = arena_alloc(&w.l->arena, x->n_ranges + 32, sizeof *to);

@@ -31,8 +31,8 @@ void schema_put_row(struct schemac *c, const struct schema_row *r)
     u32 cap = !counted ? 1 : r->hi < UINT32_MAX ? MAX(r->hi, 1) : MAX(r->lo, 1);
     if (counted && (u64)(r->n + 1) * MIN(cap + 1, r->n + 1) > MAX_ROW_RULES) {
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "the number of so many optional members cannot be bounded; drop the bound or "
-                    "make members required");
+                    "minProperties and maxProperties are not supported with this many optional "
+                    "members; drop the bound or make members required");
         return;
     }
     for (u32 i = 0; i < r->n && !c->rc; i++) {

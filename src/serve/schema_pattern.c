@@ -292,8 +292,7 @@ bool schema_find_format(struct schemac *c, const json_t *s, struct schema_format
     }
     if (format && !has_pattern)
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "format %s is not known; say it with pattern, or leave it out",
-                    QUOTE(str_of(name)));
+                    "unknown format %s; use pattern instead, or leave it out", QUOTE(str_of(name)));
     return !c->rc;
 }
 

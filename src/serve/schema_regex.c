@@ -98,7 +98,7 @@ static void negate(struct reader *x, struct class *s)
 {
     struct class others = {.n = 0};
     u32 from = 0;
-    if (s->partial) fail(x, "a property of characters cannot be negated; list what is meant");
+    if (s->partial) fail(x, "a Unicode property cannot be negated; list the characters in [...]");
     if (s->n) qsort(s->r, s->n, sizeof *s->r, by_lo);
     for (u32 i = 0; i < s->n; i++) {
         if (s->r[i].lo > from) add_range(x, &others, from, s->r[i].lo - 1);
@@ -308,7 +308,7 @@ static void add_property(struct reader *x, struct class *s)
             add(x, s, r->lo, r->hi);
         return;
     }
-    fail(x, "this property of characters is not supported; list the characters in [...]");
+    fail(x, "this Unicode property is not supported; list the characters in [...]");
 }
 
 /* After a backslash: adds what it stands for. */
@@ -460,7 +460,7 @@ static struct regex *read_group(struct reader *x)
     if (!look && peek(x) == '?' && !take(x, "?:") && !take_group_name(x))
         return fail(x, "only (...), (?:...), (?<name>...), (?=...) and (?!...) are supported as "
                        "groups");
-    if (++x->nesting > MAX_NESTING) return fail(x, "groups are nested too deep");
+    if (++x->nesting > MAX_NESTING) return fail(x, "groups are nested too deeply");
     struct regex *inside = read_choice(x), *r = look ? node(x, REGEX_LOOK) : inside;
     if (!failed(x) && !take(x, ")")) fail(x, "a ) is missing");
     x->nesting--;

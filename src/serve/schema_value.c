@@ -340,7 +340,8 @@ static bool fits(const struct trial *from, const json_t *v, const json_t *s, boo
         return false;
     }
     if (c->depth >= SCHEMA_MAX_TRIED) {
-        schema_fail(c, FLETCH_E_LIMIT, "a value of enum or const needs references nested too deep");
+        schema_fail(c, FLETCH_E_LIMIT,
+                    "a value of enum or const needs references nested too deeply");
         return false;
     }
     c->depth++;
