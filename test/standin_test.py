@@ -57,6 +57,18 @@ def deep_attention_is_right(fletch, backends):
     return bad
 
 
+def odd_scores_are_right(build, backends):
+    """Attention where softmax has nothing usual to do, against the reference."""
+    bad = 0
+    for b in backends:
+        for what in ('scores of ten thousand', 'equal scores', 'scores of minus infinity'):
+            run = subprocess.run([os.path.join(build, 'src/gpu/op_test'), b, f'attention, {what}'], capture_output=True, text=True)
+            ok = run.returncode == 0 and re.search(rf'\b[1-9]\d* cases on {b}$', run.stdout + run.stderr, re.M)
+            bad += not ok
+            print(f'{"ok" if ok else "not ok"} attention with {what} on {b}' + ('' if ok else f'\n  {run.stdout}{run.stderr}'))
+    return bad
+
+
 def doctor_tells_of_arithmetic(fletch, backends):
     run = subprocess.run([fletch, 'doctor', '--json'], capture_output=True, text=True)
     told = {b['name']: b['arithmetic'] for b in json.loads(run.stdout)['backends']}
@@ -81,6 +93,7 @@ def main():
     bad = scratch_does_not_grow(fletch) if 'metal' in there else 0
     bad += doctor_tells_of_arithmetic(fletch, ['emu'] + there)
     bad += deep_attention_is_right(fletch, ['emu'] + [b for b in there if b == 'metal'])
+    bad += odd_scores_are_right(build, there)
     bad += tells_memory(fletch) if 'metal' in there else 0
     for b, _ in STANDINS:
         if b not in there:
