@@ -158,6 +158,30 @@ static void memory_of_the_gpu_is_told(void **state)
     opened_close(&o);
 }
 
+static void note_wrong_bits(void *ctx, const char *text)
+{
+    *(int *)ctx += strstr(text, "warning: this GPU computes wrong bits") == text;
+}
+
+/* Once for a model, in one line; the model opens all the same. */
+static void wrong_arithmetic_is_told_at_open(void **state)
+{
+    (void)state;
+    struct standin *s = standin();
+    if (!s) skip();
+    for (int wrong = 0; wrong < 2; wrong++) {
+        int n = 0;
+        struct opened o;
+        s->fuses = wrong;
+        opened_path(&o, "metal", MODEL,
+                    &(struct fletch_model_params){
+                        .n_ctx = 256, .notice = note_wrong_bits, .notice_ctx = &n});
+        s->fuses = false;
+        assert_int_equal(n, wrong);
+        opened_close(&o);
+    }
+}
+
 /* Counted by the stand-in for tiny models' layers: what is bound stays bound. */
 static void a_token_binds_little_anew(void **state)
 {
@@ -175,8 +199,7 @@ static void a_token_binds_little_anew(void **state)
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         struct opened o;
         u64 libraries = s->libraries;
-        opened_path(&o, "metal", models[i].path,
-                    &(struct fletch_model_params){.n_ctx = 256});
+        opened_path(&o, "metal", models[i].path, &(struct fletch_model_params){.n_ctx = 256});
         append(&o, 8);
         append(&o, 1);
         struct standin before = *s;
@@ -197,6 +220,7 @@ int main(void)
         cmocka_unit_test(weights_lie_in_small_buffers),
         cmocka_unit_test(prompts_are_multiplied_by_tensor_operations),
         cmocka_unit_test(memory_of_the_gpu_is_told),
+        cmocka_unit_test(wrong_arithmetic_is_told_at_open),
         cmocka_unit_test(a_token_binds_little_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,6 +91,7 @@ struct exec_class {
 
 struct exec {
     const struct exec_class *class;
+    char warning[512]; /* what open found wrong with the device, for the user; "": nothing */
 };
 
 /* Does the class have a kernel for every recorded op of p, with every parameter that it has? Else

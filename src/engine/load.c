@@ -250,6 +250,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->queue = (struct step_queue){.x = m->x, .p = m->trunk, .step = m->step};
     m->queue.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
     if ((rc = class->load(m->x, m->trunk, &m->queue.handle, err))) return rc;
+    if (m->x->warning[0]) tell(params, "warning: %s; answers may be wrong", m->x->warning);
     if (m->limits.twice && (rc = open_reader(m, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);

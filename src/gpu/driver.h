@@ -85,6 +85,7 @@ struct gpu_driver {
     /* Heads that share reads of the cache in a group of attention: more would not fit into the
      * registers of 512 threads. 0: any number. */
     u32 attn_heads;
+    bool self_test; /* the system compiles the kernels: an executor checks gpu/arithmetic.h first */
     bool unified;   /* host memory is taken from what gpu_info.memory_free says */
     u64 lists_base; /* bytes of it that the first list takes, whatever is in it */
     /* And those of a list of n commands: as the driver allocates them, or an upper estimate. */

@@ -746,6 +746,7 @@ static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struc
 const struct gpu_driver driver_metal = {
     .name = "metal",
     .unstaged = true,
+    .self_test = true,
     .attn_heads = METAL_ATTN_HEADS,
     .unified = true,
     .list_bytes = gpu_metal_list_bytes,

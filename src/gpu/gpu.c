@@ -1,9 +1,11 @@
 #include "gpu/gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/pool.h"
+#include "gpu/arithmetic.h"
 #include "gpu/emit.h"
 #include "gpu/gpu_lists.h"
 #include "gpu/gpu_memory.h"
@@ -261,6 +263,13 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     return rc;
 }
 
+static void check_arithmetic(struct gpu_exec *x)
+{
+    struct err err = {0};
+    if (x->d->self_test && gpu_check_arithmetic(x->d, x->g, NULL, &err))
+        snprintf(x->base.warning, sizeof x->base.warning, "%s", err.text);
+}
+
 static int open_with(struct exec **out, const struct exec_class *class, const struct gpu_driver *d,
                      const struct net *net, const struct exec_limits *limits, u32 n_threads,
                      struct err *err)
@@ -281,11 +290,12 @@ static int open_with(struct exec **out, const struct exec_class *class, const st
     int rc = x->planes && x->places ? 0 : err_nomem(err, "the executor");
     if (!rc) rc = pool_open(&x->pool, n_threads, err);
     if (!rc) rc = d->open(&x->g, limits->device, err);
+    if (!rc && limits->cache_dir && d->cache) d->cache(x->g, limits->cache_dir);
+    if (!rc) check_arithmetic(x);
     if (!rc && limits->capture)
         rc = d->capture ? d->capture(x->g, limits->capture, err)
                         : err_set(err, FLETCH_E_UNSUPPORTED,
                                   "backend '%s' does not support captures", class->name);
-    if (!rc && limits->cache_dir && d->cache) d->cache(x->g, limits->cache_dir);
     if (!rc && limits->keep_alive && d->keep_alive)
         rc = d->keep_alive(x->g, limits->keep_alive, err);
     if (!rc) rc = open_memory(x, err);

@@ -27,7 +27,8 @@ enum standin_tensor {
 struct standin {
     enum standin_fault fault;
     enum standin_tensor tensor;
-    u64 alive;                                    /* objects that somebody owns */
+    bool fuses; /* Metal: the self-test's first product and sum are rounded once */
+    u64 alive;  /* objects that somebody owns */
     u64 buffers, pipelines, libraries;            /* made */
     u64 submissions, waits, dispatches, barriers; /* waits: those that had something to wait for */
     u64 captures;
