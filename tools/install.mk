@@ -21,13 +21,14 @@ $B/public/libfletch.a: $(OBJ)
 	else $(AR) rcs $@ $^; fi
 
 # The installed program shares the installed library, which it finds beside itself; what it takes from
-# base/os.h, which the library shows nobody, is in both.
+# base/os.h and src/chat, which the library shows nobody, is in both.
+CHAT_OBJ := $(patsubst %.c,$B/%.o,$(filter-out %_test.c,$(wildcard src/chat/*.c)))
 ifeq ($(SYSTEM),Darwin)
 ORIGIN  := @executable_path
 else
 ORIGIN  := $$ORIGIN
 endif
-$B/shared/fletch: $(APP_OBJ) $(patsubst %,$B/src/base/%.o,base os_linux os_macos) $B/$(SO)
+$B/shared/fletch: $(APP_OBJ) $(CHAT_OBJ) $(patsubst %,$B/src/base/%.o,base os_linux os_macos) $B/$(SO)
 	@mkdir -p $(@D)
 	$Q$(CC) $(LDFLAGS) $(EXTRA) $^ -o $@ '-Wl,-rpath,$(ORIGIN)/../lib' $(PKG_LIBS) $(APP_LIBS) $(LIBS)
 
