@@ -83,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                 {"/v1/messages", &api_messages},
                 {"/v1/messages/count_tokens", &api_count_tokens},
                 {"/v1/embeddings", &api_embeddings},
+                {"/v1/rerank", &api_rerank},
                 {"/tokenize", &api_tokenize},
                 {"/detokenize", &api_detokenize},
                 {"/apply-template", &api_apply_template}};
