@@ -64,7 +64,7 @@ struct finder {
     } * sets; /* [n] */
 };
 
-/* Caches and states are values behind those of all buffers. */
+/* Caches and states are values too, with numbers after those of all buffers. */
 static u32 memory_of(const struct program *p, const struct op *op, bool *reads, bool *writes)
 {
     *reads = op->kind != OP_KV_STORE;

@@ -12,7 +12,7 @@
 
 #include "core/program.h"
 
-/* One op of a rule. Letters name values, caches and states (behind other operands): a lower-case
+/* One op of a rule. Letters name values, caches and states (after other operands): a lower-case
  * letter stands for the same columns in all roles of a rule, an upper-case one for parts of the
  * same buffer. */
 struct role {

@@ -111,7 +111,7 @@ struct step {
     const float *hidden; /* [T][d_model] for programs that import it */
     i32 *prev;           /* [max_rows] the row before this one of the same slot, -1: none */
     i32 *last;           /* [n_slots] scratch of step_prepare: last row seen of each slot */
-    float *cos, *sin;    /* [max_rows][n_rot/2] of each rotary table, one behind the other */
+    float *cos, *sin;    /* [max_rows][n_rot/2] of each rotary table, in order */
     double *turns[NET_ROPES];   /* cos and sin that those of any position follow from */
     u32 group_begin, group_end; /* the groups of ops to run: all, unless it is run piece by piece */
 };

@@ -21,7 +21,7 @@ static u32 full_every(struct cfg *c)
 
 /* Which layers attend to a window, by the rules of transformers' classes: Qwen's are switched on
  * and begin at a layer, Mistral's has a default, Llama's has none but a cache that forgets what
- * lies behind one, SmolLM3's is of the layers that don't rotate. False: none. */
+ * lies before one, SmolLM3's is of the layers that don't rotate. False: none. */
 static bool list_windows(struct cfg *c, bool slides[512])
 {
     u32 all = HF_LLAMA | HF_MIXTRAL | HF_PHI3 | HF_MISTRAL3;
@@ -137,7 +137,7 @@ static void read_qwen3_moe(struct cfg *c)
     put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
 }
 
-/* Which layers have a state; where no list says it, all but every so many-th. */
+/* Which layers have a state; where no list says it, all but every nth. */
 static void put_recurrent_layers(struct cfg *c)
 {
     const json_t *types = get(c, c->root, "layer_types");

@@ -361,6 +361,31 @@ static void layers_with_a_window_are_listed(void **state)
     }
     must_fail(CONFIG("Exaone4ForCausalLM", LAYERS_BODY, ",\"sliding_window_pattern\":\"LGL\""),
               "sliding_window_pattern 'LGL' is not supported");
+    must_fail(CONFIG("Gemma2ForCausalLM", LAYERS_BODY, ",\"layer_types\":[\"sliding_attention\"]"),
+              "layer_types has 1 entries, but num_hidden_layers is 5");
+}
+
+/* Shapes that no published file has: the values still fit what is made for them. */
+static void odd_shapes_overrun_nothing(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    const u8 *data;
+    TESTDIR_TENSOR(&dir, "model.layers.0.input_layernorm.weight", QT_BF16, 0, 1, 8);
+    struct source *s = must_open(CONFIG("Gemma2ForCausalLM", LAYERS_BODY, ""));
+    const struct tensor *t = source_tensor(s, "blk.0.attn_norm.weight");
+    assert_true(t && t->type == QT_F32 && t->n_bytes == 8 * sizeof(float));
+    assert_int_equal(source_data(s, t, &data, &err), 0);
+    for (u32 i = 0; i < 8; i++) {
+        float x;
+        memcpy(&x, data + i * sizeof x, sizeof x);
+        assert_true(x > (float)i + 0.5f && x < (float)i + 1.5f); /* norms are stored less one */
+    }
+    source_close(s);
+    testdir_tensor(&dir, "model.layers.0.mlp.experts.gate_up_proj_bias", QT_F32, 0, 0, NULL);
+    must_fail(CONFIG("GptOssForCausalLM", LAYERS_BODY,
+                     ",\"num_local_experts\":4,\"num_experts_per_tok\":2"),
+              "gate_up_proj_bias': its shape is not");
 }
 
 /* Published files of Gemma 3 leave out what its class has as defaults. */
@@ -879,6 +904,7 @@ int main(void)
         TESTDIR_TEST(what_configuration_classes_write_opens),
         TESTDIR_TEST(fields_that_nobody_knows_are_refused),
         TESTDIR_TEST(layers_with_a_window_are_listed),
+        TESTDIR_TEST(odd_shapes_overrun_nothing),
         TESTDIR_TEST(gemma3_needs_few_fields),
         TESTDIR_TEST(yarn_without_rounding_has_a_key_of_ours),
         TESTDIR_TEST(windows_are_found),

@@ -426,7 +426,7 @@ static void read_scales(struct reader *r, struct hparams *hp)
     hp->no_rope = !rotates;
 }
 
-/* Blocks with a state: listed, or all but every so many-th. MTP blocks have none. */
+/* Blocks with a state: listed, or all but every nth. MTP blocks have none. */
 static void read_recurrent_blocks(struct reader *r, struct hparams *hp)
 {
     char key[160];

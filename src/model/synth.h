@@ -17,7 +17,7 @@ struct synth_shape {
     u32 n_experts, n_experts_used, n_ff_expert, n_shared_experts, n_dense_layers;
     u32 q_lora, kv_lora, n_rot, head_mla;             /* head_mla: of keys and of values */
     u32 rank_decay, rank_iclr, rank_value, rank_gate; /* RWKV */
-    /* Qwen3.5: every so many-th block attends, the others have a gated delta net: heads, key heads,
+    /* Qwen3.5: every nth block attends, the others have a gated delta net: heads, key heads,
      * columns of each */
     u32 full_every, delta_heads, delta_keys, delta_width;
     u32 n_ff_shared; /* width of the shared experts, where it is their own */
