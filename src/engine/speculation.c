@@ -17,10 +17,6 @@ int engine_speculation_check(const struct model *m, const struct fletch_speculat
                        "only one drafter can be used: a draft model, n-grams or MTP");
     if (how->mtp && !m->mtp)
         return err_set(err, FLETCH_E_ARG, "the model has no MTP block to draft tokens with");
-    if (m->net->n_kv && m->net->n_states)
-        return err_set(
-            err, FLETCH_E_UNSUPPORTED,
-            "speculation is not supported for a model with both a cache and recurrent state");
     return 0;
 }
 

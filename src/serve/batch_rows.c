@@ -170,6 +170,7 @@ static void add_rows(struct batch *b, struct pending_step *p, struct request *r,
     u32 slot, home = spec_slot(b->env.spec, r->slot, r->aside);
     u32 place = spec_slot(b->env.spec, r->slot, r->aside ^ trial), n_asks = 0;
     u32 last = n_known(r) - 1, chosen = r->out;
+    spec_share_blocks(s, place, r->slot);
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (!r->n_fed && s->net->n_states) CHECK(step_edit(s, EDIT_ZERO_STATE, place, 0));
     if (r->snap_at && r->snap_at == r->n_fed &&

@@ -1,6 +1,7 @@
 #include "serve/speculate.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "serve/reject.h"
 #include "serve/speculate_internal.h"
@@ -51,6 +52,13 @@ void spec_close(struct spec *s)
 u32 spec_slot(const struct spec *s, u32 slot, bool aside)
 {
     return s && aside ? s->env.target.first_spare + slot : slot;
+}
+
+void spec_share_blocks(struct step *step, u32 other, u32 slot)
+{
+    size_t n = step->table_len;
+    if (other != slot && step->net->n_kv)
+        memcpy(step->tables + other * n, step->tables + slot * n, n * sizeof *step->tables);
 }
 
 void spec_rewind(struct spec *s, u32 slot, u32 n)

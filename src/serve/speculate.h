@@ -83,6 +83,8 @@ void spec_rewind(struct spec *s, u32 slot, u32 n);
 /* Where the recurrent state of a slot's sequence is. A trial of guesses runs on a copy at the other
  * side, which is the sequence's from then on if all guesses were right. */
 u32 spec_slot(const struct spec *s, u32 slot, bool aside);
+/* Cache blocks of a slot's sequence, for rows of its other side too. */
+void spec_share_blocks(struct step *step, u32 other, u32 slot);
 
 /* What came of a sequence's guesses. */
 void spec_count(struct spec_record *r, u32 n_drafted, u32 n_accepted);

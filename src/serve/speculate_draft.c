@@ -151,6 +151,7 @@ static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct e
             if (q->n_draft != round || round >= q->most) continue;
             if (recurrent && round == 1)
                 CHECK(step_edit(m->queue->step, EDIT_COPY_STATE, slot, q->slot));
+            spec_share_blocks(m->queue->step, slot, q->slot);
             ask(s, q, (struct row){q->tokens[pos], slot, pos, ROW_D});
         }
         rc = spec_run_round(s, &more, err);
@@ -167,6 +168,8 @@ int spec_follow(struct spec *s, const struct step_queue *l, struct err *err)
     struct spec_kept *k = &s->kept[l == s->env.target.reader];
     k->n = l->step->n_rows;
     memcpy(k->rows, l->step->rows, k->n * sizeof *k->rows);
+    for (u32 i = 0; i < k->n; i++) /* its cache is that of the sequence's own slot */
+        if (k->rows[i].slot >= s->env.n_slots) k->rows[i].slot -= s->env.target.first_spare;
     return step_queue_read(l, hidden, 0, k->n, k->hidden, err);
 }
 
