@@ -37,7 +37,7 @@ static const struct opt bench_opts[] = {
     {0, "shape", OPT_TEXT, "KEY=N,...", NULL,
      "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",
      OPT_FIELD(shape), 0, 0},
-    {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
+    {0, "kv-type", OPT_CHOICE, FLETCH_KV_TYPES, NULL,
      "type of the KV cache (default: depends on the backend)", OPT_FIELD(kv_type), 0, 0},
     OPT_ROW_MAX_MEMORY,
     OPT_ROW_NO_FUSE,

@@ -30,7 +30,7 @@ static const struct opt model_opts[] = {
      "context length in tokens, for prompt and answer together (default, or 0: as long as the "
      "model and memory allow)",
      OPT_FIELD(n_ctx), 0, UINT32_MAX},
-    {0, "kv-type", OPT_CHOICE, "f32|f16|q8|q4|k8v4", NULL,
+    {0, "kv-type", OPT_CHOICE, FLETCH_KV_TYPES, NULL,
      "type of the KV cache (default: depends on the backend; eval: f32)", OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
      "type that activations are rounded to before they are multiplied by quantized weights "

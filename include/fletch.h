@@ -112,13 +112,16 @@ enum fletch_ahead {
     FLETCH_AHEAD_NEVER,
 };
 
+/* Types of the KV cache: of keys and values, or of each. */
+#define FLETCH_KV_TYPES "f32|f16|q8|q4|k8v4"
+
 struct fletch_model_params {
     uint32_t n_ctx;       /* longest sequence; 0: the model's own, as far as memory allows */
     uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
     uint64_t kv_tokens;   /* that the cache has room for, over all; 0: n_ctx for each, if given */
     uint32_t n_snapshots; /* states of recurrent models that a batch keeps for reuse */
     uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: what suits */
-    const char *kv_type;  /* f32, f16, q8, q4, k8v4; NULL: what the backend prefers */
+    const char *kv_type;  /* one of FLETCH_KV_TYPES; NULL: what the backend prefers */
     const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
     bool no_fuse;         /* run the program as recorded */
     enum fletch_ahead ahead;

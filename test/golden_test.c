@@ -149,7 +149,7 @@ static void equals_its_golden(void **state)
     struct golden g;
     struct harness h;
     golden_open(&g, name);
-    harness_open(&h, g.model, (struct harness_options){.kv = QT_F32});
+    harness_open(&h, g.model, (struct harness_options){.kv = CACHE_F32});
     check_logits(&h, &g, name);
     check_state(&h, &g, name);
     check_layers(&h, &g, name);

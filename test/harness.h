@@ -18,7 +18,7 @@ struct harness {
 };
 
 struct harness_options {
-    enum qtype kv;
+    enum cache_type kv;
     u32 n_slots;   /* 0: 1 */
     u32 n_threads; /* 0: 1 */
     bool in_order; /* cache blocks in order; otherwise as no contiguous cache would have them */

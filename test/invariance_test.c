@@ -20,7 +20,7 @@ static struct golden g;   /* the model that is looked at now */
 static float *base, *got; /* [N][V] its logits, all rows in one step; and another run's */
 static size_t n_logits;
 
-static const struct harness_options plain = {.kv = QT_F32};
+static const struct harness_options plain = {.kv = CACHE_F32};
 
 static int open_model(void **state)
 {
@@ -94,9 +94,9 @@ static void threads_and_paging(void **state)
 {
     (void)state;
     static const struct harness_options options[] = {
-        {.kv = QT_F32, .n_threads = 2},
-        {.kv = QT_F32, .n_threads = 3},
-        {.kv = QT_F32, .in_order = true},
+        {.kv = CACHE_F32, .n_threads = 2},
+        {.kv = CACHE_F32, .n_threads = 3},
+        {.kv = CACHE_F32, .in_order = true},
     };
     for (size_t i = 0; i < ARRAY_LEN(options); i++) {
         struct harness h;
@@ -111,7 +111,7 @@ static void an_f16_cache_is_near(void **state)
 {
     (void)state;
     struct harness h;
-    harness_open(&h, g.model, (struct harness_options){.kv = QT_F16});
+    harness_open(&h, g.model, (struct harness_options){.kv = CACHE_F16});
     harness_feed(&h, g.tokens, N, N, got);
     double error = range_error(got, base, n_logits);
     assert_true(h.m->net->n_kv ? error > 0 && error < 5e-3 : error == 0);

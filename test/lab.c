@@ -27,7 +27,7 @@ int lab_setup(void **state)
     lab.out = calloc((size_t)4 * LAB_COLS, sizeof(float));
     if (!lab.in || !lab.out || net_open(&lab.net, NULL) || prog_open(&lab.p, lab.net, "lab", NULL))
         return -1;
-    lab.net->profile.kv = QT_F32;
+    lab.net->profile.kv = CACHE_F32;
     lab.all = prog_import_hidden(lab.p, LAB_COLS);
     return 0;
 }

@@ -25,7 +25,7 @@ static bool is_block(enum qtype type)
 struct kv_row exec_kv_row(const struct net *net, u32 layer)
 {
     const struct kv_layer *l = &net->kv[layer];
-    enum qtype key = net->profile.kv, value = net->profile.v4 ? QT_Q4_0 : key;
+    enum qtype key = cache_info[net->profile.kv].key, value = cache_info[net->profile.kv].value;
     struct kv_row row = {.part = {{key, l->k_width, 0}, {value, l->v_width, 0}}};
     u64 bytes[2] = {0};
     if (l->n_rope) {
@@ -43,21 +43,25 @@ struct kv_row exec_kv_row(const struct net *net, u32 layer)
 
 int exec_kv_check(const struct net *net, struct err *err)
 {
-    if (!is_block(net->profile.kv) && !net->profile.v4) return 0;
+    const struct cache_info *kv = &cache_info[net->profile.kv];
+    if (!is_block(kv->key) && !is_block(kv->value)) return 0;
     for (u32 i = 0; i < net->n_kv; i++) {
         const struct kv_layer *l = &net->kv[i];
-        if (l->n_rope && net->profile.v4 && net->profile.kv != QT_Q4_0)
+        if (l->n_rope && kv->key != kv->value)
             return err_set(err, FLETCH_E_ARG,
-                           "KV type k8v4 needs separate keys and values; this model's cache stores "
-                           "them together");
+                           "KV type %s needs separate keys and values; this model's cache stores "
+                           "them together",
+                           kv->name);
         u32 v_head = l->head ? l->v_width / (l->k_width / l->head) : 0;
         if ((l->k_width - l->n_rope) % 32 || l->n_rope % 32 || v_head % 32 || l->head % 32)
-            return err_set(err, FLETCH_E_ARG,
-                           "KV types q8, q4 and k8v4 require a head width that is a multiple of "
-                           "32; this model's is %u, so use KV type f16 or f32",
-                           l->n_rope     ? l->n_rope
-                           : v_head % 32 ? v_head
-                                         : l->head);
+            return err_set(
+                err, FLETCH_E_ARG,
+                "KV type %s requires a head width that is a multiple of 32; this model's "
+                "is %u, so use KV type f16 or f32",
+                kv->name,
+                l->n_rope     ? l->n_rope
+                : v_head % 32 ? v_head
+                              : l->head);
     }
     return 0;
 }

@@ -28,12 +28,11 @@ struct exec_class {
     const struct rule *rules; /* [n_rules] what it runs as one, in order of preference (group.h) */
     u32 n_rules;
     const u64
-        *kernels;     /* [OP_COUNT] what its kernel of a recorded op knows (op.h); 0: it has none */
-    enum qtype kv;    /* the KV type it prefers */
-    bool block_kv;    /* it has the KV types Q8_0 and Q4_0 too */
-    bool int8, bf16;  /* the profile it prefers: see struct profile */
-    bool has_f32_act; /* it can do without that rounding too */
-    bool has_bf16;    /* it knows the one to bf16, */
+        *kernels; /* [OP_COUNT] what its kernel of a recorded op knows (op.h); 0: it has none */
+    enum cache_type kv; /* the KV type it prefers */
+    bool int8, bf16;    /* the profile it prefers: see struct profile */
+    bool has_f32_act;   /* it can do without that rounding too */
+    bool has_bf16;      /* it knows the one to bf16, */
     bool int8_experts;  /* and leaves routed experts out of it */
     u32 max_rows;       /* largest T it takes */
     u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */

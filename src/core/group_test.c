@@ -320,7 +320,7 @@ static void open_program(struct model **m, const char *path)
 {
     struct err err = {0};
     struct source *s;
-    if (source_open(&s, path, &err) || model_open(m, s, (struct profile){.kv = QT_F16}, &err))
+    if (source_open(&s, path, &err) || model_open(m, s, (struct profile){.kv = CACHE_F16}, &err))
         fail_msg("%s: %s", path, err.text);
 }
 

@@ -14,11 +14,17 @@ static bool grow(void **p, u32 *cap, u32 need, size_t size)
     return true;
 }
 
+const struct cache_info cache_info[CACHE_COUNT] = {
+#define CACHE_ROW(id, name, key, value) {#name, QT_##key, QT_##value},
+    CACHE_TABLE(CACHE_ROW)
+#undef CACHE_ROW
+};
+
 int net_open(struct net **out, struct err *err)
 {
     *out = calloc(1, sizeof **out);
     if (!*out) return err_nomem(err, "the model");
-    (*out)->profile.kv = QT_F16;
+    (*out)->profile.kv = CACHE_F16;
     return 0;
 }
 

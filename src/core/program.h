@@ -49,11 +49,30 @@ static inline const double *rope_freq(const struct rope_table *r, u32 max_pos)
     return r->freq_long && max_pos > r->n_short ? r->freq_long : r->freq;
 }
 
+/* Types of the KV cache: X(ID, name, storage type of keys, of values). Where a layer stores keys
+ * and values together, exec_kv_row chooses both. */
+#define CACHE_TABLE(X)    \
+    X(F32, f32, F32, F32) \
+    X(F16, f16, F16, F16) \
+    X(Q8, q8, Q8_0, Q8_0) \
+    X(Q4, q4, Q4_0, Q4_0) \
+    X(K8V4, k8v4, Q8_0, Q4_0)
+enum cache_type {
+#define CACHE_ENUM(id, ...) CACHE_##id,
+    CACHE_TABLE(CACHE_ENUM)
+#undef CACHE_ENUM
+        CACHE_COUNT
+};
+struct cache_info {
+    const char *name;
+    enum qtype key, value;
+};
+extern const struct cache_info cache_info[CACHE_COUNT];
+
 /* The rounding points that belong to the program. */
 struct profile {
-    enum qtype kv; /* F32, F16, Q8_0 or Q4_0 */
-    bool v4;       /* values are Q4_0 */
-    bool int8;     /* activations that meet block-quantised weights are rounded (quant/act.h) */
+    enum cache_type kv;
+    bool int8; /* activations that meet block-quantised weights are rounded (quant/act.h) */
     bool bf16; /* instead, in rows of prompts: they and all weights but F32 are rounded to bf16 */
     bool int8_experts; /* but not where routed experts are met: few rows, as when generating */
 };

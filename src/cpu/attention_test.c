@@ -30,7 +30,7 @@ static void bed_open(struct bed *b, struct shape s, enum row_class cls)
     u32 K = s.kv_heads * s.k, V = s.kv_heads * s.v, Q = s.heads * s.k;
     assert_int_equal(net_open(&b->net, NULL), 0);
     assert_int_equal(prog_open(&b->p, b->net, "attention", NULL), 0);
-    b->net->profile = (struct profile){.kv = QT_F16, .bf16 = cls == ROW_P};
+    b->net->profile = (struct profile){.kv = CACHE_F16, .bf16 = cls == ROW_P};
     b->cls = cls;
     b->width = b->net->d_model = Q + K + V;
     struct operand x = prog_import_hidden(b->p, b->width);

@@ -470,7 +470,7 @@ static json_t *head_report(const struct run *r, const char *path)
         "n_vocab", (json_int_t)info.n_vocab, "backend", r->e->class->name, "backend_why",
         fletch_engine_backend(r->e), "n_ctx", (json_int_t)m->limits.max_pos, "n_sessions",
         (json_int_t)m->limits.n_slots, "chunk", (json_int_t)m->limits.max_rows, "kv_type",
-        engine_kv_name(&m->m->net->profile), "load_s", r->load_s, "plan_bytes",
+        cache_info[m->m->net->profile.kv].name, "load_s", r->load_s, "plan_bytes",
         (json_int_t)plan.total, "peak_rss", (json_int_t)r->peak_rss);
 }
 

@@ -218,7 +218,7 @@ static void build_experts_combine(struct lab *l)
 static void build_attention(struct lab *l)
 {
     u32 q = l->s.heads * l->s.head, kv = l->s.kv_heads * l->s.head;
-    u32 value = l->net->profile.kv == QT_F16 ? 2 : 4;
+    u32 value = l->net->profile.kv == CACHE_F16 ? 2 : 4;
     l->x = prog_import_hidden(l->p, q + 2 * kv);
     begin_copies(l, (u64)(l->s.depth + l->s.t) * 2 * kv * value);
     for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)
@@ -233,7 +233,7 @@ static void build_attention(struct lab *l)
 static void build_latent_attention(struct lab *l)
 {
     u32 wide = l->s.head + l->s.rope, q = l->s.heads * wide;
-    u32 value = l->net->profile.kv == QT_F16 ? 2 : 4;
+    u32 value = l->net->profile.kv == CACHE_F16 ? 2 : 4;
     l->x = prog_import_hidden(l->p, q + wide);
     begin_copies(l, (u64)(l->s.depth + l->s.t) * wide * value);
     for (u32 i = 0; i < l->n_copies; l->p->layer = (int)++i)

@@ -99,8 +99,6 @@ void engine_tell_ignored(const struct model *m, const struct fletch_model_params
 /* The numbers a model is opened with: what params leave open is decided here. */
 int engine_profile(struct profile *out, const struct exec_class *class,
                    const struct fletch_model_params *params, struct err *err);
-/* Of its cache, as in params. */
-const char *engine_kv_name(const struct profile *profile);
 int engine_limits(struct exec_limits *out, const struct model *m, const struct exec_class *class,
                   const struct fletch_model_params *params, struct err *err);
 

@@ -333,7 +333,7 @@ static int spell_profile(struct gates *g)
     struct profile p;
     int rc = engine_profile(&p, g->e->class, &g->params, &g->e->err);
     if (rc) return rc;
-    g->params.kv_type = engine_kv_name(&p);
+    g->params.kv_type = cache_info[p.kv].name;
     g->params.act_type = p.int8 ? "int8" : "f32";
     return 0;
 }

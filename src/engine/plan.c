@@ -6,39 +6,20 @@
 
 #include "base/os.h"
 
-static const struct kv_choice {
-    const char *name;
-    enum qtype type;
-    bool v4;
-} kv_choices[] = {{"f32", QT_F32, false},
-                  {"f16", QT_F16, false},
-                  {"q8", QT_Q8_0, false},
-                  {"q4", QT_Q4_0, true},
-                  {"k8v4", QT_Q8_0, true}};
+#define CACHE_NAME(id, name, ...) "|" #name
+_Static_assert(sizeof CACHE_TABLE(CACHE_NAME) == sizeof "|" FLETCH_KV_TYPES,
+               "FLETCH_KV_TYPES lists the names of CACHE_TABLE");
+#undef CACHE_NAME
 
-static int parse_kv(struct profile *out, const struct exec_class *class, const char *name,
-                    struct err *err)
+static int parse_kv(enum cache_type *out, const char *name, struct err *err)
 {
-    size_t i = 0;
-    while (i < ARRAY_LEN(kv_choices) && strcmp(name, kv_choices[i].name) != 0) i++;
-    if (i == ARRAY_LEN(kv_choices))
-        return err_set(err, FLETCH_E_ARG, "KV type %s is not f32, f16, q8, q4 or k8v4",
-                       QUOTE(str_of(name)));
-    out->kv = kv_choices[i].type;
-    out->v4 = kv_choices[i].v4;
-    if (out->kv != QT_F32 && out->kv != QT_F16 && !class->block_kv)
-        return err_set(err, FLETCH_E_BACKEND,
-                       "backend '%s' supports only KV types f32 and f16, not %s", class->name,
-                       name);
-    return 0;
-}
-
-const char *engine_kv_name(const struct profile *profile)
-{
-    for (size_t i = 0; i < ARRAY_LEN(kv_choices); i++)
-        if (kv_choices[i].type == profile->kv && kv_choices[i].v4 == profile->v4)
-            return kv_choices[i].name;
-    return "?";
+    for (u32 i = 0; i < CACHE_COUNT; i++)
+        if (strcmp(name, cache_info[i].name) == 0) {
+            *out = (enum cache_type)i;
+            return 0;
+        }
+    return err_set(err, FLETCH_E_ARG, "KV type %s is not one of " FLETCH_KV_TYPES,
+                   QUOTE(str_of(name)));
 }
 
 int engine_profile(struct profile *out, const struct exec_class *class,
@@ -53,7 +34,7 @@ int engine_profile(struct profile *out, const struct exec_class *class,
                             .int8_experts = class->int8_experts};
     const char *kv = params ? params->kv_type : NULL, *act = params ? params->act_type : NULL;
     int rc = engine_refuse_text_only(params, err);
-    if (!rc && kv) rc = parse_kv(out, class, kv, err);
+    if (!rc && kv) rc = parse_kv(&out->kv, kv, err);
     if (rc) return rc;
     if (act) {
         out->bf16 = strcmp(act, "bf16") == 0;

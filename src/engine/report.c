@@ -361,15 +361,15 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
                                    params->speculation.mtp ? "the MTP block's buffers"
                                                            : "the draft model, with its cache"));
     bool assumed = access(path, F_OK) && !strchr(path, ':');
-    return json_pack("{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}",
-                     "model", report_text(str_of(path)), "arch", d->m->hp.arch, "type",
-                     main_type(d->m->source), "type_assumed", assumed, "backend", class->name,
-                     "fits", plan->fits, "total", (json_int_t)plan->total, "available",
-                     (json_int_t)plan->available, "n_ctx", (json_int_t)d->limits.max_pos,
-                     "n_ctx_trained", (json_int_t)d->m->hp.n_ctx, "n_sessions",
-                     (json_int_t)d->limits.n_slots, "kv_type", engine_kv_name(&d->m->net->profile),
-                     "max_rows", (json_int_t)d->limits.max_rows, "parts", parts, "largest_ctx",
-                     (json_int_t)plan->largest_ctx);
+    return json_pack(
+        "{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
+        report_text(str_of(path)), "arch", d->m->hp.arch, "type", main_type(d->m->source),
+        "type_assumed", assumed, "backend", class->name, "fits", plan->fits, "total",
+        (json_int_t)plan->total, "available", (json_int_t)plan->available, "n_ctx",
+        (json_int_t)d->limits.max_pos, "n_ctx_trained", (json_int_t)d->m->hp.n_ctx, "n_sessions",
+        (json_int_t)d->limits.n_slots, "kv_type", cache_info[d->m->net->profile.kv].name,
+        "max_rows", (json_int_t)d->limits.max_rows, "parts", parts, "largest_ctx",
+        (json_int_t)plan->largest_ctx);
 }
 
 int fletch_plan(struct fletch_engine *e, const char *path, const struct fletch_model_params *params,
@@ -556,7 +556,7 @@ int fletch_explain(struct fletch_engine *e, const char *path,
     json_t *doc =
         json_pack("{s:o, s:s, s:s, s:I, s:s, s:o}", "model", report_text(str_of(path)), "arch",
                   d.m->hp.arch, "backend", e->class->name, "n_ctx", (json_int_t)d.limits.max_pos,
-                  "kv_type", engine_kv_name(&d.m->net->profile), "programs", programs);
+                  "kv_type", cache_info[d.m->net->profile.kv].name, "programs", programs);
     prog_close(mtp);
     draft_close(&d);
     if (rc) {

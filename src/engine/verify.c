@@ -33,7 +33,7 @@ static double tolerance_of_op(const struct group *g, const struct op *op, const 
         if (comes_from(g, op->in[0], true)) return 3e-3;
         return net->profile.int8 && comes_from(g, op->in[0], false) ? 3e-3 : 1e-4;
     case OP_ATTENTION: /* a group that stores rounds its own keys, the last bit may go otherwise */
-    case OP_LATENT_ATTENTION: return net->profile.kv == QT_F32 ? 1e-4 : 1e-3;
+    case OP_LATENT_ATTENTION: return net->profile.kv == CACHE_F32 ? 1e-4 : 1e-3;
     default: return 1e-4;
     }
 }

@@ -11,17 +11,8 @@ u32 emit_room(const struct exec_limits *limits, enum rows rows)
 
 bool emit_kv_in_blocks(const struct net *net)
 {
-    return net->profile.kv == QT_Q8_0 || net->profile.kv == QT_Q4_0;
-}
-
-const char *emit_kv_name(const struct net *net)
-{
-    switch (net->profile.kv) {
-    case QT_F32: return "f32";
-    case QT_F16: return "f16";
-    case QT_Q4_0: return "q4";
-    default: return net->profile.v4 ? "k8v4" : "q8";
-    }
+    enum qtype key = cache_info[net->profile.kv].key;
+    return key != QT_F32 && key != QT_F16;
 }
 
 u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 layer,

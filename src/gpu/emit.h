@@ -204,7 +204,6 @@ u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 
                    struct kv_plane planes[KV_PLANES]);
 /* Are there several? And the type's name in kernels. */
 bool emit_kv_in_blocks(const struct net *net);
-const char *emit_kv_name(const struct net *net);
 /* Where a state layer lies among the others, and its bytes. */
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
 /* Rows that the operand's buffer has room for: more than T, so that kernels may take eight at once.

@@ -21,7 +21,7 @@ static u32 shift_of(u32 n_units)
 
 u32 emit_heads_at_once(const struct emit *e, const struct op *op)
 {
-    bool f32 = e->p->net->profile.kv != QT_F16; /* as they are read */
+    bool f32 = e->p->net->profile.kv != CACHE_F16; /* as they are read */
     enum { FEW = 4 }; /* rows: more groups pay more than fewer reads of the cache */
     u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads, most = e->kind.attn_heads;
     bool few = e->rows <= FEW;
@@ -47,7 +47,7 @@ struct attention_args emit_attention_args(const struct emit *e, const struct op 
 {
     const struct kv_layer *l = &e->p->net->kv[op->p.attn.kv];
     bool blocks = emit_kv_in_blocks(e->p->net), latent = op->kind == OP_LATENT_ATTENTION;
-    u32 per_unit = e->p->net->profile.kv == QT_F32 ? 2 : 1;
+    u32 per_unit = e->p->net->profile.kv == CACHE_F32 ? 2 : 1;
     u32 row_units = (l->k_width + l->v_width) / UNIT * per_unit;
     u32 splits = e->limits->max_pos / SPLIT_TOKENS + 1;
     u32 shift = shift_of(MAX(op->p.attn.k_width, op->p.attn.v_width) / UNIT);
@@ -125,7 +125,7 @@ static bool flashes(const struct emit *e, const struct op *op)
     bool small =
         op->kind == OP_LATENT_ATTENTION || MAX(op->p.attn.k_width, op->p.attn.v_width) <= MAX_HEAD;
     bool plain = !(op_features(op) & (HAS(WINDOW) | HAS(SOFTCAP) | HAS(SINKS)));
-    return e->kind.n_p && small && e->p->net->profile.kv == QT_F16 && (plain || !e->kind.native);
+    return e->kind.n_p && small && e->p->net->profile.kv == CACHE_F16 && (plain || !e->kind.native);
 }
 
 static void emit_flash(struct emit *e, const struct op *op)
@@ -164,7 +164,7 @@ static void emit_flash(struct emit *e, const struct op *op)
 static bool clusters(const struct emit *e, const struct op *op)
 {
     return e->kind.clusters && op->kind == OP_LATENT_ATTENTION && op->p.attn.v_width % 32 == 0 &&
-           e->p->net->profile.kv == QT_F16;
+           e->p->net->profile.kv == CACHE_F16;
 }
 
 void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters)
@@ -203,9 +203,9 @@ static void emit_splits(struct emit *e, const struct op *op)
         a.q_pitch = op->in[0].width;
     }
     static const char *const ends[] = {"", "_scores", "_softmax"}; /* enum gpu_ablation */
-    bool ablates = !latent && net->profile.kv == QT_F16 && at_once <= 4;
-    snprintf(name, sizeof name, "k_%s_%s_h%u%s", latent ? "latent" : "attention", emit_kv_name(net),
-             at_once, ablates ? ends[e->kind.ablation] : "");
+    bool ablates = !latent && net->profile.kv == CACHE_F16 && at_once <= 4;
+    snprintf(name, sizeof name, "k_%s_%s_h%u%s", latent ? "latent" : "attention",
+             cache_info[net->profile.kv].name, at_once, ablates ? ends[e->kind.ablation] : "");
     emit_launch(e, name, (u32)MIN(items, latent ? LATENT_GROUPS : GROUPS), 1,
                 latent ? LATENT_THREADS : ATTN_THREADS);
     emit_walk(e, latent ? 4 : 1, 0);

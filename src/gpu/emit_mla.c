@@ -127,7 +127,7 @@ static void bind_store(struct emit *e, const struct group *g)
 static void emit_mla_store(struct emit *e, const struct group *g)
 {
     struct mla_store_args a = store_args(e, g);
-    bool f32 = e->p->net->profile.kv == QT_F32;
+    bool f32 = e->p->net->profile.kv == CACHE_F32;
     emit_launch(e, f32 ? "k_mla_store_f32" : "k_mla_store_f16", e->rows,
                 1 + (a.n_heads + MLA_HEADS - 1) / MLA_HEADS, MLA_THREADS);
     emit_step(e, STEP_HEAD);
@@ -148,7 +148,7 @@ static bool fits(const struct emit *e, const struct group *g)
     enum { MOST_ROTATED = 64 }; /* that latent_mma.cu has room for */
     enum encoding enc = encoding_of(e->p->net->weights[heads->w[0]].type);
     u32 k = attention->p.attn.k_width, v = attention->p.attn.v_width;
-    return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == QT_F16 &&
+    return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == CACHE_F16 &&
            (enc == ENC_I8 || enc == ENC_F16) && is_usual(e, g) && v % 32 == 0 && k % 8 == 0 &&
            k <= LATENT_MAX_K && v <= LATENT_MAX_V && v + rope->p.rope.n_rot == k &&
            attention->p.attn.n_heads == rope->p.rope.n_heads &&

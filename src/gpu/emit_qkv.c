@@ -79,7 +79,7 @@ static void bind_heads(struct emit *e, const struct heads *h)
 /* Norms of heads, rotations and the way into the cache as one launch. */
 static void emit_heads(struct emit *e, const struct heads *h)
 {
-    bool f32 = e->p->net->profile.kv == QT_F32;
+    bool f32 = e->p->net->profile.kv == CACHE_F32;
     emit_launch(e, f32 ? "k_heads_f32" : "k_heads_f16", e->rows,
                 h->args.n_heads + 2 * h->args.n_kv_heads, h->args.threads);
     emit_step(e, STEP_HEAD);
@@ -94,7 +94,7 @@ static bool can_attend(const struct emit *e, const struct heads *h)
 {
     const struct heads_args *a = &h->args;
     u32 width = MAX(a->width, a->v_width);
-    return e->rows == 1 && !e->kind.n_p && e->p->net->profile.kv == QT_F16 &&
+    return e->rows == 1 && !e->kind.n_p && e->p->net->profile.kv == CACHE_F16 &&
            width <= ATTEND_MAX_HEAD && (a->width | a->v_width) % 8 == 0 && a->n_heads <= TICKETS;
 }
 

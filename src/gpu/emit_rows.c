@@ -213,7 +213,7 @@ int emit_kv_store(struct emit *e, const struct op *op)
                               .v_pitch = has_v ? emit_pitch(e, op->in[1]) : 0,
                               .block_tokens = e->limits->block_tokens,
                               .table_len = e->limits->max_pos / e->limits->block_tokens + 1};
-    bool f32 = e->p->net->profile.kv == QT_F32;
+    bool f32 = e->p->net->profile.kv == CACHE_F32;
     emit_launch(e, f32 ? "k_kv_store_f32" : "k_kv_store_f16", e->rows, 1, KV_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);

@@ -78,7 +78,7 @@ static int open_saying(const char *model, const struct said *v, bool ignore, str
     twin_open(&t, model, key);
     add_said(t.to, key, v);
     t.to->ignore_unknown = ignore;
-    int rc = model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, err);
+    int rc = model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, err);
     if (rc == 0) {
         if (ignore && m->source->refused->n != 1)
             fail_msg("%s: %u lines", key, m->source->refused->n);
@@ -330,7 +330,7 @@ static void yarn_is_computed_with_its_usual_numbers(void **state)
         assert_int_equal(source_add_str(t.to, "qwen2.rope.scaling.type", STR("yarn"), &err), 0);
         assert_int_equal(source_add_f32(t.to, "qwen2.rope.scaling.factor", 4, &err), 0);
         add_said(t.to, key, v);
-        int rc = model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err);
+        int rc = model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err);
         if ((rc != 0) != is_bad || (rc && !strstr(err.text, v->key)))
             fail_msg("%s %g: %d %s", v->key, v->value, rc, err.text);
         if (!rc) model_close(m);
@@ -348,7 +348,7 @@ static void other_names_are_honoured(void **state)
         struct err err = {0};
         twin_open(&t, "qwen3_moe", "qwen3moe.expert_weights_norm");
         assert_int_equal(source_add_bool(t.to, "qwen3moe.norm_top_k_prob", on, &err), 0);
-        if (model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err))
+        if (model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err))
             fail_msg("%s", err.text);
         assert_int_equal(m->hp.expert_norm, on);
         model_close(m);
@@ -378,7 +378,7 @@ static int open_with(const char *model, const char *without, const char *name, s
     struct model *m;
     twin_open(&t, model, without);
     if (name[0]) twin_add(&t, name, QT_F32, 8, 1, 1, ones);
-    int rc = model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, err);
+    int rc = model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, err);
     if (!rc) model_close(m);
     twin_close(&t);
     return rc;
@@ -434,7 +434,7 @@ static void check_renamed(const char *name, const char *arch, const char *as)
     source_add_array(t.to, key, KV_U32, 4, sections, sizeof sections, &err);
     snprintf(key, sizeof key, "%s.n_deepstack_layers", as);
     source_add_u32(t.to, key, 3, &err);
-    if (model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err))
+    if (model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err))
         fail_msg("%s: %s", as, err.text);
     model_close(m);
     twin_close(&t);
@@ -483,7 +483,7 @@ static void a_missing_part_is_blamed_on_what_is_not_supported(void **state)
     struct err err = {0};
     twin_open(&t, "qwen2", "blk.*.ffn_gate.weight"); /* as a mixture of experts lacks it */
     assert_int_equal(source_add_u32(t.to, "qwen2.expert_count", 8, &err), 0);
-    assert_int_not_equal(model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err), 0);
+    assert_int_not_equal(model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err), 0);
     assert_non_null(strstr(err.text, "qwen2.expert_count"));
     twin_close(&t);
 }
@@ -497,7 +497,7 @@ static u32 count_ropes(bool says, bool rotates)
     twin_open(&t, "granite", "");
     if (says)
         assert_int_equal(source_add_bool(t.to, "granite.rope.scaling.finetuned", rotates, &err), 0);
-    if (model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err))
+    if (model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err))
         fail_msg("%s", err.text);
     for (u32 i = 0; i < m->trunk->n_ops; i++) n += m->trunk->ops[i].kind == OP_ROPE;
     model_close(m);

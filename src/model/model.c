@@ -109,7 +109,7 @@ int model_probe(struct model **out, const char *path, struct err *err)
     int rc = source_open(&s, path, err);
     if (rc) return rc;
     s->ignore_unknown = true;
-    return model_open(out, s, (struct profile){.kv = QT_F32}, err);
+    return model_open(out, s, (struct profile){.kv = CACHE_F32}, err);
 }
 
 u64 model_weight_bytes(const struct model *m)

@@ -10,12 +10,12 @@
 #include "../test/harness.h"
 #include "../test/twin.h"
 
-static const struct harness_options plain = {.kv = QT_F32};
+static const struct harness_options plain = {.kv = CACHE_F32};
 
 static int try_open(struct twin *t, struct err *err)
 {
     struct model *m;
-    int rc = model_open(&m, twin_take(t), (struct profile){.kv = QT_F32}, err);
+    int rc = model_open(&m, twin_take(t), (struct profile){.kv = CACHE_F32}, err);
     if (rc == 0) model_close(m);
     return rc;
 }
@@ -269,7 +269,7 @@ static void a_model_that_announces_mtp_may_lack_it(void **state)
     struct model *m;
     struct err err = {0};
     twin_open(&t, "glm4_moe_lite", "blk.3.*");
-    assert_int_equal(model_open(&m, twin_take(&t), (struct profile){.kv = QT_F32}, &err), 0);
+    assert_int_equal(model_open(&m, twin_take(&t), (struct profile){.kv = CACHE_F32}, &err), 0);
     assert_int_equal(m->hp.n_mtp, 1);
     assert_int_equal(m->hp.n_layers, 3);
     assert_null(m->mtp);

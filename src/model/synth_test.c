@@ -57,7 +57,7 @@ static void test_every_shape_is_a_model(void **state)
         struct source *s;
         struct model *m;
         assert_int_equal(synth_source(&s, shape, "q8_0", 2, &err), 0);
-        int rc = model_open(&m, s, (struct profile){.kv = QT_F16}, &err);
+        int rc = model_open(&m, s, (struct profile){.kv = CACHE_F16}, &err);
         if (rc) print_error("%s: %s\n", shape->name, err.text);
         assert_int_equal(rc, 0);
         assert_int_equal(m->hp.n_layers, 2);

@@ -49,14 +49,15 @@ static double naive_attention(const struct heads *a, const float *q, u32 h, u32 
     return y / sum;
 }
 
-static void remember(struct operand k, struct operand v, u32 t, const struct row *r, enum qtype kv)
+static void remember(struct operand k, struct operand v, u32 t, const struct row *r,
+                     enum cache_type kv)
 {
     float *dst[2] = {keys[r->slot][r->pos], values[r->slot][r->pos]};
     const struct operand from[2] = {k, v};
     for (u32 part = 0; part < 2; part++)
         for (u32 i = 0; i < from[part].width; i++) {
             float x = lab_at(from[part], t)[i];
-            dst[part][i] = kv == QT_F16 ? half_to_float(half_from_float(x)) : x;
+            dst[part][i] = kv == CACHE_F16 ? half_to_float(half_from_float(x)) : x;
         }
 }
 
@@ -75,7 +76,7 @@ static u32 sinks_of(const struct heads *a)
     return net_weight(lab.net, &w);
 }
 
-static void check_attention(const struct heads *a, enum qtype kv_type)
+static void check_attention(const struct heads *a, enum cache_type kv_type)
 {
     u32 k_width = a->n_kv * a->k, v_width = a->latent ? 0 : a->n_kv * a->v;
     lab.net->profile.kv = kv_type;
@@ -110,13 +111,13 @@ static const struct heads grouped = {.n = 6, .n_kv = 2, .k = 4, .v = 3, .scale =
 static void attention_of_grouped_heads(void **state)
 {
     (void)state;
-    check_attention(&grouped, QT_F32);
+    check_attention(&grouped, CACHE_F32);
 }
 
 static void attention_reads_keys_and_values_rounded_to_f16(void **state)
 {
     (void)state;
-    check_attention(&grouped, QT_F16); /* f32 would be off by up to 5e-4, not 1e-6 */
+    check_attention(&grouped, CACHE_F16); /* f32 would be off by up to 5e-4, not 1e-6 */
 }
 
 static void attention_sees_its_window_only(void **state)
@@ -124,7 +125,7 @@ static void attention_sees_its_window_only(void **state)
     (void)state;
     struct heads a = grouped;
     a.window = 3;
-    check_attention(&a, QT_F32);
+    check_attention(&a, CACHE_F32);
 }
 
 static void attention_sees_its_chunk_only(void **state)
@@ -133,7 +134,7 @@ static void attention_sees_its_chunk_only(void **state)
     struct heads a = grouped;
     a.window = 3;
     a.chunked = true;
-    check_attention(&a, QT_F32);
+    check_attention(&a, CACHE_F32);
 }
 
 static void scores_are_capped(void **state)
@@ -141,7 +142,7 @@ static void scores_are_capped(void **state)
     (void)state;
     struct heads a = grouped;
     a.cap = 0.8;
-    check_attention(&a, QT_F32);
+    check_attention(&a, CACHE_F32);
 }
 
 static void sinks_are_one_more_score(void **state)
@@ -150,19 +151,19 @@ static void sinks_are_one_more_score(void **state)
     static const float sinks[6] = {0.5f, -2, 90, 3, -INFINITY, 0};
     struct heads a = grouped;
     a.sinks = sinks;
-    check_attention(&a, QT_F32);
+    check_attention(&a, CACHE_F32);
 }
 
 static void latent_attention_takes_values_from_keys(void **state)
 {
     (void)state;
-    check_attention(&latent, QT_F32);
+    check_attention(&latent, CACHE_F32);
 }
 
 static void latent_attention_in_f16(void **state)
 {
     (void)state;
-    check_attention(&latent, QT_F16);
+    check_attention(&latent, CACHE_F16);
 }
 
 static void scores_far_apart_stay_finite(void **state)
