@@ -90,7 +90,7 @@ static u32 values_of(const struct program *p, const struct op *op, bool write, s
     return n;
 }
 
-static bool same(struct operand a, struct operand b)
+bool operand_same(struct operand a, struct operand b)
 {
     return a.buf == b.buf && a.col == b.col && a.width == b.width;
 }
@@ -222,7 +222,7 @@ static bool is_member(const struct match *m, u32 op)
 
 static bool stands_for(char letter, struct operand a, struct operand b)
 {
-    return letter >= 'A' && letter <= 'Z' ? a.buf == b.buf : same(a, b);
+    return letter >= 'A' && letter <= 'Z' ? a.buf == b.buf : operand_same(a, b);
 }
 
 /* Takes the values for the letters; false if one stands for something else already. */
@@ -241,7 +241,7 @@ static bool unify(struct letters *l, const char *names, const struct operand *x,
 /* Both letters stand for the same value. */
 static bool unify_letters(struct letters *l, int a, int b)
 {
-    if (l->known[a] && l->known[b]) return same(l->value[a], l->value[b]);
+    if (l->known[a] && l->known[b]) return operand_same(l->value[a], l->value[b]);
     if (l->known[a] || l->known[b]) {
         l->value[a] = l->value[b] = l->value[l->known[a] ? a : b];
         l->known[a] = l->known[b] = true;
@@ -318,7 +318,7 @@ static u32 act_of(const struct match *m, struct operand x)
 {
     const struct finder *f = m->f;
     for (u32 i = m->begin; i < m->end; i++) {
-        if (!is_free(m, i, OP_ACT, 0) || !same(f->ops[i]->in[0], x)) continue;
+        if (!is_free(m, i, OP_ACT, 0) || !operand_same(f->ops[i]->in[0], x)) continue;
         struct match with = *m;
         with.ops[with.n++] = i;
         return is_inside(&with, x) ? i : NONE;
@@ -365,7 +365,8 @@ static bool gather(struct match *m, u32 anchor)
     u32 n = m->n;
     for (u32 i = m->begin; i < m->end && pair && m->n < n + MAX_PRODUCTS; i++) {
         const struct op *op = m->f->ops[i];
-        if (is_free(m, i, OP_LERP, 0) && op->n_in == 2 && same(op->in[0], h) && same(op->in[1], p))
+        if (is_free(m, i, OP_LERP, 0) && op->n_in == 2 && operand_same(op->in[0], h) &&
+            operand_same(op->in[1], p))
             m->ops[m->n++] = i;
     }
     gather_products(m);
@@ -385,7 +386,7 @@ static bool leaves(const struct match *m, const struct op *op, struct operand x)
     if (!m->rule->gathers || (op->kind != OP_MATMUL && op->kind != OP_ACT)) return false;
     for (u32 i = 0; i < m->n; i++) { /* an act alone reads its product */
         const struct op *act = m->f->ops[m->ops[i]];
-        if (act->kind == OP_ACT && same(act->in[0], x)) return false;
+        if (act->kind == OP_ACT && operand_same(act->in[0], x)) return false;
     }
     return true;
 }
@@ -644,7 +645,7 @@ const struct op *group_maker(const struct group *g, struct operand x)
 {
     for (u32 i = 0; i < g->n_ops; i++)
         for (u32 j = 0; j < g->ops[i]->n_out; j++)
-            if (same(g->ops[i]->out[j], x)) return g->ops[i];
+            if (operand_same(g->ops[i]->out[j], x)) return g->ops[i];
     return NULL;
 }
 
@@ -652,7 +653,7 @@ const struct op *group_reader(const struct group *g, struct operand x, enum op_k
 {
     for (u32 i = 0; i < g->n_ops; i++)
         for (u32 j = 0; j < g->ops[i]->n_in; j++)
-            if (g->ops[i]->kind == kind && same(g->ops[i]->in[j], x)) return g->ops[i];
+            if (g->ops[i]->kind == kind && operand_same(g->ops[i]->in[j], x)) return g->ops[i];
     return NULL;
 }
 
@@ -673,7 +674,7 @@ u32 group_outputs(const struct program *p, const struct group *g, struct operand
 static bool is_listed(const struct operand *x, u32 n, struct operand y)
 {
     for (u32 i = 0; i < n; i++)
-        if (same(x[i], y)) return true;
+        if (operand_same(x[i], y)) return true;
     return false;
 }
 

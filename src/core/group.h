@@ -45,6 +45,7 @@ int prog_group(struct program **out, const struct program *p, const struct rule 
 int prog_split(struct program **out, const struct program *p, const struct program *like,
                struct err *err);
 
+bool operand_same(struct operand a, struct operand b);
 const char *group_name(const struct group *g);
 /* The nth op of that kind (from 0), the one that makes x, the one of that kind that reads x, or
  * NULL. */

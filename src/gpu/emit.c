@@ -136,31 +136,33 @@ void emit_bind(struct emit *e, struct binding b)
     l->bufs[l->n_bufs++] = b;
 }
 
-static void bind_operand(struct emit *e, struct operand o, bool write)
+static struct binding binding_of(const struct emit *e, struct operand o, bool write)
 {
     const struct buffer *b = &e->p->bufs[o.buf];
-    u64 room = emit_room(e->limits, b->rows);
-    u64 n = ((room - 1) * b->width + o.width) * sizeof(float);
-    if (e->p->bufs[o.buf].inside) {
-        u64 at = e->at[o.buf] + o.col * sizeof(float);
-        emit_bind(e,
-                  (struct binding){.space = SPACE_SCRATCH, .offset = at, .n = n, .write = write});
-        return;
-    }
-    emit_bind(e, (struct binding){.space = b->rows == ROWS_T ? SPACE_T : SPACE_R,
-                                  .offset = (b->place * room + o.col) * sizeof(float),
-                                  .n = n,
-                                  .write = write});
+    u64 room = emit_room(e->limits, b->rows), at = b->inside ? e->at[o.buf] / 4 : b->place * room;
+    return (struct binding){.space = b->inside           ? SPACE_SCRATCH
+                                     : b->rows == ROWS_T ? SPACE_T
+                                                         : SPACE_R,
+                            .offset = (at + o.col) * sizeof(float),
+                            .n = ((room - 1) * b->width + o.width) * sizeof(float),
+                            .write = write};
 }
 
-void emit_all(struct emit *e)
+void emit_all(struct emit *e, bool write)
 {
-    emit_bind(e, (struct binding){.space = SPACE_T});
+    emit_bind(e, (struct binding){.space = SPACE_T, .n = write ? UINT64_MAX : 0, .write = write});
 }
 
 void emit_chunk(struct emit *e, u32 chunk)
 {
     emit_bind(e, (struct binding){.space = SPACE_CHUNK, .weight = chunk});
+}
+
+struct planes emit_planes(const struct emit *e, u32 id)
+{
+    struct planes p;
+    planes_plan(&p, &e->p->net->weights[id]);
+    return p;
 }
 
 u32 emit_unit(const struct emit *e, u32 id)
@@ -170,35 +172,32 @@ u32 emit_unit(const struct emit *e, u32 id)
 
 u32 emit_scales_unit(const struct emit *e, u32 id)
 {
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[id]);
-    return (u32)((e->places[id].at + p.bytes[0]) / 16);
+    return (u32)((e->places[id].at + emit_planes(e, id).bytes[0]) / 16);
+}
+
+u32 emit_place(const struct emit *e, struct operand o)
+{
+    return (u32)(binding_of(e, o, false).offset / sizeof(float));
 }
 
 u32 emit_touch(struct emit *e, struct operand o, bool write)
 {
-    const struct buffer *b = &e->p->bufs[o.buf];
-    u64 room = emit_room(e->limits, b->rows), at = b->place * room + o.col;
-    CHECK(b->rows == ROWS_T && !e->p->bufs[o.buf].inside);
+    CHECK(e->p->bufs[o.buf].rows == ROWS_T && !e->p->bufs[o.buf].inside);
     if (e->rc) return 0;
     struct launch *l = current(e);
     CHECK(l->n_touched < EMIT_MAX_TOUCHED);
-    l->touched[l->n_touched++] =
-        (struct binding){.space = SPACE_T,
-                         .offset = at * sizeof(float),
-                         .n = ((room - 1) * b->width + o.width) * sizeof(float),
-                         .write = write};
-    return (u32)at;
+    l->touched[l->n_touched++] = binding_of(e, o, write);
+    return emit_place(e, o);
 }
 
 void emit_in(struct emit *e, struct operand o)
 {
-    bind_operand(e, o, false);
+    emit_bind(e, binding_of(e, o, false));
 }
 
 void emit_out(struct emit *e, struct operand o)
 {
-    bind_operand(e, o, true);
+    emit_bind(e, binding_of(e, o, true));
 }
 
 void emit_step(struct emit *e, enum step_part part)
@@ -242,9 +241,8 @@ void emit_vector(struct emit *e, u32 id, u32 row)
         emit_step(e, STEP_HEAD);
         return;
     }
-    struct planes p;
+    struct planes p = emit_planes(e, id);
     const struct weight *w = &e->p->net->weights[id];
-    planes_plan(&p, w);
     if (p.enc != ENC_F32 && !e->rc)
         e->rc = err_set(e->err, FLETCH_E_UNSUPPORTED, "tensor '%s' is used as a vector but is %s",
                         w->name, quant_info(w->type)->name);
@@ -523,11 +521,11 @@ int emit_groups_of(struct emit *e, const struct program *p, const struct exec_li
     step_layout(&e->step, p, limits, e->rows);
     plan_kept(e);
     begin(e);
-    for (e->of = first; e->of < behind && !e->rc; e->of++) {
-        u32 n = e->n;
-        if (emit_group(e, &p->groups[e->of]) == 0) share_work(e, n);
+    for (e->of = first; e->of < behind && !e->rc;) {
+        u32 n = e->n, n_groups = emit_layers(e, behind);
+        if (!n_groups && emit_group(e, &p->groups[e->of]) == 0) share_work(e, n);
+        e->of += MAX(n_groups, 1);
     }
-    emit_layers(e);
     if (!e->rc) end(e);
     free(e->kept_for);
     free(e->at);

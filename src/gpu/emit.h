@@ -161,10 +161,12 @@ void emit_out(struct emit *e, struct operand o); /* also what is read and writte
 void emit_step(struct emit *e, enum step_part part);
 void emit_angles(struct emit *e, const struct op *rope); /* two bindings: cos, sin */
 /* All activations with T rows, and a whole buffer of weights; for kernels that find things by
- * places in their arguments. What they touch there is said beside it. */
-void emit_all(struct emit *e);
+ * places in their arguments. What they touch there is said beside it, if it is not all. */
+void emit_all(struct emit *e, bool write);
 void emit_chunk(struct emit *e, u32 chunk);
-u32 emit_touch(struct emit *e, struct operand o, bool write); /* its place, in floats */
+u32 emit_place(const struct emit *e, struct operand o); /* in floats */
+u32 emit_touch(struct emit *e, struct operand o, bool write);
+struct planes emit_planes(const struct emit *e, u32 id); /* of a weight */
 u32 emit_unit(const struct emit *e, u32 id); /* a weight's in its chunk, in 16 bytes; MIX_NOTHING */
 u32 emit_scales_unit(const struct emit *e, u32 id); /* its second plane's */
 void emit_tables(struct emit *e, bool write);
@@ -320,7 +322,8 @@ int emit_recurrence(struct emit *e, const struct op *op);
 /* emit_time_mix.c: */
 int emit_time_mix(struct emit *e, const struct group *g); /* and from the low-rank middles on */
 int emit_sample(struct emit *e, const struct op *op);
-/* emit_layers.c: layers that are alike become one launch, where there is one for them. */
-void emit_layers(struct emit *e);
+/* emit_layers.c: layers from group e->of on that are alike become one launch, where there is one
+ * for them. Gives the number of their groups; 0: the next group has launches of its own. */
+u32 emit_layers(struct emit *e, u32 end);
 
 #endif

@@ -2,8 +2,7 @@
  */
 #include <stdio.h>
 
-#include "gpu/emit.h"
-#include "gpu/rules.h"
+#include "gpu/emit_layers.h"
 
 static const char *route_unfit(const struct op *op)
 {
@@ -12,7 +11,7 @@ static const char *route_unfit(const struct op *op)
     return op->p.route.n_groups > 32 ? "more than 32 groups of experts" : NULL;
 }
 
-static struct route_args route_args_of(const struct emit *e, const struct op *op)
+struct route_args emit_route_args(const struct emit *e, const struct op *op)
 {
     return (struct route_args){.softmax = op->p.route.kind == ROUTE_SOFTMAX,
                                .n_experts = op->p.route.n_experts,
@@ -31,7 +30,7 @@ static struct route_args route_args_of(const struct emit *e, const struct op *op
 int emit_route(struct emit *e, const struct op *op)
 {
     if (route_unfit(op)) return emit_lacks(e, op, route_unfit(op));
-    struct route_args a = route_args_of(e, op);
+    struct route_args a = emit_route_args(e, op);
     emit_launch(e, "k_route", e->rows, 1, 32);
     emit_step(e, STEP_HEAD);
     emit_vector(e, op->w[0], 0);
@@ -43,15 +42,13 @@ int emit_route(struct emit *e, const struct op *op)
 
 int emit_add_experts(struct emit *e, const struct op *op)
 {
-    struct planes w;
-    planes_plan(&w, &e->p->net->weights[op->w[0]]);
     u32 n = op->p.experts.n_out;
     struct add_experts_args a = {.n = n,
                                  .n_used = op->p.experts.n_used,
                                  .x_pitch = emit_pitch(e, op->in[0]),
                                  .ids_pitch = emit_pitch(e, op->in[1]),
                                  .y_pitch = emit_pitch(e, op->out[0]),
-                                 .b_pitch = w.q_row * 4};
+                                 .b_pitch = emit_planes(e, op->w[0]).q_row * 4};
     emit_launch(e, "k_add_experts", (n + COMBINE_THREADS - 1) / COMBINE_THREADS, e->rows * a.n_used,
                 COMBINE_THREADS);
     emit_step(e, STEP_HEAD);
@@ -82,8 +79,7 @@ int emit_combine_experts(struct emit *e, const struct op *op)
 /* What all products by experts have in common; m is the matmul_experts. */
 static struct experts_args args_of(const struct emit *e, const struct op *m, struct operand y)
 {
-    struct planes w;
-    planes_plan(&w, &e->p->net->weights[m->w[0]]);
+    struct planes w = emit_planes(e, m->w[0]);
     return (struct experts_args){.n_in = m->p.experts.n_in,
                                  .n_out = m->p.experts.n_out,
                                  .n_experts = e->p->net->weights[m->w[0]].n_slices,
@@ -169,8 +165,7 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
  */
 static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once, u32 slices)
 {
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[w]);
+    struct planes p = emit_planes(e, w);
     struct choice c = {
         .site = {.n_out = n_out, .n_in = e->p->net->weights[w].n_in, .n_slices = slices},
         .usual = {{MATVEC_THREADS, emit_per_four(e, 2), 0}},
@@ -185,16 +180,24 @@ static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once
     emit_step(e, STEP_HEAD);
 }
 
-int emit_experts_glu(struct emit *e, const struct group *g)
+/* One encoding, and experts that the launch can choose where it has to. */
+bool emit_experts_glu_fits(const struct emit *e, const struct group *g)
 {
     const struct op *route = group_op(g, OP_ROUTE, 0), *glu = group_op(g, OP_GLU, 0);
     const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
     const struct weight *w = e->p->net->weights;
+    return !unfit(e, gate, gate->p.experts.n_in) &&
+           encoding_of(w[gate->w[0]].type) == encoding_of(w[up->w[0]].type) &&
+           (!route || (!route_unfit(route) && (route->p.route.n_experts <= ROUTE_FEW_EXPERTS ||
+                                               emit_is_unstaged(e, gate->in[0]))));
+}
+
+int emit_experts_glu(struct emit *e, const struct group *g)
+{
+    const struct op *route = group_op(g, OP_ROUTE, 0), *glu = group_op(g, OP_GLU, 0);
+    const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
     if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, gate, too_odd);
-    if (encoding_of(w[gate->w[0]].type) != encoding_of(w[up->w[0]].type) ||
-        (route && (route_unfit(route) || (route->p.route.n_experts > ROUTE_FEW_EXPERTS &&
-                                          !emit_is_unstaged(e, gate->in[0])))))
-        return emit_each(e, g);
+    if (!emit_experts_glu_fits(e, g)) return emit_each(e, g);
     struct product m = product_of(gate, glu->out[0]);
     m.glu = true;
     m.w[m.n] = up->w[0];
@@ -214,7 +217,7 @@ int emit_experts_glu(struct emit *e, const struct group *g)
     struct experts_args a = args_of(e, gate, glu->out[0]);
     if (route) {
         a.routes = 1;
-        a.route = route_args_of(e, route);
+        a.route = emit_route_args(e, route);
         a.weights_pitch = a.route.weights_pitch;
     }
     walk(e, "_glu", gate->w[0], a.n_out, MATVEC_SIMDS, e->rows * a.n_used);
@@ -263,16 +266,26 @@ static bool added_fits(const struct emit *e, const struct op *down, const struct
             (columns % 32 == 0 && columns + added->in[0].width <= MATMUL_MAX_IN));
 }
 
+/* Can one of the launches for sums do it? */
+static bool sum_fits(const struct emit *e, const struct group *g)
+{
+    const struct op *down = g->role[SUM_DOWN];
+    return !unfit(e, down, down->p.experts.n_in * down->p.experts.n_used) &&
+           added_fits(e, down, g->role[SUM_ADDED]);
+}
+
 /* Do a simdgroup's rows have slots for themselves, as native/experts_sum.cu wants it? */
-static bool sum_is_small(const struct emit *e, const struct op *down, const struct experts_args *a)
+bool emit_experts_sum_is_small(const struct emit *e, const struct group *g)
 {
     enum { STEP = 32 * 16 };
-    u32 most = MAX(a->n_in, a->added_in);
-    return e->kind.clusters && e->rows == 1 && !e->kind.n_p && a->added_in > 0 &&
+    const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED];
+    u32 n_in = down->p.experts.n_in, n_used = down->p.experts.n_used;
+    u32 added_in = added ? added->in[0].width : 0;
+    return sum_fits(e, g) && e->kind.clusters && e->rows == 1 && !e->kind.n_p && added_in > 0 &&
            encoding_of(e->p->net->weights[down->w[0]].type) == ENC_I8 &&
-           (a->n_in | a->added_in) % 32 == 0 && most <= SUM_FEW_STEPS * STEP &&
-           a->n_in * a->n_used + a->added_in <= SUM_FEW_IN &&
-           a->n_used < SUM_FEW_ROWS * EXPERTS_WAYS && a->n_out % EXPERTS_SUM_OUTS == 0;
+           (n_in | added_in) % 32 == 0 && MAX(n_in, added_in) <= SUM_FEW_STEPS * STEP &&
+           n_in * n_used + added_in <= SUM_FEW_IN && n_used < SUM_FEW_ROWS * EXPERTS_WAYS &&
+           down->p.experts.n_out % EXPERTS_SUM_OUTS == 0;
 }
 
 int emit_experts_sum(struct emit *e, const struct group *g)
@@ -280,9 +293,7 @@ int emit_experts_sum(struct emit *e, const struct group *g)
     const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED], *last = group_last(g);
     const struct operand *residual = last->kind == OP_ADD ? &last->in[0] : NULL;
     struct operand weights = g->role[SUM_COMBINE]->in[1];
-    if (unfit(e, down, down->p.experts.n_in * down->p.experts.n_used) ||
-        !added_fits(e, down, added))
-        return emit_each(e, g);
+    if (!sum_fits(e, g)) return emit_each(e, g);
     if (emit_has_panels(e, down->in[0], down->w[0])) { /* then rows of class D are written again */
         emit_sum_of_panels(e, g);
         if (!e->kind.n_d) return e->rc;
@@ -297,15 +308,14 @@ int emit_experts_sum(struct emit *e, const struct group *g)
     a.weights_pitch = emit_pitch(e, weights);
     a.residual_pitch = residual ? emit_pitch(e, *residual) : 0;
     if (added) {
-        struct planes w;
-        planes_plan(&w, &e->p->net->weights[added->w[0]]);
+        struct planes w = emit_planes(e, added->w[0]);
         a.added_in = added->in[0].width;
         a.added_pitch = emit_pitch(e, added->in[0]);
         a.added_bias = added->w[1] != NO_WEIGHT;
         a.added_q_row = w.q_row;
         a.added_s_row = w.s_row;
     }
-    if (sum_is_small(e, down, &a)) {
+    if (emit_experts_sum_is_small(e, g)) {
         emit_launch(e, "k_experts_sum_few_i8", a.n_out / EXPERTS_SUM_OUTS, 1, MATVEC_THREADS);
         emit_walk(e, 0, SUM_FEW_BYTES);
         emit_step(e, STEP_HEAD);

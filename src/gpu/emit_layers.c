@@ -1,28 +1,37 @@
-/* Layers that are alike, as one launch: found among the launches of one row, as many to a layer as
- * its family has, and put in their place. All that it needs stands in their arguments. */
+/* Layers that are alike, as one launch for one row: found by their groups, as many to a layer as
+ * its family has. */
 #include "gpu/emit_layers.h"
 
 #include <string.h>
 
-u32 layers_float_at(const struct binding *b)
+bool layers_vector(const struct emit *e, u32 id, u32 chunk, u32 *at)
 {
-    return b->space == SPACE_T ? (u32)(b->offset / sizeof(float)) : (u32)MIX_NOTHING;
+    *at = emit_unit(e, id);
+    return id != NO_WEIGHT && e->places[id].chunk == chunk;
 }
 
-bool layers_weight_at(const struct emit *e, const struct binding *b, u32 chunk, u32 *at)
+bool layers_matrix(const struct emit *e, u32 id, u32 chunk, u32 *q, u32 *s)
 {
-    struct planes p;
-    if (b->space != SPACE_WEIGHT || e->places[b->weight].chunk != chunk) return false;
-    planes_plan(&p, &e->p->net->weights[b->weight]);
-    *at = (u32)((e->places[b->weight].at + (b->plane ? p.bytes[0] : 0) + b->offset) / 16);
-    return true;
+    *s = emit_scales_unit(e, id);
+    return layers_vector(e, id, chunk, q);
 }
 
-static bool read_layer(const struct emit *e, const struct layer_family *f, u32 first,
+bool layers_sum(const struct group *g, struct layer_sum *out)
+{
+    const struct op *mul = group_op(g, OP_MATMUL, 0), *add = group_last(g);
+    *out = (struct layer_sum){mul, add->in[add->in[0].buf == mul->out[0].buf], add->out[0]};
+    return g->n_ops == 2 && mul->w[1] == NO_WEIGHT;
+}
+
+static bool read_layer(const struct emit *e, const struct layer_family *f, u32 first, u32 end,
                        struct layer *out)
 {
+    const struct group *g = &e->p->groups[first];
     memset(out, 0, sizeof *out);
-    return first + f->n_launches <= e->n && f->read(e, &e->list[first], out);
+    if (first + f->n_groups > end) return false;
+    for (u32 i = 0; i < f->n_groups; i++)
+        if (g[i].rule != &gpu_rules[f->rules[i]]) return false;
+    return f->read(e, g, out);
 }
 
 /* Is b the layer behind a? */
@@ -36,14 +45,15 @@ static bool follows(const struct layer_family *f, const struct layer_run *r, con
            b->chunk == a->chunk && b->enc == a->enc && !memcmp(&want.a, &b->a, sizeof want.a);
 }
 
-/* The layers from launch `first` on that are alike. */
-static void find_run(const struct emit *e, const struct layer_family *f, u32 first,
+/* The layers from group `first` on that are alike. */
+static void find_run(const struct emit *e, const struct layer_family *f, u32 first, u32 end,
                      struct layer_run *r)
 {
     struct layer at, next;
     *r = (struct layer_run){0};
-    if (!read_layer(e, f, first, &r->first)) return;
-    for (at = r->first, r->n = 1; read_layer(e, f, first + r->n * f->n_launches, &next); r->n++) {
+    if (!read_layer(e, f, first, end, &r->first)) return;
+    for (at = r->first, r->n = 1; read_layer(e, f, first + r->n * f->n_groups, end, &next);
+         r->n++) {
         if (r->n == 1) {
             r->stride = next.place - at.place;
             r->memory_stride = (u32)((next.memory - at.memory) / 16);
@@ -66,37 +76,18 @@ static bool is_alone(const struct emit *e, u32 begin, u32 end)
     return true;
 }
 
-/* Puts the last launch in the place of [begin, end). Whatever is behind them waits for it: others
- * than the last of them may have used the memory that it writes. */
-static void put_last(struct emit *e, u32 begin, u32 end)
+u32 emit_layers(struct emit *e, u32 end)
 {
-    e->list[begin] = e->list[e->n - 1];
-    e->list[begin].after = true;
-    memmove(&e->list[begin + 1], &e->list[end], (e->n - 1 - end) * sizeof *e->list);
-    e->n -= end - begin;
-    if (begin + 1 < e->n) e->list[begin + 1].after = true;
-    e->barrier = MIN(e->barrier, e->n);
-}
-
-static void merge(struct emit *e, const struct layer_family *f)
-{
-    struct layer_run r = {0};
-    u32 first = 0, of = e->of;
-    for (; first < e->n; first++) {
-        find_run(e, f, first, &r);
-        if (r.n > 1) break;
+    static const struct layer_family *const families[] = {&layers_rwkv7, &layers_mla};
+    struct layer_run r;
+    if (!e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units || e->passed)
+        return 0;
+    for (u32 i = 0; i < ARRAY_LEN(families); i++) {
+        find_run(e, families[i], e->of, end, &r);
+        u32 n = r.n * families[i]->n_groups;
+        if (r.n < 2 || !is_alone(e, e->of, e->of + n)) continue;
+        families[i]->emit(e, &r);
+        return n;
     }
-    u32 end = first + r.n * f->n_launches;
-    if (first == e->n || !is_alone(e, e->list[first].of, e->list[end - 1].of + 1)) return;
-    e->of = e->list[first].of;
-    bool merged = f->merge(e, &r, first);
-    e->of = of;
-    if (merged && !e->rc) put_last(e, first, end);
-}
-
-void emit_layers(struct emit *e)
-{
-    if (e->rc || !e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units) return;
-    merge(e, &layers_rwkv7);
-    merge(e, &layers_mla);
+    return 0;
 }

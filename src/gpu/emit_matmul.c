@@ -7,13 +7,6 @@
 #include "gpu/emit.h"
 #include "gpu/native/matmul_mma.h"
 
-static struct planes planes_of(const struct emit *e, u32 id)
-{
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[id]);
-    return p;
-}
-
 static u32 n_out_of(const struct emit *e, u32 id)
 {
     return e->p->net->weights[id].n_out;
@@ -55,7 +48,7 @@ static u32 tile_of(const struct emit *e, const struct product *m)
     u32 units = e->kind.n_units ? e->kind.n_units : H200_UNITS;
     bool narrow = true;
     for (u32 i = 0; i < m->n; i++) {
-        narrow &= !encoding_has_nibbles(planes_of(e, m->w[i]).enc);
+        narrow &= !encoding_has_nibbles(emit_planes(e, m->w[i]).enc);
         tiles += (n_out_of(e, m->w[i]) + MMA_M - 1) / MMA_M;
     }
     if (n_rows <= MMA_FEW) return MMA_FEW;
@@ -196,12 +189,12 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
     u32 pick[MATMUL_MAX], n = 0, n_out = 0, n_rows = emit_n_rows(e, m->x);
     bool int8 = encoding_is_int8(enc), one = fits_one(e, m, enc), waits = int8 || m->norm;
     for (u32 i = 0; i < m->n; i++)
-        if (planes_of(e, m->w[i]).enc == enc) pick[n++] = i;
+        if (emit_planes(e, m->w[i]).enc == enc) pick[n++] = i;
     if (emit_is_unstaged(e, m->x)) {
         emit_unstaged(e, m, pick, n);
         return;
     }
-    struct planes w = planes_of(e, m->w[pick[0]]);
+    struct planes w = emit_planes(e, m->w[pick[0]]);
     u32 in_width = m->n_in * m->n_slices;
     struct matmul_args a = {
         .n_in = m->n_in,
@@ -257,7 +250,7 @@ int emit_product_rows(struct emit *e, const struct product *m)
 {
     bool waiting[2] = {false, false}, done[ENC_COUNT] = {false};
     for (u32 i = 0; i < m->n; i++) {
-        enum encoding enc = planes_of(e, m->w[i]).enc;
+        enum encoding enc = emit_planes(e, m->w[i]).enc;
         bool int8 = encoding_is_int8(enc);
         if (done[enc]) continue;
         done[enc] = true;
@@ -340,7 +333,7 @@ static void launch_glu(struct emit *e, const struct product *m, const struct op 
                        const struct op *up, struct operand y)
 {
     const struct op *norm = m->norm;
-    struct planes w = planes_of(e, gate->w[0]);
+    struct planes w = emit_planes(e, gate->w[0]);
     struct matmul_args a = {
         .n_in = m->x.width,
         .rows = emit_rows_of(e, m->x),
@@ -371,7 +364,7 @@ int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const
     struct product m = plain(gate, norm ? norm->in[0] : gate->in[0]);
     struct operand y = glu->out[0];
     m.norm = norm;
-    enum encoding enc = planes_of(e, gate->w[0]).enc;
+    enum encoding enc = emit_planes(e, gate->w[0]).enc;
     if ((m.x.col | emit_pitch(e, m.x) | m.n_in) % 4)
         return emit_lacks(e, gate, "columns that are not a multiple of 4");
     add_matrix(&m, gate->w[0], gate->w[1], gate->out[0]);
@@ -386,7 +379,7 @@ int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    bool alike = planes_of(e, up->w[0]).enc == enc;
+    bool alike = emit_planes(e, up->w[0]).enc == enc;
     if (alike && fits_one(e, &m, enc)) {
         launch_glu(e, &m, gate, up, y);
     } else if (alike && (on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {

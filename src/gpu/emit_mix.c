@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/emit.h"
-#include "gpu/rules.h"
+#include "gpu/emit_layers.h"
 
 enum { MIX_MAX_OPS = 64 };
 
@@ -51,9 +50,7 @@ static bool is_float(enum encoding enc)
 
 static enum encoding enc_of(const struct emit *e, u32 id)
 {
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[id]);
-    return p.enc;
+    return emit_planes(e, id).enc;
 }
 
 /* Is this vector, or row of them, there as floats beside the matrices? NO_WEIGHT is. */
@@ -83,15 +80,18 @@ static bool fits(const struct emit *e, const struct group *g, const struct op *m
                      is_beside(e, norm->w[0], chunk) && is_beside(e, norm->w[1], chunk));
 }
 
+u32 emit_lerp_unit(const struct emit *e, const struct op *lerp)
+{
+    return emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * emit_planes(e, lerp->w[0]).q_row;
+}
+
 static struct mix_part part_of(struct emit *e, const struct group *g, const struct op *mul)
 {
     const struct op *act = act_of(g, mul), *lerp = lerp_of(g, mul->in[0]);
     const struct op *norm = group_op(g, OP_NORM, 0), *glu = glu_of(g, mul);
     const struct op *last = glu ? glu : act ? act : mul;
     const struct weight *w = &e->p->net->weights[mul->w[0]];
-    struct planes p, v = {0};
-    planes_plan(&p, w);
-    if (lerp) planes_plan(&v, &e->p->net->weights[lerp->w[0]]);
+    struct planes p = emit_planes(e, mul->w[0]);
     return (struct mix_part){
         .enc = p.enc,
         .n_in = w->n_in,
@@ -103,7 +103,7 @@ static struct mix_part part_of(struct emit *e, const struct group *g, const stru
         .q2 = glu ? emit_unit(e, up_of(g, mul)->w[0]) : (u32)MIX_NOTHING,
         .s2 = glu ? emit_scales_unit(e, up_of(g, mul)->w[0]) : 0,
         .bias = emit_unit(e, mul->w[1]),
-        .m = lerp ? emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row : (u32)MIX_NOTHING,
+        .m = lerp ? emit_lerp_unit(e, lerp) : (u32)MIX_NOTHING,
         .x = emit_touch(e,
                         norm   ? norm->in[0]
                         : lerp ? lerp->in[0]
@@ -117,8 +117,7 @@ static struct mix_part part_of(struct emit *e, const struct group *g, const stru
 /* Of weights for one output. */
 static u32 output_bytes(const struct emit *e, const struct group *g, const struct op *mul)
 {
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[mul->w[0]]);
+    struct planes p = emit_planes(e, mul->w[0]);
     return (p.q_row * 16 + p.s_row) * (glu_of(g, mul) ? 2 : 1);
 }
 
@@ -177,7 +176,7 @@ static void emit_mix(struct emit *e, const struct group *g, enum encoding enc, c
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[g->ops[pick[0]]->w[0]].chunk);
-    emit_all(e);
+    emit_all(e, false);
     if (shift) {
         emit_state(e, shift->p.rec.state, false);
         emit_kept(e, shift->p.rec.state, norm->in[0].width);
@@ -210,12 +209,10 @@ static bool plan_waiting(const struct emit *e, const struct group *g, struct wai
         const struct op *mul = g->ops[i], *lerp;
         if (!is_first(g, mul)) continue;
         lerp = lerp_of(g, mul->in[0]);
-        struct planes v = {0};
         struct waiting_input in = {
             .x = mul->in[0], .m = MIX_NOTHING, .int8 = !is_float(enc_of(e, mul->w[0]))};
         if (lerp) {
-            planes_plan(&v, &e->p->net->weights[lerp->w[0]]);
-            in.m = emit_unit(e, lerp->w[0]) + lerp->p.lerp.row * v.q_row;
+            in.m = emit_lerp_unit(e, lerp);
             in.x = lerp->in[0];
             in.x2 = lerp->in[1];
         }
@@ -271,8 +268,7 @@ static int emit_unstaged_mixes(struct emit *e, const struct group *g)
     return e->rc;
 }
 
-/* Can k_mix do it all? */
-static bool all_fit(const struct emit *e, const struct group *g)
+bool emit_mixes_fit(const struct emit *e, const struct group *g)
 {
     if (e->rows > 1 || e->kind.n_p) return false;
     for (u32 i = 0; i < g->n_ops; i++)
@@ -306,13 +302,13 @@ static int emit_mixes(struct emit *e, const struct group *g)
 
 int emit_matmuls(struct emit *e, const struct group *g)
 {
-    return all_fit(e, g) ? emit_mixes(e, g) : emit_each(e, g);
+    return emit_mixes_fit(e, g) ? emit_mixes(e, g) : emit_each(e, g);
 }
 
 int emit_norm_router(struct emit *e, const struct group *g)
 {
     const struct op *glu = group_op(g, OP_GLU, 0);
-    if (all_fit(e, g)) return emit_mixes(e, g);
+    if (emit_mixes_fit(e, g)) return emit_mixes(e, g);
     emit_op(e, g->role[ROUTER_NORM]);
     emit_op(e, g->role[ROUTER_MATMUL]);
     return glu ? emit_glu(e, g, NULL, glu) : e->rc;

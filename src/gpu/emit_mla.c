@@ -2,13 +2,12 @@
  * cache; for one row all the way through attention and v_b. */
 #include <stdio.h>
 
-#include "gpu/emit.h"
-#include "gpu/rules.h"
+#include "gpu/emit_layers.h"
 
 /* ---- queries ---- */
 
-/* Can a cluster for each head make them in one launch? */
-static bool query_fits(const struct emit *e, const struct group *g)
+/* A cluster for each head makes them. */
+bool emit_mla_query_fits(const struct emit *e, const struct group *g)
 {
     const struct op *norm = group_op(g, OP_NORM, 0), *mul = group_op(g, OP_MATMUL, 0);
     const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
@@ -27,9 +26,7 @@ static void launch_query(struct emit *e, const struct group *g)
 {
     const struct op *norm = group_op(g, OP_NORM, 0), *mul = group_op(g, OP_MATMUL, 0);
     const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
-    struct planes q, k;
-    planes_plan(&q, &e->p->net->weights[mul->w[0]]);
-    planes_plan(&k, &e->p->net->weights[heads->w[0]]);
+    struct planes q = emit_planes(e, mul->w[0]), k = emit_planes(e, heads->w[0]);
     struct mla_query_args a = {.n_in = norm->in[0].width,
                                .norm = norm->p.norm.kind,
                                .has_w = norm->w[0] != NO_WEIGHT,
@@ -56,7 +53,7 @@ static void launch_query(struct emit *e, const struct group *g)
 
 int emit_mla_query(struct emit *e, const struct group *g)
 {
-    if (query_fits(e, g)) {
+    if (emit_mla_query_fits(e, g)) {
         launch_query(e, g);
     } else {
         emit_products(e, g);
@@ -139,8 +136,7 @@ static void emit_mla_store(struct emit *e, const struct group *g)
 
 /* ---- one row, through attention ---- */
 
-/* Can one launch do it? */
-static bool fits(const struct emit *e, const struct group *g)
+bool emit_mla_fits(const struct emit *e, const struct group *g)
 {
     const struct op *attention = g->role[MLA_ATTENTION];
     const struct op *rope = g->role[MLA_Q_ROPE], *heads = group_op(g, OP_MATMUL_HEADS, 0);
@@ -171,24 +167,30 @@ static void launch_heads(struct emit *e, const char *kind, u32 groups, enum enco
     emit_walk(e, 2, QUEUE_BYTES(emit_scale_words(enc), MATVEC_THREADS));
 }
 
+struct mla_args emit_mla_args(const struct emit *e, const struct group *g)
+{
+    const struct op *heads = g->role[MLA_V_B];
+    struct planes p = emit_planes(e, heads->w[0]);
+    return (struct mla_args){.store = store_args(e, g),
+                             .attn = emit_attention_args(e, g->role[MLA_ATTENTION]),
+                             .n_out = e->p->net->weights[heads->w[0]].n_out,
+                             .q_row = p.q_row,
+                             .s_row = p.s_row,
+                             .y_stride = heads->p.heads.out_stride};
+}
+
 static void emit_mla(struct emit *e, const struct group *g)
 {
     enum { GROUPS = 12, OUT_GROUPS = 8 }; /* of a head: so many that they fill a large device */
     const struct op *attention = g->role[MLA_ATTENTION];
     const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
     u32 kv = attention->p.attn.kv, w = heads->w[0];
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[w]);
-    struct mla_args a = {.store = store_args(e, g),
-                         .attn = emit_attention_args(e, attention),
-                         .n_out = e->p->net->weights[w].n_out,
-                         .q_row = p.q_row,
-                         .s_row = p.s_row,
-                         .y_stride = heads->p.heads.out_stride};
+    enum encoding enc = emit_planes(e, w).enc;
+    struct mla_args a = emit_mla_args(e, g);
     if (e->kind.clusters)
         emit_clusters(e, "k_mla_mma", attention, LATENT_STRETCHES);
     else
-        launch_heads(e, "", GROUPS, p.enc, a.attn.n_heads);
+        launch_heads(e, "", GROUPS, enc, a.attn.n_heads);
     bind_store(e, g);
     emit_in(e, attention->in[0]);
     emit_out(e, g->role[MLA_Q_ROPE]->out[0]);
@@ -197,7 +199,7 @@ static void emit_mla(struct emit *e, const struct group *g)
     emit_attention_scratch(e, attention, true);
     if (e->kind.clusters) {
         emit_args(e, &a, sizeof a);
-        launch_heads(e, "_out", OUT_GROUPS, p.enc, a.attn.n_heads);
+        launch_heads(e, "_out", OUT_GROUPS, enc, a.attn.n_heads);
         emit_step(e, STEP_ROWS);
         emit_attention_scratch(e, attention, false);
     } else {
@@ -211,7 +213,7 @@ static void emit_mla(struct emit *e, const struct group *g)
 int emit_mla_attention(struct emit *e, const struct group *g)
 {
     emit_inside(e, g);
-    if (fits(e, g)) {
+    if (emit_mla_fits(e, g)) {
         emit_mla(e, g);
         return e->rc;
     }

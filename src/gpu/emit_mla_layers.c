@@ -1,116 +1,114 @@
 /* Layers of MLA and experts as one launch (native/mla_layers.cu). */
-#include <string.h>
-
 #include "gpu/emit_layers.h"
 
-/* Launches of a layer. */
-enum { IN, QUERY, ATTEND, OUT_HEADS, OUT, ROUTER, GATE, DOWN, LAUNCHES };
+/* A layer's groups. */
+enum { IN, QUERY, ATTEND, OUT, ROUTER, GATE, DOWN, GROUPS };
 
-/* Their arguments. */
-struct eight {
-    struct matmul_args in, out;
-    struct mla_query_args query;
-    struct mla_args attend, heads;
-    struct mix_args router;
-    struct experts_args gate, down;
-    const struct launch *l;
+/* Their ops. */
+struct parts {
+    const struct op *norm, *q_a, *kv_a, *q_norm, *q_b, *k_b, *c_norm, *q_rope, *k_rope, *attention;
+    const struct op *v_b, *ffn_norm, *router, *shared_glu, *shared_gate, *shared_up, *route;
+    const struct op *glu, *gate, *up, *down, *combine, *shared_down, *residual;
+    struct layer_sum out;
 };
-
-static bool read_eight(const struct launch *l, struct eight *f)
-{
-    static const char *const names[LAUNCHES] = {
-        "k_matmul_i8", "k_mla_query_i8", "k_mla_mma",        "k_mla_out_i8",
-        "k_matmul_i8", "k_mix_i8",       "k_experts_glu_i8", "k_experts_sum_few_i8"};
-    for (u32 i = 0; i < LAUNCHES; i++)
-        if (strncmp(l[i].kernel, names[i], strlen(names[i]))) return false;
-    f->l = l;
-    memcpy(&f->in, l[IN].args, sizeof f->in);
-    memcpy(&f->query, l[QUERY].args, sizeof f->query);
-    memcpy(&f->attend, l[ATTEND].args, sizeof f->attend);
-    memcpy(&f->heads, l[OUT_HEADS].args, sizeof f->heads);
-    memcpy(&f->out, l[OUT].args, sizeof f->out);
-    memcpy(&f->router, l[ROUTER].args, sizeof f->router);
-    memcpy(&f->gate, l[GATE].args, sizeof f->gate);
-    memcpy(&f->down, l[DOWN].args, sizeof f->down);
-    return true;
-}
 
 /* ---- is it such a layer ---- */
 
-/* Does b begin so many floats behind a? */
-static bool is_behind(const struct binding *b, const struct binding *a, u32 n)
+static void find_attention(const struct group *g, struct parts *p)
 {
-    return a->space == SPACE_T && b->space == SPACE_T && b->offset == a->offset + n * sizeof(float);
+    p->norm = group_op(&g[IN], OP_NORM, 0);
+    p->q_norm = group_op(&g[QUERY], OP_NORM, 0);
+    p->q_a = group_maker(&g[IN], p->q_norm->in[0]);
+    p->kv_a = group_op(&g[IN], OP_MATMUL, group_op(&g[IN], OP_MATMUL, 0) == p->q_a);
+    p->q_b = group_op(&g[QUERY], OP_MATMUL, 0);
+    p->k_b = group_op(&g[QUERY], OP_MATMUL_HEADS, 0);
+    p->c_norm = g[ATTEND].role[MLA_NORM];
+    p->q_rope = g[ATTEND].role[MLA_Q_ROPE];
+    p->k_rope = g[ATTEND].role[MLA_K_ROPE];
+    p->attention = g[ATTEND].role[MLA_ATTENTION];
+    p->v_b = g[ATTEND].role[MLA_V_B];
 }
 
-/* Which of the first launch's matrices is kv_a: the other one, q_a, makes what queries read. */
-static u32 kv_part(const struct eight *f)
+static void find_experts(const struct group *g, struct parts *p)
 {
-    return is_behind(&f->l[QUERY].bufs[1], &f->l[IN].bufs[9], 0) ? 1 : 0;
+    p->ffn_norm = g[ROUTER].role[ROUTER_NORM];
+    p->router = g[ROUTER].role[ROUTER_MATMUL];
+    p->shared_glu = group_op(&g[ROUTER], OP_GLU, 0);
+    p->shared_gate = group_maker(&g[ROUTER], p->shared_glu->in[0]);
+    p->shared_up = group_maker(&g[ROUTER], p->shared_glu->in[1]);
+    p->route = group_op(&g[GATE], OP_ROUTE, 0);
+    p->glu = group_op(&g[GATE], OP_GLU, 0);
+    p->gate = group_maker(&g[GATE], p->glu->in[0]);
+    p->up = group_maker(&g[GATE], p->glu->in[1]);
+    p->down = g[DOWN].role[SUM_DOWN];
+    p->combine = g[DOWN].role[SUM_COMBINE];
+    p->shared_down = g[DOWN].role[SUM_ADDED];
+    p->residual = g[DOWN].role[SUM_RESIDUAL];
 }
 
-/* Does each launch read what others before it made, and the residual stream? */
-static bool is_chain(const struct eight *f)
+/* Does b begin so many columns behind a? */
+static bool is_behind(struct operand b, struct operand a, u32 n)
 {
-    const struct launch *l = f->l;
-    const struct binding *kv = &l[IN].bufs[9 + 4 * kv_part(f)], *middle = &l[OUT].bufs[9];
-    const struct mix_part *p = f->router.part;
-    return is_behind(&l[QUERY].bufs[1], &l[IN].bufs[9 + 4 * !kv_part(f)], 0) &&
-           is_behind(&l[ATTEND].bufs[6], &l[QUERY].bufs[4], f->query.n_k) &&
-           is_behind(&l[ATTEND].bufs[7], kv, 0) &&
-           is_behind(&l[ATTEND].bufs[8], kv, f->attend.store.n) &&
-           is_behind(&l[ATTEND].bufs[9], &l[QUERY].bufs[7], 0) &&
-           is_behind(&l[OUT].bufs[3], &l[OUT_HEADS].bufs[5], 0) &&
-           is_behind(&l[OUT].bufs[4], &l[IN].bufs[3], 0) && p[0].x == layers_float_at(middle) &&
-           p[1].x == p[0].x && is_behind(&l[GATE].bufs[2], &l[ROUTER].bufs[5], 0) &&
-           p[0].y == layers_float_at(&l[GATE].bufs[8]) &&
-           is_behind(&l[DOWN].bufs[1], &l[GATE].bufs[1], 0) &&
-           is_behind(&l[DOWN].bufs[2], &l[GATE].bufs[10], 0) &&
-           is_behind(&l[DOWN].bufs[3], &l[GATE].bufs[7], 0) &&
-           is_behind(&l[DOWN].bufs[4], middle, 0) && p[1].y == layers_float_at(&l[DOWN].bufs[7]);
+    return b.buf == a.buf && b.col == a.col + n;
+}
+
+/* Does each group read what others before it made, and the residual stream? */
+static bool is_chain(const struct parts *p, const struct mla_store_args *store)
+{
+    struct operand kv = p->kv_a->out[0], middle = p->out.y;
+    return is_behind(p->q_rope->in[0], p->q_b->out[0], p->k_b->p.heads.n_in) &&
+           is_behind(p->c_norm->in[0], kv, 0) && is_behind(p->k_rope->in[0], kv, store->n) &&
+           is_behind(p->attention->in[0], p->k_b->out[0], 0) &&
+           operand_same(p->out.mul->in[0], p->v_b->out[0]) &&
+           operand_same(p->out.added, p->norm->in[0]) && operand_same(p->ffn_norm->in[0], middle) &&
+           operand_same(p->gate->in[0], p->ffn_norm->out[0]) &&
+           operand_same(p->route->in[0], p->router->out[0]) &&
+           operand_same(p->down->in[1], p->route->out[0]) &&
+           operand_same(p->combine->in[1], p->route->out[1]) &&
+           operand_same(p->down->in[0], p->glu->out[0]) &&
+           operand_same(p->residual->in[0], middle) &&
+           operand_same(p->shared_down->in[0], p->shared_glu->out[0]);
+}
+
+static bool is_rms(const struct op *norm)
+{
+    return norm->p.norm.kind == NORM_RMS && norm->w[0] != NO_WEIGHT && norm->w[1] == NO_WEIGHT &&
+           norm->p.norm.group == norm->in[0].width;
 }
 
 /* From the residual stream to attention's output, added to it. */
-static bool is_attention(const struct eight *f)
+static bool is_attention(const struct emit *e, const struct group *g, const struct parts *p,
+                         const struct mla_args *a)
 {
-    const struct matmul_args *in = &f->in, *out = &f->out;
-    const struct mla_query_args *q = &f->query;
-    const struct mla_store_args *s = &f->attend.store;
-    const struct attention_args *a = &f->attend.attn;
-    u32 kv = kv_part(f), k = s->n + s->n_rot;
-    return in->norm == NORM_KIND_RMS && in->has_w && !in->has_b && !in->part[0].has_bias &&
-           !in->part[1].has_bias && !in->part[2].n_out && !in->add_pitch[0] && !in->add_pitch[1] &&
-           in->part[kv].n_out == k && in->part[!kv].n_out == q->n_in && q->norm == NORM_KIND_RMS &&
-           q->has_w && q->n_out == s->n && q->y_stride == k &&
-           f->l[QUERY].groups[2] == s->n_heads && s->norm == NORM_KIND_RMS && s->has_w &&
-           !s->has_b && s->q_stride == q->n_q && s->y_stride == k && q->n_q == q->n_k + s->n_rot &&
-           a->n_heads == s->n_heads && a->n_kv_heads == 1 && a->k_units * 8 == k &&
-           a->v_units * 8 == s->n && !memcmp(&f->attend, &f->heads, sizeof f->heads) &&
-           f->heads.y_stride == f->heads.n_out && out->n_in == s->n_heads * f->heads.n_out &&
-           out->norm == NORM_KIND_NONE && out->part[0].n_out == in->n_in &&
-           !out->part[0].has_bias && !out->part[1].n_out && out->add_pitch[0] && !out->add_pitch[1];
+    const struct mla_store_args *s = &a->store;
+    u32 k = s->n + s->n_rot, head = p->k_b->p.heads.in_stride;
+    return is_rms(p->norm) && is_rms(p->q_norm) && is_rms(p->c_norm) && p->q_a->w[1] == NO_WEIGHT &&
+           p->kv_a->w[1] == NO_WEIGHT && p->kv_a->out[0].width == k &&
+           !group_op(&g[IN], OP_MATMUL, 2) && emit_mla_query_fits(e, &g[QUERY]) &&
+           p->k_b->p.heads.n_out == s->n && p->k_b->p.heads.out_stride == k &&
+           p->k_b->p.heads.n_heads == s->n_heads && emit_mla_fits(e, &g[ATTEND]) &&
+           s->q_stride == head && s->y_stride == k && head == p->k_b->p.heads.n_in + s->n_rot &&
+           a->attn.n_heads == s->n_heads && a->attn.n_kv_heads == 1 && a->attn.k_units * 8 == k &&
+           a->attn.v_units * 8 == s->n && a->y_stride == a->n_out &&
+           p->out.mul->in[0].width == s->n_heads * a->n_out &&
+           p->out.y.width == p->norm->in[0].width;
 }
 
 /* The rest. */
-static bool is_experts(const struct eight *f)
+static bool is_experts(const struct emit *e, const struct group *g, const struct parts *p)
 {
-    const struct mix_part *router = &f->router.part[0], *shared = &f->router.part[1];
-    const struct experts_args *gate = &f->gate, *down = &f->down;
-    u32 n = f->in.n_in;
-    for (u32 i = 0; i < 2; i++)
-        if (f->router.part[i].n_in != n || f->router.part[i].m != (u32)MIX_NOTHING ||
-            f->router.part[i].bias != (u32)MIX_NOTHING || f->router.part[i].f != COLUMNS_NONE)
-            return false;
-    return f->router.n_parts == 2 && f->router.norm == NORM_KIND_RMS &&
-           f->router.norm_w != (u32)MIX_NOTHING && f->router.norm_b == (u32)MIX_NOTHING &&
-           router->enc == ENC_F32 && router->q2 == (u32)MIX_NOTHING &&
-           router->n_out == gate->n_experts && shared->enc == ENC_I8 &&
-           shared->q2 != (u32)MIX_NOTHING && shared->n_out == down->added_in && gate->routes &&
-           gate->route.n_experts == gate->n_experts && gate->route.n_used == gate->n_used &&
-           gate->n_in == n && !gate->x_slice && down->n_in == gate->n_out &&
-           down->x_slice == down->n_in && down->n_experts == gate->n_experts &&
-           down->n_used == gate->n_used && down->n_out == n && !down->added_bias &&
-           down->residual_pitch;
+    u32 n = p->norm->in[0].width;
+    return emit_mixes_fit(e, &g[ROUTER]) && is_rms(p->ffn_norm) &&
+           emit_planes(e, p->router->w[0]).enc == ENC_F32 && p->router->w[1] == NO_WEIGHT &&
+           p->router->out[0].width == p->route->p.route.n_experts &&
+           emit_experts_glu_fits(e, &g[GATE]) && p->gate->p.experts.n_in == n &&
+           p->route->p.route.n_experts == e->p->net->weights[p->gate->w[0]].n_slices &&
+           p->route->p.route.n_used == p->gate->p.experts.n_used && !p->gate->p.experts.per_slot &&
+           p->down->p.experts.n_in == p->gate->p.experts.n_out && p->down->p.experts.per_slot &&
+           p->down->p.experts.n_used == p->gate->p.experts.n_used &&
+           p->down->p.experts.n_out == n &&
+           e->p->net->weights[p->down->w[0]].n_slices == p->route->p.route.n_experts &&
+           p->shared_down->w[1] == NO_WEIGHT && emit_experts_sum_is_small(e, &g[DOWN]);
 }
 
 /* ---- can the kernel do it ---- */
@@ -167,64 +165,63 @@ static bool fits(struct mla_layers_args *a, u32 units)
 
 /* ---- as arguments ---- */
 
-static bool take_matrix(const struct emit *e, const struct binding *b, u32 chunk,
-                        struct mla_matrix *to)
+static bool take_matrix(const struct emit *e, const struct op *op, u32 chunk, struct mla_matrix *to)
 {
-    return layers_weight_at(e, &b[0], chunk, &to->q) && layers_weight_at(e, &b[1], chunk, &to->s);
+    return emit_planes(e, op->w[0]).enc == ENC_I8 &&
+           layers_matrix(e, op->w[0], chunk, &to->q, &to->s);
 }
 
 /* Where all its weights lie. */
-static bool take_weights(const struct emit *e, const struct eight *f, u32 chunk,
+static bool take_weights(const struct emit *e, const struct parts *p, u32 chunk,
                          struct mla_layers_args *a)
 {
-    const struct launch *l = f->l;
-    const struct mix_part *shared = &f->router.part[1];
-    u32 kv = kv_part(f);
-    a->norm[1] = f->router.norm_w;
-    a->router = f->router.part[0].q;
-    a->shared_gate = (struct mla_matrix){shared->q, shared->s};
-    a->shared_up = (struct mla_matrix){shared->q2, shared->s2};
     a->bias = (u32)MIX_NOTHING;
-    if (f->gate.route.has_bias && !layers_weight_at(e, &l[GATE].bufs[9], chunk, &a->bias))
-        return false;
-    return layers_weight_at(e, &l[IN].bufs[1], chunk, &a->norm[0]) &&
-           layers_weight_at(e, &l[QUERY].bufs[0], chunk, &a->q_norm) &&
-           layers_weight_at(e, &l[ATTEND].bufs[4], chunk, &a->c_norm) &&
-           take_matrix(e, &l[IN].bufs[6 + 4 * !kv], chunk, &a->q_a) &&
-           take_matrix(e, &l[IN].bufs[6 + 4 * kv], chunk, &a->kv_a) &&
-           take_matrix(e, &l[QUERY].bufs[2], chunk, &a->q_b) &&
-           take_matrix(e, &l[QUERY].bufs[5], chunk, &a->k_b) &&
-           take_matrix(e, &l[OUT_HEADS].bufs[3], chunk, &a->v_b) &&
-           take_matrix(e, &l[OUT].bufs[6], chunk, &a->o) &&
-           take_matrix(e, &l[GATE].bufs[3], chunk, &a->gate) &&
-           take_matrix(e, &l[GATE].bufs[5], chunk, &a->up) &&
-           take_matrix(e, &l[DOWN].bufs[5], chunk, &a->down) &&
-           take_matrix(e, &l[DOWN].bufs[8], chunk, &a->shared_down);
+    return (p->route->w[0] == NO_WEIGHT || layers_vector(e, p->route->w[0], chunk, &a->bias)) &&
+           layers_vector(e, p->norm->w[0], chunk, &a->norm[0]) &&
+           layers_vector(e, p->ffn_norm->w[0], chunk, &a->norm[1]) &&
+           layers_vector(e, p->q_norm->w[0], chunk, &a->q_norm) &&
+           layers_vector(e, p->c_norm->w[0], chunk, &a->c_norm) &&
+           layers_vector(e, p->router->w[0], chunk, &a->router) &&
+           take_matrix(e, p->q_a, chunk, &a->q_a) && take_matrix(e, p->kv_a, chunk, &a->kv_a) &&
+           take_matrix(e, p->q_b, chunk, &a->q_b) && take_matrix(e, p->k_b, chunk, &a->k_b) &&
+           take_matrix(e, p->v_b, chunk, &a->v_b) && take_matrix(e, p->out.mul, chunk, &a->o) &&
+           take_matrix(e, p->gate, chunk, &a->gate) && take_matrix(e, p->up, chunk, &a->up) &&
+           take_matrix(e, p->down, chunk, &a->down) &&
+           take_matrix(e, p->shared_gate, chunk, &a->shared_gate) &&
+           take_matrix(e, p->shared_up, chunk, &a->shared_up) &&
+           take_matrix(e, p->shared_down, chunk, &a->shared_down);
 }
 
-static bool layer_of(const struct emit *e, const struct launch *l, struct layer *out)
+static bool layer_of(const struct emit *e, const struct group *g, struct layer *out)
 {
-    struct eight f;
+    struct parts p;
+    struct kv_plane planes[KV_PLANES];
     struct mla_layers_args *a = &out->a.mla;
-    if (!read_eight(l, &f) || !is_attention(&f) || !is_experts(&f) || !is_chain(&f)) return false;
-    out->chunk = l[ROUTER].bufs[2].weight;
-    out->x = layers_float_at(&l[IN].bufs[3]);
-    out->y = layers_float_at(&l[DOWN].bufs[11]);
-    out->memory = l[ATTEND].bufs[12].offset;
-    out->n_memory = l[ATTEND].bufs[12].n;
-    *a = (struct mla_layers_args){.n = f.in.n_in,
-                                  .eps = {f.in.eps, f.router.eps},
-                                  .q_eps = f.query.eps,
-                                  .n_q = f.query.n_in,
-                                  .n_head = f.query.n_q,
-                                  .n_k = f.query.n_k,
-                                  .n_v = f.heads.n_out,
-                                  .n_between = f.gate.n_out,
-                                  .n_shared = f.down.added_in,
-                                  .route = f.gate.route,
-                                  .store = f.attend.store,
-                                  .attn = f.attend.attn};
-    if (!take_weights(e, &f, out->chunk, a) || !fits(a, e->kind.n_units)) return false;
+    find_attention(g, &p);
+    find_experts(g, &p);
+    if (!p.q_a || !p.kv_a || !layers_sum(&g[OUT], &p.out)) return false;
+    struct mla_args attend = emit_mla_args(e, &g[ATTEND]);
+    if (!is_attention(e, g, &p, &attend) || !is_experts(e, g, &p) || !is_chain(&p, &attend.store))
+        return false;
+    out->chunk = e->places[p.router->w[0]].chunk;
+    out->x = emit_place(e, p.norm->in[0]);
+    out->y = emit_place(e, p.residual->out[0]);
+    emit_kv_planes(e->p->net, e->limits, p.attention->p.attn.kv, planes);
+    out->memory = planes[0].at;
+    out->n_memory = (u64)e->limits->n_blocks * e->limits->block_tokens * planes[0].row;
+    *a = (struct mla_layers_args){.n = p.norm->in[0].width,
+                                  .eps = {p.norm->p.norm.eps, p.ffn_norm->p.norm.eps},
+                                  .q_eps = p.q_norm->p.norm.eps,
+                                  .n_q = p.q_norm->in[0].width,
+                                  .n_head = p.k_b->p.heads.in_stride,
+                                  .n_k = p.k_b->p.heads.n_in,
+                                  .n_v = attend.n_out,
+                                  .n_between = p.gate->p.experts.n_out,
+                                  .n_shared = p.shared_down->in[0].width,
+                                  .route = emit_route_args(e, p.route),
+                                  .store = attend.store,
+                                  .attn = attend.attn};
+    if (!take_weights(e, &p, out->chunk, a) || !fits(a, e->kind.n_units)) return false;
     out->place = a->q_a.q;
     return true;
 }
@@ -274,11 +271,10 @@ static u64 place_passed(struct mla_layers_args *a, u32 max_pos, u32 units)
     return at;
 }
 
-static bool merge(struct emit *e, const struct layer_run *r, u32 first)
+static void emit_run(struct emit *e, const struct layer_run *r)
 {
     const struct layer *l = &r->first;
     struct mla_layers_args a = l->a.mla;
-    (void)first;
     a.n_layers = r->n, a.stride = r->stride, a.kv_stride = r->memory_stride;
     a.x = l->x, a.y = l->y;
     e->passed = place_passed(&a, e->limits->max_pos, e->kind.n_units) * sizeof(u64);
@@ -289,14 +285,19 @@ static bool merge(struct emit *e, const struct layer_run *r, u32 first)
     emit_step(e, STEP_COS);
     emit_step(e, STEP_SIN);
     emit_chunk(e, l->chunk);
-    emit_all(e);
+    emit_all(e, true);
     emit_bind(e, (struct binding){.space = SPACE_KV,
                                   .offset = l->memory,
                                   .n = (r->n - 1) * 16ull * r->memory_stride + l->n_memory,
                                   .write = true});
     emit_passed(e);
     emit_args(e, &a, sizeof a);
-    return true;
 }
 
-const struct layer_family layers_mla = {LAUNCHES, layer_of, advance, merge};
+const struct layer_family layers_mla = {{RULE_NORM_MATMUL, RULE_MLA_QUERY, RULE_MLA_ATTENTION,
+                                         RULE_MATMUL_ADD, RULE_NORM_ROUTER_GLU,
+                                         RULE_ROUTE_EXPERTS_GLU, RULE_EXPERTS_SUM_ADD},
+                                        GROUPS,
+                                        layer_of,
+                                        advance,
+                                        emit_run};

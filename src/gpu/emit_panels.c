@@ -17,9 +17,7 @@ struct panels {
 
 bool emit_has_panels(const struct emit *e, struct operand x, u32 w)
 {
-    struct planes p;
-    planes_plan(&p, &e->p->net->weights[w]);
-    return e->kind.n_p && e->p->bufs[x.buf].rows == ROWS_T && p.enc != ENC_F32;
+    return e->kind.n_p && e->p->bufs[x.buf].rows == ROWS_T && emit_planes(e, w).enc != ENC_F32;
 }
 
 static u32 x_slices(const struct product *m)
@@ -92,9 +90,8 @@ static void emit_panel_rows(struct emit *e, const struct product *m, const struc
 static void emit_panel_weights(struct emit *e, const struct product *m, const struct panels *p,
                                u32 i, u32 begin, u32 first, u32 n)
 {
-    struct planes w;
+    struct planes w = emit_planes(e, m->w[i]);
     char name[32];
-    planes_plan(&w, &e->p->net->weights[m->w[i]]);
     struct panel_weights_args a = {.n_in = m->n_in,
                                    .n_out = e->p->net->weights[m->w[i]].n_out,
                                    .pitch = p->pitch,

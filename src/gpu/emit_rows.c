@@ -11,9 +11,8 @@ static u32 groups_of(u32 n, u32 threads)
 
 int emit_embed(struct emit *e, const struct op *op)
 {
-    struct planes w;
+    struct planes w = emit_planes(e, op->w[0]);
     char name[32];
-    planes_plan(&w, &e->p->net->weights[op->w[0]]);
     const struct operand sampled = {e->p->sampled, 0, 1};
     bool samples = e->p->sampled != NO_BUF;
     struct embed_args a = {.n = op->out[0].width,

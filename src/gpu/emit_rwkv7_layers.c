@@ -1,107 +1,66 @@
 /* Layers of RWKV-7 as one launch (native/rwkv7.cu). */
-#include <string.h>
-
 #include "gpu/emit_layers.h"
 
-enum { LAUNCHES = 5 }; /* of a layer: mix, low mix, matmul, mix, matmul */
+/* A layer's groups. */
+enum { MIX, LOW, OUT, KEY, VALUE, GROUPS };
 
-/* The arguments and bindings of a layer's launches. */
-struct five {
-    struct mix_args mix, key;
-    struct low_mix_args low;
-    struct matmul_args out, value;
-    const struct launch *l;
-};
-
-static bool read_five(const struct launch *l, enum encoding *enc, struct five *f)
+static bool take_part(const struct emit *e, const struct group *g, struct operand y,
+                      enum encoding enc, u32 chunk, u32 n, struct layers_part *to)
 {
-    static const struct {
-        const char *mix, *matmul;
-        enum encoding enc;
-    } known[] = {{"k_mix_i8", "k_matmul_i8", ENC_I8}, {"k_mix_k4", "k_matmul_k4", ENC_K4}};
-    for (u32 i = 0; i < ARRAY_LEN(known); i++) {
-        size_t n = strlen(known[i].matmul);
-        if (strcmp(l[0].kernel, known[i].mix) || strcmp(l[1].kernel, "k_low_mix_64") ||
-            strncmp(l[2].kernel, known[i].matmul, n) || strcmp(l[3].kernel, known[i].mix) ||
-            strncmp(l[4].kernel, known[i].matmul, n))
-            continue;
-        f->l = l;
-        memcpy(&f->mix, l[0].args, sizeof f->mix);
-        memcpy(&f->low, l[1].args, sizeof f->low);
-        memcpy(&f->out, l[2].args, sizeof f->out);
-        memcpy(&f->key, l[3].args, sizeof f->key);
-        memcpy(&f->value, l[4].args, sizeof f->value);
-        *enc = known[i].enc;
-        return true;
-    }
-    return false;
-}
-
-/* Is it a product of one matrix, added to one row, of the launch's kernel? */
-static bool is_plain(const struct matmul_args *a)
-{
-    return a->norm == NORM_KIND_NONE && a->part[1].n_out == 0 && a->part[2].n_out == 0 &&
-           !a->part[0].has_bias && a->add_pitch[0] && !a->add_pitch[1];
-}
-
-/* The part of the mix that makes what lies at `place`. */
-static const struct mix_part *maker(const struct mix_args *a, u32 place)
-{
-    for (u32 i = 0; i < a->n_parts; i++)
-        if (a->part[i].y == place) return &a->part[i];
-    return NULL;
-}
-
-static bool take_part(struct layers_part *to, const struct mix_part *p, enum encoding enc, u32 n,
-                      u32 n_out)
-{
-    if (!p || p->enc != enc || p->n_in != n || p->n_out != n_out || p->m == (u32)MIX_NOTHING ||
-        p->bias != (u32)MIX_NOTHING || p->q2 != (u32)MIX_NOTHING)
+    const struct op *mul = group_maker(g, y), *act = NULL, *lerp;
+    if (mul && mul->kind == OP_ACT) act = mul, mul = group_maker(g, act->in[0]);
+    if (!mul || mul->kind != OP_MATMUL || mul->in[0].width != n || mul->w[1] != NO_WEIGHT ||
+        emit_planes(e, mul->w[0]).enc != enc)
         return false;
-    *to = (struct layers_part){
-        .enc = enc, .n_out = n_out, .q = p->q, .s = p->s, .m = p->m, .f = p->f};
-    return true;
+    lerp = group_maker(g, mul->in[0]);
+    *to = (struct layers_part){.enc = enc,
+                               .n_out = mul->out[0].width,
+                               .m = emit_lerp_unit(e, lerp),
+                               .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE};
+    return layers_matrix(e, mul->w[0], chunk, &to->q, &to->s);
+}
+
+/* Of the product that makes x, perhaps with an act. */
+static enum encoding enc_of(const struct emit *e, const struct group *g, struct operand x)
+{
+    const struct op *mul = group_maker(g, x);
+    if (mul && mul->kind == OP_ACT) mul = group_maker(g, mul->in[0]);
+    return mul && mul->kind == OP_MATMUL ? emit_planes(e, mul->w[0]).enc : ENC_COUNT;
 }
 
 /* An encoding that low-rank matrices have. */
-static bool is_short(u32 enc)
+static bool is_short(enum encoding enc)
 {
     return enc == ENC_F16 || enc == ENC_F32;
 }
 
 /* r, k, v, the middles and what is made of them. */
-static bool take_parts(const struct five *f, enum encoding enc, struct layers_args *a)
+static bool take_parts(const struct emit *e, const struct group *g, const struct mixer *m,
+                       const struct layer *l, struct layers_args *a)
 {
-    const u32 wide[] = {f->low.r, f->low.k, f->low.v};
-    const u32 makes[] = {f->low.w, f->low.a, f->low.g, f->low.m};
+    static const enum mixer_input wide[] = {IN_R, IN_K, IN_V}, low[] = {IN_W, IN_A, IN_G, IN_M};
     u32 ranks = 0, units = 0;
-    if (f->mix.n_parts != LAYERS_PARTS || f->low.n_parts != LAYERS_LOW) return false;
     for (u32 i = 0; i < 3; i++)
-        if (!take_part(&a->part[i], maker(&f->mix, wide[i]), enc, a->n, a->n) ||
-            a->part[i].f != COLUMNS_NONE)
+        if (!take_part(e, &g[MIX], m->in[wide[i]], l->enc, l->chunk, a->n, &a->part[i]) ||
+            a->part[i].n_out != a->n || a->part[i].f != COLUMNS_NONE)
             return false;
     for (u32 i = 0; i < LAYERS_LOW; i++) {
-        if (makes[i] >= LAYERS_LOW) return false;
-        const struct low_part *p = &f->low.part[makes[i]];
-        const struct mix_part *from = maker(&f->mix, p->x);
-        if (!is_short(p->enc) || p->n_in % 8 || p->n_units > (i == 2 ? 64 : 32) || !from ||
-            !is_short(from->enc) || !take_part(&a->part[3 + i], from, from->enc, a->n, p->n_in))
+        const struct op *mul = group_maker(&g[LOW], m->in[low[i]]), *act = NULL;
+        if (mul->kind == OP_ACT) act = mul, mul = group_maker(&g[LOW], act->in[0]);
+        struct planes p = emit_planes(e, mul->w[0]);
+        struct operand x = mul->in[0];
+        enum encoding from = enc_of(e, &g[MIX], x);
+        if (!is_short(p.enc) || x.width % 8 || p.q_row > (i == 2 ? 64 : 32) || !is_short(from) ||
+            !take_part(e, &g[MIX], x, from, l->chunk, a->n, &a->part[3 + i]) ||
+            e->places[mul->w[0]].chunk != l->chunk)
             return false;
-        a->low[i] = (struct layers_low){p->enc, p->n_in, p->q, p->bias, p->f};
-        ranks += p->n_in;
-        units += p->n_units;
+        a->low[i] =
+            (struct layers_low){p.enc, x.width, emit_unit(e, mul->w[0]), emit_unit(e, mul->w[1]),
+                                act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE};
+        ranks += x.width;
+        units += p.q_row;
     }
     return ranks <= LAYERS_MAX_RANKS && units <= LAYERS_LOW_UNITS;
-}
-
-/* Does each launch read what the one before it made, and the residual stream? */
-static bool is_chain(const struct five *f, const struct layer *l)
-{
-    u32 middle = layers_float_at(&f->l[2].bufs[9]);
-    return layers_float_at(&f->l[2].bufs[3]) == f->low.y &&
-           layers_float_at(&f->l[2].bufs[4]) == l->x && f->key.part[0].x == middle &&
-           layers_float_at(&f->l[4].bufs[4]) == middle &&
-           layers_float_at(&f->l[4].bufs[3]) == f->key.part[0].y;
 }
 
 /* Groups for the time mix's parts: as few rows of r, k and v for a simdgroup as can be, one of a
@@ -139,48 +98,63 @@ static bool fits(const struct emit *e, struct layer *l)
            deal_groups(a, units, simds) <= units;
 }
 
-/* Are these five launches a layer? */
-static bool layer_of(const struct emit *e, const struct launch *l, struct layer *out)
+/* The norm of a mix and where its shift keeps its state, in 16 bytes. */
+static bool take_norm(const struct emit *e, const struct group *g, u32 chunk, float *eps, u32 *w,
+                      u32 *b, u32 *shift)
 {
-    struct five f;
+    const struct op *norm = group_op(g, OP_NORM, 0);
+    u64 n;
+    *eps = norm->p.norm.eps;
+    *shift =
+        (u32)(emit_state_at(e->p->net, e->limits, group_op(g, OP_TOKEN_SHIFT, 0)->p.rec.state, &n) /
+              16);
+    return emit_mixes_fit(e, g) && norm->p.norm.kind == NORM_LAYER &&
+           layers_vector(e, norm->w[0], chunk, w) && layers_vector(e, norm->w[1], chunk, b);
+}
+
+static bool layer_of(const struct emit *e, const struct group *g, struct layer *out)
+{
     struct layers_args *a = &out->a.rwkv7;
-    if (!read_five(l, &out->enc, &f) || !is_plain(&f.out) || !is_plain(&f.value)) return false;
-    out->chunk = l[0].bufs[2].weight;
-    out->x = f.mix.part[0].x;
-    out->y = layers_float_at(&l[4].bufs[9]);
-    out->memory = l[1].bufs[9].offset;
-    *a = (struct layers_args){
-        .n = f.out.n_in,
-        .n_between = f.value.n_in,
-        .n_heads = f.low.mix.n_heads,
-        .v_first = f.low.first,
-        .eps = {f.mix.eps, f.key.eps},
-        .l2_eps = f.low.mix.l2_eps,
-        .head_eps = f.low.mix.norm_eps,
-        .norm_w = {f.mix.norm_w, f.key.norm_w},
-        .norm_b = {f.mix.norm_b, f.key.norm_b},
-        .shift = {(u32)(l[0].bufs[4].offset / 16), (u32)(l[3].bufs[4].offset / 16)},
-        .state = (u32)(l[1].bufs[9].offset / 16)};
-    static const u32 vectors[] = {4, 5, 8, 6, 7}; /* among the low mix's bindings */
-    for (u32 i = 0; i < ARRAY_LEN(vectors); i++)
-        if (!layers_weight_at(e, &l[1].bufs[vectors[i]], out->chunk, &a->vector[i])) return false;
     struct layers_part key;
-    if (!take_parts(&f, out->enc, a) || f.key.n_parts != 1 || !is_chain(&f, out) ||
-        !take_part(&key, &f.key.part[0], out->enc, a->n, a->n_between))
+    struct layer_sum sum, value;
+    struct mixer m;
+    if (!emit_low_mix_fits(e, &g[LOW], &m) || m.head != 64 || !m.norm || !m.lerp || !m.gate ||
+        !layers_sum(&g[OUT], &sum) || !layers_sum(&g[VALUE], &value))
         return false;
-    const struct binding *weights[] = {&l[2].bufs[6], &l[4].bufs[6]};
+    out->enc = emit_planes(e, sum.mul->w[0]).enc;
+    out->chunk = e->places[sum.mul->w[0]].chunk;
+    u64 at = emit_state_at(e->p->net, e->limits, m.wkv->p.rec.state, &out->n_memory);
+    *a = (struct layers_args){.n = sum.mul->in[0].width,
+                              .n_between = value.mul->in[0].width,
+                              .n_heads = m.args.n_heads,
+                              .v_first = emit_place(e, m.in[IN_FIRST]),
+                              .l2_eps = m.args.l2_eps,
+                              .head_eps = m.args.norm_eps,
+                              .state = (u32)(at / 16)};
+    const u32 vectors[] = {m.k_k->w[0], m.k_a->w[0], m.bonus->w[0], m.norm->w[0], m.norm->w[1]};
+    for (u32 i = 0; i < ARRAY_LEN(vectors); i++)
+        if (!layers_vector(e, vectors[i], out->chunk, &a->vector[i])) return false;
     for (u32 i = 0; i < 2; i++)
-        if (!layers_weight_at(e, weights[i], out->chunk, &a->q[2 * i]) ||
-            !layers_weight_at(e, weights[i] + 1, out->chunk, &a->s[2 * i]))
+        if (!take_norm(e, &g[i ? KEY : MIX], out->chunk, &a->eps[i], &a->norm_w[i], &a->norm_b[i],
+                       &a->shift[i]))
             return false;
+    struct operand x = group_op(&g[MIX], OP_NORM, 0)->in[0];
+    struct operand middle = group_op(&g[KEY], OP_NORM, 0)->in[0];
+    if ((out->enc != ENC_I8 && out->enc != ENC_K4) || !take_parts(e, g, &m, out, a) ||
+        !take_part(e, &g[KEY], value.mul->in[0], out->enc, out->chunk, a->n, &key) ||
+        key.f != COLUMNS_RELU2 || emit_planes(e, value.mul->w[0]).enc != out->enc ||
+        !layers_matrix(e, sum.mul->w[0], out->chunk, &a->q[0], &a->s[0]) ||
+        !layers_matrix(e, value.mul->w[0], out->chunk, &a->q[2], &a->s[2]))
+        return false;
     a->m = key.m, a->q[1] = key.q, a->s[1] = key.s;
     out->place = a->q[0];
-    for (u32 i = 0; i < 2; i++)
-        if (a->norm_w[i] == (u32)MIX_NOTHING || a->norm_b[i] == (u32)MIX_NOTHING) return false;
-    return f.mix.norm == NORM_KIND_LAYER && f.key.norm == NORM_KIND_LAYER &&
-           key.f == COLUMNS_RELU2 && f.low.mix.m_pitch && f.low.mix.g_pitch && f.low.mix.has_norm &&
-           f.out.part[0].n_out == a->n && f.value.part[0].n_out == a->n &&
-           l[1].bufs[2].weight == out->chunk && l[3].bufs[2].weight == out->chunk && fits(e, out);
+    out->memory = at;
+    out->x = emit_place(e, x);
+    out->y = emit_place(e, value.y);
+    return !group_op(&g[MIX], OP_MATMUL, LAYERS_PARTS) && !group_op(&g[KEY], OP_MATMUL, 1) &&
+           operand_same(sum.mul->in[0], m.out) && operand_same(sum.added, x) &&
+           operand_same(sum.y, middle) && operand_same(value.added, middle) &&
+           sum.y.width == a->n && value.y.width == a->n && fits(e, out);
 }
 
 static void advance(struct layer *l, u32 stride, u32 state_stride)
@@ -201,31 +175,29 @@ static void advance(struct layer *l, u32 stride, u32 state_stride)
     a->shift[0] += state_stride, a->shift[1] += state_stride, a->state += state_stride;
 }
 
-/* States of these must be kept last: then k_keep does not keep them. */
-static bool merge(struct emit *e, const struct layer_run *r, u32 first)
+static void emit_run(struct emit *e, const struct layer_run *r)
 {
-    const struct binding *kept = &e->list[first].bufs[5];
-    if (e->n_kept < 2 * r->n ||
-        e->list[first + r->n * LAUNCHES - 2].bufs[5].offset + kept->n != e->n_kept * kept->n)
-        return false;
     const struct layer *l = &r->first;
     struct layers_args a = l->a.rwkv7;
     bool nibbles = encoding_has_nibbles(l->enc);
     u32 units = e->kind.n_units, simds = LAYERS_SIMDS(nibbles);
     a.n_layers = r->n, a.stride = r->stride, a.state_stride = r->memory_stride;
     a.x = l->x, a.y = l->y;
-    e->n_kept -= 2 * r->n;
     e->passed =
         (LAYERS_HEADER + 6u * a.n + LAYERS_MAX_RANKS) * sizeof(u64) + a.n_between * sizeof(float);
     emit_launch(e, nibbles ? "k_rwkv7_k4" : "k_rwkv7_i8", units, 1, simds * 32 + LAYERS_HELPERS);
     emit_groups(e, units, LAYERS_BYTES);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, l->chunk);
-    emit_all(e);
+    emit_all(e, true);
     emit_states(e);
     emit_passed(e);
     emit_args(e, &a, sizeof a);
-    return true;
 }
 
-const struct layer_family layers_rwkv7 = {LAUNCHES, layer_of, advance, merge};
+const struct layer_family layers_rwkv7 = {
+    {RULE_SHIFT_MATMULS, RULE_LOW_TIME_MIX, RULE_MATMUL_ADD, RULE_SHIFT_MATMULS, RULE_MATMUL_ADD},
+    GROUPS,
+    layer_of,
+    advance,
+    emit_run};

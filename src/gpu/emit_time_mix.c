@@ -2,17 +2,7 @@
  * it, for one row from the low-rank middles on. */
 #include <stdio.h>
 
-#include "core/patterns.h"
-#include "gpu/emit.h"
-
-/* What the ops read: r, w, k, v, a, first, m, g; missing ones are v. */
-enum { IN_R, IN_W, IN_K, IN_V, IN_A, IN_FIRST, IN_M, IN_G, IN_COUNT };
-struct mixer {
-    const struct op *lerp, *k_k, *l2, *k_a, *wkv, *norm, *bonus, *gate;
-    struct operand in[IN_COUNT], out;
-    u32 head;
-    struct time_mix_args args;
-};
+#include "gpu/emit_layers.h"
 
 static void find_mixer(const struct emit *e, const struct group *g, struct mixer *m)
 {
@@ -92,18 +82,16 @@ static bool fits(const struct emit *e, const struct group *g)
 {
     const struct op *first = group_op(g, OP_MATMUL, 0), *mul;
     u32 n_in = 0, n = 0;
-    struct planes p;
     if (e->rows > 1 || e->kind.n_p || !first) return false;
     u32 chunk = e->places[first->w[0]].chunk;
     for (; (mul = group_op(g, OP_MATMUL, n)) != NULL; n++) {
-        planes_plan(&p, &e->p->net->weights[mul->w[0]]);
-        if (encoding_is_int8(p.enc) || (mul->in[0].width | mul->in[0].col) % 4 ||
-            e->places[mul->w[0]].chunk != chunk)
+        if (encoding_is_int8(emit_planes(e, mul->w[0]).enc) ||
+            (mul->in[0].width | mul->in[0].col) % 4 || e->places[mul->w[0]].chunk != chunk)
             return false;
         n_in += mul->in[0].width;
         if (mul->w[1] == NO_WEIGHT) continue;
-        planes_plan(&p, &e->p->net->weights[mul->w[1]]);
-        if (p.enc != ENC_F32 || e->places[mul->w[1]].chunk != chunk) return false;
+        if (emit_planes(e, mul->w[1]).enc != ENC_F32 || e->places[mul->w[1]].chunk != chunk)
+            return false;
     }
     return n <= LOW_MAX && n_in <= LOW_MAX_IN;
 }
@@ -129,14 +117,13 @@ static void emit_low_mix(struct emit *e, const struct group *g, const struct mix
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[group_op(g, OP_MATMUL, 0)->w[0]].chunk);
-    emit_all(e);
+    emit_all(e, false);
     bind_vectors(e, m);
     emit_state(e, m->wkv->p.rec.state, false);
     emit_state(e, m->wkv->p.rec.state, true);
     for (const struct op *mul; (mul = group_op(g, OP_MATMUL, a.n_parts)) != NULL;) {
         const struct op *act = group_reader(g, mul->out[0], OP_ACT);
-        struct planes p;
-        planes_plan(&p, &e->p->net->weights[mul->w[0]]);
+        struct planes p = emit_planes(e, mul->w[0]);
         made[a.n_parts] = act ? act->out[0] : mul->out[0];
         a.part[a.n_parts++] = (struct low_part){
             .enc = p.enc,
@@ -169,15 +156,20 @@ static bool makes_all(const struct group *g, const struct mixer *m)
            (!m->lerp || group_maker(g, m->in[IN_M])) && (!m->gate || group_maker(g, m->in[IN_G]));
 }
 
+bool emit_low_mix_fits(const struct emit *e, const struct group *g, struct mixer *m)
+{
+    find_mixer(e, g, m);
+    return is_usual(e, m) && fits(e, g) && makes_all(g, m);
+}
+
 int emit_time_mix(struct emit *e, const struct group *g)
 {
     struct mixer m;
-    find_mixer(e, g, &m);
-    if (!is_usual(e, &m)) return emit_each(e, g);
-    if (fits(e, g) && makes_all(g, &m)) {
+    if (emit_low_mix_fits(e, g, &m)) {
         emit_low_mix(e, g, &m);
         return e->rc;
     }
+    if (!is_usual(e, &m)) return emit_each(e, g);
     emit_inside(e, g);
     for (u32 i = 0; i < g->n_ops; i++)
         if (g->ops[i]->kind == OP_MATMUL || g->ops[i]->kind == OP_ACT) emit_op(e, g->ops[i]);

@@ -43,9 +43,8 @@ static void bind_input(struct emit *e, const struct product *m, bool int8)
 void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32 n)
 {
     const struct weight *weights = e->p->net->weights;
-    struct planes w;
+    struct planes w = emit_planes(e, m->w[pick[0]]);
     u32 n_out = 0, n_parts = m->glu ? 1 : n, n_slices = m->n_used ? m->n_used : m->n_slices;
-    planes_plan(&w, &weights[m->w[pick[0]]]);
     bool int8 = encoding_is_int8(w.enc), waits = int8 || m->norm;
     struct unstaged_args a = {.n_in = m->n_in,
                               .rows = emit_rows_of(e, m->x),
@@ -98,16 +97,11 @@ void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32
 
 /* ---- inputs ---- */
 
-static bool same(struct operand a, struct operand b)
-{
-    return a.buf == b.buf && a.col == b.col && a.width == b.width;
-}
-
 u32 waiting_add(struct waiting *w, struct waiting_input in)
 {
     for (u32 i = 0; i < w->n; i++)
-        if (same(w->in[i].x, in.x) && same(w->in[i].x2, in.x2) && w->in[i].m == in.m &&
-            w->in[i].int8 == in.int8)
+        if (operand_same(w->in[i].x, in.x) && operand_same(w->in[i].x2, in.x2) &&
+            w->in[i].m == in.m && w->in[i].int8 == in.int8)
             return i;
     if (w->n == WAITING_MAX) return UINT32_MAX;
     in.at = (u32)(w->bytes / 16);
@@ -145,7 +139,7 @@ void emit_waiting_rows(struct emit *e, const struct waiting *w)
         emit_chunk(e, w->chunk);
     else
         emit_step(e, STEP_HEAD);
-    emit_all(e);
+    emit_all(e, false);
     if (w->shift)
         emit_state(e, w->shift->p.rec.state, false);
     else
@@ -175,10 +169,8 @@ void emit_waiting_rows(struct emit *e, const struct waiting *w)
 
 static struct unstaged_plane plane_of(const struct emit *e, u32 id, const struct waiting_input *in)
 {
-    const struct weight *w = &e->p->net->weights[id];
-    struct planes p;
-    planes_plan(&p, w);
-    return (struct unstaged_plane){.n_in = w->n_in,
+    struct planes p = emit_planes(e, id);
+    return (struct unstaged_plane){.n_in = e->p->net->weights[id].n_in,
                                    .q_row = p.q_row,
                                    .s_row = p.s_row,
                                    .x = in->int8 ? in->at : 0,

@@ -23,8 +23,12 @@
     X(EXPERTS_SUM, emit_experts_sum)               \
     X(MATMUL_ADD, emit_matmul_add)                 \
     X(MATMULS, emit_matmuls)
-#define GPU_ONE_RULE(id, emitter) +1
-enum { GPU_RULES = 0 GPU_RULE_TABLE(GPU_ONE_RULE) };
+enum gpu_rule {
+#define GPU_RULE_ENUM(id, emitter) RULE_##id,
+    GPU_RULE_TABLE(GPU_RULE_ENUM)
+#undef GPU_RULE_ENUM
+        GPU_RULES
+};
 extern const struct rule gpu_rules[GPU_RULES];
 
 /* Roles by name. */
