@@ -15,7 +15,7 @@ enum { LINE_MAX_BYTES = 1 << 26 };
 
 static const struct opt batch_opts[] = {
     {'o', "output", OPT_TEXT, "FILE", NULL,
-     "write answers to FILE instead of stdout; requests already answered in FILE are skipped",
+     "write answers to FILE instead of stdout, and skip requests that FILE already answers",
      OPT_FIELD(out), 0, 0},
     {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
      1, 1024},
@@ -24,10 +24,11 @@ static const struct opt batch_opts[] = {
      "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {'n', "max-tokens", OPT_COUNT, "N", "256",
-     "generate at most N tokens for a request without max_tokens; -1 removes the limit",
+     "generate at most N tokens for a request without max_tokens; -1 means no limit",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "no-reuse", OPT_FLAG, NULL, NULL,
-     "do not reuse prefixes: prefill every prompt from the beginning", OPT_FIELD(no_reuse), 0, 0},
+     "prefill every prompt from the beginning, without reusing the beginnings of other prompts",
+     OPT_FIELD(no_reuse), 0, 0},
 };
 static const struct opt_group batch_group = {NULL, OPT_TABLE(batch_opts)};
 
@@ -604,20 +605,20 @@ const struct command cmd_batch = {
     .operands = "[MODEL] FILE",
     .summary = "answer a file of requests in parallel",
     .about =
-        "Reads requests from FILE (-: stdin), one JSON object per line, and writes one line per "
-        "answer, as answers complete. A request has one of prompt (text), messages (formatted with "
-        "the chat template; tools may be given) or tokens (ids). It may also have id, max_tokens, "
-        "temperature, top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, "
-        "penalty_window, no_repeat_ngram, logit_bias, seed (default 0), choice, stop, ignore_end, "
-        "grammar, "
-        "json_schema, response_format, logprobs, priority and timeout; the command line sets the "
-        "defaults. An "
-        "answer has id, text, tokens, finish_reason and statistics; in a chat, reasoning and "
-        "tool_calls are separate from text; a failed request has id and error. A request without "
-        "id gets its line number, or \"line N\" if another request has "
-        "the id N. With -o, the command may be interrupted and run again: answered requests are "
-        "skipped, failed ones are tried again. Only one process at a time may write to a file. An "
-        "answer does not depend on the other requests.",
+        "Reads requests from FILE (- for stdin), one JSON object per line, and runs them in "
+        "parallel. Writes one JSON object per line for each answer, in the order in which the "
+        "answers complete. An answer does not depend on the other requests.\nA request contains "
+        "prompt (text), messages (formatted with the chat template, optionally with tools), or "
+        "tokens (token ids). It can also contain id, max_tokens, temperature, top_k, top_p, min_p, "
+        "repeat_penalty, presence_penalty, frequency_penalty, penalty_window, no_repeat_ngram, "
+        "logit_bias, seed (default 0), choice, stop, ignore_end, grammar, json_schema, "
+        "response_format, logprobs, priority and timeout. Options on the command line set the "
+        "defaults. If a request has no id, its id is its line number, or \"line N\" if another "
+        "request already has the id N.\nAn answer contains id, text, tokens, finish_reason and "
+        "statistics. The answer to a chat contains reasoning and tool_calls separately from text. "
+        "If a request fails, its line contains id and error.\nWith -o, the command can be "
+        "interrupted and run again. It then skips requests that were answered and retries requests "
+        "that failed. Only one process at a time can write to the file.",
     .groups = {&batch_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .min_operands = 1,

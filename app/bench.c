@@ -9,9 +9,9 @@
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
-     "what to measure: prefill, decode, both in sequence (full), all three, or many clients at "
-     "once (serve; --batches lists the numbers of clients, 1,4,8 by default, and -p and -n take "
-     "one value each)",
+     "what to measure: prefill; decode; full, which is prefill followed by decode; all of these; "
+     "or serve, which simulates many clients (--batches lists the numbers of clients, 1,4,8 by "
+     "default, and -p and -n take one value each)",
      OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,
@@ -21,21 +21,24 @@ static const struct opt bench_opts[] = {
      0},
     {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences processed at once",
      OPT_FIELD(batches), 0, 0},
-    {'r', "reps", OPT_COUNT, "N", "7", "runs of each case after a warm-up; the median is reported",
-     OPT_FIELD(n_reps), 1, 1000},
-    {0, "chunk", OPT_COUNT, "N", NULL, "prompt tokens per step", OPT_FIELD(chunk), 1, 65536},
+    {'r', "reps", OPT_COUNT, "N", "7",
+     "number of runs of each case after a warm-up; the median is reported", OPT_FIELD(n_reps), 1,
+     1000},
+    {0, "chunk", OPT_COUNT, "N", NULL, "number of prompt tokens per prefill step", OPT_FIELD(chunk),
+     1, 65536},
     {0, "profile", OPT_FLAG, NULL, NULL,
-     "time every op instead of whole steps; the JSON document is a Chrome trace",
+     "measure every op instead of whole steps; the JSON document is also a Chrome trace",
      OPT_FIELD(profile), 0, 0},
     {0, "kernel", OPT_TEXT, "NAME", NULL,
-     "check one kernel against the reference, then measure it, and its fused form if it has one, "
-     "instead of a model: matvec, matmul, matmul+add, norm+matmul, "
-     "norm+qkv+rope+kv_store+attention, gate+up+glu, "
-     "norm+gate+up+glu, lerp+matmul+act, attention, latent_attention, norm, rope, "
-     "route, experts, experts+glu, experts+combine, wkv7, wkv7+head+tail, sample or all",
+     "measure one kernel (and its fused form, if there is one) instead of a model, after checking "
+     "it against the reference; NAME is matvec, matmul, matmul+add, norm+matmul, "
+     "norm+qkv+rope+kv_store+attention, gate+up+glu, norm+gate+up+glu, lerp+matmul+act, attention, "
+     "latent_attention, norm, rope, route, experts, experts+glu, experts+combine, wkv7, "
+     "wkv7+head+tail, sample or all",
      OPT_FIELD(kernel), 0, 0},
     {0, "shape", OPT_TEXT, "KEY=N,...", NULL,
-     "sizes of the kernel: n, m, t, type, heads, kv_heads, head, rope, depth, experts, used",
+     "sizes for --kernel; the keys are n, m, t, type, heads, kv_heads, head, rope, depth, experts "
+     "and used",
      OPT_FIELD(shape), 0, 0},
     {0, "kv-type", OPT_CHOICE, FLETCH_KV_TYPES, NULL,
      "type of the KV cache (default: depends on the backend)", OPT_FIELD(kv_type), 0, 0},
@@ -46,9 +49,11 @@ static const struct opt bench_opts[] = {
     OPT_ROW_JSON,
     {0, "csv", OPT_FLAG, NULL, NULL, "print the results as CSV", OPT_FIELD(csv), 0, 0},
     {0, "html", OPT_TEXT, "FILE", NULL,
-     "write the page with the plots to FILE instead of the folder of --dir", OPT_FIELD(html), 0, 0},
+     "write the HTML page with the plots to FILE instead of the --dir folder", OPT_FIELD(html), 0,
+     0},
     {0, "dir", OPT_TEXT, "DIR", P_tmpdir,
-     "folder for the JSON document and the page, which are named fletch-bench-BACKEND-MODEL-MODE",
+     "folder for the JSON document and the HTML page with the plots; their names begin with "
+     "fletch-bench-BACKEND-MODEL-MODE",
      OPT_FIELD(dir), 0, 0},
 };
 static const struct opt_group bench_group = {NULL, OPT_TABLE(bench_opts)};
@@ -275,19 +280,19 @@ static int bench(const struct args *a)
     if (strcmp(word, "compare") == 0) {
         if (a->operands.n != 3)
             return opts_wrong(
-                "bench", "compare needs two JSON documents: fletch bench compare A.json B.json");
+                "bench", "compare requires two JSON documents: fletch bench compare A.json B.json");
         return bench_compare(a->operands.p[1], a->operands.p[2], a);
     }
-    if (a->operands.n > 1) return opts_wrong("bench", "give one model at a time");
+    if (a->operands.n > 1) return opts_wrong("bench", "give only one model");
     if (a->kernel && a->operands.n)
         return opts_wrong("bench", "--kernel and MODEL cannot be combined");
-    if (a->shape && !a->kernel) return opts_wrong("bench", "--shape needs --kernel");
+    if (a->shape && !a->kernel) return opts_wrong("bench", "--shape requires --kernel");
     if (a->kernel && is_about_models(a))
-        return opts_wrong("bench", "--kernel takes its sizes from --shape; options such as -p, -n "
-                                   "and --mode apply only to models");
+        return opts_wrong("bench", "options such as -p, -n and --mode apply only to models; set "
+                                   "the sizes for --kernel with --shape");
     if (a->json && a->csv) return opts_wrong("bench", "--json and --csv cannot be combined");
     if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
-        return opts_wrong("bench", "speculative decoding is measured by --mode serve only");
+        return opts_wrong("bench", "speculative decoding can be measured only with --mode serve");
     int code = check_folders(a);
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code)
@@ -302,12 +307,12 @@ const struct command cmd_bench = {
     .name = "bench",
     .operands = "[MODEL | compare A.json B.json]",
     .summary = "measure speed",
-    .about =
-        "Measures how fast a model runs, and compares this with the limits of the machine, which "
-        "are measured in the same run. Without MODEL, the built-in model is measured. LIST is a "
-        "comma-separated list of numbers; every combination is a case, and the cases alternate. "
-        "compare shows the speed ratios between two JSON documents, with confidence intervals; the "
-        "exit code is 1 if any case of the second is significantly slower.",
+    .about = "Measures how fast a model runs. Also measures the limits of the machine in the same "
+             "run, and shows the speed as a share of these limits. The default model is the "
+             "built-in one.\nA LIST is a comma-separated list of numbers. Every combination of the "
+             "lists is a case, and the cases run in turns.\n\"fletch bench compare A.json B.json\" "
+             "compares the results of two runs and shows the ratio of their speeds with confidence "
+             "intervals. It exits with code 1 if any case is significantly slower in B.",
     .groups = {&bench_group, &opts_speculation, &opts_place, &opts_common},
     .max_operands = 3,
     .run = bench,

@@ -145,7 +145,7 @@ int bench_compare(const char *path_a, const char *path_b, const struct args *arg
     if (!code) code = bench_load(&b, path_b);
     if (!code) c = bench_compare_docs(a, b, &t, list);
     if (!code && c.n == 0)
-        code = say_error("%s and %s have no case in common", QUOTE(path_a), QUOTE(path_b));
+        code = say_error("%s and %s have no cases in common", QUOTE(path_a), QUOTE(path_b));
     if (!code && args->json) {
         json_t *doc =
             need(json_pack("{s:O, s:b}", "comparison", list, "regression", c.n_slower > 0));

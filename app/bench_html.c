@@ -311,12 +311,10 @@ void bench_write_html(FILE *out, const json_t *doc)
     put_cards(out, doc);
     fputs("<h2>Results</h2>\n", out);
     put_table(out, doc);
-    fputs(
-        "<p>p: prompt tokens; n: generated tokens; d: tokens already in the context; b: sequences "
-        "at once. Latencies are in ms per step; the shares in parentheses are of the measured "
-        "peak.</p>\n<div "
-        "class=\"plots\">\n",
-        out);
+    fputs("<p>p: prompt tokens; n: generated tokens; d: tokens already in the context; b: "
+          "sequences at once. Latencies are in ms per step. Percentages in parentheses are shares "
+          "of the measured peak.</p>\n<div class=\"plots\">\n",
+          out);
     plot_latency(out, doc);
     plot_throughput(out, doc, "depth", "batch");
     plot_throughput(out, doc, "batch", "depth");

@@ -9,8 +9,8 @@ static const struct opt template_opts[] = {
     {0, "template", OPT_TEXT, "FILE", NULL, "chat template to use instead of the model's own",
      OPT_FIELD(template_file), 0, 0},
     {0, "template-arg", OPT_TEXTS, "NAME=VALUE", NULL,
-     "set a template variable, as in enable_thinking=false; VALUE is JSON if it parses as JSON, "
-     "otherwise text; may be repeated",
+     "set a template variable, for example enable_thinking=false; VALUE is read as JSON if it is "
+     "valid JSON, otherwise as text; may be repeated",
      OPT_FIELD(template_args), 0, 0},
 };
 const struct opt_group opts_template = {"Template options", OPT_TABLE(template_opts)};

@@ -11,18 +11,18 @@
 #include "talk.h"
 
 static const struct opt chat_opts[] = {
-    {0, "system", OPT_TEXT, "TEXT", NULL, "the system message", OPT_FIELD(system), 0, 0},
+    {0, "system", OPT_TEXT, "TEXT", NULL, "system message for the conversation", OPT_FIELD(system),
+     0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "generate at most N tokens per answer; -1 removes the limit (default: until the model ends "
-     "its answer)",
+     "generate at most N tokens per answer; -1 means no limit (default: generate until the model "
+     "ends its answer)",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
-    {0, "stop", OPT_TEXTS, "TEXT", NULL, "stop an answer before this text; may be repeated",
+    {0, "stop", OPT_TEXTS, "TEXT", NULL, "end an answer before this text; may be repeated",
      OPT_FIELD(stops), 0, 0},
-    {0, "think", OPT_FLAG, NULL, NULL,
-     "turn the model's thinking on, if its chat template supports this", OPT_FIELD(think), 0, 0},
+    {0, "think", OPT_FLAG, NULL, NULL, "turn thinking on, if the model's chat template supports it",
+     OPT_FIELD(think), 0, 0},
     {0, "no-think", OPT_FLAG, NULL, NULL,
-     "turn the model's thinking off, if its chat template supports this", OPT_FIELD(no_think), 0,
-     0},
+     "turn thinking off, if the model's chat template supports it", OPT_FIELD(no_think), 0, 0},
 };
 static const struct opt_group chat_group = {NULL, OPT_TABLE(chat_opts)};
 
@@ -109,7 +109,7 @@ static void say_context(struct show *s)
     }
     s->n_hidden = t->last.n_hidden;
     if (t->last.made.finish == FLETCH_FINISH_CONTEXT)
-        fputs("the answer stops here: the context is full\n", stderr);
+        fputs("the answer ends here because the context is full\n", stderr);
 }
 
 static void answer(struct show *s)
@@ -445,9 +445,9 @@ static const struct slash {
     {"/load", "FILE", "continue a saved conversation", do_load},
     {"/tokens", "", "count the tokens of the conversation", do_tokens},
     {"/stats", "", "show the model and its speed", do_stats},
-    {"/think", "on|off", "turn the model's thinking on or off", do_think},
+    {"/think", "on|off", "turn thinking on or off", do_think},
     {"/clear", "", "start a new conversation", do_clear},
-    {"/bye", "", "leave; also /exit, /quit and Ctrl-D", do_bye},
+    {"/bye", "", "leave the chat, as do /exit, /quit and Ctrl-D", do_bye},
     {"/exit", "", NULL, do_bye},
     {"/quit", "", NULL, do_bye},
     {"/show", "", NULL, do_show},
@@ -464,8 +464,9 @@ static void do_help(struct show *s, const char *text)
             fprintf(stderr, "%-8s %-13s %s\n", slashes[i].name, slashes[i].operands,
                     slashes[i].help);
     say_wrapped(stderr,
-                "Pasted text is one message. To type several lines, end each with \\, or put "
-                "\"\"\" before and after them. Ctrl-C stops an answer.",
+                "Pasted text is sent as one message. To type a message of several lines, end each "
+                "line except the last with \\, or put \"\"\" before and after the message. Ctrl-C "
+                "stops an answer.",
                 0, 0);
 }
 
@@ -575,14 +576,14 @@ const struct command cmd_chat = {
     .name = "chat",
     .operands = "[MODEL]",
     .summary = "chat with a model in the terminal",
-    .about =
-        "Starts a conversation in the terminal, using the model's chat template. Without "
-        "MODEL, the built-in model answers. Lines that begin with / are commands; /help lists "
-        "them. Pasted text is one message, however many lines it has. To type several lines, "
-        "end each with a backslash, or put \"\"\" before and after them. Ctrl-C "
-        "stops an answer and keeps the conversation; Ctrl-D exits. When the context is full, "
-        "the oldest messages are no longer sent to the model, and a note says so. If the input "
-        "is not a terminal, each line is a message.",
+    .about = "Starts a conversation in the terminal. The model's chat template formats the "
+             "messages. The default model is the built-in one.\nCtrl-C stops an answer and keeps "
+             "the conversation. Ctrl-D exits. Lines that begin with / are commands; /help lists "
+             "them.\nPasted text is sent as one message, even if it has several lines. To type a "
+             "message of several lines, end each line except the last with a backslash, or put "
+             "\"\"\" before and after the message. If the input is not a terminal, each line is a "
+             "message.\nWhen the context is full, the oldest messages are no longer sent to the "
+             "model, and a notice says so.",
     .groups = {&chat_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .max_operands = 1,

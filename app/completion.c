@@ -248,19 +248,11 @@ static void put_zsh(const struct list *all)
         put_zsh_text(all->p[i]->summary);
         puts("'");
     }
-    puts("        'help:show help for a command'\n"
-         "        'completion:print a completion script'\n"
-         "    )\n"
-         "    if (( CURRENT == 2 )); then\n"
-         "        _describe command commands\n"
-         "        return\n"
-         "    fi\n"
-         "    local command=$words[2]\n"
-         "    shift words\n"
-         "    (( CURRENT-- ))\n"
-         "    case $command in\n"
-         "    show) command=inspect ;;\n    ls) command=list ;;\n    esac\n"
-         "    case $command in");
+    puts("        'help:show help for a command'\n        'completion:print a shell completion "
+         "script'\n    )\n    if (( CURRENT == 2 )); then\n        _describe command commands\n    "
+         "    return\n    fi\n    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n  "
+         "  case $command in\n    show) command=inspect ;;\n    ls) command=list ;;\n    esac\n    "
+         "case $command in");
     for (size_t i = 0; i < all->n; i++) put_zsh_command(all->p[i]);
     puts("    help) _describe command commands ;;\n"
          "    completion) compadd bash zsh fish ;;\n"

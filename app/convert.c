@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 static const struct opt convert_opts[] = {
-    {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
+    {'o', "output", OPT_TEXT, "OUT", NULL, "GGUF file to write", OPT_FIELD(out), 0, 0},
     OPT_ROW_TYPE(NULL),
 };
 static const struct opt_group convert_group = {NULL, OPT_TABLE(convert_opts)};

@@ -6,15 +6,15 @@
 #include <string.h>
 
 static const struct opt text_opts[] = {
-    {'f', "file", OPT_TEXT, "FILE", NULL, "read texts from FILE, one per line (-: stdin)",
+    {'f', "file", OPT_TEXT, "FILE", NULL, "read the texts from FILE, one per line (- for stdin)",
      OPT_FIELD(file), 0, 0},
     OPT_ROW_JSON,
 };
 static const struct opt_group embed_group = {NULL, OPT_TABLE(text_opts)};
 
 static const struct opt rank_opts[] = {
-    {'f', "file", OPT_TEXT, "FILE", NULL, "read documents from FILE, one per line (-: stdin)",
-     OPT_FIELD(file), 0, 0},
+    {'f', "file", OPT_TEXT, "FILE", NULL,
+     "read the documents from FILE, one per line (- for stdin)", OPT_FIELD(file), 0, 0},
     OPT_ROW_JSON,
 };
 static const struct opt_group rank_group = {NULL, OPT_TABLE(rank_opts)};
@@ -163,12 +163,12 @@ static int embed(const struct args *a)
 const struct command cmd_embed = {
     .name = "embed",
     .operands = "MODEL [TEXT]...",
-    .summary = "turn texts into vectors",
-    .about = "Prints one unit-length vector per text: the mean of the final hidden states of its "
-             "tokens, or that of its first or last token if the model's file says so "
-             "(pooling_type). Give the texts as arguments, or in a file, one per line. With "
-             "--json, the vectors, the number of tokens of each text and the pooling type are "
-             "printed as one document.",
+    .summary = "convert texts to vectors",
+    .about = "Prints one vector of length 1 (an embedding) for each text. Give the texts as "
+             "arguments, or in a file with one text per line.\nA vector is the mean of the final "
+             "hidden states of all tokens, or the state of the first or last token, as the model "
+             "specifies (pooling_type). With --json, the command prints one document with the "
+             "vectors, the number of tokens of each text, and the pooling type.",
     .groups = {&embed_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1000000,
@@ -264,9 +264,9 @@ const struct command cmd_rerank = {
     .name = "rerank",
     .operands = "MODEL QUERY [DOCUMENT]...",
     .summary = "sort documents by how well they answer a query",
-    .about = "Scores each document from 0 to 1 with a reranker, such as Qwen3-Reranker, and prints "
-             "the documents with their scores, best first. Give the documents as arguments, or "
-             "in a file, one per line.",
+    .about = "Scores how well each document answers QUERY, from 0 to 1, and prints the documents "
+             "with their scores, best first. Give the documents as arguments, or in a file with "
+             "one document per line. MODEL must be a reranker, such as Qwen3-Reranker.",
     .groups = {&rank_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 2,
     .max_operands = 1000000,

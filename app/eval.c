@@ -11,11 +11,13 @@
 #include <string.h>
 
 static const struct opt eval_opts[] = {
-    {'f', "file", OPT_TEXT, "FILE", NULL, "the text to evaluate (-: stdin)", OPT_FIELD(file), 0, 0},
-    {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids instead of a text, as in 1,2,3",
-     OPT_FIELD(tokens), 0, 0},
+    {'f', "file", OPT_TEXT, "FILE", NULL, "text to evaluate (- for stdin)", OPT_FIELD(file), 0, 0},
+    {0, "tokens", OPT_TEXT, "IDS", NULL,
+     "token ids to evaluate instead of a text, for example 1,2,3", OPT_FIELD(tokens), 0, 0},
     {0, "logits", OPT_TEXT, "OUT", NULL,
-     "write the logits of every position: rows of float32, little-endian", OPT_FIELD(logits), 0, 0},
+     "write the logits of every token to OUT: one row per token, one little-endian float32 per "
+     "vocabulary entry",
+     OPT_FIELD(logits), 0, 0},
     {0, "chunk", OPT_COUNT, "N", "64", "tokens per prefill step", OPT_FIELD(chunk), 1, 65536},
     OPT_ROW_JSON,
 };
@@ -133,11 +135,11 @@ static int eval_all(struct eval *e)
     size_t n_ctx = window_of(e);
     if (!e->n_ids) return say_error("nothing to evaluate: the text has no tokens");
     if (e->a->logits && e->n_ids > n_ctx)
-        return say_error("%zu tokens do not fit in the context of %zu tokens, as --logits "
-                         "requires; set a longer context with -c",
+        return say_error("--logits requires that all %zu tokens fit in the context, which has %zu "
+                         "tokens; set a longer context with -c",
                          e->n_ids, n_ctx);
     if (e->n_ids > 1 && n_ctx < 2)
-        return say_error("a context of one token is too short to predict anything");
+        return say_error("a context of one token is too short to predict a token");
     size_t rows = (size_t)e->a->chunk.v < n_ctx ? (size_t)e->a->chunk.v : n_ctx;
     e->logits = need(calloc(rows * e->host.info.n_vocab, sizeof *e->logits));
     if (e->a->logits && !(e->out = fopen(e->a->logits, "wb")))
@@ -164,7 +166,8 @@ static void warn_short(const struct eval *e)
     enum { MIN_SCORED = 500 };
     if (e->a->quiet || !e->n_scored || e->n_scored >= MIN_SCORED) return;
     fprintf(stderr,
-            "fletch: %zu tokens are too few for a reliable error bar; evaluate at least %d\n",
+            "fletch: %zu tokens are too few for a reliable standard error; evaluate at least %d "
+            "tokens\n",
             e->n_scored, MIN_SCORED);
 }
 
@@ -233,11 +236,10 @@ const struct command cmd_eval = {
     .name = "eval",
     .operands = "MODEL",
     .summary = "measure perplexity, or write the logits of a text",
-    .about = "Measures the perplexity of a text (exp of the mean of -ln p) with its standard "
-             "error, and the speed. A text longer than the context is evaluated in windows of the "
-             "context length (at most 8192 tokens unless -c is given); every token is predicted "
-             "once. --logits writes a file with one row per token; a row has one number per "
-             "vocabulary entry.",
+    .about = "Measures the model's perplexity on a text (the exponential of the mean of -ln p) "
+             "with its standard error, and the speed. If the text is longer than the context, it "
+             "is divided into windows of the context length, and every token is predicted once. "
+             "The context has at most 8192 tokens unless -c is given.",
     .groups = {&eval_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -46,7 +46,7 @@ int fetch_open(struct fetch **out, const char *token, enum fetch_from from)
     for (size_t i = 0; i < sizeof names / sizeof *names && !f->lib; i++)
         f->lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     f->from = from;
-    if (!f->lib) return say_error("this needs libcurl, which is not installed");
+    if (!f->lib) return say_error("this command requires libcurl, which is not installed");
     const struct {
         const char *name;
         void *to;
@@ -60,7 +60,8 @@ int fetch_open(struct fetch **out, const char *token, enum fetch_from from)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(f->lib, symbols[i].name);
         if (!symbol)
-            return say_error("the installed libcurl is too old: it has no %s", symbols[i].name);
+            return say_error("the installed libcurl is too old: it does not have %s",
+                             symbols[i].name);
         memcpy(symbols[i].to, &symbol, sizeof symbol);
     }
     f->token = token;

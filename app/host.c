@@ -15,9 +15,11 @@ static const struct opt place_opts[] = {
     OPT_ROW_ISA,
     {0, "device", OPT_COUNT, "N", "0", "number of the GPU to use", OPT_FIELD(device), 0, 64},
     {0, "capture", OPT_TEXT, "FILE", NULL,
-     "write a GPU trace for Xcode (metal; needs MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture), 0, 0},
+     "write a GPU trace for Xcode (metal only; requires MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture),
+     0, 0},
     {0, "keep-alive", OPT_COUNT, "SECONDS", NULL,
-     "time that an idle model stays in GPU memory (metal; default: 180; 0: none)",
+     "how long an idle model stays in GPU memory; 0 removes it immediately (metal only; default: "
+     "180)",
      OPT_FIELD(keep_alive), 0, 1 << 30},
     {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
      OPT_FIELD(verbose), 0, 0},
@@ -27,13 +29,14 @@ const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
 static const struct opt model_opts[] = {
     OPT_ROW_MODEL,
     {'c', "context", OPT_COUNT, "N", NULL,
-     "context length in tokens, for prompt and answer together (default, or 0: as long as the "
+     "context length in tokens, including prompt and output (default, or if N is 0: as long as the "
      "model and memory allow)",
      OPT_FIELD(n_ctx), 0, UINT32_MAX},
     {0, "kv-type", OPT_CHOICE, FLETCH_KV_TYPES, NULL,
-     "type of the KV cache (default: depends on the backend; eval: f32)", OPT_FIELD(kv_type), 0, 0},
+     "storage type of the KV cache (default: f32 for eval, otherwise depends on the backend)",
+     OPT_FIELD(kv_type), 0, 0},
     {0, "act-type", OPT_CHOICE, "f32|int8|bf16", NULL,
-     "type that activations are rounded to before they are multiplied by quantized weights "
+     "type to which activations are rounded before they are multiplied by quantized weights "
      "(default: depends on the backend)",
      OPT_FIELD(act_type), 0, 0},
     OPT_ROW_MAX_MEMORY,
@@ -48,30 +51,34 @@ const struct opt_group opts_unknown = {"Model file options", OPT_TABLE(unknown_o
 
 static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
-     "take draft tokens from a smaller model with the same vocabulary", OPT_FIELD(draft), 0, 0},
+     "let a smaller model with the same vocabulary propose draft tokens, which the main model then "
+     "checks several at a time",
+     OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "take draft tokens from the context: those that followed an earlier occurrence of the "
-     "latest tokens",
+     "propose as draft tokens the tokens that followed an earlier occurrence of the latest tokens "
+     "in the context",
      OPT_FIELD(ngram), 0, 0},
-    {0, "mtp", OPT_FLAG, NULL, NULL, "take draft tokens from the model's own MTP block",
-     OPT_FIELD(mtp), 0, 0},
+    {0, "mtp", OPT_FLAG, NULL, NULL,
+     "let the model's own MTP (multi-token prediction) block propose draft tokens", OPT_FIELD(mtp),
+     0, 0},
     {0, "spec-tokens", OPT_COUNT, "N", NULL,
-     "draft tokens per step (default: adapts to the acceptance rate)", OPT_FIELD(spec_tokens), 1,
-     8},
+     "number of draft tokens per step (default: adapts to the acceptance rate)",
+     OPT_FIELD(spec_tokens), 1, 8},
     {0, "spec-accept", OPT_CHOICE, "equal|rejection", "equal",
-     "equal: accept a draft token only if the model chooses the same one, so the answer does not "
-     "change; rejection: accept by rejection sampling, which changes the tokens but not their "
-     "distribution",
+     "how draft tokens are accepted. equal: only if the model chooses the same token, so the "
+     "output does not change; rejection: by rejection sampling, so the tokens differ but their "
+     "distribution does not",
      OPT_FIELD(spec_accept), 0, 0},
 };
 const struct opt_group opts_speculation = {"Speculative decoding", OPT_TABLE(speculation_opts)};
 
 static const struct opt cache_opts[] = {
     {0, "cache-dir", OPT_TEXT, "FOLDER", NULL,
-     "save prefixes in this folder, so that later runs need not prefill them", OPT_FIELD(cache_dir),
-     0, 0},
+     "save the computed beginnings of prompts (prefixes) in FOLDER, so that later runs can reuse "
+     "them",
+     OPT_FIELD(cache_dir), 0, 0},
     {0, "cache-size", OPT_SIZE, "SIZE", "8G",
-     "maximum size of the cache folder; the least recently used prefixes are deleted first",
+     "maximum size of the --cache-dir folder; the least recently used prefixes are deleted first",
      OPT_FIELD(cache_size), 0, 0},
 };
 const struct opt_group opts_cache = {"Prefix cache on disk", OPT_TABLE(cache_opts)};
@@ -105,8 +112,9 @@ static int check_pairs(const struct args *a)
     bool guesses = a->draft || a->ngram || a->mtp;
     bool rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0;
     if (!guesses && (a->spec_tokens.set || rejection))
-        return opts_wrong("", "--spec-tokens and --spec-accept need --draft, --ngram or --mtp");
-    if (!a->cache_dir && a->cache_size.set) return opts_wrong("", "--cache-size needs --cache-dir");
+        return opts_wrong("", "--spec-tokens and --spec-accept require --draft, --ngram or --mtp");
+    if (!a->cache_dir && a->cache_size.set)
+        return opts_wrong("", "--cache-size requires --cache-dir");
     return EXIT_OK;
 }
 

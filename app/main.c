@@ -57,9 +57,8 @@ static void print_overview(FILE *out)
     fputs("  fletch chat model.gguf             ", out);
     say_wrapped(out, "chat with your own model", 37, 37);
     putc('\n', out);
-    say_wrapped(
-        out, "\"fletch completion bash\" (or zsh, fish) prints a completion script for the shell.",
-        0, 0);
+    say_wrapped(out, "Run \"fletch completion bash\" (or zsh, fish) for a shell completion script.",
+                0, 0);
     say_wrapped(out,
                 "Run \"fletch help COMMAND\" for details and \"fletch --version\" for the version.",
                 0, 0);
@@ -88,8 +87,8 @@ static int help(int argc, char **argv)
 {
     if (argc > 2) return opts_wrong("", "help takes at most one command");
     if (argc == 2 && strcmp(argv[1], "completion") == 0) {
-        puts(
-            "usage: fletch completion bash|zsh|fish\n\nPrints a completion script for this shell.");
+        puts("usage: fletch completion bash|zsh|fish\n\nPrints a script that completes fletch "
+             "commands and options in this shell.");
         return EXIT_OK;
     }
     const struct command *cmd = argc == 2 ? find_command(argv[1]) : NULL;

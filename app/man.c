@@ -9,7 +9,9 @@ static void put(const char *s)
 {
     if (*s == '.' || *s == '\'') fputs("\\&", stdout);
     for (; *s; s++) {
-        if (*s == '-')
+        if (*s == '\n')
+            fputs("\n.PP\n", stdout);
+        else if (*s == '-')
             fputs("\\-", stdout);
         else if (*s == '\\')
             fputs("\\e", stdout);
@@ -103,37 +105,37 @@ void man_print(const struct command *const *commands, size_t n)
          ".B fletch \\-\\-version\n"
          ".SH DESCRIPTION\n"
          "fletch runs language models from GGUF files and Hugging Face directories.\n"
-         "The answer goes to stdout, everything else to stderr.\n"
-         "Reports are tables, or JSON with \\fB\\-\\-json\\fR.\n"
+         "Results are written to stdout, and all other messages to stderr.\n"
+         "Commands that print reports print tables, or JSON with \\fB\\-\\-json\\fR.\n"
          ".SH COMMANDS");
     for (size_t i = 0; i < n; i++) put_command(commands[i]);
     puts(".SH SHARED OPTIONS");
     put_shared(commands, n);
     puts(".SH EXIT STATUS\n"
          ".TP\n0\nsuccess\n"
-         ".TP\n1\nfailure; one line on stderr says what failed\n"
+         ".TP\n1\nfailure; an error message on stderr describes it\n"
          ".TP\n2\ninvalid command line\n"
-         ".TP\n3\nthe model does not fit in memory; the plan is printed\n"
+         ".TP\n3\nthe model does not fit in memory; the memory plan is printed\n"
          ".TP\n4\nthe model file is damaged or not supported\n"
          ".SH ENVIRONMENT\n"
          ".TP\nXDG_DATA_HOME, XDG_CACHE_HOME, XDG_STATE_HOME\n"
-         "base folders of the files below\n"
+         "parent folders of fletch's data, cache and state (see FILES)\n"
          ".TP\nHF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH, HF_HOME\n"
-         "Hugging Face server, token and folders, with the same meaning as in Hugging Face's own "
-         "tools\n"
+         "Hugging Face server, access token and cache folder, with the same meaning as in "
+         "Hugging Face's own tools\n"
          ".TP\nhttps_proxy, http_proxy, no_proxy\n"
          "proxies for downloads\n"
-         ".TP\nNO_COLOR\nif set, output has no colours and no dim or bold text\n"
-         ".TP\nTERM\nif unset or \\(lqdumb\\(rq, output has no escape sequences\n"
+         ".TP\nNO_COLOR\nif set, the output has no colours and no dim or bold text\n"
+         ".TP\nTERM\nif unset or \\(lqdumb\\(rq, the output has no escape sequences\n"
          ".SH FILES\n"
          ".TP\n~/.local/share/fletch/models/OWNER/REPO/\n"
-         "models downloaded by \\fBfletch pull\\fR; FILE.part is an interrupted download\n"
+         "models downloaded by \\fBfletch pull\\fR; FILE.part is an incomplete download\n"
          ".TP\n~/.cache/fletch/\n"
          "results of \\fBfletch tune\\fR\n"
          ".TP\n~/.local/state/fletch/chat_history\n"
-         "lines typed in \\fBfletch chat\\fR, readable only by their owner\n"
+         "history of the lines typed in \\fBfletch chat\\fR; only the owner can read the file\n"
          ".TP\n~/.cache/huggingface/, ~/.cache/llama.cpp/, ~/.ollama/models/\n"
-         "models of other programs, which fletch lists and reads but never changes\n"
+         "models downloaded by other programs; fletch reads these files but never changes them\n"
          ".SH EXAMPLES\n.nf\n"
          "fletch run \\-p \"Once upon a time\" \\-n 64\n"
          "fletch run model.gguf \"Explain this error\" < error.log\n"

@@ -574,11 +574,10 @@ const struct command cmd_list = {
     .name = "list",
     .operands = "",
     .summary = "list models on this machine",
-    .about = "Lists the models that fletch pull has downloaded, with type, size and date, "
-             "including incomplete downloads; then the models that Hugging Face libraries, "
-             "llama.cpp and ollama have downloaded, with their paths. Every name in the list works "
-             "as MODEL. "
-             "fletch never changes the files of other programs.",
+    .about = "Lists the models that \"fletch pull\" has downloaded, with their type, size and "
+             "date, and incomplete downloads. Then lists the models that Hugging Face libraries, "
+             "llama.cpp and ollama have downloaded, with their paths. fletch never changes the "
+             "files of other programs.\nEvery name in the list can be used as MODEL.",
     .groups = {&list_group, &opts_common},
     .run = list,
 };
@@ -677,8 +676,8 @@ const struct command cmd_rm = {
     .name = "rm",
     .operands = "NAME",
     .summary = "remove a downloaded model",
-    .about = "Removes models that fletch pull has downloaded. OWNER/REPO removes all files of a "
-             "model, OWNER/REPO:FILE only one.",
+    .about = "Removes a model that \"fletch pull\" has downloaded. OWNER/REPO removes all files of "
+             "the model; OWNER/REPO:FILE removes one file.",
     .groups = {&opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -394,7 +394,7 @@ static void print_group(const struct opt_group *g)
     printf("\n%s:\n", g->title ? g->title : "Options");
     for (size_t i = 0; i < g->n; i++) {
         const struct opt *o = &g->opts[i];
-        char help[400];
+        char help[600];
         size_t width = 8 + strlen(o->name) + (o->arg ? strlen(o->arg) + 1 : 0);
         fputs("  ", stdout);
         opts_print_name(stdout, o);

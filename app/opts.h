@@ -93,46 +93,49 @@ struct command {
     {                                                                                           \
         0, "json", OPT_FLAG, NULL, NULL, "print JSON instead of a table", OPT_FIELD(json), 0, 0 \
     }
-#define OPT_ROW_MODEL                                                                       \
-    {                                                                                       \
-        'm', "model", OPT_TEXT, "MODEL", NULL,                                              \
-            "the model, as an option instead of the first argument", OPT_FIELD(model), 0, 0 \
-    }
-#define OPT_ROW_BACKEND                                                                       \
-    {                                                                                         \
-        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                      \
-            "backend to run on; auto takes the first of metal, cuda, cpu and ref that works", \
-            OPT_FIELD(backend), 0, 0                                                          \
-    }
-#define OPT_ROW_AHEAD                                                                         \
-    {                                                                                         \
-        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                  \
-            "submit each step before the token of the previous step is known; auto: only on " \
-            "GPUs, where this is faster",                                                     \
-            OPT_FIELD(ahead), 0, 0                                                            \
-    }
-#define OPT_ROW_MAX_MEMORY                                                            \
-    {                                                                                 \
-        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                      \
-            "maximum memory use, such as 512M or 4G (default: all available memory)", \
-            OPT_FIELD(max_memory), 0, 0                                               \
-    }
-#define OPT_ROW_NO_FUSE                                                                     \
-    {                                                                                       \
-        0, "no-fuse", OPT_FLAG, NULL, NULL, "run each op separately instead of fusing ops", \
-            OPT_FIELD(no_fuse), 0, 0                                                        \
-    }
-#define OPT_ROW_IGNORE_UNKNOWN                                                              \
-    {                                                                                       \
-        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                          \
-            "run the model even if it needs a feature that fletch lacks, at your own risk", \
-            OPT_FIELD(ignore_unknown), 0, 0                                                 \
-    }
-#define OPT_ROW_TYPE(otherwise)                                                                \
+#define OPT_ROW_MODEL                                                                          \
     {                                                                                          \
-        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,    \
-            "storage type of the weights; the _m types keep some tensors at higher precision", \
-            OPT_FIELD(type), 0, 0                                                              \
+        'm', "model", OPT_TEXT, "MODEL", NULL,                                                 \
+            "model to use, instead of giving it as the first argument", OPT_FIELD(model), 0, 0 \
+    }
+#define OPT_ROW_BACKEND                                                                         \
+    {                                                                                           \
+        0, "backend", OPT_CHOICE, "auto|metal|cuda|cpu|ref|emu", "auto",                        \
+            "backend to run on; auto chooses the first of metal, cuda, cpu and ref that works", \
+            OPT_FIELD(backend), 0, 0                                                            \
+    }
+#define OPT_ROW_AHEAD                                                                             \
+    {                                                                                             \
+        0, "ahead", OPT_CHOICE, "auto|always|never", "auto",                                      \
+            "submit each step before the token of the previous step is known; auto does so only " \
+            "on GPUs, where it is faster",                                                        \
+            OPT_FIELD(ahead), 0, 0                                                                \
+    }
+#define OPT_ROW_MAX_MEMORY                                                               \
+    {                                                                                    \
+        0, "max-memory", OPT_SIZE, "SIZE", NULL,                                         \
+            "maximum memory to use, such as 512M or 4G (default: all available memory)", \
+            OPT_FIELD(max_memory), 0, 0                                                  \
+    }
+#define OPT_ROW_NO_FUSE                                                             \
+    {                                                                               \
+        0, "no-fuse", OPT_FLAG, NULL, NULL,                                         \
+            "run each op separately instead of fusing several ops into one kernel", \
+            OPT_FIELD(no_fuse), 0, 0                                                \
+    }
+#define OPT_ROW_IGNORE_UNKNOWN                                                                 \
+    {                                                                                          \
+        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                             \
+            "run the model even if it needs a feature that fletch does not have, at your own " \
+            "risk",                                                                            \
+            OPT_FIELD(ignore_unknown), 0, 0                                                    \
+    }
+#define OPT_ROW_TYPE(otherwise)                                                              \
+    {                                                                                        \
+        0, "type", OPT_CHOICE, "f32|f16|bf16|q8_0|q4_0|q4_k|q4_k_m|q5_k_m|q6_k", otherwise,  \
+            "storage type of the weights; the types that end in _m store some tensors with " \
+            "higher precision",                                                              \
+            OPT_FIELD(type), 0, 0                                                            \
     }
 #define OPT_ROW_ISA                                                                                \
     {                                                                                              \

@@ -12,7 +12,8 @@ static const struct opt ps_opts[] = {
     {0, "endpoint", OPT_TEXT, "URL", "http://127.0.0.1:8080", "address of the server",
      OPT_FIELD(endpoint), 0, 0},
     {0, "api-key", OPT_TEXT, "FILE", NULL,
-     "API key to send: the first key in FILE, or env:VARIABLE to read it from the environment",
+     "file whose first API key is sent to the server; env:VARIABLE reads the key from an "
+     "environment variable instead",
      OPT_FIELD(api_key), 0, 0},
     OPT_ROW_JSON,
 };
@@ -114,8 +115,8 @@ const struct command cmd_ps = {
     .name = "ps",
     .operands = "",
     .summary = "list the models that a server has loaded",
-    .about = "Asks a running \"fletch serve\" which models are loaded, how much memory they take, "
-             "and how many requests they are running. Needs libcurl.",
+    .about = "Lists the models that a running \"fletch serve\" has loaded, with their memory use "
+             "and the number of running requests. Requires libcurl.",
     .groups = {&ps_group, &opts_common},
     .run = ps,
 };

@@ -13,7 +13,7 @@ enum { MAX_LIST_BYTES = 1 << 24 };
 
 static const struct opt pull_opts[] = {
     {0, "endpoint", OPT_TEXT, "URL", NULL,
-     "server to download from (default: HF_ENDPOINT, or https://huggingface.co)",
+     "server to download from (default: the value of HF_ENDPOINT, or https://huggingface.co)",
      OPT_FIELD(endpoint), 0, 0},
 };
 static const struct opt_group pull_group = {NULL, OPT_TABLE(pull_opts)};
@@ -167,8 +167,8 @@ static int choose(struct pull *p)
         if (usual.n == 1) {
             if (!p->a->quiet)
                 fprintf(stderr,
-                        "%zu GGUF files; taking " USUAL_TYPE
-                        " (for another, use %s:PART-OF-ITS-NAME)\n",
+                        "the repository has %zu GGUF files; downloading " USUAL_TYPE
+                        " (for another file, use %s:PART-OF-ITS-NAME)\n",
                         f.n, p->name.repo);
             f.path = usual.path;
             f.n = 1;
@@ -208,9 +208,9 @@ static int look_up(struct wanted *w, const struct pull *p, const json_t *file)
     const json_t *size = json_object_get(lfs ? lfs : file, "size");
     const char *sum = json_string_value(json_object_get(lfs, "oid"));
     if (!model_path_is_safe(path))
-        return say_error("the server lists an unsafe file name: %s", QUOTE(path));
+        return say_error("the server returned an unsafe file name: %s", QUOTE(path));
     if (!json_is_integer(size) || json_integer_value(size) < 0 || (lfs && !sum))
-        return say_error("the server lists no size or checksum for %s", QUOTE(path));
+        return say_error("the server did not return a size or a checksum for %s", QUOTE(path));
     *w = (struct wanted){path, sum, (uint64_t)json_integer_value(size), ""};
     if (snprintf(w->to, sizeof w->to, "%s/%s", p->folder, path) >= (int)sizeof w->to)
         return say_error("%s: path too long", QUOTE(path));
@@ -390,16 +390,17 @@ const struct command cmd_pull = {
     .operands = "OWNER/REPO[@REVISION][:FILE]",
     .summary = "download a model from Hugging Face",
     .about =
-        "Downloads a model from Hugging Face or a mirror to $XDG_DATA_HOME/fletch/models (default: "
-        "~/.local/share/fletch/models) and prints the name to use as MODEL in other commands. An "
-        "address copied from huggingface.co or hf.co also works. REVISION is a branch, tag or "
-        "commit (default: main). FILE is a GGUF file of the repository, or a unique part of its "
-        "name, such as q4_k_m. Without FILE, fletch downloads the only GGUF file or, "
-        "if there are several, the Q4_K_M one; if the repository has no GGUF file, it downloads "
-        "the config, tokenizer and safetensors files. Interrupted downloads resume. Sizes, and for "
-        "large files checksums, are verified before a file gets its final name. For models that "
-        "are not public, set HF_TOKEN or run \"hf auth login\". Proxies are taken from the "
-        "environment (https_proxy and so on). Needs libcurl.",
+        "Downloads a model from Hugging Face or a mirror, and prints the name to use as MODEL in "
+        "other commands. An address copied from huggingface.co or hf.co also works. Interrupted "
+        "downloads resume.\nREVISION is a branch, tag or commit (default: main). FILE is a GGUF "
+        "file in the repository, or a part of a file name that occurs in only one of them, such as "
+        "q4_k_m. Without FILE, the command downloads the only GGUF file, or the Q4_K_M file if "
+        "there are several. If the repository has no GGUF file, it downloads the config, tokenizer "
+        "and safetensors files.\nModels are stored in $XDG_DATA_HOME/fletch/models (default: "
+        "~/.local/share/fletch/models). A file gets its final name only after its size and, for "
+        "large files, its checksum have been verified.\nFor models that are not public, set "
+        "HF_TOKEN or run \"hf auth login\". The command uses the proxies set in the environment "
+        "(https_proxy, http_proxy, no_proxy). It requires libcurl.",
     .groups = {&pull_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

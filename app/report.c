@@ -187,7 +187,8 @@ static void print_inspect(const json_t *j)
     table_print(&types, stdout);
     if (json_object_get(j, "left_out")) printf("\n%s\n", get_text(j, "left_out"));
     list = json_object_get(j, "refused");
-    if (json_array_size(list)) printf("\nthis file is not supported because of:\n");
+    if (json_array_size(list))
+        printf("\nfletch does not support the following content of this file:\n");
     json_array_foreach(list, i, item) printf("  %s\n", json_string_value(item));
     if (json_object_get(j, "check")) print_check(json_object_get(j, "check"));
 }
@@ -214,8 +215,8 @@ const struct command cmd_inspect = {
     .operands = "FILE",
     .summary = "show what a model file contains",
     .about = "Shows a summary, the metadata and the tensors of a model file or directory, without "
-             "loading the weights. With --check, the exit code is 4 if the weights contain NaN or "
-             "infinity.",
+             "loading the weights. With --check, it also reads the weights, and exits with code 4 "
+             "if they contain NaN or infinity.",
     .groups = {&inspect_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -229,9 +230,8 @@ static const struct opt plan_opts[] = {
     OPT_ROW_BACKEND,
     OPT_ROW_ISA,
     {0, "device", OPT_TEXT, "NAME", NULL,
-     "number of the GPU if there are several, or the name of another machine: m1 to m5 with -pro, "
-     "-max or -ultra, rtx-3060 to rtx-5090, a100, h100, h200, mi300x, arc-a770, arc-b580; for a "
-     "machine that fletch supports, the decode speed is predicted too",
+     "number of the GPU to plan for, or the name of another machine: m1 to m5 with -pro, -max or "
+     "-ultra, rtx-3060 to rtx-5090, a100, h100, h200, mi300x, arc-a770 or arc-b580",
      OPT_FIELD(machine), 0, 0},
 };
 static const struct opt_group plan_group = {NULL, OPT_TABLE(plan_opts)};
@@ -356,12 +356,14 @@ const struct command cmd_plan = {
     .name = "plan",
     .operands = "MODEL",
     .summary = "show a model's memory use, and predict its speed on other machines",
-    .about = "Shows how much memory the model needs and whether it fits. If it does not, the exit "
-             "code is 3 and the longest context that would fit is shown. MODEL may also be a shape "
-             "from \"fletch synth --list\" with a storage type (default q8_0), such as "
-             "Llama-3.1-8B:q4_k_m; no file is needed then. For a machine named by --device, the "
-             "decode speed is predicted from the bytes and kernels per token and the machine's "
-             "published bandwidth; --max-memory sets the GPU memory of that machine.",
+    .about =
+        "Shows how much memory the model needs and whether it fits. If the model does not fit, the "
+        "command shows the longest context that would fit, and exits with code 3.\nMODEL can also "
+        "be a published shape, such as Llama-3.1-8B:q4_k_m: a name from \"fletch synth --list\", "
+        "optionally followed by a storage type (default q8_0). A shape needs no file.\nWith "
+        "--device NAME, the command plans for another machine. --max-memory then sets the GPU "
+        "memory of that machine. If fletch supports the machine, the command also predicts the "
+        "decode speed, from the bytes and kernels per token and the machine's published bandwidth.",
     .groups = {&plan_group, &opts_model, &opts_speculation, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -388,7 +390,7 @@ static void print_program(const json_t *program)
     struct table t = {.columns = launches ? "rrlllrrl" : "rrlllrl"};
     const json_t *group;
     size_t i;
-    printf("\nprogram %s: %llu ops in %llu groups\n", get_text(program, "name"),
+    printf("\nprogram %s: %llu ops in %llu fused groups\n", get_text(program, "name"),
            (unsigned long long)get_count(program, "n_ops"),
            (unsigned long long)get_count(program, "n_groups"));
     printf("  per row: %llu columns, %s; per token: %s of weights, %s of cache; state %s\n",
@@ -450,8 +452,9 @@ const struct command cmd_explain = {
     .name = "explain",
     .operands = "MODEL",
     .summary = "show the program of one step, op by op",
-    .about = "Prints the program that one step of the model runs: each op with its inputs, output, "
-             "weights and the bytes it reads and writes. T is the number of rows in a step.",
+    .about = "Prints the program that the model runs in each step: every op with its inputs, "
+             "output and weights, and the number of bytes that it reads and writes. T stands for "
+             "the number of tokens in the step.",
     .groups = {&json_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,
@@ -566,7 +569,7 @@ const struct command cmd_doctor = {
     .name = "doctor",
     .operands = "",
     .summary = "show this machine and the backends that work on it",
-    .about = "Shows the processor, the memory, the backends (with the reason if a backend does not "
+    .about = "Shows this machine's processor and memory, the backends (and why a backend does not "
              "work), and the architectures and types that fletch supports.",
     .groups = {&json_group, &opts_common},
     .run = doctor,

@@ -10,37 +10,38 @@
 
 static const struct opt run_opts[] = {
     {'p', "prompt", OPT_TEXT, "TEXT", NULL,
-     "the text to continue, or the message if --chat is given", OPT_FIELD(prompt), 0, 0},
-    {'i', "input", OPT_TEXT, "TEXT", NULL, "the same as --prompt", OPT_FIELD(prompt), 0, 0},
+     "text to continue, or the message to answer if --chat is given", OPT_FIELD(prompt), 0, 0},
+    {'i', "input", OPT_TEXT, "TEXT", NULL, "same as --prompt", OPT_FIELD(prompt), 0, 0},
     {'f', "file", OPT_TEXT, "FILE", NULL,
-     "read the prompt from FILE (-: stdin); one newline at its end is dropped", OPT_FIELD(file), 0,
+     "read the prompt from FILE (- for stdin), without the newline at its end", OPT_FIELD(file), 0,
      0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "generate at most N tokens; -1 removes the limit (default: until the model ends its answer or "
-     "the context is full)",
+     "generate at most N tokens; -1 means no limit (default: generate until the model ends its "
+     "output or the context is full)",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
-    {0, "stop", OPT_TEXTS, "TEXT", NULL, "stop before this text; may be repeated", OPT_FIELD(stops),
-     0, 0},
-    {0, "ignore-end", OPT_FLAG, NULL, NULL, "continue after the model ends its answer",
+    {0, "stop", OPT_TEXTS, "TEXT", NULL, "end the output before this text; may be repeated",
+     OPT_FIELD(stops), 0, 0},
+    {0, "ignore-end", OPT_FLAG, NULL, NULL, "keep generating when the model would end its output",
      OPT_FIELD(ignore_end), 0, 0},
     {0, "json-schema", OPT_TEXT, "FILE", NULL,
-     "restrict the answer to JSON that matches this schema: a file, or the schema itself ({...})",
+     "restrict the output to JSON that matches this schema; FILE may also be the schema itself "
+     "({...})",
      OPT_FIELD(json_schema), 0, 0},
     {0, "grammar", OPT_TEXT, "FILE", NULL,
-     "restrict the answer to this GBNF grammar: a file, or the grammar itself (root ::= ...)",
+     "restrict the output to this GBNF grammar; FILE may also be the grammar itself (root ::= ...)",
      OPT_FIELD(grammar), 0, 0},
     {0, "special", OPT_FLAG, NULL, NULL,
-     "read the names of control tokens in the prompt as control tokens, not as text",
+     "treat the names of control tokens in the prompt as control tokens instead of text",
      OPT_FIELD(special), 0, 0},
     {0, "chat", OPT_FLAG, NULL, NULL, "format the prompt with the model's chat template",
      OPT_FIELD(chat), 0, 0},
     {0, "system", OPT_TEXT, "TEXT", NULL,
-     "with --chat: the system message; replaces the one stored by --session", OPT_FIELD(system), 0,
-     0},
+     "system message for --chat; replaces the system message stored in a --session file",
+     OPT_FIELD(system), 0, 0},
     {0, "session", OPT_TEXT, "FILE", NULL,
-     "continue from FILE if it exists, and save the state to it at the end", OPT_FIELD(session), 0,
-     0},
-    {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object after the answer is complete",
+     "load the state of the conversation from FILE if it exists, and save it there at the end",
+     OPT_FIELD(session), 0, 0},
+    {0, "json", OPT_FLAG, NULL, NULL, "print one JSON object when the output is complete",
      OPT_FIELD(json), 0, 0},
 };
 static const struct opt_group run_group = {NULL, OPT_TABLE(run_opts)};
@@ -136,7 +137,7 @@ static void set_system(struct run *r, const char *text)
     const json_t *first = json_array_get(r->messages, 0);
     bool same = json_equal(first, system);
     if (first && !same && !r->a->quiet)
-        fputs("the system message changed: prefill starts again from the beginning\n", stderr);
+        fputs("the system message has changed, so the whole prompt is prefilled again\n", stderr);
     if (is_system(first)) json_array_remove(r->messages, 0);
     json_array_insert_new(r->messages, 0, system);
 }
@@ -425,7 +426,7 @@ static int run(const struct args *args)
     if (code) return code;
     if (is_conversation(a)) return chat_run(a);
     if (!a->chat && (a->system || a->template_file || a->template_args.n))
-        return opts_wrong("run", "--system, --template and --template-arg need --chat");
+        return opts_wrong("run", "--system, --template and --template-arg require --chat");
     code = read_prompt(&prompt, a);
     if (!code) code = run_steps(&r, &prompt);
     free(prompt.p);
@@ -445,12 +446,12 @@ const struct command cmd_run = {
     .operands = "[MODEL] [TEXT]",
     .summary = "answer a question or continue a text",
     .about =
-        "Continues the text of -p, or answers TEXT using the model's chat template. The answer "
-        "goes to stdout as it is generated. On a terminal, without any prompt, it starts a "
-        "conversation as \"fletch chat\" does. MODEL is a GGUF file (for a split model, its first "
-        "file), a Hugging Face directory or a name from \"fletch list\"; without it, the built-in "
-        "model runs. Text piped to stdin is used as the prompt, or added to the end of -p or TEXT. "
-        "Ctrl-C stops the answer.",
+        "Continues the text given with -p, or answers TEXT using the model's chat template. Prints "
+        "the output to stdout as the model generates it. Ctrl-C stops the output.\nMODEL is a GGUF "
+        "file (for a split model, the first of its files), a Hugging Face directory, or a name "
+        "from \"fletch list\". The default is the built-in model.\nIf text is piped to stdin, it "
+        "is added to the end of the prompt, or is the prompt if no other prompt is given. On a "
+        "terminal without any prompt, the command starts a conversation, as \"fletch chat\" does.",
     .groups = {&run_group, &opts_sampling, &opts_template, &opts_model, &opts_speculation,
                &opts_cache, &opts_place, &opts_common},
     .max_operands = 2,

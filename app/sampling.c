@@ -14,8 +14,8 @@ static const struct opt sampling_opts[] = {
                                           "add X to the logit of token ID; may be repeated",
                                           OPT_FIELD(logit_biases), 0, 0},
     {0, "seed", OPT_COUNT, "N", NULL,
-     "random seed; the same seed gives the same text (default: random; batch: 0)", OPT_FIELD(seed),
-     0, 0},
+     "random seed; the same seed gives the same output (default: 0 for batch, otherwise random)",
+     OPT_FIELD(seed), 0, 0},
 };
 const struct opt_group opts_sampling = {"Sampling (the model sets the defaults)",
                                         OPT_TABLE(sampling_opts)};

@@ -203,7 +203,13 @@ void say_wrapped(FILE *out, const char *text, size_t at, size_t indent)
 {
     unsigned width = screen_width(fileno(out));
     while (*text) {
-        size_t n = strcspn(text, " ");
+        size_t n = strcspn(text, " \n");
+        if (!n) { /* the next paragraph */
+            fprintf(out, "\n\n%*s", (int)indent, "");
+            at = indent;
+            text++;
+            continue;
+        }
         if (at > indent && at + 1 + n > width) {
             fprintf(out, "\n%*s", (int)indent, "");
             at = indent;
@@ -213,7 +219,8 @@ void say_wrapped(FILE *out, const char *text, size_t at, size_t indent)
         }
         fwrite(text, 1, n, out);
         at += n;
-        text += n + strspn(text + n, " ");
+        text += n;
+        text += strspn(text, " ");
     }
     fputc('\n', out);
 }

@@ -17,18 +17,18 @@ static const struct opt serve_opts[] = {
     {0, "port", OPT_COUNT, "N", "8080", "port to listen on; 0 picks a free port and prints it",
      OPT_FIELD(port), 0, 65535},
     {0, "api-key", OPT_TEXT, "FILE", NULL,
-     "file with one API key per line: NAME KEY [REQUESTS-A-MINUTE]; env:VARIABLE reads them from "
-     "the environment",
+     "file of API keys, one per line: NAME KEY [REQUESTS-PER-MINUTE]; env:VARIABLE reads the lines "
+     "from an environment variable instead",
      OPT_FIELD(api_key), 0, 0},
     {0, "rate", OPT_REAL, "N", NULL, "maximum requests per minute per key (default: unlimited)",
      OPT_FIELD(rate), 0, 1e9},
     {0, "allow-host", OPT_TEXTS, "NAME", NULL,
-     "accept requests for this host name, in addition to IP addresses and localhost; may be "
-     "repeated",
+     "accept requests addressed to this host name, in addition to localhost and IP addresses; may "
+     "be repeated",
      OPT_FIELD(allow_hosts), 0, 0},
     {0, "allow-origin", OPT_TEXTS, "ORIGIN", NULL,
-     "let web pages of this origin, such as https://example.org, use the server; '*' allows "
-     "every origin, so any page open in a browser can use the server; may be repeated",
+     "let web pages from this origin, such as https://example.org, use the server; may be "
+     "repeated. With '*', every web page that is open in a browser can use the server",
      OPT_FIELD(allow_origins), 0, 0},
     {0, "cert", OPT_TEXT, "FILE", NULL, "use TLS with the certificates in FILE (PEM)",
      OPT_FIELD(cert), 0, 0},
@@ -41,46 +41,49 @@ static const struct opt serve_opts[] = {
      "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
-     "let one key's requests reuse prefixes computed for another key; response times then "
+     "let requests reuse prefixes that were computed for other API keys; response times can then "
      "reveal what other clients have asked",
      OPT_FIELD(shared_cache), 0, 0},
     {0, "alias", OPT_TEXTS, "NAME[=MODEL]", NULL,
-     "name of the model in the API (default: its file name), or with =MODEL, an additional name "
-     "for one of the served models; '*' stands for every unknown name; may be repeated",
+     "name of the model in the API (default: its file name); with =MODEL, an additional name for "
+     "that model; '*' stands for every unknown name; may be repeated",
      OPT_FIELD(aliases), 0, 0},
     {0, "strict-model", OPT_FLAG, NULL, NULL,
-     "refuse unknown model names even if only one model is served (default: that model answers)",
+     "reject unknown model names even if the server has only one model (default: that model "
+     "answers them)",
      OPT_FIELD(strict_model), 0, 0},
     {0, "lenient", OPT_FLAG, NULL, NULL,
-     "ignore unknown fields of requests, and name them in the header X-Fletch-Notice",
+     "ignore unknown fields in requests instead of rejecting the request, and list them in the "
+     "X-Fletch-Notice header",
      OPT_FIELD(lenient), 0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
-     "generate at most N tokens for a request without max_tokens; -1 removes the limit (default: "
-     "-1 for chats, 16 for text completions)",
+     "generate at most N tokens for a request without max_tokens; -1 means no limit (default: -1 "
+     "for chats, 16 for text completions)",
      OPT_FIELD(n_tokens), -1, INT32_MAX},
     {0, "model-dir", OPT_TEXT, "DIR", NULL,
-     "serve every model in DIR and its subfolders; models are loaded on demand, and unloaded when "
-     "other models need the memory (--max-memory limits the total)",
+     "serve every model in DIR and its subfolders; the server loads models on demand, and unloads "
+     "idle models when another model needs the memory (--max-memory limits the total)",
      OPT_FIELD(model_dir), 0, 0},
     {0, "template", OPT_TEXT, "FILE", NULL,
      "chat template to use instead of the model's own; with --model-dir, only for models without a "
      "usable template",
      OPT_FIELD(template_file), 0, 0},
     {0, "limit", OPT_TEXTS, "NAME=N", NULL,
-     "change a limit, as in queue=32; docs/server.md lists all limits; may be repeated",
+     "change a limit, for example queue=32; docs/server.md lists all limits; may be repeated",
      OPT_FIELD(limits), 0, 0},
     {0, "drain", OPT_REAL, "SECONDS", "30",
-     "time that running requests have to finish after SIGTERM; a second signal stops the server at "
-     "once",
+     "after SIGTERM, wait up to this long for running requests to finish; a second signal stops "
+     "the server immediately",
      OPT_FIELD(drain), 0, 1e6},
     {0, "stuck", OPT_REAL, "SECONDS", "60",
-     "/health returns 503 if work is waiting and no step has completed for this long",
+     "return 503 from /health if requests are waiting and the model has completed no step for this "
+     "long",
      OPT_FIELD(stuck), 1, 1e6},
-    {0, "workers", OPT_COUNT, "N", "2", "number of threads that tokenize and render templates",
-     OPT_FIELD(workers), 1, 64},
+    {0, "workers", OPT_COUNT, "N", "2",
+     "number of threads for tokenizing and for rendering templates", OPT_FIELD(workers), 1, 64},
     {0, "no-sandbox", OPT_FLAG, NULL, NULL,
-     "do not enter the sandbox after loading the model (Linux; the sandbox prevents starting "
-     "programs, opening connections and reading files other than the model's)",
+     "run without the sandbox, which on Linux prevents the server from starting programs, opening "
+     "connections, and reading files other than the model's",
      OPT_FIELD(no_sandbox), 0, 0},
     {0, "log-json", OPT_FLAG, NULL, NULL, "write the log as JSON, one object per line",
      OPT_FIELD(log_json), 0, 0},
@@ -100,26 +103,6 @@ static uint64_t planned(struct host *h, const char *path, const struct args *a)
     json_decref(j);
     fletch_free(text);
     return bytes;
-}
-
-/* The type that most bytes of the weights are in, into m->type. */
-static void find_type(struct host *h, struct served *m)
-{
-    char *text;
-    size_t i;
-    json_t *row, *j;
-    json_int_t most = 0;
-    if (!m->path || fletch_inspect(h->engine, m->path, false, &text)) return;
-    j = json_loads(text, 0, NULL);
-    json_array_foreach(json_object_get(j, "types"), i, row)
-    {
-        json_int_t n = json_integer_value(json_object_get(row, "bytes"));
-        if (n <= most) continue;
-        most = n;
-        snprintf(m->type, sizeof m->type, "%s", get_text(row, "type"));
-    }
-    json_decref(j);
-    fletch_free(text);
 }
 
 static void log_notice(void *ctx, const char *text)
@@ -154,7 +137,6 @@ static int load(void *ctx, struct served *m)
     m->info.sampling = sampling_over(&loader->sampling, &h->info.sampling);
     m->bytes = m->info.memory_bytes;
     m->backend = fletch_engine_backend(h->engine);
-    find_type(h, m);
     struct fletch_batch_params params = {.max_waiting = UINT16_MAX};
     int rc = fletch_session_open(&m->session, m->model);
     if (!rc) rc = fletch_batch_open(&m->batch, m->model, &params);
@@ -293,8 +275,8 @@ static int add_alias(struct aliases *list, struct names *names, const char *text
         code = opts_wrong("serve", "--alias %s: there is no model %s on this server", QUOTE(text),
                           QUOTE(model));
     else if (!model && names->n > 1 && strcmp(name, "*") != 0)
-        code = opts_wrong("serve", "--alias %s: name the model too, as in %s=%s", QUOTE(text), name,
-                          names->ids[0]);
+        code = opts_wrong("serve", "--alias %s: add the name of its model, for example %s=%s",
+                          QUOTE(text), name, names->ids[0]);
     else if (!model && !*renamed && strcmp(name, "*") != 0) {
         free((char *)names->ids[0]);
         names->ids[0] = need(strdup(name));
@@ -452,14 +434,14 @@ static int serve(const struct args *a)
 const struct command cmd_serve = {
     .name = "serve",
     .operands = "[MODEL]",
-    .summary = "serve an OpenAI-compatible API and a chat page",
-    .about =
-        "Serves /v1/chat/completions, /v1/completions and other endpoints at "
-        "http://127.0.0.1:8080, many requests at once, and a chat page for browsers. It listens on "
-        "localhost only; other addresses require API keys (--api-key). Sizes, queues and times are "
-        "limited. With neither MODEL nor --model-dir, it serves the built-in model and every model "
-        "that fletch pull has downloaded, loading each on demand. docs/server.md describes every "
-        "endpoint, limit and metric.",
+    .summary = "start a server with an OpenAI-compatible API and a chat page",
+    .about = "Starts a server at http://127.0.0.1:8080 with an OpenAI-compatible API "
+             "(/v1/chat/completions, /v1/completions and others) and a chat page for browsers. The "
+             "server runs many requests at once.\nWithout MODEL and --model-dir, it serves the "
+             "built-in model and every model that \"fletch pull\" has downloaded. It loads each "
+             "model when a request needs it.\nThe server listens on localhost only; other "
+             "addresses require API keys (--api-key). Request sizes, queues and times are limited. "
+             "docs/server.md describes every endpoint, limit and metric.",
     .groups = {&serve_group, &opts_sampling, &opts_model, &opts_speculation, &opts_cache,
                &opts_place, &opts_common},
     .max_operands = 1,

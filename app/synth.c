@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 static const struct opt synth_opts[] = {
-    {'o', "output", OPT_TEXT, "OUT", NULL, "the GGUF file to write", OPT_FIELD(out), 0, 0},
+    {'o', "output", OPT_TEXT, "OUT", NULL, "GGUF file to write", OPT_FIELD(out), 0, 0},
     OPT_ROW_TYPE("q8_0"),
     {0, "layers", OPT_COUNT, "N", NULL, "write only the first N layers (default: all)",
      OPT_FIELD(n_layers), 1, 512},
@@ -79,8 +79,8 @@ const struct command cmd_synth = {
     .operands = "SHAPE",
     .summary = "write a model with real shapes and random weights",
     .about = "Writes a GGUF file with the exact shapes, metadata and storage types of a published "
-             "model, but random weights and an invented vocabulary, to measure speed and compare "
-             "engines. The model's output is noise.",
+             "model, but with random weights and an invented vocabulary. Use such files to measure "
+             "speed and to compare engines. The model's output is meaningless.",
     .groups = {&synth_group, &opts_common},
     .max_operands = 1,
     .run = synth,

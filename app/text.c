@@ -35,10 +35,10 @@ static void print_text(const char *p, size_t n)
 
 static const struct opt tokenize_opts[] = {
     {0, "ids", OPT_FLAG, NULL, NULL, "print only the ids, on one line", OPT_FIELD(ids), 0, 0},
-    {0, "no-bos", OPT_FLAG, NULL, NULL, "do not begin with the model's BOS token",
+    {0, "no-bos", OPT_FLAG, NULL, NULL, "do not add the model's BOS (beginning of sequence) token",
      OPT_FIELD(no_bos), 0, 0},
     {0, "special", OPT_FLAG, NULL, NULL,
-     "read the names of control tokens in the text as control tokens, not as text",
+     "treat the names of control tokens in the text as control tokens instead of text",
      OPT_FIELD(special), 0, 0},
     OPT_ROW_JSON,
 };
@@ -101,8 +101,9 @@ const struct command cmd_tokenize = {
     .name = "tokenize",
     .operands = "MODEL [TEXT]",
     .summary = "convert text to token ids",
-    .about = "Prints the tokens of a text, one per line, with their ids. Without TEXT, the text is "
-             "read from stdin, byte for byte.",
+    .about =
+        "Prints the tokens of a text with their ids, one token per line. Without TEXT, the command "
+        "reads the text from stdin and tokenizes every byte of it, including a newline at the end.",
     .groups = {&tokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 2,
@@ -112,7 +113,8 @@ const struct command cmd_tokenize = {
 /* ---- detokenize ---- */
 
 static const struct opt detokenize_opts[] = {
-    {0, "special", OPT_FLAG, NULL, NULL, "show control tokens by name", OPT_FIELD(special), 0, 0},
+    {0, "special", OPT_FLAG, NULL, NULL, "print control tokens by name instead of omitting them",
+     OPT_FIELD(special), 0, 0},
 };
 static const struct opt_group detokenize_group = {NULL, OPT_TABLE(detokenize_opts)};
 
@@ -154,8 +156,8 @@ const struct command cmd_detokenize = {
     .name = "detokenize",
     .operands = "MODEL [IDS...]",
     .summary = "convert token ids to text",
-    .about = "Converts token ids to text and prints it. Give the ids as arguments or on stdin, "
-             "separated by commas or spaces.",
+    .about = "Converts token ids to text and prints the text. Give the ids as arguments or on "
+             "stdin, separated by commas or spaces.",
     .groups = {&detokenize_group, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = SIZE_MAX,
@@ -165,12 +167,13 @@ const struct command cmd_detokenize = {
 /* ---- template ---- */
 
 static const struct opt template_own_opts[] = {
-    {'f', "file", OPT_TEXT, "FILE", NULL, "read the messages from a file instead of stdin",
+    {'f', "file", OPT_TEXT, "FILE", NULL, "read the messages from FILE instead of stdin",
      OPT_FIELD(file), 0, 0},
     {0, "no-generation-prompt", OPT_FLAG, NULL, NULL,
-     "leave out the generation prompt (the text that begins the model's answer)",
+     "omit the generation prompt (the text that tells the model to begin its answer)",
      OPT_FIELD(no_answer), 0, 0},
-    {0, "ids", OPT_FLAG, NULL, NULL, "print token ids instead of text", OPT_FIELD(ids), 0, 0},
+    {0, "ids", OPT_FLAG, NULL, NULL, "print the prompt as token ids instead of text",
+     OPT_FIELD(ids), 0, 0},
 };
 static const struct opt_group template_group = {NULL, OPT_TABLE(template_own_opts)};
 
@@ -233,9 +236,9 @@ const struct command cmd_template = {
     .name = "template",
     .operands = "MODEL",
     .summary = "render messages with a model's chat template",
-    .about = "Prints the prompt that the chat template renders from messages: a JSON array of "
-             "{\"role\", \"content\"}, or an object with \"messages\" and \"tools\", from stdin or "
-             "-f FILE.",
+    .about = "Prints the prompt that the model's chat template renders from messages. Give the "
+             "messages on stdin or with -f FILE, as a JSON array of {\"role\", \"content\"} or as "
+             "an object with \"messages\" and \"tools\".",
     .groups = {&template_group, &opts_template, &opts_unknown, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 
 static const struct opt tune_opts[] = {
-    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences to tune for", OPT_FIELD(batches),
-     0, 0},
-    {'d', "depth", OPT_COUNT, "N", "256", "tokens already in the context of each sequence",
-     OPT_FIELD(n_ctx), 1, 65536},
+    {'b', "batches", OPT_TEXT, "LIST", NULL, "numbers of sequences per step to tune for",
+     OPT_FIELD(batches), 0, 0},
+    {'d', "depth", OPT_COUNT, "N", "256",
+     "number of tokens already in the context of each sequence", OPT_FIELD(n_ctx), 1, 65536},
     {'r', "rounds", OPT_COUNT, "N", "4",
-     "number of times that a launch shape must win before it is kept", OPT_FIELD(n_reps), 1, 100},
+     "number of comparisons that a launch shape must win before it is kept", OPT_FIELD(n_reps), 1,
+     100},
     OPT_ROW_JSON,
 };
 static const struct opt_group tune_group = {NULL, OPT_TABLE(tune_opts)};
@@ -110,12 +111,13 @@ const struct command cmd_tune = {
     .operands = "MODEL",
     .summary = "find the fastest settings for this GPU",
     .about =
-        "Tries other launch shapes (number of threadgroups, threads per threadgroup and rows "
-        "at a time) for every decode kernel, in whole steps of the model. A launch shape is kept "
-        "only if it gives the same bits and is consistently faster. The result is a file for "
-        "this device and build in $XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), which "
-        "every command then uses for all models with matrices of these sizes. To undo "
-        "this, delete the file; fletch doctor shows its path.",
+        "Searches for the fastest launch shape of every decode kernel on this GPU. A launch shape "
+        "is the number of threadgroups, of threads per threadgroup, and of rows processed at a "
+        "time. The command measures whole steps of the model, and keeps a launch shape only if it "
+        "is consistently faster and gives identical results.\nThe results are saved in "
+        "$XDG_CACHE_HOME/fletch (default: ~/.cache/fletch), in a file for this GPU and this build "
+        "of fletch. All commands use this file, for every model with matrices of the same sizes. "
+        "To undo the tuning, delete the file; \"fletch doctor\" shows its path.",
     .groups = {&tune_group, &opts_unknown, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -6,21 +6,21 @@
 #include <unistd.h>
 
 static const struct opt verify_opts[] = {
-    {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "the backend to compare with",
+    {0, "against", OPT_CHOICE, "metal|cuda|cpu|ref|emu", "ref", "backend to compare with",
      OPT_FIELD(against), 0, 0},
     {'p', "prompt", OPT_TEXT, "TEXT", NULL,
      "prompt (default: a built-in sentence, or fixed token ids if the model has no vocabulary)",
      OPT_FIELD(prompt), 0, 0},
-    {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a text", OPT_FIELD(tokens), 0,
-     0},
-    {'n', "max-tokens", OPT_COUNT, "N", NULL, "tokens to generate after the prompt",
+    {0, "tokens", OPT_TEXT, "IDS", NULL, "token ids to run instead of a prompt, for example 1,2,3",
+     OPT_FIELD(tokens), 0, 0},
+    {'n', "max-tokens", OPT_COUNT, "N", NULL, "number of tokens to generate after the prompt",
      OPT_FIELD(n_tokens), 1, UINT32_MAX},
     {0, "gates", OPT_FLAG, NULL, NULL,
-     "run every check that a backend must pass, over 512 tokens unless -n is given",
+     "run every check that a backend must pass, with 512 generated tokens unless -n is given",
      OPT_FIELD(gates), 0, 0},
     {0, "recorded", OPT_TEXT, "FILE", NULL,
-     "with --gates: compare the speed with that recorded in FILE, or record it if FILE does not "
-     "exist",
+     "for --gates: compare the speed with the speed recorded in FILE, or record it if FILE does "
+     "not exist",
      OPT_FIELD(recorded), 0, 0},
     OPT_ROW_JSON,
 };
@@ -180,7 +180,7 @@ static int verify(const struct args *a)
     struct ids ids = {0};
     char *text = NULL;
     json_t *j = NULL;
-    if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded needs --gates");
+    if (a->recorded && !a->gates) return opts_wrong("verify", "--recorded requires --gates");
     if (a->prompt && a->tokens)
         return opts_wrong("verify", "--prompt and --tokens cannot be combined");
     int code = a->recorded ? check_folder_of(a->recorded) : EXIT_OK;
@@ -214,13 +214,13 @@ const struct command cmd_verify = {
     .name = "verify",
     .operands = "MODEL",
     .summary = "compare two backends op by op",
-    .about = "Runs a prompt on two backends in lockstep, compares the result of every op, the "
-             "chosen experts and the tokens, and looks for NaN and infinity. Prints the tolerances "
-             "and the first difference; the exit code is 1 if the backends differ. With --gates, "
-             "it runs every check that a backend must pass: tokens, greedy and sampled (P1); ops "
-             "and experts (P2); NaN and infinity (P3); combinations of sampling and grammar "
-             "settings (P4); speed (P5, "
-             "--recorded); and a conversation of twenty turns (P6).",
+    .about =
+        "Runs a prompt on two backends step by step. Compares the result of every op, the selected "
+        "experts and the tokens, and checks for NaN and infinity. Prints the tolerances and the "
+        "first difference, and exits with code 1 if the backends differ.\nWith --gates, the "
+        "command runs every check that a backend must pass: greedy and sampled tokens (P1); ops "
+        "and experts (P2); NaN and infinity (P3); combinations of sampling and grammar settings "
+        "(P4); speed, with --recorded (P5); and a conversation of twenty turns (P6).",
     .groups = {&verify_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

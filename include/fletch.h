@@ -203,6 +203,7 @@ struct fletch_sampling {
 
 struct fletch_model_info {
     const char *arch, *name; /* name may be "" */
+    const char *type;        /* in which most bytes of the weights are stored, such as "Q4_K" */
     uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
     bool has_vocab, has_template;
     const char *chat_template; /* the one that chats use, n_chat_template bytes */

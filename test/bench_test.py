@@ -175,7 +175,7 @@ def test_compare_forgives_noise_and_praises_speed(d):
 def test_compare_refuses_what_it_cannot_compare(d):
     a = document(d, "a.json", {1: [100] * 7})
     other = document(d, "b.json", {2: [100] * 7})
-    assert "no case in common" in bench(d, "compare", a, other, code=1).err
+    assert "no cases in common" in bench(d, "compare", a, other, code=1).err
     bad = os.path.join(d, "bad.json")
     open(bad, "w").write("{")
     assert "not written by fletch bench" in bench(d, "compare", a, bad, code=1).err

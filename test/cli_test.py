@@ -311,9 +311,9 @@ def test_sentences_that_people_meet_first():
         assert "fletch completion bash" in about_completion
     manual = fletch("man").text
     for sentence in ("0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
-                     "read the names of control tokens in the prompt as control tokens, not as text",
+                     "treat the names of control tokens in the prompt as control tokens instead of text",
                      "Interrupted downloads resume.",
-                     "It listens on localhost only; other addresses require API keys"):
+                     "The server listens on localhost only; other addresses require API keys"):
         assert sentence in manual, sentence
 
 

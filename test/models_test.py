@@ -7,6 +7,7 @@ import ctypes.util
 import hashlib
 import json
 import os
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -242,6 +243,13 @@ def test_ps_lists_what_a_server_has_loaded(d):
         s.end()
     log = "".join(s.lines)
     assert "/nowhere" in log and " 401 " in log and "/livez" not in log, log  # polling fills no log
+    s = Server()
+    try:
+        answers(s, "guide")
+        rows = [line.split() for line in fletch(d, "ps", "--endpoint", f"http://127.0.0.1:{s.port}").text.splitlines()]
+        assert len(rows) == 2 and rows[1][0] == "guide" and re.fullmatch(r"[A-Z]\w+", rows[1][1]), rows
+    finally:
+        s.end()
     assert "fletch serve" in fletch(d, *ask, code=1).err
 
 

@@ -1230,7 +1230,7 @@ def test_it_does_not_start_unsafe_or_wrong(s):
     assert "queue" in fletch("serve", "--limit", "quee=3", code=2).err
     for line in ["name some-key-1 -5", "name some-key-1 0", "name some-key-1 1e300", "name some-key-1 x", "name some-key-1 5 x"]:
         err = fletch("serve", "--port", 0, "--api-key", "env:KEYS", code=1, env={**os.environ, "KEYS": line}).err
-        assert "'name'" in err and "REQUESTS-A-MINUTE" in err, err
+        assert "'name'" in err and "REQUESTS-PER-MINUTE" in err, err
     text = fletch("serve", "--port", 0, "--cert", "nothing.pem", "--key", "nothing.pem", code=1).err
     assert "nothing.pem" in text, text
     for name, says in [("no-such-model.gguf", "No such file"), ("no-such-model", "fletch pull"), ("./no/such", "No such file")]:
@@ -1254,7 +1254,7 @@ def test_the_manual_has_every_limit_and_metric(s):
         assert f" {path}" in manual, path
     words = " ".join(fletch("help", "serve").text.split())
     for says in ["0 picks a free port and prints it", "maximum requests per minute per key (default: unlimited)",
-                 "It listens on localhost only; other addresses require API keys", "Sizes, queues and times are limited."]:
+                 "The server listens on localhost only; other addresses require API keys", "Request sizes, queues and times are limited."]:
         assert says in words, says
 
 

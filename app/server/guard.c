@@ -230,12 +230,12 @@ bool guard_admit(struct server *s, struct conn *c, struct problem *p)
     const char *allowed = allowed_origin(g, origin);
     if (host && !knows_host(g, host))
         return refuse(p, 421, "unknown_host",
-                      "the host name in Host is not allowed; --allow-host NAME allows it");
+                      "the host name in the Host header is not allowed; start the server with "
+                      "--allow-host NAME to allow it");
     if (origin && !allowed && !(host && same_origin(origin, host)))
-        return refuse(
-            p, 403, "foreign_origin",
-            "pages from other origins cannot use this server; --allow-origin ORIGIN allows "
-            "one");
+        return refuse(p, 403, "foreign_origin",
+                      "web pages from this origin cannot use this server; start it with "
+                      "--allow-origin ORIGIN to allow them");
     if (g->n_origins) http_add_header(c, "Vary", "Origin");
     if (allowed) {
         http_add_header(c, "Access-Control-Allow-Origin", allowed);
@@ -286,8 +286,8 @@ static int read_keys(struct guard *g, const char *from)
         double rate = 0;
         bool more = third && strtok_r(NULL, " \t", &words);
         if (more || (third && (!parse_real(third, &rate) || !(rate > 0 && rate <= MAX_RATE))))
-            return say_error("--api-key: key %s: expected NAME KEY [REQUESTS-A-MINUTE], with more "
-                             "than 0 and at most %g requests",
+            return say_error("--api-key: key %s: expected NAME KEY [REQUESTS-PER-MINUTE], with "
+                             "more than 0 and at most %g requests",
                              QUOTE(first), MAX_RATE);
         const char *secret = second ? second : first;
         if (strlen(secret) < 8)
@@ -328,8 +328,8 @@ int guard_open(struct guard *g, const struct server_params *params)
     } else {
         if (!is_loopback(params->host))
             return opts_wrong("serve",
-                              "anyone who can reach %s could use this server; require keys with "
-                              "--api-key FILE",
+                              "anyone who can reach %s could use this server; require API keys "
+                              "with --api-key FILE",
                               QUOTE(params->host));
         g->keys = need(calloc(1, sizeof *g->keys));
         g->keys[g->n_keys++] = (struct key){.name = "-", .secret = ""};

@@ -15,9 +15,9 @@
     X(inter_token, "fletch_inter_token_seconds", "Time between two tokens of an answer.")    \
     X(queue, "fletch_queue_seconds", "Time that requests spent in the queue.")               \
     X(prefill, "fletch_prefill_seconds", "Duration of the prefill of a prompt.")
-#define COUNTERS(X)                                                                     \
-    X(prompt, "fletch_prompt_tokens_total", "Prompt tokens.")                           \
-    X(cached, "fletch_cached_tokens_total", "Prompt tokens found in the prefix cache.") \
+#define COUNTERS(X)                                                                               \
+    X(prompt, "fletch_prompt_tokens_total", "Prompt tokens.")                                     \
+    X(cached, "fletch_cached_tokens_total", "Prompt tokens that were found in the prefix cache.") \
     X(generated, "fletch_generated_tokens_total", "Generated tokens.")
 
 enum { N_BUCKETS = 16, N_PAIRS = 96 };
@@ -176,23 +176,23 @@ static void put_memory(struct words *w, struct server *s)
                   served_is_ready(&s->served[i]) ? (double)s->served[i].bytes : 0);
 }
 
-#define MODEL_VALUES(X)                                                                      \
-    X(running, "fletch_running_requests", "gauge", "Running requests.", n_running)           \
-    X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                        \
-    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)          \
-    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle) \
-    X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_drafted)           \
-    X(right, "fletch_accepted_tokens_total", "counter", "Draft tokens that were accepted.",  \
-      n_accepted)                                                                            \
-    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                             \
-    X(ahead, "fletch_steps_ahead_total", "counter",                                          \
-      "Steps submitted before the results of the previous step were read.", n_ahead)         \
-    X(preempted, "fletch_preemptions_total", "counter",                                      \
-      "Number of times a running request was preempted.", n_preemptions)                     \
-    X(evicted, "fletch_kv_evictions_total", "counter",                                       \
-      "Cache blocks evicted to make room for others.", n_evicted)                            \
-    X(unwritten, "fletch_cache_write_errors_total", "counter",                               \
-      "Prefix files that could not be written.", n_unwritten)
+#define MODEL_VALUES(X)                                                                        \
+    X(running, "fletch_running_requests", "gauge", "Running requests.", n_running)             \
+    X(blocks, "fletch_kv_blocks", "gauge", "Cache blocks.", n_blocks)                          \
+    X(free_blocks, "fletch_kv_blocks_free", "gauge", "Empty cache blocks.", n_free)            \
+    X(idle_blocks, "fletch_kv_blocks_idle", "gauge", "Cache blocks kept for reuse.", n_idle)   \
+    X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_drafted)             \
+    X(right, "fletch_accepted_tokens_total", "counter", "Draft tokens that were accepted.",    \
+      n_accepted)                                                                              \
+    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                               \
+    X(ahead, "fletch_steps_ahead_total", "counter",                                            \
+      "Steps that were submitted before the results of the previous step were read.", n_ahead) \
+    X(preempted, "fletch_preemptions_total", "counter",                                        \
+      "Number of times a running request was preempted.", n_preemptions)                       \
+    X(evicted, "fletch_kv_evictions_total", "counter",                                         \
+      "Cache blocks that were evicted to make room for others.", n_evicted)                    \
+    X(unwritten, "fletch_cache_write_errors_total", "counter",                                 \
+      "Prefix files that could not be written to the cache folder.", n_unwritten)
 
 #define VALUE(id, name, type, help, member)                  \
     static double value_##id(const struct served_figures *f) \
@@ -238,11 +238,12 @@ void metrics_reply(struct conn *c)
     put_value(&w, "process_resident_memory_bytes", "gauge", "Resident memory of this process.",
               (double)metrics_resident_bytes());
     put_memory(&w, s);
-    put_models(&w, s, "fletch_gpu_allocated_bytes", "gauge",
-               "GPU memory allocated by this process after a model's last step (0: unknown).",
-               gpu_allocated);
+    put_models(
+        &w, s, "fletch_gpu_allocated_bytes", "gauge",
+        "GPU memory that this process has allocated after the last step of a model (0 if unknown).",
+        gpu_allocated);
     put_models(&w, s, "fletch_gpu_recommended_bytes", "gauge",
-               "Maximum GPU memory recommended by the system (0: unknown).", gpu_recommended);
+               "Maximum GPU memory that the system recommends (0 if unknown).", gpu_recommended);
 #define PUT(id, name, type, help, member) put_models(&w, s, name, type, help, value_##id);
     MODEL_VALUES(PUT)
 #undef PUT

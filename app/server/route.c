@@ -42,7 +42,7 @@ static void health(struct conn *c)
         served_figures(&s->served[i], &f);
         bool busy = s->n_queued || f.stats.n_running || f.stats.n_waiting;
         if (busy && f.t_step > 0 && server_now() - f.t_step > s->params.stuck_seconds)
-            status = "work is waiting, and no step has completed for too long";
+            status = "requests are waiting, but the model has completed no step for too long";
     }
     if (!is_ready(s)) {
         readyz(c);
@@ -101,14 +101,17 @@ static void model(struct conn *c)
 /* ---- the table ---- */
 
 const struct route routes[] = {
-    {"GET", "/livez", livez, NULL, "whether the server is running", NULL, "State", NULL},
+    {"GET", "/livez", livez, NULL, "report whether the server is running", NULL, "State", NULL},
     {"GET", "/readyz", readyz, NULL,
-     "whether requests can be answered; 503 while models load or the server shuts down", NULL,
-     "State", NULL},
+     "report whether the server can answer requests; 503 while models load or the server shuts "
+     "down",
+     NULL, "State", NULL},
     {"GET", "/health", health, NULL,
-     "like /readyz; also 503 if work is waiting and no step completes", NULL, "State", NULL},
-    {"GET", "/metrics", metrics_reply, NULL, "metrics for Prometheus", NULL, NULL, NULL},
-    {"GET", "/v1/status", status_reply, NULL, "data for the chat page", NULL, "Status", NULL},
+     "report the same as /readyz; also 503 if requests are waiting and the model completes no step",
+     NULL, "State", NULL},
+    {"GET", "/metrics", metrics_reply, NULL, "return metrics for Prometheus", NULL, NULL, NULL},
+    {"GET", "/v1/status", status_reply, NULL, "return the state of the server", NULL, "Status",
+     NULL},
     {"GET", "/v1/models", models, NULL, "list the available models", NULL, "Models", NULL},
     {"GET", "/v1/models/*", model, NULL, "describe one model", NULL, "Model", NULL},
     {"POST", "/v1/chat/completions", NULL, &api_chat, "generate the next message of a conversation",
@@ -125,16 +128,16 @@ const struct route routes[] = {
      "EmbeddingsRequest", "Embeddings", NULL},
     {"POST", "/v1/rerank", NULL, &api_rerank, "sort documents by how well they answer a query",
      "RerankRequest", "Ranking", NULL},
-    {"POST", "/rerank", NULL, &api_rerank, "the same as /v1/rerank", "RerankRequest", "Ranking",
+    {"POST", "/rerank", NULL, &api_rerank, "do the same as /v1/rerank", "RerankRequest", "Ranking",
      NULL},
     {"POST", "/v1/completions", NULL, &api_completions, "continue texts or token ids",
      "CompletionRequest", "Completion", "Completion"},
-    {"POST", "/tokenize", NULL, &api_tokenize, "turn a text into tokens", "TokenizeRequest",
+    {"POST", "/tokenize", NULL, &api_tokenize, "convert a text to tokens", "TokenizeRequest",
      "Tokens", NULL},
-    {"POST", "/detokenize", NULL, &api_detokenize, "turn tokens into a text", "DetokenizeRequest",
+    {"POST", "/detokenize", NULL, &api_detokenize, "convert tokens to a text", "DetokenizeRequest",
      "Text", NULL},
-    {"POST", "/apply-template", NULL, &api_apply_template, "show the model's input for a chat",
-     "ChatRequest", "Rendered", NULL},
+    {"POST", "/apply-template", NULL, &api_apply_template,
+     "return the model's exact input for a chat", "ChatRequest", "Rendered", NULL},
 };
 const size_t n_routes = sizeof routes / sizeof *routes;
 

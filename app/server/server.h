@@ -492,7 +492,6 @@ struct served {
     bool has_driver;  /* its engine runs on a GPU */
     /* set by the loader, good while it is loaded */
     const char *backend;
-    char type[16]; /* that most of its weights are stored in, "" if not known */
     /* the loop's: tokens generated in each of the last seconds, a ring */
     uint32_t history[STATUS_SECONDS];
     uint64_t n_history, n_counted;

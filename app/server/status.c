@@ -60,7 +60,7 @@ static void add_loaded(json_t *j, const struct served *m)
     const struct fletch_model_info *info = &m->info;
     json_object_set_new(j, "n_ctx", json_integer(info->n_ctx));
     json_object_set_new(j, "arch", json_string(info->arch));
-    json_object_set_new(j, "type", json_string(m->type));
+    json_object_set_new(j, "type", json_string(info->type));
     json_object_set_new(j, "backend", json_string(m->backend));
     json_object_set_new(j, "has_template", json_boolean(info->has_template));
     json_object_set_new(j, "sampling", sampling_json(&info->sampling));

@@ -526,9 +526,9 @@ static void notice_malformed(struct call *c, struct turns *asked)
 const char *turn_notice(const struct call *c)
 {
     const struct turns *asked = c->state;
-    return asked && asked->noticed
-               ? "the model began a tool call that cannot be parsed; its text is in the content"
-               : NULL;
+    return asked && asked->noticed ? "the model wrote a tool call that cannot be parsed; the text "
+                                     "of the call is part of the content"
+                                   : NULL;
 }
 
 void turn_done(struct call *c, struct choice *ch, const struct turn_writer *w)

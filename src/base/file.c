@@ -163,7 +163,7 @@ int file_make_private_dir(const char *path, bool (*is_ours)(const char *name), s
         if (!closed)
             rc = err_set(err, FLETCH_E_ARG,
                          "no prefix files are saved in %s, because other users can open it (mode "
-                         "%03o); use a folder of your own, or chmod 700 it",
+                         "%03o); use another folder, or run chmod 700 on this folder",
                          QUOTE(str_of(path)), (unsigned)(st.st_mode & 0777));
     }
     if (dir) closedir(dir);

@@ -168,16 +168,16 @@ void os_advice(char *out, size_t cap)
     char set[64] = "the system default";
     *out = 0;
     if (read_number("sysctl.proc_translated"))
-        snprintf(out, cap,
-                 "this program was built for Intel processors and runs under Rosetta, without the "
-                 "speed of Metal and NEON; build it in a shell started with arch -arm64 zsh\n");
+        snprintf(
+            out, cap,
+            "this program was built for Intel processors and runs under Rosetta, without Metal and "
+            "NEON, so it is slow; build it in a shell that was started with arch -arm64 zsh\n");
     if (limit) snprintf(set, sizeof set, "%llu MB", (unsigned long long)limit);
     if (read_number("hw.optional.arm64"))
-        snprintf(
-            out + strlen(out), cap - strlen(out),
-            "the limit of wired memory for the GPU is %s; to run larger models, raise it until the "
-            "next restart: sudo sysctl iogpu.wired_limit_mb=MEGABYTES\n",
-            set);
+        snprintf(out + strlen(out), cap - strlen(out),
+                 "the GPU can use at most %s of memory; to run larger models, raise this limit "
+                 "until the next restart with sudo sysctl iogpu.wired_limit_mb=MEGABYTES\n",
+                 set);
 }
 
 #endif

@@ -54,7 +54,7 @@ const struct exec_class *backend_find(const char *name, const char *isa, struct 
         else if (!class)
             err_set(err, FLETCH_E_ARG,
                     "backend %s cannot use instruction set %s on this machine; fletch doctor lists "
-                    "the supported ones",
+                    "the supported instruction sets",
                     name, QUOTE(str_of(isa)));
         return why ? NULL : class;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/constrain.h"
+#include "engine/report.h"
 #include "engine/tune.h"
 #include "format/gguf.h"
 #include "serve/sampling.h"
@@ -114,8 +115,8 @@ void engine_tell_length(const struct model *m, const struct fletch_model_params 
     char text[200];
     if (!params || !params->notice || params->n_ctx <= m->hp.n_ctx) return;
     snprintf(text, sizeof text,
-             "warning: a context of %u tokens is longer than the %u that the model was trained "
-             "with; answers may get worse beyond that",
+             "warning: the context of %u tokens is longer than the %u tokens that the model was "
+             "trained with; beyond that length, answers may get worse",
              params->n_ctx, m->hp.n_ctx);
     params->notice(params->notice_ctx, text);
 }
@@ -328,7 +329,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
 {
     if (!info) return;
     if (!m) {
-        *info = (struct fletch_model_info){.arch = "", .name = "", .pooling = ""};
+        *info = (struct fletch_model_info){.arch = "", .name = "", .type = "", .pooling = ""};
         return;
     }
     const struct hparams *hp = &m->m->hp;
@@ -337,6 +338,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
     *info = (struct fletch_model_info){
         .arch = hp->arch,
         .name = hp->name,
+        .type = report_main_type(m->m->source),
         .n_ctx = m->limits.max_pos,
         .n_ctx_trained = hp->n_ctx,
         .n_vocab = hp->n_vocab,

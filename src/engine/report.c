@@ -83,8 +83,7 @@ static const char *type_name(u32 type)
     return info && info->name ? info->name : "?";
 }
 
-/* The type that most bytes of the weights have. */
-static const char *main_type(const struct source *s)
+const char *report_main_type(const struct source *s)
 {
     u64 bytes[QT_COUNT] = {0};
     u32 best = 0;
@@ -182,9 +181,9 @@ static json_t *inspect_report(const struct source *s)
     return json_pack(
         "{s:o, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:o, s:o}", "path",
         report_text(str_of(s->path)), "format", s->is_dir ? "Hugging Face directory" : format,
-        "arch", report_text(arch), "name", report_text(name), "type", main_type(s), "n_params",
-        (json_int_t)params, "n_bytes", (json_int_t)bytes, "n_files", (json_int_t)s->n_files,
-        "metadata", kvs, "tensors", tensors, "types", types_report(s));
+        "arch", report_text(arch), "name", report_text(name), "type", report_main_type(s),
+        "n_params", (json_int_t)params, "n_bytes", (json_int_t)bytes, "n_files",
+        (json_int_t)s->n_files, "metadata", kvs, "tensors", tensors, "types", types_report(s));
 }
 
 /* The template by which it chats, null where there is none; what it makes use of. */
@@ -363,7 +362,7 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
     bool assumed = access(path, F_OK) && !strchr(path, ':');
     return json_pack(
         "{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
-        report_text(str_of(path)), "arch", d->m->hp.arch, "type", main_type(d->m->source),
+        report_text(str_of(path)), "arch", d->m->hp.arch, "type", report_main_type(d->m->source),
         "type_assumed", assumed, "backend", class->name, "fits", plan->fits, "total",
         (json_int_t)plan->total, "available", (json_int_t)plan->available, "n_ctx",
         (json_int_t)d->limits.max_pos, "n_ctx_trained", (json_int_t)d->m->hp.n_ctx, "n_sessions",

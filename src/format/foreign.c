@@ -22,7 +22,7 @@ static const struct {
     {0, STR("tjgg"), "this is a GGJT file, an obsolete predecessor of GGUF; get the model as GGUF"},
     {0, STR("algg"),
      "this is a LoRA adapter in a format older than GGUF; merge it into its base model, then "
-     "convert that"},
+     "convert the merged model"},
     {0, STR("24ka"),
      "this is a checkpoint of llama2.c; export the model as a Hugging Face "
      "directory, then fletch convert it"},
@@ -73,11 +73,10 @@ static const char *describe_text(const u8 *p, u64 n)
     if ((left >= 9 && strncasecmp(text, "<!doctype", 9) == 0) ||
         (left >= 5 && strncasecmp(text, "<html", 5) == 0) ||
         (left >= 5 && strncasecmp(text, "<?xml", 5) == 0))
-        return "this is a web page (an error or login page saved under the model's name); download "
-               "the file again, for instance with fletch pull";
+        return "this is a web page, probably an error or login page that was saved under the "
+               "model's name; download the file again, for example with fletch pull";
     if (left && (text[0] == '{' || text[0] == '['))
-        return "this is JSON text, not a model: a server's message saved under its name, or one "
-               "file of a Hugging Face directory; give the directory";
+        return "this is a JSON file, not a model; for a Hugging Face model, give its directory";
     return NULL;
 }
 
@@ -96,8 +95,8 @@ static bool is_llama2c(const u8 *p, u64 n)
 static const char *describe_binary(const char *path, const u8 *p, u64 n)
 {
     if (n > 9 && get_le(p, 8) <= n - 8 && p[8] == '{')
-        return "this is one safetensors file; give the directory that holds it with config.json "
-               "and the tokenizer (fletch pull OWNER/REPO gets all of them)";
+        return "this is a single safetensors file; give the directory that contains it, with "
+               "config.json and the tokenizer (fletch pull OWNER/REPO downloads all of them)";
     if (n >= 4 && memcmp(p, "PK\x03\x04", 4) == 0) return describe_zip(path);
     if (n >= 2 && p[0] == 0x80 && p[1] >= 2 && p[1] <= 5)
         return "this is a Python pickle (an old PyTorch checkpoint), which can run code when it is "
@@ -116,10 +115,11 @@ static const char *describe_binary(const char *path, const u8 *p, u64 n)
 const char *foreign_describe(const char *path, const u8 *p, u64 n)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (n == 0) return "the file is empty: its download may have failed";
+    if (n == 0) return "the file is empty; its download may have failed";
     if (strncmp(name, "sha256-", 7) == 0 || strncmp(name, "sha256:", 7) == 0)
-        return "this blob of ollama holds no weights (a template, parameters or a licence); the "
-               "weights are the blob that the manifest calls application/vnd.ollama.image.model";
+        return "this ollama blob contains no weights, but a template, parameters or a license; the "
+               "weights are in the blob with the type application/vnd.ollama.image.model in the "
+               "manifest";
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         struct str m = known[i].magic;
         if (known[i].what && n >= known[i].at + m.n && memcmp(p + known[i].at, m.p, m.n) == 0)

@@ -73,7 +73,8 @@ static int read_header(struct reader *r, const char *path, u32 *version, u64 *n_
                        "big-endian GGUF is not supported; convert the file to little-endian");
     if (*version != 2 && *version != 3)
         return err_set(r->err, FLETCH_E_UNSUPPORTED,
-                       "GGUF version %u is not supported (2 and 3 are)", *version);
+                       "GGUF version %u is not supported; the supported versions are 2 and 3",
+                       *version);
     u64 left = r->n - r->at;
     if (*n_kvs > left / MIN_KV || *n_tensors > left / MIN_TENSOR)
         return err_set(r->err, FLETCH_E_FORMAT,

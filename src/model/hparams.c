@@ -490,7 +490,7 @@ static int check_kind(const struct source *s, struct err *err)
     } others[] = {
         {"mmproj", "a vision or audio projector (mmproj); use the model's own file, for text only"},
         {"clip", "a vision or audio projector (mmproj); use the model's own file, for text only"},
-        {"adapter", "a LoRA adapter; merge it into its base model, then convert that"},
+        {"adapter", "a LoRA adapter; merge it into its base model, then convert the merged model"},
         {"imatrix", "an importance matrix for quantizing models; use the model itself"},
         {"controlvector", "a control vector; use the model itself"},
     };
@@ -531,9 +531,10 @@ static int read_arch(struct hparams *hp, const struct source *s, struct err *err
         return err_set(err, FLETCH_E_UNSUPPORTED, "architecture %s is not supported", QUOTE(arch));
     memcpy(hp->arch, arch.p, arch.n);
     if (!arch_find(hp->arch))
-        return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "architecture %s is not supported (fletch doctor lists those that are)",
-                       QUOTE(arch));
+        return err_set(
+            err, FLETCH_E_UNSUPPORTED,
+            "architecture %s is not supported; fletch doctor lists the supported architectures",
+            QUOTE(arch));
     if (source_get_str(s, "general.name", &name, NULL) == 0)
         copy_printable(hp->name, sizeof hp->name, name);
     return 0;

@@ -437,8 +437,8 @@ static const json_t *merge(struct schemac *c, const json_t *a, const json_t *b)
     if (json_object_get(a, "unevaluatedProperties") || json_object_get(a, "unevaluatedItems") ||
         json_object_get(b, "unevaluatedProperties") || json_object_get(b, "unevaluatedItems"))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
-                    "'unevaluatedProperties' and 'unevaluatedItems' are not supported beside "
-                    "anyOf, oneOf, not and if; close each alternative with additionalProperties");
+                    "'unevaluatedProperties' and 'unevaluatedItems' are not supported together "
+                    "with anyOf, oneOf, not and if; use additionalProperties in each alternative");
     if (are_entangled(a, b))
         schema_fail(c, FLETCH_E_UNSUPPORTED,
                     "contains, if or patternProperties of several parts of a schema cannot "

@@ -31,7 +31,8 @@ int statefile_read(struct statefile *f, const u8 *p, u64 n, u64 key, struct err 
         return err_set(err, FLETCH_E_FORMAT, "the file is damaged (its checksum is wrong)");
     if (h.key != key)
         return err_set(err, FLETCH_E_FORMAT,
-                       "it was saved with another model or other options (KV type, backend)");
+                       "it was saved with another model, or with other options (such as --kv-type "
+                       "or --backend)");
     *f = (struct statefile){.p = p, .n = n, .tokens = p + sizeof h, .n_tokens = h.n_tokens};
     f->note = (struct str){(const char *)f->tokens + (size_t)h.n_tokens * sizeof(i32), h.n_note};
     f->state = (const u8 *)f->note.p + h.n_note;

@@ -16,7 +16,8 @@ static int check_kind(struct build *b)
 {
     const struct hparams *hp = b->hp;
     if (!hp->head_k_mla || !hp->head_v_mla)
-        return refuse(b, "its kv_b is not split by heads (an old file; convert the model again)");
+        return refuse(
+            b, "its kv_b tensor is not split by heads, as in old files; convert the model again");
     if (hp->rope_scaling == SCALING_YARN && hp->yarn_log_mul == 0)
         return refuse(b, "yarn rope scaling without rope.scaling.yarn_log_multiplier");
     if (hp->n_mtp > 1) return refuse(b, "more than one MTP block");
