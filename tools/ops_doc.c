@@ -8,29 +8,36 @@
 static const char intro[] =
     "# Ops\n"
     "\n"
-    "Made from `src/core/op.h` by `make docs`; don't edit. A program (`fletch explain MODEL`) is a "
-    "list of\n"
-    "these; `src/ref/ref_ops.c` defines what each computes, `src/ref/*_test.c` tests each alone.\n"
+    "This document is generated from `src/core/op.h` (`make docs`); do not edit it. A program is a "
+    "list\n"
+    "of the ops below; `fletch explain MODEL` prints the program of a model. `src/ref/ref_ops.c` "
+    "defines\n"
+    "what each op computes, and `src/ref/*_test.c` tests each op alone.\n"
     "\n"
     "## Conventions\n"
     "\n"
-    "- An activation is f32 `[rows][width]`. Rows are T (all rows of the step) or R (those whose "
-    "logits are\n"
-    "  wanted). An operand is a range of columns of a buffer: `q[T][H·hd]` is H heads of hd "
-    "columns.\n"
-    "- t is a row, s(t) its sequence slot, p(t) its position. Only `kv_store`, the attentions, "
-    "`token_shift`\n"
-    "  and `wkv7` look at slots; only `rope`, `kv_store` and the attentions at positions.\n"
-    "- W is a weight `[out][in]` in its file type, `[n][out][in]` when it has slices. (opt) may be "
-    "absent.\n"
-    "- Sums run over all of \"in\" and are rounded to f32 once. Every other operation rounds to "
-    "f32, in the\n"
-    "  order given; no op depends on how many rows a step has or on what else is in it.\n"
-    "- Where the profile says so, activations that meet block-quantised weights are rounded to 8 "
-    "bits per 32\n"
-    "  (`src/quant/act.h`) before a matmul of any kind.\n"
-    "- silu(z) = z·σ(z), σ(z) = 1/(1 + exp(-z)); exp is ours (`src/base/num.h`).\n"
-    "- State and cache belong to the executor; a step may zero or copy them before its first op.\n";
+    "- An activation is a buffer of f32 values `[rows][width]`. The number of rows is T (all rows "
+    "of the\n"
+    "  step) or R (the rows whose logits are needed). An operand is a range of columns of a "
+    "buffer:\n"
+    "  `q[T][H·hd]` has H heads of hd columns.\n"
+    "- t is a row, s(t) is its sequence slot, and p(t) is its position. Only `kv_store`, the "
+    "attention\n"
+    "  ops, `token_shift`, `conv` and `recurrence` depend on slots. Only `rope`, `kv_store` and "
+    "the\n"
+    "  attention ops depend on positions.\n"
+    "- W is a weight `[out][in]` in its storage type, or `[n][out][in]` if it has slices. Operands "
+    "with\n"
+    "  (opt) can be absent.\n"
+    "- A sum over \"in\" is rounded to f32 once. Every other operation rounds to f32, in the given "
+    "order.\n"
+    "  No op depends on the number of rows in a step, or on the other rows.\n"
+    "- If the profile requires it, activations are rounded to 8 bits, with one scale per 32 "
+    "values\n"
+    "  (`src/quant/act.h`), before any matmul with block-quantized weights.\n"
+    "- silu(z) = z·σ(z) and σ(z) = 1/(1 + exp(-z)), with fletch's own exp (`src/base/num.h`).\n"
+    "- State and cache belong to the executor. A step can clear or copy them before its first "
+    "op.\n";
 
 struct mapping {
     const char *kernel, *ops;
@@ -53,9 +60,9 @@ static const struct mapping rwkv7[] = {
     {"`k * k_k`, then `F.normalize` per head / `l2_norm`", "mul, norm(l2) in groups of a head"},
     {"`k * (1 + (a-1) * k_a)`, `fused_k_rwkv7`", "k_control"},
     {"`wkv7`, `wkv7s`, `RWKV7_OP`, `RWKV7_ONE_OP`, `RWKV7_SEQ_OP`, `wind_backstepping` (forward)",
-     "wkv7 (takes kk and a; the kernels take -kk and kk·a)"},
+     "recurrence (takes kk and a; the kernels take -kk and kk·a)"},
     {"`chunk_rwkv7`, `fused_recurrent_rwkv7`, `fused_mul_recurrent_rwkv7`",
-     "wkv7 (one op for any number of rows)"},
+     "recurrence (one op for any number of rows)"},
     {"`ln_x` / `g_norm` (`F.group_norm`, eps 64e-5)", "norm(layer) in groups of a head"},
     {"`(r * k * r_k).sum * v`", "rk_bonus"},
     {"`(…) * g`; with the bonus before it `gate_output_correction`", "rk_bonus, mul"},
@@ -114,7 +121,7 @@ static void print_ops(void)
 
 static void print_map(const char *title, const struct mapping *map, size_t n)
 {
-    printf("\n### %s\n\n| in the reference code | op |\n|---|---|\n", title);
+    printf("\n### %s\n\n| name in the other implementation | ops |\n|---|---|\n", title);
     for (size_t i = 0; i < n; i++) printf("| %s | %s |\n", map[i].kernel, map[i].ops);
 }
 
@@ -122,13 +129,14 @@ int main(void)
 {
     printf("%s\n## Ops\n", intro);
     print_ops();
-    printf("\nExecutors run several of these as one (a group), with the same bits: "
-           "`src/core/group.h`.\n`fletch explain MODEL` shows the groups of a model.\n");
     printf(
-        "\n## Where the kernels of reference implementations went\n\n"
-        "Names as in their code: RWKV-7 in the RWKV-LM and rwkv packages / in "
-        "flash-linear-attention,\n"
-        "GLM-4.7-Flash in transformers (`glm4_moe_lite`) and, for kernels, in serving engines.\n");
+        "\nExecutors can run several ops as one group, with the same bits (`src/core/group.h`).\n"
+        "`fletch explain MODEL` shows the groups of a model.\n");
+    printf("\n## Ops for the kernels of other implementations\n\n"
+           "The tables list the functions of other implementations and the ops that correspond to "
+           "them.\nThe names for RWKV-7 are from the RWKV-LM and rwkv packages, or from "
+           "flash-linear-attention;\nthe names for GLM-4.7-Flash are from transformers "
+           "(`glm4_moe_lite`), or from serving engines.\n");
     print_map("RWKV-7", rwkv7, ARRAY_LEN(rwkv7));
     print_map("GLM-4.7-Flash", glm, ARRAY_LEN(glm));
     return fflush(stdout) != 0;
