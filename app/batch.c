@@ -606,7 +606,7 @@ const struct command cmd_batch = {
     .summary = "answer a file of requests in parallel",
     .about =
         "Reads requests from FILE (- for stdin), one JSON object per line, and runs them in "
-        "parallel. Writes one JSON object per line for each answer, in the order in which the "
+        "parallel. Writes each answer as a JSON object on one line, in the order in which the "
         "answers complete. An answer does not depend on the other requests.\nA request contains "
         "prompt (text), messages (formatted with the chat template, optionally with tools), or "
         "tokens (token ids). It can also contain id, max_tokens, temperature, top_k, top_p, min_p, "

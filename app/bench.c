@@ -9,9 +9,9 @@
 
 static const struct opt bench_opts[] = {
     {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
-     "what to measure: prefill; decode; full, which is prefill followed by decode; all of these; "
-     "or serve, which simulates many clients (--batches lists the numbers of clients, 1,4,8 by "
-     "default, and -p and -n take one value each)",
+     "what to measure: prefill, decode, full (prefill followed by decode), all of these, or serve "
+     "(many clients at once; -b lists the numbers of clients, 1,4,8 by default, and -p and -n take "
+     "one value each)",
      OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,

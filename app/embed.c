@@ -167,7 +167,7 @@ const struct command cmd_embed = {
     .about = "Prints one vector of length 1 (an embedding) for each text. Give the texts as "
              "arguments, or in a file with one text per line.\nA vector is the mean of the final "
              "hidden states of all tokens, or the state of the first or last token, as the model "
-             "specifies (pooling_type). With --json, the command prints one document with the "
+             "specifies (pooling_type). With --json, the command prints one JSON document with the "
              "vectors, the number of tokens of each text, and the pooling type.",
     .groups = {&embed_group, &opts_model, &opts_place, &opts_common},
     .min_operands = 1,

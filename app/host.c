@@ -24,13 +24,13 @@ static const struct opt place_opts[] = {
     {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
      OPT_FIELD(verbose), 0, 0},
 };
-const struct opt_group opts_place = {"Where to run", OPT_TABLE(place_opts)};
+const struct opt_group opts_place = {"Backend options", OPT_TABLE(place_opts)};
 
 static const struct opt model_opts[] = {
     OPT_ROW_MODEL,
     {'c', "context", OPT_COUNT, "N", NULL,
-     "context length in tokens, including prompt and output (default, or if N is 0: as long as the "
-     "model and memory allow)",
+     "context length in tokens, for prompt and output together (default: 0, which means as long as "
+     "the model and memory allow)",
      OPT_FIELD(n_ctx), 0, UINT32_MAX},
     {0, "kv-type", OPT_CHOICE, FLETCH_KV_TYPES, NULL,
      "storage type of the KV cache (default: f32 for eval, otherwise depends on the backend)",
@@ -51,12 +51,11 @@ const struct opt_group opts_unknown = {"Model file options", OPT_TABLE(unknown_o
 
 static const struct opt speculation_opts[] = {
     {0, "draft", OPT_TEXT, "MODEL", NULL,
-     "let a smaller model with the same vocabulary propose draft tokens, which the main model then "
-     "checks several at a time",
+     "let a smaller model with the same vocabulary propose draft tokens, several of which the main "
+     "model checks in one step",
      OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "propose as draft tokens the tokens that followed an earlier occurrence of the latest tokens "
-     "in the context",
+     "propose the tokens that followed an earlier occurrence of the latest tokens in the context",
      OPT_FIELD(ngram), 0, 0},
     {0, "mtp", OPT_FLAG, NULL, NULL,
      "let the model's own MTP (multi-token prediction) block propose draft tokens", OPT_FIELD(mtp),

@@ -574,10 +574,10 @@ const struct command cmd_list = {
     .name = "list",
     .operands = "",
     .summary = "list models on this machine",
-    .about = "Lists the models that \"fletch pull\" has downloaded, with their type, size and "
-             "date, and incomplete downloads. Then lists the models that Hugging Face libraries, "
-             "llama.cpp and ollama have downloaded, with their paths. fletch never changes the "
-             "files of other programs.\nEvery name in the list can be used as MODEL.",
+    .about = "Lists the models that \"fletch pull\" has downloaded, including incomplete "
+             "downloads, with their type, size and date. Then lists the models that Hugging Face "
+             "libraries, llama.cpp and ollama have downloaded, with their paths. fletch never "
+             "changes the files of other programs.\nEvery name in the list can be used as MODEL.",
     .groups = {&list_group, &opts_common},
     .run = list,
 };

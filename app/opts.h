@@ -123,12 +123,12 @@ struct command {
             "run each op separately instead of fusing several ops into one kernel", \
             OPT_FIELD(no_fuse), 0, 0                                                \
     }
-#define OPT_ROW_IGNORE_UNKNOWN                                                                 \
-    {                                                                                          \
-        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                             \
-            "run the model even if it needs a feature that fletch does not have, at your own " \
-            "risk",                                                                            \
-            OPT_FIELD(ignore_unknown), 0, 0                                                    \
+#define OPT_ROW_IGNORE_UNKNOWN                                                                    \
+    {                                                                                             \
+        0, "ignore-unknown", OPT_FLAG, NULL, NULL,                                                \
+            "open the model even if it requires a feature that fletch does not support, at your " \
+            "own risk",                                                                           \
+            OPT_FIELD(ignore_unknown), 0, 0                                                       \
     }
 #define OPT_ROW_TYPE(otherwise)                                                              \
     {                                                                                        \

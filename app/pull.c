@@ -389,18 +389,18 @@ const struct command cmd_pull = {
     .name = "pull",
     .operands = "OWNER/REPO[@REVISION][:FILE]",
     .summary = "download a model from Hugging Face",
-    .about =
-        "Downloads a model from Hugging Face or a mirror, and prints the name to use as MODEL in "
-        "other commands. An address copied from huggingface.co or hf.co also works. Interrupted "
-        "downloads resume.\nREVISION is a branch, tag or commit (default: main). FILE is a GGUF "
-        "file in the repository, or a part of a file name that occurs in only one of them, such as "
-        "q4_k_m. Without FILE, the command downloads the only GGUF file, or the Q4_K_M file if "
-        "there are several. If the repository has no GGUF file, it downloads the config, tokenizer "
-        "and safetensors files.\nModels are stored in $XDG_DATA_HOME/fletch/models (default: "
-        "~/.local/share/fletch/models). A file gets its final name only after its size and, for "
-        "large files, its checksum have been verified.\nFor models that are not public, set "
-        "HF_TOKEN or run \"hf auth login\". The command uses the proxies set in the environment "
-        "(https_proxy, http_proxy, no_proxy). It requires libcurl.",
+    .about = "Downloads a model from Hugging Face or a mirror, and prints the name to use as MODEL "
+             "in other commands. An address copied from huggingface.co or hf.co also works. "
+             "Interrupted downloads resume.\nREVISION is a branch, tag or commit (default: main). "
+             "FILE is a GGUF file in the repository, or a part of its name that no other GGUF file "
+             "in the repository contains, such as q4_k_m. Without FILE, the command downloads the "
+             "only GGUF file, or the Q4_K_M file if there are several. If the repository has no "
+             "GGUF file, it downloads the config, tokenizer and safetensors files.\nModels are "
+             "stored in $XDG_DATA_HOME/fletch/models (default: ~/.local/share/fletch/models). A "
+             "file gets its final name only after its size and, for large files, its checksum have "
+             "been verified.\nFor models that are not public, set HF_TOKEN or run \"hf auth "
+             "login\". The command uses the proxies set in the environment (https_proxy, "
+             "http_proxy, no_proxy). It requires libcurl.",
     .groups = {&pull_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

@@ -215,8 +215,8 @@ const struct command cmd_inspect = {
     .operands = "FILE",
     .summary = "show what a model file contains",
     .about = "Shows a summary, the metadata and the tensors of a model file or directory, without "
-             "loading the weights. With --check, it also reads the weights, and exits with code 4 "
-             "if they contain NaN or infinity.",
+             "loading the weights. With --check, the command also reads the weights, and exits "
+             "with code 4 if they contain NaN or infinity.",
     .groups = {&inspect_group, &opts_common},
     .min_operands = 1,
     .max_operands = 1,

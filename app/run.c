@@ -13,15 +13,15 @@ static const struct opt run_opts[] = {
      "text to continue, or the message to answer if --chat is given", OPT_FIELD(prompt), 0, 0},
     {'i', "input", OPT_TEXT, "TEXT", NULL, "same as --prompt", OPT_FIELD(prompt), 0, 0},
     {'f', "file", OPT_TEXT, "FILE", NULL,
-     "read the prompt from FILE (- for stdin), without the newline at its end", OPT_FIELD(file), 0,
-     0},
+     "read the prompt from FILE (- for stdin); one newline at the end of the file is removed",
+     OPT_FIELD(file), 0, 0},
     {'n', "max-tokens", OPT_COUNT, "N", NULL,
      "generate at most N tokens; -1 means no limit (default: generate until the model ends its "
      "output or the context is full)",
      OPT_FIELD(n_tokens), -1, UINT32_MAX},
     {0, "stop", OPT_TEXTS, "TEXT", NULL, "end the output before this text; may be repeated",
      OPT_FIELD(stops), 0, 0},
-    {0, "ignore-end", OPT_FLAG, NULL, NULL, "keep generating when the model would end its output",
+    {0, "ignore-end", OPT_FLAG, NULL, NULL, "keep generating even after the model ends its output",
      OPT_FIELD(ignore_end), 0, 0},
     {0, "json-schema", OPT_TEXT, "FILE", NULL,
      "restrict the output to JSON that matches this schema; FILE may also be the schema itself "

@@ -49,8 +49,8 @@ static const struct opt serve_opts[] = {
      "that model; '*' stands for every unknown name; may be repeated",
      OPT_FIELD(aliases), 0, 0},
     {0, "strict-model", OPT_FLAG, NULL, NULL,
-     "reject unknown model names even if the server has only one model (default: that model "
-     "answers them)",
+     "reject unknown model names even if the server has only one model (default: answer them with "
+     "this model)",
      OPT_FIELD(strict_model), 0, 0},
     {0, "lenient", OPT_FLAG, NULL, NULL,
      "ignore unknown fields in requests instead of rejecting the request, and list them in the "
@@ -437,7 +437,7 @@ const struct command cmd_serve = {
     .summary = "start a server with an OpenAI-compatible API and a chat page",
     .about = "Starts a server at http://127.0.0.1:8080 with an OpenAI-compatible API "
              "(/v1/chat/completions, /v1/completions and others) and a chat page for browsers. The "
-             "server runs many requests at once.\nWithout MODEL and --model-dir, it serves the "
+             "server runs many requests at once.\nWithout MODEL or --model-dir, it serves the "
              "built-in model and every model that \"fletch pull\" has downloaded. It loads each "
              "model when a request needs it.\nThe server listens on localhost only; other "
              "addresses require API keys (--api-key). Request sizes, queues and times are limited. "

@@ -236,7 +236,7 @@ const struct setting_field setting_fields[] = {
      "\"string\"}}]}",
      "the answer ends before the first of these strings that occurs", NULL, NULL},
     {"ignore_end", take_ignore_end, "{\"type\": \"boolean\"}",
-     "keep generating when the model would end its answer", NULL, NULL},
+     "keep generating even after the model ends its answer", NULL, NULL},
     {"ignore_eos", take_ignore_end, "{\"type\": \"boolean\"}", "an alias of ignore_end", NULL,
      "ignore_end"},
     {"logit_bias", take_biases, "{\"type\": \"object\"}",
