@@ -284,7 +284,7 @@ def test_malformed_values_are_refused():
 
 def test_options_that_mean_nothing_alone_are_refused():
     for args in [["--cache-size", "1M"], ["--spec-tokens", "4"], ["--spec-accept", "rejection"]]:
-        one_line(fletch("run", MODEL, "-q", "-p", "a", *args, code=2), args[0], "need")
+        one_line(fletch("run", MODEL, "-q", "-p", "a", *args, code=2), args[0], "require")
     one_line(fletch("run", MODEL, "--backend", "cpu", "--capture", tmp("x"), "-p", "a", code=2), "does not support captures")
 
 
@@ -833,7 +833,7 @@ def test_eval_refuses_what_it_can_not_do():
     one_line(fletch("eval", LLAMA, "-q", "--tokens", "", code=1), "no tokens")
     ids = ",".join(["1"] * 20)
     args = ["eval", LLAMA, "-q", "--tokens", ids, "--logits", tmp("l"), "-c", "9"]
-    one_line(fletch(*args, code=1), "20 tokens", "context of 9")
+    one_line(fletch(*args, code=1), "20 tokens", "which has 9 tokens")
     args = ["eval", LLAMA, "-q", "--tokens", "1,2", "--logits", tmp("no/where")]
     one_line(fletch(*args, code=1), "no/where")
 

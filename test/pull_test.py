@@ -347,7 +347,7 @@ def test_lies_about_sizes_sums_and_ranges(d):
     assert "different or fewer" in pull(d, repo, code=1).err and stored(d) == set()
     repo = Repo({"m.gguf": BIG})
     repo.files = [{"path": "m.gguf", "size": -1}]
-    assert "no size" in pull(d, repo, code=1).err
+    assert "did not return a size" in pull(d, repo, code=1).err
     repo.files = {"not": "a list"}
     repo.tree = lambda: {"error": 1}
     assert "list of files" in pull(d, repo, code=1).err
