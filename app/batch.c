@@ -17,8 +17,8 @@ static const struct opt batch_opts[] = {
     {'o', "output", OPT_TEXT, "FILE", NULL,
      "write answers to FILE instead of stdout, and skip requests that FILE already answers",
      OPT_FIELD(out), 0, 0},
-    {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
-     1, 1024},
+    {0, "parallel", OPT_COUNT, "N", "8", "maximum number of requests that run concurrently",
+     OPT_FIELD(parallel), 1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
      "size of the KV cache in tokens, shared by all requests (default: with -c, a full context per "
      "request; otherwise up to 8192 tokens per request, but at least one full context in total)",

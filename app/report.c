@@ -292,7 +292,7 @@ void report_parts(FILE *out, const json_t *j)
             (unsigned long long)get_count(j, "max_rows"));
     table_print(&t, out);
     if (get_bool(j, "type_assumed"))
-        fprintf(out, "%s:TYPE plans another type, such as %s:q4_k_m\n", model, model);
+        fprintf(out, "to plan another type, use %s:TYPE, for example %s:q4_k_m\n", model, model);
 }
 
 static void print_plan(FILE *out, const json_t *j)

@@ -34,8 +34,8 @@ static const struct opt serve_opts[] = {
      OPT_FIELD(cert), 0, 0},
     {0, "key", OPT_TEXT, "FILE", NULL, "private key of the certificate (PEM)", OPT_FIELD(cert_key),
      0, 0},
-    {0, "parallel", OPT_COUNT, "N", "8", "number of requests that run at once", OPT_FIELD(parallel),
-     1, 1024},
+    {0, "parallel", OPT_COUNT, "N", "8", "maximum number of requests that run concurrently",
+     OPT_FIELD(parallel), 1, 1024},
     {0, "cache-tokens", OPT_COUNT, "N", NULL,
      "size of the KV cache in tokens, shared by all requests (default: with -c, a full context per "
      "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
@@ -437,7 +437,7 @@ const struct command cmd_serve = {
     .summary = "start a server with an OpenAI-compatible API and a chat page",
     .about = "Starts a server at http://127.0.0.1:8080 with an OpenAI-compatible API "
              "(/v1/chat/completions, /v1/completions and others) and a chat page for browsers. The "
-             "server runs many requests at once.\nWithout MODEL or --model-dir, it serves the "
+             "server runs many requests concurrently.\nWithout MODEL or --model-dir, it serves the "
              "built-in model and every model that \"fletch pull\" has downloaded. It loads each "
              "model when a request needs it.\nThe server listens on localhost only; other "
              "addresses require API keys (--api-key). Request sizes, queues and times are limited. "

@@ -65,7 +65,7 @@ static void print_verify(const json_t *j)
            (unsigned long long)get_count(routing, "different"),
            (unsigned long long)get_count(routing, "compared"),
            (unsigned long long)get_count(j, "bad_values"));
-    puts(get_bool(j, "equal") ? "equal within the limits" : "DIFFERENT");
+    puts(get_bool(j, "equal") ? "equal within the tolerances" : "DIFFERENT");
 }
 
 /* The prompt as ids: what was asked for, or something every model can read. */

@@ -989,7 +989,7 @@ def test_verify_needs_no_vocabulary_that_has_its_sentence():
     path = "../shared/real/reverse-rwkv7.gguf"
     if not os.path.exists(path):
         raise Skip(f"{path} is not here")
-    assert "equal within the limits" in fletch("verify", path, "-n", "4").text
+    assert "equal within the tolerances" in fletch("verify", path, "-n", "4").text
     one_line(fletch("verify", path, "-p", "The quick", code=2), "no token for byte")
 
 
@@ -1066,7 +1066,7 @@ def test_explain_shows_groups_and_recorded_ops():
 def test_verify_compares_on_every_kind_of_model():
     for model in [MODEL, f"{GOLDEN}/qwen3_moe", f"{GOLDEN}/rwkv7"]:
         text = fletch("verify", model, "--backend", "ref", "--against", "ref", "-n", "3").text
-        assert "equal within the limits" in text and "matmul" in text, text
+        assert "equal within the tolerances" in text and "matmul" in text, text
     j = fletch("verify", f"{GOLDEN}/qwen3_moe", "--json", "-n", "3").json
     assert j["routing"]["compared"] > 0 and j["bad_values"] == 0
     one_line(fletch("verify", MODEL, "-p", "a", "--tokens", "1", code=2))

@@ -39,11 +39,11 @@ def test_executors_agree():
     for model in ["llama", "qwen2", "qwen3", "qwen3moe", "deepseek2"]:
         for kv in ["q8", "q4"] if model == "deepseek2" else ["q8", "q4", "k8v4"]:
             text = fletch("verify", f"zoo/tiny/{model}.gguf", "--kv-type", kv, "-n", 4).text
-            assert "equal within the limits" in text, (model, kv, text)
+            assert "equal within the tolerances" in text, (model, kv, text)
     for model, kv in [("qwen3", "q8"), ("llama", "k8v4"), ("qwen2", "q4"), ("deepseek2", "q4")]:
         text = fletch("verify", f"zoo/tiny/{model}.gguf", "--backend", "emu", "--kv-type", kv, "-n",
                       2, "--tokens", "1,2,3").text
-        assert "equal within the limits" in text, (model, kv, text)
+        assert "equal within the tolerances" in text, (model, kv, text)
 
 
 def test_together_as_alone():

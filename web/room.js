@@ -14,9 +14,9 @@ export function showRoom(fit, first) {
     if (used / fit.nCtx < NEARLY_FULL && !fit.dropped) return;
     const quoted = `“${shorten(first.content, 40)}”`;
     const said = fit.dropped
-        ? `The context is full: the first ${plural(fit.dropped, 'message')}, from ${quoted} on, ` +
+        ? `The context is full: the first ${plural(fit.dropped, 'message')}, beginning with ${quoted}, ` +
           'will no longer be sent.'
-        : `The context is ${percent(used / fit.nCtx)} full. The oldest messages will soon be left ` +
-          `out, beginning with ${quoted}.`;
+        : `The context is ${percent(used / fit.nCtx)} full. The oldest messages will soon no ` +
+          `longer be sent, beginning with ${quoted}.`;
     byId('notice').append(el('div', { class: 'note', id: 'context-notice' }, el('span', {}, said)));
 }

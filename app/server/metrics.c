@@ -184,11 +184,11 @@ static void put_memory(struct words *w, struct server *s)
     X(guessed, "fletch_draft_tokens_total", "counter", "Draft tokens.", n_drafted)             \
     X(right, "fletch_accepted_tokens_total", "counter", "Draft tokens that were accepted.",    \
       n_accepted)                                                                              \
-    X(steps, "fletch_steps_total", "counter", "Steps.", n_steps)                               \
+    X(steps, "fletch_steps_total", "counter", "Steps that the model has run.", n_steps)        \
     X(ahead, "fletch_steps_ahead_total", "counter",                                            \
       "Steps that were submitted before the results of the previous step were read.", n_ahead) \
     X(preempted, "fletch_preemptions_total", "counter",                                        \
-      "Number of times a running request was preempted.", n_preemptions)                       \
+      "Number of times that a running request was preempted.", n_preemptions)                  \
     X(evicted, "fletch_kv_evictions_total", "counter",                                         \
       "Cache blocks that were evicted to make room for others.", n_evicted)                    \
     X(unwritten, "fletch_cache_write_errors_total", "counter",                                 \

@@ -22,8 +22,8 @@ static const struct backend_state backends[] = {
     {"metal", NULL, "Apple GPUs, one command buffer per step"},
     {"cuda", NULL, "NVIDIA GPUs, one graph launch per step"},
     {"cpu", cpu_class, "packed weights and vector kernels on all cores"},
-    {"ref", ref_class, "the reference: plain C, exact and slow"},
-    {"emu", NULL, "the GPU kernels on the CPU, for testing; slow"},
+    {"ref", ref_class, "the reference implementation in plain C; exact but slow"},
+    {"emu", NULL, "an emulator that runs the GPU kernels on the CPU, for tests; slow"},
 };
 
 const struct backend_state *backend_list(size_t *n)
