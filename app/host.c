@@ -18,8 +18,7 @@ static const struct opt place_opts[] = {
      "write a GPU trace for Xcode (metal only; requires MTL_CAPTURE_ENABLED=1)", OPT_FIELD(capture),
      0, 0},
     {0, "keep-alive", OPT_COUNT, "SECONDS", NULL,
-     "how long an idle model stays in GPU memory; 0 removes it immediately (metal only; default: "
-     "180)",
+     "how long an idle model stays in GPU memory (metal only; default: 180; 0 turns this off)",
      OPT_FIELD(keep_alive), 0, 1 << 30},
     {'v', "verbose", OPT_FLAG, NULL, NULL, "print the backend, model, seed and speed to stderr",
      OPT_FIELD(verbose), 0, 0},
