@@ -408,8 +408,8 @@ static void test_hybrids_guess_the_same_tokens_on_every_backend(void **state)
     static const char *const backends[] = {"ref", "cpu", "emu"};
     static const i32 often[] = {3, 4, 5}; /* an answer that says things twice */
     static const float by[] = {50, 50, 50};
-    static const struct fletch_speculation hows[] = {{0}, {.mtp = true, .n_tokens = 2},
-                                                     {.ngram = true, .n_tokens = 4}};
+    static const struct fletch_speculation hows[] = {
+        {0}, {.mtp = true, .n_tokens = 2}, {.ngram = true, .n_tokens = 4}};
     for (size_t i = 0; i < ARRAY_LEN(backends) * ARRAY_LEN(hows); i++) {
         const struct fletch_speculation *how = &hows[i % ARRAY_LEN(hows)];
         static struct want want[2];
@@ -420,17 +420,16 @@ static void test_hybrids_guess_the_same_tokens_on_every_backend(void **state)
         opened_path(&o, backends[i / ARRAY_LEN(hows)], HYBRID, &params);
         for (u32 k = 0; k < 2; k++) {
             struct want w = {.n_prompt = 30};
-            const struct fletch_generate g = {
-                .max_tokens = 24,
-                .sampling = {.temperature = k ? 0.8f : 0,
-                             .top_p = 1,
-                             .repeat_penalty = 1,
-                             .bias_tokens = often,
-                             .bias_values = by,
-                             .n_bias = ARRAY_LEN(often)},
-                .ignore_end = true,
-                .on_text = keep_alone,
-                .ctx = &w};
+            const struct fletch_generate g = {.max_tokens = 24,
+                                              .sampling = {.temperature = k ? 0.8f : 0,
+                                                           .top_p = 1,
+                                                           .repeat_penalty = 1,
+                                                           .bias_tokens = often,
+                                                           .bias_values = by,
+                                                           .n_bias = ARRAY_LEN(often)},
+                                              .ignore_end = true,
+                                              .on_text = keep_alone,
+                                              .ctx = &w};
             for (u32 j = 0; j < w.n_prompt; j++) w.prompt[j] = (i32)(3 + j % 7);
             fletch_session_reset(o.s);
             assert_int_equal(fletch_session_append(o.s, w.prompt, w.n_prompt, NULL), 0);
