@@ -23,10 +23,10 @@ void session_set(struct fletch_session *s, enum session_state to)
 
 int session_begin(struct fletch_session *s, enum session_state *was)
 {
+    *was = s->state; /* also when refused: some compilers can't tell that callers then end */
     if (s->state == SESSION_RUNNING)
         return err_set(&s->err, FLETCH_E_ARG,
                        "this session is busy: a callback cannot use the session that called it");
-    *was = s->state;
     session_set(s, SESSION_RUNNING);
     return 0;
 }
