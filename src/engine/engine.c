@@ -126,6 +126,7 @@ int fletch_engine_open(struct fletch_engine **out, const struct fletch_engine_pa
         choose(e, isa);
         memcpy(why, e->backend, sizeof why);
     } else {
+        e->asked = true;
         e->class = backend_find(name, isa, &e->err);
     }
     if (!e->class) return e->err.code;

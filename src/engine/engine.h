@@ -23,6 +23,7 @@ struct fletch_engine {
     struct err err;
     const struct exec_class *class;
     u32 n_threads, device;
+    bool asked;        /* for this backend, by its name */
     char *capture;     /* NULL: none */
     char *tune_dir;    /* NULL: none */
     u32 keep_alive;    /* seconds */

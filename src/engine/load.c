@@ -207,6 +207,18 @@ int engine_refuse_text_only(const struct fletch_model_params *params, struct err
                    "this needs the model's weights, but text_only does not load them");
 }
 
+/* A device that computes other bits is used by those only who asked for its backend. */
+static int judge_device(const struct fletch_model *m, const struct fletch_model_params *params,
+                        struct err *err)
+{
+    if (!m->x->warning[0]) return 0;
+    if (!m->engine->asked)
+        return err_set(err, FLETCH_E_BACKEND, "%s; use --backend cpu, or --backend %s all the same",
+                       m->x->warning, m->engine->class->name);
+    tell(params, "warning: %s; answers may be wrong", m->x->warning);
+    return 0;
+}
+
 static int open_parts(struct fletch_model *m, struct source *s,
                       const struct fletch_model_params *params, const struct exec *beside,
                       struct err *err)
@@ -243,6 +255,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
     if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;
     if ((rc = class->open(&m->x, m->m->net, &m->limits, m->engine->n_threads, err))) return rc;
+    if ((rc = judge_device(m, params, err))) return rc;
     engine_lay_out(m->engine, m->x, params);
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,
                           params ? params->progress_ctx : NULL, err)))
@@ -251,7 +264,6 @@ static int open_parts(struct fletch_model *m, struct source *s,
     m->queue = (struct step_queue){.x = m->x, .p = m->trunk, .step = m->step};
     m->queue.ahead = ahead == FLETCH_AHEAD_AUTO ? class->queues : ahead == FLETCH_AHEAD_ALWAYS;
     if ((rc = class->load(m->x, m->trunk, &m->queue.handle, err))) return rc;
-    if (m->x->warning[0]) tell(params, "warning: %s; answers may be wrong", m->x->warning);
     if (m->limits.twice && (rc = open_reader(m, err))) return rc;
     if ((rc = engine_speculation_open(m, params, err))) return rc;
     return engine_recall_open(m, params, err);
