@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -106,6 +107,66 @@ static void weights_lie_in_small_buffers(void **state)
     s->working_set = 0;
 }
 
+/* The tokens after a prompt, after one more, and after one more in a second session that has what
+ * the first one had; and how many buffers the model took. */
+static u64 two_sessions(const char *path, const struct fletch_model_params *params, i32 tokens[4])
+{
+    struct opened o;
+    struct fletch_session *s;
+    char file[] = "/tmp/fletch-session-XXXXXX";
+    struct exec_counters c;
+    int fd = mkstemp(file);
+    assert_true(fd >= 0);
+    close(fd);
+    opened_path(&o, "metal", path, params);
+    o.m->x->class->counters(o.m->x, &c);
+    assert_int_equal(fletch_session_open(&s, o.m), 0);
+    struct opened second = o;
+    second.s = s;
+    tokens[0] = append(&second, 1);
+    tokens[1] = append(&o, 40);
+    assert_int_equal(fletch_session_save(o.s, file, NULL, 0), 0);
+    assert_int_equal(fletch_session_load(s, file, NULL, NULL), 0);
+    tokens[2] = append(&o, 9);
+    tokens[3] = append(&second, 9);
+    remove(file);
+    fletch_session_close(s);
+    opened_close(&o);
+    return c.buffers_made;
+}
+
+/* The cache and the states too: in several buffers they are what they are in one. */
+static void what_is_kept_lies_in_small_buffers(void **state)
+{
+    static const struct {
+        const char *path;
+        u32 working_set; /* MB: fits, and a fortieth is less than what is kept */
+        struct fletch_model_params params;
+    } cases[] = {
+        {MODEL, 26, {.n_ctx = 2048, .n_sessions = 2, .max_rows = 8, .kv_type = "f16"}},
+        {MODEL, 26, {.n_ctx = 4000, .n_sessions = 2, .max_rows = 8, .kv_type = "q8"}},
+        {"zoo/tiny/rwkv7.gguf",
+         42,
+         {.n_ctx = 64, .n_sessions = 2, .n_snapshots = 46, .max_rows = 8}},
+    };
+    (void)state;
+    struct standin *s = standin();
+    if (!s) skip();
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        i32 whole[4], parts[4];
+        u64 n = two_sessions(cases[i].path, &cases[i].params, whole);
+        s->working_set = (u64)cases[i].working_set << 20;
+        s->largest_set = 0;
+        assert_true(two_sessions(cases[i].path, &cases[i].params, parts) > n);
+        print_message("%s: sets of up to %d bytes\n", cases[i].path, (int)s->largest_set);
+        assert_true(s->largest_set > 0 && s->largest_set <= s->working_set / 20);
+        s->working_set = 0;
+        assert_memory_equal(parts, whole, sizeof whole);
+        assert_int_equal(parts[3], parts[2]);
+    }
+    assert_int_equal(s->alive, 0);
+}
+
 /* Loops stand for them here, in the order of those that stand for simdgroup matrices. */
 static void prompts_are_multiplied_by_tensor_operations(void **state)
 {
@@ -163,7 +224,8 @@ static void note_wrong_bits(void *ctx, const char *text)
     *(int *)ctx += strstr(text, "warning: this GPU computes wrong bits") == text;
 }
 
-/* Once for a model, in one line; the model opens all the same. */
+/* Who asked for the backend is told once for a model, in one line; it opens all the same. Who did
+ * not gets an error that says what to do. */
 static void wrong_arithmetic_is_told_at_open(void **state)
 {
     (void)state;
@@ -179,6 +241,20 @@ static void wrong_arithmetic_is_told_at_open(void **state)
         s->fuses = false;
         assert_int_equal(n, wrong);
         opened_close(&o);
+
+        struct fletch_engine *e;
+        struct fletch_model *m;
+        s->fuses = wrong;
+        assert_int_equal(fletch_engine_open(&e, NULL), FLETCH_OK);
+        assert_int_equal(strncmp(fletch_engine_backend(e), "metal", 5), 0);
+        int rc = fletch_model_open(&m, e, MODEL, &(struct fletch_model_params){.n_ctx = 256});
+        s->fuses = false;
+        assert_int_equal(rc, wrong ? FLETCH_E_BACKEND : FLETCH_OK);
+        if (wrong)
+            assert_non_null(
+                strstr(fletch_engine_error(e), "use --backend cpu, or --backend metal"));
+        fletch_model_close(m);
+        fletch_engine_close(e);
     }
 }
 
@@ -218,6 +294,7 @@ int main(void)
         cmocka_unit_test(launches_share_the_work_of_their_ops),
         cmocka_unit_test(long_steps_are_cut_and_tokens_are_not),
         cmocka_unit_test(weights_lie_in_small_buffers),
+        cmocka_unit_test(what_is_kept_lies_in_small_buffers),
         cmocka_unit_test(prompts_are_multiplied_by_tensor_operations),
         cmocka_unit_test(memory_of_the_gpu_is_told),
         cmocka_unit_test(wrong_arithmetic_is_told_at_open),

@@ -107,7 +107,7 @@ struct exec_device machine_device(const struct machine *m)
     bool cuda = strcmp(m->backend, "cuda") == 0, hopper = m->link == LINK_DEPENDENT;
     return (struct exec_device){.known = true,
                                 .available = machine_memory(m),
-                                .buffer = m->link == LINK_METAL ? machine_memory(m) / 20 : 0,
+                                .buffer = m->link == LINK_METAL ? machine_memory(m) / 40 : 0,
                                 .n_units = m->n_units,
                                 .native = cuda,
                                 .bulk = hopper,

@@ -227,7 +227,7 @@ static void metal_info(struct gpu *g, struct gpu_info *out)
         metal_memory(g, &used, &out->memory);
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
-        out->buffer = g->residency.most;
+        out->buffer = g->residency.most / 2; /* no set begins before the others are 2/3 full */
         out->tensor = g->tensor;
         out->n_units = g->n_cores;
         for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;

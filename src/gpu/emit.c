@@ -34,15 +34,34 @@ u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 
     return KV_PLANES;
 }
 
+static u64 state_bytes(const struct net *net, const struct exec_limits *limits, u32 layer)
+{
+    return ROUND_UP((u64)limits->n_slots * net->states[layer].width * sizeof(float), 256);
+}
+
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n)
 {
     u64 at = 0;
-    *n = 0;
-    for (u32 i = 0; i <= layer; i++) {
-        at += *n;
-        *n = ((u64)limits->n_slots * net->states[i].width * sizeof(float) + 255) / 256 * 256;
-    }
+    for (u32 i = 0; i < layer; i++) at += state_bytes(net, limits, i);
+    *n = state_bytes(net, limits, layer);
     return at;
+}
+
+u64 emit_buffer_begin(const struct exec_limits *limits, u64 begin, u64 at, u64 n)
+{
+    u64 most = limits->found.buffer;
+    return most && at > begin && at + ROUND_UP(n, 256) - begin > most ? at : begin;
+}
+
+u64 emit_state_buffer(const struct net *net, const struct exec_limits *limits, u32 layer)
+{
+    u64 begin = 0, at = 0;
+    for (u32 i = 0; i <= layer; i++) {
+        u64 n = state_bytes(net, limits, i);
+        begin = emit_buffer_begin(limits, begin, at, n);
+        at += n;
+    }
+    return begin;
 }
 
 /* ---- one launch ---- */
@@ -270,9 +289,10 @@ void emit_state(struct emit *e, u32 layer, bool write)
                                   .write = write});
 }
 
-void emit_states(struct emit *e)
+void emit_states(struct emit *e, u64 begin)
 {
-    emit_bind(e, (struct binding){.space = SPACE_STATE, .n = UINT64_MAX, .write = true});
+    emit_bind(e, (struct binding){
+                     .space = SPACE_STATE, .offset = begin, .n = UINT64_MAX - begin, .write = true});
 }
 
 void emit_passed(struct emit *e)
@@ -470,24 +490,36 @@ static void plan_kept(struct emit *e)
     e->scratch = e->inner = e->kept = n * kept_pitch(e->kept_width);
 }
 
+/* One launch's share of the rows that were kept: those from `first` on whose states lie in one
+ * buffer, at most KEEP_MAX. Where that buffer begins, and the first row that is not among them. */
+static u32 end_of_kept(const struct emit *e, u32 first, u64 *begin)
+{
+    u32 i = first;
+    *begin = emit_state_buffer(e->p->net, e->limits, e->kept_for[first]);
+    while (i < e->n_kept && i - first < KEEP_MAX &&
+           emit_state_buffer(e->p->net, e->limits, e->kept_for[i]) == *begin)
+        i++;
+    return i;
+}
+
 /* What was kept becomes state. */
 static void end(struct emit *e)
 {
-    u64 pitch = kept_pitch(e->kept_width), n = e->kept_width / 4;
+    u64 pitch = kept_pitch(e->kept_width), n = e->kept_width / 4, begin, bytes;
     e->of--; /* it counts as one of the last group's */
-    for (u32 i = 0; i < e->n_kept; i += KEEP_MAX) {
-        u32 rows = MIN(e->n_kept - i, KEEP_MAX);
+    for (u32 i = 0, next; i < e->n_kept; i = next) {
+        next = end_of_kept(e, i, &begin);
+        u32 rows = next - i;
         struct keep_args a = {.n = (u32)n, .pitch = (u32)(pitch / 16)};
         emit_launch(e, "k_keep", (u32)(n + KEEP_THREADS - 1) / KEEP_THREADS, rows, KEEP_THREADS);
         emit_step(e, STEP_HEAD);
         emit_step(e, STEP_ROWS);
         emit_bind(e,
                   (struct binding){.space = SPACE_SCRATCH, .offset = i * pitch, .n = rows * pitch});
-        emit_states(e);
+        emit_states(e, begin);
         for (u32 j = 0; j < rows; j++) {
-            u64 bytes;
-            a.place[j] =
-                (u32)(emit_state_at(e->p->net, e->limits, e->kept_for[i + j], &bytes) / 16);
+            u64 at = emit_state_at(e->p->net, e->limits, e->kept_for[i + j], &bytes);
+            a.place[j] = (u32)((at - begin) / 16);
         }
         emit_args(e, &a, sizeof a);
     }

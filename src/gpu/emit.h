@@ -176,7 +176,8 @@ void emit_vector(struct emit *e, u32 id, u32 row);
 void emit_tickets(struct emit *e);
 void emit_kv(struct emit *e, u32 layer, bool write); /* all its planes, one binding each */
 void emit_state(struct emit *e, u32 layer, bool write);
-void emit_states(struct emit *e); /* all of them, read and written */
+/* All that lie in one buffer, which begins at `begin`; read and written. */
+void emit_states(struct emit *e, u64 begin);
 void emit_passed(struct emit *e);
 /* A row of n floats that becomes the only row's state of that layer behind the last op; a group may
  * ask for its own again. */
@@ -208,6 +209,11 @@ u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 
 bool emit_kv_in_blocks(const struct net *net);
 /* Where a state layer lies among the others, and its bytes. */
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
+/* The cache and the states lie in buffers of at most limits->found.buffer bytes, each with whole
+ * stretches (gpu_memory.h): where the one begins that holds the n bytes at `at`, when the one
+ * before them is in the buffer that begins at `begin`; and the one that holds a state layer. */
+u64 emit_buffer_begin(const struct exec_limits *limits, u64 begin, u64 at, u64 n);
+u64 emit_state_buffer(const struct net *net, const struct exec_limits *limits, u32 layer);
 /* Rows that the operand's buffer has room for: more than T, so that kernels may take eight at once.
  */
 u32 emit_room(const struct exec_limits *limits, enum rows rows);

@@ -190,7 +190,7 @@ static void emit_run(struct emit *e, const struct layer_run *r)
     emit_step(e, STEP_ROWS);
     emit_chunk(e, l->chunk);
     emit_all(e, true);
-    emit_states(e);
+    emit_states(e, 0);
     emit_passed(e);
     emit_args(e, &a, sizeof a);
 }

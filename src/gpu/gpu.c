@@ -7,8 +7,8 @@
 #include "base/pool.h"
 #include "gpu/arithmetic.h"
 #include "gpu/emit.h"
+#include "gpu/gpu_kept.h"
 #include "gpu/gpu_lists.h"
-#include "gpu/gpu_memory.h"
 #include "gpu/rules.h"
 
 enum {
@@ -17,7 +17,6 @@ enum {
     CUDA_ROWS = 2048, /* prompts at once: decoding matrices for them then costs 3 % (8B, H200) */
     METAL_ROWS = 512, /* a step of 8B is seconds on a small GPU, and nobody may be kept waiting */
     MAX_KERNELS = 512,
-    EDIT_GROUPS = 64,
     BERTHS = GPU_BERTHS,
 };
 
@@ -59,10 +58,8 @@ struct gpu_exec {
     u32 n_chunks;
     u64 staging_n;
     struct gpu_buf **chunks, *staging;
-    struct gpu_buf *kv, *state, *tables, *tickets, *edits, *edits_upload[BERTHS];
-    struct stretch *stretches[2]; /* of state slots and of cache blocks */
-    u32 n_stretches[2];
-    struct gpu_buf *layers[2]; /* the same on the device */
+    struct kept kv, state;
+    struct gpu_buf *tables, *tickets, *edits, *edits_upload[BERTHS];
     struct step_tables known;
     struct step_order order; /* of the last step */
     struct gpu_list *edit_list[BERTHS];
@@ -124,9 +121,10 @@ static void gpu_close(struct exec *exec)
     for (u32 i = 0; i < x->n_programs; i++) free_program(x, &x->programs[i]);
     for (u32 i = 0; i < BERTHS; i++)
         if (x->edit_list[i]) x->d->drop(x->g, x->edit_list[i]);
-    struct gpu_buf *bufs[] = {x->staging,   x->kv,       x->state,           x->tables,
-                              x->tickets,   x->edits,    x->edits_upload[0], x->edits_upload[1],
-                              x->layers[0], x->layers[1]};
+    struct gpu_buf *bufs[] = {x->staging, x->tables,          x->tickets,
+                              x->edits,   x->edits_upload[0], x->edits_upload[1]};
+    kept_close(&x->state, x->d, x->g);
+    kept_close(&x->kv, x->d, x->g);
     for (u32 i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]) x->d->free(x->g, bufs[i]);
     for (u32 i = 0; x->chunks && i < x->n_chunks; i++)
@@ -138,7 +136,6 @@ static void gpu_close(struct exec *exec)
     free(x->places);
     free(x->known.known);
     layouts_close(&x->layouts);
-    for (u32 i = 0; i < 2; i++) free(x->stretches[i]);
     step_order_close(&x->order);
     free(x);
 }
@@ -166,31 +163,6 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     return rc;
 }
 
-/* Stretches as k_edit wants them: first unit and units of an item, in 16 bytes. */
-static int place_layers(struct gpu_exec *x, bool blocks, struct gpu_buf **memory, struct err *err)
-{
-    u32 n = x->n_stretches[blocks] = gpu_stretches(x->net, &x->limits, blocks, NULL);
-    u64 n_items = blocks ? x->limits.n_blocks : x->limits.n_slots;
-    struct stretch *s = x->stretches[blocks] = calloc(n + 1, sizeof *s);
-    u32 *layers = calloc(2 * (size_t)n + 1, sizeof *layers);
-    int rc = s && layers ? 0 : err_nomem(err, "the executor");
-    if (!rc) gpu_stretches(x->net, &x->limits, blocks, s);
-    for (u32 i = 0; i < n && !rc; i++) {
-        if (s[i].item % 16 || s[i].item * n_items > UINT32_MAX * 2ull)
-            rc = err_set(err, FLETCH_E_LIMIT,
-                         "a layer of the %s is too large for kernels to address",
-                         blocks ? "cache" : "state");
-        layers[2 * i] = (u32)(s[i].at / 16);
-        layers[2 * i + 1] = (u32)(s[i].item / 16);
-    }
-    if (!rc)
-        rc = x->d->alloc(x->g, memory, gpu_kept_bytes(x->net, &x->limits, blocks), GPU_DEVICE, err);
-    if (!rc) rc = x->d->alloc(x->g, &x->layers[blocks], gpu_layers_bytes(n), GPU_DEVICE, err);
-    if (!rc && n) rc = x->d->write(x->g, x->layers[blocks], 0, layers, n * 8ull, err);
-    free(layers);
-    return rc;
-}
-
 static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *err)
 {
     for (u32 i = 0; i < x->n_kernels; i++)
@@ -211,28 +183,19 @@ static int kernel_id(struct gpu_exec *x, const char *name, u32 *id, struct err *
 /* The list that carries out the edits of a berth's step: of states, then of blocks. */
 static int record_edits(struct gpu_exec *x, u32 berth, struct err *err)
 {
-    struct gpu_buf *memory[2] = {x->state, x->kv};
-    struct gpu_command c[3] = {{.kind = GPU_COPY,
+    u32 n = 1, kernel;
+    struct gpu_command *c = calloc(1 + x->state.n_bufs + x->kv.n_bufs, sizeof *c);
+    if (!c) return err_nomem(err, "the executor");
+    c[0] = (struct gpu_command){.kind = GPU_COPY,
                                 .dst = {x->edits, 0},
                                 .src = {x->edits_upload[berth], 0},
-                                .n_bytes = gpu_edit_bytes(&x->limits)}};
-    u32 n = 1;
-    for (u32 i = 0; i < 2; i++) {
-        if (!x->n_stretches[i]) continue;
-        struct edit_args a = {.blocks = i};
-        c[n] = (struct gpu_command){.kind = GPU_LAUNCH,
-                                    .after = true,
-                                    .groups = {EDIT_GROUPS, x->n_stretches[i], 1},
-                                    .threads = EDIT_THREADS,
-                                    .n_bufs = 3,
-                                    .bufs = {{x->edits, 0}, {x->layers[i], 0}, {memory[i], 0}},
-                                    .n_args = sizeof a};
-        memcpy(c[n].args, &a, sizeof a);
-        int rc = kernel_id(x, "k_edit", &c[n].kernel, err);
-        if (rc) return rc;
-        n++;
-    }
-    return x->d->record(x->g, &x->edit_list[berth], c, n, err);
+                                .n_bytes = gpu_edit_bytes(&x->limits)};
+    int rc = kernel_id(x, "k_edit", &kernel, err);
+    if (!rc) n += kept_edits(&x->state, x->edits, kernel, c + n);
+    if (!rc) n += kept_edits(&x->kv, x->edits, kernel, c + n);
+    if (!rc) rc = x->d->record(x->g, &x->edit_list[berth], c, n, err);
+    free(c);
+    return rc;
 }
 
 static int open_memory(struct gpu_exec *x, struct err *err)
@@ -251,8 +214,8 @@ static int open_memory(struct gpu_exec *x, struct err *err)
     if (!rc) rc = step_order_open(&x->order, &x->limits, err);
     if (x->known.known) memset(x->known.known, 0, x->known.n_bytes);
     if (!rc) rc = x->d->alloc(x->g, &x->staging, x->staging_n, GPU_UPLOAD, err);
-    if (!rc) rc = place_layers(x, false, &x->state, err);
-    if (!rc) rc = place_layers(x, true, &x->kv, err);
+    if (!rc) rc = kept_open(&x->state, x->d, x->g, x->net, &x->limits, false, err);
+    if (!rc) rc = kept_open(&x->kv, x->d, x->g, x->net, &x->limits, true, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tables, x->known.n_bytes, GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->tickets, TICKETS * sizeof(u32), GPU_DEVICE, err);
     if (!rc) rc = x->d->alloc(x->g, &x->edits, gpu_edit_bytes(&x->limits), GPU_DEVICE, err);
@@ -387,8 +350,8 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
     case SPACE_TABLES: return (struct gpu_ref){x->tables, b->offset};
     case SPACE_T: return (struct gpu_ref){prog->mem[ROWS_T], b->offset};
     case SPACE_R: return (struct gpu_ref){prog->mem[ROWS_R], b->offset};
-    case SPACE_KV: return (struct gpu_ref){x->kv, b->offset};
-    case SPACE_STATE: return (struct gpu_ref){x->state, b->offset};
+    case SPACE_KV: return kept_ref(&x->kv, b->offset);
+    case SPACE_STATE: return kept_ref(&x->state, b->offset);
     case SPACE_SCRATCH: return (struct gpu_ref){prog->scratch, b->offset};
     case SPACE_TICKETS: return (struct gpu_ref){x->tickets, b->offset};
     case SPACE_PASSED: return (struct gpu_ref){prog->passed, b->offset};
@@ -699,20 +662,7 @@ static int gpu_move(struct exec *exec, enum exec_part part, u32 index, u8 *dst, 
                     struct err *err)
 {
     struct gpu_exec *x = (struct gpu_exec *)exec;
-    bool block = part == PART_BLOCK;
-    struct gpu_buf *memory = block ? x->kv : x->state;
-    int rc = 0;
-    for (u32 i = 0; !rc && i < x->n_stretches[block]; i++) {
-        const struct stretch *s = &x->stretches[block][i];
-        u64 at = s->at + index * s->item;
-        rc = dst ? x->d->read(x->g, memory, at, dst, s->item, err)
-                 : x->d->write(x->g, memory, at, src, s->item, err);
-        if (dst)
-            dst += s->item;
-        else
-            src += s->item;
-    }
-    return rc;
+    return kept_move(part == PART_BLOCK ? &x->kv : &x->state, x->d, x->g, index, dst, src, err);
 }
 
 /* ---- what devices can tell ---- */

@@ -4,7 +4,7 @@
  *
  * gpu.c       owns the device: memory, recorded lists, submit, wait, read
  * gpu_lists.h which lists there are, and what a program needs
- * gpu_memory.h what an executor allocates when it is opened
+ * gpu_memory.h what an executor allocates when it is opened; gpu_kept.h: cache and states
  * gpu_pack.h  weights as planes
  * gpu_step.h  a step as bytes
  * emit.h      how an op becomes launches: emit.c has the table, emit_….c one function per op

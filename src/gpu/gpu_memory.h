@@ -5,15 +5,17 @@
 #include "gpu/driver.h"
 #include "gpu/emit.h"
 
-/* The stretches of memory that a slot's state or a cache block consists of: where the first one
- * lies, and its bytes. Gives how many; out may be NULL. */
+/* The stretches of memory that a slot's state or a cache block consists of: where that of the first
+ * slot or block lies, its bytes, and the number of the buffer that has those of all. Gives how many
+ * there are; out may be NULL. */
 struct stretch {
     u64 at, item;
+    u32 buf;
 };
 u32 gpu_stretches(const struct net *net, const struct exec_limits *limits, bool blocks,
-                  struct stretch *out);
+                  struct stretch *out, u32 *n_bufs);
 
-/* Bytes of all cache blocks, or of all states. */
+/* Bytes of all cache blocks, or of all states, in all buffers. */
 u64 gpu_kept_bytes(const struct net *net, const struct exec_limits *limits, bool blocks);
 u64 gpu_layers_bytes(u32 n_stretches);
 u64 gpu_edit_bytes(const struct exec_limits *limits);
