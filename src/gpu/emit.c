@@ -291,8 +291,9 @@ void emit_state(struct emit *e, u32 layer, bool write)
 
 void emit_states(struct emit *e, u64 begin)
 {
-    emit_bind(e, (struct binding){
-                     .space = SPACE_STATE, .offset = begin, .n = UINT64_MAX - begin, .write = true});
+    emit_bind(e,
+              (struct binding){
+                  .space = SPACE_STATE, .offset = begin, .n = UINT64_MAX - begin, .write = true});
 }
 
 void emit_passed(struct emit *e)
