@@ -43,7 +43,7 @@ static inline struct str get_str(const struct cfg *c, const json_t *obj, const c
 static inline double class_default(const struct cfg *c, const char *key)
 {
     static const struct {
-        u32 archs;
+        u64 archs;
         const char *key;
         double value;
     } defaults[] = {
@@ -63,7 +63,7 @@ static inline double class_default(const struct cfg *c, const char *key)
         {HF_COHERE2, "layer_norm_eps", 1e-5},
     };
     for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
-        if ((defaults[i].archs & (u32)c->h->arch) && strcmp(defaults[i].key, key) == 0)
+        if ((defaults[i].archs & c->h->arch) && strcmp(defaults[i].key, key) == 0)
             return defaults[i].value;
     return 0;
 }

@@ -24,9 +24,9 @@ static u32 full_every(struct cfg *c)
  * lies before one, SmolLM3's is of the layers that don't rotate. False: none. */
 static bool list_windows(struct cfg *c, bool slides[512])
 {
-    u32 all = HF_LLAMA | HF_MIXTRAL | HF_PHI3 | HF_MISTRAL3;
-    u32 listed = HF_GEMMA2 | HF_GEMMA3 | HF_GPT_OSS | HF_OLMO2 | HF_EXAONE4 | HF_COHERE2;
-    u32 switched = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3;
+    u64 all = HF_LLAMA | HF_MIXTRAL | HF_PHI3 | HF_MISTRAL3;
+    u64 listed = HF_GEMMA2 | HF_GEMMA3 | HF_GPT_OSS | HF_OLMO2 | HF_EXAONE4 | HF_COHERE2;
+    u64 switched = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3;
     const json_t *types = get(c, c->root, "layer_types");
     bool on = opt_bool(c, "use_sliding_window", c->h->arch & (all | listed)), any = false;
     u32 first = int_in(c, "max_window_layers", 0, UINT32_MAX, 28), every = full_every(c);
@@ -541,7 +541,7 @@ static void put_classifier(struct cfg *c)
 
 static const struct {
     const char *hf, *gguf;
-    enum hf_arch arch;
+    u64 arch;
     void (*read)(struct cfg *);
 } archs[] = {
     {"LlamaForCausalLM", "llama", HF_LLAMA, read_dense},

@@ -167,7 +167,7 @@ enum harmless {
 };
 
 static const struct field {
-    u32 archs;
+    u64 archs;
     const char *name;
     enum harmless values;
     double value;
@@ -358,7 +358,7 @@ static bool may_stay(const struct hf *h, const json_t *config, const char *name,
         if (str_starts(str_of(name), prefixes[i])) return true;
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
         const struct field *f = &fields[i];
-        if (!(f->archs & (u32)h->arch) || strcmp(f->name, name) != 0) continue;
+        if (!(f->archs & h->arch) || strcmp(f->name, name) != 0) continue;
         switch (f->values) {
         case ANY: return true;
         case TRUE: return json_is_true(v) || json_is_null(v);

@@ -9,7 +9,7 @@
 #include "format/safetensors.h"
 #include "format/source.h"
 
-/* Bits, so that a rule about tensors can name several. */
+/* Bits of u64, so that a rule about tensors can name several. */
 enum hf_arch {
     HF_LLAMA = 1,
     HF_QWEN2 = 2,
@@ -55,7 +55,7 @@ struct hf {
     bool wrapped;                     /* the text model of one that sees or hears */
 
     /* What hf_config.c found out and hf_tensors.c needs. */
-    enum hf_arch arch;
+    u64 arch; /* one of enum hf_arch */
     bool mistral;            /* of HF_LLAMA: the class has a default window */
     bool olmo3;              /* of HF_OLMO2: likewise */
     bool mxfp4;              /* experts are blocks and scales */

@@ -71,7 +71,7 @@ enum how {
 };
 
 struct rule {
-    u32 archs;
+    u64 archs;
     const char *hf, *gguf;
     enum how how;
 };
@@ -124,7 +124,7 @@ static const struct rule model_rules[] = {
     {R, "model.embeddings.weight", "token_embd.weight", AS_IS},
     {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
     {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
-    {ALL & ~(u32)D, "model.norm.weight", "output_norm.weight", AS_IS},
+    {ALL & ~(u64)D, "model.norm.weight", "output_norm.weight", AS_IS},
     {D, "model.norm.weight", "output_norm.weight", PLUS_ONE},
     {R, "model.norm.bias", "output_norm.bias", AS_IS},
     {ALL, "lm_head.weight", "output.weight", OUTPUT},
@@ -133,7 +133,7 @@ static const struct rule model_rules[] = {
 
 /* After model.layers.N. and blk.N. */
 static const struct rule block_rules[] = {
-    {(ATTN | G) & ~(u32)(D | POST), "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {(ATTN | G) & ~(u64)(D | POST), "input_layernorm.weight", "attn_norm.weight", AS_IS},
     {D, "input_layernorm.weight", "attn_norm.weight", PLUS_ONE},
     {GO, "self_attn.sinks", "attn_sinks.weight", AS_F32},
     {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
@@ -158,7 +158,7 @@ static const struct rule block_rules[] = {
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
     {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
-    {(ATTN | G) & ~(u32)(SO | GM | GO | GE | POST | D), "post_attention_layernorm.weight",
+    {(ATTN | G) & ~(u64)(SO | GM | GO | GE | POST | D), "post_attention_layernorm.weight",
      "ffn_norm.weight", AS_IS},
     {SO | GM | GO | GE | POST, "post_attention_layernorm.weight", "post_attention_norm.weight",
      AS_IS},
@@ -645,7 +645,7 @@ static int apply_all(const struct place *at, const struct rule *rules, size_t n)
 {
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++)
-        if (rules[i].archs & (u32)at->h->arch) rc = apply(at, &rules[i]);
+        if (rules[i].archs & at->h->arch) rc = apply(at, &rules[i]);
     return rc;
 }
 

@@ -52,13 +52,42 @@ enum {
     ALL = ATTENTION | RWKV,
 };
 
-static const char *const arch_names[] = {
-    "llama",    "qwen2",        "qwen3",    "qwen3moe",      "deepseek2",   "rwkv7",
-    "arwkv7",   "glm4moe",      "seed_oss", "smollm3",       "phi3",        "minimax-m2",
-    "ernie4_5", "ernie4_5-moe", "granite",  "hunyuan-dense", "hunyuan-moe", "qwen2vl",
-    "qwen3vl",  "qwen3vlmoe",   "qwen35",   "qwen35moe",     "qwen3next",   "gpt-oss",
-    "gemma2",   "gemma3",       "mistral3", "olmo2",         "exaone4",     "cohere2",
-    "glm4"};
+static const struct {
+    u64 bit;
+    const char *name;
+} arch_names[] = {
+    {LLAMA, "llama"},
+    {QWEN2, "qwen2"},
+    {QWEN3, "qwen3"},
+    {QWEN3MOE, "qwen3moe"},
+    {DEEPSEEK2, "deepseek2"},
+    {RWKV7, "rwkv7"},
+    {ARWKV7, "arwkv7"},
+    {GLM4MOE, "glm4moe"},
+    {SEED_OSS, "seed_oss"},
+    {SMOLLM3, "smollm3"},
+    {PHI3, "phi3"},
+    {MINIMAX_M2, "minimax-m2"},
+    {ERNIE, "ernie4_5"},
+    {ERNIE_MOE, "ernie4_5-moe"},
+    {GRANITE, "granite"},
+    {HUNYUAN, "hunyuan-dense"},
+    {HUNYUAN_MOE, "hunyuan-moe"},
+    {QWEN2VL, "qwen2vl"},
+    {QWEN3VL, "qwen3vl"},
+    {QWEN3VLMOE, "qwen3vlmoe"},
+    {QWEN35, "qwen35"},
+    {QWEN35MOE, "qwen35moe"},
+    {QWEN3NEXT, "qwen3next"},
+    {GPT_OSS, "gpt-oss"},
+    {GEMMA2, "gemma2"},
+    {GEMMA3, "gemma3"},
+    {MISTRAL3, "mistral3"},
+    {OLMO2, "olmo2"},
+    {EXAONE4, "exaone4"},
+    {COHERE2, "cohere2"},
+    {GLM4, "glm4"},
+};
 
 /* The values that change nothing. */
 enum harmless {
@@ -80,7 +109,7 @@ enum harmless {
 };
 
 static const struct known {
-    u32 archs;
+    u64 archs;
     const char *key; /* without "ARCH."; one that ends in '.' stands for all that begin so */
     enum harmless values;
     double value;
@@ -279,7 +308,7 @@ static bool is_harmless(const struct known *k, const struct kv *kv, const struct
     return false;
 }
 
-static const struct known *find(const struct known *rows, size_t n, u32 arch, struct str key)
+static const struct known *find(const struct known *rows, size_t n, u64 arch, struct str key)
 {
     for (size_t i = 0; i < n; i++) {
         const char *k = rows[i].key;
@@ -290,10 +319,10 @@ static const struct known *find(const struct known *rows, size_t n, u32 arch, st
     return NULL;
 }
 
-static u32 arch_bit(const char *name)
+static u64 arch_bit(const char *name)
 {
     for (u32 i = 0; i < ARRAY_LEN(arch_names); i++)
-        if (strcmp(arch_names[i], name) == 0) return 1u << i;
+        if (strcmp(arch_names[i].name, name) == 0) return arch_names[i].bit;
     return 0;
 }
 
@@ -306,7 +335,7 @@ static struct str after(struct str key, const char *prefix)
 }
 
 /* A key of another name space (general, split, what quantised the file and who) changes nothing. */
-static bool may_stay(const struct kv *kv, const struct hparams *hp, u32 arch)
+static bool may_stay(const struct kv *kv, const struct hparams *hp, u64 arch)
 {
     char own[sizeof hp->arch + 1];
     const struct known *k;
@@ -325,7 +354,7 @@ static bool may_stay(const struct kv *kv, const struct hparams *hp, u32 arch)
 
 void known_check_keys(const struct source *s, const struct hparams *hp)
 {
-    u32 arch = *hp->arch ? arch_bit(hp->arch) : UINT32_MAX;
+    u64 arch = *hp->arch ? arch_bit(hp->arch) : UINT64_MAX;
     for (u32 i = 0; i < s->n_kvs; i++)
         if (!s->kv_asked[i] && !may_stay(&s->kvs[i], hp, arch)) source_refuse_kv(s, &s->kvs[i]);
 }
@@ -334,7 +363,7 @@ void known_check_keys(const struct source *s, const struct hparams *hp)
 
 /* In every block; `also` of the same block must be there too, where the row has one. */
 static const struct spare {
-    u32 archs;
+    u64 archs;
     const char *name, *also;
 } spares[] = {
     {ATTENTION, "attn_rot_embd.weight", NULL},          /* the rotation's own frequencies */
@@ -357,7 +386,7 @@ static bool split_name(struct str name, u32 *block, struct str *rest)
     return true;
 }
 
-static bool is_spare(const struct source *s, u32 arch, u32 block, struct str rest)
+static bool is_spare(const struct source *s, u64 arch, u32 block, struct str rest)
 {
     /* block 0 mixes no values: converters fill these for other engines */
     if ((arch & RWKV) && block == 0 &&
@@ -377,7 +406,8 @@ static bool is_spare(const struct source *s, u32 arch, u32 block, struct str res
 
 void known_check_tensors(const struct source *s, const struct hparams *hp)
 {
-    u32 arch = arch_bit(hp->arch), block;
+    u64 arch = arch_bit(hp->arch);
+    u32 block;
     struct str rest;
     bool predicts[MAX_BLOCKS] = {false}; /* an MTP block: the others' results don't need it */
     for (u32 i = 0; i < s->n_tensors; i++)
