@@ -23,6 +23,10 @@ static const char *const families[] = {
     "hunyuan_dense", "hunyuan_moe", "deepseek_v2",    "deepseek_v3", "solar_open",  "gpt_oss",
     "gemma2",        "gemma3",      "mistral_window", "ministral3",  "olmo2",       "olmo3",
     "exaone4",       "cohere2",     "glm4",           "qwen3_5",     "qwen3_5_moe", "qwen3_next"};
+/* Those with short convolutions and Mamba-2. */
+static const char *const hybrids[] = {
+    "lfm2",      "lfm2_moe",        "nemotron_h", "nemotron_h_moe", "nemotron_h_latent",
+    "granite_h", "granite_h_dense", "falcon_h1",  "falcon_h1_plain"};
 static const char *const backends[] = {"cpu", "emu"};
 
 /* The first n tokens, chunk at a time. */
@@ -74,8 +78,16 @@ static void every_executor_gives_the_golden_numbers(void **state)
         for (size_t i = 0; i < ARRAY_LEN(families); i++) check(backends[b], families[i]);
 }
 
+static void hybrids_give_the_golden_numbers(void **state)
+{
+    (void)state;
+    for (size_t b = 0; b < ARRAY_LEN(backends); b++)
+        for (size_t i = 0; i < ARRAY_LEN(hybrids); i++) check(backends[b], hybrids[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_executor_gives_the_golden_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_executor_gives_the_golden_numbers),
+                                       cmocka_unit_test(hybrids_give_the_golden_numbers)};
     return cmocka_run_group_tests_name("families", tests, NULL, NULL);
 }

@@ -22,6 +22,10 @@ HPARAMS = "src/model/hparams.c"
 HOSTMEM = "src/core/hostmem.c"
 DELTA = "src/model/arch/delta.c"
 HF_TENSORS = "src/format/hf_tensors.c"
+HF_MAKE = "src/format/hf_make.c"
+MAMBA = "src/model/arch/mamba.c"
+LFM2 = "src/model/arch/lfm2.c"
+NEMOTRON = "src/model/arch/nemotron_h.c"
 
 MUTANTS = [
     # name, file, text, replacement
@@ -132,8 +136,8 @@ MUTANTS = [
      "prog_cols(p, gate, hp->head_k, gate.width - hp->head_k)",
      "prog_cols(p, gate, 0, gate.width - hp->head_k)"),
     ("shared expert not gated", PARTS, '"shared_part", ACT_SIGMOID', '"shared_part", ACT_EXP'),
-    ("norms stored less one read as they are", HF_TENSORS, "x[i] += 1", "x[i] += 0"),
-    ("decay's logarithm not negated", HF_TENSORS, "(float)-exp(", "(float)exp("),
+    ("norms stored less one read as they are", HF_MAKE, "x[i] += 1", "x[i] += 0"),
+    ("decay's logarithm not negated", HF_MAKE, "(float)-exp(", "(float)exp("),
     ("all blocks but every fourth have a state", "src/model/hparams.c",
      "listed ? kv->data[i] != 0 :", ""),
     ("windows ignored", OPS, "u32 first = op_first_seen(op, r->pos);", "u32 first = 0;"),
@@ -152,7 +156,7 @@ MUTANTS = [
     ("gate and up one behind the other", "src/format/hf_tensors.c",
      "every = rule->how == WHOLE ? 1 : 2, first = rule->how == ODD;",
      "every = rule->how == WHOLE ? 1 : 2, first = 0;"),
-    ("nibbles of MXFP4 as they lie", "src/format/hf_tensors.c",
+    ("nibbles of MXFP4 as they lie", HF_MAKE,
      "u32 low = blocks[i / 2] >> i % 2 * 4 & 15, high = blocks[8 + i / 2] >> i % 2 * 4 & 15;",
      "u32 low = blocks[i] & 15, high = blocks[i] >> 4;"),
     ("yarn's corners rounded", "src/model/rope.c", "hp->yarn_exact ? lo : floor(lo)", "floor(lo)"),
@@ -174,6 +178,30 @@ MUTANTS = [
     ("layer norms as RMS norms", PARTS, "b->hp->layer_norm ? NORM_LAYER : NORM_RMS", "NORM_RMS"),
     ("a parallel block in series", "src/model/arch/dense.c", "spec.ffn(b, h, l));\n    }",
      "spec.ffn(b, x, l));\n    }"),
+    ("short convolution's gates swapped", LFM2,
+     'prog_mul(p, "conv_out_gated", x, prog_cols(p, all, d, d))',
+     'prog_mul(p, "conv_out_gated", x, prog_cols(p, all, 0, d))'),
+    ("short convolution without its first gate", LFM2,
+     'prog_mul(p, "conv_gated", prog_cols(p, all, 2 * d, d), prog_cols(p, all, 0, d))',
+     "prog_cols(p, all, 2 * d, d)"),
+    ("Mamba reads what it should learn by", MAMBA, "spec.k = prog_cols(p, x, values, keys)",
+     "spec.k = prog_cols(p, x, values + keys, keys)"),
+    ("Mamba's step not added to its bias", MAMBA,
+     'dt = prog_add_weight(p, "step_in", dt, bind_vector(bind, dt.width, "blk.%u.ssm_dt.bias", l));',
+     ""),
+    ("Mamba without its skip", MAMBA, 'prog_add(p, "mamba_sum", y, skip)', "y"),
+    ("Mamba gated the other way", MAMBA, 'prog_glu(p, "mamba_gated", z,',
+     'prog_glu(p, "mamba_gated", spec.v,'),
+    ("Mamba's norm over all groups", MAMBA, ".group = values / hp->recur_keys,", ""),
+    ("convolution of Mamba without its bias", MAMBA, "past, taps, bias)", "past, taps, NO_WEIGHT)"),
+    ("strength of Mamba forgotten", OPS,
+     "x->b * v * (double)x->k[j] + gone", "v * (double)x->k[j] + gone"),
+    ("Nemotron's attention rotates", NEMOTRON, "{.plain_every = 1}", "{.rope = ROPE_NORM}"),
+    ("Nemotron's feed-forward not squared", NEMOTRON, "b->act = ACT_RELU2;", "b->act = ACT_SILU;"),
+    ("Granite rotates where it should not", "src/model/arch/granite.c", "b->hp->no_rope ? 1 : 0", "0"),
+    ("Falcon's mixers one after the other", "src/model/arch/falcon_h1.c",
+     "part_mamba(b, h, l)", "part_mamba(b, a, l)"),
+    ("multipliers of parts of Mamba forgotten", HF_MAKE, "f[i] *= r->scale[p];", "f[i] *= 1;"),
 ]
 
 

@@ -37,7 +37,9 @@ static int hear(void *ctx, int32_t token, const char *text, size_t n)
 /* A model of the zoo, or one with cache and state of the golden data. */
 static void path_of(char *path, size_t n, const char *model)
 {
-    bool hybrid = strncmp(model, "qwen3_", 6) == 0;
+    static const char *const zoo[] = {"llama", "deepseek2", "rwkv7"};
+    bool hybrid = true;
+    for (size_t i = 0; i < ARRAY_LEN(zoo); i++) hybrid &= strcmp(model, zoo[i]) != 0;
     snprintf(path, n, "%s%s%s", hybrid ? "test/golden/models/" : "zoo/tiny/", model,
              hybrid ? "" : ".gguf");
 }
@@ -124,6 +126,8 @@ static void test_a_loaded_session_goes_on(void **state)
     check_resumed("ref", "qwen3_5", false);
     check_resumed("cpu", "qwen3_5", false);
     check_resumed("emu", "qwen3_5", false);
+    check_resumed("cpu", "lfm2_moe", false);
+    check_resumed("cpu", "falcon_h1", false);
     check_resumed("emu", "llama", false);
     check_resumed("emu", "rwkv7", false);
 }
@@ -266,6 +270,8 @@ static void test_prompts_come_back_from_a_folder(void **state)
     check_folder("emu", "llama");
     check_folder("ref", "qwen3_next");
     check_folder("cpu", "qwen3_next");
+    check_folder("cpu", "lfm2");
+    check_folder("cpu", "granite_h");
 }
 
 static void write_file(const char *p, size_t n)

@@ -10,7 +10,7 @@ enum { MAX_PRODUCTS = 8, MAX_MEMBERS = GROUP_MAX_ROLES + 3 * MAX_PRODUCTS };
 
 /* What ops of all roles may have (op.h). */
 static const u64 features[OP_COUNT] = {
-    [OP_NORM] = HAS_ANY_NORM,
+    [OP_NORM] = HAS_ANY_NORM & ~HAS(GROUPS),
     [OP_MATMUL] = HAS(OP) | HAS(BIAS),
     [OP_MATMUL_HEADS] = HAS(OP),
     [OP_MATMUL_EXPERTS] = HAS(OP),

@@ -281,8 +281,8 @@ static bool is_in_group(const struct program *f, const struct op *op)
     return false;
 }
 
-/* Each op of a model's second block that a rule takes, with every feature that its role lacks:
- * then the rule alone takes it no more. */
+/* Each op of a model's second block that a rule takes, with every feature that no role of its kind
+ * has: then the rule alone takes it no more. */
 static u32 count_refused(const struct program *m, const struct rule *rule)
 {
     struct program *f;
@@ -298,10 +298,13 @@ static u32 count_refused(const struct program *m, const struct rule *rule)
                 *op = was;
                 continue;
             }
-            bool taken = false, lacks = false;
-            for (u32 r = 0; r < GROUP_MAX_ROLES && rule->roles[r].in; r++)
-                lacks |= rule->roles[r].kind == op->kind &&
-                         !role_takes(&rule->roles[r], op_features(op));
+            bool taken = false, lacks = false, takes = false;
+            for (u32 r = 0; r < GROUP_MAX_ROLES && rule->roles[r].in; r++) {
+                bool known = role_takes(&rule->roles[r], op_features(op));
+                lacks |= rule->roles[r].kind == op->kind && !known;
+                takes |= rule->roles[r].kind == op->kind && known;
+            }
+            lacks &= !takes;
             assert_int_equal(prog_group(&g, m, &without, 1, NULL), 0);
             taken = is_in_group(g, op);
             if (lacks && taken)

@@ -14,6 +14,12 @@
         OP_##kind, in, out, without, 0   \
     }
 
+/* The statistics are those of heads. */
+#define ROLE_HEAD_NORM(in, out, without)       \
+    {                                          \
+        OP_NORM, in, out, without, HAS(GROUPS) \
+    }
+
 #define PATTERN_NORM_MATMUL                             \
     {                                                   \
         .name = "norm+matmul", .out = "abc", .roles = { \
@@ -93,8 +99,8 @@ enum { STORE_STORE, STORE_K_ROPE, STORE_READER, STORE_Q_ROPE };
 enum { MIX_WKV, MIX_K_CONTROL, MIX_L2, MIX_K_K, MIX_LERP, MIX_NORM, MIX_BONUS, MIX_GATE };
 #define ROLES_TIME_MIX                                                                           \
     [MIX_WKV] = ROLE(RECURRENCE, "rwcunat", "yt"), [MIX_K_CONTROL] = ROLE(K_CONTROL, "ka", "c"), \
-    [MIX_L2] = ROLE(NORM, "z", "n"), [MIX_K_K] = ROLE(MUL, "k", "z"),                            \
-    [MIX_LERP] = ROLE_OPT(LERP, "vfm", "u", 'v'), [MIX_NORM] = ROLE_OPT(NORM, "y", "o", 'y'),    \
+    [MIX_L2] = ROLE_HEAD_NORM("z", "n", 0), [MIX_K_K] = ROLE(MUL, "k", "z"),                     \
+    [MIX_LERP] = ROLE_OPT(LERP, "vfm", "u", 'v'), [MIX_NORM] = ROLE_HEAD_NORM("y", "o", 'y'),    \
     [MIX_BONUS] = ROLE(RK_BONUS, "orcu", "b"), [MIX_GATE] = ROLE_OPT(MUL, "bg", "s", 'b')
 #define PATTERN_TIME_MIX                                                  \
     {                                                                     \

@@ -61,6 +61,11 @@ static inline double class_default(const struct cfg *c, const char *key)
         {HF_GPT_OSS, "head_dim", 64},
         {HF_COHERE2, "logit_scale", 0.0625},
         {HF_COHERE2, "layer_norm_eps", 1e-5},
+        {HF_LFM2 | HF_LFM2_MOE, "norm_eps", 1e-5},
+        {HF_LFM2 | HF_LFM2_MOE, "max_position_embeddings", 128000},
+        {HF_NEMOTRON_H, "layer_norm_epsilon", 1e-5},
+        {HF_NEMOTRON_H, "n_groups", 8},
+        {HF_NEMOTRON_H, "ssm_state_size", 128},
     };
     for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
         if ((defaults[i].archs & c->h->arch) && strcmp(defaults[i].key, key) == 0)
@@ -162,6 +167,19 @@ static inline void put_str(struct cfg *c, const char *suffix, const char *v)
 {
     if (!c->rc) c->rc = source_add_str(c->s, key_of(c, suffix).text, str_of(v), c->err);
 }
+
+/* Every block has the part that value belongs to, or those without it get 0. */
+void hf_put_blocks(struct cfg *c, const char *suffix, u32 value, enum hf_part part);
+/* A decoder of attention and a feed-forward; Granite's scales too. */
+void hf_read_dense(struct cfg *c);
+void hf_read_granite(struct cfg *c);
+/* hf_hybrid.c */
+void hf_read_lfm2(struct cfg *c);
+void hf_read_nemotron(struct cfg *c);
+void hf_read_granite_hybrid(struct cfg *c);
+void hf_read_falcon_h1(struct cfg *c);
+/* Whether it has experts: other architectures have the same class. */
+bool hf_lists_experts(struct cfg *c);
 
 /* hf_rope.c: the rotation of heads of n_rot columns, or of the part of them that rotates. */
 void hf_put_rope(struct cfg *c, u32 n_rot, u32 n_ctx);

@@ -74,14 +74,61 @@ static void put_window(struct cfg *c)
 static u32 put_common(struct cfg *c, u32 n_ctx)
 {
     u32 dim = c->h->d_model = need_u32(c, "hidden_size", 1 << 20);
-    c->h->n_layers = need_u32(c, "num_hidden_layers", 512);
+    const json_t *said = get(c, c->root, "num_hidden_layers"); /* or a list of blocks did */
+    if (!c->h->parts[0] || (said && c->h->arch != HF_NEMOTRON_H))
+        c->h->n_layers = need_u32(c, "num_hidden_layers", 512);
     put_u32(c, "context_length", n_ctx);
     put_u32(c, "embedding_length", dim);
     put_u32(c, "vocab_size", need_u32(c, "vocab_size", 1 << 30));
     return dim;
 }
 
-static void read_dense(struct cfg *c)
+void hf_put_blocks(struct cfg *c, const char *suffix, u32 value, enum hf_part part)
+{
+    u8 le[4 * ARRAY_LEN(c->h->parts)] = {0};
+    bool all = true;
+    for (u32 l = 0; l < c->h->n_layers; l++) {
+        bool has = !c->h->parts[l] || (c->h->parts[l] & part);
+        all &= has;
+        for (u32 k = 0; has && k < 4; k++) le[4 * l + k] = (u8)(value >> 8 * k);
+    }
+    if (all)
+        put_u32(c, suffix, value);
+    else if (!c->rc)
+        c->rc = source_add_array(c->s, key_of(c, suffix).text, KV_I32, c->h->n_layers, le,
+                                 4 * (u64)c->h->n_layers, c->err);
+}
+
+/* What the epsilon of the norms is called, here and in GGUF. */
+static void put_eps(struct cfg *c)
+{
+    static const struct {
+        u64 archs;
+        const char *key;
+    } names[] = {{HF_COHERE2, "layer_norm_eps"},
+                 {HF_LFM2 | HF_LFM2_MOE, "norm_eps"},
+                 {HF_NEMOTRON_H, "layer_norm_epsilon"}};
+    const char *key = "rms_norm_eps";
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (names[i].archs & c->h->arch) key = names[i].key;
+    put_f32(c,
+            c->h->arch == HF_COHERE2 ? "attention.layer_norm_epsilon"
+                                     : "attention.layer_norm_rms_epsilon",
+            need_num(c, c->root, key));
+}
+
+/* Where no block is dense, the width of such a block may be left out. */
+static u32 read_width(struct cfg *c)
+{
+    bool said = get(c, c->root, "intermediate_size") != NULL;
+    if (c->h->n_ff) return c->h->n_ff;
+    return need_u32(c,
+                    said || !(c->h->arch & (HF_SOLAR | HF_QWEN35_MOE)) ? "intermediate_size"
+                                                                       : "moe_intermediate_size",
+                    1 << 24);
+}
+
+void hf_read_dense(struct cfg *c)
 {
     struct hf *h = c->h;
     u32 n_ctx = need_u32(c, "max_position_embeddings", UINT32_MAX);
@@ -94,23 +141,15 @@ static void read_dense(struct cfg *c)
     bool gemma = h->arch & (HF_GEMMA2 | HF_GEMMA3);
     only_str(c, "hidden_act", gemma ? "gelu_pytorch_tanh" : "silu");
     if (gemma) only_str(c, "hidden_activation", "gelu_pytorch_tanh");
-    put_window(c);
+    if (!h->parts[0]) put_window(c);
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
-    /* where no block is dense, the width of such a block may be left out */
-    const char *width =
-        get(c, c->root, "intermediate_size") || !(h->arch & (HF_SOLAR | HF_QWEN35_MOE))
-            ? "intermediate_size"
-            : "moe_intermediate_size";
-    put_u32(c, "feed_forward_length", need_u32(c, width, 1 << 24));
+    hf_put_blocks(c, "feed_forward_length", read_width(c), HF_FFN);
     put_u32(c, "attention.head_count", h->n_heads);
-    put_u32(c, "attention.head_count_kv", h->n_kv_heads);
+    hf_put_blocks(c, "attention.head_count_kv", h->n_kv_heads, HF_ATTENTION);
     put_u32(c, "attention.key_length", n_head);
     put_u32(c, "attention.value_length", n_head);
-    if (h->arch == HF_COHERE2)
-        put_f32(c, "attention.layer_norm_epsilon", need_num(c, c->root, "layer_norm_eps"));
-    else
-        put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
-    hf_put_rope(c, n_head, n_ctx);
+    put_eps(c);
+    if (h->arch != HF_NEMOTRON_H) hf_put_rope(c, n_head, n_ctx); /* it doesn't rotate */
 }
 
 static void put_experts(struct cfg *c, u32 n_experts, bool norm)
@@ -125,7 +164,7 @@ static void put_experts(struct cfg *c, u32 n_experts, bool norm)
 static void read_qwen3_moe(struct cfg *c)
 {
     bool local = get(c, c->root, "num_local_experts") != NULL;
-    read_dense(c);
+    hf_read_dense(c);
     u32 n = need_u32(c, local ? "num_local_experts" : "num_experts", 1024);
     if (opt_u32(c, "num_experts", 1024, n) != n)
         FAIL(c, FLETCH_E_FORMAT, "config.json: num_experts and num_local_experts differ");
@@ -188,7 +227,7 @@ static void read_delta(struct cfg *c)
         if (str_starts(h->names[i], "mtp.")) h->n_mtp = 1;
     only_bool(c, "attn_output_gate", true);
     only_bool(c, "mtp_use_dedicated_embeddings", false);
-    read_dense(c);
+    hf_read_dense(c);
     if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
     h->key_dim = opt_u32(c, "linear_key_head_dim", 1 << 12, 128);
     h->value_dim = opt_u32(c, "linear_value_head_dim", 1 << 12, 128);
@@ -219,7 +258,7 @@ static void read_delta(struct cfg *c)
 static void read_mixtral(struct cfg *c)
 {
     u32 n = need_u32(c, "num_local_experts", 1024);
-    read_dense(c);
+    hf_read_dense(c);
     c->h->n_experts = n;
     put_u32(c, "expert_count", n);
     put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n));
@@ -230,7 +269,7 @@ static void read_smollm3(struct cfg *c)
 {
     const json_t *rotate = get(c, c->root, "no_rope_layers"); /* 1: it rotates */
     u32 every = opt_u32(c, "no_rope_layer_interval", 512, 4);
-    read_dense(c);
+    hf_read_dense(c);
     bool fourth = rotate ? json_array_size(rotate) >= c->h->n_layers : every == 4;
     for (u32 l = 0; rotate && l < c->h->n_layers; l++)
         fourth &= json_integer_value(json_array_get(rotate, l)) == ((l + 1) % 4 != 0);
@@ -246,7 +285,7 @@ static void read_minimax_m2(struct cfg *c)
     only_str(c, "qk_norm_type", "per_layer");
     only_bool(c, "use_qk_norm", true);
     only_bool(c, "use_routing_bias", true);
-    read_dense(c);
+    hf_read_dense(c);
     c->h->n_experts = n;
     put_u32(c, "expert_count", n);
     put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n));
@@ -254,13 +293,13 @@ static void read_minimax_m2(struct cfg *c)
     put_u32(c, "expert_gating_func", 2);
 }
 
-static void read_granite(struct cfg *c)
+void hf_read_granite(struct cfg *c)
 {
     static const char *const names[4][2] = {{"embedding_multiplier", "embedding_scale"},
                                             {"residual_multiplier", "residual_scale"},
                                             {"attention_multiplier", "attention.scale"},
                                             {"logits_scaling", "logit_scale"}};
-    read_dense(c);
+    hf_read_dense(c);
     for (u32 i = 0; i < 4; i++) {
         double scale = opt_num(c, c->root, names[i][0], 1);
         if (!(scale > 0))
@@ -272,7 +311,7 @@ static void read_granite(struct cfg *c)
 static void read_gemma(struct cfg *c)
 {
     static const char *const caps[2] = {"attn_logit_softcapping", "final_logit_softcapping"};
-    read_dense(c);
+    hf_read_dense(c);
     double width = need_num(c, c->root, "query_pre_attn_scalar");
     if (!(width > 0))
         FAIL(c, FLETCH_E_FORMAT, "config.json: query_pre_attn_scalar must be greater than 0");
@@ -286,14 +325,14 @@ static void read_gemma(struct cfg *c)
 
 static void read_cohere2(struct cfg *c)
 {
-    read_dense(c);
+    hf_read_dense(c);
     put_f32(c, "logit_scale", need_num(c, c->root, "logit_scale"));
 }
 
 static void read_gpt_oss(struct cfg *c)
 {
     u32 n = need_u32(c, "num_local_experts", 1024);
-    read_dense(c);
+    hf_read_dense(c);
     if (opt_num(c, c->root, "swiglu_limit", 7) != 7)
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: only a swiglu_limit of 7 is supported");
     c->h->n_experts = n;
@@ -333,7 +372,7 @@ static void put_counts(struct cfg *c, u32 n, u32 used, u32 n_ff, u32 n_shared)
 static void read_ernie_moe(struct cfg *c)
 {
     u32 n = need_u32(c, "moe_num_experts", 1024);
-    read_dense(c);
+    hf_read_dense(c);
     u32 n_layers = c->h->n_layers, last = n_layers ? n_layers - 1 : 0;
     const json_t *end = get(c, c->root, "moe_layer_end_index");
     u32 interval = opt_u32(c, "moe_layer_interval", 1024, 1);
@@ -351,7 +390,7 @@ static void read_hunyuan_moe(struct cfg *c)
 {
     u32 n = one_for_all(c, "num_experts", 1024);
     u32 n_ff = need_u32(c, "intermediate_size", 1 << 20);
-    read_dense(c);
+    hf_read_dense(c);
     bool said = get(c, c->root, "moe_intermediate_size") != NULL;
     bool shared = get(c, c->root, "num_shared_expert") != NULL;
     if ((said && one_for_all(c, "moe_intermediate_size", 1 << 20) != n_ff) ||
@@ -408,7 +447,7 @@ static void read_glm4_moe(struct cfg *c)
     h->n_mtp = count_mtp(c);
     only_str(c, "topk_method", "noaux_tc");
     only_str(c, "scoring_func", "sigmoid");
-    read_dense(c);
+    hf_read_dense(c);
     if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
     put_sigmoid_experts(c, 1);
 }
@@ -544,10 +583,10 @@ static const struct {
     u64 arch;
     void (*read)(struct cfg *);
 } archs[] = {
-    {"LlamaForCausalLM", "llama", HF_LLAMA, read_dense},
-    {"MistralForCausalLM", "llama", HF_LLAMA, read_dense},
-    {"Qwen2ForCausalLM", "qwen2", HF_QWEN2, read_dense},
-    {"Qwen3ForCausalLM", "qwen3", HF_QWEN3, read_dense},
+    {"LlamaForCausalLM", "llama", HF_LLAMA, hf_read_dense},
+    {"MistralForCausalLM", "llama", HF_LLAMA, hf_read_dense},
+    {"Qwen2ForCausalLM", "qwen2", HF_QWEN2, hf_read_dense},
+    {"Qwen3ForCausalLM", "qwen3", HF_QWEN3, hf_read_dense},
     {"Qwen3MoeForCausalLM", "qwen3moe", HF_QWEN3_MOE, read_qwen3_moe},
     {"MixtralForCausalLM", "llama", HF_MIXTRAL, read_mixtral},
     {"Glm4MoeForCausalLM", "glm4moe", HF_GLM4_MOE, read_glm4_moe},
@@ -555,15 +594,15 @@ static const struct {
     {"Glm4MoeLiteForCausalLM", "deepseek2", HF_GLM4_LITE, read_glm4_lite},
     {"DeepseekV3ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek3},
     {"DeepseekV2ForCausalLM", "deepseek2", HF_DEEPSEEK, read_deepseek2},
-    {"Ernie4_5ForCausalLM", "ernie4_5", HF_ERNIE, read_dense},
-    {"Ernie4_5_ForCausalLM", "ernie4_5", HF_ERNIE, read_dense},
+    {"Ernie4_5ForCausalLM", "ernie4_5", HF_ERNIE, hf_read_dense},
+    {"Ernie4_5_ForCausalLM", "ernie4_5", HF_ERNIE, hf_read_dense},
     {"Ernie4_5_MoeForCausalLM", "ernie4_5-moe", HF_ERNIE_MOE, read_ernie_moe},
-    {"GraniteForCausalLM", "granite", HF_GRANITE, read_granite},
-    {"HunYuanDenseV1ForCausalLM", "hunyuan-dense", HF_HUNYUAN, read_dense},
+    {"GraniteForCausalLM", "granite", HF_GRANITE, hf_read_granite},
+    {"HunYuanDenseV1ForCausalLM", "hunyuan-dense", HF_HUNYUAN, hf_read_dense},
     {"HunYuanMoEV1ForCausalLM", "hunyuan-moe", HF_HUNYUAN_MOE, read_hunyuan_moe},
-    {"SeedOssForCausalLM", "seed_oss", HF_SEED_OSS, read_dense},
+    {"SeedOssForCausalLM", "seed_oss", HF_SEED_OSS, hf_read_dense},
     {"SmolLM3ForCausalLM", "smollm3", HF_SMOLLM3, read_smollm3},
-    {"Phi3ForCausalLM", "phi3", HF_PHI3, read_dense},
+    {"Phi3ForCausalLM", "phi3", HF_PHI3, hf_read_dense},
     {"MiniMaxM2ForCausalLM", "minimax-m2", HF_MINIMAX_M2, read_minimax_m2},
     {"Qwen3NextForCausalLM", "qwen3next", HF_QWEN3_NEXT, read_delta},
     {"Qwen3_5ForCausalLM", "qwen35", HF_QWEN35, read_delta},
@@ -571,16 +610,21 @@ static const struct {
     {"GptOssForCausalLM", "gpt-oss", HF_GPT_OSS, read_gpt_oss},
     {"Gemma2ForCausalLM", "gemma2", HF_GEMMA2, read_gemma},
     {"Gemma3ForCausalLM", "gemma3", HF_GEMMA3, read_gemma},
-    {"Ministral3ForCausalLM", "mistral3", HF_MISTRAL3, read_dense},
-    {"Olmo2ForCausalLM", "olmo2", HF_OLMO2, read_dense},
-    {"Olmo3ForCausalLM", "olmo2", HF_OLMO2, read_dense},
-    {"Exaone4ForCausalLM", "exaone4", HF_EXAONE4, read_dense},
+    {"Ministral3ForCausalLM", "mistral3", HF_MISTRAL3, hf_read_dense},
+    {"Olmo2ForCausalLM", "olmo2", HF_OLMO2, hf_read_dense},
+    {"Olmo3ForCausalLM", "olmo2", HF_OLMO2, hf_read_dense},
+    {"Exaone4ForCausalLM", "exaone4", HF_EXAONE4, hf_read_dense},
     {"Cohere2ForCausalLM", "cohere2", HF_COHERE2, read_cohere2},
-    {"Glm4ForCausalLM", "glm4", HF_GLM4, read_dense},
+    {"Glm4ForCausalLM", "glm4", HF_GLM4, hf_read_dense},
+    {"Lfm2ForCausalLM", "lfm2", HF_LFM2, hf_read_lfm2},
+    {"Lfm2MoeForCausalLM", "lfm2moe", HF_LFM2_MOE, hf_read_lfm2},
+    {"NemotronHForCausalLM", "nemotron_h", HF_NEMOTRON_H, hf_read_nemotron},
+    {"GraniteMoeHybridForCausalLM", "granitehybrid", HF_GRANITE_H, hf_read_granite_hybrid},
+    {"FalconH1ForCausalLM", "falcon-h1", HF_FALCON_H1, hf_read_falcon_h1},
     {"RWKV7ForCausalLM", "rwkv7", HF_RWKV7, read_rwkv7},
     /* before their text model had a configuration of its own */
-    {"Qwen2VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
-    {"Qwen2_5_VLForConditionalGeneration", "qwen2", HF_QWEN2, read_dense},
+    {"Qwen2VLForConditionalGeneration", "qwen2", HF_QWEN2, hf_read_dense},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2", HF_QWEN2, hf_read_dense},
 };
 
 /* Text models by the type that text_config says. */
@@ -604,6 +648,9 @@ static const char *const text_types[][2] = {
     {"ministral3", "Ministral3ForCausalLM"},
     {"gpt_oss", "GptOssForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
+    {"lfm2", "Lfm2ForCausalLM"},
+    {"lfm2_moe", "Lfm2MoeForCausalLM"},
+    {"granitemoehybrid", "GraniteMoeHybridForCausalLM"},
 };
 
 /* Classes around the same model with another head, or without one. */
@@ -666,9 +713,12 @@ static int read_config(struct cfg *c)
             return err_set(c->err, FLETCH_E_UNSUPPORTED,
                            "config.json: weights quantized with mxfp4 are supported for gpt-oss "
                            "only");
-        c->h->tied =
-            opt_bool(c, "tie_word_embeddings",
-                     c->h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_COHERE2)); /* the class's default */
+        c->h->tied = opt_bool(c, "tie_word_embeddings",
+                              c->h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_COHERE2 | HF_LFM2 |
+                                            HF_LFM2_MOE)); /* the class's default */
+        if (c->h->arch & (HF_LFM2 | HF_LFM2_MOE))
+            c->h->tied = opt_bool(c, "tie_embedding", c->h->tied);
+        if (c->h->arch == HF_NEMOTRON_H && hf_lists_experts(c)) c->arch = "nemotron_h_moe";
         if (json_is_boolean(json_object_get(c->outer, "tie_word_embeddings")))
             c->h->tied = json_is_true(json_object_get(c->outer, "tie_word_embeddings"));
         if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);

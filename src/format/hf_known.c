@@ -27,8 +27,13 @@ enum {
     DM = HF_QWEN35_MOE | HF_QWEN3_NEXT,
     GE = HF_GEMMA2 | HF_GEMMA3,
     C2 = HF_COHERE2,
+    F2 = HF_LFM2 | HF_LFM2_MOE,
+    NH = HF_NEMOTRON_H,
+    GH = HF_GRANITE_H | HF_GRANITE_HD,
+    FH = HF_FALCON_H1,
+    MAMBA = NH | GH | FH,
     ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D | GE | C2 | HF_GPT_OSS |
-           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4,
+           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | F2 | MAMBA,
     ALL = ATTN | G | R,
 };
 
@@ -174,7 +179,7 @@ static const struct field {
 } fields[] = {
     {ALL, "is_causal", TRUE, 0},
     {ALL, "causal", TRUE, 0},
-    {(ATTN | G) & ~(u32)C2, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
+    {(ATTN | G) & ~(u64)C2, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
     {ATTN | G, "layer_norm_epsilon", ANY, 0},
     {ATTN | G, "activation", SILU, 0}, /* beside hidden_act */
     {ATTN | G, "hidden_activation", SILU, 0},
@@ -218,6 +223,59 @@ static const struct field {
     {MM, "num_mtp_modules", ANY, 0},
     {MM, "mtp_transformer_layers", ANY, 0},
     {Q2 | QN, "dual_chunk_attention_config", ANY, 0}, /* transformers' class does without */
+    {F2, "full_attn_idxs", ANY, 0},                   /* layer_types decides where both are there */
+    {F2, "conv_dim", DIM, 0},
+    {F2, "conv_dim_out", DIM, 0},
+    {F2, "block_dim", DIM, 0},
+    {F2, "block_mlp_init_scale", ANY, 0}, /* training */
+    {F2, "block_out_init_scale", ANY, 0},
+    {F2, "block_norm_eps", ANY, 0}, /* beside norm_eps */
+    {F2, "block_use_swiglu", TRUE, 0},
+    {F2, "block_use_xavier_init", ANY, 0},
+    {F2, "conv_use_xavier_init", ANY, 0},
+    {F2, "num_heads", ANY, 0}, /* beside num_attention_heads */
+    {F2, "theta", ANY, 0},     /* beside rope_theta */
+    {F2, "use_pos_enc", TRUE, 0},
+    {MAMBA, "time_step_min", ANY, 0}, /* how steps begin in training */
+    {MAMBA, "time_step_max", ANY, 0},
+    {MAMBA, "time_step_rank", ANY, 0},
+    {MAMBA, "time_step_floor", ANY, 0},
+    {MAMBA, "chunk_size", ANY, 0}, /* of prompts in its library */
+    {MAMBA, "mamba_chunk_size", ANY, 0},
+    {MAMBA, "mamba_conv_bias", ANY, 0}, /* the tensors tell */
+    {MAMBA, "use_conv_bias", ANY, 0},
+    {MAMBA, "num_logits_to_keep", ANY, 0},
+    {MAMBA, "use_mamba_kernels", ANY, 0},
+    {MAMBA, "mamba_ssm_cache_dtype", ANY, 0},
+    {MAMBA, "expand", ANY, 0}, /* the heads tell */
+    {MAMBA, "mamba_expand", ANY, 0},
+    {NH, "hybrid_override_pattern", ANY, 0}, /* layers_block_type decides where both are there */
+    {NH, "intermediate_size", ANY, 0},       /* of dense blocks, where there are none */
+    {NH, "moe_intermediate_size", ANY, 0},
+    {NH, "moe_shared_expert_intermediate_size", ANY, 0},
+    {NH, "moe_shared_expert_overlap", ANY, 0},
+    {NH, "n_routed_experts", ANY, 0},
+    {NH, "n_shared_experts", ANY, 0},
+    {NH, "num_experts_per_tok", ANY, 0},
+    {NH, "n_group", ANY, 0},
+    {NH, "topk_group", ANY, 0},
+    {NH, "norm_topk_prob", ANY, 0},
+    {NH, "routed_scaling_factor", ANY, 0},
+    {NH, "moe_latent_size", ANY, 0},
+    {NH, "num_nextn_predict_layers", ANY, 0}, /* nothing else needs those blocks */
+    {NH, "mtp_layers_block_type", ANY, 0},
+    {NH, "mtp_hybrid_override_pattern", ANY, 0},
+    {NH, "rescale_prenorm_residual", ANY, 0}, /* training */
+    {NH, "rope_theta", ANY, 0},               /* nothing rotates */
+    {NH, "partial_rotary_factor", ANY, 0},
+    {NH, "attention_head_dim", ANY, 0},     /* beside head_dim */
+    {GH, "normalization_function", ANY, 0}, /* its class has one */
+    {GH, "init_method", ANY, 0},
+    {HF_GRANITE_HD, "num_experts_per_tok", ANY, 0},
+    {HF_GRANITE_HD, "intermediate_size", ANY, 0},
+    {HF_GRANITE_HD, "shared_intermediate_size", ANY, 0},
+    {FH, "mamba_use_mlp", TRUE, 0},
+    {FH, "attn_layer_indices", ANY, 0}, /* null */
     /* of experts that are refused */
     {L | Q2 | HF_QWEN3 | SO | S3 | P3 | HF_ERNIE | GR | HF_HUNYUAN, "num_experts_per_tok", ANY, 0},
     {QM, "n_group", EQUAL, 1},

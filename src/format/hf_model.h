@@ -42,6 +42,29 @@ enum hf_arch {
     HF_EXAONE4 = 1 << 28,
     HF_COHERE2 = 1 << 29,
     HF_GLM4 = 1 << 30,
+    HF_LFM2 = 1ull << 40,
+    HF_LFM2_MOE = 1ull << 41,
+    HF_NEMOTRON_H = 1ull << 42,
+    HF_GRANITE_H = 1ull << 43,
+    HF_GRANITE_HD = 1ull << 44, /* the same class without experts */
+    HF_FALCON_H1 = 1ull << 45,
+};
+
+/* What a block has. */
+enum hf_part { HF_ATTENTION = 1, HF_STATE = 2, HF_FFN = 4, HF_EXPERTS = 8 };
+
+/* Multipliers that GGUF has as parts of matrices. */
+enum hf_factor {
+    HF_FACTOR_NONE,
+    HF_FACTOR_EMBED,
+    HF_FACTOR_HEAD,
+    HF_FACTOR_QV,
+    HF_FACTOR_K,
+    HF_FACTOR_O,
+    HF_FACTOR_GATE,
+    HF_FACTOR_DOWN,
+    HF_FACTOR_MAMBA_OUT,
+    HF_FACTOR_COUNT
 };
 
 struct hf {
@@ -55,7 +78,7 @@ struct hf {
     bool wrapped;                     /* the text model of one that sees or hears */
 
     /* What hf_config.c found out and hf_tensors.c needs. */
-    u64 arch; /* one of enum hf_arch */
+    u64 arch;                /* one of enum hf_arch */
     bool mistral;            /* of HF_LLAMA: the class has a default window */
     bool olmo3;              /* of HF_OLMO2: likewise */
     bool mxfp4;              /* experts are blocks and scales */
@@ -63,9 +86,13 @@ struct hf {
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
     u32 d_model, n_experts;
-    u32 n_nope, n_value;     /* GLM: parts of a head in kv_b_proj */
-    u32 n_keys, n_values;    /* HF_DELTA: key heads, and the value heads that they share */
-    u32 key_dim, value_dim;  /* columns of each */
+    u32 n_nope, n_value;    /* GLM: parts of a head in kv_b_proj */
+    u8 parts[512];          /* of enum hf_part, by block; all 0: attention and a feed-forward */
+    u32 n_ff;               /* width of the feed-forward, where config.json says it elsewhere */
+    u32 n_keys, n_values;   /* with states: key heads, and the value heads that they share */
+    u32 key_dim, value_dim; /* columns of each */
+    float factor[HF_FACTOR_COUNT]; /* 0: none */
+    float factor_mamba[5];         /* Falcon-H1: of z, x, B, C and dt */
     u32 n_rope_freqs;        /* pairs that rotate, where these are set; in the source's arena */
     const float *rope_freqs; /* llama3 scaling: divisors of the frequencies */
     const float *rope_short, *rope_long; /* longrope: the same for short and long contexts */

@@ -4,39 +4,11 @@
  * would not be computed rightly without it. */
 #include "format/hf.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "format/hf_model.h"
-
-enum recipe_kind {
-    RECIPE_ROWS,      /* the rows taken, in order */
-    RECIPE_PAIRS,     /* of each group, rows i and i + n/2 become neighbours 2i and 2i + 1 */
-    RECIPE_TRANSPOSE, /* each group's [rows taken][cols] as [cols][rows taken] */
-    RECIPE_VALUES,    /* ready-made floats */
-    RECIPE_TURNS, /* of each group the first values, then [n_keys][n] of n_rows units as [n][n_keys]
-                   */
-    RECIPE_PARTS, /* of three ranges of rows one after the other: those rows of every group */
-    RECIPE_MXFP4, /* blocks of 16 bytes with pairs of neighbours, and scales, as MXFP4 */
-};
-
-enum recipe_map { MAP_NONE, MAP_PLUS_ONE, MAP_MINUS_EXP }; /* of F32 values */
-
-/* Every source is seen as [n_groups][n_rows][n_cols]; of each group's rows n_take are taken from
- * first on. Results follow each other, converted to the tensor's type. */
-struct recipe {
-    enum recipe_kind kind;
-    u32 n_src;
-    const struct st_tensor **src;
-    u64 n_groups, n_rows, n_cols;
-    u64 first, n_take;
-    const float *values;
-    u64 n_keys;
-    u64 part[3][2]; /* first row, rows */
-    enum recipe_map map;
-    u64 every; /* of the result's rows only every nth, from `first` on; 0: all */
-};
+#include "format/hf_recipe.h"
 
 enum how {
     AS_IS, /* vectors become F32 */
@@ -61,11 +33,17 @@ enum how {
     MINUS_EXP, /* of a number for each value head of a delta net; F32 */
     HEADS,     /* such numbers or rows as they are */
     HEADS_F32,
-    VALUES,   /* rows of all value heads */
-    MIXED,    /* rows of all keys of queries, of keys, then of all value heads */
-    TAPS,     /* the same of a convolution; F32 */
-    COLUMNS,  /* columns of all value heads */
-    QKV_ROWS, /* rows of q, k and v, without z, which key head by key head lie together */
+    VALUES,      /* rows of all value heads */
+    MIXED,       /* rows of all keys of queries, of keys, then of all value heads */
+    TAPS,        /* the same of a convolution; F32 */
+    COLUMNS,     /* columns of all value heads */
+    CONV,        /* [n][1][taps] without the middle one; F32 */
+    COLUMN,      /* a number for each head of Mamba as rows of one; F32 */
+    COLUMN_EXP,  /* minus its exponential */
+    BY_GROUP,    /* a vector as a row for each group of Mamba; F32 */
+    SCALED,      /* AS_IS, times the multiplier that goes with the name */
+    SCALED_ROWS, /* Mamba's, times one for each part of the rows */
+    QKV_ROWS,    /* rows of q, k and v, without z, which key head by key head lie together */
     Z_ROWS,
     DROP,
 };
@@ -104,6 +82,13 @@ enum {
     E4 = HF_EXAONE4,
     C2 = HF_COHERE2,
     G4 = HF_GLM4,
+    F2 = HF_LFM2 | HF_LFM2_MOE,
+    FM = HF_LFM2_MOE,
+    NH = HF_NEMOTRON_H,
+    GH = HF_GRANITE_H | HF_GRANITE_HD,
+    GX = HF_GRANITE_H,
+    GD = HF_GRANITE_HD,
+    FH = HF_FALCON_H1,
     POST = O2 | E4, /* norms behind the halves of a block alone */
     HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM | GO | G4 | C2 |
                GE,                                                          /* of q, k and v */
@@ -111,12 +96,13 @@ enum {
     QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM | HF_GEMMA3 | O2 | E4, /* with norms on q and k */
     DENSE =
         L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35 | GE | M3 | O2 | E4 | C2,
-    SPLIT = DENSE | DM | QM | MX | MM | HM | GO | G4, /* q, k and v are three tensors */
+    SPLIT = DENSE | DM | QM | MX | MM | HM | GO | G4 | F2 | GH, /* q, k and v are three tensors */
     ATTN = SPLIT | P3,
     MOE = QM | G | GM | MX | MM | EM | HM | DM,
-    SIGMOID = G | GM | EM,            /* with shared experts under these names */
-    PERMUTED = L | MX | S3 | GR | M3, /* GGUF rotates neighbours, the checkpoint rotates halves */
-    ALL = ATTN | G | R,
+    SIGMOID = G | GM | EM, /* with shared experts under these names */
+    PERMUTED =
+        L | MX | S3 | GR | M3 | GH, /* GGUF rotates neighbours, the checkpoint rotates halves */
+    ALL = ATTN | G | R | NH | FH,
 };
 
 static const struct rule model_rules[] = {
@@ -124,7 +110,13 @@ static const struct rule model_rules[] = {
     {R, "model.embeddings.weight", "token_embd.weight", AS_IS},
     {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
     {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
-    {ALL & ~(u64)D, "model.norm.weight", "output_norm.weight", AS_IS},
+    {FH, "model.embed_tokens.weight", "token_embd.weight", SCALED},
+    {NH, "model.embeddings.weight", "token_embd.weight", AS_IS},
+    {NH, "model.embedding.weight", "token_embd.weight", AS_IS},
+    {ALL & ~(u64)(D | F2 | NH | FH), "model.norm.weight", "output_norm.weight", AS_IS},
+    {F2, "model.embedding_norm.weight", "token_embd_norm.weight", AS_IS},
+    {NH, "model.norm_f.weight", "output_norm.weight", AS_IS},
+    {FH, "model.final_layernorm.weight", "output_norm.weight", AS_IS},
     {D, "model.norm.weight", "output_norm.weight", PLUS_ONE},
     {R, "model.norm.bias", "output_norm.bias", AS_IS},
     {ALL, "lm_head.weight", "output.weight", OUTPUT},
@@ -133,7 +125,83 @@ static const struct rule model_rules[] = {
 
 /* After model.layers.N. and blk.N. */
 static const struct rule block_rules[] = {
-    {(ATTN | G) & ~(u64)(D | POST), "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {((ATTN | G) & ~(u64)(D | POST | F2)) | FH, "input_layernorm.weight", "attn_norm.weight",
+     AS_IS},
+    {F2, "operator_norm.weight", "attn_norm.weight", AS_IS},
+    {F2, "ffn_norm.weight", "ffn_norm.weight", AS_IS},
+    {F2, "self_attn.out_proj.weight", "attn_output.weight", AS_IS},
+    {F2, "self_attn.q_layernorm.weight", "attn_q_norm.weight", AS_IS},
+    {F2, "self_attn.k_layernorm.weight", "attn_k_norm.weight", AS_IS},
+    {F2, "conv.in_proj.weight", "shortconv.in_proj.weight", AS_IS},
+    {F2, "conv.out_proj.weight", "shortconv.out_proj.weight", AS_IS},
+    {F2, "conv.conv.weight", "shortconv.conv.weight", CONV},
+    {F2, "feed_forward.w1.weight", "ffn_gate.weight", AS_IS},
+    {F2, "feed_forward.w2.weight", "ffn_down.weight", AS_IS},
+    {F2, "feed_forward.w3.weight", "ffn_up.weight", AS_IS},
+    {FM, "feed_forward.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {FM, "feed_forward.expert_bias", "exp_probs_b.bias", AS_F32},
+    {FM, "feed_forward.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
+    {FM, "feed_forward.experts.%u.w2.weight", "ffn_down_exps.weight", STACK},
+    {FM, "feed_forward.experts.%u.w3.weight", "ffn_up_exps.weight", STACK},
+    {NH, "norm.weight", "attn_norm.weight", AS_IS},
+    {NH, "mixer.q_proj.weight", "attn_q.weight", AS_IS},
+    {NH, "mixer.k_proj.weight", "attn_k.weight", AS_IS},
+    {NH, "mixer.v_proj.weight", "attn_v.weight", AS_IS},
+    {NH, "mixer.o_proj.weight", "attn_output.weight", AS_IS},
+    {NH, "mixer.q_proj.bias", "attn_q.bias", AS_IS},
+    {NH, "mixer.k_proj.bias", "attn_k.bias", AS_IS},
+    {NH, "mixer.v_proj.bias", "attn_v.bias", AS_IS},
+    {NH, "mixer.o_proj.bias", "attn_output.bias", AS_IS},
+    {NH, "mixer.up_proj.weight", "ffn_up.weight", AS_IS},
+    {NH, "mixer.down_proj.weight", "ffn_down.weight", AS_IS},
+    {NH, "mixer.up_proj.bias", "ffn_up.bias", AS_IS},
+    {NH, "mixer.down_proj.bias", "ffn_down.bias", AS_IS},
+    {NH, "mixer.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {NH, "mixer.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {NH, "mixer.experts.%u.up_proj.weight", "ffn_up_exps.weight", STACK},
+    {NH, "mixer.experts.%u.down_proj.weight", "ffn_down_exps.weight", STACK},
+    {NH, "mixer.experts.up_proj", "ffn_up_exps.weight", AS_IS},
+    {NH, "mixer.experts.down_proj", "ffn_down_exps.weight", AS_IS},
+    {NH, "mixer.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {NH, "mixer.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
+    {NH, "mixer.fc1_latent_proj.weight", "ffn_latent_down.weight", AS_IS},
+    {NH, "mixer.fc2_latent_proj.weight", "ffn_latent_up.weight", AS_IS},
+    {NH, "mixer.in_proj.weight", "ssm_in.weight", AS_IS},
+    {NH, "mixer.conv1d.weight", "ssm_conv1d.weight", CONV},
+    {NH, "mixer.conv1d.bias", "ssm_conv1d.bias", AS_IS},
+    {NH, "mixer.A_log", "ssm_a", COLUMN_EXP},
+    {NH, "mixer.D", "ssm_d", COLUMN},
+    {NH, "mixer.dt_bias", "ssm_dt.bias", AS_F32},
+    {NH, "mixer.norm.weight", "ssm_norm.weight", BY_GROUP},
+    {NH, "mixer.out_proj.weight", "ssm_out.weight", AS_IS},
+    {GH, "mamba.in_proj.weight", "ssm_in.weight", AS_IS},
+    {FH, "mamba.in_proj.weight", "ssm_in.weight", SCALED_ROWS},
+    {GH | FH, "mamba.conv1d.weight", "ssm_conv1d.weight", CONV},
+    {GH | FH, "mamba.conv1d.bias", "ssm_conv1d.bias", AS_IS},
+    {GH | FH, "mamba.A_log", "ssm_a", COLUMN_EXP},
+    {GH | FH, "mamba.D", "ssm_d", COLUMN},
+    {GH | FH, "mamba.dt_bias", "ssm_dt.bias", AS_F32},
+    {GH | FH, "mamba.norm.weight", "ssm_norm.weight", BY_GROUP},
+    {GH, "mamba.out_proj.weight", "ssm_out.weight", AS_IS},
+    {FH, "mamba.out_proj.weight", "ssm_out.weight", SCALED},
+    {FH, "self_attn.q_proj.weight", "attn_q.weight", SCALED},
+    {FH, "self_attn.k_proj.weight", "attn_k.weight", SCALED},
+    {FH, "self_attn.v_proj.weight", "attn_v.weight", SCALED},
+    {FH, "self_attn.o_proj.weight", "attn_output.weight", SCALED},
+    {FH, "pre_ff_layernorm.weight", "ffn_norm", AS_F32}, /* as its converter names it */
+    {FH, "feed_forward.gate_proj.weight", "ffn_gate.weight", SCALED},
+    {FH, "feed_forward.up_proj.weight", "ffn_up.weight", AS_IS},
+    {FH, "feed_forward.down_proj.weight", "ffn_down.weight", SCALED},
+    {GX, "block_sparse_moe.router.layer.weight", "ffn_gate_inp.weight", AS_F32},
+    {GX, "block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", GATE_ROWS},
+    {GX, "block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", UP_ROWS},
+    {GX, "block_sparse_moe.output_linear.weight", "ffn_down_exps.weight", AS_IS},
+    {GX, "shared_mlp.input_linear.weight", "ffn_gate_shexp.weight", GATE_ROWS},
+    {GX, "shared_mlp.input_linear.weight", "ffn_up_shexp.weight", UP_ROWS},
+    {GX, "shared_mlp.output_linear.weight", "ffn_down_shexp.weight", AS_IS},
+    {GD, "shared_mlp.input_linear.weight", "ffn_gate.weight", GATE_ROWS},
+    {GD, "shared_mlp.input_linear.weight", "ffn_up.weight", UP_ROWS},
+    {GD, "shared_mlp.output_linear.weight", "ffn_down.weight", AS_IS},
     {D, "input_layernorm.weight", "attn_norm.weight", PLUS_ONE},
     {GO, "self_attn.sinks", "attn_sinks.weight", AS_F32},
     {SPLIT, "self_attn.q_proj.weight", "attn_q.weight", ROPE_Q},
@@ -158,7 +226,7 @@ static const struct rule block_rules[] = {
     {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
     {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
-    {(ATTN | G) & ~(u64)(SO | GM | GO | GE | POST | D), "post_attention_layernorm.weight",
+    {(ATTN | G) & ~(u64)(SO | GM | GO | GE | POST | D | F2), "post_attention_layernorm.weight",
      "ffn_norm.weight", AS_IS},
     {SO | GM | GO | GE | POST, "post_attention_layernorm.weight", "post_attention_norm.weight",
      AS_IS},
@@ -372,7 +440,8 @@ static int add_stack(const struct place *at, const struct rule *rule)
 {
     const struct st_tensor *src[1024];
     u32 n = at->h->n_experts;
-    CHECK(n >= 1 && n <= ARRAY_LEN(src));
+    if (!n) return 0;
+    CHECK(n <= ARRAY_LEN(src));
     for (u32 e = 0; e < n; e++) {
         char name[128];
         snprintf(name, sizeof name, rule->hf, e);
@@ -398,8 +467,10 @@ static int add_stack(const struct place *at, const struct rule *rule)
 
 static int add_half(const struct place *at, const struct rule *rule, const struct st_tensor *t)
 {
-    if (t->n_dims != 3 || t->shape[1] % 2) return wrong_shape(at, t, "[experts, 2 * ff, width]");
-    u64 half = t->shape[1] / 2, dims[3] = {t->shape[0], half, t->shape[2]};
+    bool one = t->n_dims == 2; /* no experts, or one that all tokens share */
+    u64 rows = one ? t->shape[0] : t->shape[1], half = rows / 2;
+    if ((!one && t->n_dims != 3) || rows % 2) return wrong_shape(at, t, "[experts, 2 * ff, width]");
+    u64 dims[3] = {one ? 1 : t->shape[0], half, t->shape[one ? 1 : 2]};
     u64 first = rule->how == UP_ROWS ? half : 0;
     struct recipe r = {.kind = RECIPE_ROWS,
                        .n_src = 1,
@@ -409,7 +480,7 @@ static int add_half(const struct place *at, const struct rule *rule, const struc
                        .n_cols = dims[2],
                        .first = first,
                        .n_take = half};
-    return add(at, rule, t->type, 3, dims, &r);
+    return add(at, rule, t->type, one ? 2 : 3, one ? dims + 1 : dims, &r);
 }
 
 /* Whether the block's experts lie as [in][out], as Qwen3-VL's published files have them. */
@@ -566,6 +637,76 @@ static int add_qkvz(const struct place *at, const struct rule *rule, const struc
     return add(at, rule, t->type, 2, dims, &r);
 }
 
+/* A tensor of Mamba or of a convolution with its values in order, seen as [rows][cols]. */
+static int add_shaped(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    const struct hf *h = at->h;
+    u64 n = t->n_dims ? t->shape[0] : 0, dims[2] = {n, 1};
+    bool fits = t->n_dims == 1;
+    if (rule->how == CONV) {
+        fits = t->n_dims == 3 && t->shape[1] == 1;
+        dims[1] = t->n_dims == 3 ? t->shape[2] : 0;
+    } else if (rule->how == BY_GROUP) {
+        dims[0] = h->n_keys;
+        dims[1] = n / MAX(h->n_keys, 1u);
+        fits &= h->n_keys && n % h->n_keys == 0;
+    }
+    if (!fits || dims[0] * dims[1] != t->n_elems || !t->n_elems)
+        return wrong_shape(at, t, "that of Mamba's heads or of a convolution");
+    struct recipe r = {.kind = RECIPE_ROWS,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = 1,
+                       .n_rows = 1,
+                       .n_cols = t->n_elems,
+                       .n_take = 1,
+                       .map = rule->how == COLUMN_EXP ? MAP_MINUS_EXP : MAP_NONE};
+    return add(at, rule, QT_F32, 2, dims, &r);
+}
+
+/* Falcon-H1's multiplier of a matrix, by its name in GGUF. */
+static float factor_of(const struct hf *h, const char *name)
+{
+    static const struct {
+        const char *name;
+        enum hf_factor factor;
+    } all[] = {{"token_embd.weight", HF_FACTOR_EMBED}, {"output.weight", HF_FACTOR_HEAD},
+               {"attn_q.weight", HF_FACTOR_QV},        {"attn_v.weight", HF_FACTOR_QV},
+               {"attn_k.weight", HF_FACTOR_K},         {"attn_output.weight", HF_FACTOR_O},
+               {"ffn_gate.weight", HF_FACTOR_GATE},    {"ffn_down.weight", HF_FACTOR_DOWN},
+               {"ssm_out.weight", HF_FACTOR_MAMBA_OUT}};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (strcmp(name, all[i].name) == 0) return h->factor[all[i].factor];
+    return 1;
+}
+
+/* The multipliers of a matrix, by the rows that they are for. */
+static int add_scaled(const struct place *at, const struct rule *rule, const struct st_tensor *t)
+{
+    const struct hf *h = at->h;
+    u64 values = (u64)h->n_values * h->value_dim, keys = (u64)h->n_keys * h->key_dim;
+    u64 rows[5] = {values, values, keys, keys, h->n_values};
+    if (t->n_dims != 2) return wrong_shape(at, t, "a matrix");
+    if (rule->how == SCALED_ROWS && t->shape[0] != 2 * (values + keys) + h->n_values)
+        return wrong_shape(at, t, "[z, x, B, C and dt, width]");
+    struct recipe r = {.kind = RECIPE_SCALED,
+                       .n_src = 1,
+                       .src = &t,
+                       .n_groups = 1,
+                       .n_rows = t->shape[0],
+                       .n_cols = t->shape[1],
+                       .n_take = t->shape[0]};
+    bool none = true;
+    for (u32 i = 0; i < ARRAY_LEN(rows); i++) {
+        bool whole = rule->how != SCALED_ROWS;
+        r.scale_rows[i] = !whole ? rows[i] : i == 0 ? t->shape[0] : 0;
+        r.scale[i] = whole ? factor_of(h, rule->gguf) : h->factor_mamba[i];
+        none &= !r.scale_rows[i] || !(r.scale[i] < 1 || r.scale[i] > 1);
+    }
+    if (none) r.kind = RECIPE_ROWS;
+    return add(at, rule, t->type, 2, t->shape, &r);
+}
+
 static int add_lerp(const struct place *at, const struct rule *rule)
 {
     static const char order[] = "rwkvag";
@@ -625,7 +766,15 @@ static int apply(const struct place *at, const struct rule *rule)
     case NOT_TURNED: return has_turned_experts(at) ? 0 : add_plain(at, rule, t);
     case MLA_K:
     case MLA_V: return add_mla(at, rule, t);
-    case OUTPUT: return at->h->tied ? 0 : add_plain(at, rule, t);
+    case OUTPUT:
+        if (at->h->tied) return 0;
+        return at->h->arch & FH ? add_scaled(at, rule, t) : add_plain(at, rule, t);
+    case CONV:
+    case COLUMN:
+    case COLUMN_EXP:
+    case BY_GROUP: return add_shaped(at, rule, t);
+    case SCALED:
+    case SCALED_ROWS: return add_scaled(at, rule, t);
     case VALUE_MIX: return at->block == 0 ? 0 : add_plain(at, rule, t);
     case MINUS_EXP:
     case HEADS:
@@ -714,131 +863,4 @@ int hf_add_tensors(struct source *s, struct hf *h, struct err *err)
                 s, "tensor %s does not belong to this architecture as described by config.json",
                 QUOTE(h->tensors[i]->name));
     return rc;
-}
-
-/* Making */
-
-/* n elements from place at of t, as type; t's bytes may lie anywhere. */
-static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u8 *dst)
-{
-    u64 size = quant_info(t->type)->bytes, out = quant_info(type)->bytes;
-    const u8 *src = t->data + at * size;
-    if (t->type == type) {
-        memcpy(dst, src, (size_t)(n * size));
-        return;
-    }
-    for (u64 i = 0; i < n;) {
-        float raw[256], f[256]; /* raw holds any type; float for its alignment */
-        u64 k = MIN(n - i, (u64)ARRAY_LEN(f));
-        memcpy(raw, src + i * size, (size_t)(k * size));
-        quant_decode(t->type, raw, f, k);
-        quant_encode(type, f, dst + i * out, k);
-        i += k;
-    }
-}
-
-static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u64 first,
-                      u64 every, u8 *dst)
-{
-    size_t size = quant_info(t->type)->bytes;
-    const u8 *src = t->data + at * size;
-    for (u64 c = first; c < n_cols; c += every)
-        for (u64 r = 0; r < n_rows; r++, dst += size)
-            memcpy(dst, src + (r * n_cols + c) * size, size);
-}
-
-/* A row of n blocks: bytes of neighbours become halves of 16. */
-static void make_mxfp4(const u8 *blocks, const u8 *scales, u64 n, u8 *dst)
-{
-    for (u64 b = 0; b < n; b++, blocks += 16, dst += 17) {
-        dst[0] = scales[b];
-        for (u32 i = 0; i < 16; i++) {
-            u32 low = blocks[i / 2] >> i % 2 * 4 & 15, high = blocks[8 + i / 2] >> i % 2 * 4 & 15;
-            dst[1 + i] = (u8)(low | high << 4);
-        }
-    }
-}
-
-/* Rows that lie in turns with others. */
-static void make_every(const struct recipe *r, enum qtype type, u8 *dst)
-{
-    u64 size = quant_info(type)->bytes;
-    for (u64 g = 0; g < r->n_groups; g++)
-        for (u64 i = r->first; i < r->n_rows; i += r->every) {
-            u64 row = (g * r->n_rows + i) * r->n_cols;
-            if (r->kind == RECIPE_MXFP4)
-                make_mxfp4(r->src[0]->data + row * 16, r->src[1]->data + row, r->n_cols, dst);
-            else
-                convert(r->src[0], row, r->n_cols, type, dst);
-            dst += r->n_cols * size;
-        }
-}
-
-/* RECIPE_TURNS, RECIPE_PARTS */
-static void make_delta(const struct recipe *r, enum qtype type, u8 *dst)
-{
-    const struct st_tensor *t = r->src[0];
-    u64 size = quant_info(type)->bytes, n = r->kind == RECIPE_TURNS ? r->n_rows / r->n_keys : 0;
-    for (u64 g = 0; r->kind == RECIPE_TURNS && g < r->n_groups; g++) {
-        u64 at = g * (r->first + r->n_rows * r->n_cols);
-        convert(t, at, r->first, type, dst);
-        dst += r->first * size;
-        for (u64 i = 0; i < r->n_rows; i++, dst += r->n_cols * size)
-            convert(t, at + r->first + (i % r->n_keys * n + i / r->n_keys) * r->n_cols, r->n_cols,
-                    type, dst);
-    }
-    for (u32 p = 0; r->kind == RECIPE_PARTS && p < ARRAY_LEN(r->part); p++)
-        for (u64 g = 0; g < r->n_groups; g++, dst += r->part[p][1] * r->n_cols * size)
-            convert(t, (g * r->n_rows + r->part[p][0]) * r->n_cols, r->part[p][1] * r->n_cols, type,
-                    dst);
-}
-
-static void map_values(enum recipe_map map, float *x, u64 n)
-{
-    for (u64 i = 0; map == MAP_PLUS_ONE && i < n; i++) x[i] += 1;
-    for (u64 i = 0; map == MAP_MINUS_EXP && i < n; i++) x[i] = (float)-exp((double)x[i]);
-}
-
-int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err *err)
-{
-    const struct recipe *r = t->recipe;
-    u64 size = quant_info(t->type)->bytes, half = r->n_rows / 2;
-    (void)s;
-    (void)err;
-    CHECK(r->map == MAP_NONE || t->type == QT_F32);
-    if (r->kind == RECIPE_VALUES) {
-        memcpy(dst, r->values, (size_t)t->n_bytes);
-        return 0;
-    }
-    if (r->kind == RECIPE_TURNS || r->kind == RECIPE_PARTS) {
-        make_delta(r, t->type, dst);
-        map_values(r->map, (float *)(void *)dst, t->n_elems);
-        return 0;
-    }
-    if (r->every && r->kind != RECIPE_TRANSPOSE) {
-        make_every(r, t->type, dst);
-        return 0;
-    }
-    u64 n_cols = r->kind == RECIPE_TRANSPOSE && r->every ? r->n_cols / r->every : r->n_cols;
-    if (r->every) { /* of all rows, every nth column */
-        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_rows * n_cols * size)
-            transpose(r->src[0], g * r->n_rows * r->n_cols, r->n_rows, r->n_cols, r->first,
-                      r->every, dst);
-        return 0;
-    }
-    CHECK(r->n_src * r->n_groups * r->n_take * r->n_cols == t->n_elems);
-    u8 *made = dst;
-    for (u32 i = 0; i < r->n_src; i++)
-        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_take * r->n_cols * size) {
-            u64 at = (g * r->n_rows + r->first) * r->n_cols;
-            if (r->kind == RECIPE_ROWS)
-                convert(r->src[i], at, r->n_take * r->n_cols, t->type, dst);
-            else if (r->kind == RECIPE_TRANSPOSE)
-                transpose(r->src[i], at, r->n_take, r->n_cols, 0, 1, dst);
-            for (u64 k = 0; r->kind == RECIPE_PAIRS && k < r->n_rows; k++)
-                convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
-                        dst + k * r->n_cols * size);
-        }
-    map_values(r->map, (float *)(void *)made, t->n_elems);
-    return 0;
 }

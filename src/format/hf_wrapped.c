@@ -79,6 +79,8 @@ int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
             struct str name = h->wrapped && !tower ? text_name(s, t->name) : t->name;
             if (bare && !str_is(name, "lm_head.weight") && !str_is(name, "score.weight"))
                 name = with_prefix(s, "model.", name);
+            if (str_starts(name, "backbone.")) /* Nemotron */
+                name = with_prefix(s, "model.", (struct str){name.p + 9, name.n - 9});
             if (!name.p) return err_nomem(err, "the list of tensors");
             if (!strmap_add(&h->index, name, h->n_tensors) && strmap_ok(&h->index))
                 return err_set(err, FLETCH_E_FORMAT, "tensor %s appears in two files",

@@ -16,6 +16,7 @@ struct json_reader {
     const char *what;
     struct str text;
     size_t at;
+    bool python; /* takes Infinity, which Python writes */
     int depth;
     struct buf scratch; /* the string or number being read */
     struct err *err;
@@ -287,6 +288,12 @@ static int json_read_value(struct json_reader *r, json_t **out)
         *out = *rest.p == 't' ? json_true() : json_null();
         return 0;
     }
+    /* Python's, in files alone: no number of JSON, and "no limit" where models are described */
+    if (r->python && str_starts(rest, "Infinity")) {
+        r->at += 8;
+        *out = json_null();
+        return 0;
+    }
     if (str_starts(rest, "false")) {
         r->at += 5;
         *out = json_false();
@@ -295,9 +302,9 @@ static int json_read_value(struct json_reader *r, json_t **out)
     return json_read_number(r, out);
 }
 
-int json_parse(json_t **out, struct str text, const char *what, struct err *err)
+static int parse(json_t **out, struct str text, const char *what, bool python, struct err *err)
 {
-    struct json_reader r = {.what = what, .text = text, .err = err};
+    struct json_reader r = {.what = what, .text = text, .python = python, .err = err};
     *out = NULL;
     int rc = 0;
     json_skip_blanks(&r);
@@ -316,6 +323,11 @@ int json_parse(json_t **out, struct str text, const char *what, struct err *err)
     return rc;
 }
 
+int json_parse(json_t **out, struct str text, const char *what, struct err *err)
+{
+    return parse(out, text, what, false, err);
+}
+
 int json_read(json_t **out, const char *path, size_t max, struct err *err)
 {
     char *text;
@@ -323,7 +335,7 @@ int json_read(json_t **out, const char *path, size_t max, struct err *err)
     *out = NULL;
     int rc = file_read(&text, &n, path, max, err);
     if (rc) return rc;
-    rc = json_parse(out, (struct str){text, n}, path, err);
+    rc = parse(out, (struct str){text, n}, path, true, err);
     free(text);
     return rc;
 }

@@ -11,6 +11,7 @@ enum { JSON_MAX_DEPTH = 64 };
 
 /* what: how messages name the document ("config.json"). Duplicate keys are errors. */
 int json_parse(json_t **out, struct str text, const char *what, struct err *err);
+/* Infinity, as Python writes it, becomes null. */
 int json_read(json_t **out, const char *path, size_t max, struct err *err);
 
 #endif

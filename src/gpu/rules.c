@@ -8,8 +8,8 @@
             [QKV_STORE] = ROLE(KV_STORE, "dv", "t"),                       \
             [QKV_Q_ROPE] = ROLE(ROPE, "a", "c"),                           \
             [QKV_K_ROPE] = ROLE(ROPE, "b", "d"),                           \
-            [QKV_Q_NORM] = ROLE_OPT(NORM, "q", "a", 'q'),                  \
-            [QKV_K_NORM] = ROLE_OPT(NORM, "k", "b", 'k'),                  \
+            [QKV_Q_NORM] = ROLE_HEAD_NORM("q", "a", 'q'),                  \
+            [QKV_K_NORM] = ROLE_HEAD_NORM("k", "b", 'k'),                  \
             [QKV_Q] = ROLE(MATMUL, "h", "q"),                              \
             [QKV_K] = ROLE(MATMUL, "h", "k"),                              \
             [QKV_V] = ROLE(MATMUL, "h", "v"),                              \

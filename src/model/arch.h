@@ -13,6 +13,8 @@ struct build {
     struct program *p;   /* the program being recorded: the trunk, then the MTP block */
     struct program *mtp; /* NULL unless hp->n_mtp > 0 */
     struct glu_spec glu; /* of the feed-forward; zero: SwiGLU */
+    bool ungated;        /* instead, it is act of ffn_up alone */
+    enum act_kind act;
     struct err *err;
 };
 
@@ -40,6 +42,10 @@ enum arch_trait {
     ARCH_YARN_EXACT = 1 << 19,   /* yarn's corners are not rounded to whole pairs */
     ARCH_ROOT_EMBED = 1 << 20,   /* the embedding is scaled by the root of its width */
     ARCH_LAYER_NORM = 1 << 21,   /* norms are layer norms */
+    ARCH_SHORT_CONV = 1 << 29,   /* blocks without key heads are a short convolution */
+    ARCH_MAMBA = 1 << 28,        /* blocks without key heads are Mamba-2's; all that have them too,
+                                    where head_count_kv is one number */
+    ARCH_ONE_PART = 1 << 27,     /* a block is attention, Mamba-2's or a feed-forward */
 };
 
 struct arch {
@@ -79,6 +85,10 @@ int arch_olmo2(struct build *b);
 int arch_exaone4(struct build *b);
 int arch_cohere2(struct build *b);
 int arch_glm4(struct build *b);
+int arch_lfm2(struct build *b);
+int arch_nemotron_h(struct build *b);
+int arch_granite_hybrid(struct build *b);
+int arch_falcon_h1(struct build *b);
 int arch_rwkv7(struct build *b);
 int arch_arwkv7(struct build *b);
 

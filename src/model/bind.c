@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { NAME_MAX_BYTES = 96 };
 
@@ -42,6 +43,16 @@ static void full_name(char out[NAME_MAX_BYTES], const char *fmt, va_list ap)
     int n = vsnprintf(out, NAME_MAX_BYTES, fmt, ap);
     CHECK(n > 0 && n + 8 < NAME_MAX_BYTES);
     if (!stands_alone(str_of(out))) snprintf(out + n, NAME_MAX_BYTES - (size_t)n, ".weight");
+}
+
+/* The tensor of that name; Falcon-H1's converter leaves ".weight" out of one. */
+static const struct tensor *find_tensor(const struct bind *b, const char *name)
+{
+    char bare[NAME_MAX_BYTES];
+    const struct tensor *t = source_tensor(b->s, name);
+    if (t || !str_ends(str_of(name), ".ffn_norm.weight")) return t;
+    snprintf(bare, sizeof bare, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
+    return source_tensor(b->s, bare);
 }
 
 static int check_tensor(struct bind *b, const struct tensor *t, const char *name,
@@ -99,7 +110,7 @@ static u32 bind_want(struct bind *b, const char *name, const struct want *w)
 {
     u32 id;
     if (b->rc) return NO_WEIGHT;
-    const struct tensor *t = source_tensor(b->s, name);
+    const struct tensor *t = find_tensor(b, name);
     if (!t) return give_up(b, err_set(b->err, FLETCH_E_FORMAT, "tensor '%s' is missing", name));
     int rc = check_tensor(b, t, name, w);
     if (rc) return give_up(b, rc);

@@ -68,10 +68,18 @@ static bool is_ffn_down(struct str part)
 /* Kept in the source's type whatever is asked for, f32 excepted. */
 static bool is_kept(const struct tensor *t, struct str part, bool quantised)
 {
-    static const char *const always[] = {
-        "time_mix_lerp_fused.weight", "time_mix_w0.weight", "time_mix_w1.weight",
-        "time_mix_w2.weight",         "time_mix_a0.weight", "time_mix_v0.weight",
-        "time_mix_first.weight",      "ssm_conv1d.weight",  NULL};
+    static const char *const always[] = {"time_mix_lerp_fused.weight",
+                                         "time_mix_w0.weight",
+                                         "time_mix_w1.weight",
+                                         "time_mix_w2.weight",
+                                         "time_mix_a0.weight",
+                                         "time_mix_v0.weight",
+                                         "time_mix_first.weight",
+                                         "ssm_conv1d.weight",
+                                         "shortconv.conv.weight",
+                                         "ssm_a",
+                                         "ssm_d",
+                                         NULL};
     static const char *const low_rank[] = {"time_mix_a1.weight",
                                            "time_mix_a2.weight",
                                            "time_mix_v1.weight",

@@ -163,12 +163,14 @@ static void read_heads(struct reader *r, struct hparams *hp)
     if (!each) get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
     if (!each || r->rc) return;
     memcpy(hp->block_kv_heads, hp->block_heads, sizeof hp->block_heads);
+    u32 least = r->traits & (ARCH_SHORT_CONV | ARCH_MAMBA) ? 0 : 1; /* 0: no attention */
     if (source_kv(r->s, full_key(r, "attention.head_count_kv", (char[160]){0}, 160)))
-        get_blocks(r, "attention.head_count_kv", REQUIRED, 1, 4096, &hp->n_kv_heads,
+        get_blocks(r, "attention.head_count_kv", REQUIRED, least, 4096, &hp->n_kv_heads,
                    hp->block_kv_heads);
+    fail_if(r, hp->n_kv_heads == 0, "attention.head_count_kv", "is 0 in every block");
     for (u32 i = 0; !r->rc && i < r->n_blocks; i++)
-        fail_if(r, hp->block_heads[i] % hp->block_kv_heads[i] != 0, "attention.head_count_kv",
-                "does not divide head_count");
+        fail_if(r, hp->block_kv_heads[i] && hp->block_heads[i] % hp->block_kv_heads[i] != 0,
+                "attention.head_count_kv", "does not divide head_count");
 }
 
 static void read_attention(struct reader *r, struct hparams *hp)
@@ -340,8 +342,11 @@ static void read_experts(struct reader *r, struct hparams *hp)
     hp->expert_norm = !(r->traits & ARCH_SAYS_NORM);
     get_u32(r, "expert_feed_forward_length", OPTIONAL, 1, 1 << 20, &hp->n_ff_expert);
     get_u32(r, "expert_shared_count", OPTIONAL, 0, 64, &hp->n_shared_experts);
+    enum need shared = r->traits & ARCH_MAY_EXPERTS ? OPTIONAL : REQUIRED;
     if (r->traits & ARCH_SHARED)
-        get_u32(r, "expert_shared_feed_forward_length", REQUIRED, 1, 1 << 20, &hp->n_ff_shared);
+        get_u32(r, "expert_shared_feed_forward_length", shared, 1, 1 << 20, &hp->n_ff_shared);
+    if (r->traits & ARCH_ONE_PART)
+        get_u32(r, "moe_latent_size", OPTIONAL, 0, 1 << 20, &hp->n_latent);
     get_u32(r, "expert_group_count", OPTIONAL, 0, 1024, &hp->n_expert_groups);
     get_u32(r, "expert_group_used_count", OPTIONAL, 0, 1024, &hp->n_groups_used);
     get_u32(r, "leading_dense_block_count", OPTIONAL, 0, 512, &hp->n_dense_layers);
@@ -446,16 +451,42 @@ static void read_recurrent_blocks(struct reader *r, struct hparams *hp)
         hp->block_recurrent[i] = listed ? kv->data[i] != 0 : (i + 1) % every != 0;
 }
 
-/* A gated delta net, by the names that GGUF has for Mamba's numbers. */
-static void read_delta(struct reader *r, struct hparams *hp)
+/* Blocks with a state, where those of attention alone have key heads. */
+static void read_headless_blocks(struct reader *r, struct hparams *hp)
+{
+    char key[160];
+    const struct kv *kv = source_kv(r->s, full_key(r, "attention.head_count_kv", key, sizeof key));
+    bool listed = kv && kv->type == KV_ARRAY, parts = r->traits & ARCH_ONE_PART;
+    for (u32 i = 0; i < hp->n_layers; i++) {
+        u32 n_ff = parts ? hp->block_ff[i] : 0;
+        hp->block_recurrent[i] = !listed || (!hp->block_kv_heads[i] && !n_ff);
+        fail_if(r, parts && hp->block_kv_heads[i] && n_ff, "feed_forward_length",
+                "has an entry for a block of attention");
+    }
+}
+
+static void read_short_conv(struct reader *r, struct hparams *hp)
+{
+    get_u32(r, "shortconv.l_cache", REQUIRED, 2, 16, &hp->n_taps);
+    read_headless_blocks(r, hp);
+    fail_if(r, (u64)hp->d_model * hp->n_taps > WIDEST, "shortconv.l_cache",
+            "makes the state too large");
+}
+
+/* Mamba-2 or, with its names for other numbers, a gated delta net. */
+static void read_recurrence(struct reader *r, struct hparams *hp)
 {
     u32 width = 0;
+    bool delta = r->traits & ARCH_DELTA;
     get_u32(r, "ssm.conv_kernel", REQUIRED, 2, 16, &hp->n_taps);
     get_u32(r, "ssm.state_size", REQUIRED, 1, 1 << 12, &hp->recur_head_k);
     get_u32(r, "ssm.group_count", REQUIRED, 1, 1 << 12, &hp->recur_keys);
     get_u32(r, "ssm.time_step_rank", REQUIRED, 1, 1 << 12, &hp->recur_heads);
     get_u32(r, "ssm.inner_size", REQUIRED, 1, 1 << 20, &width);
-    read_recurrent_blocks(r, hp);
+    if (delta)
+        read_recurrent_blocks(r, hp);
+    else
+        read_headless_blocks(r, hp);
     if (r->rc) return;
     hp->recur_head_v = width / hp->recur_heads;
     fail_if(r, width % hp->recur_heads != 0, "ssm.time_step_rank", "does not divide inner_size");
@@ -464,7 +495,7 @@ static void read_delta(struct reader *r, struct hparams *hp)
     u64 keys = 2 * (u64)hp->recur_keys * hp->recur_head_k;
     fail_if(r, (u64)width * hp->recur_head_k > WIDEST || (keys + width) * hp->n_taps > WIDEST,
             "ssm.state_size", "makes the state too large");
-    fail_if(r, hp->head_k != hp->head_v, "attention.value_length",
+    fail_if(r, delta && hp->head_k != hp->head_v, "attention.value_length",
             "is not key_length, so queries have no gates");
 }
 
@@ -575,7 +606,7 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     get_u32(&r, "block_count", REQUIRED, 1, HPARAMS_MAX_BLOCKS, &r.n_blocks);
     get_u32(&r, "nextn_predict_layers", OPTIONAL, 0, 8, &hp->n_mtp);
     /* without dense blocks there may be no width of one */
-    enum need need_ff = r.traits & ARCH_SHARED ? OPTIONAL : REQUIRED;
+    enum need need_ff = r.traits & ARCH_SHARED && r.traits & ARCH_EXPERTS ? OPTIONAL : REQUIRED;
     get_blocks(&r, "feed_forward_length", need_ff, 0, 1 << 22, &hp->n_ff, hp->block_ff);
     hp->layer_norm = r.traits & ARCH_LAYER_NORM;
     const char *eps = rwkv || hp->layer_norm ? "attention.layer_norm_epsilon"
@@ -603,7 +634,8 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     if (has_experts(&r)) read_experts(&r, hp);
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
     if (r.traits & ARCH_SCALES) read_scales(&r, hp);
-    if (r.traits & ARCH_DELTA) read_delta(&r, hp);
+    if (r.traits & ARCH_SHORT_CONV) read_short_conv(&r, hp);
+    if (r.traits & (ARCH_DELTA | ARCH_MAMBA)) read_recurrence(&r, hp);
     read_caps(&r, hp);
     return r.rc;
 }

@@ -71,7 +71,8 @@ struct hparams {
     u32 head_k_mla, head_v_mla; /* head widths of the expanded form */
     float eps_mla;              /* of MLA's inner norms */
 
-    bool block_recurrent[HPARAMS_MAX_BLOCKS]; /* blocks that have a state instead of a cache */
+    u32 n_latent;                             /* Nemotron: width of what experts read; 0: d_model */
+    bool block_recurrent[HPARAMS_MAX_BLOCKS]; /* blocks that have a state */
     u32 n_taps;                               /* rows that their convolution sees */
     u32 recur_heads, recur_keys;              /* heads of their state, key heads they share */
     u32 recur_head_k, recur_head_v;           /* columns of a key and of a value */

@@ -40,13 +40,19 @@ enum {
     EXAONE4 = 1 << 28,
     COHERE2 = 1 << 29,
     GLM4 = 1 << 30,
+    LFM2 = 1ull << 40,
+    LFM2MOE = 1ull << 41,
+    NEMOTRON_H = 1ull << 42,
+    NEMOTRON_H_MOE = 1ull << 43,
+    GRANITE_H = 1ull << 44,
+    FALCON_H1 = 1ull << 45,
     VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE | QWEN35 |
              QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
             GRANITE | HUNYUAN | QWEN35 | GEMMA2 | GEMMA3 | MISTRAL3 | OLMO2 | EXAONE4 | COHERE2 |
-            GLM4,
+            GLM4 | LFM2 | NEMOTRON_H | GRANITE_H | FALCON_H1,
     MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
-          QWEN35MOE | QWEN3NEXT | GPT_OSS,
+          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
@@ -87,6 +93,12 @@ static const struct {
     {EXAONE4, "exaone4"},
     {COHERE2, "cohere2"},
     {GLM4, "glm4"},
+    {LFM2, "lfm2"},
+    {LFM2MOE, "lfm2moe"},
+    {NEMOTRON_H, "nemotron_h"},
+    {NEMOTRON_H_MOE, "nemotron_h_moe"},
+    {GRANITE_H, "granitehybrid"},
+    {FALCON_H1, "falcon-h1"},
 };
 
 /* The values that change nothing. */
@@ -132,7 +144,7 @@ static const struct known {
     {ALL, "swiglu_clamp_exp", OFF, 0},
     {ALL, "swiglu_clamp_shexp", OFF, 0},
     {ALL, "use_parallel_residual", OFF, 0},
-    {(ATTENTION | ARWKV7) & ~(GEMMA2 | GEMMA3), "hidden_activation", SILU, 0},
+    {(ATTENTION | ARWKV7) & ~(u64)(GEMMA2 | GEMMA3), "hidden_activation", SILU, 0},
     {GEMMA2 | GEMMA3, "hidden_activation", ANY, 0},
 
     /* attention */

@@ -12,6 +12,7 @@ import make_blocks
 import make_delta
 import make_families
 import make_hf
+import make_hybrid
 import make_pool
 import make_rwkv
 import make_wrapped
@@ -24,6 +25,7 @@ def main():
     ap.add_argument("--own-only", action="store_true", help="without transformers' models")
     ap.add_argument("--family", nargs="+", help="only these of make_families.py")
     ap.add_argument("--delta", nargs="+", help="only these of make_delta.py")
+    ap.add_argument("--hybrid", nargs="+", help="only these of make_hybrid.py")
     ap.add_argument("--blocks", action="store_true", help="only that of make_blocks.py")
     ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
     ap.add_argument("--pool", action="store_true", help="only those of make_pool.py")
@@ -33,6 +35,8 @@ def main():
         return make_families.make_all(args.out, args.family)
     if args.delta:
         return make_delta.make_all(args.out, args.delta)
+    if args.hybrid:
+        return make_hybrid.make_all(args.out, args.hybrid)
     if args.wrapped:
         return make_wrapped.make_all(args.out, args.wrapped)
     if args.pool:
@@ -46,6 +50,7 @@ def main():
         make_families.make_all(args.out)
         make_wrapped.make_all(args.out)
         make_delta.make_all(args.out)
+        make_hybrid.make_all(args.out)
         make_pool.make_all(args.out)
     for name in sorted(os.listdir(args.out)):
         folder = os.path.join(args.out, name)

@@ -45,6 +45,10 @@ struct operand dense_block(struct build *b, struct operand x, u32 l, struct deco
         x = part_residual(b, "attn_residual", x, a);
         return part_residual(b, "block_out", x, spec.ffn(b, h, l));
     }
+    if (spec.whole) {
+        struct operand h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
+        return part_residual(b, "block_out", x, spec.whole(b, h, l));
+    }
     if (spec.mixer && b->hp->block_recurrent[l]) {
         struct operand h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
         x = part_residual(b, "attn_residual", x, spec.mixer(b, h, l));
@@ -69,7 +73,8 @@ int dense_record(struct build *b, struct decoder_spec spec)
         x = dense_block(b, x, l, spec);
     }
     b->p->layer = -1;
-    struct operand hidden = part_norm(b, "output_norm", x, bind_vector(&b->bind, d, "output_norm"));
+    u32 w = bind_vector(&b->bind, d, "%s", spec.output_norm ? spec.output_norm : "output_norm");
+    struct operand hidden = part_norm(b, "output_norm", x, w);
     u32 bias = bind_vector_opt(&b->bind, hp->n_vocab, "output.bias");
     return part_output(b, hidden, part_head(b), bias);
 }

@@ -14,6 +14,9 @@ struct decoder_spec {
     struct operand (*ffn)(struct build *b, struct operand h, u32 l);
     /* of recurrent blocks, instead of attention, for the normed stream; NULL: there are none */
     struct operand (*mixer)(struct build *b, struct operand h, u32 l);
+    /* all of a block, for the normed stream; NULL: attention or mixer, then ffn */
+    struct operand (*whole)(struct build *b, struct operand h, u32 l);
+    const char *output_norm; /* the tensor's name; NULL: output_norm */
 };
 int dense_record(struct build *b, struct decoder_spec spec);
 /* Block l of it, for stream x. */

@@ -1,9 +1,27 @@
 /* Granite: Llama with scales of the embedding, the residuals, attention and the logits; in some no
- * layer rotates. */
+ * layer rotates. Granite 4 H has Mamba-2 in most blocks, and experts beside a shared one. */
 #include "model/arch/dense.h"
+
+static struct operand experts(struct build *b, struct operand h, u32 l)
+{
+    return part_experts(b, h, l, ROUTE_SOFTMAX, NO_WEIGHT, b->hp->n_ff_shared);
+}
+
+static struct decoder_spec spec_of(const struct build *b)
+{
+    return (struct decoder_spec){
+        .attention = {.rope = ROPE_NORM, .plain_every = b->hp->no_rope ? 1 : 0},
+        .ffn = b->hp->n_experts ? experts : dense_ffn};
+}
 
 int arch_granite(struct build *b)
 {
-    struct attention_spec attention = {.rope = ROPE_NORM, .plain_every = b->hp->no_rope ? 1 : 0};
-    return dense_record(b, (struct decoder_spec){.attention = attention, .ffn = dense_ffn});
+    return dense_record(b, spec_of(b));
+}
+
+int arch_granite_hybrid(struct build *b)
+{
+    struct decoder_spec spec = spec_of(b);
+    spec.mixer = part_mamba;
+    return dense_record(b, spec);
 }

@@ -129,12 +129,17 @@ struct operand part_attention(struct build *b, struct operand x, u32 l, struct a
     return part_residual(b, "attn_residual", x, y);
 }
 
-/* glu(Wgate·h, Wup·h) */
+/* glu(Wgate·h, Wup·h), or act(Wup·h) */
 static struct operand gate_up(struct build *b, struct operand h, u32 l, u32 n_ff,
                               const char *suffix)
 {
     struct bind *bind = &b->bind;
     u32 d = b->hp->d_model, wg, wu, bg = NO_WEIGHT, bu = NO_WEIGHT;
+    if (b->ungated) {
+        wu = bind_matrix(bind, d, n_ff, "blk.%u.ffn_up%s", l, suffix);
+        bu = bind_vector_opt(bind, n_ff, "blk.%u.ffn_up%s.bias", l, suffix);
+        return prog_act(b->p, "ffn_act", b->act, prog_matmul(b->p, "ffn_up", h, wu, bu));
+    }
     bool fused = !bind_has(bind, "blk.%u.ffn_gate%s", l, suffix) &&
                  bind_count_rows(bind, "blk.%u.ffn_up%s", l, suffix) == 2 * (u64)n_ff;
     if (!fused) {
@@ -175,13 +180,38 @@ static struct operand add_biases(struct build *b, const char *label, struct oper
     return prog_add_experts(b->p, label, x, ids, w);
 }
 
+/* glu(Wgate·h, Wup·h), or act(Wup·h), of the chosen experts */
+static struct operand experts_gate_up(struct build *b, struct operand h, struct operand ids, u32 l)
+{
+    struct bind *bind = &b->bind;
+    struct program *p = b->p;
+    u32 d = h.width, f = b->hp->n_ff_expert, n = b->hp->n_experts, wg, wu;
+    if (b->ungated) {
+        wu = bind_slices(bind, d, f, n, "blk.%u.ffn_up_exps", l);
+        return prog_act(p, "expert_act", b->act,
+                        prog_matmul_experts(p, "expert_up", h, ids, wu, false));
+    }
+    if (bind_has(bind, "blk.%u.ffn_gate_up_exps", l)) {
+        wg = bind_rows(bind, d, 2 * f, 0, f, n, "blk.%u.ffn_gate_up_exps", l);
+        wu = bind_rows(bind, d, 2 * f, f, f, n, "blk.%u.ffn_gate_up_exps", l);
+    } else {
+        wg = bind_slices(bind, d, f, n, "blk.%u.ffn_gate_exps", l);
+        wu = bind_slices(bind, d, f, n, "blk.%u.ffn_up_exps", l);
+    }
+    struct operand gate = prog_matmul_experts(p, "expert_gate", h, ids, wg, false);
+    struct operand up = prog_matmul_experts(p, "expert_up", h, ids, wu, false);
+    gate = add_biases(b, "expert_gate_bias", gate, ids, l, "ffn_gate_exps");
+    up = add_biases(b, "expert_up_bias", up, ids, l, "ffn_up_exps");
+    return prog_glu_by(p, "expert_glu", gate, up, b->glu);
+}
+
 struct operand part_experts(struct build *b, struct operand h, u32 l, enum route_kind kind,
                             u32 bias, u32 n_shared)
 {
     const struct hparams *hp = b->hp;
     struct bind *bind = &b->bind;
     struct program *p = b->p;
-    u32 d = hp->d_model, f = hp->n_ff_expert, n = hp->n_experts, wg, wu;
+    u32 d = hp->d_model, f = hp->n_ff_expert, n = hp->n_experts, wide = d;
     struct operand z =
         prog_matmul(p, "router", h, bind_matrix(bind, d, n, "blk.%u.ffn_gate_inp", l),
                     bind_vector_opt(bind, n, "blk.%u.ffn_gate_inp.bias", l));
@@ -197,22 +227,20 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
                                    .scale = hp->expert_scale,
                                    .bias = bias},
                &ids, &weights);
-    if (bind_has(bind, "blk.%u.ffn_gate_up_exps", l)) {
-        wg = bind_rows(bind, d, 2 * f, 0, f, n, "blk.%u.ffn_gate_up_exps", l);
-        wu = bind_rows(bind, d, 2 * f, f, f, n, "blk.%u.ffn_gate_up_exps", l);
-    } else {
-        wg = bind_slices(bind, d, f, n, "blk.%u.ffn_gate_exps", l);
-        wu = bind_slices(bind, d, f, n, "blk.%u.ffn_up_exps", l);
+    struct operand in = h;
+    if (hp->n_latent) {
+        wide = hp->n_latent;
+        in = prog_matmul(p, "latent", h, bind_matrix(bind, d, wide, "blk.%u.ffn_latent_down", l),
+                         NO_WEIGHT);
     }
-    u32 wd = bind_slices(bind, f, d, n, "blk.%u.ffn_down_exps", l);
-    struct operand gate = prog_matmul_experts(p, "expert_gate", h, ids, wg, false);
-    struct operand up = prog_matmul_experts(p, "expert_up", h, ids, wu, false);
-    gate = add_biases(b, "expert_gate_bias", gate, ids, l, "ffn_gate_exps");
-    up = add_biases(b, "expert_up_bias", up, ids, l, "ffn_up_exps");
-    struct operand act = prog_glu_by(p, "expert_glu", gate, up, b->glu);
+    u32 wd = bind_slices(bind, f, wide, n, "blk.%u.ffn_down_exps", l);
+    struct operand act = experts_gate_up(b, in, ids, l);
     struct operand each = prog_matmul_experts(p, "expert_down", act, ids, wd, true);
     each = add_biases(b, "expert_down_bias", each, ids, l, "ffn_down_exps");
     struct operand y = prog_combine_experts(p, "experts", each, weights);
+    if (hp->n_latent)
+        y = prog_matmul(p, "latent_out", y, bind_matrix(bind, wide, d, "blk.%u.ffn_latent_up", l),
+                        NO_WEIGHT);
     if (!n_shared) return y;
     struct operand s = down(b, shared, l, "_shexp");
     if (bind_has(bind, "blk.%u.ffn_gate_inp_shexp", l)) { /* how much of the shared experts */

@@ -38,8 +38,9 @@ struct operand part_attend(struct build *b, struct operand h, u32 l, struct atte
 /* x + Wo·attention(norm(x)) of block l, with the norms that spec says. */
 struct operand part_attention(struct build *b, struct operand x, u32 l, struct attention_spec spec);
 
-/* Wdown·glu(Wgate·h, Wup·h) with tensors blk.l.ffn_{gate,up,down}{suffix}; without a gate of
- * its own, ffn_up has its rows before those of up. */
+/* Wdown·glu(Wgate·h, Wup·h), or Wdown·act(Wup·h) where the model has no gates, with tensors
+ * blk.l.ffn_{gate,up,down}{suffix}; without a gate of its own, ffn_up has its rows before those of
+ * up. */
 struct operand part_swiglu(struct build *b, struct operand h, u32 l, u32 n_ff, const char *suffix);
 
 /* The routed experts of block l for h, and n_shared columns of shared ones (0: none). */
@@ -49,6 +50,9 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
 /* Wo·(norm of the gated delta net of h) of block l: convolution, recurrence, a norm by head, a
  * gate. in_turns: neighbouring heads have different keys. */
 struct operand part_delta_net(struct build *b, struct operand h, u32 l, bool in_turns);
+
+/* Wo·(gated output of Mamba-2 for h) of block l. */
+struct operand part_mamba(struct build *b, struct operand h, u32 l);
 
 /* Records block l of the net as the MTP program; block: the architecture's own. */
 int part_mtp(struct build *b, u32 l,

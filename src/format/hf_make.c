@@ -1,0 +1,154 @@
+/* Tensors made of those of a Hugging Face directory, by their recipes. */
+#include <math.h>
+#include <string.h>
+
+#include "format/hf.h"
+#include "format/hf_recipe.h"
+
+/* n elements from place at of t, as type; t's bytes may lie anywhere. */
+static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u8 *dst)
+{
+    u64 size = quant_info(t->type)->bytes, out = quant_info(type)->bytes;
+    const u8 *src = t->data + at * size;
+    if (t->type == type) {
+        memcpy(dst, src, (size_t)(n * size));
+        return;
+    }
+    for (u64 i = 0; i < n;) {
+        float raw[256], f[256]; /* raw holds any type; float for its alignment */
+        u64 k = MIN(n - i, (u64)ARRAY_LEN(f));
+        memcpy(raw, src + i * size, (size_t)(k * size));
+        quant_decode(t->type, raw, f, k);
+        quant_encode(type, f, dst + i * out, k);
+        i += k;
+    }
+}
+
+static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u64 first,
+                      u64 every, u8 *dst)
+{
+    size_t size = quant_info(t->type)->bytes;
+    const u8 *src = t->data + at * size;
+    for (u64 c = first; c < n_cols; c += every)
+        for (u64 r = 0; r < n_rows; r++, dst += size)
+            memcpy(dst, src + (r * n_cols + c) * size, size);
+}
+
+/* A row of n blocks: bytes of neighbours become halves of 16. */
+static void make_mxfp4(const u8 *blocks, const u8 *scales, u64 n, u8 *dst)
+{
+    for (u64 b = 0; b < n; b++, blocks += 16, dst += 17) {
+        dst[0] = scales[b];
+        for (u32 i = 0; i < 16; i++) {
+            u32 low = blocks[i / 2] >> i % 2 * 4 & 15, high = blocks[8 + i / 2] >> i % 2 * 4 & 15;
+            dst[1 + i] = (u8)(low | high << 4);
+        }
+    }
+}
+
+/* Rows that lie in turns with others. */
+static void make_every(const struct recipe *r, enum qtype type, u8 *dst)
+{
+    u64 size = quant_info(type)->bytes;
+    for (u64 g = 0; g < r->n_groups; g++)
+        for (u64 i = r->first; i < r->n_rows; i += r->every) {
+            u64 row = (g * r->n_rows + i) * r->n_cols;
+            if (r->kind == RECIPE_MXFP4)
+                make_mxfp4(r->src[0]->data + row * 16, r->src[1]->data + row, r->n_cols, dst);
+            else
+                convert(r->src[0], row, r->n_cols, type, dst);
+            dst += r->n_cols * size;
+        }
+}
+
+/* RECIPE_TURNS, RECIPE_PARTS */
+static void make_delta(const struct recipe *r, enum qtype type, u8 *dst)
+{
+    const struct st_tensor *t = r->src[0];
+    u64 size = quant_info(type)->bytes, n = r->kind == RECIPE_TURNS ? r->n_rows / r->n_keys : 0;
+    for (u64 g = 0; r->kind == RECIPE_TURNS && g < r->n_groups; g++) {
+        u64 at = g * (r->first + r->n_rows * r->n_cols);
+        convert(t, at, r->first, type, dst);
+        dst += r->first * size;
+        for (u64 i = 0; i < r->n_rows; i++, dst += r->n_cols * size)
+            convert(t, at + r->first + (i % r->n_keys * n + i / r->n_keys) * r->n_cols, r->n_cols,
+                    type, dst);
+    }
+    for (u32 p = 0; r->kind == RECIPE_PARTS && p < ARRAY_LEN(r->part); p++)
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->part[p][1] * r->n_cols * size)
+            convert(t, (g * r->n_rows + r->part[p][0]) * r->n_cols, r->part[p][1] * r->n_cols, type,
+                    dst);
+}
+
+/* Each value is multiplied in f32, then rounded to the tensor's type. */
+static void make_scaled(const struct recipe *r, enum qtype type, u8 *dst)
+{
+    const struct st_tensor *t = r->src[0];
+    u64 size = quant_info(t->type)->bytes, at = 0;
+    for (u32 p = 0; p < ARRAY_LEN(r->scale); p++) {
+        u64 end = at + r->scale_rows[p] * r->n_cols;
+        while (at < end) {
+            float raw[256], f[256];
+            u64 k = MIN(end - at, (u64)ARRAY_LEN(f));
+            memcpy(raw, t->data + at * size, (size_t)(k * size));
+            quant_decode(t->type, raw, f, k);
+            for (u64 i = 0; i < k; i++) f[i] *= r->scale[p];
+            quant_encode(type, f, dst + at * size, k);
+            at += k;
+        }
+    }
+}
+
+static void map_values(enum recipe_map map, float *x, u64 n)
+{
+    for (u64 i = 0; map == MAP_PLUS_ONE && i < n; i++) x[i] += 1;
+    for (u64 i = 0; map == MAP_MINUS_EXP && i < n; i++) x[i] = (float)-exp((double)x[i]);
+}
+
+int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err *err)
+{
+    const struct recipe *r = t->recipe;
+    u64 size = quant_info(t->type)->bytes, half = r->n_rows / 2;
+    (void)s;
+    (void)err;
+    CHECK(r->map == MAP_NONE || t->type == QT_F32);
+    if (r->kind == RECIPE_VALUES) {
+        memcpy(dst, r->values, (size_t)t->n_bytes);
+        return 0;
+    }
+    if (r->kind == RECIPE_SCALED) {
+        make_scaled(r, t->type, dst);
+        return 0;
+    }
+    if (r->kind == RECIPE_TURNS || r->kind == RECIPE_PARTS) {
+        make_delta(r, t->type, dst);
+        map_values(r->map, (float *)(void *)dst, t->n_elems);
+        return 0;
+    }
+    if (r->every && r->kind != RECIPE_TRANSPOSE) {
+        make_every(r, t->type, dst);
+        return 0;
+    }
+    u64 n_cols = r->kind == RECIPE_TRANSPOSE && r->every ? r->n_cols / r->every : r->n_cols;
+    if (r->every) { /* of all rows, every nth column */
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_rows * n_cols * size)
+            transpose(r->src[0], g * r->n_rows * r->n_cols, r->n_rows, r->n_cols, r->first,
+                      r->every, dst);
+        return 0;
+    }
+    CHECK(r->n_src * r->n_groups * r->n_take * r->n_cols == t->n_elems);
+    u8 *made = dst;
+    for (u32 i = 0; i < r->n_src; i++)
+        for (u64 g = 0; g < r->n_groups; g++, dst += r->n_take * r->n_cols * size) {
+            u64 at = (g * r->n_rows + r->first) * r->n_cols;
+            if (r->kind == RECIPE_ROWS)
+                convert(r->src[i], at, r->n_take * r->n_cols, t->type, dst);
+            else if (r->kind == RECIPE_TRANSPOSE)
+                transpose(r->src[i], at, r->n_take, r->n_cols, 0, 1, dst);
+            for (u64 k = 0; r->kind == RECIPE_PAIRS && k < r->n_rows; k++)
+                convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
+                        dst + k * r->n_cols * size);
+        }
+    map_values(r->map, (float *)(void *)made, t->n_elems);
+    return 0;
+}
