@@ -181,6 +181,8 @@ void hf_read_nemotron(struct cfg *c)
     put_mamba(c, need_u32(c, "mamba_num_heads", 1 << 12), need_u32(c, "mamba_head_dim", 1 << 12),
               need_u32(c, "n_groups", 1 << 12), need_u32(c, "ssm_state_size", 1 << 12),
               opt_u32(c, "conv_kernel", 16, 4));
+    /* of a norm in MTP blocks, without which other engines don't load the file */
+    put_f32(c, "attention.layer_norm_epsilon", need_num(c, c->root, "layer_norm_epsilon"));
     if (!experts) return;
     h->n_experts = need_u32(c, "n_routed_experts", 1024);
     put_u32(c, "expert_count", h->n_experts);
