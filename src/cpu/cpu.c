@@ -56,6 +56,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     x->k = kernels_find(class->isa);
     x->host.weigh = x->k->rows->weigh;
     x->has_blas = blas_start();
+    x->act.one_stream = kernels_one_stream();
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");

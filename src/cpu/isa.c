@@ -67,3 +67,15 @@ const struct cpu_kernels *kernels_find(const char *isa)
         if ((!isa || strcmp(isa, tables[i].isa) == 0) && runs(tables[i].isa)) return &tables[i];
     return NULL;
 }
+
+/* On Zen, a second stream and requests far ahead of it are in the way of the second cache's own
+ * prefetcher; on Xeons, two streams are faster. */
+bool kernels_one_stream(void)
+{
+#if defined __x86_64__
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}

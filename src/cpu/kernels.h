@@ -16,6 +16,7 @@ struct cpu_act {
     float
         *mins; /* [rows][n/32][3] what a min is multiplied by: scale·sum of the block, its halves */
     u16 *b;    /* rounded to bf16: see struct cpu_panel */
+    bool one_stream; /* of weights is what a core reads fastest for a row alone, not two */
 };
 
 /* 32 cached tokens of one key head, and where they are unpacked to, once for all queries. */
@@ -167,6 +168,8 @@ CPU_ISAS(CPU_ISA_TABLES)
 
 /* The table named, or the preferred one; NULL when it can't run here. */
 const struct cpu_kernels *kernels_find(const char *isa);
+/* Does a core of this processor read memory fastest as one stream? */
+bool kernels_one_stream(void);
 /* The name of the table that is preferred; NULL: the best that this machine can run. */
 const char *kernels_preferred(void);
 

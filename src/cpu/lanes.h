@@ -112,10 +112,10 @@ INLINE lanes_part lanes_part_half(const void *p)
     return (lanes_part)_mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
 
-INLINE v16f lanes_bf16(const void *p)
+INLINE lanes_part lanes_part_bf16(const void *p)
 {
     __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
-    return (v16f)_mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    return (lanes_part)_mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
 }
 
 INLINE v16f lanes_from_u8(const u8 *p)
@@ -198,12 +198,10 @@ INLINE lanes_part lanes_part_half(const void *p)
     return (lanes_part)_mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
-INLINE v16f lanes_bf16(const void *p)
+INLINE lanes_part lanes_part_bf16(const void *p)
 {
-    __m128i x[2];
-    memcpy(x, p, sizeof x);
-    return lanes_join(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x[0]), 16)),
-                      _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x[1]), 16)));
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+    return (lanes_part)_mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
 }
 
 INLINE v16f lanes_from_u8(const u8 *p)
@@ -287,13 +285,11 @@ INLINE lanes_part lanes_part_half(const void *p)
     return (lanes_part)vcvt_f32_f16(h);
 }
 
-INLINE v16f lanes_bf16(const void *p)
+INLINE lanes_part lanes_part_bf16(const void *p)
 {
-    uint16x4_t h[4];
-    struct quarters q;
-    memcpy(h, p, sizeof h);
-    for (int i = 0; i < 4; i++) q.v[i] = vreinterpretq_f32_u32(vshll_n_u16(h[i], 16));
-    return lanes_join(q);
+    uint16x4_t h;
+    memcpy(&h, p, sizeof h);
+    return (lanes_part)vreinterpretq_f32_u32(vshll_n_u16(h, 16));
 }
 
 INLINE v16f lanes_from_int(v16i x)
@@ -362,10 +358,10 @@ INLINE lanes_part lanes_part_half(const void *p)
     return v;
 }
 
-INLINE v16f lanes_bf16(const void *p)
+INLINE lanes_part lanes_part_bf16(const void *p)
 {
     u16 h[16];
-    v16f v;
+    lanes_part v;
     memcpy(h, p, sizeof h);
     for (int i = 0; i < 16; i++) v[i] = bf16_to_float(h[i]);
     return v;
@@ -420,6 +416,13 @@ INLINE v16f lanes_half(const void *p)
 {
     lanes_part x[LANES_PARTS];
     for (u32 i = 0; i < LANES_PARTS; i++) x[i] = lanes_part_half((const u16 *)p + i * PART);
+    return lanes_whole(x);
+}
+
+INLINE v16f lanes_bf16(const void *p)
+{
+    lanes_part x[LANES_PARTS];
+    for (u32 i = 0; i < LANES_PARTS; i++) x[i] = lanes_part_bf16((const u16 *)p + i * PART);
     return lanes_whole(x);
 }
 

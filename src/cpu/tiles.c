@@ -164,14 +164,13 @@ INLINE void dot_groups(lanes_int_part (*acc)[LANES_PARTS], const struct shape f,
     }
 }
 
-/* One row is a matter of reading memory. Two tiles at once are two streams, which a core reads
- * faster than one, and what comes next in a stream is asked for this far ahead; behind the end of
- * its tile a stream goes on two tiles later. */
-enum { AHEAD = 8192 };
-
-INLINE void fetch_ahead(const struct packed *w, const u8 *tile, const u8 *at, u32 n, const u32 W)
+/* One row is a matter of reading memory. Two tiles at once are two streams, which most cores read
+ * faster than one (struct cpu_act), and what comes next in a stream is asked for this far ahead;
+ * behind the end of its tile a stream goes on two tiles later. */
+INLINE void fetch_ahead(const struct packed *w, const struct cpu_act *a, const u8 *tile,
+                        const u8 *at, u32 n, const u32 W)
 {
-    at += AHEAD;
+    at += W > 1 && a->one_stream ? 4096 : 8192;
     if (at >= tile + w->tile_bytes) at += (W - 1) * w->tile_bytes;
     for (u32 i = 0; i < n; i += 64) __builtin_prefetch(at + i);
 }
@@ -191,7 +190,7 @@ INLINE void tile_int8(enum encoding enc, const struct packed *w, const u8 *tile,
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes;
             const struct scales sc = scales_of(enc, own, b);
-            fetch_ahead(w, own, sc.quants, pack_block(enc), W);
+            fetch_ahead(w, a, own, sc.quants, pack_block(enc), W);
             for (u32 h = 0; h < halves; h++) {
                 lanes_int_part acc[ROWS_AT_ONCE][LANES_PARTS];
                 lanes_part s[LANES_PARTS], m[LANES_PARTS];
@@ -305,13 +304,13 @@ INLINE void amx_tile(enum encoding enc, const struct packed *w, const u8 *tile,
 
 #endif
 
-/* A column of a tile. */
-INLINE void float_column(enum encoding enc, const u8 *at, lanes_part v[LANES_PARTS])
+/* Part p of a column of a tile. A whole one would go through memory where it is two registers. */
+INLINE lanes_part float_part(enum encoding enc, const u8 *column, u32 p)
 {
-    if (enc == ENC_F32)
-        memcpy(v, at, sizeof(v16f));
-    else
-        lanes_parts(v, enc == ENC_F16 ? lanes_half(at) : lanes_bf16(at));
+    const u8 *at = column + p * PART * (encoding_info[enc].low / 8);
+    return enc == ENC_F32   ? lanes_part_load(at)
+           : enc == ENC_F16 ? lanes_part_half(at)
+                            : lanes_part_bf16(at);
 }
 
 /* W neighbouring tiles for n ≤ R rows; y[tile][row][16] has n_rows of them. */
@@ -330,8 +329,9 @@ INLINE void tile_float(enum encoding enc, const struct packed *w, const u8 *tile
 #pragma GCC unroll 4
         for (u32 i = 0; i < W; i++) {
             const u8 *own = tile + i * w->tile_bytes, *at = own + (size_t)c * TILE * bytes;
-            if ((W == 1 || R == 1) && c % (4 / bytes) == 0) fetch_ahead(w, own, at, 64, W);
-            float_column(enc, at, v[i]);
+            if ((W == 1 || R == 1) && c % (4 / bytes) == 0) fetch_ahead(w, a, own, at, 64, W);
+#pragma GCC unroll 4
+            for (u32 p = 0; p < LANES_PARTS; p++) v[i][p] = float_part(enc, at, p);
         }
 #pragma GCC unroll 8
         for (u32 r = 0; r < R; r++)
@@ -399,7 +399,9 @@ INLINE void tiles_of(enum encoding enc, const struct packed *w, const u8 *tile, 
                      const struct cpu_act *a, u32 row, u32 n_rows, float *y)
 {
     u32 t = 0;
-    for (; n_rows == 1 && t + 2 <= n_tiles; t += 2)
+    /* of floats a tile alone would wait for its sums */
+    bool pairs = n_rows == 1 && !(a->one_stream && encoding_is_int8(enc));
+    for (; pairs && t + 2 <= n_tiles; t += 2)
         tile_rows(enc, w, tile + t * w->tile_bytes, 2, a, row, 1, 1, y + t * TILE);
     for (; !encoding_is_int8(enc) && n_rows > ROWS_AT_ONCE && t + STRIP <= n_tiles; t += STRIP)
         strip_of(enc, w, tile + t * w->tile_bytes, a, row, n_rows, y + t * n_rows * TILE);
@@ -423,9 +425,8 @@ static void floats(const struct packed *w, const u8 *tile, float *dst, size_t pi
 {
     const u32 bytes = pack_unit(w->enc);
     for (u32 c = 0; c < w->n_in; c++, tile += bytes, dst += pitch) {
-        lanes_part v[LANES_PARTS];
-        float_column(w->enc, tile, v);
-        memcpy(dst, v, sizeof v);
+        for (u32 p = 0; p < LANES_PARTS; p++)
+            lanes_part_store(dst + p * PART, float_part(w->enc, tile, p));
     }
 }
 
