@@ -510,6 +510,22 @@ static void print_gpus(const json_t *backends)
     }
 }
 
+/* What generating tokens on the cpu backend is bound by. */
+static void print_reading(const json_t *cpu, const json_t *memory)
+{
+    const char *pages = get_text(memory, "huge_pages");
+    double all = json_number_value(json_object_get(memory, "read_gb_s"));
+    double one = json_number_value(json_object_get(memory, "core_read_gb_s"));
+    printf("cpu backend: instruction set %s", get_text(cpu, "isa"));
+    if (*pages) printf(", large pages: %s", pages);
+    if (get_count(memory, "nodes") > 1)
+        printf(", %llu memory nodes", (unsigned long long)get_count(memory, "nodes"));
+    printf("\n  memory is read at %.1f GB/s, by one core at %.1f", all, one);
+    if (one > 0 && all > 0 && all < one * 1.5 && get_count(cpu, "cores") > 1)
+        printf("; more threads speed up prompts, but hardly answers");
+    putchar('\n');
+}
+
 static void print_doctor(const json_t *j)
 {
     const json_t *cpu = json_object_get(j, "cpu"), *memory = json_object_get(j, "memory"), *item;
@@ -521,6 +537,7 @@ static void print_doctor(const json_t *j)
            (unsigned long long)get_count(cpu, "threads"));
     printf("memory: %s, %s available, pressure %s\n", human_bytes(get_count(memory, "total")).text,
            human_bytes(get_count(memory, "available")).text, get_text(memory, "pressure"));
+    print_reading(cpu, memory);
     fputs(get_text(j, "advice"), stdout);
     printf("\nbackends\n");
     json_array_foreach(json_object_get(j, "backends"), i, item)

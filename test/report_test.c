@@ -384,7 +384,9 @@ static void test_doctor_tells_about_backends_and_models(void **state)
     json_t *doc = parse(e, rc, text);
     expect_fields(doc, "version:s cpu:o memory:o backends:a architectures:a types:a advice:s");
     expect_fields(json_object_get(doc, "cpu"), "model:s cores:i threads:i features:a");
-    expect_fields(json_object_get(doc, "memory"), "total:i available:i pressure:s");
+    expect_fields(
+        json_object_get(doc, "memory"),
+        "total:i available:i pressure:s huge_pages:s nodes:i read_gb_s:f core_read_gb_s:f");
     json_t *ref = find(json_object_get(doc, "backends"), "name", "ref");
     assert_true(json_is_true(json_object_get(ref, "works")));
     json_t *cuda = find(json_object_get(doc, "backends"), "name", "cuda");

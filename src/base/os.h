@@ -58,6 +58,10 @@ u64 os_resident_bytes(void);
 u64 os_peak_resident_bytes(void);
 /* Asks for large pages. Does nothing where a program has no say in it. */
 void os_want_huge_pages(void *p, u64 n);
+/* Who gets them: always, madvise (who asks), never; an empty string where programs can't ask. */
+void os_huge_pages(char *out, size_t cap);
+/* Memories, each of which some of the processors are closer to than others; 1 if not known. */
+u32 os_memory_nodes(void);
 
 /* What the owner of this machine should know or can change, in lines; empty: nothing. */
 void os_advice(char *out, size_t cap);

@@ -198,10 +198,62 @@ void os_want_huge_pages(void *p, u64 n)
     madvise(p, n, MADV_HUGEPAGE);
 }
 
+void os_huge_pages(char *out, size_t cap)
+{
+    char line[128];
+    read_line("/sys/kernel/mm/transparent_hugepage/enabled", "", line, sizeof line);
+    char *chosen = strchr(line, '['), *end = chosen ? strchr(chosen, ']') : NULL;
+    snprintf(out, cap, "%.*s", end ? (int)(end - chosen - 1) : 0, end ? chosen + 1 : "");
+}
+
+u32 os_memory_nodes(void)
+{
+    char path[64];
+    u32 n = 0;
+    do snprintf(path, sizeof path, "/sys/devices/system/node/node%u", n);
+    while (access(path, F_OK) == 0 && ++n < 1024);
+    return MAX(1, n);
+}
+
+/* Processors that this container may use at a time, 0: as many as there are. */
+static double processor_quota(void)
+{
+    char line[128];
+    double quota, period;
+    if (!read_line("/sys/fs/cgroup/cpu.max", "", line, sizeof line)) return 0;
+    return sscanf(line, "%lf %lf", &quota, &period) == 2 && period > 0 ? quota / period : 0;
+}
+
 void os_advice(char *out, size_t cap)
 {
-    (void)cap;
+    char pages[32], governor[64];
+    double quota = processor_quota();
+    size_t n = 0;
     *out = 0;
+    os_huge_pages(pages, sizeof pages);
+    read_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", governor,
+              sizeof governor);
+    if (strcmp(pages, "never") == 0)
+        snprintf(out, cap,
+                 "large pages are off, so reading weights is slower; to let programs ask for them: "
+                 "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled\n");
+    n = strlen(out);
+    if (strcmp(governor, "powersave") == 0)
+        snprintf(out + n, cap - n,
+                 "the processor's frequency follows its load slowly (governor powersave); for "
+                 "faster answers: sudo cpupower frequency-set -g performance\n");
+    n = strlen(out);
+    if (os_memory_nodes() > 1)
+        snprintf(out + n, cap - n,
+                 "memory belongs to %u groups of processors; to read from all of it at once, start "
+                 "with: numactl --interleave=all\n",
+                 os_memory_nodes());
+    n = strlen(out);
+    if (quota > 0 && quota < os_cores())
+        snprintf(out + n, cap - n,
+                 "this container may use %.1f processors at a time, but sees %u cores; set "
+                 "--threads to %u\n",
+                 quota, os_cores(), (u32)MAX(1, quota));
 }
 
 #endif

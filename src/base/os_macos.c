@@ -162,6 +162,17 @@ void os_want_huge_pages(void *p, u64 n)
     (void)n;
 }
 
+void os_huge_pages(char *out, size_t cap)
+{
+    (void)cap;
+    *out = 0;
+}
+
+u32 os_memory_nodes(void)
+{
+    return 1;
+}
+
 void os_advice(char *out, size_t cap)
 {
     u64 limit = read_number("iogpu.wired_limit_mb");

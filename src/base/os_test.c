@@ -121,7 +121,11 @@ static void memory_is_told(void **state)
 static void advice_is_lines(void **state)
 {
     (void)state;
-    char text[1024];
+    char text[1024], pages[32];
+    os_huge_pages(pages, sizeof pages);
+    assert_true(!*pages || strcmp(pages, "always") == 0 || strcmp(pages, "madvise") == 0 ||
+                strcmp(pages, "never") == 0);
+    assert_in_range(os_memory_nodes(), 1, 1024);
     os_advice(text, sizeof text);
     assert_true(!*text || text[strlen(text) - 1] == '\n');
 }

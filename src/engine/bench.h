@@ -34,6 +34,8 @@ struct bench_use {
     enum bench_numbers numbers; /* that most products are of */
     u64 bytes;                  /* that a step reads; 0: more than caches hold */
 };
+/* GB/s at which so many threads read memory, measured in less than a second; 0: without memory. */
+double bench_read_quickly(u32 n_threads, struct err *err);
 int bench_measure_machine(struct bench_machine *m, u32 n_threads, const struct bench_use *use,
                           struct err *err);
 /* Adds the shares that rates have of the machine's. A rate beyond what was measured shows that the

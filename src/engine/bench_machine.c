@@ -96,6 +96,17 @@ static double measure_reading(struct pool *pool, u64 n_bytes, int n_reps)
     return best;
 }
 
+double bench_read_quickly(u32 n_threads, struct err *err)
+{
+    enum { FEW = 3 };
+    struct pool *pool;
+    u64 n_bytes = MIN(MAX(2 * os_last_cache_bytes(), (u64)128 << 20), (u64)1 << 30);
+    if (pool_open(&pool, n_threads, err)) return 0;
+    double gbs = measure_reading(pool, MIN(n_bytes, plan_available() / 4), FEW);
+    pool_close(pool);
+    return gbs;
+}
+
 /* ---- multiplying ---- */
 
 /* Ten sums at once hide the latency of these instructions on every processor there is; none of

@@ -10,6 +10,7 @@
 #include "cpu/blas.h"
 #include "cpu/cpu.h"
 #include "cpu/kernels.h"
+#include "engine/bench.h"
 #include "engine/engine.h"
 #include "engine/predict.h"
 #include "engine/report.h"
@@ -589,14 +590,21 @@ static json_t *cpu_report(void)
                      "isas", isas, "blas", blas_name(), "blas_used", blas_start());
 }
 
-static json_t *memory_report(void)
+/* One core's reading tells whether more of them can make decode faster. */
+static json_t *memory_report(struct fletch_engine *e)
 {
+    char pages[32];
+    struct err err = {0};
+    os_huge_pages(pages, sizeof pages);
     static const char *const pressures[] = {[OS_PRESSURE_UNKNOWN] = "unknown",
                                             [OS_PRESSURE_NORMAL] = "normal",
                                             [OS_PRESSURE_WARNING] = "warning",
                                             [OS_PRESSURE_HIGH] = "high"};
-    return json_pack("{s:I, s:I, s:s}", "total", (json_int_t)os_memory_bytes(), "available",
-                     (json_int_t)plan_available(), "pressure", pressures[os_memory_pressure()]);
+    return json_pack(
+        "{s:I, s:I, s:s, s:s, s:I, s:f, s:f}", "total", (json_int_t)os_memory_bytes(), "available",
+        (json_int_t)plan_available(), "pressure", pressures[os_memory_pressure()], "huge_pages",
+        pages, "nodes", (json_int_t)os_memory_nodes(), "read_gb_s",
+        bench_read_quickly(e->n_threads, &err), "core_read_gb_s", bench_read_quickly(1, &err));
 }
 
 /* Has its device been tuned? JSON null where there is none. */
@@ -656,7 +664,7 @@ int fletch_doctor(struct fletch_engine *e, char **json)
     char advice[1024];
     os_advice(advice, sizeof advice);
     json_t *doc = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s}", "version", fletch_version(),
-                            "cpu", cpu_report(), "memory", memory_report(), "backends", backends,
+                            "cpu", cpu_report(), "memory", memory_report(e), "backends", backends,
                             "architectures", archs, "types", types, "advice", advice);
     return report_give(doc, json, &e->err);
 }
