@@ -54,7 +54,8 @@ KERNELS := tiles panels rows attend
 TARGET  := $(shell $(CC) -dumpmachine)
 ISAS    := $(if $(filter x86_64-% amd64-%,$(TARGET)),avx2 avxvnni avx512 amx) \
            $(if $(filter aarch64-% arm64-%,$(TARGET)),neon dotprod i8mm)
-ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o))
+ISA_OBJ := $(foreach k,$(KERNELS),$(ISAS:%=$B/src/cpu/$k_%.o)) \
+           $(if $(filter avx512,$(ISAS)),$B/src/cpu/panels_avx512bf16.o)
 OBJ     += $(ISA_OBJ)
 APP_OBJ := $(APP:%.c=$B/%.o) $B/app/builtin.o $B/app/server/web.o
 BUILTIN := $(firstword $(wildcard zoo/guide.gguf) test/golden/models/llama-gguf/model.gguf)
@@ -107,6 +108,7 @@ AVX512  := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
 $B/src/cpu/%_avx2.o: ISA := -DISA=avx2 -mavx2 -mfma -mf16c
 $B/src/cpu/%_avxvnni.o: ISA := -DISA=avxvnni -mavx2 -mfma -mf16c -mavxvnni
 $B/src/cpu/%_avx512.o: ISA := -DISA=avx512 $(AVX512)
+$B/src/cpu/%_avx512bf16.o: ISA := -DISA=avx512bf16 $(AVX512) -mavx512bf16
 $B/src/cpu/%_amx.o: ISA := -DISA=amx $(AVX512) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 ARM_DOTPROD := -march=armv8.2-a+dotprod
 ARM_I8MM := -march=armv8.2-a+dotprod+i8mm
@@ -119,7 +121,7 @@ $B/src/cpu/%_$1.o: src/cpu/%.c $B/config.mk
 	@echo "cc $$< ($1)"
 	$$Q$$(CC) $$(CFLAGS) $$(ISA) -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call isa_rule,$i)))
+$(foreach i,$(ISAS) avx512bf16,$(eval $(call isa_rule,$i)))
 
 # The model that `fletch run` uses when it is given none, inside the binary.
 $B/app/builtin.o: app/builtin.S $(BUILTIN)

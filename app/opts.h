@@ -137,12 +137,13 @@ struct command {
             "higher precision",                                                              \
             OPT_FIELD(type), 0, 0                                                            \
     }
-#define OPT_ROW_ISA                                                                                \
-    {                                                                                              \
-        0, "isa", OPT_TEXT, "NAME", NULL,                                                          \
-            "instruction set of the cpu backend: amx, avx512, avxvnni, avx2, i8mm, dotprod, neon " \
-            "or generic (default: the best that this machine supports)",                           \
-            OPT_FIELD(isa), 0, 0                                                                   \
+#define OPT_ROW_ISA                                                                              \
+    {                                                                                            \
+        0, "isa", OPT_TEXT, "NAME", NULL,                                                        \
+            "instruction set of the cpu backend: amx, avx512bf16, avx512, avxvnni, avx2, i8mm, " \
+            "dotprod, neon "                                                                     \
+            "or generic (default: the best that this machine supports)",                         \
+            OPT_FIELD(isa), 0, 0                                                                 \
     }
 
 /* --quiet and --help. */

@@ -39,8 +39,8 @@ static bool open_engine(struct fletch_engine **e, const char *backend, const cha
 
 static int open_engines(void **state)
 {
-    static const char *const isas[] = {"amx",  "avx512",  "avxvnni", "avx2",
-                                       "i8mm", "dotprod", "neon",    "generic"};
+    static const char *const isas[] = {"amx",  "avx512bf16", "avx512", "avxvnni", "avx2",
+                                       "i8mm", "dotprod",    "neon",   "generic"};
     struct engines *e = calloc(1, sizeof *e);
     assert_non_null(e);
     assert_true(open_engine(&e->ref, "ref", NULL));

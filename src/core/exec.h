@@ -30,14 +30,16 @@ struct exec_class {
     const u64
         *kernels; /* [OP_COUNT] what its kernel of a recorded op knows (op.h); 0: it has none */
     enum cache_type kv; /* the KV type it prefers */
-    bool int8, bf16;    /* the profile it prefers: see struct profile */
-    bool has_f32_act;   /* it can do without that rounding too */
-    bool has_bf16;      /* it knows the one to bf16, */
-    bool int8_experts;  /* and leaves routed experts out of it */
-    u32 max_rows;       /* largest T it takes */
-    u32 chunk;          /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
-    bool keeps_weights; /* reads weight data where the file has it, at every step */
-    bool queues;        /* submit comes back before the step is done */
+    bool int8;          /* the profile it prefers: see struct profile */
+    enum bf16_use bf16;
+    bool has_f32_act;     /* it can do without that rounding too */
+    bool has_bf16;        /* it knows the one to bf16, */
+    bool has_bf16_floats; /* of floats alone too, */
+    bool int8_experts;    /* and leaves routed experts out of it */
+    u32 max_rows;         /* largest T it takes */
+    u32 chunk;            /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
+    bool keeps_weights;   /* reads weight data where the file has it, at every step */
+    bool queues;          /* submit comes back before the step is done */
     int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
                 u32 n_threads, struct err *err);
     void (*close)(struct exec *x);

@@ -69,13 +69,23 @@ struct cache_info {
 };
 extern const struct cache_info cache_info[CACHE_COUNT];
 
+/* Which products of prompts' rows are rounded to bf16, both sides: those of all weights but F32, or
+ * only where a weight is F16 or BF16 (there is an instruction for bf16, but int8 is faster). */
+enum bf16_use { BF16_NOWHERE, BF16_EVERYWHERE, BF16_FLOATS };
+
 /* The rounding points that belong to the program. */
 struct profile {
     enum cache_type kv;
     bool int8; /* activations that meet block-quantised weights are rounded (quant/act.h) */
-    bool bf16; /* instead, in rows of prompts: they and all weights but F32 are rounded to bf16 */
-    bool int8_experts; /* but not where routed experts are met: few rows, as when generating */
+    enum bf16_use bf16; /* in rows of prompts, instead */
+    bool int8_experts;  /* but not where routed experts are met: few rows, as when generating */
 };
+
+static inline bool profile_rounds_to_bf16(const struct profile *p, enum qtype type)
+{
+    bool halves = type == QT_F16 || type == QT_BF16;
+    return p->bf16 == BF16_FLOATS ? halves : p->bf16 && type != QT_F32;
+}
 
 struct net {
     struct arena arena;

@@ -1,6 +1,6 @@
-/* Tiles of bf16 for matrix products, and the instruction TDPBF16PS that multiplies two of them, in
- * lanes where there is none: equal in every bit. Included only by what is compiled once for each
- * instruction set.
+/* Tiles of bf16 for matrix products, and the instructions TDPBF16PS, which multiplies two of them,
+ * and VDPBF16PS, in lanes where there are none: equal in every bit. Included only by what is
+ * compiled once for each instruction set.
  *
  * A tile holds 32 columns of 16 rows: [row][column] on the left side of a product,
  * [column/2][row][column%2] on the right. */
@@ -38,6 +38,19 @@ INLINE void bf16_store_pairs(u16 *p, v16f even, v16f odd)
 #else
     v16i x = lanes_to_bf16(even) | lanes_to_bf16(odd) << 16;
     memcpy(p, &x, sizeof x);
+#endif
+}
+
+/* sum += x·w over two columns as VDPBF16PS does it: the second, then the first. */
+INLINE v16f bf16_add_pair(v16f sum, const u16 *x, v16i w)
+{
+#if defined __AVX512BF16__
+    i32 pair;
+    memcpy(&pair, x, sizeof pair);
+    return (v16f)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)w);
+#else
+    sum = lanes_fma((v16f)(w & -65536), lanes_set(bf16_to_float(x[1])), sum);
+    return lanes_fma((v16f)(w << 16), lanes_set(bf16_to_float(x[0])), sum);
 #endif
 }
 

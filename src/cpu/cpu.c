@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/os.h"
 #include "cpu/cpu_internal.h"
 
 static void free_scratch(struct cpu *x)
@@ -57,6 +58,7 @@ static int cpu_open(struct exec **out, const struct exec_class *class, const str
     x->host.weigh = x->k->rows->weigh;
     x->has_blas = blas_start();
     x->act.one_stream = kernels_one_stream();
+    x->n_processors = os_threads();
     x->packed = calloc(net->n_weights + 1, sizeof *x->packed);
     x->vectors = calloc(net->n_weights + 1, sizeof *x->vectors);
     if (!rc && (!x->packed || !x->vectors)) rc = err_nomem(err, "the executor");
@@ -319,7 +321,8 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
     memset((void *)x->next[handle], 0, x->host.programs[handle].p->n_groups * sizeof **x->next);
     u64 mode = float_mode();
     struct pace *pace = pace_of(x, handle, s);
-    u32 n_all = team_size(x->team), n = pace ? pace_choose(pace, n_all) : n_all;
+    u32 n_all = MIN(team_size(x->team), x->n_processors),
+        n = pace ? pace_choose(pace, n_all) : n_all;
     double began = base_now();
     double waited = team_run(x->team, n, walk, &(struct walk){x, handle, s, n});
     if (pace) pace_note(pace, n_all, base_now() - began, waited);
@@ -377,44 +380,46 @@ static const u64 kernels[OP_COUNT] = {
     [OP_SAMPLE] = HAS(OP),
 };
 
-/* Only a matrix unit makes bf16 the faster way; and the more rows meet a decoded weight, the less
- * decoding it counts. */
+/* Only a matrix unit makes bf16 the faster way for what int8 can do; and the more rows meet a
+ * decoded weight, the less decoding it counts. */
 enum {
     CPU_CHUNK_BF16 = 256,
-    CPU_PREFERS_BF16_amx = true,
-    CPU_PREFERS_BF16_avx512 = false,
-    CPU_PREFERS_BF16_avxvnni = false,
-    CPU_PREFERS_BF16_avx2 = false,
-    CPU_PREFERS_BF16_i8mm = false,
-    CPU_PREFERS_BF16_dotprod = false,
-    CPU_PREFERS_BF16_neon = false,
-    CPU_PREFERS_BF16_generic = false,
+    CPU_BF16_amx = BF16_EVERYWHERE,
+    CPU_BF16_avx512bf16 = BF16_FLOATS,
+    CPU_BF16_avx512 = BF16_NOWHERE,
+    CPU_BF16_avxvnni = BF16_NOWHERE,
+    CPU_BF16_avx2 = BF16_NOWHERE,
+    CPU_BF16_i8mm = BF16_NOWHERE,
+    CPU_BF16_dotprod = BF16_NOWHERE,
+    CPU_BF16_neon = BF16_NOWHERE,
+    CPU_BF16_generic = BF16_NOWHERE,
 };
 
 static const struct exec_class classes[] = {
-#define CLASS_OF(set)                                      \
-    {.name = "cpu",                                        \
-     .isa = #set,                                          \
-     .rules = cpu_rules,                                   \
-     .n_rules = CPU_RULES,                                 \
-     .kernels = kernels,                                   \
-     .kv = CACHE_F16,                                      \
-     .int8 = true,                                         \
-     .bf16 = CPU_PREFERS_BF16_##set,                       \
-     .has_bf16 = true,                                     \
-     .int8_experts = true,                                 \
-     .max_rows = CPU_MAX_ROWS,                             \
-     .chunk = CPU_PREFERS_BF16_##set ? CPU_CHUNK_BF16 : 0, \
-     .open = open_##set,                                   \
-     .close = cpu_close,                                   \
-     .weight = cpu_weight,                                 \
-     .load = cpu_load,                                     \
-     .submit = cpu_submit,                                 \
-     .wait = hostmem_wait,                                 \
-     .read = hostmem_read,                                 \
-     .write = hostmem_write,                               \
-     .move = hostmem_move,                                 \
-     .weight_bytes = pack_bytes,                           \
+#define CLASS_OF(set)                                                      \
+    {.name = "cpu",                                                        \
+     .isa = #set,                                                          \
+     .rules = cpu_rules,                                                   \
+     .n_rules = CPU_RULES,                                                 \
+     .kernels = kernels,                                                   \
+     .kv = CACHE_F16,                                                      \
+     .int8 = true,                                                         \
+     .bf16 = (enum bf16_use)CPU_BF16_##set,                                \
+     .has_bf16 = true,                                                     \
+     .has_bf16_floats = true,                                              \
+     .int8_experts = true,                                                 \
+     .max_rows = CPU_MAX_ROWS,                                             \
+     .chunk = (int)CPU_BF16_##set == BF16_EVERYWHERE ? CPU_CHUNK_BF16 : 0, \
+     .open = open_##set,                                                   \
+     .close = cpu_close,                                                   \
+     .weight = cpu_weight,                                                 \
+     .load = cpu_load,                                                     \
+     .submit = cpu_submit,                                                 \
+     .wait = hostmem_wait,                                                 \
+     .read = hostmem_read,                                                 \
+     .write = hostmem_write,                                               \
+     .move = hostmem_move,                                                 \
+     .weight_bytes = pack_bytes,                                           \
      .bytes = cpu_bytes},
     CPU_ISAS(CLASS_OF)
 #undef CLASS_OF

@@ -51,6 +51,7 @@ struct cpu {
     struct hostmem host;
     const struct cpu_kernels *k;
     struct team *team;
+    u32 n_processors; /* more members than these take no part: they would only wait for one */
     struct packed *packed;                   /* [n_weights] matrices */
     float **vectors;                         /* [n_weights] vectors as f32, NULL for matrices */
     atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_groups] work handed out */

@@ -17,10 +17,11 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
 }
 
-static bool has_avxvnni(void)
+/* Nor these: AVX-VNNI is bit 4, AVX512-BF16 bit 5. */
+static bool has_of_leaf_7_1(u32 bit)
 {
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> 4 & 1;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a >> bit & 1;
 }
 
 /* Tiles must be asked for: the system keeps their state only for processes that did. */
@@ -38,11 +39,12 @@ static bool runs(const char *isa)
 #if defined __x86_64__
     __builtin_cpu_init();
     if (strcmp(isa, "amx") == 0) return runs("avx512") && has_amx();
+    if (strcmp(isa, "avx512bf16") == 0) return runs("avx512") && has_of_leaf_7_1(5);
     if (strcmp(isa, "avx512") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vnni");
-    if (strcmp(isa, "avxvnni") == 0) return runs("avx2") && has_avxvnni();
+    if (strcmp(isa, "avxvnni") == 0) return runs("avx2") && has_of_leaf_7_1(4);
     if (strcmp(isa, "avx2") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #elif defined __aarch64__

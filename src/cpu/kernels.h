@@ -61,8 +61,9 @@ struct tile_kernels {
     void (*floats)(const struct packed *w, const u8 *tile, float *dst, size_t pitch);
 };
 
-/* One or two tiles of weights against rows of bf16 activations, over a stretch of columns: sums
- * start from the bias at block 0 and go on from y behind it. Activations are groups of 16 rows,
+/* One or two tiles of weights against rows of bf16 activations, over a stretch of columns, in the
+ * order of the TDPBF16PS instruction or of VDPBF16PS: sums start from the bias at block 0 and go on
+ * from y behind it. Activations are groups of 16 rows,
  * [blocks of 32 columns][16][32], the last block filled up with zeros. */
 enum { PANEL_BLOCKS = 32 }; /* decoded weights and activations stay in the second cache */
 
@@ -82,6 +83,7 @@ struct cpu_panel {
     size_t group_values; /* from group to group */
     u32 n_rows;
     u32 block, n_blocks; /* the stretch */
+    bool by_pairs;       /* VDPBF16PS */
     u32 n_halves;
     struct cpu_half half[2];
 };
@@ -145,7 +147,11 @@ struct cpu_kernels {
 };
 
 #if defined __x86_64__
-#define CPU_ISAS(X) X(amx) X(avx512) X(avxvnni) X(avx2) X(generic) /* best first */
+#define CPU_ISAS(X) /* best first */ X(amx) X(avx512bf16) X(avx512) X(avxvnni) X(avx2) X(generic)
+/* Only products of bf16 have another instruction there. */
+#define cpu_tiles_avx512bf16     cpu_tiles_avx512
+#define cpu_rows_avx512bf16      cpu_rows_avx512
+#define cpu_attention_avx512bf16 cpu_attention_avx512
 #elif defined __aarch64__
 #define CPU_ISAS(X) X(i8mm) X(dotprod) X(neon) X(generic)
 #else

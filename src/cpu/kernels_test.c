@@ -149,7 +149,8 @@ enum { GROUP_VALUES = IN * TILE };
 
 /* All outputs for rows [first, first + n_rows), with rows of y in no order that a rectangle has;
  * outputs from OUT - 3 on don't exist and stay untouched. */
-static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first, u32 n_rows)
+static float *run_panels(const struct cpu_kernels *k, struct bench *b, bool by_pairs, u32 first,
+                         u32 n_rows)
 {
     float *y = malloc((size_t)MOST_ROWS * OUT * sizeof *y), *rows[MOST_ROWS] = {y};
     u16 *x = aligned_alloc(64, (MOST_ROWS / TILE + 1) * GROUP_VALUES * sizeof *x);
@@ -168,6 +169,7 @@ static float *run_panels(const struct cpu_kernels *k, struct bench *b, u32 first
                                   .group_values = GROUP_VALUES,
                                   .n_rows = n_rows,
                                   .block = block,
+                                  .by_pairs = by_pairs,
                                   .n_blocks = MIN(7u, IN / BLOCK - block),
                                   .n_halves = MIN(2u, OUT / TILE - tile)};
             for (u32 h = 0; h < p.n_halves; h++)
@@ -209,11 +211,12 @@ static void check_panels(const struct bench *b, const float *y, u32 n_rows)
 
 /* Every row alone, and every number of rows; in steps, where another type had them all: how rows
  * are taken together has nothing to do with how weights are decoded. */
-static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, const float *want,
-                                 u32 step)
+static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, bool by_pairs,
+                                 const float *want, u32 step)
 {
     for (u32 n = 1; n <= MOST_ROWS; n += step) {
-        float *got = run_panels(k, b, 0, n), *alone = run_panels(k, b, n - 1, 1);
+        float *got = run_panels(k, b, by_pairs, 0, n);
+        float *alone = run_panels(k, b, by_pairs, n - 1, 1);
         for (u32 t = 0; t < n; t++) {
             u32 from = t < 40 ? (t + 1) % 40 : t, to = n > 40 ? from : t;
             if (memcmp(got + to * OUT, want + from * OUT, OUT * sizeof *got) != 0)
@@ -226,22 +229,29 @@ static void check_rows_of_panels(const struct cpu_kernels *k, struct bench *b, c
     }
 }
 
+static void check_panels_of(enum qtype type, bool by_pairs, u32 step)
+{
+    struct bench b;
+    bench_open(&b, type);
+    float *want = run_panels(kernels_find("generic"), &b, by_pairs, 0, MOST_ROWS);
+    check_panels(&b, want, MOST_ROWS);
+    for (size_t i = 0; i < ARRAY_LEN(isas); i++)
+        if (kernels_find(isas[i]))
+            check_rows_of_panels(kernels_find(isas[i]), &b, by_pairs, want, step);
+    free(want);
+    bench_close(&b);
+}
+
 static void panels_are_equal_on_every_instruction_set(void **state)
 {
     (void)state;
     for (u32 type = 0; type < QT_COUNT; type++) {
         const struct quant_info *info = quant_info(type);
         if (!info || !info->readable || type == QT_F32) continue;
-        struct bench b;
-        bench_open(&b, type);
-        float *want = run_panels(kernels_find("generic"), &b, 0, MOST_ROWS);
-        check_panels(&b, want, MOST_ROWS);
-        for (size_t i = 0; i < ARRAY_LEN(isas); i++)
-            if (kernels_find(isas[i]))
-                check_rows_of_panels(kernels_find(isas[i]), &b, want, type == QT_Q8_0 ? 1 : 16);
-        free(want);
-        bench_close(&b);
+        check_panels_of(type, false, type == QT_Q8_0 ? 1 : 16);
     }
+    check_panels_of(QT_F16, true, 1);
+    check_panels_of(QT_BF16, true, 16);
 }
 
 int main(void)

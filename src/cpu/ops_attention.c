@@ -42,7 +42,7 @@ static struct attention attention_of(const struct program *p, const struct op *o
     a.longest_run = MIN(MAX(QUERIES / a.per, 1), (u32)LONGEST_RUN);
     a.most = round_up_16(a.longest_run * op->p.attn.n_heads);
     a.state = STATE_VALUE + round_up_16(a.vw);
-    if (p->net->profile.bf16) {
+    if (p->net->profile.bf16 == BF16_EVERYWHERE) {
         a.query = (size_t)(a.kw + BLOCK - 1) / BLOCK * BLOCK * 2;
         a.keys = BLOCK * a.query;
         a.values = 2 * BLOCK * round_up_16(a.vw);

@@ -39,19 +39,37 @@ struct job {
     const struct op *glu;  /* y of the first product = glu(first, second); NULL: no */
     u32 n_add;             /* values that are added to y of the first */
     struct operand add[2];
-    bool int8, floats; /* what class D meets */
-    bool f32;          /* what class P meets beside bf16 */
+    bool int8, floats;     /* what class D meets */
+    bool p_int8, p_floats; /* what class P meets beside bf16, */
+    bool p_bf16;           /* and does it meet that? */
     struct cpu_act act;
     struct cpu_lists *lists;
     u32 n_tiles; /* of all batches; of a pair for glu */
+    u32 first;   /* where they begin in the count of a group of several jobs */
 };
 
 /* ---- which rows meet which matrix ---- */
 
-static bool may_be_bf16(const struct job *j, bool experts)
+/* In rows of prompts. */
+static bool is_bf16(const struct job *j, enum encoding enc)
 {
-    const struct profile *profile = &j->run->x->host.net->profile;
-    return profile->bf16 && !(experts && profile->int8_experts);
+    bool halves = enc == ENC_F16 || enc == ENC_BF16;
+    enum bf16_use use = j->run->x->host.net->profile.bf16;
+    return use == BF16_FLOATS ? halves : use && enc != ENC_F32;
+}
+
+static void note_encodings(struct job *j, bool experts)
+{
+    bool never = experts && j->run->x->host.net->profile.int8_experts;
+    for (u32 k = 0; k < j->n_products; k++) {
+        enum encoding enc = j->products[k].w->enc;
+        bool int8 = encoding_is_int8(enc), bf16 = !never && is_bf16(j, enc);
+        j->int8 |= int8;
+        j->floats |= !int8;
+        j->p_bf16 |= bf16;
+        j->p_int8 |= int8 && !bf16;
+        j->p_floats |= !int8 && !bf16;
+    }
 }
 
 /* Are rows of prompts multiplied otherwise than others? Rows that give logits are few and their
@@ -59,7 +77,7 @@ static bool may_be_bf16(const struct job *j, bool experts)
 static bool sets_prompts_apart(const struct job *j, bool experts)
 {
     return j->run->p->bufs[j->from.buf].rows == ROWS_T &&
-           (may_be_bf16(j, experts) || (j->floats && j->run->x->has_blas && !experts));
+           (j->p_bf16 || (j->floats && j->run->x->has_blas && !experts));
 }
 
 static bool is_apart(const struct row *rows, u32 t)
@@ -81,12 +99,7 @@ static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct o
 {
     u32 n_rows = rows_of(j->run, j->from), next[2 * CPU_MAX_SLICES + 1] = {0}, group = 0;
     struct cpu_lists *l = j->lists;
-    for (u32 k = 0; k < j->n_products; k++) {
-        enum encoding enc = j->products[k].w->enc;
-        j->int8 |= encoding_is_int8(enc);
-        j->floats |= !encoding_is_int8(enc);
-        j->f32 |= enc == ENC_F32;
-    }
+    note_encodings(j, ids);
     const struct row *rows = sets_prompts_apart(j, ids) ? j->run->s->rows : NULL;
     for (u32 t = 0; t < n_rows; t++)
         for (u32 c = 0; c < n_parts; c++)
@@ -96,13 +109,12 @@ static void list_places(struct job *j, u32 n_parts, u32 n_slices, const struct o
         u32 n = next[key + 1];
         next[key + 1] += next[key];
         if (!n) continue;
-        l->batches[l->n_batches++] =
-            (struct cpu_batch){.slice = key % n_slices,
-                               .begin = next[key],
-                               .end = next[key] + n,
-                               .prompt = key < n_slices,
-                               .bf16 = key < n_slices && may_be_bf16(j, ids),
-                               .group = group};
+        l->batches[l->n_batches++] = (struct cpu_batch){.slice = key % n_slices,
+                                                        .begin = next[key],
+                                                        .end = next[key] + n,
+                                                        .prompt = key < n_slices,
+                                                        .bf16 = key < n_slices && j->p_bf16,
+                                                        .group = group};
         group += (n + TILE - 1) / TILE;
     }
     l->n_places = n_rows * n_parts;
@@ -127,14 +139,13 @@ static void prepare_row(const struct job *j, const struct cpu_batch *b, u32 i)
         cpu_norm_row(j->run, j->norm, x, own);
     else if (lerp)
         j->run->x->k->rows->lerp(own, x, at(j->run, in->b, p->row), in->mu, j->n);
-    else if (b->bf16 ? j->f32 : j->floats)
+    else if (b->bf16 ? j->p_floats : j->floats)
         memcpy(own, x, j->n * sizeof *x);
     if (j->norm || lerp) x = own;
     if (b->bf16)
         j->run->x->k->panels->pack(a->b + (b->group + in_batch / TILE) * cpu_group_values(j->n),
                                    in_batch % TILE, x, j->n);
-    else if (j->int8)
-        j->run->x->k->tiles->quantise(a, i, x);
+    if (b->bf16 ? j->p_int8 : j->int8) j->run->x->k->tiles->quantise(a, i, x);
 }
 
 static void prepare(const struct job *j)
@@ -188,7 +199,7 @@ static struct cpu_half half_of(const struct piece *s, const struct product *p, u
 /* Does this product go through bf16 panels? */
 static bool in_panels(const struct piece *s, const struct product *p)
 {
-    return s->b->bf16 && p->w->enc != ENC_F32;
+    return s->b->bf16 && is_bf16(s->j, p->w->enc);
 }
 
 /* Columns outermost, so that this stretch of the activations stays in the second cache. With an
@@ -200,6 +211,7 @@ static void multiply_panels(const struct piece *s, const struct product *p, floa
     u32 n_blocks = (j->n + BLOCK - 1) / BLOCK;
     struct cpu_panel panel = {.x = j->act.b + s->b->group * cpu_group_values(j->n),
                               .group_values = cpu_group_values(j->n),
+                              .by_pairs = j->run->x->host.net->profile.bf16 == BF16_FLOATS,
                               .n_rows = s->b->end - s->b->begin};
     for (u32 b = 0; b < n_blocks; b += PANEL_BLOCKS) {
         panel.block = b;
@@ -344,13 +356,13 @@ static void set_products(struct job *j, struct cpu_batch *b)
     j->n_tiles += b->n_tiles;
 }
 
-/* From the counter of group i; where it is several jobs there is none to spare, so members get
- * equal shares. */
-static bool next_tiles(const struct job *j, u32 i, bool first, u32 *begin, u32 *end)
+/* From the counter of group i. */
+static bool next_tiles(const struct job *j, u32 i, u32 *begin, u32 *end)
 {
-    if (!j->n_inputs) return take_less(j->run, i, j->n_tiles, least_piece(j), begin, end);
-    share(j->run, j->n_tiles, begin, end);
-    return first && *begin < *end;
+    if (!take_less(j->run, i, j->first + j->n_tiles, least_piece(j), begin, end)) return false;
+    *begin -= j->first;
+    *end -= j->first;
+    return true;
 }
 
 /* i: the group. */
@@ -361,7 +373,7 @@ static void run_job(struct job *j, u32 i)
     for (u32 k = 0; k < j->lists->n_batches; k++) set_products(j, &j->lists->batches[k]);
     prepare(j);
     if (j->lists->n_batches == 0) return;
-    for (bool first = true; next_tiles(j, i, first, &begin, &end); first = false)
+    while (next_tiles(j, i, &begin, &end))
         for (; begin < end; begin += s.end - s.begin) {
             s.b = j->lists->batches;
             s.begin = begin;
@@ -458,8 +470,7 @@ static u32 input_of(struct job *j, const struct group *g, struct operand x)
 /* A job for the matmuls of each width, its products in order of their inputs. */
 void cpu_op_matmuls(const struct cpu_run *run, const struct group *g, u32 i)
 {
-    u32 input[64], left = 0;
-    (void)i;
+    u32 input[64], left = 0, n_tiles = 0;
     CHECK(g->n_ops <= ARRAY_LEN(input));
     for (u32 k = 0; k < g->n_ops; k++) left += g->ops[k]->kind == OP_MATMUL;
     for (u64 done = 0; left;) {
@@ -469,6 +480,7 @@ void cpu_op_matmuls(const struct cpu_run *run, const struct group *g, u32 i)
             input[k] = UINT32_MAX;
             if (m->kind != OP_MATMUL || done >> k & 1) continue;
             if (!j.n) j = job_of(run, m->in[0], m->in[0].width);
+            j.first = n_tiles;
             if (m->in[0].width != j.n) continue;
             input[k] = input_of(&j, g, m->in[0]);
             done |= 1ull << k;
@@ -481,7 +493,8 @@ void cpu_op_matmuls(const struct cpu_run *run, const struct group *g, u32 i)
                 j.products[j.n_products - 1].input = in;
             }
         list_places(&j, j.n_inputs, j.n_inputs, NULL);
-        run_job(&j, 0);
+        run_job(&j, i);
+        n_tiles += j.n_tiles;
         if (left) barrier(run);
     }
 }

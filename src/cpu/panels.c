@@ -1,6 +1,7 @@
 /* Matrix products in bf16, for rows of prompts: weights are decoded once for all rows of a step and
- * rounded to bf16, sums are f32 in the order of the TDPBF16PS instruction, which plain fma repeats
- * in every bit. Compiled once per instruction set, with -DISA=<its name> and that set's flags. */
+ * rounded to bf16, sums are f32 in the order of the TDPBF16PS or the VDPBF16PS instruction, which
+ * plain fma repeats in every bit. Compiled once per instruction set, with -DISA=<its name> and that
+ * set's flags. */
 #include "cpu/kernels.h"
 
 #include "cpu/bf16.h"
@@ -51,17 +52,32 @@ INLINE v16f float_column(enum encoding enc, const u8 *tile, u32 i)
 INLINE void decode_floats(enum encoding enc, const u8 *tile, u32 n, u32 b, u16 *dst)
 {
     u32 begin = b * BLOCK, end = MIN(n, begin + BLOCK);
+    if (end - begin == BLOCK) {
+#pragma GCC unroll 16
+        for (u32 i = 0; i < BLOCK; i += 2)
+            bf16_store_pairs(dst + i * TILE, float_column(enc, tile, begin + i),
+                             float_column(enc, tile, begin + i + 1));
+        return;
+    }
     for (u32 i = begin; i < begin + BLOCK; i += 2)
         bf16_store_pairs(dst + (i - begin) * TILE, i < end ? float_column(enc, tile, i) : (v16f){0},
                          i + 1 < end ? float_column(enc, tile, i + 1) : (v16f){0});
 }
 
-INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
+/* Block b of the tile that will be wanted next. */
+INLINE const u8 *next_block(const struct cpu_half *h, u32 b, u64 *bytes)
 {
-    const u64 bytes = h->w->tile_bytes * BLOCK / h->w->n_in; /* of a block, or nearly so */
+    *bytes = h->w->tile_bytes * BLOCK / h->w->n_in; /* of a block, or nearly so */
+    return h->tile + h->to_next + b * *bytes;
+}
+
+INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_blocks, bool fetch,
+                      u16 *dst)
+{
+    u64 bytes;
     for (u32 i = 0; i < n_blocks; i++) {
-        const u8 *next = h->tile + h->to_next + (b + i) * bytes;
-        for (u64 at = 0; at < bytes; at += 64) __builtin_prefetch(next + at);
+        const u8 *next = next_block(h, b + i, &bytes);
+        for (u64 at = 0; fetch && at < bytes; at += 64) __builtin_prefetch(next + at);
         if (encoding_is_int8(enc))
             decode_quants(enc, h->tile, b + i, dst + (size_t)i * TILE_VALUES);
         else
@@ -69,11 +85,11 @@ INLINE void decode_as(enum encoding enc, const struct cpu_half *h, u32 b, u32 n_
     }
 }
 
-static void decode(const struct cpu_half *h, u32 b, u32 n_blocks, u16 *dst)
+static void decode(const struct cpu_half *h, u32 b, u32 n_blocks, bool fetch, u16 *dst)
 {
     switch (h->w->enc) {
 #define DECODE_CASE(id, ...) \
-    case ENC_##id: decode_as(ENC_##id, h, b, n_blocks, dst); break;
+    case ENC_##id: decode_as(ENC_##id, h, b, n_blocks, fetch, dst); break;
         ENCODING_TABLE(DECODE_CASE)
 #undef DECODE_CASE
     case ENC_COUNT: break;
@@ -207,15 +223,70 @@ static void block_of(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TI
 
 #endif
 
+/* Eight rows of a group against W tiles, pair of columns by pair. Rows that don't exist are
+ * computed from what lies there. Decoding alone reads faster than memory does, so each eight rows
+ * fetch their share of what comes next. */
+enum { PAIR_ROWS = 8 };
+
+INLINE void fetch_share(const struct cpu_panel *p, u32 b, u32 row, const u32 W)
+{
+    for (u32 c = 0; c < W; c++) {
+        u64 bytes, n = p->n_rows, end;
+        const u8 *next = next_block(&p->half[c], p->block + b, &bytes);
+        end = bytes * MIN(n, row + PAIR_ROWS) / n;
+        for (u64 at = bytes * row / n & ~63ull; at < end; at += 64)
+            __builtin_prefetch(next + at, 0, 2);
+    }
+}
+
+INLINE void pair_rows(const struct cpu_panel *p, const u16 (*w)[PANEL_BLOCKS * TILE_VALUES],
+                      const float *start, u32 row, const u32 W)
+{
+    const u16 *x =
+        p->x + row / TILE * p->group_values + (size_t)p->block * TILE_VALUES + row % TILE * BLOCK;
+    u32 n_rows = MIN(PAIR_ROWS, p->n_rows - row);
+    v16f sum[2][PAIR_ROWS];
+    for (u32 c = 0; c < W; c++)
+        for (u32 r = 0; r < PAIR_ROWS; r++) {
+            const struct cpu_half *h = &p->half[c];
+            sum[c][r] = lanes_load(start + c * TILE);
+            if (p->block > 0 && r < n_rows)
+                sum[c][r] = lanes_load_first(h->y[row + r] + h->col, h->n);
+        }
+    for (u32 b = 0; b < p->n_blocks * TILE_VALUES; b += TILE_VALUES) {
+        fetch_share(p, b / TILE_VALUES, row, W);
+        for (u32 i = 0; i < BLOCK; i += 2) {
+            v16i pairs[2];
+#pragma GCC unroll 2
+            for (u32 c = 0; c < W; c++) memcpy(&pairs[c], w[c] + b + i * TILE, sizeof pairs[c]);
+#pragma GCC unroll 8
+            for (u32 r = 0; r < PAIR_ROWS; r++)
+#pragma GCC unroll 2
+                for (u32 c = 0; c < W; c++)
+                    sum[c][r] = bf16_add_pair(sum[c][r], x + b + r * BLOCK + i, pairs[c]);
+        }
+    }
+    for (u32 c = 0; c < W; c++)
+        for (u32 r = 0; r < n_rows; r++)
+            memcpy(p->half[c].y[row + r] + p->half[c].col, &sum[c][r],
+                   p->half[c].n * sizeof(float));
+}
+
 static void multiply(const struct cpu_panel *p)
 {
     _Alignas(64) u16 w[2][PANEL_BLOCKS * TILE_VALUES];
     _Alignas(64) float start[2 * TILE] = {0};
     for (u32 c = 0; c < p->n_halves; c++) {
         const struct cpu_half *h = &p->half[c];
-        decode(h, p->block, p->n_blocks, w[c]);
+        decode(h, p->block, p->n_blocks, !p->by_pairs, w[c]);
         if (h->bias) memcpy(start + c * TILE, h->bias, h->n * sizeof *start);
     }
+    for (u32 row = 0; p->by_pairs && row < p->n_rows; row += PAIR_ROWS)
+        if (p->n_halves > 1)
+            pair_rows(p, w, start, row, 2);
+        else
+            pair_rows(p, w, start, row, 1);
+    if (p->by_pairs) return;
     bf16_begin();
     for (u32 row = 0; row < p->n_rows; row += ROWS_AT_ONCE) block_of(p, w, start, row);
     bf16_end();

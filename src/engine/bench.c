@@ -562,10 +562,10 @@ int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kerne
     if (!rc) rc = engine_need(&e->err, k->name, "the kernel's name");
     const struct exec_class *class = rc ? NULL : e->class;
     const struct bench_use use = {.isa = rc ? NULL : class->isa,
-                                  .numbers = rc            ? BENCH_F32
-                                             : class->bf16 ? BENCH_BF16
-                                             : class->int8 ? BENCH_INT8
-                                                           : BENCH_F32};
+                                  .numbers = rc                               ? BENCH_F32
+                                             : class->bf16 == BF16_EVERYWHERE ? BENCH_BF16
+                                             : class->int8                    ? BENCH_INT8
+                                                                              : BENCH_F32};
     if (!rc) rc = bench_measure_machine(&machine, e->n_threads, &use, &e->err);
     if (!rc) rc = bench_measure_gpu(&machine, class, e->device, &e->err);
     const struct exec_class *ref = rc ? NULL : backend_find("ref", NULL, &e->err);

@@ -155,6 +155,10 @@ UNIT_LOOP(TARGET("avx2,avxvnni"), dot_avxvnni, __m256i, _mm256_set1_epi8, DOT_VN
 UNIT_LOOP(TARGET("avx512f,avx512bw,avx512vnni"), dot_avx512, __m512i, _mm512_set1_epi8, DOT_512,
           _mm512_add_epi32, FIRST_OF_512)
 
+#define DOT_BF16(a) _mm512_dpbf16_ps(a, (__m512bh)a, (__m512bh)a)
+UNIT_LOOP(TARGET("avx512f,avx512bf16"), dot_bf16, __m512, _mm512_set1_ps, DOT_BF16, _mm512_add_ps,
+          _mm512_cvtss_f32)
+
 /* Four sums of tiles, as the kernels have. The permission for tiles came with the backend. */
 #define TILE_LOOP(name, set, dot)                               \
     TARGET("amx-tile," set) static float name(u64 n)            \
@@ -219,10 +223,13 @@ static const struct unit {
     {"avx2", "AVX2 f32", BENCH_F32, fma_256, 10, 2 * 8, 6},
     {"avxvnni", "AVX2 f32", BENCH_F32, fma_256, 10, 2 * 8, 6},
     {"avx512", "AVX-512 f32", BENCH_F32, fma_512, 10, 2 * 16, 6},
+    {"avx512bf16", "AVX-512 f32", BENCH_F32, fma_512, 10, 2 * 16, 6},
     {"amx", "AVX-512 f32", BENCH_F32, fma_512, 10, 2 * 16, 6},
     {"avx2", "AVX2 int8", BENCH_INT8, dot_avx2, 10, 2 * 32, 6},
     {"avxvnni", "AVX-VNNI int8", BENCH_INT8, dot_avxvnni, 10, 2 * 32, 6},
     {"avx512", "AVX-512 VNNI int8", BENCH_INT8, dot_avx512, 10, 2 * 64, 6},
+    {"avx512bf16", "AVX-512 VNNI int8", BENCH_INT8, dot_avx512, 10, 2 * 64, 6},
+    {"avx512bf16", "AVX-512 bf16", BENCH_BF16, dot_bf16, 10, 2 * 32, 6},
     {"amx", "AMX int8", BENCH_INT8, tile_int8, 4, 2 * 16 * 16 * 64, 0},
     {"amx", "AMX bf16", BENCH_BF16, tile_bf16, 4, 2 * 16 * 16 * 32, 0},
 #elif defined __aarch64__

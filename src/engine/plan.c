@@ -37,7 +37,7 @@ int engine_profile(struct profile *out, const struct exec_class *class,
     if (!rc && kv) rc = parse_kv(&out->kv, kv, err);
     if (rc) return rc;
     if (act) {
-        out->bf16 = strcmp(act, "bf16") == 0;
+        out->bf16 = strcmp(act, "bf16") == 0 ? BF16_EVERYWHERE : BF16_NOWHERE;
         out->int8 = out->bf16 || strcmp(act, "int8") == 0;
         if (!out->int8 && strcmp(act, "f32") != 0)
             return err_set(err, FLETCH_E_ARG, "activation type %s is not f32, int8 or bf16",

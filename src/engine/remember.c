@@ -48,7 +48,7 @@ int engine_key(struct fletch_model *m, u64 *key, struct err *err)
     const struct net *net = m->m->net;
     const struct profile *p = &net->profile;
     const u32 numbers[] = {
-        (u32)p->kv, p->int8,      p->bf16, p->int8_experts, m->limits.block_tokens,
+        (u32)p->kv, p->int8,      (u32)p->bf16, p->int8_experts, m->limits.block_tokens,
         net->n_kv,  net->n_states};
     const struct hparams *hp = &m->m->hp;
     const float reals[] = {hp->eps,

@@ -372,6 +372,7 @@ int verify_run(json_t **out, const char *path, const struct fletch_model_params 
     v->err = err;
     int rc = engine_profile(&profile, side[0].class, params, err);
     profile.int8_experts &= side[1].class->int8_experts;
+    if (profile.bf16 == BF16_FLOATS && !side[1].class->has_bf16_floats) profile.bf16 = BF16_NOWHERE;
     if (!rc && how->n_prompt == 0) rc = err_set(err, FLETCH_E_ARG, "verify needs a prompt");
     if (!rc) rc = side_open(&v->a, v, &side[0], path, params, profile, n_threads);
     if (!rc) rc = side_open(&v->b, v, &side[1], path, params, profile, n_threads);

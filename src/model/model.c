@@ -37,6 +37,20 @@ static int record(struct model *m, struct err *err)
     return rc ? rc : b.bind.rc;
 }
 
+/* Do most products meet weights that bf16 for floats alone changes? Where few do, rows of prompts
+ * are better multiplied as all others: then they share steps. */
+static bool has_halves(const struct net *net)
+{
+    u64 halves = 0, all = 0;
+    for (u32 i = 0; i < net->n_weights; i++) {
+        const struct weight *w = &net->weights[i];
+        u64 n = w->plain ? 0 : (u64)w->n_in * w->n_out * w->n_slices;
+        all += n;
+        if (w->type == QT_F16 || w->type == QT_BF16) halves += n;
+    }
+    return halves > all / 2;
+}
+
 static int open_parts(struct model *m, struct profile profile, struct err *err)
 {
     int rc = hparams_read(&m->hp, m->source, err);
@@ -54,6 +68,8 @@ static int open_parts(struct model *m, struct profile profile, struct err *err)
     known_check_keys(m->source, &m->hp);
     rc = record(m, err);
     if (!rc) rc = rank_open(&m->rank, m, err);
+    if (!rc && profile.bf16 == BF16_FLOATS && !has_halves(m->net))
+        m->net->profile.bf16 = BF16_NOWHERE;
     if (!rc) known_check_tensors(m->source, &m->hp);
     /* a key that is not supported is often why a tensor is missing */
     int refused = m->source->ignore_unknown ? 0 : source_refused_error(m->source, err);

@@ -133,6 +133,7 @@ const struct exec_class ref_exec = {
     .kv = CACHE_F32,
     .has_f32_act = true,
     .has_bf16 = true,
+    .has_bf16_floats = true,
     .int8_experts = true,
     .max_rows = REF_MAX_ROWS,
     .keeps_weights = true,

@@ -92,7 +92,7 @@ struct matmul {
  * tokens: never, so they come without a class. */
 static bool is_bf16(const struct matmul *m, u32 t)
 {
-    return m->profile->bf16 && m->rows && m->rows[t].cls == ROW_P && m->w->type != QT_F32;
+    return m->rows && m->rows[t].cls == ROW_P && profile_rounds_to_bf16(m->profile, m->w->type);
 }
 
 static void matmul_columns(void *ctx, u64 begin, u64 end)
