@@ -14,8 +14,8 @@ export function showRoom(fit, first) {
     if (used / fit.nCtx < NEARLY_FULL && !fit.dropped) return;
     const quoted = `“${shorten(first.content, 40)}”`;
     const said = fit.dropped
-        ? `The context is full: the first ${plural(fit.dropped, 'message')}, beginning with ${quoted}, ` +
-          'will no longer be sent.'
+        ? `The context is full: the first ${plural(fit.dropped, 'message')}, beginning with ` +
+          `${quoted}, will no longer be sent.`
         : `The context is ${percent(used / fit.nCtx)} full. The oldest messages will soon no ` +
           `longer be sent, beginning with ${quoted}.`;
     byId('notice').append(el('div', { class: 'note', id: 'context-notice' }, el('span', {}, said)));
