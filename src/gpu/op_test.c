@@ -124,7 +124,7 @@ static void fused_ops_that_round_prompts_are_near_the_reference(void **state)
  * does the rest when asked for by name; kv_type_test.py has models. */
 static void attention_over_blocks_is_near_the_reference(void **state)
 {
-    static const enum qtype types[] = {QT_Q8_0, QT_Q4_0};
+    static const enum cache_type types[] = {CACHE_Q8, CACHE_Q4};
     static const char *const names[] = {"kv_store", "attention, groups of 7",
                                         "attention, heads of 256", "latent_attention"};
     bool few = strncmp(class->name, "emu", 3) == 0 && !wanted[0];
