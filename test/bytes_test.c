@@ -49,7 +49,7 @@ static void lab_open(struct lab *l, const char *class, const char *shape, const 
     OK(l, engine_limits(&limits, l->m, l->class, &params, &l->err));
     OK(l, engine_program(&l->p, l->m->trunk, l->class, false, &l->err));
     OK(l, step_open(&l->s, l->m->net, &limits, &l->err));
-    OK(l, l->class->open(&l->x, l->m->net, &limits, 1, &l->err));
+    OK(l, l->class->open(&l->x, l->class, l->m->net, &limits, 1, &l->err));
     OK(l, model_place(l->m, l->x, NULL, NULL, &l->err));
     OK(l, l->class->load(l->x, l->p, &l->handle, &l->err));
     for (u32 i = 0; i < limits.n_blocks; i++) l->s->tables[i] = i;

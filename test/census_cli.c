@@ -78,22 +78,22 @@ static const struct subject {
 /* Devices that launches are counted for. Nothing follows from the one that runs this. */
 static const struct device {
     const char *name, *class;
-    struct exec_device on;
+    struct device_caps on;
 } devices[] = {
     {"h200",
      "cuda",
-     {.known = true,
-      .n_units = 132,
+     {.n_units = 132,
       .native = true,
       .bulk = true,
       .clusters = true,
-      .walks = true}},
+      .walks = true,
+      .joins = true}},
     {"nvidia without clusters",
      "cuda",
-     {.known = true, .n_units = 84, .native = true, .walks = true}},
-    {"apple, 10 cores", "metal", {.known = true, .n_units = 10}},
-    {"apple, 40 cores", "metal", {.known = true, .n_units = 40}},
-    {"emulator", "emu", {.known = true, .n_units = 2, .walks = true}},
+     {.n_units = 84, .native = true, .walks = true, .joins = true}},
+    {"apple, 10 cores", "metal", {.n_units = 10, .unstaged = true, .attn_heads = 2}},
+    {"apple, 40 cores", "metal", {.n_units = 40, .unstaged = true, .attn_heads = 2}},
+    {"emulator", "emu", {.n_units = 2, .walks = true, .joins = true}},
 };
 
 _Noreturn static void fail(const char *what, const struct err *err)
@@ -126,10 +126,10 @@ static u32 digest_launches(const struct emit *e)
 static int count_launches(const struct program *p, const struct exec_limits *limits,
                           const struct device *on, u32 n_rows, struct err *err)
 {
-    struct list_kind kind = gpu_kind(gpu_driver_of(gpu_class(on->class)), &on->on);
+    struct list_kind kind = {.caps = on->on};
     struct emit e;
     u32 n = MIN(n_rows, limits->max_rows);
-    kind.resident = kind.bulk && n == 1;
+    kind.resident = kind.caps.bulk && n == 1;
     if (n_rows > 64 && p->net->profile.bf16)
         kind.n_p = n;
     else
@@ -207,7 +207,7 @@ static void survey_class(const struct subject *of, const char *name)
     name_groups(p);
     for (size_t i = 0; i < ARRAY_LEN(devices); i++) {
         if (strcmp(devices[i].class, name) != 0) continue;
-        limits.found = devices[i].on;
+        limits.found = (struct exec_device){.known = true, .caps = devices[i].on};
         printf("    %s: ", devices[i].name);
         if (count_launches(p, &limits, &devices[i], 1, &err) ||
             count_launches(p, &limits, &devices[i], 8, &err) ||

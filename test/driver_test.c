@@ -365,7 +365,7 @@ static void metal_cuts_long_lists(void **state)
     open_lab(&lab, metal_driver);
     struct gpu_info info;
     lab.d->info(lab.g, &info);
-    assert_int_equal(info.n_units, 5);
+    assert_int_equal(info.caps.n_units, 5);
     list = record_blits(&lab, N_BLITS, 45e9);
     uncut = record_blits(&lab, 300, 45e9);
     before = s->submissions;
@@ -716,7 +716,7 @@ static void tensor_operations_are_tried_out(void **state)
         s->tensor = kind;
         assert_int_equal(metal_driver->open(&lab.g, 0, &lab.err), 0);
         metal_driver->info(lab.g, &info);
-        assert_int_equal(info.tensor, kind == STANDIN_TENSOR_FINE);
+        assert_int_equal(info.caps.tensor, kind == STANDIN_TENSOR_FINE);
         assert_int_equal(info.api, kind == STANDIN_TENSOR_NONE ? 7 : 10);
         assert_int_equal(s->libraries - libraries,
                          1 + (kind == STANDIN_TENSOR_FINE || kind == STANDIN_TENSOR_WRONG));

@@ -127,8 +127,9 @@ static void one_submission_and_wait_for_a_token(void **state)
     assert_int_equal(after.kernels_made, before.kernels_made);
     assert_int_equal(after.lists_made, before.lists_made);
     u32 total, *by_group = calloc(o.m->trunk->n_groups, sizeof *by_group);
-    assert_int_equal(
-        o.m->x->class->launches(o.m->trunk, &o.m->limits, 1, 0, by_group, &total, &o.m->err), 0);
+    assert_int_equal(o.m->x->class->launches(o.m->x->class, o.m->trunk, &o.m->limits, 1, 0,
+                                             by_group, &total, &o.m->err),
+                     0);
     assert_int_equal(after.launches - before.launches, (u64)N * total);
     layers_keep_their_budget(o.m->trunk, by_group, budget_of(*state));
     free(by_group);
@@ -261,7 +262,7 @@ static void memory_is_as_planned(void **state)
         struct exec *x = o.m->x;
         const struct gpu_driver *d = gpu_driver_of(x->class);
         struct exec_limits *limits = &o.m->limits;
-        struct list_kind kind = gpu_kind(d, &limits->found);
+        struct list_kind kind = {.caps = limits->found.caps};
         plan_make(&plan, o.m->m, o.m->trunk, x->class, limits, 0);
         assert_int_equal(gpu_measure(&size, o.m->trunk, limits, d, &kind, &err), 0);
         /* logits are the host's, and so is nothing else */

@@ -41,7 +41,9 @@ void harness_open_source(struct harness *h, struct source *s, struct harness_opt
                                      .max_pos = 16 * per_slot};
     must(prog_group(&h->p, h->m->trunk, NULL, 0, &err), &err);
     must(step_open(&h->s, h->m->net, &h->limits, &err), &err);
-    must(ref_exec.open(&h->x, h->m->net, &h->limits, o.n_threads ? o.n_threads : 1, &err), &err);
+    must(
+        ref_exec.open(&h->x, &ref_exec, h->m->net, &h->limits, o.n_threads ? o.n_threads : 1, &err),
+        &err);
     must(model_place(h->m, h->x, NULL, NULL, &err), &err);
     must(ref_exec.load(h->x, h->p, &h->h_trunk, &err), &err);
     if (h->m->mtp) must(ref_exec.load(h->x, h->m->mtp, &h->h_mtp, &err), &err);

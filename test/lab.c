@@ -105,7 +105,7 @@ static void open_all(struct operand a, struct operand b)
 {
     struct err err = {0};
     assert_int_equal(prog_finish(lab.p, a, b, &err), 0);
-    assert_int_equal(ref_exec.open(&lab.x, lab.net, &limits, 2, &err), 0);
+    assert_int_equal(ref_exec.open(&lab.x, &ref_exec, lab.net, &limits, 2, &err), 0);
     assert_int_equal(ref_exec.load(lab.x, lab.p, &lab.handle, &err), 0);
 }
 

@@ -14,13 +14,13 @@
 #include "model/synth.h"
 
 static const struct list_kind h200 = {.n_d = 1,
-                                      .native = true,
-                                      .bulk = true,
                                       .resident = true,
-                                      .clusters = true,
-                                      .joins = true,
-                                      .walks = true,
-                                      .n_units = 132};
+                                      .caps = {.native = true,
+                                               .bulk = true,
+                                               .clusters = true,
+                                               .joins = true,
+                                               .walks = true,
+                                               .n_units = 132}};
 
 /* The launches of one row. */
 struct list {
@@ -39,15 +39,10 @@ static void exchanged_is_planned(const struct list *t, struct list_kind kind)
     struct exec_limits limits = t->limits;
     assert_int_equal(gpu_measure(&size, t->p, &limits, &driver_cuda, &kind, &err), 0);
     assert_int_equal(size.passed, t->e.passed);
-    limits.found = (struct exec_device){.known = true,
-                                        .n_units = kind.n_units,
-                                        .native = true,
-                                        .bulk = true,
-                                        .clusters = kind.clusters,
-                                        .walks = true};
-    u64 planned = gpu_bytes(&driver_cuda, t->p, &limits);
-    limits.found.n_units = 0; /* groups can't be counted */
-    assert_int_equal(planned - gpu_bytes(&driver_cuda, t->p, &limits), t->e.passed);
+    limits.found = (struct exec_device){.known = true, .caps = kind.caps};
+    u64 planned = gpu_bytes(gpu_class("cuda"), t->p, &limits);
+    limits.found.caps.n_units = 0; /* groups can't be counted */
+    assert_int_equal(planned - gpu_bytes(gpu_class("cuda"), t->p, &limits), t->e.passed);
 }
 
 static void list_open(struct list *t, const struct synth_shape *shape, const char *type,
@@ -70,7 +65,7 @@ static void list_open(struct list *t, const struct synth_shape *shape, const cha
         const struct launch *l = &t->e.list[i];
         if (strncmp(l->kernel, "k_rwkv7_", 8) && strcmp(l->kernel, "k_mla_layers_i8")) continue;
         assert_null(t->merged);
-        assert_int_equal(l->groups[0], kind.n_units);
+        assert_int_equal(l->groups[0], kind.caps.n_units);
         assert_true(l->after && i + 1 < t->e.n && l[1].after);
         assert_true(t->e.passed > 0);
         t->merged = l;
@@ -122,7 +117,7 @@ static void layers_that_are_alike_are_one_launch(void **state)
         assert_int_equal(a.n_heads, cases[i].n_heads);
         assert_int_equal(a.part[0].first, 0);
         for (u32 j = 1; j < LAYERS_PARTS; j++) assert_true(a.part[j].first > a.part[j - 1].first);
-        assert_true(a.part[LAYERS_PARTS - 1].first < h200.n_units);
+        assert_true(a.part[LAYERS_PARTS - 1].first < h200.caps.n_units);
     }
 }
 
@@ -150,7 +145,7 @@ static void others_are_launched_as_before(void **state)
     kind.n_d = 2;
     assert_int_equal(rwkv7_layers("RWKV-7-1.5B", "q8_0", kind), 0);
     kind = h200;
-    kind.n_units = 100; /* more rows than simdgroups */
+    kind.caps.n_units = 100; /* more rows than simdgroups */
     assert_int_equal(rwkv7_layers("RWKV-7-1.5B", "q8_0", kind), 0);
 }
 
@@ -225,7 +220,7 @@ static void passed_are_there(const struct mla_layers_args *a, u64 passed)
         assert_true(end > a->pass[i]);
     }
     assert_true(a->pass[MLA_PASS_MIDDLE] - a->pass[MLA_PASS_IN] >= a->n);
-    assert_true(passed / sizeof(u64) - a->pass[MLA_PASS_HALF] >= h200.n_units);
+    assert_true(passed / sizeof(u64) - a->pass[MLA_PASS_HALF] >= h200.caps.n_units);
 }
 
 /* All layers but the first, which has no experts: of 8 launches each. */
@@ -286,10 +281,10 @@ static void others_with_experts_are_launched_as_before(void **state)
     assert_int_equal(mla_layers("q8_0", kind, &n), 0);
     assert_int_equal(n, 15 - 1 + 8 * 46);
     kind = h200;
-    kind.clusters = false; /* its launches are others */
+    kind.caps.clusters = false; /* its launches are others */
     assert_int_equal(mla_layers("q8_0", kind, &n), 0);
     kind = h200;
-    kind.n_units = 127; /* 17 rows of a group for 16 simdgroups */
+    kind.caps.n_units = 127; /* 17 rows of a group for 16 simdgroups */
     assert_int_equal(mla_layers("q8_0", kind, &n), 0);
     assert_int_equal(mla_layers("q4_k", h200, &n), 0);
     kind = h200;
@@ -315,7 +310,7 @@ static void models_that_groups_cannot_share_are_launched_as_before(void **state)
         struct mla_layers_args a;
         shape.d_model = cases[i].d_model, shape.n_ff_expert = cases[i].n_ff_expert;
         shape.q_lora = cases[i].q_lora, shape.n_heads = cases[i].n_heads;
-        kind.n_units = cases[i].n_units;
+        kind.caps.n_units = cases[i].n_units;
         launches_of(&shape, "q8_0", kind, &a, sizeof a);
         assert_int_equal(a.n_layers, cases[i].n_layers);
     }

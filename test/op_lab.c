@@ -136,7 +136,7 @@ bool op_side_open(struct op_side *o, const struct op_lab *l, const struct exec_c
     o->hidden = calloc((size_t)OP_ROWS * l->in.width, sizeof(float));
     o->buf = calloc((size_t)OP_ROWS * widest, sizeof(float));
     assert_true(o->hidden && o->buf);
-    int rc = class->open(&o->x, l->net, &limits, n_threads, &err);
+    int rc = class->open(&o->x, class, l->net, &limits, n_threads, &err);
     for (u32 i = 0; !rc && i < l->net->n_weights; i++) rc = class->weight(o->x, i, &err);
     if (!rc) rc = class->load(o->x, o->p, &o->handle, &err);
     if (rc == FLETCH_E_UNSUPPORTED || rc == FLETCH_E_LIMIT) return false;

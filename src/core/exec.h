@@ -6,6 +6,8 @@
 #include "core/group.h"
 #include "core/step.h"
 
+struct exec_class;
+struct gpu_driver;
 struct exec; /* each executor has its own; all begin with `const struct exec_class *class` */
 
 /* What a device was told to do, since open. */
@@ -24,7 +26,8 @@ enum exec_part { PART_BLOCK, PART_STATE };
 
 struct exec_class {
     const char *name;
-    const char *isa;          /* of the kernels, where executors of one name differ by it */
+    const char *isa;                 /* of the kernels, where executors of one name differ by it */
+    const struct gpu_driver *driver; /* of those with a device (gpu/driver.h) */
     const struct rule *rules; /* [n_rules] what it runs as one, in order of preference (group.h) */
     u32 n_rules;
     const u64
@@ -40,8 +43,8 @@ struct exec_class {
     u32 chunk;            /* T that suits it, where that is not ENGINE_MAX_ROWS; 0: it is */
     bool keeps_weights;   /* reads weight data where the file has it, at every step */
     bool queues;          /* submit comes back before the step is done */
-    int (*open)(struct exec **out, const struct net *net, const struct exec_limits *limits,
-                u32 n_threads, struct err *err);
+    int (*open)(struct exec **out, const struct exec_class *class, const struct net *net,
+                const struct exec_limits *limits, u32 n_threads, struct err *err);
     void (*close)(struct exec *x);
     /* Places net->weights[id], repacking if it wants; its data is there during this call. */
     int (*weight)(struct exec *x, u32 id, struct err *err);
@@ -69,20 +72,23 @@ struct exec_class {
     /* Bytes of a weight once placed; NULL: as in the file. */
     u64 (*weight_bytes)(const struct weight *w);
     /* Bytes that load, and steps after it, will take for a program (for the plan). */
-    u64 (*bytes)(const struct program *p, const struct exec_limits *limits);
+    u64 (*bytes)(const struct exec_class *class, const struct program *p,
+                 const struct exec_limits *limits);
     /* Bytes that open will take beside weights, caches and states; NULL: bytes counts them. */
-    u64 (*open_bytes)(const struct net *net, const struct exec_limits *limits);
+    u64 (*open_bytes)(const struct exec_class *class, const struct net *net,
+                      const struct exec_limits *limits);
 
     /* Of executors with a device; NULL for the others. */
     /* Where it places things; all memory there is where that can't be opened. */
-    struct exec_device (*look)(u32 device);
+    struct exec_device (*look)(const struct exec_class *class, u32 device);
     /* Kernels that a step of n_rows rows launches, for each group and in all; needs no device.
      * n_units: of one where groups can wait for each other, on every unit; 0: of any. */
-    int (*launches)(const struct program *p, const struct exec_limits *limits, u32 n_rows,
-                    u32 n_units, u32 *by_group, u32 *total, struct err *err);
+    int (*launches)(const struct exec_class *class, const struct program *p,
+                    const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_group,
+                    u32 *total, struct err *err);
     /* Bytes beside the program's buffers that each group takes in a step full of prompts' rows. */
-    int (*scratch)(const struct program *p, const struct exec_limits *limits, u64 *by_group,
-                   struct err *err);
+    int (*scratch)(const struct exec_class *class, const struct program *p,
+                   const struct exec_limits *limits, u64 *by_group, struct err *err);
     void (*counters)(const struct exec *x, struct exec_counters *out);
     /* What the process has on the device, and had better not exceed; false: not known. */
     bool (*memory)(const struct exec *x, u64 *allocated, u64 *recommended);

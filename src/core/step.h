@@ -62,15 +62,29 @@ enum {
 
 /* How much of everything an executor makes room for. */
 struct exec;
-/* What a device has, as far as it decides how much memory an executor takes there. */
+/* What a device can do, as its driver says: launches are chosen by nothing else. */
+struct device_caps {
+    u64 buffer;  /* that a buffer has better not exceed; 0: any size is as good */
+    u32 n_units; /* multiprocessors or cores; 0: not known */
+    /* Heads that share reads of the cache in a group of attention: more would not fit into the
+     * registers of 512 threads. 0: any number. */
+    u32 attn_heads;
+    bool walks;    /* a few groups for each unit go round over the work: else one a piece */
+    bool joins;    /* the last of a launch's groups can go on with what the others left (simt.h) */
+    bool native;   /* the kernels of native/ are there */
+    bool bulk;     /* and those of them that only Hopper can run */
+    bool clusters; /* and groups may read each other's memory, 160 KB each */
+    bool tensor;   /* prompts' products by the operations of kernels/tensor.gpu */
+    /* Products of one row stage nothing in threadgroup memory: their inputs are made once, by a
+     * launch of its own (kernels/unstaged.gpu, unstaged_rows.gpu). */
+    bool unstaged;
+};
+
+/* What an executor's device has, as far as it decides how much memory is taken there. */
 struct exec_device {
-    bool known;                  /* false: it could not be opened, or nobody looked */
-    u64 available;               /* bytes free */
-    u64 buffer;                  /* that a buffer has better not exceed; 0: any size is as good */
-    u32 n_units;                 /* multiprocessors or cores */
-    bool native, bulk, clusters; /* kernels that only some devices run */
-    bool walks;                  /* a few groups of a launch for each unit */
-    bool tensor;                 /* Metal's tensor operations for prompts */
+    bool known;    /* false: it could not be opened, or nobody looked */
+    u64 available; /* bytes free */
+    struct device_caps caps;
 };
 
 struct exec_limits {

@@ -72,7 +72,7 @@ static void feed(const struct bed *b, u32 n_threads, u32 chunk, float *y)
     struct exec *x;
     struct step *s;
     float *hidden = malloc((size_t)limits.max_rows * b->width * sizeof *hidden);
-    assert_int_equal(class->open(&x, b->net, &limits, n_threads, NULL), 0);
+    assert_int_equal(class->open(&x, class, b->net, &limits, n_threads, NULL), 0);
     assert_int_equal(class->load(x, b->p, &handle, NULL), 0);
     assert_int_equal(step_open(&s, b->net, &limits, NULL), 0);
     for (u32 i = 0; i < limits.n_blocks; i++)

@@ -330,9 +330,11 @@ static int cpu_submit(struct exec *exec, u32 handle, const struct step *s, struc
     return 0;
 }
 
-static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
+static u64 cpu_bytes(const struct exec_class *class, const struct program *p,
+                     const struct exec_limits *limits)
 {
     struct scratch s = {0};
+    (void)class;
     add_scratch(&s, p, limits->max_rows);
     return hostmem_bytes(p, limits) + s.x * sizeof(float) + s.q +
            4 * (s.q / BLOCK) * sizeof(float) + s.q / 16 * sizeof(i32) + s.b * sizeof(u16) +
@@ -341,15 +343,6 @@ static u64 cpu_bytes(const struct program *p, const struct exec_limits *limits)
 }
 
 /* ---- classes, one per instruction set ---- */
-
-#define OPEN_WITH(set)                                                                      \
-    static int open_##set(struct exec **out, const struct net *net,                         \
-                          const struct exec_limits *limits, u32 n_threads, struct err *err) \
-    {                                                                                       \
-        return cpu_open(out, cpu_class(#set), net, limits, n_threads, err);                 \
-    }
-CPU_ISAS(OPEN_WITH)
-#undef OPEN_WITH
 
 /* What the functions of cpu_group do. */
 static const u64 kernels[OP_COUNT] = {
@@ -410,7 +403,7 @@ static const struct exec_class classes[] = {
      .int8_experts = true,                                                 \
      .max_rows = CPU_MAX_ROWS,                                             \
      .chunk = (int)CPU_BF16_##set == BF16_EVERYWHERE ? CPU_CHUNK_BF16 : 0, \
-     .open = open_##set,                                                   \
+     .open = cpu_open,                                                     \
      .close = cpu_close,                                                   \
      .weight = cpu_weight,                                                 \
      .load = cpu_load,                                                     \

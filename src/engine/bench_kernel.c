@@ -138,7 +138,7 @@ static int side_open(struct bench_side *side, const struct exec_class *class, co
     if (l->s.t > class->max_rows)
         return err_set(err, FLETCH_E_ARG, "shape: t=%u, but backend %s takes at most %u rows",
                        l->s.t, class->name, class->max_rows);
-    int rc = class->open(&side->x, l->net, &limits, n_threads, err);
+    int rc = class->open(&side->x, class, l->net, &limits, n_threads, err);
     for (u32 i = 0; i < l->net->n_weights && !rc; i++) rc = class->weight(side->x, i, err);
     if (!rc) rc = class->load(side->x, p, &side->handle, err);
     if (!rc) rc = step_open(&side->step, l->net, &limits, err);

@@ -236,7 +236,7 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if (!beside && (rc = open_template(m, params, err))) return rc;
     if ((rc = engine_limits(&m->limits, m->m, class, params, err))) return rc;
     m->limits.device = m->engine->device;
-    if (class->look) m->limits.found = class->look(m->limits.device);
+    if (class->look) m->limits.found = class->look(class, m->limits.device);
     m->limits.capture = m->engine->capture;
     m->limits.cache_dir = m->engine->tune_dir;
     m->limits.keep_alive = m->engine->keep_alive;
@@ -254,7 +254,8 @@ static int open_parts(struct fletch_model *m, struct source *s,
     if ((rc = constrain_open(&m->constrain, err))) return rc;
     if ((rc = kv_open(&m->kv, m->limits.n_blocks, m->limits.block_tokens, err))) return rc;
     if ((rc = step_open(&m->step, m->m->net, &m->limits, err))) return rc;
-    if ((rc = class->open(&m->x, m->m->net, &m->limits, m->engine->n_threads, err))) return rc;
+    if ((rc = class->open(&m->x, class, m->m->net, &m->limits, m->engine->n_threads, err)))
+        return rc;
     if ((rc = judge_device(m, params, err))) return rc;
     engine_lay_out(m->engine, m->x, params);
     if ((rc = model_place(m->m, m->x, params ? params->progress : NULL,

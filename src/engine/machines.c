@@ -7,6 +7,8 @@
 
 #include "base/buf.h"
 #include "engine/predict.h"
+#include "gpu/gpu.h"
+#include "gpu/gpu_lists.h"
 
 #define APPLE(id, chip, gbs, gib, cores, ghz)                             \
     {                                                                     \
@@ -104,15 +106,12 @@ const struct machine *machine_find(const char *name, struct err *err)
 
 struct exec_device machine_device(const struct machine *m)
 {
-    bool cuda = strcmp(m->backend, "cuda") == 0, hopper = m->link == LINK_DEPENDENT;
-    return (struct exec_device){.known = true,
-                                .available = machine_memory(m),
-                                .buffer = m->link == LINK_METAL ? machine_memory(m) / 40 : 0,
-                                .n_units = m->n_units,
-                                .native = cuda,
-                                .bulk = hopper,
-                                .clusters = hopper,
-                                .walks = cuda};
+    const struct gpu_driver *d = gpu_driver_of(gpu_class(m->backend));
+    struct device_caps caps = m->link == LINK_DEPENDENT ? d->most : gpu_least(d);
+    caps.native = strcmp(m->backend, "cuda") == 0;
+    caps.buffer = m->link == LINK_METAL ? machine_memory(m) / 40 : 0;
+    caps.n_units = m->n_units;
+    return (struct exec_device){true, machine_memory(m), caps};
 }
 
 /* Metal recommends a working set of two thirds of the memory below 36 GiB and three quarters from

@@ -161,8 +161,8 @@ void plan_make(struct plan *plan, const struct model *m, const struct program *p
         .weights = weight_bytes(m, class),
         .kv = kv_bytes(m, (u64)limits->n_blocks * limits->block_tokens),
         .state = exec_state_bytes(m->net) * limits->n_slots,
-        .activations = class->bytes(p, limits) * (limits->twice ? 2 : 1) +
-                       (class->open_bytes ? class->open_bytes(m->net, limits) : 0) +
+        .activations = class->bytes(class, p, limits) * (limits->twice ? 2 : 1) +
+                       (class->open_bytes ? class->open_bytes(class, m->net, limits) : 0) +
                        (u64)limits->n_slots * m->hp.n_vocab * sizeof(float),
         .available = max_memory    ? max_memory
                      : class->look ? limits->found.available
@@ -212,7 +212,7 @@ int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_cla
     struct program *p;
     int rc = engine_program(&p, m->mtp, class, no_fuse, err);
     if (rc) return rc;
-    plan_add_guessing(plan, m, limits, class->bytes(p, limits), 0, 0);
+    plan_add_guessing(plan, m, limits, class->bytes(class, p, limits), 0, 0);
     prog_close(p);
     return 0;
 }

@@ -32,8 +32,9 @@ int predict_cost(struct token_cost *out, const struct machine *m, const struct p
     *out = (struct token_cost){.streamed = (double)exec_kv_bytes(p->net) * depth +
                                            2.0 * (double)exec_state_bytes(p->net)};
     u32 n_units = m->link == LINK_DEPENDENT ? m->n_units : 0;
-    int rc = by_group ? class->launches(p, limits, 1, n_units, by_group, &out->n_launches, err)
-                      : err_nomem(err, "the prediction");
+    int rc = by_group
+                 ? class->launches(class, p, limits, 1, n_units, by_group, &out->n_launches, err)
+                 : err_nomem(err, "the prediction");
     free(by_group);
     out->n_ops = p->n_ops;
     for (u32 i = 0; i < p->n_ops && !rc; i++) {

@@ -304,7 +304,7 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
     if (found)
         d->limits.found = *found;
     else if (class->look)
-        d->limits.found = class->look(e->device);
+        d->limits.found = class->look(class, e->device);
     if (!rc) rc = engine_program(&d->p, d->m->trunk, class, params && params->no_fuse, &e->err);
     if (rc) {
         draft_close(d);
@@ -490,7 +490,7 @@ static int add_launches(json_t *report, const struct program *p, const struct ex
                         const struct exec_limits *limits, struct err *err)
 {
     u32 total, *by_group = calloc(p->n_groups + 1, sizeof *by_group);
-    int rc = by_group ? class->launches(p, limits, 1, 0, by_group, &total, err)
+    int rc = by_group ? class->launches(class, p, limits, 1, 0, by_group, &total, err)
                       : err_nomem(err, "the report");
     for (u32 i = 0; i < p->n_groups && !rc; i++)
         json_object_set_new(json_array_get(json_object_get(report, "groups"), i), "launches",
@@ -507,7 +507,8 @@ static int add_scratch(json_t *report, const struct program *p, const struct exe
                        const struct exec_limits *limits, struct err *err)
 {
     u64 most = 0, *by_group = calloc(p->n_groups + 1, sizeof *by_group);
-    int rc = by_group ? class->scratch(p, limits, by_group, err) : err_nomem(err, "the report");
+    int rc =
+        by_group ? class->scratch(class, p, limits, by_group, err) : err_nomem(err, "the report");
     for (u32 i = 0; i < p->n_groups && !rc; i++) {
         json_object_set_new(json_array_get(json_object_get(report, "groups"), i), "scratch_bytes",
                             json_integer((json_int_t)by_group[i]));
@@ -637,7 +638,7 @@ static json_t *arithmetic_report(const struct fletch_engine *e, const struct bac
     d->close(g);
     if (rc) return json_pack("{s:b, s:o}", "right", 0, "wrong", report_text(str_of(err.text)));
     return json_pack("{s:b, s:b, s:b}", "right", 1, "flushes_subnormals", flushes, "tensor",
-                     info.tensor);
+                     info.caps.tensor);
 }
 
 int fletch_doctor(struct fletch_engine *e, char **json)

@@ -118,7 +118,7 @@ static int side_open(struct side *s, struct verify *v, const struct verify_side 
     else if (!rc) /* op by op, in the same order */
         rc = prog_split(&s->p, s->m->trunk, v->a.p, v->err);
     if (!rc) rc = step_open(&s->s, s->m->net, &v->limits, v->err);
-    if (!rc) rc = s->class->open(&s->x, s->m->net, &v->limits, n_threads, v->err);
+    if (!rc) rc = s->class->open(&s->x, s->class, s->m->net, &v->limits, n_threads, v->err);
     if (!rc) rc = model_place(s->m, s->x, NULL, NULL, v->err);
     if (!rc) rc = s->class->load(s->x, s->p, &s->handle, v->err);
     if (rc) return rc;

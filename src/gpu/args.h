@@ -463,7 +463,7 @@ enum { ATTEND_MAX_HEAD = 128, ATTEND_GROUPS = 1024, TICKETS = 1024 };
 struct attend_args {
     struct heads_args heads;
     struct attention_args attn;
-    unsigned joins; /* gpu_driver.joins */
+    unsigned joins; /* device_caps.joins */
 };
 
 /* k_token_shift, k_token_keep */

@@ -4,8 +4,7 @@
 #ifndef FLETCH_DRIVER_H
 #define FLETCH_DRIVER_H
 
-#include "base/base.h"
-#include "base/err.h"
+#include "core/step.h"
 
 struct gpu;      /* an opened device, each driver has its own */
 struct gpu_buf;  /* device memory */
@@ -21,14 +20,8 @@ struct gpu_info {
     char name[128];
     u64 memory, memory_free; /* bytes this process may use, and those left */
     u64 max_buffer;          /* largest single buffer */
-    u64 buffer;              /* that a buffer has better not exceed; 0: any size is as good */
-    u32 n_units;             /* multiprocessors or cores */
-    bool walks;        /* a few groups for each unit go round over the work: else one a piece */
-    bool has_native;   /* the kernels of native/ are there */
-    bool has_bulk;     /* and those of them that only Hopper can run */
-    bool has_clusters; /* and groups may read each other's memory, 160 KB each */
-    bool tensor;       /* prompts' products by the operations of kernels/tensor.gpu */
-    u32 api;           /* 90 for sm_90, 7 for Apple7 */
+    u32 api;                 /* 90 for sm_90, 7 for Apple7 */
+    struct device_caps caps;
 };
 
 /* What the driver itself did, since open. */
@@ -78,13 +71,7 @@ struct gpu_command {
 
 struct gpu_driver {
     const char *name;
-    bool joins; /* the last of a launch's groups can go on with what the others left (simt.h) */
-    /* Products of one row stage nothing in threadgroup memory: their inputs are made once, by a
-     * launch of its own (kernels/unstaged.gpu, unstaged_rows.gpu). */
-    bool unstaged;
-    /* Heads that share reads of the cache in a group of attention: more would not fit into the
-     * registers of 512 threads. 0: any number. */
-    u32 attn_heads;
+    struct device_caps least, most; /* what all and the best of its devices can do */
     bool self_test; /* the system compiles the kernels: an executor checks gpu/arithmetic.h first */
     bool unified;   /* host memory is taken from what gpu_info.memory_free says */
     u64 lists_base; /* bytes of it that the first list takes, whatever is in it */
@@ -145,7 +132,10 @@ extern const struct gpu_driver driver_metal __attribute__((weak));
 /* Its list_bytes, for plans that are made elsewhere: the launches as it keeps them, and a buffer of
  * GPU_ARGS_PITCH bytes of arguments for each. Command buffers are made anew for each step. */
 u64 gpu_metal_list_bytes(u32 n);
-enum { METAL_ATTN_HEADS = 2 }; /* and its attn_heads */
+#define METAL_CAPS                        \
+    {                                     \
+        .unstaged = true, .attn_heads = 2 \
+    } /* and what all of its devices can do */
 /* The end of the part of a list that begins at `begin`: as many commands as do at most `most` work,
  * and at least one. */
 u32 gpu_list_part(const struct gpu_command *c, u32 begin, u32 n, double most);

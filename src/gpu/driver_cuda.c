@@ -287,18 +287,17 @@ static void cuda_info(struct gpu *g, struct gpu_info *out)
     int units = 0;
     g->cu.context_set(g->context);
     bool large = g->api >= 90 && g->api < 120; /* from sm_120 on a group has less memory */
-    *out = (struct gpu_info){.api = g->api,
-                             .has_native = g->native,
-                             .has_bulk = g->bulk,
-                             .has_clusters = g->native && large};
+    *out = (struct gpu_info){.api = g->api, .caps = driver_cuda.least};
     g->cu.device_name(out->name, sizeof out->name, g->device);
     g->cu.mem_info(&left, &total);
     g->cu.device_attr(&units, CU_ATTR_UNITS, g->device);
     out->memory = total;
     out->memory_free = left;
     out->max_buffer = total;
-    out->n_units = (u32)units;
-    out->walks = true;
+    out->caps.n_units = (u32)units;
+    out->caps.native = g->native;
+    out->caps.bulk = g->bulk;
+    out->caps.clusters = g->native && large;
 }
 
 static bool cuda_reside(struct gpu *g)
@@ -622,7 +621,8 @@ static int cuda_profile(struct gpu *g, struct gpu_list *list, double *us, struct
 
 const struct gpu_driver driver_cuda = {
     .name = "cuda",
-    .joins = true,
+    .least = {.joins = true, .walks = true},
+    .most = {.joins = true, .walks = true, .native = true, .bulk = true, .clusters = true},
     .lists_base = GRAPHS_BASE,
     .list_bytes = cuda_list_bytes,
     .absent = cuda_absent,

@@ -73,11 +73,12 @@ static void dev_close(struct gpu *g)
 static void dev_info(struct gpu *g, struct gpu_info *out)
 {
     u64 memory = os_memory_bytes();
-    *out = (struct gpu_info){.memory = memory, .memory_free = memory, .max_buffer = memory};
+    *out = (struct gpu_info){
+        .memory = memory, .memory_free = memory, .max_buffer = memory, .caps = driver_emu.least};
     /* A group is dear here: few that go round make a token in a fifth of the time. Checked kernels
      * run as on devices that want one for each piece. */
-    out->n_units = 2;
-    out->walks = !g->checked;
+    out->caps.n_units = 2;
+    out->caps.walks = !g->checked;
     strcpy(out->name, g->checked ? "emulator, checked" : "emulator");
 }
 
@@ -85,7 +86,8 @@ static void dev_info(struct gpu *g, struct gpu_info *out)
 static void dev_info_metal(struct gpu *g, struct gpu_info *out)
 {
     dev_info(g, out);
-    out->tensor = true;
+    out->caps = driver_emu_metal.most;
+    out->caps.n_units = 2;
 }
 
 static void dev_counters(const struct gpu *g, struct gpu_counters *out)
@@ -281,16 +283,21 @@ static int dev_profile(struct gpu *g, struct gpu_list *list, double *us, struct 
     return 0;
 }
 
-#define DRIVER_EMU(mode_name, mode_open, as_metal)                                        \
-    {                                                                                     \
-        .name = mode_name, .joins = !(as_metal), .unstaged = as_metal,                    \
-        .attn_heads = (as_metal) ? 2 : 0, .unified = true, .list_bytes = dev_list_bytes,  \
-        .absent = dev_absent, .open = mode_open, .close = dev_close,                      \
-        .info = (as_metal) ? dev_info_metal : dev_info,                                   \
-                                                                                          \
-        .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,   \
-        .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record, \
-        .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile, \
+#define EMU_CAPS(as_metal, tensor_ops)                                                \
+    {                                                                                 \
+        .joins = !(as_metal), .unstaged = as_metal, .attn_heads = (as_metal) ? 2 : 0, \
+        .tensor = tensor_ops                                                          \
+    }
+#define DRIVER_EMU(mode_name, mode_open, as_metal)                                           \
+    {                                                                                        \
+        .name = mode_name, .least = EMU_CAPS(as_metal, false),                               \
+        .most = EMU_CAPS(as_metal, as_metal), .unified = true, .list_bytes = dev_list_bytes, \
+        .absent = dev_absent, .open = mode_open, .close = dev_close,                         \
+        .info = (as_metal) ? dev_info_metal : dev_info,                                      \
+                                                                                             \
+        .counters = dev_counters, .alloc = dev_alloc, .free = dev_free, .map = dev_map,      \
+        .write = dev_write, .read = dev_read, .kernel = dev_kernel, .record = dev_record,    \
+        .drop = dev_drop, .submit = dev_submit, .wait = dev_wait, .profile = dev_profile,    \
     }
 
 const struct gpu_driver driver_emu = DRIVER_EMU("emu", open_fast, false);

@@ -68,7 +68,7 @@ struct gpu {
     id<MTLFence> fence;
     struct residency residency;
     struct library library;
-    bool capturing, tensor; /* tensor: gpu_info.tensor */
+    bool capturing, tensor; /* tensor: device_caps.tensor */
     u32 n_kernels, blit;
     id<MTLComputePipelineState> kernels[MAX_KERNELS];
     u32 n_cores; /* 0: not known */
@@ -221,15 +221,15 @@ static void metal_memory(const struct gpu *g, u64 *allocated, u64 *recommended)
 
 static void metal_info(struct gpu *g, struct gpu_info *out)
 {
-    *out = (struct gpu_info){0};
+    *out = (struct gpu_info){.caps = METAL_CAPS};
     @autoreleasepool {
         u64 used;
         metal_memory(g, &used, &out->memory);
         out->memory_free = used < out->memory ? out->memory - used : 0;
         out->max_buffer = [g->device maxBufferLength];
-        out->buffer = g->residency.most / 2; /* no set begins before the others are 2/3 full */
-        out->tensor = g->tensor;
-        out->n_units = g->n_cores;
+        out->caps.buffer = g->residency.most / 2; /* no set begins before the others are 2/3 full */
+        out->caps.tensor = g->tensor;
+        out->caps.n_units = g->n_cores;
         for (out->api = 7; [g->device supportsFamily:(MTLGPUFamily)(1001 + out->api)];) out->api++;
         strncpy(out->name, [[g->device name] UTF8String], sizeof out->name - 1);
     }
@@ -745,9 +745,9 @@ static int metal_profile(struct gpu *g, struct gpu_list *list, double *us, struc
 
 const struct gpu_driver driver_metal = {
     .name = "metal",
-    .unstaged = true,
+    .least = METAL_CAPS,
+    .most = METAL_CAPS,
     .self_test = true,
-    .attn_heads = METAL_ATTN_HEADS,
     .unified = true,
     .list_bytes = gpu_metal_list_bytes,
     .absent = metal_absent,

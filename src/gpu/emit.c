@@ -1,4 +1,4 @@
-#include "gpu/emit.h"
+#include "gpu/rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 l
 
 u64 emit_buffer_begin(const struct exec_limits *limits, u64 begin, u64 at, u64 n)
 {
-    u64 most = limits->found.buffer;
+    u64 most = limits->found.caps.buffer;
     return most && at > begin && at + ROUND_UP(n, 256) - begin > most ? at : begin;
 }
 
@@ -99,16 +99,7 @@ void emit_launch(struct emit *e, const char *kernel, u32 gx, u32 gy, u32 threads
 
 u32 emit_per_four(const struct emit *e, u32 per_unit)
 {
-    return e->kind.walks ? 4 * per_unit : 0;
-}
-
-struct layout emit_layout(struct emit *e, struct choice c)
-{
-    c.site.rows = e->rows;
-    if (!e->kind.n_units) c.most.v[LAYOUT_GROUPS] = 0; /* nothing to count them by */
-    e->choice = c;
-    const struct layout *tuned = layouts_find(e->kind.layouts, &c.site);
-    return tuned && layout_possible(&c, tuned) ? *tuned : c.usual;
+    return e->kind.caps.walks ? 4 * per_unit : 0;
 }
 
 void emit_depth(struct emit *e, u32 gz)
@@ -137,7 +128,7 @@ void emit_pieces(struct emit *e, u32 n)
 
 u32 emit_even(const struct emit *e, u32 n)
 {
-    return e->kind.walks ? MAX(n, e->kind.n_units) : n;
+    return e->kind.caps.walks ? MAX(n, e->kind.caps.n_units) : n;
 }
 
 void emit_groups(struct emit *e, u32 gx, u32 tg_bytes)
@@ -482,6 +473,7 @@ static void plan_kept(struct emit *e)
     u32 n = 0;
     for (u32 i = 0; i < e->p->n_groups; i++) {
         const struct group *g = &e->p->groups[i];
+        e->even |= g->rule == &gpu_rules[RULE_LOW_TIME_MIX];
         if (!g->rule || !group_op(g, OP_TOKEN_SHIFT, 0)) continue;
         e->kept_width = group_op(g, OP_TOKEN_SHIFT, 0)->in[0].width;
         n++;
@@ -548,7 +540,8 @@ int emit_groups_of(struct emit *e, const struct program *p, const struct exec_li
                        .at = calloc(p->n_bufs + 1, sizeof *e->at),
                        .places = calloc(p->net->n_weights + 1, sizeof *e->places)};
     if (!e->at || !e->places) e->rc = err_nomem(err, "the launches");
-    if (e->places) planes_place(p->net, planes_limit(kind.bulk, kind.buffer), e->places, NULL);
+    if (e->places)
+        planes_place(p->net, planes_limit(kind.caps.bulk, kind.caps.buffer), e->places, NULL);
     emit_for_all(e);
     e->out_rows = MIN(e->rows, limits->max_out);
     step_layout(&e->step, p, limits, e->rows);

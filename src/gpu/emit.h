@@ -87,18 +87,9 @@ struct launch {
 
 /* What a list is for. Where the profile makes no difference between classes all rows are D. */
 struct list_kind {
-    u32 n_d, n_p;   /* rows of class D, which come first, and of class P: at most */
-    bool native;    /* with the kernels of native/ */
-    bool bulk;      /* and with those for Hopper alone; weights then lie in larger buffers */
-    bool resident;  /* with those whose groups wait for each other */
-    bool clusters;  /* with those whose groups read each other's memory */
-    bool joins;     /* gpu_driver.joins */
-    bool unstaged;  /* gpu_driver.unstaged */
-    bool tensor;    /* gpu_info.tensor */
-    u32 attn_heads; /* gpu_driver.attn_heads */
-    bool walks;     /* groups go round over the work, a few for each unit of the device */
-    u32 n_units;    /* that it has; 0: not known */
-    u64 buffer;     /* gpu_info.buffer */
+    u32 n_d, n_p; /* rows of class D, which come first, and of class P: at most */
+    struct device_caps caps;
+    bool resident;                 /* with kernels whose groups wait for each other */
     enum gpu_ablation ablation;    /* of attention over halves; bench only */
     const struct layouts *layouts; /* what was found to be better than what is usual; may be NULL */
 };
@@ -123,6 +114,7 @@ struct emit {
     struct choice choice; /* of the next launch */
     u32 n, cap;
     struct launch *list;
+    bool even;   /* all launches of a layer are for a group on every unit (emit_even) */
     u32 barrier; /* launches from here on may overlap */
     struct err *err;
     int rc; /* sticky */
@@ -145,9 +137,23 @@ void emit_groups(struct emit *e, u32 gx, u32 tg_bytes); /* once they are known *
 /* Its groups walk over the work, a few for each unit of the device, with queues of n bytes. */
 void emit_walk(struct emit *e, u32 per_unit, u32 tg_bytes);
 u32 emit_per_four(const struct emit *e, u32 per_unit); /* as a layout says it */
-/* How the next launch lies: as it was tuned for the sizes it has (site; its rows are filled in), or
- * as usual. Then it walks by that. */
-struct layout emit_layout(struct emit *e, struct choice c);
+/* shapes.c: how the next launch lies: as it was tuned for the sizes it has (site; its rows are
+ * filled in), or as is usual for weights of so many bytes and so many rows at once. Then it walks
+ * by that. */
+enum launch_shape {
+    SHAPE_MATVEC,
+    SHAPE_MATVEC_NATIVE,
+    SHAPE_ROWS,
+    SHAPE_MIX,
+    SHAPE_EXPERTS,
+    SHAPE_ATTEND,
+    SHAPE_UNSTAGED,
+    SHAPE_UNSTAGED_GLU,
+    SHAPE_UNSTAGED_SUM,
+    SHAPE_COUNT
+};
+struct layout emit_shape(struct emit *e, enum launch_shape shape, enum encoding enc,
+                         const struct site *site, u32 n_rows, u64 bytes);
 void emit_walk_by(struct emit *e, const struct layout *l, u32 tg_bytes);
 void emit_pieces(struct emit *e, u32 n); /* that the work can be dealt out in */
 /* Groups of a launch of n that has one on every unit: then the next one's find a place on every

@@ -23,7 +23,7 @@ u32 emit_heads_at_once(const struct emit *e, const struct op *op)
 {
     bool f32 = e->p->net->profile.kv != CACHE_F16; /* as they are read */
     enum { FEW = 4 }; /* rows: more groups pay more than fewer reads of the cache */
-    u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads, most = e->kind.attn_heads;
+    u32 per = op->p.attn.n_heads / op->p.attn.n_kv_heads, most = e->kind.caps.attn_heads;
     bool few = e->rows <= FEW;
     if (op->kind == OP_LATENT_ATTENTION) return few && !f32 ? 1 : per <= 4 || f32 ? 4 : 20;
     u32 n = f32 ? (per == 1 ? 1 : 4) : per <= 2 ? per : per <= 4 || few ? 4 : 8;
@@ -125,14 +125,15 @@ static bool flashes(const struct emit *e, const struct op *op)
     bool small =
         op->kind == OP_LATENT_ATTENTION || MAX(op->p.attn.k_width, op->p.attn.v_width) <= MAX_HEAD;
     bool plain = !(op_features(op) & (HAS(WINDOW) | HAS(SOFTCAP) | HAS(SINKS)));
-    return e->kind.n_p && small && e->p->net->profile.kv == CACHE_F16 && (plain || !e->kind.native);
+    return e->kind.n_p && small && e->p->net->profile.kv == CACHE_F16 &&
+           (plain || !e->kind.caps.native);
 }
 
 static void emit_flash(struct emit *e, const struct op *op)
 {
     struct attention_args a = emit_attention_args(e, op);
     bool latent = op->kind == OP_LATENT_ATTENTION, few = MAX(a.k_units, a.v_units) <= 8;
-    bool native = e->kind.native;
+    bool native = e->kind.caps.native;
     u32 tiles = 2 * ((e->kind.n_p + FLASH_TILE - 1) / FLASH_TILE);
     if (latent) {
         u32 pairs = native ? LATENT_TILE_ROWS : LATENT_MAT_ROWS;
@@ -163,8 +164,8 @@ static void emit_flash(struct emit *e, const struct op *op)
 /* Can clusters do rows of class D, with each cached row read once for all heads? */
 static bool clusters(const struct emit *e, const struct op *op)
 {
-    return e->kind.clusters && op->kind == OP_LATENT_ATTENTION && op->p.attn.v_width % 32 == 0 &&
-           e->p->net->profile.kv == CACHE_F16;
+    return e->kind.caps.clusters && op->kind == OP_LATENT_ATTENTION &&
+           op->p.attn.v_width % 32 == 0 && e->p->net->profile.kv == CACHE_F16;
 }
 
 void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters)

@@ -166,15 +166,10 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
 static void walk(struct emit *e, const char *kind, u32 w, u32 n_out, u32 at_once, u32 slices)
 {
     struct planes p = emit_planes(e, w);
-    struct choice c = {
-        .site = {.n_out = n_out, .n_in = e->p->net->weights[w].n_in, .n_slices = slices},
-        .usual = {{MATVEC_THREADS, emit_per_four(e, 2), 0}},
-        .least = {{MATVEC_THREADS, 1, 0}},
-        .most = {{MATVEC_THREADS, 16, 0}}};
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_experts%s_%s", kind,
-             encoding_info[p.enc].name);
-    struct layout l = emit_layout(e, c);
-    emit_launch(e, c.site.kernel, (n_out + at_once - 1) / at_once, 1, MATVEC_THREADS);
+    struct site site = {.n_out = n_out, .n_in = e->p->net->weights[w].n_in, .n_slices = slices};
+    snprintf(site.kernel, sizeof site.kernel, "k_experts%s_%s", kind, encoding_info[p.enc].name);
+    struct layout l = emit_shape(e, SHAPE_EXPERTS, p.enc, &site, 1, 0);
+    emit_launch(e, site.kernel, (n_out + at_once - 1) / at_once, 1, MATVEC_THREADS);
     emit_depth(e, slices);
     emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(p.enc), MATVEC_THREADS));
     emit_step(e, STEP_HEAD);
@@ -281,8 +276,8 @@ bool emit_experts_sum_is_small(const struct emit *e, const struct group *g)
     const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED];
     u32 n_in = down->p.experts.n_in, n_used = down->p.experts.n_used;
     u32 added_in = added ? added->in[0].width : 0;
-    return sum_fits(e, g) && e->kind.clusters && e->rows == 1 && !e->kind.n_p && added_in > 0 &&
-           encoding_of(e->p->net->weights[down->w[0]].type) == ENC_I8 &&
+    return sum_fits(e, g) && e->kind.caps.clusters && e->rows == 1 && !e->kind.n_p &&
+           added_in > 0 && encoding_of(e->p->net->weights[down->w[0]].type) == ENC_I8 &&
            (n_in | added_in) % 32 == 0 && MAX(n_in, added_in) <= SUM_FEW_STEPS * STEP &&
            n_in * n_used + added_in <= SUM_FEW_IN && n_used < SUM_FEW_ROWS * EXPERTS_WAYS &&
            down->p.experts.n_out % EXPERTS_SUM_OUTS == 0;

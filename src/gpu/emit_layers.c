@@ -80,7 +80,7 @@ u32 emit_layers(struct emit *e, u32 end)
 {
     static const struct layer_family *const families[] = {&layers_rwkv7, &layers_mla};
     struct layer_run r;
-    if (!e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.n_units || e->passed)
+    if (!e->kind.resident || e->kind.n_d != 1 || e->kind.n_p || !e->kind.caps.n_units || e->passed)
         return 0;
     for (u32 i = 0; i < ARRAY_LEN(families); i++) {
         find_run(e, families[i], e->of, end, &r);

@@ -28,7 +28,7 @@ static void add_matrix(struct product *m, u32 w, u32 bias, struct operand y)
 /* Can one launch norm and round the only row by itself? */
 static bool fits_one(const struct emit *e, const struct product *m, enum encoding enc)
 {
-    if (emit_n_rows(e, m->x) > 1 || e->kind.unstaged) return false;
+    if (emit_n_rows(e, m->x) > 1 || e->kind.caps.unstaged) return false;
     if (encoding_is_int8(enc)) return m->n_in <= MATMUL_MAX_IN;
     return !m->norm || m->n_in <= MATMUL_MAX_NORM_F32;
 }
@@ -36,7 +36,7 @@ static bool fits_one(const struct emit *e, const struct product *m, enum encodin
 /* Do matrix units multiply rows that don't fit? Only rounded ones have the same bits there. */
 static bool on_matrix_units(const struct emit *e, enum encoding enc)
 {
-    return e->kind.bulk && encoding_is_int8(enc);
+    return e->kind.caps.bulk && encoding_is_int8(enc);
 }
 
 /* How many rows are a tile there, for all matrices of m: as they lie in memory. A tile of 64 rows
@@ -45,7 +45,7 @@ static u32 tile_of(const struct emit *e, const struct product *m)
 {
     enum { H200_UNITS = 132 };
     u32 n_rows = emit_n_rows(e, m->x), tiles = 0;
-    u32 units = e->kind.n_units ? e->kind.n_units : H200_UNITS;
+    u32 units = e->kind.caps.n_units ? e->kind.caps.n_units : H200_UNITS;
     bool narrow = true;
     for (u32 i = 0; i < m->n; i++) {
         narrow &= !encoding_has_nibbles(emit_planes(e, m->w[i]).enc);
@@ -74,7 +74,7 @@ static void bind_adds(struct emit *e, const struct product *m)
 u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8)
 {
     u64 room = emit_room(e->limits, e->p->bufs[m->x.buf].rows);
-    if (int8 && e->kind.bulk)
+    if (int8 && e->kind.caps.bulk)
         return (room + MMA_MOST - 1) / MMA_MOST * PIECE_BYTES((u64)MMA_MOST) * m->n_slices *
                ((m->n_in + PIECE_COLUMNS - 1) / PIECE_COLUMNS);
     return (room * m->n_in * m->n_slices * (int8 ? 1 : sizeof(float)) + 255) / 256 * 256;
@@ -83,7 +83,7 @@ u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8)
 static void bind_waiting(struct emit *e, const struct product *m, bool int8, bool write)
 {
     u64 n = emit_waiting_bytes(e, m, int8);
-    bool pieces = int8 && e->kind.bulk;
+    bool pieces = int8 && e->kind.caps.bulk;
     emit_scratch(e, 0, n, write);
     if (pieces && !write) return;
     emit_scratch(e, pieces ? 0 : n, int8 ? n / ACT_COLUMNS * sizeof(float) : 0, write);
@@ -96,7 +96,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
                               .x_pitch = emit_pitch(e, m->x),
                               .stride = m->x_stride,
                               .n_slices = m->n_slices,
-                              .tile = int8 && e->kind.bulk ? tile_of(e, m) : 0,
+                              .tile = int8 && e->kind.caps.bulk ? tile_of(e, m) : 0,
                               .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
                               .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
                               .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
@@ -120,30 +120,15 @@ u32 emit_scale_words(enum encoding enc)
 static void launch_matvec(struct emit *e, const char *what, u32 n_out, const struct planes *w,
                           u32 n_slices, const struct matmul_args *a)
 {
-    /* Measured on an H200. Two groups per unit pay from LARGE bytes on, or for slices, but not
-     * where all launches are even (emit_even), save logits. Logits of wide models, and outputs
-     * whose rows are longer than a queue, where they are few, are faster in smaller groups. */
-    enum { FEW_THREADS = 384, MANY = 32768, WIDE = 2048, LONG = 4096 };
-    enum { LARGE = 5 << 20, SMALL = 16 << 20 };
-    u64 bytes = (u64)n_out * n_slices * (w->q_row * 16 + w->s_row);
-    bool native = e->kind.native, even = e->p->net->n_states, logits = n_out > MANY;
-    bool wide = native && logits && a->n_in >= WIDE, wide_i8 = wide && w->enc == ENC_I8 && !even;
-    bool few = wide_i8 || (wide && encoding_has_nibbles(w->enc)) ||
-               (native && a->n_in > LONG && bytes > LARGE && bytes < SMALL);
-    u32 per_unit = wide_i8 ? 4 : (bytes > LARGE && (logits || !even)) || n_slices > 2 ? 2 : 1;
-    struct choice c = {
-        .site = {.n_out = n_out,
-                 .n_in = a->n_in,
-                 .n_slices = n_slices,
-                 .normed = a->norm != NORM_KIND_NONE},
-        .usual = {{few ? FEW_THREADS : MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
-        .least = {{native ? FEW_THREADS : MATVEC_THREADS, 1, 0}},
-        .most = {{MATVEC_THREADS, 16, 0}}};
-    char name[sizeof c.site.kernel + 8];
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_%s_%s", what, encoding_info[w->enc].name);
-    struct layout l = emit_layout(e, c);
+    struct site site = {
+        .n_out = n_out, .n_in = a->n_in, .n_slices = n_slices, .normed = a->norm != NORM_KIND_NONE};
+    char name[sizeof site.kernel + 8];
+    snprintf(site.kernel, sizeof site.kernel, "k_%s_%s", what, encoding_info[w->enc].name);
+    struct layout l =
+        emit_shape(e, e->kind.caps.native ? SHAPE_MATVEC_NATIVE : SHAPE_MATVEC, w->enc, &site, 1,
+                   (u64)n_out * n_slices * (w->q_row * 16 + w->s_row));
     u32 threads = l.v[LAYOUT_THREADS];
-    snprintf(name, sizeof name, "%s%s", c.site.kernel, threads == FEW_THREADS ? "_t384" : "");
+    snprintf(name, sizeof name, "%s%s", site.kernel, threads == 384 ? "_t384" : "");
     emit_launch(e, name, (n_out * 32 + threads - 1) / threads, 1, threads);
     emit_walk_by(e, &l, QUEUE_BYTES(emit_scale_words(w->enc), threads));
     emit_pieces(e, n_slices > 1 ? 0 : n_out);
@@ -166,19 +151,13 @@ static void launch_mma(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows,
 static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows,
                         struct matmul_args *a)
 {
-    struct choice c = {.site = {.n_out = n_out, .n_in = a->n_in, .n_slices = 1},
-                       .usual = {{MATMUL_THREADS, 0,
-                                  n_rows >= 8   ? 8
-                                  : n_rows >= 4 ? 4
-                                                : 2}},
-                       .least = {{64, 0, 2}},
-                       .most = {{MATMUL_THREADS, 0, 8}}};
-    char name[sizeof c.site.kernel + 10];
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_matmul_%s_r", encoding_info[enc].name);
-    struct layout l = emit_layout(e, c);
+    struct site site = {.n_out = n_out, .n_in = a->n_in, .n_slices = 1};
+    char name[sizeof site.kernel + 10];
+    snprintf(site.kernel, sizeof site.kernel, "k_matmul_%s_r", encoding_info[enc].name);
+    struct layout l = emit_shape(e, SHAPE_ROWS, enc, &site, n_rows, 0);
     u32 at_once = l.v[LAYOUT_COLUMNS];
     a->threads = l.v[LAYOUT_THREADS];
-    snprintf(name, sizeof name, "%s%u", c.site.kernel, at_once);
+    snprintf(name, sizeof name, "%s%u", site.kernel, at_once);
     emit_launch(e, name, (n_out * 32 + a->threads - 1) / a->threads,
                 (n_rows + at_once - 1) / at_once, a->threads);
 }

@@ -68,7 +68,8 @@ static bool fits(const struct emit *e, const struct group *g, const struct op *m
     u32 n = mul->in[0].width, chunk = e->places[mul->w[0]].chunk;
     u32 room = is_float(enc_of(e, mul->w[0])) ? MATMUL_MAX_NORM_F32 : MATMUL_MAX_IN;
     const struct operand x = norm ? norm->in[0] : lerp ? lerp->in[0] : mul->in[0];
-    if ((n > room && !e->kind.unstaged) || (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4)
+    if ((n > room && !e->kind.caps.unstaged) ||
+        (n | x.col | (lerp && !norm ? lerp->in[1].col : 0)) % 4)
         return false;
     if (!is_beside(e, mul->w[1], chunk) || (lerp && !is_beside(e, lerp->w[0], chunk))) return false;
     const struct op *up = glu_of(g, mul) ? up_of(g, mul) : NULL;
@@ -142,21 +143,16 @@ static void deal_groups(const struct emit *e, const struct group *g, const u32 *
 /* Of a device that says nothing of itself; and groups for each where they don't walk. */
 enum { USUAL_UNITS = 16, USUAL_GROUPS = 2 };
 
-/* How it lies: two groups for each unit are usual, one where all launches are even. */
 static struct layout layout_of(struct emit *e, const char *name, const struct group *g,
-                               const u32 *pick, u32 n)
+                               enum encoding enc, const u32 *pick, u32 n)
 {
     const struct weight *w = e->p->net->weights;
-    u32 per_unit = e->p->net->n_states ? 1 : 2;
-    struct choice c = {.site = {.n_in = w[g->ops[pick[0]]->w[0]].n_in,
-                                .n_slices = n,
-                                .normed = group_op(g, OP_NORM, 0) != NULL},
-                       .usual = {{MATVEC_THREADS, emit_per_four(e, per_unit), 0}},
-                       .least = {{MATVEC_THREADS, 1, 0}},
-                       .most = {{MATVEC_THREADS, 16, 0}}};
-    for (u32 i = 0; i < n; i++) c.site.n_out += w[g->ops[pick[i]]->w[0]].n_out;
-    snprintf(c.site.kernel, sizeof c.site.kernel, "%s", name);
-    return emit_layout(e, c);
+    struct site site = {.n_in = w[g->ops[pick[0]]->w[0]].n_in,
+                        .n_slices = n,
+                        .normed = group_op(g, OP_NORM, 0) != NULL};
+    for (u32 i = 0; i < n; i++) site.n_out += w[g->ops[pick[i]]->w[0]].n_out;
+    snprintf(site.kernel, sizeof site.kernel, "%s", name);
+    return emit_shape(e, SHAPE_MIX, enc, &site, 1, 0);
 }
 
 /* Products of one encoding, and of floats, and chunk as one launch. */
@@ -171,7 +167,7 @@ static void emit_mix(struct emit *e, const struct group *g, enum encoding enc, c
                          .eps = norm ? norm->p.norm.eps : 0};
     char name[32];
     snprintf(name, sizeof name, "k_mix_%s", is_float(enc) ? "floats" : encoding_info[enc].name);
-    struct layout l = layout_of(e, name, g, pick, n);
+    struct layout l = layout_of(e, name, g, enc, pick, n);
     emit_launch(e, name, 1, 1, MATVEC_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
@@ -188,7 +184,7 @@ static void emit_mix(struct emit *e, const struct group *g, enum encoding enc, c
             emit_step(e, STEP_HEAD);
     }
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, g, g->ops[pick[i]]);
-    u32 units = e->kind.n_units ? e->kind.n_units : USUAL_UNITS;
+    u32 units = e->kind.caps.n_units ? e->kind.caps.n_units : USUAL_UNITS;
     u32 per_four = l.v[LAYOUT_GROUPS] ? l.v[LAYOUT_GROUPS] : 4 * USUAL_GROUPS;
     deal_groups(e, g, pick, units * per_four / 4, &a);
     u32 floats = QUEUE_BYTES(0, MATVEC_THREADS);
@@ -280,7 +276,7 @@ static int emit_mixes(struct emit *e, const struct group *g)
 {
     bool done[MIX_MAX_OPS] = {false};
     CHECK(g->n_ops <= MIX_MAX_OPS);
-    if (e->kind.unstaged) return emit_unstaged_mixes(e, g);
+    if (e->kind.caps.unstaged) return emit_unstaged_mixes(e, g);
     for (u32 i = 0; i < g->n_ops; i++) {
         u32 pick[MIX_MAX], n = 0, chunk;
         if (!is_first(g, g->ops[i]) || done[i]) continue;

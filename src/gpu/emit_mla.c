@@ -13,7 +13,7 @@ bool emit_mla_query_fits(const struct emit *e, const struct group *g)
     const struct op *heads = group_op(g, OP_MATMUL_HEADS, 0);
     const struct weight *w = e->p->net->weights;
     u32 n = norm->in[0].width, head = heads->p.heads.in_stride, k = heads->p.heads.n_in;
-    return e->kind.clusters && e->rows == 1 && !e->kind.n_p && e->p->net->profile.int8 &&
+    return e->kind.caps.clusters && e->rows == 1 && !e->kind.n_p && e->p->net->profile.int8 &&
            encoding_of(w[mul->w[0]].type) == ENC_I8 && encoding_of(w[heads->w[0]].type) == ENC_I8 &&
            norm->w[1] == NO_WEIGHT && mul->w[1] == NO_WEIGHT && norm->p.norm.group == n &&
            n % 32 == 0 && k % 32 == 0 && norm->in[0].col % 4 == 0 && n <= QUERY_MAX_IN &&
@@ -144,16 +144,16 @@ bool emit_mla_fits(const struct emit *e, const struct group *g)
     enum { MOST_ROTATED = 64 }; /* that latent_mma.cu has room for */
     enum encoding enc = encoding_of(e->p->net->weights[heads->w[0]].type);
     u32 k = attention->p.attn.k_width, v = attention->p.attn.v_width;
-    return e->rows == 1 && !e->kind.n_p && e->kind.joins && e->p->net->profile.kv == CACHE_F16 &&
-           (enc == ENC_I8 || enc == ENC_F16) && is_usual(e, g) && v % 32 == 0 && k % 8 == 0 &&
-           k <= LATENT_MAX_K && v <= LATENT_MAX_V && v + rope->p.rope.n_rot == k &&
-           attention->p.attn.n_heads == rope->p.rope.n_heads &&
+    return e->rows == 1 && !e->kind.n_p && e->kind.caps.joins &&
+           e->p->net->profile.kv == CACHE_F16 && (enc == ENC_I8 || enc == ENC_F16) &&
+           is_usual(e, g) && v % 32 == 0 && k % 8 == 0 && k <= LATENT_MAX_K && v <= LATENT_MAX_V &&
+           v + rope->p.rope.n_rot == k && attention->p.attn.n_heads == rope->p.rope.n_heads &&
            attention->p.attn.n_heads <= TICKETS && heads->p.heads.in_stride == v &&
            heads->p.heads.n_in == v && attention->in[0].col % 4 == 0 &&
            rope->out[0].buf == attention->in[0].buf &&
            rope->out[0].col == attention->in[0].col + v && rope->p.rope.out_stride == k &&
-           (!e->kind.clusters || (norm->p.norm.kind == NORM_RMS && norm->w[1] == NO_WEIGHT &&
-                                  rope->p.rope.n_rot <= MOST_ROTATED));
+           (!e->kind.caps.clusters || (norm->p.norm.kind == NORM_RMS && norm->w[1] == NO_WEIGHT &&
+                                       rope->p.rope.n_rot <= MOST_ROTATED));
 }
 
 /* v_b as the kernels want it, behind name. */
@@ -187,7 +187,7 @@ static void emit_mla(struct emit *e, const struct group *g)
     u32 kv = attention->p.attn.kv, w = heads->w[0];
     enum encoding enc = emit_planes(e, w).enc;
     struct mla_args a = emit_mla_args(e, g);
-    if (e->kind.clusters)
+    if (e->kind.caps.clusters)
         emit_clusters(e, "k_mla_mma", attention, LATENT_STRETCHES);
     else
         launch_heads(e, "", GROUPS, enc, a.attn.n_heads);
@@ -197,7 +197,7 @@ static void emit_mla(struct emit *e, const struct group *g)
     emit_kv(e, kv, false);
     emit_kv(e, kv, true);
     emit_attention_scratch(e, attention, true);
-    if (e->kind.clusters) {
+    if (e->kind.caps.clusters) {
         emit_args(e, &a, sizeof a);
         launch_heads(e, "_out", OUT_GROUPS, enc, a.attn.n_heads);
         emit_step(e, STEP_ROWS);

@@ -221,7 +221,7 @@ static bool layer_of(const struct emit *e, const struct group *g, struct layer *
                                   .route = emit_route_args(e, p.route),
                                   .store = attend.store,
                                   .attn = attend.attn};
-    if (!take_weights(e, &p, out->chunk, a) || !fits(a, e->kind.n_units)) return false;
+    if (!take_weights(e, &p, out->chunk, a) || !fits(a, e->kind.caps.n_units)) return false;
     out->place = a->q_a.q;
     return true;
 }
@@ -277,9 +277,9 @@ static void emit_run(struct emit *e, const struct layer_run *r)
     struct mla_layers_args a = l->a.mla;
     a.n_layers = r->n, a.stride = r->stride, a.kv_stride = r->memory_stride;
     a.x = l->x, a.y = l->y;
-    e->passed = place_passed(&a, e->limits->max_pos, e->kind.n_units) * sizeof(u64);
-    emit_launch(e, "k_mla_layers_i8", e->kind.n_units, 1, MLA_SIMDS * 32 + LAYERS_HELPERS);
-    emit_groups(e, e->kind.n_units, LAYERS_BYTES);
+    e->passed = place_passed(&a, e->limits->max_pos, e->kind.caps.n_units) * sizeof(u64);
+    emit_launch(e, "k_mla_layers_i8", e->kind.caps.n_units, 1, MLA_SIMDS * 32 + LAYERS_HELPERS);
+    emit_groups(e, e->kind.caps.n_units, LAYERS_BYTES);
     emit_step(e, STEP_ROWS);
     emit_tables(e, false);
     emit_step(e, STEP_COS);

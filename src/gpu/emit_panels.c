@@ -124,12 +124,12 @@ static void launch_panels(struct emit *e, const struct product *m, const struct 
 {
     u32 gx = p->rows / PANEL_M, gy = (p->w_rows + PANEL_N - 1) / PANEL_N;
     char name[32];
-    if (e->kind.native) {
+    if (e->kind.caps.native) {
         u32 stages = m->n_used ? PANEL_FEW : stages_of(gx * gy * n);
         snprintf(name, sizeof name, "k_panels_mma_%u", stages);
         emit_launch(e, name, gx, gy, PANEL_THREADS);
         emit_walk(e, 0, PANEL_BYTES(stages));
-    } else if (e->kind.tensor && !m->n_used) {
+    } else if (e->kind.caps.tensor && !m->n_used) {
         emit_launch(e, "k_panels_tensor", (e->kind.n_p + TENSOR_ROWS - 1) / TENSOR_ROWS,
                     (p->w_rows + TENSOR_OUTS - 1) / TENSOR_OUTS, TENSOR_THREADS);
     } else {

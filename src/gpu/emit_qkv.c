@@ -102,20 +102,17 @@ static bool can_attend(const struct emit *e, const struct heads *h)
  * so many heads that share keys are taken at once. */
 static void emit_attend(struct emit *e, const struct op *attention, const struct heads *h)
 {
-    struct attend_args a = {h->args, emit_attention_args(e, attention), e->kind.joins};
+    struct attend_args a = {h->args, emit_attention_args(e, attention), e->kind.caps.joins};
     u32 per = a.attn.n_heads / a.attn.n_kv_heads, at_once = emit_heads_at_once(e, attention);
     u32 longest = MAX(h->args.width, h->args.v_width) <= 64 ? 64 : 128;
     u32 chunks = e->limits->max_pos / (SPLIT_TOKENS * ATTN_SUBS) + 1;
     u64 items = (u64)chunks * a.attn.n_kv_heads * ((per + at_once - 1) / at_once);
-    struct choice c = {.site = {.n_out = a.attn.n_heads * h->args.v_width,
-                                .n_in = h->args.width,
-                                .n_slices = a.attn.n_kv_heads},
-                       .usual = {{ATTN_THREADS, emit_per_four(e, 1), 0}},
-                       .least = {{ATTN_THREADS, 1, 0}},
-                       .most = {{ATTN_THREADS, 16, 0}}};
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_attend_%u_h%u", longest, at_once);
-    struct layout l = emit_layout(e, c);
-    emit_launch(e, c.site.kernel, (u32)MIN(MAX(items, a.attn.n_heads * 2), ATTEND_GROUPS), 1,
+    struct site site = {.n_out = a.attn.n_heads * h->args.v_width,
+                        .n_in = h->args.width,
+                        .n_slices = a.attn.n_kv_heads};
+    snprintf(site.kernel, sizeof site.kernel, "k_attend_%u_h%u", longest, at_once);
+    struct layout l = emit_shape(e, SHAPE_ATTEND, ENC_F16, &site, 1, 0);
+    emit_launch(e, site.kernel, (u32)MIN(MAX(items, a.attn.n_heads * 2), ATTEND_GROUPS), 1,
                 ATTN_THREADS);
     emit_walk_by(e, &l, 0);
     bind_heads(e, h);
@@ -125,7 +122,7 @@ static void emit_attend(struct emit *e, const struct op *attention, const struct
     emit_tickets(e);
     emit_out(e, attention->out[0]);
     emit_args(e, &a, sizeof a);
-    if (!e->kind.joins) emit_attention_merge(e, attention);
+    if (!e->kind.caps.joins) emit_attention_merge(e, attention);
 }
 
 int emit_norm_qkv_attention(struct emit *e, const struct group *g)

@@ -91,7 +91,7 @@ static bool fits(const struct emit *e, struct layer *l)
 {
     struct layers_args *a = &l->a.rwkv7;
     bool nibbles = encoding_has_nibbles(l->enc);
-    u32 units = e->kind.n_units, simds = LAYERS_SIMDS(nibbles);
+    u32 units = e->kind.caps.n_units, simds = LAYERS_SIMDS(nibbles);
     return a->n % 256 == 0 && a->n >= LAYERS_LEAST && a->n <= LAYERS_MAX(nibbles) &&
            a->n_between % 256 == 0 && a->n_between <= 4 * a->n && a->n_between >= units &&
            a->n_heads <= units && (a->n + units - 1) / units <= simds &&
@@ -180,7 +180,7 @@ static void emit_run(struct emit *e, const struct layer_run *r)
     const struct layer *l = &r->first;
     struct layers_args a = l->a.rwkv7;
     bool nibbles = encoding_has_nibbles(l->enc);
-    u32 units = e->kind.n_units, simds = LAYERS_SIMDS(nibbles);
+    u32 units = e->kind.caps.n_units, simds = LAYERS_SIMDS(nibbles);
     a.n_layers = r->n, a.stride = r->stride, a.state_stride = r->memory_stride;
     a.x = l->x, a.y = l->y;
     e->passed =

@@ -110,7 +110,7 @@ static void emit_low_mix(struct emit *e, const struct group *g, const struct mix
     struct operand made[LOW_MAX];
     u32 at = 0;
     char name[32];
-    snprintf(name, sizeof name, "%s_%u", e->kind.unstaged ? "k_unstaged_low" : "k_low_mix",
+    snprintf(name, sizeof name, "%s_%u", e->kind.caps.unstaged ? "k_unstaged_low" : "k_low_mix",
              m->head);
     emit_launch(e, name, emit_even(e, m->args.n_heads), 1, LOW_THREADS);
     emit_walk(e, 0, LOW_BYTES);

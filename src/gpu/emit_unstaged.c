@@ -6,24 +6,18 @@
 
 bool emit_is_unstaged(const struct emit *e, struct operand x)
 {
-    return e->kind.unstaged && emit_n_rows(e, x) == 1;
+    return e->kind.caps.unstaged && emit_n_rows(e, x) == 1;
 }
 
-/* Threads of a group, weight rows of a simdgroup and quads of them at once. What is usual is what
- * others found best on Apple's GPUs: it was not measured. */
+/* Threads of a group, weight rows of a simdgroup and quads of them at once. */
 static struct layout layout_of(struct emit *e, const struct product *m, enum encoding enc,
                                u32 n_out, u32 n_slices)
 {
-    enum { THREADS = 128, MANY = 4096 }; /* outputs from which on there are groups enough */
-    u32 outputs = m->glu || n_out >= MANY ? 4 : 2;
-    struct choice c = {
-        .site = {.n_out = n_out, .n_in = m->n_in, .n_slices = n_slices, .normed = m->norm != NULL},
-        .usual = {{THREADS, 0, 0, outputs, outputs == 2 ? 2 : 1}},
-        .least = {{64, 0, 0, m->glu ? 2 : 1, 1}},
-        .most = {{UNSTAGED_THREADS, 0, 0, 8, 4}}};
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_unstaged_%s%s", m->glu ? "glu_" : "",
+    struct site site = {
+        .n_out = n_out, .n_in = m->n_in, .n_slices = n_slices, .normed = m->norm != NULL};
+    snprintf(site.kernel, sizeof site.kernel, "k_unstaged_%s%s", m->glu ? "glu_" : "",
              encoding_info[enc].name);
-    return emit_layout(e, c);
+    return emit_shape(e, m->glu ? SHAPE_UNSTAGED_GLU : SHAPE_UNSTAGED, enc, &site, 1, 0);
 }
 
 static void bind_input(struct emit *e, const struct product *m, bool int8)
@@ -179,7 +173,6 @@ static struct unstaged_plane plane_of(const struct emit *e, u32 id, const struct
 
 void emit_unstaged_sum(struct emit *e, const struct group *g, const struct operand *residual)
 {
-    enum { THREADS = 128, OUTPUTS = 2 };
     const struct op *down = g->role[SUM_DOWN], *added = g->role[SUM_ADDED];
     u32 n_in = down->p.experts.n_in, n_out = down->p.experts.n_out, n_used = down->p.experts.n_used;
     enum encoding enc = encoding_of(e->p->net->weights[down->w[0]].type);
@@ -197,16 +190,13 @@ void emit_unstaged_sum(struct emit *e, const struct group *g, const struct opera
                                   .added_bias = added && added->w[1] != NO_WEIGHT,
                                   .adds = residual != NULL};
     if (added) a.added = plane_of(e, added->w[0], &w.in[of_added]);
-    struct choice c = {.site = {.n_out = n_out, .n_in = n_in, .n_slices = n_used},
-                       .usual = {{THREADS, 0, 0, OUTPUTS, 0}},
-                       .least = {{64, 0, 0, 2, 0}},
-                       .most = {{UNSTAGED_THREADS, 0, 0, 4, 0}}};
-    char name[sizeof c.site.kernel + 10];
-    snprintf(c.site.kernel, sizeof c.site.kernel, "k_unstaged_sum_%s", encoding_info[enc].name);
-    struct layout l = emit_layout(e, c);
+    struct site site = {.n_out = n_out, .n_in = n_in, .n_slices = n_used};
+    char name[sizeof site.kernel + 10];
+    snprintf(site.kernel, sizeof site.kernel, "k_unstaged_sum_%s", encoding_info[enc].name);
+    struct layout l = emit_shape(e, SHAPE_UNSTAGED_SUM, enc, &site, 1, 0);
     u32 per_group = l.v[LAYOUT_THREADS] / 32 * l.v[LAYOUT_OUTPUTS];
     a.threads = l.v[LAYOUT_THREADS];
-    snprintf(name, sizeof name, "%s_o%u", c.site.kernel, l.v[LAYOUT_OUTPUTS]);
+    snprintf(name, sizeof name, "%s_o%u", site.kernel, l.v[LAYOUT_OUTPUTS]);
     emit_launch(e, name, (n_out + per_group - 1) / per_group, 1, a.threads);
     emit_step(e, STEP_HEAD);
     emit_in(e, down->in[1]);

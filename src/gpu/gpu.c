@@ -150,8 +150,8 @@ static int alloc_weights(struct gpu_exec *x, u64 max_buffer, struct err *err)
     }
     int rc = 0;
     for (u32 i = 0; i < x->net->n_weights; i++) planes_plan(&x->planes[i], &x->net->weights[i]);
-    x->n_chunks =
-        planes_place(x->net, planes_limit(x->kind.bulk, x->kind.buffer), x->places, sizes);
+    x->n_chunks = planes_place(x->net, planes_limit(x->kind.caps.bulk, x->kind.caps.buffer),
+                               x->places, sizes);
     for (u32 i = 0; !rc && i < x->n_chunks; i++) {
         if (sizes[i] > max_buffer)
             rc = err_set(err, FLETCH_E_FIT,
@@ -202,9 +202,8 @@ static int open_memory(struct gpu_exec *x, struct err *err)
 {
     struct gpu_info info;
     x->d->info(x->g, &info);
-    x->limits.found = gpu_device_of(&info);
-    x->kind = gpu_kind(x->d, &x->limits.found);
-    x->kind.layouts = &x->layouts;
+    x->limits.found = (struct exec_device){true, info.memory_free, info.caps};
+    x->kind = (struct list_kind){.caps = info.caps, .layouts = &x->layouts};
     int rc = alloc_weights(x, info.max_buffer, err);
     x->known.len = x->limits.max_pos / x->limits.block_tokens + 1;
     x->known.n_bytes = gpu_tables_bytes(&x->limits);
@@ -233,12 +232,12 @@ static void check_arithmetic(struct gpu_exec *x)
         snprintf(x->base.warning, sizeof x->base.warning, "%s", err.text);
 }
 
-static int open_with(struct exec **out, const struct exec_class *class, const struct gpu_driver *d,
-                     const struct net *net, const struct exec_limits *limits, u32 n_threads,
-                     struct err *err)
+static int gpu_open(struct exec **out, const struct exec_class *class, const struct net *net,
+                    const struct exec_limits *limits, u32 n_threads, struct err *err)
 {
     *out = NULL;
-    const char *why = gpu_absent(class->name);
+    const struct gpu_driver *d = class->driver;
+    const char *why = gpu_driver_absent(d);
     if (why)
         return err_set(err, FLETCH_E_BACKEND, "backend '%s' is not available: %s", class->name,
                        why);
@@ -366,7 +365,7 @@ static struct gpu_ref resolve(const struct gpu_exec *x, const struct gpu_program
 /* The grid of a launch on this device. */
 static void find_groups(const struct gpu_exec *x, const struct launch *l, u32 groups[3])
 {
-    u32 units = x->kind.n_units, most = units * l->per_four / 4 / l->groups[2];
+    u32 units = x->kind.caps.n_units, most = units * l->per_four / 4 / l->groups[2];
     memcpy(groups, l->groups, sizeof l->groups);
     if (l->per_four) groups[0] = MIN(MAX(groups[0], MIN(l->pieces, units)), MAX(most, 1));
 }
@@ -734,11 +733,12 @@ bool gpu_look(const struct gpu_driver *d, u32 device, struct gpu_info *out)
 }
 
 /* When the device can't be opened, open will say why. */
-static struct exec_device look_at(const struct gpu_driver *d, u32 device)
+static struct exec_device look(const struct exec_class *class, u32 device)
 {
     struct gpu_info info;
-    if (!gpu_look(d, device, &info)) return (struct exec_device){.available = UINT64_MAX};
-    return gpu_device_of(&info);
+    if (!gpu_look(class->driver, device, &info))
+        return (struct exec_device){.available = UINT64_MAX};
+    return (struct exec_device){true, info.memory_free, info.caps};
 }
 
 /* ---- layouts ---- */
@@ -832,99 +832,34 @@ static const u64 kernels[OP_COUNT] = {
     [OP_SAMPLE] = HAS(OP),
 };
 
-#define GPU_CLASS(driver, rounds_to_bf16, rows)                                                  \
-    static struct exec_device driver##_look(u32 device)                                          \
-    {                                                                                            \
-        return look_at(&driver_##driver, device);                                                \
-    }                                                                                            \
-    static u64 driver##_bytes(const struct program *p, const struct exec_limits *limits)         \
-    {                                                                                            \
-        return gpu_bytes(&driver_##driver, p, limits);                                           \
-    }                                                                                            \
-    static u64 driver##_open_bytes(const struct net *net, const struct exec_limits *limits)      \
-    {                                                                                            \
-        return gpu_open_bytes(&driver_##driver, net, limits);                                    \
-    }                                                                                            \
-    static int driver##_launches(const struct program *p, const struct exec_limits *limits,      \
-                                 u32 n_rows, u32 n_units, u32 *by_group, u32 *total,             \
-                                 struct err *err)                                                \
-    {                                                                                            \
-        return gpu_launches(&driver_##driver, p, limits, n_rows, n_units, by_group, total, err); \
-    }                                                                                            \
-    static int driver##_scratch(const struct program *p, const struct exec_limits *limits,       \
-                                u64 *by_group, struct err *err)                                  \
-    {                                                                                            \
-        return gpu_scratch(&driver_##driver, p, limits, by_group, err);                          \
-    }                                                                                            \
-    static int driver##_open(struct exec **out, const struct net *net,                           \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err);  \
-    static const struct exec_class driver##_class = {                                            \
-        .name = #driver,                                                                         \
-        .rules = gpu_rules,                                                                      \
-        .n_rules = GPU_RULES,                                                                    \
-        .kernels = kernels,                                                                      \
-        .kv = CACHE_F16,                                                                         \
-        .int8 = true,                                                                            \
-        .bf16 = rounds_to_bf16,                                                                  \
-        .has_bf16 = true,                                                                        \
-        .max_rows = MAX_ROWS,                                                                    \
-        .chunk = rows,                                                                           \
-        .queues = true,                                                                          \
-        .open = driver##_open,                                                                   \
-        .close = gpu_close,                                                                      \
-        .weight = gpu_weight,                                                                    \
-        .load = gpu_load,                                                                        \
-        .prepare = gpu_prepare,                                                                  \
-        .submit = gpu_submit,                                                                    \
-        .wait = gpu_wait,                                                                        \
-        .read = gpu_read,                                                                        \
-        .write = gpu_write,                                                                      \
-        .move = gpu_move,                                                                        \
-        .weight_bytes = planes_bytes,                                                            \
-        .bytes = driver##_bytes,                                                                 \
-        .open_bytes = driver##_open_bytes,                                                       \
-        .look = driver##_look,                                                                   \
-        .launches = driver##_launches,                                                           \
-        .scratch = driver##_scratch,                                                             \
-        .counters = gpu_counters,                                                                \
-        .memory = gpu_memory,                                                                    \
-        .profile = gpu_profile,                                                                  \
-    };                                                                                           \
-    static int driver##_open(struct exec **out, const struct net *net,                           \
-                             const struct exec_limits *limits, u32 n_threads, struct err *err)   \
-    {                                                                                            \
-        return open_with(out, &driver##_class, &driver_##driver, net, limits, n_threads, err);   \
+#define GPU_CLASS(driver_name, rounds_to_bf16, rows)                                              \
+    {                                                                                             \
+        .name = #driver_name, .driver = &driver_##driver_name, .rules = gpu_rules,                \
+        .n_rules = GPU_RULES, .kernels = kernels, .kv = CACHE_F16, .int8 = true,                  \
+        .bf16 = rounds_to_bf16, .has_bf16 = true, .max_rows = MAX_ROWS, .chunk = rows,            \
+        .queues = true, .open = gpu_open, .close = gpu_close, .weight = gpu_weight,               \
+        .load = gpu_load, .prepare = gpu_prepare, .submit = gpu_submit, .wait = gpu_wait,         \
+        .read = gpu_read, .write = gpu_write, .move = gpu_move, .weight_bytes = planes_bytes,     \
+        .bytes = gpu_bytes, .open_bytes = gpu_open_bytes, .look = look, .launches = gpu_launches, \
+        .scratch = gpu_scratch, .counters = gpu_counters, .memory = gpu_memory,                   \
+        .profile = gpu_profile,                                                                   \
     }
 
-GPU_CLASS(cuda, true, CUDA_ROWS)
-GPU_CLASS(metal, true, METAL_ROWS)
-GPU_CLASS(emu, false, 0)
-GPU_CLASS(emu_checked, false, 0)
-GPU_CLASS(emu_metal, false, 0)
-
-static const struct {
-    const struct exec_class *class;
-    const struct gpu_driver *driver;
-} classes[] = {
-    {&cuda_class, &driver_cuda},
-    {&metal_class, &driver_metal},
-    {&emu_class, &driver_emu},
-    {&emu_checked_class, &driver_emu_checked},
-    {&emu_metal_class, &driver_emu_metal},
+static const struct exec_class classes[] = {
+    GPU_CLASS(cuda, true, CUDA_ROWS), GPU_CLASS(metal, true, METAL_ROWS), GPU_CLASS(emu, false, 0),
+    GPU_CLASS(emu_checked, false, 0), GPU_CLASS(emu_metal, false, 0),
 };
 
 const struct exec_class *gpu_class(const char *name)
 {
     for (u32 i = 0; i < ARRAY_LEN(classes); i++)
-        if (strcmp(classes[i].class->name, name) == 0) return classes[i].class;
+        if (strcmp(classes[i].name, name) == 0) return &classes[i];
     return NULL;
 }
 
 const struct gpu_driver *gpu_driver_of(const struct exec_class *class)
 {
-    for (u32 i = 0; i < ARRAY_LEN(classes); i++)
-        if (strcmp(classes[i].class->name, class->name) == 0) return classes[i].driver;
-    return NULL;
+    return class ? class->driver : NULL;
 }
 
 const char *gpu_absent(const char *name)

@@ -48,38 +48,9 @@ bool gpu_is_unified(const struct gpu_driver *d)
     return !d || d->unified;
 }
 
-/* What a driver says of all its devices; Metal's that is not built in says the same. */
-static struct list_kind kind_of_driver(const struct gpu_driver *d)
+struct device_caps gpu_least(const struct gpu_driver *d)
 {
-    if (!d) return (struct list_kind){.unstaged = true, .attn_heads = METAL_ATTN_HEADS};
-    return (struct list_kind){
-        .joins = d->joins, .unstaged = d->unstaged, .attn_heads = d->attn_heads};
-}
-
-struct exec_device gpu_device_of(const struct gpu_info *info)
-{
-    return (struct exec_device){.known = true,
-                                .available = info->memory_free,
-                                .buffer = info->buffer,
-                                .n_units = info->n_units,
-                                .native = info->has_native,
-                                .bulk = info->has_bulk,
-                                .clusters = info->has_clusters,
-                                .walks = info->walks,
-                                .tensor = info->tensor};
-}
-
-struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on)
-{
-    struct list_kind kind = kind_of_driver(d);
-    kind.native = on->native;
-    kind.bulk = on->bulk;
-    kind.clusters = on->clusters;
-    kind.walks = on->walks;
-    kind.n_units = on->n_units;
-    kind.buffer = on->buffer;
-    kind.tensor = on->tensor;
-    return kind;
+    return d ? d->least : (struct device_caps)METAL_CAPS;
 }
 
 /* How many lists for whole steps there is room for. There may be one for any two numbers of rows,
@@ -98,7 +69,7 @@ static int measure_passed(u64 *out, const struct program *p, const struct exec_l
 {
     struct emit e;
     *out = 0;
-    if (!d || !d->reside || !kind.bulk) return 0;
+    if (!d || !d->reside || !kind.caps.bulk) return 0;
     kind.n_d = 1;
     kind.resident = true;
     int rc = emit_program(&e, p, limits, kind, err);
@@ -112,11 +83,11 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
                 const struct gpu_driver *d, const struct list_kind *on, struct err *err)
 {
     u32 last = gpu_list_for(limits, limits->max_rows), most = gpu_list_rows(limits, last);
-    struct list_kind kind = kind_of_driver(d);
-    kind.native = on->native;
-    kind.bulk = on->bulk;
-    kind.buffer = on->buffer;
-    kind.joins = false; /* the longer list */
+    struct list_kind kind = {.caps = gpu_least(d)}; /* the most scratch */
+    kind.caps.native = on->caps.native;
+    kind.caps.bulk = on->caps.bulk;
+    kind.caps.buffer = on->caps.buffer;
+    kind.caps.joins = false; /* the longer list */
     u32 n_commands = 0;
     *out = (struct gpu_sizes){.sampled = emit_room(limits, ROWS_R) * sizeof(i32)};
     for (enum rows rows = ROWS_T; rows <= ROWS_R; rows++)
@@ -139,28 +110,30 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
     return measure_passed(&out->passed, p, limits, d, *on, err);
 }
 
-u64 gpu_bytes(const struct gpu_driver *d, const struct program *p, const struct exec_limits *limits)
+u64 gpu_bytes(const struct exec_class *class, const struct program *p,
+              const struct exec_limits *limits)
 {
+    const struct gpu_driver *d = class->driver;
     struct gpu_sizes size;
     struct err ignored = {0};
-    struct exec_device on = limits->found;
-    if (!on.known) on.native = on.bulk = d == &driver_cuda;
-    struct list_kind kind = gpu_kind(d, &on);
+    struct list_kind kind = {.caps = limits->found.caps};
+    if (!limits->found.known) kind.caps = d ? d->most : gpu_least(d);
     if (gpu_measure(&size, p, limits, d, &kind, &ignored)) return 0;
     u64 host = gpu_is_unified(d) ? GPU_BERTHS * (size.step + size.sampled) : 0;
     return size.mem[0] + size.mem[1] + size.scratch + size.step + size.passed + size.lists + host;
 }
 
-int gpu_launches(const struct gpu_driver *d, const struct program *p,
+int gpu_launches(const struct exec_class *class, const struct program *p,
                  const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_group,
                  u32 *total, struct err *err)
 {
+    const struct gpu_driver *d = class->driver;
     struct emit e;
-    bool hopper = n_units && d && d->reside;
-    struct list_kind kind = kind_of_driver(d);
-    kind.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows));
-    kind.native = kind.bulk = kind.resident = kind.clusters = kind.walks = hopper;
-    kind.n_units = n_units;
+    bool all_at_once = n_units && d && d->reside;
+    struct list_kind kind = {.n_d = gpu_list_rows(limits, gpu_list_for(limits, n_rows)),
+                             .caps = all_at_once ? d->most : gpu_least(d),
+                             .resident = all_at_once};
+    kind.caps.n_units = n_units;
     int rc = emit_program(&e, p, limits, kind, err);
     if (rc) return rc;
     *total = e.n;
@@ -170,13 +143,14 @@ int gpu_launches(const struct gpu_driver *d, const struct program *p,
     return 0;
 }
 
-int gpu_scratch(const struct gpu_driver *d, const struct program *p,
+int gpu_scratch(const struct exec_class *class, const struct program *p,
                 const struct exec_limits *limits, u64 *by_group, struct err *err)
 {
+    const struct gpu_driver *d = class->driver;
     struct emit e;
     u32 rows = gpu_list_rows(limits, gpu_list_for(limits, limits->max_rows));
-    struct list_kind kind = kind_of_driver(d);
-    kind.native = d == &driver_cuda;
+    struct list_kind kind = {.caps = gpu_least(d)};
+    kind.caps.native = d && d->most.native;
     if (p->net->profile.bf16)
         kind.n_p = rows;
     else

@@ -24,11 +24,8 @@ enum {
     GPU_SLOT_LISTS = 64,
 };
 
-/* What lists are like on a device (resident and layouts are left out). */
-struct exec_device gpu_device_of(const struct gpu_info *info);
-struct list_kind gpu_kind(const struct gpu_driver *d, const struct exec_device *on);
-
 /* What gpu_driver says; d: NULL for Metal where it is not built in. */
+struct device_caps gpu_least(const struct gpu_driver *d);
 u64 gpu_list_bytes(const struct gpu_driver *d, u32 n);
 bool gpu_is_unified(const struct gpu_driver *d);
 
@@ -42,12 +39,12 @@ int gpu_measure(struct gpu_sizes *out, const struct program *p, const struct exe
                 const struct gpu_driver *d, const struct list_kind *on, struct err *err);
 
 /* For struct exec_class. */
-u64 gpu_bytes(const struct gpu_driver *d, const struct program *p,
+u64 gpu_bytes(const struct exec_class *class, const struct program *p,
               const struct exec_limits *limits);
-int gpu_launches(const struct gpu_driver *d, const struct program *p,
+int gpu_launches(const struct exec_class *class, const struct program *p,
                  const struct exec_limits *limits, u32 n_rows, u32 n_units, u32 *by_group,
                  u32 *total, struct err *err);
-int gpu_scratch(const struct gpu_driver *d, const struct program *p,
+int gpu_scratch(const struct exec_class *class, const struct program *p,
                 const struct exec_limits *limits, u64 *by_group, struct err *err);
 
 #endif

@@ -64,9 +64,10 @@ u64 gpu_staging_bytes(const struct net *net)
     return MIN(most, (u64)GPU_STAGING);
 }
 
-u64 gpu_open_bytes(const struct gpu_driver *d, const struct net *net,
+u64 gpu_open_bytes(const struct exec_class *class, const struct net *net,
                    const struct exec_limits *limits)
 {
+    const struct gpu_driver *d = class->driver;
     u32 n_stretches[2], n_bufs, n_edits = 1; /* commands of their list: a copy, and one a buffer */
     for (u32 i = 0; i < 2; i++) {
         n_stretches[i] = gpu_stretches(net, limits, i, NULL, &n_bufs);

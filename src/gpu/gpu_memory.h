@@ -26,7 +26,7 @@ enum { GPU_STAGING = 64 << 20 };
 u64 gpu_staging_bytes(const struct net *net);
 
 /* For struct exec_class: all but weights, and what the plan counts as caches and states. */
-u64 gpu_open_bytes(const struct gpu_driver *d, const struct net *net,
+u64 gpu_open_bytes(const struct exec_class *class, const struct net *net,
                    const struct exec_limits *limits);
 
 #endif

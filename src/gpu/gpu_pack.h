@@ -44,7 +44,7 @@ struct weight_place {
 u32 planes_place(const struct net *net, u64 limit, struct weight_place *places, u64 *sizes);
 /* That limit: 2 GiB, which every device allows, or as many units of 16 bytes as an argument of a
  * kernel can count, for devices whose launches walk over many layers; but no more than
- * gpu_info.buffer where that is not 0. */
+ * device_caps.buffer where that is not 0. */
 u64 planes_limit(bool large, u64 buffer);
 /* Packs rows [begin, end), counted over all slices, to the start of q and of s. */
 void planes_pack(const struct planes *p, const struct weight *w, u64 begin, u64 end, u8 *q, u8 *s);

@@ -65,7 +65,7 @@
  *   group, by tensor operations of halves or bfloats, in tensor.gpu only: its sums are in the
  *   device's order, in ascending order where there are no such operations.
  * - Groups of a launch see nothing of each other's writes, except through atomic_add, and the last
- *   of several that hand over by last_group() (where gpu_driver.joins), which sees all of theirs.
+ *   of several that hand over by last_group() (where device_caps.joins), which sees all of theirs.
  * - What copies and k_tables bring (the step, block tables) is CONST too for all behind them: they
  *   start nobody early and end with dev_fence(). So are cached rows of earlier steps.
  * - dot4_i8(a, b, acc) is acc plus the products of four signed bytes, dot4_low and dot4_high those

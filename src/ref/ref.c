@@ -23,13 +23,13 @@ static void ref_close(struct exec *exec)
     free(x);
 }
 
-static int ref_open(struct exec **out, const struct net *net, const struct exec_limits *limits,
-                    u32 n_threads, struct err *err)
+static int ref_open(struct exec **out, const struct exec_class *class, const struct net *net,
+                    const struct exec_limits *limits, u32 n_threads, struct err *err)
 {
     *out = NULL;
     struct ref *x = calloc(1, sizeof *x);
     if (!x) return err_nomem(err, "the executor");
-    int rc = hostmem_open(&x->host, &ref_exec, net, limits, err);
+    int rc = hostmem_open(&x->host, class, net, limits, err);
     size_t wide = widest_weight(net);
     bool ok = true;
     for (u32 i = 0; i < ARRAY_LEN(x->vec); i++)
@@ -90,9 +90,11 @@ static int ref_submit(struct exec *exec, u32 handle, const struct step *s, struc
     return 0;
 }
 
-static u64 ref_bytes(const struct program *p, const struct exec_limits *limits)
+static u64 ref_bytes(const struct exec_class *class, const struct program *p,
+                     const struct exec_limits *limits)
 {
     u64 rows = limits->max_rows;
+    (void)class;
     u64 wide =
         (3 + (p->net->profile.int8 || p->net->profile.bf16 ? rows : 0)) * widest_weight(p->net);
     return hostmem_bytes(p, limits) + wide * sizeof(float);

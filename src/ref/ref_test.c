@@ -582,7 +582,7 @@ static void too_wide_is_refused_at_load(void **state)
         if (i == 2)
             prog_route(lab.p, y, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT}, &ids, &y);
         assert_int_equal(prog_finish(lab.p, y, y, &err), 0);
-        assert_int_equal(ref_exec.open(&lab.x, lab.net, &limits, 1, &err), 0);
+        assert_int_equal(ref_exec.open(&lab.x, &ref_exec, lab.net, &limits, 1, &err), 0);
         assert_int_equal(ref_exec.load(lab.x, lab.p, &lab.handle, &err), FLETCH_E_LIMIT);
         assert_non_null(strstr(err.text, texts[i]));
         lab_teardown(state);
