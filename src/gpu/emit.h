@@ -252,46 +252,55 @@ struct waiting {
     struct waiting_input in[WAITING_MAX];
     u64 bytes, n_scales; /* of all inputs */
 };
-/* emit_panels.c: products of rows of class P. */
+/* Products of one kind, over rows, heads or experts, with what is before and after them. All rules
+ * for products, and products by themselves, are told to kernels by this. */
+struct matrix {
+    u32 w, bias;
+    const struct op *lerp, *act; /* that makes its input, and of its result; NULL: none */
+    const struct op *glu;        /* of its result and that of the next one, which has the same y */
+    struct operand x, y;         /* x: before the norm and the lerp */
+    u32 input;                   /* of product.waiting */
+};
 struct product {
-    const struct op *op;   /* for messages */
-    const struct op *norm; /* of x first; NULL: none */
+    const struct op *op;           /* the first, for messages */
+    const struct op *norm, *shift; /* of x first; NULL: none */
     struct operand x;
     u32 n;
-    u32 w[MATMUL_MAX], bias[MATMUL_MAX];
-    struct operand y[MATMUL_MAX];
-    u32 n_add;
+    struct matrix m[MIX_MAX];
+    u32 n_add; /* values that are added to the first result */
     struct operand add[2];
     u32 n_slices, n_in, x_stride, y_stride; /* slices (heads) of n_in columns each */
-    bool glu;                               /* y_0 = silu(gate)·up of the first two */
     u32 n_used;                             /* slices are experts, these choices among them */
     bool per_slot;
     struct operand ids;
-    const struct waiting
-        *waiting; /* of emit_unstaged: matrices have inputs of their own; may be NULL */
-    u32 input[MATMUL_MAX], f[MATMUL_MAX]; /* these, and COLUMNS_... of each result */
+    u32 tile;                      /* rows of one on matrix units */
+    const struct waiting *waiting; /* matrices have inputs of their own; may be NULL */
 };
+/* emit_product.c: the products of g that have the kind and, if the rule doesn't gather, the input
+ * of `like` (NULL: the first one). */
+struct product product_of(const struct group *g, const struct op *like);
+struct product product_alone(const struct op *op);
+/* The matrices of m that are from[0 .. n). */
+struct product product_part(const struct product *m, const u32 *from, u32 n);
+/* emit_panels.c: products of rows of class P. */
 /* Does profile bf16 apply to rows of this list: are they of a step, the matrix not F32? */
 bool emit_has_panels(const struct emit *e, struct operand x, u32 w);
 int emit_panels(struct emit *e, const struct product *m);
 /* emit_matmul.c: */
-int emit_matmul(struct emit *e, const struct op *op);
+int emit_product_op(struct emit *e, const struct op *op); /* a matmul, or one by heads */
 u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */
-int emit_matmul_heads(struct emit *e, const struct op *op);
-int emit_products(struct emit *e, const struct group *g); /* the norm and all matmuls */
+int emit_products(struct emit *e, const struct group *g); /* all of a group that has no others */
 int emit_gate_up_glu(struct emit *e, const struct group *g);
-int emit_matmul_add(struct emit *e, const struct group *g);
-/* Of a group: a glu of two products, behind a norm or NULL; a product and all that is added. */
-int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const struct op *glu);
-int emit_sums(struct emit *e, const struct group *g, const struct op *mul);
+int emit_product(struct emit *e, const struct product *m);
+int emit_glu(struct emit *e, const struct group *g, struct product m);
 /* The same behind rows of class P, which have kernels of their own. */
 int emit_product_rows(struct emit *e, const struct product *m);
 u64 emit_waiting_bytes(const struct emit *e, const struct product *m, bool int8);
-/* emit_unstaged.c: does a product of x have one row, on a device that stages none? And the launches
- * of the matrices picked from m, all of one encoding, whose input lies in the product's scratch
- * memory where it is rounded or normed. */
+/* emit_unstaged.c: does a product of x have one row, on a device that stages none? And the launch
+ * of m, all of one encoding, whose input lies in the product's scratch memory where it is rounded
+ * or normed. */
 bool emit_is_unstaged(const struct emit *e, struct operand x);
-void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32 n);
+void emit_unstaged(struct emit *e, const struct product *m);
 /* Adds an input, or finds it: its number. UINT32_MAX: there is no room. */
 u32 waiting_add(struct waiting *w, struct waiting_input in);
 void emit_waiting_rows(struct emit *e, const struct waiting *w);

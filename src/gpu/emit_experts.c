@@ -93,22 +93,6 @@ static struct experts_args args_of(const struct emit *e, const struct op *m, str
                                  .rows = e->count};
 }
 
-/* The same for rows of class P: products of up to two matrices by experts. */
-static struct product product_of(const struct op *m, struct operand y)
-{
-    return (struct product){.op = m,
-                            .x = m->in[0],
-                            .n = 1,
-                            .w = {m->w[0]},
-                            .bias = {NO_WEIGHT, NO_WEIGHT},
-                            .y = {y},
-                            .n_slices = 1,
-                            .n_in = m->p.experts.n_in,
-                            .n_used = m->p.experts.n_used,
-                            .per_slot = m->p.experts.per_slot,
-                            .ids = m->in[1]};
-}
-
 /* Its form for one row on devices that stage nothing. */
 static void emit_one_row(struct emit *e, struct product m, u32 n_out)
 {
@@ -136,7 +120,7 @@ static const char too_odd[] = "columns that are not a multiple of 4, or more tha
 int emit_matmul_experts(struct emit *e, const struct op *op)
 {
     if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
-    struct product m = product_of(op, op->out[0]);
+    struct product m = product_alone(op);
     if (emit_has_panels(e, op->in[0], op->w[0])) {
         emit_panels(e, &m);
         if (!e->kind.n_d) return e->rc;
@@ -193,10 +177,7 @@ int emit_experts_glu(struct emit *e, const struct group *g)
     const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
     if (unfit(e, gate, gate->p.experts.n_in)) return emit_lacks(e, gate, too_odd);
     if (!emit_experts_glu_fits(e, g)) return emit_each(e, g);
-    struct product m = product_of(gate, glu->out[0]);
-    m.glu = true;
-    m.w[m.n] = up->w[0];
-    m.y[m.n++] = glu->out[0];
+    struct product m = product_of(g, gate);
     if (emit_has_panels(e, gate->in[0], gate->w[0])) {
         if (route) emit_route(e, route);
         emit_panels(e, &m);
@@ -238,14 +219,16 @@ int emit_experts_glu(struct emit *e, const struct group *g)
 static void emit_sum_of_panels(struct emit *e, const struct group *g)
 {
     const struct op *down = g->role[SUM_DOWN], *combine = g->role[SUM_COMBINE];
-    struct product m = product_of(down, down->out[0]);
+    struct product m = product_alone(down);
     emit_inside(e, g);
     emit_panels(e, &m);
     emit_op(e, combine);
-    if (g->role[SUM_ADDED])
-        emit_sums(e, g, g->role[SUM_ADDED]);
-    else if (group_last(g) != combine)
+    if (g->role[SUM_ADDED]) {
+        m = product_of(g, g->role[SUM_ADDED]);
+        emit_product(e, &m);
+    } else if (group_last(g) != combine) {
         emit_op(e, group_last(g));
+    }
     e->inner = e->kept; /* rows of class D need none of it */
 }
 

@@ -12,19 +12,6 @@ static u32 n_out_of(const struct emit *e, u32 id)
     return e->p->net->weights[id].n_out;
 }
 
-static struct product plain(const struct op *op, struct operand x)
-{
-    return (struct product){.op = op, .x = x, .n_slices = 1, .n_in = x.width};
-}
-
-static void add_matrix(struct product *m, u32 w, u32 bias, struct operand y)
-{
-    CHECK(m->n < MATMUL_MAX);
-    m->w[m->n] = w;
-    m->bias[m->n] = bias;
-    m->y[m->n++] = y;
-}
-
 /* Can one launch norm and round the only row by itself? */
 static bool fits_one(const struct emit *e, const struct product *m, enum encoding enc)
 {
@@ -48,8 +35,8 @@ static u32 tile_of(const struct emit *e, const struct product *m)
     u32 units = e->kind.caps.n_units ? e->kind.caps.n_units : H200_UNITS;
     bool narrow = true;
     for (u32 i = 0; i < m->n; i++) {
-        narrow &= !encoding_has_nibbles(emit_planes(e, m->w[i]).enc);
-        tiles += (n_out_of(e, m->w[i]) + MMA_M - 1) / MMA_M;
+        narrow &= !encoding_has_nibbles(emit_planes(e, m->m[i].w).enc);
+        tiles += (n_out_of(e, m->m[i].w) + MMA_M - 1) / MMA_M;
     }
     if (n_rows <= MMA_FEW) return MMA_FEW;
     if (n_rows <= MMA_MANY || !narrow) return MMA_MANY;
@@ -96,7 +83,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
                               .x_pitch = emit_pitch(e, m->x),
                               .stride = m->x_stride,
                               .n_slices = m->n_slices,
-                              .tile = int8 && e->kind.caps.bulk ? tile_of(e, m) : 0,
+                              .tile = int8 && e->kind.caps.bulk ? m->tile : 0,
                               .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
                               .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
                               .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
@@ -162,24 +149,18 @@ static void launch_rows(struct emit *e, enum encoding enc, u32 n_out, u32 n_rows
                 (n_rows + at_once - 1) / at_once, a->threads);
 }
 
-/* The matrices of m that are of this encoding, as one launch. */
-static void emit_matrices(struct emit *e, const struct product *m, enum encoding enc)
+/* m, all of one encoding, as one launch. */
+static void emit_matrices(struct emit *e, const struct product *m)
 {
-    u32 pick[MATMUL_MAX], n = 0, n_out = 0, n_rows = emit_n_rows(e, m->x);
-    bool int8 = encoding_is_int8(enc), one = fits_one(e, m, enc), waits = int8 || m->norm;
-    for (u32 i = 0; i < m->n; i++)
-        if (emit_planes(e, m->w[i]).enc == enc) pick[n++] = i;
-    if (emit_is_unstaged(e, m->x)) {
-        emit_unstaged(e, m, pick, n);
-        return;
-    }
-    struct planes w = emit_planes(e, m->w[pick[0]]);
-    u32 in_width = m->n_in * m->n_slices;
+    struct planes w = emit_planes(e, m->m[0].w);
+    u32 n_out = 0, n_rows = emit_n_rows(e, m->x);
+    bool int8 = encoding_is_int8(w.enc), one = fits_one(e, m, w.enc), pair = one && m->m[0].glu;
+    bool waits = !one && (int8 || m->norm);
     struct matmul_args a = {
         .n_in = m->n_in,
         .rows = emit_rows_of(e, m->x),
-        .x_pitch = !one && waits ? in_width : emit_pitch(e, m->x),
-        .x_stride = !one && waits ? m->n_in : m->x_stride,
+        .x_pitch = waits ? m->n_in * m->n_slices : emit_pitch(e, m->x),
+        .x_stride = waits ? m->n_in : m->x_stride,
         .y_stride = m->y_stride,
         .q_row = w.q_row,
         .s_row = w.s_row,
@@ -187,22 +168,22 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
         .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
         .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
         .eps = m->norm ? m->norm->p.norm.eps : 0,
-        .glu = m->glu,
+        .glu = m->m[0].glu != NULL,
     };
-    for (u32 i = 0; i < n; i++) {
-        u32 id = m->w[pick[i]], rows = n_out_of(e, id);
-        a.part[i].n_out = rows;
-        a.part[i].y_pitch = emit_pitch(e, m->y[m->glu ? 0 : pick[i]]);
-        a.part[i].has_bias = m->bias[pick[i]] != NO_WEIGHT;
-        n_out += rows;
+    for (u32 i = 0; i < m->n; i++) {
+        n_out += a.part[i].n_out = n_out_of(e, m->m[i].w);
+        a.part[i].y_pitch = emit_pitch(e, m->m[i].y);
+        a.part[i].has_bias = m->m[i].bias != NO_WEIGHT;
     }
     for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
-    if (one)
+    if (pair)
+        launch_matvec(e, "glu", a.part[0].n_out, &w, 2, &a);
+    else if (one)
         launch_matvec(e, "matmul", n_out, &w, m->n_slices, &a);
-    else if (on_matrix_units(e, enc))
-        launch_mma(e, enc, n_out, n_rows, tile_of(e, m));
+    else if (on_matrix_units(e, w.enc))
+        launch_mma(e, w.enc, n_out, n_rows, m->tile);
     else
-        launch_rows(e, enc, n_out, n_rows, &a);
+        launch_rows(e, w.enc, n_out, n_rows, &a);
     emit_depth(e, m->n_slices);
     emit_step(e, STEP_HEAD);
     if (one) {
@@ -214,12 +195,12 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
         emit_in(e, m->x);
         emit_step(e, STEP_HEAD);
     }
-    bind_adds(e, m);
-    for (u32 i = 0; i < MATMUL_MAX; i++) {
-        u32 j = pick[i < n ? i : 0];
-        emit_weight(e, m->w[j]);
-        emit_vector(e, m->bias[j], 0);
-        emit_out(e, m->y[m->glu ? 0 : j]);
+    if (!pair) bind_adds(e, m);
+    for (u32 i = 0; i < (pair ? 2 : MATMUL_MAX); i++) {
+        const struct matrix *part = &m->m[i < m->n ? i : 0];
+        emit_weight(e, part->w);
+        emit_vector(e, part->bias, 0);
+        if (!pair || i) emit_out(e, part->y);
     }
     emit_args(e, &a, sizeof a);
 }
@@ -228,31 +209,45 @@ static void emit_matrices(struct emit *e, const struct product *m, enum encoding
 int emit_product_rows(struct emit *e, const struct product *m)
 {
     bool waiting[2] = {false, false}, done[ENC_COUNT] = {false};
+    u32 tile = tile_of(e, m);
     for (u32 i = 0; i < m->n; i++) {
-        enum encoding enc = emit_planes(e, m->w[i]).enc;
+        enum encoding enc = emit_planes(e, m->m[i].w).enc;
         bool int8 = encoding_is_int8(enc);
+        u32 pick[MIX_MAX], n = 0;
         if (done[enc]) continue;
         done[enc] = true;
+        for (u32 k = i; k < m->n; k++)
+            if (emit_planes(e, m->m[k].w).enc == enc) pick[n++] = k;
+        struct product part = product_part(m, pick, n);
+        part.tile = tile;
         if (!fits_one(e, m, enc) && !waiting[int8] && (int8 || m->norm)) {
-            emit_waiting(e, m, int8);
+            emit_waiting(e, &part, int8);
             waiting[int8] = true;
             waiting[!int8] = false; /* they lie in the same place */
         }
-        emit_matrices(e, m, enc);
+        if (emit_is_unstaged(e, m->x))
+            emit_unstaged(e, &part);
+        else
+            emit_matrices(e, &part);
     }
     return e->rc;
 }
 
-/* Rows of class P have kernels of their own, except for matrices of floats. */
-static int emit_product(struct emit *e, const struct product *m)
+static bool is_odd(const struct emit *e, const struct product *m)
 {
-    struct product same = *m, apart = *m;
-    if ((m->x.col | emit_pitch(e, m->x) | m->n_in | m->x_stride) % 4)
-        return emit_lacks(e, m->op, "columns that are not a multiple of 4");
-    same.n = apart.n = 0;
-    for (u32 i = 0; i < m->n; i++)
-        add_matrix(emit_has_panels(e, m->x, m->w[i]) ? &apart : &same, m->w[i], m->bias[i],
-                   m->y[i]);
+    return (m->x.col | emit_pitch(e, m->x) | m->n_in | m->x_stride) % 4;
+}
+
+/* Rows of class P have kernels of their own, except for matrices of floats. */
+int emit_product(struct emit *e, const struct product *m)
+{
+    u32 pick[2][MIX_MAX], n[2] = {0, 0};
+    if (is_odd(e, m)) return emit_lacks(e, m->op, "columns that are not a multiple of 4");
+    for (u32 i = 0; i < m->n; i++) {
+        bool apart = emit_has_panels(e, m->x, m->m[i].w);
+        pick[apart][n[apart]++] = i;
+    }
+    struct product same = product_part(m, pick[0], n[0]), apart = product_part(m, pick[1], n[1]);
     if (same.n) emit_product_rows(e, &same);
     if (!apart.n) return e->rc;
     if (e->kind.n_d) {
@@ -263,110 +258,36 @@ static int emit_product(struct emit *e, const struct product *m)
     return emit_panels(e, &apart);
 }
 
-int emit_matmul(struct emit *e, const struct op *op)
+int emit_product_op(struct emit *e, const struct op *op)
 {
-    struct product m = plain(op, op->in[0]);
-    add_matrix(&m, op->w[0], op->w[1], op->out[0]);
+    struct product m = product_alone(op);
     return emit_product(e, &m);
-}
-
-int emit_matmul_heads(struct emit *e, const struct op *op)
-{
-    struct product m = {.op = op,
-                        .x = op->in[0],
-                        .n_slices = op->p.heads.n_heads,
-                        .n_in = op->p.heads.n_in,
-                        .x_stride = op->p.heads.in_stride,
-                        .y_stride = op->p.heads.out_stride};
-    add_matrix(&m, op->w[0], NO_WEIGHT, op->out[0]);
-    return emit_product(e, &m);
-}
-
-int emit_sums(struct emit *e, const struct group *g, const struct op *mul)
-{
-    const struct op *add;
-    struct product m = plain(mul, mul->in[0]);
-    struct operand y = mul->out[0];
-    for (; (add = group_reader(g, y, OP_ADD)) != NULL; y = add->out[0])
-        m.add[m.n_add++] = add->in[add->in[0].buf == y.buf];
-    add_matrix(&m, mul->w[0], mul->w[1], y);
-    return emit_product(e, &m);
-}
-
-int emit_matmul_add(struct emit *e, const struct group *g)
-{
-    return emit_sums(e, g, group_op(g, OP_MATMUL, 0));
 }
 
 int emit_products(struct emit *e, const struct group *g)
 {
-    const struct op *mul = group_op(g, OP_MATMUL, 0), *norm = group_maker(g, mul->in[0]);
-    struct product m = plain(mul, norm->in[0]);
-    m.norm = norm;
-    for (u32 i = 0; (mul = group_op(g, OP_MATMUL, i)) != NULL; i++)
-        add_matrix(&m, mul->w[0], mul->w[1], mul->out[0]);
+    struct product m = product_of(g, NULL);
     return emit_product(e, &m);
 }
 
-static void launch_glu(struct emit *e, const struct product *m, const struct op *gate,
-                       const struct op *up, struct operand y)
+int emit_glu(struct emit *e, const struct group *g, struct product m)
 {
-    const struct op *norm = m->norm;
-    struct planes w = emit_planes(e, gate->w[0]);
-    struct matmul_args a = {
-        .n_in = m->x.width,
-        .rows = emit_rows_of(e, m->x),
-        .q_row = w.q_row,
-        .s_row = w.s_row,
-        .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
-        .has_w = norm && norm->w[0] != NO_WEIGHT,
-        .has_b = norm && norm->w[1] != NO_WEIGHT,
-        .eps = norm ? norm->p.norm.eps : 0,
-        .part = {{.n_out = y.width, .has_bias = gate->w[1] != NO_WEIGHT},
-                 {.n_out = y.width, .has_bias = up->w[1] != NO_WEIGHT}},
-    };
-    launch_matvec(e, "glu", y.width, &w, 2, &a);
-    emit_step(e, STEP_HEAD);
-    bind_norm(e, norm);
-    emit_in(e, m->x);
-    emit_weight(e, gate->w[0]);
-    emit_vector(e, gate->w[1], 0);
-    emit_weight(e, up->w[0]);
-    emit_vector(e, up->w[1], 0);
-    emit_out(e, y);
-    emit_args(e, &a, sizeof a);
-}
-
-int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const struct op *glu)
-{
-    const struct op *gate = group_maker(g, glu->in[0]), *up = group_maker(g, glu->in[1]);
-    struct product m = plain(gate, norm ? norm->in[0] : gate->in[0]);
-    struct operand y = glu->out[0];
-    m.norm = norm;
-    enum encoding enc = emit_planes(e, gate->w[0]).enc;
-    if ((m.x.col | emit_pitch(e, m.x) | m.n_in) % 4)
-        return emit_lacks(e, gate, "columns that are not a multiple of 4");
-    add_matrix(&m, gate->w[0], gate->w[1], gate->out[0]);
-    add_matrix(&m, up->w[0], up->w[1], up->out[0]);
-    bool panels = emit_has_panels(e, m.x, m.w[0]) && emit_has_panels(e, m.x, m.w[1]);
+    const struct op *glu = m.m[0].glu;
+    enum encoding enc = emit_planes(e, m.m[0].w).enc;
+    if (is_odd(e, &m)) return emit_lacks(e, m.op, "columns that are not a multiple of 4");
+    bool panels = emit_has_panels(e, m.x, m.m[0].w) && emit_has_panels(e, m.x, m.m[1].w);
     if (panels) {
-        m.glu = true;
-        m.y[0] = y;
         emit_panels(e, &m);
-        m.glu = false;
-        m.y[0] = gate->out[0];
         if (!e->kind.n_d) return e->rc;
         emit_only_d(e);
     }
-    bool alike = emit_planes(e, up->w[0]).enc == enc;
-    if (alike && fits_one(e, &m, enc)) {
-        launch_glu(e, &m, gate, up, y);
-    } else if (alike && (on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
-        m.glu = true;
-        m.y[0] = y;
+    if (emit_planes(e, m.m[1].w).enc == enc &&
+        (fits_one(e, &m, enc) || on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
         emit_product_rows(e, &m);
     } else {
         emit_inside(e, g);
+        m.m[0].glu = NULL;
+        for (u32 i = 0; i < 2; i++) m.m[i].y = glu->in[i];
         if (panels)
             emit_product_rows(e, &m);
         else
@@ -379,5 +300,5 @@ int emit_glu(struct emit *e, const struct group *g, const struct op *norm, const
 
 int emit_gate_up_glu(struct emit *e, const struct group *g)
 {
-    return emit_glu(e, g, group_op(g, OP_NORM, 0), group_op(g, OP_GLU, 0));
+    return emit_glu(e, g, product_of(g, NULL));
 }

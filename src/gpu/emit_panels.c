@@ -27,12 +27,12 @@ static u32 x_slices(const struct product *m)
 
 static struct panels panels_of(const struct emit *e, const struct product *m)
 {
-    const struct weight *w = &e->p->net->weights[m->w[0]];
+    const struct weight *w = &e->p->net->weights[m->m[0].w];
     struct panels p = {.pitch = ROUND_UP(m->n_in, PANEL_K),
                        .rows = ROUND_UP(e->kind.n_p, PANEL_M),
                        .n_slices = w->n_slices};
     for (u32 i = 0; i < m->n; i++)
-        p.w_rows += ROUND_UP(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
+        p.w_rows += ROUND_UP(e->p->net->weights[m->m[i].w].n_out, PANEL_ROUND);
     u64 slice = (u64)p.w_rows * p.pitch * 2;
     p.at_once = p.n_slices;
     if (m->n_used) {
@@ -90,22 +90,22 @@ static void emit_panel_rows(struct emit *e, const struct product *m, const struc
 static void emit_panel_weights(struct emit *e, const struct product *m, const struct panels *p,
                                u32 i, u32 begin, u32 first, u32 n)
 {
-    struct planes w = emit_planes(e, m->w[i]);
+    struct planes w = emit_planes(e, m->m[i].w);
     char name[32];
     struct panel_weights_args a = {.n_in = m->n_in,
-                                   .n_out = e->p->net->weights[m->w[i]].n_out,
+                                   .n_out = e->p->net->weights[m->m[i].w].n_out,
                                    .pitch = p->pitch,
                                    .q_row = w.q_row,
                                    .s_row = w.s_row,
                                    .first = first,
-                                   .begin = m->glu ? 0 : begin,
+                                   .begin = m->m[0].glu ? 0 : begin,
                                    .slice = p->w_rows,
-                                   .turn = m->glu ? i + 1 : 0,
+                                   .turn = m->m[0].glu ? i + 1 : 0,
                                    .experts = m->n_used > 0};
     snprintf(name, sizeof name, "k_panel_weights_%s", encoding_info[w.enc].name);
     emit_launch(e, name, 1, (a.n_out + PANEL_WEIGHT_ROWS - 1) / PANEL_WEIGHT_ROWS, PANEL_THREADS);
     emit_depth(e, n);
-    emit_weight(e, m->w[i]);
+    emit_weight(e, m->m[i].w);
     bind_places(e, m, p, false);
     emit_scratch(e, p->places_n + p->x_n, p->w_n, true);
     emit_args(e, &a, sizeof a);
@@ -147,7 +147,7 @@ static void emit_panel_products(struct emit *e, const struct product *m, const s
                             .x_slice = m->n_used ? 0 : p->rows,
                             .w_slice = p->w_rows,
                             .y_slice = m->y_stride,
-                            .glu = m->glu,
+                            .glu = m->m[0].glu != NULL,
                             .first = first,
                             .n_experts = p->n_slices,
                             .n_used = m->n_used,
@@ -155,9 +155,9 @@ static void emit_panel_products(struct emit *e, const struct product *m, const s
     u32 begin = 0;
     for (u32 i = 0; i < m->n; i++) {
         a.part[i] = (struct panel_part){.begin = begin,
-                                        .n_out = e->p->net->weights[m->w[i]].n_out,
-                                        .y_pitch = emit_pitch(e, m->y[i]),
-                                        .has_bias = m->bias[i] != NO_WEIGHT};
+                                        .n_out = e->p->net->weights[m->m[i].w].n_out,
+                                        .y_pitch = emit_pitch(e, m->m[i].y),
+                                        .has_bias = m->m[i].bias != NO_WEIGHT};
         begin += ROUND_UP(a.part[i].n_out, PANEL_ROUND);
     }
     for (u32 i = 0; i < m->n_add; i++) a.add_pitch[i] = emit_pitch(e, m->add[i]);
@@ -168,8 +168,8 @@ static void emit_panel_products(struct emit *e, const struct product *m, const s
     bind_places(e, m, p, false);
     for (u32 i = 0; i < 2; i++) emit_in(e, i < m->n_add ? m->add[i] : m->x);
     for (u32 i = 0; i < MATMUL_MAX; i++) {
-        emit_vector(e, i < m->n ? m->bias[i] : NO_WEIGHT, 0);
-        emit_out(e, m->y[i < m->n && !m->glu ? i : 0]);
+        emit_vector(e, i < m->n ? m->m[i].bias : NO_WEIGHT, 0);
+        emit_out(e, m->m[i < m->n ? i : 0].y);
     }
     emit_args(e, &a, sizeof a);
 }
@@ -183,7 +183,7 @@ int emit_panels(struct emit *e, const struct product *m)
         u32 n = MIN(p.at_once, p.n_slices - first), begin = 0;
         for (u32 i = 0; i < m->n; i++) {
             emit_panel_weights(e, m, &p, i, begin, first, n);
-            begin += ROUND_UP(e->p->net->weights[m->w[i]].n_out, PANEL_ROUND);
+            begin += ROUND_UP(e->p->net->weights[m->m[i].w].n_out, PANEL_ROUND);
         }
         emit_panel_products(e, m, &p, first, n);
     }

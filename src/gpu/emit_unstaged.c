@@ -15,9 +15,9 @@ static struct layout layout_of(struct emit *e, const struct product *m, enum enc
 {
     struct site site = {
         .n_out = n_out, .n_in = m->n_in, .n_slices = n_slices, .normed = m->norm != NULL};
-    snprintf(site.kernel, sizeof site.kernel, "k_unstaged_%s%s", m->glu ? "glu_" : "",
+    snprintf(site.kernel, sizeof site.kernel, "k_unstaged_%s%s", m->m[0].glu ? "glu_" : "",
              encoding_info[enc].name);
-    return emit_shape(e, m->glu ? SHAPE_UNSTAGED_GLU : SHAPE_UNSTAGED, enc, &site, 1, 0);
+    return emit_shape(e, m->m[0].glu ? SHAPE_UNSTAGED_GLU : SHAPE_UNSTAGED, enc, &site, 1, 0);
 }
 
 static void bind_input(struct emit *e, const struct product *m, bool int8)
@@ -34,12 +34,25 @@ static void bind_input(struct emit *e, const struct product *m, bool int8)
     }
 }
 
-void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32 n)
+static struct unstaged_part part_of(const struct emit *e, const struct product *m, u32 i)
 {
-    const struct weight *weights = e->p->net->weights;
-    struct planes w = emit_planes(e, m->w[pick[0]]);
-    u32 n_out = 0, n_parts = m->glu ? 1 : n, n_slices = m->n_used ? m->n_used : m->n_slices;
-    bool int8 = encoding_is_int8(w.enc), waits = int8 || m->norm;
+    const struct matrix *part = &m->m[i];
+    struct unstaged_part p = {.first = UINT32_MAX,
+                              .n_out = e->p->net->weights[part->w].n_out,
+                              .f = part->act ? emit_act(part->act->p.act.kind) : COLUMNS_NONE,
+                              .has_bias = part->bias != NO_WEIGHT};
+    if (m->waiting && (!m->m[0].glu || !i)) {
+        p.x = m->waiting->in[part->input].at;
+        p.scale = m->waiting->in[part->input].scale;
+    }
+    return p;
+}
+
+void emit_unstaged(struct emit *e, const struct product *m)
+{
+    struct planes w = emit_planes(e, m->m[0].w);
+    bool glu = m->m[0].glu, int8 = encoding_is_int8(w.enc), waits = int8 || m->norm;
+    u32 n_out = 0, n_parts = glu ? 1 : m->n, n_slices = m->n_used ? m->n_used : m->n_slices;
     struct unstaged_args a = {.n_in = m->n_in,
                               .rows = emit_rows_of(e, m->x),
                               .q_row = w.q_row,
@@ -48,25 +61,19 @@ void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32
                                          : m->n_slices > 1 ? m->n_in
                                                            : 0,
                               .y_slice = m->y_stride,
-                              .glu = m->glu,
+                              .glu = glu,
                               .adds = m->n_add,
                               .experts = m->n_used > 0};
-    for (u32 i = 0; i < n_parts; i++) n_out += weights[m->w[pick[i]]].n_out;
+    for (u32 i = 0; i < n_parts; i++) n_out += e->p->net->weights[m->m[i].w].n_out;
     struct layout l = layout_of(e, m, w.enc, n_out, n_slices);
-    u32 outputs = l.v[LAYOUT_OUTPUTS], per = m->glu ? outputs / 2 : outputs;
+    u32 outputs = l.v[LAYOUT_OUTPUTS], per = glu ? outputs / 2 : outputs;
     a.threads = l.v[LAYOUT_THREADS];
     for (u32 i = 0; i < MATMUL_MAX; i++) {
         a.part[i] = (struct unstaged_part){.first = UINT32_MAX, .f = COLUMNS_NONE};
-        if (i >= n) continue;
-        a.part[i].n_out = weights[m->w[pick[i]]].n_out;
-        a.part[i].has_bias = m->bias[pick[i]] != NO_WEIGHT;
+        if (i < m->n) a.part[i] = part_of(e, m, i);
         if (i >= n_parts) continue;
         a.part[i].first = a.n_simds;
         a.n_simds += (a.part[i].n_out + per - 1) / per;
-        if (!m->waiting) continue;
-        a.part[i].x = m->waiting->in[m->input[pick[i]]].at;
-        a.part[i].scale = m->waiting->in[m->input[pick[i]]].scale;
-        a.part[i].f = m->f[pick[i]];
     }
     char name[32];
     snprintf(name, sizeof name, "k_unstaged_%s_o%u_q%u", encoding_info[w.enc].name, outputs,
@@ -77,10 +84,10 @@ void emit_unstaged(struct emit *e, const struct product *m, const u32 *pick, u32
     bind_input(e, m, int8);
     for (u32 i = 0; i < 2; i++) emit_in(e, i < m->n_add ? m->add[i] : m->x);
     for (u32 i = 0; i < MATMUL_MAX; i++) {
-        u32 j = pick[i < n ? i : 0];
-        emit_weight(e, m->w[j]);
-        emit_vector(e, m->bias[j], 0);
-        emit_out(e, m->y[m->glu ? 0 : j]);
+        const struct matrix *part = &m->m[i < m->n ? i : 0];
+        emit_weight(e, part->w);
+        emit_vector(e, part->bias, 0);
+        emit_out(e, part->y);
     }
     if (m->n_used)
         emit_in(e, m->ids);

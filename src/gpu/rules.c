@@ -115,8 +115,11 @@
 
 static int emit_norm_matmul_act(struct emit *e, const struct group *g)
 {
+    struct product m = product_of(g, NULL);
     emit_inside(e, g);
-    emit_products(e, g);
+    m.m[0].y = group_last(g)->in[0];
+    m.m[0].act = NULL;
+    emit_product(e, &m);
     return emit_op(e, group_last(g));
 }
 

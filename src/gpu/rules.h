@@ -21,7 +21,7 @@
     X(ROUTE_EXPERTS_GLU, emit_experts_glu)         \
     X(EXPERTS_SUM_ADD, emit_experts_sum)           \
     X(EXPERTS_SUM, emit_experts_sum)               \
-    X(MATMUL_ADD, emit_matmul_add)                 \
+    X(MATMUL_ADD, emit_products)                   \
     X(MATMULS, emit_matmuls)
 enum gpu_rule {
 #define GPU_RULE_ENUM(id, emitter) RULE_##id,
