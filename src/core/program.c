@@ -121,36 +121,33 @@ struct operand prog_cols(const struct program *p, struct operand x, u32 col, u32
     return (struct operand){x.buf, x.col + col, width};
 }
 
-static struct op *record(struct program *p, enum op_kind kind)
+#define COUNTED(type, ...) sizeof((type[]){__VA_ARGS__}) / sizeof(type)
+#define IN(...)            .n_in = COUNTED(struct operand, __VA_ARGS__), .in = {__VA_ARGS__}
+#define WEIGHTS(...)       .n_w = COUNTED(u32, __VA_ARGS__), .w = {__VA_ARGS__}
+
+static void record(struct program *p, struct op op)
 {
     if (p->net->failed || !grow((void **)&p->ops, &p->cap_ops, p->n_ops + 1, sizeof *p->ops)) {
         p->net->failed = true;
-        p->sink = (struct op){.kind = kind};
-        return &p->sink;
+        return;
     }
-    struct op *op = &p->ops[p->n_ops];
-    *op = (struct op){.kind = kind, .layer = p->layer};
-    p->n_ops++;
-    return op;
+    op.layer = p->layer;
+    p->ops[p->n_ops++] = op;
 }
 
-static void put_in(struct op *op, struct operand x)
+static void record_to(struct program *p, struct operand y, struct op op)
 {
-    CHECK(op->n_in < OP_MAX_IN);
-    op->in[op->n_in++] = x;
+    op.out[op.n_out++] = y;
+    record(p, op);
 }
 
-static struct operand put_out(struct op *op, struct operand y)
+/* To a new buffer, with the rows of what the op reads first. */
+static struct operand record_new(struct program *p, const char *name, u32 width, struct op op)
 {
-    CHECK(op->n_out < OP_MAX_OUT);
-    op->out[op->n_out++] = y;
+    struct operand y = prog_buf(p, name, width);
+    if (op.n_in && !p->net->failed) p->bufs[y.buf].rows = p->bufs[op.in[0].buf].rows;
+    record_to(p, y, op);
     return y;
-}
-
-static void put_w(struct op *op, u32 w)
-{
-    CHECK(op->n_w < OP_MAX_W);
-    op->w[op->n_w++] = w;
 }
 
 /* Sticky failure leaves no weights to look at. */
@@ -167,26 +164,16 @@ static bool has_width(const struct program *p, u32 w, u32 width)
     return w == NO_WEIGHT || p->net->failed || wt(p, w)->n_in == width;
 }
 
-/* A new buffer with the width and the rows of x. */
-static struct operand like(struct program *p, const char *name, struct operand x)
-{
-    struct operand y = prog_buf(p, name, x.width);
-    if (!p->net->failed) p->bufs[y.buf].rows = p->bufs[x.buf].rows;
-    return y;
-}
-
 struct operand prog_embed(struct program *p, u32 w)
 {
-    struct op *op = record(p, OP_EMBED);
-    put_w(op, w);
-    return put_out(op, prog_buf(p, "embed", MAX(wt(p, w)->n_in, 1)));
+    return record_new(p, "embed", MAX(wt(p, w)->n_in, 1),
+                      (struct op){.kind = OP_EMBED, WEIGHTS(w)});
 }
 
 struct operand prog_import_hidden(struct program *p, u32 width)
 {
-    struct op *op = record(p, OP_IMPORT_HIDDEN);
     p->imports_hidden = true;
-    return put_out(op, prog_buf(p, "hidden_in", width));
+    return record_new(p, "hidden_in", width, (struct op){.kind = OP_IMPORT_HIDDEN});
 }
 
 void prog_norm_to(struct program *p, struct operand out, struct operand x, struct norm_spec spec)
@@ -195,14 +182,11 @@ void prog_norm_to(struct program *p, struct operand out, struct operand x, struc
     SHAPE(out.width == x.width && x.width % group == 0);
     SHAPE(has_width(p, spec.w, x.width) || has_width(p, spec.w, group));
     SHAPE(has_width(p, spec.b, x.width));
-    struct op *op = record(p, OP_NORM);
-    put_in(op, x);
-    put_w(op, spec.w);
-    put_w(op, spec.b);
-    put_out(op, out);
-    op->p.norm.kind = spec.kind;
-    op->p.norm.group = group;
-    op->p.norm.eps = spec.eps;
+    record_to(p, out,
+              (struct op){.kind = OP_NORM,
+                          IN(x),
+                          WEIGHTS(spec.w, spec.b),
+                          .p.norm = {spec.kind, group, spec.eps}});
 }
 
 struct operand prog_norm(struct program *p, const char *name, struct operand x,
@@ -218,13 +202,8 @@ struct operand prog_matmul(struct program *p, const char *name, struct operand x
     const struct weight *m = wt(p, w);
     SHAPE(m->n_in == x.width && m->n_slices == 1);
     SHAPE(has_width(p, bias, m->n_out));
-    struct operand out = prog_buf(p, name, MAX(m->n_out, 1));
-    if (p->n_bufs && !p->net->failed) p->bufs[out.buf].rows = p->bufs[x.buf].rows;
-    struct op *op = record(p, OP_MATMUL);
-    put_in(op, x);
-    put_w(op, w);
-    put_w(op, bias);
-    return put_out(op, out);
+    return record_new(p, name, MAX(m->n_out, 1),
+                      (struct op){.kind = OP_MATMUL, IN(x), WEIGHTS(w, bias)});
 }
 
 void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride, struct operand x,
@@ -234,15 +213,11 @@ void prog_matmul_heads_to(struct program *p, struct operand out, u32 out_stride,
     SHAPE(((in_stride ? m->n_in <= in_stride : m->n_in <= x.width) && m->n_out <= out_stride &&
            m->n_slices * in_stride <= x.width + in_stride - m->n_in &&
            m->n_slices * out_stride <= out.width + out_stride - m->n_out));
-    struct op *op = record(p, OP_MATMUL_HEADS);
-    put_in(op, x);
-    put_w(op, w);
-    put_out(op, out);
-    op->p.heads.n_heads = m->n_slices;
-    op->p.heads.n_in = m->n_in;
-    op->p.heads.n_out = m->n_out;
-    op->p.heads.in_stride = in_stride;
-    op->p.heads.out_stride = out_stride;
+    record_to(p, out,
+              (struct op){.kind = OP_MATMUL_HEADS,
+                          IN(x),
+                          WEIGHTS(w),
+                          .p.heads = {m->n_slices, m->n_in, m->n_out, in_stride, out_stride}});
 }
 
 struct operand prog_matmul_experts(struct program *p, const char *name, struct operand x,
@@ -250,43 +225,29 @@ struct operand prog_matmul_experts(struct program *p, const char *name, struct o
 {
     const struct weight *m = wt(p, w);
     SHAPE(x.width == m->n_in * (per_slot ? ids.width : 1));
-    struct op *op = record(p, OP_MATMUL_EXPERTS);
-    put_in(op, x);
-    put_in(op, ids);
-    put_w(op, w);
-    op->p.experts.n_used = ids.width;
-    op->p.experts.n_in = m->n_in;
-    op->p.experts.n_out = m->n_out;
-    op->p.experts.per_slot = per_slot;
-    return put_out(op, prog_buf(p, name, MAX(m->n_out * ids.width, 1)));
+    return record_new(p, name, MAX(m->n_out * ids.width, 1),
+                      (struct op){.kind = OP_MATMUL_EXPERTS,
+                                  IN(x, ids),
+                                  WEIGHTS(w),
+                                  .p.experts = {ids.width, m->n_in, m->n_out, per_slot}});
 }
 
 struct operand prog_add_experts(struct program *p, const char *name, struct operand x,
                                 struct operand ids, u32 b)
 {
-    SHAPE(has_width(p, b, x.width / ids.width) && x.width % ids.width == 0);
-    struct op *op = record(p, OP_ADD_EXPERTS);
-    put_in(op, x);
-    put_in(op, ids);
-    put_w(op, b);
-    op->p.experts.n_used = ids.width;
-    op->p.experts.n_out = x.width / ids.width;
-    return put_out(op, prog_buf(p, name, x.width));
-}
-
-static struct operand pairwise(struct program *p, enum op_kind kind, const char *name,
-                               struct operand a, struct operand b)
-{
-    SHAPE(a.width == b.width);
-    struct op *op = record(p, kind);
-    put_in(op, a);
-    put_in(op, b);
-    return put_out(op, prog_buf(p, name, a.width));
+    u32 n = x.width / ids.width;
+    SHAPE(has_width(p, b, n) && x.width % ids.width == 0);
+    return record_new(p, name, x.width,
+                      (struct op){.kind = OP_ADD_EXPERTS,
+                                  IN(x, ids),
+                                  WEIGHTS(b),
+                                  .p.experts = {.n_used = ids.width, .n_out = n}});
 }
 
 struct operand prog_add(struct program *p, const char *name, struct operand a, struct operand b)
 {
-    return pairwise(p, OP_ADD, name, a, b);
+    SHAPE(a.width == b.width);
+    return record_new(p, name, a.width, (struct op){.kind = OP_ADD, IN(a, b)});
 }
 
 struct operand prog_mul(struct program *p, const char *name, struct operand a, struct operand b)
@@ -294,105 +255,83 @@ struct operand prog_mul(struct program *p, const char *name, struct operand a, s
     return prog_mul_strided(p, name, a, b, a.width, a.width);
 }
 
-static struct operand mul(struct program *p, const char *name, struct operand a,
-                          const struct operand *b, u32 w, u32 group, u32 stride, bool per_head)
-{
-    struct operand y = like(p, name, a);
-    struct op *op = record(p, OP_MUL);
-    put_in(op, a);
-    if (b) put_in(op, *b);
-    put_w(op, w);
-    op->p.mul.group = group;
-    op->p.mul.stride = stride;
-    op->p.mul.per_head = per_head;
-    return put_out(op, y);
-}
-
 struct operand prog_mul_strided(struct program *p, const char *name, struct operand a,
                                 struct operand b, u32 group, u32 stride)
 {
     SHAPE(group && a.width % group == 0 && (a.width / group - 1) * stride + group <= b.width);
-    return mul(p, name, a, &b, NO_WEIGHT, group, stride, false);
+    return record_new(
+        p, name, a.width,
+        (struct op){.kind = OP_MUL, IN(a, b), WEIGHTS(NO_WEIGHT), .p.mul = {group, stride, false}});
 }
 
 struct operand prog_mul_heads(struct program *p, const char *name, struct operand a,
                               struct operand b)
 {
     SHAPE(a.width % b.width == 0);
-    return mul(p, name, a, &b, NO_WEIGHT, a.width / MAX(b.width, 1), 1, true);
+    return record_new(p, name, a.width,
+                      (struct op){.kind = OP_MUL,
+                                  IN(a, b),
+                                  WEIGHTS(NO_WEIGHT),
+                                  .p.mul = {a.width / MAX(b.width, 1), 1, true}});
 }
 
 struct operand prog_mul_heads_weight(struct program *p, const char *name, struct operand a, u32 w)
 {
     u32 n = MAX(wt(p, w)->n_in, 1);
     SHAPE(a.width % n == 0);
-    return mul(p, name, a, NULL, w, MAX(a.width / n, 1), 1, true);
+    return record_new(
+        p, name, a.width,
+        (struct op){.kind = OP_MUL, IN(a), WEIGHTS(w), .p.mul = {MAX(a.width / n, 1), 1, true}});
 }
 
 struct operand prog_mul_weight(struct program *p, const char *name, struct operand a, u32 w)
 {
     SHAPE(has_width(p, w, a.width));
-    return mul(p, name, a, NULL, w, a.width, a.width, false);
+    return record_new(
+        p, name, a.width,
+        (struct op){.kind = OP_MUL, IN(a), WEIGHTS(w), .p.mul = {a.width, a.width, false}});
 }
 
 struct operand prog_add_weight(struct program *p, const char *name, struct operand a, u32 w)
 {
     SHAPE(has_width(p, w, a.width));
-    struct op *op = record(p, OP_ADD);
-    put_in(op, a);
-    put_w(op, w);
-    return put_out(op, prog_buf(p, name, a.width));
+    return record_new(p, name, a.width, (struct op){.kind = OP_ADD, IN(a), WEIGHTS(w)});
 }
 
 struct operand prog_lerp(struct program *p, const char *name, struct operand a, struct operand b,
                          struct operand m)
 {
-    SHAPE(a.width == m.width);
-    struct operand y = pairwise(p, OP_LERP, name, a, b);
-    if (p->net->failed) return y;
-    struct op *op = &p->ops[p->n_ops - 1];
-    put_in(op, m);
-    put_w(op, NO_WEIGHT);
-    return y;
+    SHAPE(a.width == m.width && a.width == b.width);
+    return record_new(p, name, a.width,
+                      (struct op){.kind = OP_LERP, IN(a, b, m), WEIGHTS(NO_WEIGHT)});
 }
 
 struct operand prog_lerp_weight(struct program *p, const char *name, struct operand a,
                                 struct operand b, u32 w, u32 row)
 {
-    SHAPE(has_width(p, w, a.width));
+    SHAPE(has_width(p, w, a.width) && a.width == b.width);
     SHAPE(row < wt(p, w)->n_out);
-    struct operand y = pairwise(p, OP_LERP, name, a, b);
-    if (p->net->failed) return y;
-    struct op *op = &p->ops[p->n_ops - 1];
-    put_w(op, w);
-    op->p.lerp.row = row;
-    return y;
+    return record_new(p, name, a.width,
+                      (struct op){.kind = OP_LERP, IN(a, b), WEIGHTS(w), .p.lerp = {row}});
 }
 
 struct operand prog_act(struct program *p, const char *name, enum act_kind kind, struct operand x)
 {
-    struct operand y = like(p, name, x);
-    struct op *op = record(p, OP_ACT);
-    put_in(op, x);
-    op->p.act.kind = kind;
-    return put_out(op, y);
+    return record_new(p, name, x.width, (struct op){.kind = OP_ACT, IN(x), .p.act = {kind}});
 }
 
 struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u)
 {
-    return pairwise(p, OP_GLU, name, g, u);
+    return prog_glu_by(p, name, g, u, (struct glu_spec){.kind = GLU_SILU});
 }
 
 struct operand prog_glu_by(struct program *p, const char *name, struct operand g, struct operand u,
                            struct glu_spec spec)
 {
-    struct operand y = pairwise(p, OP_GLU, name, g, u);
-    if (p->net->failed) return y;
-    struct op *op = &p->ops[p->n_ops - 1];
-    op->p.glu.kind = spec.kind;
-    op->p.glu.alpha = spec.alpha;
-    op->p.glu.limit = spec.limit;
-    return y;
+    SHAPE(g.width == u.width);
+    return record_new(
+        p, name, g.width,
+        (struct op){.kind = OP_GLU, IN(g, u), .p.glu = {spec.kind, spec.alpha, spec.limit}});
 }
 
 static void rope_to(struct program *p, enum rope_kind kind, u32 table, u32 n_heads, u32 width,
@@ -403,16 +342,10 @@ static void rope_to(struct program *p, enum rope_kind kind, u32 table, u32 n_hea
     SHAPE(n_rot > 0 && n_rot % 2 == 0 && n_rot <= width);
     SHAPE((n_heads - 1) * in_stride + width <= x.width);
     SHAPE((n_heads - 1) * out_stride + width <= out.width);
-    struct op *op = record(p, OP_ROPE);
-    put_in(op, x);
-    put_out(op, out);
-    op->p.rope.kind = kind;
-    op->p.rope.n_heads = n_heads;
-    op->p.rope.width = width;
-    op->p.rope.n_rot = n_rot;
-    op->p.rope.in_stride = in_stride;
-    op->p.rope.out_stride = out_stride;
-    op->p.rope.table = table;
+    record_to(p, out,
+              (struct op){.kind = OP_ROPE,
+                          IN(x),
+                          .p.rope = {kind, n_heads, width, n_rot, in_stride, out_stride, table}});
 }
 
 void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
@@ -440,10 +373,9 @@ void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v
 {
     SHAPE(k.width == p->net->kv[kv].k_width);
     SHAPE(v.buf == NO_BUF ? p->net->kv[kv].v_width == 0 : v.width == p->net->kv[kv].v_width);
-    struct op *op = record(p, OP_KV_STORE);
-    put_in(op, k);
-    if (v.buf != NO_BUF) put_in(op, v);
-    op->p.attn.kv = kv;
+    struct op op = {.kind = OP_KV_STORE, IN(k, v), .p.attn.kv = kv};
+    if (v.buf == NO_BUF) op.n_in = 1, op.in[1] = (struct operand){0};
+    record(p, op);
 }
 
 struct operand prog_attention_by(struct program *p, const char *name, u32 kv, u32 n_heads,
@@ -454,19 +386,19 @@ struct operand prog_attention_by(struct program *p, const char *name, u32 kv, u3
     SHAPE(n_heads % n_kv_heads == 0 && q.width == n_heads * hd);
     SHAPE(has_width(p, spec.sinks, n_heads) && spec.softcap >= 0);
     p->net->kv[kv].head = hd;
-    struct op *op = record(p, OP_ATTENTION);
-    put_in(op, q);
-    op->p.attn.kv = kv;
-    op->p.attn.n_heads = n_heads;
-    op->p.attn.n_kv_heads = n_kv_heads;
-    op->p.attn.k_width = hd;
-    op->p.attn.v_width = vd;
-    op->p.attn.scale = spec.scale;
-    op->p.attn.window = spec.window;
-    op->p.attn.chunked = spec.chunked;
-    op->p.attn.softcap = spec.softcap;
-    if (spec.sinks != NO_WEIGHT) put_w(op, spec.sinks);
-    return put_out(op, prog_buf(p, name, n_heads * vd));
+    struct op op = {.kind = OP_ATTENTION,
+                    IN(q),
+                    .p.attn = {.kv = kv,
+                               .n_heads = n_heads,
+                               .n_kv_heads = n_kv_heads,
+                               .k_width = hd,
+                               .v_width = vd,
+                               .scale = spec.scale,
+                               .window = spec.window,
+                               .chunked = spec.chunked,
+                               .softcap = spec.softcap}};
+    if (spec.sinks != NO_WEIGHT) op.w[op.n_w++] = spec.sinks;
+    return record_new(p, name, n_heads * vd, op);
 }
 
 struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
@@ -482,15 +414,15 @@ struct operand prog_latent_attention(struct program *p, const char *name, u32 kv
     u32 w = p->net->kv[kv].k_width;
     SHAPE(q.width == n_heads * w && c_width <= w);
     p->net->kv[kv].n_rope = w - c_width;
-    struct op *op = record(p, OP_LATENT_ATTENTION);
-    put_in(op, q);
-    op->p.attn.kv = kv;
-    op->p.attn.n_heads = n_heads;
-    op->p.attn.n_kv_heads = 1;
-    op->p.attn.k_width = w;
-    op->p.attn.v_width = c_width;
-    op->p.attn.scale = scale;
-    return put_out(op, prog_buf(p, name, n_heads * c_width));
+    return record_new(p, name, n_heads * c_width,
+                      (struct op){.kind = OP_LATENT_ATTENTION,
+                                  IN(q),
+                                  .p.attn = {.kv = kv,
+                                             .n_heads = n_heads,
+                                             .n_kv_heads = 1,
+                                             .k_width = w,
+                                             .v_width = c_width,
+                                             .scale = scale}});
 }
 
 void prog_route(struct program *p, struct operand z, struct route_spec spec, struct operand *ids,
@@ -504,49 +436,44 @@ void prog_route(struct program *p, struct operand z, struct route_spec spec, str
     *ids = prog_buf(p, "expert_ids", spec.n_used);
     *weights = prog_buf(p, "expert_weights", spec.n_used);
     if (!p->net->failed) p->bufs[ids->buf].is_int = true;
-    struct op *op = record(p, OP_ROUTE);
-    put_in(op, z);
-    put_w(op, spec.bias);
-    put_out(op, *ids);
-    put_out(op, *weights);
-    op->p.route.kind = spec.kind;
-    op->p.route.n_experts = z.width;
-    op->p.route.n_used = spec.n_used;
-    op->p.route.n_groups = MAX(spec.n_groups, 1);
-    op->p.route.n_groups_used = MAX(spec.n_groups_used, 1);
-    op->p.route.normalise = spec.normalise;
-    op->p.route.floor = spec.floor;
-    op->p.route.scale = spec.scale;
+    record(p, (struct op){.kind = OP_ROUTE,
+                          IN(z),
+                          WEIGHTS(spec.bias),
+                          .n_out = 2,
+                          .out = {*ids, *weights},
+                          .p.route = {.kind = spec.kind,
+                                      .n_experts = z.width,
+                                      .n_used = spec.n_used,
+                                      .n_groups = MAX(spec.n_groups, 1),
+                                      .n_groups_used = MAX(spec.n_groups_used, 1),
+                                      .normalise = spec.normalise,
+                                      .floor = spec.floor,
+                                      .scale = spec.scale}});
 }
 
 struct operand prog_combine_experts(struct program *p, const char *name, struct operand x,
                                     struct operand weights)
 {
+    u32 n = x.width / weights.width;
     SHAPE(x.width % weights.width == 0);
-    struct op *op = record(p, OP_COMBINE_EXPERTS);
-    put_in(op, x);
-    put_in(op, weights);
-    op->p.experts.n_used = weights.width;
-    op->p.experts.n_out = x.width / weights.width;
-    return put_out(op, prog_buf(p, name, x.width / weights.width));
+    return record_new(p, name, n,
+                      (struct op){.kind = OP_COMBINE_EXPERTS,
+                                  IN(x, weights),
+                                  .p.experts = {.n_used = weights.width, .n_out = n}});
 }
 
 struct operand prog_token_shift(struct program *p, const char *name, struct operand x, u32 state)
 {
     SHAPE(p->net->states[state].width == x.width);
-    struct op *op = record(p, OP_TOKEN_SHIFT);
-    put_in(op, x);
-    op->p.rec.state = state;
-    return put_out(op, prog_buf(p, name, x.width));
+    return record_new(p, name, x.width,
+                      (struct op){.kind = OP_TOKEN_SHIFT, IN(x), .p.rec.state = state});
 }
 
 struct operand prog_k_control(struct program *p, const char *name, struct operand k,
                               struct operand a, u32 k_a)
 {
-    SHAPE(has_width(p, k_a, k.width));
-    struct operand y = pairwise(p, OP_K_CONTROL, name, k, a);
-    if (!p->net->failed) put_w(&p->ops[p->n_ops - 1], k_a);
-    return y;
+    SHAPE(has_width(p, k_a, k.width) && k.width == a.width);
+    return record_new(p, name, k.width, (struct op){.kind = OP_K_CONTROL, IN(k, a), WEIGHTS(k_a)});
 }
 
 struct operand prog_wkv7(struct program *p, const char *name, u32 state, u32 head, struct operand r,
@@ -574,25 +501,24 @@ struct operand prog_recurrence(struct program *p, const char *name, struct recur
     SHAPE(s.n_heads % n_keys == 0 && s.k.width == s.r.width);
     SHAPE(s.w.width == s.n_heads || s.w.width == s.r.width);
     SHAPE(p->net->states[s.state].width == s.n_heads * s.head * v_head);
-    struct op *op = record(p, OP_RECURRENCE);
-    const struct operand in[] = {s.r, s.w, s.k, s.v};
-    for (u32 i = 0; i < ARRAY_LEN(in); i++) put_in(op, in[i]);
+    struct op op = {.kind = OP_RECURRENCE,
+                    IN(s.r, s.w, s.k, s.v),
+                    .p.rec = {.state = s.state,
+                              .head = s.head,
+                              .n_heads = s.n_heads,
+                              .n_key_heads = n_keys,
+                              .v_head = v_head,
+                              .kind = s.kind,
+                              .tiled = s.tiled}};
     if (removes) {
         SHAPE(s.kk.width == s.r.width && s.a.width == s.r.width && n_keys == s.n_heads);
-        put_in(op, s.kk);
-        put_in(op, s.a);
+        op.in[op.n_in++] = s.kk;
+        op.in[op.n_in++] = s.a;
     } else if (s.b.width) {
         SHAPE(s.b.width == s.n_heads);
-        put_in(op, s.b);
+        op.in[op.n_in++] = s.b;
     }
-    op->p.rec.state = s.state;
-    op->p.rec.head = s.head;
-    op->p.rec.n_heads = s.n_heads;
-    op->p.rec.n_key_heads = n_keys;
-    op->p.rec.v_head = v_head;
-    op->p.rec.kind = s.kind;
-    op->p.rec.tiled = s.tiled;
-    return put_out(op, prog_buf(p, name, s.v.width));
+    return record_new(p, name, s.v.width, op);
 }
 
 struct operand prog_conv(struct program *p, const char *name, struct operand x, u32 state, u32 w,
@@ -601,56 +527,46 @@ struct operand prog_conv(struct program *p, const char *name, struct operand x, 
     u32 n_taps = wt(p, w)->n_in / x.width;
     SHAPE(n_taps >= 2 && wt(p, w)->n_in == n_taps * x.width && has_width(p, bias, x.width));
     SHAPE(p->net->states[state].width == (n_taps - 1) * x.width);
-    struct op *op = record(p, OP_CONV);
-    put_in(op, x);
-    put_w(op, w);
-    put_w(op, bias);
-    op->p.rec.state = state;
-    op->p.rec.n_taps = n_taps;
-    return put_out(op, prog_buf(p, name, x.width));
+    return record_new(
+        p, name, x.width,
+        (struct op){
+            .kind = OP_CONV, IN(x), WEIGHTS(w, bias), .p.rec = {.state = state, .n_taps = n_taps}});
 }
 
 struct operand prog_rk_bonus(struct program *p, const char *name, u32 head, struct operand y,
                              struct operand r, struct operand k, struct operand v, u32 r_k)
 {
     SHAPE(y.width % head == 0 && has_width(p, r_k, y.width));
-    const struct operand in[] = {y, r, k, v};
-    struct op *op = record(p, OP_RK_BONUS);
-    for (u32 i = 0; i < ARRAY_LEN(in); i++) {
-        SHAPE(in[i].width == y.width);
-        put_in(op, in[i]);
-    }
-    put_w(op, r_k);
-    op->p.rec.head = head;
-    return put_out(op, prog_buf(p, name, y.width));
+    SHAPE(r.width == y.width && k.width == y.width && v.width == y.width);
+    return record_new(
+        p, name, y.width,
+        (struct op){.kind = OP_RK_BONUS, IN(y, r, k, v), WEIGHTS(r_k), .p.rec.head = head});
 }
 
 struct operand prog_gather_rows(struct program *p, struct operand x)
 {
-    struct operand y = prog_buf(p, "gathered", x.width);
+    struct operand y =
+        record_new(p, "gathered", x.width, (struct op){.kind = OP_GATHER_ROWS, IN(x)});
     if (!p->net->failed) p->bufs[y.buf].rows = ROWS_R;
-    struct op *op = record(p, OP_GATHER_ROWS);
-    put_in(op, x);
-    return put_out(op, y);
+    return y;
 }
 
 void prog_sample(struct program *p, struct operand logits)
 {
-    const struct operand out[] = {prog_buf(p, "sampled", 1),
-                                  prog_buf(p, "logprobs", 1 + SAMPLE_MAX_TOP),
-                                  prog_buf(p, "top", SAMPLE_MAX_TOP)};
-    struct op *op = record(p, OP_SAMPLE);
-    put_in(op, logits);
-    for (u32 i = 0; i < ARRAY_LEN(out); i++) {
-        put_out(op, out[i]);
-        if (p->net->failed) continue;
-        p->bufs[out[i].buf].rows = ROWS_R;
-        p->bufs[out[i].buf].is_int = i != 1;
-        p->bufs[out[i].buf].kept = true;
+    struct op op = {.kind = OP_SAMPLE,
+                    IN(logits),
+                    .n_out = 3,
+                    .out = {prog_buf(p, "sampled", 1), prog_buf(p, "logprobs", 1 + SAMPLE_MAX_TOP),
+                            prog_buf(p, "top", SAMPLE_MAX_TOP)}};
+    record(p, op);
+    for (u32 i = 0; i < op.n_out && !p->net->failed; i++) {
+        p->bufs[op.out[i].buf].rows = ROWS_R;
+        p->bufs[op.out[i].buf].is_int = i != 1;
+        p->bufs[op.out[i].buf].kept = true;
     }
-    p->sampled = out[0].buf;
-    p->logprobs = out[1].buf;
-    p->top = out[2].buf;
+    p->sampled = op.out[0].buf;
+    p->logprobs = op.out[1].buf;
+    p->top = op.out[2].buf;
 }
 
 u64 prog_op_bytes(const struct program *p, const struct op *op, u32 n_rows)

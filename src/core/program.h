@@ -145,8 +145,7 @@ struct program {
     u32 logits, hidden;         /* buffer ids: [R][V] and [T][d] (after the output norm) */
     u32 sampled, logprobs, top; /* what OP_SAMPLE gives; NO_BUF: the program has none */
     bool imports_hidden;
-    int layer;      /* while recording: the block that new ops belong to */
-    struct op sink; /* recorded into when memory ran out */
+    int layer; /* while recording: the block that new ops belong to */
 };
 
 int prog_open(struct program **out, struct net *net, const char *name, struct err *err);
