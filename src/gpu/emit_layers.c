@@ -4,16 +4,16 @@
 
 #include <string.h>
 
-bool layers_vector(const struct emit *e, u32 id, u32 chunk, u32 *at)
+bool layers_vector(const struct emit *e, const struct layer *l, u32 id, u32 *at)
 {
-    *at = emit_unit(e, id);
-    return id != NO_WEIGHT && e->places[id].chunk == chunk;
+    *at = emit_unit(e, id) - l->base;
+    return id != NO_WEIGHT && e->places[id].chunk == l->chunk;
 }
 
-bool layers_matrix(const struct emit *e, u32 id, u32 chunk, u32 *q, u32 *s)
+bool layers_matrix(const struct emit *e, const struct layer *l, u32 id, u32 *q, u32 *s)
 {
-    *s = emit_scales_unit(e, id);
-    return layers_vector(e, id, chunk, q);
+    *s = emit_scales_unit(e, id) - l->base;
+    return layers_vector(e, l, id, q);
 }
 
 bool layers_sum(const struct group *g, struct layer_sum *out)
@@ -23,42 +23,39 @@ bool layers_sum(const struct group *g, struct layer_sum *out)
     return g->n_ops == 2 && mul->w[1] == NO_WEIGHT;
 }
 
+/* With places as they are, and counted from the layer's own weight and state: so layers that are
+ * alike have the same arguments. */
 static bool read_layer(const struct emit *e, const struct layer_family *f, u32 first, u32 end,
-                       struct layer *out)
+                       struct layer *out, struct layer *counted)
 {
     const struct group *g = &e->p->groups[first];
-    memset(out, 0, sizeof *out);
+    *out = (struct layer){0};
     if (first + f->n_groups > end) return false;
     for (u32 i = 0; i < f->n_groups; i++)
         if (g[i].rule != &gpu_rules[f->rules[i]]) return false;
-    return f->read(e, g, out);
+    if (!f->read(e, g, out)) return false;
+    *counted = (struct layer){.base = out->place, .memory_base = (u32)(out->memory / 16)};
+    return f->read(e, g, counted);
 }
 
-/* Is b the layer behind a? */
-static bool follows(const struct layer_family *f, const struct layer_run *r, const struct layer *a,
-                    const struct layer *b)
-{
-    struct layer want = *a;
-    f->advance(&want, r->stride, r->memory_stride);
-    return b->x == a->y && b->place == a->place + r->stride &&
-           b->memory == a->memory + 16ull * r->memory_stride && b->n_memory == a->n_memory &&
-           b->chunk == a->chunk && b->enc == a->enc && !memcmp(&want.a, &b->a, sizeof want.a);
-}
-
-/* The layers from group `first` on that are alike. */
+/* The layers from group `first` on that are alike, each behind the one before it. */
 static void find_run(const struct emit *e, const struct layer_family *f, u32 first, u32 end,
                      struct layer_run *r)
 {
-    struct layer at, next;
+    struct layer at, next, like, counted;
     *r = (struct layer_run){0};
-    if (!read_layer(e, f, first, end, &r->first)) return;
-    for (at = r->first, r->n = 1; read_layer(e, f, first + r->n * f->n_groups, end, &next);
-         r->n++) {
+    if (!read_layer(e, f, first, end, &r->first, &like)) return;
+    for (at = r->first, r->n = 1;
+         read_layer(e, f, first + r->n * f->n_groups, end, &next, &counted); r->n++) {
         if (r->n == 1) {
             r->stride = next.place - at.place;
             r->memory_stride = (u32)((next.memory - at.memory) / 16);
         }
-        if (!follows(f, r, &at, &next)) break;
+        if (next.x != at.y || next.place != at.place + r->stride ||
+            next.memory != at.memory + 16ull * r->memory_stride || next.n_memory != at.n_memory ||
+            next.chunk != at.chunk || next.enc != at.enc ||
+            memcmp(&counted.a, &like.a, sizeof like.a))
+            break;
         at = next;
         r->first.y = next.y;
     }

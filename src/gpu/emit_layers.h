@@ -8,10 +8,11 @@
 
 /* One layer, read from its groups. */
 struct layer {
-    u32 x, y;     /* the residual stream before and behind it, in floats of the activations */
-    u32 place;    /* one of its weights', in 16 bytes of the chunk */
-    u64 memory;   /* bytes before its state, or cache, */
-    u64 n_memory; /* and of it */
+    u32 x, y;  /* the residual stream before and behind it, in floats of the activations */
+    u32 place; /* one of its weights', in 16 bytes of the chunk */
+    u32 base, memory_base; /* what places of weights, and of states, are counted from in `a` */
+    u64 memory;            /* bytes before its state, or cache, */
+    u64 n_memory;          /* and of it */
     u32 chunk;
     enum encoding enc;
     union { /* the launch's arguments, without what stands above and how many there are */
@@ -31,18 +32,16 @@ enum { LAYER_MAX_GROUPS = 7 };
 struct layer_family {
     enum gpu_rule rules[LAYER_MAX_GROUPS]; /* of a layer's groups */
     u32 n_groups;
-    /* Are these groups a layer that the family's kernel can do? out is all zeros. */
+    /* Are these groups a layer that the family's kernel can do? out has bases, and is all zeros. */
     bool (*read)(const struct emit *e, const struct group *g, struct layer *out);
-    /* What is at places that differ from layer to layer: to those of the next. */
-    void (*advance)(struct layer *l, u32 stride, u32 memory_stride);
     void (*emit)(struct emit *e, const struct layer_run *r); /* the launch */
 };
 extern const struct layer_family layers_rwkv7, layers_mla;
 
-/* Where a weight lies in 16 bytes of the chunk, and its second plane; false: in another chunk, or
- * there is none. */
-bool layers_vector(const struct emit *e, u32 id, u32 chunk, u32 *at);
-bool layers_matrix(const struct emit *e, u32 id, u32 chunk, u32 *q, u32 *s);
+/* Where a weight lies in 16 bytes of the layer's chunk, and its second plane; false: in another
+ * chunk, or there is none. */
+bool layers_vector(const struct emit *e, const struct layer *l, u32 id, u32 *at);
+bool layers_matrix(const struct emit *e, const struct layer *l, u32 id, u32 *q, u32 *s);
 /* A product of one matrix without bias to which one value is added. */
 struct layer_sum {
     const struct op *mul;

@@ -165,31 +165,30 @@ static bool fits(struct mla_layers_args *a, u32 units)
 
 /* ---- as arguments ---- */
 
-static bool take_matrix(const struct emit *e, const struct op *op, u32 chunk, struct mla_matrix *to)
+static bool take_matrix(const struct emit *e, const struct layer *l, const struct op *op,
+                        struct mla_matrix *to)
 {
-    return emit_planes(e, op->w[0]).enc == ENC_I8 &&
-           layers_matrix(e, op->w[0], chunk, &to->q, &to->s);
+    return emit_planes(e, op->w[0]).enc == ENC_I8 && layers_matrix(e, l, op->w[0], &to->q, &to->s);
 }
 
 /* Where all its weights lie. */
-static bool take_weights(const struct emit *e, const struct parts *p, u32 chunk,
+static bool take_weights(const struct emit *e, const struct layer *l, const struct parts *p,
                          struct mla_layers_args *a)
 {
     a->bias = (u32)MIX_NOTHING;
-    return (p->route->w[0] == NO_WEIGHT || layers_vector(e, p->route->w[0], chunk, &a->bias)) &&
-           layers_vector(e, p->norm->w[0], chunk, &a->norm[0]) &&
-           layers_vector(e, p->ffn_norm->w[0], chunk, &a->norm[1]) &&
-           layers_vector(e, p->q_norm->w[0], chunk, &a->q_norm) &&
-           layers_vector(e, p->c_norm->w[0], chunk, &a->c_norm) &&
-           layers_vector(e, p->router->w[0], chunk, &a->router) &&
-           take_matrix(e, p->q_a, chunk, &a->q_a) && take_matrix(e, p->kv_a, chunk, &a->kv_a) &&
-           take_matrix(e, p->q_b, chunk, &a->q_b) && take_matrix(e, p->k_b, chunk, &a->k_b) &&
-           take_matrix(e, p->v_b, chunk, &a->v_b) && take_matrix(e, p->out.mul, chunk, &a->o) &&
-           take_matrix(e, p->gate, chunk, &a->gate) && take_matrix(e, p->up, chunk, &a->up) &&
-           take_matrix(e, p->down, chunk, &a->down) &&
-           take_matrix(e, p->shared_gate, chunk, &a->shared_gate) &&
-           take_matrix(e, p->shared_up, chunk, &a->shared_up) &&
-           take_matrix(e, p->shared_down, chunk, &a->shared_down);
+    return (p->route->w[0] == NO_WEIGHT || layers_vector(e, l, p->route->w[0], &a->bias)) &&
+           layers_vector(e, l, p->norm->w[0], &a->norm[0]) &&
+           layers_vector(e, l, p->ffn_norm->w[0], &a->norm[1]) &&
+           layers_vector(e, l, p->q_norm->w[0], &a->q_norm) &&
+           layers_vector(e, l, p->c_norm->w[0], &a->c_norm) &&
+           layers_vector(e, l, p->router->w[0], &a->router) && take_matrix(e, l, p->q_a, &a->q_a) &&
+           take_matrix(e, l, p->kv_a, &a->kv_a) && take_matrix(e, l, p->q_b, &a->q_b) &&
+           take_matrix(e, l, p->k_b, &a->k_b) && take_matrix(e, l, p->v_b, &a->v_b) &&
+           take_matrix(e, l, p->out.mul, &a->o) && take_matrix(e, l, p->gate, &a->gate) &&
+           take_matrix(e, l, p->up, &a->up) && take_matrix(e, l, p->down, &a->down) &&
+           take_matrix(e, l, p->shared_gate, &a->shared_gate) &&
+           take_matrix(e, l, p->shared_up, &a->shared_up) &&
+           take_matrix(e, l, p->shared_down, &a->shared_down);
 }
 
 static bool layer_of(const struct emit *e, const struct group *g, struct layer *out)
@@ -221,23 +220,9 @@ static bool layer_of(const struct emit *e, const struct group *g, struct layer *
                                   .route = emit_route_args(e, p.route),
                                   .store = attend.store,
                                   .attn = attend.attn};
-    if (!take_weights(e, &p, out->chunk, a) || !fits(a, e->kind.caps.n_units)) return false;
+    if (!take_weights(e, out, &p, a) || !fits(a, e->kind.caps.n_units)) return false;
     out->place = a->q_a.q;
     return true;
-}
-
-static void advance(struct layer *l, u32 stride, u32 kv_stride)
-{
-    struct mla_layers_args *a = &l->a.mla;
-    u32 *vectors[] = {&a->norm[0], &a->norm[1], &a->q_norm, &a->c_norm, &a->router};
-    struct mla_matrix *matrices[] = {&a->q_a,  &a->kv_a,        &a->q_b,       &a->k_b,
-                                     &a->v_b,  &a->o,           &a->gate,      &a->up,
-                                     &a->down, &a->shared_gate, &a->shared_up, &a->shared_down};
-    (void)kv_stride; /* the launch's binding says where caches begin */
-    for (u32 i = 0; i < ARRAY_LEN(vectors); i++) *vectors[i] += stride;
-    for (u32 i = 0; i < ARRAY_LEN(matrices); i++)
-        matrices[i]->q += stride, matrices[i]->s += stride;
-    if (a->bias != (u32)MIX_NOTHING) a->bias += stride;
 }
 
 /* Places of the pairs that groups pass to each other; each kind's begin at a block (walk.h,
@@ -299,5 +284,4 @@ const struct layer_family layers_mla = {{RULE_NORM_MATMUL, RULE_MLA_QUERY, RULE_
                                          RULE_ROUTE_EXPERTS_GLU, RULE_EXPERTS_SUM_ADD},
                                         GROUPS,
                                         layer_of,
-                                        advance,
                                         emit_run};

@@ -4,8 +4,8 @@
 /* A layer's groups. */
 enum { MIX, LOW, OUT, KEY, VALUE, GROUPS };
 
-static bool take_part(const struct emit *e, const struct group *g, struct operand y,
-                      enum encoding enc, u32 chunk, u32 n, struct layers_part *to)
+static bool take_part(const struct emit *e, const struct layer *l, const struct group *g,
+                      struct operand y, enum encoding enc, u32 n, struct layers_part *to)
 {
     const struct op *mul = group_maker(g, y), *act = NULL, *lerp;
     if (mul && mul->kind == OP_ACT) act = mul, mul = group_maker(g, act->in[0]);
@@ -15,9 +15,9 @@ static bool take_part(const struct emit *e, const struct group *g, struct operan
     lerp = group_maker(g, mul->in[0]);
     *to = (struct layers_part){.enc = enc,
                                .n_out = mul->out[0].width,
-                               .m = emit_lerp_unit(e, lerp),
+                               .m = emit_lerp_unit(e, lerp) - l->base,
                                .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE};
-    return layers_matrix(e, mul->w[0], chunk, &to->q, &to->s);
+    return layers_matrix(e, l, mul->w[0], &to->q, &to->s);
 }
 
 /* Of the product that makes x, perhaps with an act. */
@@ -41,7 +41,7 @@ static bool take_parts(const struct emit *e, const struct group *g, const struct
     static const enum mixer_input wide[] = {IN_R, IN_K, IN_V}, low[] = {IN_W, IN_A, IN_G, IN_M};
     u32 ranks = 0, units = 0;
     for (u32 i = 0; i < 3; i++)
-        if (!take_part(e, &g[MIX], m->in[wide[i]], l->enc, l->chunk, a->n, &a->part[i]) ||
+        if (!take_part(e, l, &g[MIX], m->in[wide[i]], l->enc, a->n, &a->part[i]) ||
             a->part[i].n_out != a->n || a->part[i].f != COLUMNS_NONE)
             return false;
     for (u32 i = 0; i < LAYERS_LOW; i++) {
@@ -51,12 +51,15 @@ static bool take_parts(const struct emit *e, const struct group *g, const struct
         struct operand x = mul->in[0];
         enum encoding from = enc_of(e, &g[MIX], x);
         if (!is_short(p.enc) || x.width % 8 || p.q_row > (i == 2 ? 64 : 32) || !is_short(from) ||
-            !take_part(e, &g[MIX], x, from, l->chunk, a->n, &a->part[3 + i]) ||
+            !take_part(e, l, &g[MIX], x, from, a->n, &a->part[3 + i]) ||
             e->places[mul->w[0]].chunk != l->chunk)
             return false;
-        a->low[i] =
-            (struct layers_low){p.enc, x.width, emit_unit(e, mul->w[0]), emit_unit(e, mul->w[1]),
-                                act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE};
+        a->low[i] = (struct layers_low){
+            .enc = p.enc,
+            .n_in = x.width,
+            .q = emit_unit(e, mul->w[0]) - l->base,
+            .bias = mul->w[1] == NO_WEIGHT ? (u32)MIX_NOTHING : emit_unit(e, mul->w[1]) - l->base,
+            .f = act ? emit_act(act->p.act.kind) : (u32)COLUMNS_NONE};
         ranks += x.width;
         units += p.q_row;
     }
@@ -98,18 +101,23 @@ static bool fits(const struct emit *e, struct layer *l)
            deal_groups(a, units, simds) <= units;
 }
 
-/* The norm of a mix and where its shift keeps its state, in 16 bytes. */
-static bool take_norm(const struct emit *e, const struct group *g, u32 chunk, float *eps, u32 *w,
-                      u32 *b, u32 *shift)
+/* Where a state lies, in 16 bytes. */
+static u32 state_at(const struct emit *e, const struct layer *l, const struct op *op)
+{
+    u64 n;
+    return (u32)(emit_state_at(e->p->net, e->limits, op->p.rec.state, &n) / 16) - l->memory_base;
+}
+
+/* The norm of half i of a layer, and its shift. */
+static bool take_norm(const struct emit *e, const struct group *g, const struct layer *l, u32 i,
+                      struct layers_args *a)
 {
     const struct op *norm = group_op(g, OP_NORM, 0);
-    u64 n;
-    *eps = norm->p.norm.eps;
-    *shift =
-        (u32)(emit_state_at(e->p->net, e->limits, group_op(g, OP_TOKEN_SHIFT, 0)->p.rec.state, &n) /
-              16);
+    a->eps[i] = norm->p.norm.eps;
+    a->shift[i] = state_at(e, l, group_op(g, OP_TOKEN_SHIFT, 0));
     return emit_mixes_fit(e, g) && norm->p.norm.kind == NORM_LAYER &&
-           layers_vector(e, norm->w[0], chunk, w) && layers_vector(e, norm->w[1], chunk, b);
+           layers_vector(e, l, norm->w[0], &a->norm_w[i]) &&
+           layers_vector(e, l, norm->w[1], &a->norm_b[i]);
 }
 
 static bool layer_of(const struct emit *e, const struct group *g, struct layer *out)
@@ -123,56 +131,35 @@ static bool layer_of(const struct emit *e, const struct group *g, struct layer *
         return false;
     out->enc = emit_planes(e, sum.mul->w[0]).enc;
     out->chunk = e->places[sum.mul->w[0]].chunk;
-    u64 at = emit_state_at(e->p->net, e->limits, m.wkv->p.rec.state, &out->n_memory);
+    out->memory = emit_state_at(e->p->net, e->limits, m.wkv->p.rec.state, &out->n_memory);
     *a = (struct layers_args){.n = sum.mul->in[0].width,
                               .n_between = value.mul->in[0].width,
                               .n_heads = m.args.n_heads,
                               .v_first = emit_place(e, m.in[IN_FIRST]),
                               .l2_eps = m.args.l2_eps,
                               .head_eps = m.args.norm_eps,
-                              .state = (u32)(at / 16)};
+                              .state = state_at(e, out, m.wkv)};
     const u32 vectors[] = {m.k_k->w[0], m.k_a->w[0], m.bonus->w[0], m.norm->w[0], m.norm->w[1]};
     for (u32 i = 0; i < ARRAY_LEN(vectors); i++)
-        if (!layers_vector(e, vectors[i], out->chunk, &a->vector[i])) return false;
+        if (!layers_vector(e, out, vectors[i], &a->vector[i])) return false;
     for (u32 i = 0; i < 2; i++)
-        if (!take_norm(e, &g[i ? KEY : MIX], out->chunk, &a->eps[i], &a->norm_w[i], &a->norm_b[i],
-                       &a->shift[i]))
-            return false;
+        if (!take_norm(e, &g[i ? KEY : MIX], out, i, a)) return false;
     struct operand x = group_op(&g[MIX], OP_NORM, 0)->in[0];
     struct operand middle = group_op(&g[KEY], OP_NORM, 0)->in[0];
     if ((out->enc != ENC_I8 && out->enc != ENC_K4) || !take_parts(e, g, &m, out, a) ||
-        !take_part(e, &g[KEY], value.mul->in[0], out->enc, out->chunk, a->n, &key) ||
+        !take_part(e, out, &g[KEY], value.mul->in[0], out->enc, a->n, &key) ||
         key.f != COLUMNS_RELU2 || emit_planes(e, value.mul->w[0]).enc != out->enc ||
-        !layers_matrix(e, sum.mul->w[0], out->chunk, &a->q[0], &a->s[0]) ||
-        !layers_matrix(e, value.mul->w[0], out->chunk, &a->q[2], &a->s[2]))
+        !layers_matrix(e, out, sum.mul->w[0], &a->q[0], &a->s[0]) ||
+        !layers_matrix(e, out, value.mul->w[0], &a->q[2], &a->s[2]))
         return false;
     a->m = key.m, a->q[1] = key.q, a->s[1] = key.s;
     out->place = a->q[0];
-    out->memory = at;
     out->x = emit_place(e, x);
     out->y = emit_place(e, value.y);
     return !group_op(&g[MIX], OP_MATMUL, LAYERS_PARTS) && !group_op(&g[KEY], OP_MATMUL, 1) &&
            operand_same(sum.mul->in[0], m.out) && operand_same(sum.added, x) &&
            operand_same(sum.y, middle) && operand_same(value.added, middle) &&
            sum.y.width == a->n && value.y.width == a->n && fits(e, out);
-}
-
-static void advance(struct layer *l, u32 stride, u32 state_stride)
-{
-    struct layers_args *a = &l->a.rwkv7;
-    u32 *weights[] = {&a->norm_w[0], &a->norm_w[1], &a->norm_b[0], &a->norm_b[1], &a->m};
-    for (u32 i = 0; i < ARRAY_LEN(weights); i++) *weights[i] += stride;
-    for (u32 i = 0; i < ARRAY_LEN(a->vector); i++) a->vector[i] += stride;
-    for (u32 i = 0; i < LAYERS_PARTS; i++) {
-        a->part[i].q += stride, a->part[i].m += stride;
-        if (a->part[i].s) a->part[i].s += stride;
-    }
-    for (u32 i = 0; i < LAYERS_LOW; i++) {
-        a->low[i].q += stride;
-        if (a->low[i].bias != (u32)MIX_NOTHING) a->low[i].bias += stride;
-    }
-    for (u32 i = 0; i < 3; i++) a->q[i] += stride, a->s[i] += stride;
-    a->shift[0] += state_stride, a->shift[1] += state_stride, a->state += state_stride;
 }
 
 static void emit_run(struct emit *e, const struct layer_run *r)
@@ -199,5 +186,4 @@ const struct layer_family layers_rwkv7 = {
     {RULE_SHIFT_MATMULS, RULE_LOW_TIME_MIX, RULE_MATMUL_ADD, RULE_SHIFT_MATMULS, RULE_MATMUL_ADD},
     GROUPS,
     layer_of,
-    advance,
     emit_run};
