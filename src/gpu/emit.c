@@ -148,6 +148,9 @@ void emit_bind(struct emit *e, struct binding b)
 
 static struct binding binding_of(const struct emit *e, struct operand o, bool write)
 {
+    if (o.buf == NO_BUF) /* something harmless */
+        return (struct binding){
+            .space = SPACE_STEP, .offset = e->step.at[STEP_HEAD], .n = e->step.n[STEP_HEAD]};
     const struct buffer *b = &e->p->bufs[o.buf];
     u64 room = emit_room(e->limits, b->rows), at = b->inside ? e->at[o.buf] / 4 : b->place * room;
     return (struct binding){.space = b->inside           ? SPACE_SCRATCH
@@ -421,31 +424,14 @@ int emit_each(struct emit *e, const struct group *g)
 }
 
 static int (*const emitters[OP_COUNT])(struct emit *e, const struct op *op) = {
-    [OP_EMBED] = emit_embed,
-    [OP_IMPORT_HIDDEN] = emit_copy,
-    [OP_NORM] = emit_norm,
-    [OP_MATMUL] = emit_product_op,
-    [OP_MATMUL_HEADS] = emit_product_op,
-    [OP_ADD] = emit_columns,
-    [OP_MUL] = emit_mul,
-    [OP_LERP] = emit_columns,
-    [OP_ACT] = emit_columns,
-    [OP_GLU] = emit_columns,
-    [OP_K_CONTROL] = emit_columns,
-    [OP_ROPE] = emit_rope,
-    [OP_KV_STORE] = emit_kv_store,
-    [OP_ATTENTION] = emit_attention,
-    [OP_LATENT_ATTENTION] = emit_attention,
-    [OP_ROUTE] = emit_route,
-    [OP_MATMUL_EXPERTS] = emit_matmul_experts,
-    [OP_ADD_EXPERTS] = emit_add_experts,
-    [OP_COMBINE_EXPERTS] = emit_combine_experts,
-    [OP_TOKEN_SHIFT] = emit_token_shift,
-    [OP_CONV] = emit_conv,
-    [OP_RECURRENCE] = emit_recurrence,
-    [OP_RK_BONUS] = emit_rk_bonus,
-    [OP_GATHER_ROWS] = emit_copy,
-    [OP_SAMPLE] = emit_sample,
+#define OP_EMITTER(id, emitter, has) [OP_##id] = emitter,
+    GPU_OP_TABLE(OP_EMITTER)
+#undef OP_EMITTER
+};
+const u64 emit_features[OP_COUNT] = {
+#define OP_FEATURES(id, emitter, has) [OP_##id] = has,
+    GPU_OP_TABLE(OP_FEATURES)
+#undef OP_FEATURES
 };
 
 int emit_op(struct emit *e, const struct op *op)

@@ -226,14 +226,47 @@ u32 emit_room(const struct exec_limits *limits, enum rows rows);
 /* Sets the error: the executor lacks this op, or this form of it. */
 int emit_lacks(struct emit *e, const struct op *op, const char *what);
 
-/* The emitters. emit_rows.c: */
-int emit_embed(struct emit *e, const struct op *op);
-int emit_copy(struct emit *e, const struct op *op);
-int emit_norm(struct emit *e, const struct op *op);
-int emit_columns(struct emit *e, const struct op *op);
+/* The emitters of ops, with the features that their kernels know; they look at shapes themselves.
+ */
+#define GPU_OP_TABLE(X)                                                      \
+    X(EMBED, emit_embed, HAS(OP))                                            \
+    X(IMPORT_HIDDEN, emit_copy, HAS(OP))                                     \
+    X(NORM, emit_norm, HAS_ANY_NORM)                                         \
+    X(MATMUL, emit_product_op, HAS(OP) | HAS(BIAS))                          \
+    X(MATMUL_HEADS, emit_product_op, HAS(OP) | HAS(SHARED_INPUT))            \
+    X(ADD, emit_columns, HAS(OP) | HAS(WEIGHT))                              \
+    X(MUL, emit_mul, HAS(OP) | HAS(WEIGHT) | HAS(HEAD_FACTORS))              \
+    X(LERP, emit_columns, HAS(OP) | HAS(WEIGHT))                             \
+    X(ACT, emit_columns, HAS_ANY_ACT)                                        \
+    X(GLU, emit_columns, HAS_ANY_GLU)                                        \
+    X(K_CONTROL, emit_columns, HAS(OP))                                      \
+    X(ROPE, emit_rope, HAS(OP) | HAS(NEOX) | HAS(PARTIAL) | HAS(ROPE_TABLE)) \
+    X(KV_STORE, emit_kv_store, HAS(OP) | HAS(NO_VALUE))                      \
+    X(ATTENTION, emit_attention, HAS_ANY_ATTENTION)                          \
+    X(LATENT_ATTENTION, emit_attention, HAS(OP))                             \
+    X(ROUTE, emit_route, HAS_ANY_ROUTE)                                      \
+    X(MATMUL_EXPERTS, emit_matmul_experts, HAS(OP) | HAS(PER_SLOT))          \
+    X(ADD_EXPERTS, emit_add_experts, HAS(OP))                                \
+    X(COMBINE_EXPERTS, emit_combine_experts, HAS(OP))                        \
+    X(TOKEN_SHIFT, emit_token_shift, HAS(OP))                                \
+    X(CONV, emit_conv, HAS(OP) | HAS(BIAS))                                  \
+    X(RECURRENCE, emit_recurrence, HAS_ANY_RECURRENCE)                       \
+    X(RK_BONUS, emit_rk_bonus, HAS(OP))                                      \
+    X(GATHER_ROWS, emit_copy, HAS(OP))                                       \
+    X(SAMPLE, emit_sample, HAS(OP))
+#define DECLARE_OP_EMITTER(id, emitter, has) int emitter(struct emit *e, const struct op *op);
+GPU_OP_TABLE(DECLARE_OP_EMITTER)
+extern const u64 emit_features[OP_COUNT];
+
+/* A norm's fields in arguments of kernels that norm their input. */
+#define NORM_ARGS(x)                                                                         \
+    .norm = (x) ? (x)->p.norm.kind : NORM_KIND_NONE, .has_w = (x) && (x)->w[0] != NO_WEIGHT, \
+    .has_b = (x) && (x)->w[1] != NO_WEIGHT, .eps = (x) ? (x)->p.norm.eps : 0
+/* Binds something harmless. */
+static const struct operand no_operand = {NO_BUF, 0, 0};
+
+/* emit_rows.c: */
 u32 emit_act(enum act_kind kind); /* as COLUMNS_... */
-int emit_rope(struct emit *e, const struct op *op);
-int emit_kv_store(struct emit *e, const struct op *op);
 /* Heads of n columns of x, turned into scratch memory at `offset`, rows close together. */
 void emit_rotate(struct emit *e, struct operand x, u32 n, u64 offset);
 u64 emit_rotated_bytes(const struct emit *e, struct operand x);
@@ -280,17 +313,19 @@ struct product {
  * of `like` (NULL: the first one). */
 struct product product_of(const struct group *g, const struct op *like);
 struct product product_alone(const struct op *op);
+/* Two bindings: what a shift before products remembers, and what it will; or the norm's result. */
+void emit_shift(struct emit *e, const struct op *shift, const struct op *norm);
 /* The matrices of m that are from[0 .. n). */
 struct product product_part(const struct product *m, const u32 *from, u32 n);
-/* emit_panels.c: products of rows of class P. */
-/* Does profile bf16 apply to rows of this list: are they of a step, the matrix not F32? */
+/* emit_panels.c: products of rows of class P.
+ * Does profile bf16 apply to rows of this list: are they of a step, the matrix not F32? */
 bool emit_has_panels(const struct emit *e, struct operand x, u32 w);
 int emit_panels(struct emit *e, const struct product *m);
+/* Does them, where all of m's matrices are such; false: there are rows of class D too, which
+ * launches that follow are for until emit_for_all. */
+bool emit_panels_are_all(struct emit *e, const struct product *m);
 /* emit_matmul.c: */
-int emit_product_op(struct emit *e, const struct op *op); /* a matmul, or one by heads */
 u32 emit_scale_words(enum encoding enc); /* of a unit's scales in a lane's queue, as units.h */
-int emit_products(struct emit *e, const struct group *g); /* all of a group that has no others */
-int emit_gate_up_glu(struct emit *e, const struct group *g);
 int emit_product(struct emit *e, const struct product *m);
 int emit_glu(struct emit *e, const struct group *g, struct product m);
 /* The same behind rows of class P, which have kernels of their own. */
@@ -307,16 +342,7 @@ void emit_waiting_rows(struct emit *e, const struct waiting *w);
 void emit_bind_waiting(struct emit *e, const struct waiting *w, bool write); /* rows, scales */
 /* The sum of one row's experts, and what the group adds to it; residual may be NULL. */
 void emit_unstaged_sum(struct emit *e, const struct group *g, const struct operand *residual);
-/* emit_qkv.c: */
-int emit_norm_qkv_attention(struct emit *e, const struct group *g);
-/* emit_mla.c: */
-int emit_mla_query(struct emit *e, const struct group *g);
-int emit_mla_attention(struct emit *e, const struct group *g);
-/* emit_mix.c: */
-int emit_matmuls(struct emit *e, const struct group *g); /* and from the norm and the shift on */
-int emit_norm_router(struct emit *e, const struct group *g);
-/* emit_attention.c, emit_experts.c, emit_recurrent.c, emit_sample.c: */
-int emit_attention(struct emit *e, const struct op *op); /* and latent_attention */
+/* emit_attention.c: */
 /* How many heads that share a cached row a group takes at once; kernels exist for these. */
 u32 emit_heads_at_once(const struct emit *e, const struct op *op);
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op);
@@ -325,24 +351,10 @@ void emit_attention_scratch(struct emit *e, const struct op *op, bool write);
 void emit_attention_merge(struct emit *e, const struct op *op);
 /* latent_mma.cu: so many clusters of groups for all heads. */
 void emit_clusters(struct emit *e, const char *kernel, const struct op *op, u32 clusters);
-int emit_route(struct emit *e, const struct op *op);
-int emit_matmul_experts(struct emit *e, const struct op *op);
-int emit_add_experts(struct emit *e, const struct op *op);
-int emit_combine_experts(struct emit *e, const struct op *op);
-int emit_experts_glu(struct emit *e, const struct group *g);
-int emit_experts_sum(struct emit *e, const struct group *g); /* and with a matmul added */
-int emit_token_shift(struct emit *e, const struct op *op);
+/* emit_recurrent.c: */
 int emit_wkv7(struct emit *e, const struct op *op);
 bool emit_has_wkv7(u32 head);    /* kernels for heads of that size */
 void emit_chain(struct emit *e); /* HEAD, ROWS, PREV, NEXT */
-int emit_rk_bonus(struct emit *e, const struct op *op);
-/* emit_recurrence.c: */
-int emit_mul(struct emit *e, const struct op *op);
-int emit_conv(struct emit *e, const struct op *op);
-int emit_recurrence(struct emit *e, const struct op *op);
-/* emit_time_mix.c: */
-int emit_time_mix(struct emit *e, const struct group *g); /* and from the low-rank middles on */
-int emit_sample(struct emit *e, const struct op *op);
 /* emit_layers.c: layers from group e->of on that are alike become one launch, where there is one
  * for them. Gives the number of their groups; 0: the next group has launches of its own. */
 u32 emit_layers(struct emit *e, u32 end);

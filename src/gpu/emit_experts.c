@@ -121,11 +121,7 @@ int emit_matmul_experts(struct emit *e, const struct op *op)
 {
     if (unfit(e, op, op->p.experts.n_in)) return emit_lacks(e, op, too_odd);
     struct product m = product_alone(op);
-    if (emit_has_panels(e, op->in[0], op->w[0])) {
-        emit_panels(e, &m);
-        if (!e->kind.n_d) return e->rc;
-        emit_only_d(e);
-    }
+    if (emit_panels_are_all(e, &m)) return e->rc;
     if (emit_is_unstaged(e, op->in[0])) {
         emit_one_row(e, m, op->p.experts.n_out);
         return e->rc;

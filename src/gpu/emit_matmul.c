@@ -4,8 +4,8 @@
  * its own first. */
 #include <stdio.h>
 
-#include "gpu/emit.h"
 #include "gpu/native/matmul_mma.h"
+#include "gpu/rules.h"
 
 static u32 n_out_of(const struct emit *e, u32 id)
 {
@@ -84,10 +84,7 @@ static void emit_waiting(struct emit *e, const struct product *m, bool int8)
                               .stride = m->x_stride,
                               .n_slices = m->n_slices,
                               .tile = int8 && e->kind.caps.bulk ? m->tile : 0,
-                              .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
-                              .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
-                              .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
-                              .eps = m->norm ? m->norm->p.norm.eps : 0};
+                              NORM_ARGS(m->norm)};
     emit_launch(e, int8 ? "k_quantise" : "k_norm_rows", emit_n_rows(e, m->x), m->n_slices,
                 NORM_THREADS);
     if (int8 && !m->norm) emit_depth(e, (m->n_in + QUANTISE_SHARE - 1) / QUANTISE_SHARE);
@@ -164,10 +161,7 @@ static void emit_matrices(struct emit *e, const struct product *m)
         .y_stride = m->y_stride,
         .q_row = w.q_row,
         .s_row = w.s_row,
-        .norm = m->norm ? m->norm->p.norm.kind : NORM_KIND_NONE,
-        .has_w = m->norm && m->norm->w[0] != NO_WEIGHT,
-        .has_b = m->norm && m->norm->w[1] != NO_WEIGHT,
-        .eps = m->norm ? m->norm->p.norm.eps : 0,
+        NORM_ARGS(m->norm),
         .glu = m->m[0].glu != NULL,
     };
     for (u32 i = 0; i < m->n; i++) {
@@ -186,14 +180,12 @@ static void emit_matrices(struct emit *e, const struct product *m)
         launch_rows(e, w.enc, n_out, n_rows, &a);
     emit_depth(e, m->n_slices);
     emit_step(e, STEP_HEAD);
-    if (one) {
-        bind_norm(e, m->norm);
-        emit_in(e, m->x);
-    } else if (waits) {
+    if (waits) {
         bind_waiting(e, m, int8, false);
     } else {
+        if (one) bind_norm(e, m->norm);
         emit_in(e, m->x);
-        emit_step(e, STEP_HEAD);
+        if (!one) emit_in(e, no_operand);
     }
     if (!pair) bind_adds(e, m);
     for (u32 i = 0; i < (pair ? 2 : MATMUL_MAX); i++) {
@@ -275,12 +267,8 @@ int emit_glu(struct emit *e, const struct group *g, struct product m)
     const struct op *glu = m.m[0].glu;
     enum encoding enc = emit_planes(e, m.m[0].w).enc;
     if (is_odd(e, &m)) return emit_lacks(e, m.op, "columns that are not a multiple of 4");
-    bool panels = emit_has_panels(e, m.x, m.m[0].w) && emit_has_panels(e, m.x, m.m[1].w);
-    if (panels) {
-        emit_panels(e, &m);
-        if (!e->kind.n_d) return e->rc;
-        emit_only_d(e);
-    }
+    if (emit_panels_are_all(e, &m)) return e->rc;
+    bool panels = e->count == ROWS_D;
     if (emit_planes(e, m.m[1].w).enc == enc &&
         (fits_one(e, &m, enc) || on_matrix_units(e, enc) || emit_is_unstaged(e, m.x))) {
         emit_product_rows(e, &m);

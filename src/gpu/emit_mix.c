@@ -102,7 +102,7 @@ static void emit_mix(struct emit *e, const struct product *m, enum encoding enc,
                      u32 n)
 {
     const struct weight *w = e->p->net->weights;
-    const struct op *norm = m->norm, *shift = m->shift;
+    const struct op *norm = m->norm;
     struct mix_args a = {.n_parts = n,
                          .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
                          .norm_w = norm ? emit_unit(e, norm->w[0]) : (u32)MIX_NOTHING,
@@ -118,16 +118,7 @@ static void emit_mix(struct emit *e, const struct product *m, enum encoding enc,
     emit_step(e, STEP_ROWS);
     emit_chunk(e, e->places[m->m[pick[0]].w].chunk);
     emit_all(e, false);
-    if (shift) {
-        emit_state(e, shift->p.rec.state, false);
-        emit_kept(e, shift->p.rec.state, norm->in[0].width);
-    } else {
-        emit_step(e, STEP_HEAD);
-        if (norm)
-            emit_out(e, norm->out[0]);
-        else
-            emit_step(e, STEP_HEAD);
-    }
+    emit_shift(e, m->shift, norm);
     for (u32 i = 0; i < n; i++) a.part[i] = part_of(e, m, pick[i]);
     u32 units = e->kind.caps.n_units ? e->kind.caps.n_units : USUAL_UNITS;
     u32 per_four = l.v[LAYOUT_GROUPS] ? l.v[LAYOUT_GROUPS] : 4 * USUAL_GROUPS;

@@ -73,10 +73,7 @@ static void emit_panel_rows(struct emit *e, const struct product *m, const struc
                                 .stride = m->n_used ? m->n_in : m->x_stride,
                                 .row_step = m->n_used ? x_slices(m) : 1,
                                 .slice_step = m->n_used ? 1 : p->rows,
-                                .norm = norm ? norm->p.norm.kind : NORM_KIND_NONE,
-                                .has_w = norm && norm->w[0] != NO_WEIGHT,
-                                .has_b = norm && norm->w[1] != NO_WEIGHT,
-                                .eps = norm ? norm->p.norm.eps : 0};
+                                NORM_ARGS(norm)};
     emit_launch(e, "k_panel_rows", e->kind.n_p, x_slices(m), NORM_THREADS);
     emit_step(e, STEP_HEAD);
     emit_vector(e, norm ? norm->w[0] : NO_WEIGHT, 0);
@@ -188,4 +185,14 @@ int emit_panels(struct emit *e, const struct product *m)
         emit_panel_products(e, m, &p, first, n);
     }
     return e->rc;
+}
+
+bool emit_panels_are_all(struct emit *e, const struct product *m)
+{
+    for (u32 i = 0; i < m->n; i++)
+        if (!emit_has_panels(e, m->x, m->m[i].w)) return false;
+    emit_panels(e, m);
+    if (!e->kind.n_d) return true;
+    emit_only_d(e);
+    return false;
 }

@@ -75,6 +75,17 @@ struct product product_of(const struct group *g, const struct op *like)
     return m;
 }
 
+void emit_shift(struct emit *e, const struct op *shift, const struct op *norm)
+{
+    if (shift) {
+        emit_state(e, shift->p.rec.state, false);
+        emit_kept(e, shift->p.rec.state, norm->in[0].width);
+    } else {
+        emit_in(e, no_operand);
+        emit_out(e, norm ? norm->out[0] : no_operand);
+    }
+}
+
 struct product product_alone(const struct op *op)
 {
     return product_of(&(struct group){.n_ops = 1, .ops = &op}, op);

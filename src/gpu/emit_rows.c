@@ -13,23 +13,19 @@ int emit_embed(struct emit *e, const struct op *op)
 {
     struct planes w = emit_planes(e, op->w[0]);
     char name[32];
-    const struct operand sampled = {e->p->sampled, 0, 1};
-    bool samples = e->p->sampled != NO_BUF;
+    const struct operand sampled = {e->p->sampled, 0, 1}; /* or NO_BUF: no row asks for it */
     struct embed_args a = {.n = op->out[0].width,
                            .y_pitch = emit_pitch(e, op->out[0]),
                            .q_row = w.q_row,
                            .s_row = w.s_row,
-                           .ids_pitch = samples ? emit_pitch(e, sampled) : 0};
+                           .ids_pitch = sampled.buf != NO_BUF ? emit_pitch(e, sampled) : 0};
     snprintf(name, sizeof name, "k_embed_%s", encoding_info[w.enc].name);
     emit_launch(e, name, e->rows, 1, EMBED_THREADS);
     emit_step(e, STEP_HEAD);
     emit_step(e, STEP_ROWS);
     emit_weight(e, op->w[0]);
     emit_out(e, op->out[0]);
-    if (samples)
-        emit_in(e, sampled);
-    else
-        emit_step(e, STEP_HEAD); /* no row asks for it */
+    emit_in(e, sampled);
     return emit_args(e, &a, sizeof a);
 }
 

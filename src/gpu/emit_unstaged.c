@@ -30,7 +30,7 @@ static void bind_input(struct emit *e, const struct product *m, bool int8)
         emit_scratch(e, bytes, int8 ? bytes / ACT_COLUMNS * sizeof(float) : 0, false);
     } else {
         emit_in(e, m->x);
-        emit_step(e, STEP_HEAD);
+        emit_in(e, no_operand);
     }
 }
 
@@ -89,10 +89,7 @@ void emit_unstaged(struct emit *e, const struct product *m)
         emit_vector(e, part->bias, 0);
         emit_out(e, part->y);
     }
-    if (m->n_used)
-        emit_in(e, m->ids);
-    else
-        emit_step(e, STEP_HEAD);
+    emit_in(e, m->n_used ? m->ids : no_operand);
     emit_args(e, &a, sizeof a);
 }
 
@@ -141,16 +138,7 @@ void emit_waiting_rows(struct emit *e, const struct waiting *w)
     else
         emit_step(e, STEP_HEAD);
     emit_all(e, false);
-    if (w->shift)
-        emit_state(e, w->shift->p.rec.state, false);
-    else
-        emit_step(e, STEP_HEAD);
-    if (w->shift)
-        emit_kept(e, w->shift->p.rec.state, norm->in[0].width);
-    else if (norm)
-        emit_out(e, norm->out[0]);
-    else
-        emit_step(e, STEP_HEAD);
+    emit_shift(e, w->shift, norm);
     emit_bind_waiting(e, w, true);
     for (u32 i = 0; i < w->n; i++) {
         const struct waiting_input *in = &w->in[i];

@@ -803,39 +803,10 @@ int gpu_sites(struct exec *exec, u32 handle, const struct step *s, struct gpu_si
 
 /* ---- one class for each driver ---- */
 
-/* What the emitters of recorded ops have kernels for; they look at shapes themselves. */
-static const u64 kernels[OP_COUNT] = {
-    [OP_EMBED] = HAS(OP),
-    [OP_IMPORT_HIDDEN] = HAS(OP),
-    [OP_NORM] = HAS_ANY_NORM,
-    [OP_MATMUL] = HAS(OP) | HAS(BIAS),
-    [OP_MATMUL_HEADS] = HAS(OP) | HAS(SHARED_INPUT),
-    [OP_MATMUL_EXPERTS] = HAS(OP) | HAS(PER_SLOT),
-    [OP_ADD] = HAS(OP) | HAS(WEIGHT),
-    [OP_ADD_EXPERTS] = HAS(OP),
-    [OP_MUL] = HAS(OP) | HAS(WEIGHT) | HAS(HEAD_FACTORS),
-    [OP_LERP] = HAS(OP) | HAS(WEIGHT),
-    [OP_ACT] = HAS_ANY_ACT,
-    [OP_GLU] = HAS_ANY_GLU,
-    [OP_ROPE] = HAS(OP) | HAS(NEOX) | HAS(PARTIAL) | HAS(ROPE_TABLE),
-    [OP_KV_STORE] = HAS(OP) | HAS(NO_VALUE),
-    [OP_ATTENTION] = HAS_ANY_ATTENTION,
-    [OP_LATENT_ATTENTION] = HAS(OP),
-    [OP_ROUTE] = HAS_ANY_ROUTE,
-    [OP_COMBINE_EXPERTS] = HAS(OP),
-    [OP_TOKEN_SHIFT] = HAS(OP),
-    [OP_K_CONTROL] = HAS(OP),
-    [OP_CONV] = HAS(OP) | HAS(BIAS),
-    [OP_RECURRENCE] = HAS_ANY_RECURRENCE,
-    [OP_RK_BONUS] = HAS(OP),
-    [OP_GATHER_ROWS] = HAS(OP),
-    [OP_SAMPLE] = HAS(OP),
-};
-
 #define GPU_CLASS(driver_name, rounds_to_bf16, rows)                                              \
     {                                                                                             \
         .name = #driver_name, .driver = &driver_##driver_name, .rules = gpu_rules,                \
-        .n_rules = GPU_RULES, .kernels = kernels, .kv = CACHE_F16, .int8 = true,                  \
+        .n_rules = GPU_RULES, .kernels = emit_features, .kv = CACHE_F16, .int8 = true,            \
         .bf16 = rounds_to_bf16, .has_bf16 = true, .max_rows = MAX_ROWS, .chunk = rows,            \
         .queues = true, .open = gpu_open, .close = gpu_close, .weight = gpu_weight,               \
         .load = gpu_load, .prepare = gpu_prepare, .submit = gpu_submit, .wait = gpu_wait,         \

@@ -113,7 +113,7 @@
         }                                                                  \
     }
 
-static int emit_norm_matmul_act(struct emit *e, const struct group *g)
+int emit_norm_matmul_act(struct emit *e, const struct group *g)
 {
     struct product m = product_of(g, NULL);
     emit_inside(e, g);

@@ -23,6 +23,8 @@
     X(EXPERTS_SUM, emit_experts_sum)               \
     X(MATMUL_ADD, emit_products)                   \
     X(MATMULS, emit_matmuls)
+#define DECLARE_EMITTER(id, emitter) int emitter(struct emit *e, const struct group *g);
+GPU_RULE_TABLE(DECLARE_EMITTER)
 enum gpu_rule {
 #define GPU_RULE_ENUM(id, emitter) RULE_##id,
     GPU_RULE_TABLE(GPU_RULE_ENUM)
