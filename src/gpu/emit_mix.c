@@ -160,7 +160,6 @@ static int emit_unstaged_mixes(struct emit *e, const struct group *g, struct pro
     emit_waiting_rows(e, &w);
     m->norm = NULL;
     m->x = w.in[0].x;
-    m->waiting = &w;
     for (u32 i = 0; i < m->n; i++) {
         const struct weight *weights = e->p->net->weights, *first = &weights[m->m[i].w];
         u32 pick[MATMUL_MAX] = {i, i + 1}, n = m->m[i].glu ? 2 : 0;
@@ -176,6 +175,7 @@ static int emit_unstaged_mixes(struct emit *e, const struct group *g, struct pro
         done[i + 1] |= m->m[i].glu != NULL;
         struct product part = product_part(m, pick, n);
         part.n_in = first->n_in;
+        part.waiting = &w;
         emit_unstaged(e, &part);
     }
     return e->rc;
