@@ -76,19 +76,22 @@ int engine_speculation_open(struct fletch_model *m, const struct fletch_model_pa
     if (!engine_speculates(params)) return 0;
     const struct fletch_speculation *how = &params->speculation;
     int rc = 0;
-    struct spec_env env = {.is_mtp = how->mtp,
+    struct spec_env env = {.uses = {[DRAFTER_FORCED] = false,
+                                    [DRAFTER_NGRAM] = how->ngram,
+                                    [DRAFTER_MODEL] = how->draft != NULL,
+                                    [DRAFTER_MTP] = how->mtp},
                            .rejects = how->rejection,
                            .n_tokens = MIN(how->n_tokens, (u32)SPEC_MAX),
                            .n_slots = m->n_sessions};
     env.target = (struct spec_model){&m->queue, &m->kv, m->limits.n_slots - m->n_sessions, NULL};
     if (m->reader.step) env.target.reader = &m->reader;
     if (!rc && how->draft && !(rc = open_draft(m, params, err))) {
-        env.draft = (struct spec_model){&m->draft->queue, &m->draft->kv, m->n_sessions, NULL};
-        if (m->draft->reader.step) env.draft.reader = &m->draft->reader;
+        env.program = (struct spec_model){&m->draft->queue, &m->draft->kv, m->n_sessions, NULL};
+        if (m->draft->reader.step) env.program.reader = &m->draft->reader;
     }
     if (!rc && how->mtp && !(rc = load_mtp(m, params->no_fuse, err))) {
-        env.draft = env.target;
-        env.draft.queue = &m->mtp_queue;
+        env.program = env.target;
+        env.program.queue = &m->mtp_queue;
     }
     return rc ? rc : spec_open(&m->spec, &env, err);
 }

@@ -481,6 +481,45 @@ u32 constraint_worth(struct constraint *c, const i32 *guesses, u32 n)
     return MIN(n, k + 1);
 }
 
+/* The one byte that may follow a state; -1: there are others, or the text may end. */
+static i32 only_byte(const struct automaton *a, u32 id)
+{
+    const struct state *s = &a->states[id];
+    const struct grammar_set *set = NULL;
+    i32 only = -1;
+    if (s->accepts) return -1;
+    for (u32 at = s->at; at < s->at + s->n; at += 2 + a->words[at + 1]) {
+        const struct grammar_set *other = &a->g->sets[a->g->instrs[a->words[at]].arg];
+        if (set && memcmp(set, other, sizeof *set) != 0) return -1;
+        set = other;
+    }
+    for (u32 byte = 0; set && byte < 256; byte++) {
+        if (!grammar_set_has(set, (u8)byte)) continue;
+        if (only >= 0) return -1;
+        only = (i32)byte;
+    }
+    return only;
+}
+
+u32 constraint_forced(struct constraint *c, i32 *tokens, u32 n)
+{
+    char bytes[256];
+    u32 n_bytes = 0, k = 0;
+    if (!begin(c)) return 0;
+    for (u32 id = now(c); n_bytes < sizeof bytes; n_bytes++) {
+        i32 byte = only_byte(c->a, id);
+        u32 to = byte < 0 ? DEAD : go(c->a, id, (u8)byte);
+        if (to == DEAD || to == FULL) break;
+        bytes[n_bytes] = (char)byte;
+        id = to;
+    }
+    for (u32 at = 0, len; k < n && at < n_bytes; k++, at += len) {
+        tokens[k] = trie_longest(c->a->trie, (struct str){bytes + at, n_bytes - at}, &len);
+        if (!len) break;
+    }
+    return k;
+}
+
 bool constraint_may_end(struct constraint *c)
 {
     return begin(c) && c->a->states[now(c)].accepts;

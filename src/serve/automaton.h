@@ -9,7 +9,7 @@
 #include "serve/grammar.h"
 #include "serve/trie.h"
 
-enum { CONSTRAINT_BACK = 32 }; /* tokens that one can go back over */
+enum { CONSTRAINT_BACK = 64 }; /* tokens that one can go back over */
 
 struct automaton;
 
@@ -39,6 +39,9 @@ void constraint_fill(struct constraint *c, struct step *step, u32 i, const i32 *
 /* How many of n guesses to try: those up to the first that is forbidden. That one stays: its mask
  * makes it wrong, and rejection must see it to be fair. */
 u32 constraint_worth(struct constraint *c, const i32 *guesses, u32 n);
+/* Tokens of the bytes that are the only ones that the grammar allows next, each as long as can be;
+ * at most n of them. Other tokens may spell the same. */
+u32 constraint_forced(struct constraint *c, i32 *tokens, u32 n);
 /* Goes on over a token; false: the grammar forbids it, and nothing changed. Ends change nothing. */
 bool constraint_advance(struct constraint *c, i32 token);
 /* Takes back the last n advances, of at most CONSTRAINT_BACK. */

@@ -246,6 +246,7 @@ static void drop(struct batch *b)
 void batch_finish(struct batch *b, struct request *r, enum fletch_finish why, const struct err *err)
 {
     forget(b, r);
+    if (!r->r.seq) spec_end(b->env.spec, &r->record);
     if (r->order && r->r.seq) leave_seq(b, r, why);
     if (r->order)
         batch_leave_room(b, r);
@@ -368,15 +369,14 @@ static bool can_go_ahead(struct batch *b)
 {
     const struct step_queue *l = b->env.queue;
     bool keeps_states = b->env.recall.store && l->p->net->n_states; /* right behind their step */
-    if (!l->ahead || b->env.spec || keeps_states || b->n_pending != 1 || l->last != b->pending[0])
-        return false;
+    if (!l->ahead || keeps_states || b->n_pending != 1 || l->last != b->pending[0]) return false;
     if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        if (r->r.on_rows || (r->n_due && needs_token(r))) return false;
+        if (r->r.on_rows || r->n_draft || (r->n_due && needs_token(r))) return false;
         if (r->r.seq && l->p->net->n_states) return false; /* its state could not go back */
     }
-    return batch_grow(b);
+    return !batch_would_draft(b) && batch_grow(b);
 }
 
 /* Rows of prompts that a step takes besides its answers. */
@@ -499,7 +499,7 @@ static int launch(struct batch *b, struct err *err)
     step_reset(l->step);
     batch_resume(b);
     if (!before && !batch_grow(b) && !(rc = read_on(b, 0, err))) CHECK(batch_grow(b));
-    if (!rc) rc = batch_guess(b, err);
+    if (!rc && !before) rc = batch_draft(b, err);
     step_reset(l->step);
     if (!rc) batch_fill_answers(b, p);
     if (!rc && !b->env.reader) batch_fill_prompts(b, p, prompt_rows(b, p));
@@ -524,21 +524,33 @@ void batch_wait(struct batch *b, double seconds)
     pthread_mutex_unlock(&b->lock);
 }
 
+/* Sequences that a step decodes: those with out rows, where it has no others. */
+static u32 n_decoded(const struct batch *b, const struct pending_step *p)
+{
+    u32 n = 0;
+    if (!b->env.spec || !p->batch.n_decode) return 0;
+    for (u32 i = 0; i < p->n_out; i++)
+        n += !i || !p->batch.owners[i] || p->batch.owners[i] != p->batch.owners[i - 1];
+    return n;
+}
+
 /* Waits for the older of the steps on their way, and hands out what it gave. */
 static int land(struct batch *b, struct err *err)
 {
     struct pending_step *p = b->pending[0];
     int rc = step_queue_wait(b->env.queue, p, err);
-    double now = base_now(),
+    double landed_before = b->landed, now = base_now(),
            began = MAX(p->batch.began, b->landed); /* not before the one before it */
     b->landed = now;
     b->pending[0] = b->pending[--b->n_pending];
     if (!rc) rc = spec_follow(b->env.spec, b->env.queue, err);
     if (rc) return rc;
     learn(b, p, now - began);
+    p->batch.n_seqs = n_decoded(b, p);
+    if (b->env.spec && p->batch.n_seqs && !p->batch.n_prefill)
+        spec_measure(b->env.spec, (struct spec_step){p->batch.n_seqs, p->batch.n_decode},
+                     now - MAX(p->batch.submitted, landed_before));
     batch_deliver(b, p);
-    if (b->env.spec && p->batch.n_decode && !p->batch.n_prefill)
-        spec_measure(b->env.spec, p->batch.n_rows, now - p->batch.submitted);
     return 0;
 }
 

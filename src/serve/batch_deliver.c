@@ -55,20 +55,22 @@ static int judge(struct batch *b, struct pending_step *p, struct request *r, u32
                  struct err *err)
 {
     bool trial = batch_tries(b, r);
+    const struct spec_step step = {p->batch.n_seqs, p->batch.n_decode};
     u32 n = r->n_draft;
     int rc = 0;
     *n_accepted = 0;
-    if (!n) return 0;
+    if (!b->env.spec || (!n && p->batch.n_prefill)) return 0;
     for (; !rc && *n_accepted < n; ++*n_accepted) {
-        i32 guess = r->tokens[r->n_tokens + *n_accepted], *token = &p->ids[i + *n_accepted];
-        rc = spec_judge(b->env.spec, i + *n_accepted, *n_accepted, guess, token, err);
-        if (*token != guess) break;
+        i32 draft = r->tokens[r->n_tokens + *n_accepted], *token = &p->ids[i + *n_accepted];
+        rc = spec_judge(b->env.spec, &r->record, i + *n_accepted, *n_accepted, draft, token, err);
+        if (*token != draft) break;
     }
+    if (step.n_decode) spec_count(b->env.spec, &r->record, step, r->n_rows, n, *n_accepted);
+    if (!n) return 0;
     bool all = *n_accepted == n;
     r->n_fed = trial && !all ? r->n_settled : r->n_tokens + *n_accepted;
     r->aside ^= trial && all;
     r->n_draft = 0;
-    spec_count(&r->record, n, *n_accepted);
     b->stats.n_drafted += n;
     b->stats.n_accepted += *n_accepted;
     return rc;

@@ -12,7 +12,8 @@ static struct fixture *open_guessing(bool recurrent)
     open_world(&f->draft, recurrent, 48, N_BLOCKS - 20, 2 * N_SLOTS);
     const struct spec_env env = {
         .target = {&f->w.queue, &f->w.kv, N_SLOTS, &f->w.reader},
-        .draft = {&f->draft.queue, &f->draft.kv, N_SLOTS, &f->draft.reader},
+        .program = {&f->draft.queue, &f->draft.kv, N_SLOTS, &f->draft.reader},
+        .uses = {[DRAFTER_MODEL] = true},
         .n_tokens = 3,
         .n_slots = N_SLOTS};
     assert_int_equal(spec_open(&f->spec, &env, &f->err), 0);

@@ -94,8 +94,10 @@ void batch_resume(struct batch *b);
 /* Room for the next token of everybody who runs. False: somebody would have to leave, which can't
  * be while a token is on its way to him or his prompt is being read. */
 bool batch_grow(struct batch *b);
-/* Guesses for those who answer. */
-int batch_guess(struct batch *b, struct err *err);
+/* Drafts for those who answer. */
+int batch_draft(struct batch *b, struct err *err);
+/* There would be drafts, if all tokens were known. */
+bool batch_would_draft(struct batch *b);
 /* What guesses reads along, in so many seconds (spec_read). */
 int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *err);
 /* The next rows of those who answer. */

@@ -193,6 +193,7 @@ static void add_rows(struct batch *b, struct pending_step *p, struct request *r,
     if (r->r.constraint && n_asks)
         constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
     r->client->rows += n;
+    r->n_rows = n;
 }
 
 /* As many rows of what it has to read as there are, at most up to where a snapshot is due. The last
@@ -214,23 +215,25 @@ static u32 add_reading(struct batch *b, struct pending_step *p, struct request *
     return n;
 }
 
-/* How many guesses to try for a request, and room for them. */
-static void plan_guesses(struct batch *b, struct spec_seq *q, struct request *r, u32 n_answering,
-                         u32 *rows_left)
+/* Blocks for n draft tokens of a request, while others have some left. */
+static bool cover_drafts(struct batch *b, struct request *r, u32 n)
 {
     struct kv_pool *kv = b->env.kv;
-    u32 again = r->n_tokens - r->n_fed - 1;
-    if (!batch_answers(r) || again > SPEC_MAX / 2) return;
-    spec_choose(b->env.spec, q, n_answering, n_answering < b->n_running);
-    q->most = MIN(MIN(q->most, *rows_left), r->room - r->n_tokens - 1);
-    if (b->env.queue->p->net->n_kv &&
-        (kv_available(kv) <= b->n_running / 4 ||
-         !kv_cover(kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + q->most)))
-        q->most = 0;
-    *rows_left -= q->most;
+    if (!b->env.queue->p->net->n_kv) return true;
+    return kv_available(kv) > b->n_running / 4 &&
+           kv_cover(kv, batch_table(b, r->slot), &r->n_blocks, (u64)r->n_tokens + n);
 }
 
-/* Everybody who runs, to whom nothing is guessed. */
+/* How many draft tokens a request may have, with so many rows. */
+static u32 draft_room(struct batch *b, struct request *r, u32 rows)
+{
+    u32 again = r->n_tokens - r->n_fed - 1;
+    if (!batch_answers(r) || again > SPEC_MAX / 2) return 0;
+    u32 room = MIN(MIN(rows, (u32)SPEC_MAX), r->room - r->n_tokens - 1);
+    return cover_drafts(b, r, MIN(room, (u32)SPEC_MAX_PROGRAM)) ? room : 0;
+}
+
+/* Everybody who runs, without room for drafts. */
 static void fill_seqs(struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++) {
@@ -239,6 +242,7 @@ static void fill_seqs(struct batch *b)
                                        .tokens = r->tokens,
                                        .n = r->n_tokens,
                                        .sampling = &r->r.sampling,
+                                       .constraint = r->r.constraint,
                                        .record = &r->record};
     }
 }
@@ -251,25 +255,43 @@ int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *
     return spec_read(b->env.spec, b->seqs, b->n_running, seconds, did, err);
 }
 
-int batch_guess(struct batch *b, struct err *err)
+static u32 n_decoding(const struct batch *b)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < b->n_running; i++) n += batch_answers(b->running[i]);
+    return n;
+}
+
+bool batch_would_draft(struct batch *b)
+{
+    u32 n_decode = n_decoding(b);
+    if (!b->env.spec || !n_decode) return false;
+    fill_seqs(b);
+    for (u32 i = 0; i < b->n_running; i++)
+        b->seqs[i].room = batch_answers(b->running[i]) ? SPEC_MAX : 0;
+    return spec_would_draft(b->env.spec, b->seqs, b->n_running, n_decode);
+}
+
+int batch_draft(struct batch *b, struct err *err)
 {
     const struct exec_limits *l = &b->env.queue->step->limits;
-    u32 n_answering = 0, n_rows = 0;
+    u32 n_decode = n_decoding(b), n_rows = 0;
     if (!b->env.spec || !b->n_running) return 0;
-    for (u32 i = 0; i < b->n_running; i++) {
-        if (!batch_answers(b->running[i])) continue;
-        n_answering++;
-        n_rows += b->running[i]->n_tokens - b->running[i]->n_fed;
-    }
+    for (u32 i = 0; i < b->n_running; i++)
+        if (batch_answers(b->running[i])) n_rows += b->running[i]->n_tokens - b->running[i]->n_fed;
     u32 most = MIN(l->max_out, l->max_rows - MIN(l->max_rows, MIN_BUDGET));
     u32 left = most > n_rows ? most - n_rows : 0;
     fill_seqs(b);
-    for (u32 i = 0; i < b->n_running; i++)
-        plan_guesses(b, &b->seqs[i], b->running[i], n_answering, &left);
-    int rc = spec_draft(b->env.spec, b->seqs, b->n_running, err);
+    for (u32 i = 0; i < b->n_running; i++) {
+        b->seqs[i].room = draft_room(b, b->running[i], MIN(left, MAX(most / MAX(n_decode, 1), 1)));
+        left -= b->seqs[i].room;
+    }
+    int rc = spec_draft(b->env.spec, b->seqs, b->n_running, n_decode, err);
     for (u32 i = 0; !rc && i < b->n_running; i++) {
         struct request *r = b->running[i];
         r->n_draft = b->seqs[i].n_draft;
+        if (r->n_draft > SPEC_MAX_PROGRAM && !cover_drafts(b, r, r->n_draft))
+            r->n_draft = SPEC_MAX_PROGRAM;
         if (r->r.constraint)
             r->n_draft = constraint_worth(r->r.constraint, r->tokens + r->n_tokens, r->n_draft);
     }

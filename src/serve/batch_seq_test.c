@@ -179,7 +179,8 @@ static void test_sequences_with_draft_tokens_go_on(void **state)
         struct fletch_batch_stats s;
         open_world(&f->draft, i, 48, N_BLOCKS, 2 * N_SLOTS);
         const struct spec_env env = {.target = {&f->w.queue, &f->w.kv, N_SLOTS, NULL},
-                                     .draft = {&f->draft.queue, &f->draft.kv, N_SLOTS, NULL},
+                                     .program = {&f->draft.queue, &f->draft.kv, N_SLOTS, NULL},
+                                     .uses = {[DRAFTER_MODEL] = true},
                                      .n_tokens = 3,
                                      .n_slots = N_SLOTS};
         assert_int_equal(spec_open(&f->spec, &env, &f->err), 0);

@@ -25,7 +25,8 @@ struct request {
     bool kept;                 /* in the folder for later runs */
     u32 n_told;                /* tokens of the prompt that on_reading knows of */
     u32 snap_at;               /* a snapshot is due when n_fed is there; 0: none */
-    u32 n_draft;               /* guesses behind the tokens that the next step tries */
+    u32 n_draft;               /* draft tokens after the others that the next step tries */
+    u32 n_rows;                /* that it has in the step that was filled last */
     u32 n_settled;             /* tokens computed before the step that was filled last */
     bool reads;                /* that step is one of prompts, which is not done */
     u32 n_due, out;            /* tokens on their way to it; out row of the last one that asks */

@@ -1,17 +1,28 @@
-/* How many guesses to make: as many as buy tokens faster than doing without. What steps of so many
- * rows and guesses cost is measured, and so is how often guesses of each kind come true. */
+/* How many tokens to draft: as many as buy tokens faster than doing without. What steps of so many
+ * rows and draft tokens cost is measured, and so is how often those of each kind are accepted.
+ *
+ * Estimates can be wrong, and a text can be made to look like one that repeats itself. So each
+ * sequence has an account, in seconds: an accepted token earns the time of a step without drafts,
+ * rows and draft tokens cost what they were measured to take, and each step adds a hundredth of its
+ * time. What an attempt would cost if nothing were accepted must be on the account. A sequence
+ * begins with a loan of at most LOAN steps from a reserve that all sequences of a model share, and
+ * gives back what it has left. So whatever the text is, speculation loses at most 1 % and the loan.
+ */
 #include "serve/speculate_internal.h"
 
 enum {
-    TRY_EVERY = 64, /* choices: a step without guesses, and halfway one with a guess more */
-    TRY_RARELY = 16 * TRY_EVERY,
+    TRY_EVERY = 64, /* steps: one without drafts, so that what it takes stays known */
     N_MEASURED = 2, /* steps of so many rows, before their time is relied on */
-    SLOW_TO_LEARN = 16,
+    SLOW_TO_LEARN = 64,
     SLOW_TO_FORGET = 128,
 };
 
-/* Before any guess was tried, and again some day after guesses were given up. */
+/* Before any draft token was tried, and again some day after drafting was given up. */
 static const float first_trust = 0.7f;
+
+/* In steps without drafts: what a sequence may begin with, the most that is on its account, and
+ * what each step adds to the account and to the reserve. */
+static const double loan = 1.5, most_saved = 32, earned = 0.01, kept_back = 0.002;
 
 /* ---- what things cost ---- */
 
@@ -29,19 +40,15 @@ static double least(const struct spec_time *t)
     return best;
 }
 
-void spec_measure(struct spec *s, u32 n_rows, double seconds)
-{
-    if (n_rows <= SPEC_ROWS) spec_time_add(&s->steps[n_rows], seconds);
-}
-
-/* Seconds of a step of so many rows: between those of the nearest numbers that were measured. Where
- * only fewer were, a row costs what those did on average beyond the first; an eighth, if that is
- * all that is known. So more is tried until it is known not to pay. */
-static double step_seconds(const struct spec *s, u32 n_rows)
+/* Seconds of a step of so many rows: between those of the nearest numbers that were measured at
+ * least `enough` times. Where only fewer rows were measured, one more costs what those did on
+ * average beyond the first; half of it all, if that is all that is known: so attempts grow as more
+ * becomes known. */
+static double seconds_by(const struct spec *s, u32 n_rows, u32 enough)
 {
     u32 below = n_rows, above = n_rows, first = 1;
-    while (below && (below > SPEC_ROWS || s->steps[below].n < N_MEASURED)) below--;
-    while (above <= SPEC_ROWS && s->steps[above].n < N_MEASURED) above++;
+    while (below && (below > SPEC_ROWS || s->steps[below].n < enough)) below--;
+    while (above <= SPEC_ROWS && s->steps[above].n < enough) above++;
     if (!below) return above <= SPEC_ROWS ? least(&s->steps[above]) : 0;
     double t = least(&s->steps[below]);
     if (below == n_rows) return t;
@@ -49,17 +56,99 @@ static double step_seconds(const struct spec *s, u32 n_rows)
         double more = least(&s->steps[above]) - t;
         return t + MAX(more, 0) * (n_rows - below) / (above - below);
     }
-    while (s->steps[first].n < N_MEASURED) first++;
-    double row = t / below / 8;
+    while (s->steps[first].n < enough) first++;
+    double row = t / below / 2;
     if (first < below) row = (t - least(&s->steps[first])) / (below - first);
     return t + MAX(row, 0) * (n_rows - below);
 }
 
-/* ---- what comes true ---- */
-
-static float rate_of(const struct spec_record *r, u32 kind)
+/* Of a step that was measured at least twice; never more than its rows take one by one. */
+static double step_seconds(const struct spec *s, u32 n_rows)
 {
-    return r->rate[kind] > 0 ? r->rate[kind] : r->trust;
+    return MIN(seconds_by(s, n_rows, N_MEASURED), seconds_by(s, 1, N_MEASURED) * n_rows);
+}
+
+/* The same for what is put at stake: a time that was measured once counts too. */
+static double careful_seconds(const struct spec *s, u32 n_rows)
+{
+    double known = step_seconds(s, n_rows), once = seconds_by(s, n_rows, 1);
+    return MAX(known, MIN(once, seconds_by(s, 1, N_MEASURED) * n_rows));
+}
+
+void spec_measure(struct spec *s, struct spec_step step, double seconds)
+{
+    if (!s->n_measured++) s->reserve = loan * seconds;
+    if (step.n_rows > SPEC_ROWS) return;
+    spec_time_add(&s->steps[step.n_rows], seconds);
+    double base = seconds_by(s, step.n_decode, 1);
+    s->reserve = MIN(s->reserve + kept_back * base, 4 * loan * base);
+}
+
+/* ---- the account ---- */
+
+/* The part of a step without drafts that one of n sequences has. */
+static double part_of(const struct spec *s, u32 n_decode)
+{
+    return step_seconds(s, n_decode) / n_decode;
+}
+
+/* What there is to lose on attempts for r's sequence. Nothing, before a step without drafts was
+ * measured. */
+static double balance(struct spec *s, struct spec_record *r, u32 n_decode)
+{
+    double part = part_of(s, n_decode);
+    if (!r->open && part > 0) {
+        double take = MIN(s->reserve, loan * part);
+        r->open = true;
+        r->balance += take;
+        s->reserve -= take;
+    }
+    return r->balance;
+}
+
+void spec_end(struct spec *s, struct spec_record *r)
+{
+    if (!s || !r->open) return;
+    s->reserve += r->balance;
+    r->open = false;
+    r->balance = 0;
+}
+
+/* The most rows besides its first that a sequence can afford, each of n_decode having as many. */
+static u32 affordable(struct spec *s, struct spec_record *r, u32 n_decode, double each)
+{
+    double has = balance(s, r, n_decode), base = step_seconds(s, n_decode);
+    u32 k = 0;
+    if (s->env.n_tokens) return SPEC_MAX;
+    while (k < SPEC_MAX &&
+           (careful_seconds(s, n_decode * (k + 2)) - base) / n_decode + each * (k + 1) <= has)
+        k++;
+    return base > 0 ? k : 0;
+}
+
+void spec_charge(struct spec *s, struct spec_seq *seqs, u32 n, double seconds)
+{
+    if (s->n_guesses && s->n_new <= n * (SPEC_MAX_PROGRAM + 1))
+        spec_time_add(&s->guess, seconds / s->n_guesses);
+    else if (!s->n_guesses && s->n_new)
+        spec_time_add(&s->along, seconds / s->n_new);
+    for (u32 i = 0; i < n; i++) {
+        struct spec_record *r = seqs[i].record;
+        if (seqs[i].most)
+            r->balance -= least(&s->guess) * MIN(seqs[i].n_draft + 1, seqs[i].most);
+        else if (s->program == DRAFTER_MTP && !s->gone[seqs[i].slot])
+            r->balance -= least(&s->along);
+        bool lost = r->open && r->balance < 0 && !s->env.n_tokens;
+        /* a smaller model can catch up later; hidden states that were not read are gone */
+        s->gone[seqs[i].slot] = lost || (s->program == DRAFTER_MTP && s->gone[seqs[i].slot]);
+    }
+}
+
+/* ---- what is accepted ---- */
+
+static float rate_of(const struct spec_record *r, enum drafter_kind d, u32 kind)
+{
+    return r->rate[d][kind] > 0 ? r->rate[d][kind] : r->trust[d] > 0 ? r->trust[d] : first_trust;
 }
 
 static void learn(float *rate, float was, float slow)
@@ -67,26 +156,47 @@ static void learn(float *rate, float was, float slow)
     *rate = MAX(0.01f, *rate + (was - *rate) / slow);
 }
 
-void spec_count(struct spec_record *r, u32 n_drafted, u32 n_accepted)
+static void count_kinds(struct spec_record *r, u32 n_drafted, u32 n_accepted)
 {
     u32 n_seen = MIN(n_drafted, n_accepted + 1); /* what follows a wrong one says nothing */
     for (u32 i = 0; i < n_seen; i++) {
-        float was = i < n_accepted, *rate = &r->rate[r->kind[i]];
-        *rate = rate_of(r, r->kind[i]);
-        learn(rate, was, SLOW_TO_LEARN);
-        learn(&r->trust, was, SLOW_TO_LEARN);
+        u32 d = r->kind[i] / SPEC_KINDS, kind = r->kind[i] % SPEC_KINDS;
+        float was = i < n_accepted, *rate = &r->rate[d][kind];
+        *rate = rate_of(r, d, kind);
+        if (r->trust[d] == 0) r->trust[d] = first_trust;
+        u16 *n = &r->n_seen[d][kind]; /* the first ones tell most */
+        *n = MIN(*n + 1, SLOW_TO_LEARN);
+        learn(rate, was, MAX(*n, SLOW_TO_LEARN / 8));
+        learn(&r->trust[d], was, SLOW_TO_LEARN / 2);
     }
+}
+
+void spec_count(struct spec *s, struct spec_record *r, struct spec_step step, u32 n_rows,
+                u32 n_drafted, u32 n_accepted)
+{
+    count_kinds(r, n_drafted, n_accepted);
     r->n_drafted += n_drafted;
     r->n_accepted += n_accepted;
+    if (!r->open) return;
+    double base = step_seconds(s, step.n_decode), part = base / step.n_decode;
+    double more = MAX(careful_seconds(s, step.n_rows) - base, 0);
+    if (step.n_rows > step.n_decode)
+        r->balance -= more * (n_rows - 1) / (step.n_rows - step.n_decode);
+    r->balance = MIN(r->balance + part * (n_accepted + earned), most_saved * part);
 }
 
 /* ---- how many ---- */
 
-/* What k guesses for each of n sequences cost in seconds, and give in tokens for each. */
-static double seconds_of(const struct spec *s, u32 n, u32 k)
+/* What k draft tokens for each of n sequences cost in seconds, and give in tokens for each. A
+ * recurrent state that was spoiled takes the accepted ones again. */
+static double seconds_of(const struct spec *s, enum drafter_kind d, u32 n, u32 k, double rate)
 {
-    u32 n_paid = k && s->env.is_mtp ? k - 1 : k; /* it reads along anyway: the first is free */
-    return step_seconds(s, n * (k + 1)) + least(&s->guess) * n * n_paid;
+    u32 n_paid = k && d == DRAFTER_MTP ? k - 1 : k; /* it follows anyway: the first is free */
+    double each = d == s->program ? least(&s->guess) : 0;
+    double t = step_seconds(s, n * (k + 1)) + each * n * n_paid, all = 1;
+    if (!k || !s->env.target.queue->p->net->n_states) return t;
+    for (u32 i = 0; i < k; i++) all *= rate;
+    return t + (1 - all) * (step_seconds(s, n * (k / 2 + 2)) - step_seconds(s, n));
 }
 
 static double tokens_of(u32 k, double rate)
@@ -96,13 +206,13 @@ static double tokens_of(u32 k, double rate)
     return tokens;
 }
 
-/* The number that pays best when guesses come true at this rate. */
-static u32 best_number(const struct spec *s, u32 n, double rate)
+/* The number that pays best when draft tokens are accepted at this rate. */
+static u32 best_number(const struct spec *s, enum drafter_kind d, u32 n, double rate)
 {
-    u32 best = 0;
+    u32 best = 0, most = d == s->program ? SPEC_MAX_PROGRAM : SPEC_MAX;
     double best_speed = 0;
-    for (u32 k = 0; k <= SPEC_MAX; k++) {
-        double speed = tokens_of(k, rate) / seconds_of(s, n, k);
+    for (u32 k = 0; k <= most && n * k <= SPEC_ROWS; k++) {
+        double speed = tokens_of(k, rate) / seconds_of(s, d, n, k, rate);
         if (speed > best_speed * 1.001) {
             best_speed = speed;
             best = k;
@@ -111,40 +221,70 @@ static u32 best_number(const struct spec *s, u32 n, double rate)
     return best;
 }
 
-void spec_choose(struct spec *s, struct spec_seq *q, u32 n_seqs, bool rarely)
+/* A step without drafts is due. */
+static bool is_plain(struct spec *s)
+{
+    return s->n_measured < N_MEASURED || s->n_measured % TRY_EVERY == TRY_EVERY - 1;
+}
+
+/* Now and then a token more than seems to pay is tried: what it was measured to cost may have been
+ * disturbed, or be less by now. */
+static bool one_more_is_due(struct spec *s)
+{
+    if (s->n_measured - s->last_try < TRY_EVERY / 2) return false;
+    s->last_try = s->n_measured;
+    return true;
+}
+
+void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_decode)
 {
     struct spec_record *r = q->record;
-    u32 turn = s->n_choices++ % (rarely ? TRY_RARELY : TRY_EVERY);
     float surest = 0;
     q->keep = q->go_on = 0;
-    if (r->trust == 0) r->trust = first_trust;
-    if ((q->most = s->env.n_tokens) || s->n_choices <= N_MEASURED || turn == TRY_EVERY - 1) return;
-    for (u32 i = 0; i < SPEC_KINDS; i++) surest = MAX(surest, rate_of(r, i));
-    u32 usual = best_number(s, n_seqs, (double)r->trust);
-    q->most = usual || !s->env.draft.queue ? best_number(s, n_seqs, (double)surest) : 0;
-    if (!q->most) learn(&r->trust, first_trust, SLOW_TO_FORGET);
-    if (turn == TRY_EVERY / 2 || (s->env.draft.queue && !s->guess.n)) {
-        q->most = MIN(q->most + 1, (u32)SPEC_MAX);
-        return;
-    }
+    q->most = MIN(q->room, MIN(s->env.n_tokens, (u32)SPEC_MAX_PROGRAM));
+    if (s->env.n_tokens || is_plain(s)) return;
+    if (r->trust[d] == 0) r->trust[d] = first_trust;
+    for (u32 i = 0; i < SPEC_KINDS; i++) surest = MAX(surest, rate_of(r, d, i));
+    u32 usual = best_number(s, d, n_decode, (double)r->trust[d]);
+    q->most = usual ? best_number(s, d, n_decode, (double)surest) : 0;
+    if (!q->most) learn(&r->trust[d], first_trust, SLOW_TO_FORGET);
+    if (!s->guess.n) q->most = 1;
+    q->most = MIN(q->most + one_more_is_due(s), (u32)SPEC_MAX_PROGRAM);
+    q->most = MIN(MIN(q->most, q->room), affordable(s, r, n_decode, least(&s->guess)));
     if (!q->most) return;
-    /* a guess must buy tokens faster than they come in the usual way */
-    double speed = tokens_of(usual, (double)r->trust) * n_seqs / seconds_of(s, n_seqs, usual);
-    double rows = step_seconds(s, n_seqs * (q->most + 1)) - step_seconds(s, n_seqs);
-    double row = MAX(rows, 0) / (n_seqs * q->most);
+    /* a draft token must buy tokens faster than they come in the usual way */
+    double speed = tokens_of(usual, (double)r->trust[d]) * n_decode /
+                   seconds_of(s, d, n_decode, usual, (double)r->trust[d]);
+    double rows = step_seconds(s, n_decode * (q->most + 1)) - step_seconds(s, n_decode);
+    double row = MAX(rows, 0) / (n_decode * q->most);
     q->keep = (float)(speed * row);
     q->go_on = (float)(speed * (row + least(&s->guess)));
 }
 
-bool spec_keep(struct spec_seq *q, u32 kind)
+u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind, u32 n_decode)
 {
     struct spec_record *r = q->record;
-    float hit = rate_of(r, kind);
-    r->kind[q->n_draft] = (u8)kind;
-    for (u32 i = 0; i < q->n_draft; i++) hit *= rate_of(r, r->kind[i]);
-    if (hit * r->trust < q->go_on) q->most = q->n_draft + 1;
+    u32 left = q->room - q->n_draft;
+    if (s->env.n_tokens) return MIN(left, s->env.n_tokens - MIN(q->n_draft, s->env.n_tokens));
+    if (is_plain(s)) return 0;
+    u32 can = affordable(s, r, n_decode, 0), most;
+    r->rate[d][kind] = rate_of(r, d, kind);
+    most = best_number(s, d, n_decode, (double)r->rate[d][kind]);
+    if (!most) learn(&r->rate[d][kind], first_trust, SLOW_TO_FORGET);
+    most += one_more_is_due(s);
+    return MIN(MIN(most, left), can - MIN(q->n_draft, can));
+}
+
+bool spec_keep(struct spec_seq *q, enum drafter_kind d, u32 kind)
+{
+    struct spec_record *r = q->record;
+    float hit = rate_of(r, d, kind);
+    r->kind[q->n_draft] = (u8)(d * SPEC_KINDS + kind);
+    for (u32 i = 0; i < q->n_draft; i++)
+        hit *= rate_of(r, r->kind[i] / SPEC_KINDS, r->kind[i] % SPEC_KINDS);
+    if (hit * r->trust[d] < q->go_on) q->most = q->n_draft + 1;
     if (hit >= q->keep) return true;
-    r->rate[kind] = rate_of(r, kind);
-    learn(&r->rate[kind], first_trust, SLOW_TO_FORGET);
+    r->rate[d][kind] = rate_of(r, d, kind);
+    learn(&r->rate[d][kind], first_trust, SLOW_TO_FORGET);
     return false;
 }

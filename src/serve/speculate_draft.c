@@ -1,11 +1,11 @@
-/* Programs that guess: a smaller model, which has a cache of its own, or the target's MTP block.
- * Guesses are made in rounds, one for every sequence in each: a step whose rows hold the last
- * guess.
+/* Programs that draft: a smaller model, which has a cache of its own, or the target's MTP block.
+ * They draft in rounds, one token for every sequence in each: a step whose rows hold the last draft
+ * token.
  *
  * The MTP block sees at position p the target's hidden state there and the token at p + 1, and
  * predicts the token at p + 2. Its cache is one more layer in the target's blocks. (The last entry
  * of a block that was found in the cache is that of another sequence, which followed it with
- * another token: that can make a guess worse, never an answer.) */
+ * another token: that can make a draft worse, never an answer.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,41 +13,52 @@
 #include "serve/sampling.h"
 #include "serve/speculate_internal.h"
 
-int spec_draft_open(struct spec *s, struct err *err)
+static int open_program(struct spec *s, struct err *err)
 {
-    const struct exec_limits *l = &s->env.draft.queue->step->limits;
+    const struct exec_limits *l = &s->env.program.queue->step->limits;
     s->asked = calloc(l->max_out, sizeof *s->asked);
     s->ids = calloc(l->max_out, sizeof *s->ids);
     s->logprobs = calloc(l->max_out, sizeof *s->logprobs);
-    bool ok = s->asked && s->ids && s->logprobs;
-    if (s->env.is_mtp) {
-        size_t n_hidden = (size_t)l->max_rows * s->env.target.queue->p->net->d_model;
-        s->imported = calloc(n_hidden, sizeof *s->imported);
-        ok &= s->imported != NULL;
-        for (u32 i = 0; i < (s->env.target.reader ? 2 : 1); i++) {
-            struct spec_kept *k = &s->kept[i];
-            k->rows = calloc(l->max_rows, sizeof *k->rows);
-            k->hidden = calloc(n_hidden, sizeof *k->hidden);
-            ok &= k->rows && k->hidden;
-        }
-    } else {
-        s->n_read = calloc(s->env.n_slots, sizeof *s->n_read);
-        s->n_blocks = calloc(s->env.n_slots, sizeof *s->n_blocks);
-        ok &= s->n_read && s->n_blocks;
-    }
-    if (!ok) return err_nomem(err, "speculation");
-    int rc = step_queue_prepare_decode(s->env.draft.queue, s->env.n_slots, err);
-    if (rc) return rc;
-    struct step_queue *reader = s->env.draft.reader ? s->env.draft.reader : s->env.draft.queue;
-    return s->env.is_mtp ? 0 : reading_open(&s->reading, reader, err);
+    s->gone = calloc(s->env.n_slots, sizeof *s->gone);
+    s->chosen = calloc(s->env.n_slots, sizeof *s->chosen);
+    if (!s->asked || !s->ids || !s->logprobs || !s->gone || !s->chosen)
+        return err_nomem(err, "speculation");
+    return step_queue_prepare_decode(s->env.program.queue, s->env.n_slots, err);
 }
 
-void spec_draft_close(struct spec *s)
+static int open_model(struct spec *s, struct err *err)
 {
-    for (u32 i = 0; s->n_read && s->n_blocks && i < s->env.n_slots; i++) spec_draft_rewind(s, i, 0);
+    struct step_queue *reader = s->env.program.reader;
+    s->n_read = calloc(s->env.n_slots, sizeof *s->n_read);
+    s->n_blocks = calloc(s->env.n_slots, sizeof *s->n_blocks);
+    if (!s->n_read || !s->n_blocks) return err_nomem(err, "speculation");
+    int rc = open_program(s, err);
+    return rc ? rc : reading_open(&s->reading, reader ? reader : s->env.program.queue, err);
+}
+
+static int open_mtp(struct spec *s, struct err *err)
+{
+    u32 max_rows = s->env.program.queue->step->limits.max_rows;
+    size_t n_hidden = (size_t)max_rows * s->env.target.queue->p->net->d_model;
+    s->imported = calloc(n_hidden, sizeof *s->imported);
+    bool ok = s->imported != NULL;
+    for (u32 i = 0; i < (s->env.target.reader ? 2 : 1); i++) {
+        struct spec_kept *k = &s->kept[i];
+        k->rows = calloc(max_rows, sizeof *k->rows);
+        k->hidden = calloc(n_hidden, sizeof *k->hidden);
+        ok &= k->rows && k->hidden;
+    }
+    return ok ? open_program(s, err) : err_nomem(err, "speculation");
+}
+
+static void close_program(struct spec *s)
+{
+    for (u32 i = 0; s->n_read && s->n_blocks && i < s->env.n_slots; i++) spec_model_rewind(s, i, 0);
     free(s->asked);
     free(s->ids);
     free(s->logprobs);
+    free(s->gone);
+    free(s->chosen);
     for (u32 i = 0; i < ARRAY_LEN(s->kept); i++) {
         free(s->kept[i].rows);
         free(s->kept[i].hidden);
@@ -70,14 +81,14 @@ static void drop_edits(struct step *step, struct sample_row *row)
 /* A row behind which the next guess for a sequence will stand. */
 static void ask(struct spec *s, struct spec_seq *q, struct row row)
 {
-    struct step *step = s->env.draft.queue->step;
+    struct step *step = s->env.program.queue->step;
     bool wanted = q->n_draft < q->most && step->n_out < step->limits.max_out;
     CHECK(step_add(step, row, wanted));
     if (!wanted) return;
     u32 i = step->n_out - 1;
     sampling_fill(step, i, q->sampling, q->tokens, q->n + q->n_draft);
     drop_edits(step, &step->sample[i]);
-    step->sample[i].ahead = s->env.is_mtp;
+    step->sample[i].ahead = s->program == DRAFTER_MTP;
     step->sample[i].n_logprobs = 1;
     s->asked[i] = q;
 }
@@ -88,14 +99,14 @@ static void add_guess(const struct spec *s, struct spec_seq *q, i32 id, float lo
 {
     u32 kind = (u32)(num_exp(MIN(logprob, 0)) * (SPEC_KINDS - 1) + 0.5f);
     bool known = id >= 0 && (u32)id < s->env.target.queue->p->net->n_vocab,
-         kept = spec_keep(q, kind);
+         kept = spec_keep(q, s->program, kind);
     if (known && (kept || s->env.rejects)) q->tokens[q->n + q->n_draft++] = id;
     if (!known || !kept) q->most = q->n_draft;
 }
 
 int spec_run_round(struct spec *s, bool *more, struct err *err)
 {
-    const struct spec_model *m = &s->env.draft;
+    const struct spec_model *m = &s->env.program;
     const struct operand logprobs = {m->queue->p->logprobs, 0, 1};
     u32 n = m->queue->step->n_out;
     *more = n > 0;
@@ -118,7 +129,7 @@ int spec_run_round(struct spec *s, bool *more, struct err *err)
 /* What it lacks of the sequences that want guesses, where that is not much. */
 static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 {
-    struct step *step = s->env.draft.queue->step;
+    struct step *step = s->env.program.queue->step;
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
         u32 *n_read = &s->n_read[q->slot], left = q->n - *n_read;
@@ -128,7 +139,7 @@ static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
             q->most = 0;
             continue;
         }
-        enum row_class cls = left > SPEC_MAX + 1 ? ROW_P : ROW_D;
+        enum row_class cls = left > SPEC_MAX_PROGRAM + 1 ? ROW_P : ROW_D;
         for (; *n_read + 1 < q->n; ++*n_read)
             CHECK(step_add(step, spec_row(s, q, *n_read, cls), false));
         ask(s, q, spec_row(s, q, (*n_read)++, cls));
@@ -138,12 +149,12 @@ static void read_along(struct spec *s, struct spec_seq *seqs, u32 n)
 
 static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
-    const struct spec_model *m = &s->env.draft;
+    const struct spec_model *m = &s->env.program;
     bool recurrent = m->queue->p->net->n_states, more;
     step_reset(m->queue->step);
     read_along(s, seqs, n);
     int rc = spec_run_round(s, &more, err);
-    for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
+    for (u32 round = 1; !rc && more && round < SPEC_MAX_PROGRAM; round++) {
         step_reset(m->queue->step);
         for (u32 i = 0; i < n; i++) {
             struct spec_seq *q = &seqs[i];
@@ -161,16 +172,19 @@ static int draft_by_model(struct spec *s, struct spec_seq *seqs, u32 n, struct e
 
 /* ---- the MTP block ---- */
 
-int spec_follow(struct spec *s, const struct step_queue *l, struct err *err)
+static int follow(struct spec *s, const struct step_queue *l, struct err *err)
 {
-    if (!s || !s->env.is_mtp) return 0;
     const struct operand hidden = {l->p->hidden, 0, l->p->net->d_model};
     struct spec_kept *k = &s->kept[l == s->env.target.reader];
+    bool wanted = false;
     k->n = l->step->n_rows;
     memcpy(k->rows, l->step->rows, k->n * sizeof *k->rows);
-    for (u32 i = 0; i < k->n; i++) /* its cache is that of the sequence's own slot */
+    for (u32 i = 0; i < k->n; i++) { /* its cache is that of the sequence's own slot */
         if (k->rows[i].slot >= s->env.n_slots) k->rows[i].slot -= s->env.target.first_spare;
-    return step_queue_read(l, hidden, 0, k->n, k->hidden, err);
+        wanted |= !s->gone[k->rows[i].slot];
+    }
+    if (!wanted) k->n = 0;
+    return wanted ? step_queue_read(l, hidden, 0, k->n, k->hidden, err) : 0;
 }
 
 static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
@@ -182,13 +196,13 @@ static struct spec_seq *seq_of(struct spec_seq *seqs, u32 n, u32 slot)
 
 void spec_take_kept(struct spec *s, struct spec_kept *k, struct spec_seq *seqs, u32 n)
 {
-    struct step *step = s->env.draft.queue->step;
+    struct step *step = s->env.program.queue->step;
     size_t d = s->env.target.queue->p->net->d_model;
     step_reset(step);
     for (u32 t = 0; t < k->n; t++) {
         const struct row *r = &k->rows[t];
         struct spec_seq *q = seq_of(seqs, n, r->slot);
-        if (!q || r->pos + 1 >= q->n) continue;
+        if (!q || r->pos + 1 >= q->n || s->gone[q->slot]) continue;
         memcpy(s->imported + step->n_rows * d, k->hidden + t * d, d * sizeof *k->hidden);
         struct row row = {q->tokens[r->pos + 1], r->slot, r->pos, r->cls};
         if (r->pos + 2 == q->n)
@@ -201,13 +215,14 @@ void spec_take_kept(struct spec *s, struct spec_kept *k, struct spec_seq *seqs, 
 
 static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
 {
-    const struct spec_model *m = &s->env.draft;
+    const struct spec_model *m = &s->env.program;
     const struct operand hidden = {m->queue->p->hidden, 0, m->queue->p->net->d_model};
     size_t d = hidden.width;
     bool more;
     spec_take_kept(s, &s->kept[0], seqs, n);
+    s->n_new = m->queue->step->n_rows;
     int rc = spec_run_round(s, &more, err);
-    for (u32 round = 1; !rc && more && round < SPEC_MAX; round++) {
+    for (u32 round = 1; !rc && more && round < SPEC_MAX_PROGRAM; round++) {
         u32 n_asked = m->queue->step->n_out, n_rows = 0;
         for (u32 i = 0; !rc && i < n_asked; i++) { /* its own hidden state goes on */
             if (s->asked[i]->n_draft != round || round >= s->asked[i]->most) continue;
@@ -226,12 +241,70 @@ static int draft_by_mtp(struct spec *s, struct spec_seq *seqs, u32 n, struct err
     return rc;
 }
 
-int spec_draft_run(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err)
+/* ---- the drafters ---- */
+
+/* Those that other drafters have drafted for are only followed. */
+static void choose_all(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode)
+{
+    for (u32 i = 0; i < n; i++) {
+        seqs[i].most = 0;
+        if (seqs[i].room && !seqs[i].n_draft && !s->gone[seqs[i].slot])
+            spec_choose(s, &seqs[i], s->program, n_decode);
+    }
+}
+
+static int draft_timed(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode,
+                       int (*draft)(struct spec *s, struct spec_seq *seqs, u32 n, struct err *err),
+                       struct err *err)
 {
     double began = base_now();
+    u32 *most = s->chosen;
+    choose_all(s, seqs, n, n_decode);
+    for (u32 i = 0; i < n; i++) most[i] = seqs[i].most;
     s->n_guesses = s->n_new = 0;
-    int rc = s->env.is_mtp ? draft_by_mtp(s, seqs, n, err) : draft_by_model(s, seqs, n, err);
-    if (!rc && s->n_guesses && s->n_new <= n * (SPEC_MAX + 1))
-        spec_time_add(&s->guess, (base_now() - began) / s->n_guesses);
+    int rc = draft(s, seqs, n, err);
+    for (u32 i = 0; i < n; i++) seqs[i].most = most[i];
+    if (!rc) spec_charge(s, seqs, n, base_now() - began);
     return rc;
 }
+
+static int model_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode, struct err *err)
+{
+    return draft_timed(s, seqs, n, n_decode, draft_by_model, err);
+}
+
+static int mtp_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode, struct err *err)
+{
+    return draft_timed(s, seqs, n, n_decode, draft_by_mtp, err);
+}
+
+static bool model_would(struct spec *s, struct spec_seq *q, u32 n_decode)
+{
+    if (!q->room || s->gone[q->slot]) return false;
+    spec_choose(s, q, DRAFTER_MODEL, n_decode);
+    return q->most > 0;
+}
+
+static bool mtp_would(struct spec *s, struct spec_seq *q, u32 n_decode)
+{
+    (void)n_decode;
+    return !s->gone[q->slot]; /* at least it takes the hidden states of every step */
+}
+
+const struct drafter drafter_model = {.name = "draft model",
+                                      .has_program = true,
+                                      .open = open_model,
+                                      .close = close_program,
+                                      .draft = model_draft,
+                                      .would = model_would,
+                                      .read = spec_model_read,
+                                      .prepare = spec_model_prepare,
+                                      .rewind = spec_model_rewind};
+const struct drafter drafter_mtp = {.name = "MTP block",
+                                    .has_program = true,
+                                    .open = open_mtp,
+                                    .close = close_program,
+                                    .draft = mtp_draft,
+                                    .would = mtp_would,
+                                    .read = spec_mtp_read,
+                                    .follow = follow};

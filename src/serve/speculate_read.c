@@ -1,22 +1,22 @@
-/* What programs that guess read along. A smaller model has to read every sequence itself, in steps
- * that rest between layers where answers wait for them (reading.h). The MTP block reads rows of
- * prompts that the target has read so: one layer, which takes what a piece of that reading did. */
+/* What programs that draft prefill. A smaller model has to compute every sequence itself, in steps
+ * that rest between layers where decode waits for them (reading.h). The MTP block computes rows of
+ * prompts that the target has prefilled so: one layer, which takes what a slice of that did. */
 #include "serve/speculate_internal.h"
 
 static u32 *table_of(const struct spec *s, u32 slot)
 {
-    struct step *step = s->env.draft.queue->step;
+    struct step *step = s->env.program.queue->step;
     return step->tables + (size_t)slot * step->table_len;
 }
 
 static bool has_state(const struct spec *s)
 {
-    return s->env.draft.queue->p->net->n_states;
+    return s->env.program.queue->p->net->n_states;
 }
 
 bool spec_make_room(struct spec *s, struct step *step, const struct spec_seq *q, u32 n)
 {
-    const struct spec_model *m = &s->env.draft;
+    const struct spec_model *m = &s->env.program;
     if (m->queue->p->net->n_kv && !kv_cover(m->kv, table_of(s, q->slot), &s->n_blocks[q->slot], n))
         return false;
     if (has_state(s) && !s->n_read[q->slot]) CHECK(step_edit(step, EDIT_ZERO_STATE, q->slot, 0));
@@ -25,7 +25,7 @@ bool spec_make_room(struct spec *s, struct step *step, const struct spec_seq *q,
 
 struct row spec_row(const struct spec *s, const struct spec_seq *q, u32 i, enum row_class cls)
 {
-    i32 last = (i32)s->env.draft.queue->p->net->n_vocab - 1;
+    i32 last = (i32)s->env.program.queue->p->net->n_vocab - 1;
     return (struct row){MIN(q->tokens[i], last), q->slot, i, cls};
 }
 
@@ -39,7 +39,9 @@ static void fill(struct spec *s, struct step *step, const struct spec_seq *seqs,
     for (u32 i = 0; i < n; i++) {
         const struct spec_seq *q = &seqs[i];
         u32 at = s->n_read[q->slot], end = MIN(q->n - 1, at + most - step->n_rows);
-        if (q->n - at <= SPEC_LAG || at == end || !spec_make_room(s, step, q, q->n)) continue;
+        if (s->gone[q->slot] || q->n - at <= SPEC_LAG || at == end ||
+            !spec_make_room(s, step, q, q->n))
+            continue;
         for (; at < end; at++) CHECK(step_add(step, spec_row(s, q, at, ROW_P), false));
     }
 }
@@ -63,21 +65,21 @@ static void give_up(struct spec *s, u32 slot)
     for (t = 0; has_state(s) && t < step->n_rows; t++) s->n_read[step->rows[t].slot] = 0;
 }
 
-void spec_draft_rewind(struct spec *s, u32 slot, u32 n)
+void spec_model_rewind(struct spec *s, u32 slot, u32 n)
 {
     give_up(s, slot);
     if (s->n_read[slot] > n) s->n_read[slot] = has_state(s) ? 0 : n; /* states don't go back */
-    if (!s->n_read[slot]) kv_release(s->env.draft.kv, table_of(s, slot), &s->n_blocks[slot]);
+    if (!s->n_read[slot]) kv_release(s->env.program.kv, table_of(s, slot), &s->n_blocks[slot]);
 }
 
 /* ---- beside answers ---- */
 
-static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
-                      struct err *err)
+int spec_model_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
+                    struct err *err)
 {
     struct step *step = s->reading.queue->step;
     bool done;
-    if (!s->env.draft.reader) seconds = 0; /* a guess would not leave it as it rests */
+    if (!s->env.program.reader) seconds = 0; /* a draft would not leave it as it rests */
     if (!s->reading.at)
         fill(s, step, seqs, n, seconds > 0 ? reading_rows(&s->reading) : step->limits.max_rows);
     *did = step->n_rows;
@@ -87,19 +89,16 @@ static int read_model(struct spec *s, struct spec_seq *seqs, u32 n, double secon
     return rc;
 }
 
-int spec_prepare(struct spec *s, double seconds, struct err *err)
+int spec_model_prepare(struct spec *s, double seconds, struct err *err)
 {
-    if (!s || !s->env.draft.queue || s->env.is_mtp || !s->env.draft.reader) return 0;
-    return reading_prepare(&s->reading, seconds, err);
+    return s->env.program.reader ? reading_prepare(&s->reading, seconds, err) : 0;
 }
 
-int spec_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
-              struct err *err)
+int spec_mtp_read(struct spec *s, struct spec_seq *seqs, u32 n, double seconds, bool *did,
+                  struct err *err)
 {
+    (void)seconds;
     bool more;
-    *did = false;
-    if (!s || !s->env.draft.queue) return 0;
-    if (!s->env.is_mtp) return read_model(s, seqs, n, seconds, did, err);
     *did = s->kept[1].n;
     if (!*did) return 0;
     spec_take_kept(s, &s->kept[1], seqs, n);

@@ -82,3 +82,24 @@ void trie_close(struct trie *t)
     free(t->ids);
     free(t);
 }
+
+i32 trie_longest(const struct trie *t, struct str text, u32 *n)
+{
+    u32 i = 0, depth = 1;
+    i32 best = -1;
+    *n = 0;
+    while (depth <= text.n && i < t->n_nodes && t->nodes[i].depth == depth) {
+        const struct trie_node *node = &t->nodes[i];
+        if (node->byte != (u8)text.p[depth - 1]) {
+            i = node->skip;
+            continue;
+        }
+        if (node->first < t->nodes[i + 1].first) {
+            best = t->ids[node->first];
+            *n = depth;
+        }
+        i++;
+        depth++;
+    }
+    return best;
+}

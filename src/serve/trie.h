@@ -28,5 +28,7 @@ struct trie {
 int trie_open(struct trie **out, const struct str *pieces, u32 n_tokens, const i32 *ends,
               u32 n_ends, struct err *err);
 void trie_close(struct trie *t);
+/* The longest token that text begins with, of *n bytes; 0 in *n: there is none. */
+i32 trie_longest(const struct trie *t, struct str text, u32 *n);
 
 #endif
