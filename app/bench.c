@@ -8,10 +8,10 @@
 #include <strings.h>
 
 static const struct opt bench_opts[] = {
-    {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve", "all",
-     "what to measure: prefill, decode, full (prefill followed by decode), all of these, or serve "
+    {0, "mode", OPT_CHOICE, "all|prefill|decode|full|serve|drafts", "all",
+     "what to measure: prefill, decode, full (prefill followed by decode), all of these, serve "
      "(many clients at once; -b lists the numbers of clients, 1,4,8 by default, and -p and -n take "
-     "one value each)",
+     "one value each), or drafts (speculative decoding on several kinds of text)",
      OPT_FIELD(mode), 0, 0},
     {'p', "prompts", OPT_TEXT, "LIST", NULL, "prompt lengths in tokens", OPT_FIELD(prompts), 0, 0},
     {'n', "generate", OPT_TEXT, "LIST", NULL, "numbers of tokens to generate", OPT_FIELD(gens), 0,
@@ -194,6 +194,7 @@ static int bench_model(struct host *h, const struct args *a)
     if (!code) {
         progress_begin(&progress, "measuring", a);
         host_params(&params, a);
+        params.speculation = (struct fletch_speculation){0};
         struct fletch_bench b = {.modes = modes_of(a->mode),
                                  .prompts = prompts.c,
                                  .gens = gens.c,
@@ -217,6 +218,42 @@ static int bench_model(struct host *h, const struct args *a)
     free(depths.ids.p);
     free(batches.ids.p);
     return code;
+}
+
+static int bench_drafts(struct host *h, const struct args *a)
+{
+    static const char *const heads[] = {"tokens",  "off",      "on", "ratio",
+                                        "drafted", "accepted", NULL};
+    const struct fletch_bench b = {.image = builtin_model, .n_image = (size_t)builtin_model_size};
+    struct table t = {.columns = "lrrrrrr"};
+    struct fletch_model_params params;
+    char *text = NULL;
+    json_t *doc = NULL, *row;
+    size_t i;
+    host_params(&params, a);
+    int rc =
+        fletch_bench_drafts(h->engine, a->operands.n ? a->operands.p[0] : NULL, &params, &b, &text);
+    int code = report_load(&doc, a, rc, fletch_engine_error(h->engine), text);
+    if (code || a->json) {
+        json_decref(doc);
+        return code;
+    }
+    table_put(&t, "text");
+    for (i = 0; heads[i]; i++) table_put(&t, "%s", heads[i]);
+    json_array_foreach(json_object_get(doc, "drafts"), i, row)
+    {
+        table_put(&t, "%s", get_text(row, "text"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "n_tokens"));
+        table_put(&t, "%.1f", get_real(row, "off"));
+        table_put(&t, "%.1f", get_real(row, "on"));
+        table_put(&t, "%.2f", get_real(row, "ratio"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "n_drafted"));
+        table_put(&t, "%llu", (unsigned long long)get_count(row, "n_accepted"));
+    }
+    table_print(&t, stdout);
+    printf("\n  tokens/s without and with draft tokens, best of five alternating runs\n");
+    json_decref(doc);
+    return EXIT_OK;
 }
 
 static uint32_t first_of(const struct counts *c, uint32_t otherwise)
@@ -291,12 +328,15 @@ static int bench(const struct args *a)
         return opts_wrong("bench", "options such as -p, -n and --mode apply only to models; set "
                                    "the sizes for --kernel with --shape");
     if (a->json && a->csv) return opts_wrong("bench", "--json and --csv cannot be combined");
-    if ((a->draft || a->ngram || a->mtp) && strcmp(a->mode, "serve") != 0)
-        return opts_wrong("bench", "speculative decoding can be measured only with --mode serve");
+    bool drafts = strcmp(a->mode, "drafts") == 0;
+    if ((a->draft || a->ngram || a->mtp) && !drafts && strcmp(a->mode, "serve") != 0)
+        return opts_wrong("bench", "speculative decoding can be measured only with --mode serve or "
+                                   "--mode drafts");
     int code = check_folders(a);
     if (!code) code = host_open_engine(&h, a->backend, a);
     if (!code)
         code = a->kernel                       ? bench_kernel(&h, a)
+               : drafts                        ? bench_drafts(&h, a)
                : strcmp(a->mode, "serve") == 0 ? bench_many(&h, a)
                                                : bench_model(&h, a);
     host_close(&h);

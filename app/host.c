@@ -49,19 +49,26 @@ static const struct opt unknown_opts[] = {OPT_ROW_MODEL, OPT_ROW_IGNORE_UNKNOWN}
 const struct opt_group opts_unknown = {"Model file options", OPT_TABLE(unknown_opts)};
 
 static const struct opt speculation_opts[] = {
+    {0, "spec", OPT_CHOICE, "auto|off", "auto",
+     "auto: propose draft tokens from the context, and with the model's own MTP block if it has "
+     "one, where measurements show that this is faster; off: use only the drafters that other "
+     "options select",
+     OPT_FIELD(spec), 0, 0},
     {0, "draft", OPT_TEXT, "MODEL", NULL,
      "let a smaller model with the same vocabulary propose draft tokens, several of which the main "
      "model checks in one step",
      OPT_FIELD(draft), 0, 0},
     {0, "ngram", OPT_FLAG, NULL, NULL,
-     "propose the tokens that followed an earlier occurrence of the latest tokens in the context",
+     "propose only the tokens that followed an earlier occurrence of the latest tokens in the "
+     "context",
      OPT_FIELD(ngram), 0, 0},
     {0, "mtp", OPT_FLAG, NULL, NULL,
-     "let the model's own MTP (multi-token prediction) block propose draft tokens", OPT_FIELD(mtp),
-     0, 0},
+     "let only the model's own MTP (multi-token prediction) block propose draft tokens",
+     OPT_FIELD(mtp), 0, 0},
     {0, "spec-tokens", OPT_COUNT, "N", NULL,
-     "number of draft tokens per step (default: adapts to the acceptance rate)",
-     OPT_FIELD(spec_tokens), 1, 8},
+     "number of draft tokens per step, of which a draft model or MTP block proposes at most 8 "
+     "(default: adapts to the acceptance rate)",
+     OPT_FIELD(spec_tokens), 1, 64},
     {0, "spec-accept", OPT_CHOICE, "equal|rejection", "equal",
      "how draft tokens are accepted. equal: only if the model chooses the same token, so the "
      "output does not change; rejection: by rejection sampling, so the tokens differ but their "
@@ -104,13 +111,20 @@ void say_speed(FILE *out, const struct speed *s)
             (double)made->n_tokens / (made->n_tokens - made->n_accepted));
 }
 
+/* Nothing says which drafters to use. */
+static bool speculates_by_itself(const struct args *a)
+{
+    return a->spec && strcmp(a->spec, "auto") == 0 && !a->ngram && !a->mtp;
+}
+
 /* An option that means nothing without another was meant to mean something. */
 static int check_pairs(const struct args *a)
 {
-    bool guesses = a->draft || a->ngram || a->mtp;
+    bool drafts = speculates_by_itself(a) || a->draft || a->ngram || a->mtp;
     bool rejection = a->spec_accept && strcmp(a->spec_accept, "rejection") == 0;
-    if (!guesses && (a->spec_tokens.set || rejection))
-        return opts_wrong("", "--spec-tokens and --spec-accept require --draft, --ngram or --mtp");
+    if (!drafts && (a->spec_tokens.set || rejection))
+        return opts_wrong("", "with --spec off, --spec-tokens and --spec-accept require --draft, "
+                              "--ngram or --mtp");
     if (!a->cache_dir && a->cache_size.set)
         return opts_wrong("", "--cache-size requires --cache-dir");
     return EXIT_OK;
@@ -176,7 +190,8 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .cache_bytes = a->cache_size.v,
         .notice = a->quiet ? NULL : say_notice,
         .ignore_unknown = a->ignore_unknown,
-        .speculation = {.draft = a->draft,
+        .speculation = {.automatic = speculates_by_itself(a),
+                        .draft = a->draft,
                         .ngram = a->ngram,
                         .mtp = a->mtp,
                         .n_tokens = (uint32_t)a->spec_tokens.v,

@@ -48,8 +48,8 @@ struct args {
         FLETCH_SAMPLING_SETTINGS(SETTING_OPT)
     } sampling;
 #undef SETTING_OPT
-    const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *ahead, *type,
-        *out, *tokens, *logits, *recorded;
+    const char *backend, *isa, *machine, *capture, *against, *kv_type, *act_type, *ahead, *spec,
+        *type, *out, *tokens, *logits, *recorded;
     const char *draft, *spec_accept, *session, *cache_dir;
     const char *mode, *prompts, *gens, *depths, *batches, *kernel, *shape, *html, *dir;
     struct opt_texts allow_hosts, allow_origins, limits, aliases;

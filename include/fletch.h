@@ -94,14 +94,16 @@ struct fletch_model;
 typedef int (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 typedef void (*fletch_notice)(void *ctx, const char *text);
 
-/* The next tokens are guessed in one of these ways, and the model checks several guesses in one
- * step. The tokens are those of decoding without guesses; they come sooner. */
+/* Drafters propose the next tokens, and the model checks several in one step. The tokens are those
+ * of decoding without drafters; they come sooner. Several drafters may be used: each is asked where
+ * those before it proposed nothing, and none where that was measured not to pay. */
 struct fletch_speculation {
+    bool automatic;    /* n-grams, and the MTP block if the model has one and no draft is given */
     const char *draft; /* a smaller model with the same vocabulary */
-    bool ngram;        /* what followed the latest tokens where they stood before */
+    bool ngram;        /* what followed the latest tokens earlier in the context */
     bool mtp;          /* the model's own MTP block */
-    bool rejection;    /* judge guesses by rejection: other tokens, of the same distribution */
-    uint32_t n_tokens; /* to guess in a step, at most 8; 0: as many as pay */
+    bool rejection;    /* judge drafts by rejection: other tokens, of the same distribution */
+    uint32_t n_tokens; /* to draft in a step, at most 64 (a model or MTP block: 8); 0: what pays */
 };
 
 /* Whether a step is queued before the token of the one before it is read, so that the device need
@@ -551,6 +553,12 @@ struct fletch_bench {
 FLETCH_API int fletch_bench(struct fletch_engine *e, const char *path,
                             const struct fletch_model_params *params,
                             const struct fletch_bench *bench, char **json);
+
+/* What speculation gives on texts that suit it and on texts that do not; of bench, the image
+ * counts. */
+FLETCH_API int fletch_bench_drafts(struct fletch_engine *e, const char *path,
+                                   const struct fletch_model_params *params,
+                                   const struct fletch_bench *bench, char **json);
 
 struct fletch_bench_kernel {
     const char *name;  /* as fletch help bench lists them: matvec, attention, ..., all */

@@ -456,7 +456,7 @@ static void test_what_can_not_guess_is_refused(void **state)
         {{.draft = "zoo/tiny/nothing.gguf"}, "draft model: cannot open 'zoo/tiny/nothing.gguf'"},
         {{.draft = "test/golden/models/llama-gguf/model.gguf"}, "a different vocabulary"},
         {{.mtp = true}, "no MTP block"},
-        {{.ngram = true, .mtp = true}, "only one drafter"},
+        {{.draft = "zoo/tiny/llama.gguf", .mtp = true}, "cannot be combined"},
     };
     struct fletch_engine *e;
     struct fletch_model *m;

@@ -323,7 +323,8 @@ static void reports(void **state)
     REFUSED(fletch_doctor(NULL, &json));
     refused(fletch_doctor(e, NULL));
 
-    tries("verify"), tries("gates"), tries("bench"), tries("bench_kernel"), tries("tune");
+    tries("verify"), tries("gates"), tries("bench"), tries("bench_drafts"), tries("bench_kernel"),
+        tries("tune");
     REFUSED(fletch_verify(NULL, o.path, NULL, &verify, &json));
     refused(fletch_verify(e, NULL, NULL, &verify, &json));
     refused(fletch_verify(e, o.path, NULL, NULL, &json));
@@ -338,6 +339,9 @@ static void reports(void **state)
     refused(fletch_bench(e, NULL, NULL, NULL, &json));
     refused(fletch_bench(e, o.path, NULL, &one, &json));
     refused(fletch_bench(e, o.path, NULL, NULL, NULL));
+    REFUSED(fletch_bench_drafts(NULL, o.path, NULL, NULL, &json));
+    refused(fletch_bench_drafts(e, NULL, NULL, NULL, &json));
+    refused(fletch_bench_drafts(e, o.path, NULL, NULL, NULL));
     REFUSED(fletch_bench_kernel(NULL, &nameless, &json));
     refused(fletch_bench_kernel(e, NULL, &json));
     refused(fletch_bench_kernel(e, &nameless, &json));

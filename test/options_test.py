@@ -40,6 +40,8 @@ TABLE = [
     (BASE + ["--draft", MODEL, "--spec-tokens", "2"], 0),
     (BASE + ["--draft", MODEL, "--spec-accept", "rejection"], 0),
     (BASE + ["--ngram"], 0),
+    (BASE + ["--spec", "off"], 0),
+    (BASE + ["--spec", "off", "--spec-tokens", "2"], 2),
     (BASE + ["--ahead", "always"], 0),
     (BASE + ["--ahead", "never"], 0),
     (BASE + ["--mtp"], 2),

@@ -115,6 +115,11 @@ int engine_open_beside(struct fletch_model **out, const struct fletch_model *m, 
 
 /* speculation.c: guesses of the next tokens, where params want some. */
 bool engine_speculates(const struct fletch_model_params *params);
+/* Is this drafter one of those that they ask for? */
+bool engine_drafts(const struct model *m, const struct fletch_model_params *params,
+                   enum drafter_kind d);
+/* What takes memory of that, in words; NULL: nothing. */
+const char *engine_drafts_with(const struct model *m, const struct fletch_model_params *params);
 int engine_speculation_check(const struct model *m, const struct fletch_speculation *how,
                              struct err *err);
 /* What a draft model is opened with, beside a model of these limits. */
@@ -159,6 +164,10 @@ void plan_add_guessing(struct plan *plan, const struct model *m, const struct ex
 /* With the model's MTP block as that: its weights and cache layer are counted already. */
 int plan_add_mtp(struct plan *plan, const struct model *m, const struct exec_class *class,
                  const struct exec_limits *limits, bool no_fuse, struct err *err);
+/* With the MTP block, if params ask for it; checks what they ask for. */
+int engine_speculation_plan(struct plan *plan, const struct model *m,
+                            const struct exec_class *class, const struct exec_limits *limits,
+                            const struct fletch_model_params *params, struct err *err);
 u64 plan_available(void);
 /* A program ready for an executor: its groups are found by the class's rules unless no_fuse. It
  * borrows from p. */

@@ -93,12 +93,8 @@ static int check_plan(struct fletch_model *m, const struct fletch_model_params *
     const struct exec_class *class = m->engine->class;
     struct plan plan;
     plan_make(&plan, m->m, m->trunk, class, &m->limits, params ? params->max_memory : 0);
-    if (engine_speculates(params)) {
-        int rc = engine_speculation_check(m->m, &params->speculation, err);
-        if (!rc && params->speculation.mtp)
-            rc = plan_add_mtp(&plan, m->m, class, &m->limits, params->no_fuse, err);
-        if (rc) return rc;
-    }
+    int rc = engine_speculation_plan(&plan, m->m, class, &m->limits, params, err);
+    if (rc) return rc;
     m->memory_bytes = plan.total;
     if (plan.fits) return 0;
     char hint[96] = "; use a smaller model or a smaller storage type";

@@ -319,15 +319,12 @@ static int draft_open(struct draft *d, struct fletch_engine *e, const struct exe
 static int plan_guessing(struct plan *plan, const struct draft *d, struct fletch_engine *e,
                          const struct exec_class *class, const struct fletch_model_params *params)
 {
-    if (!engine_speculates(params)) return 0;
-    const struct fletch_speculation *how = &params->speculation;
-    int rc = engine_speculation_check(d->m, how, &e->err);
-    if (!rc && how->mtp) rc = plan_add_mtp(plan, d->m, class, &d->limits, params->no_fuse, &e->err);
-    if (!rc && how->draft) {
+    int rc = engine_speculation_plan(plan, d->m, class, &d->limits, params, &e->err);
+    if (!rc && engine_drafts(d->m, params, DRAFTER_MODEL)) {
         struct draft small;
         struct plan its;
         struct fletch_model_params its_params = engine_draft_params(params, &d->limits);
-        rc = draft_open(&small, e, class, how->draft, &its_params, &d->limits.found);
+        rc = draft_open(&small, e, class, params->speculation.draft, &its_params, &d->limits.found);
         if (rc) return err_prefix(&e->err, "draft model");
         small.limits.twice = its_params.n_sessions > 1; /* as it will be opened */
         plan_make(&its, small.m, small.p, class, &small.limits, its_params.max_memory);
@@ -356,10 +353,8 @@ static json_t *plan_report(const struct plan *plan, const struct draft *d,
         parts, part("activations", plan->activations,
                     class->look ? "buffers, logits, recorded lists" : "buffers and logits"));
     if (plan->guessing)
-        json_array_append_new(parts,
-                              part("speculation", plan->guessing,
-                                   params->speculation.mtp ? "the MTP block's buffers"
-                                                           : "the draft model, with its cache"));
+        json_array_append_new(
+            parts, part("speculation", plan->guessing, engine_drafts_with(d->m, params)));
     bool assumed = access(path, F_OK) && !strchr(path, ':');
     return json_pack(
         "{s:o, s:s, s:s, s:b, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:I}", "model",
