@@ -37,7 +37,7 @@ static int restore(struct tuner *t)
 {
     int rc = 0;
     for (u32 i = 0; i < t->batch && t->n_state && !rc; i++)
-        rc = t->m->x->class->move(t->m->x, PART_STATE, i, NULL, t->states + i * t->n_state, t->err);
+        rc = step_queue_move(&t->m->queue, PART_STATE, i, NULL, t->states + i * t->n_state, t->err);
     return rc;
 }
 
@@ -51,7 +51,7 @@ static int prepare(struct tuner *t, u32 depth)
     t->states = calloc(t->batch, t->n_state + 1);
     if (!t->states) return err_nomem(t->err, "the states");
     for (u32 i = 0; i < t->batch && t->n_state && !rc; i++)
-        rc = m->x->class->move(m->x, PART_STATE, i, t->states + i * t->n_state, NULL, t->err);
+        rc = step_queue_move(&m->queue, PART_STATE, i, t->states + i * t->n_state, NULL, t->err);
     if (!rc) rc = bench_fill_step(&t->b, &seq, t->batch, depth + 1, ROW_D, t->err);
     if (!rc) step_prepare(m->step);
     return rc;
@@ -60,12 +60,13 @@ static int prepare(struct tuner *t, u32 depth)
 /* As generation does it: the next one is queued while one runs. */
 static int run(struct tuner *t, u32 n, double *seconds)
 {
-    const struct exec_class *class = t->m->x->class;
+    struct step_queue *q = &t->m->queue;
     double began = base_now();
     int rc = 0;
     for (u32 i = 0; i <= n && !rc; i++) {
-        if (i < n) rc = class->submit(t->m->x, t->m->queue.handle, t->m->step, t->err);
-        if (!rc && i) rc = class->wait(t->m->x, t->err);
+        struct pending_step *p = &t->b.steps[i % 2], *before = &t->b.steps[(i + 1) % 2];
+        if (i < n) rc = step_queue_submit(q, p, i ? before : NULL, t->err);
+        if (!rc && i) rc = step_queue_wait(q, before, t->err);
     }
     *seconds = (base_now() - began) / n;
     return rc;
@@ -106,8 +107,7 @@ static int digest_group(struct tuner *t, u32 i, u64 *sum)
     struct step *s = m->step;
     int rc = restore(t);
     s->group_end = i + 1;
-    if (!rc) rc = m->x->class->submit(m->x, m->queue.handle, s, t->err);
-    if (!rc) rc = m->x->class->wait(m->x, t->err);
+    if (!rc) rc = step_queue_run(&m->queue, t->err);
     s->group_end = UINT32_MAX;
     for (u32 j = 0; j < n_out && !rc; j++) {
         struct operand o = out[j];
