@@ -29,7 +29,7 @@ struct pending_step {
         struct step_queue *queue;
         struct request **owners; /* [max_out] whose each out row is; NULL: the request is gone */
         u32 n_rows, n_decode, n_prefill;
-        u32 n_seqs; /* that decode */
+        u32 n_seqs;              /* that decode */
         double began, submitted; /* when its filling began, and when it was filled */
     } batch;
 };

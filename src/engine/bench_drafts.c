@@ -181,7 +181,6 @@ static int open_sides(struct drafts *d)
 {
     struct fletch_model *m = d->m;
     struct spec *spec = m->spec;
-    d->on.spec = spec;
     m->spec = NULL;
     int rc = fletch_session_open(&d->off.s, m);
     m->spec = spec;
@@ -201,6 +200,7 @@ static int measure(struct drafts *d, json_t *rows, struct err *err)
     memcpy(d->script, ids, n * sizeof *ids);
     fletch_free(ids);
     make_script(d, n);
+    d->on.spec = d->m->spec;
     /* a state would have to go back for a script */
     bool has_states = d->m->m->net->n_states;
     for (u32 i = 0; !rc && i < N_TEXTS; i += N_TEXTS - 1)

@@ -22,7 +22,7 @@ static const float first_trust = 0.7f;
 
 /* In steps without drafts: what a sequence may begin with, the most that is on its account, and
  * what each step adds to the account and to the reserve. */
-static const double loan = 1.5, most_saved = 32, earned = 0.01, kept_back = 0.002;
+static const double loan = 1.5, most_saved = 32, earned = 0.01, kept_back = 0.005;
 
 /* ---- what things cost ---- */
 
@@ -109,7 +109,7 @@ static double balance(struct spec *s, struct spec_record *r, u32 n_decode)
 void spec_end(struct spec *s, struct spec_record *r)
 {
     if (!s || !r->open) return;
-    s->reserve += r->balance;
+    s->reserve = MAX(s->reserve + r->balance, 0);
     r->open = false;
     r->balance = 0;
 }
@@ -126,6 +126,12 @@ static u32 affordable(struct spec *s, struct spec_record *r, u32 n_decode, doubl
     return base > 0 ? k : 0;
 }
 
+/* What is charged for: the first time of all may be that of a program that was never run before. */
+static double settled(const struct spec_time *t)
+{
+    return t->n < N_MEASURED ? 0 : least(t);
+}
+
 void spec_charge(struct spec *s, struct spec_seq *seqs, u32 n, double seconds)
 {
     if (s->n_guesses && s->n_new <= n * (SPEC_MAX_PROGRAM + 1))
@@ -134,13 +140,14 @@ void spec_charge(struct spec *s, struct spec_seq *seqs, u32 n, double seconds)
         spec_time_add(&s->along, seconds / s->n_new);
     for (u32 i = 0; i < n; i++) {
         struct spec_record *r = seqs[i].record;
+        bool *gone = &s->gone[seqs[i].slot];
+        if (!r->open || s->env.n_tokens) continue;
         if (seqs[i].most)
-            r->balance -= least(&s->guess) * MIN(seqs[i].n_draft + 1, seqs[i].most);
-        else if (s->program == DRAFTER_MTP && !s->gone[seqs[i].slot])
-            r->balance -= least(&s->along);
-        bool lost = r->open && r->balance < 0 && !s->env.n_tokens;
+            r->balance -= settled(&s->guess) * MIN(seqs[i].n_draft + 1, seqs[i].most);
+        else if (s->program == DRAFTER_MTP && !*gone)
+            r->balance -= settled(&s->along);
         /* a smaller model can catch up later; hidden states that were not read are gone */
-        s->gone[seqs[i].slot] = lost || (s->program == DRAFTER_MTP && s->gone[seqs[i].slot]);
+        *gone = r->balance < 0 || (s->program == DRAFTER_MTP && *gone);
     }
 }
 

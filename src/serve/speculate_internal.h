@@ -51,10 +51,10 @@ struct spec {
     enum drafter_kind program;             /* DRAFTER_MODEL, DRAFTER_MTP; N_DRAFTERS: neither */
     struct spec_time steps[SPEC_ROWS + 1]; /* of the target, by rows */
     struct spec_time guess;                /* a draft token by the program, kept or not */
-    struct spec_time along; /* a row of a pass of the MTP block in which nothing was drafted */
-    u32 n_guesses, n_new;   /* drafted in this call, kept or not; tokens computed for it */
-    u32 n_measured, last_try;         /* steps */
-    double reserve;         /* seconds that sequences may lose from their start on */
+    struct spec_time along;   /* a row of a pass of the MTP block in which nothing was drafted */
+    u32 n_guesses, n_new;     /* drafted in this call, kept or not; tokens computed for it */
+    u32 n_measured, last_try; /* steps */
+    double reserve;           /* seconds that sequences may lose from their start on */
     /* of programs */
     struct spec_seq **asked; /* [max_out] whose each out row of a round is */
     i32 *ids;                /* [max_out] */
