@@ -153,7 +153,7 @@ void spec_charge(struct spec *s, struct spec_seq *seqs, u32 n, double seconds)
 
 /* ---- what is accepted ---- */
 
-static float rate_of(const struct spec_record *r, enum drafter_kind d, u32 kind)
+float spec_rate(const struct spec_record *r, enum drafter_kind d, u32 kind)
 {
     return r->rate[d][kind] > 0 ? r->rate[d][kind] : r->trust[d] > 0 ? r->trust[d] : first_trust;
 }
@@ -169,7 +169,7 @@ static void count_kinds(struct spec_record *r, u32 n_drafted, u32 n_accepted)
     for (u32 i = 0; i < n_seen; i++) {
         u32 d = r->kind[i] / SPEC_KINDS, kind = r->kind[i] % SPEC_KINDS;
         float was = i < n_accepted, *rate = &r->rate[d][kind];
-        *rate = rate_of(r, d, kind);
+        *rate = spec_rate(r, d, kind);
         if (r->trust[d] == 0) r->trust[d] = first_trust;
         u16 *n = &r->n_seen[d][kind]; /* the first ones tell most */
         *n = MIN(*n + 1, SLOW_TO_LEARN);
@@ -251,7 +251,7 @@ void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_
     q->most = MIN(q->room, MIN(s->env.n_tokens, (u32)SPEC_MAX_PROGRAM));
     if (s->env.n_tokens || is_plain(s)) return;
     if (r->trust[d] == 0) r->trust[d] = first_trust;
-    for (u32 i = 0; i < SPEC_KINDS; i++) surest = MAX(surest, rate_of(r, d, i));
+    for (u32 i = 0; i < SPEC_KINDS; i++) surest = MAX(surest, spec_rate(r, d, i));
     u32 usual = best_number(s, d, n_decode, (double)r->trust[d]);
     q->most = usual ? best_number(s, d, n_decode, (double)surest) : 0;
     if (!q->most) learn(&r->trust[d], first_trust, SLOW_TO_FORGET);
@@ -275,7 +275,7 @@ u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind
     if (s->env.n_tokens) return MIN(left, s->env.n_tokens - MIN(q->n_draft, s->env.n_tokens));
     if (is_plain(s)) return 0;
     u32 can = affordable(s, r, n_decode, 0), most;
-    r->rate[d][kind] = rate_of(r, d, kind);
+    r->rate[d][kind] = spec_rate(r, d, kind);
     most = best_number(s, d, n_decode, (double)r->rate[d][kind]);
     if (!most) learn(&r->rate[d][kind], first_trust, SLOW_TO_FORGET);
     most += one_more_is_due(s);
@@ -285,13 +285,13 @@ u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind
 bool spec_keep(struct spec_seq *q, enum drafter_kind d, u32 kind)
 {
     struct spec_record *r = q->record;
-    float hit = rate_of(r, d, kind);
+    float hit = spec_rate(r, d, kind);
     r->kind[q->n_draft] = (u8)(d * SPEC_KINDS + kind);
     for (u32 i = 0; i < q->n_draft; i++)
-        hit *= rate_of(r, r->kind[i] / SPEC_KINDS, r->kind[i] % SPEC_KINDS);
+        hit *= spec_rate(r, r->kind[i] / SPEC_KINDS, r->kind[i] % SPEC_KINDS);
     if (hit * r->trust[d] < q->go_on) q->most = q->n_draft + 1;
     if (hit >= q->keep) return true;
-    r->rate[d][kind] = rate_of(r, d, kind);
+    r->rate[d][kind] = spec_rate(r, d, kind);
     learn(&r->rate[d][kind], first_trust, SLOW_TO_FORGET);
     return false;
 }

@@ -79,6 +79,8 @@ struct spec {
 void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_decode);
 /* How many more of a kind are worth their rows, all after q's draft; counts as a try. */
 u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind, u32 n_decode);
+/* The share of draft tokens of this kind that is accepted. */
+float spec_rate(const struct spec_record *r, enum drafter_kind d, u32 kind);
 /* Is a draft token of this kind, the next for q, worth a row? Lowers q->most where no more should
  * follow. */
 bool spec_keep(struct spec_seq *q, enum drafter_kind d, u32 kind);

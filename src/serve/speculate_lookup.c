@@ -14,6 +14,11 @@ enum {
     KIND_REPLACED,                /* it is instead of the one that was copied */
 };
 
+enum {
+    KIND_INSIDE, /* more that is forced follows */
+    KIND_LAST,   /* a token may have more bytes than those that are forced */
+};
+
 /* ---- the text ---- */
 
 /* A place that the text may go on from: where, and what speaks for it. */
@@ -71,6 +76,16 @@ static void append(struct spec_seq *q, i32 token, enum drafter_kind d, u32 kind)
     q->tokens[q->n + q->n_draft++] = token;
 }
 
+/* Bytes that are forced may be spelled by other tokens than the longest; a text shows by which. */
+static bool knows_better(const struct spec_seq *q)
+{
+    struct spec_seq bare = *q;
+    bare.n_draft = 0;
+    struct place p = look_up(&bare);
+    return p.at && spec_rate(q->record, DRAFTER_NGRAM, p.kind) >
+                       spec_rate(q->record, DRAFTER_FORCED, KIND_INSIDE);
+}
+
 /* May run on into its own drafts: a loop goes on as a loop. */
 static int ngram_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode, struct err *err)
 {
@@ -78,6 +93,7 @@ static int ngram_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decod
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
         if (!q->room) continue;
+        if (q->n_draft && knows_better(q)) q->n_draft = 0;
         struct place p = look_up(q);
         u32 known = q->n + q->n_draft;
         u32 most = p.at ? spec_worth(s, q, DRAFTER_NGRAM, p.kind, n_decode) : 0;
@@ -94,11 +110,6 @@ static bool ngram_would(struct spec *s, struct spec_seq *q, u32 n_decode)
 }
 
 /* ---- the grammar ---- */
-
-enum {
-    KIND_INSIDE, /* more that is forced follows */
-    KIND_LAST,   /* a token may have more bytes than those that are forced */
-};
 
 static int forced_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decode, struct err *err)
 {
