@@ -55,7 +55,7 @@ struct args {
     struct opt_texts allow_hosts, allow_origins, limits, aliases;
     struct opt_real rate, drain, stuck;
     const char *endpoint, *host, *api_key, *cert, *cert_key, *model_dir;
-    bool shared_cache, log_json, no_sandbox, strict_model, lenient;
+    bool shared_cache, log_json, no_sandbox, strict_model, lenient, no_warm;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, ignore_unknown, no_answer, check, list,
         csv, profile;
     bool gates, ngram, mtp, think, no_think, no_reuse, json, quiet, verbose, help;

@@ -40,6 +40,9 @@ static const struct opt serve_opts[] = {
      "size of the KV cache in tokens, shared by all requests (default: with -c, a full context per "
      "request; otherwise up to 8192 tokens per request, but at least one full context in total)",
      OPT_FIELD(cache_tokens), 1, UINT32_MAX},
+    {0, "no-warm", OPT_FLAG, NULL, NULL,
+     "do not compute answers as prompts for the next turn while the device is idle",
+     OPT_FIELD(no_warm), 0, 0},
     {0, "shared-cache", OPT_FLAG, NULL, NULL,
      "let requests reuse prefixes that were computed for other API keys; response times can then "
      "reveal what other clients have asked",
@@ -396,6 +399,7 @@ static int serve(const struct args *a)
                               .stuck_seconds = a->stuck.v,
                               .rate = a->rate.v,
                               .shared_cache = a->shared_cache,
+                              .no_warm = a->no_warm,
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
                               .cache_dir = a->cache_dir,

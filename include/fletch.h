@@ -428,6 +428,9 @@ struct fletch_request {    /* all of it is copied */
     double timeout;      /* seconds; 0: none */
     /* What the cache keeps of a prompt is found again only by requests of the same salt. */
     uint64_t cache_salt;
+    /* Only computes the prompt, so that later requests find it in the cache, and gives no token: in
+     * steps of some 50 ms while there is nothing else to do. */
+    bool warm;
     /* When its turn comes, and after every step that read a part of the prompt; may be NULL. */
     void (*on_reading)(void *ctx, const struct fletch_reading *reading);
     /* Non-zero ends the request. */
@@ -457,7 +460,9 @@ struct fletch_batch_stats {
     uint64_t n_drafted, n_accepted;           /* draft tokens; those that were accepted */
     uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
     uint64_t n_unwritten;                     /* files of cache_dir that could not be written */
+    uint64_t n_warmed;                        /* tokens computed for requests that only do that */
     uint32_t n_running, n_waiting, most_running;
+    uint32_t n_warming; /* of those requests, such that run, which are not in n_running */
     uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */
     uint32_t prompt_budget;            /* rows of prompts that are read at a time beside answers */
 };

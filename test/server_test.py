@@ -791,6 +791,43 @@ def test_kept_prompts_belong_to_a_key_and_not_to_its_line(s):
             server.end()
 
 
+THINKS = 'root ::= "<think>" [a-z ]{60,90} "</think>" [a-z ]{500,600}'
+
+
+def talk(s, api):
+    """Three turns of a client that sends everything back, each when the server has come to rest: the answers,
+    and the prompt tokens of each turn that were not in the cache."""
+    messages, answers, fresh = [{"role": "user", "content": "Tell me of the mill. " * 10}], [], []
+    for turn in range(3):
+        body = {"messages": messages, "temperature": 0, "max_tokens": 600, "grammar": THINKS}
+        r = s.post(f"/v1/{api}", body)
+        usage = r["usage"]
+        if api == "messages":
+            answers.append(r["content"])
+            fresh.append(usage["input_tokens"])
+        else:
+            answers.append(r["choices"][0]["message"]["content"])
+            fresh.append(usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"])
+        messages += [{"role": "assistant", "content": answers[-1]}, {"role": "user", "content": f"{turn} and then?"}]
+        wait_for(lambda: not s.status()["models"][0]["warming"])
+    return answers, fresh
+
+
+def test_answers_come_back_as_prompts(s):
+    own = ["zoo/guide.gguf", "--template", "test/tmpl/qwen3.jinja", "-c", "2048"]
+    for api in ["chat/completions", "messages"]:
+        answers = []
+        for option, most in [([], 64), (["--no-warm"], 1000)]:
+            s = Server(*own, *option)
+            said, fresh = talk(s, api)
+            answers.append(said)
+            assert max(fresh[1:]) <= most and (not option or min(fresh[1:]) > 64), (option, fresh)
+            n = sum(v for (name, _), v in read_metrics(s).items() if name == "fletch_warmed_tokens_total")
+            assert (n > 100) == (not option), n
+            s.end()
+        assert answers[0] == answers[1]
+
+
 # ---- several models ----
 
 
@@ -1091,7 +1128,7 @@ def test_a_request_without_memory_fails_alone(s):
         return
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [f"value {i}" for i in range(4000)]}}}
     for more in [2, 8, 12, 20, 36]:
-        s = Server()
+        s = Server("--no-warm")  # another worker's memory comes later
         if memory(s, "VmSize") > 1 << 40:
             print("skip a_request_without_memory_fails_alone: a sanitizer ends the program where memory is missing")
             return s.end()
@@ -1301,7 +1338,7 @@ GROUPS = [
     (["--api-key", "KEYS"], ["wrong_keys_are"]),
     (["--model-dir", "MODELS", "--max-memory", "TWO_OF_FOUR", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "when_memory", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual", "a_server_without"]),
+    (None, ["answers_come", "prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "when_memory", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual", "a_server_without"]),
 ]
 
 

@@ -280,7 +280,7 @@ static void finish(struct call *c)
     else if (conn)
         c->api->end(c);
     unlink_call(c);
-    call_free(c);
+    if (!warm_begin(c)) call_free(c);
 }
 
 static bool waits(const struct choice *ch)
@@ -539,6 +539,7 @@ static void submit_choice(struct call *c, struct choice *ch)
                        "%s", why);
         return;
     }
+    warm_supersede(c->served, c->salt, p);
     if (ch->life == CHOICE_NEW) {
         c->server->n_queued++;
         c->server->queued_tokens += p->n;

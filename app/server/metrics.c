@@ -189,6 +189,8 @@ static void put_memory(struct words *w, struct server *s)
       "Steps that were submitted before the results of the previous step were read.", n_ahead) \
     X(preempted, "fletch_preemptions_total", "counter",                                        \
       "Number of times that a running request was preempted.", n_preemptions)                  \
+    X(warmed, "fletch_warmed_tokens_total", "counter",                                         \
+      "Tokens of answers that were computed as prompts while the device was idle.", n_warmed)  \
     X(evicted, "fletch_kv_evictions_total", "counter",                                         \
       "Cache blocks that were evicted to make room for others.", n_evicted)                    \
     X(unwritten, "fletch_cache_write_errors_total", "counter",                                 \

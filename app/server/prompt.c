@@ -274,16 +274,25 @@ int prompt_chat(struct call *c)
     return rc;
 }
 
+int prompt_chat_with(struct call *c, json_t *messages, struct prompt *p)
+{
+    json_t *own = c->ask.messages;
+    struct rendered r;
+    c->ask.messages = messages;
+    int rc = prepare(c, &r);
+    if (!rc) rc = tokenize(c, &r, p);
+    release(&r);
+    c->ask.messages = own;
+    return rc;
+}
+
 int prompt_chat_again(struct call *c, bool *same)
 {
     const struct prompt *before = &c->prompts[c->n_prompts - 1];
-    struct rendered r;
     struct prompt p = {0};
-    int rc = prepare(c, &r);
-    if (!rc) rc = tokenize(c, &r, &p);
+    int rc = prompt_chat_with(c, c->ask.messages, &p);
     *same = !rc && p.n == before->n && memcmp(p.ids, before->ids, p.n * sizeof *p.ids) == 0;
     fletch_free(p.ids);
-    release(&r);
     return rc;
 }
 

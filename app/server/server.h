@@ -394,6 +394,8 @@ extern const struct field_table *const chat_tables[]; /* all fields of a chat */
 int prompt_chat(struct call *c);
 /* Renders the chat with the template variables as they are now, and compares with its prompt. */
 int prompt_chat_again(struct call *c, bool *same);
+/* The tokens of other messages in the same chat. */
+int prompt_chat_with(struct call *c, json_t *messages, struct prompt *p);
 /* The text that the template gives (fletch_free). It may be long, so the body, which nobody needs
  * after it, goes first. */
 int prompt_chat_text(struct call *c, char **text, size_t *n);
@@ -403,6 +405,14 @@ int prompt_pair(struct call *c, const struct fletch_pair *pair);
 int prompt_ids(struct call *c, const char *path, const json_t *from);
 /* Prompt and answer fit into the context? */
 int prompt_check(struct call *c, size_t n);
+
+/* ---- warm.c: answers come back as prompts ---- */
+
+/* At the end of a call whose client has its answer: takes the call, and frees it later. False: it
+ * does not, because there is nothing to compute. */
+bool warm_begin(struct call *c);
+/* A prompt has come, which nobody else need compute any more for that conversation. */
+void warm_supersede(struct served *m, uint64_t salt, const struct prompt *p);
 
 /* ---- reader.c: prompts read by a model's session ---- */
 
@@ -511,6 +521,8 @@ struct served {
     struct served_figures figures;
     struct errand *errands;
     struct reader *readers; /* the loop's: the first of a line */
+    struct warm *warms;     /* the loop's: of answers that come back, the oldest first */
+    uint32_t n_warming;     /* the loop's: these, and those that workers make */
     uint32_t n_users;       /* calls that hold it */
     bool on_demand;         /* of --model-dir: loaded when asked for */
     double t_used;          /* when it was last asked for or let go; under lock */
@@ -632,6 +644,7 @@ struct server_params {
     const char *const *origins;    /* [n_origins] of pages that may use the server; "*": all */
     size_t n_origins;
     bool shared_cache, log_json, no_sandbox, quiet;
+    bool no_warm;      /* answers are computed as prompts only when they come back */
     bool strict_model; /* a lone model answers to its own names only */
     bool lenient;      /* unknown fields are ignored, with a notice */
     bool has_seed;

@@ -76,12 +76,12 @@ static json_t *model_status(struct served *m)
     bool idle = !b->n_running || server_now() - f.t_step > 2, ready = served_is_ready(m);
     json_int_t n_used = (json_int_t)b->n_blocks - b->n_free - b->n_idle;
     json_t *j = json_pack(
-        "{s:s, s:b, s:b, s:i, s:I, s:{s:I, s:I, s:I, s:I}, s:f, s:I, s:I, s:o}", "model", m->id,
-        "ready", ready, "builtin", !m->path, "n_ctx", 0, "running", (json_int_t)b->n_running, "kv",
-        "total", (json_int_t)b->n_blocks, "used", n_used, "idle", (json_int_t)b->n_idle, "free",
-        (json_int_t)b->n_free, "tokens_per_s", idle ? 0.0 : f.tokens_per_second, "steps",
-        (json_int_t)b->n_steps, "generated_tokens", (json_int_t)b->n_answer_rows,
-        "tokens_last_minute", history_json(m));
+        "{s:s, s:b, s:b, s:i, s:I, s:I, s:{s:I, s:I, s:I, s:I}, s:f, s:I, s:I, s:o}", "model",
+        m->id, "ready", ready, "builtin", !m->path, "n_ctx", 0, "running", (json_int_t)b->n_running,
+        "warming", (json_int_t)m->n_warming, "kv", "total", (json_int_t)b->n_blocks, "used", n_used,
+        "idle", (json_int_t)b->n_idle, "free", (json_int_t)b->n_free, "tokens_per_s",
+        idle ? 0.0 : f.tokens_per_second, "steps", (json_int_t)b->n_steps, "generated_tokens",
+        (json_int_t)b->n_answer_rows, "tokens_last_minute", history_json(m));
     if (ready)
         add_loaded(j, m);
     else

@@ -562,6 +562,45 @@ void turn_free(struct call *c)
     free(t);
 }
 
+bool turn_has(struct choice *ch, enum tools_part kind)
+{
+    const struct turn *t = turn_of(ch);
+    uint32_t i = 0;
+    while (i < t->n_parts && t->parts[i].kind != kind) i++;
+    return i < t->n_parts;
+}
+
+json_t *turn_next(struct call *c, const char *text, bool thinking)
+{
+    struct choice *ch = &c->choices[0];
+    const struct turn *t = turn_of(ch);
+    json_t *all = json_copy(c->ask.messages), *calls = json_array();
+    json_t *m =
+        json_pack("{s:s, s:o}", "role", "assistant", "content",
+                  turn_has(ch, TOOLS_CONTENT) ? turn_joined(ch, TOOLS_CONTENT) : json_string(""));
+    if (thinking) json_object_set_new(m, "reasoning_content", turn_joined(ch, TOOLS_REASONING));
+    json_array_append(all, m);
+    for (uint32_t i = 0; i < t->n_parts; i++) {
+        const struct turn_part *p = &t->parts[i];
+        if (p->kind != TOOLS_CALL) continue;
+        json_array_append_new(calls,
+                              json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", p->id, "type", "function",
+                                        "function", "name", p->name, "arguments", turn_text(p)));
+        json_array_append_new(all, json_pack("{s:s, s:s, s:s}", "role", "tool", "tool_call_id",
+                                             p->id, "content", text));
+    }
+    if (t->n_calls)
+        json_object_set(m, "tool_calls", calls);
+    else
+        json_array_append_new(all, json_pack("{s:s, s:s}", "role", "user", "content", text));
+    bool failed = name_thoughts(c, c->state, m) || open_arguments(c, calls) || memory_failed();
+    json_decref(m);
+    json_decref(calls);
+    if (!failed) return all;
+    json_decref(all);
+    return NULL;
+}
+
 json_t *turn_text(const struct turn_part *p)
 {
     return json_text(p->text.p, p->text.n);

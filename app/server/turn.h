@@ -65,6 +65,12 @@ const char *turn_notice(const struct call *c);
 /* Frees c->state and the choices': an api->free. */
 void turn_free(struct call *c);
 
+/* On a worker, after the end: the chat's messages with the answer, as a client sends them back with
+ * its thinking or without, and a next one of that text: the results of its calls, or the user's.
+ * NULL: no memory. */
+json_t *turn_next(struct call *c, const char *text, bool thinking);
+bool turn_has(struct choice *ch, enum tools_part kind);
+
 /* A part's text as JSON. */
 json_t *turn_text(const struct turn_part *p);
 /* All parts of a kind as one text; null where there are none. */

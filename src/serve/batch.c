@@ -12,12 +12,15 @@ enum {
     DEFAULT_WAITING = 1024,
     FIRST_BUDGET = 32,    /* rows of prompts in steps of answers, before anything was measured */
     SLOW_TO_LEARN = 1024, /* steps */
+    LEAST_WARM = 16,      /* rows of a step of REQUEST_WARM */
 };
 
 /* Of a step of answers alone: what a piece of a prompt may take, less what the step takes longer
  * beside it; and what it may take in any case. */
 #define READING_SHARE 0.6
 #define LEAST_SHARE   0.2
+/* Seconds of a step of REQUEST_WARM, which is what another request waits for at most. */
+#define WARM_SECONDS 0.05
 
 /* ---- opening ---- */
 
@@ -44,6 +47,7 @@ int batch_open(struct batch **out, const struct batch_env *env,
     b->max_live = b->max_waiting + b->max_running;
     b->reuses = !(params && params->no_reuse);
     b->budget = FIRST_BUDGET;
+    b->warm_rows = LEAST_WARM;
     b->running = calloc(b->max_running, sizeof *b->running);
     b->clients = calloc(b->max_live, sizeof *b->clients);
     b->seqs = calloc(b->max_running, sizeof *b->seqs);
@@ -90,6 +94,7 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
                        (unsigned long long)b->env.kv->n_blocks * b->env.kv->block_tokens);
     if (r->n_logprobs > 1 + SAMPLE_MAX_TOP)
         return err_set(err, FLETCH_E_ARG, "logprobs are limited to %d tokens", SAMPLE_MAX_TOP);
+    if (r->kind == REQUEST_WARM) return 0;
     return sampling_check(&r->sampling, n_vocab, err);
 }
 
@@ -97,6 +102,8 @@ static int check_request(const struct batch *b, const struct batch_request *r, s
 static struct request *copy_request(const struct batch *b, const struct batch_request *from)
 {
     u32 max_pos = b->env.queue->step->limits.max_pos, n = from->n_tokens;
+    /* what can be found again, and one more, because a state is kept before the row behind it */
+    if (from->kind == REQUEST_WARM) n = (n - 1) / SNAP_GRAIN * SNAP_GRAIN + 1;
     u32 room = from->max_tokens && from->max_tokens < max_pos - n ? n + from->max_tokens : max_pos;
     size_t n_bias = from->sampling.n_bias, n_own = from->seq ? 0 : room;
     struct request *r =
@@ -361,7 +368,9 @@ static bool wants_reading(const struct batch *b)
 {
     for (u32 i = 0; i < b->n_running; i++)
         if (!batch_answers(b->running[i])) return true;
-    return b->waiting.head && b->n_running + b->n_remains < b->max_running;
+    const struct request *next = queue_next(&b->waiting, b->stats.n_steps);
+    if (!next || (batch_is_warm(next) && b->n_running)) return false;
+    return b->n_running + b->n_remains < b->max_running;
 }
 
 /* All that the next step needs is known before the one on its way has landed. */
@@ -373,7 +382,8 @@ static bool can_go_ahead(struct batch *b)
     if (b->env.reader && wants_reading(b)) return false; /* its turn is right behind that one */
     for (u32 i = 0; i < b->n_running; i++) {
         const struct request *r = b->running[i];
-        if (r->r.on_rows || r->n_draft || (r->n_due && needs_token(r))) return false;
+        if (r->r.on_rows || r->n_draft || batch_is_warm(r) || (r->n_due && needs_token(r)))
+            return false;
         if (r->r.seq && l->p->net->n_states) return false; /* its state could not go back */
     }
     return !batch_would_draft(b) && batch_grow(b);
@@ -416,6 +426,16 @@ static void learn(struct batch *b, const struct pending_step *p, double seconds)
         b->budget = MIN((double)max_rows, b->budget * 1.1 + 1);
 }
 
+void batch_learn_warm(struct batch *b, const struct pending_step *p, double seconds)
+{
+    bool alone = b->n_running == 1 && batch_is_warm(b->running[0]) && !p->batch.n_decode;
+    u32 n = p->batch.n_prefill, most = b->env.queue->step->limits.max_rows;
+    if (!alone || !n) return;
+    double fit = n * WARM_SECONDS / MAX(seconds, 1e-6);
+    if (fit < b->warm_rows || n >= (u32)b->warm_rows) b->warm_rows = MIN(fit, 2 * b->warm_rows);
+    b->warm_rows = MAX(MIN(b->warm_rows, (double)most), MIN((double)LEAST_WARM, (double)most));
+}
+
 static void count_step(struct batch *b, const struct pending_step *p)
 {
     b->stats.n_steps++;
@@ -443,9 +463,11 @@ static bool begin_reading(struct batch *b)
 static int read_on(struct batch *b, double seconds, struct err *err)
 {
     bool done;
+    double began = base_now();
     b->stats.n_mixed += has_answers(b);
     int rc = reading_go_on(&b->reading, seconds, &done, err);
     if (rc || !done) return rc;
+    batch_learn_warm(b, &b->read, base_now() - began);
     rc = step_queue_ids(b->read.batch.queue, b->read.n_out, b->read.ids, err);
     if (!rc) rc = spec_follow(b->env.spec, b->read.batch.queue, err);
     if (rc) return rc;
@@ -550,6 +572,7 @@ static int land(struct batch *b, struct err *err)
     if (b->env.spec && p->batch.n_seqs && !p->batch.n_prefill)
         spec_measure(b->env.spec, (struct spec_step){p->batch.n_seqs, p->batch.n_decode},
                      now - MAX(p->batch.submitted, landed_before));
+    batch_learn_warm(b, p, now - began);
     batch_deliver(b, p);
     return 0;
 }
@@ -562,6 +585,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
     take_mail(b);
     double now = base_now();
     while ((late = overdue(b, now))) batch_finish(b, late, FLETCH_FINISH_TIMEOUT, NULL);
+    batch_give_way(b);
     int rc = b->n_pending ? 0 : launch(b, &err);
     if (!rc && can_go_ahead(b)) rc = launch(b, &err);
     bool stands = !b->n_pending, read = false;
@@ -588,7 +612,9 @@ size_t batch_step(struct batch *b, double wait_seconds)
 void batch_stats(const struct batch *b, struct fletch_batch_stats *stats)
 {
     *stats = b->stats;
-    stats->n_running = b->n_running;
+    stats->n_warming = 0;
+    for (u32 i = 0; i < b->n_running; i++) stats->n_warming += batch_is_warm(b->running[i]);
+    stats->n_running = b->n_running - stats->n_warming;
     stats->n_waiting = b->waiting.n;
     stats->n_blocks = b->env.kv->n_blocks;
     stats->n_free = b->env.kv->n_free;

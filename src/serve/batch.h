@@ -48,6 +48,9 @@ enum request_kind {
     REQUEST_GENERATE,
     REQUEST_PREFILL,        /* computes the first n_tokens of seq and draws nothing */
     REQUEST_PREFILL_LOGITS, /* the same; all rows have logits */
+    /* Computes a prompt for later requests while there is nothing else to do, and draws nothing:
+     * its whole blocks, or the state at their end. Any other request preempts it within a step. */
+    REQUEST_WARM,
 };
 
 struct batch_request {

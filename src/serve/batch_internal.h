@@ -35,6 +35,7 @@ struct batch {
     bool guesser_read; /* what guesses had the last turn to read, while answers waited */
     float *logprobs;
     struct spec_seq *seqs; /* [max_running] */
+    double warm_rows;      /* of REQUEST_WARM in a step */
     u64 n_admitted;
     double landed; /* when the last step did */
     double usual;  /* seconds of a step with answers only */
@@ -72,6 +73,12 @@ static inline bool batch_tries(const struct batch *b, const struct request *r)
     return r->n_draft && b->env.queue->p->net->n_states;
 }
 
+/* Others may be computed for; what is computed for later requests has to wait. */
+static inline bool batch_is_warm(const struct request *r)
+{
+    return r->r.kind == REQUEST_WARM;
+}
+
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
 static inline struct recall_seq batch_seq(const struct batch *b, struct request *r)
 {
@@ -85,10 +92,14 @@ static inline struct recall_seq batch_seq(const struct batch *b, struct request 
 /* The end of a request, wherever it is. */
 void batch_finish(struct batch *b, struct request *r, enum fletch_finish why,
                   const struct err *err);
+/* A step of REQUEST_WARM took so long; how many rows the next one has. */
+void batch_learn_warm(struct batch *b, const struct pending_step *p, double seconds);
 /* It runs no more. What a reading at rest will still write for it must not become another's yet. */
 void batch_leave_room(struct batch *b, struct request *r);
 
 /* batch_rows.c */
+/* Preempts REQUEST_WARM where anybody else is there. */
+void batch_give_way(struct batch *b);
 /* Starts the waiting requests that continue a sequence: they have their room already. */
 void batch_resume(struct batch *b);
 /* Room for the next token of everybody who runs. False: somebody would have to leave, which can't

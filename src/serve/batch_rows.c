@@ -20,8 +20,17 @@ static void preempt(struct batch *b, struct request *r)
     batch_leave_room(b, r);
     r->waits_since = b->stats.n_steps;
     r->result.n_preempted++;
-    b->stats.n_preemptions++;
+    b->stats.n_preemptions += !batch_is_warm(r);
     queue_put(&b->waiting, r);
+}
+
+void batch_give_way(struct batch *b)
+{
+    const struct request *first = queue_next(&b->waiting, b->stats.n_steps);
+    if (b->n_pending || b->reading.at) return; /* at the next step */
+    for (u32 i = b->n_running; i-- > 0;)
+        if (batch_is_warm(b->running[i]) && (b->n_running > 1 || (first && !batch_is_warm(first))))
+            preempt(b, b->running[i]);
 }
 
 /* Tokens that it has or will have once the step on its way has landed; without the last one of an
@@ -106,7 +115,7 @@ static void begin_request(struct batch *b, struct request *r, u32 n)
     b->stats.most_running = MAX(b->stats.most_running, b->n_running);
     r->order = ++b->n_admitted;
     r->n_fed = r->n_settled = n;
-    if (r->result.n_preempted) return;
+    if (r->result.n_preempted || batch_is_warm(r)) return;
     r->result.queue_seconds = base_now() - r->t_submit;
     r->result.n_reused = n;
     b->stats.n_prompt += r->n_prompt;
@@ -136,6 +145,7 @@ static bool admit(struct batch *b, struct step *s, struct request *r)
     u32 slot = 0, from = UINT32_MAX;
     while (slot < b->env.n_slots && b->env.slot_used[slot]) slot++;
     if (r->r.seq || b->n_running == b->max_running || slot == b->env.n_slots) return false;
+    if (batch_is_warm(r) && b->n_running) return false;
     r->slot = slot;
     u32 n = reuse(b, r, &from);
     /* some of those who run will need a block quite soon */
@@ -192,7 +202,7 @@ static void add_rows(struct batch *b, struct pending_step *p, struct request *r,
     r->n_due += n_asks > 0;
     if (r->r.constraint && n_asks)
         constraint_fill(r->r.constraint, s, s->n_out - n_asks, r->tokens + r->n_tokens, n_asks - 1);
-    r->client->rows += n;
+    r->client->rows += batch_is_warm(r) ? 0 : n;
     r->n_rows = n;
 }
 
@@ -202,6 +212,7 @@ static u32 add_reading(struct batch *b, struct pending_step *p, struct request *
 {
     const struct step *s = p->batch.queue->step;
     u32 n = MIN(most, r->n_tokens - r->n_fed - (s->n_out == s->limits.max_out));
+    if (batch_is_warm(r)) n = MIN(n, (u32)b->warm_rows);
     u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
     if (point) n = MIN(n, point - r->n_fed);
     if (r->r.kind == REQUEST_PREFILL_LOGITS) n = MIN(n, s->limits.max_out - s->n_out);
@@ -210,6 +221,7 @@ static u32 add_reading(struct batch *b, struct pending_step *p, struct request *
     if (!n) return 0;
     r->n_settled = r->n_fed;
     add_rows(b, p, r, n);
+    b->stats.n_warmed += batch_is_warm(r) ? n : 0;
     r->snap_at = r->n_fed == point ? point : 0;
     r->reads = p == &b->read;
     return n;

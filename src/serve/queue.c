@@ -29,7 +29,9 @@ static i64 priority_at(const struct request *r, u64 step)
 
 static bool before(const struct request *a, const struct request *b, u64 step)
 {
+    bool warm_a = a->r.kind == REQUEST_WARM, warm_b = b->r.kind == REQUEST_WARM;
     i64 pa = priority_at(a, step), pb = priority_at(b, step);
+    if (warm_a != warm_b) return warm_b; /* however long it has waited */
     if (pa != pb) return pa > pb;
     if (a->client->rows != b->client->rows) return a->client->rows < b->client->rows;
     return a->id < b->id;
