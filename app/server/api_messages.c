@@ -35,9 +35,33 @@ static json_t *joined(const json_t *content)
     return j;
 }
 
+/* Claude Code's first block of the system prompt is about billing, and differs in every request: no
+ * two of them would have a prefix in common. */
+static json_t *without_billing(struct call *c, json_t *system)
+{
+    static const char begin[] = "x-anthropic-billing-header:";
+    const json_t *first = text_of(json_array_get(system, 0), "text", "text");
+    if (!first || strncmp(json_string_value(first), begin, sizeof begin - 1) != 0)
+        return json_incref(system);
+    json_t *rest = json_copy(system);
+    json_array_remove(rest, 0);
+    if (!atomic_exchange(&c->server->noted_billing, true))
+        log_line(c->server,
+                 "system blocks that begin with %s are removed from prompts, so that requests that "
+                 "differ in them share their prefix",
+                 begin);
+    return rest;
+}
+
 static int take_system(struct call *c, json_t *chat, json_t *v)
 {
-    json_t *text = joined(v);
+    json_t *kept = without_billing(c, v), *text = joined(kept);
+    bool is_empty = json_is_array(kept) && !json_array_size(kept) && json_array_size(v);
+    json_decref(kept);
+    if (is_empty) {
+        json_decref(text);
+        return 0;
+    }
     if (!text)
         return call_wrong(c, 400, "system", "system must be a string or an array of text blocks");
     return json_array_insert_new(json_object_get(chat, "messages"), 0,

@@ -48,6 +48,7 @@ void log_line(const struct server *s, const char *fmt, ...)
 struct work {
     uint64_t n_prompt, n_generated, n_reused;
     double queue, prefill, decode; /* ms, of the first choice */
+    const char *reuse_end;         /* the same */
 };
 
 static struct work work_of(const struct call *c)
@@ -61,6 +62,7 @@ static struct work work_of(const struct call *c)
     if (!c->n_choices) return w;
     const struct fletch_result *r = &c->choices[0].result;
     bool spoke = r->first_token_seconds > 0;
+    w.reuse_end = r->reuse_end;
     w.queue = r->queue_seconds * 1e3;
     w.prefill = spoke ? (r->first_token_seconds - r->queue_seconds) * 1e3 : 0;
     w.decode = spoke ? (r->seconds - r->first_token_seconds) * 1e3 : 0;
@@ -83,20 +85,21 @@ void log_access(const struct server *s, const struct access *a)
     if (s->params.quiet || is_polling(a)) return;
     if (a->call) w = work_of(a->call);
     if (!s->params.log_json) {
-        fprintf(stderr,
-                "%s #%llu %s %s %s %s %d %.1f ms; %llu tokens in (%llu cached), %llu out; queue "
-                "%.1f, prefill %.1f, decode %.1f ms\n",
-                stamp().text, (unsigned long long)a->id, a->address, a->key, a->method,
-                QUOTE(a->path), a->status, a->seconds * 1e3, (unsigned long long)w.n_prompt,
-                (unsigned long long)w.n_reused, (unsigned long long)w.n_generated, w.queue,
-                w.prefill, w.decode);
+        fprintf(
+            stderr,
+            "%s #%llu %s %s %s %s %d %.1f ms; %llu tokens in (%llu cached%s%s), %llu out; queue "
+            "%.1f, prefill %.1f, decode %.1f ms\n",
+            stamp().text, (unsigned long long)a->id, a->address, a->key, a->method, QUOTE(a->path),
+            a->status, a->seconds * 1e3, (unsigned long long)w.n_prompt,
+            (unsigned long long)w.n_reused, w.reuse_end ? ": " : "", w.reuse_end ? w.reuse_end : "",
+            (unsigned long long)w.n_generated, w.queue, w.prefill, w.decode);
         return;
     }
     write_json(json_pack(
-        "{s:s, s:I, s:s, s:s, s:s, s:o, s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f}", "time",
+        "{s:s, s:I, s:s, s:s, s:s, s:o, s:i, s:f, s:I, s:I, s:I, s:s*, s:f, s:f, s:f}", "time",
         stamp().text, "id", (json_int_t)a->id, "address", a->address, "key", a->key, "method",
         a->method, "path", json_text(a->path, strlen(a->path)), "status", a->status, "ms",
         a->seconds * 1e3, "prompt_tokens", (json_int_t)w.n_prompt, "completion_tokens",
-        (json_int_t)w.n_generated, "cached_tokens", (json_int_t)w.n_reused, "queue_ms", w.queue,
-        "prefill_ms", w.prefill, "decode_ms", w.decode));
+        (json_int_t)w.n_generated, "cached_tokens", (json_int_t)w.n_reused, "reuse_end",
+        w.reuse_end, "queue_ms", w.queue, "prefill_ms", w.prefill, "decode_ms", w.decode));
 }

@@ -20,6 +20,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -640,6 +641,7 @@ struct server_params {
     struct limits limits;
     double drain_seconds, stuck_seconds, rate; /* rate: requests a minute and key */
     const char *cache_dir;                     /* that models keep prompts in, or NULL */
+    bool cache_is_default;                     /* nobody has asked for it */
     const char *model_dir, *draft; /* what models that come later are read from, or NULL */
     const char *const *origins;    /* [n_origins] of pages that may use the server; "*": all */
     size_t n_origins;
@@ -686,8 +688,9 @@ struct server {
     uint64_t queued_tokens, last_id, boot; /* boot: a random number of this start */
     double t_start, t_drain, t_history;    /* t_history: when status_tick last counted */
     bool draining;
-    bool is_shut_in; /* the sandbox is closed */
-    int code;        /* of the program's exit */
+    atomic_bool noted_billing; /* that such blocks are removed (api_messages.c) */
+    bool is_shut_in;           /* the sandbox is closed */
+    int code;                  /* of the program's exit */
 };
 
 /* Runs until it is told to end. Exit code. */

@@ -77,6 +77,18 @@ static u32 reuse_both(struct batch *b, struct request *r, u32 *from)
     return 0;
 }
 
+/* Why no more than n tokens of a prompt were found. */
+static const char *reuse_end(const struct batch *b, const struct request *r, u32 n)
+{
+    if (r->n_prompt - n <= b->env.queue->step->limits.block_tokens)
+        return "the rest is shorter than a cache block";
+    if (!n) return "no cached prompt begins like this one";
+    if (b->env.queue->p->net->n_states) return "no state snapshot of more tokens is kept";
+    return kv_goes_on(b->env.kv, r->r.cache_salt, batch_table(b, r->slot), r->n_blocks)
+               ? "the next tokens differ from those of earlier prompts"
+               : "the rest has not been computed before or was evicted";
+}
+
 /* What the cache, or else a folder, has of its tokens; says why not more. *from: the slot to copy
  * its state from, its own if it is there already. */
 static u32 reuse(struct batch *b, struct request *r, u32 *from)
@@ -98,11 +110,7 @@ static u32 reuse(struct batch *b, struct request *r, u32 *from)
     more = recall_more(&b->env.recall, &q, r->n_prompt - 1, n);
     if (more > n) *from = r->slot;
     n = more;
-    u32 left = r->n_prompt - n;
-    r->result.reuse_end = left <= b->env.queue->step->limits.block_tokens
-                              ? "the rest is shorter than a cache block"
-                          : n ? "the rest has not been computed before or was evicted"
-                              : "no cached prompt begins like this one";
+    r->result.reuse_end = reuse_end(b, r, n);
     return n;
 }
 

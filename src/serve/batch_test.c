@@ -612,6 +612,12 @@ static void test_reuse_is_told(void **state)
         submit(f, &d, request_of(&d));
         drain(f);
         assert_int_equal(c.result.n_reused, recurrent ? 0 : 32);
+        assert_non_null(strstr(c.result.reuse_end, recurrent ? "no cached" : "tokens differ"));
+        struct asked e = ask(130, 3);
+        submit(f, &e, request_of(&e));
+        drain(f);
+        assert_int_equal(e.result.n_reused, 64);
+        assert_non_null(strstr(e.result.reuse_end, recurrent ? "snapshot" : "not been computed"));
         assert_int_equal(d.result.n_reused, 0);
         close_fixture(f);
         f = open_fixture(recurrent, &(struct fletch_batch_params){.no_reuse = true});

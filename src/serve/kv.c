@@ -166,6 +166,14 @@ u32 kv_match(struct kv_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *table, 
     return *n_held * p->block_tokens;
 }
 
+bool kv_goes_on(const struct kv_pool *p, u64 salt, const u32 *table, u32 n_held)
+{
+    u64 parent = n_held ? p->blocks[table[n_held - 1]].id : root_of(salt);
+    for (u32 b = 0; b < p->n_blocks; b++)
+        if (p->blocks[b].id && p->blocks[b].parent == parent) return true;
+    return false;
+}
+
 void kv_publish(struct kv_pool *p, u64 salt, u32 *table, u32 i, const i32 *tokens)
 {
     u32 b = table[i];

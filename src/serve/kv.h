@@ -46,6 +46,8 @@ void kv_release(struct kv_pool *p, const u32 *table, u32 *n_held);
  * tokens they hold, always less than n. Only blocks that were published with the same salt (63
  * bits) are found. */
 u32 kv_match(struct kv_pool *p, u64 salt, const i32 *tokens, u32 n, u32 *table, u32 *n_held);
+/* Whether other tokens were published behind the blocks of such a table. */
+bool kv_goes_on(const struct kv_pool *p, u64 salt, const u32 *table, u32 n_held);
 /* Publishes block i of a table, full of the given tokens, after the blocks before it. Where an
  * equal one was published before, the table gets that and its own goes back to the pool. */
 void kv_publish(struct kv_pool *p, u64 salt, u32 *table, u32 i, const i32 *tokens);
