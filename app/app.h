@@ -14,7 +14,7 @@ enum exit_code { EXIT_OK, EXIT_FAIL, EXIT_USAGE, EXIT_FIT, EXIT_MODEL };
 extern const struct command cmd_run, cmd_chat, cmd_batch, cmd_eval, cmd_inspect, cmd_explain,
     cmd_plan, cmd_tokenize, cmd_detokenize, cmd_template, cmd_verify, cmd_convert, cmd_synth,
     cmd_bench, cmd_tune, cmd_doctor, cmd_embed, cmd_rerank, cmd_serve, cmd_pull, cmd_list, cmd_rm,
-    cmd_ps;
+    cmd_ps, cmd_cache;
 
 /* ---- say.c: messages and text for people ---- */
 
@@ -124,6 +124,7 @@ int parse_ids(struct ids *ids, const char *command, const char *what, const char
  * neither is set. */
 char *user_folder(const char *variable, const char *under_home, const char *rest);
 #define MODELS_FOLDER "XDG_DATA_HOME", "/.local/share", "/fletch/models" /* of fletch pull */
+#define PREFIX_FOLDER "XDG_CACHE_HOME", "/.cache", "/fletch/prefixes"
 #define TUNED_FOLDER  "XDG_CACHE_HOME", "/.cache", "/fletch" /* of what fletch tune found */
 /* Flushes stdout; a full disk is said and counted as failure, a reader that left is not said. */
 int finish_stdout(int code);
@@ -161,6 +162,8 @@ extern const struct opt_group opts_model;   /* context, memory and so on */
 extern const struct opt_group opts_unknown; /* the part of it for commands that only open one */
 extern const struct opt_group opts_speculation;
 extern const struct opt_group opts_cache;
+/* The most that prefix files in a folder may take where the command line does not say. */
+uint64_t default_cache_bytes(const char *folder);
 
 /* Each returns an exit code after saying what went wrong. host_close in any case. */
 int host_open_engine(struct host *h, const char *backend, const struct args *a);

@@ -80,11 +80,13 @@ const struct opt_group opts_speculation = {"Speculative decoding", OPT_TABLE(spe
 static const struct opt cache_opts[] = {
     {0, "cache-dir", OPT_TEXT, "FOLDER", NULL,
      "save the computed beginnings of prompts (prefixes) in FOLDER, so that later runs can reuse "
-     "them",
+     "them (default: for serve, ~/.cache/fletch/prefixes; otherwise none)",
      OPT_FIELD(cache_dir), 0, 0},
-    {0, "cache-size", OPT_SIZE, "SIZE", "8G",
-     "maximum size of the --cache-dir folder; the least recently used prefixes are deleted first",
-     OPT_FIELD(cache_size), 0, 0},
+    {0, "cache-disk", OPT_SIZE, "SIZE", NULL,
+     "maximum size of that folder; the least recently used prefixes are deleted first; 0: save "
+     "none "
+     "(default: 8G, or a tenth of the free disk space if that is less)",
+     OPT_FIELD(cache_disk), 0, 0},
 };
 const struct opt_group opts_cache = {"Prefix cache on disk", OPT_TABLE(cache_opts)};
 
@@ -125,8 +127,8 @@ static int check_pairs(const struct args *a)
     if (!drafts && (a->spec_tokens.set || rejection))
         return opts_wrong("", "with --spec off, --spec-tokens and --spec-accept require --draft, "
                               "--ngram or --mtp");
-    if (!a->cache_dir && a->cache_size.set)
-        return opts_wrong("", "--cache-size requires --cache-dir");
+    if (!a->cache_dir && a->cache_disk.set && a->cache_disk.v)
+        return opts_wrong("", "--cache-disk requires --cache-dir");
     return EXIT_OK;
 }
 
@@ -186,8 +188,9 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .n_sessions = (uint32_t)a->parallel.v,
         .kv_tokens = a->cache_tokens.v,
         .n_snapshots = (uint32_t)a->parallel.v,
-        .cache_dir = a->cache_dir,
-        .cache_bytes = a->cache_size.v,
+        .cache_dir = a->cache_disk.set && !a->cache_disk.v ? NULL : a->cache_dir,
+        .cache_bytes = a->cache_disk.v,
+        .cache_optional = a->cache_optional,
         .notice = a->quiet ? NULL : say_notice,
         .ignore_unknown = a->ignore_unknown,
         .speculation = {.automatic = speculates_by_itself(a),

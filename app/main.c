@@ -5,10 +5,10 @@
 #include <string.h>
 
 static const struct command *const commands[] = {
-    &cmd_run,   &cmd_chat,   &cmd_serve,   &cmd_batch,    &cmd_pull,       &cmd_list,
-    &cmd_rm,    &cmd_ps,     &cmd_convert, &cmd_inspect,  &cmd_plan,       &cmd_explain,
-    &cmd_synth, &cmd_embed,  &cmd_rerank,  &cmd_tokenize, &cmd_detokenize, &cmd_template,
-    &cmd_eval,  &cmd_verify, &cmd_bench,   &cmd_tune,     &cmd_doctor,
+    &cmd_run,      &cmd_chat,  &cmd_serve,  &cmd_batch,   &cmd_pull,     &cmd_list,
+    &cmd_rm,       &cmd_ps,    &cmd_cache,  &cmd_convert, &cmd_inspect,  &cmd_plan,
+    &cmd_explain,  &cmd_synth, &cmd_embed,  &cmd_rerank,  &cmd_tokenize, &cmd_detokenize,
+    &cmd_template, &cmd_eval,  &cmd_verify, &cmd_bench,   &cmd_tune,     &cmd_doctor,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

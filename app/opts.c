@@ -184,8 +184,7 @@ static int store(struct parser *p, const struct opt *o, const char *value)
         real->set = true;
         break;
     case OPT_SIZE:
-        if (!parse_size(value, &count->v) || !count->v)
-            return wants(p, o, "a size such as 512M or 4G", value);
+        if (!parse_size(value, &count->v)) return wants(p, o, "a size such as 512M or 4G", value);
         count->set = true;
         break;
     }
@@ -243,6 +242,7 @@ static const struct synonym {
     {"model-draft", "draft", false},
     {"chat-template-file", "template", false},
     {"n-parallel", "parallel", false},
+    {"cache-size", "cache-disk", true},
 };
 
 static const struct synonym *synonym_of(const struct command *cmd, const char *name, size_t n)

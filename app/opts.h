@@ -41,7 +41,7 @@ struct args {
     const char *template_text; /* no option: that file as it was read */
     struct opt_texts stops, template_args, logit_biases;
     struct opt_count n_tokens, n_ctx, n_threads, device, max_memory, chunk, seed, n_layers;
-    struct opt_count cache_size, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
+    struct opt_count cache_disk, n_reps, parallel, cache_tokens, port, workers, spec_tokens;
     struct opt_count keep_alive;
 #define SETTING_OPT(kind, name, ...) struct opt_##kind name;
     struct {
@@ -55,6 +55,7 @@ struct args {
     struct opt_texts allow_hosts, allow_origins, limits, aliases;
     struct opt_real rate, drain, stuck;
     const char *endpoint, *host, *api_key, *cert, *cert_key, *model_dir;
+    bool cache_optional; /* no option: cache_dir is the default one */
     bool shared_cache, log_json, no_sandbox, strict_model, lenient, no_warm;
     bool chat, special, ignore_end, no_fuse, no_bos, ids, ignore_unknown, no_answer, check, list,
         csv, profile;

@@ -374,6 +374,14 @@ static int serve(const struct args *a)
         free(template_text);
         return code;
     }
+    bool saves = !a->cache_disk.set || a->cache_disk.v;
+    char *folder = saves && !a->cache_dir ? user_folder(PREFIX_FOLDER) : NULL;
+    if (folder) {
+        mine->cache_dir = folder;
+        mine->cache_optional = true;
+    }
+    if (mine->cache_dir && !a->cache_disk.set)
+        mine->cache_disk.v = default_cache_bytes(mine->cache_dir);
     if (a->model_dir) {
         code = list_models(&names, a->model_dir);
     } else if (path) {
@@ -402,7 +410,8 @@ static int serve(const struct args *a)
                               .no_warm = a->no_warm,
                               .log_json = a->log_json,
                               .no_sandbox = a->no_sandbox,
-                              .cache_dir = a->cache_dir,
+                              .cache_dir = saves ? mine->cache_dir : NULL,
+                              .cache_is_default = folder != NULL,
                               .model_dir = mine->model_dir,
                               .origins = a->allow_origins.p,
                               .n_origins = a->allow_origins.n,
@@ -432,6 +441,7 @@ static int serve(const struct args *a)
     sampling_close(&loader.sampling);
     free(template_text);
     free(pulled);
+    free(folder);
     return code;
 }
 

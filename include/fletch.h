@@ -132,10 +132,11 @@ struct fletch_model_params {
     fletch_progress progress;
     void *progress_ctx;
     /* A folder that keeps what prompts left in the cache, for later runs; NULL: none. Files there
-     * that are damaged or not this model's are told of and ignored. It is for its owner alone: one
-     * that others can open is closed to them if it holds nothing else, and refused otherwise. When
-     * a file can't be written, the next attempts come later. */
+     * that are damaged are told of and removed. It is for its owner alone: one that others can open
+     * is closed to them if it holds nothing else, and refused otherwise. Other models and programs
+     * may use it at the same time. When a file can't be written, the next attempts come later. */
     const char *cache_dir;
+    bool cache_optional;  /* where it can't be used, notice is told, and nothing is kept */
     uint64_t cache_bytes; /* that its files may take, the ones unused for longest go; 0: 8 GiB */
     fletch_notice notice; /* NULL: nobody is told; may be called from any thread */
     void *notice_ctx;
@@ -467,6 +468,10 @@ struct fletch_batch_stats {
     uint32_t prompt_budget;            /* rows of prompts that are read at a time beside answers */
 };
 FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats);
+
+/* How many files a cache_dir has, and their bytes, of all models; remove: they are removed. */
+FLETCH_API int fletch_prefix_files(struct fletch_engine *e, const char *dir, bool remove,
+                                   uint64_t *n_files, uint64_t *n_bytes);
 
 /* ---- reports: JSON documents, for people after formatting ---- */
 

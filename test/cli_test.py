@@ -283,7 +283,7 @@ def test_malformed_values_are_refused():
 
 
 def test_options_that_mean_nothing_alone_are_refused():
-    for args in [["--cache-size", "1M"], ["--spec", "off", "--spec-tokens", "4"],
+    for args in [["--cache-disk", "1M"], ["--spec", "off", "--spec-tokens", "4"],
                  ["--spec", "off", "--spec-accept", "rejection"]]:
         one_line(fletch("run", MODEL, "-q", "-p", "a", *args, code=2), args[0], "require")
     one_line(fletch("run", MODEL, "--backend", "cpu", "--capture", tmp("x"), "-p", "a", code=2), "does not support captures")

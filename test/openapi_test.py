@@ -99,7 +99,7 @@ def test_tables():
 
 class Server:
     def __init__(self):
-        self.process = subprocess.Popen([f"{build}/fletch", "serve", "--port", "0", "-c", "512"],
+        self.process = subprocess.Popen([f"{build}/fletch", "serve", "--port", "0", "--cache-disk", "0", "-c", "512"],
                                         stderr=subprocess.PIPE, text=True)
         self.log = ""
         while not (found := re.search(r"listening on (http://\S+)", self.log)):

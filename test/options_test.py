@@ -45,7 +45,7 @@ TABLE = [
     (BASE + ["--ahead", "always"], 0),
     (BASE + ["--ahead", "never"], 0),
     (BASE + ["--mtp"], 2),
-    (BASE + ["--cache-dir", "{}/cache", "--cache-size", "1M"], 0),
+    (BASE + ["--cache-dir", "{}/cache", "--cache-disk", "1M"], 0),
     (BASE + ["-t", "1"], 0),
     (BASE + ["--keep-alive", "0"], 0),
     (BASE + ["--device", "0"], 0),

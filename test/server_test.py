@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import ssl
+import stat
 import subprocess
 import sys
 import tempfile
@@ -623,7 +624,8 @@ def test_twenty_at_once_get_what_each_gets_alone(s):
 
 def test_one_line_is_logged_for_each_request(s):
     s.chat(max_tokens=3, temperature=0)
-    wait_for(lambda: any("POST '/v1/chat/completions' 200" in x and " 3 out; queue" in x for x in s.lines[-3:]))
+    wait_for(lambda: any("POST '/v1/chat/completions' 200" in x and " 3 out; queue" in x and re.search(r"\(\d+ cached: \w", x)
+                         for x in s.lines[-3:]))
     s.end()
 
 
@@ -826,6 +828,48 @@ def test_answers_come_back_as_prompts(s):
             assert (n > 100) == (not option), n
             s.end()
         assert answers[0] == answers[1]
+
+
+def test_a_system_block_about_billing_is_dropped(s):
+    def ask(*system, **more):
+        return {"messages": ASK, "max_tokens": 1, "system": [{"type": "text", "text": t} for t in system], **more}
+
+    header, text = "x-anthropic-billing-header: cc_version=2.1; cch={};", "You are an agent. " * 20
+    usage = [s.post("/v1/messages", ask(header.format(i), text))["usage"] for i in range(2)]
+    assert usage[0]["input_tokens"] + usage[0]["cache_read_input_tokens"] == \
+        s.post("/v1/messages/count_tokens", ask(text))["input_tokens"]
+    assert usage[1]["cache_read_input_tokens"] > 100, usage
+    assert s.post("/v1/messages/count_tokens", ask(header))["input_tokens"] == \
+        s.post("/v1/messages/count_tokens", {"messages": ASK, "max_tokens": 1})["input_tokens"]
+    assert s.post("/v1/messages/count_tokens", ask(text, header))["input_tokens"] > \
+        s.post("/v1/messages/count_tokens", ask(text))["input_tokens"], "only the first block"
+    wait_for(lambda: any("x-anthropic-billing-header" in x for x in s.lines))
+    assert sum("x-anthropic-billing-header" in x for x in s.lines) == 1, s.lines
+
+
+def test_prefixes_are_saved_by_default(s):
+    with tempfile.TemporaryDirectory() as home:
+        folder, body = os.path.join(home, "fletch", "prefixes"), {"max_tokens": 1, "temperature": 0}
+        for n_cached in [0, 96]:
+            s = Server(XDG_CACHE_HOME=home)
+            wait_for(lambda: any(f"saved in {folder}" in x and "--cache-disk 0" in x for x in s.lines))
+            assert s.complete(list(range(300, 400)), **body)["usage"]["prompt_tokens_details"]["cached_tokens"] == n_cached
+            s.end()
+        env = {**os.environ, "XDG_CACHE_HOME": home}
+        shown = json.loads(fletch("cache", "--json", env=env).text)
+        assert shown["folder"] == folder and shown["files"] > 0 and shown["bytes"] > 0 and not shown["deleted"], shown
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        s = Server("--cache-disk", "0", XDG_CACHE_HOME=home)
+        assert s.complete(list(range(300, 400)), **body)["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        s.end()
+        assert "deleted" in fletch("cache", "clear", env=env).text and os.listdir(folder) == []
+        assert json.loads(fletch("cache", "--json", env=env).text)["files"] == 0
+        assert "clear" in fletch("cache", "sweep", env=env, code=2).err
+        os.rmdir(folder)
+        open(folder, "w").close()  # which can't be a folder: nobody has asked for it
+        s = Server(XDG_CACHE_HOME=home)
+        assert any("prefixes are not saved" in x for x in s.lines), s.lines
+        s.end()
 
 
 # ---- several models ----
@@ -1327,7 +1371,7 @@ GROUPS = [
     ([], ["chat_answers", "a_stream_says", "a_stream_tells", "a_response", "a_prompt_that", "several_answers", "stop_texts",
           "logit_bias", "answers_follow", "completions_take", "echo_scores", "tokens_go", "what_would", "messages_go_on", "errors_name", "a_template", "models_are", "models_show", "texts_may", "unknown_fields", "wrong_fields",
           "too_long", "limits_are", "paths_and", "the_page", "metrics_can", "prompts_of", "foreign_hosts", "bad_http",
-          "bodies_may", "who_ends", "mutated", "twenty", "one_line"]),
+          "bodies_may", "a_system_block", "who_ends", "mutated", "twenty", "one_line"]),
     (["--limit", "header_seconds=1", "--limit", "body_seconds=1", "--limit", "idle_seconds=1", "--limit",
       "queue=2", "--limit", "queue_seconds=3", "--parallel", 2, "-c", 16384], ["slow_and", "the_queue", "sigterm_lets"]),
     (["--drain", 100, "--limit", "body_bytes=20000", "--limit", "connections_per_address=8", "--limit",
@@ -1338,7 +1382,7 @@ GROUPS = [
     (["--api-key", "KEYS"], ["wrong_keys_are"]),
     (["--model-dir", "MODELS", "--max-memory", "TWO_OF_FOUR", "--parallel", 2, "-c", 512], ["models_of_a"]),
     (["--cert", "CERT", "--key", "CERTKEY"], ["tls_is"]),
-    (None, ["answers_come", "prompts_are_kept", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "when_memory", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual", "a_server_without"]),
+    (None, ["answers_come", "prompts_are_kept", "prefixes_are", "kept_prompts", "slow_clients", "sigterm_leaves", "without_descriptors", "long_texts", "large_bodies", "a_request_without", "when_memory", "stopped_prompts", "embeddings_and", "a_model_is", "what_pull", "a_broken", "wrong_keys_of_one", "it_does_not", "the_manual", "a_server_without"]),
 ]
 
 

@@ -21,6 +21,8 @@ class Server:
 
     def __init__(self, *args, asan_options="", waits=True, **more_env):
         env = {**os.environ, **more_env, "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:{asan_options}"}
+        keeps = any(a in ("--cache-dir", "--cache-disk") for a in args) or "XDG_CACHE_HOME" in more_env
+        args = args if keeps else ("--cache-disk", "0", *args)  # nothing of tests stays in the user's folder
         self.p = subprocess.Popen(
             [FLETCH, *with_isa(["serve", "--port", "0", "--threads", "2", *args])], env=env,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -52,7 +52,7 @@ def test_what_of_the_tour_needs_more_than_this_machine_is_parsed(d):
             out, err = (p := start(f"echo 'Which day comes after Monday?' | {line}", d)).communicate(timeout=60)
             assert p.returncode == 0 and "Tuesday" in out, (line, out, err)
         if words[1] == "serve":
-            p = start(f"exec {line} --port 0", d)
+            p = start(f"exec {line} --port 0 --cache-disk 0", d)
             while line := p.stderr.readline():
                 if "is ready" in line:
                     break

@@ -112,7 +112,7 @@ def test_every_command_refuses_by_name_or_ignores_and_tells(folder):
     assert fletch("tokenize", m, "Once").err == "", "tokenizing needs none of it"
     words = edited(TINY, f"{folder}/words.gguf", [("tokenizer.ggml.no_such_key", F32, f32(0.5))])
     refused(fletch("tokenize", words, "Once", code=4), "'tokenizer.ggml.no_such_key' = 0.5")
-    p = subprocess.run([FLETCH, "serve", m, "--port", "0", *ref], stdout=subprocess.DEVNULL,
+    p = subprocess.run([FLETCH, "serve", m, "--port", "0", "--cache-disk", "0", *ref], stdout=subprocess.DEVNULL,
                        stderr=subprocess.PIPE, text=True, timeout=60)
     assert p.returncode == 4 and "'llama.logit_scale' = 0.5" in p.stderr, p.stderr
     s = Server(m, "--ignore-unknown", *ref)

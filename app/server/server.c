@@ -137,6 +137,12 @@ int server_run(const struct server_params *params)
         log_line(&s, "listening on %s://%s%s%s:%u", params->cert ? "https" : "http",
                  strchr(params->host, ':') ? "[" : "", params->host,
                  strchr(params->host, ':') ? "]" : "", (unsigned)http_port(&s));
+        if (params->cache_is_default)
+            log_line(&s,
+                     "prefixes of prompts are saved in %s, so that they need not be computed again "
+                     "after a restart; --cache-disk 0 turns this off, fletch cache clear deletes "
+                     "them",
+                     params->cache_dir);
         run(&s);
     }
     /* first those who make events, then what events are about */

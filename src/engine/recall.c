@@ -24,7 +24,23 @@ int engine_recall_open(struct fletch_model *m, const struct fletch_model_params 
                             .notice = params->notice,
                             .notice_ctx = params->notice_ctx};
     int rc = engine_key(m, &env.key, err);
-    return rc ? rc : store_open(&m->recall.store, &env, err);
+    if (!rc) rc = store_open(&m->recall.store, &env, err);
+    if (!rc || !params->cache_optional) return rc;
+    err_prefix(err, "prefixes are not saved");
+    if (params->notice) params->notice(params->notice_ctx, err->text);
+    return 0;
+}
+
+int fletch_prefix_files(struct fletch_engine *e, const char *dir, bool remove, uint64_t *n_files,
+                        uint64_t *n_bytes)
+{
+    u64 n = 0, bytes = 0;
+    if (!e) return FLETCH_E_ARG;
+    int rc = engine_need(&e->err, dir, "the folder");
+    if (!rc) rc = store_scan(dir, remove, &n, &bytes, &e->err);
+    if (n_files) *n_files = n;
+    if (n_bytes) *n_bytes = bytes;
+    return rc;
 }
 
 static struct recall_seq seq_of(struct fletch_session *s)
@@ -63,6 +79,6 @@ void session_keep(struct fletch_session *s, u32 n)
 {
     const struct recall_seq q = seq_of(s);
     turns_take(&s->model->turns);
-    recall_keep(&s->model->recall, &q, n);
+    (void)recall_keep(&s->model->recall, &q, n, true);
     turns_give(&s->model->turns);
 }

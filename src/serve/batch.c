@@ -332,6 +332,7 @@ void batch_close(struct batch *b)
     while (b->n_running) batch_finish(b, b->running[0], FLETCH_FINISH_CANCELLED, NULL);
     while (b->waiting.head) batch_finish(b, b->waiting.head, FLETCH_FINISH_CANCELLED, NULL);
     drop(b);
+    batch_keep_all(b);
     if (b->reuses) kv_forget(b->env.kv);
     snap_close(&b->snaps);
     pthread_mutex_destroy(&b->lock);
@@ -537,6 +538,7 @@ static int launch(struct batch *b, struct err *err)
 
 void batch_wait(struct batch *b, double seconds)
 {
+    if (b->n_keeps) seconds = MIN(seconds, 0.01);
     if (b->n_running || b->waiting.head || seconds <= 0) return;
     double until = base_now() + MIN(seconds, 1e6);
     pthread_mutex_lock(&b->lock);
@@ -598,6 +600,7 @@ size_t batch_step(struct batch *b, double wait_seconds)
         batch_finish(b, queue_next(&b->waiting, b->stats.n_steps), FLETCH_FINISH_FAILED, &err);
     }
     if (rc || (!b->n_running && !b->waiting.head)) drop(b);
+    if (!rc) batch_keep_more(b);
     /* what lies in the executor's memory now is anybody's guess */
     while (rc && b->n_running) {
         b->running[0]->n_fed = 0;

@@ -109,14 +109,14 @@ static void publish(struct batch *b)
         struct request *r = b->running[i];
         const struct recall_seq q = batch_seq(b, r);
         u32 n = n_landed(b, r);
-        if (q.has_state && r->snap_at && r->snap_at == n) recall_keep(&b->env.recall, &q, n);
+        if (q.has_state && r->snap_at && r->snap_at == n) batch_keep(b, r, n);
         if (!q.table) continue;
         u32 end = MIN(n, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)
             kv_publish(b->env.kv, r->r.cache_salt, batch_table(b, r->slot), r->n_published,
                        r->tokens + (size_t)r->n_published * per);
         if (q.has_state || r->kept || n < r->n_prompt) continue;
-        recall_keep(&b->env.recall, &q, end * per);
+        batch_keep(b, r, end * per);
         r->kept = true;
     }
 }

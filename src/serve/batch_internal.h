@@ -15,6 +15,14 @@ struct remains {
     u32 slot, n_blocks;
 };
 
+/* A prefix that the folder of prefix files could not take at once. */
+struct keep {
+    u64 salt;
+    i32 *tokens;
+    u32 n;
+};
+enum { MAX_KEEPS = 32 };
+
 struct batch {
     struct batch_env env;
     struct snap_pool snaps;
@@ -31,6 +39,8 @@ struct batch {
     struct pending_step read; /* what it will give */
     struct remains *remains;  /* [max_running] */
     u32 n_remains;
+    struct keep keeps[MAX_KEEPS]; /* the oldest first */
+    u32 n_keeps;
     bool did_read;     /* prompts, behind the last step */
     bool guesser_read; /* what guesses had the last turn to read, while answers waited */
     float *logprobs;
@@ -115,6 +125,14 @@ int batch_guesser_reads(struct batch *b, double seconds, bool *did, struct err *
 void batch_fill_answers(struct batch *b, struct pending_step *p);
 /* Rows of prompts, so many at most: of those who are at it, then of newcomers. */
 void batch_fill_prompts(struct batch *b, struct pending_step *p, u32 most);
+
+/* batch_keep.c */
+/* Keeps what is behind n tokens of a prompt in the folder, now or later. */
+void batch_keep(struct batch *b, struct request *r, u32 n);
+/* Goes on with what is left of that, if the folder is free. */
+void batch_keep_more(struct batch *b);
+/* To its end, if nothing prevents it. */
+void batch_keep_all(struct batch *b);
 
 /* batch_deliver.c */
 /* Says that so many tokens of a prompt are read. */

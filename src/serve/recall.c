@@ -54,12 +54,14 @@ u32 recall_more(const struct recall *r, const struct recall_seq *q, u32 n, u32 h
     return have;
 }
 
-void recall_keep(const struct recall *r, const struct recall_seq *q, u32 n)
+bool recall_keep(const struct recall *r, const struct recall_seq *q, u32 n, bool whole)
 {
-    u32 first;
-    u8 *to = r->store ? store_begin(r->store, q->salt, q->tokens, n, &first) : NULL;
-    if (!to) return;
+    struct store_span span = {.n = n, .whole = whole};
+    u8 *to = r->store ? store_begin(r->store, q->salt, q->tokens, &span) : NULL;
+    if (!to) return span.is_left;
     int rc = q->has_state ? move_state(r, q, to, NULL) : 0;
-    if (!rc) rc = move_blocks(r, q, first, n, to + (q->has_state ? r->state_bytes : 0), NULL);
+    u64 skip = q->has_state ? r->state_bytes : 0;
+    if (!rc) rc = move_blocks(r, q, span.first, span.n, to + skip, NULL);
     store_end(r->store, rc);
+    return span.is_left;
 }

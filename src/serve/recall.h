@@ -28,7 +28,8 @@ struct recall_seq {
  * sequence's and are published. Gives how many are there then; `have` where a file can't be used.
  */
 u32 recall_more(const struct recall *r, const struct recall_seq *q, u32 n, u32 have);
-/* Keeps what is behind n tokens of a prompt. */
-void recall_keep(const struct recall *r, const struct recall_seq *q, u32 n);
+/* Keeps what is behind n tokens of a prompt, or a part of it. True: to be called again, once the
+ * store is free. */
+bool recall_keep(const struct recall *r, const struct recall_seq *q, u32 n, bool whole);
 
 #endif

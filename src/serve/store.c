@@ -19,16 +19,18 @@
 enum {
     MAX_FILES = 4096,
     MAX_PATH = 4096,
-    STALE_SECONDS = 3600, /* after which a file that was never finished is rubbish */
-    MAX_PAUSE = 64,       /* times retry_seconds: see count_result */
-    LARGEST_SHARE = 4,    /* no piece takes more than this part of the folder */
+    STALE_SECONDS = 3600,   /* after which a file that was never finished is rubbish */
+    MAX_PAUSE = 64,         /* times retry_seconds: see count_result */
+    LARGEST_SHARE = 4,      /* no piece takes more than this part of the folder */
+    PIECE_BYTES = 64 << 20, /* nor, of blocks, more than so many or one grain: it waits in memory */
 };
 
 struct entry {
     u64 key, hash; /* its name */
     u64 bytes;
-    u64 used; /* when, in ns */
-    bool bad;
+    u64 used;  /* when, in ns */
+    bool bad;  /* and could not be removed */
+    bool seen; /* in the last listing */
 };
 
 /* What a file says besides its tokens. */
@@ -56,6 +58,7 @@ struct store {
     struct entry entries[MAX_FILES];
     u32 n;
     u64 total;
+    u64 listed;     /* when the folder had last changed, as far as entries know */
     struct job job; /* tokens NULL: none */
     bool stop;
     u64 n_failed;    /* files that could not be written, all of them */
@@ -107,6 +110,13 @@ static bool is_gone(const struct store *s, const struct entry *e)
     return lstat(path, &st) != 0 && errno == ENOENT;
 }
 
+/* When files of the folder last came or went. */
+static u64 changed_at(const struct store *s)
+{
+    struct stat st;
+    return stat(s->dir, &st) ? 0 : os_written_ns(&st);
+}
+
 /* Removes the files that were unused for longest until there is room for one of so many bytes. */
 static void make_room(struct store *s, u64 bytes)
 {
@@ -148,9 +158,23 @@ static bool is_ours(const char *name)
     return parse_name(name, &key, &hash, &n);
 }
 
+static void add_listed(struct store *s, u64 key, u64 hash, const struct stat *st)
+{
+    struct entry *old = find(s, key, hash);
+    u64 used = os_written_ns(st);
+    if (old && old->bytes == (u64)st->st_size) {
+        old->used = MAX(old->used, used);
+        old->seen = true;
+        return;
+    }
+    add_entry(s, (struct entry){key, hash, (u64)st->st_size, used, .seen = true});
+}
+
 /* Files of any model count, by their names; what a crash left unfinished goes. */
 static int list_files(struct store *s, struct err *err)
 {
+    s->listed = changed_at(s);
+    for (u32 i = 0; i < s->n; i++) s->entries[i].seen = false;
     DIR *dir = opendir(s->dir);
     if (!dir)
         return err_set(err, FLETCH_E_IO, "cannot list %s: %s", QUOTE(str_of(s->dir)),
@@ -163,15 +187,45 @@ static int list_files(struct store *s, struct err *err)
         if (fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode))
             continue;
         if (!d->d_name[end])
-            add_entry(s, (struct entry){.key = key,
-                                        .hash = hash,
-                                        .bytes = (u64)st.st_size,
-                                        .used = os_written_ns(&st)});
+            add_listed(s, key, hash, &st);
         else if (st.st_mtime + STALE_SECONDS < time(NULL))
             unlinkat(dirfd(dir), d->d_name, 0);
     }
     closedir(dir);
+    for (u32 i = s->n; i-- > 0;)
+        if (!s->entries[i].seen) remove_entry(s, &s->entries[i]);
     return 0;
+}
+
+/* Other models of this program and other servers use the folder, too. */
+static void list_again(struct store *s)
+{
+    struct err err;
+    if (changed_at(s) != s->listed) (void)list_files(s, &err);
+}
+
+int store_scan(const char *path, bool remove, u64 *n, u64 *bytes, struct err *err)
+{
+    DIR *dir = opendir(path);
+    int rc = 0;
+    *n = *bytes = 0;
+    if (!dir && errno == ENOENT) return 0;
+    if (!dir)
+        return err_set(err, FLETCH_E_IO, "cannot list %s: %s", QUOTE(str_of(path)),
+                       strerror(errno));
+    for (struct dirent *d; (d = readdir(dir)) && !rc;) {
+        struct stat st;
+        if (!is_ours(d->d_name) || fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+            !S_ISREG(st.st_mode))
+            continue;
+        if (remove && unlinkat(dirfd(dir), d->d_name, 0) && errno != ENOENT)
+            rc = err_set(err, FLETCH_E_IO, "cannot delete %s in %s: %s", QUOTE(str_of(d->d_name)),
+                         QUOTE(str_of(path)), strerror(errno));
+        *n += !rc;
+        *bytes += rc ? 0 : (u64)st.st_size;
+    }
+    closedir(dir);
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -236,7 +290,9 @@ static void *write_jobs(void *arg)
         char path[MAX_PATH];
         struct err err;
         path_of(s, &e, path);
+        list_again(s);
         make_room(s, s->job.n_state);
+        bool was_listed = s->listed == changed_at(s);
         pthread_mutex_unlock(&s->lock);
         int rc = write_anew(s, path, &err);
         count_result(s, &err, rc);
@@ -244,7 +300,9 @@ static void *write_jobs(void *arg)
         pthread_mutex_lock(&s->lock);
         e.bytes = (u64)st.st_size;
         if (!rc) add_entry(s, e);
+        if (was_listed) s->listed = changed_at(s);
         job_free(&s->job);
+        pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -258,6 +316,7 @@ int store_open(struct store **out, const struct store_env *env, struct err *err)
     pthread_cond_init(&s->changed, NULL);
     s->env = *env;
     if (s->env.retry_seconds <= 0) s->env.retry_seconds = 1;
+    if (!s->env.piece_bytes) s->env.piece_bytes = PIECE_BYTES;
     int rc = 0;
     if (snprintf(s->dir, sizeof s->dir, "%s", env->dir) >= (int)sizeof s->dir)
         rc = err_set(err, FLETCH_E_ARG, "the cache folder's name is too long");
@@ -287,7 +346,7 @@ void store_close(struct store *s)
     if (!s) return;
     pthread_mutex_lock(&s->lock);
     s->stop = true;
-    pthread_cond_signal(&s->changed);
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
     if (s->started) pthread_join(s->thread, NULL);
     job_free(&s->job);
@@ -356,12 +415,24 @@ static int read_piece(const struct store *s, const struct entry *e, u64 salt, co
     return 0;
 }
 
+/* What is damaged, or another program's, is of no use to anybody. */
+static void drop_bad(struct store *s, struct entry *e, int rc, const struct err *err)
+{
+    char path[MAX_PATH];
+    path_of(s, e, path);
+    bool removed = rc == FLETCH_E_FORMAT && unlink(path) == 0;
+    e->bad = true;
+    tell(s, err, removed ? "removed" : "ignored");
+    if (removed) remove_entry(s, e);
+}
+
 bool store_find(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 have, struct stored *out)
 {
     bool found = false, longest = s->env.state_bytes;
     struct walk w;
     struct err err;
     pthread_mutex_lock(&s->lock);
+    list_again(s);
     walk_begin(&w, salt, tokens);
     while (n - w.n >= s->env.grain && !(found && !longest)) {
         struct entry *e = find(s, s->env.key, walk_on(&w, s->env.grain));
@@ -371,9 +442,9 @@ bool store_find(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 have, s
             remove_entry(s, e);
             continue;
         }
-        e->bad = read_piece(s, e, salt, tokens, w.n, &piece, &err) != 0;
-        if (e->bad) {
-            tell(s, &err, "ignored");
+        int rc = read_piece(s, e, salt, tokens, w.n, &piece, &err);
+        if (rc) {
+            drop_bad(s, e, rc, &err);
         } else if (piece.first > have) {
             stored_close(&piece);
         } else {
@@ -392,33 +463,77 @@ void stored_close(struct stored *p)
     file_map_close(&p->map);
 }
 
-u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 *first)
+bool store_is_free(struct store *s)
 {
-    struct job j = {.note = {.salt = salt}, .n = n};
-    struct walk w;
-    bool there = false;
-    CHECK(n % s->env.grain == 0);
     pthread_mutex_lock(&s->lock);
+    bool is_free = !s->job.tokens;
+    pthread_mutex_unlock(&s->lock);
+    return is_free;
+}
+
+void store_wait(struct store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    while (s->job.tokens) pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The last token of a piece of blocks that begins there. */
+static u32 piece_end(const struct store *s, u32 first, u32 n)
+{
+    u64 most = MIN(s->env.piece_bytes, s->env.max_bytes / LARGEST_SHARE);
+    if (s->env.state_bytes || bytes_of(s, first, n) <= most) return n;
+    u64 grains = MAX(most / s->env.grain_bytes, 1);
+    return (u32)MIN(first + grains * s->env.grain, (u64)n);
+}
+
+/* Where its piece begins and ends, and its name; false: all is kept already. */
+static bool next_piece(struct store *s, u64 salt, const i32 *tokens, const struct store_span *span,
+                       struct job *j)
+{
+    struct walk w;
+    bool whole = span->whole;
+    u32 n = span->n;
     walk_begin(&w, salt, tokens);
     while (w.n < n) {
-        struct entry *e = find(s, s->env.key, j.hash = walk_on(&w, s->env.grain));
-        there = e && !e->bad;
-        if (there && w.n < n && !s->env.state_bytes) j.note.first = w.n;
+        u64 hash = walk_on(&w, s->env.grain);
+        const struct entry *e = find(s, s->env.key, hash);
+        bool there = e && !e->bad;
+        if (there && w.n == n) return false;
+        if (there && !s->env.state_bytes) j->note.first = w.n;
+        u32 end = whole ? n : piece_end(s, (u32)j->note.first, n);
+        if (!there && w.n == end) {
+            j->hash = hash;
+            j->n = w.n;
+        }
     }
-    j.n_state = bytes_of(s, (u32)j.note.first, n);
-    if (n && !there && !s->job.tokens && base_now() >= s->retry_at &&
-        j.n_state <= s->env.max_bytes / LARGEST_SHARE) {
-        j.tokens = malloc(n * sizeof *tokens);
+    return n;
+}
+
+u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, struct store_span *span)
+{
+    u32 n = span->n;
+    struct job j = {.note = {.salt = salt}};
+    CHECK(n % s->env.grain == 0);
+    pthread_mutex_lock(&s->lock);
+    bool wanted = next_piece(s, salt, tokens, span, &j);
+    j.n_state = wanted ? bytes_of(s, (u32)j.note.first, j.n) : 0;
+    wanted = wanted && j.n_state <= s->env.max_bytes / LARGEST_SHARE;
+    span->is_left = wanted;
+    if (wanted && !s->job.tokens && base_now() >= s->retry_at) {
+        j.tokens = malloc(j.n * sizeof *tokens);
         j.state = malloc(j.n_state);
         if (j.tokens && j.state) {
-            memcpy(j.tokens, tokens, n * sizeof *tokens);
+            memcpy(j.tokens, tokens, j.n * sizeof *tokens);
             s->job = j;
+            span->is_left = j.n < n;
         } else {
             job_free(&j);
         }
     }
     pthread_mutex_unlock(&s->lock);
-    *first = (u32)j.note.first;
+    span->first = (u32)j.note.first;
+    span->n = j.n;
     return j.state;
 }
 
@@ -427,6 +542,6 @@ void store_end(struct store *s, int rc)
     pthread_mutex_lock(&s->lock);
     if (rc) job_free(&s->job);
     s->job.ready = !rc;
-    pthread_cond_signal(&s->changed);
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }

@@ -1,9 +1,11 @@
 /* A folder of what prompts left behind, for later runs: pieces of the prefix cache, each a file
  * (statefile.h) with the tokens from the first on and the cache blocks of the last of them, or the
  * recurrent state behind all. A file counts only when its checksum, the model's key, the salt and
- * every token are right; any other is told of and left alone. Files appear whole or not at all; the
- * ones unused for longest make room. A thread of its own writes, one piece at a time: what comes
- * while it is busy is not kept, nor what comes soon after a file that could not be written. */
+ * every token are right; any other is told of and removed. Files appear whole or not at all; the
+ * ones unused for longest make room, also those of other models and servers, which may use the
+ * folder at the same time. A thread of its own writes, one piece at a time; a long prefix is
+ * several pieces. What comes while it is busy, or soon after a file that could not be written, has
+ * to come again. */
 #ifndef FLETCH_STORE_H
 #define FLETCH_STORE_H
 
@@ -19,10 +21,15 @@ struct store_env {
                       */
     void (*notice)(void *ctx, const char *text); /* NULL: nobody listens; from any thread */
     void *notice_ctx;
+    u64 piece_bytes;      /* of blocks, that wait in memory at a time; 0: 64 MiB */
     double retry_seconds; /* after a file that could not be written, at first; 0: 1 */
 };
 
 struct store;
+
+/* The files of a folder, of all models: how many, and their bytes. Those that are removed are those
+ * counted. A folder that is not there has none. */
+int store_scan(const char *dir, bool remove, u64 *n, u64 *bytes, struct err *err);
 
 int store_open(struct store **out, const struct store_env *env, struct err *err);
 /* Files that could not be written so far. s may be NULL. */
@@ -42,9 +49,18 @@ struct stored {
 bool store_find(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 have, struct stored *out);
 void stored_close(struct stored *p);
 
-/* Begins to keep what is behind n tokens, a multiple of the grain: gives the place for its bytes,
- * and in *first where they begin, behind what is kept already. NULL: not now, or not needed. */
-u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, u32 n, u32 *first);
+/* What is to be kept of some tokens: those before n, a multiple of the grain. */
+struct store_span {
+    u32 first, n; /* store_begin: those of the next piece, behind what is kept already */
+    bool whole;   /* in one piece, however long */
+    bool is_left; /* the same: more of it may be kept later */
+};
+
+/* Begins to keep a piece: gives the place for its bytes. NULL: not now (is_left), or not needed. */
+u8 *store_begin(struct store *s, u64 salt, const i32 *tokens, struct store_span *span);
+/* Nothing is being written. */
+bool store_is_free(struct store *s);
+void store_wait(struct store *s); /* until it is so */
 /* Has it written, once the bytes are there (rc 0), or drops it. */
 void store_end(struct store *s, int rc);
 

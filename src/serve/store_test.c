@@ -76,11 +76,11 @@ static int clean(void **state)
 /* Keeps n tokens, whose blocks are filled with their number; false: it was not wanted. */
 static bool keep(struct store *s, u64 salt, u32 n)
 {
-    u32 first;
-    u8 *p = store_begin(s, salt, text, n, &first);
+    struct store_span span = {.n = n};
+    u8 *p = store_begin(s, salt, text, &span);
     if (!p) return false;
-    for (u32 b = first / GRAIN; b < n / GRAIN; b++)
-        memset(p + (b - first / GRAIN) * BYTES, 1 + (int)b, BYTES);
+    for (u32 b = span.first / GRAIN; b < span.n / GRAIN; b++)
+        memset(p + (b - span.first / GRAIN) * BYTES, 1 + (int)b, BYTES);
     store_end(s, 0);
     return true;
 }
@@ -136,37 +136,42 @@ static void what_was_kept_comes_back_to_its_model_salt_and_tokens(void **state)
     assert_int_equal(n_notices, 0);
 }
 
-static void a_file_that_is_damaged_anywhere_is_told_of_and_ignored(void **state)
+static void put(const char *path, const u8 *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_true(f && fwrite(p, 1, n, f) == n && fclose(f) == 0);
+}
+
+static void a_file_that_is_damaged_anywhere_is_told_of_and_removed(void **state)
 {
     (void)state;
     char path[128];
     u8 image[512];
     keep_one(7, 0, N);
     assert_int_equal(list(path), 1);
-    FILE *f = fopen(path, "r+b");
+    FILE *f = fopen(path, "rb");
     size_t n = fread(image, 1, sizeof image, f);
-    for (size_t i = 0; i < n; i++) {
-        fseek(f, (long)i, SEEK_SET);
-        fputc(image[i] ^ 0x10, f);
-        fflush(f);
-        n_notices = 0;
-        assert_int_equal(found_later(7, 0), 0);
-        assert_int_equal(n_notices, 1);
-        fseek(f, (long)i, SEEK_SET);
-        fputc(image[i], f);
-        fflush(f);
-    }
-    assert_int_equal(found_later(7, 0), N);
-    for (size_t cut = n - 1; cut > 0; cut -= MIN(cut, 13)) {
-        n_notices = 0;
-        assert_int_equal(ftruncate(fileno(f), (off_t)cut), 0);
-        assert_int_equal(found_later(7, 0), 0);
-        assert_int_equal(n_notices, 1);
-    }
     fclose(f);
+    for (size_t i = 0; i < n; i++) {
+        image[i] ^= 0x10;
+        put(path, image, n);
+        image[i] ^= 0x10;
+        n_notices = 0;
+        assert_int_equal(found_later(7, 0), 0);
+        assert_true(n_notices == 1 && list(NULL) == 0);
+    }
+    for (size_t cut = n - 1; cut > 0; cut -= MIN(cut, 13)) {
+        put(path, image, cut);
+        n_notices = 0;
+        assert_int_equal(found_later(7, 0), 0);
+        assert_true(n_notices == 1 && list(NULL) == 0);
+    }
+    put(path, image, n);
+    assert_int_equal(found_later(7, 0), N);
+    put(path, image, n - 1);
     struct store *s = open_store(7, 1 << 20);
     assert_int_equal(found(s, 0, text, N), 0);
-    assert_true(keep(s, 0, N)); /* and written over */
+    assert_true(keep(s, 0, N)); /* and written again */
     store_close(s);
     assert_int_equal(found_later(7, 0), N);
 }
@@ -206,6 +211,70 @@ static void the_ones_unused_for_longest_make_room(void **state)
     assert_true(found_later(7, 0) == N && found_later(7, 9) == N && found_later(7, 1) == 0);
     struct store *s = open_store(7, 16);
     assert_false(keep(s, 11, N)); /* larger than the folder may be */
+    store_close(s);
+}
+
+/* Two servers, or two models of one. */
+static void who_shares_a_folder_sees_what_others_do(void **state)
+{
+    (void)state;
+    struct stat st;
+    char path[128];
+    keep_one(7, 0, N);
+    list(path);
+    assert_int_equal(stat(path, &st), 0);
+    u64 room = (u64)st.st_size * 9 / 2; /* of four */
+    struct store *a = open_store(7, room), *b = open_store(7, room);
+    for (u64 salt = 1; salt < 20; salt++) {
+        struct store *s = salt % 2 ? a : b;
+        usleep(12000);
+        assert_true(keep(s, salt, N));
+        store_wait(s);
+        usleep(12000); /* a tick of the file system's clock */
+        assert_int_equal(found(s == a ? b : a, salt, text, N), N);
+        assert_true(list(NULL) <= 4);
+    }
+    store_close(a);
+    u64 n, bytes;
+    struct err err;
+    assert_int_equal(store_scan(folder, false, &n, &bytes, &err), 0);
+    assert_true(n == 4 && bytes == 4 * (u64)st.st_size);
+    assert_int_equal(store_scan(folder, true, &n, &bytes, &err), 0); /* while one is open */
+    assert_true(n == 4 && list(NULL) == 0);
+    assert_int_equal(found(b, 19, text, N), 0);
+    assert_true(keep(b, 19, N));
+    store_close(b);
+    assert_int_equal(found_later(7, 19), N);
+    assert_int_equal(n_notices, 0);
+}
+
+static void a_long_prefix_is_kept_in_pieces(void **state)
+{
+    (void)state;
+    struct err err;
+    struct store *s;
+    struct store_env env = {.dir = folder,
+                            .max_bytes = 1 << 20,
+                            .key = 7,
+                            .grain = GRAIN,
+                            .grain_bytes = BYTES,
+                            .piece_bytes = 3 * BYTES + 1};
+    assert_int_equal(store_open(&s, &env, &err), 0);
+    for (u32 i = 0; i < 4; i++) {
+        struct store_span span = {.n = 40};
+        u8 *p = store_begin(s, 0, text, &span);
+        assert_true(p && span.first == 12 * i && span.n == MIN(12 * i + 12, 40u));
+        assert_int_equal(span.is_left, i < 3);
+        for (u32 k = 0; k < (span.n - span.first) / GRAIN * BYTES; k++)
+            p[k] = (u8)(1 + span.first / GRAIN + k / BYTES);
+        store_end(s, 0);
+        struct store_span next = {.n = 40}; /* while it is being written */
+        if (!store_is_free(s) && !store_begin(s, 0, text, &next)) assert_true(next.is_left);
+        store_wait(s);
+    }
+    struct store_span span = {.n = 40};
+    assert_true(!store_begin(s, 0, text, &span) && !span.is_left);
+    assert_int_equal(found(s, 0, text, 64), 40);
     store_close(s);
 }
 
@@ -333,10 +402,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_kept_comes_back_to_its_model_salt_and_tokens,
                                         setup, clean),
-        cmocka_unit_test_setup_teardown(a_file_that_is_damaged_anywhere_is_told_of_and_ignored,
+        cmocka_unit_test_setup_teardown(a_file_that_is_damaged_anywhere_is_told_of_and_removed,
                                         setup, clean),
         cmocka_unit_test_setup_teardown(a_file_under_another_name_is_ignored, setup, clean),
         cmocka_unit_test_setup_teardown(the_ones_unused_for_longest_make_room, setup, clean),
+        cmocka_unit_test_setup_teardown(who_shares_a_folder_sees_what_others_do, setup, clean),
+        cmocka_unit_test_setup_teardown(a_long_prefix_is_kept_in_pieces, setup, clean),
         cmocka_unit_test_setup_teardown(a_full_disk_is_told_of_once_and_tried_again_later, setup,
                                         clean),
         cmocka_unit_test_setup_teardown(a_folder_that_was_removed_is_made_again, setup, clean),

@@ -46,7 +46,7 @@ export const serve = async (...args) => (await start('0', ...args)).url;
 
 // The same on a given port, and as something that can be killed.
 export async function start(port, ...args) {
-    const child = spawn(BINARY, ['serve', '--port', port, '--threads', '1', ...args], {
+    const child = spawn(BINARY, ['serve', '--port', port, '--threads', '1', '--cache-disk', '0', ...args], {
         stdio: ['ignore', 'ignore', 'pipe'],
     });
     children.push(child);
