@@ -8,6 +8,8 @@
 
 #include "base/os.h"
 
+enum { LEAST_SNAPSHOTS = 16 }; /* where requests come from several conversations */
+
 static const struct opt place_opts[] = {
     OPT_ROW_BACKEND,
     {'t', "threads", OPT_COUNT, "N", NULL, "use at most N threads (default: one per core)",
@@ -175,6 +177,13 @@ static enum fletch_ahead ahead_of(const struct args *a)
                                                       : FLETCH_AHEAD_NEVER;
 }
 
+/* Of a conversation: where its system prompt ends, where its last question begins, and two ends. */
+static uint32_t snapshots_for(uint32_t parallel)
+{
+    if (parallel < 2) return parallel;
+    return parallel < LEAST_SNAPSHOTS ? LEAST_SNAPSHOTS : parallel;
+}
+
 void host_params(struct fletch_model_params *params, const struct args *a)
 {
     *params = (struct fletch_model_params){
@@ -187,7 +196,7 @@ void host_params(struct fletch_model_params *params, const struct args *a)
         .max_memory = a->max_memory.v,
         .n_sessions = (uint32_t)a->parallel.v,
         .kv_tokens = a->cache_tokens.v,
-        .n_snapshots = (uint32_t)a->parallel.v,
+        .n_snapshots = snapshots_for((uint32_t)a->parallel.v),
         .cache_dir = a->cache_disk.set && !a->cache_disk.v ? NULL : a->cache_dir,
         .cache_bytes = a->cache_disk.v,
         .cache_optional = a->cache_optional,

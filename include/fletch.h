@@ -208,8 +208,8 @@ struct fletch_model_info {
     const char *arch, *name; /* name may be "" */
     const char *type;        /* in which most bytes of the weights are stored, such as "Q4_K" */
     uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
-    bool has_vocab, has_template;
-    const char *chat_template; /* the one that chats use, n_chat_template bytes */
+    bool has_vocab, has_template, has_state; /* has_state: it is recurrent, in part at least */
+    const char *chat_template;               /* the one that chats use, n_chat_template bytes */
     size_t n_chat_template;
     uint64_t weight_bytes;
     uint64_t memory_bytes; /* with cache, state and buffers, and a draft model's: by the plan */
@@ -413,6 +413,8 @@ struct fletch_result {
                         it ended before */
 };
 
+enum { FLETCH_MARKS = 4 };
+
 struct fletch_request {    /* all of it is copied */
     const int32_t *tokens; /* the prompt */
     size_t n_tokens;
@@ -432,6 +434,10 @@ struct fletch_request {    /* all of it is copied */
     /* Only computes the prompt, so that later requests find it in the cache, and gives no token: in
      * steps of some 50 ms while there is nothing else to do. */
     bool warm;
+    /* Positions in the prompt, ascending, where others with the same beginning are likely to go on
+     * in another way: recurrent models keep a state near each, at most FLETCH_MARKS of them. */
+    const uint32_t *marks;
+    size_t n_marks;
     /* When its turn comes, and after every step that read a part of the prompt; may be NULL. */
     void (*on_reading)(void *ctx, const struct fletch_reading *reading);
     /* Non-zero ends the request. */

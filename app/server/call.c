@@ -523,6 +523,8 @@ static void submit_choice(struct call *c, struct choice *ch)
     r.n_logprobs = c->ask.logprobs ? c->ask.n_top + 1 : 0;
     r.client = c->client;
     r.cache_salt = c->salt;
+    r.marks = c->marks;
+    r.n_marks = c->n_marks;
     r.timeout = (double)limit_of(&c->server->limits, seconds);
     r.on_token = on_token;
     r.on_reading = on_reading;

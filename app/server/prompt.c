@@ -286,6 +286,35 @@ int prompt_chat_with(struct call *c, json_t *messages, struct prompt *p)
     return rc;
 }
 
+/* Where this message of the user begins in the prompt: it and another have the rest in common. */
+static uint32_t begin_of(struct call *c, size_t at)
+{
+    const struct prompt *own = &c->prompts[c->n_prompts - 1];
+    json_t *messages = json_array();
+    struct prompt p = {0};
+    uint32_t n = 0;
+    for (size_t i = 0; i < at; i++) json_array_append(messages, json_array_get(c->ask.messages, i));
+    json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", "A"));
+    if (!prompt_chat_with(c, messages, &p))
+        while (n < p.n && n < own->n && p.ids[n] == own->ids[n]) n++;
+    fletch_free(p.ids);
+    json_decref(messages);
+    return n;
+}
+
+void prompt_marks(struct call *c)
+{
+    const struct problem before = c->problem;
+    size_t n = json_array_size(c->ask.messages), first = 0, last = n;
+    if (!c->served->info.has_state || c->ask.n_dropped || c->ask.continue_final) return;
+    while (first < n && !is_by(json_array_get(c->ask.messages, first), "user")) first++;
+    while (last && !is_by(json_array_get(c->ask.messages, last - 1), "user")) last--;
+    if (first == n) return;
+    c->marks[c->n_marks++] = begin_of(c, first);
+    if (last - 1 > first) c->marks[c->n_marks++] = begin_of(c, last - 1);
+    c->problem = before; /* a template that refuses such a chat is no reason to refuse this one */
+}
+
 int prompt_chat_again(struct call *c, bool *same)
 {
     const struct prompt *before = &c->prompts[c->n_prompts - 1];

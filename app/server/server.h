@@ -224,6 +224,8 @@ struct call {
     json_t *body; /* parsed; always an object */
     struct ask ask;
     struct prompt *prompts;
+    uint32_t marks[FLETCH_MARKS]; /* of a chat of a recurrent model (prompt_marks) */
+    size_t n_marks;
     size_t n_prompts;
     struct score *scores; /* [n_prompts] where they were asked for */
     json_t *reply;        /* set by take: the whole answer, nothing is submitted */
@@ -397,6 +399,9 @@ int prompt_chat(struct call *c);
 int prompt_chat_again(struct call *c, bool *same);
 /* The tokens of other messages in the same chat. */
 int prompt_chat_with(struct call *c, json_t *messages, struct prompt *p);
+/* Finds where other prompts are likely to differ from this chat's: where its first and its last
+ * message of the user begin. */
+void prompt_marks(struct call *c);
 /* The text that the template gives (fletch_free). It may be long, so the body, which nobody needs
  * after it, goes first. */
 int prompt_chat_text(struct call *c, char **text, size_t *n);

@@ -427,6 +427,7 @@ int turn_take(struct call *c)
     struct turns *t = turns_of(c);
     json_t *must = NULL;
     int rc = take(c, t, &must);
+    if (!rc) prompt_marks(c);
     json_decref(must);
     return rc;
 }

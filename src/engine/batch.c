@@ -180,6 +180,7 @@ static int check_pointers(const struct fletch_request *r, struct err *err)
 {
     int rc = engine_need(err, r, "the request");
     if (!rc) rc = engine_need_all(err, r->tokens, r->n_tokens, "tokens");
+    if (!rc) rc = engine_need_all(err, r->marks, r->n_marks, "marks");
     if (!rc) rc = engine_need_stops(err, r->stops, r->n_stops);
     return rc ? rc : engine_need_biases(err, &r->sampling);
 }
@@ -211,6 +212,8 @@ int engine_submit(struct fletch_model *m, struct batch *b, const struct fletch_r
                                     .on_token = on_token,
                                     .on_done = on_done,
                                     .ctx = j};
+    for (size_t i = 0; i < MIN(r->n_marks, (size_t)FLETCH_MARKS); i++)
+        request.marks.at[request.marks.n++] = r->marks[i];
     if (!rc) rc = batch_submit(b, &request, id, err);
     if (rc) job_free(j);
     return rc;

@@ -65,6 +65,7 @@ struct batch_request {
     i32 priority;
     double timeout;
     u64 cache_salt;
+    struct snap_marks marks;
     void (*on_reading)(void *ctx, const struct fletch_reading *reading); /* may be NULL */
     /* Of a prefill, after each step, whose rows can be read: how many there are. May be NULL. */
     int (*on_rows)(void *ctx, const struct step_queue *queue, u32 n, struct err *err);

@@ -109,7 +109,8 @@ static void publish(struct batch *b)
         struct request *r = b->running[i];
         const struct recall_seq q = batch_seq(b, r);
         u32 n = n_landed(b, r);
-        if (q.has_state && r->snap_at && r->snap_at == n) batch_keep(b, r, n);
+        bool keeps = q.has_state && r->snap_at && r->snap_at == n;
+        if (keeps && !batch_is_spare(r, n)) batch_keep(b, r, n);
         if (!q.table) continue;
         u32 end = MIN(n, r->n_prompt) / per;
         for (; r->n_published < end; r->n_published++)

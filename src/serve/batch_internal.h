@@ -89,6 +89,14 @@ static inline bool batch_is_warm(const struct request *r)
     return r->r.kind == REQUEST_WARM;
 }
 
+/* A snapshot there is neither at its end nor near a mark. */
+static inline bool batch_is_spare(const struct request *r, u32 at)
+{
+    bool near = r->n_prompt - at <= SNAP_GRAIN;
+    for (u32 i = 0; i < r->r.marks.n; i++) near |= r->r.marks.at[i] / SNAP_GRAIN * SNAP_GRAIN == at;
+    return !near;
+}
+
 /* What the folder for later runs knows it by; whole pieces, and not its last token. */
 static inline struct recall_seq batch_seq(const struct batch *b, struct request *r)
 {

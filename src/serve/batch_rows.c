@@ -192,7 +192,8 @@ static void add_rows(struct batch *b, struct pending_step *p, struct request *r,
     if (trial) CHECK(step_edit(s, EDIT_COPY_STATE, place, home));
     if (!r->n_fed && s->net->n_states) CHECK(step_edit(s, EDIT_ZERO_STATE, place, 0));
     if (r->snap_at && r->snap_at == r->n_fed &&
-        snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, &slot))
+        snap_put(&b->snaps, r->r.cache_salt, r->tokens, r->n_fed, batch_is_spare(r, r->n_fed),
+                 &slot))
         CHECK(step_edit(s, EDIT_COPY_STATE, slot, r->slot));
     for (u32 i = 0; i < n; i++, r->n_fed++) {
         bool asks = r->r.kind == REQUEST_GENERATE && r->n_fed >= last;
@@ -221,7 +222,7 @@ static u32 add_reading(struct batch *b, struct pending_step *p, struct request *
     const struct step *s = p->batch.queue->step;
     u32 n = MIN(most, r->n_tokens - r->n_fed - (s->n_out == s->limits.max_out));
     if (batch_is_warm(r)) n = MIN(n, (u32)b->warm_rows);
-    u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt);
+    u32 point = snap_point(&b->snaps, r->n_fed, r->n_prompt, &r->r.marks);
     if (point) n = MIN(n, point - r->n_fed);
     if (r->r.kind == REQUEST_PREFILL_LOGITS) n = MIN(n, s->limits.max_out - s->n_out);
     for (u32 i = 1; r->r.seq && i < n; i++) /* rows of one class run before those of the other */

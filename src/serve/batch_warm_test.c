@@ -89,6 +89,27 @@ static void test_its_steps_are_short(void **state)
     close_fixture(f);
 }
 
+/* Near a mark, and at the end; one on the way gives its place first. */
+static void test_states_are_kept_where_prompts_are_likely_to_branch(void **state)
+{
+    (void)state;
+    struct fixture *f = open_fixture(true, NULL);
+    struct asked a = ask(190, 3), b = ask(150, 3), c = ask(150, 3);
+    struct batch_request r = request_of(&a);
+    r.marks = (struct snap_marks){2, {75, 140}};
+    submit(f, &a, r);
+    drain(f);
+    b.tokens[80]++;
+    submit(f, &b, request_of(&b));
+    drain(f);
+    assert_int_equal(b.result.n_reused, 64);
+    c.tokens[141]++;
+    submit(f, &c, request_of(&c));
+    drain(f);
+    assert_int_equal(c.result.n_reused, 128);
+    close_fixture(f);
+}
+
 /* Whatever else goes on, with room for few. */
 static void test_traffic_with_prompts_for_later(void **state)
 {
@@ -123,6 +144,7 @@ int main(void)
         cmocka_unit_test(test_a_prompt_finds_what_was_computed_for_it),
         cmocka_unit_test(test_any_request_goes_before_it_within_a_step),
         cmocka_unit_test(test_its_steps_are_short),
+        cmocka_unit_test(test_states_are_kept_where_prompts_are_likely_to_branch),
         cmocka_unit_test(test_traffic_with_prompts_for_later),
     };
     int n_failed = 0;
