@@ -209,7 +209,8 @@ static int judge_device(const struct fletch_model *m, const struct fletch_model_
 {
     if (!m->x->warning[0]) return 0;
     if (!m->engine->asked)
-        return err_set(err, FLETCH_E_BACKEND, "%s; use --backend cpu, or --backend %s all the same",
+        return err_set(err, FLETCH_E_BACKEND,
+                       "%s; use --backend cpu, or --backend %s to use the GPU anyway",
                        m->x->warning, m->engine->class->name);
     tell(params, "warning: %s; answers may be wrong", m->x->warning);
     return 0;

@@ -157,7 +157,8 @@ static void put_mamba(struct cfg *c, u32 n_heads, u32 head, u32 n_groups, u32 n_
     h->key_dim = n_state;
     h->value_dim = head;
     if (n_heads % n_groups)
-        FAIL(c, FLETCH_E_FORMAT, "config.json: the groups of Mamba don't divide its heads");
+        FAIL(c, FLETCH_E_FORMAT,
+             "config.json: the number of Mamba groups does not divide the number of Mamba heads");
     put_u32(c, "ssm.conv_kernel", n_taps);
     put_u32(c, "ssm.state_size", n_state);
     put_u32(c, "ssm.group_count", n_groups);
@@ -175,7 +176,7 @@ void hf_read_nemotron(struct cfg *c)
     for (u32 l = 0; l < h->n_layers; l++)
         if (experts && h->parts[l] == HF_FFN)
             FAIL(c, FLETCH_E_UNSUPPORTED,
-                 "config.json: blocks with experts beside dense ones are not supported");
+                 "config.json: a model with both expert blocks and dense blocks is not supported");
     if (experts) h->n_ff = need_u32(c, "moe_intermediate_size", 1 << 24);
     hf_read_dense(c);
     put_mamba(c, need_u32(c, "mamba_num_heads", 1 << 12), need_u32(c, "mamba_head_dim", 1 << 12),
@@ -252,7 +253,8 @@ static void read_factors(struct cfg *c, const char *key, u32 n, float *out)
         const json_t *v = json_array_get(list, i);
         out[i] = list ? (float)json_number_value(v) : 1;
         if (list && (!json_is_number(v) || !(out[i] > 0) || !isfinite(out[i])))
-            FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a list of %u factors above 0", key, n);
+            FAIL(c, FLETCH_E_FORMAT, "config.json: %s is not a list of %u factors greater than 0",
+                 key, n);
     }
 }
 
@@ -283,8 +285,8 @@ void hf_read_falcon_h1(struct cfg *c)
     if (h->tied && (h->factor[HF_FACTOR_EMBED] < h->factor[HF_FACTOR_HEAD] ||
                     h->factor[HF_FACTOR_EMBED] > h->factor[HF_FACTOR_HEAD]))
         FAIL(c, FLETCH_E_UNSUPPORTED,
-             "config.json: tied embeddings with another lm_head_multiplier than "
-             "embedding_multiplier are not supported");
+             "config.json: tied embeddings are supported only if lm_head_multiplier equals "
+             "embedding_multiplier");
     only_bool(c, "projectors_bias", false);
     bool gated_norm = opt_bool(c, "mamba_rms_norm", false);
     if (gated_norm) only_bool(c, "mamba_norm_before_gate", false);
