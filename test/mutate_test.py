@@ -201,6 +201,8 @@ MUTANTS = [
     ("Granite rotates where it should not", "src/model/arch/granite.c", "b->hp->no_rope ? 1 : 0", "0"),
     ("Falcon's mixers one after the other", "src/model/arch/falcon_h1.c",
      "part_mamba(b, h, l)", "part_mamba(b, a, l)"),
+    ("FP8 scaled by the first block of columns", HF_MAKE, "* across + col / wide;", "* across;"),
+    ("FP8 without small values", HF_MAKE, "if (most < 8) x = (float)most / 512;", ""),
     ("multipliers of parts of Mamba forgotten", HF_MAKE, "f[i] *= r->scale[p];", "f[i] *= 1;"),
 ]
 

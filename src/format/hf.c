@@ -170,6 +170,7 @@ int hf_read(struct source *s, struct err *err)
     h->wrapped = hf_is_wrapped(config);
     if (rc == 0) rc = hf_index_tensors(s, h, err);
     if (rc == 0) rc = hf_read_config(s, h, config, err);
+    if (rc == 0 && h->fp8) rc = hf_pair_scales(h, err);
     if (rc == 0) rc = add_name(s, err);
     if (rc == 0) rc = read_sampling(s, err);
     if (rc == 0) rc = hf_read_pooling(s, err);

@@ -452,6 +452,41 @@ static void read_glm4_moe(struct cfg *c)
     put_sigmoid_experts(c, 1);
 }
 
+static void put_routed(struct cfg *c, u32 n_dense, bool norm, const char *scale, double absent)
+{
+    put_u32(c, "leading_dense_block_count", n_dense);
+    put_experts(c, need_u32(c, "num_experts", 1024), norm);
+    put_u32(c, "expert_shared_count", opt_u32(c, "num_shared_experts", 64, 1));
+    put_f32(c, "expert_weights_scale", opt_num(c, c->root, scale, absent));
+    put_u32(c, "expert_gating_func", 2);
+}
+
+static void read_hy_v3(struct cfg *c)
+{
+    hf_read_dense(c);
+    only_bool(c, "qk_norm", true);
+    put_routed(c, leading_dense(c, 1), opt_bool(c, "route_norm", true), "router_scaling_factor",
+               2.826);
+    put_u32(c, "expert_shared_feed_forward_length",
+            need_u32(c, "moe_intermediate_size", 1 << 20) *
+                opt_u32(c, "num_shared_experts", 64, 1));
+}
+
+/* Ling 2. Its class is published with the models, with defaults for what all of them say. */
+static void read_bailing2(struct cfg *c)
+{
+    only_str(c, "score_function", "sigmoid");
+    only_str(c, "scoring_func", "sigmoid");
+    only_bool(c, "moe_router_enable_expert_bias", true);
+    only_bool(c, "use_qk_norm", true);
+    only_bool(c, "use_qkv_bias", false);
+    hf_read_dense(c);
+    put_routed(c, leading_dense(c, 0), opt_bool(c, "norm_topk_prob", true), "routed_scaling_factor",
+               1);
+    put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
+    put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
+}
+
 /* Latent attention, and what goes before the experts. */
 static void put_mla(struct cfg *c)
 {
@@ -616,6 +651,8 @@ static const struct {
     {"Exaone4ForCausalLM", "exaone4", HF_EXAONE4, hf_read_dense},
     {"Cohere2ForCausalLM", "cohere2", HF_COHERE2, read_cohere2},
     {"Glm4ForCausalLM", "glm4", HF_GLM4, hf_read_dense},
+    {"HYV3ForCausalLM", "hy_v3", HF_HY_V3, read_hy_v3},
+    {"BailingMoeV2ForCausalLM", "bailingmoe2", HF_BAILING2, read_bailing2},
     {"Lfm2ForCausalLM", "lfm2", HF_LFM2, hf_read_lfm2},
     {"Lfm2MoeForCausalLM", "lfm2moe", HF_LFM2_MOE, hf_read_lfm2},
     {"NemotronHForCausalLM", "nemotron_h", HF_NEMOTRON_H, hf_read_nemotron},
@@ -680,6 +717,29 @@ static int find_text(struct cfg *c, struct str *name)
                    QUOTE(outer), type.p ? QUOTE(type) : "(unnamed)");
 }
 
+/* FP8 as DeepSeek V3 and MiniMax-M2 are published: a scale for each block of a matrix. What is left
+ * out is that their library also rounds activations. */
+static int read_fp8(const struct cfg *c, const json_t *q)
+{
+    const json_t *block = get(c, q, "weight_block_size");
+    struct str format = get_str(c, q, "fmt");
+    if (format.p && !str_is(format, "e4m3") && !str_is(format, "float8_e4m3fn"))
+        return err_set(c->err, FLETCH_E_UNSUPPORTED,
+                       "config.json: weights quantized with fp8 in format %s are not supported, "
+                       "only e4m3",
+                       QUOTE(format));
+    for (u32 i = 0; i < 2; i++) {
+        json_int_t n = json_integer_value(json_array_get(block, i));
+        if (json_array_size(block) != 2 || n < 1 || n > 1 << 20)
+            return err_set(c->err, FLETCH_E_UNSUPPORTED,
+                           "config.json: weights quantized with fp8 are supported only with "
+                           "weight_block_size");
+        c->h->fp8_block[i] = (u64)n;
+    }
+    c->h->fp8 = true;
+    return 0;
+}
+
 /* MXFP4 is what gpt-oss was published in, and a storage type of GGUF. */
 static int check_quantised(const struct cfg *c)
 {
@@ -689,6 +749,7 @@ static int check_quantised(const struct cfg *c)
     struct str method = get_str(c, q, "quant_method");
     c->h->mxfp4 = method.p && str_is(method, "mxfp4");
     if (c->h->mxfp4) return 0;
+    if (method.p && str_is(method, "fp8")) return read_fp8(c, q);
     return err_set(c->err, FLETCH_E_UNSUPPORTED,
                    "config.json: weights quantized with %s are not supported; use the original "
                    "checkpoint or a GGUF file",

@@ -33,7 +33,7 @@ enum {
     FH = HF_FALCON_H1,
     MAMBA = NH | GH | FH,
     ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D | GE | C2 | HF_GPT_OSS |
-           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | F2 | MAMBA,
+           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | F2 | MAMBA | HF_HY_V3 | HF_BAILING2,
     ALL = ATTN | G | R,
 };
 
@@ -223,6 +223,24 @@ static const struct field {
     {MM, "num_mtp_modules", ANY, 0},
     {MM, "mtp_transformer_layers", ANY, 0},
     {Q2 | QN, "dual_chunk_attention_config", ANY, 0}, /* transformers' class does without */
+    {HF_HY_V3, "enable_moe_fp32_combine", ANY, 0},    /* how its library adds */
+    {HF_HY_V3, "enable_lm_head_fp32", ANY, 0},
+    {HF_HY_V3, "enable_attention_fp32_softmax", ANY, 0},
+    {HF_HY_V3, "expert_hidden_dim", ANY, 0},     /* beside moe_intermediate_size */
+    {HF_HY_V3, "first_k_dense_replace", ANY, 0}, /* mlp_layer_types decides where both are there */
+    {HF_HY_V3, "num_local_experts", ANY, 0},
+    {HF_HY_V3, "moe_router_use_sigmoid", TRUE, 0},
+    {HF_HY_V3, "moe_router_enable_expert_bias", TRUE, 0},
+    {HF_HY_V3 | HF_BAILING2, "num_nextn_predict_layers", ANY, 0}, /* nothing else needs them */
+    {HF_BAILING2, "rotary_dim", ANY, 0},                          /* beside partial_rotary_factor */
+    {HF_BAILING2, "max_window_layers", ANY, 0},
+    {HF_BAILING2, "moe_shared_expert_intermediate_size", ANY, 0}, /* the tensors tell */
+    {HF_BAILING2, "moe_router_enable_routed_scaling", TRUE, 0},
+    {HF_BAILING2, "moe_router_enable_shared_expert", TRUE, 0},
+    {HF_BAILING2, "router_dtype", ANY, 0}, /* how its library adds */
+    {HF_BAILING2, "topk_method", ANY, 0},
+    {HF_BAILING2, "use_rmsnorm", TRUE, 0},
+    {HF_BAILING2, "mtp_loss_scaling_factor", ANY, 0}, /* training */
     {F2, "full_attn_idxs", ANY, 0},                   /* layer_types decides where both are there */
     {F2, "conv_dim", DIM, 0},
     {F2, "conv_dim_out", DIM, 0},

@@ -5,20 +5,61 @@
 #include "format/hf.h"
 #include "format/hf_recipe.h"
 
+static float from_e4m3(u8 b)
+{
+    u32 most = b & 0x7f, bits = (most + (120 << 3)) << 20;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    if (most < 8) x = (float)most / 512; /* without a leading one */
+    if (most == 0x7f) x = NAN;
+    return b & 0x80 ? -x : x;
+}
+
+/* n values from place at of t in FP8: each byte's times the scale of its block of rows and columns,
+ * rounded once. */
+static void read_fp8(const struct st_tensor *t, u64 at, u64 n, float *out)
+{
+    u64 cols = t->shape[t->n_dims - 1], rows = t->shape[t->n_dims - 2];
+    u64 high = t->block[0], wide = t->block[1];
+    u64 across = (cols + wide - 1) / wide, down = (rows + high - 1) / high;
+    for (u64 i = 0, k; i < n; i += k) {
+        u64 col = (at + i) % cols, row = (at + i) / cols;
+        u64 block = (row / rows * down + row % rows / high) * across + col / wide;
+        float scale;
+        memcpy(&scale, t->scales->data + block * sizeof scale, sizeof scale);
+        k = MIN(n - i, MIN(cols - col, wide - col % wide));
+        for (u64 e = 0; e < k; e++) out[i + e] = from_e4m3(t->data[at + i + e]) * scale;
+    }
+}
+
+/* n values from place at of t, whose bytes may lie anywhere. */
+static void read_values(const struct st_tensor *t, u64 at, u64 n, float *out)
+{
+    size_t size = quant_info(t->type)->bytes;
+    if (t->fp8) {
+        read_fp8(t, at, n, out);
+        return;
+    }
+    for (u64 i = 0, k; i < n; i += k) {
+        float raw[256]; /* any type; float for its alignment */
+        k = MIN(n - i, (u64)ARRAY_LEN(raw));
+        memcpy(raw, t->data + (at + i) * size, (size_t)(k * size));
+        quant_decode(t->type, raw, out + i, k);
+    }
+}
+
 /* n elements from place at of t, as type; t's bytes may lie anywhere. */
 static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u8 *dst)
 {
     u64 size = quant_info(t->type)->bytes, out = quant_info(type)->bytes;
-    const u8 *src = t->data + at * size;
-    if (t->type == type) {
-        memcpy(dst, src, (size_t)(n * size));
+    if (t->type == type && !t->fp8) {
+        memcpy(dst, t->data + at * size, (size_t)(n * size));
         return;
     }
     for (u64 i = 0; i < n;) {
-        float raw[256], f[256]; /* raw holds any type; float for its alignment */
+        float f[256];
         u64 k = MIN(n - i, (u64)ARRAY_LEN(f));
-        memcpy(raw, src + i * size, (size_t)(k * size));
-        quant_decode(t->type, raw, f, k);
+        read_values(t, at + i, k, f);
         quant_encode(type, f, dst + i * out, k);
         i += k;
     }
@@ -28,10 +69,16 @@ static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols,
                       u64 every, u8 *dst)
 {
     size_t size = quant_info(t->type)->bytes;
-    const u8 *src = t->data + at * size;
     for (u64 c = first; c < n_cols; c += every)
-        for (u64 r = 0; r < n_rows; r++, dst += size)
-            memcpy(dst, src + (r * n_cols + c) * size, size);
+        for (u64 r = 0; r < n_rows; r++, dst += size) {
+            float f;
+            if (t->fp8) {
+                read_values(t, at + r * n_cols + c, 1, &f);
+                memcpy(dst, &f, sizeof f);
+            } else {
+                memcpy(dst, t->data + (at + r * n_cols + c) * size, size);
+            }
+        }
 }
 
 /* A row of n blocks: bytes of neighbours become halves of 16. */
@@ -88,10 +135,9 @@ static void make_scaled(const struct recipe *r, enum qtype type, u8 *dst)
     for (u32 p = 0; p < ARRAY_LEN(r->scale); p++) {
         u64 end = at + r->scale_rows[p] * r->n_cols;
         while (at < end) {
-            float raw[256], f[256];
+            float f[256];
             u64 k = MIN(end - at, (u64)ARRAY_LEN(f));
-            memcpy(raw, t->data + at * size, (size_t)(k * size));
-            quant_decode(t->type, raw, f, k);
+            read_values(t, at, k, f);
             for (u64 i = 0; i < k; i++) f[i] *= r->scale[p];
             quant_encode(type, f, dst + at * size, k);
             at += k;

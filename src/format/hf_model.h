@@ -48,6 +48,8 @@ enum hf_arch {
     HF_GRANITE_H = 1ull << 43,
     HF_GRANITE_HD = 1ull << 44, /* the same class without experts */
     HF_FALCON_H1 = 1ull << 45,
+    HF_HY_V3 = 1ull << 46,
+    HF_BAILING2 = 1ull << 47,
 };
 
 /* What a block has. */
@@ -82,6 +84,8 @@ struct hf {
     bool mistral;            /* of HF_LLAMA: the class has a default window */
     bool olmo3;              /* of HF_OLMO2: likewise */
     bool mxfp4;              /* experts are blocks and scales */
+    bool fp8;                /* matrices are F8_E4M3 with a scale for each block, */
+    u64 fp8_block[2];        /* of these many rows and columns */
     bool tied;               /* lm_head is the embedding, whatever the files hold */
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
@@ -116,6 +120,8 @@ int hf_check_outer(const struct source *s, const struct hf *h, const json_t *con
 int hf_read_pooling(struct source *s, struct err *err);
 /* Adds the sampling defaults of generation_config.json. */
 int hf_read_sampling(struct source *s, const json_t *config, struct err *err);
+/* Finds the scales of every tensor in FP8. */
+int hf_pair_scales(struct hf *h, struct err *err);
 /* Adds every tensor; one that no rule knows is refused (source_refuse). */
 int hf_add_tensors(struct source *s, struct hf *h, struct err *err);
 

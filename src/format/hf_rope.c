@@ -157,7 +157,8 @@ static const json_t *rope_object(struct cfg *c)
 /* Columns of a head of n that rotate. */
 static u32 rotated(struct cfg *c, const json_t *p, u32 n)
 {
-    bool glm = c->h->arch & (HF_GLM4_MOE | HF_GLM4), minimax = c->h->arch == HF_MINIMAX_M2;
+    bool glm = c->h->arch & (HF_GLM4_MOE | HF_GLM4 | HF_BAILING2),
+         minimax = c->h->arch == HF_MINIMAX_M2;
     u32 said = minimax ? opt_u32(c, "rotary_dim", n, n) : n;
     double absent = glm ? 0.5 : c->h->arch & HF_DELTA ? 0.25 : (double)said / n;
     double part = opt_num(c, c->root, "partial_rotary_factor", absent);

@@ -89,17 +89,19 @@ enum {
     GX = HF_GRANITE_H,
     GD = HF_GRANITE_HD,
     FH = HF_FALCON_H1,
+    HV = HF_HY_V3,
+    BL = HF_BAILING2,
     POST = O2 | E4, /* norms behind the halves of a block alone */
     HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM | GO | G4 | C2 |
                GE,                                                          /* of q, k and v */
     FULL_BIAS = HF_LLAMA | SO | S3 | ER | EM | GR | HY | HM | GO | C2 | GE, /* of the others */
-    QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM | HF_GEMMA3 | O2 | E4, /* with norms on q and k */
-    DENSE =
-        L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35 | GE | M3 | O2 | E4 | C2,
+    QN = HF_QWEN3 | HF_QWEN3_MOE | GM | MM | HF_GEMMA3 | O2 | E4 | HV, /* with norms on q and k */
+    DENSE = L | Q2 | HF_QWEN3 | SO | S3 | GM | ER | EM | GR | HY | HF_QWEN35 | GE | M3 | O2 | E4 |
+            C2 | HV | BL,
     SPLIT = DENSE | DM | QM | MX | MM | HM | GO | G4 | F2 | GH, /* q, k and v are three tensors */
     ATTN = SPLIT | P3,
-    MOE = QM | G | GM | MX | MM | EM | HM | DM,
-    SIGMOID = G | GM | EM, /* with shared experts under these names */
+    MOE = QM | G | GM | MX | MM | EM | HM | DM | HV | BL,
+    SIGMOID = G | GM | EM | HV | BL, /* with shared experts under these names */
     PERMUTED =
         L | MX | S3 | GR | M3 | GH, /* GGUF rotates neighbours, the checkpoint rotates halves */
     ALL = ATTN | G | R | NH | FH,
@@ -111,6 +113,7 @@ static const struct rule model_rules[] = {
     {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
     {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
     {FH, "model.embed_tokens.weight", "token_embd.weight", SCALED},
+    {BL, "model.word_embeddings.weight", "token_embd.weight", AS_IS},
     {NH, "model.embeddings.weight", "token_embd.weight", AS_IS},
     {NH, "model.embedding.weight", "token_embd.weight", AS_IS},
     {ALL & ~(u64)(D | F2 | NH | FH), "model.norm.weight", "output_norm.weight", AS_IS},
@@ -138,6 +141,17 @@ static const struct rule block_rules[] = {
     {F2, "feed_forward.w1.weight", "ffn_gate.weight", AS_IS},
     {F2, "feed_forward.w2.weight", "ffn_down.weight", AS_IS},
     {F2, "feed_forward.w3.weight", "ffn_up.weight", AS_IS},
+    {HV, "mlp.router.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {HV, "mlp.e_score_correction_bias", "exp_probs_b", AS_F32}, /* as its converter names it */
+    {HV, "mlp.expert_bias", "exp_probs_b", AS_F32},
+    {HV, "mlp.shared_mlp.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {HV, "mlp.shared_mlp.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {HV, "mlp.shared_mlp.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
+    {BL, "attention.query_key_value.weight", "attn_qkv.weight", AS_IS},
+    {BL, "attention.dense.weight", "attn_output.weight", AS_IS},
+    {BL, "attention.query_layernorm.weight", "attn_q_norm.weight", AS_IS},
+    {BL, "attention.key_layernorm.weight", "attn_k_norm.weight", AS_IS},
+    {BL, "mlp.gate.expert_bias", "exp_probs_b.bias", AS_F32},
     {FM, "feed_forward.gate.weight", "ffn_gate_inp.weight", AS_F32},
     {FM, "feed_forward.expert_bias", "exp_probs_b.bias", AS_F32},
     {FM, "feed_forward.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
@@ -380,15 +394,20 @@ static int add(const struct place *at, const struct rule *rule, enum qtype type,
     bool aligned = (uintptr_t)t->data % quant_info(type)->bytes == 0;
     if (!name) return err_nomem(at->err, "tensors");
     for (u32 i = 0; i < r->n_src; i++)
+        if (r->src[i]->fp8 && !r->src[i]->scales)
+            return err_set(at->err, FLETCH_E_UNSUPPORTED,
+                           "safetensors: tensor %s has type \"F8_E4M3\", but config.json does not "
+                           "describe its scales",
+                           QUOTE(r->src[i]->name));
+    for (u32 i = 0; i < r->n_src; i++)
         if (r->src[i]->bytes && r->kind != RECIPE_MXFP4)
             return err_set(at->err, FLETCH_E_UNSUPPORTED,
-                           "safetensors: tensor %s has type \"U8\"; only F32, F16 and BF16 are "
-                           "supported",
+                           "safetensors: tensor %s has type \"U8\", which is not supported",
                            QUOTE(r->src[i]->name));
     if (n_dims > 4) return wrong_shape(at, t, "of at most 4 dimensions");
     for (u32 i = 0; i < n_dims; i++) out.ne[i] = dims[n_dims - 1 - i];
     out.name = str_of(name);
-    if (whole && aligned && t->type == type) {
+    if (whole && aligned && t->type == type && !t->fp8) {
         out.data = t->data;
     } else {
         struct recipe *copy = arena_alloc(&at->s->arena, 1, sizeof *copy);
@@ -829,7 +848,7 @@ static bool is_spare(const struct hf *h, struct str name)
         if (str_ends(name, buffers[i])) return true;
     if ((h->arch & EM) && str_starts(name, "model.mtp_")) return true;
     if (h->arch & D) return false;
-    if (!(h->arch & (G | GM)) || !str_starts(name, "model.layers.")) return false;
+    if (!(h->arch & (G | GM | HV | BL)) || !str_starts(name, "model.layers.")) return false;
     const char *digits = name.p + strlen("model.layers.");
     size_t n = 0, most = name.n - strlen("model.layers.");
     u32 block = 0;

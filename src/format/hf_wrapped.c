@@ -63,6 +63,36 @@ static struct str text_name(struct source *s, struct str name)
     return name;
 }
 
+int hf_pair_scales(struct hf *h, struct err *err)
+{
+    u32 n = 0;
+    for (u32 i = 0; i < h->n_files; i++)
+        for (u32 k = 0; k < h->files[i].n_tensors; k++, n++) {
+            struct st_tensor *t = &h->files[i].tensors[k];
+            char name[320];
+            u32 at, last = t->n_dims - 1;
+            if (!t->fp8 || h->used[n]) continue;
+            snprintf(name, sizeof name, "%.*s_scale_inv", (int)h->names[n].n, h->names[n].p);
+            bool found = strmap_get(&h->index, str_of(name), &at);
+            const struct st_tensor *s = found ? h->tensors[at] : NULL;
+            bool fits = s && t->n_dims >= 2 && s->n_dims == t->n_dims && s->type == QT_F32 &&
+                        !s->bytes && !s->fp8;
+            for (u32 d = 0; fits && d < t->n_dims; d++) {
+                u64 block = d == last ? h->fp8_block[1] : d + 1 == last ? h->fp8_block[0] : 1;
+                fits = s->shape[d] == (t->shape[d] + block - 1) / block;
+            }
+            if (!fits)
+                return err_set(err, FLETCH_E_FORMAT,
+                               "tensor %s: there is no tensor of that name and _scale_inv with a "
+                               "number in F32 for each block",
+                               QUOTE(t->name));
+            h->used[at] = true;
+            t->scales = s;
+            memcpy(t->block, h->fp8_block, sizeof t->block);
+        }
+    return 0;
+}
+
 int hf_index_tensors(struct source *s, struct hf *h, struct err *err)
 {
     size_t n = 0, n_left = 0;

@@ -38,10 +38,13 @@ static int read_dtype(struct st_tensor *t, const json_t *v, struct err *err)
         t->type = QT_BF16;
     else if (str_is(dtype, "U8"))
         t->bytes = true;
+    else if (str_is(dtype, "F8_E4M3"))
+        t->fp8 = true, t->type = QT_F32;
     else
-        return err_set(err, FLETCH_E_UNSUPPORTED,
-                       "safetensors: tensor %s has type %s; only F32, F16 and BF16 are supported",
-                       QUOTE(t->name), QUOTE(dtype));
+        return err_set(
+            err, FLETCH_E_UNSUPPORTED,
+            "safetensors: tensor %s has type %s; only F32, F16, BF16 and F8_E4M3 are supported",
+            QUOTE(t->name), QUOTE(dtype));
     return 0;
 }
 
@@ -73,7 +76,7 @@ static int read_range(struct st_tensor *t, const json_t *v, const u8 *data, u64 
     if (end > n_data)
         return bad(err, t->name, "extends beyond the end of the file (is it truncated?)");
     need = t->n_elems;
-    if ((!t->bytes && !quant_bytes(t->type, t->n_elems, &need)) || need != end - begin)
+    if ((!t->bytes && !t->fp8 && !quant_bytes(t->type, t->n_elems, &need)) || need != end - begin)
         return bad(err, t->name, "has data_offsets that do not match its shape and dtype");
     t->data = data + begin;
     t->n_bytes = end - begin;

@@ -11,6 +11,10 @@ struct st_tensor {
     struct str name;
     enum qtype type; /* F32, F16 or BF16; other types but bytes are refused by name */
     bool bytes;      /* U8: n_elems bytes, which only some recipes take */
+    bool fp8;        /* F8_E4M3: a byte for each value, which with its scale becomes F32 */
+    /* of fp8: one number for each block of rows and columns; NULL: not known */
+    const struct st_tensor *scales;
+    u64 block[2];
     u32 n_dims;
     u64 shape[8]; /* slowest dimension first, as written */
     u64 n_elems;

@@ -85,6 +85,7 @@ int arch_olmo2(struct build *b);
 int arch_exaone4(struct build *b);
 int arch_cohere2(struct build *b);
 int arch_glm4(struct build *b);
+int arch_hy_v3(struct build *b);
 int arch_lfm2(struct build *b);
 int arch_nemotron_h(struct build *b);
 int arch_granite_hybrid(struct build *b);

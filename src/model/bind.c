@@ -45,14 +45,19 @@ static void full_name(char out[NAME_MAX_BYTES], const char *fmt, va_list ap)
     if (!stands_alone(str_of(out))) snprintf(out + n, NAME_MAX_BYTES - (size_t)n, ".weight");
 }
 
-/* The tensor of that name; Falcon-H1's converter leaves ".weight" out of one. */
+/* The tensor of that name; converters leave the end of one out, of Falcon-H1 and Hy3. */
 static const struct tensor *find_tensor(const struct bind *b, const char *name)
 {
     char bare[NAME_MAX_BYTES];
     const struct tensor *t = source_tensor(b->s, name);
-    if (t || !str_ends(str_of(name), ".ffn_norm.weight")) return t;
-    snprintf(bare, sizeof bare, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
-    return source_tensor(b->s, bare);
+    static const char *const ends[][2] = {{".ffn_norm", ".weight"}, {".exp_probs_b", ".bias"}};
+    for (size_t i = 0; !t && i < ARRAY_LEN(ends); i++) {
+        size_t n = strlen(name), end = strlen(ends[i][1]);
+        snprintf(bare, sizeof bare, "%.*s", (int)(n > end ? n - end : 0), name);
+        if (str_ends(str_of(name), ends[i][1]) && str_ends(str_of(bare), ends[i][0]))
+            t = source_tensor(b->s, bare);
+    }
+    return t;
 }
 
 static int check_tensor(struct bind *b, const struct tensor *t, const char *name,

@@ -46,13 +46,15 @@ enum {
     NEMOTRON_H_MOE = 1ull << 43,
     GRANITE_H = 1ull << 44,
     FALCON_H1 = 1ull << 45,
+    HY_V3 = 1ull << 46,
+    BAILING2 = 1ull << 47,
     VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE | QWEN35 |
              QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
             GRANITE | HUNYUAN | QWEN35 | GEMMA2 | GEMMA3 | MISTRAL3 | OLMO2 | EXAONE4 | COHERE2 |
             GLM4 | LFM2 | NEMOTRON_H | GRANITE_H | FALCON_H1,
     MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
-          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE,
+          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE | HY_V3 | BAILING2,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
@@ -99,6 +101,8 @@ static const struct {
     {NEMOTRON_H_MOE, "nemotron_h_moe"},
     {GRANITE_H, "granitehybrid"},
     {FALCON_H1, "falcon-h1"},
+    {HY_V3, "hy_v3"},
+    {BAILING2, "bailingmoe2"},
 };
 
 /* The values that change nothing. */

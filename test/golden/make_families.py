@@ -156,6 +156,44 @@ FAMILIES = {
             moe_topk=2,
         ),
     ),
+    "hy_v3": (
+        "HYV3",
+        317,
+        dict(
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            moe_intermediate_size=20,
+            num_experts=8,
+            num_shared_experts=2,
+            num_experts_per_tok=3,
+            router_scaling_factor=1.6,
+        ),
+    ),
+    # Ling 2 has no class there; this one computes the same, and finish_bailing gives it its names
+    "bailing_v2": (
+        "Glm4Moe",
+        318,
+        dict(
+            hidden_size=64,  # other engines want heads as wide together
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            use_qk_norm=True,
+            moe_intermediate_size=20,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=3,
+            first_k_dense_replace=1,
+            routed_scaling_factor=2.5,
+            n_group=4,
+            topk_group=2,
+            norm_topk_prob=True,
+            rope_parameters=dict(ROPE(1e3), partial_rotary_factor=0.5),
+        ),
+    ),
     # windows are shorter than the 64 tokens
     "gpt_oss": (
         "GptOss",
@@ -397,6 +435,35 @@ def split_mtp(model):
     return block
 
 
+def finish_bailing(folder):
+    """As Ling 2 is published."""
+    tensors, out, qkv = load_tensors(folder), {}, {}
+    for key, w in tensors.items():
+        block, _, part = key.partition(".self_attn.")
+        if part in ("q_proj.weight", "k_proj.weight", "v_proj.weight"):
+            qkv.setdefault(block, {})[part[0]] = w
+            continue
+        for old, new in (
+            ("self_attn.o_proj", "attention.dense"),
+            ("self_attn.q_norm", "attention.query_layernorm"),
+            ("self_attn.k_norm", "attention.key_layernorm"),
+            ("gate.e_score_correction_bias", "gate.expert_bias"),
+            ("model.embed_tokens", "model.word_embeddings"),
+        ):
+            key = key.replace(old, new)
+        out[key] = w
+    for block, parts in qkv.items():
+        out[f"{block}.attention.query_key_value.weight"] = torch.cat([parts[p] for p in "qkv"])
+    save_tensors(os.path.join(folder, "model.safetensors"), out)
+    config = read_config(folder)
+    config.update(architectures=["BailingMoeV2ForCausalLM"], model_type="bailing_moe")
+    config["num_experts"] = config.pop("n_routed_experts")
+    config["num_shared_experts"] = config.pop("n_shared_experts")
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    config.update(partial_rotary_factor=0.5, rotary_dim=8, score_function="sigmoid")
+    write_config(folder, config)
+
+
 def make_family(out, name):
     prefix, seed, config = FAMILIES[name]
     make_hf.HF[name] = (prefix, seed, {**SIZES, **config})
@@ -445,6 +512,8 @@ def make_family(out, name):
     spare = {"SolarOpen": "intermediate_size", "Cohere2": "rms_norm_eps"}.get(prefix)
     if spare:  # their classes have no such field
         write_config(folder, {k: v for k, v in read_config(folder).items() if k != spare})
+    if name == "bailing_v2":
+        finish_bailing(folder)
     files = dict(logits=entry("logits.f32", T, V))
     if block:
         files["mtp_logits"] = write_mtp(folder, n_layer, *mtp)
@@ -478,8 +547,74 @@ def make_mxfp4(out):
     make_hf.variant(out, "gpt_oss-mxfp4", "gpt_oss", tensors, config)
 
 
+FP8_BLOCK = [16, 32]
+
+
+def to_fp8(rnd, w):
+    """Bytes of e4m3, a scale for each block, and the values in float32."""
+    rows, cols = ((n + b - 1) // b for n, b in zip(w.shape, FP8_BLOCK))
+    scales = torch.rand(rows, cols, generator=rnd.g) * 0.01 + 0.002
+    each = scales.repeat_interleave(FP8_BLOCK[0], 0).repeat_interleave(FP8_BLOCK[1], 1)
+    each = each[: w.shape[0], : w.shape[1]]
+    b = (w.float() / each).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return b, scales, b.float() * each
+
+
+def make_fp8(out):
+    """deepseek_v3 without its MTP block, as it is published: matrices in FP8."""
+    import transformers
+
+    name, seed = "deepseek_v3-fp8", 350
+    folder = fresh(out, name)
+    while True:
+        make_hf.HF[name] = ("DeepseekV3", seed, {**SIZES, **FAMILIES["deepseek_v3"][2]})
+        model, rnd = make_hf.build(name, seed)
+        model.half().save_pretrained(folder)
+        plain, packed = load_tensors(folder), {}
+        for key, w in list(plain.items()):
+            if w.dim() != 2 or not key.endswith("_proj.weight") and "_proj" not in key:
+                packed[key] = w
+                continue
+            packed[key], packed[key + "_scale_inv"], plain[key] = to_fp8(rnd, w)
+        save_tensors(os.path.join(folder, "model.safetensors"), plain)
+        model = transformers.DeepseekV3ForCausalLM.from_pretrained(folder, dtype=F64).eval()
+        model.set_attn_implementation("eager")
+        model.config._experts_implementation = "eager"
+        tokens = rnd.tokens()
+        logits, _, _, _, routed = forward(model, tokens)
+        lead, changed = routing(model, routed)
+        if lead > MARGIN:
+            break
+        seed += 1
+    spread = float(logits.max() - logits.min())
+    assert spread > 4, spread
+    save_tensors(os.path.join(folder, "model.safetensors"), packed)
+    config = read_config(folder)
+    config["quantization_config"] = dict(
+        activation_scheme="dynamic", fmt="e4m3", quant_method="fp8", weight_block_size=FP8_BLOCK
+    )
+    config["num_nextn_predict_layers"] = 0
+    write_config(folder, config)
+    write_f32(os.path.join(folder, "logits.f32"), logits)
+    write_golden(
+        folder,
+        tokens,
+        model.config.hidden_size,
+        model.config.num_hidden_layers,
+        dict(logits=entry("logits.f32", T, V)),
+        source="transformers",
+        seed=seed,
+        rms_eps=model.config.rms_norm_eps,
+        checks=dict(logit_range=spread, router_lead=lead, bias_changes_choice=changed),
+    )
+    print(name, "seed", seed, spread)
+
+
 def make_all(out, names=None):
     for name in names or FAMILIES:
-        make_family(out, name)
+        if name in FAMILIES:
+            make_family(out, name)
     if not names or "gpt_oss" in names:
         make_mxfp4(out)
+    if not names or "deepseek_v3-fp8" in names:
+        make_fp8(out)

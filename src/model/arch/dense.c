@@ -16,7 +16,8 @@ struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l)
     const struct hparams *hp = b->hp;
     if (l < hp->n_dense_layers) return dense_ffn(b, h, l);
     u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
-    return part_experts(b, h, l, ROUTE_SIGMOID, bias, hp->n_ff_expert * hp->n_shared_experts);
+    u32 shared = hp->n_ff_shared ? hp->n_ff_shared : hp->n_ff_expert * hp->n_shared_experts;
+    return part_experts(b, h, l, ROUTE_SIGMOID, bias, shared);
 }
 
 struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
