@@ -24,7 +24,7 @@ const struct arch arch_table[] = {
     {"granite", "Granite 3 and 4, dense", arch_granite, ARCH_SCALES, 0, 0},
     {"hunyuan-dense", "Hunyuan, dense", arch_hunyuan_dense, 0, 0, 0},
     {"hunyuan-moe", "Hunyuan-A13B", arch_hunyuan_moe, ARCH_EXPERTS | ARCH_GATED, 0, 0},
-    {"deepseek2", "DeepSeek V2-Lite, V3 and R1, GLM-4.7-Flash", arch_deepseek2,
+    {"deepseek2", "DeepSeek V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash", arch_deepseek2,
      ARCH_EXPERTS | ARCH_GATED | ARCH_SAYS_NORM | ARCH_MLA | ARCH_MTP, 0, 0},
     {"qwen35", "Qwen3.5 and Qwen3.6, dense", arch_qwen35, ARCH_DELTA | ARCH_MTP, 0, 0},
     {"qwen35moe", "Qwen3.5 and Qwen3.6, mixture of experts", arch_qwen35,

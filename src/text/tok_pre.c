@@ -21,6 +21,13 @@
 #define CASED(tail, digits)                                                                     \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" tail "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
     "*" tail "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" BLANKS
+/* Kimi's sets of letters leave Chinese characters out, which \p{Han}+ takes. */
+#define KIMI_UPPER "(?:(?!\\p{Han})" UPPER ")"
+#define KIMI_LOWER "(?:(?!\\p{Han})" LOWER ")"
+#define KIMI                                                                         \
+    "\\p{Han}+|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "*" KIMI_LOWER "+" TOK_CONTRACTION \
+    "?|[^\\r\\n\\p{L}\\p{N}]?" KIMI_UPPER "+" KIMI_LOWER "*" TOK_CONTRACTION         \
+    "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" BLANKS
 #define DS_CJK "[一-龥ࠀ-一가-퟿]+"
 /* clang-format off */
 #define DS_LETTERS \
@@ -48,6 +55,7 @@ static const struct tok_pre_def defs[] = {
      false},
     {"tekken", {CASED("", "\\p{N}")}, true},
     {"gpt-4o llama4 kanana2 minimax-m2", {CASED(TOK_CONTRACTION "?", "\\p{N}{1,3}")}, false},
+    {"kimi-k2", {KIMI}, false},
     {"seed-coder",
      {TOK_CONTRACTION
       "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" BLANKS},

@@ -63,7 +63,7 @@ static void test_every_name_of_the_spec_opens(void **state)
         "gpt-4o",       "llama4",
         "deepseek-v3",  "deepseek-coder",
         "deepseek-llm", "falcon",
-        "default",
+        "default",      "kimi-k2",
     };
     for (size_t i = 0; i < ARRAY_LEN(names); i++) tok_pre_close(open_pre(names[i]));
     assert_null(tok_pre_find(STR("llama")));
@@ -103,6 +103,9 @@ static void test_other_families_split_as_their_regexes_say(void **state)
     assert_split("deepseek-llm", "\n\n", "\n|\n");
     assert_split("deepseek-llm", "\u043d\u0435\u0449\u043e \u043d\u0430 x12  ",
                  "\u043d\u0435\u0449\u043e| \u043d\u0430| x|12|  ");
+    assert_split("kimi-k2", "Hello\u4e2d\u6587World's 1234/\n",
+                 "Hello|\u4e2d\u6587|World's| |123|4|/\n");
+    assert_split("kimi-k2", " \u4e2dHTTPServer", " |\u4e2d|HTTPServer");
     assert_split("falcon", "a+=`1234", "a|+=`|123|4");
     assert_split("default", "a`+12345", "a|`|+|123|45");
 }
