@@ -47,6 +47,7 @@ static const struct subject {
     {"test/golden/models/qwen3_5_moe", NULL},
     {"test/golden/models/qwen3_next", NULL},
     {"test/golden/models/hy_v3", NULL},
+    {"test/golden/models/kimi_linear", NULL},
     {"test/golden/models/lfm2", NULL},
     {"test/golden/models/lfm2_moe", NULL},
     {"test/golden/models/nemotron_h_moe", NULL},

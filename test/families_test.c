@@ -25,10 +25,9 @@ static const char *const families[] = {
     "exaone4",       "cohere2",     "glm4",           "qwen3_5",     "qwen3_5_moe", "qwen3_next"};
 /* Those with short convolutions and Mamba-2, and what came since. */
 static const char *const later[] = {
-    "lfm2",      "lfm2_moe",        "nemotron_h", "nemotron_h_moe", "nemotron_h_latent",
-    "granite_h", "granite_h_dense", "falcon_h1",  "falcon_h1_plain",
-                                      "hy_v3",
-                                      "bailing_v2"};
+    "lfm2",       "lfm2_moe",        "nemotron_h", "nemotron_h_moe",  "nemotron_h_latent",
+    "granite_h",  "granite_h_dense", "falcon_h1",  "falcon_h1_plain", "hy_v3",
+    "bailing_v2", "kimi_linear"};
 static const char *const backends[] = {"cpu", "emu"};
 
 /* The first n tokens, chunk at a time. */

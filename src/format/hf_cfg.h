@@ -173,9 +173,12 @@ void hf_put_blocks(struct cfg *c, const char *suffix, u32 value, enum hf_part pa
 /* A decoder of attention and a feed-forward; Granite's scales too. */
 void hf_read_dense(struct cfg *c);
 void hf_read_granite(struct cfg *c);
+/* Latent attention, and what goes before the experts. */
+void hf_put_mla(struct cfg *c);
 /* hf_hybrid.c */
 void hf_read_lfm2(struct cfg *c);
 void hf_read_nemotron(struct cfg *c);
+void hf_read_kimi_linear(struct cfg *c);
 void hf_read_granite_hybrid(struct cfg *c);
 void hf_read_falcon_h1(struct cfg *c);
 /* Whether it has experts: other architectures have the same class. */

@@ -487,11 +487,11 @@ static void read_bailing2(struct cfg *c)
     put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
 }
 
-/* Latent attention, and what goes before the experts. */
-static void put_mla(struct cfg *c)
+void hf_put_mla(struct cfg *c)
 {
     struct hf *h = c->h;
-    u32 n_ctx = need_u32(c, "max_position_embeddings", UINT32_MAX);
+    bool kimi = h->arch == HF_KIMI_LINEAR;
+    u32 n_ctx = need_u32(c, kimi ? "model_max_length" : "max_position_embeddings", UINT32_MAX);
     u32 q_rank, kv_rank, n_rot;
     put_common(c, n_ctx);
     h->n_heads = need_u32(c, "num_attention_heads", 1 << 16);
@@ -508,11 +508,11 @@ static void put_mla(struct cfg *c)
     if (h->n_mtp) put_u32(c, "nextn_predict_layers", h->n_mtp);
     put_u32(c, "feed_forward_length", need_u32(c, "intermediate_size", 1 << 24));
     put_u32(c, "attention.head_count", h->n_heads);
-    put_u32(c, "attention.head_count_kv", 1);
+    hf_put_blocks(c, "attention.head_count_kv", 1, HF_ATTENTION);
     if (q_rank) put_u32(c, "attention.q_lora_rank", q_rank);
     put_u32(c, "attention.kv_lora_rank", kv_rank);
     put_u32(c, "attention.key_length", kv_rank + n_rot);
-    put_u32(c, "attention.value_length", kv_rank);
+    if (!kimi) put_u32(c, "attention.value_length", kv_rank); /* as its converter does */
     put_u32(c, "attention.key_length_mla", h->n_nope + n_rot);
     put_u32(c, "attention.value_length_mla", h->n_value);
     put_f32(c, "attention.layer_norm_rms_epsilon", need_num(c, c->root, "rms_norm_eps"));
@@ -525,7 +525,7 @@ static void read_glm4_lite(struct cfg *c)
 {
     only_str(c, "topk_method", "noaux_tc");
     only_str(c, "scoring_func", "sigmoid");
-    put_mla(c);
+    hf_put_mla(c);
     put_sigmoid_experts(c, 1.8);
 }
 
@@ -543,7 +543,7 @@ static void read_deepseek2(struct cfg *c)
     only_str(c, "topk_method", "greedy");
     only_str(c, "scoring_func", "softmax");
     only_bool(c, "norm_topk_prob", false);
-    put_mla(c);
+    hf_put_mla(c);
     put_u32(c, "leading_dense_block_count", leading_dense(c, 0));
     put_experts(c, need_u32(c, "n_routed_experts", 1024), false);
     put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 64));
@@ -653,6 +653,7 @@ static const struct {
     {"Glm4ForCausalLM", "glm4", HF_GLM4, hf_read_dense},
     {"HYV3ForCausalLM", "hy_v3", HF_HY_V3, read_hy_v3},
     {"BailingMoeV2ForCausalLM", "bailingmoe2", HF_BAILING2, read_bailing2},
+    {"KimiLinearForCausalLM", "kimi-linear", HF_KIMI_LINEAR, hf_read_kimi_linear},
     {"Lfm2ForCausalLM", "lfm2", HF_LFM2, hf_read_lfm2},
     {"Lfm2MoeForCausalLM", "lfm2moe", HF_LFM2_MOE, hf_read_lfm2},
     {"NemotronHForCausalLM", "nemotron_h", HF_NEMOTRON_H, hf_read_nemotron},

@@ -201,6 +201,44 @@ void hf_read_nemotron(struct cfg *c)
         put_u32(c, "moe_latent_size", need_u32(c, "moe_latent_size", 1 << 20));
 }
 
+/* Blocks are counted from 1 there. */
+void hf_read_kimi_linear(struct cfg *c)
+{
+    struct hf *h = c->h;
+    const json_t *linear = get(c, c->root, "linear_attn_config");
+    const json_t *full = json_object_get(linear, "full_attn_layers");
+    u32 n_layers = h->n_layers = need_u32(c, "num_hidden_layers", 512);
+    for (u32 l = 0; l < n_layers; l++) h->parts[l] = HF_STATE | HF_FFN;
+    for (size_t i = 0; i < json_array_size(full); i++) {
+        json_int_t l = json_integer_value(json_array_get(full, i));
+        if (l >= 1 && l <= n_layers) h->parts[l - 1] = HF_ATTENTION | HF_FFN;
+    }
+    json_int_t heads = json_integer_value(json_object_get(linear, "num_heads")),
+               width = json_integer_value(json_object_get(linear, "head_dim")),
+               taps = json_integer_value(json_object_get(linear, "short_conv_kernel_size"));
+    u32 n_heads = need_u32(c, "num_attention_heads", 1 << 12);
+    only_bool(c, "mla_use_nope", true);
+    only_str(c, "moe_router_activation_func", "sigmoid");
+    if (heads != n_heads || width < 1 || width > 1 << 12 || taps < 2 || taps > 16)
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: linear_attn_config needs num_attention_heads heads, a head_dim and a "
+             "short_conv_kernel_size");
+    hf_put_mla(c);
+    put_u32(c, "ssm.conv_kernel", c->rc ? 4 : (u32)taps);
+    put_u32(c, "kda.head_dim", c->rc ? 1 : (u32)width);
+    h->n_experts = need_u32(c, "num_experts", 1024);
+    put_u32(c, "leading_dense_block_count", int_in(c, "first_k_dense_replace", 0, n_layers, 0));
+    put_u32(c, "expert_count", h->n_experts);
+    put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_token", h->n_experts));
+    put_u32(c, "expert_feed_forward_length", need_u32(c, "moe_intermediate_size", 1 << 24));
+    put_u32(c, "expert_shared_count", opt_u32(c, "num_shared_experts", 64, 1));
+    put_u32(c, "expert_group_count", opt_u32(c, "num_expert_group", 1024, 1));
+    put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
+    put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", 1));
+    put_bool(c, "expert_weights_norm", opt_bool(c, "moe_renormalize", true));
+    put_u32(c, "expert_gating_func", 2);
+}
+
 /* A width that may be said as "auto": what the heads share evenly. */
 static u32 head_width(struct cfg *c, u32 inner, u32 n_heads)
 {

@@ -34,7 +34,7 @@ enum {
     MAMBA = NH | GH | FH,
     ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D | GE | C2 | HF_GPT_OSS |
            HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | F2 | MAMBA | HF_HY_V3 | HF_BAILING2,
-    ALL = ATTN | G | R,
+    ALL = ATTN | G | R | HF_KIMI_LINEAR,
 };
 
 /* Whatever they say: how the model is named, trained, run, sampled from, or was written. */
@@ -241,7 +241,12 @@ static const struct field {
     {HF_BAILING2, "topk_method", ANY, 0},
     {HF_BAILING2, "use_rmsnorm", TRUE, 0},
     {HF_BAILING2, "mtp_loss_scaling_factor", ANY, 0}, /* training */
-    {F2, "full_attn_idxs", ANY, 0},                   /* layer_types decides where both are there */
+    {HF_KIMI_LINEAR, "num_key_value_heads", ANY, 0},  /* keys and values come from one latent */
+    {HF_KIMI_LINEAR, "head_dim", ANY, 0},
+    {HF_KIMI_LINEAR, "moe_layer_freq", EQUAL, 1},
+    {HF_KIMI_LINEAR, "use_grouped_topk", ANY, 0}, /* of one group, or its number of groups */
+    {HF_KIMI_LINEAR, "num_nextn_predict_layers", ANY, 0}, /* nothing else needs them */
+    {F2, "full_attn_idxs", ANY, 0}, /* layer_types decides where both are there */
     {F2, "conv_dim", DIM, 0},
     {F2, "conv_dim_out", DIM, 0},
     {F2, "block_dim", DIM, 0},

@@ -50,6 +50,7 @@ enum hf_arch {
     HF_FALCON_H1 = 1ull << 45,
     HF_HY_V3 = 1ull << 46,
     HF_BAILING2 = 1ull << 47,
+    HF_KIMI_LINEAR = 1ull << 48,
 };
 
 /* What a block has. */

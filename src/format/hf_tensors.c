@@ -38,6 +38,7 @@ enum how {
     TAPS,        /* the same of a convolution; F32 */
     COLUMNS,     /* columns of all value heads */
     CONV,        /* [n][1][taps] without the middle one; F32 */
+    CONV3,       /* with it, also where the checkpoint leaves it out */
     COLUMN,      /* a number for each head of Mamba as rows of one; F32 */
     COLUMN_EXP,  /* minus its exponential */
     BY_GROUP,    /* a vector as a row for each group of Mamba; F32 */
@@ -91,6 +92,7 @@ enum {
     FH = HF_FALCON_H1,
     HV = HF_HY_V3,
     BL = HF_BAILING2,
+    KL = HF_KIMI_LINEAR,
     POST = O2 | E4, /* norms behind the halves of a block alone */
     HAS_BIAS = HF_LLAMA | HF_QWEN2 | SO | S3 | GM | ER | EM | GR | HY | HM | GO | G4 | C2 |
                GE,                                                          /* of q, k and v */
@@ -104,11 +106,11 @@ enum {
     SIGMOID = G | GM | EM | HV | BL, /* with shared experts under these names */
     PERMUTED =
         L | MX | S3 | GR | M3 | GH, /* GGUF rotates neighbours, the checkpoint rotates halves */
-    ALL = ATTN | G | R | NH | FH,
+    ALL = ATTN | G | R | NH | FH | KL,
 };
 
 static const struct rule model_rules[] = {
-    {ATTN | G, "model.embed_tokens.weight", "token_embd.weight", AS_IS},
+    {ATTN | G | KL, "model.embed_tokens.weight", "token_embd.weight", AS_IS},
     {R, "model.embeddings.weight", "token_embd.weight", AS_IS},
     {R, "model.layers.0.pre_norm.weight", "token_embd_norm.weight", AS_IS},
     {R, "model.layers.0.pre_norm.bias", "token_embd_norm.bias", AS_IS},
@@ -152,6 +154,29 @@ static const struct rule block_rules[] = {
     {BL, "attention.query_layernorm.weight", "attn_q_norm.weight", AS_IS},
     {BL, "attention.key_layernorm.weight", "attn_k_norm.weight", AS_IS},
     {BL, "mlp.gate.expert_bias", "exp_probs_b.bias", AS_F32},
+    {KL, "input_layernorm.weight", "attn_norm.weight", AS_IS},
+    {KL, "post_attention_layernorm.weight", "ffn_norm.weight", AS_IS},
+    {KL, "self_attn.k_proj.weight", "attn_k.weight", AS_IS},
+    {KL, "self_attn.v_proj.weight", "attn_v.weight", AS_IS},
+    {KL, "self_attn.q_conv1d.weight", "ssm_conv1d_q.weight", CONV3},
+    {KL, "self_attn.k_conv1d.weight", "ssm_conv1d_k.weight", CONV3},
+    {KL, "self_attn.v_conv1d.weight", "ssm_conv1d_v.weight", CONV3},
+    {KL, "self_attn.A_log", "ssm_a", COLUMN_EXP},
+    {KL, "self_attn.dt_bias", "ssm_dt.bias", FLAT},
+    {KL, "self_attn.b_proj.weight", "ssm_beta.weight", AS_IS},
+    {KL, "self_attn.f_a_proj.weight", "ssm_f_a.weight", AS_IS},
+    {KL, "self_attn.f_b_proj.weight", "ssm_f_b.weight", AS_IS},
+    {KL, "self_attn.g_a_proj.weight", "ssm_g_a.weight", AS_IS},
+    {KL, "self_attn.g_b_proj.weight", "ssm_g_b.weight", AS_IS},
+    {KL, "self_attn.o_norm.weight", "ssm_norm.weight", AS_IS},
+    {KL, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight", AS_F32},
+    {KL, "block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", AS_F32},
+    {KL, "block_sparse_moe.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
+    {KL, "block_sparse_moe.experts.%u.w2.weight", "ffn_down_exps.weight", STACK},
+    {KL, "block_sparse_moe.experts.%u.w3.weight", "ffn_up_exps.weight", STACK},
+    {KL, "block_sparse_moe.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", AS_IS},
+    {KL, "block_sparse_moe.shared_experts.up_proj.weight", "ffn_up_shexp.weight", AS_IS},
+    {KL, "block_sparse_moe.shared_experts.down_proj.weight", "ffn_down_shexp.weight", AS_IS},
     {FM, "feed_forward.gate.weight", "ffn_gate_inp.weight", AS_F32},
     {FM, "feed_forward.expert_bias", "exp_probs_b.bias", AS_F32},
     {FM, "feed_forward.experts.%u.w1.weight", "ffn_gate_exps.weight", STACK},
@@ -229,15 +254,15 @@ static const struct rule block_rules[] = {
     {QN, "self_attn.k_norm.weight", "attn_k_norm.weight", AS_IS},
     {HY | HM, "self_attn.query_layernorm.weight", "attn_q_norm.weight", AS_IS},
     {HY | HM, "self_attn.key_layernorm.weight", "attn_k_norm.weight", AS_IS},
-    {G, "self_attn.q_proj.weight", "attn_q.weight", AS_IS},
+    {G | KL, "self_attn.q_proj.weight", "attn_q.weight", AS_IS},
     {G, "self_attn.q_a_proj.weight", "attn_q_a.weight", AS_IS},
     {G, "self_attn.q_a_layernorm.weight", "attn_q_a_norm.weight", AS_IS},
     {G, "self_attn.q_b_proj.weight", "attn_q_b.weight", AS_IS},
-    {G, "self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", AS_IS},
-    {G, "self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", AS_IS},
-    {G, "self_attn.kv_b_proj.weight", "attn_k_b.weight", MLA_K},
-    {G, "self_attn.kv_b_proj.weight", "attn_v_b.weight", MLA_V},
-    {ATTN | G, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
+    {G | KL, "self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight", AS_IS},
+    {G | KL, "self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight", AS_IS},
+    {G | KL, "self_attn.kv_b_proj.weight", "attn_k_b.weight", MLA_K},
+    {G | KL, "self_attn.kv_b_proj.weight", "attn_v_b.weight", MLA_V},
+    {ATTN | G | KL, "self_attn.o_proj.weight", "attn_output.weight", AS_IS},
     {FULL_BIAS, "self_attn.o_proj.bias", "attn_output.bias", AS_IS},
     {ATTN | G, "self_attn.rotary_emb.inv_freq", NULL, DROP},
     {(ATTN | G) & ~(u64)(SO | GM | GO | GE | POST | D | F2), "post_attention_layernorm.weight",
@@ -267,9 +292,9 @@ static const struct rule block_rules[] = {
     {GE | POST, "post_feedforward_layernorm.weight", "post_ffw_norm.weight", AS_IS},
     {G4, "post_self_attn_layernorm.weight", "post_attention_norm.weight", AS_IS},
     {G4, "post_mlp_layernorm.weight", "post_ffw_norm.weight", AS_IS},
-    {DENSE | G, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
-    {DENSE | G, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
-    {DENSE | G, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
+    {DENSE | G | KL, "mlp.gate_proj.weight", "ffn_gate.weight", AS_IS},
+    {DENSE | G | KL, "mlp.up_proj.weight", "ffn_up.weight", AS_IS},
+    {DENSE | G | KL, "mlp.down_proj.weight", "ffn_down.weight", AS_IS},
     {FULL_BIAS, "mlp.gate_proj.bias", "ffn_gate.bias", AS_IS},
     {FULL_BIAS, "mlp.up_proj.bias", "ffn_up.bias", AS_IS},
     {FULL_BIAS, "mlp.down_proj.bias", "ffn_down.bias", AS_IS},
@@ -662,9 +687,12 @@ static int add_shaped(const struct place *at, const struct rule *rule, const str
     const struct hf *h = at->h;
     u64 n = t->n_dims ? t->shape[0] : 0, dims[2] = {n, 1};
     bool fits = t->n_dims == 1;
-    if (rule->how == CONV) {
-        fits = t->n_dims == 3 && t->shape[1] == 1;
-        dims[1] = t->n_dims == 3 ? t->shape[2] : 0;
+    if (rule->how == CONV || rule->how == CONV3) {
+        fits = t->n_dims == 2 || (t->n_dims == 3 && t->shape[1] == 1);
+        dims[1] = n ? t->n_elems / n : 0;
+    } else if (rule->how == COLUMN_EXP) { /* Kimi's has four dimensions */
+        fits = true;
+        dims[0] = t->n_elems;
     } else if (rule->how == BY_GROUP) {
         dims[0] = h->n_keys;
         dims[1] = n / MAX(h->n_keys, 1u);
@@ -680,7 +708,9 @@ static int add_shaped(const struct place *at, const struct rule *rule, const str
                        .n_cols = t->n_elems,
                        .n_take = 1,
                        .map = rule->how == COLUMN_EXP ? MAP_MINUS_EXP : MAP_NONE};
-    return add(at, rule, QT_F32, 2, dims, &r);
+    u64 three[3] = {dims[0], 1, dims[1]};
+    bool apart = rule->how == CONV3;
+    return add(at, rule, QT_F32, apart ? 3 : 2, apart ? three : dims, &r);
 }
 
 /* Falcon-H1's multiplier of a matrix, by its name in GGUF. */
@@ -789,6 +819,7 @@ static int apply(const struct place *at, const struct rule *rule)
         if (at->h->tied) return 0;
         return at->h->arch & FH ? add_scaled(at, rule, t) : add_plain(at, rule, t);
     case CONV:
+    case CONV3:
     case COLUMN:
     case COLUMN_EXP:
     case BY_GROUP: return add_shaped(at, rule, t);

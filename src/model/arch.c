@@ -44,6 +44,8 @@ const struct arch arch_table[] = {
     {"hy_v3", "Hy3", arch_hy_v3, ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SHARED | ARCH_SAYS_NORM, 0, 0},
     {"bailingmoe2", "Ling 2 and Ring 2", arch_hy_v3, ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SAYS_NORM,
      0, 0},
+    {"kimi-linear", "Kimi Linear", arch_kimi_linear,
+     ARCH_EXPERTS | ARCH_GATED | ARCH_MLA | ARCH_KDA, 0, 0},
     {"lfm2", "LFM2 and LFM2.5, dense", arch_lfm2, ARCH_SHORT_CONV, 0, 0},
     {"lfm2moe", "LFM2 mixture of experts", arch_lfm2, ARCH_EXPERTS | ARCH_SIGMOID | ARCH_SHORT_CONV,
      0, 0},

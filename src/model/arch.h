@@ -45,6 +45,8 @@ enum arch_trait {
     ARCH_SHORT_CONV = 1 << 29,   /* blocks without key heads are a short convolution */
     ARCH_MAMBA = 1 << 28,        /* blocks without key heads are Mamba-2's; all that have them too,
                                     where head_count_kv is one number */
+    ARCH_KDA = 1 << 26,          /* latent attention that does not rotate; blocks without key heads
+                                    are Kimi's delta attention */
     ARCH_ONE_PART = 1 << 27,     /* a block is attention, Mamba-2's or a feed-forward */
 };
 
@@ -86,6 +88,7 @@ int arch_exaone4(struct build *b);
 int arch_cohere2(struct build *b);
 int arch_glm4(struct build *b);
 int arch_hy_v3(struct build *b);
+int arch_kimi_linear(struct build *b);
 int arch_lfm2(struct build *b);
 int arch_nemotron_h(struct build *b);
 int arch_granite_hybrid(struct build *b);

@@ -77,6 +77,9 @@ static bool is_kept(const struct tensor *t, struct str part, bool quantised)
                                          "time_mix_first.weight",
                                          "ssm_conv1d.weight",
                                          "shortconv.conv.weight",
+                                         "ssm_conv1d_q.weight",
+                                         "ssm_conv1d_k.weight",
+                                         "ssm_conv1d_v.weight",
                                          "ssm_a",
                                          "ssm_d",
                                          NULL};

@@ -160,7 +160,12 @@ static void read_heads(struct reader *r, struct hparams *hp)
     if (each)
         get_blocks(r, "attention.head_count", REQUIRED, 1, 4096, &hp->n_heads, hp->block_heads);
     hp->n_kv_heads = hp->n_heads;
-    if (!each) get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
+    if (r->traits & ARCH_KDA)
+        get_blocks(r, "attention.head_count_kv", REQUIRED, 0, 1, &hp->n_kv_heads,
+                   hp->block_kv_heads);
+    else if (!each)
+        get_u32(r, "attention.head_count_kv", OPTIONAL, 1, 4096, &hp->n_kv_heads);
+    fail_if(r, hp->n_kv_heads == 0, "attention.head_count_kv", "is 0 in every block");
     if (!each || r->rc) return;
     memcpy(hp->block_kv_heads, hp->block_heads, sizeof hp->block_heads);
     u32 least = r->traits & (ARCH_SHORT_CONV | ARCH_MAMBA) ? 0 : 1; /* 0: no attention */
@@ -403,6 +408,10 @@ static void read_mla(struct reader *r, struct hparams *hp)
     get_u32(r, "attention.value_length_mla", OPTIONAL, 1, 1 << 16, &hp->head_v_mla);
     hp->eps_mla = hp->eps;
     if (r->rc) return;
+    /* its converter leaves the width of a value out */
+    if ((r->traits & ARCH_KDA) &&
+        !source_kv(r->s, full_key(r, "attention.value_length", (char[160]){0}, 160)))
+        hp->head_v = hp->kv_lora;
     int rc = source_get_f32(r->s, "fletch.mla_norm_epsilon", &hp->eps_mla, r->err);
     if (rc < 0) r->rc = rc;
     check_eps(r, "fletch.mla_norm_epsilon", hp->eps_mla);
@@ -471,6 +480,18 @@ static void read_short_conv(struct reader *r, struct hparams *hp)
     read_headless_blocks(r, hp);
     fail_if(r, (u64)hp->d_model * hp->n_taps > WIDEST, "shortconv.l_cache",
             "makes the state too large");
+}
+
+static void read_kda(struct reader *r, struct hparams *hp)
+{
+    get_u32(r, "ssm.conv_kernel", REQUIRED, 2, 16, &hp->n_taps);
+    get_u32(r, "kda.head_dim", REQUIRED, 1, 1 << 12, &hp->recur_head_k);
+    read_headless_blocks(r, hp);
+    hp->recur_head_v = hp->recur_head_k;
+    hp->recur_heads = hp->recur_keys = hp->n_heads;
+    hp->no_rope = true;
+    fail_if(r, (u64)hp->n_heads * hp->recur_head_k * MAX(hp->recur_head_k, hp->n_taps) > WIDEST,
+            "kda.head_dim", "makes the state too large");
 }
 
 /* Mamba-2 or, with its names for other numbers, a gated delta net. */
@@ -635,6 +656,7 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
     if (r.traits & ARCH_SCALES) read_scales(&r, hp);
     if (r.traits & ARCH_SHORT_CONV) read_short_conv(&r, hp);
+    if (r.traits & ARCH_KDA) read_kda(&r, hp);
     if (r.traits & (ARCH_DELTA | ARCH_MAMBA)) read_recurrence(&r, hp);
     read_caps(&r, hp);
     return r.rc;

@@ -56,7 +56,7 @@ struct hparams {
     float yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; mistral3:
                            angles are divided by 1 + 0.1·yarn_log_mul·log factor; 0: not said */
 
-    bool no_rope; /* Granite: no layer rotates */
+    bool no_rope; /* Granite, Kimi Linear: no layer rotates */
     float embedding_scale, residual_scale, attention_scale, logit_scale; /* 0: none */
     float logit_cap; /* softcap of the logits; 0: none */
 

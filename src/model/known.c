@@ -48,13 +48,15 @@ enum {
     FALCON_H1 = 1ull << 45,
     HY_V3 = 1ull << 46,
     BAILING2 = 1ull << 47,
+    KIMI_LINEAR = 1ull << 48,
     VISION = QWEN2VL | QWEN3VL | QWEN3VLMOE | QWEN35 |
              QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
             GRANITE | HUNYUAN | QWEN35 | GEMMA2 | GEMMA3 | MISTRAL3 | OLMO2 | EXAONE4 | COHERE2 |
             GLM4 | LFM2 | NEMOTRON_H | GRANITE_H | FALCON_H1,
     MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
-          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE | HY_V3 | BAILING2,
+          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE | HY_V3 | BAILING2 |
+          KIMI_LINEAR,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
@@ -103,6 +105,7 @@ static const struct {
     {FALCON_H1, "falcon-h1"},
     {HY_V3, "hy_v3"},
     {BAILING2, "bailingmoe2"},
+    {KIMI_LINEAR, "kimi-linear"},
 };
 
 /* The values that change nothing. */
@@ -382,8 +385,8 @@ static const struct spare {
     u64 archs;
     const char *name, *also;
 } spares[] = {
-    {ATTENTION, "attn_rot_embd.weight", NULL},          /* the rotation's own frequencies */
-    {DEEPSEEK2, "attn_kv_b.weight", "attn_k_b.weight"}, /* the same, not split */
+    {ATTENTION, "attn_rot_embd.weight", NULL}, /* the rotation's own frequencies */
+    {DEEPSEEK2 | KIMI_LINEAR, "attn_kv_b.weight", "attn_k_b.weight"}, /* the same, not split */
 };
 
 enum { MAX_BLOCKS = 1024 };

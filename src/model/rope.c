@@ -106,6 +106,9 @@ static int fill_main(struct net *net, const struct hparams *hp, struct source *s
 int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struct err *err)
 {
     int rc = fill_main(net, hp, s, err);
+    /* latent attention that does not rotate: by nothing */
+    for (u32 i = 0; !rc && hp->no_rope && hp->kv_lora && i < hp->n_rot / 2; i++)
+        net->rope[ROPE_MAIN].freq[i] = 0;
     if (!rc) rc = fill_local(net, hp, err);
     if (rc || hp->query_rope != ROPE_GROWING) return rc;
     struct rope_table *r = &net->rope[ROPE_GROWING];

@@ -13,6 +13,7 @@ import make_delta
 import make_families
 import make_hf
 import make_hybrid
+import make_kimi
 import make_pool
 import make_rwkv
 import make_wrapped
@@ -26,6 +27,7 @@ def main():
     ap.add_argument("--family", nargs="+", help="only these of make_families.py")
     ap.add_argument("--delta", nargs="+", help="only these of make_delta.py")
     ap.add_argument("--hybrid", nargs="+", help="only these of make_hybrid.py")
+    ap.add_argument("--kimi", action="store_true", help="only that of make_kimi.py")
     ap.add_argument("--blocks", action="store_true", help="only that of make_blocks.py")
     ap.add_argument("--wrapped", nargs="+", help="only these of make_wrapped.py")
     ap.add_argument("--pool", action="store_true", help="only those of make_pool.py")
@@ -37,6 +39,8 @@ def main():
         return make_delta.make_all(args.out, args.delta)
     if args.hybrid:
         return make_hybrid.make_all(args.out, args.hybrid)
+    if args.kimi:
+        return make_kimi.make_all(args.out)
     if args.wrapped:
         return make_wrapped.make_all(args.out, args.wrapped)
     if args.pool:
@@ -45,6 +49,7 @@ def main():
         return make_blocks.make_all(args.out)
     make_rwkv.make_all(args.out)
     make_blocks.make_all(args.out)
+    make_kimi.make_all(args.out)
     if not args.own_only:
         make_hf.make_all(args.out)
         make_families.make_all(args.out)

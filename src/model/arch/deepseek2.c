@@ -33,8 +33,7 @@ static struct operand inner_norm(struct build *b, const char *label, struct oper
         (struct norm_spec){.kind = NORM_RMS, .eps = b->hp->eps_mla, .w = w, .b = NO_WEIGHT});
 }
 
-/* x + Wo·MLA(norm(x)). Per head: query [nope | rope], absorbed by k_b into the latent space. */
-static struct operand mla(struct build *b, struct operand x, u32 l)
+struct operand part_latent(struct build *b, struct operand x, u32 l)
 {
     const struct hparams *hp = b->hp;
     struct bind *bind = &b->bind;
@@ -80,7 +79,7 @@ static struct operand mla(struct build *b, struct operand x, u32 l)
 static struct operand block(struct build *b, struct operand x, u32 l)
 {
     const struct hparams *hp = b->hp;
-    x = mla(b, x, l);
+    x = part_latent(b, x, l);
     u32 wn = bind_vector(&b->bind, hp->d_model, "blk.%u.ffn_norm", l);
     struct operand h = part_norm(b, "ffn_norm", x, wn);
     return prog_add(b->p, "block_out", x, dense_gated_experts(b, h, l));

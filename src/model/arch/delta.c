@@ -4,8 +4,7 @@
 
 #include "model/arch/parts.h"
 
-/* x/sqrt(Σx² + 1e-6) of each key head, times scale: an RMS norm whose weights are one number. */
-static struct operand l2_norm(struct build *b, const char *label, struct operand x, float scale)
+struct operand part_l2_norm(struct build *b, const char *label, struct operand x, float scale)
 {
     u32 n = b->hp->recur_head_k;
     return prog_norm(b->p, label, x,
@@ -67,8 +66,8 @@ struct operand part_delta_net(struct build *b, struct operand h, u32 l, bool in_
     u32 taps = bind_vector(bind, width * hp->n_taps, "blk.%u.ssm_conv1d", l);
     u32 past = net_state(p->net, (hp->n_taps - 1) * width);
     qkv = prog_act(p, "conv_silu", ACT_SILU, prog_conv(p, "conv", qkv, past, taps, NO_WEIGHT));
-    spec.r = l2_norm(b, "q_l2", prog_cols(p, qkv, 0, keys), 1 / sqrtf((float)n));
-    spec.k = l2_norm(b, "k_l2", prog_cols(p, qkv, keys, keys), 1);
+    spec.r = part_l2_norm(b, "q_l2", prog_cols(p, qkv, 0, keys), 1 / sqrtf((float)n));
+    spec.k = part_l2_norm(b, "k_l2", prog_cols(p, qkv, keys, keys), 1);
     spec.v = prog_cols(p, qkv, 2 * keys, values);
     spec.state = net_state(p->net, values * n);
     struct operand y = prog_recurrence(p, "delta", spec);

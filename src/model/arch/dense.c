@@ -54,7 +54,7 @@ struct operand dense_block(struct build *b, struct operand x, u32 l, struct deco
         struct operand h = part_block_norm(b, "attn_norm", x, l, "attn_norm");
         x = part_residual(b, "attn_residual", x, spec.mixer(b, h, l));
     } else {
-        x = part_attention(b, x, l, spec.attention);
+        x = spec.attend ? spec.attend(b, x, l) : part_attention(b, x, l, spec.attention);
     }
     struct operand h = x;
     if (!spec.no_norm)

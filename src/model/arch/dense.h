@@ -14,6 +14,8 @@ struct decoder_spec {
     struct operand (*ffn)(struct build *b, struct operand h, u32 l);
     /* of recurrent blocks, instead of attention, for the normed stream; NULL: there are none */
     struct operand (*mixer)(struct build *b, struct operand h, u32 l);
+    /* instead of attention: x plus what it makes of the stream; NULL: as attention says */
+    struct operand (*attend)(struct build *b, struct operand x, u32 l);
     /* all of a block, for the normed stream; NULL: attention or mixer, then ffn */
     struct operand (*whole)(struct build *b, struct operand h, u32 l);
     const char *output_norm; /* the tensor's name; NULL: output_norm */

@@ -51,8 +51,15 @@ struct operand part_experts(struct build *b, struct operand h, u32 l, enum route
  * gate. in_turns: neighbouring heads have different keys. */
 struct operand part_delta_net(struct build *b, struct operand h, u32 l, bool in_turns);
 
+/* x + Wo·MLA(norm(x)) of block l. Per head: query [nope | rope], absorbed by k_b into the latent
+ * space. */
+struct operand part_latent(struct build *b, struct operand x, u32 l);
+
 /* Wo·(gated output of Mamba-2 for h) of block l. */
 struct operand part_mamba(struct build *b, struct operand h, u32 l);
+
+/* x/sqrt(Σx² + 1e-6) of each key head, times scale: an RMS norm whose weights are one number. */
+struct operand part_l2_norm(struct build *b, const char *label, struct operand x, float scale);
 
 /* Records block l of the net as the MTP program; block: the architecture's own. */
 int part_mtp(struct build *b, u32 l,
