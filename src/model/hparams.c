@@ -172,7 +172,6 @@ static void read_heads(struct reader *r, struct hparams *hp)
     if (source_kv(r->s, full_key(r, "attention.head_count_kv", (char[160]){0}, 160)))
         get_blocks(r, "attention.head_count_kv", REQUIRED, least, 4096, &hp->n_kv_heads,
                    hp->block_kv_heads);
-    fail_if(r, hp->n_kv_heads == 0, "attention.head_count_kv", "is 0 in every block");
     for (u32 i = 0; !r->rc && i < r->n_blocks; i++)
         fail_if(r, hp->block_kv_heads[i] && hp->block_heads[i] % hp->block_kv_heads[i] != 0,
                 "attention.head_count_kv", "does not divide head_count");

@@ -21,6 +21,11 @@ struct synth_shape {
      * columns of each */
     u32 full_every, delta_heads, delta_keys, delta_width;
     u32 n_ff_shared; /* width of the shared experts, where it is their own */
+    /* LFM2, Granite 4 H: a letter for each block, * for attention; the others have a convolution or
+     * Mamba-2, with the same heads, key heads and columns of a value, and keys of mamba_keys */
+    const char *blocks;
+    u32 mamba_keys;
+    float scales[4]; /* Granite: of the embedding, the residuals, attention and the logits */
 };
 
 /* The table, ended by a row without a name. */

@@ -20,6 +20,8 @@
     .rope_base = 1e7f, .n_rot = 64, .tied = (tie)
 #define DELTA(heads, keys) \
     .full_every = 4, .delta_heads = (heads), .delta_keys = (keys), .delta_width = 128
+#define MAMBA(heads, keys, width) \
+    .delta_heads = (heads), .delta_keys = 1, .delta_width = (width), .mamba_keys = (keys)
 #define RWKV(n) \
     .name = (n), .arch = "rwkv7", .n_ctx = 1 << 20, .n_vocab = 65536, .eps = 1e-5f, .head = 64
 #define SIZE(layers, d, ff) .n_layers = (layers), .d_model = (d), .n_ff = (ff)
@@ -57,6 +59,36 @@ const struct synth_shape synth_shapes[] = {
      .n_rot = 64,
      .head_mla = 256},
     {QWEN35("Qwen3.5-0.8B", "qwen35", true), SIZE(24, 1024, 3584), HEADS(8, 2, 256), DELTA(16, 16)},
+    {QWEN35("Qwen3.8-27B", "qwen35", false), SIZE(64, 5120, 17408), HEADS(24, 4, 256),
+     DELTA(48, 16)},
+    {.name = "LFM2-1.2B",
+     .arch = "lfm2",
+     .pre = "lfm2",
+     .n_vocab = 65536,
+     .n_ctx = 128000,
+     .eps = 1e-5f,
+     .rope_base = 1e6f,
+     .tied = true,
+     SIZE(16, 2048, 8192),
+     HEADS(32, 8, 64),
+     .blocks = "cc*cc*cc*c*c*c*c"},
+    {.name = "Granite-4-H-Tiny",
+     .arch = "granitehybrid",
+     .pre = "dbrx",
+     .n_vocab = 100352,
+     .n_ctx = 131072,
+     .eps = 1e-5f,
+     .rope_base = 10000,
+     .tied = true,
+     SIZE(40, 1536, 512),
+     HEADS(12, 4, 128),
+     MAMBA(48, 128, 64),
+     .n_experts = 64,
+     .n_experts_used = 6,
+     .n_ff_expert = 512,
+     .n_ff_shared = 1024,
+     .scales = {12, 0.22f, 0.0078125f, 6},
+     .blocks = "mmmmm*mmmmmmmmm*mmmmmmmmm*mmmmmmmmm*mmmm"},
     {QWEN35("Qwen3.6-35B-A3B", "qwen35moe", false), SIZE(40, 2048, 0), HEADS(16, 2, 256),
      DELTA(32, 16), .n_experts = 256, .n_experts_used = 8, .n_ff_expert = 512, .n_ff_shared = 512},
     {RWKV("RWKV-7-0.4B"), SIZE(24, 1024, 4096), RANKS(64, 64, 32, 128)},
@@ -143,7 +175,7 @@ static void put_attention(struct declare *d, u32 l)
         PUT(DIMS(kv), "attn_k.bias");
         PUT(DIMS(kv), "attn_v.bias");
     }
-    if (strncmp(s->arch, "qwen3", 5) == 0) {
+    if (strncmp(s->arch, "qwen3", 5) == 0 || (s->blocks && !s->mamba_keys)) {
         PUT(DIMS(s->head), "attn_q_norm.weight");
         PUT(DIMS(s->head), "attn_k_norm.weight");
     }
@@ -164,6 +196,31 @@ static void put_delta(struct declare *d, u32 l)
     PUT(DIMS(n, s->delta_heads), "ssm_beta.weight");
     PUT(DIMS(n, s->delta_heads), "ssm_alpha.weight");
     PUT(DIMS(s->delta_width), "ssm_norm.weight");
+    PUT(DIMS(values, n), "ssm_out.weight");
+}
+
+static void put_conv(struct declare *d, u32 l)
+{
+    u32 n = d->shape->d_model;
+    PUT(DIMS(n), "attn_norm.weight");
+    PUT(DIMS(n, 3 * n), "shortconv.in_proj.weight");
+    PUT(DIMS(3, n), "shortconv.conv.weight");
+    PUT(DIMS(n, n), "shortconv.out_proj.weight");
+}
+
+static void put_mamba(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model, heads = s->delta_heads, values = heads * s->delta_width;
+    u32 width = values + 2 * s->delta_keys * s->mamba_keys;
+    PUT(DIMS(n), "attn_norm.weight");
+    PUT(DIMS(n, values + width + heads), "ssm_in.weight");
+    PUT(DIMS(4, width), "ssm_conv1d.weight");
+    PUT(DIMS(width), "ssm_conv1d.bias");
+    PUT(DIMS(heads), "ssm_dt.bias");
+    PUT(DIMS(1, heads), "ssm_a");
+    PUT(DIMS(1, heads), "ssm_d");
+    PUT(DIMS(values / s->delta_keys, s->delta_keys), "ssm_norm.weight");
     PUT(DIMS(values, n), "ssm_out.weight");
 }
 
@@ -201,7 +258,7 @@ static void put_ffn(struct declare *d, u32 l)
     PUT(DIMS(n, fe, e), "ffn_gate_exps.weight");
     PUT(DIMS(n, fe, e), "ffn_up_exps.weight");
     PUT(DIMS(fe, n, e), "ffn_down_exps.weight");
-    if (s->n_ff_shared) PUT(DIMS(n), "ffn_gate_inp_shexp.weight");
+    if (s->full_every) PUT(DIMS(n), "ffn_gate_inp_shexp.weight");
     if (!s->n_shared_experts && !s->n_ff_shared) return;
     fe = s->n_ff_shared ? s->n_ff_shared : fe * s->n_shared_experts;
     PUT(DIMS(n, fe), "ffn_gate_shexp.weight");
@@ -250,7 +307,8 @@ static void put_tensors(struct declare *d)
         put(d, DIMS(n), "token_embd_norm.weight");
         put(d, DIMS(n), "token_embd_norm.bias");
     }
-    put(d, DIMS(n), "output_norm.weight");
+    bool conv = s->blocks && !s->mamba_keys; /* LFM2's name of it */
+    put(d, DIMS(n), conv ? "token_embd_norm.weight" : "output_norm.weight");
     if (s->rank_decay) put(d, DIMS(n), "output_norm.bias");
     if (!s->tied) put(d, DIMS(n, s->n_vocab), "output.weight");
     if (s->rope_llama3 > 0) put(d, DIMS(s->head / 2), "rope_freqs.weight");
@@ -261,6 +319,8 @@ static void put_tensors(struct declare *d)
         }
         if (s->full_every && (l + 1) % s->full_every)
             put_delta(d, l);
+        else if (s->blocks && s->blocks[l] != '*')
+            (conv ? put_conv : put_mamba)(d, l);
         else if (s->kv_lora)
             put_mla(d, l);
         else
@@ -305,6 +365,35 @@ static void put_state(struct declare *d)
                                  KV_I32, 4, sections, sizeof sections, d->err);
 }
 
+/* Key heads by block, and what the blocks without them have. */
+static void put_blocks(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    static const char *const scales[4] = {"embedding_scale", "residual_scale", "attention.scale",
+                                          "logit_scale"};
+    u8 le[4 * 64] = {0};
+    char key[96];
+    CHECK(d->n_layers <= sizeof le / 4 && s->n_kv_heads < 256);
+    for (u32 l = 0; l < d->n_layers; l++)
+        if (s->blocks[l] == '*') le[4 * l] = (u8)s->n_kv_heads;
+    if (!d->rc)
+        d->rc = source_add_array(d->s, full_key(d, "attention.head_count_kv", key, sizeof key),
+                                 KV_I32, d->n_layers, le, 4 * (u64)d->n_layers, d->err);
+    if (!s->mamba_keys) {
+        put_u32(d, "shortconv.l_cache", 3);
+        return;
+    }
+    put_u32(d, "ssm.conv_kernel", 4);
+    put_u32(d, "ssm.state_size", s->mamba_keys);
+    put_u32(d, "ssm.group_count", s->delta_keys);
+    put_u32(d, "ssm.time_step_rank", s->delta_heads);
+    put_u32(d, "ssm.inner_size", s->delta_heads * s->delta_width);
+    for (u32 i = 0; i < 4; i++) put_f32(d, scales[i], s->scales[i]);
+    if (!d->rc)
+        d->rc = source_add_bool(d->s, full_key(d, "rope.scaling.finetuned", key, sizeof key), false,
+                                d->err);
+}
+
 static void put_numbers(struct declare *d)
 {
     const struct synth_shape *s = d->shape;
@@ -325,7 +414,10 @@ static void put_numbers(struct declare *d)
         put_u32(d, "token_shift_count", 2);
         return;
     }
-    put_u32(d, "attention.head_count_kv", s->n_kv_heads);
+    if (s->blocks)
+        put_blocks(d);
+    else
+        put_u32(d, "attention.head_count_kv", s->n_kv_heads);
     put_u32(d, "attention.key_length", s->head);
     put_u32(d, "attention.value_length", s->kv_lora ? s->kv_lora : s->head);
     put_u32(d, "rope.dimension_count", s->n_rot ? s->n_rot : s->head);
@@ -437,6 +529,7 @@ struct synth_range synth_range(const struct tensor *t)
         {"time_mix_r_k.weight", {0, 0.1f}},
         {"exp_probs_b.bias", {0, 0.1f}},
         {"ssm_a", {-0.5f, 0.4f}},
+        {"ssm_d", {1, 0.1f}},
         {".bias", {0, 0.02f}},
     };
     for (size_t i = 0; i < ARRAY_LEN(known); i++)

@@ -32,6 +32,8 @@ static void test_shapes_have_the_published_number_of_parameters(void **state)
         {"GLM-4.7-Flash", 29943393920},   {"Qwen3.5-0.8B", 752393024},
         {"Qwen3.6-35B-A3B", 34660610688}, {"RWKV-7-0.4B", 450767872},
         {"RWKV-7-1.5B", 1527404544},      {"RWKV-7-2.9B", 2947735040},
+        {"Qwen3.8-27B", 26895998464},     {"LFM2-1.2B", 1170340608},
+        {"Granite-4-H-Tiny", 6939037248},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(published); i++) {
