@@ -27,7 +27,7 @@ static const char *const families[] = {
 static const char *const later[] = {
     "lfm2",       "lfm2_moe",        "nemotron_h", "nemotron_h_moe",  "nemotron_h_latent",
     "granite_h",  "granite_h_dense", "falcon_h1",  "falcon_h1_plain", "hy_v3",
-    "bailing_v2", "kimi_linear"};
+    "bailing_v2", "granite_4",       "kimi_linear"};
 static const char *const backends[] = {"cpu", "emu"};
 
 /* The first n tokens, chunk at a time. */

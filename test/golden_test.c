@@ -161,7 +161,7 @@ static void equals_its_golden(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[128] = {0};
+    struct CMUnitTest tests[GOLDEN_MAX + 1] = {0};
     char **names = golden_list();
     size_t n = 0;
     for (; names[n]; n++)

@@ -96,13 +96,13 @@ static int by_name(const void *a, const void *b)
 char **golden_list(void)
 {
     size_t n = 0;
-    char **names = calloc(64, sizeof *names);
+    char **names = calloc(GOLDEN_MAX + 1, sizeof *names);
     DIR *d = opendir(GOLDEN_DIR);
     assert_non_null(names);
     assert_non_null(d); /* tests run from the root of the repository */
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
-        assert_true(n < 63);
+        assert_true(n < GOLDEN_MAX);
         names[n++] = strdup(e->d_name);
     }
     closedir(d);

@@ -44,6 +44,7 @@ struct golden {
     i32 tokens[64];
     u32 n_vocab, n_embd, n_layer;
 };
+enum { GOLDEN_MAX = 127 };
 /* Names of all golden directories, NULL-ended; fails the test when there are none. */
 char **golden_list(void);
 void golden_list_free(char **names);

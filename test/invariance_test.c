@@ -207,8 +207,8 @@ int main(void)
         {"quantised files run", quantised_files_run},
     };
     enum { WHAT = ARRAY_LEN(what) };
-    struct CMUnitTest tests[64 * WHAT] = {0};
-    static char labels[64 * WHAT][128];
+    struct CMUnitTest tests[(GOLDEN_MAX + 1) * WHAT] = {0};
+    static char labels[(GOLDEN_MAX + 1) * WHAT][128];
     char **names = golden_list();
     size_t n = 0;
     for (char **name = names; *name; name++)

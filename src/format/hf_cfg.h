@@ -181,8 +181,8 @@ void hf_read_nemotron(struct cfg *c);
 void hf_read_kimi_linear(struct cfg *c);
 void hf_read_granite_hybrid(struct cfg *c);
 void hf_read_falcon_h1(struct cfg *c);
-/* Whether it has experts: other architectures have the same class. */
-bool hf_lists_experts(struct cfg *c);
+/* Whether a block has that part: architectures without it have the same class. */
+bool hf_lists(struct cfg *c, enum hf_part part);
 
 /* hf_rope.c: the rotation of heads of n_rot columns, or of the part of them that rotates. */
 void hf_put_rope(struct cfg *c, u32 n_rot, u32 n_ctx);

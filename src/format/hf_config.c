@@ -135,8 +135,9 @@ void hf_read_dense(struct cfg *c)
     u32 dim = put_common(c, n_ctx);
     h->n_heads = need_u32(c, "num_attention_heads", 1 << 16);
     h->n_kv_heads = opt_u32(c, "num_key_value_heads", 1 << 16, h->n_heads);
-    u32 n_head =
-        opt_u32(c, "head_dim", 1 << 16, h->arch & HF_DELTA ? 256 : MAX(dim / h->n_heads, 1u));
+    bool old = h->arch == HF_NEMOTRON_H && !get(c, c->root, "head_dim");
+    u32 n_head = opt_u32(c, old ? "attention_head_dim" : "head_dim", 1 << 16,
+                         h->arch & HF_DELTA ? 256 : MAX(dim / h->n_heads, 1u));
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
     bool gemma = h->arch & (HF_GEMMA2 | HF_GEMMA3);
     only_str(c, "hidden_act", gemma ? "gelu_pytorch_tanh" : "silu");
@@ -780,7 +781,8 @@ static int read_config(struct cfg *c)
                                             HF_LFM2_MOE)); /* the class's default */
         if (c->h->arch & (HF_LFM2 | HF_LFM2_MOE))
             c->h->tied = opt_bool(c, "tie_embedding", c->h->tied);
-        if (c->h->arch == HF_NEMOTRON_H && hf_lists_experts(c)) c->arch = "nemotron_h_moe";
+        if (c->h->arch == HF_NEMOTRON_H && hf_lists(c, HF_EXPERTS)) c->arch = "nemotron_h_moe";
+        if (c->h->arch == HF_GRANITE_H && !hf_lists(c, HF_STATE)) c->arch = "granite";
         if (json_is_boolean(json_object_get(c->outer, "tie_word_embeddings")))
             c->h->tied = json_is_true(json_object_get(c->outer, "tie_word_embeddings"));
         if (!c->rc) c->rc = source_add_str(c->s, "general.architecture", str_of(c->arch), c->err);

@@ -87,11 +87,11 @@ static void read_parts(struct cfg *c)
     }
 }
 
-bool hf_lists_experts(struct cfg *c)
+bool hf_lists(struct cfg *c, enum hf_part part)
 {
     read_parts(c);
     for (u32 l = 0; l < c->h->n_layers; l++)
-        if (c->h->parts[l] & HF_EXPERTS) return true;
+        if (c->h->parts[l] & part) return true;
     return false;
 }
 
@@ -169,7 +169,7 @@ static void put_mamba(struct cfg *c, u32 n_heads, u32 head, u32 n_groups, u32 n_
 void hf_read_nemotron(struct cfg *c)
 {
     struct hf *h = c->h;
-    bool experts = hf_lists_experts(c);
+    bool experts = hf_lists(c, HF_EXPERTS);
     only_str(c, "mlp_hidden_act", "relu2");
     only_str(c, "mamba_hidden_act", "silu");
     only_bool(c, "use_bias", false);
@@ -268,10 +268,14 @@ void hf_read_granite_hybrid(struct cfg *c)
     if (place.p && !rope && !str_is(place, "nope"))
         source_refuse(c->s, "config.json: position_embedding_type %s is not supported",
                       QUOTE(place));
+    if (n_experts && strcmp(c->arch, "granite") == 0)
+        FAIL(c, FLETCH_E_UNSUPPORTED,
+             "config.json: experts without blocks of Mamba are not supported");
     if (!n_experts) h->arch = HF_GRANITE_HD;
     if (!n_experts) h->n_ff = need_u32(c, "shared_intermediate_size", 1 << 24);
     hf_read_granite(c);
     put_bool(c, "rope.scaling.finetuned", rope);
+    if (strcmp(c->arch, "granite") == 0) return;
     put_prefixed_mamba(c, opt_u32(c, "mamba_expand", 16, 2) * h->d_model);
     if (h->n_keys > 1) /* its class norms all groups at once, unlike others' */
         FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: mamba_n_groups other than 1 is not supported");

@@ -297,6 +297,15 @@ static const struct field {
     {HF_GRANITE_HD, "num_experts_per_tok", ANY, 0},
     {HF_GRANITE_HD, "intermediate_size", ANY, 0},
     {HF_GRANITE_HD, "shared_intermediate_size", ANY, 0},
+    {NH, "rms_norm_eps", ANY, 0}, /* beside layer_norm_epsilon */
+    {NH, "norm_eps", ANY, 0},
+    {HF_GRANITE_HD, "mamba_n_heads", ANY, 0}, /* of no block */
+    {HF_GRANITE_HD, "mamba_n_groups", ANY, 0},
+    {HF_GRANITE_HD, "mamba_d_state", ANY, 0},
+    {HF_GRANITE_HD, "mamba_d_head", ANY, 0},
+    {HF_GRANITE_HD, "mamba_d_conv", ANY, 0},
+    {HF_GRANITE_HD, "time_step_limit", ANY, 0},
+    {FH, "mlp_expansion_factor", ANY, 0}, /* intermediate_size says it */
     {FH, "mamba_use_mlp", TRUE, 0},
     {FH, "attn_layer_indices", ANY, 0}, /* null */
     /* of experts that are refused */

@@ -196,7 +196,7 @@ void hf_put_rope(struct cfg *c, u32 n_rot, u32 n_ctx)
 {
     const json_t *p = rope_object(c), *v;
     const char *key;
-    bool gemma3 = c->h->arch == HF_GEMMA3;
+    bool gemma3 = c->h->arch == HF_GEMMA3, lfm2 = c->h->arch & (HF_LFM2 | HF_LFM2_MOE);
     if (gemma3) p = rope_kinds(c, p);
     if (p && !json_is_object(p))
         FAIL(c, FLETCH_E_FORMAT, "config.json: the rope parameters are not an object");
@@ -209,7 +209,7 @@ void hf_put_rope(struct cfg *c, u32 n_rot, u32 n_ctx)
     }
     double base = opt_num(c, p, "rope_theta",
                           opt_num(c, c->root, "rope_theta",
-                                  gemma3                     ? 1e6
+                                  gemma3 || lfm2             ? 1e6
                                   : c->h->arch == HF_GPT_OSS ? 150000
                                                              : 10000));
     if (!(base > 0)) FAIL(c, FLETCH_E_FORMAT, "config.json: rope_theta must be greater than 0");

@@ -553,7 +553,8 @@ FP8_BLOCK = [16, 32]
 def to_fp8(rnd, w):
     """Bytes of e4m3, a scale for each block, and the values in float32."""
     rows, cols = ((n + b - 1) // b for n, b in zip(w.shape, FP8_BLOCK))
-    scales = torch.rand(rows, cols, generator=rnd.g) * 0.01 + 0.002
+    quarters, exponent = (torch.randint(0, n, (rows, cols), generator=rnd.g) for n in (4, 3))
+    scales = (1 + quarters / 4) * 2.0 ** (exponent - 9.0)  # so that products are exact in F16
     each = scales.repeat_interleave(FP8_BLOCK[0], 0).repeat_interleave(FP8_BLOCK[1], 1)
     each = each[: w.shape[0], : w.shape[1]]
     b = (w.float() / each).clamp(-448, 448).to(torch.float8_e4m3fn)
