@@ -45,8 +45,8 @@ test: $B/fletch $B/standin/fletch tests
 # takes gcc minutes: ASan looks at those.
 SLOW     := src/cpu/attention_test.c src/cpu/blas_test.c src/cpu/kernels_test.c src/cpu/op_test.c src/gpu/op_test.c \
             test/batch_test.c test/bench_test.py test/bytes_test.c test/census.sh test/gpu_test.c test/grammar_test.py \
-            test/kv_type_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
-            test/quality_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
+            test/kv_type_test.py test/memory_test.py test/mutate_test.py test/options_test.py test/oracle.sh \
+            test/quality_test.py test/replay_test.py test/replicas_test.py test/shapes.sh test/standin_test.py \
             test/metal_mutate_test.py test/metal_text_test.py test/scripts_test.py test/tour_test.py test/tune_test.c
 SCRIPTS  := $(wildcard test/*.sh test/*_test.py)
 THREADED := src/base/pool_test.c src/base/turns_test.c src/cpu/team_test.c $(wildcard src/serve/*_test.c) \
@@ -101,12 +101,13 @@ arm64:
 	$Qtools/arm64 $B-arm64
 
 # What takes minutes, and packages that CI need not have: random schemas against python3-jsonschema,
-# bad weights and storage types of every tensor on every executor.
+# bad weights and storage types of every tensor on every executor, and a server's memory under load.
 SCHEMAS ?= 12800
-check-long: $B/test/schema_cli $B/test/nonfinite_test $B/test/storage_test
+check-long: $B/fletch $B/test/schema_cli $B/test/nonfinite_test $B/test/storage_test
 	$Qtools/check-schemas -n $(SCHEMAS) $B
 	$Q$B/test/nonfinite_test all
 	$Q$B/test/storage_test all
+	$Qtools/fill-memory --build $B --seconds 180
 
 # Each fuzz target for FUZZ_SECONDS, as many at once as make runs jobs; findings land in $B-fuzz.
 # No kernel runs here nor below, so compilers need not work on them.
