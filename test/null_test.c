@@ -376,6 +376,11 @@ static void files(void **state)
     refused(fletch_synth(o.e, kept, &typeless, NULL, NULL));
     REFUSED(fletch_synth_shapes(NULL, &json));
     refused(fletch_synth_shapes(o.e, NULL));
+
+    tries("prefix_files");
+    REFUSED(fletch_prefix_files(NULL, ".", false, NULL, NULL));
+    refused(fletch_prefix_files(o.e, NULL, false, NULL, NULL));
+    WORKS(fletch_prefix_files(o.e, ".", false, NULL, NULL));
 }
 
 static bool was_seen(const char *name, size_t n)

@@ -356,7 +356,7 @@ void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *i
         .n_layers = hp->n_layers,
         .has_vocab = m->m->vocab->tok != NULL,
         .has_template = m->chat != NULL,
-        .has_state = m->m->net->n_states > 0,
+        .has_state = m->m->net && m->m->net->n_states > 0,
         .chat_template = chat.p,
         .n_chat_template = chat.n,
         .weight_bytes = model_weight_bytes(m->m),
