@@ -486,9 +486,44 @@ static void test_the_order_of_rules_costs_no_time(void **state)
     assert_true(zigzag < 5 * straight + 0.01);
 }
 
+/* What is forced, as the words that spell it; it ends where there is a choice, or the end. */
+static void test_forced_bytes_are_the_longest_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *grammar, *before, *tokens[6];
+    } cases[] = {
+        {"root ::= \"{\\\"abc\\\": \" [0-9] \"x\\\"}\"", "", {"{\"", "abc", "\": "}},
+        {"root ::= \"{\\\"abc\\\": \" [0-9] \"x\\\"}\"", "{\"abc\": 1", {"x\"}"}},
+        {"root ::= \"aaaaaa\" | \"aaab\"", "", {"a", "a", "a"}},
+        {"root ::= \"null\" \"z\"?", "", {"null"}},
+        {"root ::= \"true\" | \"false\"", "t", {"r", "u", "e"}},
+        {"root ::= [ab]", "", {NULL}},
+        {"root ::= \"ab\"", "ab", {NULL}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct automaton *a = automaton_of(cases[i].grammar);
+        struct constraint *c = constraint_of(a);
+        i32 got[16];
+        u32 n = 0;
+        assert_int_equal(constraint_feed(c, str_of(cases[i].before)), strlen(cases[i].before));
+        u32 n_got = constraint_forced(c, got, ARRAY_LEN(got));
+        for (; cases[i].tokens[n]; n++) {
+            assert_true(n < n_got);
+            if (!str_eq(f.pieces[got[n]], str_of(cases[i].tokens[n])))
+                fail_msg("%s: token %u is %d", cases[i].grammar, n, (int)got[n]);
+            assert_true(constraint_advance(c, got[n]));
+        }
+        assert_int_equal(n_got, n);
+        constraint_close(c);
+        automaton_close(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_forced_bytes_are_the_longest_tokens),
         TEST(test_texts_of_grammars),
         TEST(test_what_is_refused_and_why),
         TEST(test_sizes_have_limits),
