@@ -43,7 +43,7 @@ static void list_parts(struct cfg *c, const char *key, const json_t *list)
             FAIL(c, FLETCH_E_UNSUPPORTED, "config.json: %s contains %s, which is not supported",
                  key, json_is_string(v) ? QUOTE(str_of(json_string_value(v))) : "no string");
     }
-    h->n_layers = (u32)n;
+    h->n_layers = c->rc ? 1 : (u32)n;
 }
 
 /* Nemotron's early files: a letter for each block. */
@@ -61,7 +61,7 @@ static void list_letters(struct cfg *c, struct str text)
         else
             c->h->parts[l] = parts[at - letters];
     }
-    c->h->n_layers = (u32)text.n;
+    c->h->n_layers = c->rc ? 1 : (u32)text.n;
 }
 
 static void read_parts(struct cfg *c)

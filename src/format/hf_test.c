@@ -328,6 +328,27 @@ static void fields_that_nobody_knows_are_refused(void **state)
     "\"intermediate_size\":6,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":64," \
     "\"vocab_size\":5"
 
+/* Blocks that differ in kind, in the spellings there are; what GGUF can't say is refused. */
+static void kinds_of_blocks_are_listed(void **state)
+{
+    (void)state;
+#define HYBRID(class, more)                                                                  \
+    "{\"architectures\":[\"" class "\"],\"hidden_size\":8,\"num_attention_heads\":2,"        \
+                                   "\"intermediate_size\":6,\"max_position_embeddings\":64," \
+                                   "\"vocab_size\":5" more "}"
+#define LFM2(more)     HYBRID("Lfm2ForCausalLM", ",\"num_hidden_layers\":2,\"norm_eps\":1e-5" more)
+#define NEMOTRON(more) HYBRID("NemotronHForCausalLM", more)
+    must_fail(LFM2(""), "missing layer_types");
+    must_fail(LFM2(",\"layer_types\":[\"conv\"]"), "has 1 entries, but num_hidden_layers is 2");
+    must_fail(LFM2(",\"layer_types\":[\"conv\",\"moe\"]"), "contains 'moe'");
+    must_fail(LFM2(",\"layer_types\":[\"conv\",1]"), "contains no string");
+    must_fail(LFM2(",\"layer_types\":[\"conv\",\"conv\"],\"conv_bias\":true"), "conv_bias");
+    must_fail(NEMOTRON(""), "missing layer_types");
+    must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"\""), "has 0 letters");
+    must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"M?\""), "'M?' is not supported");
+    must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"M-E\""), "beside dense ones");
+}
+
 /* By the file, or by the rules of transformers' classes. W: the layer has a window. */
 static void layers_with_a_window_are_listed(void **state)
 {
@@ -905,6 +926,7 @@ int main(void)
         TESTDIR_TEST(refuses_what_it_would_compute_wrongly),
         TESTDIR_TEST(what_configuration_classes_write_opens),
         TESTDIR_TEST(fields_that_nobody_knows_are_refused),
+        TESTDIR_TEST(kinds_of_blocks_are_listed),
         TESTDIR_TEST(layers_with_a_window_are_listed),
         TESTDIR_TEST(odd_shapes_overrun_nothing),
         TESTDIR_TEST(gemma3_needs_few_fields),

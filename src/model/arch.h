@@ -43,8 +43,7 @@ enum arch_trait {
     ARCH_ROOT_EMBED = 1 << 20,   /* the embedding is scaled by the root of its width */
     ARCH_LAYER_NORM = 1 << 21,   /* norms are layer norms */
     ARCH_SHORT_CONV = 1 << 29,   /* blocks without key heads are a short convolution */
-    ARCH_MAMBA = 1 << 28,        /* blocks without key heads are Mamba-2's; all that have them too,
-                                    where head_count_kv is one number */
+    ARCH_MAMBA = 1 << 28,        /* it has numbers of Mamba-2; so are blocks without key heads */
     ARCH_KDA = 1 << 26,          /* latent attention that does not rotate; blocks without key heads
                                     are Kimi's delta attention */
     ARCH_ONE_PART = 1 << 27,     /* a block is attention, Mamba-2's or a feed-forward */

@@ -462,12 +462,10 @@ static void read_recurrent_blocks(struct reader *r, struct hparams *hp)
 /* Blocks with a state, where those of attention alone have key heads. */
 static void read_headless_blocks(struct reader *r, struct hparams *hp)
 {
-    char key[160];
-    const struct kv *kv = source_kv(r->s, full_key(r, "attention.head_count_kv", key, sizeof key));
-    bool listed = kv && kv->type == KV_ARRAY, parts = r->traits & ARCH_ONE_PART;
+    bool parts = r->traits & ARCH_ONE_PART;
     for (u32 i = 0; i < hp->n_layers; i++) {
         u32 n_ff = parts ? hp->block_ff[i] : 0;
-        hp->block_recurrent[i] = !listed || (!hp->block_kv_heads[i] && !n_ff);
+        hp->block_recurrent[i] = !hp->block_kv_heads[i] && !n_ff;
         fail_if(r, parts && hp->block_kv_heads[i] && n_ff, "feed_forward_length",
                 "has an entry for a block of attention");
     }

@@ -225,6 +225,19 @@ static void recurrent_sizes_that_cannot_be(void **state)
         {"qwen3_5", "qwen35.attention.recurrent_layers", ARRAY, 2, NULL}, /* of 5 blocks */
         {"qwen3_5", "qwen35.attention.value_length", U32, 8, NULL},
         {"qwen3_5_moe", "qwen35moe.expert_shared_feed_forward_length", MISSING, 0, NULL},
+        {"lfm2", "lfm2.shortconv.l_cache", MISSING, 0, NULL},
+        {"lfm2", "lfm2.shortconv.l_cache", U32, 1, NULL},
+        {"lfm2", "lfm2.shortconv.l_cache", U32, 17, NULL},
+        {"nemotron_h", "nemotron_h.ssm.state_size", U32, 0, NULL},
+        {"nemotron_h", "nemotron_h.ssm.group_count", U32, 4, NULL},      /* of 6 heads */
+        {"nemotron_h", "nemotron_h.ssm.time_step_rank", U32, 5, NULL},   /* of 72 columns */
+        {"nemotron_h", "nemotron_h.feed_forward_length", U32, 52, NULL}, /* in all blocks */
+        {"nemotron_h_moe", "nemotron_h_moe.moe_latent_size", U32, 1 << 21, NULL},
+        {"falcon_h1", "falcon-h1.ssm.time_step_rank", MISSING, 0, NULL},
+        {"kimi_linear", "kimi-linear.kda.head_dim", MISSING, 0, NULL},
+        {"kimi_linear", "kimi-linear.kda.head_dim", U32, 4097, NULL},
+        {"kimi_linear", "kimi-linear.attention.head_count_kv", U32, 0, NULL},
+        {"kimi_linear", "kimi-linear.ssm.conv_kernel", U32, 17, NULL},
         {"arwkv7-gate", "arwkv7.attention.layer_norm_rms_epsilon", MISSING, 0, NULL},
     };
     check_all(cases, ARRAY_LEN(cases));
