@@ -128,6 +128,7 @@ static void test_a_loaded_session_goes_on(void **state)
     check_resumed("emu", "qwen3_5", false);
     check_resumed("cpu", "lfm2_moe", false);
     check_resumed("cpu", "falcon_h1", false);
+    check_resumed("cpu", "nemotron_h_moe", false);
     check_resumed("emu", "llama", false);
     check_resumed("emu", "rwkv7", false);
 }
@@ -272,6 +273,7 @@ static void test_prompts_come_back_from_a_folder(void **state)
     check_folder("cpu", "qwen3_next");
     check_folder("cpu", "lfm2");
     check_folder("cpu", "granite_h");
+    check_folder("cpu", "kimi_linear");
 }
 
 static void write_file(const char *p, size_t n)
