@@ -51,14 +51,14 @@ struct cpu {
     struct hostmem host;
     const struct cpu_kernels *k;
     struct team *team;
-    u32 n_processors; /* more members than these take no part: they would only wait for one */
-    struct packed *packed;                   /* [n_weights] matrices */
-    float **vectors;                         /* [n_weights] vectors as f32, NULL for matrices */
-    atomic_uint *next[HOSTMEM_MAX_PROGRAMS]; /* [n_groups] work handed out */
-    struct cpu_act act;                      /* activations of the product that runs */
-    struct cpu_lists *lists;                 /* [team] */
-    bool has_blas;                           /* a library multiplies floats of prompts */
-    u8 *attention;                           /* cpu_attention_bytes of scratch */
+    u32 n_processors;      /* more members than these take no part: they would only wait for one */
+    struct packed *packed; /* [n_weights] matrices */
+    float **vectors;       /* [n_weights] vectors as f32, NULL for matrices */
+    atomic_uint *next[HOSTMEM_MAX_PROGRAMS];            /* [n_groups] work handed out */
+    struct cpu_act act;                                 /* activations of the product that runs */
+    struct cpu_lists *lists;                            /* [team] */
+    bool has_blas;                                      /* a library multiplies floats of prompts */
+    u8 *attention;                                      /* cpu_attention_bytes of scratch */
     struct pace paces[HOSTMEM_MAX_PROGRAMS][CPU_PACES]; /* of steps of 1, 2, 4 … rows */
 };
 

@@ -58,6 +58,20 @@ static void fused_ops_are_near_the_reference(void **state)
     check_all(OP_FUSED);
 }
 
+/* The profile of processors that have an instruction for bf16, on those too that have none. */
+static void prompts_meet_floats_in_bf16(void **state)
+{
+    (void)state;
+    struct exec_class floats = *cpu_class("generic");
+    u32 n = 0;
+    floats.bf16 = BF16_FLOATS;
+    for (u32 i = 0; i < op_case_count; i++)
+        if (op_cases[i].kind == OP_MATMUL)
+            for (enum op_form form = OP_UNFUSED; form <= OP_FUSED; form++)
+                n += op_case_check(&op_cases[i], &floats, form, 1) == OP_RAN;
+    assert_true(n > 0);
+}
+
 static float *run(const struct op_lab *l, const char *isa, enum op_form form, u32 n_threads, u32 n)
 {
     struct op_side side;
@@ -141,6 +155,7 @@ int main(void)
         cmocka_unit_test(every_op_has_a_case),
         cmocka_unit_test(ops_are_near_the_reference),
         cmocka_unit_test(fused_ops_are_near_the_reference),
+        cmocka_unit_test(prompts_meet_floats_in_bf16),
         cmocka_unit_test(what_no_kernel_lists_is_refused),
         cmocka_unit_test(bits_depend_on_nothing_but_the_rows),
     };
