@@ -5,7 +5,7 @@ enum {
     TRIAL_STEPS = 3,
     REST = 16, /* a trial is followed by REST times the time that it lost without one */
 };
-static const double CROWDED = 0.25; /* share of idle time above which fewer threads are tried */
+static const double CROWDED = 0.15; /* share of idle time above which fewer threads are tried */
 static const double BETTER = 0.9;   /* of the mean: a trial below it has paid */
 static const double HOPELESS = 1.5; /* of the mean: a trial ends with a step above it */
 
