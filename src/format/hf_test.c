@@ -346,7 +346,8 @@ static void kinds_of_blocks_are_listed(void **state)
     must_fail(NEMOTRON(""), "missing layer_types");
     must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"\""), "has 0 letters");
     must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"M?\""), "'M?' is not supported");
-    must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"M-E\""), "both expert blocks and dense blocks");
+    must_fail(NEMOTRON(",\"hybrid_override_pattern\":\"M-E\""),
+              "both expert blocks and dense blocks");
 }
 
 /* By the file, or by the rules of transformers' classes. W: the layer has a window. */
