@@ -33,7 +33,7 @@ MUTANTS = [
     ('archives of other builds stay', LIBRARY, '        remove_older(l->path);\n', '        (void)remove_older;\n'),
     ('tensor operations that nobody checks', DRIVER, 'if (y[i] != (float)sum) return false;', ''),
     ('tensor operations on every GPU', DRIVER, '![g->device supportsFamily:(MTLGPUFamily)METAL4] ||', 'false &&'),
-    ('tensor operations that are never used', DRIVER, 'out->tensor = g->tensor;', ''),
+    ('tensor operations that are never used', DRIVER, 'out->caps.tensor = g->tensor;', ''),
     ('tensor operations in the language of the others', LIBRARY, 'tensor ? (MTLLanguageVersion)LANGUAGE_4_0 : ', ''),
     ('only the last part is asked how it went', DRIVER, 'if (rc == 0) rc = part;', 'rc = part;'),
     ('macOS is not asked to let long work finish', DRIVER, 'setenv("AGX_RELAX_CDM_CTXSTORE_TIMEOUT", "1", 0);', ''),

@@ -215,8 +215,8 @@ u32 emit_kv_planes(const struct net *net, const struct exec_limits *limits, u32 
 bool emit_kv_in_blocks(const struct net *net);
 /* Where a state layer lies among the others, and its bytes. */
 u64 emit_state_at(const struct net *net, const struct exec_limits *limits, u32 layer, u64 *n);
-/* The cache and the states lie in buffers of at most limits->found.buffer bytes, each with whole
- * stretches (gpu_memory.h): where the one begins that holds the n bytes at `at`, when the one
+/* The cache and the states lie in buffers of at most limits->found.caps.buffer bytes, each with
+ * whole stretches (gpu_memory.h): where the one begins that holds the n bytes at `at`, when the one
  * before them is in the buffer that begins at `begin`; and the one that holds a state layer. */
 u64 emit_buffer_begin(const struct exec_limits *limits, u64 begin, u64 at, u64 n);
 u64 emit_state_buffer(const struct net *net, const struct exec_limits *limits, u32 layer);
