@@ -130,10 +130,11 @@ static int run_model(struct drafts *d, struct side *side, enum text_kind kind, s
     i32 *ids = NULL;
     size_t n = 0;
     struct fletch_generated made = {0};
-    struct fletch_generate g = {.max_tokens = N_STORY,
-                                .sampling = {.temperature = 0.8f, .top_p = 1, .repeat_penalty = 1},
-                                .ignore_end = kind == TEXT_STORY,
-                                .json_schema = kind == TEXT_JSON ? schema : NULL};
+    struct fletch_generate g = {
+        .max_tokens = N_STORY,
+        .sampling = {.temperature = kind == TEXT_STORY ? 0.8f : 0, .top_p = 1, .repeat_penalty = 1},
+        .ignore_end = kind == TEXT_STORY,
+        .json_schema = kind == TEXT_JSON ? schema : NULL};
     int rc = fletch_tokenize(d->m, prompt, sizeof prompt - 1, 0, &ids, &n);
     if (rc) return err_set(err, rc, "%s", d->m->err.text);
     fletch_session_reset(side->s);
