@@ -114,6 +114,13 @@ def test_serving_is_measured_for_many_clients(d):
     bench(d, *args[:-1], "0", code=2)
 
 
+def test_drafts_are_measured_on_texts_of_several_kinds(d):
+    rows = json.loads(fletch("bench", "zoo/tiny/llama.gguf", "--backend", "cpu", "--mode", "drafts", "--json").text)["drafts"]
+    copied, against, schema, story = rows
+    assert copied["n_accepted"] > 0 and against["n_accepted"] <= against["n_drafted"] / 2, rows
+    assert all(r["n_tokens"] > 20 and abs(r["ratio"] - r["on"] / r["off"]) < 1e-6 for r in rows), rows
+
+
 def test_csv_has_a_row_per_case(d):
     lines = bench(d, GOLDEN, *FAST, "--csv").text.splitlines()
     assert len(lines) == 4 and lines[0].startswith("mode,n_prompt,n_gen,depth,batch,tokens_per_s")
