@@ -8,6 +8,9 @@
  * begins with a loan of at most LOAN steps from a reserve that all sequences of a model share, and
  * gives back what it has left. So whatever the text is, speculation loses at most 1 % and the loan.
  */
+#include <math.h>
+#include <string.h>
+
 #include "serve/speculate_internal.h"
 
 enum {
@@ -40,26 +43,32 @@ static double least(const struct spec_time *t)
     return best;
 }
 
-/* Seconds of a step of so many rows: between those of the nearest numbers that were measured at
- * least `enough` times. Where only fewer rows were measured, one more costs what those did on
+/* Seconds of a step of each number of rows: between those of the nearest numbers that were measured
+ * at least `enough` times. Where only fewer rows were measured, one more costs what those did on
  * average beyond the first; half of it all, if that is all that is known: so attempts grow as more
- * becomes known. */
+ * becomes known. A table, because many numbers are compared before each step. */
+static void tabulate(const struct spec *s, u32 enough, double *to)
+{
+    u32 first = 0, below = 0;
+    double row = 0;
+    memset(to, 0, (SPEC_ROWS + 1) * sizeof *to);
+    for (u32 n = 1; n <= SPEC_ROWS; n++) {
+        if (s->steps[n].n < enough) continue;
+        to[n] = least(&s->steps[n]);
+        if (!first) first = n;
+        double more = below ? MAX(to[n] - to[below], 0) / (n - below) : 0;
+        for (u32 i = below + 1; i < n; i++) to[i] = below ? to[below] + more * (i - below) : to[n];
+        row = n > first ? MAX((to[n] - to[first]) / (n - first), 0) : to[n] / n / 2;
+        below = n;
+    }
+    for (u32 i = below + 1; below && i <= SPEC_ROWS; i++) to[i] = to[below] + row * (i - below);
+}
+
 static double seconds_by(const struct spec *s, u32 n_rows, u32 enough)
 {
-    u32 below = n_rows, above = n_rows, first = 1;
-    while (below && (below > SPEC_ROWS || s->steps[below].n < enough)) below--;
-    while (above <= SPEC_ROWS && s->steps[above].n < enough) above++;
-    if (!below) return above <= SPEC_ROWS ? least(&s->steps[above]) : 0;
-    double t = least(&s->steps[below]);
-    if (below == n_rows) return t;
-    if (above <= SPEC_ROWS) {
-        double more = least(&s->steps[above]) - t;
-        return t + MAX(more, 0) * (n_rows - below) / (above - below);
-    }
-    while (s->steps[first].n < enough) first++;
-    double row = t / below / 2;
-    if (first < below) row = (t - least(&s->steps[first])) / (below - first);
-    return t + MAX(row, 0) * (n_rows - below);
+    const double *t = s->seconds[enough - 1];
+    if (n_rows <= SPEC_ROWS) return t[n_rows];
+    return t[SPEC_ROWS] + (n_rows - SPEC_ROWS) * (t[SPEC_ROWS] - t[SPEC_ROWS - 1]);
 }
 
 /* Of a step that was measured at least twice; never more than its rows take one by one. */
@@ -80,6 +89,7 @@ void spec_measure(struct spec *s, struct spec_step step, double seconds)
     if (!s->n_measured++) s->reserve = loan * seconds;
     if (step.n_rows > SPEC_ROWS) return;
     spec_time_add(&s->steps[step.n_rows], seconds);
+    for (u32 i = 0; i < N_MEASURED; i++) tabulate(s, i + 1, s->seconds[i]);
     double base = seconds_by(s, step.n_decode, 1);
     s->reserve = MIN(s->reserve + kept_back * base, 4 * loan * base);
 }
@@ -194,18 +204,18 @@ void spec_count(struct spec *s, struct spec_record *r, struct spec_step step, u3
 
 /* ---- how many ---- */
 
-/* What k draft tokens for each of n sequences cost in seconds, and give in tokens for each. A
- * recurrent state that was spoiled takes the accepted ones again. */
-static double seconds_of(const struct spec *s, enum drafter_kind d, u32 n, u32 k, double rate)
+/* What k draft tokens for each of n sequences cost in seconds, if all are accepted with that
+ * probability. A recurrent state that was spoiled takes the accepted ones again. */
+static double seconds_of(const struct spec *s, enum drafter_kind d, u32 n, u32 k, double all)
 {
     u32 n_paid = k && d == DRAFTER_MTP ? k - 1 : k; /* it follows anyway: the first is free */
     double each = d == s->program ? least(&s->guess) : 0;
-    double t = step_seconds(s, n * (k + 1)) + each * n * n_paid, all = 1;
+    double t = step_seconds(s, n * (k + 1)) + each * n * n_paid;
     if (!k || !s->env.target.queue->p->net->n_states) return t;
-    for (u32 i = 0; i < k; i++) all *= rate;
     return t + (1 - all) * (step_seconds(s, n * (k / 2 + 2)) - step_seconds(s, n));
 }
 
+/* What they give in tokens for each. */
 static double tokens_of(u32 k, double rate)
 {
     double tokens = 1, hit = 1;
@@ -218,8 +228,10 @@ static u32 best_number(const struct spec *s, enum drafter_kind d, u32 n, double 
 {
     u32 best = 0, most = d == s->program ? SPEC_MAX_PROGRAM : SPEC_MAX;
     double best_speed = 0;
-    for (u32 k = 0; k <= most && n * k <= SPEC_ROWS; k++) {
-        double speed = tokens_of(k, rate) / seconds_of(s, d, n, k, rate);
+    double tokens = 0, all = 1; /* that k are accepted */
+    for (u32 k = 0; k <= most && n * k <= SPEC_ROWS; k++, all *= rate) {
+        tokens += all;
+        double speed = tokens / seconds_of(s, d, n, k, all);
         if (speed > best_speed * 1.001) {
             best_speed = speed;
             best = k;
@@ -261,7 +273,7 @@ void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_
     if (!q->most) return;
     /* a draft token must buy tokens faster than they come in the usual way */
     double speed = tokens_of(usual, (double)r->trust[d]) * n_decode /
-                   seconds_of(s, d, n_decode, usual, (double)r->trust[d]);
+                   seconds_of(s, d, n_decode, usual, pow((double)r->trust[d], usual));
     double rows = step_seconds(s, n_decode * (q->most + 1)) - step_seconds(s, n_decode);
     double row = MAX(rows, 0) / (n_decode * q->most);
     q->keep = (float)(speed * row);

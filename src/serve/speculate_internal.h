@@ -50,6 +50,7 @@ struct spec {
     struct spec_env env;
     enum drafter_kind program;             /* DRAFTER_MODEL, DRAFTER_MTP; N_DRAFTERS: neither */
     struct spec_time steps[SPEC_ROWS + 1]; /* of the target, by rows */
+    double seconds[2][SPEC_ROWS + 1];      /* of such steps, measured once or twice at least */
     struct spec_time guess;                /* a draft token by the program, kept or not */
     struct spec_time along;   /* a row of a pass of the MTP block in which nothing was drafted */
     u32 n_guesses, n_new;     /* drafted in this call, kept or not; tokens computed for it */
