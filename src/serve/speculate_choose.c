@@ -280,6 +280,11 @@ void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_
     q->go_on = (float)(speed * (row + least(&s->guess)));
 }
 
+bool spec_can_try(struct spec *s, struct spec_record *r, u32 n_decode)
+{
+    return s->env.n_tokens || (!is_plain(s) && affordable(s, r, n_decode, 0));
+}
+
 u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind, u32 n_decode)
 {
     struct spec_record *r = q->record;

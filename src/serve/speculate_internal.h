@@ -78,6 +78,8 @@ struct spec {
 /* speculate_choose.c */
 /* How many tokens a program should draft for q, whose record may be new: sets most, keep, go_on. */
 void spec_choose(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 n_decode);
+/* There is something on the account of that record; else there is no need to look anything up. */
+bool spec_can_try(struct spec *s, struct spec_record *r, u32 n_decode);
 /* How many more of a kind are worth their rows, all after q's draft; counts as a try. */
 u32 spec_worth(struct spec *s, struct spec_seq *q, enum drafter_kind d, u32 kind, u32 n_decode);
 /* The share of draft tokens of this kind that is accepted. */

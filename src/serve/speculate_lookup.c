@@ -5,7 +5,7 @@
 
 enum {
     LOOKUP_MIN = 3, /* latest tokens that must have stood somewhere before */
-    LOOKUP_MAX = 64,
+    LOOKUP_MAX = 32,
     COPY_EDIT = 2, /* latest tokens that may differ from what is copied, */
     COPY_SEEN = 8, /* those before that are compared, */
     COPY_SAME = 5, /* and how many of them must be the same */
@@ -35,7 +35,7 @@ static struct place longest(const i32 *tokens, u32 n)
     for (u32 end = n - 1; end >= LOOKUP_MIN && most < LOOKUP_MAX; end--) {
         const i32 *at = tokens + end - 1;
         u32 len = 0;
-        if (*at != *last) continue;
+        if (end <= most || *at != *last || *(at - most) != *(last - most)) continue;
         while (len < LOOKUP_MAX && len < end && *(at - len) == *(last - len)) len++;
         if (len > most) {
             most = len;
@@ -92,7 +92,7 @@ static int ngram_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decod
     (void)err;
     for (u32 i = 0; i < n; i++) {
         struct spec_seq *q = &seqs[i];
-        if (!q->room) continue;
+        if (!q->room || !spec_can_try(s, q->record, n_decode)) continue;
         if (q->n_draft && knows_better(q)) q->n_draft = 0;
         struct place p = look_up(q);
         u32 known = q->n + q->n_draft;
@@ -105,7 +105,8 @@ static int ngram_draft(struct spec *s, struct spec_seq *seqs, u32 n, u32 n_decod
 
 static bool ngram_would(struct spec *s, struct spec_seq *q, u32 n_decode)
 {
-    struct place p = q->room ? look_up(q) : (struct place){0};
+    if (!q->room || !spec_can_try(s, q->record, n_decode)) return false;
+    struct place p = look_up(q);
     return p.at && spec_worth(s, q, DRAFTER_NGRAM, p.kind, n_decode);
 }
 
