@@ -232,7 +232,7 @@ static void test_many_short_sequences_lose_as_little(void **state)
         spec_end(s, &record);
     }
     spec_close(s);
-    assert_true(with < 1.02 * N_SEQS * EACH * seconds_of(m, 1));
+    assert_true(with < 1.02 * (N_SEQS * EACH) * seconds_of(m, 1));
 }
 
 static void test_trust_follows_what_was_accepted(void **state)
