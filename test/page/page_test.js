@@ -618,7 +618,7 @@ test(
         await page.locator('#context-notice').getByText('will no longer be sent').waitFor();
         await becomes(
             () => page.locator('#context-notice').innerText(),
-            /first \d+ messages?, from “What is a GGUF file\?” on/,
+            /first \d+ messages?, beginning with “What is a GGUF file\?”, will/,
         );
         // What is left out no longer counts: the gauge never shows more than there is.
         const [used] = /^\d+/.exec(await page.locator('#room-text').innerText());
