@@ -18,11 +18,15 @@ static const double tolerance = 1e-4, tolerance_f16 = 5e-3;
 
 /* Their sizes are such that every executor has kernels for them. */
 static const char *const families[] = {
-    "mixtral",       "seed_oss",    "smollm3",        "phi3",        "glm4_moe",    "llama-blocks",
-    "phi3_long",     "phi3_short",  "minimax_m2",     "granite",     "ernie4_5",    "ernie4_5_moe",
-    "hunyuan_dense", "hunyuan_moe", "deepseek_v2",    "deepseek_v3", "solar_open",  "gpt_oss",
-    "gemma2",        "gemma3",      "mistral_window", "ministral3",  "olmo2",       "olmo3",
-    "exaone4",       "cohere2",     "glm4",           "qwen3_5",     "qwen3_5_moe", "qwen3_next"};
+    "mixtral",      "seed_oss",     "smollm3",        "phi3",           "glm4_moe",
+    "llama-blocks", "phi3_long",    "phi3_short",     "minimax_m2",     "granite",
+    "ernie4_5",     "ernie4_5_moe", "hunyuan_dense",  "hunyuan_moe",    "deepseek_v2",
+    "deepseek_v3",  "solar_open",   "gpt_oss",        "mistral4",       "cohere2_moe",
+    "afmoe",        "laguna",       "laguna_columns", "mimo2",          "llama4",
+    "exaone_moe",   "muse_glimmer", "step35",         "gemma4",         "gemma4_e",
+    "gemma4_moe",   "gemma2",       "gemma3",         "mistral_window", "ministral3",
+    "olmo2",        "olmo3",        "exaone4",        "cohere2",        "glm4",
+    "qwen3_5",      "qwen3_5_moe",  "qwen3_next"};
 /* Those with short convolutions and Mamba-2, and what came since. */
 static const char *const later[] = {
     "lfm2",       "lfm2_moe",        "nemotron_h", "nemotron_h_moe",  "nemotron_h_latent",

@@ -101,7 +101,8 @@ static struct operand route(struct op_lab *l, const struct op_shape *s, struct o
                                    .normalise = s->weight,
                                    .floor = 6.1e-5f,
                                    .scale = 1.5f,
-                                   .bias = vector(l, s->bias, s->experts)},
+                                   .bias = vector(l, s->bias, s->experts),
+                                   .scales = vector(l, s->scales, s->experts)},
                &ids, weights);
     return ids;
 }
@@ -461,7 +462,8 @@ static void record_norm_router(struct op_lab *l, const struct op_shape *s)
     struct operand z = prog_matmul(l->p, "z", h, w, NO_WEIGHT), ids, weights;
     give(l, h);
     give(l, z);
-    prog_route(l->p, z, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
+    prog_route(l->p, z, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+               &ids, &weights);
     if (!s->weight) return;
     for (u32 i = 0; i < 2; i++) y[i] = matmul(l, s, h, s->m);
     give(l, prog_glu(l->p, "y", y[0], y[1]));
@@ -707,6 +709,7 @@ const struct op_case op_cases[] = {
     {OP_GLU, "glu, wide", record_pairwise, {.n = 1024}},
     {OP_GLU, "glu of gelu", record_pairwise, {.n = 77, .kind = GLU_GELU}},
     {OP_GLU, "glu, clamped", record_pairwise, {.n = 77, .kind = GLU_CLAMPED}},
+    {OP_GLU, "glu, limited", record_pairwise, {.n = 77, .kind = GLU_LIMITED}},
     {OP_ADD_EXPERTS,
      "add_experts",
      record_add_experts,
@@ -734,6 +737,18 @@ const struct op_case op_cases[] = {
      record_rope_table,
      {.n = 12, .heads = 3, .head = 20, .kind = ROPE_NEOX}},
     {OP_ATTENTION, "attention", record_attention, {.heads = 4, .kv_heads = 4, .head = 64}},
+    {OP_ATTENTION,
+     "attention, heads of 512",
+     record_attention,
+     {.heads = 3, .kv_heads = 1, .head = 512}},
+    {OP_ATTENTION,
+     "attention, ragged heads of 328",
+     record_attention,
+     {.heads = 6, .kv_heads = 2, .head = 328, .v_head = 264, .window = 20, .sinks = true}},
+    {OP_ATTENTION,
+     "attention, keys of 192 and values of 128",
+     record_attention,
+     {.heads = 6, .kv_heads = 2, .head = 192, .v_head = 128}},
     ATTENTION_WITH("a window of 5", .window = 5),
     ATTENTION_WITH("a window of 50", .window = 50),
     ATTENTION_WITH("a window of one", .window = 1),
@@ -787,6 +802,10 @@ const struct op_case op_cases[] = {
      "route softmax",
      record_route,
      {.experts = 64, .used = 4, .kind = ROUTE_SOFTMAX, .weight = true}},
+    {OP_ROUTE,
+     "route with scales of experts",
+     record_route,
+     {.experts = 40, .used = 5, .kind = ROUTE_SOFTMAX, .weight = true, .scales = true}},
     {OP_ROUTE,
      "route softmax, as it is",
      record_route,

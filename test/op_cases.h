@@ -19,8 +19,9 @@ struct op_shape {
     u32 experts, used, groups;
     u32 window; /* of attention; chunked: see op.h */
     bool chunked, capped, sinks;
-    u32 kind; /* of the norm, act, rope or route; outputs of norm+matmul */
-    u32 gap;  /* columns between heads */
+    bool scales; /* of experts */
+    u32 kind;    /* of the norm, act, rope or route; outputs of norm+matmul */
+    u32 gap;     /* columns between heads */
     enum qtype type;
     bool bias, weight, per_slot;
     bool odd; /* scores of experts that are NaN, infinite, huge, or equal */

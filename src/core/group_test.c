@@ -233,6 +233,8 @@ static bool give(struct op *op, enum feature f)
     case FEATURE_EXPERT_GROUPS: op->p.route.n_groups = 4; break;
     case FEATURE_NORMALISED: op->p.route.normalise = true; break;
     case FEATURE_SCALE: op->p.route.scale = 2; break;
+    case FEATURE_EXPERT_SCALES: op->w[1] = 0; break;
+    case FEATURE_LIMITED: op->p.glu.kind = GLU_LIMITED; break;
     default: return false;
     }
     return op_features(op) >> f & 1 && !(had >> f & 1);
@@ -255,6 +257,7 @@ static bool may_have(enum op_kind kind, enum feature f)
     case FEATURE_PARTIAL:
     case FEATURE_ROPE_TABLE: return kind == OP_ROPE;
     case FEATURE_GELU:
+    case FEATURE_LIMITED:
     case FEATURE_CLAMPED: return kind == OP_GLU;
     case FEATURE_V_WIDTH:
     case FEATURE_WINDOW:
@@ -263,7 +266,8 @@ static bool may_have(enum op_kind kind, enum feature f)
     case FEATURE_BY_SIGMOID:
     case FEATURE_EXPERT_GROUPS:
     case FEATURE_NORMALISED:
-    case FEATURE_SCALE: return kind == OP_ROUTE;
+    case FEATURE_SCALE:
+    case FEATURE_EXPERT_SCALES: return kind == OP_ROUTE;
     default: return false;
     }
 }
@@ -373,7 +377,8 @@ static void a_feature_keeps_the_op_out(void **state)
 {
     for (u32 per_slot = 0; per_slot < 2; per_slot++) {
         struct operand ids, weights, y[2], x = prog_embed(p, weight(16, 4, 1));
-        prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
+        prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+                   &ids, &weights);
         for (u32 i = 0; i < 2; i++)
             y[i] = prog_matmul_experts(p, "e", x, ids, weight(per_slot ? 8 : 16, 3, 16), per_slot);
         finish(prog_combine_experts(p, "c", prog_glu(p, "g", y[0], y[1]), weights));

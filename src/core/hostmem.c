@@ -303,7 +303,8 @@ static void softmax(const float *z, float *p, u32 n)
     for (u32 i = 0; i < n; i++) p[i] = (float)((double)p[i] / sum);
 }
 
-void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *ids, float *weights)
+void hostmem_route(const struct op *op, const float *z, const float *bias, const float *scales,
+                   i32 *ids, float *weights)
 {
     u32 n = op->p.route.n_experts, k = op->p.route.n_used;
     float p[HOSTMEM_MAX_EXPERTS], pick[HOSTMEM_MAX_EXPERTS], sum = 0;
@@ -323,6 +324,7 @@ void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *
     for (u32 j = 0; j < k; j++) {
         if (op->p.route.normalise) weights[j] /= fmaxf(sum, op->p.route.floor);
         weights[j] *= op->p.route.scale;
+        if (scales) weights[j] *= scales[ids[j]];
     }
 }
 

@@ -65,8 +65,8 @@ void hostmem_rotate(float *x, u32 n);
 float *hostmem_state(const struct hostmem *h, u32 state, u32 slot);
 
 /* The experts of one row, by OP_ROUTE's words. */
-void hostmem_route(const struct op *op, const float *z, const float *bias, i32 *ids,
-                   float *weights);
+void hostmem_route(const struct op *op, const float *z, const float *bias, const float *scales,
+                   i32 *ids, float *weights);
 
 /* One member's share of OP_SAMPLE; all n_members may call it at the same time. */
 void hostmem_sample(const struct hostmem *h, u32 handle, const struct step *s, const struct op *op,

@@ -43,7 +43,7 @@
     X(GLU, "glu", "g[T][n], u[T][n] -> y[T][n]", "",                                                    \
       "silu: y = silu(g) ⊙ u; gelu: y = g·σ(√(8/π)·(g + 0.044715·g³)) ⊙ u, which is its "   \
       "form with tanh; clamped: g' = min(g, limit), u' = u within ±limit, y = g'·σ(α·g')·(u' "    \
-      "+ 1)",                                                                                           \
+      "+ 1); limited: y = min(silu(g), limit) ⊙ u'",                                                    \
       "f32, our own exp")                                                                               \
     X(ROPE, "rope", "x[T][H·s] -> y[T][H·r]", "",                                                       \
       "per head, the first n_rot of its columns rotated by step.cos/sin of row t, the rest "            \
@@ -64,9 +64,9 @@
       "as attention with one shared key row of w = c + rope columns whose first c columns are "         \
       "also the value (MLA, absorbed form)",                                                            \
       "as attention")                                                                                   \
-    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt)",                            \
+    X(ROUTE, "route", "z[T][E] -> ids[T][k], weight[T][k]", "bias[E] (opt), s[E] (opt)",                \
       "softmax: P = softmax(z), top k; sigmoid: P = σ(z), top k of P + bias within the best "          \
-      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale",                      \
+      "groups; weights P_e, divided by max(ΣP, floor) if normalised, times scale, times s_e",           \
       "f32; ties go to the lower id; choices in descending order of score; a score that is NaN "        \
       "counts as -inf, so that the k choices are always distinct")                                      \
     X(COMBINE_EXPERTS, "combine_experts", "x[T][k·n], weight[T][k] -> y[T][n]", "",                     \
@@ -131,7 +131,7 @@ enum act_kind {
 };
 /* How a recurrence changes its state beside the decay: see OP_RECURRENCE. */
 enum recurrence_kind { RECURRENCE_REMOVE, RECURRENCE_DELTA, RECURRENCE_PLAIN };
-enum glu_kind { GLU_SILU, GLU_GELU, GLU_CLAMPED };
+enum glu_kind { GLU_SILU, GLU_GELU, GLU_CLAMPED, GLU_LIMITED };
 enum rope_kind { ROPE_NORM, ROPE_NEOX };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 
@@ -182,7 +182,7 @@ struct op {
         } rope;
         struct {
             enum glu_kind kind;
-            float alpha, limit; /* of GLU_CLAMPED */
+            float alpha, limit; /* of GLU_CLAMPED; limit of GLU_LIMITED too */
         } glu;
         struct {
             u32 kv; /* index of the cache layer */
@@ -257,6 +257,7 @@ struct op {
     X(ROPE_TABLE, "a rotary table of its own", o->kind == OP_ROPE && o->p.rope.table)              \
     X(GELU, "the function gelu", o->kind == OP_GLU && o->p.glu.kind == GLU_GELU)                   \
     X(CLAMPED, "gates that are clamped", o->kind == OP_GLU && o->p.glu.kind == GLU_CLAMPED)        \
+    X(LIMITED, "gates that are limited", o->kind == OP_GLU && o->p.glu.kind == GLU_LIMITED)        \
     X(NO_VALUE, "keys without values", o->kind == OP_KV_STORE && o->n_in == 1)                     \
     X(V_WIDTH, "values of another width than keys",                                                \
       o->kind == OP_ATTENTION && o->p.attn.v_width != o->p.attn.k_width)                           \
@@ -268,7 +269,8 @@ struct op {
     X(EXPERT_GROUPS, "groups of experts", o->kind == OP_ROUTE && o->p.route.n_groups > 1)          \
     X(NORMALISED, "weights that are normalised", o->kind == OP_ROUTE && o->p.route.normalise)      \
     X(SCALE, "scaled weights",                                                                     \
-      o->kind == OP_ROUTE && !(o->p.route.scale >= 1 && o->p.route.scale <= 1))
+      o->kind == OP_ROUTE && !(o->p.route.scale >= 1 && o->p.route.scale <= 1))                    \
+    X(EXPERT_SCALES, "a scale for each expert", o->kind == OP_ROUTE && o->w[1] != NO_WEIGHT)
 
 enum feature {
 #define FEATURE_ENUM(id, what, test) FEATURE_##id,
@@ -286,7 +288,7 @@ _Static_assert(FEATURE_COUNT <= 64, "a feature is a bit of u64");
 #define HAS_ANY_RECURRENCE                                                                  \
     (HAS(OP) | HAS(DELTA) | HAS(PLAIN) | HAS(HEAD_DECAY) | HAS(STRENGTH) | HAS(KEY_HEADS) | \
      HAS(TILED) | HAS(V_HEAD))
-#define HAS_ANY_GLU       (HAS(OP) | HAS(GELU) | HAS(CLAMPED))
+#define HAS_ANY_GLU       (HAS(OP) | HAS(GELU) | HAS(CLAMPED) | HAS(LIMITED))
 #define HAS_ANY_ATTENTION (HAS(OP) | HAS(V_WIDTH) | HAS(WINDOW) | HAS(SOFTCAP) | HAS(SINKS))
 #define HAS_ANY_ROUTE \
     (HAS(OP) | HAS(BY_SIGMOID) | HAS(BIAS) | HAS(EXPERT_GROUPS) | HAS(NORMALISED) | HAS(SCALE))

@@ -334,8 +334,8 @@ struct operand prog_glu_by(struct program *p, const char *name, struct operand g
         (struct op){.kind = OP_GLU, IN(g, u), .p.glu = {spec.kind, spec.alpha, spec.limit}});
 }
 
-static void rope_to(struct program *p, enum rope_kind kind, u32 table, u32 n_heads, u32 width,
-                    struct operand out, u32 out_stride, struct operand x, u32 in_stride)
+void prog_rope_by_to(struct program *p, enum rope_kind kind, u32 table, u32 n_heads, u32 width,
+                     struct operand out, u32 out_stride, struct operand x, u32 in_stride)
 {
     SHAPE(table < NET_ROPES);
     u32 n_rot = p->net->rope[table].n_rot;
@@ -351,7 +351,7 @@ static void rope_to(struct program *p, enum rope_kind kind, u32 table, u32 n_hea
 void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
                   struct operand out, u32 out_stride, struct operand x, u32 in_stride)
 {
-    rope_to(p, kind, 0, n_heads, width, out, out_stride, x, in_stride);
+    prog_rope_by_to(p, kind, 0, n_heads, width, out, out_stride, x, in_stride);
 }
 
 struct operand prog_rope_by(struct program *p, const char *name, enum rope_kind kind, u32 table,
@@ -359,7 +359,7 @@ struct operand prog_rope_by(struct program *p, const char *name, enum rope_kind 
 {
     struct operand out = prog_buf(p, name, x.width);
     u32 width = x.width / n_heads;
-    rope_to(p, kind, table, n_heads, width, out, width, x, width);
+    prog_rope_by_to(p, kind, table, n_heads, width, out, width, x, width);
     return out;
 }
 
@@ -429,7 +429,7 @@ void prog_route(struct program *p, struct operand z, struct route_spec spec, str
                 struct operand *weights)
 {
     SHAPE(spec.n_used >= 1 && spec.n_used <= z.width);
-    SHAPE(has_width(p, spec.bias, z.width));
+    SHAPE(has_width(p, spec.bias, z.width) && has_width(p, spec.scales, z.width));
     SHAPE(spec.n_groups <= 1 ||
           (z.width % spec.n_groups == 0 && spec.n_groups_used <= spec.n_groups &&
            spec.n_used <= z.width / spec.n_groups * spec.n_groups_used));
@@ -438,7 +438,7 @@ void prog_route(struct program *p, struct operand z, struct route_spec spec, str
     if (!p->net->failed) p->bufs[ids->buf].is_int = true;
     record(p, (struct op){.kind = OP_ROUTE,
                           IN(z),
-                          WEIGHTS(spec.bias),
+                          WEIGHTS(spec.bias, spec.scales),
                           .n_out = 2,
                           .out = {*ids, *weights},
                           .p.route = {.kind = spec.kind,

@@ -197,7 +197,7 @@ struct operand prog_act(struct program *p, const char *name, enum act_kind kind,
 struct operand prog_glu(struct program *p, const char *name, struct operand g, struct operand u);
 struct glu_spec {
     enum glu_kind kind;
-    float alpha, limit; /* of GLU_CLAMPED */
+    float alpha, limit; /* of GLU_CLAMPED; limit of GLU_LIMITED too */
 };
 struct operand prog_glu_by(struct program *p, const char *name, struct operand g, struct operand u,
                            struct glu_spec spec);
@@ -208,6 +208,8 @@ struct operand prog_rope_by(struct program *p, const char *name, enum rope_kind 
                             u32 n_heads, struct operand x);
 void prog_rope_to(struct program *p, enum rope_kind kind, u32 n_heads, u32 width,
                   struct operand out, u32 out_stride, struct operand x, u32 in_stride);
+void prog_rope_by_to(struct program *p, enum rope_kind kind, u32 table, u32 n_heads, u32 width,
+                     struct operand out, u32 out_stride, struct operand x, u32 in_stride);
 /* v.buf == NO_BUF for a latent cache. */
 void prog_kv_store(struct program *p, u32 kv, struct operand k, struct operand v);
 struct operand prog_attention(struct program *p, const char *name, u32 kv, u32 n_heads,
@@ -228,7 +230,8 @@ struct route_spec {
     u32 n_used, n_groups, n_groups_used;
     bool normalise;
     float floor, scale;
-    u32 bias; /* NO_WEIGHT: none */
+    u32 bias;   /* NO_WEIGHT: none */
+    u32 scales; /* of each expert; NO_WEIGHT: none */
 };
 void prog_route(struct program *p, struct operand z, struct route_spec spec, struct operand *ids,
                 struct operand *weights);

@@ -88,7 +88,8 @@ static struct operand record_random_op(const struct operand *made, u32 n, u32 *s
     }
     case 5: {
         struct operand ids, weights;
-        prog_route(p, a, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT}, &ids, &weights);
+        prog_route(p, a, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+                   &ids, &weights);
         return prog_combine_experts(p, "sum", a, weights);
     }
     default: return matmul(a, 8 + (*seed >> 20 & 31));
@@ -237,7 +238,8 @@ static void rope_without_table(struct operand x)
 static void more_experts_than_there_are(struct operand x)
 {
     struct operand ids, weights;
-    prog_route(p, x, (struct route_spec){.n_used = 13, .bias = NO_WEIGHT}, &ids, &weights);
+    prog_route(p, x, (struct route_spec){.n_used = 13, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+               &ids, &weights);
 }
 
 static void narrow_shift(struct operand x)
@@ -289,7 +291,8 @@ static void a_failed_net_records_nothing(void **state)
     x = prog_mul_weight(p, "m", x, NO_WEIGHT);
     x = prog_k_control(p, "k", x, x, NO_WEIGHT);
     x = prog_rk_bonus(p, "b", 1, x, x, x, x, NO_WEIGHT);
-    prog_route(p, x, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT}, &ids, &weights);
+    prog_route(p, x, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT, .scales = NO_WEIGHT}, &ids,
+               &weights);
     x = prog_matmul_experts(p, "e", x, ids, NO_WEIGHT, true);
     x = prog_gather_rows(p, prog_combine_experts(p, "c", x, weights));
     assert_int_equal(p->n_ops, 0);
@@ -300,7 +303,8 @@ static void bytes_read_by_ops(void **state)
 {
     (void)state;
     struct operand ids, weights, x = prog_embed(p, weight(8, 100, 1));
-    prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT}, &ids, &weights);
+    prog_route(p, x, (struct route_spec){.n_used = 2, .bias = NO_WEIGHT, .scales = NO_WEIGHT}, &ids,
+               &weights);
     prog_matmul_experts(p, "e", x, ids, weight(8, 3, 5), false);
     matmul(x, 7);
     assert_int_equal(prog_op_bytes(p, &p->ops[0], 3), 3 * 8 * 4);       /* its rows only */

@@ -156,7 +156,7 @@ static void op_route(const struct cpu_run *run, const struct op *op)
     u32 begin, end;
     share(run, run->s->n_rows, &begin, &end);
     for (u32 t = begin; t < end; t++)
-        hostmem_route(op, at(run, op->in[0], t), vector_of(run, op->w[0]),
+        hostmem_route(op, at(run, op->in[0], t), vector_of(run, op->w[0]), vector_of(run, op->w[1]),
                       (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
 }
 

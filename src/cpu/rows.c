@@ -78,7 +78,10 @@ INLINE void glu_kind(float *y, const float *g, const float *u, u32 n, enum glu_k
             b = -lanes_part_max(-top, -lanes_part_max(-top, b)) + 1.0f;
             s = a * alpha;
         }
-        store_part(y, i, n, a * lanes_part_sigmoid(s) * b);
+        if (kind == GLU_LIMITED) b = -lanes_part_max(-top, -lanes_part_max(-top, b));
+        a = a * lanes_part_sigmoid(s);
+        if (kind == GLU_LIMITED) a = -lanes_part_max(-top, -a);
+        store_part(y, i, n, a * b);
     }
 }
 
@@ -88,6 +91,7 @@ static void glu(float *y, const float *g, const float *u, u32 n, const struct op
     case GLU_SILU: glu_kind(y, g, u, n, GLU_SILU, 0, 0); break;
     case GLU_GELU: glu_kind(y, g, u, n, GLU_GELU, 0, 0); break;
     case GLU_CLAMPED: glu_kind(y, g, u, n, GLU_CLAMPED, op->p.glu.alpha, op->p.glu.limit); break;
+    case GLU_LIMITED: glu_kind(y, g, u, n, GLU_LIMITED, 0, op->p.glu.limit); break;
     }
 }
 

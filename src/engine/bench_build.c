@@ -160,7 +160,8 @@ static struct operand add_route(struct lab *l, struct operand z, struct operand 
                                    .normalise = true,
                                    .floor = 6.1e-5f,
                                    .scale = 1,
-                                   .bias = NO_WEIGHT},
+                                   .bias = NO_WEIGHT,
+                                   .scales = NO_WEIGHT},
                &ids, weights);
     return ids;
 }

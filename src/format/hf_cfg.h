@@ -56,11 +56,31 @@ static inline double class_default(const struct cfg *c, const char *key)
         {HF_GEMMA2 | HF_GEMMA3, "query_pre_attn_scalar", 256},
         {HF_GEMMA2, "attn_logit_softcapping", 50},
         {HF_GEMMA2, "final_logit_softcapping", 30},
-        {HF_GEMMA2 | HF_GEMMA3 | HF_EXAONE4 | HF_COHERE2, "sliding_window", 4096},
+        {HF_GEMMA2 | HF_GEMMA3 | HF_EXAONE4 | HF_EXAONE_MOE | HF_COHERE2 | HF_COHERE2_MOE,
+         "sliding_window", 4096},
+        {HF_GEMMA4, "num_attention_heads", 8},
+        {HF_GEMMA4, "num_key_value_heads", 4},
+        {HF_GEMMA4, "head_dim", 256},
+        {HF_GEMMA4, "vocab_size", 262144},
+        {HF_GEMMA4, "max_position_embeddings", 131072},
+        {HF_GEMMA4, "rms_norm_eps", 1e-6},
+        {HF_GEMMA4, "sliding_window", 512},
         {HF_GPT_OSS, "sliding_window", 128},
         {HF_GPT_OSS, "head_dim", 64},
-        {HF_COHERE2, "logit_scale", 0.0625},
-        {HF_COHERE2, "layer_norm_eps", 1e-5},
+        {HF_COHERE2 | HF_COHERE2_MOE, "logit_scale", 0.0625},
+        {HF_COHERE2 | HF_COHERE2_MOE, "layer_norm_eps", 1e-5},
+        {HF_COHERE2_MOE | HF_AFMOE | HF_LAGUNA | HF_LLAMA4 | HF_STEP35, "head_dim", 128},
+        {HF_MIMO2, "head_dim", 192},
+        {HF_MUSE, "head_dim", 128},
+        {HF_MUSE, "sliding_window", 2048},
+        {HF_MUSE, "final_logit_softcapping", 20},
+        {HF_MUSE, "qk_scale_factor", 3.87},
+        {HF_MUSE, "output_multiplier", 0.19611613513818404},
+        {HF_MUSE, "rms_norm_eps", 1e-5},
+        {HF_MIMO2, "v_head_dim", 128},
+        {HF_AFMOE, "sliding_window", 1024},
+        {HF_LAGUNA, "sliding_window", 512},
+        {HF_MIMO2, "sliding_window", 128},
         {HF_LFM2 | HF_LFM2_MOE, "norm_eps", 1e-5},
         {HF_LFM2 | HF_LFM2_MOE, "max_position_embeddings", 128000},
         {HF_NEMOTRON_H, "layer_norm_epsilon", 1e-5},
@@ -167,6 +187,29 @@ static inline void put_str(struct cfg *c, const char *suffix, const char *v)
 {
     if (!c->rc) c->rc = source_add_str(c->s, key_of(c, suffix).text, str_of(v), c->err);
 }
+
+/* hf_config.c: a decoder's common numbers; which layers attend to a window (false: none); counts
+ * and widths of experts; dense blocks before those with experts. */
+bool hf_list_windows(struct cfg *c, bool slides[512]);
+void hf_put_experts(struct cfg *c, u32 n_experts, bool norm);
+void hf_put_counts(struct cfg *c, u32 n, u32 used, u32 n_ff, u32 n_shared);
+u32 hf_leading_dense(struct cfg *c, u32 absent);
+
+/* hf_families.c */
+void hf_put_chunks(struct cfg *c);
+void hf_put_by_layer(struct cfg *c, const char *suffix, u32 full, u32 local, u32 first_last,
+                     u32 last);
+bool hf_put_each(struct cfg *c, const char *key, const char *suffix);
+u32 hf_put_gemma4_sizes(struct cfg *c, u32 n_head, u32 n_ff);
+void hf_read_gemma4(struct cfg *c);
+void hf_read_cohere2_moe(struct cfg *c);
+void hf_read_afmoe(struct cfg *c);
+void hf_read_laguna(struct cfg *c);
+void hf_read_mimo2(struct cfg *c);
+void hf_read_llama4(struct cfg *c);
+void hf_read_muse(struct cfg *c);
+void hf_read_step35(struct cfg *c);
+void hf_read_exaone_moe(struct cfg *c);
 
 /* Every block has the part that value belongs to, or those without it get 0. */
 void hf_put_blocks(struct cfg *c, const char *suffix, u32 value, enum hf_part part);

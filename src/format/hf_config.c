@@ -8,9 +8,12 @@ static u32 full_every(struct cfg *c)
 {
     if (c->h->arch & (HF_GEMMA2 | HF_GPT_OSS)) return 2;
     if (c->h->arch == HF_OLMO2) return 4;
+    if (c->h->arch == HF_AFMOE) return opt_u32(c, "global_attn_every_n_layers", 512, 4);
     const json_t *v = get(c, c->root, "sliding_window_pattern");
     struct str text = {json_string_value(v), json_string_length(v)};
-    u32 absent = c->h->arch == HF_GEMMA3 ? 6 : c->h->arch & (HF_EXAONE4 | HF_COHERE2) ? 4 : 0;
+    u32 absent = c->h->arch & (HF_GEMMA3 | HF_GEMMA4)                                      ? 6
+                 : c->h->arch & (HF_EXAONE4 | HF_EXAONE_MOE | HF_COHERE2 | HF_COHERE2_MOE) ? 4
+                                                                                           : 0;
     if (!absent || !text.p) return absent ? opt_u32(c, "sliding_window_pattern", 512, absent) : 0;
     for (size_t i = 0; i < text.n; i++)
         if (text.p[i] != (i + 1 < text.n ? 'L' : 'G'))
@@ -22,10 +25,12 @@ static u32 full_every(struct cfg *c)
 /* Which layers attend to a window, by the rules of transformers' classes: Qwen's are switched on
  * and begin at a layer, Mistral's has a default, Llama's has none but a cache that forgets what
  * lies before one, SmolLM3's is of the layers that don't rotate. False: none. */
-static bool list_windows(struct cfg *c, bool slides[512])
+bool hf_list_windows(struct cfg *c, bool slides[512])
 {
     u64 all = HF_LLAMA | HF_MIXTRAL | HF_PHI3 | HF_MISTRAL3;
-    u64 listed = HF_GEMMA2 | HF_GEMMA3 | HF_GPT_OSS | HF_OLMO2 | HF_EXAONE4 | HF_COHERE2;
+    u64 listed = HF_GEMMA2 | HF_GEMMA3 | HF_GEMMA4 | HF_GPT_OSS | HF_OLMO2 | HF_EXAONE4 |
+                 HF_COHERE2 | HF_COHERE2_MOE | HF_AFMOE | HF_LAGUNA | HF_MIMO2 | HF_EXAONE_MOE |
+                 HF_MUSE | HF_STEP35;
     u64 switched = HF_QWEN2 | HF_QWEN3 | HF_SMOLLM3;
     const json_t *types = get(c, c->root, "layer_types");
     bool on = opt_bool(c, "use_sliding_window", c->h->arch & (all | listed)), any = false;
@@ -44,6 +49,8 @@ static bool list_windows(struct cfg *c, bool slides[512])
             source_refuse(c->s, "config.json: layer_types contains %s",
                           type.p ? QUOTE(type) : "a value that is not a string");
         if (!by_type) slide = c->h->arch & switched ? i >= first : !every || (i + 1) % every;
+        /* the class's last layer has none, whatever it is said to be */
+        if (c->h->arch == HF_GEMMA4 && i + 1 == c->h->n_layers) slide = false;
         slides[i] = on && slide;
         any |= i < c->h->n_layers && slides[i];
     }
@@ -58,7 +65,7 @@ static void put_window(struct cfg *c)
     u32 absent = (c->h->mistral || c->h->olmo3) && !said ? 4096 : 0;
     u32 n = json_is_null(said) ? 0 : int_in(c, "sliding_window", 0, 1 << 30, absent);
     get(c, c->root, "sliding_window");
-    if (!list_windows(c, slides) || !n) return;
+    if (!hf_list_windows(c, slides) || !n) return;
     put_u32(c, "attention.sliding_window", n);
     for (u32 i = 0; i < c->h->n_layers; i++) {
         all &= slides[i];
@@ -105,15 +112,15 @@ static void put_eps(struct cfg *c)
     static const struct {
         u64 archs;
         const char *key;
-    } names[] = {{HF_COHERE2, "layer_norm_eps"},
+    } names[] = {{HF_COHERE2 | HF_COHERE2_MOE, "layer_norm_eps"},
                  {HF_LFM2 | HF_LFM2_MOE, "norm_eps"},
                  {HF_NEMOTRON_H, "layer_norm_epsilon"}};
     const char *key = "rms_norm_eps";
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (names[i].archs & c->h->arch) key = names[i].key;
-    put_f32(c,
-            c->h->arch == HF_COHERE2 ? "attention.layer_norm_epsilon"
-                                     : "attention.layer_norm_rms_epsilon",
+    if (c->h->arch == HF_COHERE2_MOE && get(c, c->root, "rms_norm_eps")) key = "rms_norm_eps";
+    bool layer = strcmp(key, "layer_norm_eps") == 0;
+    put_f32(c, layer ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             need_num(c, c->root, key));
 }
 
@@ -122,10 +129,30 @@ static u32 read_width(struct cfg *c)
 {
     bool said = get(c, c->root, "intermediate_size") != NULL;
     if (c->h->n_ff) return c->h->n_ff;
+    if (c->h->arch == HF_LLAMA4) return need_u32(c, "intermediate_size_mlp", 1 << 24);
+    if (c->h->arch == HF_COHERE2_MOE && get(c, c->root, "prefix_dense_intermediate_size"))
+        return need_u32(c, "prefix_dense_intermediate_size", 1 << 24);
     return need_u32(c,
                     said || !(c->h->arch & (HF_SOLAR | HF_QWEN35_MOE)) ? "intermediate_size"
                                                                        : "moe_intermediate_size",
                     1 << 24);
+}
+
+/* Heads and key heads, which may differ between layers. */
+static void put_heads(struct cfg *c)
+{
+    struct hf *h = c->h;
+    u32 n = h->n_layers, local = h->n_heads; /* of layers with a window */
+    if (h->arch == HF_STEP35)
+        local = opt_u32(c, "num_sliding_attention_heads", 1 << 16, h->n_heads);
+    if (local != h->n_heads)
+        hf_put_by_layer(c, "attention.head_count", h->n_heads, local, n, 0);
+    else if (!hf_put_each(c, "num_attention_heads_per_layer", "attention.head_count"))
+        put_u32(c, "attention.head_count", h->n_heads);
+    if (h->arch == HF_MIMO2) /* its class has twice as many where there is a window */
+        hf_put_by_layer(c, "attention.head_count_kv", h->n_kv_heads, 2 * h->n_kv_heads, n, 0);
+    else if (h->arch != HF_GEMMA4) /* which has them with its sizes */
+        hf_put_blocks(c, "attention.head_count_kv", h->n_kv_heads, HF_ATTENTION);
 }
 
 void hf_read_dense(struct cfg *c)
@@ -139,27 +166,61 @@ void hf_read_dense(struct cfg *c)
     u32 n_head = opt_u32(c, old ? "attention_head_dim" : "head_dim", 1 << 16,
                          h->arch & HF_DELTA ? 256 : MAX(dim / h->n_heads, 1u));
     if (n_head % 2) FAIL(c, FLETCH_E_FORMAT, "config.json: the head size %u is odd", n_head);
-    bool gemma = h->arch & (HF_GEMMA2 | HF_GEMMA3);
+    bool gemma = h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_GEMMA4);
     only_str(c, "hidden_act", gemma ? "gelu_pytorch_tanh" : "silu");
     if (gemma) only_str(c, "hidden_activation", "gelu_pytorch_tanh");
-    if (!h->parts[0]) put_window(c);
+    if (h->arch == HF_LLAMA4)
+        hf_put_chunks(c);
+    else if (!h->parts[0])
+        put_window(c);
     put_u32(c, "block_count", h->n_layers + h->n_mtp);
-    hf_put_blocks(c, "feed_forward_length", read_width(c), HF_FFN);
-    put_u32(c, "attention.head_count", h->n_heads);
-    hf_put_blocks(c, "attention.head_count_kv", h->n_kv_heads, HF_ATTENTION);
+    put_heads(c);
+    if (h->arch == HF_GEMMA4)
+        n_head = hf_put_gemma4_sizes(c, n_head, MIN(read_width(c), 1u << 23));
+    else
+        hf_put_blocks(c, "feed_forward_length", read_width(c), HF_FFN);
     put_u32(c, "attention.key_length", n_head);
-    put_u32(c, "attention.value_length", n_head);
+    put_u32(c, "attention.value_length",
+            h->arch == HF_MIMO2 ? need_u32(c, "v_head_dim", 1 << 16) : n_head);
     put_eps(c);
     if (h->arch != HF_NEMOTRON_H) hf_put_rope(c, n_head, n_ctx); /* it doesn't rotate */
 }
 
-static void put_experts(struct cfg *c, u32 n_experts, bool norm)
+void hf_put_experts(struct cfg *c, u32 n_experts, bool norm)
 {
     c->h->n_experts = n_experts;
     put_u32(c, "expert_count", n_experts);
     put_u32(c, "expert_used_count", need_u32(c, "num_experts_per_tok", n_experts));
     put_u32(c, "expert_feed_forward_length", need_u32(c, "moe_intermediate_size", 1 << 24));
     put_bool(c, "expert_weights_norm", norm);
+}
+
+void hf_put_counts(struct cfg *c, u32 n, u32 used, u32 n_ff, u32 n_shared)
+{
+    c->h->n_experts = n;
+    put_u32(c, "expert_count", n);
+    put_u32(c, "expert_used_count", used);
+    put_u32(c, "expert_feed_forward_length", n_ff);
+    put_u32(c, "expert_shared_count", n_shared);
+    if (n_shared) put_u32(c, "expert_shared_feed_forward_length", n_ff * n_shared);
+}
+
+/* Dense blocks come first: either a count or a list that must begin with them. */
+u32 hf_leading_dense(struct cfg *c, u32 absent)
+{
+    const json_t *types = get(c, c->root, "mlp_layer_types");
+    u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, absent), i = 0;
+    if (!types) return n;
+    for (n = 0; i < c->h->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool dense = type && strcmp(type, "dense") == 0;
+        if (dense && n == i)
+            n++;
+        else if (dense || !type || strcmp(type, "sparse") != 0)
+            FAIL(c, FLETCH_E_UNSUPPORTED,
+                 "config.json: mlp_layer_types must list dense layers first, then sparse ones");
+    }
+    return n;
 }
 
 static void read_qwen3_moe(struct cfg *c)
@@ -174,7 +235,7 @@ static void read_qwen3_moe(struct cfg *c)
         FAIL(c, FLETCH_E_UNSUPPORTED,
              "config.json: dense layers between the expert layers (mlp_only_layers, "
              "decoder_sparse_step) are not supported");
-    put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
+    hf_put_experts(c, n, opt_bool(c, "norm_topk_prob", false));
 }
 
 /* Which layers have a state; where no list says it, all but every nth. */
@@ -251,7 +312,7 @@ static void read_delta(struct cfg *c)
              "config.json: dense layers between the expert layers (mlp_only_layers, "
              "decoder_sparse_step) are not supported");
     u32 n = need_u32(c, "num_experts", 1024);
-    put_experts(c, n, opt_bool(c, "norm_topk_prob", true));
+    hf_put_experts(c, n, opt_bool(c, "norm_topk_prob", true));
     put_u32(c, "expert_shared_feed_forward_length",
             need_u32(c, "shared_expert_intermediate_size", 1 << 20));
 }
@@ -360,16 +421,6 @@ static u32 one_for_all(struct cfg *c, const char *key, u32 hi)
     return c->rc ? 1 : (u32)n;
 }
 
-static void put_counts(struct cfg *c, u32 n, u32 used, u32 n_ff, u32 n_shared)
-{
-    c->h->n_experts = n;
-    put_u32(c, "expert_count", n);
-    put_u32(c, "expert_used_count", used);
-    put_u32(c, "expert_feed_forward_length", n_ff);
-    put_u32(c, "expert_shared_count", n_shared);
-    if (n_shared) put_u32(c, "expert_shared_feed_forward_length", n_ff * n_shared);
-}
-
 static void read_ernie_moe(struct cfg *c)
 {
     u32 n = need_u32(c, "moe_num_experts", 1024);
@@ -383,8 +434,8 @@ static void read_ernie_moe(struct cfg *c)
              "moe_layer_end_index) are not supported");
     put_u32(c, "interleave_moe_layer_step", 1);
     put_u32(c, "leading_dense_block_count", int_in(c, "moe_layer_start_index", 0, n_layers, 1));
-    put_counts(c, n, need_u32(c, "moe_k", n), need_u32(c, "moe_intermediate_size", 1 << 20),
-               int_in(c, "moe_num_shared_experts", 0, 64, 2));
+    hf_put_counts(c, n, need_u32(c, "moe_k", n), need_u32(c, "moe_intermediate_size", 1 << 20),
+                  int_in(c, "moe_num_shared_experts", 0, 64, 2));
 }
 
 static void read_hunyuan_moe(struct cfg *c)
@@ -398,25 +449,7 @@ static void read_hunyuan_moe(struct cfg *c)
         (shared && one_for_all(c, "num_shared_expert", 64) != 1))
         FAIL(c, FLETCH_E_UNSUPPORTED,
              "config.json: only one shared expert, as wide as a routed expert, is supported");
-    put_counts(c, n, one_for_all(c, "moe_topk", n), n_ff, 1);
-}
-
-/* Dense blocks come first: either a count or a list that must begin with them. */
-static u32 leading_dense(struct cfg *c, u32 absent)
-{
-    const json_t *types = get(c, c->root, "mlp_layer_types");
-    u32 n = int_in(c, "first_k_dense_replace", 0, c->h->n_layers, absent), i = 0;
-    if (!types) return n;
-    for (n = 0; i < c->h->n_layers; i++) {
-        const char *type = json_string_value(json_array_get(types, i));
-        bool dense = type && strcmp(type, "dense") == 0;
-        if (dense && n == i)
-            n++;
-        else if (dense || !type || strcmp(type, "sparse") != 0)
-            FAIL(c, FLETCH_E_UNSUPPORTED,
-                 "config.json: mlp_layer_types must list dense layers first, then sparse ones");
-    }
-    return n;
+    hf_put_counts(c, n, one_for_all(c, "moe_topk", n), n_ff, 1);
 }
 
 static u32 count_mtp(struct cfg *c)
@@ -429,16 +462,17 @@ static u32 count_mtp(struct cfg *c)
     return 0;
 }
 
-/* What DeepSeek V3's routing has and others took over. */
+/* What DeepSeek V3's routing has and others took over, Mistral 4 with softmax. */
 static void put_sigmoid_experts(struct cfg *c, double scale)
 {
-    put_u32(c, "leading_dense_block_count", leading_dense(c, c->h->arch != HF_SOLAR));
-    put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
+    bool first = c->h->arch != HF_SOLAR && c->h->arch != HF_MISTRAL4;
+    put_u32(c, "leading_dense_block_count", hf_leading_dense(c, first));
+    hf_put_experts(c, need_u32(c, "n_routed_experts", 1024), opt_bool(c, "norm_topk_prob", true));
     put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 1024));
     put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
     put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
     put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", scale));
-    put_u32(c, "expert_gating_func", 2);
+    put_u32(c, "expert_gating_func", c->h->arch == HF_MISTRAL4 ? 1 : 2);
 }
 
 static void read_glm4_moe(struct cfg *c)
@@ -456,7 +490,7 @@ static void read_glm4_moe(struct cfg *c)
 static void put_routed(struct cfg *c, u32 n_dense, bool norm, const char *scale, double absent)
 {
     put_u32(c, "leading_dense_block_count", n_dense);
-    put_experts(c, need_u32(c, "num_experts", 1024), norm);
+    hf_put_experts(c, need_u32(c, "num_experts", 1024), norm);
     put_u32(c, "expert_shared_count", opt_u32(c, "num_shared_experts", 64, 1));
     put_f32(c, "expert_weights_scale", opt_num(c, c->root, scale, absent));
     put_u32(c, "expert_gating_func", 2);
@@ -466,7 +500,7 @@ static void read_hy_v3(struct cfg *c)
 {
     hf_read_dense(c);
     only_bool(c, "qk_norm", true);
-    put_routed(c, leading_dense(c, 1), opt_bool(c, "route_norm", true), "router_scaling_factor",
+    put_routed(c, hf_leading_dense(c, 1), opt_bool(c, "route_norm", true), "router_scaling_factor",
                2.826);
     put_u32(c, "expert_shared_feed_forward_length",
             need_u32(c, "moe_intermediate_size", 1 << 20) *
@@ -482,8 +516,8 @@ static void read_bailing2(struct cfg *c)
     only_bool(c, "use_qk_norm", true);
     only_bool(c, "use_qkv_bias", false);
     hf_read_dense(c);
-    put_routed(c, leading_dense(c, 0), opt_bool(c, "norm_topk_prob", true), "routed_scaling_factor",
-               1);
+    put_routed(c, hf_leading_dense(c, 0), opt_bool(c, "norm_topk_prob", true),
+               "routed_scaling_factor", 1);
     put_u32(c, "expert_group_count", opt_u32(c, "n_group", 1024, 1));
     put_u32(c, "expert_group_used_count", opt_u32(c, "topk_group", 1024, 1));
 }
@@ -530,6 +564,13 @@ static void read_glm4_lite(struct cfg *c)
     put_sigmoid_experts(c, 1.8);
 }
 
+/* Latent attention, and experts routed by softmax. */
+static void read_mistral4(struct cfg *c)
+{
+    hf_put_mla(c);
+    put_sigmoid_experts(c, 1);
+}
+
 /* Kimi K2 too. Its class has defaults of its own for what all published models say. */
 static void read_deepseek3(struct cfg *c)
 {
@@ -545,8 +586,8 @@ static void read_deepseek2(struct cfg *c)
     only_str(c, "scoring_func", "softmax");
     only_bool(c, "norm_topk_prob", false);
     hf_put_mla(c);
-    put_u32(c, "leading_dense_block_count", leading_dense(c, 0));
-    put_experts(c, need_u32(c, "n_routed_experts", 1024), false);
+    put_u32(c, "leading_dense_block_count", hf_leading_dense(c, 0));
+    hf_put_experts(c, need_u32(c, "n_routed_experts", 1024), false);
     put_u32(c, "expert_shared_count", need_u32(c, "n_shared_experts", 64));
     put_f32(c, "expert_weights_scale", opt_num(c, c->root, "routed_scaling_factor", 1));
     put_u32(c, "expert_gating_func", 1);
@@ -646,6 +687,16 @@ static const struct {
     {"GptOssForCausalLM", "gpt-oss", HF_GPT_OSS, read_gpt_oss},
     {"Gemma2ForCausalLM", "gemma2", HF_GEMMA2, read_gemma},
     {"Gemma3ForCausalLM", "gemma3", HF_GEMMA3, read_gemma},
+    {"Mistral4ForCausalLM", "mistral4", HF_MISTRAL4, read_mistral4},
+    {"Cohere2MoeForCausalLM", "cohere2moe", HF_COHERE2_MOE, hf_read_cohere2_moe},
+    {"Llama4ForCausalLM", "llama4", HF_LLAMA4, hf_read_llama4},
+    {"ExaoneMoeForCausalLM", "exaone-moe", HF_EXAONE_MOE, hf_read_exaone_moe},
+    {"MuseGlimmerForCausalLM", "muse-glimmer", HF_MUSE, hf_read_muse},
+    {"Step3p5ForCausalLM", "step35", HF_STEP35, hf_read_step35},
+    {"AfmoeForCausalLM", "afmoe", HF_AFMOE, hf_read_afmoe},
+    {"LagunaForCausalLM", "laguna", HF_LAGUNA, hf_read_laguna},
+    {"MiMoV2FlashForCausalLM", "mimo2", HF_MIMO2, hf_read_mimo2},
+    {"Gemma4ForCausalLM", "gemma4", HF_GEMMA4, hf_read_gemma4},
     {"Ministral3ForCausalLM", "mistral3", HF_MISTRAL3, hf_read_dense},
     {"Olmo2ForCausalLM", "olmo2", HF_OLMO2, hf_read_dense},
     {"Olmo3ForCausalLM", "olmo2", HF_OLMO2, hf_read_dense},
@@ -684,6 +735,11 @@ static const char *const text_types[][2] = {
     {"granite", "GraniteForCausalLM"},
     {"gemma2", "Gemma2ForCausalLM"},
     {"gemma3_text", "Gemma3ForCausalLM"},
+    {"mistral4", "Mistral4ForCausalLM"},
+    {"muse_glimmer_text", "MuseGlimmerForCausalLM"},
+    {"step3p5", "Step3p5ForCausalLM"},
+    {"llama4_text", "Llama4ForCausalLM"},
+    {"gemma4_text", "Gemma4ForCausalLM"},
     {"ministral3", "Ministral3ForCausalLM"},
     {"gpt_oss", "GptOssForCausalLM"},
     {"deepseek_v3", "DeepseekV3ForCausalLM"},
@@ -776,9 +832,10 @@ static int read_config(struct cfg *c)
             return err_set(c->err, FLETCH_E_UNSUPPORTED,
                            "config.json: weights quantized with mxfp4 are supported for gpt-oss "
                            "only");
-        c->h->tied = opt_bool(c, "tie_word_embeddings",
-                              c->h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_COHERE2 | HF_LFM2 |
-                                            HF_LFM2_MOE)); /* the class's default */
+        c->h->tied =
+            opt_bool(c, "tie_word_embeddings",
+                     c->h->arch & (HF_GEMMA2 | HF_GEMMA3 | HF_GEMMA4 | HF_COHERE2 | HF_COHERE2_MOE |
+                                   HF_LFM2 | HF_LFM2_MOE)); /* the class's default */
         if (c->h->arch & (HF_LFM2 | HF_LFM2_MOE))
             c->h->tied = opt_bool(c, "tie_embedding", c->h->tied);
         if (c->h->arch == HF_NEMOTRON_H && hf_lists(c, HF_EXPERTS)) c->arch = "nemotron_h_moe";

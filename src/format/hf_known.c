@@ -12,7 +12,7 @@ enum {
     Q2 = HF_QWEN2,
     QN = HF_QWEN3 | HF_QWEN3_MOE,
     QM = HF_QWEN3_MOE,
-    G = HF_GLM4_LITE | HF_DEEPSEEK,
+    G = HF_GLM4_LITE | HF_DEEPSEEK | HF_MISTRAL4,
     R = HF_RWKV7,
     MX = HF_MIXTRAL,
     GM = HF_GLM4_MOE | HF_SOLAR,
@@ -33,7 +33,9 @@ enum {
     FH = HF_FALCON_H1,
     MAMBA = NH | GH | FH,
     ATTN = L | Q2 | QN | MX | GM | SO | S3 | P3 | MM | ER | GR | HY | D | GE | C2 | HF_GPT_OSS |
-           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | F2 | MAMBA | HF_HY_V3 | HF_BAILING2,
+           HF_MISTRAL3 | HF_OLMO2 | HF_EXAONE4 | HF_GLM4 | HF_GEMMA4 | HF_COHERE2_MOE | HF_AFMOE |
+           HF_LAGUNA | HF_MIMO2 | HF_LLAMA4 | HF_EXAONE_MOE | HF_MUSE | HF_STEP35 | F2 | MAMBA |
+           HF_HY_V3 | HF_BAILING2,
     ALL = ATTN | G | R | HF_KIMI_LINEAR,
 };
 
@@ -179,7 +181,8 @@ static const struct field {
 } fields[] = {
     {ALL, "is_causal", TRUE, 0},
     {ALL, "causal", TRUE, 0},
-    {(ATTN | G) & ~(u64)C2, "layer_norm_eps", ANY, 0}, /* their norms are RMS norms */
+    {(ATTN | G) & ~(u64)(C2 | HF_COHERE2_MOE), "layer_norm_eps", ANY,
+     0}, /* their norms are RMS norms */
     {ATTN | G, "layer_norm_epsilon", ANY, 0},
     {ATTN | G, "activation", SILU, 0}, /* beside hidden_act */
     {ATTN | G, "hidden_activation", SILU, 0},
@@ -194,12 +197,43 @@ static const struct field {
     {D, "full_attention_interval", ANY, 0}, /* layer_types decides where both are there */
     {D, "mtp_num_hidden_layers", ANY, 0},   /* the tensors tell */
     {ER, "use_bias", ANY, 0},               /* the tensors tell */
+    {HF_GEMMA4, "top_k_experts", ANY, 0},   /* of experts that are there or not */
+    {HF_GEMMA4, "moe_intermediate_size", ANY, 0},
+    {HF_GEMMA4, "num_global_key_value_heads", ANY, 0}, /* of keys that are values too */
+    {HF_GEMMA4, "use_double_wide_mlp", ANY, 0},        /* of layers that share a cache */
     {GE, "sliding_window_pattern", ANY, 0}, /* layer_types decides where both are there */
-    {HF_EXAONE4, "sliding_window_pattern", ANY, 0},
-    {HF_GPT_OSS, "initial_context_length", ANY, 0}, /* beside the rope parameters */
-    {HF_GPT_OSS, "experts_per_token", ANY, 0},      /* beside num_experts_per_tok */
-    {HF_GPT_OSS, "quantization_config", ANY, 0},    /* was read */
-    {C2, "sliding_window_pattern", ANY, 0},
+    {HF_EXAONE4 | HF_EXAONE_MOE, "sliding_window_pattern", ANY, 0},
+    {HF_EXAONE_MOE, "first_k_dense_replace", ANY, 0}, /* beside mlp_layer_types */
+    {HF_EXAONE_MOE, "first_last_k_dense_replace", ANY, 0},
+    {HF_EXAONE_MOE, "num_nextn_predict_layers", ANY, 0}, /* nothing else needs those blocks */
+    {HF_GPT_OSS, "initial_context_length", ANY, 0},      /* beside the rope parameters */
+    {HF_GPT_OSS, "experts_per_token", ANY, 0},           /* beside num_experts_per_tok */
+    {HF_GPT_OSS, "quantization_config", ANY, 0},         /* was read */
+    {HF_AFMOE, "load_balance_coeff", ANY, 0},            /* training */
+    {HF_AFMOE, "use_grouped_mm", ANY, 0},
+    {HF_AFMOE, "global_attn_every_n_layers", ANY, 0}, /* layer_types decides */
+    {HF_AFMOE, "n_group", EQUAL, 1},
+    {HF_AFMOE, "topk_group", EQUAL, 1},
+    {HF_AFMOE, "num_expert_groups", EQUAL, 1},
+    {HF_AFMOE, "num_limited_groups", EQUAL, 1},
+    {HF_STEP35, "mtp_layer_types", ANY, 0}, /* nothing else needs those blocks */
+    {HF_STEP35, "mtp_mlp_layer_types", ANY, 0},
+    {HF_STEP35, "num_nextn_predict_layers", ANY, 0},
+    {HF_STEP35, "per_layer_config", ANY, 0},       /* of num_sliding_attention_heads */
+    {HF_LLAMA4, "no_rope_layer_interval", ANY, 0}, /* beside no_rope_layers */
+    {HF_LLAMA4, "for_llm_compressor", ANY, 0},
+    {HF_MIMO2, "mlp_layer_types", ANY, 0}, /* the tensors tell */
+    {HF_LAGUNA, "gating", ANY, 0},         /* the tensors tell */
+    {HF_LAGUNA, "gating_types", ANY, 0},
+    {HF_COHERE2_MOE, "rope_theta", ANY, 0}, /* beside the rope parameters */
+    {HF_COHERE2_MOE, "layer_norm_eps", ANY, 0},
+    {HF_COHERE2_MOE, "rms_norm_eps", ANY, 0},
+    {HF_COHERE2_MOE, "expert_selection_fn", ANY, 0},
+    {HF_COHERE2_MOE, "shared_expert_combination_strategy", ANY, 0}, /* of shared experts */
+    {HF_COHERE2_MOE, "prefix_dense_sliding_window_pattern", ANY, 0},
+    {HF_COHERE2_MOE, "norm_topk_prob", ANY, 0},
+    {HF_COHERE2_MOE, "prefix_dense_intermediate_size", ANY, 0},
+    {C2 | HF_COHERE2_MOE, "sliding_window_pattern", ANY, 0},
     {C2, "layer_switch", ANY, 0},
     {C2, "order_of_interleaved_layers", ANY, 0},
     {C2, "position_embedding_type", ANY, 0}, /* its class has one */
@@ -347,6 +381,15 @@ static const char *const wrapper[] = {
     "image_token_id",
     "image_token_index",
     "video_token_id",
+    "boi_token_id",
+    "eoi_token_id",
+    "boa_token_id",
+    "eoa_token_id",
+    "eoa_token_index",
+    "vision_soft_tokens_per_image",
+    "out_hidden_size",
+    "projector_hidden_size",
+    "projector_bias",
     "video_token_index",
     "audio_token_id",
     "audio_token_index",

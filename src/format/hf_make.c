@@ -65,11 +65,12 @@ static void convert(const struct st_tensor *t, u64 at, u64 n, enum qtype type, u
     }
 }
 
-static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u64 first,
+/* Columns first, first + every, .. of [n_rows][n_cols] before end. */
+static void transpose(const struct st_tensor *t, u64 at, u64 n_rows, u64 n_cols, u64 first, u64 end,
                       u64 every, u8 *dst)
 {
     size_t size = quant_info(t->type)->bytes;
-    for (u64 c = first; c < n_cols; c += every)
+    for (u64 c = first; c < end; c += every)
         for (u64 r = 0; r < n_rows; r++, dst += size) {
             float f;
             if (t->fp8) {
@@ -175,10 +176,12 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
         make_every(r, t->type, dst);
         return 0;
     }
-    u64 n_cols = r->kind == RECIPE_TRANSPOSE && r->every ? r->n_cols / r->every : r->n_cols;
+    u64 n_cols = r->n_cols, end = r->end ? r->end : r->n_cols;
+    if (r->kind == RECIPE_TRANSPOSE && r->every)
+        n_cols = r->end ? r->end - r->first : r->n_cols / r->every;
     if (r->every) { /* of all rows, every nth column */
         for (u64 g = 0; g < r->n_groups; g++, dst += r->n_rows * n_cols * size)
-            transpose(r->src[0], g * r->n_rows * r->n_cols, r->n_rows, r->n_cols, r->first,
+            transpose(r->src[0], g * r->n_rows * r->n_cols, r->n_rows, r->n_cols, r->first, end,
                       r->every, dst);
         return 0;
     }
@@ -190,7 +193,7 @@ int hf_make(const struct source *s, const struct tensor *t, u8 *dst, struct err 
             if (r->kind == RECIPE_ROWS)
                 convert(r->src[i], at, r->n_take * r->n_cols, t->type, dst);
             else if (r->kind == RECIPE_TRANSPOSE)
-                transpose(r->src[i], at, r->n_take, r->n_cols, 0, 1, dst);
+                transpose(r->src[i], at, r->n_take, r->n_cols, 0, r->n_cols, 1, dst);
             for (u64 k = 0; r->kind == RECIPE_PAIRS && k < r->n_rows; k++)
                 convert(r->src[i], at + (k % 2 * half + k / 2) * r->n_cols, r->n_cols, t->type,
                         dst + k * r->n_cols * size);

@@ -48,6 +48,16 @@ enum hf_arch {
     HF_GRANITE_H = 1ull << 43,
     HF_GRANITE_HD = 1ull << 44, /* the same class without experts */
     HF_FALCON_H1 = 1ull << 45,
+    HF_GEMMA4 = 1ull << 50,
+    HF_MISTRAL4 = 1ull << 51,
+    HF_COHERE2_MOE = 1ull << 52,
+    HF_AFMOE = 1ull << 53,
+    HF_LAGUNA = 1ull << 54,
+    HF_MIMO2 = 1ull << 55,
+    HF_LLAMA4 = 1ull << 56,
+    HF_EXAONE_MOE = 1ull << 57,
+    HF_MUSE = 1ull << 58,
+    HF_STEP35 = 1ull << 59,
     HF_HY_V3 = 1ull << 46,
     HF_BAILING2 = 1ull << 47,
     HF_KIMI_LINEAR = 1ull << 48,
@@ -91,11 +101,14 @@ struct hf {
     u32 n_layers, n_mtp;     /* MTP blocks follow the ordinary ones */
     u32 n_heads, n_kv_heads; /* 0 where the architecture has none */
     u32 d_model, n_experts;
-    u32 n_nope, n_value;    /* GLM: parts of a head in kv_b_proj */
-    u8 parts[512];          /* of enum hf_part, by block; all 0: attention and a feed-forward */
-    u32 n_ff;               /* width of the feed-forward, where config.json says it elsewhere */
-    u32 n_keys, n_values;   /* with states: key heads, and the value heads that they share */
-    u32 key_dim, value_dim; /* columns of each */
+    u32 head; /* HF_MUSE: columns of a head, whose queries are scaled by q_scale */
+    float q_scale;
+    const float *head_norms[2]; /* of q and k; in the source's arena */
+    u32 n_nope, n_value;        /* GLM: parts of a head in kv_b_proj */
+    u8 parts[512];              /* of enum hf_part, by block; all 0: attention and a feed-forward */
+    u32 n_ff;                   /* width of the feed-forward, where config.json says it elsewhere */
+    u32 n_keys, n_values;       /* with states: key heads, and the value heads that they share */
+    u32 key_dim, value_dim;     /* columns of each */
     float factor[HF_FACTOR_COUNT]; /* 0: none */
     float factor_mamba[5];         /* Falcon-H1: of z, x, B, C and dt */
     u32 n_rope_freqs;        /* pairs that rotate, where these are set; in the source's arena */

@@ -34,6 +34,7 @@ struct recipe {
     u64 scale_rows[5]; /* of RECIPE_SCALED: rows of a part, and their factor */
     float scale[5];
     u64 every; /* of the result's rows only every nth, from `first` on; 0: all */
+    u64 end;   /* and none from there on; 0: all */
 };
 
 #endif

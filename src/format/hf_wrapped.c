@@ -21,9 +21,23 @@ bool hf_is_wrapped(const json_t *config)
 
 /* Parts of such models besides the text model, alone or after "model.". */
 static const char *const towers[] = {
-    "visual.",       "vision_tower.", "vision_model.", "vision_encoder.", "multi_modal_projector.",
-    "mm_projector.", "audio_tower.",  "connector.",    "aligner.",        "embed_vision.",
-    "embed_audio.",  "mlp1.",         "image_newline",
+    "visual.",
+    "vision_tower.",
+    "vision_model.",
+    "vision_encoder.",
+    "multi_modal_projector.",
+    "mm_projector.",
+    "audio_tower.",
+    "connector.",
+    "aligner.",
+    "embed_vision.",
+    "embed_audio.",
+    "mlp1.",
+    "image_newline",
+    "vision_adapter.",
+    "vision_projection.",
+    "perception_emb_norm.",
+    "vit_large_projector.",
 };
 
 static bool is_tower(struct str name)

@@ -142,11 +142,12 @@ enum {
     COLUMNS_SILU,
     COLUMNS_EXP,
     COLUMNS_SOFTPLUS,
+    COLUMNS_LIMITED, /* of k_columns alone */
 };
 struct columns_args {
     unsigned n, f, rows;
     unsigned a_pitch, b_pitch, c_pitch, y_pitch; /* 0 where the operand is one row for all */
-    float alpha, limit;                          /* of COLUMNS_CLAMPED */
+    float alpha, limit;                          /* of COLUMNS_CLAMPED and COLUMNS_LIMITED */
 };
 
 /* k_rope */
@@ -368,10 +369,12 @@ enum {
     ATTN_SUBS = 4,  /* splits of a chunk, and subgroups of threads */
     ATTN_SUB = 128, /* threads of a subgroup */
     ATTN_THREADS = ATTN_SUBS * ATTN_SUB,
-    ATTN_MAX_HEAD = 256,
-    ATTN_PART = ATTN_MAX_HEAD, /* output columns that are joined at once */
-    ATTN_FEW_ITEMS = 8,        /* splits up to which heads don't share reads of the cache */
-    ATTN_MANY = 256,           /* pairs of row and shared head from which on rows are walked */
+    ATTN_UNITS = 32,               /* of eight columns, that a simdgroup reads at once, */
+    ATTN_STRETCH = 8 * ATTN_UNITS, /* and in columns */
+    ATTN_MAX_HEAD = 512,
+    ATTN_PART = ATTN_STRETCH, /* output columns that are joined at once */
+    ATTN_FEW_ITEMS = 8,       /* splits up to which heads don't share reads of the cache */
+    ATTN_MANY = 256,          /* pairs of row and shared head from which on rows are walked */
     MERGE_THREADS = 128,
     LATENT_THREADS = 256,
     LATENT_SIMDS = LATENT_THREADS / 32,
@@ -559,6 +562,7 @@ struct layers_args {
 enum { ROUTE_MAX_EXPERTS = 1024, ROUTE_FEW_EXPERTS = 256, ROUTE_MAX_USED = 32 };
 struct route_args {
     unsigned softmax, n_experts, n_used, n_groups, n_groups_used, normalise, has_bias;
+    unsigned has_scales; /* of k_route alone */
     unsigned z_pitch, ids_pitch, weights_pitch;
     float floor, scale;
 };

@@ -244,7 +244,7 @@ int emit_lacks(struct emit *e, const struct op *op, const char *what);
     X(KV_STORE, emit_kv_store, HAS(OP) | HAS(NO_VALUE))                      \
     X(ATTENTION, emit_attention, HAS_ANY_ATTENTION)                          \
     X(LATENT_ATTENTION, emit_attention, HAS(OP))                             \
-    X(ROUTE, emit_route, HAS_ANY_ROUTE)                                      \
+    X(ROUTE, emit_route, HAS_ANY_ROUTE | HAS(EXPERT_SCALES))                 \
     X(MATMUL_EXPERTS, emit_matmul_experts, HAS(OP) | HAS(PER_SLOT))          \
     X(ADD_EXPERTS, emit_add_experts, HAS(OP))                                \
     X(COMBINE_EXPERTS, emit_combine_experts, HAS(OP))                        \

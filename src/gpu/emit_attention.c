@@ -15,7 +15,7 @@ enum {
 static u32 shift_of(u32 n_units)
 {
     u32 shift = 3;
-    while (1u << shift < n_units) shift++;
+    while (1u << shift < n_units && 1u << shift < ATTN_UNITS) shift++;
     return shift;
 }
 
@@ -40,7 +40,7 @@ static const char *unfit(const struct op *op, const struct net *net)
     if (op->kind == OP_LATENT_ATTENTION)
         return k > LATENT_MAX_K || v > LATENT_MAX_V ? "latent rows of more than 512 + 64 values"
                                                     : NULL;
-    return MAX(k, v) > ATTN_MAX_HEAD ? "heads of more than 256 values" : NULL;
+    return MAX(k, v) > ATTN_MAX_HEAD ? "heads of more than 512 values" : NULL;
 }
 
 struct attention_args emit_attention_args(const struct emit *e, const struct op *op)

@@ -20,6 +20,7 @@ struct route_args emit_route_args(const struct emit *e, const struct op *op)
                                .n_groups_used = op->p.route.n_groups_used,
                                .normalise = op->p.route.normalise,
                                .has_bias = op->w[0] != NO_WEIGHT,
+                               .has_scales = op->w[1] != NO_WEIGHT,
                                .z_pitch = emit_pitch(e, op->in[0]),
                                .ids_pitch = emit_pitch(e, op->out[0]),
                                .weights_pitch = emit_pitch(e, op->out[1]),
@@ -34,6 +35,7 @@ int emit_route(struct emit *e, const struct op *op)
     emit_launch(e, "k_route", e->rows, 1, 32);
     emit_step(e, STEP_HEAD);
     emit_vector(e, op->w[0], 0);
+    emit_vector(e, op->w[1], 0);
     emit_in(e, op->in[0]);
     emit_out(e, op->out[0]);
     emit_out(e, op->out[1]);

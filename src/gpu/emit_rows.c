@@ -89,14 +89,15 @@ u32 emit_act(enum act_kind kind)
 
 static u32 function_of(const struct op *op)
 {
+    static const u32 glus[] = {[GLU_SILU] = COLUMNS_GLU,
+                               [GLU_GELU] = COLUMNS_GELU,
+                               [GLU_CLAMPED] = COLUMNS_CLAMPED,
+                               [GLU_LIMITED] = COLUMNS_LIMITED};
     switch (op->kind) {
     case OP_ADD: return COLUMNS_ADD;
     case OP_MUL: return COLUMNS_MUL;
     case OP_LERP: return COLUMNS_LERP;
-    case OP_GLU:
-        return op->p.glu.kind == GLU_SILU   ? COLUMNS_GLU
-               : op->p.glu.kind == GLU_GELU ? COLUMNS_GELU
-                                            : COLUMNS_CLAMPED;
+    case OP_GLU: return glus[op->p.glu.kind];
     case OP_K_CONTROL: return COLUMNS_K_CONTROL;
     default: return emit_act(op->p.act.kind);
     }

@@ -15,6 +15,9 @@ struct build {
     struct glu_spec glu; /* of the feed-forward; zero: SwiGLU */
     bool ungated;        /* instead, it is act of ffn_up alone */
     enum act_kind act;
+    float post_eps;             /* of norms behind the halves of a block; 0: as the others' */
+    u32 kv[HPARAMS_MAX_BLOCKS]; /* cache layers, by block */
+    struct operand by_layer;    /* Gemma 4: what layers add of the token */
     struct err *err;
 };
 
@@ -42,6 +45,13 @@ enum arch_trait {
     ARCH_YARN_EXACT = 1 << 19,   /* yarn's corners are not rounded to whole pairs */
     ARCH_ROOT_EMBED = 1 << 20,   /* the embedding is scaled by the root of its width */
     ARCH_LAYER_NORM = 1 << 21,   /* norms are layer norms */
+    ARCH_LOCAL_HEAD = 1 << 22,   /* layers with a window have heads of a width of their own */
+    ARCH_VALUE_SCALE = 1 << 24,  /* what attention gives may be scaled */
+    ARCH_FULL_FIRST = 1 << 25,   /* layers without a window are the first of full_every */
+    ARCH_COHERE_MOE = 1 << 30,   /* norms are RMS norms where the file has an epsilon of such;
+                                    leading dense blocks rotate in any case */
+    ARCH_LENDS = 1 << 23,        /* the last layers may read the caches of earlier ones, and layers
+                                    may have embeddings */
     ARCH_SHORT_CONV = 1 << 29,   /* blocks without key heads are a short convolution */
     ARCH_MAMBA = 1 << 28,        /* it has numbers of Mamba-2; so are blocks without key heads */
     ARCH_KDA = 1 << 26,          /* latent attention that does not rotate; blocks without key heads
@@ -82,9 +92,18 @@ int arch_qwen35(struct build *b);
 int arch_gpt_oss(struct build *b);
 int arch_gemma2(struct build *b);
 int arch_gemma3(struct build *b);
+int arch_gemma4(struct build *b);
 int arch_olmo2(struct build *b);
 int arch_exaone4(struct build *b);
 int arch_cohere2(struct build *b);
+int arch_step35(struct build *b);
+int arch_exaone_moe(struct build *b);
+int arch_llama4(struct build *b);
+int arch_cohere2_moe(struct build *b);
+int arch_afmoe(struct build *b);
+int arch_laguna(struct build *b);
+int arch_mimo2(struct build *b);
+int arch_muse_glimmer(struct build *b);
 int arch_glm4(struct build *b);
 int arch_hy_v3(struct build *b);
 int arch_kimi_linear(struct build *b);

@@ -35,7 +35,8 @@ static u32 give_up(struct bind *b, int rc)
 /* A name that GGUF gives no ".weight". */
 static bool stands_alone(struct str name)
 {
-    return str_ends(name, ".bias") || str_ends(name, ".ssm_a") || str_ends(name, ".ssm_d");
+    return str_ends(name, ".bias") || str_ends(name, ".scale") || str_ends(name, ".ssm_a") ||
+           str_ends(name, ".ssm_d");
 }
 
 static void full_name(char out[NAME_MAX_BYTES], const char *fmt, va_list ap)

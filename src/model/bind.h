@@ -30,7 +30,7 @@ void bind_free(struct bind *b);
 #define BIND_NAME(i) __attribute__((format(printf, i, i + 1)))
 
 /* Required: [n_out][n_in], [n_slices][n_out][n_in] and [n]. Names are without ".weight"; a name
- * that ends in ".bias", ".ssm_a" or ".ssm_d" is taken as it stands. */
+ * that ends in ".bias", ".scale", ".ssm_a" or ".ssm_d" is taken as it stands. */
 u32 bind_matrix(struct bind *b, u32 n_in, u32 n_out, const char *name, ...) BIND_NAME(4);
 u32 bind_slices(struct bind *b, u32 n_in, u32 n_out, u32 n_slices, const char *name, ...)
     BIND_NAME(5);

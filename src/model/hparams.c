@@ -268,7 +268,7 @@ static void read_pattern(struct reader *r, u32 every, bool slides[HPARAMS_MAX_BL
     }
     if (kv && !list && !get_entry(r, kv, key, 0, 0, HPARAMS_MAX_BLOCKS, &every)) return;
     for (u32 i = 0; i < r->n_blocks; i++) {
-        u32 one = !every || (i + 1) % every != 0;
+        u32 one = !every || (i + !(r->traits & ARCH_FULL_FIRST)) % every != 0;
         if (list && kv->elem == KV_BOOL)
             one = kv->data[i] != 0;
         else if (list && !get_entry(r, kv, key, i, 0, 1, &one))
@@ -277,34 +277,130 @@ static void read_pattern(struct reader *r, u32 every, bool slides[HPARAMS_MAX_BL
     }
 }
 
+/* Of queries, with their position. */
+static void read_growth(struct reader *r, struct hparams *hp)
+{
+    hp->rope_grow_every = hp->rope_ctx;
+    get_f32(r, "attention.temperature_scale", OPTIONAL, 0, &hp->rope_grow);
+    get_u32(r, "attention.temperature_length", OPTIONAL, 0, 1 << 30, &hp->rope_grow_every);
+    if (r->rc || !(hp->rope_grow > 0)) return;
+    hp->query_rope = ROPE_GROWING;
+    fail_if(r, hp->rope_grow_every == 0, "attention.temperature_length", "is 0");
+}
+
+/* A list of limits by block, where the file has one. */
+static void get_limits(struct reader *r, const char *suffix, float limits[HPARAMS_MAX_BLOCKS])
+{
+    char key[160];
+    double x = 0;
+    const struct kv *kv = source_kv(r->s, full_key(r, suffix, key, sizeof key));
+    if (r->rc || !kv) return;
+    fail_if(r, kv->type != KV_ARRAY || kv->n < r->n_blocks, suffix, "has not one entry per block");
+    for (u32 i = 0; !r->rc && i < r->n_blocks; i++) {
+        bool ok = kv_float(kv, i, &x) && x >= 0 && x <= (double)FLT_MAX;
+        fail_if(r, !ok, suffix, "contains a value that is not a number of at least 0");
+        if (!r->rc) limits[i] = (float)x;
+    }
+}
+
+/* Llama 4. What no published file says are the numbers of the class. */
+static void read_llama4(struct reader *r, struct hparams *hp)
+{
+    bool normed = hp->n_experts != 128; /* Maverick's are not */
+    hp->expert_every = 1;
+    get_u32(r, "interleave_moe_layer_step", OPTIONAL, 1, HPARAMS_MAX_BLOCKS, &hp->expert_every);
+    if (r->rc) return;
+    int rc = source_get_bool(r->s, "fletch.qk_norm", &normed, r->err);
+    if (rc < 0) r->rc = rc;
+    hp->qk_norm = normed;
+    if (!hp->window) return;
+    hp->rope_grow = 0.1f;
+    hp->rope_grow_every = 8192;
+    hp->rope_grow_from = 1;
+    get_f32(r, "attention.temperature_scale", OPTIONAL, 0, &hp->rope_grow);
+    get_u32(r, "attention.temperature_length", OPTIONAL, 1, 1 << 30, &hp->rope_grow_every);
+    hp->still_grows = hp->rope_grow > 0;
+    hp->n_still = hp->head_k;
+}
+
+/* Heads of layers with a window. */
+static void read_local_heads(struct reader *r, struct hparams *hp, u32 *k, u32 *v)
+{
+    get_u32(r, "attention.key_length_swa", OPTIONAL, 2, 1 << 16, k);
+    get_u32(r, "attention.value_length_swa", OPTIONAL, 1, 1 << 16, v);
+    hp->n_rot_local = MIN(hp->n_rot_local, *k);
+    get_u32(r, "rope.dimension_count_swa", OPTIONAL, 2, 1 << 16, &hp->n_rot_local);
+    fail_if(r, *k % 2 != 0, "attention.key_length_swa",
+            "is odd, so a head cannot be rotated in pairs");
+    fail_if(r, hp->n_rot_local % 2 != 0 || hp->n_rot_local > *k, "rope.dimension_count_swa",
+            "is odd or larger than a head");
+    fail_if(r, (u64)hp->n_heads * MAX(*k, *v) > WIDEST, "attention.head_count",
+            "times the width of a head is too large");
+}
+
+/* The last blocks read the cache of the last one before them that is of their kind. */
+static void read_lenders(struct reader *r, struct hparams *hp)
+{
+    u32 shared = 0, lender[2] = {UINT32_MAX, UINT32_MAX};
+    get_u32(r, "attention.shared_kv_layers", OPTIONAL, 0, HPARAMS_MAX_BLOCKS, &shared);
+    get_u32(r, "embedding_length_per_layer_input", OPTIONAL, 0, 1 << 16, &hp->d_per_layer);
+    fail_if(r, shared >= r->n_blocks, "attention.shared_kv_layers",
+            "leaves no layer with a cache of its own");
+    fail_if(r, (u64)hp->d_per_layer * r->n_blocks > WIDEST, "embedding_length_per_layer_input",
+            "times block_count is too large");
+    for (u32 i = 0; !r->rc && i < r->n_blocks; i++) {
+        bool slides = hp->block_window[i] != 0;
+        if (i < r->n_blocks - shared) {
+            lender[slides] = i;
+            continue;
+        }
+        u32 from = lender[slides];
+        fail_if(r, from == UINT32_MAX, "attention.shared_kv_layers",
+                "leaves no layer of one kind with a cache of its own");
+        if (r->rc) return;
+        fail_if(r, hp->block_kv_heads[from] != hp->block_kv_heads[i], "attention.head_count_kv",
+                "differs between layers that share a cache");
+        hp->block_cache[i] = (u16)from;
+    }
+}
+
 /* Windows, and which table each block rotates by. */
 static void read_kinds(struct reader *r, struct hparams *hp)
 {
     bool slides[HPARAMS_MAX_BLOCKS] = {false}, must = r->traits & ARCH_WINDOW;
+    hp->chunked = strcmp(hp->arch, "llama4") == 0;
+    if (hp->chunked) hp->window = 8192;
     get_u32(r, "attention.sliding_window", must ? REQUIRED : OPTIONAL, must ? 1 : 0, 1 << 30,
             &hp->window);
     if (r->rc) return;
+    if (r->traits & ARCH_GROWS) read_growth(r, hp);
     if (r->traits & ARCH_MLA) {
         if (hp->window < hp->n_ctx) refuse_unless(r, "attention.sliding_window", hp->window, 0);
         return;
     }
     if (hp->window) read_pattern(r, arch_find(hp->arch)->full_every, slides);
     hp->rope_base_local = hp->rope_base;
+    hp->n_rot_local = hp->n_rot;
+    if (strcmp(hp->arch, "step35") == 0) { /* dimension_count is that of layers with a window */
+        hp->n_rot /= 2;
+        fail_if(r, hp->n_rot % 2 != 0, "rope.dimension_count", "is not a multiple of 4");
+    }
     if (r->traits & ARCH_ROPE_1E4) hp->rope_base_local = 10000;
     bool local = hp->window && (r->traits & ARCH_LOCAL_ROPE);
     if (local) get_f32(r, "rope.freq_base_swa", OPTIONAL, 1e-6f, &hp->rope_base_local);
+    u32 local_k = hp->head_k, local_v = hp->head_v;
+    if (r->traits & ARCH_LOCAL_HEAD) read_local_heads(r, hp, &local_k, &local_v);
     for (u32 i = 0; i < r->n_blocks; i++) {
+        hp->block_head_k[i] = slides[i] ? local_k : hp->head_k;
+        hp->block_head_v[i] = slides[i] ? local_v : hp->head_v;
+        hp->block_cache[i] = (u16)i;
         hp->block_window[i] = slides[i] ? hp->window : 0;
         if (slides[i])
             hp->block_rope[i] = local ? ROPE_LOCAL : ROPE_MAIN;
         else
             hp->block_rope[i] = hp->window && (r->traits & ARCH_PLAIN_FULL) ? ROPE_OFF : ROPE_MAIN;
     }
-    if (!(r->traits & ARCH_GROWS)) return;
-    hp->rope_grow_every = hp->rope_ctx;
-    get_f32(r, "attention.temperature_scale", OPTIONAL, 0, &hp->rope_grow);
-    get_u32(r, "attention.temperature_length", OPTIONAL, 1, 1 << 30, &hp->rope_grow_every);
-    if (hp->rope_grow > 0) hp->query_rope = ROPE_GROWING;
+    if (r->traits & ARCH_LENDS) read_lenders(r, hp);
 }
 
 /* Softcaps and scales of the embedding, attention and the logits, where a family has its own. */
@@ -321,6 +417,8 @@ static void read_caps(struct reader *r, struct hparams *hp)
     if (n && hp->n_layers == n)
         hp->attention_scale = 1 / sqrtf((float)hp->d_model / (float)hp->n_heads);
     if (n) get_f32(r, "attention.scale", OPTIONAL, 0, &hp->attention_scale);
+    if (r->traits & ARCH_VALUE_SCALE)
+        get_f32(r, "attention.value_scale", OPTIONAL, 0, &hp->value_scale);
     if (!(r->traits & ARCH_TIMES_LOGITS)) return;
     float scale = 1;
     get_f32(r, "logit_scale", OPTIONAL, 1e-30f, &scale);
@@ -382,6 +480,8 @@ static void read_experts(struct reader *r, struct hparams *hp)
             "expert_used_count", "times the width of an expert is too large");
     fail_if(r, hp->n_dense_layers > r->n_blocks, "leading_dense_block_count",
             "is larger than block_count");
+    for (u32 i = 0; (r->traits & ARCH_COHERE_MOE) && !r->rc && i < hp->n_dense_layers; i++)
+        hp->block_rope[i] = ROPE_MAIN;
     if (hp->expert_gating == 3) { /* softmax of the chosen alone: the same as normalising */
         hp->expert_gating = 1;
         hp->expert_norm = true;
@@ -415,6 +515,9 @@ static void read_mla(struct reader *r, struct hparams *hp)
     if (rc < 0) r->rc = rc;
     check_eps(r, "fletch.mla_norm_epsilon", hp->eps_mla);
     if (!hp->head_k_mla) return; /* legacy layout: refused by the architecture, by name */
+    hp->n_still = hp->head_k_mla > hp->n_rot ? hp->head_k_mla - hp->n_rot : 0;
+    fail_if(r, hp->query_rope == ROPE_GROWING && hp->n_still % 2 != 0, "attention.key_length_mla",
+            "leaves an odd number of columns that do not rotate");
     fail_if(r, hp->head_k != hp->kv_lora + hp->n_rot, "attention.key_length",
             "is not kv_lora_rank + rope.dimension_count");
     fail_if(r, hp->head_v != hp->kv_lora, "attention.value_length", "is not kv_lora_rank");
@@ -627,6 +730,9 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     enum need need_ff = r.traits & ARCH_SHARED && r.traits & ARCH_EXPERTS ? OPTIONAL : REQUIRED;
     get_blocks(&r, "feed_forward_length", need_ff, 0, 1 << 22, &hp->n_ff, hp->block_ff);
     hp->layer_norm = r.traits & ARCH_LAYER_NORM;
+    if ((r.traits & ARCH_COHERE_MOE) &&
+        source_kv(s, full_key(&r, "attention.layer_norm_rms_epsilon", key, sizeof key)))
+        hp->layer_norm = false;
     const char *eps = rwkv || hp->layer_norm ? "attention.layer_norm_epsilon"
                                              : "attention.layer_norm_rms_epsilon";
     get_f32(&r, eps, REQUIRED, -FLT_MAX, &hp->eps);
@@ -650,6 +756,11 @@ int hparams_read(struct hparams *hp, const struct source *s, struct err *err)
     read_rope(&r, hp);
     read_kinds(&r, hp);
     if (has_experts(&r)) read_experts(&r, hp);
+    if (hp->chunked) read_llama4(&r, hp);
+    if (strcmp(hp->arch, "step35") == 0) {
+        get_limits(&r, "swiglu_clamp_exp", hp->block_limit);
+        get_limits(&r, "swiglu_clamp_shexp", hp->block_limit_shared);
+    }
     if (r.traits & ARCH_MLA) read_mla(&r, hp);
     if (r.traits & ARCH_SCALES) read_scales(&r, hp);
     if (r.traits & ARCH_SHORT_CONV) read_short_conv(&r, hp);

@@ -14,6 +14,7 @@ enum {
     ROPE_MAIN,
     ROPE_LOCAL,   /* layers with a window, where they have a table of their own */
     ROPE_GROWING, /* as ROPE_MAIN for queries, which grow with their position */
+    ROPE_STILL,   /* of n_still columns that do not turn, but grow */
     ROPE_OFF = UINT8_MAX
 };
 
@@ -35,14 +36,24 @@ struct hparams {
     /* the same three by block; above, their largest values */
     u32 block_ff[HPARAMS_MAX_BLOCKS];
     u32 block_heads[HPARAMS_MAX_BLOCKS], block_kv_heads[HPARAMS_MAX_BLOCKS];
+    bool chunked;                         /* windows are chunks */
+    bool qk_norm;                         /* Llama 4: heads are normed */
+    u32 expert_every;                     /* Llama 4: every such block has experts */
     u32 window;                           /* tokens, the own one included; 0: no block has one */
     u32 block_window[HPARAMS_MAX_BLOCKS]; /* that attention of the block sees; 0: all */
-    u8 block_rope[HPARAMS_MAX_BLOCKS];    /* table that its keys and queries are rotated by */
-    u8 query_rope;                        /* ROPE_GROWING, or ROPE_MAIN: as keys are */
-    float score_cap;                      /* softcap of attention's scores; 0: none */
-    u32 head_k, head_v;                   /* per head; MLA: of the latent form */
-    float eps;                            /* of the norms */
-    bool layer_norm;                      /* they are layer norms, not RMS norms */
+    u32 block_head_k[HPARAMS_MAX_BLOCKS], block_head_v[HPARAMS_MAX_BLOCKS];
+    u16 block_cache[HPARAMS_MAX_BLOCKS];   /* block whose keys and values attention reads */
+    u32 d_per_layer;                       /* width of a layer's own embedding; 0: none */
+    u8 block_rope[HPARAMS_MAX_BLOCKS];     /* table that its keys and queries are rotated by */
+    u8 query_rope;                         /* ROPE_GROWING, or ROPE_MAIN: as keys are */
+    float block_limit[HPARAMS_MAX_BLOCKS]; /* Step 3.5: of units of experts; 0: none */
+    float block_limit_shared[HPARAMS_MAX_BLOCKS]; /* and of shared experts and dense blocks */
+    float value_scale;                            /* of what attention gives; 0: none */
+    float score_cap;                              /* softcap of attention's scores; 0: none */
+    u32 head_k, head_v; /* per head (of layers without a window, where they
+                           differ); MLA: of the latent form */
+    float eps;          /* of the norms */
+    bool layer_norm;    /* they are layer norms, not RMS norms */
 
     u32 n_rot;
     float rope_base, rope_factor, rope_attn_factor;
@@ -51,8 +62,10 @@ struct hparams {
     float yarn_fast, yarn_slow; /* turns within it above which a pair is kept, below which scaled */
     bool yarn_exact;            /* where pairs begin to be scaled is not rounded to a whole pair */
     float rope_base_local;      /* of ROPE_LOCAL, which is not scaled */
-    float rope_grow;            /* of ROPE_GROWING: see struct rope_table */
-    u32 rope_grow_every;
+    u32 n_rot_local;
+    float rope_grow; /* of ROPE_GROWING: see struct rope_table */
+    u32 rope_grow_every, rope_grow_from, n_still;
+    bool still_grows;   /* queries of blocks that do not rotate grow, and no others */
     float yarn_log_mul; /* MLA: attention is scaled by (1 + yarn_log_mul·log factor)²; mistral3:
                            angles are divided by 1 + 0.1·yarn_log_mul·log factor; 0: not said */
 

@@ -46,6 +46,16 @@ enum {
     NEMOTRON_H_MOE = 1ull << 43,
     GRANITE_H = 1ull << 44,
     FALCON_H1 = 1ull << 45,
+    GEMMA4 = 1ull << 50,
+    MISTRAL4 = 1ull << 51,
+    COHERE2MOE = 1ull << 52,
+    AFMOE = 1ull << 53,
+    LAGUNA = 1ull << 54,
+    MIMO2 = 1ull << 55,
+    LLAMA4 = 1ull << 56,
+    EXAONEMOE = 1ull << 57,
+    MUSE = 1ull << 58,
+    STEP35 = 1ull << 59,
     HY_V3 = 1ull << 46,
     BAILING2 = 1ull << 47,
     KIMI_LINEAR = 1ull << 48,
@@ -53,10 +63,10 @@ enum {
              QWEN35MOE, /* text models, whose tower is another file */
     DENSE = QWEN2VL | QWEN3VL | LLAMA | QWEN2 | QWEN3 | SEED_OSS | SMOLLM3 | PHI3 | ERNIE |
             GRANITE | HUNYUAN | QWEN35 | GEMMA2 | GEMMA3 | MISTRAL3 | OLMO2 | EXAONE4 | COHERE2 |
-            GLM4 | LFM2 | NEMOTRON_H | GRANITE_H | FALCON_H1,
+            GLM4 | LFM2 | NEMOTRON_H | GRANITE_H | FALCON_H1 | GEMMA4 | MUSE,
     MOE = QWEN3MOE | QWEN3VLMOE | DEEPSEEK2 | GLM4MOE | MINIMAX_M2 | ERNIE_MOE | HUNYUAN_MOE |
-          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE | HY_V3 | BAILING2 |
-          KIMI_LINEAR,
+          QWEN35MOE | QWEN3NEXT | GPT_OSS | LFM2MOE | NEMOTRON_H_MOE | MISTRAL4 | COHERE2MOE |
+          AFMOE | LAGUNA | MIMO2 | LLAMA4 | EXAONEMOE | STEP35 | HY_V3 | BAILING2 | KIMI_LINEAR,
     ATTENTION = DENSE | MOE,
     RWKV = RWKV7 | ARWKV7,
     ALL = ATTENTION | RWKV,
@@ -103,6 +113,16 @@ static const struct {
     {NEMOTRON_H_MOE, "nemotron_h_moe"},
     {GRANITE_H, "granitehybrid"},
     {FALCON_H1, "falcon-h1"},
+    {GEMMA4, "gemma4"},
+    {MISTRAL4, "mistral4"},
+    {COHERE2MOE, "cohere2moe"},
+    {AFMOE, "afmoe"},
+    {LAGUNA, "laguna"},
+    {MIMO2, "mimo2"},
+    {LLAMA4, "llama4"},
+    {EXAONEMOE, "exaone-moe"},
+    {MUSE, "muse-glimmer"},
+    {STEP35, "step35"},
     {HY_V3, "hy_v3"},
     {BAILING2, "bailingmoe2"},
     {KIMI_LINEAR, "kimi-linear"},
@@ -151,8 +171,8 @@ static const struct known {
     {ALL, "swiglu_clamp_exp", OFF, 0},
     {ALL, "swiglu_clamp_shexp", OFF, 0},
     {ALL, "use_parallel_residual", OFF, 0},
-    {(ATTENTION | ARWKV7) & ~(u64)(GEMMA2 | GEMMA3), "hidden_activation", SILU, 0},
-    {GEMMA2 | GEMMA3, "hidden_activation", ANY, 0},
+    {(ATTENTION | ARWKV7) & ~(u64)(GEMMA2 | GEMMA3 | GEMMA4), "hidden_activation", SILU, 0},
+    {GEMMA2 | GEMMA3 | GEMMA4, "hidden_activation", ANY, 0},
 
     /* attention */
     {ATTENTION, "attention.scale", SCALE, 0},
@@ -386,7 +406,11 @@ static const struct spare {
     const char *name, *also;
 } spares[] = {
     {ATTENTION, "attn_rot_embd.weight", NULL}, /* the rotation's own frequencies */
-    {DEEPSEEK2 | KIMI_LINEAR, "attn_kv_b.weight", "attn_k_b.weight"}, /* the same, not split */
+    {GEMMA4, "attn_k.weight", NULL},           /* of layers that read the cache of another */
+    {GEMMA4, "attn_v.weight", NULL},
+    {GEMMA4, "attn_k_norm.weight", NULL},
+    {DEEPSEEK2 | MISTRAL4 | KIMI_LINEAR, "attn_kv_b.weight",
+     "attn_k_b.weight"}, /* the same, not split */
 };
 
 enum { MAX_BLOCKS = 1024 };

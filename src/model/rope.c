@@ -20,9 +20,10 @@ static double yarn_ramp(const struct hparams *hp, u32 i)
     return 1 - fmin(1, fmax(0, y));
 }
 
-/* Divisors of the frequencies, all 1 where the file has no such tensor and need not have it. */
-static int read_factors(float *f, u32 half, struct source *s, const char *name, bool required,
-                        struct err *err)
+/* Divisors of the frequencies (of `most` the first half), all 1 where the file has no such tensor
+ * and need not have it. */
+static int read_factors(float *f, u32 half, u32 most, struct source *s, const char *name,
+                        bool required, struct err *err)
 {
     const struct tensor *t = source_tensor(s, name);
     const u8 *data;
@@ -30,7 +31,7 @@ static int read_factors(float *f, u32 half, struct source *s, const char *name, 
     if (!t && required) return err_set(err, FLETCH_E_FORMAT, "tensor '%s' is missing", name);
     if (!t) return 0;
     const struct quant_info *info = quant_info(t->type);
-    if (t->n_elems != half || !info || info->blk != 1 || !info->readable)
+    if ((t->n_elems != half && t->n_elems != most) || !info || info->blk != 1 || !info->readable)
         return err_set(err, FLETCH_E_FORMAT, "tensor '%s' does not consist of %u floats", name,
                        half);
     int rc = source_data(s, t, &data, err);
@@ -50,9 +51,9 @@ static int make_freq(double **out, struct net *net, const struct hparams *hp, st
     double factor = (double)hp->rope_factor, *freq;
     float *f = malloc(half * sizeof *f);
     *out = freq = arena_alloc(&net->arena, half, sizeof *freq);
-    int rc = freq && f
-                 ? read_factors(f, half, s, factors, hp->rope_scaling == SCALING_LONGROPE, err)
-                 : err_nomem(err, "the rotary table");
+    int rc = freq && f ? read_factors(f, half, MAX(half, hp->n_rot_local / 2), s, factors,
+                                      hp->rope_scaling == SCALING_LONGROPE, err)
+                       : err_nomem(err, "the rotary table");
     for (u32 i = 0; !rc && i < half; i++) {
         double theta = pow((double)hp->rope_base, -2.0 * i / hp->n_rot);
         if (hp->rope_scaling == SCALING_LINEAR) theta /= factor;
@@ -77,11 +78,11 @@ static int fill_local(struct net *net, const struct hparams *hp, struct err *err
     bool any = false;
     for (u32 i = 0; i < hp->n_layers; i++) any |= hp->block_rope[i] == ROPE_LOCAL;
     if (!any) return 0;
-    double *freq = arena_alloc(&net->arena, hp->n_rot / 2, sizeof *freq);
+    u32 n = hp->n_rot_local;
+    double *freq = arena_alloc(&net->arena, n / 2, sizeof *freq);
     if (!freq) return err_nomem(err, "the rotary table");
-    for (u32 i = 0; i < hp->n_rot / 2; i++)
-        freq[i] = pow((double)hp->rope_base_local, -2.0 * i / hp->n_rot);
-    net->rope[ROPE_LOCAL] = (struct rope_table){.n_rot = hp->n_rot, .freq = freq, .mscale = 1};
+    for (u32 i = 0; i < n / 2; i++) freq[i] = pow((double)hp->rope_base_local, -2.0 * i / n);
+    net->rope[ROPE_LOCAL] = (struct rope_table){.n_rot = n, .freq = freq, .mscale = 1};
     return 0;
 }
 
@@ -110,10 +111,22 @@ int rope_fill(struct net *net, const struct hparams *hp, struct source *s, struc
     for (u32 i = 0; !rc && hp->no_rope && hp->kv_lora && i < hp->n_rot / 2; i++)
         net->rope[ROPE_MAIN].freq[i] = 0;
     if (!rc) rc = fill_local(net, hp, err);
-    if (rc || hp->query_rope != ROPE_GROWING) return rc;
+    bool grows = hp->query_rope == ROPE_GROWING;
+    if (rc || (!grows && !hp->still_grows)) return rc;
     struct rope_table *r = &net->rope[ROPE_GROWING];
-    *r = net->rope[ROPE_MAIN];
+    if (grows) *r = net->rope[ROPE_MAIN];
     r->grow = (double)hp->rope_grow;
     r->grow_every = hp->rope_grow_every;
+    r->grow_from = hp->rope_grow_from;
+    if (!hp->n_still) return 0;
+    double *freq = arena_alloc(&net->arena, hp->n_still / 2, sizeof *freq);
+    if (!freq) return err_nomem(err, "the rotary table");
+    for (u32 i = 0; i < hp->n_still / 2; i++) freq[i] = 0;
+    net->rope[ROPE_STILL] = (struct rope_table){.n_rot = hp->n_still,
+                                                .freq = freq,
+                                                .mscale = 1,
+                                                .grow = r->grow,
+                                                .grow_every = r->grow_every,
+                                                .grow_from = r->grow_from};
     return 0;
 }

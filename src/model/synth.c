@@ -40,11 +40,13 @@ static void fill_units(void *ctx, u64 begin, u64 end)
                j->dst + from / q->blk * q->bytes);
 }
 
-/* Llama 3's scaling as a factor per rotated pair: long waves slower, those between blended. */
+/* Llama 3's scaling as a factor per rotated pair: long waves slower, those between blended. Of
+ * Gemma 4's whole heads only the first quarter of the pairs turn. */
 static void fill_rope_freqs(const struct synth_shape *s, u64 n, float *dst)
 {
     const double low = 1, high = 4, ctx = 8192, factor = s->rope_llama3;
-    for (u64 i = 0; i < n; i++) {
+    for (u64 i = 0; s->head_full && i < n; i++) dst[i] = i < n / 4 ? 1 : 1e30f;
+    for (u64 i = 0; !s->head_full && i < n; i++) {
         double wave = 2 * M_PI * pow(s->rope_base, 2.0 * (double)i / s->head);
         double blend = (ctx / wave - low) / (high - low);
         dst[i] = (float)(wave < ctx / high  ? 1

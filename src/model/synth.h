@@ -21,6 +21,11 @@ struct synth_shape {
      * columns of each */
     u32 full_every, delta_heads, delta_keys, delta_width;
     u32 n_ff_shared; /* width of the shared experts, where it is their own */
+    /* All but every nth block attend to a window; the others have such heads and key heads, where
+     * they differ, and keys that are the values. */
+    u32 window, window_every, head_full, kv_full;
+    u32 yarn_ctx; /* the original context of yarn; 0: the rotation is not scaled */
+    float yarn_factor, grow, logit_cap;
     /* LFM2, Granite 4 H: a letter for each block, * for attention; the others have a convolution or
      * Mamba-2, with the same heads, key heads and columns of a value, and keys of mamba_keys */
     const char *blocks;

@@ -24,6 +24,10 @@
     .delta_heads = (heads), .delta_keys = 1, .delta_width = (width), .mamba_keys = (keys)
 #define RWKV(n) \
     .name = (n), .arch = "rwkv7", .n_ctx = 1 << 20, .n_vocab = 65536, .eps = 1e-5f, .head = 64
+#define GEMMA(n, a, ctx)                                                                         \
+    .name = (n), .arch = (a), .pre = "default", .n_ctx = (ctx), .n_vocab = 262144, .eps = 1e-6f, \
+    .rope_base = 1e6f, .tied = true
+#define WINDOW(n, every)    .window = (n), .window_every = (every)
 #define SIZE(layers, d, ff) .n_layers = (layers), .d_model = (d), .n_ff = (ff)
 #define HEADS(n, kv, width) .n_heads = (n), .n_kv_heads = (kv), .head = (width)
 #define RANKS(decay, iclr, value, gate) \
@@ -91,6 +95,38 @@ const struct synth_shape synth_shapes[] = {
      .blocks = "mmmmm*mmmmmmmmm*mmmmmmmmm*mmmmmmmmm*mmmm"},
     {QWEN35("Qwen3.6-35B-A3B", "qwen35moe", false), SIZE(40, 2048, 0), HEADS(16, 2, 256),
      DELTA(32, 16), .n_experts = 256, .n_experts_used = 8, .n_ff_expert = 512, .n_ff_shared = 512},
+    {.name = "gpt-oss-20B",
+     .arch = "gpt-oss",
+     .pre = "gpt-4o",
+     .n_vocab = 201088,
+     .n_ctx = 131072,
+     .eps = 1e-5f,
+     .rope_base = 150000,
+     SIZE(24, 2880, 2880),
+     HEADS(64, 8, 64),
+     WINDOW(128, 2),
+     .yarn_ctx = 4096,
+     .yarn_factor = 32,
+     .n_experts = 32,
+     .n_experts_used = 4,
+     .n_ff_expert = 2880},
+    {GEMMA("Gemma-3-4B", "gemma3", 131072), SIZE(34, 2560, 10240), HEADS(8, 4, 256),
+     WINDOW(1024, 6)},
+    {GEMMA("Gemma-4-26B-A4B", "gemma4", 262144), SIZE(30, 2816, 2112), HEADS(16, 8, 256),
+     WINDOW(1024, 6), .head_full = 512, .kv_full = 2, .n_experts = 128, .n_experts_used = 8,
+     .n_ff_expert = 704, .logit_cap = 30},
+    {.name = "Ministral-3-8B",
+     .arch = "mistral3",
+     .pre = "tekken",
+     .n_vocab = 131072,
+     .n_ctx = 262144,
+     .eps = 1e-5f,
+     .rope_base = 1e6f,
+     SIZE(34, 4096, 14336),
+     HEADS(32, 8, 128),
+     .yarn_ctx = 16384,
+     .yarn_factor = 16,
+     .grow = 0.1f},
     {RWKV("RWKV-7-0.4B"), SIZE(24, 1024, 4096), RANKS(64, 64, 32, 128)},
     {RWKV("RWKV-7-1.5B"), SIZE(24, 2048, 8192), RANKS(96, 96, 64, 256)},
     {RWKV("RWKV-7-2.9B"), SIZE(32, 2560, 10240), RANKS(96, 96, 64, 320)},
@@ -162,24 +198,50 @@ static void put(struct declare *d, const u64 ne[4], const char *fmt, ...)
 /* A norm with weight and bias. */
 #define PUT_LN(n, part) (PUT(DIMS(n), part ".weight"), PUT(DIMS(n), part ".bias"))
 
+static bool is(const struct synth_shape *s, const char *arch)
+{
+    return strncmp(s->arch, arch, strlen(arch)) == 0;
+}
+
+/* A block without a window, of a model where others have one? */
+static bool is_full(const struct synth_shape *s, u32 l)
+{
+    return s->window && (l + 1) % s->window_every == 0;
+}
+
+static u32 head_of(const struct synth_shape *s, u32 l)
+{
+    return s->head_full && is_full(s, l) ? s->head_full : s->head;
+}
+
+static u32 kv_heads_of(const struct synth_shape *s, u32 l)
+{
+    return s->kv_full && is_full(s, l) ? s->kv_full : s->n_kv_heads;
+}
+
 static void put_attention(struct declare *d, u32 l)
 {
     const struct synth_shape *s = d->shape;
-    u32 n = s->d_model, q = s->n_heads * s->head, kv = s->n_kv_heads * s->head;
+    u32 n = s->d_model, head = head_of(s, l), q = s->n_heads * head, kv = kv_heads_of(s, l) * head;
+    bool biases = is(s, "qwen2") || is(s, "gpt-oss");
     PUT(DIMS(n), "attn_norm.weight");
     PUT(DIMS(n, s->full_every ? 2 * q : q), "attn_q.weight"); /* and gates */
     PUT(DIMS(n, kv), "attn_k.weight");
-    PUT(DIMS(n, kv), "attn_v.weight");
-    if (strcmp(s->arch, "qwen2") == 0) {
+    if (!s->kv_full || !is_full(s, l)) PUT(DIMS(n, kv), "attn_v.weight");
+    if (biases) {
         PUT(DIMS(q), "attn_q.bias");
         PUT(DIMS(kv), "attn_k.bias");
         PUT(DIMS(kv), "attn_v.bias");
     }
-    if (strncmp(s->arch, "qwen3", 5) == 0 || (s->blocks && !s->mamba_keys)) {
-        PUT(DIMS(s->head), "attn_q_norm.weight");
-        PUT(DIMS(s->head), "attn_k_norm.weight");
+    if (is(s, "qwen3") || is(s, "gemma") || (s->blocks && !s->mamba_keys)) {
+        PUT(DIMS(head), "attn_q_norm.weight");
+        PUT(DIMS(head), "attn_k_norm.weight");
     }
     PUT(DIMS(q, n), "attn_output.weight");
+    if (is(s, "gemma")) PUT(DIMS(n), "post_attention_norm.weight");
+    if (!is(s, "gpt-oss")) return;
+    PUT(DIMS(n), "attn_output.bias");
+    PUT(DIMS(s->n_heads), "attn_sinks.weight");
 }
 
 static void put_delta(struct declare *d, u32 l)
@@ -239,21 +301,42 @@ static void put_mla(struct declare *d, u32 l)
     PUT(DIMS(all, n), "attn_output.weight");
 }
 
+/* Gemma 4: what experts beside a dense feed-forward have. */
+static void put_beside(struct declare *d, u32 l)
+{
+    const struct synth_shape *s = d->shape;
+    u32 n = s->d_model;
+    PUT(DIMS(n), "post_ffw_norm_1.weight");
+    PUT(DIMS(n), "pre_ffw_norm_2.weight");
+    PUT(DIMS(n), "post_ffw_norm_2.weight");
+    PUT(DIMS(n), "ffn_gate_inp.scale");
+    PUT(DIMS(s->n_experts), "ffn_down_exps.scale");
+    PUT(DIMS(1), "layer_output_scale.weight");
+}
+
 static void put_ffn(struct declare *d, u32 l)
 {
     const struct synth_shape *s = d->shape;
     u32 n = s->d_model, ff = s->n_ff, e = s->n_experts, fe = s->n_ff_expert;
-    if (s->full_every)
+    if (s->full_every || is(s, "gpt-oss"))
         PUT(DIMS(n), "post_attention_norm.weight");
     else
         PUT(DIMS(n), "ffn_norm.weight");
-    if (!e || l < s->n_dense_layers) {
+    if (is(s, "gemma")) PUT(DIMS(n), "post_ffw_norm.weight");
+    if (is(s, "gemma4")) put_beside(d, l);
+    if (!e || l < s->n_dense_layers || is(s, "gemma4")) {
         PUT(DIMS(n, ff), "ffn_gate.weight");
         PUT(DIMS(n, ff), "ffn_up.weight");
         PUT(DIMS(ff, n), "ffn_down.weight");
-        return;
+        if (!is(s, "gemma4")) return;
     }
     PUT(DIMS(n, e), "ffn_gate_inp.weight");
+    if (is(s, "gpt-oss")) {
+        PUT(DIMS(e), "ffn_gate_inp.bias");
+        PUT(DIMS(fe, e), "ffn_gate_exps.bias");
+        PUT(DIMS(fe, e), "ffn_up_exps.bias");
+        PUT(DIMS(n, e), "ffn_down_exps.bias");
+    }
     if (s->kv_lora) PUT(DIMS(e), "exp_probs_b.bias");
     PUT(DIMS(n, fe, e), "ffn_gate_exps.weight");
     PUT(DIMS(n, fe, e), "ffn_up_exps.weight");
@@ -312,6 +395,7 @@ static void put_tensors(struct declare *d)
     if (s->rank_decay) put(d, DIMS(n), "output_norm.bias");
     if (!s->tied) put(d, DIMS(n, s->n_vocab), "output.weight");
     if (s->rope_llama3 > 0) put(d, DIMS(s->head / 2), "rope_freqs.weight");
+    if (s->head_full) put(d, DIMS(s->head_full / 2), "rope_freqs.weight");
     for (u32 l = 0; l < d->n_layers && !d->rc; l++) {
         if (s->rank_decay) {
             put_rwkv(d, l);
@@ -365,6 +449,37 @@ static void put_state(struct declare *d)
                                  KV_I32, 4, sections, sizeof sections, d->err);
 }
 
+/* Windows, and heads of blocks with and without one; yarn. */
+static void put_kinds(struct declare *d)
+{
+    const struct synth_shape *s = d->shape;
+    u32 kv[256];
+    char key[96];
+    CHECK(d->n_layers <= ARRAY_LEN(kv));
+    for (u32 l = 0; l < d->n_layers; l++) kv[l] = kv_heads_of(s, l);
+    if (!s->kv_full) put_u32(d, "attention.head_count_kv", s->n_kv_heads);
+    if (s->kv_full && !d->rc)
+        d->rc = source_add_array(d->s, full_key(d, "attention.head_count_kv", key, sizeof key),
+                                 KV_U32, d->n_layers, kv, d->n_layers * sizeof *kv, d->err);
+    if (s->window) put_u32(d, "attention.sliding_window", s->window);
+    if (s->window) put_u32(d, "attention.sliding_window_pattern", s->window_every);
+    if (s->head_full) {
+        put_u32(d, "attention.key_length_swa", s->head);
+        put_u32(d, "attention.value_length_swa", s->head);
+        put_u32(d, "rope.dimension_count_swa", s->head);
+        put_u32(d, "attention.shared_kv_layers", 0);
+        put_u32(d, "embedding_length_per_layer_input", 0);
+    }
+    if (s->logit_cap > 0) put_f32(d, "final_logit_softcapping", s->logit_cap);
+    if (s->grow > 0) put_f32(d, "attention.temperature_scale", s->grow);
+    if (!s->yarn_ctx) return;
+    put_u32(d, "rope.scaling.original_context_length", s->yarn_ctx);
+    put_f32(d, "rope.scaling.factor", s->yarn_factor);
+    if (!d->rc)
+        d->rc = source_add_str(d->s, full_key(d, "rope.scaling.type", key, sizeof key), STR("yarn"),
+                               d->err);
+}
+
 /* Key heads by block, and what the blocks without them have. */
 static void put_blocks(struct declare *d)
 {
@@ -414,13 +529,14 @@ static void put_numbers(struct declare *d)
         put_u32(d, "token_shift_count", 2);
         return;
     }
+    u32 head = s->head_full ? s->head_full : s->head;
     if (s->blocks)
         put_blocks(d);
     else
-        put_u32(d, "attention.head_count_kv", s->n_kv_heads);
-    put_u32(d, "attention.key_length", s->head);
-    put_u32(d, "attention.value_length", s->kv_lora ? s->kv_lora : s->head);
-    put_u32(d, "rope.dimension_count", s->n_rot ? s->n_rot : s->head);
+        put_kinds(d);
+    put_u32(d, "attention.key_length", head);
+    put_u32(d, "attention.value_length", s->kv_lora ? s->kv_lora : head);
+    put_u32(d, "rope.dimension_count", s->n_rot ? s->n_rot : head);
     put_f32(d, "rope.freq_base", s->rope_base);
     if (s->kv_lora) {
         put_u32(d, "attention.q_lora_rank", s->q_lora);
@@ -528,6 +644,13 @@ struct synth_range synth_range(const struct tensor *t)
         {"time_mix_k_a.weight", {1, 0.1f}},
         {"time_mix_r_k.weight", {0, 0.1f}},
         {"exp_probs_b.bias", {0, 0.1f}},
+        {"post_ffw_norm_1.weight", {1, 0.1f}},
+        {"pre_ffw_norm_2.weight", {1, 0.1f}},
+        {"post_ffw_norm_2.weight", {1, 0.1f}},
+        {"ffn_gate_inp.scale", {1, 0.1f}},
+        {"ffn_down_exps.scale", {1, 0.1f}},
+        {"layer_output_scale.weight", {0.9f, 0.05f}},
+        {"attn_sinks.weight", {0, 1}},
         {"ssm_a", {-0.5f, 0.4f}},
         {"ssm_d", {1, 0.1f}},
         {".bias", {0, 0.02f}},

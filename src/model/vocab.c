@@ -16,12 +16,16 @@ enum {
     MAX_ENDS = 1024, /* ids that end generation */
 };
 
+/* SentencePiece's pieces, merged in the order of a list: what others of that kind have in a key of
+ * ours, is in the usual one here. */
+#define GEMMA4 "gemma4"
+
 static const struct {
     enum tok_kind kind;
     const char *name;
 } kinds[] = {
-    {TOK_NONE, "none"}, {TOK_NONE, "no_vocab"}, {TOK_SPM, "llama"},
-    {TOK_BPE, "gpt2"},  {TOK_RWKV, "rwkv"},     {TOK_UNIGRAM, "t5"},
+    {TOK_NONE, "none"}, {TOK_NONE, "no_vocab"}, {TOK_SPM, "llama"}, {TOK_BPE, "gpt2"},
+    {TOK_RWKV, "rwkv"}, {TOK_UNIGRAM, "t5"},    {TOK_SPM, GEMMA4},
 };
 
 static const char *const norm_names[] = {
@@ -288,9 +292,9 @@ static int load_flags(struct vocab *v, const struct source *s, struct err *err)
 }
 
 /* SPM files often carry merges that other engines ignore, so ours have a key of their own. */
-static const char *merges_key(enum tok_kind kind)
+static const char *merges_key(const char *model)
 {
-    return kind == TOK_SPM ? "tokenizer.fletch.merges" : "tokenizer.ggml.merges";
+    return strcmp(model, "llama") == 0 ? "tokenizer.fletch.merges" : "tokenizer.ggml.merges";
 }
 
 static int load_gguf(struct vocab *v, const struct source *s, struct err *err)
@@ -306,20 +310,24 @@ static int load_gguf(struct vocab *v, const struct source *s, struct err *err)
                        QUOTE(model));
     spec->kind = kinds[k].kind;
     if (spec->kind == TOK_NONE) return 0;
+    bool gemma4 = str_is(model, GEMMA4);
+    if (gemma4) spec->add_space_prefix = TOK_PREFIX_NEVER;
     rc = load_strs(v, s, "tokenizer.ggml.tokens", &spec->n_tokens, &spec->tokens, err);
     if (rc == SOURCE_ABSENT || (rc == 0 && spec->n_tokens == 0))
         return wrong("tokenizer.ggml.tokens", "is missing or empty", err);
     if (rc == 0) rc = load_types(v, s, err);
     if (rc == 0) rc = load_scores(v, s, err);
-    if (rc == 0) rc = load_strs(v, s, merges_key(spec->kind), &spec->n_merges, &spec->merges, err);
-    if (rc == SOURCE_ABSENT && spec->kind == TOK_BPE)
-        return wrong(merges_key(spec->kind), "is missing, but it is needed to split text", err);
+    if (rc == 0)
+        rc = load_strs(v, s, merges_key(kinds[k].name), &spec->n_merges, &spec->merges, err);
+    if (rc == SOURCE_ABSENT && (spec->kind == TOK_BPE || gemma4))
+        return wrong(merges_key(kinds[k].name), "is missing, but it is needed to split text", err);
     rc = MIN(rc, 0);
     if (rc == 0) rc = load_text(v, s, "tokenizer.ggml.pre", &spec->pre, err);
     if (rc == 0) rc = load_text(v, s, "tokenizer.chat_template", &spec->chat_template, err);
     if (rc) return rc;
     tok_spec_gguf_ids(spec);
     rc = load_flags(v, s, err);
+    if (rc == 0 && gemma4) spec->add_bos = 1; /* whatever the file says: others do so too */
     if (rc == 0) rc = load_ends(v, s, err);
     if (rc == 0) rc = load_steps(v, s, err);
     return rc || spec->kind != TOK_UNIGRAM ? rc : load_unigram(v, s, err);
@@ -683,8 +691,12 @@ static int put_steps(const struct tok_spec *spec, struct source *s, struct err *
 int vocab_to_source(const struct vocab *v, struct source *s, struct err *err)
 {
     struct tok_spec spec = v->spec;
+    struct str arch = {0};
     size_t k = 0;
-    while (kinds[k].kind != spec.kind) k++;
+    bool gemma4 = spec.kind == TOK_SPM && spec.n_merges &&
+                  source_get_str(s, "general.architecture", &arch, NULL) == 0 &&
+                  str_is(arch, "gemma4");
+    while (kinds[k].kind != spec.kind || (gemma4 && strcmp(kinds[k].name, GEMMA4) != 0)) k++;
     int rc = source_add_str(s, "tokenizer.ggml.model", str_of(kinds[k].name), err);
     if (rc || spec.kind == TOK_NONE) return rc;
     if (spec.pre.n) rc = source_add_str(s, "tokenizer.ggml.pre", spec.pre, err);
@@ -694,7 +706,7 @@ int vocab_to_source(const struct vocab *v, struct source *s, struct err *err)
         rc = source_add_array(s, "tokenizer.ggml.scores", KV_F32, spec.n_tokens, spec.scores,
                               spec.n_tokens * sizeof *spec.scores, err);
     if (rc == 0 && (spec.n_merges || spec.kind == TOK_BPE))
-        rc = source_add_strs(s, merges_key(spec.kind), spec.n_merges, spec.merges, err);
+        rc = source_add_strs(s, merges_key(kinds[k].name), spec.n_merges, spec.merges, err);
     if (rc == 0) rc = put_ids(&spec, s, err);
     if (rc == 0) rc = put_flags(&spec, s, err);
     if (rc == 0) rc = put_steps(&spec, s, err);

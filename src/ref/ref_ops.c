@@ -222,6 +222,10 @@ static float glu(const struct op *op, float g, float u)
         g = g > limit ? limit : g;
         u = u > limit ? limit : u < -limit ? -limit : u;
         return g * num_sigmoid(op->p.glu.alpha * g) * (u + 1.0f);
+    case GLU_LIMITED:
+        g = g * num_sigmoid(g);
+        u = u > limit ? limit : u < -limit ? -limit : u;
+        return (g > limit ? limit : g) * u;
     }
     return g * num_sigmoid(g) * u;
 }
@@ -365,10 +369,10 @@ static void op_attention(const struct ref_run *run, const struct op *op)
 
 static void op_route(const struct ref_run *run, const struct op *op)
 {
-    const float *bias = row_of(run, op->w[0], 0, 0);
+    const float *bias = row_of(run, op->w[0], 0, 0), *scales = row_of(run, op->w[1], 0, 1);
     for (u32 t = 0; t < run->s->n_rows; t++)
-        hostmem_route(op, at(run, op->in[0], t), bias, (i32 *)(void *)at(run, op->out[0], t),
-                      at(run, op->out[1], t));
+        hostmem_route(op, at(run, op->in[0], t), bias, scales,
+                      (i32 *)(void *)at(run, op->out[0], t), at(run, op->out[1], t));
 }
 
 static void op_add_experts(const struct ref_run *run, const struct op *op)

@@ -228,8 +228,9 @@ static void each_chosen_expert_adds_its_bias(void **state)
     static const float b[6] = {1, 2, 10, 20, 100, 200};
     static const float z[3] = {0.5f, -3, 4}; /* the third, then the first */
     struct operand in = lab_in(3), x = lab_in(4), ids, weights;
-    prog_route(lab.p, in, (struct route_spec){.n_used = 2, .scale = 1, .bias = NO_WEIGHT}, &ids,
-               &weights);
+    prog_route(lab.p, in,
+               (struct route_spec){.n_used = 2, .scale = 1, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+               &ids, &weights);
     struct operand y = prog_add_experts(lab.p, "y", x, ids, lab_weight(QT_F32, 2, 3, 1, b, NULL));
     lab_row(0, 0);
     lab_fill(1);
@@ -262,6 +263,7 @@ static void pairwise_ops(void **state)
         prog_mul_heads(lab.p, "y", a, prog_cols(lab.p, b, 1, 1)),
         prog_mul_strided(lab.p, "y", a, wide, 1, 4),
         prog_mul_heads_weight(lab.p, "y", prog_cols(lab.p, wide, 2, 6), v),
+        prog_glu_by(lab.p, "y", a, b, (struct glu_spec){.kind = GLU_LIMITED, .limit = 0.2f}),
     };
     for (u32 i = 0; i < ARRAY_LEN(y); i++) lab.p->bufs[y[i].buf].kept = true;
     lab_row(0, 0), lab_row(0, 1);
@@ -289,6 +291,8 @@ static void pairwise_ops(void **state)
             assert_true(lab_out(y[11], t)[i] == p * lab_at(wide, t)[4 * i]);
             for (u32 j = 2 * i; j < 2 * i + 2; j++)
                 assert_true(lab_out(y[12], t)[j] == lab_at(wide, t)[2 + j] * w[i]);
+            u = fmax(fmin((double)q, (double)0.2f), -(double)0.2f);
+            lab_close_to(lab_out(y[13], t)[i], fmin((double)p * sigmoid, (double)0.2f) * u);
         }
 }
 
@@ -432,6 +436,7 @@ static void rope_neox_turns_halves(void **state)
 static void route(const float *z, u32 n, struct route_spec spec, i32 *ids, float *w)
 {
     struct operand in = lab_in(n), chosen, weights;
+    if (!spec.scales) spec.scales = NO_WEIGHT; /* weight 0 is another's here */
     prog_route(lab.p, in, spec, &chosen, &weights);
     lab_row(0, 0);
     memcpy(lab_at(in, 0), z, n * sizeof *z);
@@ -467,6 +472,23 @@ static void route_normalises_then_scales(void **state)
     assert_true(ids[0] == 1 && ids[1] == 2);
     lab_close_to(w[0], 1.8 * exp(1) / (exp(1) + 1));
     lab_close_to(w[1], 1.8 * 1 / (exp(1) + 1));
+}
+
+static void route_scales_the_weight_of_each_expert(void **state)
+{
+    (void)state;
+    static const float z[3] = {1, 3, 2}, scales[3] = {9, 0.5f, -2};
+    i32 ids[2];
+    float w[2];
+    u32 other = lab_vector(3, scales);
+    struct route_spec spec = {
+        .n_used = 2, .normalise = true, .floor = 6e-5f, .scale = 1, .bias = NO_WEIGHT};
+    assert_int_equal(other, 0);
+    spec.scales = lab_vector(3, scales);
+    route(z, 3, spec, ids, w);
+    assert_true(ids[0] == 1 && ids[1] == 2);
+    lab_close_to(w[0], 0.5 * exp(1) / (exp(1) + 1));
+    lab_close_to(w[1], -2 / (exp(1) + 1));
 }
 
 static void route_bias_chooses_but_does_not_weigh(void **state)
@@ -580,7 +602,9 @@ static void too_wide_is_refused_at_load(void **state)
         if (i == 0) y = prog_attention(lab.p, "y", kv, 1, 1, y, 1);
         if (i == 1) y = prog_wkv7(lab.p, "y", rec, 4096, y, y, y, y, y, y);
         if (i == 2)
-            prog_route(lab.p, y, (struct route_spec){.n_used = 1, .bias = NO_WEIGHT}, &ids, &y);
+            prog_route(lab.p, y,
+                       (struct route_spec){.n_used = 1, .bias = NO_WEIGHT, .scales = NO_WEIGHT},
+                       &ids, &y);
         assert_int_equal(prog_finish(lab.p, y, y, &err), 0);
         assert_int_equal(ref_exec.open(&lab.x, &ref_exec, lab.net, &limits, 1, &err), 0);
         assert_int_equal(ref_exec.load(lab.x, lab.p, &lab.handle, &err), FLETCH_E_LIMIT);
@@ -615,6 +639,7 @@ int main(void)
         TEST(route_softmax_takes_the_best_ties_to_the_lower),
         TEST(route_normalises_then_scales),
         TEST(route_bias_chooses_but_does_not_weigh),
+        TEST(route_scales_the_weight_of_each_expert),
         TEST(route_floor_bounds_the_divisor),
         TEST(route_groups_by_their_two_best),
         TEST(route_of_bad_scores_is_still_distinct),

@@ -360,13 +360,13 @@ static int open_spec(struct tok *t, struct err *err)
 
 /* Texts that end generation wherever a vocabulary has them; the first of N_TURN_ENDS found is the
  * end of a turn where the file doesn't name it. */
-enum { N_TURN_ENDS = 10 };
+enum { N_TURN_ENDS = 11 };
 /* clang-format off */
 static const char *const ends[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-    "<EOT>", "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>",
+    "<EOT>", "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<turn|>",
     "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "</s>", "<|eom_id|>", "[EOS]",
-    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "[e~[",
+    "<end_of_utterance>", "<eos>", "<|tool_response>", "[e~[",
     "<|fim_pad|>", "<|fim_repo|>", "<|repo_name|>", "<|file_sep|>",
 };
 /* clang-format on */

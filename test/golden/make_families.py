@@ -41,6 +41,51 @@ def phi3_longrope(original):
     )
 
 
+GEMMA4 = dict(
+    hidden_size=48,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    num_global_key_value_heads=1,
+    head_dim=16,
+    global_head_dim=32,
+    sliding_window=10,
+    attention_k_eq_v=True,
+    hidden_size_per_layer_input=0,
+    final_logit_softcapping=15.0,
+    tie_word_embeddings=True,
+    rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", rope_theta=1e3, partial_rotary_factor=0.5),
+        sliding_attention=dict(rope_type="default", rope_theta=1e2),
+    ),
+)
+
+LAGUNA = dict(
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    num_attention_heads_per_layer=[4, 2, 6],
+    head_dim=16,
+    sliding_window=10,
+    layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+    mlp_layer_types=["dense", "sparse", "sparse"],
+    moe_intermediate_size=20,
+    shared_expert_intermediate_size=24,
+    num_experts=6,
+    num_experts_per_tok=2,
+    moe_routed_scaling_factor=1.7,
+    rope_parameters=dict(
+        full_attention=dict(
+            rope_type="yarn",
+            rope_theta=1e3,
+            factor=4.0,
+            original_max_position_embeddings=40,
+            partial_rotary_factor=0.5,
+        ),
+        sliding_attention=dict(rope_type="default", rope_theta=1e2, partial_rotary_factor=1.0),
+    ),
+)
+
 # name: (class prefix, seed, config)
 FAMILIES = {
     "mixtral": ("Mixtral", 301, dict(intermediate_size=28, num_local_experts=5, num_experts_per_tok=2)),
@@ -250,6 +295,164 @@ FAMILIES = {
             rope_parameters=dict(
                 full_attention=dict(rope_type="linear", rope_theta=1e4, factor=4.0),
                 sliding_attention=dict(rope_type="default", rope_theta=1e2),
+            ),
+        ),
+    ),
+    "gemma4": ("Gemma4", 330, dict(GEMMA4, layer_types=["sliding_attention", "full_attention"])),
+    "gemma4_e": (
+        "Gemma4",
+        331,
+        dict(
+            GEMMA4,
+            num_hidden_layers=5,
+            intermediate_size=40,
+            layer_types=["sliding_attention"] + ["sliding_attention", "full_attention"] * 2,
+            attention_k_eq_v=False,
+            num_kv_shared_layers=2,
+            use_double_wide_mlp=True,
+            hidden_size_per_layer_input=20,
+            vocab_size_per_layer_input=V,
+        ),
+    ),
+    "gemma4_moe": (
+        "Gemma4",
+        332,
+        dict(
+            GEMMA4,
+            layer_types=["sliding_attention", "full_attention"],
+            enable_moe_block=True,
+            num_experts=6,
+            top_k_experts=2,
+            moe_intermediate_size=20,
+        ),
+    ),
+    "mistral4": (
+        "Mistral4",
+        333,
+        dict(
+            hidden_size=48,
+            num_attention_heads=3,
+            num_key_value_heads=3,
+            q_lora_rank=20,
+            kv_lora_rank=32,
+            qk_nope_head_dim=16,
+            qk_rope_head_dim=8,
+            v_head_dim=16,
+            moe_intermediate_size=20,
+            n_routed_experts=8,
+            n_shared_experts=1,
+            num_experts_per_tok=2,
+            first_k_dense_replace=1,
+            rope_parameters=dict(
+                rope_type="yarn",
+                rope_theta=1e2,
+                factor=8.0,
+                original_max_position_embeddings=12,
+                beta_fast=4.0,
+                beta_slow=1.0,
+                mscale=1.0,
+                mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.4,
+            ),
+        ),
+    ),
+    "cohere2_moe": (
+        "Cohere2Moe",
+        334,
+        dict(
+            num_hidden_layers=3,
+            head_dim=8,
+            sliding_window=12,
+            first_k_dense_replace=1,
+            prefix_dense_intermediate_size=44,
+            sliding_window_pattern=2,
+            intermediate_size=20,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_shared_experts=2,
+            expert_selection_fn="sigmoid",
+            rms_norm_eps=None,
+            layer_norm_eps=1e-3,
+            logit_scale=0.7,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "afmoe": (
+        "Afmoe",
+        335,
+        dict(
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            sliding_window=9,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            num_dense_layers=1,
+            moe_intermediate_size=20,
+            num_experts=6,
+            num_experts_per_tok=2,
+            num_shared_experts=1,
+            route_scale=1.6,
+            mup_enabled=True,
+        ),
+    ),
+    "llama4": (
+        "Llama4",
+        339,
+        dict(
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            intermediate_size=20,
+            intermediate_size_mlp=44,
+            no_rope_layer_interval=2,
+            interleave_moe_layer_step=2,
+            num_local_experts=4,
+            num_experts_per_tok=1,
+            attention_chunk_size=14,
+            floor_scale=9,
+            attn_scale=0.4,
+        ),
+    ),
+    "exaone_moe": (
+        "ExaoneMoe",
+        340,
+        dict(
+            num_hidden_layers=3,
+            sliding_window=8,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            moe_intermediate_size=20,
+            num_experts=6,
+            num_experts_per_tok=2,
+            routed_scaling_factor=1.5,
+        ),
+    ),
+    "laguna": ("Laguna", 336, dict(LAGUNA, gating="per-head")),
+    "laguna_columns": ("Laguna", 337, dict(LAGUNA, gating="per-element")),
+    "mimo2": (
+        "MiMoV2Flash",
+        338,
+        dict(
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            head_dim=24,
+            v_head_dim=16,
+            sliding_window=11,
+            layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse"],
+            moe_intermediate_size=20,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            attention_value_scale=0.6,
+            rope_parameters=dict(
+                full_attention=dict(
+                    rope_type="default", rope_theta=1e4, partial_rotary_factor=0.334
+                ),
+                sliding_attention=dict(
+                    rope_type="default", rope_theta=1e2, partial_rotary_factor=0.334
+                ),
             ),
         ),
     ),
@@ -473,11 +676,16 @@ def make_family(out, name):
         if name in WITH_MTP:
             block = split_mtp(model)
         for layer in model.model.layers:
-            if hasattr(layer.mlp, "e_score_correction_bias"):  # where routing() looks for it
-                layer.mlp.gate.e_score_correction_bias = layer.mlp.e_score_correction_bias
-            gate = getattr(layer.mlp, "gate", None)
+            mlp = make_hf.feed_forward(layer)
+            if hasattr(mlp, "e_score_correction_bias"):  # where routing() looks for it
+                mlp.gate.e_score_correction_bias = mlp.e_score_correction_bias
+            gate = getattr(mlp, "gate", None)
             if hasattr(gate, "moe_statics"):
                 gate.e_score_correction_bias = gate.moe_statics.e_score_correction_bias.data[0]
+            router = getattr(mlp, "router", None)
+            if hasattr(router, "gate"):  # afmoe
+                router.__dict__["weight"] = router.gate.weight
+                router.__dict__["e_score_correction_bias"] = mlp.expert_bias
             if hasattr(gate, "wg"):
                 gate.__dict__["weight"] = gate.wg.weight
         tokens = rnd.tokens()
@@ -545,6 +753,34 @@ def make_mxfp4(out):
         tensors[key + "_scales"] = scales
     config = dict(read_config(folder), quantization_config=dict(quant_method="mxfp4"))
     make_hf.variant(out, "gpt_oss-mxfp4", "gpt_oss", tensors, config)
+
+
+def make_wrapper(out):
+    """gemma4_e as it is published: wrapped, with fields and a tensor of a tower."""
+    folder = os.path.join(out, "gemma4_e")
+    tensors = {
+        k.replace("model.", "model.language_model.", 1): w for k, w in load_tensors(folder).items()
+    }
+    tensors["model.vision_tower.patch_embedder.input_proj.weight"] = torch.ones(2, 3).half()
+    tensors["model.embed_audio.embedding_projection.weight"] = torch.ones(2, 3).half()
+    text = read_config(folder)
+    config = dict(
+        architectures=["Gemma4ForConditionalGeneration"],
+        model_type="gemma4",
+        text_config=text,
+        vision_config=dict(model_type="gemma4_vision"),
+        audio_config=dict(model_type="gemma4_audio"),
+        image_token_id=90,
+        boi_token_id=91,
+        eoi_token_id=92,
+        boa_token_id=93,
+        eoa_token_index=94,
+        audio_token_id=95,
+        video_token_id=96,
+        vision_soft_tokens_per_image=280,
+        tie_word_embeddings=True,
+    )
+    make_hf.variant(out, "gemma4-wrapped", "gemma4_e", tensors, config)
 
 
 FP8_BLOCK = [16, 32]
@@ -617,5 +853,7 @@ def make_all(out, names=None):
             make_family(out, name)
     if not names or "gpt_oss" in names:
         make_mxfp4(out)
+    if not names or "gemma4_e" in names:
+        make_wrapper(out)
     if not names or "deepseek_v3-fp8" in names:
         make_fp8(out)

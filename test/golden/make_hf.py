@@ -208,7 +208,7 @@ def build(name, seed):
     import transformers
 
     prefix, _, cfg = HF[name]
-    config_class = {"Gemma3": "Gemma3Text"}.get(prefix, prefix) + "Config"
+    config_class = {"Gemma3": "Gemma3Text", "Gemma4": "Gemma4Text", "Llama4": "Llama4Text"}.get(prefix, prefix) + "Config"
     config = getattr(transformers, config_class)(
         vocab_size=V,
         bos_token_id=1,
@@ -221,17 +221,22 @@ def build(name, seed):
     model.set_attn_implementation("eager")
     rnd = Random(seed)
     named = dict(model.named_parameters())
-    named.update({k: b for k, b in model.named_buffers() if k.endswith("e_score_correction_bias")})
+    kept = ("e_score_correction_bias", "layer_scalar")
+    named.update({k: b for k, b in model.named_buffers() if k.endswith(kept)})
     with torch.no_grad():
         for key in sorted(named):
             named[key].copy_(random_tensor(rnd, key, named[key].shape, config.tie_word_embeddings))
-            if prefix.startswith("Gemma") and "norm" in key:  # they are added to 1
+            if prefix in ("Gemma2", "Gemma3") and "norm" in key:  # they are added to 1
                 named[key].sub_(1)
             if prefix == "GptOss" and key.endswith("gate_up_proj"):  # past the limit of 7
                 named[key].mul_(3)
             if prefix == "GptOss" and "experts" in key and named[key].dim() == 3:
                 named[key].copy_(mxfp4(named[key])[2])
     return model, rnd
+
+
+def feed_forward(layer):
+    return layer.feed_forward if hasattr(layer, "feed_forward") else layer.mlp
 
 
 def forward(model, tokens):
@@ -243,7 +248,9 @@ def forward(model, tokens):
                 lambda m, i, o: layers.append((o[0] if isinstance(o, tuple) else o)[0])
             )
         )
-        gate = getattr(layer.mlp, "gate", getattr(layer.mlp, "router", None))
+        mlp = feed_forward(layer)
+        gate = getattr(mlp, "gate", getattr(mlp, "router", None))
+        gate = layer.router.proj if hasattr(layer, "router") else gate
         if gate is not None:
             hooks.append(
                 gate.register_forward_hook(
@@ -271,7 +278,8 @@ def peakedness(attentions):
 @torch.no_grad()
 def routing(model, routed):
     """Smallest lead of a chosen expert, and how often the bias changes the choice."""
-    k, lead, changed = getattr(model.config, "num_experts_per_tok", 0), [], []
+    k = getattr(model.config, "num_experts_per_tok", getattr(model.config, "top_k_experts", 0))
+    lead, changed = [], []
     for gate, x in routed:
         score = x.double() @ gate.weight.double().T
         if getattr(gate, "bias", None) is not None:

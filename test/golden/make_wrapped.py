@@ -7,7 +7,7 @@ import torch
 
 from common import F64, T, V, Random, entry, fresh, load_tensors, save_tensors
 from common import write_f32, write_golden
-from make_hf import MARGIN, ROPE, random_tensor, routing
+from make_hf import LLAMA3, MARGIN, ROPE, random_tensor, routing
 
 TEXT = dict(
     vocab_size=V,
@@ -74,6 +74,72 @@ WRAPPED = {
         ),
         QWEN_TOKENS,
     ),
+    "muse_glimmer": (
+        "MuseGlimmer",
+        404,
+        dict(
+            TEXT,
+            model_type="muse_glimmer_text",
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            num_hidden_layers=3,
+            sliding_window=10,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            layer_rope_theta=[1e3, 0, 1e3],
+            rope_parameters=ROPE(1e3),
+            final_logit_softcapping=8.0,
+            rms_norm_eps=1e-2,  # far from that of post-norms
+            qk_scale_factor=2.5,
+            output_multiplier=0.4,
+        ),
+        dict(
+            patch_size=2,
+            pos_emb_height=2,
+            pos_emb_width=2,
+            num_attention_heads=2,
+            num_hidden_layers=1,
+            hidden_size=8,
+            intermediate_size=8,
+        ),
+        dict(image_token_id=90, video_token_id=91, out_hidden_size=32, projector_hidden_size=8),
+    ),
+    "step35": (
+        "Step3p7",
+        405,
+        dict(
+            TEXT,
+            model_type="step3p5",
+            pad_token_id=1,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            num_sliding_attention_heads=6,
+            sliding_window=10,
+            layer_types=["full_attention", "sliding_attention", "sliding_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse"],
+            moe_intermediate_size=20,
+            n_routed_experts=6,
+            num_experts_per_tok=2,
+            share_expert_dim=24,
+            moe_router_scaling_factor=1.7,
+            swiglu_limits=[None, None, 0.4],
+            swiglu_limits_shared=[0, 0.3, 0],
+            rope_parameters=dict(
+                full_attention=dict(LLAMA3, partial_rotary_factor=0.5),
+                sliding_attention=dict(ROPE(1e2), partial_rotary_factor=1.0),
+            ),
+        ),
+        dict(
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=8,
+            patch_size=2,
+            image_size=4,
+        ),
+        dict(image_token_id=90),
+    ),
 }
 
 
@@ -92,6 +158,9 @@ def build(name, seed):
     with torch.no_grad():
         for key in sorted(named):
             named[key].copy_(random_tensor(rnd, key, named[key].shape, False))
+            one = dict(MuseGlimmer="layernorm.weight", Step3p7="norm.weight").get(prefix)
+            if one and key.endswith(one) and "language_model" in key:  # added to 1
+                named[key].sub_(1)
     return model, rnd
 
 

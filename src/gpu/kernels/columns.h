@@ -38,4 +38,12 @@ GPU_FN float columns_clamped(float g, float u, float alpha, float limit)
     return g * num_sigmoid(alpha * g) * (u + 1.0f);
 }
 
+/* The same of kind limited. */
+GPU_FN float columns_limited(float g, float u, float limit)
+{
+    g = g * num_sigmoid(g);
+    u = u > limit ? limit : (u < -limit ? -limit : u);
+    return (g > limit ? limit : g) * u;
+}
+
 #endif

@@ -23,11 +23,12 @@ GPU_FN void attn_fetch(KV kv, TG(const uint) place, THR(uint4) raw, uint p0, uin
 }
 
 /* Scores of HT heads at n positions. A cached row is read by 1 << shift lanes, eight values each;
- * q holds a lane's eight of every head, raw the first rows. */
+ * q holds a lane's eight of every head, raw the first rows. Long rows are read in stretches: all but
+ * the last leave sums, to which all but the first add. */
 template <int F32, int AT, int HT, class KV>
 GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uint4) raw,
                         TG(float) score, uint n, uint n_units, uint shift, uint at, float scale,
-                        float softcap, uint tid)
+                        float softcap, bool first, bool last, uint tid)
 {
     uint unit = tid & ((1u << shift) - 1u), per = (uint)ATTN_SUB >> shift;
     for (uint p0 = tid >> shift, end = n + p0; p0 < end; p0 += per * (uint)AT) {
@@ -48,8 +49,10 @@ GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uin
             uint head;
             float all = halves_sum<HT>(sum, shift, unit, &head);
             bool mine = (unit & ((1u << shift) / (uint)HT - 1u)) == 0u;
-            if (mine && p < n)
-                score[head * (uint)SPLIT_TOKENS + p] = attn_cap(all * scale, softcap);
+            if (!mine || p >= n) continue;
+            uint to = head * (uint)SPLIT_TOKENS + p;
+            if (!first) all = all + score[to];
+            score[to] = last ? attn_cap(all * scale, softcap) : all;
         }
         if (per * (uint)AT >= (uint)SPLIT_TOKENS) break; /* n is no more */
     }
@@ -192,11 +195,12 @@ GPU_FN void attn_add_sinks(THR(float2) sums, CONST(float) sinks, uint head, uint
     }
 }
 
-/* What one item leaves: a chunk for the merge, or a finished row. */
+/* What one item leaves: a chunk for the merge, or a finished row; of columns [from, from + width)
+ * of heads of `all_width`. */
 template <int HT>
 GPU_FN void attn_put(THR(const float) o, THR(const float2) sums, DEV(float) parts, DEV(float2) all,
                      DEV(float) y, uint head, uint n_heads, uint item, uint row_at, uint width,
-                     bool done, uint tid)
+                     uint from, uint all_width, bool done, uint tid)
 {
     uint at_once = (uint)ATTN_PART / width;
     UNROLL
@@ -204,11 +208,11 @@ GPU_FN void attn_put(THR(const float) o, THR(const float2) sums, DEV(float) part
         uint h = (uint)r * at_once + tid / width, col = tid % width;
         if (tid >= at_once * width || h >= n_heads) continue;
         uint at = item + head + h;
-        if (!done && col == 0u) all[at] = sums[r];
+        if (!done && from + col == 0u) all[at] = sums[r];
         if (done)
-            y[row_at + (head + h) * width + col] = o[r] / sums[r].y;
+            y[row_at + (head + h) * all_width + from + col] = o[r] / sums[r].y;
         else
-            parts[at * width + col] = o[r];
+            parts[at * all_width + from + col] = o[r];
     }
 }
 

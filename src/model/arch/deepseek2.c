@@ -1,6 +1,7 @@
-/* DeepSeek V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash: latent attention in absorbed form, so the
- * cache holds one row of kv_lora + rope values per token for all heads; mixture of experts after
- * the first dense blocks; in some, one MTP block that predicts the next-but-one token. */
+/* DeepSeek V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash, Mistral 4 (whose queries grow): latent
+ * attention in absorbed form, so the cache holds one row of kv_lora + rope values per token for all
+ * heads; mixture of experts after the first dense blocks; in some, one MTP block that predicts the
+ * next-but-one token. */
 #include <math.h>
 
 #include "model/arch/dense.h"
@@ -8,8 +9,8 @@
 static int refuse(struct build *b, const char *why)
 {
     return err_set(b->err, FLETCH_E_UNSUPPORTED,
-                   "model '%s' of architecture deepseek2 is not supported: %s",
-                   b->hp->name[0] ? b->hp->name : "(unnamed)", why);
+                   "model '%s' of architecture %s is not supported: %s",
+                   b->hp->name[0] ? b->hp->name : "(unnamed)", b->hp->arch, why);
 }
 
 static int check_kind(struct build *b)
@@ -55,10 +56,17 @@ struct operand part_latent(struct build *b, struct operand x, u32 l)
     }
 
     struct operand absorbed = prog_buf(p, "q_absorbed", H * wide); /* [H][k_bᵀ·nope | rope] */
-    prog_matmul_heads_to(p, absorbed, wide, q, qk,
+    struct operand still = q;
+    u32 still_width = qk;
+    if (hp->query_rope == ROPE_GROWING) {
+        still = prog_buf(p, "q_grown", H * nope);
+        still_width = nope;
+        prog_rope_by_to(p, ROPE_NORM, ROPE_STILL, H, nope, still, nope, q, qk);
+    }
+    prog_matmul_heads_to(p, absorbed, wide, still, still_width,
                          bind_slices(bind, nope, c, H, "blk.%u.attn_k_b", l));
-    prog_rope_to(p, ROPE_NORM, H, rot, prog_cols(p, absorbed, c, H * wide - c), wide,
-                 prog_cols(p, q, nope, H * qk - nope), qk);
+    prog_rope_by_to(p, ROPE_NORM, hp->query_rope, H, rot, prog_cols(p, absorbed, c, H * wide - c),
+                    wide, prog_cols(p, q, nope, H * qk - nope), qk);
 
     struct operand latent = prog_buf(p, "latent", wide); /* [norm(c') | rope(kr)] */
     u32 wn = bind_vector(bind, c, "blk.%u.attn_kv_a_norm", l);

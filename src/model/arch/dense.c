@@ -8,7 +8,9 @@ struct operand dense_ffn(struct build *b, struct operand h, u32 l)
 
 struct operand dense_experts(struct build *b, struct operand h, u32 l)
 {
-    return part_experts(b, h, l, ROUTE_SOFTMAX, NO_WEIGHT, 0);
+    return part_experts(
+        b, h, l,
+        (struct expert_spec){.kind = ROUTE_SOFTMAX, .bias = NO_WEIGHT, .scales = NO_WEIGHT});
 }
 
 struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l)
@@ -17,7 +19,10 @@ struct operand dense_sigmoid_experts(struct build *b, struct operand h, u32 l)
     if (l < hp->n_dense_layers) return dense_ffn(b, h, l);
     u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
     u32 shared = hp->n_ff_shared ? hp->n_ff_shared : hp->n_ff_expert * hp->n_shared_experts;
-    return part_experts(b, h, l, ROUTE_SIGMOID, bias, shared);
+    return part_experts(
+        b, h, l,
+        (struct expert_spec){
+            .kind = ROUTE_SIGMOID, .bias = bias, .scales = NO_WEIGHT, .n_shared = shared});
 }
 
 struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
@@ -34,8 +39,11 @@ struct operand dense_gated_experts(struct build *b, struct operand h, u32 l)
                              "experts in groups that are routed by softmax are not supported");
         b->p->net->failed = true;
     }
-    return part_experts(b, h, l, sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX, bias,
-                        hp->n_ff_expert * hp->n_shared_experts);
+    return part_experts(b, h, l,
+                        (struct expert_spec){.kind = sigmoid ? ROUTE_SIGMOID : ROUTE_SOFTMAX,
+                                             .bias = bias,
+                                             .scales = NO_WEIGHT,
+                                             .n_shared = hp->n_ff_expert * hp->n_shared_experts});
 }
 
 struct operand dense_block(struct build *b, struct operand x, u32 l, struct decoder_spec spec)
@@ -60,8 +68,9 @@ struct operand dense_block(struct build *b, struct operand x, u32 l, struct deco
     if (!spec.no_norm)
         h = part_block_norm(b, "ffn_norm", x, l, spec.ffn_norm ? spec.ffn_norm : "ffn_norm");
     struct operand y = spec.ffn(b, h, l);
-    if (spec.post_norm) y = part_block_norm(b, "ffn_post_norm", y, l, spec.post_norm);
-    return part_residual(b, "block_out", x, y);
+    if (spec.post_norm) y = part_post_norm(b, "ffn_post_norm", y, l, spec.post_norm);
+    x = part_residual(b, "block_out", x, y);
+    return spec.tail ? spec.tail(b, x, l) : x;
 }
 
 int dense_record(struct build *b, struct decoder_spec spec)
@@ -69,6 +78,7 @@ int dense_record(struct build *b, struct decoder_spec spec)
     const struct hparams *hp = b->hp;
     u32 d = hp->d_model;
     struct operand x = part_embed(b);
+    if (spec.begin) x = spec.begin(b, x);
     for (u32 l = 0; l < hp->n_layers; l++) {
         b->p->layer = (int)l;
         x = dense_block(b, x, l, spec);

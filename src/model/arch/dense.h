@@ -12,6 +12,8 @@ struct decoder_spec {
     const char *ffn_norm;  /* the tensor's name in the block; NULL: ffn_norm */
     const char *post_norm; /* likewise of a norm behind the feed-forward; NULL: none */
     struct operand (*ffn)(struct build *b, struct operand h, u32 l);
+    struct operand (*begin)(struct build *b, struct operand x);       /* of the embedded tokens */
+    struct operand (*tail)(struct build *b, struct operand x, u32 l); /* of a block's output */
     /* of recurrent blocks, instead of attention, for the normed stream; NULL: there are none */
     struct operand (*mixer)(struct build *b, struct operand h, u32 l);
     /* instead of attention: x plus what it makes of the stream; NULL: as attention says */

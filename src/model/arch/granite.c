@@ -4,7 +4,11 @@
 
 static struct operand experts(struct build *b, struct operand h, u32 l)
 {
-    return part_experts(b, h, l, ROUTE_SOFTMAX, NO_WEIGHT, b->hp->n_ff_shared);
+    return part_experts(b, h, l,
+                        (struct expert_spec){.kind = ROUTE_SOFTMAX,
+                                             .bias = NO_WEIGHT,
+                                             .scales = NO_WEIGHT,
+                                             .n_shared = b->hp->n_ff_shared});
 }
 
 static struct decoder_spec spec_of(const struct build *b)

@@ -10,7 +10,10 @@ static struct operand block_part(struct build *b, struct operand h, u32 l)
         return part_attend(b, h, l, (struct attention_spec){.plain_every = 1});
     if (!hp->n_experts) return dense_ffn(b, h, l);
     u32 bias = bind_vector(&b->bind, hp->n_experts, "blk.%u.exp_probs_b.bias", l);
-    return part_experts(b, h, l, ROUTE_SIGMOID, bias, hp->n_ff_shared);
+    return part_experts(
+        b, h, l,
+        (struct expert_spec){
+            .kind = ROUTE_SIGMOID, .bias = bias, .scales = NO_WEIGHT, .n_shared = hp->n_ff_shared});
 }
 
 int arch_nemotron_h(struct build *b)
