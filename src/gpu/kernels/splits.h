@@ -23,8 +23,8 @@ GPU_FN void attn_fetch(KV kv, TG(const uint) place, THR(uint4) raw, uint p0, uin
 }
 
 /* Scores of HT heads at n positions. A cached row is read by 1 << shift lanes, eight values each;
- * q holds a lane's eight of every head, raw the first rows. Long rows are read in stretches: all but
- * the last leave sums, to which all but the first add. */
+ * q holds a lane's eight of every head, raw the first rows. Long rows are read in stretches: all
+ * but the last leave sums, to which all but the first add. */
 template <int F32, int AT, int HT, class KV>
 GPU_FN void attn_scores(KV kv, TG(const uint) place, THR(const float) q, THR(uint4) raw,
                         TG(float) score, uint n, uint n_units, uint shift, uint at, float scale,
