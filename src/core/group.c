@@ -148,11 +148,12 @@ static bool list_edges(struct finder *f)
 
 /* ---- orders ---- */
 
-/* Where an op stands among those that may come next: as its values were recorded. */
+/* Where an op stands among those that may come next: layer by layer, as its values were recorded.
+ * What belongs to no layer comes as soon as it can, so that layers are not torn apart. */
 static u64 rank_of(const struct op *op)
 {
     struct operand x = op->n_out ? op->out[0] : op->in[0];
-    return (u64)x.buf << 32 | x.col;
+    return (u64)(op->layer + 1) << 48 | (u64)x.buf << 24 | x.col;
 }
 
 /* Nodes in an order that edges allow, the first in rank first. node[i]: of op i; list: [n_nodes].
