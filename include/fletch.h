@@ -1,23 +1,27 @@
 /* fletch: run language models on your own machine. The public interface of libfletch.
  *
- *   engine > model > session. An engine chooses where things run; a model is loaded once; a session
- *   is one timeline of tokens on a model. Close in reverse order; closing NULL is fine.
+ * An engine chooses a backend. A model is loaded once on an engine. A session is one sequence of
+ * tokens on a model; a batch runs many requests on a model at once. Close them in reverse order;
+ * closing NULL does nothing.
  *
- * Functions return 0 or a negative code; the handle they were called on keeps one line of text
- * about the last failure (fletch_engine_error and so on). An open that fails leaves its text in the
- * handle it was given. NULL is taken everywhere: a pointer to settings means their defaults, and
- * what must be there is FLETCH_E_ARG. Memory that a function hands out (char **, int32_t **) is
- * freed with fletch_free.
+ * Errors: functions return 0 or a negative code. The handle of the call keeps one line of text
+ * about the last failure (fletch_engine_error and so on). A failed open leaves its text in the
+ * handle that it was called with. A NULL pointer to settings means default settings; NULL for a
+ * required argument gives FLETCH_E_ARG.
  *
- * Threads: a session, and a batch but for its submit and cancel, is used by one thread at a time.
- * Different sessions and batches of one model may be used by different threads: their steps take
- * turns, in the order of asking, and what each gives does not depend on the others. They may be
- * opened and closed at any time. The model's own functions (tokenize, chat, info) may run beside
- * them, in one thread at a time, because of the model's error text. An engine is used by one thread
- * at a time; different engines are independent. While a callback of fletch_session_generate runs,
- * other threads may use the model, but it must not wait for one that uses the same session; while a
- * callback of fletch_batch_step runs, they wait, so it must not wait for them. Either may use other
- * sessions itself, but not the one that it is a callback of, except to cancel it. */
+ * Memory: free what a function returns through char ** or int32_t ** with fletch_free.
+ *
+ * Threads: use a session from one thread at a time, and a batch too, except for submit, cancel and
+ * wake. Different threads may use different sessions and batches of one model, and may open and
+ * close them at any time; their steps take turns in the order of the calls, and no result depends
+ * on another session. The functions of the model itself (tokenize, chat, info) may run at the same
+ * time, in one thread at a time because they share the model's error text. Use an engine from one
+ * thread at a time; different engines are independent.
+ *
+ * Callbacks: a callback may use other sessions, but not its own, except to cancel it. While a
+ * callback of fletch_session_generate runs, other threads may use the model; the callback must not
+ * wait for a thread that uses the same session. While a callback of fletch_batch_step runs, all
+ * other threads that use the model wait, so the callback must not wait for any of them. */
 #ifndef FLETCH_H
 #define FLETCH_H
 
@@ -65,16 +69,16 @@ struct fletch_engine;
 
 struct fletch_engine_params {
     const char *backend; /* auto (NULL), metal, cuda, cpu, ref, emu */
-    uint32_t n_threads;  /* at most: others that use the processors get some; 0: one per core */
+    uint32_t n_threads;  /* most threads to use; fewer run while cores are busy; 0: one per core */
     const char *isa;     /* of the cpu backend: amx, avx512, avx2, ..., generic; NULL: the best */
-    uint32_t device;     /* of a GPU backend, where there are several */
-    const char *capture; /* file for a trace of the device (metal); NULL: none */
-    /* Folder of what fletch_tune found for GPUs, which models are then opened with, and of kernels
-     * that were compiled for them; NULL: none. What fletch_tune left there is told of and ignored
-     * if it is damaged or of another build. */
+    uint32_t device;     /* number of the GPU, if there are several */
+    const char *capture; /* file for a GPU trace (metal); NULL: none */
+    /* Folder with the results of fletch_tune, which are applied to every model that is opened, and
+     * with compiled kernels; NULL: none. Results that are damaged or belong to another build are
+     * reported and ignored. */
     const char *tune_dir;
-    /* Seconds after its last use in which a model's memory is kept ready for the GPU (metal); the
-     * system takes it away after about one, and the next token waits for it. 0: 180; -1: none. */
+    /* Seconds for which an idle model's memory stays ready for the GPU (metal). Without this, macOS
+     * unwires it after about a second, and the next token waits. 0: 180; -1: none. */
     int32_t keep_alive;
 };
 
@@ -90,7 +94,7 @@ FLETCH_API const char *fletch_engine_backend(const struct fletch_engine *e);
 
 struct fletch_model;
 
-/* Non-zero ends the work, which then fails with FLETCH_E_CANCELLED. */
+/* Return non-zero to end the call, which then fails with FLETCH_E_CANCELLED. */
 typedef int (*fletch_progress)(void *ctx, uint64_t done, uint64_t total);
 typedef void (*fletch_notice)(void *ctx, const char *text);
 
@@ -106,7 +110,7 @@ struct fletch_speculation {
     uint32_t n_tokens; /* to draft in a step, at most 64 (a model or MTP block: 8); 0: what pays */
 };
 
-/* Whether a step is queued before the token of the one before it is read, so that the device need
+/* Whether to submit a step before the token of the previous step was read, so that the device does
  * not wait for the host. Never changes a token. */
 enum fletch_ahead {
     FLETCH_AHEAD_AUTO, /* where the backend queues steps */
@@ -119,54 +123,54 @@ enum fletch_ahead {
 
 struct fletch_model_params {
     uint32_t n_ctx;       /* longest sequence; 0: the model's own, as far as memory allows */
-    uint32_t n_sessions;  /* open at once, or requests that a batch runs at once; 0: 1 */
-    uint64_t kv_tokens;   /* that the cache has room for, over all; 0: n_ctx for each, if given */
-    uint32_t n_snapshots; /* states of recurrent models that a batch keeps for reuse */
-    uint32_t max_rows;    /* rows in one step, so the chunk of a prompt; 0: what suits */
-    const char *kv_type;  /* one of FLETCH_KV_TYPES; NULL: what the backend prefers */
-    const char *act_type; /* activations in matrix products: f32, int8 or bf16; NULL likewise */
-    bool no_fuse;         /* run the program as recorded */
+    uint32_t n_sessions;  /* sessions open at once, or requests a batch runs at once; 0: 1 */
+    uint64_t kv_tokens;   /* size of the KV cache, for all together; 0: n_ctx for each, if set */
+    uint32_t n_snapshots; /* state snapshots of recurrent models that a batch keeps for reuse */
+    uint32_t max_rows;    /* rows in one step, and so the chunk of a prompt; 0: chosen by backend */
+    const char *kv_type;  /* one of FLETCH_KV_TYPES; NULL: the backend's default */
+    const char *act_type; /* activations of matrix products: f32, int8, bf16; NULL: the same */
+    bool no_fuse;         /* run every recorded op by itself */
     enum fletch_ahead ahead;
     struct fletch_speculation speculation;
-    uint64_t max_memory; /* bytes it may take; 0: what the machine has available */
+    uint64_t max_memory; /* limit in bytes; 0: the memory that is available */
     fletch_progress progress;
     void *progress_ctx;
-    /* A folder that keeps what prompts left in the cache, for later runs; NULL: none. Files there
-     * that are damaged are told of and removed. It is for its owner alone: one that others can open
-     * is closed to them if it holds nothing else, and refused otherwise. Other models and programs
-     * may use it at the same time. When a file can't be written, the next attempts come later. */
+    /* Folder for prefix files, which later runs reuse; NULL: none. Damaged files are reported and
+     * removed. Only the owner may read the folder: if others can, fletch closes it to them if it
+     * holds nothing but prefix files, and refuses it otherwise. Other models and programs may use
+     * it at the same time. After a failed write, fletch waits before it tries again. */
     const char *cache_dir;
-    bool cache_optional;  /* where it can't be used, notice is told, and nothing is kept */
-    uint64_t cache_bytes; /* that its files may take, the ones unused for longest go; 0: 8 GiB */
+    bool cache_optional;  /* if cache_dir cannot be used, report it to notice and save nothing */
+    uint64_t cache_bytes; /* limit of its files in bytes; the least recently used go; 0: 8 GiB */
     fletch_notice notice; /* NULL: nobody is told; may be called from any thread */
     void *notice_ctx;
-    const char *chat_template; /* text of one to use instead of the model's own; NULL: none */
-    bool keep_own_template;    /* chat_template only where the model has none that can be used */
-    /* Opens a model although its file says what is not supported, as if that were not there: its
-     * answers may be wrong. notice is told of each such thing. Otherwise the open fails with
-     * FLETCH_E_UNSUPPORTED and names them. */
+    const char *chat_template; /* text of a template that replaces the model's; NULL: none */
+    bool keep_own_template;    /* use chat_template only if the model has no usable one */
+    /* Open a model even if its file contains unsupported features, and ignore these; answers may be
+     * wrong. notice receives each of them. Without this, the open fails with FLETCH_E_UNSUPPORTED
+     * and an error that names them. */
     bool ignore_unknown;
-    /* Opens the vocabulary and the chat template alone: for fletch_tokenize, fletch_chat_render and
-     * their like. The file may hold no weights, or a model that is not supported; sessions and
-     * batches of it are refused, and so are reports with these parameters. */
+    /* Open only the vocabulary and the chat template: for fletch_tokenize, fletch_chat_render and
+     * similar functions. The file may have no weights, or an unsupported architecture. Sessions,
+     * batches and reports are refused for such a model. */
     bool text_only;
 };
 
 /* path: a GGUF file (the first of a split set) or a Hugging Face directory. */
 FLETCH_API int fletch_model_open(struct fletch_model **out, struct fletch_engine *e,
                                  const char *path, const struct fletch_model_params *params);
-/* A GGUF image in memory that outlives the model. */
+/* The same from a GGUF image in memory, which must outlive the model. */
 FLETCH_API int fletch_model_open_image(struct fletch_model **out, struct fletch_engine *e,
                                        const void *image, size_t n,
                                        const struct fletch_model_params *params);
 FLETCH_API void fletch_model_close(struct fletch_model *m);
 FLETCH_API const char *fletch_model_error(const struct fletch_model *m);
 
-/* How a token is chosen: X(kind, name, option, arg, min, max, off, metadata, alias, help). kind:
- * real (a float) or count (a uint32_t). name: of the member below, and in JSON; alias: another name
- * there, as other programs have it, or "". option and arg: on the command line. off: the value that
- * has no effect, or counts where nobody says one. metadata: in model files, after
- * "general.sampling.", or "". Whatever knows these settings takes them from here. */
+/* Sampling settings: X(kind, name, option, arg, min, max, off, metadata, alias, help). kind: real
+ * (a float) or count (a uint32_t). name: the member below, and the JSON field; alias: a second name
+ * of the JSON field, which other programs use, or "". option and arg: the command-line option. off:
+ * the value that has no effect, which is the default. metadata: the key in model files after
+ * "general.sampling.", or "". Every interface to these settings is generated from this table. */
 #define FLETCH_SAMPLING_SETTINGS(X)                                                           \
     X(real, temperature, "temp", "T", 0, 100, 0, "temp", "",                                  \
       "temperature; 0 always takes the most likely token")                                    \
@@ -195,11 +199,11 @@ struct fletch_sampling {
     float top_p;                                               /* 1: off */
     float min_p;                                               /* 0: off */
     float repeat_penalty, presence_penalty, frequency_penalty; /* 1, 0, 0: off */
-    uint32_t penalty_window;  /* latest tokens the penalties look at */
-    uint32_t no_repeat_ngram; /* so many tokens in a row come once in them; 0: off */
+    uint32_t penalty_window;  /* number of latest tokens that the penalties apply to */
+    uint32_t no_repeat_ngram; /* length of a sequence that must not recur in them; 0: off */
     uint64_t seed;
     uint32_t choice; /* index among several answers to one prompt */
-    size_t n_bias;   /* logit bias: tokens, and what is added, at most FLETCH_MAX_LOGIT_BIAS */
+    size_t n_bias;   /* logit bias: tokens, and what to add, at most FLETCH_MAX_LOGIT_BIAS */
     const int32_t *bias_tokens;
     const float *bias_values;
 };
@@ -208,27 +212,28 @@ struct fletch_model_info {
     const char *arch, *name; /* name may be "" */
     const char *type;        /* in which most bytes of the weights are stored, such as "Q4_K" */
     uint32_t n_ctx, n_ctx_trained, n_vocab, n_embd, n_layers;
-    bool has_vocab, has_template, has_state; /* has_state: it is recurrent, in part at least */
-    const char *chat_template;               /* the one that chats use, n_chat_template bytes */
+    bool has_vocab, has_template;
+    bool has_state;            /* recurrent, at least in part */
+    const char *chat_template; /* the template in use, n_chat_template bytes */
     size_t n_chat_template;
     uint64_t weight_bytes;
-    uint64_t memory_bytes; /* with cache, state and buffers, and a draft model's: by the plan */
-    /* How a text becomes one vector: "mean", "cls" (the first token) or "last"; "rank": the model
-     * is a reranker; "unsupported": in another way. */
+    uint64_t memory_bytes; /* planned: weights, cache, states and buffers, of a draft model too */
+    /* How an embedding is made of the tokens' vectors: "mean", "cls" (the first token) or "last".
+     * "rank": the model is a reranker; "unsupported": any other method. */
     const char *pooling;
     struct fletch_sampling sampling; /* defaults, from the model where it has them */
 };
 FLETCH_API void fletch_model_info(const struct fletch_model *m, struct fletch_model_info *info);
-/* Bytes that the process now has on a model's GPU, for all its models together, and the most that
- * the system recommends. False where that is not known: everywhere but on metal. */
+/* GPU memory of this process, for all its models, and the maximum that the system recommends.
+ * Returns false if these are unknown; only metal knows them. */
 FLETCH_API bool fletch_model_gpu_memory(const struct fletch_model *m, uint64_t *allocated,
                                         uint64_t *recommended);
 
 /* ---- text ---- */
 
 enum {
-    FLETCH_BOS = 1,     /* begin with the model's bos token where it wants one */
-    FLETCH_SPECIAL = 2, /* tokenize: control tokens in the text are parsed; detokenize: shown */
+    FLETCH_BOS = 1,     /* begin with the bos token if the model uses one */
+    FLETCH_SPECIAL = 2, /* tokenize: parse control tokens; detokenize: show them */
 };
 FLETCH_API int fletch_tokenize(struct fletch_model *m, const char *text, size_t n, unsigned flags,
                                int32_t **ids, size_t *n_ids);
@@ -241,20 +246,20 @@ struct fletch_chat {
     const char *tools;         /* JSON array, or NULL */
     const char *args;          /* JSON object of further template variables, or NULL */
     const char *template_text; /* instead of the model's own, or NULL */
-    bool no_generation_prompt; /* don't end with the beginning of an answer */
-    bool continue_final;       /* end inside the last message, so that the answer continues it */
+    bool no_generation_prompt; /* don't append the prefix of an assistant message */
+    bool continue_final;       /* leave the last message open, so that the answer continues it */
 };
-/* The prompt as text, and as tokens: what users wrote never becomes a control token. */
+/* The prompt as text, and as tokens. The content of messages never becomes control tokens. */
 FLETCH_API int fletch_chat_render(struct fletch_model *m, const struct fletch_chat *chat,
                                   char **text, size_t *n);
 FLETCH_API int fletch_chat_tokenize(struct fletch_model *m, const struct fletch_chat *chat,
                                     int32_t **ids, size_t *n_ids);
 
-/* Whether the chat template reads a variable, so that giving it in args can have an effect. */
+/* Whether the chat template reads a variable, so that setting it in args can have an effect. */
 FLETCH_API bool fletch_chat_reads(const struct fletch_model *m, const char *name);
 
-/* A query and a document for a reranker, as the tokens of the prompt that it was trained with.
- * FLETCH_E_UNSUPPORTED for a model that is not one. */
+/* The tokens of a reranker's prompt for a query and a document. FLETCH_E_UNSUPPORTED if the model
+ * is not a reranker. */
 struct fletch_pair {
     const char *query;
     size_t n_query;
@@ -272,54 +277,54 @@ FLETCH_API int fletch_session_open(struct fletch_session **out, struct fletch_mo
 FLETCH_API void fletch_session_close(struct fletch_session *s);
 FLETCH_API const char *fletch_session_error(const struct fletch_session *s);
 FLETCH_API uint32_t fletch_session_length(const struct fletch_session *s);
-/* Its tokens, good until the next call that changes it. */
+/* The session's tokens; valid until the next call that changes the session. */
 FLETCH_API const int32_t *fletch_session_tokens(const struct fletch_session *s);
-/* The session as a file for its owner alone, which appears only when it is whole, with any note of
- * the caller's; and back, on the same model with the same options. What can't be trusted or belongs
- * to another model is refused with FLETCH_E_FORMAT; then the timeline is empty. The note is freed
- * with fletch_free.
- */
+/* Save writes the session and a note of the caller's to a file that only its owner can read; the
+ * file appears when it is complete. Load restores the session on the same model with the same
+ * parameters; the caller frees the note with fletch_free. A file that is damaged or belongs to
+ * another model gives FLETCH_E_FORMAT and leaves the session empty. */
 FLETCH_API int fletch_session_save(struct fletch_session *s, const char *path, const char *note,
                                    size_t n_note);
 FLETCH_API int fletch_session_load(struct fletch_session *s, const char *path, char **note,
                                    size_t *n_note);
-/* Back to an empty timeline. */
+/* Empties the session. */
 FLETCH_API void fletch_session_reset(struct fletch_session *s);
 
 struct fletch_append {
-    float *all_logits;        /* receives n rows of n_vocab floats; NULL: none are wanted */
-    fletch_progress progress; /* is told how many of the n tokens are appended; may be NULL */
+    float *all_logits;        /* receives n rows of n_vocab floats; may be NULL */
+    fletch_progress progress; /* receives how many of the n tokens are appended; may be NULL */
     void *progress_ctx;
 };
 
-/* Appends tokens. Computes all but the last, which is computed when what follows it is asked for;
- * that too where all_logits are wanted. FLETCH_E_CONTEXT when they don't fit; then nothing was
- * appended. */
+/* Appends tokens and computes all but the last one, which the next generate, logits or sample
+ * computes; with all_logits, the last one is computed too. FLETCH_E_CONTEXT if they don't fit;
+ * nothing is appended then. */
 FLETCH_API int fletch_session_append(struct fletch_session *s, const int32_t *tokens, size_t n,
                                      const struct fletch_append *how);
-/* What the model's cache_dir keeps of a prompt comes back into an empty session: gives how many of
- * its tokens are there already and need not be appended. The rest is kept as it is appended. */
+/* Loads the longest prefix of a prompt that the model's cache_dir has into an empty session, and
+ * returns its number of tokens; append the rest. What is appended is then saved there. */
 FLETCH_API size_t fletch_session_recall(struct fletch_session *s, const int32_t *tokens, size_t n);
-/* Ends a running append or generate (or else the next one, unless a reset comes before it) at its
- * next step with FLETCH_E_CANCELLED; what was fed until then stays. The one call that may come from
- * another thread or a signal handler. */
+/* Ends the running append or generate at its next step with FLETCH_E_CANCELLED; if none runs, the
+ * next one, unless fletch_session_reset comes first. Tokens that were computed remain. This is the
+ * only function of a session that may be called from another thread or a signal handler. */
 FLETCH_API void fletch_session_cancel(struct fletch_session *s);
-/* Logits after the last token, n_vocab floats; NULL when nothing was appended yet, or when the last
- * append was broken off. */
+/* Logits after the last token, n_vocab floats. NULL if the session is empty or the last append did
+ * not finish. */
 FLETCH_API const float *fletch_session_logits(struct fletch_session *s);
-/* The token that the sampling settings (NULL: the model's defaults, as in fletch_model_info) choose
- * after the last one. Does not append it. */
+/* Samples the next token without appending it. sampling NULL: the model's defaults, as in
+ * fletch_model_info. */
 FLETCH_API int fletch_session_sample(struct fletch_session *s,
                                      const struct fletch_sampling *sampling, int32_t *token);
-/* Appends tokens to a session that holds nothing but tokens appended by this function, and gives
- * the embedding (n_embd floats) of all of them, pooled as fletch_model_info says. Its length is not
- * 1: see fletch_normalise. FLETCH_E_UNSUPPORTED for rerankers and other ways to pool. */
+/* Appends tokens to a session in which every token was appended by this function, and writes the
+ * embedding of all of them: n_embd floats, pooled as fletch_model_info says and not normalised (see
+ * fletch_normalise). FLETCH_E_UNSUPPORTED for rerankers and for pooling methods that fletch lacks.
+ */
 FLETCH_API int fletch_session_embed(struct fletch_session *s, const int32_t *tokens, size_t n,
                                     float *out);
-/* Scales a vector to length 1; one of zeros stays as it is. */
+/* Scales a vector to length 1. A vector of zeros is left unchanged. */
 FLETCH_API void fletch_normalise(float *v, uint32_t n);
-/* Appends tokens of fletch_rank_tokenize; after the last one, score is how well the document
- * answers the query, from 0 to 1. FLETCH_E_UNSUPPORTED for a model that is not a reranker. */
+/* Appends tokens of fletch_rank_tokenize. After the last of them, score is the relevance of the
+ * document to the query, from 0 to 1. FLETCH_E_UNSUPPORTED if the model is not a reranker. */
 FLETCH_API int fletch_session_rank(struct fletch_session *s, const int32_t *tokens, size_t n,
                                    float *score);
 
@@ -328,9 +333,9 @@ enum fletch_finish {
     FLETCH_FINISH_END,     /* the model ended its answer */
     FLETCH_FINISH_STOP,    /* a stop text appeared */
     FLETCH_FINISH_CONTEXT, /* the context is full */
-    FLETCH_FINISH_ASKED,   /* the callback said so */
+    FLETCH_FINISH_ASKED,   /* the callback ended it */
     FLETCH_FINISH_CANCELLED,
-    FLETCH_FINISH_TIMEOUT, /* it was not done in the time it was given */
+    FLETCH_FINISH_TIMEOUT, /* the timeout of the request expired */
     FLETCH_FINISH_FAILED,
 };
 
@@ -339,13 +344,14 @@ struct fletch_generate {
     struct fletch_sampling sampling;
     size_t n_stops;
     const char *const *stops;
-    bool ignore_end;   /* go on after end-of-answer tokens */
-    bool show_control; /* control tokens are part of the text */
-    /* At most one: what the answer must be, as a GBNF grammar or a JSON schema; NULL: anything.
-     * What can't be kept is refused before the first token (docs/grammar.md). */
+    bool ignore_end;   /* continue after end-of-answer tokens */
+    bool show_control; /* include control tokens in the text */
+    /* The form of the answer, as a GBNF grammar or a JSON schema, at most one of them; NULL: any
+     * text. Unsupported ones are refused before the first token (docs/grammar.md). */
     const char *grammar, *json_schema;
-    /* Called with whole characters as they become certain (n may be 0 for a token that adds none
-     * yet; text held back for a stop may come at the end with token -1); non-zero ends it. */
+    /* Called for each token with the whole characters that it completes; n is 0 if there are none.
+     * The stop filter may hold text back, and pass it on at the end with token -1. Return non-zero
+     * to end the answer. */
     int (*on_text)(void *ctx, int32_t token, const char *text, size_t n);
     void *ctx;
 };
@@ -356,66 +362,66 @@ struct fletch_generated {
     enum fletch_finish finish;
 };
 
-/* Generates after what the session holds; appended tokens stay in it. g NULL: with the model's
- * default sampling until the model or the context ends. The token that completed a
- * stop text, or at which the callback ended it, is counted in n_tokens but not appended. */
+/* Generates an answer and appends its tokens to the session. g NULL: with the model's default
+ * sampling, until the model or the context ends. A token that completed a stop text, or at which
+ * the callback ended the answer, counts in n_tokens but is not appended. */
 FLETCH_API int fletch_session_generate(struct fletch_session *s, const struct fletch_generate *g,
                                        struct fletch_generated *result);
 
 /* ---- batch: many requests at once on one model ---- */
 
-/* Every step takes the next token of all running requests and a piece of the prompts that are being
- * read, so that nobody waits for anybody's end. What a request gets does not depend on what else
- * runs. Callbacks are called inside fletch_batch_step. */
+/* Each step decodes one token of every running request and computes a chunk of the prompts in
+ * prefill, so that no request waits for another one to finish. The tokens of a request do not
+ * depend on other requests. Callbacks are called inside fletch_batch_step. */
 struct fletch_batch;
 
 struct fletch_batch_params {
-    uint32_t max_waiting; /* requests that may wait for their turn; more are refused. 0: 1024 */
+    uint32_t max_waiting; /* most requests in the queue; further ones are refused. 0: 1024 */
     bool no_reuse;        /* compute every prompt from its beginning */
 };
 
-/* The model's sessions share its room with the batch. */
+/* The batch and the sessions of a model share its KV cache. */
 FLETCH_API int fletch_batch_open(struct fletch_batch **out, struct fletch_model *m,
                                  const struct fletch_batch_params *params);
-/* Requests that are not done end as cancelled. */
+/* Unfinished requests end as cancelled. */
 FLETCH_API void fletch_batch_close(struct fletch_batch *b);
 FLETCH_API const char *fletch_batch_error(const struct fletch_batch *b); /* of the calling thread */
 
 struct fletch_token {
-    int32_t id;       /* -1: only text that had waited for a stop text */
-    const char *text; /* whole characters that became certain */
+    int32_t id;       /* -1: no token, only text that the stop filter had held back */
+    const char *text; /* whole characters that the token completes */
     size_t n_text;
-    float logprob; /* when logprobs were asked for: its own and those of the likeliest */
+    float logprob; /* if logprobs were requested: its own, and those of the most likely tokens */
     uint32_t n_top;
     const int32_t *top_ids;
     const float *top_logprobs;
 };
 
 struct fletch_reading {
-    uint32_t n_done, n_prompt; /* tokens of the prompt: read or found in the cache; all */
-    uint32_t n_reused;         /* of them, those found in the cache */
-    const char *reuse_end;     /* why not more */
+    uint32_t n_done, n_prompt; /* tokens of the prompt: computed or found in the cache; all */
+    uint32_t n_reused;         /* tokens of the prompt that were found in the prefix cache */
+    const char *reuse_end;     /* why no more were found */
 };
 
 struct fletch_result {
     uint64_t id;
     enum fletch_finish finish;
-    int code;          /* when it failed */
-    const char *error; /* "" otherwise */
+    int code;          /* error code if it failed */
+    const char *error; /* text of the error, or "" */
     uint32_t n_prompt, n_generated;
-    uint32_t n_reused;              /* tokens of the prompt that were in the cache */
-    const char *reuse_end;          /* why not more */
+    uint32_t n_reused;              /* tokens of the prompt that were in the prefix cache */
+    const char *reuse_end;          /* why no more were found */
     uint32_t stop;                  /* index of the stop text that ended it */
-    uint32_t n_preempted;           /* times it gave its room to others and began again */
+    uint32_t n_preempted;           /* times it was preempted and restarted */
     uint32_t n_drafted, n_accepted; /* draft tokens; those that the model accepted */
     double queue_seconds, first_token_seconds, seconds; /* since it was submitted */
-    uint32_t n_read; /* tokens of the prompt that were computed or in the cache: all of them, unless
-                        it ended before */
+    uint32_t n_read; /* tokens of the prompt that were computed or found in the cache: fewer than
+                        n_prompt if the request ended during prefill */
 };
 
 enum { FLETCH_MARKS = 4 };
 
-struct fletch_request {    /* all of it is copied */
+struct fletch_request {    /* submit copies everything */
     const int32_t *tokens; /* the prompt */
     size_t n_tokens;
     uint32_t max_tokens; /* 0: until the model or the context ends */
@@ -423,80 +429,82 @@ struct fletch_request {    /* all of it is copied */
     size_t n_stops;
     const char *const *stops;
     bool ignore_end;
-    bool show_control;                 /* control tokens are part of the text */
+    bool show_control;                 /* include control tokens in the text */
     const char *grammar, *json_schema; /* at most one, as in fletch_generate */
-    uint32_t n_logprobs; /* 0: none; n: of the token and of the n - 1 likeliest, at most 20 */
-    uint64_t client;     /* those who wait get turns by client */
-    int32_t priority;    /* higher ones first; waiting raises it */
+    uint32_t n_logprobs; /* 0: none; n: of the token and the n - 1 most likely ones, at most 20 */
+    uint64_t client;     /* requests in the queue are taken from each client in turn */
+    int32_t priority;    /* higher first; it rises while the request waits */
     double timeout;      /* seconds; 0: none */
-    /* What the cache keeps of a prompt is found again only by requests of the same salt. */
+    /* Requests with different salts never reuse each other's prefixes. */
     uint64_t cache_salt;
-    /* Only computes the prompt, so that later requests find it in the cache, and gives no token: in
-     * steps of some 50 ms while there is nothing else to do. */
+    /* Only compute the prompt, so that later requests find it in the prefix cache; generate
+     * nothing. Runs in steps of about 50 ms while there is no other work. */
     bool warm;
-    /* Positions in the prompt, ascending, where others with the same beginning are likely to go on
-     * in another way: recurrent models keep a state near each, at most FLETCH_MARKS of them. */
+    /* Ascending positions in the prompt where other prompts with the same beginning are likely to
+     * differ. Recurrent models keep a state snapshot near each; at most FLETCH_MARKS. */
     const uint32_t *marks;
     size_t n_marks;
-    /* When its turn comes, and after every step that read a part of the prompt; may be NULL. */
+    /* When the request starts, and after each step that computed a chunk of its prompt; may be
+     * NULL. */
     void (*on_reading)(void *ctx, const struct fletch_reading *reading);
-    /* Non-zero ends the request. */
+    /* Return non-zero to end the request. */
     int (*on_token)(void *ctx, const struct fletch_token *token);
-    /* Once for every request that was accepted, as the last call. */
+    /* The last call for a request; it comes exactly once for each accepted request. */
     void (*on_done)(void *ctx, const struct fletch_result *result);
     void *ctx;
 };
 
-/* FLETCH_E_LIMIT when too many wait, FLETCH_E_CONTEXT when it can never fit. This and cancel may
- * be called from any thread, and from callbacks. */
+/* Queues a request. FLETCH_E_LIMIT if the queue is full, FLETCH_E_CONTEXT if the request can never
+ * fit. Submit and cancel may be called from any thread and from callbacks. */
 FLETCH_API int fletch_batch_submit(struct fletch_batch *b, const struct fletch_request *r,
                                    uint64_t *id);
-/* Ends a request at the next step; one that is done already stays so. */
+/* Ends a request at the next step. Does nothing if the request has finished. */
 FLETCH_API int fletch_batch_cancel(struct fletch_batch *b, uint64_t id);
-/* Ends the wait of a fletch_batch_step, or of the next one that would wait; from any thread. */
+/* Ends the wait of the current fletch_batch_step, or of the next one that would wait. May be called
+ * from any thread. */
 FLETCH_API void fletch_batch_wake(struct fletch_batch *b);
-/* Runs one step, after waiting at most so many seconds for something to do. Gives the number of
- * requests that are not done. A step that failed ends the requests in it, not the batch. */
+/* Waits for work for at most wait_seconds, then runs one step. Returns the number of unfinished
+ * requests. A failed step ends its requests, not the batch. */
 FLETCH_API size_t fletch_batch_step(struct fletch_batch *b, double wait_seconds);
 
 struct fletch_batch_stats {
-    uint64_t n_steps, n_mixed;             /* steps; with prompts in or beside those of answers */
-    uint64_t n_ahead;                      /* steps queued before the one before was read */
-    uint64_t n_prompt_rows, n_answer_rows; /* tokens computed, again ones included */
+    uint64_t n_steps, n_mixed;                /* steps: all; those with both prefill and decode */
+    uint64_t n_ahead;                         /* steps submitted before the previous one was read */
+    uint64_t n_prompt_rows, n_answer_rows;    /* tokens computed, including repeated ones */
     uint64_t n_done, n_failed, n_preemptions; /* requests */
     uint64_t n_drafted, n_accepted;           /* draft tokens; those that were accepted */
-    uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts, found in the cache; blocks */
+    uint64_t n_prompt, n_reused, n_evicted;   /* tokens of prompts; tokens reused; blocks evicted */
     uint64_t n_unwritten;                     /* files of cache_dir that could not be written */
-    uint64_t n_warmed;                        /* tokens computed for requests that only do that */
+    uint64_t n_warmed; /* prompt tokens computed for requests with warm set */
     uint32_t n_running, n_waiting, most_running;
-    uint32_t n_warming; /* of those requests, such that run, which are not in n_running */
+    uint32_t n_warming; /* running requests with warm set; n_running does not count them */
     uint32_t n_blocks, n_free, n_idle; /* cache blocks: all, unused, kept for reuse */
-    uint32_t prompt_budget;            /* rows of prompts that are read at a time beside answers */
+    uint32_t prompt_budget;            /* most prefill rows between two decode steps */
 };
 FLETCH_API void fletch_batch_stats(const struct fletch_batch *b, struct fletch_batch_stats *stats);
 
-/* How many files a cache_dir has, and their bytes, of all models; remove: they are removed. */
+/* Counts the prefix files in a cache_dir, of all models, and their bytes. remove: deletes them. */
 FLETCH_API int fletch_prefix_files(struct fletch_engine *e, const char *dir, bool remove,
                                    uint64_t *n_files, uint64_t *n_bytes);
 
 /* ---- reports: JSON documents, for people after formatting ---- */
 
-/* Metadata and tensors, and under "refused" what fletch_model_open would refuse; check: every
- * weight is read and looked at for NaN and infinity. */
+/* Metadata and tensors; "refused" lists what fletch_model_open would refuse. check: read all
+ * weights and look for NaN and infinity. */
 FLETCH_API int fletch_inspect(struct fletch_engine *e, const char *path, bool check, char **json);
-/* Memory by part, and what would fit if it does not. For this and fletch_explain, path may also be
- * SHAPE[:TYPE] of fletch_synth: no file is needed. */
+/* Memory by part, and if the model does not fit, which settings would. For this function and
+ * fletch_explain, path may also be SHAPE[:TYPE] as in fletch_synth, which needs no file. */
 FLETCH_API int fletch_plan(struct fletch_engine *e, const char *path,
                            const struct fletch_model_params *params, char **json);
-/* The same for a machine that is not at hand (m3-pro, rtx-4090, h100; an unknown name is told which
- * there are), with the speed of decoding as predicted from bytes and kernels per token. */
+/* The same for another machine (m3-pro, rtx-4090, h100; the error for an unknown name lists all),
+ * with the decode speed that is predicted from the bytes and kernels of a token. */
 FLETCH_API int fletch_plan_for(struct fletch_engine *e, const char *path,
                                const struct fletch_model_params *params, const char *machine,
                                char **json);
 /* The program: ops, buffers, bytes per step. */
 FLETCH_API int fletch_explain(struct fletch_engine *e, const char *path,
                               const struct fletch_model_params *params, char **json);
-/* What this machine has, and the state of each backend. */
+/* The hardware of this machine, and the state of each backend. */
 FLETCH_API int fletch_doctor(struct fletch_engine *e, char **json);
 
 struct fletch_verify {
@@ -504,16 +512,16 @@ struct fletch_verify {
     uint32_t n_tokens;             /* generated after the prompt; 0: 16 */
     const int32_t *tokens;         /* the prompt */
     size_t n_prompt;
-    float temperature; /* of the tokens that follow; 0: the most likely ones */
+    float temperature; /* of the generated tokens; 0: the most likely ones */
     uint64_t seed;
     bool no_fuse; /* the first backend runs unfused too */
 };
 FLETCH_API int fletch_verify(struct fletch_engine *e, const char *path,
                              const struct fletch_model_params *params,
                              const struct fletch_verify *v, char **json);
-/* The gates that a backend has to pass on a model (docs/testing.md): parity with `against` by
- * tokens and op by op, numbers everywhere, the same answers under all settings, and twenty turns
- * that equal a fresh run. v's n_tokens (0: 512) are compared op by op. */
+/* The gates that a backend must pass on a model (docs/testing.md): the same tokens and op results
+ * as `against`, no NaN, the same answers under all settings, and twenty turns that equal a fresh
+ * run. Compares v->n_tokens tokens (0: 512) op by op. */
 FLETCH_API int fletch_gates(struct fletch_engine *e, const char *path,
                             const struct fletch_model_params *params, const struct fletch_verify *v,
                             char **json);
@@ -521,7 +529,7 @@ FLETCH_API int fletch_gates(struct fletch_engine *e, const char *path,
 /* type: f32 f16 bf16 q8_0 q4_0 q4_k q4_k_m q5_k_m q6_k. */
 FLETCH_API int fletch_convert(struct fletch_engine *e, const char *in, const char *out,
                               const char *type, fletch_progress progress, void *ctx);
-/* The same with choices. */
+/* The same with more parameters. */
 struct fletch_convert_params {
     bool ignore_unknown; /* as in fletch_model_params */
     fletch_notice notice;
@@ -541,7 +549,7 @@ struct fletch_synth {
 /* Writes a GGUF file of a published model's shape with random weights. */
 FLETCH_API int fletch_synth(struct fletch_engine *e, const char *out, const struct fletch_synth *s,
                             fletch_progress progress, void *ctx);
-/* The shapes it knows. */
+/* The shapes that fletch_synth knows. */
 FLETCH_API int fletch_synth_shapes(struct fletch_engine *e, char **json);
 
 struct fletch_counts {
@@ -550,51 +558,52 @@ struct fletch_counts {
 };
 enum {
     FLETCH_BENCH_PREFILL = 1, /* prompts alone */
-    FLETCH_BENCH_DECODE = 2,  /* generated tokens alone, behind a context of each depth */
+    FLETCH_BENCH_DECODE = 2,  /* generated tokens alone, after a context of each depth */
     FLETCH_BENCH_FULL = 4,    /* a prompt, then generated tokens */
 };
 struct fletch_bench {
     unsigned modes;                       /* 0: all */
     struct fletch_counts prompts, gens;   /* tokens; empty: a short standard list */
-    struct fletch_counts depths, batches; /* tokens before, sequences at once */
+    struct fletch_counts depths, batches; /* tokens in the context; sequences at once */
     uint32_t n_reps;                      /* 0: 7 */
     bool profile;                         /* time single ops instead of tokens */
-    const void *image;                    /* the model where the path is NULL */
+    const void *image;                    /* the model, if path is NULL */
     size_t n_image;
     fletch_progress progress;
     void *ctx;
 };
-/* Speed, latency and memory, beside what this machine was measured to be capable of. params' n_ctx
- * and n_sessions are decided by the cases. */
+/* Speed, latency and memory use, compared with the measured bandwidth and arithmetic peak of this
+ * machine. The cases determine n_ctx and n_sessions; those of params are ignored. */
 FLETCH_API int fletch_bench(struct fletch_engine *e, const char *path,
                             const struct fletch_model_params *params,
                             const struct fletch_bench *bench, char **json);
 
-/* What speculation gives on texts that suit it and on texts that do not; of bench, the image
- * counts. */
+/* Speed with and without speculation, on texts that suit it and on texts that do not. Of bench,
+ * only the image is used. */
 FLETCH_API int fletch_bench_drafts(struct fletch_engine *e, const char *path,
                                    const struct fletch_model_params *params,
                                    const struct fletch_bench *bench, char **json);
 
 struct fletch_bench_kernel {
     const char *name;  /* as fletch help bench lists them: matvec, attention, ..., all */
-    const char *shape; /* "key=value,...", NULL: the kernel's own */
+    const char *shape; /* "key=value,..."; NULL: the default shape */
     uint32_t n_reps;   /* 0: 7 */
 };
-/* Single kernels, each checked against the reference: one that is wrong has no speed. */
+/* Speed of single kernels. Each is first checked against the reference; no speed is reported for a
+ * kernel with wrong results. */
 FLETCH_API int fletch_bench_kernel(struct fletch_engine *e, const struct fletch_bench_kernel *k,
                                    char **json);
 
 struct fletch_tune {
     struct fletch_counts batches; /* sequences at once; empty: 1 */
     uint32_t depth;               /* tokens in the context of each; 0: 256 */
-    uint32_t n_rounds;            /* that a layout has to win; 0: 4 */
+    uint32_t n_rounds;            /* rounds that a launch shape must win; 0: 4 */
     fletch_progress progress;
     void *ctx;
 };
-/* Finds how the kernels of a step lie best on the engine's GPU, among layouts that give the same
- * bits, and keeps that in the engine's tune_dir for all models that have matrices of these sizes.
- * params' n_ctx and n_sessions are decided by the batches. */
+/* Finds the fastest launch shapes for a model on the engine's GPU, among those that give the same
+ * bits, and saves them in the engine's tune_dir for all models with matrices of these sizes. The
+ * batches determine n_ctx and n_sessions; those of params are ignored. */
 FLETCH_API int fletch_tune(struct fletch_engine *e, const char *path,
                            const struct fletch_model_params *params, const struct fletch_tune *how,
                            char **json);
