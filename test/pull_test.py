@@ -197,7 +197,7 @@ def test_which_file(d):
     assert "several" in p.err and "  a-Q8_0.gguf\n" in p.err and "mmproj" not in p.err
     assert "00002-of" not in p.err and not stored(d)
     p = pull(d, repo)
-    assert p.text == "own/mod:a-Q4_K_M.gguf\n" and "taking Q4_K_M" in p.err, p.err
+    assert p.text == "own/mod:a-Q4_K_M.gguf\n" and "downloading Q4_K_M" in p.err, p.err
     assert stored(d) == {"own/mod/a-Q4_K_M.gguf"}
     assert pull(d, repo, "own/mod:q4_k_m").text == "own/mod:a-Q4_K_M.gguf\n"
     assert pull(d, repo, "own/mod:sub/b c+.gguf").text == "own/mod:sub/b c+.gguf\n"
