@@ -61,6 +61,7 @@ static struct server *open_server(void)
         fletch_model_open(&m.model, e, "zoo/tiny/llama.gguf", &(struct fletch_model_params){0}))
         abort();
     fletch_model_info(m.model, &m.info);
+    m.info.has_state = true; /* marks are looked for, too */
     m.id = "m";
     m.state = HOSTED_READY;
     m.server = &s;
