@@ -17,8 +17,7 @@ struct warm {
     struct served *served;
     uint64_t id, salt;
     struct prompt prefix;
-    size_t n_old; /* tokens of it that are the last request's: whoever shares these is its next turn
-                   */
+    size_t n_old; /* its tokens up to the answer: a prompt that begins with them is the next turn */
 };
 
 /* The prefixes of a call's answer, on a worker. */
